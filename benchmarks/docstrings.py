@@ -3,8 +3,6 @@
 The package writes "name (type): ..." for arguments and fields, and RETURNS, YIELDS and RAISES.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -14,8 +14,6 @@ tag tokens, on the same token vectors for the same number of updates. Threshold,
 overlap are chosen on dev for each.
 """
 
-from __future__ import annotations
-
 import resource
 import tempfile
 import time

@@ -11,8 +11,6 @@ default weights. both: the two, weighed (five numbers) by the documents of four 
 about the first 100 documents, as "ablation: NAME".
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path

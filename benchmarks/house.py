@@ -10,8 +10,6 @@ it requires, and what each extra adds. Run it where all extras are installed; an
 package is missing is left out.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import os

@@ -6,8 +6,6 @@ vectors by chance, on a corpus in PubTator format (--corpus FILE), and with a BE
 FOLDER).
 """
 
-from __future__ import annotations
-
 import json
 import time
 import tracemalloc

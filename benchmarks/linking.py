@@ -14,8 +14,6 @@ recall@1: each fold is fetched, converted, trained on (training/configs/phrases.
 its test phrases. Checkpoint and weights are chosen on its validation phrases.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache

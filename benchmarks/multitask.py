@@ -16,8 +16,6 @@ python -m benchmarks.run variants CORPUS trains the systems of the paper on the 
 transformer, all alike, and measures them: mention, mention_unlabelled and closed.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator, Sequence
 from importlib import import_module

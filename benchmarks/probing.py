@@ -11,8 +11,6 @@ based on Residual Convolutional Neural Networks, https://aclanthology.org/2021.f
 table 1.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager

@@ -2,8 +2,6 @@
 in docs/guides/errors.md from spacy_bioel/scoring/counts.py: python -m benchmarks.protocols.
 """
 
-from __future__ import annotations
-
 from dataclasses import asdict, fields
 from pathlib import Path
 

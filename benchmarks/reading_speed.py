@@ -21,8 +21,6 @@ mentions of a file; CORPUS is one of the project, with a knowledge base. Also th
 package's own knowledge base and encoder, and the next, the import of spaCy aside.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

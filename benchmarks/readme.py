@@ -2,8 +2,6 @@
 python -m benchmarks.readme.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from configparser import ConfigParser

@@ -4,8 +4,6 @@ A question is a function that yields rows: dicts with at least `system`, `metric
 `python -m benchmarks.run NAME` asks it, shows the rows and records them.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import platform

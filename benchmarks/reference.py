@@ -5,8 +5,6 @@
 place of `<!-- built: NAME -->` when the site is built.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator

@@ -3,8 +3,6 @@
 First of all, `--to FOLDER` has its figures written there, and not to benchmarks/results.
 """
 
-from __future__ import annotations
-
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -26,11 +24,9 @@ MODULES = {
     "linking": ["linking", "phrases"],
     "multitask": ["multitask", "variants"],
     "no_labels": ["no_labels"],
-    "priors": ["priors"],
     "probing": ["probing"],
     "reading_speed": ["reading_speed", "linking_speed"],
     "rivals": ["documents", "finding", "scispacy"],
-    "restricted_softmax": ["restricted_softmax"],
     "scale": ["spark", "pubmed", "knowledge_base"],
     "screenshots": ["screenshots"],
     "service": ["service"],

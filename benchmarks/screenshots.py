@@ -6,8 +6,6 @@ Chromium, bright and dark: its picture goes to docs/img, and what is wrong to
 benchmarks/results/accessibility.json. Needs Chromium, and the packages of the extra `look`.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

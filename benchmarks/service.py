@@ -7,8 +7,6 @@ not depend on the answers (50 a second on average, exponential gaps), so that a 
 answer counts. The clients share the processor with the service.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import re

@@ -1,7 +1,5 @@
 """Hooks of mkdocs.yml: pages from files outside docs/, and links between both."""
 
-from __future__ import annotations
-
 import posixpath
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Documents, pipelines and measures that several questions share."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence

@@ -66,7 +66,7 @@ class Errors(metaclass=_Coded):
     B051 = "No example has a gold mention in doc.spans[{key!r}]. Convert the corpus with `bioel convert`."
     B052 = "doc.spans[{key!r}] has a span without a link record: {text!r} at {place}. Run bioel_linker after all pipes that add spans."
     B053 = "The pipe {name!r} is not trained. Train it with `spacy train`, or load a trained pipeline with spacy.load."
-    B054 = "Unknown setting mentions = {mentions!r}. Choose 'auto', 'spans', 'ents', 'kb', 'kb_exact' or 'read'."
+    B054 = "Unknown setting mentions = {mentions!r}. Choose 'auto', 'spans', 'spans_and_kb', 'ents', 'kb', 'kb_exact' or 'read'."
     B056 = "{path} is missing: the pipeline was saved with its knowledge base. Copy the whole model folder again."
     B057 = "The link at characters {start}-{end} does not begin and end at token borders of the document. Run the linker after any retokenisation."
     B058 = "A file in {path} is truncated or damaged ({error}). Copy the whole model folder again."
@@ -77,7 +77,7 @@ class Errors(metaclass=_Coded):
     B065 = "coherence = {coherence} would favour unrelated concepts in a document: expected 0 or more. Correct the setting."
     B066 = "All evidence is switched off, so that no mention can be linked. Leave at least one of {known} on."
     B070 = "--columns has '{part}', expected KEY=COLUMN. Write for example --columns id=1,name=2, with column numbers from 1 or names from the header."
-    B071 = "The pipeline '{model}' cannot be loaded. Give a folder saved by spaCy, a knowledge base, or the name of an installed package. Error of spaCy: {error}"
+    B071 = "The pipeline '{model}' cannot be loaded. Give a folder saved by spaCy, a knowledge base (of an ontology or a table: bioel kb build OUT SOURCE), or the name of an installed package. Error of spaCy: {error}"
     B072 = "The pipeline '{model}' has no pipe of the factory bioel_linker, it has: {pipes}. Use a pipeline with a linker, or a protocol without links."
     B074 = "The format to write to {path} is unknown. Give a name that ends in .spacy or .jsonl."
     B075 = "Unknown tokenizer '{tokenizer}' for the language '{lang}'. Give a registered name, e.g. spacy.Tokenizer.v1 or spacy-bioel.BioTokenizer.v1. Error of spaCy: {error}"
@@ -198,7 +198,7 @@ class Errors(metaclass=_Coded):
     B332 = "The documents annotate different labels ({found}), and a multi-task linker learns the types of all mentions together. Train bioel_mentions on them instead."
     B333 = '{path}: no gold mention has an id, and the pipeline has a linker only, so that nothing can be tuned. In JSON lines a mention has a list of them, "ids".'
     B334 = "The package has no knowledge base {found}. Choose one of {known}, or name a folder that `bioel kb build` has written."
-    B335 = "Expected [MODEL] INPUT, a pipeline and one file of texts, or the texts alone; found: {found}. Give several files in several commands, or `cat` them to -."
+    B335 = "Expected [MODEL] INPUT, a pipeline or a knowledge base, and one file or folder of texts, or the texts alone; found: {found}. An ontology becomes a knowledge base by `bioel kb build`. Give several files in several commands, or `cat` them to -."
     B336 = 'The settings `always` and `never` of bioel_mentions are label -> words, as {{"Species": ["patients"]}}, and words, as ["2015"]; found: always = {always}, never = {never}.'
     B337 = "No concept {id!r} in the knowledge base {kb}, current or retired. Its ids look like {example}.{hint} Search for it by its names."
     B338 = "The text has no {mention!r}. Give characters that stand in it; case does not matter."
@@ -242,11 +242,11 @@ class Errors(metaclass=_Coded):
     B406 = "{id!r} is retired in the knowledge base in {path}, and {current} has its names. Edit that one; nothing was changed."
     B407 = "{path} is a folder, expected a file. Name a file in it; of folders only the META folder of a UMLS release is a source, and needs its MRCONSO.RRF."
     B408 = "{path} is a saved pipeline, expected a knowledge base. That of a pipeline is in a folder inside, such as {path}/bioel_linker/kb, unless it was saved with include_kb = false."
-    B409 = "{path} is a knowledge base of the package, which this command does not open: expected a folder. To change its contents, build one of your own: bioel kb build OUT SOURCE"
+    B409 = "{path} is a knowledge base of the package, which this command does not open: expected a folder. To change its contents, copy it (bioel kb copy starter:NAME OUT), or build one of your own: bioel kb build OUT SOURCE"
     B410 = "Unknown language {lang!r}. Give a code of spaCy with --lang, for example en, de, fr or xx (several). Error of spaCy: {error}"
     B411 = "The pipeline has neither bioel_mentions nor bioel_linker, it has: {pipes}. Use one with either, a knowledge base, or no MODEL at all, for the pipeline of the package."
     B440 = "Expected [MODEL] TEXT, one text in quotes, after the pipeline or alone; found: {found}."
-    B441 = '{found!r} is empty, a file or a folder; expected a text in quotes: bioel explain [MODEL] TEXT. To explain what is in a file: bioel explain [MODEL] "$(cat FILE)"'
+    B441 = "{found!r} is empty, a file or a folder; expected a text in quotes: bioel explain [MODEL] TEXT. To explain what is in a file: bioel explain [MODEL] - < FILE"
     B442 = "{id!r} in the knowledge base in {path} has the name {same!r} already, and {name!r} is the same without case and punctuation. Give a new name; nothing was changed."
     B443 = "The setting {name!r} of bioel_mentions is unknown. It has: {known}. Correct the name: an unknown setting has no effect."
     B444 = "{path} has the columns {columns}, expected one named 'text', and 'id' if documents have ids. Name them so in the first line, or write one text a line to a file OUT.txt."
@@ -294,3 +294,4 @@ class Warnings(metaclass=_Coded):
     W323 = 'No pipe before {linker!r} finds mentions, and the document has none. Add an NER or a ruler before it, set mentions = "kb", or take the pipeline of the package: spacy_bioel.load().'
     W455 = "The names of the knowledge base alone, without training, are better here: {protocol} {metric} {alone:.1f}, the pipeline {value:.1f}. Annotate more documents, or take the knowledge base as the pipeline."
     W477 = "{path}: cross-references and definitions that cannot be read are left out: {n:,}, the first in line {line}: {row!r}. Ids and names are complete."
+    W478 = "{path}: {n:,} cells of synonyms have a semicolon, and none a bar: each was read as one name. Synonyms are separated by bars (a|b): if these are several names, replace the semicolons and build again."

@@ -1,7 +1,5 @@
 """`bioel` run in this process."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

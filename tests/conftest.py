@@ -1,11 +1,10 @@
 """Options and markers that the whole test suite shares."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import spacy
@@ -41,7 +40,7 @@ def _same_seed() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def _own_cache(tmp_path_factory) -> Iterator[None]:
     """Knowledge bases of the first use go to a folder of this run, not to the user's."""
     folder = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
@@ -52,7 +51,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def checkpoint(tmp_path_factory) -> Path:
     """A Hugging Face folder: a BERT of 2 layers of width 32 with random weights, letters and a few
     words as its word pieces."""
     transformers = pytest.importorskip("transformers")
@@ -103,8 +102,33 @@ def data_folder() -> Path:
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def project(tmp_path, monkeypatch) -> Path:
     """An empty project folder, which is the current one."""
     monkeypatch.chdir(tmp_path)
     shutil.copy(ROOT / "project.yml", tmp_path)
     return tmp_path
+
+
+@pytest.fixture
+def bioel(capsys) -> Any:
+    """`bioel` run in this process: see `commands.command`."""
+    from commands import command
+
+    return command(capsys)
+
+
+@pytest.fixture
+def small_starter(tmp_path, monkeypatch) -> Path:
+    """An empty cache, and a package whose concepts are these two and not thousands of MeSH."""
+    import srsly
+
+    from spacy_bioel.pipeline.linker import starter
+
+    rows = [
+        {"id": "MESH:D009203", "names": ["Myocardial Infarction", "Heart Attack"], "types": ["C"]},
+        {"id": "MESH:D001241", "names": ["Aspirin", "Acetylsalicylic Acid"], "types": ["D"]},
+    ]
+    srsly.write_gzip_jsonl(tmp_path / "concepts.jsonl.gz", rows)
+    monkeypatch.setitem(starter._CONCEPTS, "mesh", tmp_path / "concepts.jsonl.gz")
+    monkeypatch.setenv("SPACY_BIOEL_CACHE", str(tmp_path / "new" / "cache"))
+    return tmp_path / "new" / "cache"

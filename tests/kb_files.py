@@ -1,22 +1,38 @@
 """The files of a knowledge base, for tests that damage them or that have them as they were; and
 what processes beside each other do to one. Imports little, for these start fast then."""
 
-from __future__ import annotations
-
 import io
 import json
 import shutil
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.kb.build.grow import add_concepts, compact_kb, retire_ids
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.transaction import editing
 from spacy_bioel.kb.vectors.writing import write_vectors
 from spacy_bioel.types import Concept
+
+
+def made_kb(folder: Path, concepts: Iterable[Concept], **about: Any) -> KnowledgeBase:
+    build_kb(concepts, folder, **about)
+    return KnowledgeBase.open(folder)
+
+
+def names_of(kb: Path | KnowledgeBase, id: str) -> list[str]:
+    """Names of a concept, as the folder has it now."""
+    opened = kb if isinstance(kb, KnowledgeBase) else KnowledgeBase.open(kb)
+    return opened.names.take(opened.names_of(opened.find(id)))
+
+
+def encode(folder: Path, fingerprint: str = "f") -> None:
+    """Write vectors of an encoder to which all names are alike."""
+    write_vectors(KnowledgeBase.open(folder), ones, fingerprint=fingerprint, dim=2)
 
 
 def columns_of(folder: Path) -> Path:
@@ -75,7 +91,7 @@ def change(folder: Path, n: int) -> None:
         if i % 3 == 0:
             retire_ids(folder, {f"X:{i:03}": ""})
         if i % 5 == 0:
-            write_vectors(KnowledgeBase.open(folder), ones, fingerprint="f", dim=2)
+            encode(folder)
         if i % 7 == 0:
             compact_kb(folder)
 

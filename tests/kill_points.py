@@ -5,8 +5,6 @@ chosen at random (0: all), and prints one JSON object a point: what was found af
 after the next run.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random
@@ -17,8 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-from kb_files import to_old_layout
+from kb_files import encode, to_old_layout
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build.build import build_kb
@@ -26,19 +23,13 @@ from spacy_bioel.kb.build.grow import add_concepts, compact_kb, retire_ids, upgr
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.vectors import writing
 from spacy_bioel.kb.vectors.stored import open_vectors, verify_vectors
-from spacy_bioel.kb.vectors.writing import write_vectors
 from spacy_bioel.types import Concept
 
 os.fsync = lambda descriptor: None  # it is the process that dies, and not the system
+writing._BLOCK = 1
 EVENTS = {"open", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.scandir", "os.chmod"}
 OLD = [Concept("X:1", ("one", "uno")), Concept("X:2", ("two",))]
 NEW = [*OLD, Concept("X:3", ("three",))]
-
-
-def encode(kb: Path) -> None:
-    writing._BLOCK = 1
-    opened = KnowledgeBase.open(kb)
-    write_vectors(opened, lambda names: np.ones((len(names), 2)), fingerprint="f", dim=2)
 
 
 def outdate(kb: Path) -> None:

@@ -1,7 +1,5 @@
 """Copies of the project, and its workflows run in them as a user would."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

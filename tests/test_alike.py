@@ -1,7 +1,5 @@
 """Doubts about development documents: few, seen in training, or alike but for the names."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import alike
@@ -37,19 +35,19 @@ def said(train: list[AnnotatedText], dev: list[AnnotatedText]) -> str:
     return " / ".join(alike.doubts("mine", "dev"))
 
 
-def test_templates_are_few_and_alike() -> None:
+def test_templates_are_few_and_alike():
     texts = [template(i, name) for i, name in enumerate(NAMES)]
     found = said(texts[:20], texts[20:])
     assert "20 documents of train and 6 of dev are few" in found
     assert "6 documents of dev read like documents of train but for the names, first 20" in found
 
 
-def test_documents_that_differ_raise_no_doubt() -> None:
+def test_documents_that_differ_raise_no_doubt():
     texts = [written(i) for i in range(1, 121)]
     assert said(texts[:100], texts[100:]) == ""
 
 
-def test_documents_of_dev_that_are_in_train() -> None:
+def test_documents_of_dev_that_are_in_train():
     texts = [written(i) for i in range(1, 121)]
     found = said(texts, texts[:2])
     assert found.startswith("2 documents of dev are in train too, first 1")

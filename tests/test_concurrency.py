@@ -1,14 +1,11 @@
 """Writers and readers of a knowledge base at the same time, writers that are killed, and one
 pipeline in many threads."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import re
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
@@ -18,10 +15,8 @@ from unittest import mock
 
 import pytest
 import spacy
-import srsly
-from kb_files import add, change, concept, hold, ones
+from kb_files import add, change, concept, hold, made_kb, ones
 from projects import lines_of
-from spacy.language import Language
 from spacy.tokens import Span
 
 import spacy_bioel
@@ -37,24 +32,18 @@ from spacy_bioel.pipeline.linker import searches, starter
 
 SPAWN = multiprocessing.get_context("spawn")
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="kills processes that it forks")
-CONCEPTS = [
-    {"id": "MESH:D009203", "names": ["Myocardial Infarction", "Heart Attack"], "types": ["C"]},
-    {"id": "MESH:D001241", "names": ["Aspirin", "Acetylsalicylic Acid"], "types": ["D"]},
-]
-
-
 # -- Writers beside each other ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("pool", [SPAWN.Pool, ThreadPool])
-def test_all_that_add_at_once_take_effect(tmp_path: Path, pool: Callable[[int], Any]) -> None:
+def test_all_that_add_at_once_take_effect(tmp_path, pool):
     build_kb([concept(0)], tmp_path / "kb")
     with pool(2) as workers:
         workers.starmap(add, [(tmp_path / "kb", i) for i in range(1, 11)], chunksize=1)
     assert list(KnowledgeBase.open(tmp_path / "kb").ids) == [f"X:{i:03}" for i in range(11)]
 
 
-def test_what_is_added_while_encoding_waits_and_loses_nothing(tmp_path: Path) -> None:
+def test_what_is_added_while_encoding_waits_and_loses_nothing(tmp_path):
     build_kb([concept(0)], tmp_path / "kb")
     encoding, go_on = threading.Event(), threading.Event()
 
@@ -79,9 +68,7 @@ def test_what_is_added_while_encoding_waits_and_loses_nothing(tmp_path: Path) ->
     assert len(open_vectors(now, fingerprint="f")) == 4
 
 
-def test_who_waits_says_for_what(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_who_waits_says_for_what(tmp_path, monkeypatch, caplog):
     build_kb([concept(0)], tmp_path / "kb")
     monkeypatch.setattr(transaction_module, "_QUIET", 0.05)
     with editing(tmp_path / "kb", to="encode names"), ThreadPoolExecutor(1) as pool:
@@ -97,7 +84,7 @@ def _enter(folder: Path, patience: float) -> None:
         pass
 
 
-def test_the_lock_of_a_process_that_was_killed(tmp_path: Path) -> None:
+def test_the_lock_of_a_process_that_was_killed(tmp_path):
     build_kb([concept(0)], tmp_path / "kb")
     held = SPAWN.Event()
     process = SPAWN.Process(target=hold, args=(tmp_path / "kb", held))
@@ -111,7 +98,7 @@ def test_the_lock_of_a_process_that_was_killed(tmp_path: Path) -> None:
     assert len(KnowledgeBase.open(tmp_path / "kb")) == 2
 
 
-def test_a_failed_first_build_leaves_nothing_to_those_that_wait(tmp_path: Path) -> None:
+def test_a_failed_first_build_leaves_nothing_to_those_that_wait(tmp_path):
     def build(i: int) -> str:
         try:
             build_kb([concept(i)] if i % 2 else [], tmp_path / "kb")
@@ -144,10 +131,9 @@ def check(kb: KnowledgeBase) -> str:
     return "" if len(vectors) == kb.n_names else f"{len(vectors)} vectors"
 
 
-def test_readers_beside_a_writer_see_one_state(tmp_path: Path) -> None:
+def test_readers_beside_a_writer_see_one_state(tmp_path):
     folder = tmp_path / "kb"
-    build_kb([concept(0)], folder)
-    first = KnowledgeBase.open(folder)
+    first = made_kb(folder, [concept(0)])
     writer = SPAWN.Process(target=change, args=(folder, 16))
     writer.start()
     done = threading.Event()
@@ -183,7 +169,7 @@ def assert_old_or_new(points: list[dict[str, Any]]) -> None:
 
 
 @needs_fork
-def test_a_kill_leaves_the_old_state_or_the_new(tmp_path: Path) -> None:
+def test_a_kill_leaves_the_old_state_or_the_new(tmp_path):
     points = lines_of("kill_points.py", tmp_path, 2, *COMMANDS)
     assert len(points) == 16
     assert_old_or_new(points)
@@ -191,7 +177,7 @@ def test_a_kill_leaves_the_old_state_or_the_new(tmp_path: Path) -> None:
 
 @needs_fork
 @pytest.mark.slow
-def test_a_kill_at_any_point(tmp_path: Path) -> None:
+def test_a_kill_at_any_point(tmp_path):
     points = lines_of("kill_points.py", tmp_path, 0, *COMMANDS)
     assert sum(point["killed"] for point in points) > 500
     # The last point may not be reached: their number is not the same each time.
@@ -201,16 +187,7 @@ def test_a_kill_at_any_point(tmp_path: Path) -> None:
 # -- First use ----------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache, and a package with two concepts. RETURNS (Path): Their file."""
-    srsly.write_gzip_jsonl(tmp_path / "concepts.jsonl.gz", CONCEPTS)
-    monkeypatch.setitem(starter._CONCEPTS, "mesh", tmp_path / "concepts.jsonl.gz")
-    monkeypatch.setenv("SPACY_BIOEL_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "concepts.jsonl.gz"
-
-
-def test_first_use_by_threads_builds_and_encodes_once(small: Path) -> None:
+def test_first_use_by_threads_builds_and_encodes_once(small_starter):
     asked: list[int] = []
 
     def encode(names: Any) -> Any:
@@ -246,7 +223,7 @@ def link_first(printed: Any) -> None:
 
 
 @needs_fork
-def test_first_use_by_four_processes(small: Path, tmp_path: Path) -> None:
+def test_first_use_by_four_processes(small_starter):
     fork = multiprocessing.get_context("fork")
     printed = fork.SimpleQueue()
     processes = [fork.Process(target=link_first, args=(printed,)) for _ in range(4)]
@@ -257,7 +234,7 @@ def test_first_use_by_four_processes(small: Path, tmp_path: Path) -> None:
     assert [process.exitcode for process in processes] == [0] * 4
     expected = [("MESH:D001241", 0)] * 3 + [("MESH:D001241", 1)]
     assert sorted(printed.get() for _ in processes) == expected
-    [kb] = (tmp_path / "cache").iterdir()
+    [kb] = small_starter.iterdir()
     assert len(list((kb / "vectors").iterdir())) == 1
 
 
@@ -275,23 +252,12 @@ def rows(docs) -> Rows:
     ]
 
 
-def by_pipe(nlp: Language, texts: list[str]) -> Rows:
-    return rows(nlp.pipe(texts, batch_size=16))
-
-
-def by_call(nlp: Language, texts: list[str]) -> Rows:
-    return rows(nlp(text) for text in texts)
-
-
-@pytest.mark.parametrize("read", [by_pipe, by_call])
-def test_eight_threads_give_the_serial_result(
-    read: Callable[[Language, list[str]], Rows],
-) -> None:
+def test_eight_threads_give_the_serial_result():
     """128 documents, in threads that all begin at once with a pipeline that is cold."""
     words = [text.text for text in read_pubtator(SIX)]
     # Each different, so that the threads find little that is kept.
     texts = [f"{words[i % 6]} Case {i}." for i in range(N_TEXTS)]
-    expected = by_pipe(spacy_bioel.load(), texts)
+    expected = rows(spacy_bioel.load().pipe(texts, batch_size=16))
     assert sum(map(len, expected)) > 60
     nlp = spacy_bioel.load()
     barrier = Barrier(N_THREADS)
@@ -299,7 +265,7 @@ def test_eight_threads_give_the_serial_result(
     def work(number: int) -> int:
         order = list(range(number, N_TEXTS)) + list(range(number))
         barrier.wait()
-        found = read(nlp, [texts[i] for i in order])
+        found = rows(nlp.pipe([texts[i] for i in order], batch_size=16))
         return sum(one == expected[i] for one, i in zip(found, order, strict=True))
 
     with ThreadPoolExecutor(N_THREADS) as pool:

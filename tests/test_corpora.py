@@ -1,12 +1,9 @@
 """training/scripts/corpora.py: finding, converting and mixing corpora."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import corpora
 import documents
@@ -42,7 +39,7 @@ SUPPLEMENTARY = "C000001\taspirin lysinate\t\tD001241\nC000002\tbarn\t\tD000003\
 
 
 @pytest.fixture
-def bc5cdr(tmp_path: Path) -> Path:
+def bc5cdr(tmp_path) -> Path:
     """A folder as people have them: corpus and ontology somewhere below, no test documents."""
     folder = tmp_path / "my data"
     (folder / "CDR").mkdir(parents=True)
@@ -61,7 +58,7 @@ def names(folder: Path) -> list[str]:
     return sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
 
 
-def test_fetch_finds_files_by_name(bc5cdr: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fetch_finds_files_by_name(bc5cdr, capsys):
     corpora.fetch("bc5cdr", data=str(bc5cdr))
     assert names(Path("assets/bc5cdr")) == [
         "dev.PubTator.txt",
@@ -77,7 +74,7 @@ def test_fetch_finds_files_by_name(bc5cdr: Path, capsys: pytest.CaptureFixture[s
     assert "assets/bc5cdr is complete." in capsys.readouterr().err
 
 
-def test_knowledge_base_has_the_types_of_the_corpus(bc5cdr: Path) -> None:
+def test_knowledge_base_has_the_types_of_the_corpus(bc5cdr):
     corpora.fetch("bc5cdr", data=str(bc5cdr))
     corpora.kb("bc5cdr")
     kb = KnowledgeBase.open("kb/bc5cdr")
@@ -86,7 +83,7 @@ def test_knowledge_base_has_the_types_of_the_corpus(bc5cdr: Path) -> None:
     assert kb.meta["source"] == "MeSH, diseases and chemicals"
 
 
-def test_labels_are_renamed_and_splits_cut_by_ids(tmp_path: Path) -> None:
+def test_labels_are_renamed_and_splits_cut_by_ids(tmp_path):
     data = tmp_path / "medmentions"
     data.mkdir()
     with gzip.open(data / "corpus_pubtator.txt.gz", "wt") as file:
@@ -114,9 +111,7 @@ def labels_and_ids(path: str) -> list[tuple[str, tuple[str, ...]]]:
         ("bc5cdr_chemical", ("Chemical", ("MESH:D001241",)), ["MESH:C000001", "MESH:D001241"]),
     ],
 )
-def test_half_of_bc5cdr(
-    bc5cdr: Path, corpus: str, expected: tuple[str, Any], ids: list[str]
-) -> None:
+def test_half_of_bc5cdr(bc5cdr, corpus, expected, ids):
     with gzip.open(bc5cdr / "medic_06Jul2012.txt.gz", "wt") as file:
         file.write("D005334||Fever|Pyrexia\nD007251||Flu\n")
     corpora.fetch(corpus, data=str(bc5cdr))
@@ -125,7 +120,7 @@ def test_half_of_bc5cdr(
     assert list(KnowledgeBase.open(f"kb/{corpus}").ids) == ids
 
 
-def test_archive_is_downloaded_and_unpacked(bc5cdr: Path, tmp_path: Path) -> None:
+def test_archive_is_downloaded_and_unpacked(bc5cdr, tmp_path):
     archive = tmp_path / "server" / "CDR_Data.zip"
     archive.parent.mkdir()
     with zipfile.ZipFile(archive, "w") as file:
@@ -140,7 +135,7 @@ def test_archive_is_downloaded_and_unpacked(bc5cdr: Path, tmp_path: Path) -> Non
     assert "CDR_Data.zip" in names(Path("assets/downloads"))
 
 
-def test_failed_download_leaves_nothing(tmp_path: Path) -> None:
+def test_failed_download_leaves_nothing(tmp_path):
     url = (tmp_path / "gone.zip").as_uri()
     project = {"assets": [{"dest": "assets/downloads/CDR_Data.zip", "url": url}]}
     Path("project.yml").write_text(json.dumps(project))
@@ -162,9 +157,7 @@ def test_failed_download_leaves_nothing(tmp_path: Path) -> None:
         ("medmentions_st21pv", 878, 40477),
     ],
 )
-def test_real_corpora_are_found(
-    data_folder: Path, corpus: str, n_documents: int, n_mentions: int
-) -> None:
+def test_real_corpora_are_found(data_folder, corpus, n_documents, n_mentions):
     corpora.fetch(corpus, data=str(data_folder))
     source = corpora.find_split(corpus, "dev")
     texts = list(read_texts(source, prefix=corpora.load_spec(corpus)["prefix"]))
@@ -176,7 +169,7 @@ def test_real_corpora_are_found(
 
 
 @pytest.fixture
-def types(bc5cdr: Path) -> Path:
+def types(bc5cdr) -> Path:
     """Beside BC5CDR: genes with families, species of two fifths, and names of genes."""
     genes = "7|t|Abc binds xyz kinases.\n7|a|Also Abd.\n"
     genes += "7\t0\t3\tAbc\tGene\t11,12(Tax:10090)\n7\t10\t21\txyz kinases\tFamilyName\n\n"
@@ -191,9 +184,7 @@ def types(bc5cdr: Path) -> Path:
     return bc5cdr
 
 
-def test_fifths_ids_of_labels_and_documents_that_cannot_be_read(
-    types: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_fifths_ids_of_labels_and_documents_that_cannot_be_read(types, capsys):
     assert [documents.fifth_of(id) for id in ("7", "8", "9")] == [0, 3, 1]
     corpora.fetch("gnormplus", data=str(types))
     said = capsys.readouterr().err
@@ -205,7 +196,7 @@ def test_fifths_ids_of_labels_and_documents_that_cannot_be_read(
     ]
 
 
-def test_a_mixture_says_what_each_document_annotates(types: Path) -> None:
+def test_a_mixture_says_what_each_document_annotates(types):
     mixture = "bc5cdr+gnormplus"
     corpora.fetch(mixture, data=str(types))
     annotates = {}
@@ -227,7 +218,7 @@ def test_a_mixture_says_what_each_document_annotates(types: Path) -> None:
     assert corpora.load_spec(mixture)["label_types"] == label_types
 
 
-def test_development_documents_of_one_corpus_are_not_trained_on_by_another(types: Path) -> None:
+def test_development_documents_of_one_corpus_are_not_trained_on_by_another(types):
     # By its id, this one is for development; BC5CDR has it for training.
     with gzip.open(types / "gnormplus.PubTator.txt.gz", "at") as file:
         file.write("1|t|Aspirin and fever\n1|a|Aspirin  relieves flu.\n\n")
@@ -238,7 +229,7 @@ def test_development_documents_of_one_corpus_are_not_trained_on_by_another(types
         assert [text.id for text in read_texts_jsonl(path)] == expected
 
 
-def test_a_label_that_no_training_mention_has(types: Path) -> None:
+def test_a_label_that_no_training_mention_has(types):
     path = types / "CDR" / "CDR_TrainingSet.PubTator.txt"
     path.write_text(TRAIN.replace("Chemical", "Disease"))
     corpora.fetch("bc5cdr", data=str(types))
@@ -249,7 +240,7 @@ def test_a_label_that_no_training_mention_has(types: Path) -> None:
         corpora.fetch("bc5cdr+gnormplus", data=str(types))
 
 
-def test_the_first_corpus_counts_where_two_annotate_a_label() -> None:
+def test_the_first_corpus_counts_where_two_annotate_a_label():
     flu, gene = Mention(0, 3, "Disease"), Mention(4, 8, "Gene")
     both = AnnotatedText("1", "flu gene", (flu, gene), ("Disease", "Gene"))
     wide = AnnotatedText("9", "Flu  gene", (Mention(0, 9, "Disease"),), ("Disease",))
@@ -264,7 +255,7 @@ def test_the_first_corpus_counts_where_two_annotate_a_label() -> None:
     assert list(mixtures.mixed([[wide], [other]], left_out="aflugene.b")) == [other]
 
 
-def test_sentences_of_tokens_and_articles_beside_their_mentions(tmp_path: Path) -> None:
+def test_sentences_of_tokens_and_articles_beside_their_mentions(tmp_path):
     sentences = [("train", ["Il", "-", "2", "of", "mice"]), ("devel", ["No", "mice"])]
     for label, file, spans in (
         ("Gene", "id_ggp", ([[0, 3]], [])),
@@ -299,7 +290,7 @@ def test_sentences_of_tokens_and_articles_beside_their_mentions(tmp_path: Path) 
     assert [(m.label, m.start) for m in article.mentions] == [("Gene", 0), ("Species", 10)]
 
 
-def test_short_texts_are_trained_on_in_groups() -> None:
+def test_short_texts_are_trained_on_in_groups():
     def text(words: str, label: str) -> AnnotatedText:
         mention = Mention(0, 3, label)
         return AnnotatedText(words[:3], words, (mention,), (label,))
@@ -311,7 +302,7 @@ def test_short_texts_are_trained_on_in_groups() -> None:
     assert (third, fourth) == (long, abc)
 
 
-def test_long_documents_are_trained_on_in_pieces() -> None:
+def test_long_documents_are_trained_on_in_pieces():
     sentence = "Word " * 400 + "end. "
     text = AnnotatedText("1", sentence * 4 + "Flu.", (Mention(8020, 8023, "Disease"),))
     assert text.text[8020:8023] == "Flu"
@@ -331,7 +322,7 @@ def test_long_documents_are_trained_on_in_pieces() -> None:
         {"kb": {"source": "terms.csv"}},
     ],
 )
-def test_an_entry_of_another_form(entry: dict[str, Any]) -> None:
+def test_an_entry_of_another_form(entry):
     splits = {"train": [{"file": "a"}], "dev": [{"file": "b"}]}
     kb = {"choices": [{"files": []}]}
     right = {"prefix": None, "label_types": {}, "splits": splits, "kb": kb}
@@ -340,7 +331,7 @@ def test_an_entry_of_another_form(entry: dict[str, Any]) -> None:
         specs.check_entry("mine", right | entry)
 
 
-def test_a_corpus_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_corpus_of_ones_own(tmp_path, monkeypatch):
     """A folder of BRAT for training, a .spacy file for development."""
     (tmp_path / "data" / "my_train").mkdir(parents=True)
     (tmp_path / "data" / "my_train" / "1.txt").write_text("Aspirin and fever")

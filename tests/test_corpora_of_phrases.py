@@ -1,7 +1,5 @@
 """The corpora whose documents are one phrase: COMETA, AskAPatient, TwADR-L."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import corpora
@@ -17,7 +15,7 @@ COMETA = "ID\tTerm\tGeneral SNOMED Label\tGeneral SNOMED ID\tExample\n"
 
 
 @pytest.fixture
-def cometa(tmp_path: Path) -> Path:
+def cometa(tmp_path) -> Path:
     folder = tmp_path / "cometa" / "splits"
     for name, rows in {
         "stratified_general/train.csv": '0\tso dizzy\tDizziness\t10\t"so ""dizzy""\ntoday"\n',
@@ -29,7 +27,7 @@ def cometa(tmp_path: Path) -> Path:
     return folder.parent
 
 
-def test_cometa_has_the_concepts_of_its_training_terms(cometa: Path) -> None:
+def test_cometa_has_the_concepts_of_its_training_terms(cometa):
     corpora.fetch("cometa", data=str(cometa))
     assert names(Path("assets/cometa")) == ["dev.jsonl", "train.jsonl"]
     assert labels_and_ids("assets/cometa/dev.jsonl") == [("Concept", ("SNOMED:10",))]
@@ -47,7 +45,7 @@ def test_cometa_has_the_concepts_of_its_training_terms(cometa: Path) -> None:
         ("snomedct.rrf", "|||||||||||SNOMEDCT_US|PT|10|dizziness|\n|||||||||||||10|giddy|\n"),
     ],
 )
-def test_cometa_with_snomed(cometa: Path, file: str, content: str) -> None:
+def test_cometa_with_snomed(cometa, file, content):
     (cometa / file).write_text(content)
     corpora.fetch("cometa", data=str(cometa))
     corpora.kb("cometa")
@@ -56,7 +54,7 @@ def test_cometa_with_snomed(cometa: Path, file: str, content: str) -> None:
 
 
 @pytest.fixture
-def folds(tmp_path: Path) -> Path:
+def folds(tmp_path) -> Path:
     """Folds 0 and 2 of both sets, the phrases in Latin-1 where they are published so."""
     folder = tmp_path / "datasets"
     folder.mkdir()
@@ -70,7 +68,7 @@ def folds(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_phrase_is_a_document_that_is_one_mention(folds: Path) -> None:
+def test_a_phrase_is_a_document_that_is_one_mention(folds):
     corpora.fetch("askapatient", data=str(folds), fold=2)
     assert names(Path("assets/askapatient")) == [
         "dev.fold-2.jsonl",
@@ -88,7 +86,7 @@ def test_a_phrase_is_a_document_that_is_one_mention(folds: Path) -> None:
     assert (list(kb.ids), list(kb.names)) == (["SNOMED:10"], ["Ménière"])
 
 
-def test_concept_names_come_before_those_of_a_fold(folds: Path) -> None:
+def test_concept_names_come_before_those_of_a_fold(folds):
     (folds / "twadrl.json").write_text('{"C1": [["primary", "Dizzy"]], "C2": [["primary", "x"]]}')
     corpora.fetch("twadrl", data=str(folds))
     assert labels_and_ids("assets/twadrl/train.fold-0.jsonl") == [("Concept", ("C1",))]
@@ -97,7 +95,7 @@ def test_concept_names_come_before_those_of_a_fold(folds: Path) -> None:
     assert (list(kb.ids), list(kb.names)) == (["C1", "C2"], ["Dizzy", "x"])
 
 
-def test_an_absent_fold(folds: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_absent_fold(folds, capsys):
     Path("project.yml").write_text("assets: []")
     corpora.fetch("twadrl", data=str(folds))
     with pytest.raises(ValueError, match=r"T004.*no fold 1 of twadrl .*only 0, 2"):

@@ -1,7 +1,5 @@
 """Texts <-> Docs, and the corpus reader for `spacy train`."""
 
-from __future__ import annotations
-
 import gc
 import re
 import zlib
@@ -38,13 +36,13 @@ def nlp() -> Language:
 
 
 @pytest.fixture
-def spacy_file(nlp: Language, tmp_path: Path) -> Path:
+def spacy_file(nlp, tmp_path) -> Path:
     docs = [text_to_doc(nlp, text)[0] for text in read_texts(PUBTATOR, prefix="MESH")]
     docs_to_bin(docs).to_disk(tmp_path / "six.spacy")
     return tmp_path / "six.spacy"
 
 
-def test_the_same_texts_from_both_files(spacy_file: Path) -> None:
+def test_the_same_texts_from_both_files(spacy_file):
     texts = list(read_texts(PUBTATOR, prefix="MESH"))
     assert [text.id for text in texts] == ["101", "102", "103", "104", "105", "106"]
     assert list(read_texts(spacy_file)) == texts
@@ -53,7 +51,7 @@ def test_the_same_texts_from_both_files(spacy_file: Path) -> None:
 
 
 @pytest.mark.parametrize("file", ["pubtator", "spacy"])
-def test_examples(nlp: Language, spacy_file: Path, file: str) -> None:
+def test_examples(nlp, spacy_file, file):
     path, prefix = (PUBTATOR, "MESH") if file == "pubtator" else (spacy_file, "")
     examples = list(create_corpus_v1(str(path), prefix=prefix)(nlp))
     assert len(examples) == 6
@@ -66,14 +64,7 @@ def test_examples(nlp: Language, spacy_file: Path, file: str) -> None:
 
 
 @pytest.mark.parametrize(("widen", "n", "warnings"), [(False, 0, ["[W060]"]), (True, 1, [])])
-def test_lost_mentions_are_reported(
-    nlp: Language,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-    widen: bool,
-    n: int,
-    warnings: list[str],
-) -> None:
+def test_lost_mentions_are_reported(nlp, tmp_path, caplog, widen, n, warnings):
     path = tmp_path / "one.PubTator.txt"
     path.write_text("1|t|cystadenoma\n1|a|x\n1\t4\t11\tadenoma\tDisease\tD1\n", encoding="utf8")
     (example,) = create_corpus_v1(str(path), widen=widen)(nlp)
@@ -81,14 +72,14 @@ def test_lost_mentions_are_reported(
     assert [r.message[:6] for r in caplog.records] == warnings
 
 
-def test_mentions_of_a_doc(nlp: Language) -> None:
+def test_mentions_of_a_doc(nlp):
     assert doc_to_text(nlp("plain")) == AnnotatedText("", "plain")
     text = AnnotatedText("7", "a b", (Mention(2, 3, "X", ("I:1", "I:2")), Mention(0, 3, "Y")))
     assert doc_to_text(text_to_doc(nlp, text)[0]) == text
 
 
 @pytest.mark.parametrize("content", [None, b"", b"not a DocBin"], ids=["missing", "empty", "text"])
-def test_a_file_that_is_no_docbin(tmp_path: Path, nlp: Language, content: bytes | None) -> None:
+def test_a_file_that_is_no_docbin(tmp_path, nlp, content):
     path = tmp_path / "x.spacy"
     if content is not None:
         path.write_bytes(content)
@@ -98,7 +89,7 @@ def test_a_file_that_is_no_docbin(tmp_path: Path, nlp: Language, content: bytes 
         list(read_docs(path, nlp.vocab))
 
 
-def test_a_damaged_spacy_file_is_refused_wherever_it_shows(tmp_path: Path) -> None:
+def test_a_damaged_spacy_file_is_refused_wherever_it_shows(tmp_path):
     """Some damage shows when the file is opened, some when a doc is made, some when it is read."""
     doc, _ = text_to_doc(spacy.blank("en"), AnnotatedText("1", "Flu", (Mention(0, 3, "D"),)))
     whole = msgpack_loads(zlib.decompress(docs_to_bin([doc]).to_bytes()))
@@ -111,7 +102,7 @@ def test_a_damaged_spacy_file_is_refused_wherever_it_shows(tmp_path: Path) -> No
     assert gc.isenabled()
 
 
-def test_what_a_corpus_annotates_goes_with_its_documents(nlp: Language, tmp_path: Path) -> None:
+def test_what_a_corpus_annotates_goes_with_its_documents(nlp, tmp_path):
     read = create_corpus_v1(str(PUBTATOR), annotates=["Disease", "Chemical"])
     first, *_ = (example.reference for example in read(nlp))
     assert first.spans["bioel_gold"].attrs["annotates"] == ["Disease", "Chemical"]
@@ -123,13 +114,13 @@ def test_what_a_corpus_annotates_goes_with_its_documents(nlp: Language, tmp_path
     assert '"annotates"' not in (tmp_path / "one.jsonl").read_text("utf8").splitlines()[1]
 
 
-def test_a_mention_of_a_label_that_is_not_annotated(nlp: Language) -> None:
+def test_a_mention_of_a_label_that_is_not_annotated(nlp):
     read = create_corpus_v1(str(PUBTATOR), annotates=["Disease"])
     with pytest.raises(BioelError, match=r"\[B330\] .*six.*document 101.*'Chemical'"):
         list(read(nlp))
 
 
-def test_the_mixture_of_the_page_in_a_config(nlp: Language, tmp_path: Path) -> None:
+def test_the_mixture_of_the_page_in_a_config(nlp, tmp_path):
     page = (Path(__file__).parents[1] / "docs" / "types.md").read_text("utf8")
     (config,) = re.findall(r"```ini\n(.*?)```", page, re.DOTALL)
     for name in ("diseases", "genes"):

@@ -1,7 +1,5 @@
 """Mistakes of users get the codes that mistakes.yml says."""
 
-from __future__ import annotations
-
 import gzip
 import re
 import shlex
@@ -75,7 +73,7 @@ TEXTS = {
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def home(tmp_path_factory) -> Path:
     home = tmp_path_factory.mktemp("mistakes")
     for name, text in TEXTS.items():
         (home / name).parent.mkdir(exist_ok=True)
@@ -92,9 +90,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("section", TABLE)
-def test_codes_of_mistakes(
-    section: str, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_codes_of_mistakes(section, home, monkeypatch, capsys):
     monkeypatch.chdir(home)
     wrong, before = {}, all_files(home / "kb")
     for about, what in TABLE[section].items():
@@ -128,7 +124,7 @@ def in_python(code: str) -> str:
     return printed[0] if printed else str(warned[0].message)
 
 
-def test_every_option_of_every_command_is_wrong_once() -> None:
+def test_every_option_of_every_command_is_wrong_once():
     commands = dict(commands_of(typer.main.get_command(app), ["bioel"]))
     argvs = [shlex.split(what) for found in TABLE.values() for what in found.values()
              if what.startswith("bioel ")]  # fmt: skip

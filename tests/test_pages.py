@@ -2,8 +2,6 @@
 page says. Blocks that cannot run say why.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import io
@@ -75,7 +73,7 @@ def blocks(page: str) -> Iterator[Block]:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_page(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page(page, tmp_path, monkeypatch):
     """The blocks of a page run in their order, in one folder and one namespace. What a block prints
     has to be in the block of text after it.
     """
@@ -123,7 +121,7 @@ def run_line(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not done.value.code, line
 
 
-def test_pages_have_one_title() -> None:
+def test_pages_have_one_title():
     for page in PAGES:
         text = (ROOT / page).read_text("utf8")
         assert text.count("```") % 2 == 0, page
@@ -133,7 +131,7 @@ def test_pages_have_one_title() -> None:
 
 
 @pytest.mark.realdata
-def test_ontology_page(data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ontology_page(data_folder, tmp_path, monkeypatch):
     page = (ROOT / "docs/ontology.md").read_text("utf8")
     ((code, printed),) = re.findall(r"```python\n(.*?)```\n```text\n(.*?)```", page, re.DOTALL)
     (line,) = re.findall(r"```json\n(.*?)```", page, re.DOTALL)

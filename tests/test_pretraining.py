@@ -1,7 +1,5 @@
 """training/scripts/synonyms.py and pretrain.py: joined vocabularies, and a run that goes on."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 from typing import Any
@@ -23,7 +21,7 @@ from spacy_bioel.types import AnnotatedText, Concept, Mention
 
 
 @pytest.fixture(autouse=True)
-def _one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+def _one_thread(monkeypatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
 
 
@@ -67,7 +65,7 @@ JOINED = {
 
 
 @pytest.mark.parametrize("case", JOINED)
-def test_vocabularies_are_joined(case: str) -> None:
+def test_vocabularies_are_joined(case):
     vocabularies, expected = JOINED[case]
     joined = synonyms.join_names(vocabularies)
     found: list[set[str]] = [set() for _ in joined.sources]
@@ -76,7 +74,7 @@ def test_vocabularies_are_joined(case: str) -> None:
     assert sorted(found, key=min) == sorted(expected, key=min)
 
 
-def test_names_of_mentions() -> None:
+def test_names_of_mentions():
     mentions = [
         ("Renal Failure", "A:1"),
         ("renal failure", "A:1"),
@@ -93,7 +91,7 @@ DISEASES = ["failure", "infection", "cancer", "injury", "stone", "bleeding"]
 
 
 @pytest.fixture
-def kbs(tmp_path: Path) -> list[Path]:
+def kbs(tmp_path) -> list[Path]:
     """Two knowledge bases of six concepts each, of which they share one name."""
     organs = {"A": ("renal", "kidney"), "B": ("hepatic", "liver")}
     for vocabulary, (adjective, noun) in organs.items():
@@ -139,7 +137,7 @@ mixed_precision = false
 
 
 @pytest.fixture
-def config(tmp_path: Path) -> Path:
+def config(tmp_path) -> Path:
     (tmp_path / "pretrain.cfg").write_text(CONFIG, encoding="utf8")
     return tmp_path / "pretrain.cfg"
 
@@ -156,7 +154,7 @@ def stop_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
     monkeypatch.setattr(pretrain.Pretraining, "_loss", stopped)
 
 
-def test_a_run_that_was_stopped_goes_on(kbs: list[Path], config: Path, tmp_path: Path) -> None:
+def test_a_run_that_was_stopped_goes_on(kbs, config, tmp_path):
     pretrain.main(tmp_path / "whole", kbs, config=config)
     with pytest.MonkeyPatch.context() as patch:
         stop_at(patch, 3)
@@ -172,12 +170,7 @@ def test_a_run_that_was_stopped_goes_on(kbs: list[Path], config: Path, tmp_path:
     assert all(np.array_equal(whole[key], resumed[key]) for key in whole)
 
 
-def test_a_checkpoint_of_other_settings(
-    kbs: list[Path],
-    config: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_checkpoint_of_other_settings(kbs, config, tmp_path, monkeypatch):
     stop_at(monkeypatch, 3)
     with pytest.raises(KeyboardInterrupt):
         pretrain.main(tmp_path / "out", kbs, config=config)
@@ -186,12 +179,7 @@ def test_a_checkpoint_of_other_settings(
         pretrain.main(tmp_path / "out", kbs, config=config)
 
 
-def test_the_encoder_learns_synonyms(
-    kbs: list[Path],
-    config: Path,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_the_encoder_learns_synonyms(kbs, config, tmp_path, caplog):
     text = CONFIG.replace("steps = 4", "steps = 60").replace(
         "refresh_every = 2", "refresh_every = 20"
     )
@@ -219,9 +207,7 @@ def corpus(folder: Path) -> Path:
     return folder / "train.spacy"
 
 
-def test_embeddings_take_what_a_transformer_knows(
-    kbs: list[Path], config: Path, tmp_path: Path, checkpoint: Path
-) -> None:
+def test_embeddings_take_what_a_transformer_knows(kbs, config, tmp_path, checkpoint):
     pytest.importorskip("transformers")
     pretrain.main(tmp_path / "without", kbs, config=config)
     config.write_text(CONFIG.replace("path = null", f'path = "{checkpoint}"'), encoding="utf8")

@@ -1,7 +1,5 @@
 """training/scripts/pretrain_seq2seq.py: its examples, and a run that goes on where it stopped."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +43,7 @@ mixed_precision = false
 
 
 @pytest.fixture
-def kb(tmp_path: Path) -> Path:
+def kb(tmp_path) -> Path:
     concepts = [
         Concept("X:1", ("Heart attack", "Cardiac infarction"), (), definition="Death of muscle."),
         Concept("X:2", ("Renal failure", "Kidney failure", "Failure of the kidney"), ()),
@@ -56,7 +54,7 @@ def kb(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def examples(kb: Path) -> Any:
+def examples(kb) -> Any:
     opened = [pretrain.KnowledgeBase.open(kb)]
     names = pretrain.join_names([pretrain.names_of_kb(one) for one in opened])
     definitions = pretrain.read_definitions(opened, names)
@@ -64,7 +62,7 @@ def examples(kb: Path) -> Any:
     return pretrain.Examples(names, definitions, SETTINGS)
 
 
-def test_templates(examples: Any) -> None:
+def test_templates(examples):
     drawn = set(examples.draw(200))
     attack = Marked("", "cardiac infarction", "is defined as death of muscle")
     assert (attack, "heart attack") in drawn
@@ -78,7 +76,7 @@ def test_templates(examples: Any) -> None:
     assert {target for mention, target in drawn if "headache" in mention.mention} <= {"headache"}
 
 
-def test_the_same_string_or_a_misspelt_one(examples: Any) -> None:
+def test_the_same_string_or_a_misspelt_one(examples):
     examples.settings = {**SETTINGS, "same": 1.0, "context": 0.0}
     assert all(mention == Marked("", target, "") for mention, target in examples.draw(50))
     chance = np.random.default_rng(0)
@@ -87,9 +85,7 @@ def test_the_same_string_or_a_misspelt_one(examples: Any) -> None:
     assert "" not in {pretrain.misspell("a", chance) for _ in range(100)}
 
 
-def test_stopped_and_gone_on_is_the_same(
-    kb: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stopped_and_gone_on_is_the_same(kb, tmp_path, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     config = tmp_path / "small.cfg"
     config.write_text(CONFIG, encoding="utf8")

@@ -1,7 +1,5 @@
 """Threads that limit themselves leave no trace in the process."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier, Thread
@@ -36,7 +34,7 @@ def blas_threads() -> list[int]:
     return [pool["num_threads"] for pool in blas if "numpy" in pool["filepath"]]
 
 
-def test_parts_have_one_thread_each() -> None:
+def test_parts_have_one_thread_each():
     meet = Barrier(2, timeout=60)
 
     def ask(part: int) -> tuple[int, int, list[int]]:
@@ -50,7 +48,7 @@ def test_parts_have_one_thread_each() -> None:
     assert (torch.get_num_threads(), blas_threads()) == (3, [3])
 
 
-def test_uses_that_overlap_leave_the_numbers_as_they_were() -> None:
+def test_uses_that_overlap_leave_the_numbers_as_they_were():
     entered, first_left = Barrier(2, timeout=60), Barrier(2, timeout=60)
 
     def first() -> int:
@@ -73,7 +71,7 @@ def test_uses_that_overlap_leave_the_numbers_as_they_were() -> None:
     assert blas_threads() == [3]
 
 
-def test_an_error_leaves_the_numbers_as_they_were() -> None:
+def test_an_error_leaves_the_numbers_as_they_were():
     with pytest.raises(ZeroDivisionError), one_thread_each() as spread:
         spread(lambda part: 1 // part, [1, 0])
     assert (torch.get_num_threads(), in_new_thread(torch.get_num_threads)) == (3, 3)

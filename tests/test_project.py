@@ -1,7 +1,5 @@
 """The spaCy project: the whole workflow on test-sized settings, and what project.yml declares."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import shutil
@@ -31,7 +29,7 @@ WHEEL = "packages/embedded/en_core_link-0.1.0-py3-none-any.whl"
 
 
 @pytest.fixture(scope="session")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory) -> Path:
     """A copy of the project in which the workflow has run."""
     folder = copy_project(tmp_path_factory.mktemp("project"))
     done = run_all(folder)
@@ -52,7 +50,7 @@ def read(path: Path) -> Any:
     return json.loads(path.read_text("utf8"))
 
 
-def test_package_holds_pipeline_and_knowledge_base(folder: Path) -> None:
+def test_package_holds_pipeline_and_knowledge_base(folder):
     with zipfile.ZipFile(folder / WHEEL) as wheel:
         names = wheel.namelist()
         metadata = wheel.read("en_core_link-0.1.0.dist-info/METADATA").decode()
@@ -63,7 +61,7 @@ def test_package_holds_pipeline_and_knowledge_base(folder: Path) -> None:
     assert "\nSummary: Demo, do not use for real work: " in metadata
 
 
-def test_demo_has_links(folder: Path) -> None:
+def test_demo_has_links(folder):
     records = list(srsly.read_jsonl(folder / "metrics/embedded/demo.jsonl"))
     dev = list(srsly.read_jsonl(folder / "corpus/embedded/dev.jsonl"))
     assert [record["text"] for record in records] == [record["text"] for record in dev[:3]]
@@ -71,7 +69,7 @@ def test_demo_has_links(folder: Path) -> None:
     assert ("digoxin", "MESH:D004077") in found
 
 
-def test_metrics_name_their_protocols(folder: Path) -> None:
+def test_metrics_name_their_protocols(folder):
     rows = read(folder / "metrics/embedded/dev.json")
     protocols = "mention end_to_end partial_binary partial_fractional gold gold_any"
     assert list(dict.fromkeys(row["protocol"] for row in rows)) == protocols.split()
@@ -81,7 +79,7 @@ def test_metrics_name_their_protocols(folder: Path) -> None:
     assert found["end_to_end"]["value"] > 50.0
 
 
-def test_the_card_says_what_was_measured_and_that_it_is_a_demo(folder: Path) -> None:
+def test_the_card_says_what_was_measured_and_that_it_is_a_demo(folder):
     final = folder / "models/embedded/final"
     card, meta = (final / "README.md").read_text("utf8"), read(final / "meta.json")
     with zipfile.ZipFile(folder / WHEEL) as wheel:
@@ -102,7 +100,7 @@ def test_the_card_says_what_was_measured_and_that_it_is_a_demo(folder: Path) -> 
     assert "train 70 documents, 1,649 mentions; dev 15 documents, 370 mentions" in card
 
 
-def test_tuning_maximised_what_evaluate_reports(folder: Path) -> None:
+def test_tuning_maximised_what_evaluate_reports(folder):
     rows = read(folder / "metrics/embedded/dev.json")
     measured = {(r["protocol"], r["metric"]): r["value"] for r in rows if not r["label"]}
     tuned = read(folder / "metrics/embedded/tuning.json")
@@ -116,7 +114,7 @@ def test_tuning_maximised_what_evaluate_reports(folder: Path) -> None:
         assert 0 < one["cross_fitted"] < 100
 
 
-def test_training_was_shown_no_test_documents(folder: Path) -> None:
+def test_training_was_shown_no_test_documents(folder):
     config = load_config(folder / "models/embedded/config.cfg", interpolate=False)
     assert config["paths"] == {
         "train": "corpus/embedded/train.spacy",
@@ -130,7 +128,7 @@ def test_training_was_shown_no_test_documents(folder: Path) -> None:
     assert files == ["dev.jsonl", "dev.spacy", "train.spacy"]
 
 
-def test_second_run_skips_what_is_done(folder: Path) -> None:
+def test_second_run_skips_what_is_done(folder):
     done = run_all(folder)
     assert done.returncode == 0
     assert skipped_in(done) == STEPS[1:]
@@ -142,7 +140,7 @@ def skipped_in(done: subprocess.CompletedProcess[str]) -> list[str]:
 
 
 @pytest.fixture
-def prepared(folder: Path, tmp_path: Path) -> Path:
+def prepared(folder, tmp_path) -> Path:
     """A copy of the project before the step "train": what comes later depends on the config."""
     later = shutil.ignore_patterns("models", "vectors", "metrics", "packages")
     return shutil.copytree(folder, tmp_path / "project", ignore=later)
@@ -172,7 +170,7 @@ def run_config(folder: Path, config: str, *settings: str) -> set[str]:
 
 
 @pytest.mark.slow
-def test_hierarchical_config(prepared: Path, checkpoint: Path) -> None:
+def test_hierarchical_config(prepared, checkpoint):
     files = run_config(prepared, "hierarchical", "--vars.transformer", str(checkpoint))
     assert {"multitask.json", "multitask.safetensors", "lexicon.safetensors"} < files
     tuned = read(prepared / "metrics/embedded/tuning.json")
@@ -182,7 +180,7 @@ def test_hierarchical_config(prepared: Path, checkpoint: Path) -> None:
 
 
 @pytest.mark.slow
-def test_generative_config(prepared: Path) -> None:
+def test_generative_config(prepared):
     files = run_config(prepared, "generative")
     assert {"seq2seq.config.json", "seq2seq.model.safetensors", "seq2seq.tokenizer.json"} < files
     tuned = read(prepared / "metrics/embedded/tuning.json")
@@ -195,7 +193,7 @@ def test_generative_config(prepared: Path) -> None:
 # What project.yml and corpora.yml say.
 
 
-def test_every_step_declares_what_it_reads_and_writes() -> None:
+def test_every_step_declares_what_it_reads_and_writes():
     written: set[str] = set()
     for command in PROJECT["commands"]:
         name = command["name"]
@@ -208,7 +206,7 @@ def test_every_step_declares_what_it_reads_and_writes() -> None:
         written |= set(command["outputs"])
 
 
-def test_commands_have_the_options_that_are_used() -> None:
+def test_commands_have_the_options_that_are_used():
     lines = [line for command in PROJECT["commands"] for line in command["script"]]
     calls = [line for line in lines if "-m spacy_bioel" in line]
     assert len(calls) == 7
@@ -216,7 +214,7 @@ def test_commands_have_the_options_that_are_used() -> None:
         assert unknown_options(shlex.split(line)[3:]) == set(), line
 
 
-def test_every_archive_has_an_address() -> None:
+def test_every_archive_has_an_address():
     addresses = {Path(asset["dest"]).name: asset["url"] for asset in PROJECT["assets"]}
     assert all(url.startswith("https://") for url in addresses.values())
     wanted = set()

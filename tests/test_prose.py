@@ -3,8 +3,6 @@
 A text may be wrapped anywhere: white space counts as one space, and Markdown's marks stay.
 """
 
-from __future__ import annotations
-
 import ast
 import lzma
 import re
@@ -144,7 +142,7 @@ def numbers() -> Iterator[tuple[str, str, list[float]]]:
     yield page, "and the dual encoder is {} times as fast", [round(min(faster))]
 
 
-def test_numbers() -> None:
+def test_numbers():
     number = r"(three|\d[\d,]*(?:\.\d+)?)"
     for page, sentence, expected in numbers():
         found = re.findall(re.escape(sentence).replace(r"\{\}", number), PROSE[page])
@@ -155,14 +153,14 @@ def test_numbers() -> None:
             assert shown == expected, sentence
 
 
-def test_libraries_were_measured() -> None:
+def test_libraries_were_measured():
     measured = srsly.read_json(ROOT / "benchmarks/results/libraries.json")
     assert len(measured) == 17
     missing = [row for row in measured if f"{row['value']:,}" not in read("CONTRIBUTING.md")]
     assert missing == []
 
 
-def test_defaults_are_those_of_the_configs() -> None:
+def test_defaults_are_those_of_the_configs():
     """A config may differ from the defaults where that is listed here, and nowhere else."""
     shown = {key: value for key, value in LINKER["training"].items() if key != "seed"}
     assert shown.items() <= factories.LINKER_TRAINING.items()
@@ -179,7 +177,7 @@ def test_defaults_are_those_of_the_configs() -> None:
     assert (LINKER["nil_threshold"], default) == (0.15, 0.25)
 
 
-def test_codes_exist() -> None:
+def test_codes_exist():
     known = {name for name in (*vars(Errors), *vars(Warnings)) if not name.startswith("_")}
     for page in PROSE:
         found = {code for codes in CODE.findall(PROSE[page]) for code in codes.split(", ")}
@@ -197,13 +195,13 @@ def command_lines(page: str) -> Iterator[list[str]]:
                 yield shlex.split(command)[1:]
 
 
-def test_commands_have_the_options_that_are_shown() -> None:
+def test_commands_have_the_options_that_are_shown():
     found = [(page, arguments) for page in TODAY for arguments in command_lines(page)]
     assert [line for line in found if unknown_options(line[1])] == []
     assert len(found) > 100
 
 
-def test_steps_and_settings_of_the_project_exist() -> None:
+def test_steps_and_settings_of_the_project_exist():
     project = srsly.read_yaml(ROOT / "project.yml")
     steps = {*project["workflows"], *(command["name"] for command in project["commands"])}
     n = 0
@@ -217,7 +215,7 @@ def test_steps_and_settings_of_the_project_exist() -> None:
     assert n > 15
 
 
-def test_names_of_configs_scripts_extras_and_registered_functions_exist() -> None:
+def test_names_of_configs_scripts_extras_and_registered_functions_exist():
     setup = ConfigParser(delimiters=("=",))
     setup.optionxform = str  # type: ignore[assignment,method-assign]
     setup.read(ROOT / "setup.cfg", encoding="utf8")

@@ -1,7 +1,5 @@
 """Generated parts of pages are current, and what pages point to exists."""
 
-from __future__ import annotations
-
 import ast
 import os
 import re
@@ -19,17 +17,17 @@ ROOT = Path(__file__).parents[1]
 
 
 @pytest.mark.parametrize("pipe", ["bioel_mentions", "bioel_linker"])
-def test_every_setting_is_described_in_the_order_of_the_code(pipe: str) -> None:
+def test_every_setting_is_described_in_the_order_of_the_code(pipe):
     described = srsly.read_yaml(DESCRIPTIONS)[pipe]
     assert list(described) == list(defaults(pipe))
 
 
-def test_the_settings_are_current() -> None:
+def test_the_settings_are_current():
     text = PAGE.read_text("utf8")
     assert filled(text) == text
 
 
-def test_the_site_has_what_the_repository_has_not() -> None:
+def test_the_site_has_what_the_repository_has_not():
     texts = [path.read_text("utf8") for path in ROOT.glob("docs/**/*.md")]
     named = [name for text in texts for name in re.findall(r"<!-- built: (\w+) -->", text)]
     assert sorted(named) == sorted(BUILT) == ["commands", "errors", "mistakes", "warnings"]
@@ -37,16 +35,16 @@ def test_the_site_has_what_the_repository_has_not() -> None:
 
 
 @pytest.mark.parametrize("page", readme.PAGES, ids=lambda page: page.stem)
-def test_tables_are_current(page: Path) -> None:
+def test_tables_are_current(page):
     text = page.read_text("utf8")
     assert readme.filled(text) == text
 
 
-def test_the_steps_of_an_abstract_are_functions() -> None:
+def test_the_steps_of_an_abstract_are_functions():
     assert all(callable(resolve_name(path)) for path in STEPS)
 
 
-def test_every_page_is_in_the_menu_or_one_link_from_it() -> None:
+def test_every_page_is_in_the_menu_or_one_link_from_it():
     text = (ROOT / "mkdocs.yml").read_text("utf8")
     menu = re.findall(r"^ +- [^:\n]+: (\S+\.md)$", text, re.M)
     assert len(menu) == 20
@@ -60,18 +58,18 @@ def test_every_page_is_in_the_menu_or_one_link_from_it() -> None:
     assert written - linked - set(menu) == set()
 
 
-def test_the_site_loads_nothing_from_others() -> None:
+def test_the_site_loads_nothing_from_others():
     text = (ROOT / "mkdocs.yml").read_text("utf8")
     assert "  font: false" in text and "http" not in text
     assert not [path for path in ROOT.glob("docs/stylesheets/*") if "http" in path.read_text()]
 
 
-def test_protocols_and_kinds_of_errors_are_current() -> None:
+def test_protocols_and_kinds_of_errors_are_current():
     assert protocols.PAGE.read_text("utf8") == protocols.page()
     assert protocols.ERRORS.read_text("utf8") == protocols.errors_page()
 
 
-def test_each_complaint_has_a_page_and_a_test() -> None:
+def test_each_complaint_has_a_page_and_a_test():
     sections = re.split(r"^## ", (ROOT / "docs/answers.md").read_text("utf8"), flags=re.M)[1:]
     assert [int(section.partition(".")[0]) for section in sections] == list(range(1, 17))
     for section in sections:

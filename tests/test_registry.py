@@ -1,7 +1,5 @@
 """Every name that setup.cfg registers can be resolved."""
 
-from __future__ import annotations
-
 import re
 from configparser import ConfigParser
 from pathlib import Path
@@ -46,7 +44,7 @@ NAMES = {
 }
 
 
-def test_setup_cfg_registers_these_names() -> None:
+def test_setup_cfg_registers_these_names():
     parser = ConfigParser(delimiters=("=",))
     parser.optionxform = str  # type: ignore[assignment,method-assign]  # keep the case of names
     parser.read(SETUP, encoding="utf8")
@@ -56,13 +54,13 @@ def test_setup_cfg_registers_these_names() -> None:
 
 
 @pytest.mark.parametrize("group", [group for group in NAMES if group.startswith("spacy_")])
-def test_spacy_finds_the_names(group: str) -> None:
+def test_spacy_finds_the_names(group):
     spacy.blank("en")  # brings the factories
     registry = getattr(spacy.registry, group.removeprefix("spacy_"))
     assert all(callable(registry.get(name)) for name in NAMES[group])
 
 
-def test_factories_make_pipes() -> None:
+def test_factories_make_pipes():
     nlp = spacy.blank("en")
     nlp.add_pipe("bioel_mentions")
     nlp.add_pipe("bioel_linker")

@@ -1,16 +1,11 @@
 """Spelling searches of `benchmarks.spelling` on six names; rows are in this order."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 import spacy
+from kb_files import made_kb
 
 from benchmarks.spelling import create_bm25_v1, create_tfidf_v1
-from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.pipeline.linker.searches import MakeSearch
 from spacy_bioel.types import Concept
 
 CONCEPTS = (
@@ -22,9 +17,8 @@ CONCEPTS = (
 
 
 @pytest.fixture
-def kb(tmp_path: Path) -> KnowledgeBase:
-    build_kb(CONCEPTS, tmp_path / "kb", source="made up", release="2026", licence="CC0")
-    return KnowledgeBase.open(tmp_path / "kb")
+def kb(tmp_path) -> KnowledgeBase:
+    return made_kb(tmp_path / "kb", CONCEPTS, source="made up", release="2026", licence="CC0")
 
 
 @pytest.mark.parametrize(
@@ -39,16 +33,14 @@ def kb(tmp_path: Path) -> KnowledgeBase:
     ],
     ids=["tfidf", "bm25"],
 )
-def test_literal_results(
-    kb: KnowledgeBase, make: MakeSearch, rows: list[list[int]], scores: list[list[float]]
-) -> None:
+def test_literal_results(kb, make, rows, scores):
     found, values = make(kb).search(["kidney failure", "heart", "aspirine"], 2)
     assert found.tolist() == rows
     assert values.tolist() == [pytest.approx(row, abs=1e-4) for row in scores]
     assert (found.dtype, values.dtype) == ("int64", "float32")
 
 
-def test_configs_make_them(kb: KnowledgeBase) -> None:
+def test_configs_make_them(kb):
     config = {
         "a": {"@misc": "spacy-bioel.Ngrams.v1"},
         "b": {"@misc": "spacy-bioel.Tfidf.v1", "ngram_min": 1, "ngram_max": 2, "analyzer": "char"},

@@ -1,10 +1,7 @@
 """Names that training/scripts/starter.py adds, and the files of spacy_bioel/assets."""
 
-from __future__ import annotations
-
 import json
 import lzma
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -36,11 +33,11 @@ from spacy_bioel.types import Concept
         ("Cystic, Mucinous, and Serous Neoplasms", []),
     ],
 )
-def test_names_of_cancer(preferred: str, expected: list[str]) -> None:
+def test_names_of_cancer(preferred, expected):
     assert starter.names_of_cancer(preferred) == expected
 
 
-def test_memory_does_not_overrule_names(project: Path) -> None:
+def test_memory_does_not_overrule_names(project):
     concepts = [
         Concept("MESH:D1", ("Statins",), types=("D",)),
         Concept("MESH:D2", ("Simvastatin",), types=("D",)),
@@ -59,9 +56,7 @@ def test_memory_does_not_overrule_names(project: Path) -> None:
     assert written == {"statins": {"MESH:D1": 1}, "zocor": {"MESH:D2": 1}}
 
 
-def test_a_label_that_only_helped_is_dropped_and_weights_are_mixed(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_label_that_only_helped_is_dropped_and_weights_are_mixed(project, monkeypatch):
     nlp = spacy.blank("en")
     detector = nlp.add_pipe("bioel_mentions")
     doc = nlp.make_doc("BRCA1 in mice")
@@ -97,7 +92,7 @@ def mesh() -> list[dict[str, Any]]:
         return list(map(json.loads, lines))
 
 
-def test_what_lies_in_the_package() -> None:
+def test_what_lies_in_the_package():
     concepts = {concept["id"]: concept["names"] for concept in mesh()}
     assert concepts["MESH:D008175"][0] == "Lung Neoplasms"
     assert concepts["MESH:D002122"][-2:] == ["CaCl2", "CaCl(2)"]
@@ -107,7 +102,7 @@ def test_what_lies_in_the_package() -> None:
     assert memory.counts["gastric cancer"] == {"MESH:D013274": 7}
 
 
-def test_its_vectors_agree_with_those_of_float32() -> None:
+def test_its_vectors_agree_with_those_of_float32():
     model = build_rescnn_v1(**{k: v for k, v in LINKER_MODEL.items() if k != "@architectures"})
     read_starter_encoder(model)
     concepts = mesh()

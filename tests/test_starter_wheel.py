@@ -1,7 +1,5 @@
 """The wheel en_bioel_sm: made by the project without a network, it links as the package does."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys
@@ -21,14 +19,14 @@ TEXT = "Human BRAF V600E is common in melanoma. It was treated with vemurafenib.
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wheel(tmp_path_factory) -> Path:
     folder = copy_project(tmp_path_factory.mktemp("project"))
     done = run_workflow(folder, "starter_pipeline")
     assert done.returncode == 0, done.stdout + done.stderr
     return folder / "packages/starter/en_bioel_sm-0.1.0-py3-none-any.whl"
 
 
-def test_it_links_as_the_package_does(wheel: Path, tmp_path: Path) -> None:
+def test_it_links_as_the_package_does(wheel, tmp_path):
     found = links_of_wheel(wheel, [TEXT], tmp_path / "site")
     links = get_links(spacy_bioel.load()(TEXT))
     assert [link.ids for link in links] == [
@@ -41,7 +39,7 @@ def test_it_links_as_the_package_does(wheel: Path, tmp_path: Path) -> None:
     assert found["1"] == found["2"] == [str(links)]
 
 
-def test_its_model_card_and_requirement(wheel: Path) -> None:
+def test_its_model_card_and_requirement(wheel):
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         metadata = archive.read("en_bioel_sm-0.1.0.dist-info/METADATA").decode()
@@ -50,7 +48,7 @@ def test_its_model_card_and_requirement(wheel: Path) -> None:
     assert not [name for name in names if "/kb" in name]
 
 
-def test_the_wheel_of_the_package_is_small(tmp_path: Path) -> None:
+def test_the_wheel_of_the_package_is_small(tmp_path):
     source = tmp_path / "source"
     shutil.copytree(ROOT / "spacy_bioel", source / "spacy_bioel")
     for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):

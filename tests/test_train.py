@@ -1,8 +1,6 @@
 """`training/scripts/train.py`: configs that extend others, sources of a transformer, and errors
 without a GPU."""
 
-from __future__ import annotations
-
 import os
 import runpy
 import sys
@@ -27,7 +25,7 @@ MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 
 
 @pytest.fixture
-def chain(tmp_path: Path) -> Path:
+def chain(tmp_path) -> Path:
     """The last of three configs, each in its own folder."""
     texts = {
         "base/base.cfg": "[components]\n[components.bioel_linker]\na = 1\nb = 1\n[training]\n"
@@ -43,7 +41,7 @@ def chain(tmp_path: Path) -> Path:
     return tmp_path / "last" / "last.cfg"
 
 
-def test_the_corpus_is_stronger_than_the_base_only(chain: Path) -> None:
+def test_the_corpus_is_stronger_than_the_base_only(chain):
     settings = {"training.c": 9, "training.d": 9, "training.optimizer.beta1": 0.9}
     corpus = {"settings": settings, "label_types": {"Disease": ["C"]}}
     config = train.merge_config(chain, corpus)
@@ -57,7 +55,7 @@ def test_the_corpus_is_stronger_than_the_base_only(chain: Path) -> None:
     assert "extends" not in config
 
 
-def test_a_config_that_extends_what_is_not_there(tmp_path: Path) -> None:
+def test_a_config_that_extends_what_is_not_there(tmp_path):
     (tmp_path / "a.cfg").write_text('[extends]\npath = "no.cfg"')
     with pytest.raises(BioelError, match=r"T009.*no\.cfg, which a\.cfg extends"):
         train.load_chain(tmp_path / "a.cfg")
@@ -68,7 +66,7 @@ def test_a_config_that_extends_what_is_not_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "path", [p for p in CONFIGS.glob("*.cfg") if "pretrain" not in p.stem], ids=lambda p: p.stem
 )
-def test_every_config_makes_a_pipeline(path: Path) -> None:
+def test_every_config_makes_a_pipeline(path):
     """Without reading a corpus, a knowledge base or a checkpoint; pre-training makes none."""
     config = train.merge_config(path, {"settings": {}, "label_types": {"Disease": ["C"]}})
     config["paths"] |= {"train": "no.spacy", "dev": "no.spacy"}
@@ -76,9 +74,7 @@ def test_every_config_makes_a_pipeline(path: Path) -> None:
     assert nlp.pipe_names == config["nlp"]["pipeline"]
 
 
-def test_the_whole_of_a_config_that_extends_another(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_whole_of_a_config_that_extends_another(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     train.main("embedded", CONFIGS / "small.cfg", Path("models/mine"), config_only=True)
     assert capsys.readouterr().out == "Wrote models/mine/config.cfg.\n"
@@ -92,7 +88,7 @@ def test_the_whole_of_a_config_that_extends_another(
     assert "Config is valid" in capsys.readouterr().out
 
 
-def test_a_package_in_place_of_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_package_in_place_of_the_hub(tmp_path, monkeypatch):
     monkeypatch.setattr(train, "PACKAGES", {MINILM: "held_by_a_package"})
     monkeypatch.delitem(sys.modules, "held_by_a_package", raising=False)
     assert train.find_transformer(MINILM) == MINILM  # not installed
@@ -109,13 +105,7 @@ def test_a_package_in_place_of_the_hub(tmp_path: Path, monkeypatch: pytest.Monke
     ("given", "in_config", "expected"),
     [("", "null", None), ("", '"own"', "own"), ("other", '"own"', "other")],
 )
-def test_the_option_is_stronger_than_the_config(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    given: str,
-    in_config: str,
-    expected: str | None,
-) -> None:
+def test_the_option_is_stronger_than_the_config(tmp_path, monkeypatch, given, in_config, expected):
     trained = []
     monkeypatch.setattr(train, "train", lambda path, *_, **__: trained.append(path))
     monkeypatch.setattr("torch.set_num_threads", lambda n: None)
@@ -145,9 +135,7 @@ def fill_disk(nlp: Language, path: Path, **_: Any) -> None:
     raise OSError("The disk is full")
 
 
-def test_going_on_after_a_stop(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
+def test_going_on_after_a_stop(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)  # and back to where the tests run
     monkeypatch.setattr("specs.CORPORA", prepare_tiny(tmp_path, (2, 5), every=1))
     train.main("tiny", Path("2.cfg"), Path("out"))
@@ -202,7 +190,7 @@ def assert_nothing_is_lost(points: list[dict[str, Any]]) -> None:
 
 
 @needs_fork
-def test_a_kill_while_training_leaves_whole_pipelines(tmp_path: Path) -> None:
+def test_a_kill_while_training_leaves_whole_pipelines(tmp_path):
     points = lines_of("training_kills.py", tmp_path, 1)
     assert len(points) == 1
     assert_nothing_is_lost(points)
@@ -210,7 +198,7 @@ def test_a_kill_while_training_leaves_whole_pipelines(tmp_path: Path) -> None:
 
 @needs_fork
 @pytest.mark.slow
-def test_kills_at_many_points_of_a_training(tmp_path: Path) -> None:
+def test_kills_at_many_points_of_a_training(tmp_path):
     points = lines_of("training_kills.py", tmp_path, 40)
     assert len(points) == 40
     assert_nothing_is_lost(points)
@@ -241,9 +229,7 @@ APPLE = NO_CUDA | NO_CUPY | {"thinc.compat.has_torch_mps_gpu": True}
         *[("T007", 0, NO_CUPY), ("T007", 0, BLIND_CUPY)],
     ],
 )
-def test_a_gpu_that_cannot_be_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, gpu_id: int, machine: dict[str, Any]
-) -> None:
+def test_a_gpu_that_cannot_be_used(tmp_path, monkeypatch, code, gpu_id, machine):
     for name, value in (GOOD | machine).items():
         monkeypatch.setattr(name, value)
     with pytest.raises(BioelError, match=rf"^\[{code}\].* GPU {gpu_id}"):
@@ -252,17 +238,13 @@ def test_a_gpu_that_cannot_be_used(
 
 
 @pytest.mark.parametrize(("gpu_id", "machine"), [(-1, NO_CUDA), (0, {}), (0, APPLE)])
-def test_what_is_asked_for_can_be_used(
-    monkeypatch: pytest.MonkeyPatch, gpu_id: int, machine: dict[str, Any]
-) -> None:
+def test_what_is_asked_for_can_be_used(monkeypatch, gpu_id, machine):
     for name, value in (GOOD | machine).items():
         monkeypatch.setattr(name, value)
     train.require_gpu(gpu_id)
 
 
-def test_one_line_and_status_2(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_one_line_and_status_2(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
     run = [train.__file__, "bc5cdr", str(CONFIGS / "rescnn.cfg"), "out", "--gpu-id", "99"]

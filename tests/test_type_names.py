@@ -1,7 +1,5 @@
 """Names of genes, organisms and cell lines that training/scripts/type_names.py writes."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import lzma
@@ -37,7 +35,7 @@ LEGENDS = """\
 
 
 @pytest.fixture
-def assets(project: Path) -> None:
+def assets(project) -> None:
     (project / "spacy_bioel" / "assets").mkdir(parents=True)
 
 
@@ -46,7 +44,7 @@ def written(name: str) -> list[dict[str, Any]]:
         return list(map(srsly.json_loads, lines))
 
 
-def test_genes_that_are_transcribed(tmp_path: Path) -> None:
+def test_genes_that_are_transcribed(tmp_path):
     (tmp_path / "Homo_sapiens.gene_info").write_text(GENES)
     (tmp_path / "Mus_musculus.gene_info").write_text(OF_MICE)
     for name in ("Danio_rerio", "Drosophila_melanogaster"):
@@ -72,7 +70,7 @@ def test_genes_that_are_transcribed(tmp_path: Path) -> None:
     )
 
 
-def test_cell_lines_of_training_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cell_lines_of_training_documents(tmp_path, monkeypatch):
     (tmp_path / "bioid_figures.PubTator.txt.gz").write_bytes(gzip.compress(LEGENDS.encode()))
     of_efo = {"name": "K562 cell", "synonyms": ["K-562"], "xrefs": [{"id": "CVCL_0004"}]}
     (tmp_path / "efo.json").write_text(json.dumps([of_efo]))

@@ -1,11 +1,7 @@
 """The page of linked texts, and that nothing in it is live."""
 
-from __future__ import annotations
+from kb_files import made_kb
 
-from pathlib import Path
-
-from spacy_bioel.kb.build.build import build_kb
-from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.types import Candidate, Concept, Context, Link
 from spacy_bioel.view import render_document, render_page
 
@@ -19,14 +15,14 @@ def text_of(section: str) -> str:
     return section.partition("<p>")[2].partition("</p>")[0]
 
 
-def test_mentions_are_marked_with_label_and_ids() -> None:
+def test_mentions_are_marked_with_label_and_ids():
     links = [Link(0, 7, "Chemical", ("X:1", "X:2")), Link(8, 13, "")]
     assert text_of(render_document("aspirin fever.", links)) == (
         "<mark>aspirin</mark><sup>Chemical X:1 | X:2</sup> <mark>fever</mark><sup>NIL</sup>."
     )
 
 
-def test_ids_are_links_to_the_pages_of_their_concepts() -> None:
+def test_ids_are_links_to_the_pages_of_their_concepts():
     links = [Link(0, 5, "", ("HP:0001945", "MINE:1"))]
     assert text_of(render_document("fever", links)) == (
         '<mark>fever</mark><sup><a href="http://purl.obolibrary.org/obo/HP_0001945">HP:0001945</a>'
@@ -34,7 +30,7 @@ def test_ids_are_links_to_the_pages_of_their_concepts() -> None:
     )
 
 
-def test_mentions_may_overlap() -> None:
+def test_mentions_may_overlap():
     links = [Link(0, 11, "D", ("X:1",)), Link(4, 11, "D", ("X:2",)), Link(8, 16, "D", ("X:3",))]
     assert text_of(render_document("non a b c d e f. ", links)) == (
         "<mark>non </mark><mark>a b </mark><mark>c d</mark><sup>D X:1</sup><sup>D X:2</sup>"
@@ -42,7 +38,7 @@ def test_mentions_may_overlap() -> None:
     )
 
 
-def test_what_is_negated_is_struck_out_to_its_end() -> None:
+def test_what_is_negated_is_struck_out_to_its_end():
     no, father = Context(negated=True), Context(experiencer="family")
     links = [Link(3, 12, "D", ("X:1",), context=no), Link(3, 7, "D", ("X:2",), context=father)]
     section = render_document("no cleft lip.", links)
@@ -53,10 +49,9 @@ def test_what_is_negated_is_struck_out_to_its_end() -> None:
     assert "<small>Struck out: negated." in section
 
 
-def test_the_table_has_preferred_and_matched_names_and_hgvs(tmp_path: Path) -> None:
+def test_the_table_has_preferred_and_matched_names_and_hgvs(tmp_path):
     concepts = [Concept("X:1", ("B-Raf kinase", "BRAF"))]
-    build_kb(concepts, tmp_path / "kb", source="<genes>", release="2026")
-    kb = KnowledgeBase.open(tmp_path / "kb")
+    kb = made_kb(tmp_path / "kb", concepts, source="<genes>", release="2026")
     found = (Candidate("X:1", 0.5, "BRAF", "exact", kb.fingerprint), Candidate("X:2", 0.25, "b"))
     links = [Link(0, 4, "Gene", ("X:1",), found), Link(5, 10, "Variant")]
     section = render_document("BRAF V600E", links, title="7")
@@ -74,7 +69,7 @@ def test_the_table_has_preferred_and_matched_names_and_hgvs(tmp_path: Path) -> N
     assert f"<li>&lt;genes&gt;, release 2026, 1 concepts, fingerprint {kb.fingerprint}" in section
 
 
-def test_all_that_is_shown_is_escaped() -> None:
+def test_all_that_is_shown_is_escaped():
     candidate = Candidate(SCRIPT, 0.5, IMAGE, QUOTED)
     link = Link(0, len(SCRIPT), IMAGE, (SCRIPT, QUOTED, f"MESH:{QUOTED}"), (candidate,))
     page = render_page([render_document(SCRIPT, [link], title=QUOTED)], title=IMAGE)

@@ -1,13 +1,12 @@
 """Small pipelines and their results in plain form, for the tests of the pipes."""
 
-from __future__ import annotations
-
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 import spacy
 from spacy.language import Language
 from spacy.tokens import Doc
@@ -58,13 +57,13 @@ def blank() -> Language:
     return spacy.blank("en", config=TOKENIZER)
 
 
-def linking_nlp(kb: Path, patterns: Sequence[str] = (), **settings: Any) -> Language:
+def linking_nlp(kb: Any, patterns: Sequence[str] = (), **settings: Any) -> Language:
     """The linker behind an entity ruler, untrained: `patterns` are found as "Thing"."""
     nlp = blank()
     if patterns:
         ruler = nlp.add_pipe("entity_ruler")
         ruler.add_patterns([{"label": "Thing", "pattern": pattern} for pattern in patterns])
-    nlp.add_pipe("bioel_linker", config={"kb": str(kb)} | settings)
+    nlp.add_pipe("bioel_linker", config={"kb": str(kb) if isinstance(kb, Path) else kb} | settings)
     return nlp
 
 
@@ -118,6 +117,33 @@ def links(doc: Doc, key: str = "bioel") -> list[tuple[str, str]]:
     """(words, kb_id) of each link, with "|" between several ids."""
     text = doc.text  # put together from the tokens at each call
     return [(text[x.start : x.end], "|".join(x.ids)) for x in get_links(doc, key)]
+
+
+def assert_same_links(
+    nlp: Language, inputs: Callable[[Language], Iterable[Any]], *others: Iterable[Any]
+) -> None:
+    """Links are those of each input alone: in batches, of the pipeline as bytes, of other inputs.
+
+    A transformer rounds by the shape of its batch, which scores can show.
+    """
+    again = spacy.util.load_model_from_config(nlp.config).from_bytes(nlp.to_bytes())
+    alone = [get_links(nlp(one)) for one in inputs(nlp)]
+    runs = [nlp.pipe(inputs(nlp), batch_size=4), again.pipe(inputs(again)), *map(nlp.pipe, others)]
+    for run in runs:
+        for found, expected in zip(map(get_links, run), alone, strict=True):
+            plain, wanted = (
+                [(x.start, x.end, x.label, x.ids) for x in of] for of in (found, expected)
+            )
+            scores, known = (
+                [c.score for x in of for c in x.candidates] for of in (found, expected)
+            )
+            assert plain == wanted and scores == pytest.approx(known, abs=5e-4)
+    assert any(link.candidates for links in alone for link in links)
+
+
+def gold_links(texts: Iterable[AnnotatedText]) -> set[tuple[str, str]]:
+    """What `links` would have of all gold mentions with an id."""
+    return {(t.text[m.start : m.end], "|".join(m.ids)) for t in texts for m in t.mentions if m.ids}
 
 
 def ents(doc: Doc) -> list[tuple[str, str]]:

@@ -5,8 +5,6 @@ one JSON object a point: what was found after the kill, and after the next run. 
 to be on PYTHONPATH.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

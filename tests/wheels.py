@@ -1,7 +1,5 @@
 """A wheel of a pipeline, unpacked and run without a network."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -26,7 +28,7 @@ def explain(
         list[str],
         Argument(
             metavar="[MODEL] TEXT",
-            help=f"MODEL: {options.MODEL} TEXT: the text itself, in quotes.",
+            help=f"MODEL: {options.MODEL} TEXT: the text itself, in quotes; - for stdin.",
         ),
     ],
     mention: Annotated[
@@ -49,7 +51,8 @@ def explain(
     if len(arguments) > 2:
         raise BioelError(Errors.B440.format(found=json.dumps(arguments, ensure_ascii=False)))
     model, text = ["starter", *arguments][-2:]
-    if Path(text).exists():
+    text = sys.stdin.read() if text == "-" else text
+    if not text.strip() or os.path.exists(text):  # False of what is too long for a path
         raise BioelError(Errors.B441.format(found=text))
     report = explaining.explain(loading.load_model(model, preset=preset), text, mention)
     pieces = list(explaining.pieces(report))

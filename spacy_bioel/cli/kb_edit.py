@@ -1,4 +1,4 @@
-"""`bioel kb add`, `edit`, `retire`, `compact` and `upgrade`: change a knowledge base."""
+"""`bioel kb copy`, `add`, `edit`, `retire`, `compact` and `upgrade`: change a knowledge base."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typer import Argument, Option
 
 from spacy_bioel.cli import console, options
 from spacy_bioel.cli.kb_build import open_sources, read_retired, show_counts, split_list
+from spacy_bioel.cli.kb_show import open_kb
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.io.records import curie
 from spacy_bioel.kb.build.grow import (
@@ -28,6 +29,15 @@ _COUNTS = (
     "dropped_nameless", "inherited_types", "unknown_parents", "retired_current", "retired_missing",
     "concepts", "names", "retired", "fingerprint",
 )  # fmt: skip
+
+
+def copy(
+    kb: options.Kb,
+    out: Annotated[Path, Argument(metavar="OUT", help="Folder of the copy.")],
+) -> None:
+    """Copy a knowledge base, also one of the package, to a folder that can be changed."""
+    open_kb(kb).save_to(out)
+    console.show_note(f"To add concepts to it: bioel kb add {out} SOURCE")
 
 
 def add(

@@ -6,6 +6,7 @@ was killed while it sent a result: its processes share a pipe, which then has no
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import signal
 from collections import deque
@@ -95,6 +96,7 @@ def _serve(work: Callable[[Item], Result], connection: Connection, far_end: Conn
     # The processes share the cores. Also, a forked process has none of the threads that PyTorch
     # started before the fork, and would wait for them.
     use_one_thread()
+    gc.freeze()  # the pipeline stays, and need not be looked through for garbage
     try:
         while True:
             connection.send(work(connection.recv()))

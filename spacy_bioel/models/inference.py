@@ -173,7 +173,9 @@ class ResCNN:
     """
 
     def __init__(self, weights: Weights, tables: Weights, *, widths: Sequence[int]) -> None:
-        self.weights = weights
+        # Copies, as blocks have: the arrays of a network that is trained change.
+        own = {name: array for name, array in weights.items() if not name.startswith("blocks.")}
+        self.weights = {name: array.copy() for name, array in own.items()}
         self.tables = tables
         self.has_positions = bool(tables["positions"].any())
         n_blocks = 1 + max(int(k.split(".")[1]) for k in weights if k.startswith("blocks."))
@@ -237,9 +239,11 @@ class _Block:
         columns = np.split(first, np.cumsum([len(one) for one in made])[:-1], axis=1)
         self.first = (
             np.concatenate([columns[i] for i in order], axis=1),
-            weights[f"{prefix}feed_forward.0.bias"],
+            weights[f"{prefix}feed_forward.0.bias"].copy(),
         )
-        self.second = tuple(weights[f"{prefix}feed_forward.3.{k}"] for k in ("weight", "bias"))
+        self.second = tuple(
+            weights[f"{prefix}feed_forward.3.{k}"].copy() for k in ("weight", "bias")
+        )
 
     def __call__(self, x: FloatArray, positions: IntArray, left: IntArray) -> FloatArray:
         """Convolutions and feed-forward network.

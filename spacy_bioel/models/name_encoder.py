@@ -146,20 +146,13 @@ def inference_of(model: NameEncoder) -> Infer:
 
 
 def encode_names(
-    model: NameEncoder,
-    names: Sequence[str],
-    *,
-    infer: Infer | None = None,
-    batch_size: int | None = None,
+    model: NameEncoder, names: Sequence[str], *, infer: Infer | None = None
 ) -> NDArray[np.float32]:
     """Unit vectors of normalised names, encoded in parallel batches. Shape (n_names, dim).
 
     infer (Callable | None): That of `inference_of`; None: it is made anew.
-    batch_size (int | None): Names encoded together; None: the default of the architecture.
     """
-    size = batch_size or model.attrs["batch_size"]
-    if model.ops.device_type == "gpu" and batch_size is None:
-        size *= _GPU_BATCHES
+    size = model.attrs["batch_size"] * (_GPU_BATCHES if model.ops.device_type == "gpu" else 1)
     batches = [names[start : start + size] for start in range(0, len(names), size)]
     pieces = [piece_ids(model, batch) for batch in batches]
     return encode_pieces(model, pieces, infer=infer)

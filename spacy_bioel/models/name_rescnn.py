@@ -138,9 +138,8 @@ def _infer(model: NameEncoder) -> Infer:
     layer = model.get_ref("network")
     if is_on_gpu(layer):
         return infer_by_torch(get_network(model), device_of(layer))
-    # Copies, because the arrays of a network that is trained change.
-    weights = {name: array.copy() for name, array in weights_of(layer).items()}
-    return ResCNN(weights, model.attrs["tables"], widths=model.attrs["settings"]["widths"])
+    widths = model.attrs["settings"]["widths"]
+    return ResCNN(weights_of(layer), model.attrs["tables"], widths=widths)
 
 
 _KIND = NetworkKind(_make, _TABLES, _tables_to_bytes, _rebuild, _infer)

@@ -40,7 +40,6 @@ def make_vocabulary(
     more_names: Sequence[str] = (),
     texts: Sequence[str] = (),
     encode: Callable[[Sequence[str]], NDArray[np.float32]] | None = None,
-    seed: int = 0,
 ) -> tuple[Tokenizer, EmbeddingTables]:
     """Train word pieces on names, and compute their embeddings.
 
@@ -70,11 +69,11 @@ def make_vocabulary(
     borders = (n_latent * np.cumsum([0, *shares])).astype(int)
     # Rows are of unit length: a part of half the share is to have half of the squared length.
     latent = [
-        _latent(matrix, size, seed=seed) * np.sqrt(share / shares[0])
+        _latent(matrix, size) * np.sqrt(share / shares[0])
         for matrix, size, share in zip(matrices, np.diff(borders), shares, strict=True)
     ]
     n_identity = width - sum(part.shape[1] for part in latent)
-    identity = np.random.default_rng(seed).standard_normal((tokenizer.get_vocab_size(), n_identity))
+    identity = np.random.default_rng(0).standard_normal((tokenizer.get_vocab_size(), n_identity))
     identity *= np.sqrt(_IDENTITY_SHARE) / np.linalg.norm(identity, axis=1, keepdims=True)
     words = np.concatenate([*latent, identity], axis=1).astype(np.float32)
     # Bytes with one scale per piece: a quarter of the memory, without an effect on accuracy.
@@ -170,10 +169,8 @@ def _pieces_of(tokenizer: Tokenizer, texts: Sequence[str]) -> tuple[IntArray, In
 
 def _piece_concepts(tokenizer: Tokenizer, names: Sequence[str], concepts: IntArray) -> csr_array:
     """Weighted counts of pieces in the names of concepts, a sparse matrix (n_pieces, n_concepts).
-
     Pieces that name the same concepts, such as "renal" and "kidney", get similar rows (latent
-    semantic analysis, Deerwester et al., 1990).
-    """
+    semantic analysis, Deerwester et al., 1990)."""
     from scipy.sparse import coo_array
 
     rows, owner = _pieces_of(tokenizer, names)
@@ -190,9 +187,7 @@ def _piece_concepts(tokenizer: Tokenizer, names: Sequence[str], concepts: IntArr
 
 def _piece_contexts(tokenizer: Tokenizer, texts: Sequence[str]) -> csr_array:
     """Positive pointwise mutual information of neighbouring pieces, sparse (n_pieces, n_pieces).
-
-    Levy and Goldberg (2014), Neural Word Embedding as Implicit Matrix Factorization.
-    """
+    Levy and Goldberg (2014), Neural Word Embedding as Implicit Matrix Factorization."""
     from scipy.sparse import coo_array
 
     flat, owner = _pieces_of(tokenizer, texts)
@@ -212,13 +207,11 @@ def _piece_contexts(tokenizer: Tokenizer, texts: Sequence[str]) -> csr_array:
     return counts.tocsr()
 
 
-def _latent(
-    matrix: csr_array | NDArray[np.float32], n_latent: int, *, seed: int
-) -> NDArray[np.float64]:
+def _latent(matrix: csr_array | NDArray[np.float32], n_latent: int) -> NDArray[np.float64]:
     """Truncated SVD of a matrix: unit rows of at most `n_latent` dimensions."""
     from sklearn.utils.extmath import randomized_svd
 
     size = max(1, min(n_latent, min(matrix.shape) - 1))
-    left, singular, _ = randomized_svd(matrix, size, n_iter=3, random_state=seed)
+    left, singular, _ = randomized_svd(matrix, size, n_iter=3, random_state=0)
     latent = left * np.sqrt(singular)
     return latent / np.maximum(np.linalg.norm(latent, axis=1, keepdims=True), 1e-8)

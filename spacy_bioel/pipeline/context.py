@@ -15,10 +15,11 @@ from spacy.attrs import IS_SPACE, LOWER
 from spacy.pipeline.pipe import Pipe
 from spacy.tokens import Doc
 
-from spacy_bioel.pipeline.annotate import set_contexts
+from spacy_bioel.pipeline.annotate import set_contexts, text_of
 from spacy_bioel.pipeline.explanation import register_extensions
 from spacy_bioel.pipeline.stored_pipe import SavedFiles, save_files
-from spacy_bioel.text.context import Phrase, Rules, contexts, parse_rules, read_rules
+from spacy_bioel.text.context import contexts
+from spacy_bioel.text.rules import Phrase, Rules, parse_rules, read_rules
 
 _RULES, _CFG = "rules.json", "cfg.json"
 _OWN = Path(__file__).parents[1] / "assets" / "context.json"
@@ -67,7 +68,7 @@ class MentionContext(Pipe):
         key = self.cfg["spans_key"]
         if key in doc.spans and len(doc.spans[key]):
             places = [(span.start_char, span.end_char) for span in doc.spans[key]]
-            found = contexts(doc.text, self.rules, self._phrases(doc), places)
+            found = contexts(text_of(doc), self.rules, self._phrases(doc), places)
             set_contexts(doc, found, spans_key=key)
         return doc
 

@@ -4,28 +4,20 @@ ConText: Harkema et al. (2009), ConText: An algorithm for determining negation, 
 temporal status from clinical reports, https://doi.org/10.1016/j.jbi.2009.05.002; for negation
 Chapman et al. (2001), https://doi.org/10.1006/jbin.2001.1029. A cue ("denies", "was ruled out")
 speaks for the mentions after or before it, up to the end of its sentence or a word that ends its
-scope ("but"). Sections ("Family history:") speak for all mentions in them.
+scope ("but"). Sections ("Family history:") speak for all mentions in them. Answers and signs speak
+for what stands beside them, see `text.marks`.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
 
-from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.text.marks import is_behind_list, with_marks
+from spacy_bioel.text.rules import AFFIRMED, ALL, FLAGS, PERSONS, Phrase, Rules
 from spacy_bioel.types import Context
-
-# What cues say: flags of a Context, and persons who are not the patient.
-_FLAGS = ("negated", "uncertain", "historical", "hypothetical")
-_PERSONS = ("family", "other")
-_DIRECTIONS = ("forward", "backward", "both")
-_ALL = "all"  # ends the scope of every cue
 
 _ABBREVIATIONS = frozenset("dr mr mrs ms prof st vs no approx dept fig e.g i.e al".split())
 # Where a sentence may end: after a full stop and white space, or at the end of a line.
@@ -36,84 +28,10 @@ _HEADER = re.compile(
     r"(?:^|(?<=[.;])[ \t])[ \t]*(?P<name>[A-Za-z][A-Za-z/&' -]{1,48}?)[ \t]*:", re.M
 )
 _ITEM = re.compile(r"[-*•·]|\(?\d{1,2}[.)]\s|[A-Z][A-Za-z/&' -]{1,48}:")
+# From a mention to what speaks for it: no comma, or an enumeration; to what it is a part of.
+_LISTED = re.compile(r"[^,]*|\s*(?:[,/&]|and\b|or\b).*", re.S)
+_JOINED = re.compile(r"\s*(?:(?:[/&]|and\b|or\b)[^.,;:]*)?")
 _SHORT = 0.7  # part of the longest line from which on a line is full, and goes on in the next one
-
-
-@dataclass(frozen=True)
-class Rules:
-    """Phrases, in small letters, and names of sections, each with what it says.
-
-    cues (Mapping): From a phrase to what it says and in which direction.
-    pseudo (frozenset[str]): Phrases that have a cue in them and are none: "no increase".
-    ends (Mapping): From a phrase to what cues say whose scopes it ends, or "all".
-    sections (Mapping): From the name of a section to what it says; "" for nothing.
-    """
-
-    cues: Mapping[str, Sequence[tuple[str, str]]]
-    pseudo: frozenset[str] = frozenset()
-    ends: Mapping[str, set[str]] = field(default_factory=dict)
-    sections: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def phrases(self) -> list[str]:
-        """All phrases that are looked for."""
-        return list(dict.fromkeys([*self.cues, *self.pseudo, *self.ends]))
-
-
-def read_rules(path: Path) -> dict[str, Any]:
-    """Read the JSON of a file such as spacy_bioel/assets/context.json. RAISES BioelError: [B490]"""
-    try:
-        return json.loads(path.read_text(encoding="utf8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise BioelError(Errors.B490.format(path=path, error=error)) from error
-
-
-def parse_rules(table: Mapping[str, Any], *, origin: str) -> Rules:
-    """Parse the contents of a file of rules. RAISES BioelError: [B490]"""
-    try:
-        return _rules(table)
-    except (ValueError, TypeError, AttributeError, KeyError) as error:
-        raise BioelError(Errors.B490.format(path=origin, error=error)) from error
-
-
-def _rules(table: Mapping[str, Any]) -> Rules:
-    cues: dict[str, list[tuple[str, str]]] = defaultdict(list)
-    for says, by_direction in table["cues"].items():
-        for direction, phrases in by_direction.items():
-            _check(says, (*_FLAGS, *_PERSONS))
-            _check(direction, _DIRECTIONS)
-            for phrase in _phrases(phrases):
-                cues[phrase].append((says, direction))
-    ends: dict[str, set[str]] = defaultdict(set)
-    for of, phrases in table.get("ends", {}).items():
-        for phrase in _phrases(phrases):
-            ends[phrase].add(_check(of, (*_FLAGS, *_PERSONS, _ALL)))
-    sections = {
-        name: _check(says, (*_FLAGS, *_PERSONS, ""))
-        for says, names in table.get("sections", {}).items()
-        for name in _phrases(names)
-    }
-    return Rules(dict(cues), frozenset(_phrases(table.get("pseudo", ()))), dict(ends), sections)
-
-
-def _check(name: str, known: Sequence[str]) -> str:
-    if name not in known:
-        raise ValueError(f"{name!r} is none of {', '.join(filter(None, known))}")
-    return name
-
-
-def _phrases(found: Any) -> list[str]:
-    if isinstance(found, str) or not all(isinstance(one, str) and one.split() for one in found):
-        raise ValueError(f"expected a list of phrases, found {found!r:.60}")
-    return [" ".join(one.lower().split()) for one in found]
-
-
-class Phrase(NamedTuple):
-    """A phrase of the rules in a text, by offsets in characters."""
-
-    start: int
-    end: int
-    name: str
 
 
 def contexts(
@@ -125,41 +43,57 @@ def contexts(
     mentions (Sequence): Start and end of each; they may overlap.
     """
     borders = sentence_borders(text)
-    edges = [0, *borders, len(text)]
     sections = list(_sections(text, rules, borders))
+    phrases = with_marks(text, rules, phrases, mentions)
     by_sentence: dict[int, list[Phrase]] = defaultdict(list)
     for phrase in phrases:
         by_sentence[bisect_right(borders, phrase.start)].append(phrase)
     found = []
     for start, end in mentions:
-        number = bisect_right(borders, start)
-        in_row = _is_row(text[edges[number] : edges[number + 1]])
-        said = list(_said_of(start, end, by_sentence[number], rules, in_row=in_row))
+        sentence = by_sentence[bisect_right(borders, start)]
+        said = list(_said_of(start, end, sentence, rules, text))
+        if any(says == AFFIRMED for *_, says in said):
+            said = [one for one in said if one[2] not in (AFFIRMED, "negated")]
         for first, last, stop, says in sections:
             if last <= start < stop and says not in {what for *_, what in said}:
                 said.append((first, last, says))
         what = {says for *_, says in said}
-        person = next((person for person in _PERSONS if person in what), "patient")
-        flags = {flag: flag in what for flag in _FLAGS}
+        person = next((person for person in PERSONS if person in what), "patient")
+        flags = {flag: flag in what for flag in FLAGS}
         found.append(Context(**flags, experiencer=person, cues=tuple(sorted(set(said)))))
     return found
 
 
 def _said_of(
-    start: int, end: int, phrases: Sequence[Phrase], rules: Rules, *, in_row: bool
+    start: int, end: int, phrases: Sequence[Phrase], rules: Rules, text: str
 ) -> Iterator[tuple[int, int, str]]:
-    """Yield the cues of a sentence that speak for a mention in it; in a row, "fever | no" too."""
+    """Yield the cues of a sentence that speak for a mention in it."""
     for cue in phrases:
-        for says, direction in rules.cues.get(cue.name, ()):
-            if cue.end <= start and (in_row or direction != "backward"):
+        if cue.reach >= 0:
+            if cue.reach < end <= cue.start and _LISTED.fullmatch(text, end, cue.start):
+                yield cue.start, cue.end, str(cue.says)
+            continue
+        own = () if cue.says is None else ((cue.says, "forward"),) * (cue.says != AFFIRMED)
+        for says, direction in own or rules.cues.get(cue.name, ()):
+            if cue.end <= start and direction in ("forward", "both"):
                 first, last = cue.end, start
-            elif end <= cue.start and (in_row or direction != "forward"):
+                if says == "negated" and is_behind_list(text, first, start, end, rules):
+                    continue
+            elif end <= cue.start and direction != "forward":
                 first, last = end, cue.start
+                if direction == "behind" and not _JOINED.fullmatch(text, first, last):
+                    continue
             else:
                 continue
-            between = (p.name for p in phrases if first <= p.start and p.end <= last)
-            if all({_ALL, says}.isdisjoint(rules.ends.get(name, ())) for name in between):
+            between = (p for p in phrases if first <= p.start and p.end <= last)
+            if not any(_ends(phrase, says, rules) for phrase in between):
                 yield cue.start, cue.end, says
+
+
+def _ends(phrase: Phrase, says: str, rules: Rules) -> bool:
+    if phrase.says is not None:
+        return says == "negated"
+    return not {ALL, says}.isdisjoint(rules.ends.get(phrase.name, ()))
 
 
 def _sections(
@@ -179,6 +113,10 @@ def _sections(
         if text[header.end() :].partition("\n")[0].strip():
             lines = (at for at in borders if header.end() < at < end and text[at - 1] == "\n")
             end = next((at for at in lines if not _ITEM.match(text, at)), end)
+        starts = [at for at in borders if header.end() < at < end]
+        if rules.patterns["empty"].match(text, header.end()):
+            end = next(iter(starts), end)
+        end = next((at for at in starts if rules.patterns["opens"].match(text, at)), end)
         yield header.start("name"), header.end(), end, says
 
 
@@ -190,17 +128,12 @@ def describe(said: Context, text: str) -> str:
     return ", ".join(f'{says} ("{", ".join(words)}")' for says, words in cues.items())
 
 
-def _is_row(line: str) -> bool:
-    """Tell whether a line is a row of a table."""
-    return "\t" in line.strip() or "|" in line
-
-
 def sentence_borders(text: str) -> list[int]:
     """Where sentences begin, except the first.
 
     A line that is hard-wrapped goes on in the next one. A sentence ends with its line before an
-    empty line, an item of a list or a header, and after a row of a table or a line that is not
-    full, unless the next one begins with a small letter.
+    empty line, an item of a list or a header, and after a line that is not full, unless the next
+    one begins with a small letter.
     """
     lines = [len(line) for line in text.split("\n")]
     full = _SHORT * max(lines)
@@ -210,8 +143,10 @@ def sentence_borders(text: str) -> list[int]:
         at = match.end()
         if match["stop"]:
             before = text[max(0, match.start() - 8) : match.start()]
-            word = _WORD_BEFORE.search(before)
-            is_short = word and word.group().lower() in _ABBREVIATIONS or _INITIAL.search(before)
+            word = found.group().lower() if (found := _WORD_BEFORE.search(before)) else ""
+            is_short = word in _ABBREVIATIONS or bool(_INITIAL.search(before))
+            if word == "no":  # "No. 5", but "Fever: no."
+                is_short = text[at : at + 1].isdigit()
             if match["stop"][0] != "." or not (is_short or text[at : at + 1].islower()):
                 borders.append(at)
             if "\n" in match.group():
@@ -220,7 +155,7 @@ def sentence_borders(text: str) -> list[int]:
         rest = text[at : at + 52]
         is_full = match.start() - line_start >= full
         goes_on = rest[:1].islower() or (is_full and rest[:1] not in ("", "\r", "\n"))
-        if not goes_on or _ITEM.match(rest) or _is_row(text[line_start : match.start()]):
+        if not goes_on or _ITEM.match(rest):
             borders.append(at)
         line_start = at
     return borders

@@ -1,11 +1,8 @@
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
 import pytest
 import spacy
-from commands import Bioel, command
 
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.types import Concept
@@ -34,12 +31,7 @@ PUBTATOR = """\
 
 
 @pytest.fixture()
-def bioel(capsys: pytest.CaptureFixture[str]) -> Bioel:
-    return command(capsys)
-
-
-@pytest.fixture()
-def concepts_file(tmp_path: Path) -> Path:
+def concepts_file(tmp_path) -> Path:
     path = tmp_path / "concepts.jsonl"
     lines = [
         {"id": c.id, "names": c.names, "types": c.types, "replaced_by": c.replaced_by}
@@ -50,14 +42,14 @@ def concepts_file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture()
-def corpus(tmp_path: Path) -> Path:
+def corpus(tmp_path) -> Path:
     path = tmp_path / "gold.txt"
     path.write_text(PUBTATOR, encoding="utf8")
     return path
 
 
 @pytest.fixture(scope="session")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def model(tmp_path_factory) -> Path:
     """A pipeline that links the names of the knowledge base wherever they occur.
 
     Its model is not of the size of the package's encoder, which it would take otherwise; what is

@@ -1,18 +1,15 @@
 """`bioel card`: the model card of a pipeline, from the scores of `bioel evaluate`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 import spacy
-from commands import Bioel
 
 from spacy_bioel.kb.columns.store import KnowledgeBase
 
 
 @pytest.fixture()
-def tuned(bioel: Bioel, model: Path, corpus: Path, tmp_path: Path) -> Path:
+def tuned(bioel, model, corpus, tmp_path) -> Path:
     """A tuned pipeline, and its scores beside it."""
     folder = tmp_path / "tuned"
     bioel("tune", model, corpus, folder, "--prefix", "MESH")
@@ -21,7 +18,7 @@ def tuned(bioel: Bioel, model: Path, corpus: Path, tmp_path: Path) -> Path:
     return folder
 
 
-def test_the_card(bioel: Bioel, tuned: Path, corpus: Path, tmp_path: Path) -> None:
+def test_the_card(bioel, tuned, corpus, tmp_path):
     about = ("--name", "mine", "--version", "1.2.3", "--author", "A. Person")
     about += ("--corpus", "My notes", "--licence", "CC BY 4.0", "--domain", "letters")
     about += ("--train", corpus, "--limit", "Knows no children.")
@@ -52,9 +49,7 @@ def test_the_card(bioel: Bioel, tuned: Path, corpus: Path, tmp_path: Path) -> No
     assert "not for decisions about patients" in meta["description"]
 
 
-def test_a_card_is_replaced_on_request_and_scores_are_those_of_the_pipeline(
-    bioel: Bioel, tuned: Path, tmp_path: Path
-) -> None:
+def test_a_card_is_replaced_on_request_and_scores_are_those_of_the_pipeline(bioel, tuned, tmp_path):
     scores = tmp_path / "scores.json"
     (tuned / "README.md").write_text("Mine.", encoding="utf8")
     assert "[B367]" in bioel("card", tuned, scores, status=2).err
@@ -68,14 +63,14 @@ def test_a_card_is_replaced_on_request_and_scores_are_those_of_the_pipeline(
 
 
 @pytest.mark.parametrize("text", ["[]", "{}", '[{"protocol": "gold"}]', "no JSON"])
-def test_files_without_scores(text: str, bioel: Bioel, tmp_path: Path) -> None:
+def test_files_without_scores(text, bioel, tmp_path):
     (tmp_path / "scores.json").write_text(text, encoding="utf8")
     assert "[B366]" in bioel("card", tmp_path, tmp_path / "scores.json", status=2).err
 
 
 def test_scores_that_say_nothing_of_names_and_a_folder_that_is_no_pipeline(
-    bioel: Bioel, tuned: Path, corpus: Path, tmp_path: Path
-) -> None:
+    bioel, tuned, corpus, tmp_path
+):
     options = ("--prefix", "MESH", "--protocol", "mention", "--json", tmp_path / "scores.json")
     bioel("evaluate", tuned, corpus, *options)
     assert "[B366]" in bioel("card", tuned, tmp_path / "scores.json", status=2).err

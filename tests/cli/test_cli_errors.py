@@ -1,7 +1,5 @@
 """`bioel evaluate --errors` and `--html`, and gold labels that are not those of the pipeline."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re
@@ -29,7 +27,7 @@ KINDS_FOUND = ["wrong_id", "not_nil", "wrong_borders", "spurious"]
 
 
 @pytest.fixture()
-def gold(tmp_path: Path) -> Path:
+def gold(tmp_path) -> Path:
     path = tmp_path / "errors.txt"
     path.write_text(PUBTATOR.replace("Naloxone\thelps", "Naloxone helps"), encoding="utf8")
     return path
@@ -40,9 +38,7 @@ def read_table(path: Path, separator: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file, delimiter=separator))
 
 
-def test_every_error_is_a_row_of_each_format(
-    bioel: Bioel, model: Path, gold: Path, tmp_path: Path
-) -> None:
+def test_every_error_is_a_row_of_each_format(bioel, model, gold, tmp_path):
     files = [tmp_path / "out" / f"errors.{suffix}" for suffix in ("tsv", "csv", "jsonl")]
     for out in files:
         done = bioel("evaluate", model, gold, "--prefix", "MESH", "--errors", out)
@@ -68,7 +64,7 @@ def test_every_error_is_a_row_of_each_format(
     assert [last[key] for key in ("kind", "start", "gold_ids")] == ["spurious", None, []]
 
 
-def test_the_page(bioel: Bioel, model: Path, gold: Path, tmp_path: Path) -> None:
+def test_the_page(bioel, model, gold, tmp_path):
     out = tmp_path / "errors.html"
     bioel("evaluate", model, gold, "--prefix", "MESH", "--html", out)
     text = out.read_text("utf8")
@@ -89,9 +85,7 @@ def test_the_page(bioel: Bioel, model: Path, gold: Path, tmp_path: Path) -> None
     assert "none, so that no error is marked as unseen" in text
 
 
-def test_of_many_errors_the_page_shows_some_of_the_whole_corpus(
-    bioel: Bioel, model: Path, tmp_path: Path
-) -> None:
+def test_of_many_errors_the_page_shows_some_of_the_whole_corpus(bioel, model, tmp_path):
     lines = [
         json.dumps({"id": f"d{i}", "text": "no such", "mentions": [{"start": 3, "end": 7}]})
         for i in range(3 * SHOWN)
@@ -107,7 +101,7 @@ def test_of_many_errors_the_page_shows_some_of_the_whole_corpus(
     assert "document d147" in text and "document d1<" not in text
 
 
-def test_errors_of_given_mentions(bioel: Bioel, model: Path, gold: Path, tmp_path: Path) -> None:
+def test_errors_of_given_mentions(bioel, model, gold, tmp_path):
     out = tmp_path / "errors.tsv"
     command = ("evaluate", model, gold, "--prefix", "MESH", "--protocol", "gold", "--errors", out)
     bioel(*command)
@@ -124,7 +118,7 @@ def scores(bioel: Bioel, *argv: object) -> dict[tuple[str, str], tuple[float, in
     return {(r["metric"], r["label"]): (r["value"], r["n"]) for r in rows}
 
 
-def test_labels_and_prefixes_of_the_corpus(bioel: Bioel, model: Path, tmp_path: Path) -> None:
+def test_labels_and_prefixes_of_the_corpus(bioel, model, tmp_path):
     path = tmp_path / "gold.jsonl"
     mentions = [
         {"start": 0, "end": 6, "label": "Drug", "ids": ["D009270"]},
@@ -142,7 +136,7 @@ def test_labels_and_prefixes_of_the_corpus(bioel: Bioel, model: Path, tmp_path: 
     assert found["accuracy@1", ""] == (100.0, 2)
 
 
-def test_ids_bare_by_nature_get_no_prefix(bioel: Bioel, model: Path, tmp_path: Path) -> None:
+def test_ids_bare_by_nature_get_no_prefix(bioel, model, tmp_path):
     """A CUI of UMLS has none, also where --prefix is for the other ids."""
     mentions = [
         {"start": 0, "end": 6, "label": "Drug", "ids": ["UMLS:C0027358"]},
@@ -157,7 +151,7 @@ def test_ids_bare_by_nature_get_no_prefix(bioel: Bioel, model: Path, tmp_path: P
     assert (error["gold_ids"], error["marks"]) == (["C0027358"], ["missing"])
 
 
-def test_what_a_corpus_annotates(bioel: Bioel, model: Path, corpus: Path, tmp_path: Path) -> None:
+def test_what_a_corpus_annotates(bioel, model, corpus, tmp_path):
     """Names of the knowledge base have its types as labels: D and C."""
     out = tmp_path / "errors.tsv"
     options = ("--prefix", "MESH", "--label", "Chemical=", "--label", "Species=")
@@ -169,9 +163,7 @@ def test_what_a_corpus_annotates(bioel: Bioel, model: Path, corpus: Path, tmp_pa
     assert [row["kind"] for row in read_table(out, "\t")] == ["missed"]
 
 
-def test_labels_that_the_pipeline_does_not_have(
-    bioel: Bioel, model: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_labels_that_the_pipeline_does_not_have(bioel, model, corpus, monkeypatch):
     detector = SimpleNamespace(labels=("Disease", "Drug"))
     monkeypatch.setattr("spacy_bioel.cli.models.find_detector", lambda nlp: detector)
     done = bioel("evaluate", model, corpus, "--label", "Chemical=Drugs", status=2)

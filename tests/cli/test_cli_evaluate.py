@@ -1,7 +1,4 @@
-from __future__ import annotations
-
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import spacy
@@ -23,7 +20,7 @@ def scores(bioel: Bioel, *argv: object) -> dict[tuple[str, str, str], dict]:
     return {(row["protocol"], row["metric"], row["label"]): row for row in rows}
 
 
-def test_end_to_end_and_gold(bioel: Bioel, model: Path, corpus: Path, tmp_path: Path) -> None:
+def test_end_to_end_and_gold(bioel, model, corpus, tmp_path):
     options = ("--protocol", "gold", "--protocol", "strict", "--seed", 5)
     rows = scores(bioel, model, corpus, *options)
     # Linked gold: 5. The names find Naloxone, clonidine, Narcan and Hypertension, all right:
@@ -58,9 +55,7 @@ def test_end_to_end_and_gold(bioel: Bioel, model: Path, corpus: Path, tmp_path: 
     assert len(gold["kb_fingerprint"]) == 32 and len(gold["model_fingerprint"]) == 16
 
 
-def test_another_kb_changes_the_answers(
-    bioel: Bioel, model: Path, corpus: Path, tmp_path: Path
-) -> None:
+def test_another_kb_changes_the_answers(bioel, model, corpus, tmp_path):
     build_kb([Concept("MESH:D006973", ("Pressure disease",))], tmp_path / "kb")
     rows = scores(bioel, model, corpus, "--protocol", "gold", "--kb", tmp_path / "kb")
     gold = rows["gold", "accuracy@1", ""]
@@ -69,7 +64,7 @@ def test_another_kb_changes_the_answers(
     assert gold["details"]["missing_from_kb"] == 3
 
 
-def test_table_for_people(bioel: Bioel, model: Path, corpus: Path) -> None:
+def test_table_for_people(bioel, model, corpus):
     done = bioel("evaluate", model, corpus, "--prefix", "MESH")
     table = [" ".join(line.split()) for line in done.out.replace("│", " ").splitlines()]
     expected = ("end_to_end recall 80.00", "gold accuracy@1 80.00", "gold mrr 100.00")
@@ -83,7 +78,7 @@ def test_table_for_people(bioel: Bioel, model: Path, corpus: Path) -> None:
         assert f"\n{note}" in f"\n{done.err}"
 
 
-def test_gold_in_the_span_group_of_the_setting(bioel: Bioel, model: Path, tmp_path: Path) -> None:
+def test_gold_in_the_span_group_of_the_setting(bioel, model, tmp_path):
     nlp = spacy.load(model)
     nlp.get_pipe("bioel_linker").cfg["gold_key"] = "truth"
     nlp.to_disk(tmp_path / "model")
@@ -96,7 +91,7 @@ def test_gold_in_the_span_group_of_the_setting(bioel: Bioel, model: Path, tmp_pa
     bioel("evaluate", model, tmp_path / "gold.spacy", status=2)
 
 
-def test_gold_never_reaches_the_pipeline_in_end_to_end(model: Path) -> None:
+def test_gold_never_reaches_the_pipeline_in_end_to_end(model):
     nlp = spacy.load(model)
     linker = find_linker(nlp)
     text = "Narcan or a kind of pressure"
@@ -107,7 +102,7 @@ def test_gold_never_reaches_the_pipeline_in_end_to_end(model: Path) -> None:
     assert list(link_open(nlp, linker, annotated)) == expected
 
 
-def test_the_linker_is_given_places_and_labels_but_no_ids(model: Path) -> None:
+def test_the_linker_is_given_places_and_labels_but_no_ids(model):
     nlp = spacy.load(model)
     linker = find_linker(nlp)
     mentions = Mention(0, 6, "D", ("MESH:D009270",)), Mention(10, 19, "D", ("X:1", "X:2"))
@@ -122,7 +117,7 @@ def test_the_linker_is_given_places_and_labels_but_no_ids(model: Path) -> None:
     assert linker.cfg["mentions"] == "kb"  # its own choice, again
 
 
-def test_fingerprint_follows_names_and_contents(tmp_path: Path) -> None:
+def test_fingerprint_follows_names_and_contents(tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "x").write_text("1")
     first = fingerprint_folder(tmp_path)
@@ -133,9 +128,7 @@ def test_fingerprint_follows_names_and_contents(tmp_path: Path) -> None:
     assert len({first, second, fingerprint_folder(tmp_path)}) == 3
 
 
-def test_names_alone_stand_beside_the_pipeline(
-    bioel: Bioel, model: Path, corpus: Path, tmp_path: Path
-) -> None:
+def test_names_alone_stand_beside_the_pipeline(bioel, model, corpus, tmp_path):
     """A pipeline that finds one of four mentions is worse than its names, and that is said."""
     nlp = spacy.load(model)
     nlp.add_pipe("entity_ruler", first=True).add_patterns(  # type: ignore[attr-defined]
@@ -155,9 +148,7 @@ def test_names_alone_stand_beside_the_pipeline(
     assert "[W455]" not in bioel("evaluate", model, *argv[2:]).err
 
 
-def test_our_scores_in_spacy_evaluate(
-    model: Path, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_our_scores_in_spacy_evaluate(model, corpus, tmp_path, capsys):
     dev, out = tmp_path / "dev.spacy", tmp_path / "out.json"
     convert(corpus, dev, prefix="MESH")
     capsys.readouterr()

@@ -1,17 +1,13 @@
 """`bioel kb`: build, look at, encode and change knowledge bases."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 import spacy
-from commands import Bioel
-from kb_files import to_old_layout
+from kb_files import encode, names_of, to_old_layout
 from spacy.training import Example
 
 from spacy_bioel.cli import main
@@ -19,7 +15,6 @@ from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.kb.build.grow import add_concepts
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.vectors.stored import has_vectors
-from spacy_bioel.kb.vectors.writing import write_vectors
 from spacy_bioel.types import Concept
 
 TINY_ENCODER = {
@@ -53,22 +48,12 @@ name: Onset
 
 
 @pytest.fixture()
-def kb(bioel: Bioel, tmp_path: Path, concepts_file: Path) -> Path:
+def kb(bioel, tmp_path, concepts_file) -> Path:
     bioel("kb", "build", tmp_path / "kb", concepts_file)
     return tmp_path / "kb"
 
 
-def encode(kb: Path, fingerprint: str = "f") -> None:
-    opened = KnowledgeBase.open(kb)
-    write_vectors(opened, lambda names: np.ones((len(names), 2)), fingerprint=fingerprint, dim=2)
-
-
-def names_of(kb: Path, id: str) -> list[str]:
-    base = KnowledgeBase.open(kb)
-    return base.names.take(base.names_of(base.find(id)))
-
-
-def test_build_and_info(bioel: Bioel, tmp_path: Path, concepts_file: Path) -> None:
+def test_build_and_info(bioel, tmp_path, concepts_file):
     out, report = tmp_path / "made" / "kb", tmp_path / "report.json"
     bioel("kb", "build", out, concepts_file, "--release", "2024", "--json", report)
     counts = json.loads(report.read_text())
@@ -87,7 +72,7 @@ def test_build_and_info(bioel: Bioel, tmp_path: Path, concepts_file: Path) -> No
     assert f"none; run bioel kb encode {out} MODEL" in shown
 
 
-def test_branches_release_and_licence_of_an_ontology(bioel: Bioel, tmp_path: Path) -> None:
+def test_branches_release_and_licence_of_an_ontology(bioel, tmp_path):
     ontology, notes, out = tmp_path / "my.obo", tmp_path / "notes.txt", tmp_path / "kb"
     ontology.write_text(OBO)
     (tmp_path / "y.jsonl").write_text('{"id": "Y:1", "names": ["gout"]}\n')
@@ -104,7 +89,7 @@ def test_branches_release_and_licence_of_an_ontology(bioel: Bioel, tmp_path: Pat
     assert found == [("HTN", ["X:2"]), ("pulmonary hypertenison", ["X:3"])]
 
 
-def test_build_from_tables_with_retired_ids(bioel: Bioel, tmp_path: Path) -> None:
+def test_build_from_tables_with_retired_ids(bioel, tmp_path):
     first, second, out = tmp_path / "a.tsv", tmp_path / "b.tsv", tmp_path / "kb"
     first.write_text("D1\tfever\tC\nD2\taspirin\tD\n")
     second.write_text("D1\tpyrexia\tC\n")
@@ -120,7 +105,7 @@ def test_build_from_tables_with_retired_ids(bioel: Bioel, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("command", ["build", "add"])
-def test_a_broken_source_leaves_the_old_one(bioel: Bioel, kb: Path, command: str) -> None:
+def test_a_broken_source_leaves_the_old_one(bioel, kb, command):
     before = KnowledgeBase.open(kb).fingerprint
     broken = kb.parent / "broken.jsonl"
     broken.write_text('{"id": "X:1", "names": ["x"]}\n{"id": "X:2", "names": \n')
@@ -130,7 +115,7 @@ def test_a_broken_source_leaves_the_old_one(bioel: Bioel, kb: Path, command: str
     assert sorted(p.name for p in kb.parent.iterdir()) == ["broken.jsonl", "concepts.jsonl", "kb"]
 
 
-def test_bad_records_are_skipped_and_reported(bioel: Bioel, tmp_path: Path) -> None:
+def test_bad_records_are_skipped_and_reported(bioel, tmp_path):
     source, report, kb = tmp_path / "mine.csv", tmp_path / "bad.tsv", tmp_path / "kb"
     source.write_bytes(b"id,name\nX:1,Gout\nX:2\nX 3,Rash\nX:4,M\xe9ni\xe8re\n")
     bioel("kb", "build", kb, source, status=2)
@@ -147,14 +132,14 @@ def test_bad_records_are_skipped_and_reported(bioel: Bioel, tmp_path: Path) -> N
     ]
 
 
-def test_a_knowledge_base_of_the_package_by_its_name(bioel: Bioel, tmp_path: Path) -> None:
+def test_a_knowledge_base_of_the_package_by_its_name(bioel, tmp_path):
     assert "Cellosaurus" in bioel("kb", "info", "starter:cells", "--json", "-").json["source"]
     (tmp_path / "notes.txt").write_text("HeLa cells were used.\n")
     (row,) = bioel("link", "starter:cells", tmp_path / "notes.txt").rows
     assert [(link["text"], link["id"]) for link in row["links"]] == [("HeLa", "CVCL_0030")]
 
 
-def test_encode_writes_vectors_of_the_pipelines_encoder(bioel: Bioel, tmp_path: Path) -> None:
+def test_encode_writes_vectors_of_the_pipelines_encoder(bioel, tmp_path):
     base, model = tmp_path / "kb", tmp_path / "model"
     build_kb([Concept("X:1", ("naloxone", "narcan")), Concept("X:2", ("clonidine",))], base)
     nlp = spacy.blank("en")
@@ -178,7 +163,7 @@ def test_encode_writes_vectors_of_the_pipelines_encoder(bioel: Bioel, tmp_path: 
     assert [(v["n"], v["current"]) for v in about["vectors"]] == [(3, False)]
 
 
-def test_add(bioel: Bioel, kb: Path, tmp_path: Path) -> None:
+def test_add(bioel, kb, tmp_path):
     source, report = tmp_path / "mine.csv", tmp_path / "report.json"
     source.write_text("Code,Label\nD009270,Narcan nasal\nD000900,Gout\nD000001,Nalone\n")
     options = ["--columns", "id=Code,name=Label", "--prefix", "MESH", "--json", report]
@@ -192,7 +177,7 @@ def test_add(bioel: Bioel, kb: Path, tmp_path: Path) -> None:
     assert "new concepts" in shown.out and shown.err == ""
 
 
-def test_add_says_what_to_do_about_vectors(bioel: Bioel, kb: Path, concepts_file: Path) -> None:
+def test_add_says_what_to_do_about_vectors(bioel, kb, concepts_file):
     encode(kb)
     assert bioel("kb", "add", kb, concepts_file).err == ""  # nothing was new
     concepts_file.write_text('{"id": "MESH:D1", "names": ["gout"], "types": ["C"]}\n')
@@ -207,7 +192,7 @@ def test_add_says_what_to_do_about_vectors(bioel: Bioel, kb: Path, concepts_file
     assert "encoder g; no approximate index" in shown and "what it was before: run bioel" in shown
 
 
-def test_retire_one(bioel: Bioel, kb: Path) -> None:
+def test_retire_one(bioel, kb):
     encode(kb)
     done = bioel("kb", "retire", kb, "D003000", "--replaced-by", "D009270", "--prefix", "MESH")
     base = KnowledgeBase.open(kb)
@@ -219,14 +204,14 @@ def test_retire_one(bioel: Bioel, kb: Path) -> None:
     assert list(KnowledgeBase.open(kb).ids) == ["MESH:D009270"]
 
 
-def test_retire_pairs(bioel: Bioel, kb: Path, tmp_path: Path) -> None:
+def test_retire_pairs(bioel, kb, tmp_path):
     pairs = tmp_path / "pairs.tsv"
     pairs.write_text("D003000\tD009270\nD006973\tD009270\nD003000\tD009270\n")
     counts = bioel("kb", "retire", kb, "--pairs", pairs, "--prefix", "MESH", "--json", "-").json
     assert (counts["new_concepts"], counts["new_retired"], counts["new_names"]) == (-2, 2, 0)
 
 
-def test_compact(bioel: Bioel, kb: Path) -> None:
+def test_compact(bioel, kb):
     encode(kb)
     bioel("kb", "retire", kb, "MESH:D003000", "--replaced-by", "MESH:D009270")
     assert "Removed 1 leftover of" in bioel("kb", "compact", kb).err
@@ -240,7 +225,7 @@ def test_compact(bioel: Bioel, kb: Path) -> None:
     assert has_vectors(KnowledgeBase.open(kb))
 
 
-def test_edit(bioel: Bioel, kb: Path, tmp_path: Path) -> None:
+def test_edit(bioel, kb, tmp_path):
     names = ["--rename", "Naloxone hydrochloride", "--add", "Nalone", "--remove", "narcan"]
     report = tmp_path / "report.json"
     done = bioel("kb", "edit", kb, "D009270", "--prefix", "MESH", *names, "--json", report)
@@ -250,13 +235,13 @@ def test_edit(bioel: Bioel, kb: Path, tmp_path: Path) -> None:
     assert "Edited MESH:D009270" in done.out
 
 
-def test_upgrade(bioel: Bioel, kb: Path) -> None:
+def test_upgrade(bioel, kb):
     to_old_layout(kb)
     assert f"Converted {kb} to the current layout." in bioel("kb", "upgrade", kb).words
     assert "has the current layout" in bioel("kb", "upgrade", kb).words
 
 
-def test_help_names_the_commands_and_needs_no_spacy() -> None:
+def test_help_names_the_commands_and_needs_no_spacy():
     code = (
         "import sys\nfrom spacy_bioel.cli import main\n"
         "try:\n    main(['--help'])\n"
@@ -268,9 +253,7 @@ def test_help_names_the_commands_and_needs_no_spacy() -> None:
         assert name in done.stdout
 
 
-def test_an_unexpected_failure_is_not_hidden(
-    tmp_path: Path, concepts_file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unexpected_failure_is_not_hidden(tmp_path, concepts_file, monkeypatch):
     def fail(*args: object, **kwargs: object) -> None:
         raise RuntimeError("a bug")
 

@@ -1,7 +1,5 @@
 """`bioel link`: what it reads, and the formats that it writes; `bioel convert`."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json
@@ -10,7 +8,6 @@ from typing import Any
 
 import pytest
 import spacy
-from commands import Bioel
 from spacy.tokens import DocBin
 
 import spacy_bioel
@@ -22,7 +19,7 @@ STARTER_TEXT = "The BRAF V600E mutation is common in melanoma.\n"
 
 
 @pytest.fixture()
-def notes(tmp_path: Path) -> Path:
+def notes(tmp_path) -> Path:
     path = tmp_path / "notes.txt"
     path.write_text("Narcan was given.\n\nNothing here.\nclonidine and Narcan\n")
     return path
@@ -36,7 +33,7 @@ def found_in(row: dict[str, Any]) -> list[tuple[str, str]]:
     return [(link["text"], link["id"]) for link in row["links"]]
 
 
-def test_lines_of_plain_text(bioel: Bioel, model: Path, notes: Path) -> None:
+def test_lines_of_plain_text(bioel, model, notes):
     done = bioel("link", model, notes)
     assert "3 documents, 3 mentions, 0 of them NIL." in done.err
     assert [row["id"] for row in done.rows] == ["1", "3", "4"]
@@ -50,7 +47,7 @@ def test_lines_of_plain_text(bioel: Bioel, model: Path, notes: Path) -> None:
     assert sorted(candidate) == ["evidence", "id", "name", "score"]
 
 
-def test_the_pipeline_of_the_package_is_the_default(bioel: Bioel, tmp_path: Path) -> None:
+def test_the_pipeline_of_the_package_is_the_default(bioel, tmp_path):
     notes, gold = tmp_path / "notes.txt", tmp_path / "gold.jsonl"
     notes.write_text(STARTER_TEXT, encoding="utf8")
     alone = bioel("link", notes)
@@ -67,7 +64,7 @@ def test_the_pipeline_of_the_package_is_the_default(bioel: Bioel, tmp_path: Path
     assert [r["value"] for r in rows if r["metric"] == "f1" and r["label"] == ""] == [100.0]
 
 
-def test_tables_of_texts(bioel: Bioel, model: Path, tmp_path: Path) -> None:
+def test_tables_of_texts(bioel, model, tmp_path):
     table = tmp_path / "notes.csv"
     table.write_text('text,id,year\n"Gout, and\r\nfever.",A,2020\nNaloxone,,2021\n')
     rows = bioel("link", model, table).rows
@@ -77,7 +74,7 @@ def test_tables_of_texts(bioel: Bioel, model: Path, tmp_path: Path) -> None:
     ]
 
 
-def test_stdin(bioel: Bioel, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stdin(bioel, model, monkeypatch):
     from_stdin(monkeypatch, b"clonidine\n\nNarcan")
     rows = bioel("link", model, "-").rows
     assert [(row["id"], row["links"][0]["id"]) for row in rows] == [
@@ -91,9 +88,7 @@ def test_stdin(bioel: Bioel, model: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert "[B142]" in bioel("link", model, "-", status=2).err
 
 
-def test_gold_in_the_file_changes_no_prediction(
-    bioel: Bioel, model: Path, corpus: Path, tmp_path: Path
-) -> None:
+def test_gold_in_the_file_changes_no_prediction(bioel, model, corpus, tmp_path):
     bare = tmp_path / "bare.txt"
     lines = corpus.read_text("utf8").splitlines(keepends=True)
     bare.write_text("".join(line for line in lines if "\t" not in line), encoding="utf8")
@@ -106,7 +101,7 @@ def test_gold_in_the_file_changes_no_prediction(
     assert bioel("link", model, corpus).out == found.out
 
 
-def test_a_record_without_a_text_fails_alone(bioel: Bioel, model: Path, tmp_path: Path) -> None:
+def test_a_record_without_a_text_fails_alone(bioel, model, tmp_path):
     source = tmp_path / "some.jsonl"
     wrong = {"pmid": 8, "text": "Naloxone", "mentions": [{"start": 5, "end": 99}]}
     source.write_text(f'{{"id": "7", "text": null}}\n{json.dumps(wrong)}\n{{"title": "x"}}\n')
@@ -119,7 +114,7 @@ def test_a_record_without_a_text_fails_alone(bioel: Bioel, model: Path, tmp_path
     assert len((tmp_path / "a.csv").read_text().splitlines()) == 2
 
 
-def test_a_folder_of_texts(bioel: Bioel, model: Path, tmp_path: Path) -> None:
+def test_a_folder_of_texts(bioel, model, tmp_path):
     folder = tmp_path / "notes"
     folder.mkdir()
     (folder / "b.txt").write_bytes(b"Narcan\r\nwas given.\n")
@@ -146,7 +141,7 @@ def test_a_folder_of_texts(bioel: Bioel, model: Path, tmp_path: Path) -> None:
     assert (one["id"], found_in(one)) == ("e", [("Narcan", "MESH:D009270")])
 
 
-def test_a_note(bioel: Bioel, model: Path, tmp_path: Path) -> None:
+def test_a_note(bioel, model, tmp_path):
     note = tmp_path / "note.txt"
     note.write_text("He was given\nNarcan. His father had\nnaloxone.\n", encoding="utf8")
     links = bioel("link", model, note, "--preset", "clinical").json["links"]
@@ -159,15 +154,13 @@ def test_a_note(bioel: Bioel, model: Path, tmp_path: Path) -> None:
         spacy_bioel.load(preset="surgical")
 
 
-def test_utf16_is_refused(bioel: Bioel, model: Path, tmp_path: Path) -> None:
+def test_utf16_is_refused(bioel, model, tmp_path):
     (tmp_path / "notes.txt").write_bytes("Narcan\n".encode("utf-16"))
     assert "[B103]" in bioel("link", model, tmp_path / "notes.txt", status=2).err
 
 
 @pytest.mark.parametrize("n_process", [1, 2])
-def test_a_byte_that_is_no_utf8_is_the_error_of_its_document(
-    bioel: Bioel, model: Path, tmp_path: Path, n_process: int
-) -> None:
+def test_a_byte_that_is_no_utf8_is_the_error_of_its_document(bioel, model, tmp_path, n_process):
     source = tmp_path / "notes.txt"
     source.write_bytes(b"Narcan\nNarcan \xff and caf\xc3\xa9\nclonidine\n")
     options = ("--format", "text", "--n-process", n_process)
@@ -179,9 +172,7 @@ def test_a_byte_that_is_no_utf8_is_the_error_of_its_document(
     assert second["error"]["code"] == "B251"
 
 
-def test_one_run_writes_several_formats(
-    bioel: Bioel, model: Path, notes: Path, tmp_path: Path
-) -> None:
+def test_one_run_writes_several_formats(bioel, model, notes, tmp_path):
     names = ["a.pubtator", "a.bioc.xml", "a.bioc.json", "a.jsonl", "a.ann"]
     more = ["a.json", "a.csv", "b.html"]
     outputs = [part for name in [*names, *more] for part in ("-o", tmp_path / name)]
@@ -205,7 +196,7 @@ def test_one_run_writes_several_formats(
     assert (tmp_path / "b.html").read_text() == page
 
 
-def test_an_output_that_fails_leaves_none_behind(bioel: Bioel, model: Path, tmp_path: Path) -> None:
+def test_an_output_that_fails_leaves_none_behind(bioel, model, tmp_path):
     source = tmp_path / "in.jsonl"
     source.write_text('{"id": "1", "text": "Narcan"}\n{"id": "a|b", "text": "Narcan"}\n')
     outputs = ("-o", tmp_path / "a.ann", "-o", tmp_path / "a.csv", "-o", tmp_path / "a.pubtator")
@@ -214,9 +205,7 @@ def test_an_output_that_fails_leaves_none_behind(bioel: Bioel, model: Path, tmp_
 
 
 @pytest.mark.parametrize("n_process", [1, 2])
-def test_given_mentions(
-    bioel: Bioel, model: Path, corpus: Path, tmp_path: Path, n_process: int
-) -> None:
+def test_given_mentions(bioel, model, corpus, tmp_path, n_process):
     out = tmp_path / "out.pubtator"
     argv = ("--mentions", "given", "-o", out, "--n-process", n_process, "--batch-size", 1)
     bioel("link", model, corpus, *argv)
@@ -236,14 +225,12 @@ def test_given_mentions(
     )
 
 
-def test_given_mentions_without_any(bioel: Bioel, model: Path, tmp_path: Path) -> None:
+def test_given_mentions_without_any(bioel, model, tmp_path):
     (tmp_path / "in.jsonl").write_text('{"text": "Narcan"}\n')
     assert "[W302]" in bioel("link", model, tmp_path / "in.jsonl", "--mentions", "given").err
 
 
-def test_names_of_several_knowledge_bases_with_cross_references(
-    bioel: Bioel, tmp_path: Path
-) -> None:
+def test_names_of_several_knowledge_bases_with_cross_references(bioel, tmp_path):
     kbs = []
     for name, id in (("Narcan", "D:1"), ("Fever", "S:1")):
         record = {"id": id, "names": [name], "xrefs": [f"MSH:{name}"]}
@@ -263,7 +250,7 @@ def test_names_of_several_knowledge_bases_with_cross_references(
     ]
 
 
-def test_convert_to_spacy_and_back(bioel: Bioel, corpus: Path, tmp_path: Path) -> None:
+def test_convert_to_spacy_and_back(bioel, corpus, tmp_path):
     out = tmp_path / "new" / "gold.spacy"
     done = bioel("convert", corpus, out, "--prefix", "MESH", "--json", "-")
     assert done.json == {"documents": 2, "mentions": 6, "widened": 0, "lost": []}
@@ -274,7 +261,7 @@ def test_convert_to_spacy_and_back(bioel: Bioel, corpus: Path, tmp_path: Path) -
     assert from_spacy == list(read_texts(corpus, format=None, prefix="MESH"))
 
 
-def test_convert_counts_what_tokens_cannot_represent(bioel: Bioel, tmp_path: Path) -> None:
+def test_convert_counts_what_tokens_cannot_represent(bioel, tmp_path):
     source, out = tmp_path / "texts.jsonl", tmp_path / "out.spacy"
     mention = {"start": 0, "end": 4, "label": "D", "ids": ["X:1"]}
     source.write_text(json.dumps({"id": "7", "text": "cancerous", "mentions": [mention]}) + "\n")
@@ -285,7 +272,7 @@ def test_convert_counts_what_tokens_cannot_represent(bioel: Bioel, tmp_path: Pat
     assert "0 widened to tokens, 1 lost" in shown and "lost: 7:0-4 'canc'" in shown
 
 
-def test_convert_to_jsonl(bioel: Bioel, corpus: Path, tmp_path: Path) -> None:
+def test_convert_to_jsonl(bioel, corpus, tmp_path):
     out = tmp_path / "gold.jsonl"
     done = bioel("convert", corpus, out, "--prefix", "MESH", "--json", "-")
     assert done.json == {"documents": 2, "mentions": 6} and "6 mentions." in done.err

@@ -1,7 +1,5 @@
 """Files of commands: full disks, folders, devices, pipes, links and permissions."""
 
-from __future__ import annotations
-
 import os
 import stat
 import subprocess
@@ -11,13 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from commands import Bioel
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="devices, FIFOs, permissions")
 
 
 @pytest.fixture()
-def notes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def notes(tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("notes") / "notes.txt"
     path.write_text("Narcan was given.\nNothing here.\n")
     return path
@@ -40,9 +37,7 @@ def full_disk() -> Iterator[None]:
     ("option", "name"),
     [("-o", "out.jsonl"), ("-o", "out.parquet"), ("-o", "out.bioc.xml"), ("--html", "out.html")],
 )
-def test_a_full_disk_leaves_what_was_there(
-    bioel: Bioel, model: Path, notes: Path, tmp_path: Path, option: str, name: str
-) -> None:
+def test_a_full_disk_leaves_what_was_there(bioel, model, notes, tmp_path, option, name):
     if name == "out.parquet":
         pytest.importorskip("pyarrow")
     out = tmp_path / name
@@ -57,9 +52,7 @@ def test_a_full_disk_leaves_what_was_there(
     ("command", "name"),
     [("convert", "gold.spacy"), ("convert", "gold.jsonl"), ("kb build", "kb")],
 )
-def test_a_full_disk_leaves_nothing_behind(
-    bioel: Bioel, corpus: Path, concepts_file: Path, tmp_path: Path, command: str, name: str
-) -> None:
+def test_a_full_disk_leaves_nothing_behind(bioel, corpus, concepts_file, tmp_path, command, name):
     arguments = (corpus, tmp_path / name)
     if command == "kb build":
         arguments = (tmp_path / name, concepts_file)
@@ -70,16 +63,14 @@ def test_a_full_disk_leaves_nothing_behind(
 
 
 @pytest.mark.parametrize("argv", [("-o",), ("--html",), ("-o", "-", "--html")])
-def test_a_path_below_a_file(
-    bioel: Bioel, model: Path, notes: Path, tmp_path: Path, argv: tuple[str, ...]
-) -> None:
+def test_a_path_below_a_file(bioel, model, notes, tmp_path, argv):
     (tmp_path / "file").touch()
     done = bioel("link", model, notes, *argv, tmp_path / "file" / "out.jsonl", status=2)
     assert done.out == "" and done.err.count("\n") == 1
     assert done.err.startswith(f"error: [B252] {tmp_path / 'file'}")
 
 
-def test_a_device_stays_a_device(bioel: Bioel, model: Path, notes: Path) -> None:
+def test_a_device_stays_a_device(bioel, model, notes):
     before = os.stat("/dev/null")
     bioel("link", model, notes, "-o", "/dev/null", "--html", "/dev/null")
     after = os.stat("/dev/null")
@@ -87,9 +78,7 @@ def test_a_device_stays_a_device(bioel: Bioel, model: Path, notes: Path) -> None
 
 
 @pytest.mark.parametrize("option", ["-o", "--html"])
-def test_a_named_pipe_is_written_to(
-    bioel: Bioel, model: Path, notes: Path, tmp_path: Path, option: str
-) -> None:
+def test_a_named_pipe_is_written_to(bioel, model, notes, tmp_path, option):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     with subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE, text=True) as reader:
@@ -99,9 +88,7 @@ def test_a_named_pipe_is_written_to(
     assert stat.S_ISFIFO(pipe.stat().st_mode) and list(tmp_path.iterdir()) == [pipe]
 
 
-def test_permissions_and_links_are_kept(
-    bioel: Bioel, model: Path, notes: Path, tmp_path: Path
-) -> None:
+def test_permissions_and_links_are_kept(bioel, model, notes, tmp_path):
     real, link = tmp_path / "real.jsonl", tmp_path / "link.jsonl"
     real.touch(mode=0o600)
     link.symlink_to(real)

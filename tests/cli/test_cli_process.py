@@ -1,7 +1,5 @@
 """`bioel` as a process of its own: pipes, full disks behind stdout, killed workers."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -43,7 +41,7 @@ def children_of(process: subprocess.Popen) -> list[int]:
     return [int(pid) for pid in path.read_text().split()]
 
 
-def test_what_does_not_read_to_the_end_ends_the_command(model: Path) -> None:
+def test_what_does_not_read_to_the_end_ends_the_command(model):
     with started("link", model, "-", "--n-process", 2, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert json.loads(process.stdout.readline())["links"][0]["id"] == "MESH:D009270"
@@ -56,7 +54,7 @@ def test_what_does_not_read_to_the_end_ends_the_command(model: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_worker_that_is_killed_ends_the_command(model: Path, tmp_path: Path) -> None:
+def test_a_worker_that_is_killed_ends_the_command(model, tmp_path):
     out = tmp_path / "out.jsonl"
     with started("link", model, "-", "--n-process", 2, "-o", out) as process:
         while len(workers := children_of(process)) < 2:
@@ -71,7 +69,7 @@ def test_a_worker_that_is_killed_ends_the_command(model: Path, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", ["stdout", pytest.param("/dev/full", marks=pytest.mark.slow)])
-def test_a_full_disk(model: Path, name: str) -> None:
+def test_a_full_disk(model, name):
     with open("/dev/full", "wb") as full:
         argv = ("-o", name) if name != "stdout" else ()
         with started("link", model, "-", "--n-process", 2, *argv, stdout=full) as process:
@@ -83,7 +81,7 @@ def test_a_full_disk(model: Path, name: str) -> None:
 
 
 @pytest.mark.slow
-def test_stdout_is_utf8_whatever_the_terminal_is(model: Path) -> None:
+def test_stdout_is_utf8_whatever_the_terminal_is(model):
     done = subprocess.run(
         [*BIOEL, "link", model, "-"],
         input="Narcan für β\n".encode(),
@@ -94,7 +92,7 @@ def test_stdout_is_utf8_whatever_the_terminal_is(model: Path) -> None:
     assert json.loads(done.stdout)["text"] == "Narcan für β"
 
 
-def test_a_result_on_stdout_with_a_full_disk(corpus: Path, tmp_path: Path) -> None:
+def test_a_result_on_stdout_with_a_full_disk(corpus, tmp_path):
     with open("/dev/full", "wb") as full:
         command = [*BIOEL, "convert", corpus, tmp_path / "gold.jsonl", "--json", "-"]
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, timeout=120)

@@ -1,11 +1,7 @@
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 import pytest
 import spacy
-from commands import Bioel
 
 from spacy_bioel.cli import main
 from spacy_bioel.cli.tune import check_out, require_extra
@@ -14,9 +10,7 @@ from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.types import Concept
 
 
-def test_tuned_pipeline_and_its_figures(
-    bioel: Bioel, model: Path, corpus: Path, tmp_path: Path
-) -> None:
+def test_tuned_pipeline_and_its_figures(bioel, model, corpus, tmp_path):
     out, report = tmp_path / "tuned", tmp_path / "tuning.json"
     shown = bioel("tune", model, corpus, out, "--prefix", "MESH", "--json", report).words
     assert "gold accuracy@1_nil_ignored" in shown and "bioel_linker nil_threshold" in shown
@@ -45,18 +39,14 @@ def test_tuned_pipeline_and_its_figures(
     assert round(f1, 2) == 88.89
 
 
-def test_another_kb_is_saved_with_the_pipeline(
-    bioel: Bioel, model: Path, corpus: Path, tmp_path: Path
-) -> None:
+def test_another_kb_is_saved_with_the_pipeline(bioel, model, corpus, tmp_path):
     build_kb([Concept("MESH:D006973", ("Pressure disease",))], tmp_path / "kb")
     out = tmp_path / "tuned"
     bioel("tune", model, corpus, out, "--prefix", "MESH", "--kb", tmp_path / "kb")
     assert list(spacy.load(out).get_pipe("bioel_linker").kb.ids) == ["MESH:D006973"]  # type: ignore[attr-defined]
 
 
-def test_a_tuned_pipeline_is_replaced(
-    bioel: Bioel, model: Path, corpus: Path, tmp_path: Path
-) -> None:
+def test_a_tuned_pipeline_is_replaced(bioel, model, corpus, tmp_path):
     out = tmp_path / "tuned"
     out.mkdir()
     bioel("tune", model, corpus, out, "--prefix", "MESH")
@@ -67,7 +57,7 @@ def test_a_tuned_pipeline_is_replaced(
 @pytest.mark.parametrize(
     "out", ["model", "model/tuned", ".", "model/../model", "kb", "kb/x", "dev"]
 )
-def test_out_is_apart_from_what_is_read(out: str, tmp_path: Path) -> None:
+def test_out_is_apart_from_what_is_read(out, tmp_path):
     for name in ("model", "kb"):
         (tmp_path / name).mkdir()
     (tmp_path / "dev").write_text("")
@@ -77,9 +67,7 @@ def test_out_is_apart_from_what_is_read(out: str, tmp_path: Path) -> None:
     check_out(tmp_path / "models", inputs)
 
 
-def test_a_failed_run_leaves_the_old_one(
-    model: Path, corpus: Path, tmp_path: Path, bioel: Bioel, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_run_leaves_the_old_one(model, corpus, tmp_path, bioel, monkeypatch):
     out = tmp_path / "tuned"
     bioel("tune", model, corpus, out, "--prefix", "MESH")
     before = (out / "meta.json").read_bytes()
@@ -98,7 +86,7 @@ def test_a_failed_run_leaves_the_old_one(
     ("layer", "required"),
     [("cross_encoder", ["spacy-bioel[transformers]>=0.1.0,<0.2.0"]), ("other", None)],
 )
-def test_a_package_asks_for_what_its_models_need(layer: str, required: list[str] | None) -> None:
+def test_a_package_asks_for_what_its_models_need(layer, required):
     nlp = spacy.blank("en")
     nlp.add_pipe("bioel_mentions").model.layers[0].name = layer  # type: ignore[attr-defined]
     nlp.add_pipe("sentencizer")
@@ -106,9 +94,7 @@ def test_a_package_asks_for_what_its_models_need(layer: str, required: list[str]
     assert nlp.meta.get("requirements") == required
 
 
-def test_gold_without_ids_is_refused_where_there_is_only_a_linker(
-    bioel: Bioel, model: Path, tmp_path: Path
-) -> None:
+def test_gold_without_ids_is_refused_where_there_is_only_a_linker(bioel, model, tmp_path):
     dev = tmp_path / "dev.jsonl"
     dev.write_text('{"text": "flu", "mentions": [{"start": 0, "end": 3, "id": "X:1"}]}\n')
     assert "[B333]" in bioel("tune", model, dev, tmp_path / "out", status=2).err

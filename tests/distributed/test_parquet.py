@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -42,7 +40,7 @@ def write(path: Path, columns: dict[str, list[object]]) -> Path:
     return path
 
 
-def test_rows_come_back_as_they_were(tmp_path: Path) -> None:
+def test_rows_come_back_as_they_were(tmp_path):
     import pyarrow.parquet
 
     path = tmp_path / "new" / "out.parquet"
@@ -55,14 +53,14 @@ def test_rows_come_back_as_they_were(tmp_path: Path) -> None:
     assert [file.name for file in path.parent.iterdir()] == ["out.parquet"]
 
 
-def test_a_file_that_was_not_finished_does_not_appear(tmp_path: Path) -> None:
+def test_a_file_that_was_not_finished_does_not_appear(tmp_path):
     with pytest.raises(KeyboardInterrupt), writing_rows(tmp_path / "out.parquet") as put:
         put(ROW)
         raise KeyboardInterrupt
     assert list(tmp_path.iterdir()) == []
 
 
-def test_documents_of_a_file_and_of_a_folder(tmp_path: Path) -> None:
+def test_documents_of_a_file_and_of_a_folder(tmp_path):
     write(
         tmp_path / "in.parquet" / "1.parquet", {"text": ["a", None], "id": [1, 2], "year": [3, 4]}
     )
@@ -72,7 +70,7 @@ def test_documents_of_a_file_and_of_a_folder(tmp_path: Path) -> None:
     assert list(read_documents(tmp_path / "in.parquet")) == [*first, ("c", None)]
 
 
-def test_what_cannot_be_read_is_said_at_once(tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_said_at_once(tmp_path):
     with pytest.raises(BioelError, match=r"\[B101\]"):
         read_documents(tmp_path / "none.parquet")
     (tmp_path / "text.parquet").write_text("no Parquet at all")

@@ -1,7 +1,4 @@
-from __future__ import annotations
-
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,7 +26,7 @@ def breaks(doc: Doc) -> Doc:
 
 
 @pytest.fixture(scope="module")
-def nlp(tmp_path_factory: pytest.TempPathFactory) -> Language:
+def nlp(tmp_path_factory) -> Language:
     kb = tmp_path_factory.mktemp("rows") / "kb"
     build_kb([Concept("X:1", ("Naloxone", "Narcan")), Concept("X:2", ("Clonidine",))], kb)
     nlp = linking_nlp(kb, mentions="kb", model={"dim": 16})
@@ -58,7 +55,7 @@ EXPECTED = [
 
 
 @pytest.mark.parametrize(("batch_size", "n_process"), [(1, 1), (2, 1), (64, 1), (2, 2)])
-def test_a_document_that_fails_is_a_row(nlp: Language, batch_size: int, n_process: int) -> None:
+def test_a_document_that_fails_is_a_row(nlp, batch_size, n_process):
     assert found(nlp, DOCUMENTS, batch_size=batch_size, n_process=n_process) == EXPECTED
     assert found(nlp, []) == []
     totals = Totals()
@@ -67,9 +64,7 @@ def test_a_document_that_fails_is_a_row(nlp: Language, batch_size: int, n_proces
     assert totals == Totals(documents=4, mentions=2, nil=0, failed=2)
 
 
-def test_a_batch_that_fails_in_the_linker_is_done_one_by_one(
-    nlp: Language, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_batch_that_fails_in_the_linker_is_done_one_by_one(nlp, monkeypatch):
     linker = nlp.get_pipe("bioel_linker")
     predict = linker.predict
     sizes = []
@@ -87,14 +82,14 @@ def test_a_batch_that_fails_in_the_linker_is_done_one_by_one(
     assert sizes == [4, 1, 1, 1, 1]
 
 
-def test_errors_of_spacy_keep_their_code(nlp: Language, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_of_spacy_keep_their_code(nlp, monkeypatch):
     monkeypatch.setattr(nlp, "max_length", 20)
     (row,) = found(nlp, [("Narcan " * 4, "long")])
     assert row[:3] == ("long", "Narcan " * 4, []) and row[3]["code"] == "E088"
     assert row[3]["message"].startswith("Text of length 28 exceeds maximum of 20.")
 
 
-def test_documents_are_streamed(nlp: Language) -> None:
+def test_documents_are_streamed(nlp):
     taken = []
 
     def endless() -> Iterator[Document]:
@@ -107,7 +102,7 @@ def test_documents_are_streamed(nlp: Language) -> None:
     assert len(taken) <= 4
 
 
-def test_words_of_a_batch_are_forgotten(nlp: Language) -> None:
+def test_words_of_a_batch_are_forgotten(nlp):
     words = [f"Narcanlike{i}" for i in range(6)]
     n_strings = len(nlp.vocab.strings)
     linked = link_texts(nlp, [(f"{word} or Narcan", word) for word in words], batch_size=2)
@@ -116,7 +111,7 @@ def test_words_of_a_batch_are_forgotten(nlp: Language) -> None:
     assert len(nlp.vocab.strings) == n_strings
 
 
-def test_a_generator_that_nobody_finishes_leaves_the_pipeline_alone(nlp: Language) -> None:
+def test_a_generator_that_nobody_finishes_leaves_the_pipeline_alone(nlp):
     linked = link_texts(nlp, DOCUMENTS, batch_size=2)
     first = next(linked)
     assert not nlp.vocab.in_memory_zone  # type: ignore[attr-defined]
@@ -128,7 +123,7 @@ def test_a_generator_that_nobody_finishes_leaves_the_pipeline_alone(nlp: Languag
     assert [(link.ids, link.candidates[0].id) for link in first.links] == [(("X:1",), "X:1")]
 
 
-def test_within_a_zone_of_the_caller(nlp: Language) -> None:
+def test_within_a_zone_of_the_caller(nlp):
     with nlp.memory_zone():
         doc = nlp("Otherunheard Narcan")
         assert [one.id for one in link_texts(nlp, DOCUMENTS, batch_size=2)] == ["a", "b", "c", None]
@@ -136,7 +131,7 @@ def test_within_a_zone_of_the_caller(nlp: Language) -> None:
     assert "Otherunheard" not in nlp.vocab.strings
 
 
-def test_half_a_surrogate_pair_is_the_error_of_its_document(nlp: Language) -> None:
+def test_half_a_surrogate_pair_is_the_error_of_its_document(nlp):
     documents: list[Document] = [
         ("Narcan", "1"),
         ("Narcan \ud800.", "2"),
@@ -166,9 +161,7 @@ TEXTS = [
 
 
 @pytest.mark.parametrize("batch_size", [1, 64])
-def test_each_mention_is_linked_where_its_label_says(
-    batch_size: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_each_mention_is_linked_where_its_label_says(batch_size, monkeypatch, tmp_path):
     drugs = [Concept("D:1", ("Naloxone", "Narcan")), Concept("D:2", ("Rash",))]
     build_kb(drugs, tmp_path / "drugs")
     build_kb([Concept("S:1", ("Rash",))], tmp_path / "signs")

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -44,7 +42,7 @@ def spark() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+def model(tmp_path_factory) -> str:
     folder = tmp_path_factory.mktemp("spark")
     concepts = [Concept(f"X:{n}", (name,)) for n, name in enumerate(NAMES)]
     build_kb(concepts, folder / "kb")
@@ -53,7 +51,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def source(tmp_path_factory) -> Path:
     texts = [f"{NAMES[n % 5]} and {NAMES[n % 3]} \U0001f642 in {n} rats." for n in range(N)]
     texts[7], texts[8] = TOO_LONG, ""
     path = tmp_path_factory.mktemp("source") / "in.jsonl"
@@ -78,7 +76,7 @@ def read_lines(*paths: Path) -> Rows:
 
 
 @pytest.fixture(scope="module")
-def here(model: str, source: Path, tmp_path_factory: pytest.TempPathFactory) -> Rows:
+def here(model, source, tmp_path_factory) -> Rows:
     """Rows that one process writes."""
     out = tmp_path_factory.mktemp("here") / "out.jsonl"
     assert run("link", model, source, "-o", out) == 1  # since one document fails
@@ -90,14 +88,7 @@ def here(model: str, source: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.mark.slow
-def test_spark_writes_the_same_rows_as_json(
-    spark: Any,
-    here: Rows,
-    model: str,
-    source: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_spark_writes_the_same_rows_as_json(spark, here, model, source, tmp_path, capsys):
     out = tmp_path / "new" / "out.jsonl"
     assert run("link", model, source, "-o", out, "--engine", "spark", "--batch-size", 7) == 1
     shown = capsys.readouterr().err
@@ -111,9 +102,7 @@ def test_spark_writes_the_same_rows_as_json(
 
 
 @pytest.mark.slow
-def test_parquet_by_both_engines(
-    spark: Any, here: Rows, model: str, source: Path, tmp_path: Path
-) -> None:
+def test_parquet_by_both_engines(spark, here, model, source, tmp_path):
     from pyarrow import parquet
 
     documents = str(tmp_path / "in.parquet")
@@ -129,7 +118,7 @@ def test_parquet_by_both_engines(
 
 
 @pytest.mark.slow
-def test_a_worker_that_dies_is_replaced(spark: Any, here: Rows, model: str, tmp_path: Path) -> None:
+def test_a_worker_that_dies_is_replaced(spark, here, model, tmp_path):
     from spacy_bioel.distributed.spark import link
 
     died = str(tmp_path / "died")
@@ -151,7 +140,7 @@ def test_a_worker_that_dies_is_replaced(spark: Any, here: Rows, model: str, tmp_
 
 
 @pytest.mark.slow
-def test_the_pipeline_is_loaded_once_in_a_worker(spark: Any, model: str) -> None:
+def test_the_pipeline_is_loaded_once_in_a_worker(spark, model):
     from spacy_bioel.distributed.spark import link
 
     def ask(frames: Any) -> Any:
@@ -172,9 +161,7 @@ def test_the_pipeline_is_loaded_once_in_a_worker(spark: Any, model: str) -> None
 
 
 @pytest.mark.slow
-def test_what_the_job_cannot_do(
-    spark: Any, model: str, source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_the_job_cannot_do(spark, model, source, tmp_path, capsys):
     from spacy_bioel.distributed.spark import link
 
     with pytest.raises(BioelError, match=r"\[B191\] There is no column 'text', the columns are id"):
@@ -200,16 +187,12 @@ def test_what_the_job_cannot_do(
         (["in.jsonl", "-o", "out.jsonl", "--n-process", "2"], "spark has --n-process, expected"),
     ],
 )
-def test_arguments_that_do_not_suit_spark(
-    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_arguments_that_do_not_suit_spark(arguments, message, capsys):
     assert run("link", "model", *arguments, "--engine", "spark") == 2
     assert message in capsys.readouterr().err
 
 
-def test_without_the_packages(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_the_packages(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "pyspark", None)
     assert run("link", "model", "in.jsonl", "-o", "out.jsonl", "--engine", "spark") == 2
     assert "[B192] Spark needs packages of the extra spark" in capsys.readouterr().err

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os
@@ -48,14 +46,14 @@ def meet(_: int, *, folder: Path) -> None:
         time.sleep(0.01)
 
 
-def test_results_are_in_order() -> None:
+def test_results_are_in_order():
     with worker_processes(halve, 3) as spread:
         assert list(spread(range(40))) == [n / 2 for n in range(40)]
         assert list(spread([])) == []
     assert multiprocessing.active_children() == []
 
 
-def test_items_are_read_as_they_are_needed() -> None:
+def test_items_are_read_as_they_are_needed():
     taken = []
 
     def endless() -> Iterator[int]:
@@ -70,7 +68,7 @@ def test_items_are_read_as_they_are_needed() -> None:
 
 
 @pytest.mark.parametrize("at", [0, 7])
-def test_a_worker_that_is_killed_is_noticed(at: int) -> None:
+def test_a_worker_that_is_killed_is_noticed(at):
     seen = []
     with (
         pytest.raises(BioelError, match=r"\[B250\] A worker process died \(signal 9\)"),
@@ -82,7 +80,7 @@ def test_a_worker_that_is_killed_is_noticed(at: int) -> None:
     assert multiprocessing.active_children() == []
 
 
-def test_workers_end_while_they_send() -> None:
+def test_workers_end_while_they_send():
     """What they had sent of a result is more than a pipe holds, and less than the whole."""
     for n in range(5):
         with worker_processes(large, 2) as spread:
@@ -91,7 +89,7 @@ def test_workers_end_while_they_send() -> None:
         assert multiprocessing.active_children() == []
 
 
-def test_an_error_of_the_source_ends_the_workers() -> None:
+def test_an_error_of_the_source_ends_the_workers():
     def source() -> Iterator[int]:
         yield 1
         raise KeyError("no more")
@@ -101,7 +99,7 @@ def test_an_error_of_the_source_ends_the_workers() -> None:
     assert multiprocessing.active_children() == []
 
 
-def test_a_worker_uses_one_thread() -> None:
+def test_a_worker_uses_one_thread():
     import torch
 
     before = torch.get_num_threads()
@@ -116,7 +114,7 @@ def test_a_worker_uses_one_thread() -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
-def test_workers_end_with_a_caller_that_was_killed(tmp_path: Path) -> None:
+def test_workers_end_with_a_caller_that_was_killed(tmp_path):
     code = (
         "import sys; sys.path += [sys.argv[1], sys.argv[1] + '/..']\n"
         "from functools import partial; from pathlib import Path\n"
@@ -149,7 +147,7 @@ if __name__ == "__main__":
 """
 
 
-def test_workers_that_are_spawned_link(tmp_path: Path) -> None:
+def test_workers_that_are_spawned_link(tmp_path):
     """Whichever start method is the system's."""
     build_kb([Concept("X:1", ("Narcan",)), Concept("X:2", ("Clonidine",))], tmp_path / "kb")
     linking_nlp(tmp_path / "kb", mentions="kb", model={"dim": 16}).to_disk(tmp_path / "nlp")

@@ -1,20 +1,18 @@
 """Linked Docs as a data frame, as HTML and as data for displaCy."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import spacy
+from kb_files import made_kb
 from spacy import displacy
 from spacy.language import Language
 from spacy.tokens import Doc
 
 import spacy_bioel
 from spacy_bioel.errors import BioelError
-from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.pipeline.annotate import set_links
 from spacy_bioel.types import Candidate, Concept, Link
@@ -23,10 +21,9 @@ TEXT = "Narcan for V600E & <b>"
 
 
 @pytest.fixture(scope="module")
-def kb(tmp_path_factory: pytest.TempPathFactory) -> KnowledgeBase:
+def kb(tmp_path_factory) -> KnowledgeBase:
     folder = tmp_path_factory.mktemp("kb") / "kb"
-    build_kb([Concept("MESH:D009270", ("Naloxone", "Narcan"))], folder)
-    return KnowledgeBase.open(folder)
+    return made_kb(folder, [Concept("MESH:D009270", ("Naloxone", "Narcan"))])
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +32,7 @@ def nlp() -> Language:
 
 
 @pytest.fixture
-def doc(nlp: Language, kb: KnowledgeBase) -> Doc:
+def doc(nlp, kb) -> Doc:
     doc = nlp(TEXT)
     candidate = Candidate("MESH:D009270", 0.9, "Narcan", "exact")
     links = [
@@ -47,7 +44,7 @@ def doc(nlp: Language, kb: KnowledgeBase) -> Doc:
     return doc
 
 
-def test_a_frame_has_a_row_a_link(doc: Doc, nlp: Language) -> None:
+def test_a_frame_has_a_row_a_link(doc, nlp):
     pd = pytest.importorskip("pandas")
 
     def stream() -> Iterator[Any]:
@@ -66,7 +63,7 @@ def test_a_frame_has_a_row_a_link(doc: Doc, nlp: Language) -> None:
     assert pd.isna(found[1]["score"]) and found[2]["hgvs"] == "p.Val600Glu"
 
 
-def test_a_frame_without_links_has_its_columns_and_types(nlp: Language) -> None:
+def test_a_frame_without_links_has_its_columns_and_types(nlp):
     pytest.importorskip("pandas")
     frame = spacy_bioel.links_frame(nlp("nothing"))
     assert len(frame) == 0 and list(frame.columns)[:3] == ["document", "start", "end"]
@@ -75,13 +72,13 @@ def test_a_frame_without_links_has_its_columns_and_types(nlp: Language) -> None:
     ]
 
 
-def test_a_frame_without_pandas(doc: Doc, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_frame_without_pandas(doc, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(BioelError, match=r"\[B192\].*pip install 'spacy-bioel\[pandas\]'"):
         spacy_bioel.links_frame(doc)
 
 
-def test_render(doc: Doc) -> None:
+def test_render(doc):
     part = spacy_bioel.render(doc, jupyter=False)
     assert part is not None and part.startswith("<style>") and part.endswith("</section></div>")
     assert '<a href="https://meshb.nlm.nih.gov/record/ui?ui=D009270">MESH:D009270</a>' in part
@@ -92,7 +89,7 @@ def test_render(doc: Doc) -> None:
     assert "<h2>first</h2>" in page and "<h2>1</h2>" in page and "<title>Two</title>" in page
 
 
-def test_render_shows_it_in_a_notebook(doc: Doc, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_render_shows_it_in_a_notebook(doc, monkeypatch):
     shown: list[Any] = []
 
     class Display:
@@ -106,7 +103,7 @@ def test_render_shows_it_in_a_notebook(doc: Doc, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("style", ["span", "ent"])
-def test_displacy_has_links_to_pages(doc: Doc, style: str) -> None:
+def test_displacy_has_links_to_pages(doc, style):
     data = spacy_bioel.displacy_data(doc)
     html = displacy.render(data, style=style, manual=True, jupyter=False)
     assert "<i>" not in html and "&lt;i&gt;" in html and "NIL" not in html
@@ -114,7 +111,7 @@ def test_displacy_has_links_to_pages(doc: Doc, style: str) -> None:
     assert ("ui?ui=D009270" in html, "MINE:1|X:2" in html) == ((style == "span"),) * 2
 
 
-def test_the_names_of_a_knowledge_base_that_is_not_open_are_left_out(nlp: Language) -> None:
+def test_the_names_of_a_knowledge_base_that_is_not_open_are_left_out(nlp):
     pytest.importorskip("pandas")
     doc = nlp("Narcan")
     candidate = Candidate("X:1", 0.5, "Narcan", "exact")
@@ -123,7 +120,7 @@ def test_the_names_of_a_knowledge_base_that_is_not_open_are_left_out(nlp: Langua
     assert frame[["id", "preferred_name", "name"]].values.tolist() == [["X:1", None, "Narcan"]]
 
 
-def test_the_package_knows_its_functions_before_they_are_imported() -> None:
+def test_the_package_knows_its_functions_before_they_are_imported():
     assert {"links_frame", "render", "displacy_data", "load"} <= set(dir(spacy_bioel))
     with pytest.raises(AttributeError, match="has no attribute 'rendered'"):
         _ = spacy_bioel.rendered

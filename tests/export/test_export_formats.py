@@ -1,12 +1,9 @@
 """Each format holds its text, and its own reader finds the same links in it."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
 from collections.abc import Iterable
-from pathlib import Path
 
 import pytest
 
@@ -32,7 +29,7 @@ MENTIONS = (
 
 
 @pytest.fixture(scope="module")
-def kb(tmp_path_factory: pytest.TempPathFactory) -> KnowledgeBase:
+def kb(tmp_path_factory) -> KnowledgeBase:
     folder = tmp_path_factory.mktemp("kb") / "kb"
     build_kb(
         [
@@ -47,7 +44,7 @@ def kb(tmp_path_factory: pytest.TempPathFactory) -> KnowledgeBase:
 
 
 @pytest.fixture(scope="module")
-def documents(kb: KnowledgeBase) -> list[LinkedText]:
+def documents(kb) -> list[LinkedText]:
     def candidate(id: str, score: float, name: str) -> Candidate:
         return Candidate(id, score, name, "exact", kb.fingerprint)
 
@@ -71,7 +68,7 @@ def written(suffix: str, documents: Iterable[LinkedText], **options: bool) -> st
     return out.getvalue()
 
 
-def test_pubtator(documents: list[LinkedText]) -> None:
+def test_pubtator(documents):
     assert written(".pubtator", documents) == (
         "a|t|Naloxone | a title\n"
         "a|a|breast and ovarian  cancer, V600E 😀 in HeLa\n"
@@ -95,7 +92,7 @@ def test_pubtator(documents: list[LinkedText]) -> None:
         ("", ""),
     ],
 )
-def test_the_title_is_the_first_line_or_sentence(text: str, title: str) -> None:
+def test_the_title_is_the_first_line_or_sentence(text, title):
     links = (Link(0, 15, "X"),) if text.startswith("St.") else ()
     found = written(".pubtator", [LinkedText("1", text, links)]).splitlines()
     assert found[0] == f"1|t|{title}"
@@ -103,9 +100,7 @@ def test_the_title_is_the_first_line_or_sentence(text: str, title: str) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".pubtator", ".bioc.xml", ".bioc.json", ".jsonl", ".ann"])
-def test_links_are_read_back(
-    documents: list[LinkedText], tmp_path: Path, suffix: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_links_are_read_back(documents, tmp_path, suffix, caplog):
     path = tmp_path / ("out.ann" if suffix == ".ann" else "out.txt")
     if suffix == ".ann":
         with writing_brat(path) as write:
@@ -124,7 +119,7 @@ def test_links_are_read_back(
     assert ("[W260]" in caplog.text) == (suffix == ".jsonl")
 
 
-def test_bioc_has_the_linked_candidate(documents: list[LinkedText]) -> None:
+def test_bioc_has_the_linked_candidate(documents):
     (first, _) = json.loads(written(".bioc.json", documents))["documents"]
     (passage,) = first["passages"]
     assert passage["text"] == TEXT
@@ -137,7 +132,7 @@ def test_bioc_has_the_linked_candidate(documents: list[LinkedText]) -> None:
     ]
 
 
-def test_characters_that_xml_cannot_hold_are_replaced() -> None:
+def test_characters_that_xml_cannot_hold_are_replaced():
     text = LinkedText("\x01", "a\x00b <&> \uffff\r\nc", (Link(0, 3, "\x08"),))
     found = written(".bioc.xml", [text])
     assert "<id>\ufffd</id>" in found
@@ -145,7 +140,7 @@ def test_characters_that_xml_cannot_hold_are_replaced() -> None:
     assert '<infon key="type">\ufffd</infon>' in found
 
 
-def test_csv(documents: list[LinkedText]) -> None:
+def test_csv(documents):
     header, *rows = csv.reader(io.StringIO(written(".csv", documents), newline=""))
     assert header == (
         "document start end text label id preferred_name name score evidence".split()
@@ -164,7 +159,7 @@ def test_csv(documents: list[LinkedText]) -> None:
     ]  # fmt: skip
 
 
-def test_tables_have_no_formulas_on_request() -> None:
+def test_tables_have_no_formulas_on_request():
     candidate = Candidate("X:1", 0.5, "=1+1", "exact")
     one = LinkedText("@a", "=x +y", (Link(3, 5, "-D", ("X:1",), (candidate,)),))
     assert written(".csv", [one]).splitlines()[1].startswith("@a,3,5,+y,-D,X:1,,=1+1,0.5")
@@ -181,16 +176,14 @@ def test_tables_have_no_formulas_on_request() -> None:
         *((".pubtator", id, "X:1", "B342") for id in ("a|b", "a\tb", "a\nb")),
     ],
 )
-def test_ids_that_a_reader_would_divide(suffix: str, id: str, concept: str, code: str) -> None:
+def test_ids_that_a_reader_would_divide(suffix, id, concept, code):
     with pytest.raises(BioelError, match=code):
         written(suffix, [LinkedText(id, "abc", (Link(0, 3, "X", (concept,)),))])
 
 
 @pytest.mark.parametrize("n", [0, 3])
 @pytest.mark.parametrize("suffix", [".bioc.json", ".bioc.xml", ".html"])
-def test_an_output_without_documents_is_whole(
-    documents: list[LinkedText], suffix: str, n: int
-) -> None:
+def test_an_output_without_documents_is_whole(documents, suffix, n):
     found = written(suffix, documents[1:2] * n)
     assert found.endswith(
         {".html": "</html>\n", ".bioc.xml": "</collection>\n"}.get(suffix, "]}\n")
@@ -198,7 +191,7 @@ def test_an_output_without_documents_is_whole(
     assert "broken" not in found and "E088" not in found
 
 
-def test_brat(documents: list[LinkedText], tmp_path: Path) -> None:
+def test_brat(documents, tmp_path):
     with writing_brat(tmp_path / "out.ann") as write:
         for document in [*documents, LinkedText("a", "again"), LinkedText("b/c:1", "x")]:
             write(document)
@@ -222,7 +215,7 @@ def test_brat(documents: list[LinkedText], tmp_path: Path) -> None:
     )
 
 
-def test_a_folder_that_is_not_empty_stays(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_empty_stays(tmp_path):
     for path in (tmp_path, tmp_path / "note.ann"):
         (tmp_path / "note.ann").write_text("mine")
         with pytest.raises(BioelError, match=r"\[B341\]"), writing_brat(path):

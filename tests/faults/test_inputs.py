@@ -1,14 +1,11 @@
 """Files and words that no one writes on purpose end in a coded error, and in little memory."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
 
@@ -56,9 +53,7 @@ def bioel(folder: Path, *arguments: str | bytes) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress, zipped])
-def test_an_archive_of_nothing_but_size_is_refused(
-    tmp_path: Path, pack: Callable[[bytes], bytes]
-) -> None:
+def test_an_archive_of_nothing_but_size_is_refused(tmp_path, pack):
     path = tmp_path / "bomb"
     path.write_bytes(pack(b'{"X:1": [' + b"[],\n" * (25 * MB) + b"[]]}"))
     read = 0
@@ -70,18 +65,14 @@ def test_an_archive_of_nothing_but_size_is_refused(
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress, zipped])
-def test_an_archive_of_text_is_read_to_its_end(
-    tmp_path: Path, pack: Callable[[bytes], bytes]
-) -> None:
+def test_an_archive_of_text_is_read_to_its_end(tmp_path, pack):
     path = tmp_path / "repeated"
     path.write_bytes(pack(b"the same line\n" * (2 * MB)))
     with open_binary(path) as file:
         assert sum(len(piece) for piece in iter(lambda: file.read(MB), b"")) == 28 * MB
 
 
-def test_a_long_value_is_parsed_a_few_times(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_long_value_is_parsed_a_few_times(tmp_path, monkeypatch):
     path = tmp_path / "long.json"
     path.write_text(json.dumps({"X:1": "a" * (30 * MB), "X:2": 2}))
     read: list[bool] = []
@@ -91,7 +82,7 @@ def test_a_long_value_is_parsed_a_few_times(
     assert len(read) <= 8
 
 
-def test_a_zip_of_two_files(tmp_path: Path) -> None:
+def test_a_zip_of_two_files(tmp_path):
     (tmp_path / "a.zip").write_bytes(zipped(b"a", b"b"))
     with pytest.raises(BioelError, match=r"\[B477\] .*has 2 files, expected one"):
         list(read_ontology(tmp_path / "a.zip"))
@@ -107,7 +98,7 @@ def test_a_zip_of_two_files(tmp_path: Path) -> None:
     ],
     ids=["cell", "later", "header", "long"],
 )
-def test_a_table_of_texts_with_a_carriage_return(tmp_path: Path, content: bytes, line: int) -> None:
+def test_a_table_of_texts_with_a_carriage_return(tmp_path, content, line):
     path = tmp_path / "texts.csv"
     path.write_bytes(content)
     with pytest.raises(BioelError, match=rf"\[B479\] .*texts.csv, line {line}:"):
@@ -115,7 +106,7 @@ def test_a_table_of_texts_with_a_carriage_return(tmp_path: Path, content: bytes,
 
 
 @pytest.mark.parametrize("name", ["a.tsv", "a.csv"])
-def test_a_table_of_one_line_that_does_not_decode(tmp_path: Path, name: str) -> None:
+def test_a_table_of_one_line_that_does_not_decode(tmp_path, name):
     (tmp_path / name).write_bytes(b"id\tn\xe9\n")
     noted: list[BadRecord] = []
     with skipping_bad(noted.append), pytest.raises(BioelError, match=r"\[B141\]"):
@@ -126,7 +117,7 @@ def test_a_table_of_one_line_that_does_not_decode(tmp_path: Path, name: str) -> 
 
 
 @pytest.mark.parametrize("field", ["names", "types", "definition", "xrefs"])
-def test_half_a_character_is_in_no_knowledge_base(tmp_path: Path, field: str) -> None:
+def test_half_a_character_is_in_no_knowledge_base(tmp_path, field):
     value = HALF if field == "definition" else (HALF,)
     records = [Concept(**{"id": "X:1", "names": ("one",), field: value})]
     with pytest.raises(BioelError, match=r"\[B480\] 'caf\\udce9'"):
@@ -144,13 +135,7 @@ def test_half_a_character_is_in_no_knowledge_base(tmp_path: Path, field: str) ->
         (("explain", "kb", b"one caf\xe9"), "B480"),
     ],
 )
-def test_arguments_that_are_not_utf8(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    arguments: tuple[str | bytes, ...],
-    code: str,
-) -> None:
+def test_arguments_that_are_not_utf8(tmp_path, monkeypatch, capsys, arguments, code):
     build_kb([Concept("X:1", ("one",)), Concept("X:2", ("two",))], tmp_path / "kb")
     (tmp_path / "more.tsv").write_text("id\tname\nX:3\tthree\n")
     monkeypatch.chdir(tmp_path)
@@ -160,7 +145,7 @@ def test_arguments_that_are_not_utf8(
     assert KnowledgeBase.open(tmp_path / "kb").concept(0).names == ("one",)
 
 
-def test_control_characters_are_visible() -> None:
+def test_control_characters_are_visible():
     assert visible(ESCAPES) == r"\x1b]0;owned\x07\x1b[2Jfever\x9b31m\u202e"
     assert visible("naïve\tα\n\N{ZERO WIDTH JOINER}") == "naïve\tα\n\N{ZERO WIDTH JOINER}"
 
@@ -169,12 +154,7 @@ def test_control_characters_are_visible() -> None:
     "arguments",
     [("show", "kb", "X:1"), ("search", "kb", "fever"), ("info", "kb"), ("show", "kb", ESCAPES)],
 )
-def test_names_do_not_steer_the_terminal(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    arguments: tuple[str, ...],
-) -> None:
+def test_names_do_not_steer_the_terminal(tmp_path, monkeypatch, capsys, arguments):
     from spacy_bioel.cli import main
 
     monkeypatch.chdir(tmp_path)

@@ -1,7 +1,5 @@
 """Symbolic and hard links in folders that commands write to: nothing outside is changed."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys
@@ -9,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
+from kb_files import encode
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build.build import build_kb
@@ -25,7 +23,7 @@ from spacy_bioel.kb.build.grow import (
 from spacy_bioel.kb.columns.schema import sealed_meta
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.vectors import writing
-from spacy_bioel.kb.vectors.writing import Unfinished, write_vectors
+from spacy_bioel.kb.vectors.writing import Unfinished
 from spacy_bioel.pipeline.stored_pipe import save_files
 from spacy_bioel.storage.atomic import replacing_folder
 from spacy_bioel.types import Concept
@@ -33,11 +31,6 @@ from spacy_bioel.types import Concept
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="links need a privilege there")
 
 CONCEPTS = [Concept("X:1", ("one", "uno")), Concept("X:2", ("two",))]
-
-
-def encode(folder: Path) -> None:
-    kb = KnowledgeBase.open(folder)
-    write_vectors(kb, lambda names: np.ones((len(names), 2)), fingerprint="f", dim=2)
 
 
 WRITERS: dict[str, Callable[[Path], object]] = {
@@ -69,13 +62,13 @@ def contents(folder: Path) -> dict[str, Any]:
 
 
 @pytest.fixture()
-def kb(tmp_path: Path) -> Path:
+def kb(tmp_path) -> Path:
     build_kb(CONCEPTS, tmp_path / "kb")
     return tmp_path / "kb"
 
 
 @pytest.fixture()
-def outside(tmp_path: Path) -> Path:
+def outside(tmp_path) -> Path:
     """A folder of somebody else's files, some named as those of a knowledge base."""
     for name in ("photos/a.jpg", "f.0123456789abcdef/codes.npy", "file", "codes.npy"):
         path = tmp_path / "outside" / name
@@ -86,9 +79,7 @@ def outside(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("name", LINKS)
 @pytest.mark.parametrize("writer", WRITERS)
-def test_a_link_in_the_folder_is_refused_before_anything_changes(
-    kb: Path, outside: Path, writer: str, name: str
-) -> None:
+def test_a_link_in_the_folder_is_refused_before_anything_changes(kb, outside, writer, name):
     target = outside / "file" if Path(name).suffix in (".json", "") and name[0] == "." else outside
     if name == "meta.json":
         target = outside / "meta.json"
@@ -102,7 +93,7 @@ def test_a_link_in_the_folder_is_refused_before_anything_changes(
     assert (contents(kb), contents(outside)) == before
 
 
-def test_the_folder_itself_may_be_a_link(kb: Path, tmp_path: Path) -> None:
+def test_the_folder_itself_may_be_a_link(kb, tmp_path):
     (tmp_path / "disk").mkdir()
     kb.rename(tmp_path / "disk" / "big")
     kb.symlink_to(tmp_path / "disk" / "big")
@@ -113,9 +104,7 @@ def test_the_folder_itself_may_be_a_link(kb: Path, tmp_path: Path) -> None:
     assert kb.is_symlink() and [path.name for path in (tmp_path / "disk").iterdir()] == ["big"]
 
 
-def test_a_file_that_is_linked_twice_is_never_written_to(
-    kb: Path, outside: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_is_linked_twice_is_never_written_to(kb, outside, monkeypatch):
     """As by `cp -al`, for a copy that takes no room."""
     monkeypatch.setattr(writing, "_BLOCK", 1)
     about = {"fingerprint": "f", "kb": KnowledgeBase.open(kb).fingerprint, "n": 3, "dim": 2}
@@ -133,7 +122,7 @@ def test_a_file_that_is_linked_twice_is_never_written_to(
     assert not (kb / ".holder").exists()
 
 
-def test_an_output_folder_that_is_a_link_stays_one(tmp_path: Path) -> None:
+def test_an_output_folder_that_is_a_link_stays_one(tmp_path):
     """Its target is replaced, as that of a file is, and nothing is left beside either."""
     (tmp_path / "disk" / "model").mkdir(parents=True)
     (tmp_path / "disk" / "model" / "old").touch()
@@ -148,9 +137,7 @@ def test_an_output_folder_that_is_a_link_stays_one(tmp_path: Path) -> None:
     assert (tmp_path / "model").is_symlink()
 
 
-def test_files_of_a_pipeline_that_are_links_are_replaced_themselves(
-    tmp_path: Path, outside: Path
-) -> None:
+def test_files_of_a_pipeline_that_are_links_are_replaced_themselves(tmp_path, outside):
     """The files of a model that was downloaded from a hub are links to a store of all models."""
     model = tmp_path / "model"
     model.mkdir()
@@ -161,7 +148,7 @@ def test_files_of_a_pipeline_that_are_links_are_replaced_themselves(
     assert (outside / "file").read_text() == "file"
 
 
-def test_vectors_that_a_forged_meta_json_calls_removed(kb: Path, outside: Path) -> None:
+def test_vectors_that_a_forged_meta_json_calls_removed(kb, outside):
     meta = json.loads((kb / "meta.json").read_text())
     meta["removed"] = ["../../outside", str(outside)]
     (kb / "meta.json").write_bytes(sealed_meta(meta))

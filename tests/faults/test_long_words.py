@@ -1,7 +1,5 @@
 """Texts of one long word, or of nothing but separators: work and memory grow with the length."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tracemalloc
@@ -10,11 +8,10 @@ from random import Random
 import numpy as np
 import pytest
 import spacy
+from kb_files import made_kb
 from spacy.tokens import Doc
 from spacy.vocab import Vocab
 
-from spacy_bioel.kb.build.build import build_kb
-from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.words import lexicon
 from spacy_bioel.models import detector
 from spacy_bioel.models.detector import MentionBatch
@@ -45,14 +42,15 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
 
 
 @pytest.fixture(scope="module")
-def finder(tmp_path_factory: pytest.TempPathFactory) -> NameFinder:
+def finder(tmp_path_factory) -> NameFinder:
     folder = tmp_path_factory.mktemp("names") / "kb"
-    build_kb([Concept("X:1", ("Pneumonia",)), Concept("X:2", ("Sequence", DNA))], folder)
-    return NameFinder(KnowledgeBase.open(folder))
+    return NameFinder(
+        made_kb(folder, [Concept("X:1", ("Pneumonia",)), Concept("X:2", ("Sequence", DNA))])
+    )
 
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
-def test_memory_of_finding_names(finder: NameFinder, text: str) -> None:
+def test_memory_of_finding_names(finder, text):
     config = {"nlp": {"tokenizer": {"@tokenizers": "spacy-bioel.BioTokenizer.v1"}}}
     doc = spacy.blank("en", config=config).make_doc(text)
     tracemalloc.start()
@@ -64,9 +62,7 @@ def test_memory_of_finding_names(finder: NameFinder, text: str) -> None:
     assert peak < 60e6  # a DNA string took 7.5 GB
 
 
-def test_pieces_of_a_word_are_of_words_that_may_be_misspelled(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_pieces_of_a_word_are_of_words_that_may_be_misspelled(monkeypatch):
     shortened, lengths = lexicon._shortened, []
 
     def count(word: str):
@@ -81,7 +77,7 @@ def test_pieces_of_a_word_are_of_words_that_may_be_misspelled(
 
 
 @pytest.mark.parametrize("n", [50_000, 100_000])
-def test_a_network_reads_long_documents_in_pieces(n: int) -> None:
+def test_a_network_reads_long_documents_in_pieces(n):
     docs = [Doc(Vocab(), words=["."] * size) for size in (n, 10)]
     match = np.array([[n - 5, 3, 1], [4000, 200, 1], [0, 0, 1]])
     batch = MentionBatch(docs, match, match[:, [0, 2]])
@@ -94,7 +90,7 @@ def test_a_network_reads_long_documents_in_pieces(n: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is counted otherwise")
-def test_memory_of_the_package_s_pipeline() -> None:
+def test_memory_of_the_package_s_pipeline():
     command = [sys.executable, "-c", MEMORY]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=True)
     assert int(done.stdout) < 500  # megabytes; it was 1,170

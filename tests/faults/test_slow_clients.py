@@ -1,7 +1,5 @@
 """Clients that send half of a request, or read no answer, over real sockets on this machine."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import socket
@@ -83,7 +81,7 @@ def closed(client: socket.socket) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def served(tmp_path_factory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("slow")
     build_kb([Concept("X:1", ("Naloxone",))], folder / "kb")
     served = Served(folder / "kb", folder / "log")
@@ -94,14 +92,14 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("half", HALVES)
-def test_half_of_a_request_is_not_waited_for(served: Served, half: str) -> None:
+def test_half_of_a_request_is_not_waited_for(served, half):
     client = served.connect(HALVES[half])
     answered = {"half of a second request": b"HTTP/1.1 200", "half of a body": b"HTTP/1.1 408"}
     assert closed(client)[:12] == answered.get(half, b"")
 
 
 @pytest.mark.slow
-def test_a_request_that_trickles_in_is_not_waited_for(served: Served) -> None:
+def test_a_request_that_trickles_in_is_not_waited_for(served):
     """Each byte of it comes in time; all of them together do not."""
     client = served.connect(b"GET /livez HTTP/1.1\r\n")
     client.settimeout(0.1)
@@ -118,7 +116,7 @@ def test_a_request_that_trickles_in_is_not_waited_for(served: Served) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("half", HALVES)
-def test_many_halves_stop_nobody_and_write_no_log(served: Served, half: str) -> None:
+def test_many_halves_stop_nobody_and_write_no_log(served, half):
     clients = [served.connect(HALVES[half]) for _ in range(300)]
     assert [served.ask() for _ in range(3)] == [(200, {"status": "alive"})] * 3
     [document] = served.ask("/link", {"texts": ["Naloxone."]})[1]["documents"]
@@ -131,7 +129,7 @@ def test_many_halves_stop_nobody_and_write_no_log(served: Served, half: str) -> 
 
 
 @pytest.mark.slow
-def test_connections_beyond_the_limit_close_the_one_that_waits_longest(served: Served) -> None:
+def test_connections_beyond_the_limit_close_the_one_that_waits_longest(served):
     first = served.connect()
     others = [served.connect() for _ in range(MOST)]
     assert closed(first) == b""

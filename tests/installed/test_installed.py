@@ -4,8 +4,6 @@
 no source is.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from importlib import import_module, resources
@@ -30,12 +28,12 @@ CLASSIFIERS = {
 }
 
 
-def test_there_is_one_version() -> None:
+def test_there_is_one_version():
     assert INSTALLED.version == spacy_bioel.__version__ == "0.1.0"
     assert srsly.read_yaml(ROOT / "CITATION.cff")["version"] == spacy_bioel.__version__
 
 
-def test_what_an_index_shows() -> None:
+def test_what_an_index_shows():
     about = INSTALLED.metadata
     assert about["License-Expression"] == "MIT"
     assert about["Requires-Python"] == "<3.14,>=3.11"
@@ -54,17 +52,17 @@ def test_what_an_index_shows() -> None:
         "assets/starter/bioel_mentions/model.safetensors",
     ],
 )
-def test_files_beside_the_code(file: str) -> None:
+def test_files_beside_the_code(file):
     assert resources.files("spacy_bioel").joinpath(file).is_file()
 
 
-def test_all_entry_points_can_be_loaded() -> None:
+def test_all_entry_points_can_be_loaded():
     entry_points = INSTALLED.entry_points
     assert "bioel_linker" in {point.name for point in entry_points}
     assert all(callable(point.load()) for point in entry_points)
 
 
-def test_all_modules_can_be_imported() -> None:
+def test_all_modules_can_be_imported():
     """But for those that need a package of an extra."""
     done, missing = [], set[str]()
     for module in walk_packages(spacy_bioel.__path__, "spacy_bioel."):
@@ -78,14 +76,14 @@ def test_all_modules_can_be_imported() -> None:
     assert "spacy_bioel" not in missing
 
 
-def test_the_command() -> None:
+def test_the_command():
     command = Path(sys.executable).parent / "bioel"
     done = subprocess.run([command, "--version"], capture_output=True, text=True, check=True)
     assert done.stdout == "0.1.0\n"
 
 
 @pytest.mark.slow
-def test_the_first_example() -> None:
+def test_the_first_example():
     doc = spacy_bioel.load()("Melanoma with the BRAF V600E mutation was treated with vemurafenib.")
     assert [(link.label, link.ids) for link in get_links(doc)] == [
         ("Disease", ("MESH:D008545",)),

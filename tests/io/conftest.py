@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 
@@ -7,7 +5,7 @@ import pytest
 
 
 @pytest.fixture
-def write(tmp_path: Path) -> Callable[..., Path]:
+def write(tmp_path) -> Callable[..., Path]:
     """Write a file, of text or bytes."""
 
     def write(content: str | bytes, name: str = "x.txt") -> Path:

@@ -1,7 +1,5 @@
 """One good file of each format that the package reads, and how it is read."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

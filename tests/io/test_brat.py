@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -39,13 +37,13 @@ def write(folder: Path, annotations: str = ANNOTATIONS, *, name: str = "7") -> P
 
 
 @pytest.mark.parametrize("suffix", [".ann", ".txt"])
-def test_a_pair_of_files_is_one_document(tmp_path: Path, suffix: str) -> None:
+def test_a_pair_of_files_is_one_document(tmp_path, suffix):
     path = write(tmp_path).with_suffix(suffix)
     assert detect_corpus_format(path) == "brat"
     assert list(read_corpus(path, prefix="MESH")) == [DOCUMENT]
 
 
-def test_a_folder_is_all_its_pairs(tmp_path: Path) -> None:
+def test_a_folder_is_all_its_pairs(tmp_path):
     write(tmp_path)
     write(tmp_path, "", name="10.a")
     (tmp_path / "annotation.conf").write_text("[entities]\n")
@@ -71,7 +69,7 @@ def test_a_folder_is_all_its_pairs(tmp_path: Path) -> None:
         ("T1\tChemical 37 44\tlithium", "B106"),  # of UTF-16
     ],
 )
-def test_broken_lines(tmp_path: Path, line: str, code: str) -> None:
+def test_broken_lines(tmp_path, line, code):
     path = write(tmp_path, f"T8\tDisease 0 5\tRenal\n{line}\n")
     path.with_suffix(".txt").write_text(TEXT.replace("naïve", "n😀ve"), encoding="utf8")
     with pytest.raises(BioelError, match=rf"\[{code}\] .*7.ann, line 2"):
@@ -79,14 +77,14 @@ def test_broken_lines(tmp_path: Path, line: str, code: str) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".ann", ".txt"])
-def test_one_file_of_a_pair_is_not_enough(tmp_path: Path, suffix: str) -> None:
+def test_one_file_of_a_pair_is_not_enough(tmp_path, suffix):
     path = write(tmp_path).with_suffix(suffix)
     path.with_suffix({".ann": ".txt", ".txt": ".ann"}[suffix]).unlink()
     with pytest.raises(BioelError, match=r"\[B263\]"):
         list(read_corpus(path, format="brat"))
 
 
-def test_a_folder_without_annotations_and_a_document_without_a_text(tmp_path: Path) -> None:
+def test_a_folder_without_annotations_and_a_document_without_a_text(tmp_path):
     with pytest.raises(BioelError, match=r"\[B263\].*\*\.ann"):
         list(read_brat(tmp_path))
     (tmp_path / "7.txt").touch()
@@ -94,7 +92,7 @@ def test_a_folder_without_annotations_and_a_document_without_a_text(tmp_path: Pa
     assert list(read_brat(tmp_path)) == [AnnotatedText("7", "")]
 
 
-def test_a_trigger_is_no_mention(tmp_path: Path) -> None:
+def test_a_trigger_is_no_mention(tmp_path):
     lines = (
         "T1\tChemical 36 43\tlithium\nT2\tCausing 24 29\tafter\nE1\tCausing:T2 Cause:T1\n"
         "N1\tReference E1 GO:1\tx\nN2\tReference T2 GO:2\tx\nM1\tNegation E1\n"
@@ -103,7 +101,7 @@ def test_a_trigger_is_no_mention(tmp_path: Path) -> None:
     assert document.mentions == (Mention(36, 43, "Chemical"),)
 
 
-def test_windows_line_ends_are_characters_of_the_text(tmp_path: Path) -> None:
+def test_windows_line_ends_are_characters_of_the_text(tmp_path):
     (tmp_path / "7.txt").write_bytes("\ufeffnaïve 😀\r\nlithium".encode())
     (tmp_path / "7.ann").write_bytes(
         b"T1\tChemical 9 16\tlithium\r\nN1\tReference T1 MESH:D1\tx\r\n"
@@ -113,9 +111,7 @@ def test_windows_line_ends_are_characters_of_the_text(tmp_path: Path) -> None:
     assert document.mentions == (Mention(9, 16, "Chemical", ("MESH:D1",)),)
 
 
-def test_a_text_without_annotations_is_named(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_text_without_annotations_is_named(tmp_path, caplog):
     write(tmp_path)
     (tmp_path / "8.txt").write_text("Lithium")
     assert list(read_brat(tmp_path, prefix="MESH")) == [DOCUMENT]

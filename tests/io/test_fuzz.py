@@ -1,7 +1,5 @@
 """Readers of any bytes end in records or in a coded error."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import random
@@ -146,7 +144,7 @@ def fuzz(name: str, folder: Path, n: int, seed: int) -> None:
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_the_good_file_is_read(name: str, tmp_path: Path) -> None:
+def test_the_good_file_is_read(name, tmp_path):
     records = list(SAMPLES[name].read(SAMPLES[name].write(tmp_path)))
     assert records
     for record in records:
@@ -154,11 +152,11 @@ def test_the_good_file_is_read(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_a_changed_file_is_read_or_refused(name: str, tmp_path: Path) -> None:
+def test_a_changed_file_is_read_or_refused(name, tmp_path):
     fuzz(name, tmp_path, 40, seed=0)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SAMPLES)
-def test_many_changed_files_are_read_or_refused(name: str, tmp_path: Path) -> None:
+def test_many_changed_files_are_read_or_refused(name, tmp_path):
     fuzz(name, tmp_path, 2_000, seed=1)

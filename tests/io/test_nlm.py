@@ -1,7 +1,5 @@
 """MeSH XML, UMLS, NCBI Gene and ClinVar."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 
@@ -64,7 +62,7 @@ MESH = {
 
 
 @pytest.mark.parametrize(("content", "concepts"), MESH.items(), ids=["desc", "supp"])
-def test_mesh(write, content: str, concepts: list[Concept]) -> None:
+def test_mesh(write, content, concepts):
     assert list(read_mesh_xml(write(content))) == concepts
 
 
@@ -77,7 +75,7 @@ def test_mesh(write, content: str, concepts: list[Concept]) -> None:
         ("</DescriptorRecordSet>", "", "B111.*x.txt, line 20"),
     ],
 )
-def test_malformed_mesh(write, old: str, new: str, message: str) -> None:
+def test_malformed_mesh(write, old, new, message):
     with pytest.raises(BioelError, match=message):
         list(read_mesh_xml(write(DESCRIPTORS.replace(old, new))))
 
@@ -128,7 +126,7 @@ def meta(write) -> Path:
     return write("", "README").parent
 
 
-def test_umls(meta: Path) -> None:
+def test_umls(meta):
     assert list(read_umls(meta)) == [
         Concept(
             "C0000001",
@@ -143,7 +141,7 @@ def test_umls(meta: Path) -> None:
     ]
 
 
-def test_packed_files_and_optional_ones(meta: Path) -> None:
+def test_packed_files_and_optional_ones(meta):
     for name in ("MRDEF", "MRCUI", "MRCONSO"):
         (meta / f"{name}.RRF").unlink()
     (meta / "MRCONSO.RRF.gz").write_bytes(gzip.compress(CONSO.encode()))
@@ -163,7 +161,7 @@ def test_packed_files_and_optional_ones(meta: Path) -> None:
         ("MRSTY", STY + "C0000004|T04", "B125.*MRSTY.RRF, line 5"),
     ],
 )
-def test_damaged_umls(meta: Path, name: str, content: str | None, message: str) -> None:
+def test_damaged_umls(meta, name, content, message):
     (meta / f"{name}.RRF").unlink()
     if content:
         (meta / f"{name}.RRF").write_text(content)
@@ -181,7 +179,7 @@ VARIANTS = (
 )
 
 
-def test_variants_of_clinvar(write) -> None:
+def test_variants_of_clinvar(write):
     path = write(VARIANTS, "variant_summary.txt")
     found = list(read_clinvar(path))
     assert found[0] == Concept("dbSNP:rs113488022", ("rs113488022",), ("Variant",))
@@ -207,7 +205,7 @@ GENES = (
 )
 
 
-def test_genes(write) -> None:
+def test_genes(write):
     path = write(GENES, "Some.gene_info")
     names = ("XYZ1", "xyz protein 1", "XA", "XB", "xyz", "protein x")
     types = ("Gene", "protein-coding", "NCBITaxon:9606")
@@ -225,7 +223,7 @@ def test_genes(write) -> None:
         list(read_gene_info(write(GENES.replace("type_of_gene", "type"))))
 
 
-def test_genes_of_other_releases(write) -> None:
+def test_genes_of_other_releases(write):
     columns = GENES.partition("\n")[0].lstrip("#").replace("\t", " ")
     old = f"#Format: {columns} (tab is used as a separator)\n9606\t1\tA1BG\n"
     with pytest.raises(BioelError, match=r"\[B128\].*has no column"):

@@ -1,7 +1,5 @@
 """OBO as real files have it, OWL, OBO JSON, and the JSON of cellxgene-ontology-guide."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os
@@ -111,7 +109,7 @@ def read(write, lines: str, *, head: str = HEAD) -> list[Concept]:
         ("name: a\n! name: b\n\n[Typedef]\nid: part_of\nname: part of", ("a",)),
     ],
 )  # fmt: skip
-def test_names(write, line: str, names: tuple[str, ...]) -> None:
+def test_names(write, line, names):
     assert read(write, f"{line}\n") == [Concept("X:1", names, types=("toy",))]
 
 
@@ -129,12 +127,12 @@ def test_names(write, line: str, names: tuple[str, ...]) -> None:
         " [X:2]",
     ],
 )
-def test_what_follows_a_synonym_does_not_matter(write, rest: str) -> None:
+def test_what_follows_a_synonym_does_not_matter(write, rest):
     lines = f'name: limb\nsynonym: "limb \\"bud\\"; a, b"{rest}\n'
     assert read(write, lines)[0].names == ("limb", 'limb "bud"; a, b')
 
 
-def test_scopes_are_the_order_of_names(write) -> None:
+def test_scopes_are_the_order_of_names(write):
     lines = (
         'synonym: "e" RELATED []\nsynonym: "d" []\nsynonym: "c" BROAD []\nsynonym: "b" EXACT []\n'
         'exact_synonym: "a" [X:1]\nname: z\nsynonym: "n" NARROW LATIN []\nrelated_synonym: "f" []\n'
@@ -142,7 +140,7 @@ def test_scopes_are_the_order_of_names(write) -> None:
     assert read(write, lines)[0].names == ("z", "a", "b", "n", "c", "d", "e", "f")
 
 
-def test_ids_have_modifiers_and_comments(write) -> None:
+def test_ids_have_modifiers_and_comments(write):
     lines = (
         'name: artery\nis_a: X:3 {source="cjm", is_inferred="true"} ! mesenteric artery\n'
         "is_a: X:2 ! vessel\nalt_id: X:9\nalt_id: X\\:8\nnamespace: blood ! all\n\n"
@@ -165,12 +163,12 @@ def test_ids_have_modifiers_and_comments(write) -> None:
         ('xref: EFO:1{source="MONDO"}', ("EFO:1",)),
     ],
 )  # fmt: skip
-def test_cross_references(write, line: str, xrefs: tuple[str, ...], caplog) -> None:
+def test_cross_references(write, line, xrefs, caplog):
     assert read(write, f"name: a\n{line}\n")[0].xrefs == xrefs
     assert not caplog.records
 
 
-def test_what_names_do_not_need_is_left_out_and_counted(write, caplog) -> None:
+def test_what_names_do_not_need_is_left_out_and_counted(write, caplog):
     lines = (
         'name: a\ndef: "A thing, \\"b\\"." [GO:[GOC\\:mtg_sensu\\, ISBN\\:1\\]]\n'
         "xref: PHENOSCAPE: wd\nxref: PMID:1 \\n\nxref:\nproperty_value: anything {at all\n"
@@ -200,19 +198,19 @@ def test_what_names_do_not_need_is_left_out_and_counted(write, caplog) -> None:
         ("name: a\n\n[Term]\nname: b", 8),
     ],
 )
-def test_ids_and_names_are_strict(write, lines: str, number: int) -> None:
+def test_ids_and_names_are_strict(write, lines, number):
     with pytest.raises(BioelError, match=rf"\[B116\] .*toy.obo, line {number}: expected"):
         read(write, f"{lines}\n")
 
 
-def test_the_first_lines_are_strict(tmp_path: Path, write) -> None:
+def test_the_first_lines_are_strict(tmp_path, write):
     with pytest.raises(BioelError, match=r"\[B116\] .*line 1: expected TAG: VALUE"):
         read(write, "", head="nothing of the kind\n")
     with pytest.raises(BioelError, match="B101"):  # and not looked for on the web
         list(read_obo(tmp_path / "nowhere.obo"))
 
 
-def test_terms_are_streamed(write) -> None:
+def test_terms_are_streamed(write):
     term = '[Term]\nid: X:{n}\nname: thing {n}\nsynonym: "{n} things" EXACT []\n\n'
     path = write("format-version: 1.2\n\n" + "".join(term.format(n=n) for n in range(10_000)))
     tracemalloc.start()
@@ -223,7 +221,7 @@ def test_terms_are_streamed(write) -> None:
         tracemalloc.stop()
 
 
-def test_a_zip_of_one_file_is_read(tmp_path: Path) -> None:
+def test_a_zip_of_one_file_is_read(tmp_path):
     path = tmp_path / "toy.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("__MACOSX/._toy.obo", "x")
@@ -243,7 +241,7 @@ def test_a_zip_of_one_file_is_read(tmp_path: Path) -> None:
         ("SO_2016.obo.zip", 2_355, 5_966, 0),
     ],
 )
-def test_real_ontologies(name: str, records: int, names: int, left_out: int, caplog) -> None:
+def test_real_ontologies(name, records, names, left_out, caplog):
     concepts = list(read_ontology(Path(os.environ["BIOEL_DATA"]) / "names" / "obo" / name))
     assert (len(concepts), sum(len(c.names) for c in concepts)) == (records, names)
     assert [f": {left_out}, the first" in said for said in caplog.messages] == [True] * left_out

@@ -1,10 +1,7 @@
 """Opening of files, lines, XML, large JSON objects; and ids."""
 
-from __future__ import annotations
-
 import gzip
 import io
-from pathlib import Path
 
 import pytest
 import zstandard
@@ -22,7 +19,7 @@ PROBLEM = "{path}: found {found}"
 
 
 @PACKED
-def test_lines_are_numbered_whatever_the_packing(write, pack) -> None:
+def test_lines_are_numbered_whatever_the_packing(write, pack):
     # Recognised by content: the name does not say how it is packed.
     path = write(pack("\ufeffSjögren\r\nsecond\u2028half\n\nlast".encode()))
     expected = ["Sjögren", "second\u2028half", "", "last"]
@@ -31,17 +28,17 @@ def test_lines_are_numbered_whatever_the_packing(write, pack) -> None:
         list(numbered_lines(write(pack(b""))))
 
 
-def test_zst_of_several_frames_is_read_to_the_end(write) -> None:
+def test_zst_of_several_frames_is_read_to_the_end(write):
     path = write(zstandard.compress(b"one\n") + zstandard.compress(b"two\n"))
     assert [line for _, line in numbered_lines(path)] == ["one", "two"]
 
 
-def test_missing_file(tmp_path: Path) -> None:
+def test_missing_file(tmp_path):
     with pytest.raises(BioelError, match="B101.*nowhere.txt"):
         list(numbered_lines(tmp_path / "nowhere.txt"))
 
 
-def test_decoding_error_names_the_line(write) -> None:
+def test_decoding_error_names_the_line(write):
     path = write(b"fine\n" * 20_000 + "Sjögren\n".encode("latin-1"))
     with pytest.raises(BioelError, match=r"B103.*line 20001: byte 0xf6 at column 3"):
         list(numbered_lines(path))
@@ -49,13 +46,13 @@ def test_decoding_error_names_the_line(write) -> None:
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress])
-def test_truncated_archive(write, pack) -> None:
+def test_truncated_archive(write, pack):
     path = write(pack(bytes(range(32, 127)) * 5000)[:-12])
     with pytest.raises(BioelError, match="B104"):
         list(numbered_lines(path))
 
 
-def test_iter_xml_streams_and_reports_the_line(write) -> None:
+def test_iter_xml_streams_and_reports_the_line(write):
     path = write("<set>\n<r>1</r>\n<r>2</r>\n</sett>")
     seen = []
     with pytest.raises(BioelError, match="B111.*line 4"):
@@ -65,7 +62,7 @@ def test_iter_xml_streams_and_reports_the_line(write) -> None:
 
 
 @pytest.fixture(params=[1, 7, 1 << 20])
-def chunk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def chunk(request, monkeypatch) -> None:
     """However few characters are read at a time."""
     monkeypatch.setattr(json_text, "_CHUNK", request.param)
 
@@ -79,7 +76,7 @@ def chunk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
         ('{"é": "ü\\u00e9", "a\\"b": null}', [("é", "üé"), ('a"b', None)]),
     ],
 )
-def test_entries(write, content: str, expected: list[object]) -> None:
+def test_entries(write, content, expected):
     assert list(iter_json_object(write(content), problem=PROBLEM)) == expected
 
 
@@ -98,12 +95,12 @@ def test_entries(write, content: str, expected: list[object]) -> None:
         ('{"a": 1,}', "'}' where a key in quotes was expected, after 'a'"),
     ],
 )
-def test_what_is_no_object_is_named_by_the_entry_before(write, content: str, found: str) -> None:
+def test_what_is_no_object_is_named_by_the_entry_before(write, content, found):
     with pytest.raises(BioelError, match=f"x.txt: found {found}$"):
         list(iter_json_object(write(content), problem=PROBLEM))
 
 
-def test_one_entry_is_in_memory_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_entry_is_in_memory_at_a_time(monkeypatch):
     monkeypatch.setattr(json_text, "_CHUNK", 10)
     file = io.StringIO('{"a": 1, "b": 2, "c": 3, "d": 4}')
     assert next(json_text._entries(json_text._Reader(file))) == ("a", 1)
@@ -128,7 +125,7 @@ def test_one_entry_is_in_memory_at_a_time(monkeypatch: pytest.MonkeyPatch) -> No
         ("", "MESH", ""),
     ],
 )
-def test_curie(raw: str, prefix: str, expected: str) -> None:
+def test_curie(raw, prefix, expected):
     assert curie(raw, prefix) == expected
 
 
@@ -141,9 +138,9 @@ def test_curie(raw: str, prefix: str, expected: str) -> None:
         *((nil, ()) for nil in ("-1", "", "-", "NIL", "CUI-less")),
     ],
 )
-def test_split_ids(raw: str, expected: tuple[str, ...]) -> None:
+def test_split_ids(raw, expected):
     assert split_ids(raw, "MESH") == expected
 
 
-def test_unique_names_keep_their_order() -> None:
+def test_unique_names_keep_their_order():
     assert unique_names(["b ", "", "a", "b", "B"]) == ("b", "a", "B")

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from spacy_bioel.errors import BioelError

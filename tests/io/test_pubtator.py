@@ -1,7 +1,3 @@
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from spacy_bioel.errors import BioelError
@@ -93,7 +89,7 @@ def test_a_last_row_that_may_be_cut_is_warned_of(write, caplog):
     assert caplog.messages == []
 
 
-def test_documents_that_cannot_be_read_may_be_skipped(tmp_path: Path) -> None:
+def test_documents_that_cannot_be_read_may_be_skipped(tmp_path):
     path = tmp_path / "two.txt"
     bad = "1|t|Renal\n1|a|failure\n1\t1\t6\tRenal\tDisease\tD1\n\n"
     path.write_text(f"{bad}2|t|Renal\n2|a|\n", encoding="utf8")

@@ -1,9 +1,6 @@
 """Bad records that are skipped and noted, in each format that has records."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -58,9 +55,7 @@ CONSO = "C000000{n}|ENG|P|L1|PF|S1|Y|A1||||SRC|PT|1|name {n}|0|N||\n"
         ),
     ],
 )
-def test_the_others_are_read(
-    tmp_path: Path, name: str, content: str | bytes, ids: list[str], bad: list[tuple[int, str]]
-) -> None:
+def test_the_others_are_read(tmp_path, name, content, ids, bad):
     path = tmp_path / name
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
@@ -87,9 +82,7 @@ def test_the_others_are_read(
         ("a.owl", "<rdf:RDF><Class>", "B119"),
     ],
 )
-def test_damage_of_a_file_as_a_whole_is_an_error(
-    tmp_path: Path, name: str, content: str, code: str
-) -> None:
+def test_damage_of_a_file_as_a_whole_is_an_error(tmp_path, name, content, code):
     (tmp_path / name).write_text(content)
     skip: Callable[[BadRecord], None] = [].append
     with skipping_bad(skip), pytest.raises(BioelError, match=rf"\[{code}\]"):

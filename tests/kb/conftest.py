@@ -1,7 +1,5 @@
 """A knowledge base of four concepts that exercises every column."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -20,11 +18,11 @@ CONCEPTS = (
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path) -> Path:
     build_kb(CONCEPTS, tmp_path / "kb", source="made up", release="2026", licence="CC0")
     return tmp_path / "kb"
 
 
 @pytest.fixture
-def kb(folder: Path) -> KnowledgeBase:
+def kb(folder) -> KnowledgeBase:
     return KnowledgeBase.open(folder)

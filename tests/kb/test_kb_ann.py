@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import pickle
 import time
@@ -36,7 +34,7 @@ def encode(names) -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def base(tmp_path_factory) -> Path:
     random = np.random.default_rng(0)
     names = {"".join(chr(97 + i) for i in random.integers(0, 26, 12)) for _ in range(N)}
     folder = tmp_path_factory.mktemp("many") / "kb"
@@ -45,7 +43,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def kb(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KnowledgeBase:
+def kb(base, tmp_path, monkeypatch) -> KnowledgeBase:
     """A thousand names, and an index for more than 500."""
     monkeypatch.setattr(ann, "ANN_NAMES", 500)
     KnowledgeBase.open(base).save_to(tmp_path / "kb")

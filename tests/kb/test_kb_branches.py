@@ -1,7 +1,5 @@
 """Branches of an ontology, and chains of retired ids."""
 
-from __future__ import annotations
-
 import pytest
 
 from spacy_bioel.errors import BioelError

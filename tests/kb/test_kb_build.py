@@ -1,9 +1,8 @@
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
 import pytest
+from kb_files import made_kb
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build.build import BuildReport, build_kb
@@ -65,8 +64,7 @@ def test_a_preferred_spelling_wins_over_a_synonym(tmp_path):
 
 def test_a_shared_name_is_spelled_as_the_oldest_concept_has_it(tmp_path):
     concepts = [Concept("G:109880", ("Braf",)), Concept("G:673", ("BRAF",))]
-    build_kb(concepts, tmp_path / "kb")
-    assert list(KnowledgeBase.open(tmp_path / "kb").names) == ["BRAF"]
+    assert list(made_kb(tmp_path / "kb", concepts).names) == ["BRAF"]
 
 
 def test_names_without_a_word_are_dropped(tmp_path):

@@ -1,7 +1,5 @@
 """Every file of a knowledge base with one byte changed, and what else damage and malice may do."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -36,7 +34,7 @@ def encode(names: Any) -> np.ndarray:
 
 
 @pytest.fixture
-def files(kb: KnowledgeBase) -> dict[str, Any]:
+def files(kb) -> dict[str, Any]:
     """The files of the small knowledge base with vectors, by name."""
     write_vectors(kb, encode, fingerprint="9f3a", dim=4)
     return {name: raw.copy() for name, raw in kb.files().items()}

@@ -1,7 +1,5 @@
 """Encoding again, going on, and not getting into each other's way."""
 
-from __future__ import annotations
-
 import errno
 from pathlib import Path
 

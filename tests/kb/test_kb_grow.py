@@ -1,13 +1,10 @@
 """A knowledge base that changes, beside the one that is built at once."""
 
-from __future__ import annotations
-
 import json
 from functools import partial
 
-import numpy as np
 import pytest
-from kb_files import all_files, columns_of, vectors_of
+from kb_files import all_files, columns_of, encode, names_of, vectors_of
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build.build import build_kb
@@ -21,17 +18,7 @@ from spacy_bioel.kb.build.grow import (
 )
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.vectors.stored import has_vectors, is_encoded
-from spacy_bioel.kb.vectors.writing import write_vectors
 from spacy_bioel.types import Concept
-
-
-def names_of(kb: KnowledgeBase, id: str) -> list[str]:
-    return kb.names.take(kb.names_of(kb.find(id)))
-
-
-def encode(folder, fingerprint="f") -> None:
-    kb = KnowledgeBase.open(folder)
-    write_vectors(kb, lambda names: np.ones((len(names), 2)), fingerprint=fingerprint, dim=2)
 
 
 def test_nothing_added_changes_nothing(folder, kb):

@@ -1,7 +1,5 @@
 """Search by the first half of the principal components."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from kb_files import vectors_of

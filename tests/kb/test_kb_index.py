@@ -1,7 +1,5 @@
 """Quantised vectors, and exact search among them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

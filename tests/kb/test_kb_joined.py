@@ -1,9 +1,6 @@
 """Several knowledge bases as one: the same id, the same name, and what is written nowhere."""
 
-from __future__ import annotations
-
 import pickle
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -31,7 +28,7 @@ SIGNS = [
 
 
 @pytest.fixture
-def joined(tmp_path: Path) -> JoinedKnowledgeBase:
+def joined(tmp_path) -> JoinedKnowledgeBase:
     build_kb(DISEASES, tmp_path / "diseases", source="d.obo")
     build_kb(SIGNS, tmp_path / "signs", source="s.obo")
     parts = [KnowledgeBase.open(tmp_path / name) for name in ("diseases", "signs")]

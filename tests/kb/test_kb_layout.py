@@ -1,14 +1,12 @@
 """Folders of this version and of earlier ones, and folders that are no knowledge bases."""
 
-from __future__ import annotations
-
 import json
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
-from kb_files import all_files, columns_of, to_old_layout
+from kb_files import all_files, columns_of, made_kb, to_old_layout
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build.build import build_kb
@@ -28,7 +26,7 @@ from spacy_bioel.types import Concept
 
 
 @pytest.fixture
-def old(folder: Path) -> Path:
+def old(folder) -> Path:
     """A folder of an earlier version."""
     to_old_layout(folder)
     assert {"ids.txt", "names.txt"} < set(all_files(folder))
@@ -110,8 +108,7 @@ def test_a_folder_with_another_meta_file_is_not_overwritten(tmp_path, kb, meta):
 def test_a_knowledge_base_of_another_schema_may_be_replaced(folder):
     meta = json.loads((folder / "meta.json").read_text("utf8"))
     (folder / "meta.json").write_text(json.dumps(meta | {"schema": 99}))
-    build_kb([Concept("X:1", ("a",))], folder)
-    assert len(KnowledgeBase.open(folder)) == 1
+    assert len(made_kb(folder, [Concept("X:1", ("a",))])) == 1
 
 
 def test_only_known_files_are_written(kb, tmp_path):

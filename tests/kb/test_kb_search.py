@@ -1,15 +1,10 @@
 """Concepts by their ids and by words of their names."""
 
-from __future__ import annotations
-
-import json
-
 import pytest
+from kb_files import made_kb
 
-from spacy_bioel.cli import main
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build.build import build_kb
-from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.search import corrected, search_names
 from spacy_bioel.types import Candidate, Concept
 
@@ -45,48 +40,39 @@ def test_search(kb):
     assert corrected(kb, "Heart attcak") == "heart attack"
 
 
-def test_commands(folder, capsys):
-    def run(*argv: str) -> tuple[int, str]:
-        with pytest.raises(SystemExit) as ended:
-            main(["kb", *argv])
-        return int(str(ended.value.code)), capsys.readouterr().out
-
-    status, out = run("show", str(folder), "X:8", "--json", "-")
-    assert (status, json.loads(out)) == (
-        0,
-        {
-            "id": "X:3",
-            "asked_for": "X:8",
-            "preferred_name": "Heart Attack",
-            "names": [
-                {"name": "Heart Attack", "source": "made up"},
-                {"name": "Cold", "source": "made up"},
-            ],
-            "definition": "An infarct.",
-            "types": ["Disease"],
-            "parents": [{"id": "X:1", "name": "Disease"}],
-            "children": [],
-            "xrefs": [],
-            "retired_ids": ["X:8"],
-        },
-    )
-    status, out = run("search", str(folder), "heart", "attac", "--json", "-")
-    assert (status, [hit["concept"]["id"] for hit in json.loads(out)]) == (0, ["X:3"])
-    assert run("search", str(folder), "zzz") == (1, "")
-    assert run("show", str(folder), "X:7") == (2, "")
+def test_commands(bioel, folder):
+    assert bioel("kb", "show", folder, "X:8", "--json", "-").json == {
+        "id": "X:3",
+        "asked_for": "X:8",
+        "preferred_name": "Heart Attack",
+        "names": [
+            {"name": "Heart Attack", "source": "made up"},
+            {"name": "Cold", "source": "made up"},
+        ],
+        "definition": "An infarct.",
+        "types": ["Disease"],
+        "parents": [{"id": "X:1", "name": "Disease"}],
+        "children": [],
+        "xrefs": [],
+        "retired_ids": ["X:8"],
+    }
+    hits = bioel("kb", "search", folder, "heart", "attac", "--json", "-").json
+    assert [hit["concept"]["id"] for hit in hits] == ["X:3"]
+    assert bioel("kb", "search", folder, "zzz", status=1).out == ""
+    assert bioel("kb", "show", folder, "X:7", status=2).out == ""
 
 
-def test_brackets_in_names_are_shown(tmp_path, capsys):
+def test_brackets_in_names_are_shown(bioel, tmp_path):
     build_kb([Concept("X:1", ("[acyl] carrier",))], tmp_path / "kb", source="made up")
-    with pytest.raises(SystemExit):
-        main(["kb", "show", str(tmp_path / "kb"), "X:1"])
-    assert "X:1 [acyl] carrier" in capsys.readouterr().out
+    assert "X:1 [acyl] carrier" in bioel("kb", "show", tmp_path / "kb", "X:1").out
 
 
 def test_names_with_all_words_come_first(tmp_path):
     plants = [Concept(f"P:{n}", (name,)) for n, name in enumerate(("kidney-vine", "kidney vetch"))]
     failure = Concept("D:1", ("Chronic Progressive Failure of the Left or Right Kidney",))
-    build_kb([*plants, failure, Concept("D:2", ("heart failure",))], tmp_path / "kb")
-    hits = search_names(KnowledgeBase.open(tmp_path / "kb"), "kidney failure")
+    hits = search_names(
+        made_kb(tmp_path / "kb", [*plants, failure, Concept("D:2", ("heart failure",))]),
+        "kidney failure",
+    )
     assert hits[0].concept.id == "D:1"
     assert hits[0].score < max(hit.score for hit in hits[1:])

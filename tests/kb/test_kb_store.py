@@ -1,7 +1,5 @@
 """A knowledge base that is opened, asked, copied and damaged."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import pickle
@@ -9,7 +7,7 @@ import sys
 
 import numpy as np
 import pytest
-from kb_files import columns_of
+from kb_files import columns_of, made_kb
 
 from benchmarks.growth import memory
 from spacy_bioel.errors import BioelError
@@ -100,8 +98,7 @@ def test_coverage(kb):
 
 
 def test_without_types_parents_or_retired(tmp_path):
-    build_kb([Concept("X:1", ("a",))], tmp_path / "kb")
-    kb = KnowledgeBase.open(tmp_path / "kb")
+    kb = made_kb(tmp_path / "kb", [Concept("X:1", ("a",))])
     assert kb.type_names == ()
     assert kb.types_of(0) == ()
     assert kb.type_mask(["T"]).tolist() == [False]

@@ -1,7 +1,5 @@
 """The trie of names: its columns by hand, and its files."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -65,7 +63,7 @@ def english(names: Sequence[str]) -> list[list[int] | None]:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path) -> Path:
     concepts = [
         Concept("X:1", ("renal failure", "腎不全"), ()),
         Concept("X:2", ("腎臓",), ()),

@@ -1,15 +1,10 @@
 """Words of names: keys, 3-grams, bags, overlap and misspellings."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import pytest
+from kb_files import made_kb
 
-from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.kb.columns.keys import name_key, name_keys, span_keys, word_key
-from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.words import ngrams
 from spacy_bioel.kb.words.bags import NameBags, stem_key, word_overlap
 from spacy_bioel.kb.words.lexicon import Misspellings
@@ -81,13 +76,14 @@ PARTS = ("eye", "ear", "nose", "hand")
 
 
 @pytest.fixture
-def bags(tmp_path: Path) -> NameBags:
+def bags(tmp_path) -> NameBags:
     concepts = [
         Concept(f"X:{i}", (f"Abnormality of the {part}", f"{part} anomaly"))
         for i, part in enumerate(PARTS)
     ]
-    build_kb([*concepts, Concept("X:9", ("Failure, Heart",))], tmp_path / "kb")
-    return NameBags.from_kb(KnowledgeBase.open(tmp_path / "kb"))
+    return NameBags.from_kb(
+        made_kb(tmp_path / "kb", [*concepts, Concept("X:9", ("Failure, Heart",))])
+    )
 
 
 def _bag(bags: NameBags, text: str) -> int:

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 
@@ -7,6 +5,6 @@ import pytest
 
 
 @pytest.fixture
-def copy(checkpoint: Path, tmp_path: Path) -> Path:
+def copy(checkpoint, tmp_path) -> Path:
     """The checkpoint, to be changed."""
     return shutil.copytree(checkpoint, tmp_path / "copy")

@@ -1,7 +1,5 @@
 """Detectors without their networks: BILOU and BIO tags, losses, and what logits decode to."""
 
-from __future__ import annotations
-
 import warnings
 from itertools import product
 
@@ -28,13 +26,13 @@ from spacy_bioel.models.span_enumerator import build_span_enumerator_v1
 LEGAL_AFTER = {O: {O, B, U}, B: {I, L}, I: {I, L}, L: {O, B, U}, U: {O, B, U}}
 
 
-def test_the_longest_of_overlapping_mentions_are_kept() -> None:
+def test_the_longest_of_overlapping_mentions_are_kept():
     spans = np.array([[0, 2], [1, 5], [5, 7], [6, 8], [2, 3], [9, 10]])
     assert longest_spans(spans).tolist() == [False, True, True, False, False, True]
     assert longest_spans(np.zeros((0, 2), dtype=np.int64)).tolist() == []
 
 
-def test_clear_logits_give_the_mentions_back() -> None:
+def test_clear_logits_give_the_mentions_back():
     spans = np.array([[1, 2], [3, 6], [6, 8], [9, 10]])
     tags = encode_bilou(spans, 10)
     assert tags.tolist() == [O, U, O, B, I, L, B, L, O, U]
@@ -46,7 +44,7 @@ def test_clear_logits_give_the_mentions_back() -> None:
     assert repaired.tolist() == [0, 0, 0]
 
 
-def test_an_illegal_sequence_is_repaired_and_counted() -> None:
+def test_an_illegal_sequence_is_repaired_and_counted():
     tags = [O, I, L, O, B, O, B]  # I after O, O after B, and a mention that the end cuts
     logits = (4 * np.eye(5)[tags]).astype(np.float32)
     logits[1, B] = 3.5
@@ -60,7 +58,7 @@ def test_an_illegal_sequence_is_repaired_and_counted() -> None:
     assert repaired.tolist() == [1, 1]
 
 
-def test_the_best_of_all_legal_sequences() -> None:
+def test_the_best_of_all_legal_sequences():
     random = np.random.default_rng(0)
     for _ in range(20):
         lengths = random.integers(0, 6, size=3)
@@ -111,13 +109,13 @@ def logits_of(*tags: str, sure: float | list[float] = 0.9) -> NDArray[np.float32
         ("I-X B-X I-X O I-Y", [(0, 1, "X"), (1, 3, "X"), (4, 5, "Y")]),
     ],
 )
-def test_tags_to_mentions(tags: str, found: list) -> None:
+def test_tags_to_mentions(tags, found):
     logits = logits_of(*tags.split())
     spans, _ = BIO.decode(logits, np.array([len(logits)]), 0.0)
     assert [(start, end, "XY"[label]) for start, end, label in spans] == found
 
 
-def test_a_mention_ends_with_its_document() -> None:
+def test_a_mention_ends_with_its_document():
     logits = logits_of("B-X", "I-X", "I-X", "I-X")
     for lengths, found in (
         ([4], [[0, 4, 0]]),
@@ -127,7 +125,7 @@ def test_a_mention_ends_with_its_document() -> None:
         assert BIO.decode(logits, np.array(lengths), 0.0)[0].tolist() == found
 
 
-def test_a_mention_is_as_sure_as_its_least_sure_token() -> None:
+def test_a_mention_is_as_sure_as_its_least_sure_token():
     logits = logits_of("B-X", "I-X", "O", "B-Y", sure=[0.9, 0.6, 0.99, 0.8])
     spans, probabilities = BIO.decode(logits, np.array([4]), 0.0)
     assert spans.tolist() == [[0, 2, 0], [3, 4, 1]]
@@ -147,7 +145,7 @@ def test_a_mention_is_as_sure_as_its_least_sure_token() -> None:
         ([[1, 3, 1], [0, 2, 0], [4, 5, 1]], "B-X I-X O O B-Y"),  # as long: the first
     ],
 )
-def test_the_least_loss_is_that_of_these_tags(gold: list, tags: str) -> None:
+def test_the_least_loss_is_that_of_these_tags(gold, tags):
     spans = np.array(gold, dtype=np.int64).reshape(-1, 3)
     # The gradient points away from the gold tag of each token alone.
     known = np.ones((5, 2), dtype=bool)
@@ -158,7 +156,7 @@ def test_the_least_loss_is_that_of_these_tags(gold: list, tags: str) -> None:
     assert BIO.loss(sure, spans, known)[0] == pytest.approx(-np.log(0.9))
 
 
-def test_outside_may_be_any_label_that_was_not_looked_for() -> None:
+def test_outside_may_be_any_label_that_was_not_looked_for():
     known = np.array([[True, False]] * 3)
     loss, gradient = BIO.loss(np.zeros((3, 5), dtype="float32"), np.array([[1, 2, 0]]), known)
     # Tokens 0 and 2 are O, B-Y or I-Y, of five tags; token 1 is B-X.
@@ -167,7 +165,7 @@ def test_outside_may_be_any_label_that_was_not_looked_for() -> None:
     assert (np.sign(gradient[1]) == [1, -1, 1, 1, 1]).all()
 
 
-def test_the_gradient_is_that_of_finite_differences() -> None:
+def test_the_gradient_is_that_of_finite_differences():
     logits = np.random.default_rng(0).standard_normal((4, 5)).astype("float32")
     gold = np.array([[1, 3, 1]])
     known = np.array([[True, True], [True, False], [True, False], [True, False]])
@@ -193,7 +191,7 @@ LOGITS = np.array([[[np.log(3)], [-500.0]], [[-np.log(4)], [-np.inf]]], dtype="f
         (0.0, [[0, 1, 0], [0, 2, 0], [1, 2, 0]]),  # and none that leaves its document
     ],
 )
-def test_spans_of_a_probability(lowest: float, expected: list) -> None:
+def test_spans_of_a_probability(lowest, expected):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         spans, probabilities = SPANS.decode(LOGITS, np.array([2]), lowest)
@@ -202,7 +200,7 @@ def test_spans_of_a_probability(lowest: float, expected: list) -> None:
     assert probabilities.tolist() == pytest.approx([of[tuple(span)] for span in expected])
 
 
-def test_scores_far_off_have_a_loss() -> None:
+def test_scores_far_off_have_a_loss():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         value, gradient = SPANS.loss(

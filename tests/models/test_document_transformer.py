@@ -1,7 +1,5 @@
 """`spacy-bioel.Transformer.v1`: vectors of tokens, its files, and settings that are refused."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -44,7 +42,7 @@ def nlp() -> Language:
 
 
 @pytest.fixture(scope="module")
-def transformer(checkpoint: Path) -> Any:
+def transformer(checkpoint) -> Any:
     return read_transformer(checkpoint)
 
 
@@ -65,9 +63,7 @@ def states(checkpoint: Path, ids: list[int]) -> NDArray[np.float32]:
 # Vectors.
 
 
-def test_a_token_is_the_mean_of_its_pieces(
-    transformer: Any, nlp: Language, checkpoint: Path
-) -> None:
+def test_a_token_is_the_mean_of_its_pieces(transformer, nlp, checkpoint):
     vectors = transformer.predict([nlp("heart attacks")])[0]
     # [CLS] heart attack ##s [SEP]
     expected = states(checkpoint, [2, 42, 43, 46, 3])
@@ -76,7 +72,7 @@ def test_a_token_is_the_mean_of_its_pieces(
     assert np.abs(vectors[1] - (expected[2] + expected[3]) / 2).max() < 1e-5
 
 
-def test_vectors_do_not_depend_on_the_batch(transformer: Any, nlp: Language) -> None:
+def test_vectors_do_not_depend_on_the_batch(transformer, nlp):
     texts = ["", LETTERS, " \n\t ", "heart", f"{LETTERS}. " * 9, "", "renal failure, acute", "\x07"]
     docs = [nlp.make_doc(text) for text in texts]
     together = transformer.predict(docs)
@@ -92,7 +88,7 @@ def test_vectors_do_not_depend_on_the_batch(transformer: Any, nlp: Language) -> 
         assert np.abs(one - other).max(initial=0.0) < 1e-5
 
 
-def test_nothing_but_empty_documents(transformer: Any, nlp: Language) -> None:
+def test_nothing_but_empty_documents(transformer, nlp):
     vectors = transformer.predict([nlp(""), nlp("  "), nlp("")])
     assert [part.shape for part in vectors] == [(0, 32), (1, 32), (0, 32)]
     assert not vectors[1].any()
@@ -100,7 +96,7 @@ def test_nothing_but_empty_documents(transformer: Any, nlp: Language) -> None:
     assert backprop([np.zeros((0, 32), "f"), np.ones((1, 32), "f")]) == []
 
 
-def test_a_long_document_is_what_its_windows_are(checkpoint: Path, nlp: Language) -> None:
+def test_a_long_document_is_what_its_windows_are(checkpoint, nlp):
     model = read_transformer(checkpoint, max_pieces=10, overlap=2)
     words = [*"abcdefghijklmnopqrst"]
     vectors = model.predict([Doc(nlp.vocab, words=words)])[0]
@@ -112,7 +108,7 @@ def test_a_long_document_is_what_its_windows_are(checkpoint: Path, nlp: Language
         assert np.abs(vectors[first:last] - expected).max() < 1e-5
 
 
-def test_limits_stored_with_the_word_pieces_do_not_count(copy: Path, nlp: Language) -> None:
+def test_limits_stored_with_the_word_pieces_do_not_count(copy, nlp):
     words = [*"abcdefghij"]
     expected_model = read_transformer(copy)
     tokenizer = Tokenizer.from_file(str(copy / "tokenizer.json"))
@@ -146,15 +142,13 @@ def test_limits_stored_with_the_word_pieces_do_not_count(copy: Path, nlp: Langua
         ([], [], []),
     ],
 )
-def test_pairs_of_pieces_and_tokens(
-    checkpoint: Path, nlp: Language, words: list[str], spaces: list[bool], expected: list[str]
-) -> None:
+def test_pairs_of_pieces_and_tokens(checkpoint, nlp, words, spaces, expected):
     doc = Doc(nlp.vocab, words=words, spaces=spaces)
     pairs = tokens_and_pieces(doc, Tokenizer.from_file(str(checkpoint / "tokenizer.json")))
     assert [f"{token} {piece}" for token, piece in pairs] == expected
 
 
-def test_windows_begin_at_sentences(checkpoint: Path, nlp: Language) -> None:
+def test_windows_begin_at_sentences(checkpoint, nlp):
     model = read_transformer(checkpoint, max_pieces=10, overlap=0)
     one, other = ["A", "b", "c", "d", "e", "."], ["F", "g", "h", "."]
     vectors = model.predict([Doc(nlp.vocab, words=one + other)])[0]
@@ -162,7 +156,7 @@ def test_windows_begin_at_sentences(checkpoint: Path, nlp: Language) -> None:
     assert np.abs(vectors - np.concatenate(alone)).max() < 1e-5
 
 
-def test_no_weight_of_attention_is_dropped(transformer: Any, checkpoint: Path) -> None:
+def test_no_weight_of_attention_is_dropped(transformer, checkpoint):
     # A checkpoint drops some, which would keep PyTorch from its fused kernels.
     assert (
         json.loads((checkpoint / "config.json").read_text())["attention_probs_dropout_prob"] == 0.1
@@ -173,7 +167,7 @@ def test_no_weight_of_attention_is_dropped(transformer: Any, checkpoint: Path) -
 # Files, learning rate, and settings that are refused.
 
 
-def test_stored_without_pickle_and_read_without_checkpoint(copy: Path, nlp: Language) -> None:
+def test_stored_without_pickle_and_read_without_checkpoint(copy, nlp):
     model = read_transformer(copy, learn_rate_scale=0.5)
     docs = [nlp.make_doc(LETTERS), nlp.make_doc("heart " * 50)]
     before = model.predict(docs)
@@ -195,7 +189,7 @@ def test_stored_without_pickle_and_read_without_checkpoint(copy: Path, nlp: Lang
     assert make_transformer(None).from_bytes(empty.to_bytes()).shims[0]._model is None
 
 
-def test_weights_that_do_not_fit(transformer: Any) -> None:
+def test_weights_that_do_not_fit(transformer):
     parts = srsly.msgpack_loads(transformer.shims[0].to_bytes())
     tensors = load(parts["weights"])
     del tensors["backbone.embeddings.word_embeddings.weight"]
@@ -207,7 +201,7 @@ def test_weights_that_do_not_fit(transformer: Any) -> None:
         make_transformer(None).shims[0].from_bytes(data)
 
 
-def test_learning_moves_weights_at_their_own_rate(checkpoint: Path, nlp: Language) -> None:
+def test_learning_moves_weights_at_their_own_rate(checkpoint, nlp):
     def step(scale: float) -> float:
         torch.manual_seed(0)
         model = read_transformer(checkpoint, learn_rate_scale=scale)
@@ -228,13 +222,13 @@ def test_learning_moves_weights_at_their_own_rate(checkpoint: Path, nlp: Languag
 @pytest.mark.parametrize(
     ("max_pieces", "overlap"), [(7, 0), (0, 0), (100, 26), (512, -1), (-5, -5), (512, 129)]
 )
-def test_windows_too_short_for_their_overlap(max_pieces: int, overlap: int) -> None:
+def test_windows_too_short_for_their_overlap(max_pieces, overlap):
     found = rf"\[B170\] max_pieces = {max_pieces} .*overlap = {overlap}:"
     with pytest.raises(BioelError, match=found):
         build_transformer_v1(max_pieces=max_pieces, overlap=overlap)
 
 
-def test_no_network(checkpoint: Path, nlp: Language) -> None:
+def test_no_network(checkpoint, nlp):
     for path, settings, error in (
         (None, {}, r"\[B171\].*components.tok2vec.model"),
         ("", {}, r"\[B171\]"),

@@ -1,7 +1,5 @@
 """Inference by NumPy equals the networks that are trained, and needs no torch."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from typing import Any
@@ -49,7 +47,7 @@ def shapes_of(network: Any) -> dict[str, tuple[int, ...]]:
     ids=["spans", "linear", "tags"],
 )
 @pytest.mark.parametrize("n_matches", [9, 0])
-def test_detectors(make: Any, infer: Any, sizes: dict[str, int], n_matches: int) -> None:
+def test_detectors(make, infer, sizes, n_matches):
     sizes = SIZES | sizes
     network, shapes = make(context=0, dropout=0.2, **sizes), inference.detector_shapes(**sizes)
     torch.manual_seed(0)
@@ -93,7 +91,7 @@ def make_rescnn(*, positions: bool = False, **settings: Any) -> ResCNN:
     ],
     ids=str,
 )
-def test_rescnn(settings: dict[str, Any], lengths: list[int]) -> None:
+def test_rescnn(settings, lengths):
     network, draw = make_rescnn(**settings), np.random.default_rng(1)
     pieces = [draw.integers(0, 50, n).tolist() for n in lengths]
     with torch.inference_mode():
@@ -141,7 +139,7 @@ def reference(tok2vec: Model) -> np.ndarray:
 
 
 @pytest.mark.parametrize("pieces", [1, 3])
-def test_vectors_are_those_of_thinc(pieces: int) -> None:
+def test_vectors_are_those_of_thinc(pieces):
     tok2vec = make_tok2vec(maxout_pieces=pieces)
     found = token_vectors(tok2vec, DOCS)
     assert found.shape == (len(WORDS) * 202 + 1, 16)
@@ -175,7 +173,7 @@ def with_one_more_layer(tok2vec: Model) -> None:
 
 
 @pytest.mark.parametrize("change", [None, with_another_dropout, with_one_more_layer])
-def test_other_architectures_run_as_they_are(change: Any) -> None:
+def test_other_architectures_run_as_they_are(change):
     if change is None:
         tok2vec = make_tok2vec(MishWindowEncoder)
     else:
@@ -185,7 +183,7 @@ def test_other_architectures_run_as_they_are(change: Any) -> None:
     assert np.array_equal(token_vectors(tok2vec, DOCS), reference(tok2vec))
 
 
-def test_rows_of_small_numbers_are_told_apart() -> None:
+def test_rows_of_small_numbers_are_told_apart():
     rows = np.array([[7, 5, 0], [7, 0, 3], [7, 5, 0]], dtype=np.uint64)
     different, number = module._unique_rows(rows)
     assert different[number].tolist() == [[7, 5, 0], [7, 0, 3], [7, 5, 0]]
@@ -205,7 +203,7 @@ import torch
 """
 
 
-def test_the_starter_links_without_torch() -> None:
+def test_the_starter_links_without_torch():
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_TORCH], capture_output=True, text=True, check=False
     )

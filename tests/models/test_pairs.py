@@ -1,7 +1,5 @@
 """Word pieces of a pair of mention and candidate."""
 
-from __future__ import annotations
-
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
@@ -22,7 +20,7 @@ def written(pieces: PairPieces, *pair: str) -> str:
     return " ".join(WORDS[i] for i in ids)
 
 
-def test_all_pairs_one_after_another() -> None:
+def test_all_pairs_one_after_another():
     pairs = [Pair("a b", "m n", "c", "x y"), Pair("", "m", "", ""), Pair("a b", "m n", "c", "z")]
     ids, segments, lengths = make_pieces(32)(pairs)
     first = "[CLS] a b [Ms] m n [Me] c [SEP] x y [SEP]"
@@ -45,7 +43,7 @@ def test_all_pairs_one_after_another() -> None:
         ("a b c d e", "", "[CLS] b c d e [Ms] m [Me] [SEP] x [SEP]"),
     ],
 )
-def test_the_window_is_balanced(left: str, right: str, expected: str) -> None:
+def test_the_window_is_balanced(left, right, expected):
     assert written(make_pieces(11), left, "m", right, "x") == expected
 
 
@@ -58,5 +56,5 @@ def test_the_window_is_balanced(left: str, right: str, expected: str) -> None:
         ("m n o p q r", "u v w x y z", "[CLS] [Ms] m n o [Me] [SEP] u v w [SEP]"),
     ],
 )
-def test_mention_and_candidate_are_cut_last(mention: str, candidate: str, expected: str) -> None:
+def test_mention_and_candidate_are_cut_last(mention, candidate, expected):
     assert written(make_pieces(11), "a b c", mention, "d e f", candidate) == expected

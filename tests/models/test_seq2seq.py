@@ -1,9 +1,6 @@
 """The encoder-decoder: what is read and written as word pieces, the loss, and the beam search."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,9 +14,7 @@ from spacy_bioel.models.marked import Marked, MarkedPieces
 from spacy_bioel.models.name_encoder import (
     EncoderSource,
     add_encoder,
-    encoder_parts,
     get_network,
-    load_encoder,
 )
 from spacy_bioel.models.seq2seq import build_seq2seq_v1, new_backbone
 from spacy_bioel.models.vocabulary import train_vocabulary
@@ -68,7 +63,7 @@ def rows_of(pieces: MarkedPieces, mentions: Sequence[Marked]) -> list[str]:
     return [words(pieces, found.flat[a:b]) for a, b in zip(ends - found.lengths, ends, strict=True)]
 
 
-def test_a_mention_is_marked_and_its_context_shared_out() -> None:
+def test_a_mention_is_marked_and_its_context_shared_out():
     pieces = make(max_pieces=7, vocabulary=400).attrs["pieces"]
     left, right = "the patient has a", "and is in need"
     # Seven pieces are two markers, the mention and four words.
@@ -88,7 +83,7 @@ def test_a_mention_is_marked_and_its_context_shared_out() -> None:
     ]
 
 
-def test_a_mention_that_is_longer_than_the_room_loses_its_end() -> None:
+def test_a_mention_that_is_longer_than_the_room_loses_its_end():
     pieces = make(max_pieces=5, vocabulary=400).attrs["pieces"]
     mentions = [Marked("a", "failure of the kidney", "and"), Marked("a", "renal", "and")]
     assert rows_of(pieces, mentions) == [
@@ -100,7 +95,7 @@ def test_a_mention_that_is_longer_than_the_room_loses_its_end() -> None:
     assert prompts == ["[SEP] failure of the is", "[SEP] renal is"]
 
 
-def test_prompts(model: Any) -> None:
+def test_prompts(model):
     """One of a mention that contains its last word, and none."""
     without = make(prompt=False).attrs["pieces"]
     assert without.prompts([Marked("", "renal", "")]) == [[without.start]]
@@ -113,14 +108,14 @@ def test_prompts(model: Any) -> None:
     assert words(pieces, targets.flat[first : first + given[1]]) == "[SEP] renal is"
 
 
-def test_what_can_be_written(model: Any) -> None:
+def test_what_can_be_written(model):
     pieces = model.attrs["pieces"]
     found = pieces.writable(["renal", "", "腎", "renal " * 300])
     assert [row is None for row in found] == [False, True, True, True]
     assert words(pieces, found[0]) == "renal [SEP]"
 
 
-def test_fingerprints_tell_word_pieces_apart(model: Any) -> None:
+def test_fingerprints_tell_word_pieces_apart(model):
     assert model.attrs["pieces"].fingerprint == make().attrs["pieces"].fingerprint
     other = make(vocabulary=50).attrs["pieces"].fingerprint
     assert other != model.attrs["pieces"].fingerprint
@@ -130,7 +125,7 @@ def test_fingerprints_tell_word_pieces_apart(model: Any) -> None:
 # Loss.
 
 
-def test_loss_of_a_name_is_that_of_its_pieces_alone(model: Any) -> None:
+def test_loss_of_a_name_is_that_of_its_pieces_alone(model):
     pieces: MarkedPieces = model.attrs["pieces"]
     mentions = [Marked("the", "renal failure", "is"), Marked("", "heart", "and")]
     names = ["renal", "heart attack"]
@@ -146,7 +141,7 @@ def test_loss_of_a_name_is_that_of_its_pieces_alone(model: Any) -> None:
         assert float(loss) == pytest.approx(expected.item(), abs=1e-5)
 
 
-def test_a_loss_does_not_depend_on_its_batch(model: Any) -> None:
+def test_a_loss_does_not_depend_on_its_batch(model):
     mentions = [Marked(TEXT, "renal failure", TEXT), Marked("", "heart", "")]
     together = model.predict((mentions, ["renal", "failure of the kidney"]))
     alone = model.predict((mentions[1:], ["failure of the kidney"]))
@@ -154,7 +149,7 @@ def test_a_loss_does_not_depend_on_its_batch(model: Any) -> None:
     assert model.predict(([], [])).shape == (0,)
 
 
-def test_it_learns_with_smoothed_labels() -> None:
+def test_it_learns_with_smoothed_labels():
     model = make()
     mentions = [Marked("", name, "") for name in NAMES]
     before = float(model.predict((mentions, NAMES)).mean())
@@ -171,7 +166,7 @@ def test_it_learns_with_smoothed_labels() -> None:
 
 
 @pytest.fixture(scope="module")
-def trie(model: Any) -> NameTrie:
+def trie(model) -> NameTrie:
     rows = model.attrs["pieces"].writable(NAMES)
     flat = np.array([i for row in rows for i in row])
     return trie_of(flat, np.array([len(row) for row in rows]), np.arange(len(NAMES)))
@@ -186,7 +181,7 @@ MENTIONS = [
 
 
 @pytest.mark.parametrize("beams", [1, 2, len(NAMES)])
-def test_beams_by_the_book(trie: NameTrie, beams: int) -> None:
+def test_beams_by_the_book(trie, beams):
     model = make(beams=beams)
     pieces: MarkedPieces = model.attrs["pieces"]
     rows = [tuple(row) for row in pieces.writable(NAMES) if row]
@@ -225,7 +220,7 @@ def test_beams_by_the_book(trie: NameTrie, beams: int) -> None:
         )
 
 
-def test_the_same_alone_and_in_any_order(model: Any, trie: NameTrie) -> None:
+def test_the_same_alone_and_in_any_order(model, trie):
     together, _ = write_about(model, trie, MENTIONS)
     assert write_about(model, trie, [])[0].mention.tolist() == []
     for numbers in ([0], [1], [2, 0, 1]):
@@ -239,17 +234,7 @@ def test_the_same_alone_and_in_any_order(model: Any, trie: NameTrie) -> None:
 # Files.
 
 
-def test_parts_build_the_same_network(model: Any) -> None:
-    parts = {name: part() for name, part in encoder_parts(model).items()}
-    assert sorted(parts) == ["config.json", "model.safetensors", "tokenizer.json"]
-    again = build_seq2seq_v1(max_pieces=16)
-    load_encoder(again, parts)
-    inputs = (MENTIONS, ["renal"] * 4)
-    assert again.predict(inputs).tolist() == model.predict(inputs).tolist()
-    assert {name: part() for name, part in encoder_parts(again).items()} == parts
-
-
-def test_tied_weights_are_stored_once(model: Any) -> None:
+def test_tied_weights_are_stored_once(model):
     network = get_network(model)
     n = sum(tensor.numel() for tensor in network.state_dict().values())
     parameters = sum(p.numel() for p in network.parameters())
@@ -257,7 +242,7 @@ def test_tied_weights_are_stored_once(model: Any) -> None:
     assert n == parameters + buffers
 
 
-def test_a_checkpoint_without_markers_gets_them(tmp_path: Path) -> None:
+def test_a_checkpoint_without_markers_gets_them(tmp_path):
     tokenizer = train_vocabulary([*NAMES, "is"] * 2, size=100)
     tokenizer.add_special_tokens(["[PAD]", "[SEP]"])
     new_backbone(tokenizer, layers=1, width=16).save_pretrained(tmp_path)
@@ -269,12 +254,12 @@ def test_a_checkpoint_without_markers_gets_them(tmp_path: Path) -> None:
     assert model.predict((MENTIONS, ["renal"] * 4)).shape == (4,)
 
 
-def test_a_checkpoint_that_cannot_write_is_refused(checkpoint: Path) -> None:
+def test_a_checkpoint_that_cannot_write_is_refused(checkpoint):
     model = build_seq2seq_v1(path=str(checkpoint), max_pieces=16)
     with pytest.raises(BioelError, match=r"\[B280\].*'bert'.*encoder-decoder"):
         add_encoder(model, Source())
 
 
-def test_too_little_room_is_refused() -> None:
+def test_too_little_room_is_refused():
     with pytest.raises(BioelError, match=r"\[B154\]"):
         make(max_pieces=3)

@@ -1,7 +1,5 @@
 """An encoder in a folder of its own, as pre-training writes it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -43,12 +41,12 @@ def model() -> NameEncoder:
 
 
 @pytest.fixture
-def folder(model: NameEncoder, tmp_path: Path) -> Path:
+def folder(model, tmp_path) -> Path:
     write_encoder(model, tmp_path / "encoder")
     return tmp_path / "encoder"
 
 
-def test_round_trip(model: NameEncoder, folder: Path) -> None:
+def test_round_trip(model, folder):
     assert sorted(path.name for path in folder.iterdir()) == [
         "embeddings.safetensors", "encoder.json", "model.safetensors", "tokenizer.json",
     ]  # fmt: skip
@@ -63,7 +61,7 @@ def test_round_trip(model: NameEncoder, folder: Path) -> None:
     assert np.array_equal(encode_names(again, NAMES), encode_names(model, NAMES))
 
 
-def test_an_encoder_of_another_size(folder: Path) -> None:
+def test_an_encoder_of_another_size(folder):
     with pytest.raises(BioelError, match=r"\[B047\].*'dim': 8.*'dim': 16.*\[model\] block"):
         read_encoder(empty(dim=16), folder)
 
@@ -71,7 +69,7 @@ def test_an_encoder_of_another_size(folder: Path) -> None:
 @pytest.mark.parametrize(
     "file", ["encoder.json", "tokenizer.json", "model.safetensors", "embeddings.safetensors"]
 )
-def test_a_file_is_missing(folder: Path, file: str) -> None:
+def test_a_file_is_missing(folder, file):
     (folder / file).unlink()
     with pytest.raises(BioelError, match=rf"\[B046\].*encoder does not hold.*{file}.*pretrain\.py"):
         read_encoder(empty(), folder)
@@ -79,7 +77,7 @@ def test_a_file_is_missing(folder: Path, file: str) -> None:
         read_encoder(empty(), folder / "nowhere")
 
 
-def test_names_that_do_not_fit_into_memory_are_encoded_in_parts(model: NameEncoder) -> None:
+def test_names_that_do_not_fit_into_memory_are_encoded_in_parts(model):
     fitting = []
 
     def predict(ids: Any, lengths: Any) -> Any:
@@ -118,7 +116,7 @@ def outcome(model: NameEncoder, folder: Path) -> str:
         ("model.safetensors", {"[B041]", ""}),
     ],
 )
-def test_each_damaged_file_has_a_coded_error(folder: Path, file: str, codes: set[str]) -> None:
+def test_each_damaged_file_has_a_coded_error(folder, file, codes):
     whole, found = (folder / file).read_bytes(), set()
     for number, place in enumerate(range(0, len(whole), max(1, len(whole) // 97))):
         damaged = bytearray(whole)
@@ -135,12 +133,12 @@ def test_each_damaged_file_has_a_coded_error(folder: Path, file: str, codes: set
         ("tokenizer.json", "[" * 100_000), ("model.safetensors", ""),
     ],
 )  # fmt: skip
-def test_files_that_are_none(folder: Path, file: str, text: str) -> None:
+def test_files_that_are_none(folder, file, text):
     (folder / file).write_text(text, "utf8")
     assert outcome(empty(), folder) in {"[B046]", "[B240]", "[B041]"}
 
 
-def test_tables_that_do_not_fit_the_encoder(folder: Path) -> None:
+def test_tables_that_do_not_fit_the_encoder(folder):
     tables = load_file(folder / "embeddings.safetensors")
     more = {"more": np.zeros(16, np.float32)}
     for wrong in (more, {"positions": tables["positions"][:2]}, {"norm_bias": np.zeros(16)}):
@@ -149,7 +147,7 @@ def test_tables_that_do_not_fit_the_encoder(folder: Path) -> None:
             read_encoder(empty(), folder)
 
 
-def test_a_piece_without_a_row(folder: Path) -> None:
+def test_a_piece_without_a_row(folder):
     about = json.loads((folder / "tokenizer.json").read_text("utf8"))
     piece = next(piece for piece in about["model"]["vocab"] if piece != "[UNK]")
     about["model"]["vocab"][piece] += 500

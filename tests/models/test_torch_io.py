@@ -1,7 +1,5 @@
 """Layers with a torch network: averages, learning rates, gradients, and their weights in a file."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 
@@ -42,7 +40,7 @@ def predict(model: Model) -> float:
     return float(model.predict(ONE)[0, 0])
 
 
-def test_averages_reach_both_kinds_of_layers_and_leave_them() -> None:
+def test_averages_reach_both_kinds_of_layers_and_leave_them():
     model, optimizer = make_model(), Adam(0.1, use_averages=True)
     for _ in range(3):
         _, backprop = model.begin_update(ONE)
@@ -60,7 +58,7 @@ def test_averages_reach_both_kinds_of_layers_and_leave_them() -> None:
     assert predict(model) == trained != 25.0
 
 
-def test_weights_come_back_after_an_error() -> None:
+def test_weights_come_back_after_an_error():
     model = make_model()
     shim = model.layers[1].shims[0]
     with (
@@ -96,7 +94,7 @@ class SlowAndFast(torch.nn.Module):
         return self.backbone(x) + self.fast(x)
 
 
-def test_a_pretrained_part_learns_at_its_own_rate() -> None:
+def test_a_pretrained_part_learns_at_its_own_rate():
     network = SlowAndFast()
     model = torch_layer(network)
     _, backprop = model.begin_update((ONE,))
@@ -113,7 +111,7 @@ class Two(torch.nn.Module):
         return x * n, (x * x).sum() if what == "square" else y.detach()
 
 
-def test_gradients_of_several_outputs_and_inputs() -> None:
+def test_gradients_of_several_outputs_and_inputs():
     layer, x = torch_layer(Two()), np.array([1.0, 2.0], "f")
     (product, square), backprop = layer.begin_update((x, np.array([3, 4]), x, "square"))
     assert (product.tolist(), float(square)) == ([3.0, 8.0], 5.0)
@@ -124,7 +122,7 @@ def test_gradients_of_several_outputs_and_inputs() -> None:
     assert backprop((np.ones(2, "f"), np.ones(2, "f")))[0].tolist() == [3.0, 4.0]
 
 
-def test_a_loss_by_hand() -> None:
+def test_a_loss_by_hand():
     logits = np.array([0.0, np.log(3.0), 5.0], np.float32)
     groups, right = np.array([7, 7, 9]), np.array([True, False, False])
     loss, gradient = loss_and_gradients("ranking_loss", logits, groups, right)
@@ -132,7 +130,7 @@ def test_a_loss_by_hand() -> None:
     assert gradient.tolist() == pytest.approx([-0.75, 0.75, 0.0])
 
 
-def test_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_torch(monkeypatch):
     # For this call alone: what ends a test may need torch, pytest-randomly does.
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "torch", None)
@@ -152,7 +150,7 @@ def make_detector(*, width: int = 8, n_labels: int = 2) -> Model:
     return model
 
 
-def test_round_trip_by_readable_names() -> None:
+def test_round_trip_by_readable_names():
     saved, loaded = weights_to_bytes(make_detector()), make_detector()
     assert weights_to_bytes(loaded) != saved
     weights_from_bytes(loaded, saved)
@@ -160,7 +158,7 @@ def test_round_trip_by_readable_names() -> None:
     assert {"15.hashembed.E", "2.torch.output.bias"} <= load(saved).keys()
 
 
-def test_weights_that_lie_across_memory() -> None:
+def test_weights_that_lie_across_memory():
     network = torch.nn.Linear(2, 3, bias=False)
     network.weight.data = torch.arange(6.0).reshape(2, 3).T
     saved = weights_to_bytes(torch_layer(network))
@@ -189,12 +187,12 @@ def changed(**changes: np.ndarray | None) -> bytes:
     ],
     ids=["width", "missing", "integers", "too many", "cut", "empty"],
 )
-def test_foreign_weights(data: Callable[[], bytes], reason: str) -> None:
+def test_foreign_weights(data, reason):
     with pytest.raises(BioelError, match=rf"(?s)\[B041\].*{reason}"):
         weights_from_bytes(make_detector(), data())
 
 
-def test_numbers_that_numpy_has_not() -> None:
+def test_numbers_that_numpy_has_not():
     saved = weights_to_bytes(make_detector())
     size = int.from_bytes(saved[:8], "little")
     header = saved[8 : 8 + size].replace(b'"F32"', b'"U32"')

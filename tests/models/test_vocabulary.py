@@ -1,6 +1,3 @@
-from __future__ import annotations
-
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +23,7 @@ TENSORS = {
 
 
 @pytest.fixture
-def checkpoint(tmp_path: Path) -> Path:
+def checkpoint(tmp_path) -> Path:
     """A folder like that of a BERT, with random tables."""
     write_tensors(tmp_path, TENSORS)
     (tmp_path / "vocab.txt").write_text("\n".join(PIECES) + "\n", encoding="utf8")
@@ -43,7 +40,7 @@ def write_tensors(folder: Path, shapes: dict[str, tuple[int, ...]], prefix: str 
     save_file(tensors, folder / "model.safetensors")
 
 
-def test_tables_and_word_pieces(checkpoint: Path) -> None:
+def test_tables_and_word_pieces(checkpoint):
     tokenizer, tables = load_huggingface(checkpoint, max_tokens=5)
     assert tokenizer.encode("Heart-attack 17 CARDIAC zebra").tokens == [
         "heart", "-", "attack", "17", "cardi", "##ac", "[UNK]",
@@ -58,7 +55,7 @@ def test_tables_and_word_pieces(checkpoint: Path) -> None:
     assert {table.dtype.name for table in tables.values()} == {"float32"}
 
 
-def test_tokenizer_json_comes_first_and_adds_no_special_tokens(checkpoint: Path) -> None:
+def test_tokenizer_json_comes_first_and_adds_no_special_tokens(checkpoint):
     tokenizer, tables = load_huggingface(checkpoint, max_tokens=5)
     tokenizer.save(str(checkpoint / "tokenizer.json"))
     (checkpoint / "vocab.txt").unlink()
@@ -74,7 +71,7 @@ def test_tokenizer_json_comes_first_and_adds_no_special_tokens(checkpoint: Path)
 
 
 @pytest.mark.parametrize("prefix", ["", "model.bert."])
-def test_tensor_names_of_any_model(checkpoint: Path, prefix: str) -> None:
+def test_tensor_names_of_any_model(checkpoint, prefix):
     write_tensors(checkpoint, TENSORS, prefix)
     assert load_huggingface(checkpoint, max_tokens=9)[1]["words"].shape == (10, 6)
     # The norm of old checkpoints.
@@ -95,13 +92,13 @@ def test_tensor_names_of_any_model(checkpoint: Path, prefix: str) -> None:
         ),
     ],
 )
-def test_a_spoilt_checkpoint(checkpoint: Path, spoil: Callable, missing: str) -> None:
+def test_a_spoilt_checkpoint(checkpoint, spoil, missing):
     spoil(checkpoint)
     with pytest.raises(BioelError, match=rf"\[B043\].* has no {missing}"):
         load_huggingface(checkpoint, max_tokens=5)
 
 
-def test_more_pieces_than_rows(checkpoint: Path) -> None:
+def test_more_pieces_than_rows(checkpoint):
     with (checkpoint / "vocab.txt").open("a", encoding="utf8") as file:
         file.write("kidney\n")
     source = EncoderSource(None, (), str(checkpoint), 0, 0)  # type: ignore[arg-type]
@@ -118,7 +115,7 @@ def embed(**settings: Any) -> tuple[Tokenizer, dict[str, Any]]:
     return make_vocabulary(NAMES, CONCEPTS, **settings)
 
 
-def test_pieces_of_the_same_concepts_are_alike() -> None:
+def test_pieces_of_the_same_concepts_are_alike():
     tokenizer, tables = embed()
     assert tokenizer.encode("renal failure").tokens == ["▁renal", "▁failure"]
     assert "[UNK]" in tokenizer.encode("ζ").tokens
@@ -134,7 +131,7 @@ def test_pieces_of_the_same_concepts_are_alike() -> None:
     assert np.linalg.norm(heart) == pytest.approx(1.25**0.5, abs=0.01)
 
 
-def test_own_embeddings_are_bytes_with_a_scale() -> None:
+def test_own_embeddings_are_bytes_with_a_scale():
     tokenizer, tables = embed()
     assert np.array_equal(embed()[1]["words"], tables["words"])
     words, scale = tables["words"], tables["scale"]
@@ -158,12 +155,12 @@ def cosine(a: np.ndarray, b: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize("n", [1, 2])
-def test_tiny_knowledge_bases(n: int) -> None:
+def test_tiny_knowledge_bases(n):
     tokenizer, tables = make_vocabulary(NAMES[:n], CONCEPTS[:n], size=300, width=8, max_tokens=3)
     assert tables["words"].shape == (tokenizer.get_vocab_size(), 8)
     assert np.isfinite(tables["words"]).all()
 
 
-def test_unknown_pooling() -> None:
+def test_unknown_pooling():
     with pytest.raises(BioelError, match=r"\[B045\].*'mean'"):
         build_rescnn_v1(pooling="mean")

@@ -1,8 +1,5 @@
 """Networks around a backbone against the backbone itself: one row at a time, or padded."""
 
-from __future__ import annotations
-
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +13,7 @@ transformers = pytest.importorskip("transformers")
 
 
 @pytest.fixture
-def backbone(checkpoint: Path) -> Any:
+def backbone(checkpoint) -> Any:
     return transformers.AutoModel.from_pretrained(checkpoint, add_pooling_layer=False)
 
 
@@ -35,9 +32,7 @@ def flat(rows: list[list[int]]) -> tuple[Tensor, Tensor]:
         ([], 8, []),
     ],
 )
-def test_rows_that_are_read_together(
-    lengths: list[int], most: int, expected: list[list[int]]
-) -> None:
+def test_rows_that_are_read_together(lengths, most, expected):
     parts = encoders.batches(torch.tensor(lengths, dtype=torch.int64), most)
     assert [part.tolist() for part in parts] == expected
 
@@ -60,7 +55,7 @@ def padded(backbone: Any, names: list[list[int]], *, pooling: str) -> Tensor:
 
 @torch.no_grad()
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
-def test_names_unpadded_equal_padded_and_masked(backbone: Any, pooling: str) -> None:
+def test_names_unpadded_equal_padded_and_masked(backbone, pooling):
     network = NameTransformer(backbone, pooling=pooling)
     found = network(*flat(NAMES))
     assert found.shape == (5, 32)
@@ -81,9 +76,7 @@ ALL = torch.arange(len(USED))
 
 @torch.no_grad()
 @pytest.mark.parametrize("most", [1, 8, 30, 10_000])
-def test_each_piece_as_if_its_window_were_alone(
-    backbone: Any, monkeypatch: pytest.MonkeyPatch, most: int
-) -> None:
+def test_each_piece_as_if_its_window_were_alone(backbone, monkeypatch, most):
     monkeypatch.setitem(encoders._WINDOW_PIECES, "cpu", most)
     vectors = DocumentTransformer(backbone)(*flat(WINDOWS), USED, ALL, ALL, len(USED))
     assert vectors.shape == (32, 32)
@@ -93,7 +86,7 @@ def test_each_piece_as_if_its_window_were_alone(
     assert expected.std() > 0.1
 
 
-def test_gradients_reach_the_first_layer_and_the_pieces_that_are_used(backbone: Any) -> None:
+def test_gradients_reach_the_first_layer_and_the_pieces_that_are_used(backbone):
     network = DocumentTransformer(backbone)
     network(*flat(WINDOWS), USED, ALL[:1], ALL[:1], 1)[0, 0].backward()
     table = backbone.embeddings.word_embeddings.weight.grad
@@ -134,9 +127,7 @@ def alone(network: CrossEncoder, pair: tuple[list[int], list[int]]) -> float:
 
 @torch.no_grad()
 @pytest.mark.parametrize("most", [4096, 18])
-def test_logits_in_the_order_given(
-    backbone: Any, monkeypatch: pytest.MonkeyPatch, most: int
-) -> None:
+def test_logits_in_the_order_given(backbone, monkeypatch, most):
     network = make_network(backbone)
     expected = [alone(network, pair) for pair in PAIRS]
     shapes = []
@@ -165,7 +156,7 @@ SMALL |= {"intermediate_size": 8, "type_vocab_size": 1}
     ],
     ids=["one", "none"],
 )
-def test_networks_that_tell_no_segments_apart(config: Any) -> None:
+def test_networks_that_tell_no_segments_apart(config):
     network = make_network(transformers.AutoModel.from_config(config))
     ids, segments, lengths = inputs(PAIRS)
     logits = network(ids, segments, lengths)
@@ -174,7 +165,7 @@ def test_networks_that_tell_no_segments_apart(config: Any) -> None:
 
 
 @torch.no_grad()
-def test_pads_do_not_shift_positions() -> None:
+def test_pads_do_not_shift_positions():
     """RoBERTa counts positions by its pad, whose id is not 0."""
     config = transformers.RobertaConfig(
         **SMALL,
@@ -188,9 +179,7 @@ def test_pads_do_not_shift_positions() -> None:
     assert float((together - one_by_one).abs().max()) < 1e-5
 
 
-def test_mixed_precision_is_for_training_where_it_is_faster(
-    backbone: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_mixed_precision_is_for_training_where_it_is_faster(backbone, monkeypatch):
     exact, mixed = make_network(backbone), make_network(backbone, mixed_precision=True)
     mixed.dropout.p = 0.0
     expected = exact(*inputs(PAIRS))

@@ -1,9 +1,6 @@
 """Losses by hand, and their gradients."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable
 
 import pytest
 import torch
@@ -38,7 +35,7 @@ BATCH_LOSSES = [multi_similarity_loss, info_nce_loss, marginal_loss]
 
 @pytest.mark.parametrize("loss", BATCH_LOSSES)
 @pytest.mark.parametrize("labels", [[0, 1, 2], [0, 0, 0]], ids=["no positives", "no negatives"])
-def test_nothing_to_learn(loss: Callable[..., torch.Tensor], labels: list[int]) -> None:
+def test_nothing_to_learn(loss, labels):
     vectors = unit(0.3, 0.2).requires_grad_()
     value = loss(vectors, torch.tensor(labels))
     assert float(value.detach()) == pytest.approx(0.0, abs=1e-12)
@@ -47,7 +44,7 @@ def test_nothing_to_learn(loss: Callable[..., torch.Tensor], labels: list[int]) 
 
 
 @pytest.mark.parametrize("loss", BATCH_LOSSES)
-def test_the_gradient_is_that_of_finite_differences(loss: Callable[..., torch.Tensor]) -> None:
+def test_the_gradient_is_that_of_finite_differences(loss):
     vectors, labels = random(6, 4), torch.tensor([0, 0, 1, 1, 2, 0])
     before = labels.clone()
     assert float(loss(vectors, labels).detach()) > 0.1
@@ -63,7 +60,7 @@ def restricted(states: torch.Tensor, weights: torch.Tensor, bias: torch.Tensor) 
     )
 
 
-def test_other_gradients_are_those_of_finite_differences() -> None:
+def test_other_gradients_are_those_of_finite_differences():
     vectors, names, logits = random(4, 3), random(5, 3), random(6)
     temperature = torch.tensor(0.2, dtype=torch.float64, requires_grad=True)
     labels, groups = torch.tensor([0, 0, 1, 1]), torch.tensor([0, 0, 1, 1, 1, 2])
@@ -78,7 +75,7 @@ def test_other_gradients_are_those_of_finite_differences() -> None:
         assert torch.autograd.gradcheck(function, inputs)
 
 
-def test_the_loss_at_the_margin() -> None:
+def test_the_loss_at_the_margin():
     # Two anchors, each with one positive at S = 0.5 and one negative at S = 0.5:
     # ln(2) / 2 + ln(2) / 50 = 0.3604 each. The third vector (two negatives, no positive) has none:
     # the mean over all three is 2/3 of it.
@@ -96,7 +93,7 @@ def log_sum(*logits: float) -> float:
     return math.log(sum(math.exp(logit) for logit in logits))
 
 
-def test_info_nce_of_two_pairs() -> None:
+def test_info_nce_of_two_pairs():
     # At angles of 0, 60, 90 and 180 degrees, and not of length 1.
     vectors = torch.tensor([[2.0, 0.0], [0.5, math.sqrt(0.75)], [0.0, 3.0], [-1.0, 0.0]])
     loss = info_nce_loss(vectors, torch.tensor([7, 7, 4, 4]), temperature=0.5)
@@ -111,7 +108,7 @@ def test_info_nce_of_two_pairs() -> None:
     assert float(loss) == pytest.approx(sum(expected) / 4, abs=1e-6)
 
 
-def test_info_nce_leaves_the_other_positives_out() -> None:
+def test_info_nce_leaves_the_other_positives_out():
     # Three of one label, one of another: six pairs, each against the same one.
     vectors, labels = unit(0.9, 0.4, 0.2), torch.tensor([0, 0, 0, 1])
     cosines = (vectors @ vectors.T).tolist()
@@ -121,7 +118,7 @@ def test_info_nce_leaves_the_other_positives_out() -> None:
     assert float(loss) == pytest.approx(sum(expected) / 6)
 
 
-def test_the_marginal_loss_adds_the_positives_up() -> None:
+def test_the_marginal_loss_adds_the_positives_up():
     # The anchor and two of its label at 0.9 and 0.4, one of another at 0.5; with temperature 1
     # the anchor's is ln((e^.9 + e^.4 + e^.5) / (e^.9 + e^.4)). The fourth has no positive.
     vectors, labels = unit(0.9, 0.4, 0.5), torch.tensor([3, 3, 3, 8])
@@ -137,7 +134,7 @@ def test_the_marginal_loss_adds_the_positives_up() -> None:
     assert float(marginal_loss(5 * vectors, labels, temperature=1.0)) == pytest.approx(float(loss))
 
 
-def test_the_ranking_loss_by_hand() -> None:
+def test_the_ranking_loss_by_hand():
     # Mention 5: scores 1, 3 and 4, of which 3 is right; mention 2: 2 and 6, both right, and 8.
     # Mention 9 has no right candidate.
     logits = torch.tensor([1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 7.0]).log()
@@ -152,14 +149,14 @@ def test_the_ranking_loss_by_hand() -> None:
 
 
 @pytest.mark.parametrize("n", [0, 3])
-def test_the_ranking_loss_has_nothing_to_learn(n: int) -> None:
+def test_the_ranking_loss_has_nothing_to_learn(n):
     logits = torch.ones(n, requires_grad=True)
     loss = ranking_loss(logits, torch.zeros(n, dtype=torch.int64), torch.zeros(n).bool())
     loss.backward()
     assert (float(loss.detach()), logits.grad.tolist()) == (0.0, [0.0] * n)
 
 
-def test_restricted_softmax_by_hand() -> None:
+def test_restricted_softmax_by_hand():
     """Class 3 is in no softmax; the others are those of the batch, and class 1."""
     classes = torch.nn.Embedding(4, 2)
     classes.weight.data = torch.tensor([[0.0, 0.0], [2.0, 0.0], [0.0, 1.0], [9.0, 9.0]])

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import torch
 
 from spacy_bioel.nn.multitask import LINKS, MENTIONS, TYPES, Multitask
@@ -31,7 +29,7 @@ def states(net: Multitask, last: str | None = None) -> dict[str, torch.Tensor]:
     return net.states(tokens, torch.tensor([3, 2]), none, none[:, :2], last=last)
 
 
-def test_states_of_levels_are_as_large_as_token_vectors() -> None:
+def test_states_of_levels_are_as_large_as_token_vectors():
     found = states(network(hidden=6))
     assert list(found) == ["mentions", "types", "links"]
     for of_level in found.values():
@@ -41,7 +39,7 @@ def test_states_of_levels_are_as_large_as_token_vectors() -> None:
     assert list(states(network(hidden=6), last=MENTIONS)) == ["mentions"]
 
 
-def test_without_hierarchy_all_tasks_read_the_same() -> None:
+def test_without_hierarchy_all_tasks_read_the_same():
     found = states(network(hidden=0))
     assert found[LINKS] is found[MENTIONS]
     assert found[LINKS].shape == (5, 8)

@@ -1,7 +1,5 @@
 """Scores of spans equal brute force, at document borders too; those of tags are one layer."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -67,7 +65,7 @@ def brute_force(scorer: SpanScorer, tokens: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("block", [4096, 4, 1])
-def test_scores_equal_brute_force(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scores_equal_brute_force(block, monkeypatch):
     monkeypatch.setattr(module, "_BLOCK", block)
     scorer = make("spans")
     with torch.no_grad():
@@ -75,7 +73,7 @@ def test_scores_equal_brute_force(block: int, monkeypatch: pytest.MonkeyPatch) -
         torch.testing.assert_close(scores, brute_force(scorer, TOKENS), atol=1e-5, rtol=1e-5)
 
 
-def test_linear_scores_are_equation_4() -> None:
+def test_linear_scores_are_equation_4():
     """w_s.h_i + w_e.h_j + w_m.h_i + ... + w_m.h_j, and a bias."""
     scorer = SpanScorer(
         width=1, n_labels=1, max_width=3, hidden=0, context=0, n_features=1, dropout=0
@@ -98,7 +96,7 @@ def test_linear_scores_are_equation_4() -> None:
 
 @pytest.mark.parametrize("kind", ["spans", "linear", "tags"])
 @pytest.mark.parametrize("context", [0, 3])
-def test_a_document_scores_the_same_alone(kind: str, context: int) -> None:
+def test_a_document_scores_the_same_alone(kind, context):
     scorer = make(kind, context=context)
     with torch.no_grad():
         together = scorer(TOKENS, LENGTHS, NO_SPANS, NO_WORDS)
@@ -110,7 +108,7 @@ def test_a_document_scores_the_same_alone(kind: str, context: int) -> None:
 
 
 @both
-def test_the_gradient_is_that_of_finite_differences(kind: str) -> None:
+def test_the_gradient_is_that_of_finite_differences(kind):
     scorer = make(kind, context=2).double()
     tokens = TOKENS.double().requires_grad_()
 
@@ -122,7 +120,7 @@ def test_the_gradient_is_that_of_finite_differences(kind: str) -> None:
     assert torch.autograd.gradcheck(finite_scores, (tokens,), fast_mode=True)
 
 
-def test_tags_are_one_linear_layer_over_vectors_and_matches() -> None:
+def test_tags_are_one_linear_layer_over_vectors_and_matches():
     scorer = TagScorer(n_labels=1, width=1, max_width=4, context=0, n_features=2, dropout=0.5)
     torch.nn.init.constant_(scorer.eval().output.bias, 0.0)
     scorer.word_features.weight.data = torch.tensor([[0.5], [0.25]])

@@ -1,7 +1,5 @@
 """A knowledge base of forty concepts, six documents, and two pipes that know them by heart."""
 
-from __future__ import annotations
-
 import multiprocessing
 import shutil
 from collections.abc import Iterator
@@ -32,14 +30,14 @@ def _one_thread() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def kb_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def kb_folder(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("kb") / "mesh"
     build_kb(read_concepts_jsonl(DATA / "concepts.jsonl"), folder)
     return folder
 
 
 @pytest.fixture(scope="session")
-def kb(kb_folder: Path) -> KnowledgeBase:
+def kb(kb_folder) -> KnowledgeBase:
     return KnowledgeBase.open(kb_folder)
 
 
@@ -49,9 +47,7 @@ def texts() -> list[AnnotatedText]:
 
 
 @pytest.fixture(scope="session")
-def trained_folder(
-    tmp_path_factory: pytest.TempPathFactory, kb_folder: Path, texts: list[AnnotatedText]
-) -> Path:
+def trained_folder(tmp_path_factory, kb_folder, texts) -> Path:
     """Both pipes, trained together on the six documents and saved."""
     spacy.util.fix_random_seed(0)
     nlp = blank()
@@ -68,17 +64,12 @@ def trained_folder(
 
 
 @pytest.fixture
-def trained(trained_folder: Path) -> Language:
+def trained(trained_folder) -> Language:
     return spacy.load(trained_folder)
 
 
 @pytest.fixture(scope="session")
-def dual_folder(
-    kb_folder: Path,
-    checkpoint: Path,
-    texts: list[AnnotatedText],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Path:
+def dual_folder(kb_folder, checkpoint, texts, tmp_path_factory) -> Path:
     """A detector and a dual encoder that share a transformer, saved; the checkpoint and the
     knowledge base that they were trained from are gone."""
     folder = tmp_path_factory.mktemp("dual")
@@ -92,7 +83,7 @@ def dual_folder(
 
 
 @pytest.fixture(params=["fork"])
-def start_method(request: pytest.FixtureRequest) -> Iterator[str]:
+def start_method(request) -> Iterator[str]:
     before = multiprocessing.get_start_method()
     multiprocessing.set_start_method(request.param, force=True)
     yield request.param

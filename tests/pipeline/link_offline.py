@@ -3,8 +3,6 @@
 python link_offline.py PIPELINE TEXTS.json LINKS.json
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import socket
 import sys

@@ -1,7 +1,5 @@
 """Links, gold mentions and mentions to be linked, on a Doc."""
 
-from __future__ import annotations
-
 import pytest
 from spacy.tokens import Doc, DocBin, Span
 from spacy.training import Example
@@ -41,11 +39,11 @@ def doc() -> Doc:
     return doc
 
 
-def test_links_come_back(doc: Doc) -> None:
+def test_links_come_back(doc):
     assert get_links(doc) == LINKS
 
 
-def test_ids_of_spans(doc: Doc) -> None:
+def test_ids_of_spans(doc):
     assert [(s.text, s.label_, s.kb_id_, s._.cui, s._.cuis) for s in doc.spans["bioel"]] == [
         ("nephritis", "Disease", "X:1", "X:1", ("X:1",)),
         ("Lupus nephritis", "Disease", "X:1|X:2", "X:1", ("X:1", "X:2")),
@@ -54,7 +52,7 @@ def test_ids_of_spans(doc: Doc) -> None:
     ]
 
 
-def test_two_labels_on_the_same_characters_do_not_share(doc: Doc) -> None:
+def test_two_labels_on_the_same_characters_do_not_share(doc):
     disease, _, sign, _ = doc.spans["bioel"]
     assert (disease.start_char, disease.end_char) == (sign.start_char, sign.end_char)
     assert disease._.candidates == (NEPHRITIS, KIDNEY)
@@ -62,7 +60,7 @@ def test_two_labels_on_the_same_characters_do_not_share(doc: Doc) -> None:
     assert Span(doc, 0, 1, label="Other")._.candidates == ()
 
 
-def test_links_as_entities(doc: Doc) -> None:
+def test_links_as_entities(doc):
     set_links(doc, [*LINKS, Link(16, 19, "")])
     doc.ents = [Span(doc, 2, 4, label="Other")]
     set_links_as_ents(doc, spans_key="bioel")
@@ -75,7 +73,7 @@ def test_links_as_entities(doc: Doc) -> None:
 
 
 @pytest.mark.parametrize("order", [[3, 2, 1, 0], [2]])
-def test_a_group_that_was_sorted_or_filtered(doc: Doc, order: list[int]) -> None:
+def test_a_group_that_was_sorted_or_filtered(doc, order):
     group = doc.spans["bioel"]
     attrs, spans = dict(group.attrs), list(group)
     doc.spans["bioel"] = [spans[i] for i in order]
@@ -84,13 +82,13 @@ def test_a_group_that_was_sorted_or_filtered(doc: Doc, order: list[int]) -> None
     assert [s._.candidates for s in doc.spans["bioel"]] == [LINKS[i].candidates for i in order]
 
 
-def test_a_span_without_a_record(doc: Doc) -> None:
+def test_a_span_without_a_record(doc):
     doc.spans["bioel"].append(Span(doc, 0, 1, label="Disease"))
     with pytest.raises(BioelError, match=r"\[B052\].*'bioel'.*'Lupus' at \(0, 5\)"):
         get_links(doc)
 
 
-def test_a_link_off_the_tokens(doc: Doc) -> None:
+def test_a_link_off_the_tokens(doc):
     with pytest.raises(BioelError, match=r"\[B057\]"):
         set_links(doc, [Link(1, 5, "Disease")])
     assert get_links(doc) == LINKS
@@ -102,13 +100,13 @@ def through_docbin(doc: Doc) -> Doc:
 
 
 @pytest.mark.parametrize("way", [through_docbin, Doc.copy])
-def test_links_travel_with_the_doc(doc: Doc, way) -> None:
+def test_links_travel_with_the_doc(doc, way):
     copy = way(doc)
     assert get_links(copy) == LINKS
     assert copy.spans["bioel"][0]._.candidates == (NEPHRITIS, KIDNEY)
 
 
-def test_scores_of_the_detector_stay_with_its_spans(doc: Doc) -> None:
+def test_scores_of_the_detector_stay_with_its_spans(doc):
     spans = [doc.char_span(link.start, link.end, label=link.label) for link in LINKS]
     doc.spans["bioel"] = spans
     doc.spans["bioel"].attrs = {"scores": [0.9, 0.8, 0.7, 0.6]}
@@ -118,7 +116,7 @@ def test_scores_of_the_detector_stay_with_its_spans(doc: Doc) -> None:
     assert "scores" not in doc.spans["bioel"].attrs
 
 
-def test_only_detected_spans_are_not_linked() -> None:
+def test_only_detected_spans_are_not_linked():
     doc = blank().make_doc("nephritis")
     assert get_links(doc) == []
     doc.spans["bioel"] = [Span(doc, 0, 1, label="Disease")]
@@ -146,15 +144,13 @@ KEPT = [("lung and breast cancer", "X:2|X:3"), ("breast cancer", "X:3"), ("odd",
         (True, 1, [], [("cystadenoma", "X:1"), *KEPT]),
     ],
 )
-def test_alignment_counts(
-    widen: bool, widened: int, lost: list[str], spans: list[tuple[str, str]]
-) -> None:
+def test_alignment_counts(widen, widened, lost, spans):
     doc, alignment = text_to_doc(blank(), TEXT, widen=widen)
     assert (alignment.n, alignment.widened, alignment.lost) == (4, widened, lost)
     assert [(span.text, span.kb_id_) for span in doc.spans["bioel_gold"]] == spans
 
 
-def test_gold_spans_go_by_characters_not_by_tokens() -> None:
+def test_gold_spans_go_by_characters_not_by_tokens():
     (example,) = examples(blank(), [TEXT])
     merged = blank().make_doc(TEXT.text)
     with merged.retokenize() as retokenizer:
@@ -167,14 +163,14 @@ def test_gold_spans_go_by_characters_not_by_tokens() -> None:
     ]
 
 
-def test_no_gold() -> None:
+def test_no_gold():
     doc = blank().make_doc("x")
     assert list(gold_spans(Example(doc, doc.copy()))) == []
     assert add_gold(doc, AnnotatedText("1", "x")).n == 0
     assert len(doc.spans["bioel_gold"]) == 0
 
 
-def test_gold_mentions_for_the_linker_have_no_ids() -> None:
+def test_gold_mentions_for_the_linker_have_no_ids():
     doc = with_gold_mentions(blank().make_doc(TEXT.text), TEXT)
     assert [(span.text, span.label_, span.kb_id_) for span in doc.spans["bioel"]] == [
         ("cystadenoma", "Disease", ""),
@@ -194,7 +190,7 @@ def test_gold_mentions_for_the_linker_have_no_ids() -> None:
         ("ents", True, ["a"]),
     ],
 )
-def test_what_is_to_be_linked(mentions: str, with_group: bool, expected: list[str]) -> None:
+def test_what_is_to_be_linked(mentions, with_group, expected):
     doc = blank().make_doc("a b c")
     doc.ents = [Span(doc, 0, 1, label="X")]
     if with_group:

@@ -1,9 +1,6 @@
 """Candidate generation: kept under the state of now, within a bound, the same for all threads."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from threading import Barrier
 
 import numpy as np
@@ -21,12 +18,12 @@ COLD, ATTACK, NOTHING = ("cold", ""), ("heart attack", ""), ("", "")
 
 
 @pytest.fixture
-def linker(kb_folder: Path) -> Linker:
+def linker(kb_folder) -> Linker:
     return linking_nlp(kb_folder).get_pipe("bioel_linker")  # type: ignore[return-value]
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+def asked(monkeypatch) -> list[list[str]]:
     """Strings for which evidence was gathered, by batch."""
     batches: list[list[str]] = []
     gather = CandidateGenerator.gather
@@ -36,7 +33,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     return batches
 
 
-def test_a_string_is_looked_up_once(linker: Linker, asked: list[list[str]]) -> None:
+def test_a_string_is_looked_up_once(linker, asked):
     first = linker.generator.rank([COLD, NOTHING])
     second = linker.generator.rank([ATTACK, COLD, NOTHING])
     assert asked == [["cold"], ["heart attack"]]
@@ -45,9 +42,7 @@ def test_a_string_is_looked_up_once(linker: Linker, asked: list[list[str]]) -> N
 
 
 @pytest.mark.parametrize("name", ["exact", "sparse"])
-def test_other_settings_make_another_generator(
-    linker: Linker, asked: list[list[str]], name: str
-) -> None:
+def test_other_settings_make_another_generator(linker, asked, name):
     generator = linker.generator
     before = generator.rank([COLD])
     linker.cfg["evidence"][name] = False
@@ -61,7 +56,7 @@ def test_other_settings_make_another_generator(
     assert generator.rank([COLD]) == before  # the first one is as it was
 
 
-def test_each_label_has_its_types(linker: Linker) -> None:
+def test_each_label_has_its_types(linker):
     linker.cfg["label_types"]["Disease"] = ["Disease"]
     attack, aspirin = linker.kb.find_all(["MESH:D009203", "MESH:D001241"])
     concepts = np.array([attack, aspirin, aspirin, attack])
@@ -71,9 +66,7 @@ def test_each_label_has_its_types(linker: Linker) -> None:
     assert linker.generator.allowed(concepts[:0], [], owners[:0]).tolist() == []
 
 
-def test_strings_not_asked_for_longest_are_forgotten(
-    linker: Linker, asked: list[list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_strings_not_asked_for_longest_are_forgotten(linker, asked, monkeypatch):
     monkeypatch.setattr(candidates, "KEPT", 2)
     for pair in (COLD, ATTACK, COLD, ("chill", ""), COLD, ATTACK):
         linker.generator.rank([pair])
@@ -81,7 +74,7 @@ def test_strings_not_asked_for_longest_are_forgotten(
     assert len(linker.generator.rank([COLD, ATTACK, ("chill", "")])) == 3
 
 
-def test_mentions_that_are_counted_later_matter(linker: Linker) -> None:
+def test_mentions_that_are_counted_later_matter(linker):
     assert "memory" not in linker.generator.rank([ATTACK])[ATTACK][0].evidence
     doc = blank().make_doc("A heart attack.")
     add_gold(doc, AnnotatedText("1", doc.text, (Mention(2, 14, "Thing", ("MESH:D003139",)),)))
@@ -90,7 +83,7 @@ def test_mentions_that_are_counted_later_matter(linker: Linker) -> None:
     assert "memory" in found["MESH:D003139"]
 
 
-def test_threads_that_share_a_small_cache(linker: Linker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_that_share_a_small_cache(linker, monkeypatch):
     monkeypatch.setattr(
         candidates, "KEPT", 1
     )  # so that one thread drops what another has asked for
@@ -109,9 +102,7 @@ def test_threads_that_share_a_small_cache(linker: Linker, monkeypatch: pytest.Mo
         assert [all(found) for found in pool.map(ask, range(8))] == [True] * 8
 
 
-def test_cold_threads_encode_the_names_once(
-    linker: Linker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cold_threads_encode_the_names_once(linker, monkeypatch):
     calls: list[int] = []
     encoded = candidates.encoded_names
     monkeypatch.setattr(
@@ -128,7 +119,7 @@ def test_cold_threads_encode_the_names_once(
     assert calls == [1]
 
 
-def test_evidence_that_is_not_named_is_off(linker: Linker) -> None:
+def test_evidence_that_is_not_named_is_off(linker):
     linker.cfg["kb"] = ""  # the starter
     linker.cfg["evidence"] = {"exact": True}
     found = linker.generator.rank([ATTACK])[ATTACK]
@@ -136,9 +127,7 @@ def test_evidence_that_is_not_named_is_off(linker: Linker) -> None:
     assert not linker.reads
 
 
-def test_training_strings_are_encoded_only_where_they_count(
-    linker: Linker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_training_strings_are_encoded_only_where_they_count(linker, monkeypatch):
     asked: list[bool] = []
     gather = candidates.gather_candidates
     monkeypatch.setattr(
@@ -152,7 +141,7 @@ def test_training_strings_are_encoded_only_where_they_count(
     assert asked == [False, True]
 
 
-def test_other_statistics_leave_the_vectors_of_names(linker: Linker) -> None:
+def test_other_statistics_leave_the_vectors_of_names(linker):
     names = linker.generator.names
     linker.statistics = linker.statistics.with_mentions([("chill", "MESH:D003139")])
     assert linker.generator.names is names

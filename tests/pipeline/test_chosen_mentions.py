@@ -1,7 +1,5 @@
 """From spans with probabilities to mentions."""
 
-from __future__ import annotations
-
 import random
 from itertools import combinations
 from math import log
@@ -37,7 +35,7 @@ A, B, C, D = (0, 2, "A"), (1, 4, "A"), (3, 5, "A"), (5, 6, "A")
         (0.7, [(*A, 0.7), (*B, 0.9), (*C, 0.8)], [1]),
     ],
 )
-def test_drop_overlaps(threshold: float, mentions: list[ScoredSpan], kept: list[int]) -> None:
+def test_drop_overlaps(threshold, mentions, kept):
     for order in (mentions, mentions[::-1]):
         assert drop_overlaps(order, threshold=threshold) == [mentions[i] for i in kept]
 
@@ -57,7 +55,7 @@ def brute_force(mentions: list[ScoredSpan], threshold: float) -> tuple[float, in
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_no_subset_is_better(seed: int) -> None:
+def test_no_subset_is_better(seed):
     rng = random.Random(seed)
     threshold = rng.choice([0.1, 0.5, 0.8])
     places = [(start, start + rng.randint(1, 4)) for start in rng.choices(range(8), k=9)]
@@ -80,7 +78,7 @@ def test_no_subset_is_better(seed: int) -> None:
     ("weight", "expected"),
     [(0.0, [0.9, 0.1, 0.2, 0.3]), (0.5, [0.9, 0.5, 0.2, 0.3]), (1.0, [0.9, 0.9, 0.2, 0.3])],
 )
-def test_the_same_words_agree(weight: float, expected: list[float]) -> None:
+def test_the_same_words_agree(weight, expected):
     doc = blank().make_doc("Aspirin, aspirin and morphine")
     spans = [(0, 1, "Drug", 0.9), (2, 3, "Drug", 0.1), (2, 3, "Sign", 0.2), (4, 5, "Drug", 0.3)]
     agreed = agree(doc, spans, weight=weight)
@@ -97,7 +95,7 @@ def test_the_same_words_agree(weight: float, expected: list[float]) -> None:
         (")(", False),
     ],
 )
-def test_brackets(text: str, expected: bool) -> None:
+def test_brackets(text, expected):
     assert has_whole_brackets(text) is expected
 
 
@@ -111,9 +109,7 @@ def test_brackets(text: str, expected: bool) -> None:
         ("Denies chest pain.", "Denies chest pain", ["chest pain"]),
     ],
 )
-def test_markup_and_denials_are_no_part_of_a_mention(
-    text: str, found: str, kept: list[str]
-) -> None:
+def test_markup_and_denials_are_no_part_of_a_mention(text, found, kept):
     doc = blank().make_doc(text)
     start = text.index(found)
     span = doc.char_span(start, start + len(found))
@@ -126,7 +122,7 @@ def test_markup_and_denials_are_no_part_of_a_mention(
     ("text", "kept"),
     [("AN INFECTION IN AN OLD MAN", []), ("PAX6 in AN, an eye disease", ["AN"])],
 )
-def test_function_words_of_a_text_in_capitals(text: str, kept: list[str]) -> None:
+def test_function_words_of_a_text_in_capitals(text, kept):
     doc = blank().make_doc(text)
     spans = [(t.i, t.i + 1, "D", 0.9) for t in doc if t.text == "AN"]
     cfg = {"threshold": 0.5, "consistency": 0, "allow_overlap": True, "abbreviations": False}
@@ -134,7 +130,7 @@ def test_function_words_of_a_text_in_capitals(text: str, kept: list[str]) -> Non
     assert [doc[first:last].text for first, last, *_ in chosen] == kept
 
 
-def test_variants_have_the_borders_of_their_form_and_say_of_a_change() -> None:
+def test_variants_have_the_borders_of_their_form_and_say_of_a_change():
     doc = blank().make_doc("A G to C substitution at position -174 in fig 5 , and Delta32")
     cfg = {"threshold": 0.5, "consistency": 0, "always": {}, "never": [], "allow_overlap": False}
     cfg |= {"abbreviations": False, "labels": ["Gene", "Variant"]}
@@ -146,7 +142,7 @@ def test_variants_have_the_borders_of_their_form_and_say_of_a_change() -> None:
     ]
 
 
-def test_forced_and_excluded_mentions() -> None:
+def test_forced_and_excluded_mentions():
     doc = blank()("Patients with renal failure in 2015, outpatients too")
     spans = [(0, 4, "Disease", 0.9), (2, 4, "Disease", 0.8), (5, 6, "Gene", 0.7)]
     always = {"Species": ["patients", "renal"], "Drug": ["nowhere"], "Gene": []}
@@ -162,7 +158,7 @@ def test_forced_and_excluded_mentions() -> None:
     ]
 
 
-def test_short_forms_of_mentions_are_mentions() -> None:
+def test_short_forms_of_mentions_are_mentions():
     doc = blank()("Acute kidney injury (AKI) and AKI, AKI care, tumor necrosis factor (TNF).")
     injury, taken, longer = (0, 3, "Disease", 0.9), (7, 8, "Gene", 0.6), (9, 11, "Other", 0.5)
     texts = [doc[start:end].text for start, end, *_ in (injury, taken, longer)]

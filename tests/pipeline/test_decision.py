@@ -1,9 +1,6 @@
 """From candidates to a link: composites, NIL, and the queries of a mention."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -91,13 +88,11 @@ def whole(score: float) -> dict[str, dict[str, float]]:
         ({"breast cancer": {"X:1": 0.7}, "breast": {"X:3": 0.7}} | OVARIAN, 0.3, ("X:1", "X:2")),
     ],
 )
-def test_what_is_linked(
-    ranked: dict[str, dict[str, float]], threshold: float, expected: tuple[str, ...]
-) -> None:
+def test_what_is_linked(ranked, threshold, expected):
     assert decided(ranked, nil_threshold=threshold).ids == expected
 
 
-def test_the_candidates_of_parts_come_first() -> None:
+def test_the_candidates_of_parts_come_first():
     of_whole = {QUERY.whole: {"X:2": 0.4, "X:3": 0.3}}
     parts = {"breast cancer": {"X:1": 0.9, "X:9": 0.1}, "ovarian cancer": {"X:2": 0.8}}
     link = decided(of_whole | parts)
@@ -119,7 +114,7 @@ def doc_with(*mentions: str) -> Doc:
     return nlp("Acute kidney injury (AKI). Fever and Cough. AKI again.")
 
 
-def test_what_is_looked_up() -> None:
+def test_what_is_looked_up():
     doc = doc_with("Fever and Cough", "AKI")
     fever = Query("fever and cough", (("fever", "cough"), ("fever cough", "cough")))
     found = queries(doc)
@@ -133,7 +128,7 @@ def test_what_is_looked_up() -> None:
     assert fever.parts == ["fever", "cough", "fever cough"]
 
 
-def test_abbreviations_and_composites_can_be_left_alone() -> None:
+def test_abbreviations_and_composites_can_be_left_alone():
     doc = doc_with("Fever and Cough", "AKI")
     assert queries(doc, abbreviations=False, composites=False) == [
         Query("aki"),
@@ -143,7 +138,7 @@ def test_abbreviations_and_composites_can_be_left_alone() -> None:
     assert mention_queries([], LinkerSettings.of(CFG)) == []
 
 
-def test_ties_are_no_link_in_whatever_batch(tmp_path: Path) -> None:
+def test_ties_are_no_link_in_whatever_batch(tmp_path):
     ids = [f"X:{number}" for number in (7, 2, 9, 1, 8, 3)]
     build_kb([Concept(id, ("Cold",)) for id in ids], tmp_path / "kb")
     settings = {"dense": False}, {"dense": False, "exact": False}
@@ -157,7 +152,7 @@ def test_ties_are_no_link_in_whatever_batch(tmp_path: Path) -> None:
         assert {link.ids for links in alone for link in links} == {()}
 
 
-def test_scores_that_differ_in_the_last_bits_are_ties() -> None:
+def test_scores_that_differ_in_the_last_bits_are_ties():
     scores = np.array([0.5, 0.5 + 1e-7, 0.9, 0.5 - 1e-7])
     kb: Any = SimpleNamespace(has_xrefs=False)
     rows, _ = rank(kb, np.array([4, 9, 5, 1]), scores, np.zeros(4, np.int64), top=3)

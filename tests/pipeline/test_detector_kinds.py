@@ -1,7 +1,5 @@
 """`bioel_mentions` with other models than the default one: linear span scores, and tags."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -11,7 +9,6 @@ from spacy.training import Example
 from test_multitask import TOK2VEC
 from tiny import DETECTOR, blank, examples
 
-from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.models import detector as detector_models
 from spacy_bioel.pipeline.mentions.detector import MentionDetector
 from spacy_bioel.types import AnnotatedText, Mention
@@ -42,12 +39,12 @@ def tokenised(text: str) -> Doc:
 
 
 @pytest.fixture(scope="module", params=list(KINDS))
-def kind(request: pytest.FixtureRequest) -> str:
+def kind(request) -> str:
     return request.param
 
 
 @pytest.fixture(scope="module")
-def detector(kind: str, kb: KnowledgeBase, texts: list[AnnotatedText]) -> MentionDetector:
+def detector(kind, kb, texts) -> MentionDetector:
     """A detector that knows the six documents by heart."""
     spacy.util.fix_random_seed(0)
     detector = make_detector(kind)
@@ -57,9 +54,7 @@ def detector(kind: str, kb: KnowledgeBase, texts: list[AnnotatedText]) -> Mentio
     return detector
 
 
-def test_the_documents_are_found_again(
-    detector: MentionDetector, texts: list[AnnotatedText]
-) -> None:
+def test_the_documents_are_found_again(detector, texts):
     is_spans = detector.model.name == "span_enumerator"
     for example in examples(blank(), texts):
         gold = {(s.start, s.end, s.label_) for s in example.reference.spans["bioel_gold"]}
@@ -71,12 +66,7 @@ def test_the_documents_are_found_again(
 
 
 @pytest.mark.parametrize("n_tokens", [1, 25, 4096])  # that are scored together
-def test_a_document_is_the_same_alone_and_in_any_batch(
-    detector: MentionDetector,
-    texts: list[AnnotatedText],
-    n_tokens: int,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_document_is_the_same_alone_and_in_any_batch(detector, texts, n_tokens, monkeypatch):
     docs = [tokenised(text) for text in ("", *(text.text for text in texts), "", "Aspirin")]
     alone = [detector.predict([doc])[0] for doc in docs]
     assert sum(map(len, alone)) > 10
@@ -88,7 +78,7 @@ def test_a_document_is_the_same_alone_and_in_any_batch(
             assert [p for *_, p in spans] == pytest.approx([p for *_, p in expected], abs=1e-5)
 
 
-def test_tags_learn_the_longest_of_nested_mentions_and_spans_both() -> None:
+def test_tags_learn_the_longest_of_nested_mentions_and_spans_both():
     nested = (Mention(0, 25, "Disease"), Mention(11, 25, "Disease"))
     text = AnnotatedText("1", "Breast and ovarian cancer in families.", nested)
     found = {}

@@ -1,8 +1,5 @@
 """`bioel_linker` with a bi-encoder that shares a transformer with the detector."""
 
-from __future__ import annotations
-
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,60 +7,55 @@ import pytest
 import spacy
 from spacy.language import Language
 from spacy.tokens import Doc
-from tiny import dual_nlp, evidence_of, learn, leave_evidence, links, transformer
+from tiny import (
+    assert_same_links,
+    dual_nlp,
+    evidence_of,
+    gold_links,
+    learn,
+    leave_evidence,
+    links,
+    transformer,
+)
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.pipeline.annotate import add_gold, get_links
 from spacy_bioel.pipeline.contextual.bi_encoder import encode_in_context
-from spacy_bioel.types import AnnotatedText, Link
+from spacy_bioel.types import AnnotatedText
 
 pytest.importorskip("transformers")
 
 
 @pytest.fixture
-def dual(dual_folder: Path) -> Language:
+def dual(dual_folder) -> Language:
     return spacy.load(dual_folder)
 
 
-def test_learns_both_by_heart(dual: Language, texts: list[AnnotatedText]) -> None:
-    gold = {(t.text[m.start : m.end], "|".join(m.ids)) for t in texts for m in t.mentions if m.ids}
+def test_learns_both_by_heart(dual, texts):
     docs = list(dual.pipe(t.text for t in texts))
     found = {link for doc in docs for link in links(doc)}
-    assert len(gold - found) <= 3
+    assert len(gold_links(texts) - found) <= 3
     # The parts of a composite are looked up by their strings.
     spans = [span for doc in docs for span in doc.spans["bioel"] if len(span._.cuis) == 1]
     assert {span._.candidates[0].evidence.rpartition("+")[2] for span in spans} == {"context"}
 
 
-def expect_same(found: list[list[Link]], expected: list[list[Link]]) -> None:
-    """The same links. A transformer rounds by the shape of its batch, which scores can show."""
-    plain: tuple[list, list] = ([], [])
-    scores: tuple[list, list] = ([], [])
-    for i, docs in enumerate((found, expected)):
-        plain[i].extend([(x.start, x.end, x.label, x.ids) for x in of_doc] for of_doc in docs)
-        scores[i].extend(c.score for of_doc in docs for x in of_doc for c in x.candidates)
-    assert plain[0] == plain[1]
-    assert scores[0] == pytest.approx(scores[1], abs=5e-4)
-
-
-def test_same_links_from_bytes_in_any_batch_and_without_gold(
-    dual: Language, texts: list[AnnotatedText]
-) -> None:
+def test_same_links_from_bytes_in_any_batch_and_without_gold(dual, texts):
     inputs = [text.text for text in texts] + ["", "  ", "AKI"]
-    alone = [get_links(dual(text)) for text in inputs]
-    expect_same([get_links(doc) for doc in dual.pipe(inputs, batch_size=4)], alone)
-    again = spacy.util.load_model_from_config(dual.config).from_bytes(dual.to_bytes())
-    expect_same([get_links(doc) for doc in again.pipe(inputs)], alone)
-    with_gold = [dual.make_doc(text) for text in inputs]
-    for doc, text in zip(with_gold, texts, strict=False):
+    assert_same_links(dual, lambda _: inputs, with_gold(dual, inputs, texts))
+
+
+def with_gold(nlp: Language, inputs: list[str], texts: list[AnnotatedText]) -> list[Doc]:
+    """Documents, of which the first have gold mentions."""
+    docs = [nlp.make_doc(text) for text in inputs]
+    for doc, text in zip(docs, texts, strict=False):
         add_gold(doc, text)
-    expect_same([get_links(doc) for doc in dual.pipe(with_gold)], alone)
+    return docs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start_method", ["spawn"], indirect=True)
-def test_two_processes_after_training(
-    kb_folder: Path, checkpoint: Path, texts: list[AnnotatedText], start_method: str
-) -> None:
+def test_two_processes_after_training(kb_folder, checkpoint, texts, start_method):
     spacy.util.fix_random_seed(0)
     nlp = dual_nlp(kb_folder, checkpoint)
     learn(nlp, texts, updates=20)
@@ -74,7 +66,7 @@ def test_two_processes_after_training(
     assert found == [get_links(doc) for doc in nlp.pipe(inputs)]
 
 
-def test_reading_alone(dual: Language, texts: list[AnnotatedText]) -> None:
+def test_reading_alone(dual, texts):
     linker = dual.get_pipe("bioel_linker")
     leave_evidence(dual, "context")
     linker.cfg["nil_threshold"] = 0.0
@@ -82,14 +74,14 @@ def test_reading_alone(dual: Language, texts: list[AnnotatedText]) -> None:
     assert evidence_of([dual(texts[0].text)]) == {"context"}
 
 
-def test_not_reading(dual: Language, texts: list[AnnotatedText]) -> None:
+def test_not_reading(dual, texts):
     dual.get_pipe("bioel_linker").cfg["evidence"]["context"] = False
     found = evidence_of(dual.pipe(text.text for text in texts))
     assert {"dense", "exact+memory+dense"} < found
     assert not any("context" in evidence for evidence in found)
 
 
-def test_documents_that_were_not_read(dual: Language) -> None:
+def test_documents_that_were_not_read(dual):
     doc = dual.make_doc("AKI")
     doc.spans["bioel"] = [doc.char_span(0, 3, label="Disease")]
     with pytest.raises(BioelError, match=r"\[B174\]"):
@@ -100,9 +92,7 @@ def in_context(linker: Any, docs: list[Doc]) -> np.ndarray:
     return encode_in_context(linker.model, linker.generator, linker.ranking(docs).mentions)
 
 
-def test_mentions_read_one_by_one(
-    kb_folder: Path, checkpoint: Path, texts: list[AnnotatedText], tmp_path: Path
-) -> None:
+def test_mentions_read_one_by_one(kb_folder, checkpoint, texts, tmp_path):
     """Each alone in its words, by a transformer of the linker's own, which is saved with it."""
     nlp = dual_nlp(
         kb_folder, checkpoint, model={"collective": False, "tok2vec": transformer(checkpoint)}
@@ -128,11 +118,11 @@ def test_mentions_read_one_by_one(
     assert np.abs(shorter - found[2]).max() < 1e-5
 
 
-def test_a_listener_cannot_read_one_by_one(kb_folder: Path, checkpoint: Path) -> None:
+def test_a_listener_cannot_read_one_by_one(kb_folder, checkpoint):
     with pytest.raises(BioelError, match=r"\[B177\]"):
         dual_nlp(kb_folder, checkpoint, model={"collective": False})
 
 
-def test_unknown_pooling(kb_folder: Path, checkpoint: Path) -> None:
+def test_unknown_pooling(kb_folder, checkpoint):
     with pytest.raises(BioelError, match=r"\[B175\].*'last'"):
         dual_nlp(kb_folder, checkpoint, model={"pooling": "last"})

@@ -1,12 +1,11 @@
 """Concepts of several vocabularies that are one thing: they do not halve each other's score."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from kb_files import made_kb
 from tiny import blank
 
 from spacy_bioel.kb.build.build import build_kb
@@ -37,7 +36,7 @@ def candidates(kb: Any, mentions: str) -> list[tuple[str, float]]:
 
 
 @pytest.mark.parametrize("mentions", ["ents", "kb"])
-def test_their_scores_are_those_that_one_alone_has(mentions: str, tmp_path: Path) -> None:
+def test_their_scores_are_those_that_one_alone_has(mentions, tmp_path):
     mine = kb(tmp_path / "mine", MALARIA, *OTHERS)
     ((_, alone),) = candidates(mine, mentions)
     joined = [mine, kb(tmp_path / "same", SAME)]
@@ -55,7 +54,7 @@ def test_their_scores_are_those_that_one_alone_has(mentions: str, tmp_path: Path
 
 
 @pytest.fixture(scope="module")
-def vocabulary(tmp_path_factory: pytest.TempPathFactory) -> KnowledgeBase:
+def vocabulary(tmp_path_factory) -> KnowledgeBase:
     concepts = [
         Concept("A:1", ("a",), xrefs=("MSH:D1", "ICD:7")),
         Concept("A:2", ("b",), xrefs=("ICD:7",)),
@@ -65,8 +64,7 @@ def vocabulary(tmp_path_factory: pytest.TempPathFactory) -> KnowledgeBase:
         Concept("MESH:D1", ("f",), xrefs=()),
     ]
     folder = tmp_path_factory.mktemp("kb")
-    build_kb(concepts, folder / "kb")
-    return KnowledgeBase.open(folder / "kb")
+    return made_kb(folder / "kb", concepts)
 
 
 @pytest.mark.parametrize(
@@ -81,9 +79,7 @@ def vocabulary(tmp_path_factory: pytest.TempPathFactory) -> KnowledgeBase:
         (["A:1", "B:1", "MESH:D1", "D:1"], [False, True, True, False]),
     ],
 )
-def test_what_equivalents_are(
-    vocabulary: KnowledgeBase, ids: list[str], expected: list[bool]
-) -> None:
+def test_what_equivalents_are(vocabulary, ids, expected):
     concepts = vocabulary.find_all(ids)
     shares = np.linspace(0.5, 0.1, len(ids))  # the first is the likeliest
     groups = np.zeros(len(ids), dtype=np.int64)
@@ -93,7 +89,7 @@ def test_what_equivalents_are(
     assert not repeats(vocabulary, concepts, shares / 100, groups).any()
 
 
-def test_the_likeliest_of_equivalents_is_counted_alone(vocabulary: KnowledgeBase) -> None:
+def test_the_likeliest_of_equivalents_is_counted_alone(vocabulary):
     concepts = vocabulary.find_all(["A:1", "MESH:D1", "D:1", "A:1", "A:2"])
     scores = np.log([3.0, 1.0, 1.0, 3.0, 1.0])
     groups = np.array([0, 0, 0, 1, 1])

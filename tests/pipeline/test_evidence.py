@@ -1,14 +1,12 @@
 """The table of evidence against one computed by hand, with sources switched off too."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from math import e, log
 
 import numpy as np
 import pytest
+from kb_files import made_kb
 
-from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.pipeline.linker.evidence import EVIDENCE, FEATURES, SOURCES, gather_candidates
 from spacy_bioel.pipeline.linker.searches import Found, SpellingSearch
@@ -33,10 +31,9 @@ PRIOR_2, PRIOR_3 = log(1 + 3), log(1 + 1)
 
 
 @pytest.fixture(scope="module")
-def kb(tmp_path_factory: pytest.TempPathFactory) -> KnowledgeBase:
+def kb(tmp_path_factory) -> KnowledgeBase:
     folder = tmp_path_factory.mktemp("kb") / "kb"
-    build_kb(CONCEPTS, folder)
-    kb = KnowledgeBase.open(folder)
+    kb = made_kb(folder, CONCEPTS)
     assert [kb.name(row) for row in range(kb.n_names)] == NAMES
     return kb
 
@@ -87,7 +84,7 @@ def table(
     return result
 
 
-def test_an_exact_name_of_two_concepts(kb: KnowledgeBase, statistics: MentionStatistics) -> None:
+def test_an_exact_name_of_two_concepts(kb, statistics):
     # The votes of its names go half to the one and half to the other.
     about = {"sources": "exact", "name": "Cold"} | dict.fromkeys(VOTES, 0.5)
     assert table(["cold"], kb, statistics) == {
@@ -96,9 +93,7 @@ def test_an_exact_name_of_two_concepts(kb: KnowledgeBase, statistics: MentionSta
     }
 
 
-def test_a_spelling_variant_is_looked_up_where_the_name_is_absent(
-    kb: KnowledgeBase, statistics: MentionStatistics
-) -> None:
+def test_a_spelling_variant_is_looked_up_where_the_name_is_absent(kb, statistics):
     found = table(["anaemia", "heart attacks"], kb, statistics)
     # "alike" is 1: by 3-grams this name is the nearest; the cosine itself is below 0.8.
     variant = dict.fromkeys((*SAME, *VOTES, "unique", "preferred"), 0.8) | TRAINED
@@ -108,9 +103,7 @@ def test_a_spelling_variant_is_looked_up_where_the_name_is_absent(
     assert found["heart attacks", "X:1"]["exact"] == 0.8
 
 
-def test_memory_shares_its_string_between_concepts(
-    kb: KnowledgeBase, statistics: MentionStatistics
-) -> None:
+def test_memory_shares_its_string_between_concepts(kb, statistics):
     assert table(["flu"], kb, statistics) == {
         ("flu", "X:2"): {
             "memory": 3 / 8, "seen": log(1 + 3), "prior": PRIOR_2, "sources": "memory",
@@ -123,7 +116,7 @@ def test_memory_shares_its_string_between_concepts(
     }  # fmt: skip
 
 
-def test_dense_search(kb: KnowledgeBase, statistics: MentionStatistics) -> None:
+def test_dense_search(kb, statistics):
     # Names 5 (X:4), 2 (X:2 and X:3), 3 (X:2 again, worse); two are equally near.
     dense = found(([5, 2, 3], [0.9, 0.9, 0.4]), ([-1, -1, -1], [0.0, 0.0, 0.0]))
     recalled = found(([0], [0.5]), ([-1], [0.0]))
@@ -149,7 +142,7 @@ def test_dense_search(kb: KnowledgeBase, statistics: MentionStatistics) -> None:
     }
 
 
-def test_negative_cosines_are_no_evidence(kb: KnowledgeBase, statistics: MentionStatistics) -> None:
+def test_negative_cosines_are_no_evidence(kb, statistics):
     dense = found(([5], [-0.3]))
     assert table(["zzz"], kb, statistics, dense=dense) == {
         ("zzz", "X:4"): TRAINED
@@ -157,7 +150,7 @@ def test_negative_cosines_are_no_evidence(kb: KnowledgeBase, statistics: Mention
     }
 
 
-def test_words_in_common_with_the_best_name(kb: KnowledgeBase) -> None:
+def test_words_in_common_with_the_best_name(kb):
     # "heart" has 5 letters, the query 5 + 5 and "heart attack" 5 + 6 of them.
     dense = found(([0, 1], [0.6, 0.5]))
     assert table(["renal hearts"], kb, MentionStatistics(), dense=dense, evidence=("dense",)) == {
@@ -168,9 +161,7 @@ def test_words_in_common_with_the_best_name(kb: KnowledgeBase) -> None:
     }  # fmt: skip
 
 
-def test_search_by_spelling_is_for_unseen_strings(
-    kb: KnowledgeBase, statistics: MentionStatistics
-) -> None:
+def test_search_by_spelling_is_for_unseen_strings(kb, statistics):
     found = table(["cold temperatur", "flus"], kb, statistics)
     assert found["cold temperatur", "X:3"]["sources"] == "sparse"
     assert found["cold temperatur", "X:3"]["alike"] == 1.0
@@ -180,7 +171,7 @@ def test_search_by_spelling_is_for_unseen_strings(
     assert found["flus", "X:3"]["recalled"] == near / 3
 
 
-def test_nothing_is_known(kb: KnowledgeBase) -> None:
+def test_nothing_is_known(kb):
     assert table(["zzz", "qqq"], kb, MentionStatistics()) == {}
     assert table([], kb, MentionStatistics()) == {}
     assert table(["cold"], kb, MentionStatistics({"cold": {"X:2": 1}}), evidence=()) == {}
@@ -196,7 +187,7 @@ class Fixed:
         return found(*[self.rows[0]] * len(queries))
 
 
-def test_another_search_by_spelling(kb: KnowledgeBase) -> None:
+def test_another_search_by_spelling(kb):
     spelling = Fixed(([5, 1], [0.7, 0.2]))
     assert table(["zzz"], kb, MentionStatistics(), spelling=spelling) == {
         ("zzz", "X:4"): {
@@ -206,7 +197,7 @@ def test_another_search_by_spelling(kb: KnowledgeBase) -> None:
     }  # fmt: skip
 
 
-def test_near_names_have_the_greater_vote(kb: KnowledgeBase) -> None:
+def test_near_names_have_the_greater_vote(kb):
     # "Anemia" is X:4; "Cold", farther by 0.05, has 1/e of its vote, once for X:2 and once for X:3.
     rows = table(
         ["zzz"], kb, MentionStatistics(), dense=found(([5, 2], [0.5, 0.45])), evidence=("dense",)
@@ -250,13 +241,11 @@ FLUS = {"dense", "sparse", "alike", "prior", "encoded", "trained", *VOTES, *RECA
         ("prior", {"prior"}, {"prior"}),
     ],
 )  # fmt: skip
-def test_switches(
-    kb: KnowledgeBase, statistics: MentionStatistics, off: str, cold: set[str], flus: set[str]
-) -> None:
+def test_switches(kb, statistics, off, cold, flus):
     assert switched(kb, statistics, off) == {"cold": COLD - cold, "flus": FLUS - flus}
 
 
-def test_one_letter_is_like_nothing(kb: KnowledgeBase, statistics: MentionStatistics) -> None:
+def test_one_letter_is_like_nothing(kb, statistics):
     dense = found(([0, 1, 2], [0.9, 0.8, 0.7]), ([0, 1, 2], [0.9, 0.8, 0.7]))
     assert {id for _, id in table(["c", "mi"], kb, statistics, dense=dense)} != set()
     assert {query for query, _ in table(["c", "mi"], kb, statistics, dense=dense)} == {"mi"}

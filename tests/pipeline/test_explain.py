@@ -1,8 +1,5 @@
 """Explanations: of links alone, of whole texts, and on the command line."""
 
-from __future__ import annotations
-
-import json
 from pathlib import Path
 
 import pytest
@@ -11,7 +8,6 @@ from spacy.tokens import Doc
 from tiny import blank, linking_nlp
 
 import spacy_bioel
-from spacy_bioel.cli import main
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.pipeline.explanation import features_text
@@ -35,18 +31,18 @@ CFG = {
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("explain") / "mine"
     build_kb(CONCEPTS, folder, source="signs", release="2026-11", licence="CC0")
     return folder
 
 
 @pytest.fixture
-def nlp(folder: Path) -> Language:
+def nlp(folder) -> Language:
     return linking_nlp(folder, ["cold", "convulsions", "zzzz"], evidence={"dense": False})
 
 
-def test_why_a_mention_is_linked(nlp: Language, folder: Path) -> None:
+def test_why_a_mention_is_linked(nlp, folder):
     (kb,) = (report := spacy_bioel.explain(nlp, "No convulsions.")).kbs
     about = (kb.name, kb.source, kb.release, kb.licence, kb.concepts)
     assert about == ("mine", "signs", "2026-11", "CC0", 4)
@@ -62,7 +58,7 @@ def test_why_a_mention_is_linked(nlp: Language, folder: Path) -> None:
     assert mention.reason.startswith("Linked: Convulsion (X:1) is the likeliest, and its sc")
 
 
-def test_why_a_mention_is_not_linked(nlp: Language) -> None:
+def test_why_a_mention_is_not_linked(nlp):
     (mention,) = spacy_bioel.explain(nlp, "The zzzz.").mentions
     assert (mention.ids, mention.candidates) == ((), ())
     assert mention.reason == "NIL: no name that it may be linked to is like it."
@@ -74,7 +70,7 @@ def test_why_a_mention_is_not_linked(nlp: Language) -> None:
     assert mention.reason.endswith("is below nil_threshold, 0.99.")
 
 
-def test_concepts_that_a_label_excludes(folder: Path) -> None:
+def test_concepts_that_a_label_excludes(folder):
     nlp = linking_nlp(
         folder, ["seizure"], evidence={"dense": False}, label_types={"Thing": ["Disease"]}
     )
@@ -89,7 +85,7 @@ def test_concepts_that_a_label_excludes(folder: Path) -> None:
     )
 
 
-def test_words_that_are_no_mention(nlp: Language) -> None:
+def test_words_that_are_no_mention(nlp):
     (mention,) = spacy_bioel.explain(nlp, "Femoral bowing and a cold.", "femoral bowing").mentions
     assert (mention.text, mention.is_mention, mention.ids) == ("Femoral bowing", False, ("X:4",))
     (mention,) = spacy_bioel.explain(nlp, "Femoral bowing and a cold.", "cold").mentions
@@ -100,9 +96,8 @@ def test_words_that_are_no_mention(nlp: Language) -> None:
         spacy_bioel.explain(nlp, "Femoral bowing.", "owing")
 
 
-def test_names_of_a_knowledge_base(folder: Path) -> None:
-    nlp = blank()
-    nlp.add_pipe("bioel_linker", config={"kb": str(folder), "mentions": "kb"})
+def test_names_of_a_knowledge_base(folder):
+    nlp = linking_nlp(folder, mentions="kb")
     (mention,) = spacy_bioel.explain(nlp, "The bowing.", "bowing").mentions
     assert (mention.ids, mention.candidates) == ((), ())
     assert mention.near == ("Femoral bowing (X:4)",)
@@ -116,7 +111,7 @@ def test_names_of_a_knowledge_base(folder: Path) -> None:
     assert [(m.text, m.ids) for m in report.mentions] == [("common cold", ("X:2",))]
 
 
-def test_every_span_has_a_fate() -> None:
+def test_every_span_has_a_fate():
     doc = blank().make_doc("Acute kidney injury (AKI) and a cold. AKI was (mild.")
     spans = [(0, 3, "D", 0.9), (1, 3, "D", 0.6), (4, 5, "D", 0.4), (8, 9, "D", 0.8)]
     spans += [(10, 14, "D", 0.9)]
@@ -134,7 +129,7 @@ def test_every_span_has_a_fate() -> None:
     assert [span[:2] for span in chosen] == [(0, 3), (4, 5), (10, 11)]
 
 
-def test_a_stored_document_explains_itself(nlp: Language, folder: Path) -> None:
+def test_a_stored_document_explains_itself(nlp, folder):
     doc = nlp("A cold.")
     again = Doc(nlp.vocab).from_bytes(doc.to_bytes())
     (span,) = again.spans["bioel"]
@@ -150,34 +145,24 @@ def test_a_stored_document_explains_itself(nlp: Language, folder: Path) -> None:
     assert again[0:1]._.explanation is None
 
 
-def test_command(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    def run(*argv: str) -> int:
-        with pytest.raises(SystemExit) as ended:
-            main(["explain", *argv])
-        return int(str(ended.value.code))
-
+def test_command(bioel, folder, tmp_path):
     text = "A common cold."
-    assert run(str(folder), text, "--json", "-") == 0
-    report = json.loads(capsys.readouterr().out)
+    report = bioel("explain", folder, text, "--json", "-").json
     assert [mention["ids"] for mention in report["mentions"]] == [["X:2"]]
     assert report["kbs"][0]["release"] == "2026-11"
-    assert run(str(folder), text, "--mention", "cold") == 0
-    out = capsys.readouterr().out
+    out = bioel("explain", folder, text, "--mention", "cold").out
     assert out.startswith("A common [cold -> X:2].\n")
     assert "Knowledge base: signs, release 2026-11, 4 concepts" in out
     assert "The pipeline does not find it. If it were a mention:" in out
     assert "below the threshold of 0.5" in out
-    page = tmp_path / "why.html"
-    assert run(str(folder), "A common cold & <b>.", "--html", str(page)) == 0
-    html = page.read_text("utf8")
+    bioel("explain", folder, "A common cold & <b>.", "--html", tmp_path / "why.html")
+    html = (tmp_path / "why.html").read_text("utf8")
     assert "<p>A <mark>common cold</mark> &amp; &lt;b&gt;.</p><p>Pipeline" in html
     assert "<h2>common cold Disease: X:2</h2><p>Linked: common cold (X:2) is the likeliest" in html
     assert "<li>signs, release 2026-11, 4 concepts, fingerprint " in html
-    capsys.readouterr()
-    assert run(str(folder), text, "--mention", "flu") == 2
-    assert "[B338]" in capsys.readouterr().err
-    assert run(str(folder), "A", "common", "cold.") == 2
-    assert "[B440] Expected [MODEL] TEXT" in capsys.readouterr().err
+    assert "[B338]" in bioel("explain", folder, text, "--mention", "flu", status=2).err
+    said = bioel("explain", folder, "A", "common", "cold.", status=2).err
+    assert "[B440] Expected [MODEL] TEXT" in said
 
 
 HUMAN, MOUSE = "NCBITaxon:9606", "NCBITaxon:10090"
@@ -191,9 +176,7 @@ HUMAN, MOUSE = "NCBITaxon:9606", "NCBITaxon:10090"
         ([], "ABC1 is low", ("G:1",), "it has 0.99. The document names no organism."),
     ],
 )
-def test_organisms_that_a_document_names_are_the_reason(
-    tmp_path: Path, of_mice: list[str], text: str, ids: tuple[str, ...], why: str
-) -> None:
+def test_organisms_that_a_document_names_are_the_reason(tmp_path, of_mice, text, ids, why):
     genes = [Concept("G:1", ("ABC1",), types=("Gene", HUMAN))]
     genes += [Concept("G:2", (name,), types=("Gene", MOUSE)) for name in of_mice]
     organisms = [Concept(HUMAN, ("human",), ("Species",)), Concept(MOUSE, ("mice",), ("Species",))]

@@ -1,23 +1,18 @@
 """What an explanation says is what the pipeline decides, whatever is asked."""
 
-from __future__ import annotations
-
-from pathlib import Path
 from typing import Any
 
 import pytest
 import spacy
 from spacy.language import Language
-from test_failed_loads import MAKERS
-from test_multitask import multitask_model
-from tiny import blank, learn, linking_nlp, with_linker
+from test_multitask import multitask_nlp
+from tiny import learn, linking_nlp
 
 from spacy_bioel.pipeline.annotate import get_links
 from spacy_bioel.pipeline.explain import explain
 from spacy_bioel.pipeline.explanation import Explanation
-from spacy_bioel.types import AnnotatedText, Link
+from spacy_bioel.types import Link
 
-pytest.importorskip("transformers")
 pytestmark = pytest.mark.filterwarnings("ignore:.*W300")
 # Mentions agree with each other, and many are NIL.
 DECIDING: dict[str, Any] = {"coherence": 1.0, "nil_threshold": 0.6}
@@ -25,19 +20,15 @@ Decision = tuple[int, int, str, tuple[str, ...], list[tuple[str, float]]]
 
 
 @pytest.fixture(scope="module", params=["light", "reading", "ontology"])
-def nlp(
-    request: pytest.FixtureRequest, checkpoint: Path, kb_folder: Path, texts: list[AnnotatedText]
-) -> Language:
+def nlp(request, kb_folder, trained_folder, texts) -> Language:
     if request.param == "ontology":
         nlp = linking_nlp(kb_folder, mentions="kb")
+    elif request.param == "light":
+        nlp = spacy.load(trained_folder)
     else:
         spacy.util.fix_random_seed(0)
-        if request.param == "reading":
-            model = multitask_model(hidden=0, one_task=False)
-            nlp = with_linker(blank(), kb_folder, model, mentions="read")
-        else:
-            nlp = MAKERS[request.param](kb_folder, checkpoint)
-        learn(nlp, texts, updates=80, name=nlp.pipe_names[-1])
+        nlp = multitask_nlp(kb_folder, hidden=0, one_task=False)
+        learn(nlp, texts, updates=60, name="bioel_linker")
     nlp.get_pipe("bioel_linker").cfg.update(DECIDING)  # type: ignore[attr-defined]
     return nlp
 
@@ -47,7 +38,7 @@ def decided(link: Link | Explanation) -> Decision:
     return (link.start, link.end, link.label, link.ids, candidates)
 
 
-def test_of_whole_texts(nlp: Language, texts: list[AnnotatedText]) -> None:
+def test_of_whole_texts(nlp, texts):
     n_links = n_nil = 0
     for text in texts:
         doc = nlp(text.text)
@@ -68,7 +59,7 @@ def test_of_whole_texts(nlp: Language, texts: list[AnnotatedText]) -> None:
     assert n_nil < n_links
 
 
-def test_of_words_that_are_asked_for(nlp: Language, texts: list[AnnotatedText]) -> None:
+def test_of_words_that_are_asked_for(nlp, texts):
     for text in texts:
         doc = nlp(text.text)
         links = {link[:2]: link for link in map(decided, get_links(doc))}

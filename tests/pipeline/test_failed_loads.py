@@ -1,7 +1,5 @@
 """What is saved is what is loaded; what cannot be loaded is not saved, and changes no pipe."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import shutil
@@ -75,13 +73,7 @@ def answers(nlp: Language, texts: list[AnnotatedText]) -> list[object]:
 
 
 @pytest.fixture(scope="module", params=list(MAKERS))
-def saved(
-    request: pytest.FixtureRequest,
-    kb_folder: Path,
-    checkpoint: Path,
-    texts: list[AnnotatedText],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> tuple[Path, list[object]]:
+def saved(request, kb_folder, checkpoint, texts, tmp_path_factory) -> tuple[Path, list[object]]:
     """A pipeline of each architecture, and what it answered after training, before it was saved."""
     spacy.util.fix_random_seed(0)
     nlp = MAKERS[request.param](kb_folder, checkpoint)
@@ -95,9 +87,7 @@ def saved(
     return folder, answers(nlp, texts)
 
 
-def test_a_load_that_fails_changes_nothing(
-    saved: tuple[Path, list[object]], texts: list[AnnotatedText], tmp_path: Path
-) -> None:
+def test_a_load_that_fails_changes_nothing(saved, texts, tmp_path):
     folder, trained = saved
     nlp, fresh = spacy.load(folder), spacy.util.load_model_from_config(spacy.load(folder).config)
     assert sum(map(len, trained)) > 25  # type: ignore[arg-type]
@@ -150,9 +140,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("name", "wrong", "code"), WRONG, ids=lambda value: str(value)[:40])
-def test_what_cannot_be_loaded_is_not_saved(
-    trained: Language, tmp_path: Path, name: str, wrong: dict[str, Any], code: str
-) -> None:
+def test_what_cannot_be_loaded_is_not_saved(trained, tmp_path, name, wrong, code):
     pipe: Any = trained.get_pipe(name)
     pipe.to_disk(tmp_path / "good")
     pipe.cfg.update(wrong)
@@ -170,7 +158,7 @@ def test_what_cannot_be_loaded_is_not_saved(
         pipe.from_disk(tmp_path / "good")
 
 
-def test_weights_and_statistics_that_cannot_be_loaded(trained: Language, tmp_path: Path) -> None:
+def test_weights_and_statistics_that_cannot_be_loaded(trained, tmp_path):
     linker: Any = trained.get_pipe("bioel_linker")
     wrong = [
         ("fusion", replace(default_fusion(), bias=float("nan"))),
@@ -186,7 +174,7 @@ def test_weights_and_statistics_that_cannot_be_loaded(trained: Language, tmp_pat
     assert not (tmp_path / "m").exists()
 
 
-def test_a_knowledge_base_in_memory_is_not_lost(kb_folder: Path, tmp_path: Path) -> None:
+def test_a_knowledge_base_in_memory_is_not_lost(kb_folder, tmp_path):
     nlp = linking_nlp(kb_folder, ["aspirin"])
     linker: Any = nlp.get_pipe("bioel_linker")
     linker.set_kb(KnowledgeBase.from_bytes(KnowledgeBase.open(kb_folder).to_bytes()))
@@ -202,7 +190,7 @@ def test_a_knowledge_base_in_memory_is_not_lost(kb_folder: Path, tmp_path: Path)
     assert again.kb.path == tmp_path / "kb"
 
 
-def test_initialising_forgets_what_was_tuned(trained: Language, texts: list[AnnotatedText]) -> None:
+def test_initialising_forgets_what_was_tuned(trained, texts):
     linker: Any = trained.get_pipe("bioel_linker")
     linker.fusion = linker.reading = default_fusion()
     trained.meta["bioel"] = {"tuning": {"documents": 6}, "other": 1}
@@ -213,9 +201,7 @@ def test_initialising_forgets_what_was_tuned(trained: Language, texts: list[Anno
     assert trained.meta["bioel"] == {"other": 1}
 
 
-def test_the_config_of_a_pipeline_does_not_say_where_it_was_made(
-    kb_folder: Path, tmp_path: Path
-) -> None:
+def test_the_config_of_a_pipeline_does_not_say_where_it_was_made(kb_folder, tmp_path):
     several = {
         "Disease": str(kb_folder),
         "Chemical": str(shutil.copytree(kb_folder, tmp_path / "b")),
@@ -246,9 +232,7 @@ def learn_anew(nlp: Language, texts: list[AnnotatedText], *, updates: int = 3) -
 
 
 @pytest.mark.parametrize("architecture", MAKERS)
-def test_after_initialising_twice(
-    architecture: str, kb_folder: Path, checkpoint: Path, texts: list[AnnotatedText], tmp_path: Path
-) -> None:
+def test_after_initialising_twice(architecture, kb_folder, checkpoint, texts, tmp_path):
     updates = 40 if architecture == "multitask" else 3
     few = texts[:3]  # of fewer concepts, which are the classes of a multi-task model
     nlp = learn_anew(MAKERS[architecture](kb_folder, checkpoint), few)

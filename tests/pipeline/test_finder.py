@@ -1,11 +1,10 @@
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from kb_files import made_kb
 from spacy.tokens import Doc
-from tiny import blank, links
+from tiny import blank, linking_nlp, links
 
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.kb.build.grow import add_concepts
@@ -55,12 +54,11 @@ NAMES = (
 
 
 def kb_of(folder: Path, concepts: Iterable[tuple[str, ...]]) -> KnowledgeBase:
-    build_kb([Concept(f"X:{i:02}", names) for i, names in enumerate(concepts)], folder)
-    return KnowledgeBase.open(folder)
+    return made_kb(folder, [Concept(f"X:{i:02}", names) for i, names in enumerate(concepts)])
 
 
 @pytest.fixture(scope="module")
-def finder(tmp_path_factory: pytest.TempPathFactory) -> NameFinder:
+def finder(tmp_path_factory) -> NameFinder:
     return NameFinder(kb_of(tmp_path_factory.mktemp("finder") / "mine", NAMES))
 
 
@@ -102,14 +100,12 @@ def find(finder: NameFinder, text: str, **options: bool) -> list[tuple[str, str]
         ("", []),
     ],
 )
-def test_names_and_what_is_nearly_one(
-    finder: NameFinder, text: str, expected: list[tuple[str, str]]
-) -> None:
+def test_names_and_what_is_nearly_one(finder, text, expected):
     assert find(finder, text) == expected
 
 
 @pytest.mark.parametrize("typo", ["siezures", "pnuemonia", "hypertenison"])
-def test_spelling_mistakes(finder: NameFinder, typo: str) -> None:
+def test_spelling_mistakes(finder, typo):
     assert [text for text, _ in find(finder, f"He has {typo}.")] == [typo]
     assert find(finder, f"He has {typo}.", typos=False) == []
 
@@ -133,11 +129,11 @@ def test_spelling_mistakes(finder: NameFinder, typo: str) -> None:
         ("kidney\nfailure (KF) and KF", ["kidney\nfailure", "KF", "KF"]),
     ],
 )
-def test_words_acronyms_and_lines(finder: NameFinder, text: str, expected: list[str]) -> None:
+def test_words_acronyms_and_lines(finder, text, expected):
     assert [text for text, _ in find(finder, text)] == expected
 
 
-def test_names_of_many_words_and_of_another_language(finder: NameFinder) -> None:
+def test_names_of_many_words_and_of_another_language(finder):
     assert find(finder, f"The {LONG}, and") == [(LONG, LONG)]
     assert find(finder, " ".join(LONG.split()[:199])) == []
     expected = [("Übelkeit und Erbrechen", NAMES[18][0]), ("Schwindel", "Schwindel")]
@@ -160,15 +156,13 @@ VITAMINS = ("Vitamin A deficiency", "Vitamin D level", "Protein S deficiency", "
         ("hepatitis A and hepatitis", ["Hepatitis A", "Hepatitis"]),
     ],
 )
-def test_no_letter_that_tells_names_apart_is_dropped(
-    tmp_path: Path, text: str, expected: list[str]
-) -> None:
+def test_no_letter_that_tells_names_apart_is_dropped(tmp_path, text, expected):
     names = (*VITAMINS, "Fish", "Group A antigen", "Hepatitis A", "Hepatitis", "Factor S")
     finder = NameFinder(kb_of(tmp_path / "kb", ((name,) for name in names)))
     assert [name for _, name in find(finder, text)] == expected
 
 
-def test_names_within_names_are_the_users_choice(tmp_path: Path) -> None:
+def test_names_within_names_are_the_users_choice(tmp_path):
     names = [("Ulcerative colitis",), ("Colitis",), ("Active ulcer",)]
     finder = NameFinder(kb_of(tmp_path / "nested", names))
     text = "Active ulcerative colitis."
@@ -177,7 +171,7 @@ def test_names_within_names_are_the_users_choice(tmp_path: Path) -> None:
     assert find(finder, text, nested=True) == [*longest, ("colitis", "Colitis")]
 
 
-def test_words_of_the_field_are_not_everyday_words(tmp_path: Path) -> None:
+def test_words_of_the_field_are_not_everyday_words(tmp_path):
     concepts = [("Neoplasm", "Cancer", "Tumor"), ("Agent", "Drug")]
     finder = NameFinder(kb_of(tmp_path / "kb", concepts))
     texts = ("Tumors were seen.", "Patient has cancer.", "Patient has a drug.")
@@ -186,7 +180,7 @@ def test_words_of_the_field_are_not_everyday_words(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_joined", [False, True])
-def test_names_that_a_user_adds_are_found(tmp_path: Path, is_joined: bool) -> None:
+def test_names_that_a_user_adds_are_found(tmp_path, is_joined):
     names = ("Fibrillation", "VT", "tension", "q")
     build_kb([Concept("X:1", names)], tmp_path / "kb", source="first")
     add_concepts(tmp_path / "kb", [Concept("X:2", ("AF", "drug", "z", "it"))], source="mine")
@@ -199,7 +193,7 @@ def test_names_that_a_user_adds_are_found(tmp_path: Path, is_joined: bool) -> No
     assert exact(text, kb) == ["VT", "AF", "tension", "drug", "z", "it"]
 
 
-def test_documents_do_not_depend_on_their_batch(finder: NameFinder) -> None:
+def test_documents_do_not_depend_on_their_batch(finder):
     texts = ["Seizure", "", "and palate. cleft", "cleft lip", "MS (multiple sclerosis)", "MS"]
     nlp = blank()
     docs = [nlp.make_doc(text) for text in texts]
@@ -209,7 +203,7 @@ def test_documents_do_not_depend_on_their_batch(finder: NameFinder) -> None:
     assert finder.find([]) == []
 
 
-def test_the_pipe_finds_and_links(finder: NameFinder) -> None:
+def test_the_pipe_finds_and_links(finder):
     nlp = blank()
     linker = nlp.add_pipe("bioel_linker", config={"kb": str(finder.kb.path), "mentions": "kb"})
     doc = nlp("Siezures and cleft lip and palate.")
@@ -252,12 +246,12 @@ CLINICAL = (
         ("Joints were hyperextensible", ["Joints were hyperextensible"]),
     ],
 )
-def test_what_notes_say_in_other_words(tmp_path: Path, text: str, expected: list[str]) -> None:
+def test_what_notes_say_in_other_words(tmp_path, text, expected):
     finder = NameFinder(kb_of(tmp_path / "kb", CLINICAL))
     assert [found for found, _ in find(finder, text)] == expected
 
 
-def test_a_plural_is_of_the_preferred_name(tmp_path: Path) -> None:
+def test_a_plural_is_of_the_preferred_name(tmp_path):
     concepts = [("Pair of lungs", "Lungs"), ("Lung",), ("Set of hairs", "Hairs"), ("Head", "Hair")]
     finder = NameFinder(kb_of(tmp_path / "kb", concepts))
     expected = [("lungs", "Lung"), ("Lung", "Lung"), ("hairs", "Hairs")]
@@ -265,13 +259,10 @@ def test_a_plural_is_of_the_preferred_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("n_below", "found"), [(101, []), (100, ["Cells"])])
-def test_a_concept_above_most_others_is_no_mention(
-    tmp_path: Path, n_below: int, found: list[str]
-) -> None:
+def test_a_concept_above_most_others_is_no_mention(tmp_path, n_below, found):
     concepts = [Concept("X:0", ("cell",)), Concept("X:1", ("motile cell",), parents=("X:0",))]
     concepts += [Concept(f"X:1{i}", (f"a{i} cell",), parents=("X:1",)) for i in range(n_below - 1)]
-    build_kb(concepts, tmp_path / "kb")
-    finder = NameFinder(KnowledgeBase.open(tmp_path / "kb"))
+    finder = NameFinder(made_kb(tmp_path / "kb", concepts))
     assert [text for text, _ in find(finder, "Cells.")] == found
     assert [text for text, _ in find(finder, "A motile cell.")] == ["motile cell"]
 
@@ -286,7 +277,7 @@ def test_a_concept_above_most_others_is_no_mention(
         ("Hearts and cardiac cells", "left out by `finding.never`"),
     ],
 )
-def test_why_a_name_is_none(finder: NameFinder, text: str, reason: str) -> None:
+def test_why_a_name_is_none(finder, text, reason):
     found = finder.consider(blank().make_doc(text), Finding(never=frozenset({"heart"})))
     assert reason in {one.reason for one in found}
 
@@ -312,7 +303,7 @@ def exact(text: str, kb: KnowledgeBase) -> list[str]:
         ("", []),
     ],
 )
-def test_longest_names(kb: KnowledgeBase, text: str, expected: list[str]) -> None:
+def test_longest_names(kb, text, expected):
     assert exact(text, kb) == expected
 
 
@@ -325,9 +316,7 @@ def test_longest_names(kb: KnowledgeBase, text: str, expected: list[str]) -> Non
         ("Dry) cough", []),
     ],
 )
-def test_no_name_has_half_a_pair_of_brackets(
-    tmp_path: Path, text: str, expected: list[str]
-) -> None:
+def test_no_name_has_half_a_pair_of_brackets(tmp_path, text, expected):
     names = ("Lung disease (COPD)", "Lung disease", "(dry) cough", "cough (dry)")
     assert exact(text, kb_of(tmp_path / "kb", zip(names, strict=True))) == expected
 
@@ -337,7 +326,7 @@ ODD = ("IL-2h", "drug 10mg", "drug", COMPOUND, "N", "mg", "5 days", "don't", "β
 
 
 @pytest.fixture(scope="module")
-def odd_kb(tmp_path_factory: pytest.TempPathFactory) -> KnowledgeBase:
+def odd_kb(tmp_path_factory) -> KnowledgeBase:
     """Names that the tokenizer cuts within a word, and one of 16 words in 32 tokens."""
     return kb_of(tmp_path_factory.mktemp("odd") / "kb", zip(ODD, strict=True))
 
@@ -355,26 +344,23 @@ def odd_kb(tmp_path_factory: pytest.TempPathFactory) -> KnowledgeBase:
         ("e\u0301te\u0301 5mg", ["e\u0301te\u0301 5mg"]),
     ],
 )
-def test_names_that_are_other_words_than_tokens(
-    odd_kb: KnowledgeBase, text: str, expected: list[str]
-) -> None:
+def test_names_that_are_other_words_than_tokens(odd_kb, text, expected):
     assert exact(text, odd_kb) == expected
 
 
-def test_names_are_found_between_the_tokens_of_another_tokenizer(odd_kb: KnowledgeBase) -> None:
+def test_names_are_found_between_the_tokens_of_another_tokenizer(odd_kb):
     words = ["do", "n't", "IL-2h", "drug-free", "5", "days"]
     doc = Doc(blank().vocab, words, spaces=[False, True, True, True, True, False])
     assert [span.text for span in longest_names(doc, odd_kb)] == ["don't", "IL-2h", "5 days"]
 
 
-def test_names_found_with_an_ontology_have_a_label(tmp_path: Path) -> None:
+def test_names_found_with_an_ontology_have_a_label(tmp_path):
     """The type of the concept, or the name of the knowledge base: `doc.ents` takes them."""
     concepts = [Concept("X:1", ("aspirin",), ("Drug", "Thing")), Concept("X:2", ("fever",))]
     build_kb(concepts, tmp_path / "kb", source="mine.obo.gz")  # as within a pipeline
     build_kb([Concept("X:2", ("fever",))], tmp_path / "plain")
     for kb, expected in (("kb", ["Drug", "mine"]), ("plain", ["plain"])):
-        nlp = blank()
-        nlp.add_pipe("bioel_linker", config={"kb": str(tmp_path / kb), "mentions": "kb"})
+        nlp = linking_nlp(tmp_path / kb, mentions="kb")
         doc = nlp("Aspirin for fever.")
         doc.ents = list(doc.spans["bioel"])
         assert [ent.label_ for ent in doc.ents] == expected
@@ -384,7 +370,7 @@ def test_names_found_with_an_ontology_have_a_label(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mentions", ["kb", "kb_exact"])
-def test_neighbours_decide_a_name_of_several_concepts(tmp_path: Path, mentions: str) -> None:
+def test_neighbours_decide_a_name_of_several_concepts(tmp_path, mentions):
     heart, mind = ("X:heart",), ("X:mind",)
     concepts = [
         Concept("X:heart", ("Heart defect",)),

@@ -1,14 +1,21 @@
 """`bioel_linker` with an encoder-decoder, which writes names about mentions in their context."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
 import pytest
 import spacy
 from spacy.language import Language
-from tiny import LINKER, blank, evidence_of, examples, leave_evidence, train, with_linker
+from tiny import (
+    LINKER,
+    assert_same_links,
+    blank,
+    evidence_of,
+    examples,
+    leave_evidence,
+    train,
+    with_linker,
+)
 from tokenizers import Tokenizer
 
 from spacy_bioel.cli.tune import require_extra
@@ -39,9 +46,7 @@ def generative_nlp(kb: Path, generator: dict[str, Any] | None = None, **settings
 
 
 @pytest.fixture(scope="module")
-def saved(
-    kb_folder: Path, texts: list[AnnotatedText], tmp_path_factory: pytest.TempPathFactory
-) -> Path:
+def saved(kb_folder, texts, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("generative") / "trained"
     spacy.util.fix_random_seed(0)
     nlp = generative_nlp(kb_folder, coherence=0.0, composites=False)
@@ -51,7 +56,7 @@ def saved(
 
 
 @pytest.fixture
-def generative(saved: Path) -> Language:
+def generative(saved) -> Language:
     return spacy.load(saved)
 
 
@@ -72,7 +77,7 @@ def right(nlp: Language, texts: list[AnnotatedText]) -> list[bool]:
     return found
 
 
-def test_learns_by_heart_what_to_write(generative: Language, texts: list[AnnotatedText]) -> None:
+def test_learns_by_heart_what_to_write(generative, texts):
     leave_evidence(generative, "generated")
     found = right(generative, texts)
     assert len(found) > 20
@@ -80,14 +85,12 @@ def test_learns_by_heart_what_to_write(generative: Language, texts: list[Annotat
     assert evidence_of(generative.pipe(given(generative, texts))) == {"generated"}
 
 
-def test_its_package_asks_for_transformers(generative: Language) -> None:
+def test_its_package_asks_for_transformers(generative):
     require_extra(generative)
     assert generative.meta["requirements"] == ["spacy-bioel[transformers]>=0.1.0,<0.2.0"]
 
 
-def test_written_candidates_are_weighed_with_those_of_the_strings(
-    generative: Language, texts: list[AnnotatedText]
-) -> None:
+def test_written_candidates_are_weighed_with_those_of_the_strings(generative, texts):
     evidence = evidence_of(generative.pipe(given(generative, texts)))
     assert {"exact+memory+dense+sparse+generated", "generated"} & evidence
     assert {"dense", "dense+sparse"} & evidence  # what was not written does not say so
@@ -98,27 +101,12 @@ def test_written_candidates_are_weighed_with_those_of_the_strings(
     assert evidence and not any("generated" in one for one in evidence)
 
 
-def test_same_links_from_bytes_and_in_any_batch(
-    generative: Language, texts: list[AnnotatedText]
-) -> None:
-    alone = [get_links(generative(doc)) for doc in given(generative, texts)]
-    assert alone[0][0].candidates
-    in_batches = [get_links(doc) for doc in generative.pipe(given(generative, texts), batch_size=4)]
-    assert [[x.ids for x in of_doc] for of_doc in in_batches] == [
-        [x.ids for x in of_doc] for of_doc in alone
-    ]
-    for of_doc, others in zip(in_batches, alone, strict=True):
-        for link, other in zip(of_doc, others, strict=True):
-            assert [c.score for c in link.candidates] == pytest.approx(
-                [c.score for c in other.candidates], abs=2e-4
-            )
-    again = spacy.util.load_model_from_config(generative.config)
-    again.from_bytes(generative.to_bytes())
-    assert [get_links(again(doc)) for doc in given(again, texts)] == alone
+def test_same_links_from_bytes_and_in_any_batch(generative, texts):
+    assert_same_links(generative, lambda nlp: given(nlp, texts))
     assert [get_links(generative(text)) for text in ("", "  ")] == [[], []]
 
 
-def test_the_trie_is_kept_until_there_is_another_knowledge_base(generative: Language) -> None:
+def test_the_trie_is_kept_until_there_is_another_knowledge_base(generative):
     linker: Any = generative.get_pipe("bioel_linker")
     pieces = linker.model.get_ref("generator").attrs["pieces"]
     first = linker.generator
@@ -132,9 +120,7 @@ def test_the_trie_is_kept_until_there_is_another_knowledge_base(generative: Lang
     assert linker.generator.trie(pieces).leaves.tolist() == trie.leaves.tolist()
 
 
-def test_tuning_weighs_strings_and_what_is_written(
-    generative: Language, texts: list[AnnotatedText]
-) -> None:
+def test_tuning_weighs_strings_and_what_is_written(generative, texts):
     report = tune(generative, texts)
     assert [one.chosen.get("weights") for one in report.tuned][:2] == ["fusion", "reading"]
     linker: Any = generative.get_pipe("bioel_linker")
@@ -142,7 +128,7 @@ def test_tuning_weighs_strings_and_what_is_written(
     assert sum(right(generative, texts)) > 20
 
 
-def test_a_long_mention_is_cut_and_counted(generative: Language) -> None:
+def test_a_long_mention_is_cut_and_counted(generative):
     words = " ".join(["renal failure"] * 30)
     doc = generative.make_doc(f"A {words} and a renal failure.")
     doc.spans["bioel"] = [doc[1:61], doc[63:65]]
@@ -151,7 +137,7 @@ def test_a_long_mention_is_cut_and_counted(generative: Language) -> None:
     assert [link.start for link in found] == [2, len(f"A {words} and a ")]
 
 
-def test_a_mention_that_contains_the_last_word_of_the_prompt(tmp_path: Path) -> None:
+def test_a_mention_that_contains_the_last_word_of_the_prompt(tmp_path):
     concepts = [
         Concept("X:1", ("what is is", "is syndrome"), ()),
         Concept("X:2", ("renal failure", "failure of a kidney"), ()),
@@ -166,7 +152,7 @@ def test_a_mention_that_contains_the_last_word_of_the_prompt(tmp_path: Path) -> 
     assert right(nlp, texts) == [True, True]
 
 
-def test_a_name_of_two_concepts_proposes_both(tmp_path: Path) -> None:
+def test_a_name_of_two_concepts_proposes_both(tmp_path):
     concepts = [
         Concept("X:1", ("cold", "common cold"), ()),
         Concept("X:2", ("cold", "cold temperature"), ()),
@@ -180,7 +166,7 @@ def test_a_name_of_two_concepts_proposes_both(tmp_path: Path) -> None:
     assert {c.id for c in doc.spans["bioel"][0]._.candidates} == {"X:1", "X:2"}
 
 
-def test_names_without_word_pieces_are_counted(tmp_path: Path) -> None:
+def test_names_without_word_pieces_are_counted(tmp_path):
     concepts = [
         Concept("X:1", ("renal failure", "renal failure of a kidney"), ()),
         Concept("X:2", ("\u814e",), ()),
@@ -204,13 +190,7 @@ def test_names_without_word_pieces_are_counted(tmp_path: Path) -> None:
         linker.encode_kb(tmp_path / "other")
 
 
-def test_a_large_knowledge_base_needs_its_trie(
-    generative: Language,
-    texts: list[AnnotatedText],
-    kb_folder: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_large_knowledge_base_needs_its_trie(generative, texts, kb_folder, tmp_path, monkeypatch):
     from spacy_bioel.kb.columns.store import KnowledgeBase
     from spacy_bioel.pipeline.linker import searches
 

@@ -1,17 +1,13 @@
 """One linker over several knowledge bases: labels, storage, processes, threads, training."""
 
-from __future__ import annotations
-
 import pickle
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
 import spacy
 from spacy.language import Language
 from spacy.tokens import Doc, DocBin
-from tiny import LINKER, VOCABULARY, blank, train
+from tiny import LINKER, VOCABULARY, blank, linking_nlp, train
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build.build import build_kb
@@ -27,7 +23,7 @@ SMALL = {"dim": 16, "blocks": 1, "filters": 4}
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def folders(tmp_path_factory) -> dict[str, str]:
     home = tmp_path_factory.mktemp("kbs")
     diseases = [
         Concept("D:1", ("Fever",), xrefs=("U:1",)),
@@ -62,9 +58,7 @@ EXPECTED = [("Fever", ["D:1"]), ("cough", ["S:2"]), ("malaria", ["B:1"])]
 
 
 @pytest.mark.filterwarnings(r"ignore:\[W321\]")
-def test_a_label_has_the_candidates_of_its_knowledge_base_others_those_of_all(
-    folders: dict[str, str],
-) -> None:
+def test_a_label_has_the_candidates_of_its_knowledge_base_others_those_of_all(folders):
     assert found(linking(folders)(TEXT)) == EXPECTED
     of_all = linking(folders, dict.fromkeys(PATTERNS, "Thing"))(TEXT)
     listed = linking(list(folders.values()))(TEXT)
@@ -78,7 +72,7 @@ def test_a_label_has_the_candidates_of_its_knowledge_base_others_those_of_all(
         assert scores[0] == scores[1] < 0.5
 
 
-def test_with_a_label_as_with_that_knowledge_base_alone(folders: dict[str, str]) -> None:
+def test_with_a_label_as_with_that_knowledge_base_alone(folders):
     joined, alone = linking(folders), linking(folders["Disease"])
     for text in ("Fever.", "Fevers and fever"):
         pairs = zip(joined(text).ents, alone(text).ents, strict=True)
@@ -86,14 +80,14 @@ def test_with_a_label_as_with_that_knowledge_base_alone(folders: dict[str, str])
             assert ent._.candidates == other._.candidates != ()
 
 
-def test_one_id_in_both_is_linked_by_the_names_of_both(folders: dict[str, str]) -> None:
+def test_one_id_in_both_is_linked_by_the_names_of_both(folders):
     nlp = linking(list(folders.values()), {"paludism": "Thing", "ague": "Thing"})
     doc = nlp("Ague or paludism")
     assert [ent._.cui for ent in doc.ents] == ["B:1", "B:1"]
     assert doc.ents[0]._.candidates[0].xrefs == ("U:3", "N:3")
 
 
-def test_saved_and_loaded_with_all_of_them(folders: dict[str, str], tmp_path: Path) -> None:
+def test_saved_and_loaded_with_all_of_them(folders, tmp_path):
     nlp = linking(folders)
     nlp.to_disk(tmp_path / "saved")
     home = tmp_path / "saved" / "bioel_linker"
@@ -105,7 +99,7 @@ def test_saved_and_loaded_with_all_of_them(folders: dict[str, str], tmp_path: Pa
     assert found(spacy.load(tmp_path / "again")(TEXT)) == EXPECTED
 
 
-def test_as_bytes(folders: dict[str, str], tmp_path: Path) -> None:
+def test_as_bytes(folders, tmp_path):
     linker = linking(folders).get_pipe("bioel_linker")
     other = linking("")
     other.get_pipe("bioel_linker").from_bytes(linker.to_bytes())
@@ -114,7 +108,7 @@ def test_as_bytes(folders: dict[str, str], tmp_path: Path) -> None:
     assert found(spacy.load(tmp_path / "saved")(TEXT)) == EXPECTED
 
 
-def test_saved_by_their_folders_alone(folders: dict[str, str], tmp_path: Path) -> None:
+def test_saved_by_their_folders_alone(folders, tmp_path):
     linking(folders, include_kb=False).to_disk(tmp_path / "saved")
     loaded = spacy.load(tmp_path / "saved")
     assert loaded.get_pipe("bioel_linker").cfg["kb"] == folders
@@ -122,21 +116,16 @@ def test_saved_by_their_folders_alone(folders: dict[str, str], tmp_path: Path) -
     assert list((tmp_path / "saved").glob("**/kb*")) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start_method", ["spawn"], indirect=True)
-def test_in_several_processes(folders: dict[str, str], start_method: str) -> None:
+def test_in_several_processes(folders, start_method):
     nlp = linking(folders)
     docs = list(nlp.pipe([TEXT] * 3, n_process=2, batch_size=1))
     assert [found(doc) for doc in docs] == [EXPECTED] * 3
     assert docs[0].ents[1]._.candidates[0].xrefs == ("U:2",)
 
 
-def test_in_several_threads(folders: dict[str, str]) -> None:
-    nlp = linking(folders)
-    with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(found, pool.map(nlp, [TEXT] * 20))) == [EXPECTED] * 20
-
-
-def test_another_set_of_them(folders: dict[str, str]) -> None:
+def test_another_set_of_them(folders):
     nlp = linking(folders)
     linker = nlp.get_pipe("bioel_linker")
     linker.set_kb(folders["Sign"])
@@ -150,9 +139,8 @@ def test_another_set_of_them(folders: dict[str, str]) -> None:
     assert linker.cfg["kb"] == {"Disease": folders["Sign"]}
 
 
-def test_names_in_the_text_have_the_label_of_their_knowledge_base(folders: dict[str, str]) -> None:
-    nlp = blank()
-    nlp.add_pipe("bioel_linker", config={"kb": folders, "mentions": "kb", "model": SMALL})
+def test_names_in_the_text_have_the_label_of_their_knowledge_base(folders):
+    nlp = linking_nlp(folders, mentions="kb", model=SMALL)
     doc = nlp("Paludism and pyrexia")
     assert [(s.text, s.label_, s._.cui) for s in doc.spans["bioel"]] == [
         ("Paludism", "Disease", "B:1"),
@@ -160,10 +148,9 @@ def test_names_in_the_text_have_the_label_of_their_knowledge_base(folders: dict[
     ]
 
 
-def test_names_of_several_knowledge_bases_do_not_compete(folders: dict[str, str]) -> None:
+def test_names_of_several_knowledge_bases_do_not_compete(folders):
     def scores(kb: Any) -> list[tuple[str, float]]:
-        nlp = blank()
-        nlp.add_pipe("bioel_linker", config={"kb": kb, "mentions": "kb", "model": SMALL})
+        nlp = linking_nlp(kb, mentions="kb", model=SMALL)
         doc = nlp("Fever, cough, malaria and fever.")
         return [(c.id, c.score) for c in doc.spans["bioel"][0]._.candidates]
 
@@ -175,7 +162,7 @@ def test_names_of_several_knowledge_bases_do_not_compete(folders: dict[str, str]
 
 
 @pytest.mark.parametrize("kb", [[], {}, ["a", 3], {"Disease": None}])
-def test_settings_that_name_no_knowledge_base(kb: Any, folders: dict[str, str]) -> None:
+def test_settings_that_name_no_knowledge_base(kb, folders):
     linker = linking(folders).get_pipe("bioel_linker")
     with pytest.raises(BioelError, match=r"\[B321\] kb = "):
         linker.set_kb(kb)
@@ -194,7 +181,7 @@ def text(number: int) -> AnnotatedText:
     return AnnotatedText(str(number), TEXT, mentions)
 
 
-def test_trained_and_tuned_as_any_other(folders: dict[str, str], tmp_path: Path) -> None:
+def test_trained_and_tuned_as_any_other(folders, tmp_path):
     nlp = blank()
     nlp.add_pipe("bioel_linker", config=LINKER | {"kb": folders})
     nlp.config["initialize"]["components"]["bioel_linker"] = VOCABULARY
@@ -220,7 +207,7 @@ def test_trained_and_tuned_as_any_other(folders: dict[str, str], tmp_path: Path)
     assert found(loaded(TEXT)) == found(nlp(TEXT))
 
 
-def test_cross_references_are_read_where_the_knowledge_base_is(folders: dict[str, str]) -> None:
+def test_cross_references_are_read_where_the_knowledge_base_is(folders):
     nlp = linking(folders["Disease"])
     doc = nlp(TEXT)
     [fever] = pickle.loads(pickle.dumps(doc.ents[0]._.candidates))
@@ -234,7 +221,7 @@ def test_cross_references_are_read_where_the_knowledge_base_is(folders: dict[str
         _ = Candidate("D:1", 1.0).xrefs
 
 
-def test_a_second_linker_may_leave_the_entities_to_the_first(folders: dict[str, str]) -> None:
+def test_a_second_linker_may_leave_the_entities_to_the_first(folders):
     nlp = linking(folders["Disease"])
     config = {"kb": folders["Sign"], "spans_key": "signs", "set_ents": False, "model": SMALL}
     nlp.add_pipe("bioel_linker", name="signs", config=config)
@@ -246,9 +233,7 @@ def test_a_second_linker_may_leave_the_entities_to_the_first(folders: dict[str, 
     assert [span._.candidates[0].xrefs for span in signs] == [(), ("U:2",), ("N:3",)]
 
 
-def test_one_knowledge_base_for_one_label_is_for_no_other(
-    folders: dict[str, str], tmp_path: Path
-) -> None:
+def test_one_knowledge_base_for_one_label_is_for_no_other(folders, tmp_path):
     """As the setting, assigned later, saved, as bytes, and in a worker process."""
     alone = {"Disease": folders["Disease"]}
     expected = [("Fever", ["D:1"]), ("cough", []), ("malaria", [])]

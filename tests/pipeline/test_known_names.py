@@ -1,13 +1,9 @@
 """Names of a knowledge base that mean nothing else are mentions, also where no pipe found them."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 from spacy.language import Language
 from spacy.tokens import Doc, Span, SpanGroup
-from tiny import blank
+from tiny import blank, linking_nlp
 
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.pipeline.explain import explain
@@ -27,7 +23,7 @@ GENES = ["Zorbin", "flibber", "AIR", "Zorb7"]
 
 
 @pytest.fixture(scope="module")
-def nlp(tmp_path_factory: pytest.TempPathFactory) -> Language:
+def nlp(tmp_path_factory) -> Language:
     folder = tmp_path_factory.mktemp("kb") / "kb"
     build_kb(CONCEPTS, folder)
     nlp = blank()
@@ -51,7 +47,7 @@ def found(nlp: Language, text: str, **given: str) -> list[tuple[str, str, str]]:
     return [(s.text, s.label_, s._.cui or "") for s in nlp(doc).spans["bioel"]]
 
 
-def test_a_missed_name_is_a_mention(nlp: Language) -> None:
+def test_a_missed_name_is_a_mention(nlp):
     text = "Zorbanib for blue lung disease."
     wanted = [("Zorbanib", "Chemical", "X:1"), ("blue lung disease", "Disease", "X:2")]
     assert found(nlp, text) == wanted
@@ -61,7 +57,7 @@ def test_a_missed_name_is_a_mention(nlp: Language) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.W323")  # where it is the first test
-def test_what_may_mean_something_else_is_none(nlp: Language) -> None:
+def test_what_may_mean_something_else_is_none(nlp):
     assert found(nlp, "Quaxin was given.") == []  # a name of both labels
     assert found(nlp, "Zob was given.") == []  # short
     assert found(nlp, "The disease was seen.") == []  # annotators pass it over
@@ -71,20 +67,20 @@ def test_what_may_mean_something_else_is_none(nlp: Language) -> None:
     )  # fmt: skip
 
 
-def test_what_overlaps_in_part_stays(nlp: Language) -> None:
+def test_what_overlaps_in_part_stays(nlp):
     doc = nlp.make_doc("dark blue lung disease")
     doc.spans["bioel"] = [Span(doc, 0, 3, label="Disease")]
     assert [span.text for span in nlp(doc).spans["bioel"]] == ["dark blue lung"]
 
 
-def test_scores_of_the_detector_are_kept(nlp: Language) -> None:
+def test_scores_of_the_detector_are_kept(nlp):
     doc = nlp.make_doc("Zorbanib and rubbish")
     spans = [Span(doc, 2, 3, label="Chemical")]
     doc.spans["bioel"] = SpanGroup(doc, name="bioel", attrs={"scores": [0.6]}, spans=spans)
     assert nlp(doc).spans["bioel"].attrs["scores"] == [1.0, 0.6]
 
 
-def test_explain_says_why(nlp: Language) -> None:
+def test_explain_says_why(nlp):
     report = explain(nlp, "Zorbanib, Quaxin, Zob; the disease.")
     said = {c.text: (c.is_mention, c.reason) for c in report.considered}
     assert said == {
@@ -95,7 +91,7 @@ def test_explain_says_why(nlp: Language) -> None:
     }
 
 
-def test_words_that_are_never_mentions(nlp: Language) -> None:
+def test_words_that_are_never_mentions(nlp):
     doc = nlp.make_doc("Zorbanib for blue lung\ndisease")
     attrs = {"scores": [], "never": ["zorbanib"]}  # as the detector writes them
     doc.spans["bioel"] = SpanGroup(doc, name="bioel", attrs=attrs)
@@ -104,7 +100,7 @@ def test_words_that_are_never_mentions(nlp: Language) -> None:
     ]
 
 
-def test_a_batch_is_as_single_documents(nlp: Language) -> None:
+def test_a_batch_is_as_single_documents(nlp):
     texts = ["Zorbanib.", "", "\n", "blue lung disease and Zorbanib", "blue", "lung disease"]
 
     def places(doc: Doc) -> list[tuple[str, str]]:
@@ -113,20 +109,19 @@ def test_a_batch_is_as_single_documents(nlp: Language) -> None:
     assert list(map(places, nlp.pipe(texts))) == [places(nlp(text)) for text in texts]
 
 
-def test_an_empty_knowledge_base(tmp_path: Path) -> None:
+def test_an_empty_knowledge_base(tmp_path):
     build_kb([Concept("X:1", ("Zorbanib",), ())], tmp_path / "kb")
-    nlp = blank()
-    nlp.add_pipe("bioel_linker", config={"kb": str(tmp_path / "kb"), "mentions": "spans_and_kb"})
+    nlp = linking_nlp(tmp_path / "kb", mentions="spans_and_kb")
     with pytest.warns(UserWarning, match="W323"):
         assert found(nlp, "Zorbanib") == []  # no label is known
 
 
-def test_the_string_tells_more_than_its_kind() -> None:
+def test_the_string_tells_more_than_its_kind():
     assert share_marked("disease", "Disease", ["Disease"]) < 0.1
     assert share_marked("zorbanib", "Unknown", ["Unknown"]) == 1.0
 
 
-def test_a_gene_that_is_spelled_like_a_word_needs_a_detector(tmp_path: Path) -> None:
+def test_a_gene_that_is_spelled_like_a_word_needs_a_detector(tmp_path):
     genes = [Concept(f"G:{n}", (name,), ("Gene",)) for n, name in enumerate(GENES)]
     build_kb([*genes, Concept("C:1", ("A-rest",), ("Drug",))], tmp_path / "kb")
     nlp = blank()
@@ -139,8 +134,12 @@ def test_a_gene_that_is_spelled_like_a_word_needs_a_detector(tmp_path: Path) -> 
     assert found(nlp, text, flibber="Gene")[0] == ("flibber", "Gene", "G:1")
 
 
-def test_a_word_is_no_gene_in_a_text_that_says_nothing_of_genes(tmp_path: Path) -> None:
-    genes_of = [Concept("G:1", ("CAT",), ("Gene",)), Concept("C:1", ("Zorbanib",), ("Drug",))]
+def test_a_word_is_no_gene_in_a_text_that_says_nothing_of_genes(tmp_path):
+    genes_of = [
+        Concept("G:1", ("CAT",), ("Gene",)),
+        Concept("G:2", ("PTEN",), ("Gene",)),
+        Concept("C:1", ("Zorbanib",), ("Drug",)),
+    ]
     build_kb(genes_of, tmp_path / "kb")
     nlp = blank()
     label_types = {"Gene": ["Gene"], "Chemical": ["Drug"]}
@@ -149,13 +148,16 @@ def test_a_word_is_no_gene_in_a_text_that_says_nothing_of_genes(tmp_path: Path) 
 
     def genes(text: str, score: float = 0.7) -> list[str]:
         doc = nlp.make_doc(text)
-        spans = [Span(doc, t.i, t.i + 1, "Gene") for t in doc if t.text in ("cat", "CAT", "Zb7")]
+        spans = [
+            Span(doc, t.i, t.i + 1, "Gene") for t in doc if t.text in ("cat", "CAT", "Zb7", "Pten")
+        ]
         scores = [score] * len(spans)
         doc.spans["bioel"] = SpanGroup(doc, name="bioel", attrs={"scores": scores}, spans=spans)
         return [span.text for span in nlp(doc).spans["bioel"] if span.label_ == "Gene"]
 
     assert genes("The cat had Zorbanib.") == []
     assert genes("The CAT had Zorbanib.") == ["CAT"]
+    assert genes("Loss of Pten did not change Zorbanib.") == ["Pten"]
     assert genes("Activity of cat and Zb7.") == ["cat", "Zb7"]
     assert genes("Expression of cat.") == ["cat"]
     assert genes("The cat had Zorbanib.", score=1.0) == ["cat"]  # by the word list `always`

@@ -1,12 +1,9 @@
 """Lexicon features: matches of spans and words that the detector gets from a knowledge base."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
+from kb_files import made_kb
 
-from spacy_bioel.kb.build.build import build_kb
-from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.words.lexicon import MAX_TYPES, Lexicon
 from spacy_bioel.types import Concept
 
@@ -21,10 +18,9 @@ DISEASE, CHEMICAL, INFECTION, PREFERRED = 0, 1, 2, 63
 
 
 @pytest.fixture(scope="module")
-def lexicon(tmp_path_factory: pytest.TempPathFactory) -> Lexicon:
+def lexicon(tmp_path_factory) -> Lexicon:
     folder = tmp_path_factory.mktemp("kb") / "kb"
-    build_kb(CONCEPTS, folder)
-    return Lexicon.from_kb(KnowledgeBase.open(folder))
+    return Lexicon.from_kb(made_kb(folder, CONCEPTS))
 
 
 def spans(lexicon: Lexicon, tokens: list[str], max_width: int = 4) -> list[tuple[int, int, int]]:
@@ -46,23 +42,23 @@ def spans(lexicon: Lexicon, tokens: list[str], max_width: int = 4) -> list[tuple
         ([], []),
     ],
 )
-def test_matched_names(lexicon: Lexicon, tokens: list[str], expected: list) -> None:
+def test_matched_names(lexicon, tokens, expected):
     assert spans(lexicon, tokens) == expected
 
 
-def test_no_name_reaches_from_one_document_into_the_next(lexicon: Lexicon) -> None:
+def test_no_name_reaches_from_one_document_into_the_next(lexicon):
     tokens, lengths = ["heart", "heart", "attack", "attack"], np.array([1, 0, 2, 1])
     starts, widths, _ = lexicon.match_spans(tokens, 4, lengths=lengths)
     assert set(zip(starts.tolist(), widths.tolist(), strict=True)) == {(1, 1)}
     assert spans(lexicon, ["heart", "attack"]) == spans(lexicon, ["heart", "attack", "attack"])
 
 
-def test_a_homonym_has_the_types_of_all_its_concepts(lexicon: Lexicon) -> None:
+def test_a_homonym_has_the_types_of_all_its_concepts(lexicon):
     # "cold" is a name of a disease and the preferred one of a disease that is an infection.
     assert spans(lexicon, ["cold"]) == [(0, 0, b) for b in (DISEASE, INFECTION, PREFERRED)]
 
 
-def test_words_of_several_names(lexicon: Lexicon) -> None:
+def test_words_of_several_names(lexicon):
     tokens, bits = lexicon.match_words(["a", "cold", "heart"])
     # "cold" is in "cold" and "common cold", in both the last word; "heart" is in one name only.
     assert set(tokens.tolist()) == {1}

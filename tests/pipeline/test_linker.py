@@ -1,9 +1,5 @@
 """`bioel_linker` by itself: behind an entity ruler, without training."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 import spacy
 from spacy.tokens import Span
@@ -12,7 +8,7 @@ from tiny import ents, linking_nlp, links, with_entity
 from benchmarks.spelling import TfidfSearch
 
 
-def test_three_lines_link_entities(kb_folder: Path) -> None:
+def test_three_lines_link_entities(kb_folder):
     nlp = spacy.blank("en")
     nlp.add_pipe("entity_ruler").add_patterns([{"label": "DISEASE", "pattern": "heart attack"}])
     nlp.add_pipe("bioel_linker", config={"kb": str(kb_folder)})
@@ -41,13 +37,13 @@ def test_three_lines_link_entities(kb_folder: Path) -> None:
         ("+", None),
     ],
 )
-def test_mentions(kb_folder: Path, mention: str, cui: str | None) -> None:
+def test_mentions(kb_folder, mention, cui):
     nlp = linking_nlp(kb_folder)
     (entity,) = nlp(with_entity(nlp, f"With {mention} now", mention)).ents
     assert (entity.text, entity._.cui, entity.kb_id_) == (mention, cui, cui or "NIL")
 
 
-def test_a_homonym_keeps_both_candidates(kb_folder: Path) -> None:
+def test_a_homonym_keeps_both_candidates(kb_folder):
     doc = linking_nlp(kb_folder, ["cold"])("a cold")
     first, second, *_ = doc.ents[0]._.candidates
     # Which of them the encoder prefers by a hair is not for a test.
@@ -56,7 +52,7 @@ def test_a_homonym_keeps_both_candidates(kb_folder: Path) -> None:
     assert sum(c.score for c in doc.ents[0]._.candidates) <= 1.0
 
 
-def test_label_types_decide_between_homonyms(kb_folder: Path) -> None:
+def test_label_types_decide_between_homonyms(kb_folder):
     nlp = linking_nlp(kb_folder, ["cold"], label_types={"Thing": ["Disease"]})
     doc = nlp("a cold")
     assert ents(doc) == [("cold", "MESH:D003139")]
@@ -74,14 +70,12 @@ def test_label_types_decide_between_homonyms(kb_folder: Path) -> None:
         ({"exact": False, "dense": False, "sparse": False}, set()),
     ],
 )
-def test_evidence_can_be_switched_off(
-    kb_folder: Path, evidence: dict[str, bool], expected: set[str]
-) -> None:
+def test_evidence_can_be_switched_off(kb_folder, evidence, expected):
     nlp = linking_nlp(kb_folder, ["aspirin"], evidence=evidence)
     assert {c.evidence for c in nlp("aspirin").ents[0]._.candidates} == expected
 
 
-def test_another_search_by_spelling(kb_folder: Path) -> None:
+def test_another_search_by_spelling(kb_folder):
     settings = {"evidence": {"dense": False}, "nil_threshold": 0.0}
     spelling = {"@misc": "spacy-bioel.Tfidf.v1"}
     nlp = linking_nlp(kb_folder, ["asprin"], spelling=spelling, **settings)
@@ -89,7 +83,7 @@ def test_another_search_by_spelling(kb_folder: Path) -> None:
     assert isinstance(nlp.get_pipe("bioel_linker").generator.spelling, TfidfSearch)
 
 
-def test_composites(kb_folder: Path) -> None:
+def test_composites(kb_folder):
     text = "Breast and ovarian cancer"
     (entity,) = linking_nlp(kb_folder, [text])(text).ents
     assert entity._.cuis == ("MESH:D001943", "MESH:D010051")
@@ -109,13 +103,11 @@ def test_composites(kb_folder: Path) -> None:
         ("AKI without a definition.", [("AKI", "NIL")]),
     ],
 )
-def test_abbreviations_of_the_document(
-    kb_folder: Path, text: str, expected: list[tuple[str, str]]
-) -> None:
+def test_abbreviations_of_the_document(kb_folder, text, expected):
     assert ents(linking_nlp(kb_folder, ["AKI"], shorthand=False)(text)) == expected
 
 
-def test_entities_keep_what_the_ruler_gave_them(kb_folder: Path) -> None:
+def test_entities_keep_what_the_ruler_gave_them(kb_folder):
     nlp = linking_nlp(kb_folder)
     ruler = nlp.add_pipe("entity_ruler", first=True)
     ruler.add_patterns([{"label": "Drug", "pattern": "aspirin", "id": "ASA"}])
@@ -125,7 +117,7 @@ def test_entities_keep_what_the_ruler_gave_them(kb_folder: Path) -> None:
 
 
 @pytest.mark.parametrize("mentions", ["auto", "spans"])
-def test_overlapping_spans_are_all_linked(kb_folder: Path, mentions: str) -> None:
+def test_overlapping_spans_are_all_linked(kb_folder, mentions):
     nlp = linking_nlp(kb_folder, mentions=mentions)
     doc = nlp.make_doc("acute kidney failure")
     doc.spans["bioel"] = [
@@ -142,7 +134,7 @@ def test_overlapping_spans_are_all_linked(kb_folder: Path, mentions: str) -> Non
     assert doc.ents == ()
 
 
-def test_other_span_groups(kb_folder: Path) -> None:
+def test_other_span_groups(kb_folder):
     nlp = linking_nlp(kb_folder, mentions="spans", spans_key="mine")
     doc = nlp.make_doc("an aspirin")
     doc.spans["mine"] = [Span(doc, 1, 2, label="Drug")]
@@ -150,7 +142,7 @@ def test_other_span_groups(kb_folder: Path) -> None:
     assert "bioel" not in doc.spans
 
 
-def test_entities_beside_a_detectors_spans(kb_folder: Path) -> None:
+def test_entities_beside_a_detectors_spans(kb_folder):
     nlp = linking_nlp(kb_folder, ["aspirin"], mentions="ents")
     doc = nlp.make_doc("aspirin or morphine")
     doc.spans["bioel"] = [Span(doc, 2, 3, label="Drug")]
@@ -159,12 +151,12 @@ def test_entities_beside_a_detectors_spans(kb_folder: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "  \n", "x", "Nothing to see."])
-def test_no_mentions(kb_folder: Path, text: str) -> None:
+def test_no_mentions(kb_folder, text):
     doc = linking_nlp(kb_folder, ["aspirin"])(text)
     assert links(doc) == [] and doc.ents == () and "bioel" in doc.spans
 
 
-def test_a_batch_gives_what_its_documents_give_alone(kb_folder: Path) -> None:
+def test_a_batch_gives_what_its_documents_give_alone(kb_folder):
     nlp = linking_nlp(kb_folder, ["aspirin", "AKI", "anaemia"], shorthand=False)
     texts = ["aspirin", "", "anaemia and AKI", "Acute kidney injury (AKI)", "aspirin aspirin"]
     assert [ents(doc) for doc in nlp.pipe(texts)] == [
@@ -177,7 +169,7 @@ def test_a_batch_gives_what_its_documents_give_alone(kb_folder: Path) -> None:
     assert [ents(nlp(text)) for text in texts] == [ents(doc) for doc in nlp.pipe(texts)]
 
 
-def test_links_become_entities(kb_folder: Path) -> None:
+def test_links_become_entities(kb_folder):
     text = "Naloxone and clonidine."
     nlp = linking_nlp(kb_folder, mentions="kb", set_ents="links")
     for doc in (nlp(text), *nlp.pipe([text], n_process=2)):

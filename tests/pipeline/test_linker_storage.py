@@ -1,7 +1,5 @@
 """`bioel_linker` on disk: saving, missing files, vectors of another encoder."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import replace
@@ -21,7 +19,7 @@ from spacy_bioel.types import AnnotatedText
 WHEN = ("before", "after")
 
 
-def test_saved_with_its_knowledge_base(kb_folder: Path, tmp_path: Path) -> None:
+def test_saved_with_its_knowledge_base(kb_folder, tmp_path):
     shutil.copytree(kb_folder, tmp_path / "kb")
     nlp = linking_nlp(tmp_path / "kb", label_types={"Thing": ["Disease"]})
     nlp.to_disk(tmp_path / "saved")
@@ -40,13 +38,13 @@ def test_saved_with_its_knowledge_base(kb_folder: Path, tmp_path: Path) -> None:
     assert cui(spacy.load(tmp_path / "again")) == "MESH:D003139"
 
 
-def test_saved_without_its_knowledge_base(kb_folder: Path, tmp_path: Path) -> None:
+def test_saved_without_its_knowledge_base(kb_folder, tmp_path):
     linking_nlp(kb_folder, ["aspirin"], include_kb=False).to_disk(tmp_path / "m")
     assert not (tmp_path / "m" / "bioel_linker" / "kb").exists()
     assert ents(spacy.load(tmp_path / "m")("aspirin")) == [("aspirin", "MESH:D001241")]
 
 
-def test_the_same_is_saved_before_and_after_the_first_use(kb_folder: Path, tmp_path: Path) -> None:
+def test_the_same_is_saved_before_and_after_the_first_use(kb_folder, tmp_path):
     nlp = linking_nlp(kb_folder, ["aspirin"])
     nlp.to_disk(tmp_path / "before")
     before = nlp.get_pipe("bioel_linker").to_bytes()
@@ -66,7 +64,7 @@ def test_the_same_is_saved_before_and_after_the_first_use(kb_folder: Path, tmp_p
     )
 
 
-def test_fitted_weights_are_saved(kb_folder: Path, tmp_path: Path) -> None:
+def test_fitted_weights_are_saved(kb_folder, tmp_path):
     nlp = linking_nlp(kb_folder, ["aspirin"])
     linker = nlp.get_pipe("bioel_linker")
     assert ents(nlp("aspirin")) == [("aspirin", "MESH:D001241")]
@@ -81,7 +79,7 @@ def test_fitted_weights_are_saved(kb_folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def encoded_folder(kb_folder: Path, tmp_path: Path, trained: Language) -> Path:
+def encoded_folder(kb_folder, tmp_path, trained) -> Path:
     """The knowledge base with vectors of the trained pipeline's encoder."""
     shutil.copytree(kb_folder, tmp_path / "encoded")
     kb = KnowledgeBase.open(tmp_path / "encoded")
@@ -91,7 +89,7 @@ def encoded_folder(kb_folder: Path, tmp_path: Path, trained: Language) -> Path:
     return tmp_path / "encoded"
 
 
-def test_vectors_of_the_same_encoder(trained: Language, encoded_folder: Path) -> None:
+def test_vectors_of_the_same_encoder(trained, encoded_folder):
     text = "Dyskinesia under levodopa/carbidopa."
     before = links(trained(text))
     trained.get_pipe("bioel_linker").set_kb(encoded_folder)
@@ -99,13 +97,7 @@ def test_vectors_of_the_same_encoder(trained: Language, encoded_folder: Path) ->
     assert [cui for _, cui in before] == ["MESH:D004409", "MESH:D007980", "MESH:D002230"]
 
 
-def test_vectors_of_another_encoder(
-    kb_folder: Path,
-    encoded_folder: Path,
-    texts: list[AnnotatedText],
-    trained: Language,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_vectors_of_another_encoder(kb_folder, encoded_folder, texts, trained, monkeypatch):
     nlp = blank()
     linker = nlp.add_pipe("bioel_linker", config=LINKER | {"kb": str(kb_folder)})
     nlp.config["initialize"]["components"]["bioel_linker"] = VOCABULARY
@@ -125,7 +117,7 @@ def test_vectors_of_another_encoder(
             assert len(pipe.generator.names.search(vectors, 1)[0]) == 1
 
 
-def test_the_fingerprint_is_that_of_the_encoder(trained: Language, trained_folder: Path) -> None:
+def test_the_fingerprint_is_that_of_the_encoder(trained, trained_folder):
     first = trained.get_pipe("bioel_linker").fingerprint
     assert len(first) == 16
     assert spacy.load(trained_folder).get_pipe("bioel_linker").fingerprint == first
@@ -151,9 +143,7 @@ def test_the_fingerprint_is_that_of_the_encoder(trained: Language, trained_folde
         ("fusion.json", "short output", "B272"),
     ],
 )
-def test_weights_and_statistics_that_were_edited(
-    kb_folder: Path, tmp_path: Path, file: str, text: str, code: str
-) -> None:
+def test_weights_and_statistics_that_were_edited(kb_folder, tmp_path, file, text, code):
     nlp = linking_nlp(kb_folder)
     linker = nlp.get_pipe("bioel_linker")
     linker.fusion = default_fusion()
@@ -171,9 +161,7 @@ def test_weights_and_statistics_that_were_edited(
         spacy.load(tmp_path / "m")
 
 
-def test_only_a_trained_linker_encodes_and_learns(
-    kb: KnowledgeBase, kb_folder: Path, texts: list[AnnotatedText]
-) -> None:
+def test_only_a_trained_linker_encodes_and_learns(kb, kb_folder, texts):
     nlp = linking_nlp(kb_folder, **LINKER)
     linker = nlp.get_pipe("bioel_linker")
     for act in (lambda: linker.encode_kb(kb), lambda: linker.update(examples(nlp, texts[:1]))):

@@ -1,7 +1,5 @@
 """Training data of the linker: the pool of names, the draws, the mined negatives."""
 
-from __future__ import annotations
-
 import shutil
 import warnings
 
@@ -25,7 +23,7 @@ def make_linker(kb_folder, texts: list[AnnotatedText], **training) -> Language:
     return nlp
 
 
-def test_memory_of_the_training_mentions(kb_folder, texts: list[AnnotatedText]) -> None:
+def test_memory_of_the_training_mentions(kb_folder, texts):
     linker = make_linker(kb_folder, texts).get_pipe("bioel_linker")
     counts = {name: dict(ids) for name, ids in linker.statistics.counts.items()}
     assert counts["parkinson s disease"] == {"MESH:D010300": 1}
@@ -36,7 +34,7 @@ def test_memory_of_the_training_mentions(kb_folder, texts: list[AnnotatedText]) 
     assert "odd syndrome" not in counts
 
 
-def test_initializing_again_starts_again(kb_folder, texts: list[AnnotatedText]) -> None:
+def test_initializing_again_starts_again(kb_folder, texts):
     nlp = make_linker(kb_folder, texts)
     data = examples(nlp, texts[:1])
     nlp.initialize(lambda: data)
@@ -49,7 +47,7 @@ def test_initializing_again_starts_again(kb_folder, texts: list[AnnotatedText]) 
     }
 
 
-def test_an_update_without_gold_trains_on_synonyms(kb_folder, texts: list[AnnotatedText]) -> None:
+def test_an_update_without_gold_trains_on_synonyms(kb_folder, texts):
     nlp = make_linker(kb_folder, texts)
     before = nlp.get_pipe("bioel_linker").fingerprint
     data = examples(nlp, [AnnotatedText("1", "")])
@@ -58,7 +56,7 @@ def test_an_update_without_gold_trains_on_synonyms(kb_folder, texts: list[Annota
     assert nlp.get_pipe("bioel_linker").fingerprint != before
 
 
-def test_ids_that_the_knowledge_base_lacks_are_no_obstacle(kb_folder) -> None:
+def test_ids_that_the_knowledge_base_lacks_are_no_obstacle(kb_folder):
     lost = AnnotatedText("1", "aspirin", (Mention(0, 7, "Drug", ("GONE:1",)),))
     nlp = make_linker(kb_folder, [lost])
     nlp.update(examples(nlp, [lost]), sgd=nlp.create_optimizer())
@@ -66,7 +64,7 @@ def test_ids_that_the_knowledge_base_lacks_are_no_obstacle(kb_folder) -> None:
 
 
 @pytest.mark.parametrize("loss", ["multi_similarity", "info_nce"])
-def test_the_loss_falls(kb_folder, texts: list[AnnotatedText], loss: str) -> None:
+def test_the_loss_falls(kb_folder, texts, loss):
     fix_random_seed(0)
     nlp = make_linker(kb_folder, texts, loss=loss)
     optimizer = nlp.create_optimizer()
@@ -75,7 +73,7 @@ def test_the_loss_falls(kb_folder, texts: list[AnnotatedText], loss: str) -> Non
     assert sum(losses[-3:]) < 0.5 * sum(losses[:3])
 
 
-def test_training_starts_from_an_encoder(kb_folder, tmp_path, texts: list[AnnotatedText]) -> None:
+def test_training_starts_from_an_encoder(kb_folder, tmp_path, texts):
     first = make_linker(kb_folder, texts).get_pipe("bioel_linker")
     write_encoder(first.model, tmp_path / "encoder")
     nlp = blank()
@@ -89,9 +87,7 @@ def test_training_starts_from_an_encoder(kb_folder, tmp_path, texts: list[Annota
     assert linker.fingerprint != first.fingerprint
 
 
-def test_a_small_knowledge_base_is_searched_as_a_whole_while_training(
-    kb_folder, texts: list[AnnotatedText]
-) -> None:
+def test_a_small_knowledge_base_is_searched_as_a_whole_while_training(kb_folder, texts):
     nlp = make_linker(kb_folder, texts, pool_names=4)
     linker = nlp.get_pipe("bioel_linker")
     for _ in range(2):
@@ -99,9 +95,7 @@ def test_a_small_knowledge_base_is_searched_as_a_whole_while_training(
         nlp.update(examples(nlp, texts), sgd=nlp.create_optimizer())
 
 
-def test_training_on_a_large_one_ends_with_its_encoding(
-    kb_folder, tmp_path, texts: list[AnnotatedText], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_training_on_a_large_one_ends_with_its_encoding(kb_folder, tmp_path, texts, monkeypatch):
     monkeypatch.setattr(searches, "ENCODE_ON_LOAD", 10)
     shutil.copytree(kb_folder, tmp_path / "kb")
     nlp = make_linker(tmp_path / "kb", texts, pool_names=4)
@@ -114,8 +108,8 @@ def test_training_on_a_large_one_ends_with_its_encoding(
 
 
 def test_a_large_one_that_fits_into_the_pool_needs_no_vectors_while_training(
-    kb_folder, texts: list[AnnotatedText], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    kb_folder, texts, monkeypatch
+):
     monkeypatch.setattr(searches, "ENCODE_ON_LOAD", 10)
     nlp = make_linker(kb_folder, texts, pool_names=80)
     nlp.update(examples(nlp, texts), sgd=nlp.create_optimizer())
@@ -123,9 +117,7 @@ def test_a_large_one_that_fits_into_the_pool_needs_no_vectors_while_training(
         assert len(nlp.get_pipe("bioel_linker").generator.names.vectors) == 75
 
 
-def test_predictions_between_updates_are_by_the_weights_of_now(
-    kb_folder, texts: list[AnnotatedText]
-) -> None:
+def test_predictions_between_updates_are_by_the_weights_of_now(kb_folder, texts):
     nlp = make_linker(kb_folder, texts)
     linker = nlp.get_pipe("bioel_linker")
 

@@ -1,7 +1,5 @@
 """A pipeline on gold texts: what is run for it, and token vectors."""
 
-from __future__ import annotations
-
 import spacy
 from tiny import LINKER, blank
 
@@ -10,7 +8,7 @@ from spacy_bioel.pipeline.stored_pipe import with_token_vectors
 from spacy_bioel.types import AnnotatedText, Mention
 
 
-def test_token_vectors_are_made_for_listeners_only(kb_folder) -> None:
+def test_token_vectors_are_made_for_listeners_only(kb_folder):
     nlp = blank()
     nlp.add_pipe("tok2vec")  # not initialized: it would fail
     linker = nlp.add_pipe("bioel_linker", config=LINKER | {"kb": str(kb_folder)})
@@ -19,7 +17,7 @@ def test_token_vectors_are_made_for_listeners_only(kb_folder) -> None:
     assert link.ids == ("MESH:D001241",)
 
 
-def test_vectors_by_the_pipes_that_give_them_alone() -> None:
+def test_vectors_by_the_pipes_that_give_them_alone():
     nlp = spacy.blank("en")
     nlp.add_pipe("tok2vec").model.initialize()
     nlp.add_pipe("bioel_mentions")  # untrained: it would refuse

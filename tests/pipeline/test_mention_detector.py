@@ -1,7 +1,5 @@
 """`bioel_mentions` by itself."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from spacy.language import Language
@@ -9,7 +7,6 @@ from spacy.util import fix_random_seed
 from tiny import DETECTOR, blank, examples
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.types import AnnotatedText, Mention
 
 TEXT = AnnotatedText("1", "Lung cancer.", (Mention(0, 11, "Disease", ("X:1",)),))
@@ -28,14 +25,14 @@ def initialized(*texts: AnnotatedText, **settings) -> Language:
     return nlp
 
 
-def test_without_training_or_gold_mentions() -> None:
+def test_without_training_or_gold_mentions():
     with pytest.raises(BioelError, match=r"\[B053\].*'bioel_mentions'"):
         untrained()("some text")
     with pytest.raises(BioelError, match=r"\[B051\].*'bioel_gold'"):
         initialized(AnnotatedText("1", "text"))
 
 
-def test_labels() -> None:
+def test_labels():
     detector = untrained().get_pipe("bioel_mentions")
     assert [detector.add_label(label) for label in ("A", "B", "A")] == [1, 1, 0]
     assert detector.labels == ("A", "B") and detector.label_data == ["A", "B"]
@@ -52,16 +49,14 @@ NESTED = ["Breast and ovarian cancer", "ovarian cancer"]
     ("settings", "spans", "ents"),
     [({"set_ents": True}, NESTED, NESTED[:1]), ({"threshold": 1.0}, [], [])],
 )
-def test_nested_mentions(
-    trained: Language, texts: list[AnnotatedText], settings: dict, spans: list, ents: list
-) -> None:
+def test_nested_mentions(trained, texts, settings, spans, ents):
     trained.get_pipe("bioel_mentions").cfg.update(settings)
     doc = trained("Breast and ovarian cancer in families.")
     assert [span.text for span in doc.spans["bioel"]] == spans
     assert [ent.text for ent in doc.ents] == ents
 
 
-def test_labels_that_were_not_looked_for_are_not_learned_from(texts: list[AnnotatedText]) -> None:
+def test_labels_that_were_not_looked_for_are_not_learned_from(texts):
     detector = initialized(*texts[:2]).get_pipe("bioel_mentions")
     disease, chemical = map(detector.labels.index, ("Disease", "Chemical"))
     partly = AnnotatedText("1", "a b", (Mention(2, 3, "Disease"),), annotates=("Disease",))
@@ -76,7 +71,7 @@ def test_labels_that_were_not_looked_for_are_not_learned_from(texts: list[Annota
     assert (gradient[2, 0] == 0.5).all()
 
 
-def test_a_label_that_nobody_looked_for() -> None:
+def test_a_label_that_nobody_looked_for():
     text = AnnotatedText("1", "a b", (Mention(2, 3, "Disease"),), annotates=("Disease",))
     nlp = blank()
     detector = nlp.add_pipe("bioel_mentions")
@@ -85,7 +80,7 @@ def test_a_label_that_nobody_looked_for() -> None:
         detector.initialize(lambda: data, nlp=nlp, labels=["Gene", "Disease", "Chemical"])
 
 
-def test_mentions_that_are_too_long_are_left_out() -> None:
+def test_mentions_that_are_too_long_are_left_out():
     data = examples(blank(), [AnnotatedText("1", "a b c d e f g", (Mention(0, 13, "Disease"),))])
     detector = initialized(TEXT).get_pipe("bioel_mentions")
     loss, gradient = detector.get_loss(data, np.zeros((7, 6, 1), dtype="float32"))
@@ -93,7 +88,7 @@ def test_mentions_that_are_too_long_are_left_out() -> None:
     assert (gradient == 0.5).all()
 
 
-def test_updating_with_nothing() -> None:
+def test_updating_with_nothing():
     nlp = initialized(TEXT)
     detector = nlp.get_pipe("bioel_mentions")
     assert detector.update([]) == {"bioel_mentions": 0.0}
@@ -103,7 +98,7 @@ def test_updating_with_nothing() -> None:
     assert 0 < losses["bioel_mentions"] < 10
 
 
-def test_matches_of_the_knowledge_base(kb: KnowledgeBase, texts: list[AnnotatedText]) -> None:
+def test_matches_of_the_knowledge_base(kb, texts):
     nlp = untrained()
     detector = nlp.get_pipe("bioel_mentions")
     data = examples(nlp, texts)
@@ -117,14 +112,14 @@ def test_matches_of_the_knowledge_base(kb: KnowledgeBase, texts: list[AnnotatedT
     assert {"Renal", "failure", "acute"} <= words and "ARF" not in words
 
 
-def test_a_word_list_for_a_label_that_the_model_has_not_learned() -> None:
+def test_a_word_list_for_a_label_that_the_model_has_not_learned():
     nlp = initialized(TEXT, always={"Diseese": ["flu"]})
     with pytest.warns(UserWarning, match=r"\[W322\] .*`always`.*\['Diseese'\].* finds Disease\."):
         doc = nlp("flu")
     assert [span.label_ for span in doc.spans["bioel"] if span.text == "flu"] == ["Diseese"]
 
 
-def test_line_breaks_are_not_read(trained: Language, texts: list[AnnotatedText]) -> None:
+def test_line_breaks_are_not_read(trained, texts):
     text = texts[0].text
 
     def found(space: str) -> list[str]:
@@ -137,7 +132,7 @@ def test_line_breaks_are_not_read(trained: Language, texts: list[AnnotatedText])
     assert trained.get_pipe("bioel_mentions").predict([trained.make_doc("\n")]) == [[]]
 
 
-def test_line_breaks_are_not_read_in_training() -> None:
+def test_line_breaks_are_not_read_in_training():
     wrapped = AnnotatedText("1", "Lung\ncancer.\n", TEXT.mentions)
     losses = []
     for text in (TEXT, wrapped):

@@ -1,7 +1,5 @@
 """`bioel_linker` with a multi-task model, which finds, types and links by itself."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +8,16 @@ import pytest
 import spacy
 from confection import Config
 from spacy.language import Language
-from test_dual_encoder import expect_same
+from test_dual_encoder import with_gold
 from tiny import (
     DETECTOR,
     LINKER,
     LISTENER,
+    assert_same_links,
     blank,
     evidence_of,
     examples,
+    gold_links,
     learn,
     leave_evidence,
     links,
@@ -27,8 +27,6 @@ from tiny import (
 )
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.pipeline.annotate import add_gold, get_links
 from spacy_bioel.pipeline.factories import MENTIONS_MODEL
 from spacy_bioel.pipeline.measuring import link_given
 from spacy_bioel.types import AnnotatedText, Mention
@@ -65,9 +63,7 @@ def multitask_model(**settings: Any) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def folders(
-    kb_folder: Path, texts: list[AnnotatedText], tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, Path]:
+def folders(kb_folder, texts, tmp_path_factory) -> dict[str, Path]:
     """A trained pipeline of each variant."""
     found = {}
     for name, settings in VARIANTS.items():
@@ -82,46 +78,36 @@ def folders(
 
 
 @pytest.fixture(params=list(VARIANTS))
-def variant(request: pytest.FixtureRequest) -> str:
+def variant(request) -> str:
     return request.param
 
 
 @pytest.fixture
-def trained(folders: dict[str, Path], variant: str) -> Language:
+def trained(folders, variant) -> Language:
     return spacy.load(folders[variant])
 
 
 @pytest.fixture
-def multi(folders: dict[str, Path]) -> Language:
+def multi(folders) -> Language:
     return spacy.load(folders["multi-task"])
 
 
-def test_learns_by_heart(trained: Language, texts: list[AnnotatedText]) -> None:
-    gold = {(t.text[m.start : m.end], "|".join(m.ids)) for t in texts for m in t.mentions if m.ids}
+def test_learns_by_heart(trained, texts):
     docs = list(trained.pipe(t.text for t in texts))
     found = {link for doc in docs for link in links(doc)}
-    assert len(gold - found) <= MISSED
+    assert len(gold_links(texts) - found) <= MISSED
     types = {(t.text[m.start : m.end], m.label) for t in texts for m in t.mentions}
     labels = {(span.text, span.label_) for doc in docs for span in doc.spans["bioel"]}
     assert len(types - labels) <= MISSED
     assert "exact+memory+dense+context" in evidence_of(docs)
 
 
-def test_same_links_from_bytes_in_any_batch_and_without_gold(
-    trained: Language, texts: list[AnnotatedText]
-) -> None:
+def test_same_links_from_bytes_in_any_batch_and_without_gold(trained, texts):
     inputs = [text.text for text in texts] + ["", "  ", "AKI"]
-    alone = [get_links(trained(text)) for text in inputs]
-    expect_same([get_links(doc) for doc in trained.pipe(inputs, batch_size=4)], alone)
-    again = spacy.util.load_model_from_config(trained.config).from_bytes(trained.to_bytes())
-    expect_same([get_links(doc) for doc in again.pipe(inputs)], alone)
-    with_gold = [trained.make_doc(text) for text in inputs]
-    for doc, text in zip(with_gold, texts, strict=False):
-        add_gold(doc, text)
-    expect_same([get_links(doc) for doc in trained.pipe(with_gold)], alone)
+    assert_same_links(trained, lambda _: inputs, with_gold(trained, inputs, texts))
 
 
-def test_given_mentions_are_read_too(trained: Language, texts: list[AnnotatedText]) -> None:
+def test_given_mentions_are_read_too(trained, texts):
     given = list(link_given(trained, trained.get_pipe("bioel_linker"), texts))
     assert [len(of_doc) for of_doc in given] == [len(text.mentions) for text in texts]
     right = sum(
@@ -133,7 +119,7 @@ def test_given_mentions_are_read_too(trained: Language, texts: list[AnnotatedTex
     assert right >= 30
 
 
-def test_closed_vocabulary_alone(multi: Language, texts: list[AnnotatedText]) -> None:
+def test_closed_vocabulary_alone(multi, texts):
     """As published: the likeliest class, whatever the knowledge base calls it."""
     linker = multi.get_pipe("bioel_linker")
     linker.model.attrs["vocabulary"] = "closed"
@@ -149,9 +135,7 @@ def test_closed_vocabulary_alone(multi: Language, texts: list[AnnotatedText]) ->
     assert evidence_of(docs) == {"context"}
 
 
-def test_open_vocabulary_links_to_a_concept_without_a_mention(
-    kb_folder: Path, kb: KnowledgeBase, texts: list[AnnotatedText]
-) -> None:
+def test_open_vocabulary_links_to_a_concept_without_a_mention(kb_folder, kb, texts):
     """A mention begins as the vector of its string, before anything is learnt by heart."""
     multi = multitask_nlp(kb_folder, hidden=0)
     with pytest.warns(UserWarning, match=OVERLAPS):
@@ -169,9 +153,7 @@ def test_open_vocabulary_links_to_a_concept_without_a_mention(
     assert right == len(unseen) == 14
 
 
-def test_one_task_alone_is_learnt_at_a_time(
-    kb_folder: Path, checkpoint: Path, texts: list[AnnotatedText]
-) -> None:
+def test_one_task_alone_is_learnt_at_a_time(kb_folder, checkpoint, texts):
     """The transformer learns from linking alone."""
     nlp = sharing_nlp(checkpoint)
     nlp.remove_pipe("bioel_mentions")
@@ -204,7 +186,7 @@ class FixedTask:
         return np.full(size, low)
 
 
-def test_tasks_that_are_not_learnt(kb_folder: Path, texts: list[AnnotatedText]) -> None:
+def test_tasks_that_are_not_learnt(kb_folder, texts):
     """Mentions alone are found, and neither typed nor linked."""
     spacy.util.fix_random_seed(0)
     nlp = multitask_nlp(kb_folder, hidden=0, tasks=["mentions"], vocabulary="closed")
@@ -219,9 +201,7 @@ def test_tasks_that_are_not_learnt(kb_folder: Path, texts: list[AnnotatedText]) 
     }
 
 
-def test_a_type_and_a_concept_that_training_has_not(
-    kb_folder: Path, texts: list[AnnotatedText]
-) -> None:
+def test_a_type_and_a_concept_that_training_has_not(kb_folder, texts):
     """They are unknown to the losses, and harm nothing."""
     nlp = multitask_nlp(kb_folder, hidden=0)
     with pytest.warns(UserWarning, match=OVERLAPS):
@@ -237,9 +217,7 @@ def test_a_type_and_a_concept_that_training_has_not(
     assert len(losses) == 2
 
 
-def test_documents_that_were_not_read(
-    kb_folder: Path, checkpoint: Path, texts: list[AnnotatedText]
-) -> None:
+def test_documents_that_were_not_read(kb_folder, checkpoint, texts):
     nlp = sharing_nlp(checkpoint)
     nlp.remove_pipe("bioel_mentions")
     nlp = with_linker(nlp, kb_folder, multitask_model(tok2vec=LISTENER), mentions="read")
@@ -261,12 +239,12 @@ def test_documents_that_were_not_read(
         {"per_token": True},
     ],
 )
-def test_settings_that_do_not_go_together(kb_folder: Path, settings: dict[str, Any]) -> None:
+def test_settings_that_do_not_go_together(kb_folder, settings):
     with pytest.raises(BioelError, match=r"\[B300\]"):
         multitask_nlp(kb_folder, **settings)
 
 
-def test_a_model_that_finds_nothing(kb_folder: Path) -> None:
+def test_a_model_that_finds_nothing(kb_folder):
     with pytest.raises(BioelError, match=r"\[B301\].*rescnn"):
         with_linker(
             blank(), kb_folder, {"@architectures": "spacy-bioel.ResCNN.v1"}, mentions="read"
@@ -275,7 +253,7 @@ def test_a_model_that_finds_nothing(kb_folder: Path) -> None:
         multitask_nlp(kb_folder, tasks=["links"])
 
 
-def test_documents_that_annotate_different_labels_are_refused(kb_folder: Path) -> None:
+def test_documents_that_annotate_different_labels_are_refused(kb_folder):
     nlp = multitask_nlp(kb_folder)
     data = examples(
         nlp,

@@ -1,11 +1,9 @@
 """Shorthand and measurements of clinical notes, which the preset "clinical" finds."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
-from tiny import blank, links
+from tiny import linking_nlp, links
 
 import spacy_bioel
 from spacy_bioel.kb.build.build import build_kb
@@ -24,7 +22,7 @@ NAMES = (
 
 
 @pytest.fixture(scope="module")
-def kb(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def kb(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("notes") / "kb"
     build_kb([Concept(f"X:{i}", names) for i, names in enumerate(NAMES)], folder)
     return folder
@@ -50,16 +48,15 @@ def kb(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("", {}),
     ],
 )
-def test_measurements_out_of_their_range(text: str, expected: dict[str, str]) -> None:
+def test_measurements_out_of_their_range(text, expected):
     assert measured(text) == expected
 
 
 TEXT = "PMH: MR, CKD3. Wt loss, no SOB. Hb 7.2, BMI 41."
 
 
-def test_notes_with_a_knowledge_base_alone(kb: Path) -> None:
-    nlp = blank()
-    nlp.add_pipe("bioel_linker", config={"kb": str(kb), "mentions": "kb"})
+def test_notes_with_a_knowledge_base_alone(kb):
+    nlp = linking_nlp(kb, mentions="kb")
     assert links(nlp(TEXT)) == [("Wt loss", "X:5"), ("SOB", "X:2")]
     set_preset(nlp, "clinical")
     expected = [("MR", "X:1"), ("CKD3", "X:4"), ("Wt loss", "X:5"), ("SOB", "X:2")]
@@ -69,7 +66,7 @@ def test_notes_with_a_knowledge_base_alone(kb: Path) -> None:
     assert [span.text for span in alone.spans["bioel"] if span._.negated] == ["SOB"]
 
 
-def test_notes_with_the_starter() -> None:
+def test_notes_with_the_starter():
     nlp = spacy_bioel.load(preset="clinical")
     doc = nlp("PMH: MI, CVA, DM2, HTN, CKD3, afib. Denies N/V. HEENT: normal. Hb 7.2 g/dL.")
     assert links(doc) == [

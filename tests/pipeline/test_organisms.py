@@ -1,7 +1,5 @@
 """Genes of the organisms that a document names."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +35,12 @@ def made(folder: Path, genes: list[Concept], **settings: Any) -> Language:
 
 
 @pytest.fixture
-def human(tmp_path: Path) -> Language:
+def human(tmp_path) -> Language:
     return made(tmp_path, GENES)
 
 
 @pytest.fixture
-def both(tmp_path: Path) -> Language:
+def both(tmp_path) -> Language:
     return made(tmp_path, GENES + OF_MICE)
 
 
@@ -83,13 +81,11 @@ IN_MICE = "In mice and mouse cells"
         ("human", "Mice with ABC1 , women and Women and a man", ["NCBIGene:1"]),
     ],
 )
-def test_genes_of_the_organisms_that_are_named(
-    request: pytest.FixtureRequest, genes: str, text: str, expected: list[str]
-) -> None:
+def test_genes_of_the_organisms_that_are_named(request, genes, text, expected):
     assert linked(request.getfixturevalue(genes), text) == expected
 
 
-def test_training_mentions_of_one_organism_do_not_decide(both: Language) -> None:
+def test_training_mentions_of_one_organism_do_not_decide(both):
     linker: Any = both.get_pipe("bioel_linker")
     linker.statistics = MentionStatistics({"abc1": {"NCBIGene:1": 50}})
     assert linked(both, "In mice and mouse cells ABC1 is low") == ["NCBIGene:11"]
@@ -97,7 +93,7 @@ def test_training_mentions_of_one_organism_do_not_decide(both: Language) -> None
     assert linked(both, "ABC1 is low") == ["NCBIGene:1"]
 
 
-def test_scores_are_probabilities(both: Language) -> None:
+def test_scores_are_probabilities(both):
     doc = both.make_doc("In mice ABC1 is low")
     doc.spans["bioel"] = [Span(doc, 1, 2, label="Species"), Span(doc, 2, 3, label="Gene")]
     doc = both.get_pipe("bioel_linker")(doc)  # type: ignore[operator]
@@ -106,12 +102,12 @@ def test_scores_are_probabilities(both: Language) -> None:
     assert len(scores) == 2 and 0.4 < sum(scores) <= 1
 
 
-def test_it_can_be_switched_off(tmp_path: Path) -> None:
+def test_it_can_be_switched_off(tmp_path):
     nlp = made(tmp_path, GENES, evidence={"dense": False, "organism": False})
     assert linked(nlp, "In mice and mouse cells ABC1 binds XYZ2") == ["NCBIGene:1", "NCBIGene:2"]
 
 
-def test_alone_and_in_a_batch(human: Language) -> None:
+def test_alone_and_in_a_batch(human):
     def marked(text: str) -> Doc:
         doc = human.make_doc(text)
         doc.spans["bioel"] = [
@@ -127,7 +123,7 @@ def test_alone_and_in_a_batch(human: Language) -> None:
     assert ids == [["NCBIGene:1"], ["NIL"], [], ["NCBIGene:1"]]
 
 
-def test_what_stands_before_a_composite_stands_before_its_parts(tmp_path: Path) -> None:
+def test_what_stands_before_a_composite_stands_before_its_parts(tmp_path):
     mouse = [*OF_MICE, Concept("NCBIGene:12", ("Xyz2",), types=("Gene", MOUSE))]
     nlp = made(tmp_path, GENES + mouse)
     doc = nlp.make_doc("mouse ABC1 and XYZ2")
@@ -148,14 +144,14 @@ def linked_gene(nlp: Language, text: str, gene: str, *organisms: str) -> Any:
     return next(span for span in doc.spans["bioel"] if span.label_ == "Gene")
 
 
-def test_synonyms_of_one_organism_are_those_of_the_same_symbol(tmp_path: Path) -> None:
+def test_synonyms_of_one_organism_are_those_of_the_same_symbol(tmp_path):
     mouse = Concept("NCBIGene:11", ("Abc1", "Zork"), types=("Gene", MOUSE))
     nlp = made(tmp_path, [*GENES, mouse])
     assert linked_gene(nlp, "human Zork is low", "Zork", "human").kb_id_ == "NCBIGene:1"
     assert linked_gene(nlp, "mouse Zork is low", "Zork", "mouse").kb_id_ == "NCBIGene:11"
 
 
-def test_a_short_form_is_a_name_too(human: Language) -> None:
+def test_a_short_form_is_a_name_too(human):
     # "alpha binding cassette" is no name of the knowledge base, ABC1 is one.
     text = "Patients with alpha binding cassette 1 (ABC1) deficiency."
     for gene in ("ABC1", "alpha binding cassette 1"):
@@ -163,11 +159,11 @@ def test_a_short_form_is_a_name_too(human: Language) -> None:
 
 
 @pytest.mark.parametrize("gene", ["ABC-1", "human ABC1 gene", "hABC1"])
-def test_other_spellings(human: Language, gene: str) -> None:
+def test_other_spellings(human, gene):
     assert linked_gene(human, f"Patients have {gene} now", gene).kb_id_ == "NCBIGene:1"
 
 
-def test_the_prefix_says_whose_gene_it_is(both: Language) -> None:
+def test_the_prefix_says_whose_gene_it_is(both):
     def score(gene: str) -> float:
         candidates = linked_gene(both, f"The {gene} is low", gene)._.candidates
         return next(float(c.score) for c in candidates if c.id == "NCBIGene:11")
@@ -175,13 +171,13 @@ def test_the_prefix_says_whose_gene_it_is(both: Language) -> None:
     assert score("hABC1") < score("ABC1") < score("mABC1")
 
 
-def test_a_letter_of_the_name_is_no_prefix(tmp_path: Path) -> None:
+def test_a_letter_of_the_name_is_no_prefix(tmp_path):
     other = [Concept("NCBIGene:3", ("MABC1",), ("Gene", HUMAN))]
     nlp = made(tmp_path, [*GENES, *OF_MICE, *other])
     assert linked_gene(nlp, "The mABC1 is low", "mABC1").kb_id_ == "NCBIGene:3"
 
 
-def test_a_document_that_names_twelve_organisms(tmp_path: Path) -> None:
+def test_a_document_that_names_twelve_organisms(tmp_path):
     build_kb(GENES + OF_MICE, tmp_path / "genes")
     words = [f"beast{letter}" for letter in "abcdefghijkl"]
     beasts = [Concept(f"NCBITaxon:{i}", (w,), ("Species",)) for i, w in enumerate(words, 7)]
@@ -197,7 +193,7 @@ def test_a_document_that_names_twelve_organisms(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("word", "id"), [("CAT", "NCBIGene:4"), ("was", "NCBIGene:5")])
-def test_a_symbol_that_is_a_word(tmp_path: Path, word: str, id: str) -> None:
+def test_a_symbol_that_is_a_word(tmp_path, word, id):
     # Whether it is a mention is up to the detector; that it is an organism, too, says nothing.
     genes = [Concept("NCBIGene:4", ("CAT",), ("Gene", HUMAN))]
     genes += [Concept("NCBIGene:5", ("WAS",), ("Gene", HUMAN))]
@@ -206,7 +202,7 @@ def test_a_symbol_that_is_a_word(tmp_path: Path, word: str, id: str) -> None:
     assert linked_gene(nlp, f"In MICE {word} is low", word).kb_id_ == id
 
 
-def test_of_one_organism_alone(tmp_path: Path) -> None:
+def test_of_one_organism_alone(tmp_path):
     nlp = made(tmp_path, OF_MICE)
     assert linked_gene(nlp, "Abc1 is low", "Abc1").kb_id_ == "NCBIGene:11"
     assert linked_gene(nlp, "In patients ABC1 is low", "ABC1").kb_id_ == "NIL"

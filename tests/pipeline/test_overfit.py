@@ -1,18 +1,12 @@
 """Both pipes, trained on six documents: literal links, before and after saving."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 import spacy
-from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 from spacy.training import Example
 from tiny import links
 
 from spacy_bioel.corpus import text_to_doc
-from spacy_bioel.types import AnnotatedText
 
 EXPECTED = {
     "101": [
@@ -49,7 +43,7 @@ def all_links(docs: list[Doc]) -> list[list[tuple[str, str]]]:
     return [links(doc) for doc in docs]
 
 
-def test_links_of_the_training_documents(trained: Language, texts: list[AnnotatedText]) -> None:
+def test_links_of_the_training_documents(trained, texts):
     found = {text.id: links(trained(text.text)) for text in texts}
     # A composite is found and kept beside the mention inside it; the linker gives it one part.
     nested = found.pop("104")
@@ -64,7 +58,7 @@ def test_links_of_the_training_documents(trained: Language, texts: list[Annotate
     assert found == EXPECTED
 
 
-def test_labels_scores_and_extensions(trained: Language, texts: list[AnnotatedText]) -> None:
+def test_labels_scores_and_extensions(trained, texts):
     doc = trained(texts[0].text)
     group = doc.spans["bioel"]
     assert [span.label_ for span in group] == [
@@ -79,7 +73,7 @@ def test_labels_scores_and_extensions(trained: Language, texts: list[AnnotatedTe
     assert best.score > 0.95
 
 
-def test_gold_in_the_input_changes_nothing(trained: Language, texts: list[AnnotatedText]) -> None:
+def test_gold_in_the_input_changes_nothing(trained, texts):
     """Pitfall P4: predictions come from the text alone."""
     for text in texts:
         doc, alignment = text_to_doc(trained, text)
@@ -88,19 +82,19 @@ def test_gold_in_the_input_changes_nothing(trained: Language, texts: list[Annota
 
 
 @pytest.mark.parametrize("text", ODD_TEXTS)
-def test_odd_texts(trained: Language, text: str) -> None:
+def test_odd_texts(trained, text):
     doc = trained(text)
     assert doc.text == text
     assert links(doc) == ([("Headache", "MESH:D006261")] if text == "Headache" else [])
     assert "bioel" in doc.spans
 
 
-def test_offsets_after_emoji_and_combining_characters(trained: Language) -> None:
+def test_offsets_after_emoji_and_combining_characters(trained):
     doc = trained("🙂👩‍⚕️ cafe\u0301! A heart attack after adrenaline 🙂.")
     assert links(doc) == [("heart attack", "MESH:D009203"), ("adrenaline", "MESH:D004837")]
 
 
-def test_disk(trained: Language, texts: list[AnnotatedText], tmp_path: Path) -> None:
+def test_disk(trained, texts, tmp_path):
     trained.to_disk(tmp_path / "again")
     again = spacy.load(tmp_path / "again")
     assert links(again(texts[4].text)) == EXPECTED["105"]
@@ -115,7 +109,7 @@ def test_disk(trained: Language, texts: list[AnnotatedText], tmp_path: Path) -> 
         assert saved == (trained.path / file).read_bytes()
 
 
-def test_nothing_temporary_and_no_pickle_is_left(trained_folder: Path) -> None:
+def test_nothing_temporary_and_no_pickle_is_left(trained_folder):
     files = {
         p.name
         for name in ("bioel_mentions", "bioel_linker")
@@ -127,7 +121,7 @@ def test_nothing_temporary_and_no_pickle_is_left(trained_folder: Path) -> None:
     }  # fmt: skip
 
 
-def test_a_docbin_keeps_links(trained: Language, texts: list[AnnotatedText]) -> None:
+def test_a_docbin_keeps_links(trained, texts):
     doc = trained(texts[1].text)
     data = DocBin(docs=[doc], store_user_data=True).to_bytes()
     (again,) = DocBin().from_bytes(data).get_docs(trained.vocab)
@@ -135,7 +129,7 @@ def test_a_docbin_keeps_links(trained: Language, texts: list[AnnotatedText]) -> 
     assert again.spans["bioel"][1]._.candidates == doc.spans["bioel"][1]._.candidates
 
 
-def test_scores(trained: Language, texts: list[AnnotatedText]) -> None:
+def test_scores(trained, texts):
     references = [text_to_doc(trained, text)[0] for text in texts]
     scores = trained.evaluate([Example(trained.make_doc(doc.text), doc) for doc in references])
     assert scores["bioel_mention_f"] == 1.0
@@ -143,13 +137,13 @@ def test_scores(trained: Language, texts: list[AnnotatedText]) -> None:
     assert scores["bioel_link_f"] == scores["bioel_link_acc"] == 1.0
 
 
-def test_two_processes(trained: Language, texts: list[AnnotatedText], start_method: str) -> None:
+def test_two_processes(trained, texts, start_method):
     inputs = [text.text for text in texts] + ODD_TEXTS
     docs = trained.pipe(inputs, n_process=2, batch_size=3)
     assert all_links(docs) == all_links(trained.pipe(inputs))
 
 
-def test_a_long_document(trained: Language, texts: list[AnnotatedText]) -> None:
+def test_a_long_document(trained, texts):
     import resource
 
     text = " ".join([texts[0].text] * 800)

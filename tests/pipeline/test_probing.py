@@ -1,8 +1,5 @@
 """Probing: shuffled word pieces, restricted attention, and the accuracy that is measured."""
 
-from __future__ import annotations
-
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,7 +28,7 @@ def generator() -> np.random.Generator:
     return np.random.default_rng(0)
 
 
-def test_shuffling_single_pieces_keeps_the_pieces() -> None:
+def test_shuffling_single_pieces_keeps_the_pieces():
     draws = [shuffle_blocks(PIECES, block=1, generator=g) for g in [generator()] for _ in range(50)]
     assert all(sorted(draw) == [1, 3, 4, 7, 7, 8, 9] for draw in draws)
     assert len({tuple(draw) for draw in draws}) > 40
@@ -39,11 +36,11 @@ def test_shuffling_single_pieces_keeps_the_pieces() -> None:
 
 
 @pytest.mark.parametrize("block", [7, 8, 100])
-def test_one_block_is_the_identity(block: int) -> None:
+def test_one_block_is_the_identity(block):
     assert shuffle_blocks(PIECES, block=block, generator=generator()) == PIECES
 
 
-def test_blocks_stay_whole_and_the_last_may_be_shorter() -> None:
+def test_blocks_stay_whole_and_the_last_may_be_shorter():
     blocks = {(7, 7, 3), (9, 4, 1), (8,)}
     draw = generator()
     for _ in range(20):
@@ -55,11 +52,11 @@ def test_blocks_stay_whole_and_the_last_may_be_shorter() -> None:
         assert seen == blocks
 
 
-def test_nothing_to_shuffle() -> None:
+def test_nothing_to_shuffle():
     assert shuffle_blocks([], block=2, generator=generator()) == []
 
 
-def test_window_of_the_papers_text() -> None:
+def test_window_of_the_papers_text():
     """All layers are cut; in the last, [CLS] attends to all."""
     band = [
         [1, 1, 0, 0, 0],
@@ -75,7 +72,7 @@ def test_window_of_the_papers_text() -> None:
 
 
 @pytest.mark.parametrize("last", [False, True])
-def test_window_of_the_papers_code(last: bool) -> None:
+def test_window_of_the_papers_code(last):
     """[CLS] attends to all and is attended to by all, in every layer."""
     assert window_mask(6, last, window=5, cls_open=True).astype(int).tolist() == [
         [1, 1, 1, 1, 1, 1],
@@ -89,12 +86,12 @@ def test_window_of_the_papers_code(last: bool) -> None:
 
 @pytest.mark.parametrize("cls_open", [False, True])
 @pytest.mark.parametrize("last", [False, True])
-def test_a_window_over_all_tokens_cuts_nothing(last: bool, cls_open: bool) -> None:
+def test_a_window_over_all_tokens_cuts_nothing(last, cls_open):
     assert window_mask(6, last, window=11, cls_open=cls_open).all()  # 2 T - 1
 
 
 @pytest.fixture(scope="module")
-def transformer(kb_folder: Path, checkpoint: Path, texts: list[AnnotatedText]) -> Language:
+def transformer(kb_folder, checkpoint, texts) -> Language:
     """With random weights: probing is of any encoder."""
     nlp = blank()
     model = {"@architectures": "spacy-bioel.TransformerNames.v1", "path": str(checkpoint)}
@@ -107,7 +104,7 @@ NAMES = ["heart attack of the kidney", "renal failure", "a", ""]
 
 
 @pytest.mark.parametrize("cls_open", [False, True])
-def test_windows_of_a_network(transformer: Language, cls_open: bool) -> None:
+def test_windows_of_a_network(transformer, cls_open):
     model = transformer.get_pipe("bioel_linker").model
     free = encode_names(model, NAMES)
 
@@ -125,9 +122,7 @@ def test_windows_of_a_network(transformer: Language, cls_open: bool) -> None:
     assert np.array_equal(encode_names(model, NAMES), free)
 
 
-def test_special_pieces_stay_where_they_are(
-    transformer: Language, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_special_pieces_stay_where_they_are(transformer, monkeypatch):
     seen: list[list[int]] = []
 
     def reverse(pieces: list[int], *, block: int, generator: np.random.Generator) -> list[int]:
@@ -146,7 +141,7 @@ def accuracies(nlp: Language, texts: list[AnnotatedText], seed: int = 0) -> list
     return list(probe(linker, *gold_queries(nlp, linker, texts), seed=seed).values())
 
 
-def test_probing_a_transformer(transformer: Language, texts: list[AnnotatedText]) -> None:
+def test_probing_a_transformer(transformer, texts):
     found = accuracies(transformer, texts, seed=1)
     assert len(found) == len(PERTURBATIONS) == 8
     assert all(0 <= value <= 100 for value in found)
@@ -156,7 +151,7 @@ def test_probing_a_transformer(transformer: Language, texts: list[AnnotatedText]
     assert accuracies(transformer, texts, seed=2)[1:4] != found[1:4]
 
 
-def test_probing_a_rescnn_has_no_windows(kb_folder: Path, texts: list[AnnotatedText]) -> None:
+def test_probing_a_rescnn_has_no_windows(kb_folder, texts):
     spacy.util.fix_random_seed(0)
     nlp = blank()
     linker: Any = nlp.add_pipe("bioel_linker", config=LINKER | {"kb": str(kb_folder)})
@@ -167,7 +162,7 @@ def test_probing_a_rescnn_has_no_windows(kb_folder: Path, texts: list[AnnotatedT
     assert len(found) == 4 and found[0] > 50.0
 
 
-def test_what_is_right(transformer: Language) -> None:
+def test_what_is_right(transformer):
     """Four mentions with ids, two of them linked to the nearest name."""
     text = AnnotatedText(
         "1",

@@ -1,7 +1,5 @@
 """The pipeline that comes with the package."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path
@@ -43,7 +41,7 @@ def nlp() -> Language:
     return spacy_bioel.load()
 
 
-def test_six_types_are_found_and_linked(nlp: Language) -> None:
+def test_six_types_are_found_and_linked(nlp):
     doc = nlp(TEXT)
     assert found(doc) == FOUND
     assert [span._.hgvs for span in doc.spans["bioel"] if span.label_ == "Variant"] == [
@@ -51,7 +49,7 @@ def test_six_types_are_found_and_linked(nlp: Language) -> None:
     ]
 
 
-def test_variants_have_the_gene_and_the_rs_number_that_the_text_says(nlp: Language) -> None:
+def test_variants_have_the_gene_and_the_rs_number_that_the_text_says(nlp):
     doc = nlp("The BRAF V600E mutation (rs113488022) is common in melanoma, V600K is not.")
     variants = [span for span in doc.spans["bioel"] if span.label_ == "Variant"]
     assert [(span.text, span._.cui, span._.component, span._.gene) for span in variants] == [
@@ -63,7 +61,7 @@ def test_variants_have_the_gene_and_the_rs_number_that_the_text_says(nlp: Langua
     assert doc.spans["bioel"][0]._.gene is None
 
 
-def test_a_table_has_rs_numbers_of_changes(tmp_path: Path) -> None:
+def test_a_table_has_rs_numbers_of_changes(tmp_path):
     concepts = [
         Concept("dbSNP:rs113488022", ("rs113488022",), ("Variant",)),
         Concept("NCBIGene:673:p.Val600Glu", (), replaced_by="dbSNP:rs113488022"),
@@ -82,7 +80,7 @@ def test_a_table_has_rs_numbers_of_changes(tmp_path: Path) -> None:
     assert found[1] == ("V600E", None)  # of KRAS
 
 
-def test_it_says_what_it_is(nlp: Language) -> None:
+def test_it_says_what_it_is(nlp):
     assert (nlp.meta["lang"], nlp.meta["name"]) == ("en", "bioel_sm")
     assert load_model("starter").meta["name"] == "bioel_sm"
     assert load_model("starter").meta == nlp.meta
@@ -90,7 +88,7 @@ def test_it_says_what_it_is(nlp: Language) -> None:
     assert set(nlp.get_pipe("bioel_mentions").labels) == {label for _, label, _ in FOUND}  # type: ignore[attr-defined]
 
 
-def test_saved_and_loaded(nlp: Language, tmp_path: Path) -> None:
+def test_saved_and_loaded(nlp, tmp_path):
     nlp.to_disk(tmp_path / "saved")
     assert not list((tmp_path / "saved").rglob("kb*"))  # the package has them
     assert found(spacy.load(tmp_path / "saved")(TEXT)) == FOUND
@@ -98,7 +96,7 @@ def test_saved_and_loaded(nlp: Language, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_with_two_processes_under_spawn(tmp_path: Path) -> None:
+def test_with_two_processes_under_spawn(tmp_path):
     script = tmp_path / "spawned.py"
     script.write_text(
         "import multiprocessing, spacy_bioel\n"
@@ -111,7 +109,7 @@ def test_with_two_processes_under_spawn(tmp_path: Path) -> None:
     assert done.stdout.strip() == "[6, 6, 6]"
 
 
-def test_only_names_of_mesh_have_vectors(nlp: Language) -> None:
+def test_only_names_of_mesh_have_vectors(nlp):
     linker: Any = nlp.get_pipe("bioel_linker")
     dense = [starter.is_dense(part, linker.state.encoder) for part in linker.kb.parts]
     assert dense == [True, False, False, False]
@@ -125,7 +123,7 @@ def test_only_names_of_mesh_have_vectors(nlp: Language) -> None:
     assert not (Path(linker.kb.parts[1].path) / "vectors").exists()
 
 
-def test_genes_alone_need_no_vectors() -> None:
+def test_genes_alone_need_no_vectors():
     nlp = spacy_bioel.load()
     linker: Any = nlp.get_pipe("bioel_linker")
     linker.cfg["label_types"] = {}
@@ -134,7 +132,7 @@ def test_genes_alone_need_no_vectors() -> None:
     assert ("BRAF", "Gene", "NCBIGene:673") in found(nlp(TEXT))
 
 
-def test_parts_of_it_and_other_settings() -> None:
+def test_parts_of_it_and_other_settings():
     settings = {
         "components": {"bioel_mentions": {"always": {"Species": ["patient"]}, "threshold": 0.9}},
         "components.bioel_linker.nil_threshold": 1.0,

@@ -1,7 +1,5 @@
 """`bioel_linker` with a cross-encoder, which reads each candidate with the mention in context."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +7,17 @@ import pytest
 import spacy
 from spacy.language import Language
 from test_generative import generative_nlp, given
-from tiny import LINKER, blank, examples, fleeting, links, train, with_linker
+from tiny import (
+    LINKER,
+    assert_same_links,
+    blank,
+    examples,
+    fleeting,
+    gold_links,
+    links,
+    train,
+    with_linker,
+)
 
 from spacy_bioel.pipeline.annotate import get_links
 from spacy_bioel.types import AnnotatedText
@@ -31,12 +39,7 @@ def reranking_nlp(kb: Path, checkpoint: Path, **settings: Any) -> Language:
 
 
 @pytest.fixture(scope="module")
-def saved(
-    kb_folder: Path,
-    checkpoint: Path,
-    texts: list[AnnotatedText],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Path:
+def saved(kb_folder, checkpoint, texts, tmp_path_factory) -> Path:
     """Trained from a checkpoint that is gone when the pipeline is loaded."""
     folder = tmp_path_factory.mktemp("reranker")
     with fleeting(checkpoint, folder) as bert:
@@ -47,34 +50,24 @@ def saved(
 
 
 @pytest.fixture
-def reranker(saved: Path) -> Language:
+def reranker(saved) -> Language:
     return spacy.load(saved)
 
 
-def test_learns_by_heart(reranker: Language, texts: list[AnnotatedText]) -> None:
-    gold = {(t.text[m.start : m.end], "|".join(m.ids)) for t in texts for m in t.mentions if m.ids}
+def test_learns_by_heart(reranker, texts):
     docs = list(reranker.pipe(given(reranker, texts)))
-    assert len(gold - {link for doc in docs for link in links(doc)}) <= 2
+    assert len(gold_links(texts) - {link for doc in docs for link in links(doc)}) <= 2
     spans = [span for doc in docs for span in doc.spans["bioel"] if len(span._.cuis) == 1]
     assert {span._.candidates[0].evidence.rpartition("+")[2] for span in spans} == {"context"}
 
 
-def test_same_links_from_bytes_and_in_any_batch(
-    reranker: Language, texts: list[AnnotatedText]
-) -> None:
-    alone = [get_links(reranker(doc)) for doc in given(reranker, texts)]
-    assert alone[0][0].candidates
-    in_batches = reranker.pipe(given(reranker, texts), batch_size=4)
-    assert [get_links(doc) for doc in in_batches] == alone
-    again = spacy.util.load_model_from_config(reranker.config).from_bytes(reranker.to_bytes())
-    assert [get_links(doc) for doc in again.pipe(given(again, texts))] == alone
+def test_same_links_from_bytes_and_in_any_batch(reranker, texts):
+    assert_same_links(reranker, lambda nlp: given(nlp, texts))
     assert [get_links(reranker(text)) for text in ("", "  ")] == [[], []]
 
 
 @pytest.mark.parametrize("architecture", ["reranker", "generative"])
-def test_the_encoder_of_names_is_left_as_it_is(
-    kb_folder: Path, checkpoint: Path, texts: list[AnnotatedText], architecture: str
-) -> None:
+def test_the_encoder_of_names_is_left_as_it_is(kb_folder, checkpoint, texts, architecture):
     is_reranker = architecture == "reranker"
     nlp = reranking_nlp(kb_folder, checkpoint) if is_reranker else generative_nlp(kb_folder)
     optimizer = nlp.initialize(lambda: examples(nlp, texts))

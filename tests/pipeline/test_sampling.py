@@ -1,7 +1,5 @@
 """Draws of training: names of the pool, synonyms, and mined negatives."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -32,15 +30,13 @@ def by_letters(names) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("size", "n_names"), [(1, 2), (4, 4), (6, 4), (7, 7), (1000, 75)])
-def test_the_pool_has_the_names_of_gold_concepts_first(
-    kb: KnowledgeBase, size: int, n_names: int
-) -> None:
+def test_the_pool_has_the_names_of_gold_concepts_first(kb, size, n_names):
     pool = NamePool(kb, STATISTICS, size=size)
     assert len(pool.names) == len(pool.rows) == n_names
     assert size < 4 or set(GOLD_NAMES) <= set(pool.names)
 
 
-def test_the_pool_answers_with_rows_of_the_knowledge_base(kb: KnowledgeBase) -> None:
+def test_the_pool_answers_with_rows_of_the_knowledge_base(kb):
     pool = NamePool(kb, STATISTICS, size=4)
     names = pool.encoded(by_letters, ExactIndex)
     rows, cosines = names.search(by_letters(["heart attack"]), 5)
@@ -49,7 +45,7 @@ def test_the_pool_answers_with_rows_of_the_knowledge_base(kb: KnowledgeBase) -> 
     assert rows[0, 4] == -1
 
 
-def test_vectors_of_names_outside_the_pool_are_zeros(kb: KnowledgeBase) -> None:
+def test_vectors_of_names_outside_the_pool_are_zeros(kb):
     pool = NamePool(kb, STATISTICS, size=4)
     names = pool.encoded(by_letters, ExactIndex)
     outside = int(np.setdiff1d(np.arange(kb.n_names), pool.rows)[-1])
@@ -60,7 +56,7 @@ def test_vectors_of_names_outside_the_pool_are_zeros(kb: KnowledgeBase) -> None:
     np.testing.assert_allclose(found[1], by_letters([pool.names[1]])[0], atol=1e-3)
 
 
-def test_a_draw_has_each_mention_with_a_name_of_its_concept(kb: KnowledgeBase) -> None:
+def test_a_draw_has_each_mention_with_a_name_of_its_concept(kb):
     infarction, cold = (int(row) for row in kb.find_all(["MESH:D009203", "MESH:D003139"]))
     names, concepts = sampler(kb).draw([("mi", infarction), ("mi", infarction), ("chill", cold)])
     assert names[0] == "mi" and names[2] == "chill"
@@ -69,7 +65,7 @@ def test_a_draw_has_each_mention_with_a_name_of_its_concept(kb: KnowledgeBase) -
     assert concepts.tolist() == [infarction, infarction, cold, cold]
 
 
-def test_synonyms_are_pairs_of_one_concept(kb: KnowledgeBase) -> None:
+def test_synonyms_are_pairs_of_one_concept(kb):
     names, concepts = sampler(kb, synonyms=8).draw([])
     assert len(set(names)) == len(names) >= 8
     for name, concept in zip(names, concepts, strict=True):
@@ -77,7 +73,7 @@ def test_synonyms_are_pairs_of_one_concept(kb: KnowledgeBase) -> None:
         assert concept in kb.concepts_of_names(row)[1]
 
 
-def test_equal_seeds_draw_equally(kb: KnowledgeBase) -> None:
+def test_equal_seeds_draw_equally(kb):
     first, second = (sampler(kb, synonyms=5) for _ in range(2))
     for _ in range(3):
         assert first.draw([])[0] == second.draw([])[0]
@@ -85,7 +81,7 @@ def test_equal_seeds_draw_equally(kb: KnowledgeBase) -> None:
     assert names == [] and concepts.shape == (0,)
 
 
-def test_mined_negatives_are_of_other_concepts(kb: KnowledgeBase) -> None:
+def test_mined_negatives_are_of_other_concepts(kb):
     drawer = sampler(kb, negatives=3)
     pool = NamePool(kb, drawer.statistics, size=1000)
     drawer.mine(by_letters, pool.encoded(by_letters, ExactIndex))
@@ -96,7 +92,7 @@ def test_mined_negatives_are_of_other_concepts(kb: KnowledgeBase) -> None:
     assert 1 <= len(names) - len(own) <= 3
 
 
-def test_mentions_are_told_from_a_name_of_theirs_mined_ones_and_any(kb: KnowledgeBase) -> None:
+def test_mentions_are_told_from_a_name_of_theirs_mined_ones_and_any(kb):
     infarction, cold = kb.find_all(["MESH:D009203", "MESH:D003139"])
     drawer = CandidateSampler(kb, n_candidates=3, seed=0)
     strings, concepts = ["attack of the heart", "cold"], np.array([infarction, cold])
@@ -114,7 +110,7 @@ def test_mentions_are_told_from_a_name_of_theirs_mined_ones_and_any(kb: Knowledg
     assert len(mined) == 3 and not {"cold", "common cold"} & set(mined)
 
 
-def test_nothing_to_tell_from_is_mined_before_mentions_were_read(kb: KnowledgeBase) -> None:
+def test_nothing_to_tell_from_is_mined_before_mentions_were_read(kb):
     drawer = CandidateSampler(kb, n_candidates=2, seed=0)
     drawer.mine(NamePool(kb, STATISTICS, size=9).encoded(by_letters, ExactIndex))
     assert 1 <= len(drawer.draw([], np.zeros(0, dtype=np.int64))) <= 2

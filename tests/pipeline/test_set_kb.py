@@ -1,9 +1,6 @@
 """Another knowledge base for a linker while other threads predict."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from threading import Event
 
 import pytest
@@ -17,7 +14,7 @@ from spacy_bioel.types import Concept
 N_THREADS = 4
 
 
-def test_a_document_is_linked_to_one_of_them(tmp_path: Path) -> None:
+def test_a_document_is_linked_to_one_of_them(tmp_path):
     folders = [tmp_path / "a", tmp_path / "b"]
     for folder, prefix in zip(folders, "AB", strict=True):
         concepts = [Concept(f"{prefix}:1", ("aspirin",)), Concept(f"{prefix}:2", ("seizure",))]
@@ -47,7 +44,7 @@ def test_a_document_is_linked_to_one_of_them(tmp_path: Path) -> None:
     assert [span.kb_id_ for span in doc.spans["bioel"]] == ["A:1"]
 
 
-def test_one_that_is_assigned_is_that_of_the_next_batch(tmp_path: Path) -> None:
+def test_one_that_is_assigned_is_that_of_the_next_batch(tmp_path):
     for name in "ab":
         build_kb([Concept(f"{name.upper()}:1", ("aspirin",))], tmp_path / name)
     nlp = linking_nlp(tmp_path / "a", mentions="kb", model={"dim": 16})

@@ -1,7 +1,5 @@
 """A detector that listens to a transformer in the pipe `tok2vec`: learnt by heart and stored."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -44,9 +42,7 @@ def embeddings(nlp: Language) -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def run(
-    checkpoint: Path, texts: list[AnnotatedText], tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Path, list[float]]:
+def run(checkpoint, texts, tmp_path_factory) -> tuple[Path, list[float]]:
     """A trained pipeline whose checkpoint is gone, and the losses of its training."""
     folder = tmp_path_factory.mktemp("shared")
     with fleeting(checkpoint, folder) as copy:
@@ -57,18 +53,16 @@ def run(
 
 
 @pytest.fixture
-def shared(run: tuple[Path, list[float]]) -> Language:
+def shared(run) -> Language:
     return spacy.load(run[0])
 
 
 @pytest.fixture
-def inputs(texts: list[AnnotatedText]) -> list[str]:
+def inputs(texts) -> list[str]:
     return [text.text for text in texts] + ODD_TEXTS
 
 
-def test_six_documents_by_heart(
-    shared: Language, run: tuple[Path, list[float]], texts: list[AnnotatedText]
-) -> None:
+def test_six_documents_by_heart(shared, run, texts):
     losses = run[1]
     assert np.mean(losses[-5:]) < 0.1 * np.mean(losses[:5])
     found = [sorted(mentions(shared(text.text))) for text in texts]
@@ -76,7 +70,7 @@ def test_six_documents_by_heart(
     assert found == [gold(text) for text in texts]
 
 
-def test_training_reaches_the_transformer(shared: Language, checkpoint: Path) -> None:
+def test_training_reaches_the_transformer(shared, checkpoint):
     from transformers import AutoModel
 
     before = AutoModel.from_pretrained(checkpoint).embeddings.word_embeddings.weight
@@ -85,7 +79,7 @@ def test_training_reaches_the_transformer(shared: Language, checkpoint: Path) ->
     assert change[4] < 1e-3  # [MASK], which no text has: only its weights decay
 
 
-def test_a_frozen_transformer_is_not_changed(checkpoint: Path, texts: list[AnnotatedText]) -> None:
+def test_a_frozen_transformer_is_not_changed(checkpoint, texts):
     nlp = sharing_nlp(checkpoint)
     data = examples(nlp, texts)
     optimizer = nlp.initialize(lambda: data)
@@ -97,7 +91,7 @@ def test_a_frozen_transformer_is_not_changed(checkpoint: Path, texts: list[Annot
     assert seen[-1] < 0.9 * seen[0]
 
 
-def test_disk_and_bytes(shared: Language, inputs: list[str], tmp_path: Path) -> None:
+def test_disk_and_bytes(shared, inputs, tmp_path):
     expected = [mentions(doc) for doc in shared.pipe(inputs)]
     assert sum(map(len, expected)) > 30
     shared.to_disk(tmp_path / "again")
@@ -110,7 +104,7 @@ def test_disk_and_bytes(shared: Language, inputs: list[str], tmp_path: Path) -> 
     assert copy.to_bytes() == shared.to_bytes()
 
 
-def test_each_document_is_read_once(shared: Language, texts: list[AnnotatedText]) -> None:
+def test_each_document_is_read_once(shared, texts):
     network = shared.get_pipe("tok2vec").model.shims[0]._model
     n_tokens = []
     handle = network.register_forward_pre_hook(lambda _, args: n_tokens.append(args[-1]))
@@ -120,7 +114,7 @@ def test_each_document_is_read_once(shared: Language, texts: list[AnnotatedText]
     assert n_tokens == [sum(lengths[i : i + 2]) for i in (0, 2, 4)]
 
 
-def test_two_listeners_share_it(shared: Language, texts: list[AnnotatedText]) -> None:
+def test_two_listeners_share_it(shared, texts):
     config = {"model": LISTENING_DETECTOR, "spans_key": "other"}
     shared.add_pipe("bioel_mentions", name="others", config=config)
     data = examples(shared, texts)
@@ -139,7 +133,7 @@ def test_two_listeners_share_it(shared: Language, texts: list[AnnotatedText]) ->
     assert np.abs(embeddings(shared) - before).max() > 0
 
 
-def test_a_pipe_of_its_own_is_demanded(checkpoint: Path) -> None:
+def test_a_pipe_of_its_own_is_demanded(checkpoint):
     model = LISTENING_DETECTOR | {"tok2vec": transformer(checkpoint)}
     found = r'\[B173\].*factory tok2vec.*spacy.Tok2VecListener.v1.*upstream = "tok2vec"'
     with pytest.raises(BioelError, match=found):

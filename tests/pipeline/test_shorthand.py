@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -21,7 +19,7 @@ NAMES = (
 
 
 @pytest.fixture(scope="module")
-def kb(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def kb(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("shorthand") / "kb"
     build_kb([Concept(f"X:{i}", names) for i, names in enumerate(NAMES)], folder)
     return folder
@@ -41,7 +39,7 @@ def kb(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("sobbing, HTNx, mi and sob", []),
     ],
 )
-def test_shorthand_is_found(kb: Path, text: str, expected: list[tuple[str, str]]) -> None:
+def test_shorthand_is_found(kb, text, expected):
     nlp = blank()
     linker = nlp.add_pipe("bioel_linker", config={"kb": str(kb), "mentions": "kb"})
     assert links(nlp(text)) == expected
@@ -49,7 +47,7 @@ def test_shorthand_is_found(kb: Path, text: str, expected: list[tuple[str, str]]
     assert ("HTN", "X:0") not in links(nlp(text))
 
 
-def test_shorthand_is_linked(kb: Path) -> None:
+def test_shorthand_is_linked(kb):
     nlp = blank()
     ruler = nlp.add_pipe("entity_ruler")
     mentions = ["HTN", "severe HTN", "CAD", "n/v"]

@@ -1,7 +1,5 @@
 """Spelling search against a brute-force TF-IDF cosine."""
 
-from __future__ import annotations
-
 from math import log, sqrt
 
 import pytest
@@ -34,7 +32,7 @@ def index() -> NgramIndex:
 @pytest.mark.parametrize(
     "query", ["renal failure", "kidney failure", "aspirine", "x", "αβ", "failure renal", "zzz"]
 )
-def test_cosines_equal_brute_force(index: NgramIndex, query: str) -> None:
+def test_cosines_equal_brute_force(index, query):
     rows, cosines = index.search([query], len(NAMES))
     expected = {i: c for i, name in enumerate(NAMES) if (c := cosine(query, name)) >= 0.3}
     found = {int(i): float(c) for i, c in zip(rows[0], cosines[0], strict=True) if i >= 0}
@@ -42,9 +40,7 @@ def test_cosines_equal_brute_force(index: NgramIndex, query: str) -> None:
     assert list(found.values()) == sorted(found.values(), reverse=True)
 
 
-def test_names_with_a_rare_3_gram_are_compared_by_all(
-    index: NgramIndex, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_names_with_a_rare_3_gram_are_compared_by_all(index, monkeypatch):
     monkeypatch.setattr(ngrams, "_ALL", 0)
     (all_rows,), (all_cosines,) = index.search(["renal failure"], 4)
     assert all_rows.tolist() == [0, 1, 2, -1]
@@ -60,7 +56,7 @@ def test_names_with_a_rare_3_gram_are_compared_by_all(
 
 
 @pytest.mark.parametrize("most", [0, 200_000])
-def test_literal_results(index: NgramIndex, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+def test_literal_results(index, monkeypatch, most):
     monkeypatch.setattr(ngrams, "_ALL", most)
     rows, cosines = index.search(["renal failure", "aspirine", "zzz", ""], 2)
     assert rows.tolist() == [[0, 1], [3, 4], [-1, -1], [-1, -1]]
@@ -68,12 +64,12 @@ def test_literal_results(index: NgramIndex, monkeypatch: pytest.MonkeyPatch, mos
     assert cosines[2:].tolist() == [[0.0, 0.0], [0.0, 0.0]]
 
 
-def test_equal_names_come_in_order() -> None:
+def test_equal_names_come_in_order():
     rows, _ = NgramIndex(*build_postings(["cold"] * 9)).search(["cold"], 2)
     assert rows.tolist() == [[0, 1]]
 
 
-def test_3_grams_of_names() -> None:
+def test_3_grams_of_names():
     rows, codes = name_ngrams(["ab c", "ab"])
     as_bytes = [bytes([c >> 16, c >> 8 & 255, c & 255]) for c in codes.tolist()]
     assert list(zip(rows.tolist(), as_bytes, strict=True)) == [
@@ -82,7 +78,7 @@ def test_3_grams_of_names() -> None:
 
 
 @pytest.mark.parametrize("names", [[], ["z"], ["z", "a"]])
-def test_hardly_any_names(names: list[str]) -> None:
+def test_hardly_any_names(names):
     rows, _ = NgramIndex(*build_postings(names)).search(["a", "bcd"], 3)
     assert rows[1].tolist() == [-1, -1, -1]
     assert rows[0].max() == (1 if "a" in names else -1)

@@ -1,11 +1,9 @@
 """Starter of the package: its encoder, and the knowledge base that is built at first use."""
 
-from __future__ import annotations
-
 import warnings
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,6 +13,7 @@ from kb_files import vectors_of
 from spacy.language import Language
 from tiny import LINKER, VOCABULARY, blank, examples, linking_nlp, with_entity
 
+import spacy_bioel
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build import build
 from spacy_bioel.kb.build.build import build_kb
@@ -22,39 +21,12 @@ from spacy_bioel.kb.build.grow import add_concepts
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.vectors.stored import has_vectors
 from spacy_bioel.kb.vectors.writing import write_vectors
-from spacy_bioel.models.name_encoder import encoder_settings
-from spacy_bioel.models.name_rescnn import build_rescnn_v1
-from spacy_bioel.pipeline.factories import LINKER_MODEL
 from spacy_bioel.pipeline.linker import searches, starter
-from spacy_bioel.types import AnnotatedText, Candidate, Concept
-
-# As long as it lasts, the package's concepts are these and not thousands of MeSH.
-CONCEPTS = [
-    {"id": "MESH:D009203", "names": ["Myocardial Infarction", "Heart Attack"], "types": ["C"]},
-    {"id": "MESH:D001241", "names": ["Aspirin", "Acetylsalicylic Acid"], "types": ["D"]},
-]
+from spacy_bioel.types import Candidate, Concept
 
 
-@pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache, and a package with two concepts."""
-    import srsly
-
-    srsly.write_gzip_jsonl(tmp_path / "concepts.jsonl.gz", CONCEPTS)
-    monkeypatch.setitem(starter._CONCEPTS, "mesh", tmp_path / "concepts.jsonl.gz")
-    monkeypatch.setenv("SPACY_BIOEL_CACHE", str(tmp_path / "new" / "cache"))
-    return tmp_path / "new" / "cache"
-
-
-@pytest.fixture(scope="module")
-def real() -> Iterator[Language]:
-    """The knowledge base of the package, built and encoded once in the cache of the tests."""
-    nlp = blank()
-    nlp.add_pipe("bioel_linker")
-    yield nlp
-
-
-def test_a_linker_with_no_settings_at_all(real: Language) -> None:
+def test_a_linker_with_no_settings_at_all():
+    real = linking_nlp_without_kb()
     linker: Any = real.get_pipe("bioel_linker")
     mentions = ("heart attack", "acetylsalicylic acid", "no such thing xyz")
     found = [linked(real, mention) for mention in mentions]
@@ -68,13 +40,6 @@ def test_a_linker_with_no_settings_at_all(real: Language) -> None:
     assert 1_000 < len(linker.kb) < linker.kb.n_names
 
 
-def test_the_folder_is_chosen_by_a_variable(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SPACY_BIOEL_CACHE", str(tmp_path / "mine"))
-    assert starter.cache_folder() == tmp_path / "mine"
-
-
 @pytest.mark.parametrize(
     ("platform", "variable", "value", "expected"),
     [
@@ -84,9 +49,7 @@ def test_the_folder_is_chosen_by_a_variable(
         ("win32", "LOCALAPPDATA", "/local", "/local/spacy-bioel"),
     ],
 )
-def test_the_usual_folder_of_a_system(
-    monkeypatch: pytest.MonkeyPatch, platform: str, variable: str, value: str, expected: str
-) -> None:
+def test_the_usual_folder_of_a_system(monkeypatch, platform, variable, value, expected):
     monkeypatch.delenv("SPACY_BIOEL_CACHE")
     monkeypatch.setenv(variable, value)
     monkeypatch.setattr("sys.platform", platform)
@@ -94,10 +57,12 @@ def test_the_usual_folder_of_a_system(
     assert starter.cache_folder().as_posix() == expected
 
 
-def test_built_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_built_once(small_starter, monkeypatch):
     kb = starter.starter_kb()
-    assert [path.parent for path in cache.iterdir()] == [cache]
-    assert kb.path is not None and kb.path.parent == cache and kb.path.name.startswith("mesh-")
+    assert [path.parent for path in small_starter.iterdir()] == [small_starter]
+    assert (
+        kb.path is not None and kb.path.parent == small_starter and kb.path.name.startswith("mesh-")
+    )
     assert (len(kb), kb.n_names, kb.type_names) == (2, 4, ("C", "D"))
     monkeypatch.setattr(build, "merge_records", None)
     assert starter.starter_kb().fingerprint == kb.fingerprint
@@ -107,9 +72,37 @@ def test_built_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             starter.starter_kb()
 
 
-def test_a_folder_that_cannot_be_written(
-    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_loading_draws_no_random_numbers():
+    nlp = spacy_bioel.load(exclude="bioel_linker")
+    tok2vec = nlp.get_pipe("bioel_mentions").model.get_ref("tok2vec")
+    hashes = [layer for layer in tok2vec.walk() if layer.name == "hashembed"]
+    np.random.seed(1)
+    spacy_bioel.load(exclude="bioel_linker")
+    assert np.random.random() == 0.417022004702574
+    hashes[0].initialize()  # to train anew
+    assert hashes[0].get_param("E").any() and np.random.random() != 0.7203244934421581
+
+
+def test_training_strings_are_encoded_once(tmp_path, monkeypatch):
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    monkeypatch.setenv("SPACY_BIOEL_CACHE", str(cache))
+    encoder: Any = SimpleNamespace(fingerprint="abc", encode=lambda names: np.eye(2, 4))
+    first = starter.string_vectors(encoder, ["asa", "mi"])
+    [file] = cache.iterdir()
+    encoder.encode = None
+    again = starter.string_vectors(encoder, ["asa", "mi"])
+    assert (again.take(slice(None)) == np.eye(2, 4, dtype=np.float32)).all()
+    assert (again.scales == first.scales).all()
+    # Damaged, or of other strings: encoded anew, and only the last are kept.
+    encoder.encode = lambda names: np.eye(1, 4)
+    file.write_bytes(file.read_bytes()[:-1])
+    assert starter.string_vectors(encoder, ["asa", "mi"]).shape == (1, 4)
+    assert starter.string_vectors(encoder, ["asa"]).shape == (1, 4)
+    assert len(list(cache.iterdir())) == 1 and not file.exists()
+
+
+def test_a_folder_that_cannot_be_written(small_starter, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("in the way", encoding="utf8")
     monkeypatch.setenv("SPACY_BIOEL_CACHE", str(tmp_path / "file" / "cache"))
     nlp = linking_nlp_without_kb()
@@ -117,9 +110,7 @@ def test_a_folder_that_cannot_be_written(
         nlp(with_entity(nlp, "aspirin", "aspirin"))
 
 
-def test_a_folder_that_is_there_and_cannot_be_written(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_is_there_and_cannot_be_written(small_starter, monkeypatch):
     """Not the message of `bioel kb build`, which does not know of the cache."""
 
     def refuse(*args: Any, **options: Any) -> None:
@@ -143,28 +134,28 @@ def linking_nlp_without_kb(**settings: Any) -> Language:
     return nlp
 
 
-def test_the_cache_of_this_machine_is_not_stored(cache: Path, tmp_path: Path) -> None:
+def test_the_cache_of_this_machine_is_not_stored(small_starter, tmp_path):
     nlp = linking_nlp_without_kb(include_kb=False)
     assert linked(nlp, "aspirin") == "MESH:D001241"
     nlp.to_disk(tmp_path / "m")
-    assert str(cache) not in (tmp_path / "m" / "bioel_linker" / "cfg.json").read_text("utf8")
+    assert str(small_starter) not in (tmp_path / "m" / "bioel_linker" / "cfg.json").read_text(
+        "utf8"
+    )
     again = spacy.load(tmp_path / "m")
     assert linked(again, "aspirin") == "MESH:D001241"
 
 
-def test_nor_is_it_after_training(cache: Path, texts: list[AnnotatedText]) -> None:
+def test_nor_is_it_after_training(small_starter, texts):
     nlp = linking_nlp_without_kb(include_kb=False, **LINKER)
     nlp.config["initialize"]["components"]["bioel_linker"] = VOCABULARY
     data = examples(nlp, texts)
     nlp.initialize(lambda: data)
     linker: Any = nlp.get_pipe("bioel_linker")
-    assert linker.kb.path.parent == cache
+    assert linker.kb.path.parent == small_starter
     assert linker.cfg["kb"] == ""
 
 
-def test_a_saved_pipeline_has_a_copy(
-    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_saved_pipeline_has_a_copy(small_starter, tmp_path, monkeypatch):
     nlp = linking_nlp_without_kb()
     assert linked(nlp, "aspirin") == "MESH:D001241"
     nlp.to_disk(tmp_path / "m")
@@ -174,25 +165,15 @@ def test_a_saved_pipeline_has_a_copy(
     assert has_vectors(again.get_pipe("bioel_linker").kb)
 
 
-def test_the_encoder_is_of_the_default_architecture() -> None:
-    settings = {k: v for k, v in LINKER_MODEL.items() if k != "@architectures"}
-    assert encoder_settings(build_rescnn_v1(**settings)) == {
-        "encoder": "rescnn", "max_tokens": 25, "dim": 192, "blocks": 3, "filters": 96,
-        "widths": [1, 3, 5], "pooling": "max",
-    }  # fmt: skip
-
-
 @pytest.mark.parametrize(("model", "expected"), [({}, True), ({"dim": 32}, False)])
-def test_a_model_of_another_size_is_left_alone(
-    kb_folder: Path, model: dict[str, Any], expected: bool
-) -> None:
+def test_a_model_of_another_size_is_left_alone(kb_folder, model, expected):
     nlp = linking_nlp(kb_folder, model=model)
     assert linked(nlp, "aspirin") == "MESH:D001241"
     assert nlp.get_pipe("bioel_linker").has_encoder is expected
 
 
 @pytest.fixture
-def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def large(tmp_path, monkeypatch) -> Path:
     """A knowledge base that is too large to be encoded in memory, and no starter one."""
     build_kb([Concept("X:1", ("aspirin", "ASA"))], tmp_path / "large")
     monkeypatch.setattr(searches, "ENCODE_ON_LOAD", 1)
@@ -201,7 +182,7 @@ def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("has_others", [False, True])
-def test_a_large_knowledge_base_without_vectors(large: Path, has_others: bool) -> None:
+def test_a_large_knowledge_base_without_vectors(large, has_others):
     """It is linked without the package's encoder, and says so."""
     if has_others:  # of another encoder
         kb = KnowledgeBase.open(large)
@@ -219,9 +200,7 @@ def test_a_large_knowledge_base_without_vectors(large: Path, has_others: bool) -
         (60_000, r"\[W181\].*large.*bioel kb encode", "exact+dense"),
     ],
 )
-def test_vectors_of_what_a_knowledge_base_was(
-    large: Path, monkeypatch: pytest.MonkeyPatch, most: int, warning: str, evidence: str
-) -> None:
+def test_vectors_of_what_a_knowledge_base_was(large, monkeypatch, most, warning, evidence):
     monkeypatch.setattr(searches, "ENCODE_ON_LOAD", most)
     linker: Any = linking_nlp(large).get_pipe("bioel_linker")
     starter.read_starter_encoder(linker.model)
@@ -234,7 +213,7 @@ def test_vectors_of_what_a_knowledge_base_was(
     assert nlp.get_pipe("bioel_linker").has_encoder is (evidence == "exact+dense")
 
 
-def test_damaged_vectors_are_no_old_ones(large: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damaged_vectors_are_no_old_ones(large, monkeypatch):
     monkeypatch.setattr(searches, "ENCODE_ON_LOAD", 60_000)
     linker: Any = linking_nlp(large).get_pipe("bioel_linker")
     linker.encode_kb(KnowledgeBase.open(large))
@@ -244,7 +223,7 @@ def test_damaged_vectors_are_no_old_ones(large: Path, monkeypatch: pytest.Monkey
         nlp(with_entity(nlp, "aspirin", "aspirin"))
 
 
-def test_encoding_a_large_knowledge_base_as_the_warning_says(large: Path, tmp_path: Path) -> None:
+def test_encoding_a_large_knowledge_base_as_the_warning_says(large, tmp_path):
     nlp = linking_nlp(large)
     with pytest.warns(UserWarning, match=r"\[W064\]"):
         assert linked(nlp, "asa") == "X:1"
@@ -258,22 +237,20 @@ def test_encoding_a_large_knowledge_base_as_the_warning_says(large: Path, tmp_pa
     assert [c.evidence for c in doc.ents[0]._.candidates] == ["exact+dense"]
 
 
-def test_names_that_are_found_need_no_encoder_and_no_warning(large: Path) -> None:
-    nlp = blank()
-    nlp.add_pipe("bioel_linker", config={"kb": str(large), "mentions": "kb"})
+def test_names_that_are_found_need_no_encoder_and_no_warning(large):
+    nlp = linking_nlp(large, mentions="kb")
     with warnings.catch_warnings(action="error"):
         doc = nlp("He took aspirin.")
     (span,) = doc.spans["bioel"]
     assert (span.text, span.kb_id_) == ("aspirin", "X:1")
 
 
-def test_reading_a_property_builds_no_knowledge_base(cache: Path) -> None:
-    nlp = blank()
-    nlp.add_pipe("bioel_linker")
+def test_reading_a_property_builds_no_knowledge_base(small_starter):
+    nlp = linking_nlp_without_kb()
     candidate = Candidate("MESH:D001241", 0.5, "Aspirin", "exact", kb="0" * 32)
     with pytest.raises(BioelError, match=r"\[B320\]"):
         _ = candidate.concept
-    assert not cache.exists()
+    assert not small_starter.exists()
     linker: Any = nlp.get_pipe("bioel_linker")
     known = replace(candidate, kb=linker.kb.fingerprint)
     assert known.concept.names[0] == "Aspirin"

@@ -1,7 +1,5 @@
 """Import of the factories, which spaCy does for every pipeline: its cost, and no failure."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import textwrap
@@ -16,7 +14,7 @@ def run(code: str) -> str:
     return done.stdout.strip()
 
 
-def test_a_blank_pipeline_imports_nothing_heavy() -> None:
+def test_a_blank_pipeline_imports_nothing_heavy():
     printed = run(
         """
         import sys
@@ -34,7 +32,7 @@ def test_a_blank_pipeline_imports_nothing_heavy() -> None:
     assert printed == "[]\nTrue"
 
 
-def test_without_torch_pipelines_are_made_and_networks_are_not() -> None:
+def test_without_torch_pipelines_are_made_and_networks_are_not():
     printed = run(
         """
         import sys

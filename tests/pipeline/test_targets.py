@@ -1,29 +1,26 @@
 """The name that a generative linker is taught to write: the likest one of the right concept."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
+from kb_files import made_kb
 
-from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.pipeline.contextual.weighing import nearest_names
 from spacy_bioel.types import Concept
 
 
 @pytest.fixture(scope="module")
-def kb(tmp_path_factory: pytest.TempPathFactory) -> KnowledgeBase:
+def kb(tmp_path_factory) -> KnowledgeBase:
     concepts = [
         Concept("X:1", ("Kidney Diseases", "Renal failure", "Failure, Renal", "ARF"), ()),
         Concept("X:2", ("Heart attack", "Myocardial infarction"), ()),
         Concept("X:3", ("Headache",), ()),
     ]
     folder = tmp_path_factory.mktemp("targets") / "kb"
-    build_kb(concepts, folder)
-    return KnowledgeBase.open(folder)
+    return made_kb(folder, concepts)
 
 
-def test_likest_name_of_each_concept(kb: KnowledgeBase) -> None:
+def test_likest_name_of_each_concept(kb):
     expected = {
         ("renal failures", "X:1"): "Renal failure",
         ("diseased kidneys", "X:1"): "Kidney Diseases",
@@ -41,7 +38,7 @@ def test_likest_name_of_each_concept(kb: KnowledgeBase) -> None:
     assert nearest_names(kb, [], np.zeros(0, np.int64)).tolist() == []
 
 
-def test_cosines_are_those_of_the_spelling_search(kb: KnowledgeBase) -> None:
+def test_cosines_are_those_of_the_spelling_search(kb):
     """The spelling search compares by the same vectors, and finds the same name."""
     strings = ["renal failing", "a heart that was attacked", "headaches", "myocardial"]
     rows, _ = kb.ngrams.search(strings, 1)

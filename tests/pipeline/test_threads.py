@@ -1,7 +1,5 @@
 """One pipeline in eight threads finds what it finds in one, from the first document on."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +16,6 @@ from spacy.tokens import Doc
 from tiny import examples, learn, sharing_nlp, step
 
 from spacy_bioel.pipeline.annotate import get_links
-from spacy_bioel.types import AnnotatedText
 
 N_THREADS = 8
 Found = list[list[tuple]]
@@ -79,20 +76,18 @@ def in_threads(job: Callable[[], Any]) -> list[Any]:
 
 
 @pytest.fixture(scope="module")
-def strings(texts: list[AnnotatedText]) -> list[str]:
+def strings(texts) -> list[str]:
     return [text.text for text in texts] * 4
 
 
 @pytest.fixture(params=["trained_folder", "dual_folder"])
-def folder(request: pytest.FixtureRequest) -> Path:
+def folder(request) -> Path:
     """Detector and linker, each with its own networks, or with a transformer that both read."""
     return request.getfixturevalue(request.param)
 
 
 @pytest.mark.parametrize("find", [by_pipe, by_call])
-def test_mentions_and_links_are_those_of_one_thread(
-    folder: Path, find: Callable, strings: list[str]
-) -> None:
+def test_mentions_and_links_are_those_of_one_thread(folder, find, strings):
     expected = find(spacy.load(folder), strings)
     nlp = spacy.load(folder)
     seen = watch(nlp)
@@ -101,7 +96,7 @@ def test_mentions_and_links_are_those_of_one_thread(
     assert sum(map(len, expected)) > 50
 
 
-def test_loaded_networks_predict(folder: Path) -> None:
+def test_loaded_networks_predict(folder):
     nlp = spacy.load(folder)
     assert not any(modes(nlp))
     again = spacy.util.load_model_from_config(nlp.config).from_bytes(nlp.to_bytes())
@@ -111,7 +106,7 @@ def test_loaded_networks_predict(folder: Path) -> None:
         assert not any(module.training for module in modules(worker))
 
 
-def test_networks_learn_only_in_update(checkpoint: Path, texts: list[AnnotatedText]) -> None:
+def test_networks_learn_only_in_update(checkpoint, texts):
     nlp = sharing_nlp(checkpoint)
     data = examples(nlp, texts)
     optimizer = nlp.initialize(lambda: data)
@@ -122,9 +117,7 @@ def test_networks_learn_only_in_update(checkpoint: Path, texts: list[AnnotatedTe
     assert modes(nlp) == {False}
 
 
-def test_networks_predict_after_an_update_that_failed(
-    checkpoint: Path, texts: list[AnnotatedText]
-) -> None:
+def test_networks_predict_after_an_update_that_failed(checkpoint, texts):
     nlp = sharing_nlp(checkpoint)
     learn(nlp, texts, updates=1)
 

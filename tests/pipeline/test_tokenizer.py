@@ -1,7 +1,3 @@
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 import spacy
 from tiny import blank
@@ -29,11 +25,11 @@ from spacy_bioel.pipeline.annotate import Alignment
         (" \n ", [" \n "]),
     ],
 )
-def test_tokens(text: str, tokens: list[str]) -> None:
+def test_tokens(text, tokens):
     assert [token.text for token in blank().make_doc(text)] == tokens
 
 
-def test_it_comes_back_with_the_pipeline(tmp_path: Path) -> None:
+def test_it_comes_back_with_the_pipeline(tmp_path):
     nlp = blank()
     text = "a naloxone-induced [3H] 100mg"
     expected = ["a", "naloxone", "-", "induced", "[", "3H", "]", "100", "mg"]
@@ -44,7 +40,7 @@ def test_it_comes_back_with_the_pipeline(tmp_path: Path) -> None:
 
 
 @pytest.mark.realdata
-def test_bc5cdr_loses_less_than_one_mention_in_a_thousand(data_folder: Path) -> None:
+def test_bc5cdr_loses_less_than_one_mention_in_a_thousand(data_folder):
     nlp, total = blank(), Alignment()
     for name in ("CDR_TrainingSet.PubTator.txt", "CDR_DevelopmentSet.PubTator.txt"):
         (path,) = data_folder.rglob(name)

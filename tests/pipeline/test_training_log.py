@@ -1,7 +1,5 @@
 """The log of a training."""
 
-from __future__ import annotations
-
 from io import StringIO
 from typing import Any
 
@@ -39,7 +37,7 @@ def info(step: int, epoch: int, seconds: int, losses: tuple[float, float], **sco
     }
 
 
-def test_columns_have_names_of_their_own_and_the_time_that_is_left() -> None:
+def test_columns_have_names_of_their_own_and_the_time_that_is_left():
     make = registry.loggers.get("spacy-bioel.ConsoleLog.v1")
     out = StringIO()
     log, close = make()(pipeline(), stdout=out)

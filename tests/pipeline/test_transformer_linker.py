@@ -1,7 +1,5 @@
 """`bioel_linker` with a transformer that encodes the names: learnt by heart, saved, loaded."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 
@@ -14,7 +12,6 @@ from tiny import blank, examples, fleeting, links, train, with_linker
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.vectors.stored import open_vectors
 from spacy_bioel.pipeline.measuring import link_given
-from spacy_bioel.types import AnnotatedText
 
 pytest.importorskip("transformers")
 ARCHITECTURE = "spacy-bioel.TransformerNames.v1"
@@ -26,12 +23,7 @@ def transformer_nlp(kb_folder: Path, checkpoint: Path) -> Language:
 
 
 @pytest.fixture(scope="module")
-def saved(
-    kb_folder: Path,
-    checkpoint: Path,
-    texts: list[AnnotatedText],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Path:
+def saved(kb_folder, checkpoint, texts, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("transformer")
     with fleeting(checkpoint, folder, dropout=True) as copy:
         nlp = transformer_nlp(kb_folder, copy)
@@ -40,9 +32,7 @@ def saved(
     return folder / "trained"
 
 
-def test_training_changes_the_encoder(
-    saved: Path, checkpoint: Path, kb_folder: Path, texts: list[AnnotatedText]
-) -> None:
+def test_training_changes_the_encoder(saved, checkpoint, kb_folder, texts):
     nlp = spacy.load(saved)
     linker = nlp.get_pipe("bioel_linker")
     untrained = transformer_nlp(kb_folder, checkpoint)
@@ -56,7 +46,7 @@ def test_training_changes_the_encoder(
     assert linker.fingerprint != untrained.get_pipe("bioel_linker").fingerprint
 
 
-def test_loads_without_the_checkpoint(saved: Path, texts: list[AnnotatedText]) -> None:
+def test_loads_without_the_checkpoint(saved, texts):
     assert {"config.json", "tokenizer.json", "model.safetensors"} <= {
         path.name for path in (saved / "bioel_linker").iterdir()
     }
@@ -72,7 +62,7 @@ def test_loads_without_the_checkpoint(saved: Path, texts: list[AnnotatedText]) -
         assert first == second
 
 
-def test_links_use_its_vectors(saved: Path, texts: list[AnnotatedText]) -> None:
+def test_links_use_its_vectors(saved, texts):
     nlp = spacy.load(saved)
     doc = nlp.make_doc("Aspirine.")
     doc.spans["bioel"] = [doc.char_span(0, 8, label="Chemical")]
@@ -81,7 +71,7 @@ def test_links_use_its_vectors(saved: Path, texts: list[AnnotatedText]) -> None:
     assert "dense" in doc.spans["bioel"][0]._.candidates[0].evidence
 
 
-def test_vectors_of_the_knowledge_base(saved: Path, kb_folder: Path, tmp_path: Path) -> None:
+def test_vectors_of_the_knowledge_base(saved, kb_folder, tmp_path):
     shutil.copytree(kb_folder, tmp_path / "kb")
     linker = spacy.load(saved).get_pipe("bioel_linker")
     linker.encode_kb(KnowledgeBase.open(tmp_path / "kb"))

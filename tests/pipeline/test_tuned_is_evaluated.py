@@ -1,8 +1,5 @@
 """Figures of tuning are what `bioel evaluate` says of the tuned pipeline on the same documents."""
 
-from __future__ import annotations
-
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +15,6 @@ from spacy_bioel.scoring.evaluation import count_documents
 from spacy_bioel.scoring.protocols import get_protocol
 from spacy_bioel.tuning import choosing
 from spacy_bioel.tuning.run import tune
-from spacy_bioel.types import AnnotatedText
 
 pytest.importorskip("transformers")
 pytestmark = pytest.mark.filterwarnings("ignore:.*W300")
@@ -33,9 +29,7 @@ SETTINGS = {
 
 
 @pytest.fixture(params=["light", "dual", "ontology"])
-def nlp(
-    request: pytest.FixtureRequest, kb_folder: Path, checkpoint: Path, texts: list[AnnotatedText]
-) -> Language:
+def nlp(request, kb_folder, checkpoint, texts) -> Language:
     """A pipeline of each kind, trained so little that every setting matters."""
     if request.param == "ontology":
         return linking_nlp(kb_folder, mentions="kb", evidence={"dense": False})
@@ -50,9 +44,7 @@ def nlp(
     return nlp
 
 
-def test_every_setting_that_is_tried(
-    nlp: Language, texts: list[AnnotatedText], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_setting_that_is_tried(nlp, texts, monkeypatch):
     """Counts of each setting are those of the whole pipeline, before one is chosen."""
     linker: Any = find_linker(nlp)
     detector: Any = find_detector(nlp)
@@ -80,9 +72,7 @@ def test_every_setting_that_is_tried(
     assert done == ["refitted" if detector is None else "threshold", "nil_threshold"]
 
 
-def test_the_report_is_of_the_pipeline_that_is_saved(
-    nlp: Language, texts: list[AnnotatedText], tmp_path: Path
-) -> None:
+def test_the_report_is_of_the_pipeline_that_is_saved(nlp, texts, tmp_path):
     report = tune(nlp, texts)
     nlp.to_disk(tmp_path / "tuned")
     loaded = spacy.load(tmp_path / "tuned")

@@ -1,17 +1,12 @@
 """`bioel verify`: one bit of any file that differs from what was saved is found."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import spacy
-import srsly
-from spacy.language import Language
 
-from spacy_bioel.cli.app import main
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.words.trie import write_trie
@@ -22,7 +17,7 @@ PIPES = ("bioel_linker", "bioel_mentions")
 
 
 @pytest.fixture
-def model(trained: Language, trained_folder: Path, tmp_path: Path) -> Path:
+def model(trained, trained_folder, tmp_path) -> Path:
     """A saved pipeline whose knowledge base has vectors and a trie."""
     shutil.copytree(trained_folder, tmp_path / "model")
     kb = KnowledgeBase.open(tmp_path / "model" / "bioel_linker" / "kb")
@@ -33,12 +28,6 @@ def model(trained: Language, trained_folder: Path, tmp_path: Path) -> Path:
         kb, lambda names: [[letters[c] for c in name] for name in names], fingerprint="f" * 16
     )
     return tmp_path / "model"
-
-
-def status(*args: object) -> int:
-    with pytest.raises(SystemExit) as ended:
-        main([str(arg) for arg in args])
-    return int(ended.value.code or 0)  # type: ignore[arg-type]
 
 
 def flip(path: Path, at: float) -> bytes:
@@ -55,18 +44,18 @@ def saved_files(folder: Path) -> list[Path]:
     return sorted(path for path in found if path.stat().st_size)
 
 
-def test_what_was_saved(model: Path, tmp_path: Path) -> None:
+def test_what_was_saved(bioel, model, tmp_path):
     found = verify(model)
     assert [Path(folder).name for folder in found.whole] == [
         *["bioel_linker", "kb", "bioel_mentions", "model"]
     ]
     assert (found.without, found.failed) == ([], {})
-    assert status("verify", model) == status("verify", model / "bioel_linker" / "kb") == 0
-    assert status("verify", tmp_path) == status("verify", tmp_path / "none") == 2
+    for path, status in (("model", 0), ("model/bioel_linker/kb", 0), ("", 2), ("none", 2)):
+        bioel("verify", tmp_path / path, status=status)
 
 
 @pytest.mark.parametrize("at", [0.37, 1.0])
-def test_each_bit_of_a_pipe_and_of_its_knowledge_base(model: Path, at: float) -> None:
+def test_each_bit_of_a_pipe_and_of_its_knowledge_base(model, at):
     files = [path for name in PIPES for path in saved_files(model / name)]
     assert len(files) > 50
     missed = []
@@ -79,9 +68,7 @@ def test_each_bit_of_a_pipe_and_of_its_knowledge_base(model: Path, at: float) ->
     assert not verify(model).failed
 
 
-def test_a_changed_file_is_refused_when_it_is_loaded(
-    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_changed_file_is_refused_when_it_is_loaded(bioel, model, monkeypatch):
     for name in PIPES:
         for path in (path for path in saved_files(model / name) if path.parent.name == name):
             whole = flip(path, 0.6)
@@ -92,26 +79,25 @@ def test_a_changed_file_is_refused_when_it_is_loaded(
     monkeypatch.setattr(stored_pipe, "CHECKED", 100)
     whole = flip(weights, 0.6)
     spacy.load(model)  # large files are compared by size alone
-    assert status("verify", model) == 1
-    assert f"error: [B466] {weights} is not as it was saved" in capsys.readouterr().err
+    said = bioel("verify", model, status=1).err
+    assert f"error: [B466] {weights} is not as it was saved" in said
     weights.write_bytes(whole + b"\0")
     with pytest.raises(BioelError, match=r"\[B466\].*model\.safetensors"):
         spacy.load(model)
 
 
 @pytest.mark.parametrize("file", ["config.cfg", "meta.json", "vocab/strings.json", "tokenizer"])
-def test_the_rest_of_a_pipeline_is_parsed(model: Path, file: str) -> None:
+def test_the_rest_of_a_pipeline_is_parsed(model, file):
     (model / file).write_bytes(b"\xff[")
     assert list(verify(model).failed) == [str(model)]
 
 
-def test_pipelines_of_earlier_versions_load(model: Path) -> None:
+def test_pipelines_of_earlier_versions_load(bioel, model):
     for name in PIPES:
         (model / name / "manifest.json").unlink()
     spacy.load(model)
     found = verify(model)
     assert found.without == [str(model / name) for name in PIPES]
     assert found.failed == {}
-    assert status("verify", model, "--json", model.with_name("found.json")) == 0
-    about = srsly.read_json(model.with_name("found.json"))
+    about = bioel("verify", model, "--json", "-").json
     assert (len(about["without"]), len(about["whole"]), about["failed"]) == (2, 2, {})

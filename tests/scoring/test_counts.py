@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from spacy_bioel.scoring.protocols import PROTOCOLS
@@ -22,7 +20,7 @@ def right(found: dict[str, float]) -> tuple[float, float, float, float]:
     return (found["right_predicted"], found["predicted"], found["right_gold"], found["gold"])
 
 
-def test_mentions_need_equal_offsets_and_label() -> None:
+def test_mentions_need_equal_offsets_and_label():
     golds = [gold(0, 4), gold(5, 9, label="C"), gold(10, 12)]
     # right; right offsets with the wrong label; an end off by one
     links = [link(0, 4, "X"), link(5, 9), link(10, 13)]
@@ -30,7 +28,7 @@ def test_mentions_need_equal_offsets_and_label() -> None:
     assert right(count("mention_unlabelled", golds, links)) == (2, 3, 2, 3)
 
 
-def test_strict_leaves_nil_out_on_its_own_side() -> None:
+def test_strict_leaves_nil_out_on_its_own_side():
     golds = [gold(0, 4, "A"), gold(5, 9, "B"), gold(10, 12)]
     links = [link(0, 4, "A"), link(5, 9, "Z"), link(10, 12), link(20, 22), link(30, 31, "A")]
     # gold: A, B; predicted: A, Z, A at 30; right: the first A
@@ -41,26 +39,26 @@ def test_strict_leaves_nil_out_on_its_own_side() -> None:
     assert right(count("end_to_end_with_nil", golds, links)) == (2, 5, 2, 3)
 
 
-def test_strict_collapses_duplicates_and_ignores_labels() -> None:
+def test_strict_collapses_duplicates_and_ignores_labels():
     golds = [gold(0, 4, "A"), gold(0, 4, "A", label="C")]
     links = [link(0, 4, "A", label="X"), link(0, 4, "A")]
     assert right(count("end_to_end", golds, links)) == (1, 1, 1, 1)
 
 
-def test_composites_strict_and_any() -> None:
+def test_composites_strict_and_any():
     golds = [gold(0, 9, "A", "B"), gold(10, 12, "C", "D"), gold(20, 22, "E")]
     links = [link(0, 9, "A", "B"), link(10, 12, "C"), link(20, 22, "F")]
     assert right(count("end_to_end", golds, links)) == (1, 3, 1, 3)
     assert right(count("end_to_end_any", golds, links)) == (2, 3, 2, 3)
 
 
-def test_any_id_counts_each_side_by_itself() -> None:
+def test_any_id_counts_each_side_by_itself():
     # Two predictions agree with one gold mention: both are right, and 1 of 1 gold is found.
     found = count("end_to_end_any", [gold(0, 4, "A", "B")], [link(0, 4, "A"), link(0, 4, "B")])
     assert right(found) == (2, 2, 1, 1)
 
 
-def test_partial_binary_pairs_one_to_one_by_longest_overlap() -> None:
+def test_partial_binary_pairs_one_to_one_by_longest_overlap():
     # Gold 0-10 overlaps 0-2 (2), 3-9 (6); gold 9-12 overlaps none of equal id but 8-12 (3).
     golds = [gold(0, 10, "A"), gold(9, 12, "A"), gold(20, 25, "B")]
     links = [link(0, 2, "A"), link(3, 9, "A"), link(8, 12, "A"), link(20, 25, "C")]
@@ -69,7 +67,7 @@ def test_partial_binary_pairs_one_to_one_by_longest_overlap() -> None:
     assert right(count("partial_binary", [gold(0, 5, "A")], [link(5, 8, "A")])) == (0, 1, 0, 1)
 
 
-def test_fractional_compares_all_pairs_and_only_equal_ids() -> None:
+def test_fractional_compares_all_pairs_and_only_equal_ids():
     # systems.md: system [1,10], [2,2] against gold [1,3], [8,10] (inclusive), one id.
     golds = [gold(1, 4, "A"), gold(8, 11, "A")]
     links = [link(1, 11, "A"), link(2, 3, "A"), link(1, 4, "B")]
@@ -78,14 +76,14 @@ def test_fractional_compares_all_pairs_and_only_equal_ids() -> None:
     assert right(found) == (pytest.approx(1.3), 3, 2.0, 2)
 
 
-def test_fractional_keeps_duplicates_and_what_matches_nothing() -> None:
+def test_fractional_keeps_duplicates_and_what_matches_nothing():
     golds = [gold(0, 10, "A"), gold(20, 30, "B"), gold(40, 50)]
     links = [link(5, 15, "A"), link(5, 15, "A"), link(20, 30, "A"), link(40, 50)]
     # predicted: 5/10 twice, 0; NIL left out. gold: 5/10, 0.
     assert right(count("partial_fractional", golds, links)) == (1.0, 3, 0.5, 2)
 
 
-def test_document_ids_are_a_set() -> None:
+def test_document_ids_are_a_set():
     golds = [gold(0, 4, "A", "B"), gold(9, 12, "A"), gold(20, 22)]
     links = [link(50, 54, "A"), link(60, 64, "A"), link(70, 71, "C")]
     # gold {A, B}, predicted {A, C}
@@ -105,12 +103,12 @@ def ranked(start: int, end: int, ids: tuple[str, ...], *scored: tuple[str, float
         ([("A", 0.9), ("B", 0.8)], (1, 1, 1)),  # no tie
     ],
 )
-def test_ties(scored: list[tuple[str, float]], expected: tuple[int, int, int]) -> None:
+def test_ties(scored, expected):
     found = count("gold", [gold(0, 4, "A")], [ranked(0, 4, (scored[0][0],), *scored)])
     assert (found["right"], found["right_at_best"], found["right_at_worst"]) == expected
 
 
-def test_widened_mention_finds_the_link_that_covers_it() -> None:
+def test_widened_mention_finds_the_link_that_covers_it():
     golds = [gold(0, 10, "A"), gold(22, 25, "B")]
     links = [link(0, 10, "A"), link(20, 25, "B"), link(20, 25, "X", label="C")]
     found = count("gold", golds, links)
@@ -120,7 +118,7 @@ def test_widened_mention_finds_the_link_that_covers_it() -> None:
     assert (found["right"], found["not_predicted"]) == (1, 1)
 
 
-def test_equal_offsets_are_told_apart_by_label() -> None:
+def test_equal_offsets_are_told_apart_by_label():
     golds = [gold(0, 4, "A", label="C"), gold(0, 4, "B", label="D")]
     links = [link(0, 4, "B", label="D"), link(0, 4, "A", label="C")]
     assert count("gold", golds, links)["right"] == 2
@@ -139,9 +137,7 @@ def test_equal_offsets_are_told_apart_by_label() -> None:
         (("A", "B", "C"), "CBXXA", 1 / 3, 1.0),
     ],
 )
-def test_reciprocal_ranks(
-    ids: tuple[str, ...], ranking: str, strict: float, lenient: float
-) -> None:
+def test_reciprocal_ranks(ids, ranking, strict, lenient):
     links = [ranked(0, 4, ("X",), *((id_, 0.5) for id_ in ranking))]
     golds = [gold(0, 4, *ids)]
     for protocol, expected in (("gold", strict), ("gold_any", lenient)):
@@ -152,7 +148,7 @@ def test_reciprocal_ranks(
         assert found["recalled@1"] == (expected == 1.0)
 
 
-def test_what_was_linked_was_a_candidate() -> None:
+def test_what_was_linked_was_a_candidate():
     found = count("gold", [gold(0, 4, "A", "B")], [ranked(0, 4, ("A", "B"), ("C", 0.5))])
     assert (found["right"], found["among_candidates"]) == (1, 1)
     assert (found["reciprocal_ranks"], found["recalled@10"]) == (0.0, 0)

@@ -1,7 +1,5 @@
 """Kinds and marks of errors, and reliability of scores, by examples with their answers."""
 
-from __future__ import annotations
-
 import pytest
 
 from spacy_bioel.scoring.counts import KINDS, MARKS, kind_of
@@ -51,7 +49,7 @@ def link(start: int = 0, end: int = 4, label: str = "D", *ids: str, names: str =
         (Mention(0, 4, "D"), link(names="A"), ""),
     ],
 )
-def test_kinds(gold: Mention | None, predicted: Link | None, kind: str) -> None:
+def test_kinds(gold, predicted, kind):
     assert kind_of(gold, predicted) == kind
     assert kind in ("", *KINDS)
     if kind == "wrong_label":  # labels may be of another kind
@@ -67,7 +65,7 @@ def found(
     return [(e.string, e.kind, e.marks, e.rank) for e in errors]
 
 
-def test_marks() -> None:
+def test_marks():
     def of_cold(gold: str, *ids: str, names: str = "") -> list:
         return found("cold", [Mention(0, 4, "D", (gold,))], [link(0, 4, "D", *ids, names=names)])
 
@@ -84,7 +82,7 @@ def test_marks() -> None:
     assert list(MARKS) == ["homonym", "missing", "retired", "unseen"]
 
 
-def test_pairs_are_one_to_one_equal_offsets_first_then_the_longest_overlap() -> None:
+def test_pairs_are_one_to_one_equal_offsets_first_then_the_longest_overlap():
     gold = [Mention(0, 4, "D"), Mention(0, 10, "D"), Mention(20, 30, "D")]
     links = [link(0, 4), link(2, 9), link(20, 22), link(23, 30), link(40, 44)]
     places = [
@@ -97,32 +95,32 @@ def test_pairs_are_one_to_one_equal_offsets_first_then_the_longest_overlap() -> 
     assert [m is not None for m, _ in far] == [True, False]
 
 
-def test_of_two_at_one_place_the_one_with_the_right_id_is_paired() -> None:
+def test_of_two_at_one_place_the_one_with_the_right_id_is_paired():
     gold = [Mention(0, 4, "D", ("A",)), Mention(0, 4, "S", ("C",))]
     links = [link(0, 4, "S", "A"), link(0, 4, "D", "C")]
     assert found("cold", gold, links) == [("cold", "wrong_label", (), 1)] * 2
 
 
-def test_a_pipeline_without_a_linker_is_asked_for_mentions_alone() -> None:
+def test_a_pipeline_without_a_linker_is_asked_for_mentions_alone():
     gold = [Mention(0, 4, "D", ("A",)), Mention(5, 8, "D", ("B",))]
     links = [link(0, 4), link(5, 8, "S")]
     assert found("cold flu", gold, links, knowledge=None) == [("flu", "wrong_label", (), 0)]
 
 
-def test_given_mentions_that_were_widened_stand_for_themselves() -> None:
+def test_given_mentions_that_were_widened_stand_for_themselves():
     gold = [Mention(0, 4, "D", ("A",)), Mention(6, 9, "D", ("B",))]
     links = [link(0, 4, "D", "A"), link(5, 9, "D", "C")]
     assert found("cold xflu", gold, links, given=True) == [("flu", "wrong_id", ("unseen",), 0)]
     assert [kind for _, kind, *_ in found("cold xflu", gold, links)] == ["wrong_borders"]
 
 
-def test_labels_that_nobody_annotated_are_not_spurious() -> None:
+def test_labels_that_nobody_annotated_are_not_spurious():
     text = AnnotatedText("1", "cold flu", (), annotates=("D",))
     links = [link(0, 4, "D"), link(5, 8, "S")]
     assert [e.string for e in find_errors([text], [links], knowledge=KNOWLEDGE)] == ["cold"]
 
 
-def test_confusions_and_strings() -> None:
+def test_confusions_and_strings():
     text = AnnotatedText("1", "Cold cold flu", (GOLD, Mention(5, 9, "D", ("A",))))
     links = [link(0, 4, "D", "B"), link(5, 9, "D", "B"), link(10, 13, "D", "C")]
     errors = list(find_errors([text, text], [links, []], knowledge=KNOWLEDGE))
@@ -131,7 +129,7 @@ def test_confusions_and_strings() -> None:
     assert strings_of(errors, "spurious") == {("flu", "D"): 1}
 
 
-def test_reliability() -> None:
+def test_reliability():
     def scored(start: int, score: float, id: str, *ids: str) -> Link:
         return Link(start, start + 4, "D", ids, (Candidate(id, score),))
 

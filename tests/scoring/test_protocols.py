@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -27,7 +25,7 @@ def value(found: list[Measurement], metric: str, label: str = "") -> Measurement
     return next(m for m in found if (m.metric, m.label) == (metric, label))
 
 
-def test_end_to_end_sums_over_documents() -> None:
+def test_end_to_end_sums_over_documents():
     found = evaluate(TEXTS, LINKS, protocols=["end_to_end"], canonical=renamed)
     # right: A, NEW; predicted: 4; gold with an id: 3. P 2/4, R 2/3, F = 2 * 2 / (4 + 3)
     assert value(found, "precision").value == pytest.approx(50.0)
@@ -48,7 +46,7 @@ def test_end_to_end_sums_over_documents() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(PROTOCOLS))
-def test_identical_sets_give_100_and_none_0_over_all_gold(name: str) -> None:
+def test_identical_sets_give_100_and_none_0_over_all_gold(name):
     links = [
         [
             Link(m.start, m.end, m.label, m.ids, tuple(Candidate(i, 1.0) for i in m.ids))
@@ -65,7 +63,7 @@ def test_identical_sets_give_100_and_none_0_over_all_gold(name: str) -> None:
     assert found[0].n == n_with_nil.get(name, 3)
 
 
-def test_gold_mentions_report_what_the_kb_lacks() -> None:
+def test_gold_mentions_report_what_the_kb_lacks():
     texts = [
         AnnotatedText(
             "1",
@@ -89,7 +87,7 @@ def test_gold_mentions_report_what_the_kb_lacks() -> None:
     assert (nil.value, nil.n) == (0.0, 1)
 
 
-def test_recall_is_over_distinct_concepts() -> None:
+def test_recall_is_over_distinct_concepts():
     texts = [AnnotatedText("1", "x" * 9, (Mention(0, 4, "D", ("B",)),))]
     same = tuple(Candidate(f"OLD{i}", 0.9) for i in range(5))
     links = [[Link(0, 4, "D", ("A",), (*same, Candidate("B", 0.1)))]]
@@ -142,14 +140,14 @@ METRICS = (
         ("gold_any", (2 / 4, 2 / 3, 2 / 4, 2 / 4, 3 / 4, (1 + 1 / 8 + 1) / 4, (2 + 1 / 8) / 3)),
     ],
 )
-def test_ranks_of_given_mentions(name: str, expected: tuple[float, ...]) -> None:
+def test_ranks_of_given_mentions(name, expected):
     found = evaluate(RANKED, RANKED_LINKS, protocols=[name], max_candidates=10, per_label=False)
     values = {m.metric: m.value / 100 for m in found}
     assert [values[metric] for metric in METRICS] == pytest.approx(expected)
     assert value(found, "mrr").n == 4 and value(found, "mrr_normalised").n == 3
 
 
-def test_nothing_is_normalised_by_no_mention() -> None:
+def test_nothing_is_normalised_by_no_mention():
     links = [[Link(0, 4, "D", ("X",), candidates("X"))]]
     texts = [AnnotatedText("1", "x" * 9, (Mention(0, 4, "D", ("A",)),))]
     found = {m.metric: m.value for m in evaluate(texts, links, protocols=["gold"], per_label=False)}
@@ -160,7 +158,7 @@ def test_nothing_is_normalised_by_no_mention() -> None:
     ("kept", "expected"),
     [(1, [1]), (3, [1]), (5, [1, 5]), (9, [1, 5]), (10, [1, 5, 10]), (64, [1, 5, 10])],
 )
-def test_no_recall_beyond_the_candidates_that_are_kept(kept: int, expected: list[int]) -> None:
+def test_no_recall_beyond_the_candidates_that_are_kept(kept, expected):
     found = evaluate(RANKED, RANKED_LINKS, protocols=["gold", "mention"], max_candidates=kept)
     recalls = {m.metric for m in found if m.protocol == "gold" and m.metric.startswith("recall")}
     assert recalls == {f"recall@{k}" for k in expected}
@@ -168,19 +166,19 @@ def test_no_recall_beyond_the_candidates_that_are_kept(kept: int, expected: list
     assert {m.candidates for m in found if m.protocol == "mention"} == {0}
 
 
-def test_bad_arguments() -> None:
+def test_bad_arguments():
     with pytest.raises(BioelError, match=r"\[B080\].* 2 gold documents and 1 "):
         evaluate(TEXTS, LINKS[:1], protocols=["mention"])
     with pytest.raises(BioelError, match=r"\[B081\].*'f_score'.*end_to_end"):
         evaluate(TEXTS, LINKS, protocols=["f_score"])
 
 
-def test_nothing_to_measure() -> None:
+def test_nothing_to_measure():
     assert evaluate([], [], protocols=["mention"]) == []
     assert evaluate([AnnotatedText("1", "x")], [[]], protocols=["mention", "gold"]) == []
 
 
-def test_interval_is_seeded_and_by_document() -> None:
+def test_interval_is_seeded_and_by_document():
     # One document all right, one all wrong, 10 mentions each: a resample holds them 2:0, 1:1 or
     # 0:2, so recall is 100, 50 or 0 with probability 1/4, 1/2, 1/4. By mention it would be 28-72.
     mentions = tuple(Mention(i, i + 1, "D", ("A",)) for i in range(10))
@@ -193,7 +191,7 @@ def test_interval_is_seeded_and_by_document() -> None:
     assert first == second
 
 
-def test_accuracy_decides_and_accuracy_with_nil_ignored_ranks() -> None:
+def test_accuracy_decides_and_accuracy_with_nil_ignored_ranks():
     # Two mentions, both with the right candidate first; the linker was sure of one.
     texts = [AnnotatedText("1", "x" * 9, (Mention(0, 4, "D", ("A",)), Mention(5, 9, "D", ("B",))))]
     best = (Candidate("A", 0.9),), (Candidate("B", 0.2),)
@@ -206,7 +204,7 @@ def test_accuracy_decides_and_accuracy_with_nil_ignored_ranks() -> None:
     assert value(found, "accuracy@1_nil_ignored_normalised").value == 100.0
 
 
-def test_labels_that_were_not_looked_for_do_not_count() -> None:
+def test_labels_that_were_not_looked_for_do_not_count():
     texts = [replace(text, annotates=("D",)) for text in TEXTS]
     texts[0] = replace(texts[0], mentions=texts[0].mentions[:1])
     links = [LINKS[0], [*LINKS[1], Link(5, 9, "C", ("X",))]]

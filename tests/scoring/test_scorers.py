@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 import spacy
 from spacy.language import Language
@@ -38,7 +36,7 @@ def ours(scores: dict[str, object]) -> dict[str, object]:
     return {key: value for key, value in scores.items() if not key.startswith("spans_")}
 
 
-def test_mention_scores(nlp: Language) -> None:
+def test_mention_scores(nlp):
     example = make_example(nlp, GOLD, [(0, 5, "D", "NIL"), (12, 20, "D", "NIL")])
     scores = make_mention_scorer_v1()([example])
     # right: fever; levodopa has the wrong label. 1 of 2, 1 of 3, 2 * 1 / (2 + 3)
@@ -57,7 +55,7 @@ def test_mention_scores(nlp: Language) -> None:
     }
 
 
-def test_link_scores(nlp: Language) -> None:
+def test_link_scores(nlp):
     predicted = [(0, 5, "D", "B|A"), (6, 11, "D", "X"), (25, 32, "C", "NIL")]
     scores = make_link_scorer_v1()([make_example(nlp, GOLD, predicted)])
     # linked gold: fever {A, B}, levodopa C; linked predictions: fever, after. P 1/2, R 1/2.
@@ -76,7 +74,7 @@ def test_link_scores(nlp: Language) -> None:
     }
 
 
-def test_none_without_gold_and_zero_without_predictions(nlp: Language) -> None:
+def test_none_without_gold_and_zero_without_predictions(nlp):
     empty = Example(nlp(TEXT), nlp(TEXT))
     assert make_mention_scorer_v1()([empty])["bioel_mention_f"] is None
     assert ours(make_link_scorer_v1()([])) == {
@@ -89,7 +87,7 @@ def test_none_without_gold_and_zero_without_predictions(nlp: Language) -> None:
     assert (unlinked["bioel_link_f"], unlinked["bioel_link_acc"]) == (0.0, 0.0)
 
 
-def test_a_longer_span_is_not_the_gold_span(nlp: Language) -> None:
+def test_a_longer_span_is_not_the_gold_span(nlp):
     gold = [(12, 20, "C", "C"), (25, 32, "C", "A")]
     # Of the right ids, but from another place on: "after levodopa", "levodopa and aspirin".
     none_found = make_example(nlp, gold, [(6, 20, "C", "C"), (12, 32, "C", "A")])
@@ -102,7 +100,7 @@ def test_a_longer_span_is_not_the_gold_span(nlp: Language) -> None:
     assert make_link_scorer_v1()([without_id])["bioel_link_acc"] is None
 
 
-def test_keys_are_settings_and_the_scorers_are_registered(nlp: Language) -> None:
+def test_keys_are_settings_and_the_scorers_are_registered(nlp):
     make = spacy.registry.scorers.get("spacy-bioel.link_scorer.v1")
     example = Example(
         make_doc(nlp, "mine", [(0, 5, "D", "A")]), make_doc(nlp, "truth", [(0, 5, "D", "A")])
@@ -111,7 +109,7 @@ def test_keys_are_settings_and_the_scorers_are_registered(nlp: Language) -> None
     assert scores["bioel_link_f"] == scores["spans_mine_link_f"] == 1.0
 
 
-def test_labels_that_were_not_looked_for_do_not_count(nlp: Language) -> None:
+def test_labels_that_were_not_looked_for_do_not_count(nlp):
     predicted = [(0, 5, "D", "A|B"), (6, 11, "C", "C"), (12, 20, "C", "C")]
     example = make_example(nlp, [(0, 5, "D", "A|B")], predicted)
     assert make_mention_scorer_v1()([example])["bioel_mention_p"] == pytest.approx(1 / 3)

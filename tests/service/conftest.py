@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,14 +17,14 @@ CONCEPTS = [
 
 
 @pytest.fixture(scope="module")
-def kb(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def kb(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("service") / "kb"
     build_kb(CONCEPTS, folder, source="Small", release="2026")
     return folder
 
 
 @pytest.fixture(scope="module")
-def nlp(kb: Path) -> Language:
+def nlp(kb) -> Language:
     return linking_nlp(kb, mentions="kb", model={"dim": 16})
 
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import asyncio
 import os
 import re
@@ -21,7 +19,7 @@ from spacy_bioel.types import Concept
 
 
 @pytest.fixture(scope="module")
-def server(nlp: Language) -> Iterator[MCPServer[Any]]:
+def server(nlp) -> Iterator[MCPServer[Any]]:
     service = Service(lambda: nlp, max_characters=100)
     service.start()
     yield make_agent_tools(service)
@@ -41,7 +39,7 @@ def call(server: Any, tool: str, **arguments: Any) -> tuple[bool, Any]:
     return asyncio.run(run())
 
 
-def test_tools_have_descriptions(server: MCPServer[Any]) -> None:
+def test_tools_have_descriptions(server):
     async def run() -> list[Any]:
         async with Client(server) as client:
             return (await client.list_tools()).tools
@@ -53,7 +51,7 @@ def test_tools_have_descriptions(server: MCPServer[Any]) -> None:
         assert all(schema["description"] for schema in tool.input_schema["properties"].values())
 
 
-def test_link_text(server: MCPServer[Any]) -> None:
+def test_link_text(server):
     failed, found = call(server, "link_text", text="Narcan was given.")
     assert not failed and found["omitted"] == 0
     (link,) = found["links"]
@@ -63,7 +61,7 @@ def test_link_text(server: MCPServer[Any]) -> None:
     }  # fmt: skip
 
 
-def test_answers_are_bounded(server: MCPServer[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answers_are_bounded(server, monkeypatch):
     monkeypatch.setattr("spacy_bioel.service.agents._MOST_LINKS", 1)
     monkeypatch.setattr("spacy_bioel.service.agents._MOST_NAMES", 1)
     monkeypatch.setattr("spacy_bioel.service.agents._LONGEST_DEFINITION", 6)
@@ -83,7 +81,7 @@ def test_answers_are_bounded(server: MCPServer[Any], monkeypatch: pytest.MonkeyP
     )
 
 
-def test_search_concepts(server: MCPServer[Any]) -> None:
+def test_search_concepts(server):
     _, found = call(server, "search_concepts", words="clonidin", limit=1)
     (concept,) = found["concepts"]
     assert concept.pop("score") > 0.7
@@ -101,15 +99,13 @@ def test_search_concepts(server: MCPServer[Any]) -> None:
         ("get_concept", {}, "[B487] The argument id of get_concept is not as expected: Field requ"),
     ],
 )
-def test_mistakes(
-    server: MCPServer[Any], tool: str, arguments: dict[str, Any], message: str
-) -> None:
+def test_mistakes(server, tool, arguments, message):
     failed, found = call(server, tool, **arguments)
     assert failed and message in found
     assert not re.search(r"--\w|bioel [a-z]|pydantic|https?:|validation error|input_value", found)
 
 
-def test_each_call_tells_why_there_is_no_pipeline() -> None:
+def test_each_call_tells_why_there_is_no_pipeline():
     def load() -> Language:
         raise BioelError("[B071] no such pipeline")
 
@@ -121,7 +117,7 @@ def test_each_call_tells_why_there_is_no_pipeline() -> None:
 
 
 @pytest.mark.slow
-def test_over_stdio(tmp_path: Path) -> None:
+def test_over_stdio(tmp_path):
     """Of the process, with a knowledge base as its model. Warnings do not come between."""
     build_kb([Concept("X:1", ("Naloxone", "Narcan"))], tmp_path / "kb")
     command = ["-W", "always", "-m", "spacy_bioel", "mcp", str(tmp_path / "kb")]

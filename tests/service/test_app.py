@@ -1,12 +1,9 @@
 """The HTTP application, in this process."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable
 from importlib.resources import files
-from pathlib import Path
 from threading import Event
 from typing import Any
 
@@ -35,7 +32,7 @@ def make(
 
 
 @pytest.fixture(scope="module")
-def client(nlp: Language, started: list[Any]) -> TestClient:
+def client(nlp, started) -> TestClient:
     client, service = make(lambda: nlp, started)
     service.start()
     service.wait()
@@ -46,7 +43,7 @@ def ids(answer: Any) -> list[list[str | None]]:
     return [[link["id"] for link in document["links"]] for document in answer["documents"]]
 
 
-def test_links(client: TestClient) -> None:
+def test_links(client):
     texts = ["Narcan was given.", {"text": "clonidine", "id": "b"}, ""]
     answer = client.post("/link", json={"texts": texts}).json()
     assert ids(answer) == [["X:1"], ["X:2"], []]
@@ -59,7 +56,7 @@ def test_links(client: TestClient) -> None:
     assert (candidate["id"], candidate["name"], "xrefs" in candidate) == ("X:1", "Narcan", False)
 
 
-def test_candidates_and_their_xrefs_are_optional(client: TestClient) -> None:
+def test_candidates_and_their_xrefs_are_optional(client):
     request: dict[str, Any] = {"texts": ["Narcan"], "xrefs": True}
     for candidates, expected in ((True, [["Y:1"]]), (False, None)):
         request["candidates"] = candidates
@@ -68,7 +65,7 @@ def test_candidates_and_their_xrefs_are_optional(client: TestClient) -> None:
         assert (found and [candidate["xrefs"] for candidate in found]) == expected
 
 
-def test_a_text_that_fails_leaves_the_others_alone(client: TestClient) -> None:
+def test_a_text_that_fails_leaves_the_others_alone(client):
     body = json.dumps({"texts": ["a\ud800b", "Narcan", {"text": "x" * 51, "id": "\ud800"}]})
     response = client.post("/link", content=body, headers=JSON)
     assert (response.status_code, ids(response.json())) == (200, [[], ["X:1"], []])
@@ -113,14 +110,7 @@ MISTAKES: list[tuple[dict[str, Any], int, str, str | None, str]] = [
 
 
 @pytest.mark.parametrize(("request_", "status", "code", "where", "message"), MISTAKES)
-def test_mistakes_of_clients(
-    client: TestClient,
-    request_: dict[str, Any],
-    status: int,
-    code: str,
-    where: str | None,
-    message: str,
-) -> None:
+def test_mistakes_of_clients(client, request_, status, code, where, message):
     response = client.request(**request_)
     problem = response.json()
     assert (response.status_code, problem["code"], problem["where"]) == (status, code, where)
@@ -135,7 +125,7 @@ HOSTS = [("localhost:8000", 200), ("127.0.0.1", 200), ("[::1]:8000", 200), ("10.
 
 
 @pytest.mark.parametrize(("host", "status"), HOSTS)
-def test_names_of_others_are_refused(nlp: Language, host: str, status: int) -> None:
+def test_names_of_others_are_refused(nlp, host, status):
     """As that of a page whose name leads to this machine, and which would read the answer."""
     service = Service(lambda: nlp, max_characters=50)
     client = TestClient(create_app(service, LIMITS, hosts=["bioel.example.org"]))
@@ -147,9 +137,7 @@ def test_names_of_others_are_refused(nlp: Language, host: str, status: int) -> N
     assert anyone.get("/livez", headers={"Host": host}).status_code == 200
 
 
-def test_an_error_of_our_own_is_in_the_log_and_not_in_the_answer(
-    client: TestClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_error_of_our_own_is_in_the_log_and_not_in_the_answer(client, monkeypatch, caplog):
     def damaged(*_: Any) -> Any:
         raise BioelError("[B211] /srv/me/kb is damaged. Run bioel kb build.")
 
@@ -160,7 +148,7 @@ def test_an_error_of_our_own_is_in_the_log_and_not_in_the_answer(
     assert "/srv/me/kb is damaged" in caplog.text
 
 
-def test_concepts(client: TestClient) -> None:
+def test_concepts(client):
     expected = {
         "id": "X:1",
         "name": "Naloxone",
@@ -174,7 +162,7 @@ def test_concepts(client: TestClient) -> None:
     assert client.get("/concepts/X:3").json() == expected  # it is retired
 
 
-def test_search(client: TestClient) -> None:
+def test_search(client):
     (found,) = client.get("/search", params={"q": "narcan", "k": 1}).json()["concepts"]
     assert found == {
         "id": "X:1", "name": "Naloxone", "matched": "Narcan", "score": 1.0, "types": ["Drug"]
@@ -182,7 +170,7 @@ def test_search(client: TestClient) -> None:
     assert client.get("/search", params={"q": "\x00 ☃"}).json() == {"concepts": []}
 
 
-def test_info(client: TestClient) -> None:
+def test_info(client):
     info = client.get("/info").json()
     (kb,) = info["kbs"]
     assert (kb["source"], kb["release"], kb["concepts"], kb["names"]) == ("Small", "2026", 2, 3)
@@ -192,7 +180,7 @@ def test_info(client: TestClient) -> None:
     assert info["limits"]["texts"] == 3
 
 
-def test_it_is_ready_when_it_has_linked_a_text(nlp: Language, started: list[Any]) -> None:
+def test_it_is_ready_when_it_has_linked_a_text(nlp, started):
     go_on = Event()
 
     def load() -> Language:
@@ -211,7 +199,7 @@ def test_it_is_ready_when_it_has_linked_a_text(nlp: Language, started: list[Any]
     assert client.get("/readyz").json() == {"status": "ready"}
 
 
-def test_a_pipeline_without_a_linker_is_refused(started: list[Any]) -> None:
+def test_a_pipeline_without_a_linker_is_refused(started):
     import spacy
 
     _, service = make(lambda: spacy.blank("en"), started)
@@ -220,7 +208,7 @@ def test_a_pipeline_without_a_linker_is_refused(started: list[Any]) -> None:
     assert str(service.failure).startswith("[B388] The pipeline has no linker to serve")
 
 
-def test_metrics(client: TestClient) -> None:
+def test_metrics(client):
     def counted(name: str) -> float:
         (value,) = re.findall(rf"^{re.escape(name)} (.*)$", client.get("/metrics").text, re.M)
         return float(value)
@@ -240,7 +228,7 @@ def test_metrics(client: TestClient) -> None:
     assert (counted("bioel_ready"), counted("bioel_waiting_texts")) == (1, 0)
 
 
-def test_another_generation_of_the_knowledge_base(tmp_path: Path, started: list[Any]) -> None:
+def test_another_generation_of_the_knowledge_base(tmp_path, started):
     from tiny import linking_nlp
 
     build_kb([Concept("A:1", ("aspirin",))], tmp_path / "kb")
@@ -256,7 +244,7 @@ def test_another_generation_of_the_knowledge_base(tmp_path: Path, started: list[
     assert ids(client.post("/link", json={"texts": ["aspirin"]}).json()) == [["B:1"]]
 
 
-def test_the_page_needs_nothing_from_elsewhere(client: TestClient) -> None:
+def test_the_page_needs_nothing_from_elsewhere(client):
     response = client.get("/")
     assert response.text == (files("spacy_bioel.service") / "page.html").read_text("utf8")
     assert response.headers["Content-Security-Policy"].startswith("default-src 'none'; ")

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from collections.abc import Iterator
 from concurrent.futures import Future
 from threading import Event, Thread
@@ -37,7 +35,7 @@ class Paused:
 
 
 @pytest.fixture()
-def paused(request: pytest.FixtureRequest) -> Iterator[Paused]:
+def paused(request) -> Iterator[Paused]:
     paused = Paused(room=getattr(request, "param", 100))
     yield paused
     paused.go_on.set()
@@ -48,7 +46,7 @@ def results(*futures: Future[Any]) -> list[Any]:
     return [future.result(WAIT) for future in futures]
 
 
-def test_requests_take_turns_and_get_their_results_in_order(paused: Paused) -> None:
+def test_requests_take_turns_and_get_their_results_in_order(paused):
     first = paused.begin()
     others = [paused.batcher.submit(list(letters)) for letters in ("abcde", "xy", "")]
     assert paused.batcher.waiting == 7
@@ -58,7 +56,7 @@ def test_requests_take_turns_and_get_their_results_in_order(paused: Paused) -> N
 
 
 @pytest.mark.parametrize("paused", [3], indirect=True)
-def test_a_batch_is_full_at_a_size(paused: Paused) -> None:
+def test_a_batch_is_full_at_a_size(paused):
     paused.begin()
     others = [paused.batcher.submit([letters]) for letters in ("aa", "bb", "cccc", "d")]
     paused.go_on.set()
@@ -66,7 +64,7 @@ def test_a_batch_is_full_at_a_size(paused: Paused) -> None:
     assert paused.batches == [".", "aabb", "cccc", "d"]
 
 
-def test_what_is_cancelled_is_dropped(paused: Paused) -> None:
+def test_what_is_cancelled_is_dropped(paused):
     paused.begin()
     one, other = paused.batcher.submit(["a", "b"]), paused.batcher.submit(["c"])
     assert one.cancel()
@@ -75,7 +73,7 @@ def test_what_is_cancelled_is_dropped(paused: Paused) -> None:
     assert paused.batches == [".", "c"]
 
 
-def test_an_error_is_that_of_the_batch_and_the_thread_goes_on(paused: Paused) -> None:
+def test_an_error_is_that_of_the_batch_and_the_thread_goes_on(paused):
     paused.begin()
     failing = paused.batcher.submit(list("!abcde"))
     paused.go_on.set()
@@ -84,7 +82,7 @@ def test_an_error_is_that_of_the_batch_and_the_thread_goes_on(paused: Paused) ->
     assert paused.batches == [".", "!abc", "f"]
 
 
-def test_requests_wait_for_what_is_prepared_and_get_its_error() -> None:
+def test_requests_wait_for_what_is_prepared_and_get_its_error():
     go_on = Event()
 
     def prepare() -> Any:
@@ -102,7 +100,7 @@ def test_requests_wait_for_what_is_prepared_and_get_its_error() -> None:
     assert (batcher.is_ready, str(batcher.failure)) == (False, "no such model")
 
 
-def test_closing_ends_after_the_batch(paused: Paused) -> None:
+def test_closing_ends_after_the_batch(paused):
     first = paused.begin()
     left = paused.batcher.submit(["a"])
     closing = Thread(target=paused.batcher.close)

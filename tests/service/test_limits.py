@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import asyncio
 import json
 from typing import Any
@@ -54,7 +52,7 @@ def limited(**limits: Any) -> tuple[LimitRequests, Linking]:
     return LimitRequests(linking, limits=Limits(**settings)), linking
 
 
-def test_too_much_at_once_is_refused_until_others_are_done() -> None:
+def test_too_much_at_once_is_refused_until_others_are_done():
     async def run() -> list[Any]:
         app, linking = limited()
         first, second, probe, third = Client(), Client(), Client("/livez"), Client()
@@ -83,9 +81,7 @@ def test_too_much_at_once_is_refused_until_others_are_done() -> None:
         ({"seconds": 0.05}, [1], b"", (503, "B391", b"2")),
     ],
 )
-def test_a_request(
-    limits: dict[str, Any], pieces: list[int], length: bytes, expected: tuple[int, str, bytes]
-) -> None:
+def test_a_request(limits, pieces, length, expected):
     async def run() -> Any:
         app, linking = limited(**limits)
         if expected[0] == 200:

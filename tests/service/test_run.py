@@ -1,7 +1,5 @@
 """The service as a process, and its command."""
 
-from __future__ import annotations
-
 import json
 import signal
 import socket
@@ -9,12 +7,10 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from spacy_bioel.cli import main
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.types import Concept
 
@@ -53,7 +49,7 @@ def ask(url: str, body: Any) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="has no signal for it")
-def test_a_life(serve: Serve, tmp_path: Path) -> None:
+def test_a_life(serve, tmp_path):
     folder = tmp_path / "kb"
     build_kb([Concept("A:1", ("aspirin",))], folder)
     process = serve(folder)
@@ -79,34 +75,24 @@ def test_a_life(serve: Serve, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_pipeline_that_cannot_be_loaded_ends_it(serve: Serve, tmp_path: Path) -> None:
+def test_a_pipeline_that_cannot_be_loaded_ends_it(serve, tmp_path):
     process = serve(tmp_path / "none")
     line_of(process)
     assert process.wait(60) == 2
     assert line_of(process).startswith("error: [B071]")
 
 
-def run_command(*argv: str) -> int:
-    with pytest.raises(SystemExit) as ended:
-        main(argv)
-    return int(ended.value.code or 0)
-
-
-def test_a_port_that_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_port_that_is_taken(bioel):
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        assert run_command("serve", "--port", str(port)) == 2
-    said = f"error: [B393] Cannot listen on 127.0.0.1, port {port}:"
-    assert said in capsys.readouterr().err
+        shown = bioel("serve", "--port", port, status=2).err
+    assert f"error: [B393] Cannot listen on 127.0.0.1, port {port}:" in shown
 
 
 @pytest.mark.parametrize(("command", "package"), [("serve", "fastapi"), ("mcp", "mcp.server")])
-def test_without_the_extra(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str, package: str
-) -> None:
+def test_without_the_extra(monkeypatch, bioel, command, package):
     monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.delitem(sys.modules, "spacy_bioel.service.agents", raising=False)
-    assert run_command(command) == 2
-    shown = capsys.readouterr().err
+    shown = bioel(command, status=2).err
     assert f"[B192] bioel {command} needs packages of the extra {command}, which" in shown
     assert f"Run: pip install 'spacy-bioel[{command}]'" in shown

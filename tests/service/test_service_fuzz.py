@@ -2,8 +2,6 @@
 promises.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -14,7 +12,6 @@ import torch
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from schemathesis import GenerationMode
-from spacy.language import Language
 from starlette.testclient import TestClient
 
 from spacy_bioel.service import Limits
@@ -45,7 +42,7 @@ SAME_EACH_TIME = settings(
 
 
 @pytest.fixture(scope="module")
-def app(nlp: Language) -> Iterator[Any]:
+def app(nlp) -> Iterator[Any]:
     # Training, which tests of the same process may have run, switches small floats off.
     torch.set_flush_denormal(False)
     limits = Limits(characters=LONGEST, texts=50, body_bytes=20_000)
@@ -57,7 +54,7 @@ def app(nlp: Language) -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def operations(app: Any) -> dict[str, Any]:
+def operations(app) -> dict[str, Any]:
     openapi = schemathesis.openapi.from_asgi("/openapi.json", app)
     found = [result.ok() for result in openapi.get_all_operations()]
     assert {operation.path for operation in found} == {route for route, _ in ROUTES}
@@ -65,7 +62,7 @@ def operations(app: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("route", "mode"), ROUTES, ids=str)
-def test_requests(operations: dict[str, Any], route: str, mode: GenerationMode) -> None:
+def test_requests(operations, route, mode):
     seen = set()
 
     @given(case=operations[route].as_strategy(generation_mode=mode))
@@ -82,7 +79,7 @@ ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=30)  # lone su
 
 @given(texts=st.lists(ANY_TEXT | st.fixed_dictionaries({"text": ANY_TEXT, "id": ANY_TEXT})))
 @SAME_EACH_TIME
-def test_texts_of_any_characters(app: Any, texts: list[Any]) -> None:
+def test_texts_of_any_characters(app, texts):
     content = json.dumps({"texts": texts})
     headers = {"Content-Type": "application/json"}
     answer = TestClient(app).post("/link", content=content, headers=headers).json()

@@ -1,7 +1,5 @@
 """Files and folders that appear whole or not at all, whatever is in their place."""
 
-from __future__ import annotations
-
 import os
 import stat
 import subprocess

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from spacy_bioel.text.abbreviations import (
@@ -31,7 +29,7 @@ from spacy_bioel.text.abbreviations import (
         ("by growth hormone (GH) (Smith et al. 1999)", "GH", "growth hormone"),
     ],
 )
-def test_definitions(text: str, short: str, long: str) -> None:
+def test_definitions(text, short, long):
     assert find_abbreviations(text) == {short: long}
 
 
@@ -47,7 +45,7 @@ def test_definitions(text: str, short: str, long: str) -> None:
         "",
     ],
 )
-def test_no_definition(text: str) -> None:
+def test_no_definition(text):
     assert find_abbreviations(text) == {}
 
 
@@ -68,7 +66,7 @@ def test_no_definition(text: str) -> None:
         ("x " * 500 + "RF (renal failure), rheumatoid factor (RF)", {"RF": "renal failure"}),
     ],
 )
-def test_a_definition_stays_in_its_sentence(text: str, expected: dict[str, str]) -> None:
+def test_a_definition_stays_in_its_sentence(text, expected):
     assert find_abbreviations(text) == expected
 
 
@@ -84,12 +82,12 @@ def test_a_definition_stays_in_its_sentence(text: str, expected: dict[str, str])
         ("", ""),
     ],
 )
-def test_expand_abbreviations(mention: str, expected: str) -> None:
+def test_expand_abbreviations(mention, expected):
     forms = {"AKI": "acute kidney injury", "As": "arsenic"}
     assert expand_abbreviations(mention, forms) == expected
 
 
-def test_short_forms_are_found_as_words_of_their_own() -> None:
+def test_short_forms_are_found_as_words_of_their_own():
     text = "AKI, AKIs, xAKI, (AKI) T1 T1 T1-AKI_ T1"
     assert find_short_forms(text, ["T1 T1", "AKI", "T1", "ZZ", ""]) == {
         "T1 T1": [(23, 28)],
@@ -104,7 +102,7 @@ def test_short_forms_are_found_as_words_of_their_own() -> None:
     assert find_short_forms("AKIx and Ass", ["AKI", "As"]) == {"AKI": [], "As": [(9, 12)]}
 
 
-def test_short_names_of_species_that_are_written_out_in_the_text() -> None:
+def test_short_names_of_species_that_are_written_out_in_the_text():
     text = (
         "Flavobacterium johnsoniae glides. F. johnsoniae and F.johnsoniae, but not E. coli, "
         "S. aureus, B. johnsoniae or a Foo johnsoniae. Was J. Smith here?"

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from spacy_bioel.text.composites import split_composite
@@ -41,7 +39,7 @@ from spacy_bioel.text.composites import split_composite
         ("lung and head and neck cancers", ("lung cancers", "head and neck cancers")),
     ],
 )
-def test_best_reading(mention: str, best: tuple[str, ...]) -> None:
+def test_best_reading(mention, best):
     assert split_composite(mention)[0] == best
 
 
@@ -75,7 +73,7 @@ def test_best_reading(mention: str, best: tuple[str, ...]) -> None:
         ),
     ],
 )
-def test_all_readings(mention: str, readings: list[tuple[str, ...]]) -> None:
+def test_all_readings(mention, readings):
     assert split_composite(mention) == readings
 
 
@@ -87,5 +85,5 @@ def test_all_readings(mention: str, readings: list[tuple[str, ...]]) -> None:
         "sand", "Anderson or", "(and)", "c/o", "a and b",
     ],
 )  # fmt: skip
-def test_nothing_to_split(mention: str) -> None:
+def test_nothing_to_split(mention):
     assert split_composite(mention) == []

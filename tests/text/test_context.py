@@ -1,9 +1,5 @@
 """What a text says of a mention: cues, scopes, sentences and sections."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 import spacy
 import srsly
@@ -32,7 +28,7 @@ def said_of(nlp: Language, text: str) -> list[str]:
         if mention:
             places.append((len(plain), len(plain) + len(mention)))
             plain += mention
-    doc = nlp.make_doc(plain)
+    doc = nlp.make_doc(plain.replace("{", "[").replace("}", "]"))
     spans = [doc.char_span(*place) for place in places]
     doc.spans["bioel"] = SpanGroup(doc, name="bioel", spans=spans)
     doc = nlp.get_pipe("bioel_context")(doc)  # type: ignore[operator]
@@ -77,9 +73,44 @@ def said_of(nlp: Language, text: str) -> list[str]:
         ("[Asthma]\tyes\n[Seizures]\tdenies\n[Gout]\tyes", ["", "negated", ""]),
         ("| [Fever] | no |\n| [Cough] | yes |", ["negated", ""]),
         ("", []),
+        # Answers.
+        ("[Fever]: no. [Cough]: yes. [Diarrhea] - denies.", ["negated", "", "negated"]),
+        ("[Fever], [chills]: none. [Cough]: absent.", ["negated"] * 3),
+        ("HPI: [fever] since May, [cough]: none", ["", "negated"]),
+        ("[Seizures]: none since 2019. [LOC]: negative.", ["negated", "negated"]),
+        ("[Chest pain] on exertion: denies, [cough]: yes", ["negated", ""]),
+        ("| [Fever] | no |\n| [Cough] | yes |", ["negated", ""]),
+        ("[Fever]\tno\n[Edema] (none), [rash] (yes)", ["negated", "negated", ""]),
+        ("[Hip]: no [fever]", ["", "negated"]),
+        ("Hips [pain]: no\n[swelling] was seen.", ["", "negated"]),  # a wrapped line
+        ("[Pneumonia] - no organism. [Cough] - no better.", ["", ""]),
+        ("[Cough]: negative for [fever]", ["", "negated"]),
+        # Signs.
+        ("(-) [stiffness], (-) [fever], (+) [cough]", ["negated", "negated", ""]),
+        ("[Tremor] (-), [ataxia] (+), [rash] (-).", ["negated", "", "negated"]),
+        ("ROS (-) [fever] (+) [cough] (-) [rash]", ["negated", "", "negated"]),
+        ("neg [cough], pos [sputum], strep neg", ["negated", ""]),
+        ("CXR neg, [pneumonia] possible; negative pressure, [wound]", ["", ""]),
+        ("+ [fatigue], - [loss] -[sweats]", ["", "negated", "negated"]),
+        ("No [rash], -[fever]", ["negated", "negated"]),
+        ("-[fever]\n- [cough]", ["", ""]),  # items of a list
+        ("{ } [pain]  {x} [ache]", ["negated", ""]),
+        ("{ } scan for [stroke]", [""]),  # to be done
+        ("Two +/- [fever], 3+ [edema]", ["", ""]),
+        # Cues.
+        ("No longer [dizzy]. No longer taking aspirin for [ache].", ["negated", ""]),
+        ("Unlikely to be [pneumonia]. Doubt [SAH].", ["negated", "negated"]),
+        ("Fear of [cancer]. Check K for [hyperkalemia].", ["hypothetical"] * 2),
+        ("Side effects: [nausea], [rash].", ["hypothetical"] * 2),
+        ("Stopped because of side effects: [nausea].", [""]),
+        ("[Pneumonia], on [DVT] prophylaxis. [Seizure] precautions.", ["", *["hypothetical"] * 2]),
+        ("No change in [tremor], no improvement in [rash].", ["", ""]),
+        ("Without worsening of [edema].", [""]),
+        ("No [headaches] or [seizures], [fever] present.", ["negated", "negated", ""]),
+        ("No [fever], [chills] or [cough] noted.", ["negated"] * 3),
     ],
 )
-def test_cues(nlp: Language, text: str, expected: list[str]) -> None:
+def test_cues(nlp, text, expected):
     assert said_of(nlp, text) == expected
 
 
@@ -89,14 +120,18 @@ def test_cues(nlp: Language, text: str, expected: list[str]) -> None:
         ("Family history: [gout]\nExam: [edema]", ["family", ""]),
         ("PMH: [asthma].\nShe has [cough].", ["historical", ""]),
         ("PMH:\n- [asthma]\n- [gout]\n\nPLAN:\n[edema]", ["historical", "historical", ""]),
+        ("FHx: noncontributory. Denies [fever]. Has [asthma].", ["negated", ""]),
+        ("FHx: none. [Rash] today.", [""]),
+        ("Family history: [gout]. Father had [MI]. Patient has [migraine].", ["family"] * 2 + [""]),
+        ("PMH: [asthma]. [Gout]. She has [cough].", ["historical"] * 2 + [""]),
         ("PMH: as follows\n1. [asthma]\n2. [gout]\nHPI: [cough]", ["historical"] * 2 + [""]),
     ],
 )
-def test_sections(nlp: Language, text: str, expected: list[str]) -> None:
+def test_sections(nlp, text, expected):
     assert said_of(nlp, text) == expected
 
 
-def test_a_line_that_is_full_goes_on() -> None:
+def test_a_line_that_is_full_goes_on():
     text = (
         "He has had cough for three days and denies any history of\n"
         "COPD or heart failure in the past or at any time before.\n"
@@ -108,7 +143,7 @@ def test_a_line_that_is_full_goes_on() -> None:
     assert starts == ["-", "Short", "New", "Next."]
 
 
-def test_extensions_and_cues(nlp: Language) -> None:
+def test_extensions_and_cues(nlp):
     doc = nlp.make_doc("His mother denied asthma.")
     assert doc[3:4]._.negated is None
     doc.spans["bioel"] = [doc[3:4]]
@@ -119,7 +154,7 @@ def test_extensions_and_cues(nlp: Language) -> None:
     assert again.spans["bioel"][0]._.negated is True
 
 
-def test_rules_go_with_the_pipeline(nlp: Language, tmp_path: Path) -> None:
+def test_rules_go_with_the_pipeline(nlp, tmp_path):
     own = {"cues": {"negated": {"backward": ["nicht da"]}}, "sections": {"family": ["familie"]}}
     srsly.write_json(tmp_path / "own.json", own)
     other = spacy.blank("en")
@@ -146,9 +181,10 @@ def test_rules_go_with_the_pipeline(nlp: Language, tmp_path: Path) -> None:
         ('{"cues": {"negated": {"left": []}}}', "'left' is none of forward, backward, both"),
         ('{"cues": {"negated": {"forward": "no"}}}', "expected a list of phrases, found 'no'"),
         ('{"cues": {}, "sections": {"past": ["pmh"]}}', "'past' is none of"),
+        ('{"cues": {}, "answers": {"no": ["no"]}}', "'no' is none of negated, uncertain"),
     ],
 )
-def test_broken_rules(tmp_path: Path, content: str, why: str) -> None:
+def test_broken_rules(tmp_path, content, why):
     (tmp_path / "rules.json").write_text(content, "utf8")
     with pytest.raises(BioelError, match=rf"(?s)\[B490\] .*rules\.json .*{why}"):
         spacy.blank("en").add_pipe("bioel_context", config={"rules": str(tmp_path / "rules.json")})

@@ -1,7 +1,5 @@
 """What is shown of a link."""
 
-from __future__ import annotations
-
 import pytest
 
 from spacy_bioel.text.display import address_of
@@ -21,5 +19,5 @@ from spacy_bioel.text.display import address_of
         *((id, "") for id in ("", "NIL", "MINE:1", "MESH:", "CHAIR", "javascript:alert(1)")),
     ],
 )
-def test_the_page_of_a_concept(id: str, address: str) -> None:
+def test_the_page_of_a_concept(id, address):
     assert address_of(id) == address

@@ -1,7 +1,5 @@
 """Other ways to write the name of a gene."""
 
-from __future__ import annotations
-
 import pytest
 
 from spacy_bioel.text.genes import other_spellings
@@ -20,15 +18,15 @@ from spacy_bioel.text.genes import other_spellings
         ("mFgf2", "fgf2"),
     ],
 )
-def test_spellings(name: str, spelled: str) -> None:
+def test_spellings(name, spelled):
     assert spelled in other_spellings(name)
 
 
 @pytest.mark.parametrize("name", ["", "gene", "human", "-", "mRNA", "p-"])
-def test_something_is_left_of_a_name(name: str) -> None:
+def test_something_is_left_of_a_name(name):
     assert "" not in other_spellings(name)
 
 
-def test_words_are_no_prefixes() -> None:
+def test_words_are_no_prefixes():
     assert other_spellings("memory") == ["memory"]
     assert other_spellings("a b c d e") == ["a b c d e"]  # too many words to be put together

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import random
 import re
 
@@ -30,7 +28,7 @@ from spacy_bioel.text.normalize import normalize_name, normalize_names
         ("", ""),
     ],
 )
-def test_normalize_name(name: str, expected: str) -> None:
+def test_normalize_name(name, expected):
     assert normalize_name(name) == expected
 
 
@@ -44,7 +42,7 @@ _RANGES = (
 
 
 @pytest.mark.parametrize("low, high", _RANGES)
-def test_normalising_twice_changes_nothing(low: int, high: int) -> None:
+def test_normalising_twice_changes_nothing(low, high):
     draw = random.Random(low)
     for _ in range(2_000):
         strange, plain = (chr(draw.randint(low, high)) for _ in range(2)), "__ -.\taZ5ßΣİ\u0301"
@@ -62,14 +60,14 @@ def test_normalising_twice_changes_nothing(low: int, high: int) -> None:
         "🙂👩‍⚕️ [3H]-naloxone",
     ],
 )
-def test_words_of_a_text_are_those_of_its_pieces(text: str) -> None:
+def test_words_of_a_text_are_those_of_its_pieces(text):
     """The property by which `kb.columns.keys.span_keys` looks up spans by their tokens."""
     pieces = re.findall(r"(?:[^\W_]|[\u0300-\u036f])+|[^\w\s]|_", text)
     words = " ".join(filter(None, map(normalize_name, pieces)))
     assert words == normalize_name(text)
 
 
-def test_many_at_once() -> None:
+def test_many_at_once():
     names = ["(Type-2)  Diabetes.", "", "β-Thalassaemia", "two\nlines", "---", "ACE"]
     expected = ["type 2 diabetes", "", "beta thalassaemia", "two lines", "", "ace"]
     assert normalize_names(names) == expected

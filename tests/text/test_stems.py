@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from spacy_bioel.kb.words.bags import singular
@@ -24,11 +22,11 @@ from spacy_bioel.text.stems import singular_of, spelling_variants, stem_of, word
         ("foramina foramen", "foramen"),
     ],
 )
-def test_words_in_the_singular_and_in_american_spelling(words: str, expected: str) -> None:
+def test_words_in_the_singular_and_in_american_spelling(words, expected):
     assert {singular_of(word) for word in words.split()} == {expected}
 
 
-def test_words_of_one_family() -> None:
+def test_words_of_one_family():
     for family in (
         *("hypoplasia hypoplastic", "fibula fibular fibulae", "necrosis necrotic"),
         *("hypertension hypertensive", "deficiency deficient", "epilepsy epileptic"),
@@ -37,12 +35,12 @@ def test_words_of_one_family() -> None:
         assert len({stem_of(word) for word in family.split()}) == 1, family
 
 
-def test_substances_are_apart() -> None:
+def test_substances_are_apart():
     words = "nitric nitrous sulfate sulfite sulfide alcohol alcoholism toes tes".split()
     assert len({stem_of(word) for word in words}) == len(words)
 
 
-def test_a_number_and_its_unit_are_two_words() -> None:
+def test_a_number_and_its_unit_are_two_words():
     assert words_of("aspirin 10mg b12") == ["aspirin", "10", "mg", "b12"]
 
 
@@ -61,11 +59,11 @@ def test_a_number_and_its_unit_are_two_words() -> None:
         ("", []),
     ],
 )
-def test_spelling_variants(name: str, expected: list[str]) -> None:
+def test_spelling_variants(name, expected):
     assert spelling_variants(name) == expected
 
 
-def test_singular() -> None:
+def test_singular():
     words = "tumors cells virus diagnosis abscess kidney".split()
     assert [singular(word) for word in words] == ["tumor", "cell", *words[2:]]
     assert [singular(word) for word in ("rats", "")] == ["rats", ""]  # too short to tell

@@ -1,7 +1,5 @@
 """Variants as texts write them: component forms, HGVS, rs numbers, genes."""
 
-from __future__ import annotations
-
 import pytest
 
 from spacy_bioel.text.variant_facts import gene_of, rs_numbers
@@ -63,7 +61,7 @@ def _read(marked: str) -> tuple[str, str | None]:
         ("A1762T/G1896A;22-bp deletion;-308A;codon 104 G --> A;p.Met1?", None),
     ],
 )
-def test_hgvs(texts: str, hgvs: str | None) -> None:
+def test_hgvs(texts, hgvs):
     found = {text: _read(text)[1] for text in texts.split(";")}
     assert found == dict.fromkeys(found, hgvs)
 
@@ -92,7 +90,7 @@ def test_hgvs(texts: str, hgvs: str | None) -> None:
         ("adenine (A) to guanine (G) substitution at position -670", "c|SUB|A|-670|G"),
     ],
 )
-def test_component_forms(text: str, component: str) -> None:
+def test_component_forms(text, component):
     assert _read(text)[0] == component
 
 
@@ -113,7 +111,7 @@ def test_component_forms(text: str, component: str) -> None:
         "stop codon at position 372;T allele at -31;(GT)21;Delta32",
     ],
 )
-def test_a_variant_is_found_by_its_form(texts: str) -> None:
+def test_a_variant_is_found_by_its_form(texts):
     missed = []
     for form in texts.split(";"):
         text = f"It had {form}, and ({form}) was new."
@@ -132,12 +130,12 @@ def test_a_variant_is_found_by_its_form(texts: str) -> None:
         "phosphorylated at serine 473;codons 4 to 6;3 deletions;the A deletion;CYP2D6;G0/G1",
     ],
 )
-def test_what_else_looks_like_it_is_no_variant(text: str) -> None:
+def test_what_else_looks_like_it_is_no_variant(text):
     found = {t: find_variants(f"It had {t} in it.") for t in text.split(";")}
     assert found == dict.fromkeys(found, [])
 
 
-def test_an_absurdly_long_mention_is_no_variant() -> None:
+def test_an_absurdly_long_mention_is_no_variant():
     assert read_variant("9" * 6000 + "del") is None
     assert read_variant("ins" * 6000) is None
 
@@ -152,7 +150,7 @@ def test_an_absurdly_long_mention_is_no_variant() -> None:
         ("rs12, V600E", ["V600E"], [""]),
     ],
 )
-def test_rs_numbers(text: str, mentions: list[str], expected: list[str]) -> None:
+def test_rs_numbers(text, mentions, expected):
     places, end = [], 0
     for mention in mentions:
         start = text.index(mention, end)
@@ -161,7 +159,7 @@ def test_rs_numbers(text: str, mentions: list[str], expected: list[str]) -> None
     assert rs_numbers(text, places) == expected
 
 
-def test_the_gene_of_a_variant() -> None:
+def test_the_gene_of_a_variant():
     text = "BRAF and KRAS in tumours. KRAS was G12D and BRAF was V600E. Then L858R of EGFR; R1 too."
     genes = {"BRAF": "G:1", "KRAS": "G:2", "EGFR": "G:3"}
     links = [

@@ -1,7 +1,5 @@
 """Windows: literal cuts of small texts, and properties of all cuts."""
 
-from __future__ import annotations
-
 import random
 from itertools import pairwise
 
@@ -38,15 +36,13 @@ def split(borders: str, *, size: int, overlap: int) -> list[Window]:
         ("tttttistttt", 8, 4, [(0, 6, 0, 4), (2, 10, 4, 8), (6, 11, 8, 11)]),
     ],
 )
-def test_cuts(
-    borders: str, size: int, overlap: int, expected: list[tuple[int, int, int, int]]
-) -> None:
+def test_cuts(borders, size, overlap, expected):
     assert split(borders, size=size, overlap=overlap) == expected
 
 
 @pytest.mark.parametrize(("size", "overlap"), [(2, 0), (2, 1), (6, 2), (30, 8), (510, 128)])
 @pytest.mark.parametrize("n", [1, 2, 3, 7, 31, 100, 5000])
-def test_every_piece_is_used_once_and_has_context(n: int, size: int, overlap: int) -> None:
+def test_every_piece_is_used_once_and_has_context(n, size, overlap):
     borders = random.Random(n).choices([INSIDE, TOKEN, SENTENCE], weights=[8, 4, 1], k=n)
     windows = split_windows(borders, size=size, overlap=overlap)
     used = [piece for _, _, first, last in windows for piece in range(first, last)]
@@ -63,7 +59,7 @@ def test_every_piece_is_used_once_and_has_context(n: int, size: int, overlap: in
     assert all(end - start > size // 2 for start, end, *_ in windows[:-1])
 
 
-def test_sentences_begin_after_full_stops_and_line_breaks() -> None:
+def test_sentences_begin_after_full_stops_and_line_breaks():
     tokens = ["aspirin", "helps", ".", " ", "AKI", "is", "rare", "!", "he", "\n", "Gout", "E.", "C"]
     begins = begins_sentence(tokens)
     assert [t for t, b in zip(tokens, begins, strict=True) if b] == ["aspirin", " ", "AKI", "Gout"]

@@ -1,7 +1,5 @@
 """A knowledge base of a few concepts, and pipes whose answers a test sets by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,14 +23,14 @@ TOKENIZER = {"nlp": {"tokenizer": {"@tokenizers": "spacy-bioel.BioTokenizer.v1"}
 
 
 @pytest.fixture(scope="session")
-def kb_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def kb_folder(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("kb") / "kb"
     build_kb(CONCEPTS, folder)
     return folder
 
 
 @pytest.fixture()
-def make_linker(kb_folder: Path) -> Callable[..., Language]:
+def make_linker(kb_folder) -> Callable[..., Language]:
     """A pipeline of a linker alone, which links names of the knowledge base by their strings."""
 
     def make(**settings: Any) -> Language:
@@ -62,7 +60,7 @@ def decided(link: Link, least: float) -> Link:
 
 
 @pytest.fixture()
-def answering(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+def answering(monkeypatch) -> Callable[..., Any]:
     """Let a detector score these spans of texts, or a linker rank these candidates."""
 
     def patch(pipe: Any, answers: Mapping[str, Sequence[Any]]) -> Any:

@@ -1,7 +1,5 @@
 """Choices of settings and their two figures, by hand."""
 
-from __future__ import annotations
-
 import pytest
 
 from spacy_bioel.scoring.counts import Counts
@@ -12,7 +10,7 @@ def counted(right: int, predicted: int, gold: int) -> Counts:
     return {"right_predicted": right, "right_gold": right, "predicted": predicted, "gold": gold}
 
 
-def test_folds_are_of_documents_and_the_same_each_time() -> None:
+def test_folds_are_of_documents_and_the_same_each_time():
     folds = document_folds(12)
     assert len(folds) == 5
     assert sorted(i for fold in folds for i in fold.held_out.tolist()) == list(range(12))
@@ -23,7 +21,7 @@ def test_folds_are_of_documents_and_the_same_each_time() -> None:
     assert document_folds(1) == document_folds(0) == []
 
 
-def test_the_best_setting_with_both_figures() -> None:
+def test_the_best_setting_with_both_figures():
     # Of three documents each of two settings gets some right:
     first = [counted(2, 2, 2), counted(0, 1, 2), counted(0, 1, 2)]
     second = [counted(0, 2, 2), counted(2, 2, 2), counted(1, 2, 2)]
@@ -37,19 +35,19 @@ def test_the_best_setting_with_both_figures() -> None:
     assert choice.cross_fitted == 0.0
 
 
-def test_of_equal_settings_the_first() -> None:
+def test_of_equal_settings_the_first():
     same, settings = [counted(1, 2, 2)], [{"chosen": "a"}, {"chosen": "b"}]
     choice = choose("pipe", settings, [same, same], protocol="mention", folds=[])
     assert choice == Tuned("pipe", {"chosen": "a"}, "mention", "f1", pytest.approx(50.0), None)
 
 
-def test_percent_of_a_sum() -> None:
+def test_percent_of_a_sum():
     # 3 of 4 right, 3 of 6 found: 2 * 0.75 * 0.5 / 1.25
     assert percent_of([counted(1, 2, 2), counted(2, 2, 4)], "mention", "f1") == pytest.approx(60.0)
     assert percent_of([counted(0, 0, 0)], "mention", "f1") == 0.0
 
 
-def test_json_of_what_was_tuned() -> None:
+def test_json_of_what_was_tuned():
     tuned = Tuned("bioel_linker", {"nil_threshold": 0.35}, "end_to_end", "f1", 81.8888, None)
     assert tuned.to_json() == {
         "what": "bioel_linker",

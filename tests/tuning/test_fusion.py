@@ -1,7 +1,5 @@
 """The decision made from the table of evidence: scores and shares by hand, and fitted weights."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from math import exp, tanh
@@ -35,7 +33,7 @@ def fusion_by_hand() -> Fusion:
     return Fusion(mean, scale, hidden, np.array([0.1]), np.array([3.0]), direct, bias=-1.0)
 
 
-def test_scores_by_hand() -> None:
+def test_scores_by_hand():
     features = table({}, {"exact": 1.0, "dense": 0.75}, {"dense": 1.0, "words": 0.9})
     # "dense" is counted from 0.5 in steps of 0.25.
     assert fusion_by_hand().scores(features).tolist() == pytest.approx(
@@ -47,7 +45,7 @@ def test_scores_by_hand() -> None:
     )
 
 
-def test_shares_by_hand() -> None:
+def test_shares_by_hand():
     scores = np.array([0.0, 1.0, 2.0, -np.inf, -np.inf])
     groups = np.array([0, 1, 1, 1, 2])
     both = exp(1) + exp(2) + 1  # the 1 is NIL
@@ -56,7 +54,7 @@ def test_shares_by_hand() -> None:
     )
 
 
-def test_ranking_breaks_ties_by_the_lower_id() -> None:
+def test_ranking_breaks_ties_by_the_lower_id():
     queries, concepts = np.array([0, 0, 0, 1, 2, 2]), np.array([7, 3, 5, 4, 2, 1])
     scores = np.array([0.5, 0.5, 0.9, 0.1, 0.3, 0.3])
     kb: Any = SimpleNamespace(has_xrefs=False)
@@ -66,7 +64,7 @@ def test_ranking_breaks_ties_by_the_lower_id() -> None:
     assert rank(kb, none, np.zeros(0), none, top=3)[0].tolist() == []
 
 
-def test_the_gradient_is_that_of_finite_differences() -> None:
+def test_the_gradient_is_that_of_finite_differences():
     generator = np.random.default_rng(0)
     # Mentions with one right candidate, with none, with two; one has no candidates at all.
     rows = [np.arange(0, 3), np.arange(3, 5), np.arange(0), np.arange(5, 8)]
@@ -109,7 +107,7 @@ def fitted() -> Fusion:
     return fit_fusion(development(150, seed=0), n_hidden=3, l2=0.002)
 
 
-def test_fitted_weights_tell_right_from_wrong(fitted: Fusion) -> None:
+def test_fitted_weights_tell_right_from_wrong(fitted):
     data = development(100, seed=1)
     groups = np.repeat(np.arange(100), 4)
     shares = share(fitted.scores(data.features), groups)
@@ -121,7 +119,7 @@ def test_fitted_weights_tell_right_from_wrong(fitted: Fusion) -> None:
     assert nil[nothing].min() > 0.5 > nil[~nothing].max()
 
 
-def test_a_start_that_misleads_is_left_aside(fitted: Fusion) -> None:
+def test_a_start_that_misleads_is_left_aside(fitted):
     backwards = replace(fitted, output=-fitted.output, direct=-fitted.direct)
     data = development(40, seed=3)
     for priors in ([fitted, backwards], [backwards, fitted]):
@@ -131,7 +129,7 @@ def test_a_start_that_misleads_is_left_aside(fitted: Fusion) -> None:
     assert fit_nearest(data, [backwards, None]).to_json() == fit_fusion(data).to_json()
 
 
-def test_strings_do_not_leak_into_the_choice_of_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_strings_do_not_leak_into_the_choice_of_a_start(monkeypatch):
     data = replace(development(30, seed=0), strings=[f"string {i % 6}" for i in range(30)])
     seen: list[set[str]] = []
 
@@ -149,7 +147,7 @@ def test_strings_do_not_leak_into_the_choice_of_a_start(monkeypatch: pytest.Monk
     assert len(seen) == 5 * 2 + 1 and len(seen[-1]) == 6
 
 
-def test_mentions_of_several_corpora_are_pooled() -> None:
+def test_mentions_of_several_corpora_are_pooled():
     first, second = development(3, seed=0), development(2, seed=1)
     both = pool([first, second])
     assert both.features.shape == (20, N) and len(both) == 5
@@ -161,7 +159,7 @@ def test_mentions_of_several_corpora_are_pooled() -> None:
     assert both.features[both.rows[4]].tolist() == second.features[4:8].tolist()
 
 
-def test_json_round_trip(fitted: Fusion) -> None:
+def test_json_round_trip(fitted):
     data = json.loads(json.dumps(fitted.to_json()))
     assert data["features"] == list(FEATURES)
     again = Fusion.from_json(data)
@@ -170,7 +168,7 @@ def test_json_round_trip(fitted: Fusion) -> None:
     assert again.to_json() == data
 
 
-def test_weights_for_other_features(fitted: Fusion) -> None:
+def test_weights_for_other_features(fitted):
     data = fitted.to_json() | {"features": list(FEATURES[:-1])}
     with pytest.raises(BioelError, match=r"\[B062\].*'trained'.*bioel tune MODEL DEV OUT"):
         Fusion.from_json(data)

@@ -1,10 +1,7 @@
 """Each tuner by hand, and everything that is tuned, of pipelines with either pipe or both."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,7 +35,7 @@ def text(words: str, *gold: tuple[Any, ...]) -> AnnotatedText:
     return AnnotatedText("1", words, tuple(Mention(*mention) for mention in gold))
 
 
-def test_threshold_of_the_detector(detecting: Language, answering: Answering) -> None:
+def test_threshold_of_the_detector(detecting, answering):
     texts = [text("aa bb", (0, 2, "D"), (3, 5, "D")), text("cc dd", (0, 2, "D"))]
     found = {
         "aa bb": [(0, 1, "D", 0.9), (1, 2, "D", 0.3)],
@@ -68,16 +65,14 @@ def test_threshold_of_the_detector(detecting: Language, answering: Answering) ->
         ("aa bb", [(0, 2, "D", 0.9), (0, 1, "D", 0.6)], [(0, 5, "D")], {"allow_overlap": False}),
     ],
 )
-def test_consistency_and_overlap(
-    detecting: Language, answering: Answering, words: str, found: list, gold: list, chosen: dict
-) -> None:
+def test_consistency_and_overlap(detecting, answering, words, found, gold, chosen):
     answering(detecting.get_pipe("finder"), {words: found})
     tuned = tune_detector(detecting, [text(words, *gold)], folds=[])
     assert tuned.chosen == DEFAULTS | chosen
     assert (tuned.fitted, tuned.cross_fitted) == (pytest.approx(100.0), None)
 
 
-def test_nil_threshold(make_linker: MakeLinker, answering: Answering) -> None:
+def test_nil_threshold(make_linker, answering):
     nlp = make_linker()
     # The second gold id is retired; the link has another label, which is not compared.
     texts = [
@@ -99,7 +94,7 @@ def test_nil_threshold(make_linker: MakeLinker, answering: Answering) -> None:
     assert (tuned.fitted, tuned.cross_fitted) == (pytest.approx(100.0), pytest.approx(80.0))
 
 
-def test_nothing_found_changes_nothing(make_linker: MakeLinker, answering: Answering) -> None:
+def test_nothing_found_changes_nothing(make_linker, answering):
     nlp = make_linker()
     linker = answering(nlp.get_pipe("bioel_linker"), {"aa": []})
     linker.cfg["nil_threshold"] = 0.6
@@ -121,7 +116,7 @@ def found(nlp: Language, text: str) -> list[str]:
     return [span.text for span in doc.spans["bioel"]]
 
 
-def test_it_stays_as_it_is_where_nothing_is_gained(make_linker: MakeLinker) -> None:
+def test_it_stays_as_it_is_where_nothing_is_gained(make_linker):
     nlp = make_linker()
     linker: Any = nlp.get_pipe("bioel_linker")
     tuned = tune_finding(nlp, [right(i) for i in range(4)], folds=document_folds(4))
@@ -132,9 +127,7 @@ def test_it_stays_as_it_is_where_nothing_is_gained(make_linker: MakeLinker) -> N
     assert linker.cfg["finding"]["never"] == []
 
 
-def test_names_that_a_corpus_does_not_annotate_are_left_out_and_saved(
-    make_linker: MakeLinker, tmp_path: Path
-) -> None:
+def test_names_that_a_corpus_does_not_annotate_are_left_out_and_saved(make_linker, tmp_path):
     nlp = make_linker()
     linker: Any = nlp.get_pipe("bioel_linker")
     assert found(nlp, "Beta fevers are a group.") == ["Beta fevers"]
@@ -149,7 +142,7 @@ def test_names_that_a_corpus_does_not_annotate_are_left_out_and_saved(
         assert found(once_more, "No alpha fever.") == ["alpha fever"]
 
 
-def test_nothing_that_is_like_a_name(make_linker: MakeLinker) -> None:
+def test_nothing_that_is_like_a_name(make_linker):
     texts = [AnnotatedText(str(i), "None.", (Mention(0, 4, "D", ("X:A",)),)) for i in range(3)]
     assert tune_finding(make_linker(), texts, folds=document_folds(3)) is None
     report = tune(make_linker(), texts)
@@ -163,7 +156,7 @@ CORPUS = [
 ]
 
 
-def test_evidence_by_document_and_string(make_linker: MakeLinker) -> None:
+def test_evidence_by_document_and_string(make_linker):
     nlp = make_linker()
     found = gather_development(nlp.get_pipe("bioel_linker"), gold_docs(nlp, CORPUS))
     assert found.strings == ["alpha fever", "beta fever", "no", "gamma ache"]
@@ -172,7 +165,7 @@ def test_evidence_by_document_and_string(make_linker: MakeLinker) -> None:
     assert [int(right.sum()) for right in found.right] == [1, 1, 0, 1]
 
 
-def test_weights_with_both_figures(make_linker: MakeLinker) -> None:
+def test_weights_with_both_figures(make_linker):
     nlp = make_linker()
     linker: Any = nlp.get_pipe("bioel_linker")
     tuned = tune_weights(nlp, CORPUS, folds=document_folds(3))
@@ -192,7 +185,7 @@ TEXTS = [
 SPANS = {text.text: [(0, 2, "D", 0.9)] for text in TEXTS}
 
 
-def test_both_pipes_in_order(make_linker: MakeLinker, answering: Answering) -> None:
+def test_both_pipes_in_order(make_linker, answering):
     nlp = make_linker(mentions="auto")
     nlp.add_pipe("bioel_mentions", first=True)
     answering(nlp.get_pipe("bioel_mentions"), SPANS)
@@ -210,7 +203,7 @@ def test_both_pipes_in_order(make_linker: MakeLinker, answering: Answering) -> N
     assert written["tuned"][2]["chosen"] == {"nil_threshold": 0.25}
 
 
-def test_nothing_to_tune_on(make_linker: MakeLinker) -> None:
+def test_nothing_to_tune_on(make_linker):
     evidence = dict.fromkeys(("exact", "memory", "sparse", "dense"), False) | {"prior": True}
     nlp = make_linker(mentions="ents", nil_threshold=0.4, evidence=evidence)
     with pytest.warns(UserWarning, match=r"\[W323\]"):
@@ -223,16 +216,14 @@ def test_nothing_to_tune_on(make_linker: MakeLinker) -> None:
     assert nlp.get_pipe("bioel_linker").cfg["nil_threshold"] == 0.4  # type: ignore[attr-defined]
 
 
-def test_one_document_is_not_cross_fitted(make_linker: MakeLinker) -> None:
+def test_one_document_is_not_cross_fitted(make_linker):
     report = tune(make_linker(), TEXTS[:1])
     assert report.folds == 0
     assert [one.cross_fitted for one in report.tuned] == [None, None]
     assert report.notes == ("there is one document: nothing is cross-fitted",)
 
 
-def test_mentions_without_ids_leave_the_linker_alone(
-    make_linker: MakeLinker, answering: Answering
-) -> None:
+def test_mentions_without_ids_leave_the_linker_alone(make_linker, answering):
     nlp = make_linker()
     linker = answering(nlp.get_pipe("bioel_linker"), {"aa": [linked(0, 2, ("X:A", 0.9))]})
     report = tune(nlp, [AnnotatedText("1", "aa", (Mention(0, 2, "D"),))] * 2)

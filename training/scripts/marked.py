@@ -47,10 +47,7 @@ def main(texts: list[Path]) -> None:
                     continue
                 there[place] += 1
                 marked[place] += is_marked
-    about = {
-        place: describe(kb, int(row))
-        for place, row in zip(there, kb.lookup_names([s for _, s in there]), strict=True)
-    }
+    about = dict(zip(there, describe(kb, kb.lookup_names([s for _, s in there])), strict=True))
     have = Counter((label, type) for (label, _), of in about.items() for type in of.types)
     of_label = Counter(label for label, _ in there)
     shares: dict[str, list[float]] = defaultdict(list)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +28,10 @@ from spacy_bioel.kb.columns.layout import check_replaceable, homes_of, is_kb, ma
 from spacy_bioel.kb.columns.schema import ARRAY_COLUMNS, XREF_SEPARATOR, write_meta
 from spacy_bioel.kb.transaction import editing
 from spacy_bioel.kb.words.ngrams import build_postings
-from spacy_bioel.text.normalize import normalize_name
+from spacy_bioel.text.normalize import normalize_names, on_one_line
 from spacy_bioel.types import Concept
 
+_BLOCK = 1 << 12  # concepts whose names are normalised together
 _NGRAMS = ("ngram_codes", "ngram_offsets", "ngram_names", "ngram_norms")
 
 
@@ -129,8 +131,8 @@ class _Rows:
     """Row numbers: concepts sorted by id, names by their first concept."""
 
     ids: dict[str, int] = field(default_factory=dict)  # of the concepts that have a name
-    # From normalised name to stored spelling, in row order.
-    surfaces: dict[str, str] = field(default_factory=dict)
+    names: dict[str, int] = field(default_factory=dict)  # normalised
+    surfaces: list[str] = field(default_factory=list)  # stored spellings, in row order
     # Of each entry, sorted by concept: rows of its name and its source, and 1 if it is preferred.
     entry_names: array[int] = field(default_factory=lambda: array("i"))
     entry_sources: array[int] = field(default_factory=lambda: array("i"))
@@ -139,12 +141,11 @@ class _Rows:
 
 
 def _assign_rows(drafts: dict[str, Draft], report: BuildReport) -> _Rows:
-    rows, row_of = _Rows(), dict[str, int]()
+    rows = _Rows()
     # Of a preferred name that several concepts have, the one that spells it: the shortest id is the
     # oldest, so that "BRAF" of man is not spelled "Braf" as in mice.
     oldest: dict[str, tuple[int, str]] = {}
-    for id, draft in drafts.items():
-        surfaces = _distinct_names(draft, report)
+    for id, surfaces in _distinct_names(drafts, report):
         if not surfaces:
             report.dropped_nameless += 1
             continue
@@ -153,29 +154,37 @@ def _assign_rows(drafts: dict[str, Draft], report: BuildReport) -> _Rows:
         rows.entry_is_preferred += b"\1" + bytes(len(surfaces) - 1)
         preferred = next(iter(surfaces))
         for normalized, (surface, source) in surfaces.items():
-            rows.entry_names.append(row_of.setdefault(normalized, len(row_of)))
+            row = rows.names.setdefault(normalized, len(rows.surfaces))
+            if row == len(rows.surfaces):
+                rows.surfaces.append(surface)
+            rows.entry_names.append(row)
             rows.entry_sources.append(source)
-            rows.surfaces.setdefault(normalized, surface)
         age = len(id), id
         if age <= oldest.setdefault(preferred, age):
             oldest[preferred] = age
-            rows.surfaces[preferred] = surfaces[preferred][0]
+            rows.surfaces[rows.names[preferred]] = surfaces[preferred][0]
     return rows
 
 
-def _distinct_names(draft: Draft, report: BuildReport) -> dict[str, tuple[str, int]]:
-    """From normalised name to first spelling and its source, in order of appearance."""
-    surfaces: dict[str, tuple[str, int]] = {}
-    for name, source in zip(draft.names, draft.sources, strict=True):
-        surface = " ".join(name.split())  # a line break would break the column
-        normalized = normalize_name(surface)
-        if not normalized:
-            report.empty_names += 1
-        elif normalized in surfaces:
-            report.merged_names += 1
-        else:
-            surfaces[normalized] = surface, source
-    return surfaces
+def _distinct_names(
+    drafts: Mapping[str, Draft], report: BuildReport
+) -> Iterator[tuple[str, dict[str, tuple[str, int]]]]:
+    """Of each concept: from normalised name to first spelling and its source, as they appear."""
+    waiting = iter(drafts.items())
+    while block := list(islice(waiting, _BLOCK)):
+        # A line break would break the column.
+        lines = [on_one_line(name) for _, draft in block for name in draft.names]
+        names = zip(normalize_names(lines), lines, strict=True)
+        for id, draft in block:
+            surfaces: dict[str, tuple[str, int]] = {}
+            for source, (normalized, surface) in zip(draft.sources, names, strict=False):
+                if not normalized:
+                    report.empty_names += 1
+                elif normalized in surfaces:
+                    report.merged_names += 1
+                else:
+                    surfaces[normalized] = surface, source
+            yield id, surfaces
 
 
 @dataclass(frozen=True)
@@ -195,9 +204,13 @@ class _Writer:
         self.array(f"{name}_keys", ordered.keys)
         self.array(f"{name}_key_rows", ordered.rows)
 
-    def ragged(self, offsets: str, values: str, rows: Sequence[Sequence[int]]) -> None:
-        self.array(offsets, offsets_of([len(row) for row in rows]))
-        self.array(values, [value for row in rows for value in row])
+    def ragged(self, offsets: str, values: str, rows: Iterable[Sequence[int]]) -> None:
+        flat, counts = array("i"), array("i")
+        for row in rows:
+            flat.extend(row)
+            counts.append(len(row))
+        self.array(offsets, offsets_of(counts))
+        self.array(values, flat)
 
 
 def _write_names(writer: _Writer, rows: _Rows, sources: Sequence[str], report: BuildReport) -> None:
@@ -206,8 +219,8 @@ def _write_names(writer: _Writer, rows: _Rows, sources: Sequence[str], report: B
     concepts = np.repeat(np.arange(len(rows.n_names)), rows.n_names)
     per_name = np.bincount(names, minlength=len(rows.surfaces))
     by_name = np.argsort(names, kind="stable")  # keeps the concepts of a name in ascending order
-    writer.strings("names", rows.surfaces.values())
-    writer.keys("name", name_keys(rows.surfaces))
+    writer.strings("names", rows.surfaces)
+    writer.keys("name", name_keys(rows.names))
     writer.array("name_offsets", offsets_of(per_name))
     writer.array("name_concepts", concepts[by_name])
     writer.array("name_is_preferred", is_preferred[by_name])
@@ -215,7 +228,7 @@ def _write_names(writer: _Writer, rows: _Rows, sources: Sequence[str], report: B
     writer.array("concept_names", names)
     report.concepts, report.names, report.entries = len(rows.ids), len(rows.surfaces), len(names)
     report.ambiguous_names = int((per_name > 1).sum())
-    postings: tuple[NDArray[Any], ...] = build_postings(list(rows.surfaces))
+    postings: tuple[NDArray[Any], ...] = build_postings(list(rows.names))
     for column, values in zip(_NGRAMS, postings, strict=True):
         writer.array(column, values)
     # Sources that brought no name leave no trace.
@@ -235,11 +248,13 @@ def _write_concepts(
     writer.strings("xrefs", (XREF_SEPARATOR.join(draft.xrefs) for draft in kept))
     vocabulary = {t: i for i, t in enumerate(sorted({t for draft in kept for t in draft.types}))}
     writer.strings("type_names", vocabulary)
-    writer.ragged("type_offsets", "type_ids", [[vocabulary[t] for t in d.types] for d in kept])
-    named = [
-        [parent for parent in dict.fromkeys(draft.parents) if parent != id]
-        for id, draft in zip(rows.ids, kept, strict=True)
-    ]
-    parents = [[rows.ids[parent] for parent in ids if parent in rows.ids] for ids in named]
-    report.unknown_parents += sum(map(len, named)) - sum(map(len, parents))
-    writer.ragged("parent_offsets", "parents", parents)
+    writer.ragged("type_offsets", "type_ids", ([vocabulary[t] for t in d.types] for d in kept))
+
+    def known_parents() -> Iterator[list[int]]:
+        for id, draft in zip(rows.ids, kept, strict=True):
+            others = (parent for parent in dict.fromkeys(draft.parents) if parent != id)
+            of_one = [rows.ids.get(parent, -1) for parent in others]
+            report.unknown_parents += of_one.count(-1)
+            yield [row for row in of_one if row >= 0]
+
+    writer.ragged("parent_offsets", "parents", known_parents())

@@ -19,7 +19,14 @@ import numpy as np
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.build.build import write_columns
-from spacy_bioel.kb.build.merge import BuildReport, Draft, Drafts, follow_chains, merge_records
+from spacy_bioel.kb.build.merge import (
+    BuildReport,
+    Draft,
+    Drafts,
+    different,
+    follow_chains,
+    merge_records,
+)
 from spacy_bioel.kb.columns.arrays import IntArray
 from spacy_bioel.kb.columns.files import write_files
 from spacy_bioel.kb.columns.layout import generation_of
@@ -72,8 +79,8 @@ class NameEdit:
             if not left:
                 raise BioelError(Errors.B404.format(path=where, id=id, name=name))
             pairs = left
-        draft.names = [name for name, _ in pairs]
-        draft.sources = [source for _, source in pairs]
+        draft.names = tuple(name for name, _ in pairs)
+        draft.sources = tuple(source for _, source in pairs)
 
 
 def _others(pairs: list[tuple[str, int]], name: str) -> list[tuple[str, int]]:
@@ -143,11 +150,11 @@ def retire_ids(path: str | Path, replaced_by: Mapping[str, str]) -> Growth:
             heir = drafts.current.get(drafts.retired[id])
             if heir is None:
                 raise _unknown(kb, drafts.retired[id])
-            heir.names.extend(gone[id].names)
-            heir.sources.extend(gone[id].sources)
-            heir.xrefs.extend(xref for xref in gone[id].xrefs if xref not in heir.xrefs)
+            heir.names += gone[id].names
+            heir.sources += gone[id].sources
+            heir.xrefs = different(heir.xrefs, gone[id].xrefs)
         for draft in drafts.current.values():
-            draft.parents = [drafts.retired.get(parent, parent) for parent in draft.parents]
+            draft.parents = tuple(drafts.retired.get(parent, parent) for parent in draft.parents)
         report = BuildReport(records=len(replaced_by))
         return _replace(transaction, kb, drafts, report, _about(kb))
 
@@ -241,8 +248,8 @@ def _changing(
 def drafts_of(kb: KnowledgeBase) -> Drafts:
     """Reconstruct the drafts of a knowledge base from its columns."""
 
-    def pieces(offsets: IntArray, values: list[Any]) -> Iterator[list[Any]]:
-        return (values[start:end] for start, end in pairwise(offsets.tolist()))
+    def pieces(offsets: IntArray, values: list[Any]) -> Iterator[tuple[Any, ...]]:
+        return (tuple(values[start:end]) for start, end in pairwise(offsets.tolist()))
 
     ids, names = list(kb.ids), list(kb.names)
     drafts = map(
@@ -251,7 +258,7 @@ def drafts_of(kb: KnowledgeBase) -> Drafts:
         pieces(kb.type_offsets, [kb.type_names[row] for row in kb.type_ids.tolist()]),
         pieces(kb.parent_offsets, [ids[row] for row in kb.parents.tolist()]),
         kb.definitions,
-        map(list, kb.xrefs_of_all(np.arange(len(kb)))),
+        kb.xrefs_of_all(np.arange(len(kb))),
         pieces(kb.concept_offsets, kb.name_sources.tolist()),
     )
     current = dict(zip(ids, drafts, strict=True))

@@ -7,8 +7,10 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from itertools import chain
 
 from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.text.normalize import on_one_line
 from spacy_bioel.types import Concept
 
 _BAD_ID = re.compile(r"[\s|]")
@@ -43,24 +45,32 @@ class BuildReport:
 
 @dataclass(slots=True)
 class Draft:
-    """Draft of a concept, merged from all records of one id."""
+    """Draft of a concept, merged from all records of one id.
 
-    names: list[str] = field(default_factory=list)
-    types: list[str] = field(default_factory=list)
-    parents: list[str] = field(default_factory=list)
+    Tuples: empty ones take no memory, and the garbage collector looks at none of them.
+    """
+
+    names: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+    parents: tuple[str, ...] = ()
     definition: str = ""
-    xrefs: list[str] = field(default_factory=list)
-    sources: list[int] = field(default_factory=list)  # of each name, among `Drafts.sources`
+    xrefs: tuple[str, ...] = ()
+    sources: tuple[int, ...] = ()  # of each name, among `Drafts.sources`
 
     def add(self, record: Concept, *, source: int = 0) -> None:
-        self.names.extend(record.names)
-        self.sources.extend([source] * len(record.names))
-        self.types.extend(t for t in record.types if t and t not in self.types)
-        self.parents.extend(p for p in record.parents if p not in self.parents)
+        self.names += record.names
+        self.sources += (source,) * len(record.names)
+        self.types = different(self.types, filter(None, record.types))
+        self.parents = different(self.parents, record.parents)
         self.definition = self.definition or record.definition
         # On one line: line breaks and tabs separate them in the column.
-        xrefs = (" ".join(xref.split()) for xref in record.xrefs)
-        self.xrefs.extend(x for x in xrefs if x and x not in self.xrefs)
+        self.xrefs = different(self.xrefs, filter(None, map(on_one_line, record.xrefs)))
+
+
+def different(known: tuple[str, ...], more: Iterable[str]) -> tuple[str, ...]:
+    """Those that are known, and others, each once."""
+    both = known + tuple(more)
+    return tuple(dict.fromkeys(both)) if len(both) > 1 else both
 
 
 @dataclass(slots=True)
@@ -178,11 +188,12 @@ def _inherit_types(drafts: Drafts, known: Collection[str], report: BuildReport) 
     """
     inherited = {}
     for id, draft in drafts.current.items():
-        draft.parents = [drafts.retired.get(parent, parent) for parent in draft.parents]
+        if draft.parents:
+            draft.parents = tuple(drafts.retired.get(id, id) for id in draft.parents)
         if not draft.types and id not in known:
             parents = (drafts.current.get(parent) for parent in draft.parents)
-            types = [t for parent in parents if parent is not None for t in parent.types]
-            inherited[id] = list(dict.fromkeys(types))
+            known_types = (parent.types for parent in parents if parent is not None)
+            inherited[id] = different((), chain.from_iterable(known_types))
     for id, types in inherited.items():
         drafts.current[id].types = types
         report.inherited_types += bool(types)

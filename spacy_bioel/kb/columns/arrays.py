@@ -23,7 +23,7 @@ Rows = TypeVar("Rows", bound=NDArray[np.integer])
 
 _UNSIGNED: dict[int, type[np.unsignedinteger]] = {4: np.uint32, 8: np.uint64}
 _NEAR = np.arange(-1, 3)  # the two offsets of a row, and one more on each side
-_LINE_END = ord("\n")
+LINE_END = ord("\n")
 _BLOCK = 1 << 12  # strings per block when all are read
 
 
@@ -113,8 +113,8 @@ class StringColumn:
         """Whether each string begins after a line end, and ends with one."""
         if not ((starts < ends).all() and (ends <= len(self._blob)).all()):
             return False
-        are_after = (self._blob[np.maximum(starts, 1) - 1] == _LINE_END) | (starts == 0)
-        return bool(are_after.all() and (self._blob[ends - 1] == _LINE_END).all())
+        are_after = (self._blob[np.maximum(starts, 1) - 1] == LINE_END) | (starts == 0)
+        return bool(are_after.all() and (self._blob[ends - 1] == LINE_END).all())
 
 
 class SortedKeys:

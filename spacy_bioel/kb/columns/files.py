@@ -13,6 +13,7 @@ import mmap
 import re
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.kb.columns.arrays import RawFile, offsets_of
+from spacy_bioel.kb.columns.arrays import LINE_END, RawFile
 
 UNSEALED = "0" * 32  # placeholder of the checksum of a text in this text
 SMALL = 1 << 18  # files up to this size (in bytes) are compared when they are opened
@@ -32,6 +33,7 @@ _NPY = re.compile(
 )
 _FILE_NAME = re.compile(r"((vectors|tries)/\w[\w.-]*/)?\w[\w.-]*", re.ASCII)
 _MAGIC = b"BIOELKB1"
+_TOGETHER = 1 << 14  # strings that are written together
 _ALIGN = 64  # alignment of the numbers in .npy files, so that columns in a container keep it
 
 
@@ -69,14 +71,19 @@ def write_strings(folder: Path, name: str, values: Iterable[str]) -> None:
 
     RAISES BioelError: [B480] on a lone surrogate.
     """
-    sizes = []
+    waiting, end, offsets = iter(values), 0, [np.zeros(1, np.uint64)]
     with (folder / f"{name}.txt").open("wb") as stream:
-        for value in values:
+        while block := list(islice(waiting, _TOGETHER)):
             try:
-                sizes.append(stream.write(value.encode("utf8") + b"\n"))
-            except UnicodeEncodeError:
-                raise BioelError(Errors.B480.format(found=value)) from None
-    write_array(folder, f"{name}.offsets", offsets_of(sizes).astype(np.uint64))
+                lines = "\n".join([*block, ""]).encode("utf8")
+            except UnicodeEncodeError as error:
+                wrong = next(value for value in block if error.object[error.start] in value)
+                raise BioelError(Errors.B480.format(found=wrong)) from None
+            stream.write(lines)
+            ends = np.flatnonzero(np.frombuffer(lines, np.uint8) == LINE_END) + 1
+            offsets.append((end + ends).astype(np.uint64))
+            end += len(lines)
+    write_array(folder, f"{name}.offsets", np.concatenate(offsets))
 
 
 def give_back(*arrays: NDArray[Any]) -> None:

@@ -269,9 +269,10 @@ class Lookups:
     @cached_property
     def is_added(self) -> NDArray[np.bool_]:
         """Whether each name came after the build, as with `bioel kb add`. Shape (n_names,)."""
-        later = ~np.isin(self.name_sources, self.built_sources)
         added = np.zeros(len(self.names), dtype=bool)
-        added[self.concept_names[later]] = True
+        if len(self.sources) > len(self.built_sources):
+            later = ~np.isin(self.name_sources, self.built_sources)
+            added[self.concept_names[later]] = True
         return added
 
     def preferred_name(self, concept: int) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spacy_bioel.kb.columns.arrays import entries_of
-from spacy_bioel.kb.columns.joined import JoinedKnowledgeBase
+from spacy_bioel.kb.columns.joined import JoinedKnowledgeBase, parts_of
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.vectors.index import quantize
 from spacy_bioel.kb.words.trie import NameTrie, build_trie, open_trie
@@ -33,7 +33,7 @@ from spacy_bioel.pipeline.linker.searches import (
     needs_no_folder,
 )
 from spacy_bioel.pipeline.linker.settings import LinkerSettings
-from spacy_bioel.pipeline.linker.starter import is_dense
+from spacy_bioel.pipeline.linker.starter import is_dense, is_starter, string_vectors
 from spacy_bioel.pipeline.linker.statistics import MentionStatistics
 from spacy_bioel.pipeline.mentions.finder import NameFinder
 from spacy_bioel.pipeline.mentions.known_names import KnownNames
@@ -159,11 +159,14 @@ class CandidateGenerator:
     def _training_strings(self) -> NameSearch:
         """The search among `statistics.names` by vectors."""
         statistics, make_index = self.state.statistics, self.state.make_index
-        return self._kept.get(
-            "training strings",
-            (statistics, self.encoder, make_index),
-            lambda: make_index(quantize(self.encoder.encode(statistics.names))),
-        )
+        parts = statistics, self.encoder, make_index
+        return self._kept.get("training strings", parts, self._encoded_strings)
+
+    def _encoded_strings(self) -> NameSearch:
+        names = self.state.statistics.names
+        if self.state.pool is None and all(map(is_starter, parts_of(self.kb))):
+            return self.state.make_index(string_vectors(self.encoder, names))
+        return self.state.make_index(quantize(self.encoder.encode(names)))
 
     @cached_property
     def spelling(self) -> SpellingSearch:

@@ -50,6 +50,7 @@ from spacy_bioel.pipeline.linker.statistics import MentionStatistics
 from spacy_bioel.pipeline.linker.surroundings import check_order, check_settings, check_types
 from spacy_bioel.pipeline.linker.training import NameTraining
 from spacy_bioel.pipeline.stored_pipe import Parts, StoredPipe
+from spacy_bioel.processor import give_back_memory
 from spacy_bioel.types import remember_opener
 
 # Named as the first versions named it, so that their pipelines load.
@@ -188,6 +189,7 @@ class LinkerResources(StoredPipe):
                 self._equip(kb)
                 self._kb, self._is_equipped = kb, True
                 self._opened_as = deepcopy(self.cfg["kb"])
+                give_back_memory()  # of loading, or of building
             return self._kb
 
     def _opened_kb(self) -> KnowledgeBase:

@@ -12,12 +12,15 @@ import lzma
 import os
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 
 import srsly
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save
 
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.kb.build.build import build_once
@@ -25,7 +28,8 @@ from spacy_bioel.kb.columns.joined import parts_of
 from spacy_bioel.kb.columns.layout import has_columns
 from spacy_bioel.kb.columns.schema import SCHEMA_VERSION
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.kb.vectors.stored import is_encoded, stored_vectors
+from spacy_bioel.kb.vectors.index import BITS, QuantizedVectors, quantize
+from spacy_bioel.kb.vectors.stored import is_encoded, stored_vectors, vectors_of
 from spacy_bioel.models.name_encoder import (
     NameEncoder,
     drop_encoder,
@@ -36,6 +40,7 @@ from spacy_bioel.models.name_encoder import (
 from spacy_bioel.pipeline.linker.searches import FrozenEncoder, needs_no_folder
 from spacy_bioel.pipeline.linker.settings import BY_KB
 from spacy_bioel.pipeline.linker.statistics import MentionStatistics
+from spacy_bioel.storage.atomic import replacing_file
 from spacy_bioel.text.normalize import NORMALIZER_VERSION
 from spacy_bioel.types import Concept
 
@@ -109,6 +114,24 @@ def ensure_vectors(kb: KnowledgeBase, encoder: FrozenEncoder) -> None:
         stored = stored_vectors(kb, encoder.fingerprint)
         if not any(one.is_current and one.about["heads"] for one in stored):
             encoder.write(kb)
+
+
+def string_vectors(encoder: FrozenEncoder, names: Sequence[str]) -> QuantizedVectors:
+    """Vectors of training strings: those of the strings that were last asked for are kept in the
+    cache folder, since encoding them takes most of a first document."""
+    about = "\n".join([str(BITS), encoder.fingerprint, *names])
+    digest = blake2b(about.encode("utf8", "surrogatepass"), digest_size=16).hexdigest()
+    path = cache_folder() / f"strings-{digest}.safetensors"
+    with suppress(OSError, SafetensorError):
+        return vectors_of(load_file(path))
+    vectors = quantize(encoder.encode(names))
+    with suppress(OSError):  # an encoder of one's own may read a cache folder that is not there
+        columns = {name: getattr(vectors, name) for name in ("codes", "fine", "scales")}
+        with replacing_file(path, follow=False) as file:
+            file.write_bytes(save(columns))
+        for other in set(cache_folder().glob("strings-*.safetensors")) - {path}:
+            other.unlink(missing_ok=True)
+    return vectors
 
 
 def place_of(kb: KnowledgeBase) -> str:

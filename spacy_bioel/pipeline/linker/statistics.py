@@ -41,7 +41,8 @@ class MentionStatistics:
     """
 
     def __init__(self, counts: Mapping[str, Mapping[str, int]] | None = None) -> None:
-        self.counts = {name: Counter(ids) for name, ids in (counts or {}).items()}
+        # Dictionaries of strings and numbers, at which the garbage collector does not look.
+        self.counts = {name: dict(ids) for name, ids in (counts or {}).items()}
         self._of_kbs: WeakKeyDictionary[KnowledgeBase, ConceptsOfStrings] = WeakKeyDictionary()
 
     @classmethod
@@ -82,7 +83,7 @@ class MentionStatistics:
         of_names = [self.counts[name] for name in self.names]
         sizes = np.array([len(ids) for ids in of_names], dtype=np.int64)
         counts = np.array([n for ids in of_names for n in ids.values()], dtype=np.float32)
-        totals = np.array([ids.total() for ids in of_names], dtype=np.float32)
+        totals = np.array([sum(ids.values()) for ids in of_names], dtype=np.float32)
         concepts = kb.find_all([id for ids in of_names for id in ids])
         known = concepts >= 0
         offsets = np.append(0, np.cumsum(known))[np.append(0, np.cumsum(sizes))]

@@ -92,14 +92,17 @@ def _check_places(name: str, cfg: Mapping[str, Any], finders: Mapping[str, set[s
 def _check_labels(
     cfg: Mapping[str, Any], pipes: Mapping[str, Any], finders: Mapping[str, object]
 ) -> None:
-    """Warn [W321] of labels in the settings that no pipe gives, if all say which they give."""
+    """Warn [W321] of labels in the settings that no pipe gives, if all say which they give. That
+    knowledge bases are set for more labels, as in the linker of the package, is no mistake."""
     given = {name: set(getattr(pipes[name], "labels", ())) for name in finders}
     if not all(given.values()):
         return
     known = set().union(*given.values())
-    for setting in ("label_types", "kb"):
-        value = cfg[setting]
-        if isinstance(value, dict) and (unknown := sorted(set(value) - known)):
+    settings = {key: set(cfg[key]) for key in ("label_types", "kb") if isinstance(cfg[key], dict)}
+    if known <= settings.get("kb", set()):
+        return
+    for setting, labels in settings.items():
+        if unknown := sorted(labels - known):
             about = {"finders": ", ".join(finders), "known": sorted(known)}
             message = Warnings.W321.format(setting=setting, unknown=unknown, **about)
             warnings.warn(message, stacklevel=3)

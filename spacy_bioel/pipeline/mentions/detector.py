@@ -32,6 +32,7 @@ from spacy_bioel.models.detector import (
     find_spans,
     mention_loss,
 )
+from spacy_bioel.models.tok2vec import make_parameters
 from spacy_bioel.models.torch_io import network_of
 from spacy_bioel.models.weights import weights_from_bytes, weights_to_bytes
 from spacy_bioel.pipeline.annotate import annotated_labels, gold_spans, text_of
@@ -283,7 +284,7 @@ class MentionDetector(StoredPipe):
         width = self.cfg.pop("width")
         self.lexicon = Lexicon.from_arrays(load(parts["lexicon.safetensors"]))
         if self.labels:
-            self.model.get_ref("tok2vec").initialize()
+            make_parameters(self.model.get_ref("tok2vec"))
             add_scorer(self.model, n_labels=len(self.labels), width=width)
             weights_from_bytes(self.model, parts["model.safetensors"])
 

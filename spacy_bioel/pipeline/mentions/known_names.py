@@ -5,8 +5,9 @@ is one, unless annotators pass over names like it, as "disease" or "protein".
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from functools import cache, lru_cache
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,6 +46,8 @@ _OF_GENES = re.compile(
     r"|polymorphi|knock|loc(?:i|us)\b|enzym|signal|pathway|antibod|encod|promoter|deficien|inhibit)",
     re.IGNORECASE,
 )
+_SEVERAL = "words of several sentences"
+_GENE_ALONE = 0.9  # marked so often, a string is no word: "Pten", but not "met"
 BUT_A_WORD = "a word, in a text that says nothing of genes"
 _ADDED = "a name of the knowledge base that means nothing else"
 
@@ -58,6 +61,17 @@ class KnownName(NamedTuple):
     label: str
     name: str
     reason: str
+
+    def judged(self, name: str, reason: str) -> KnownName:
+        return self._replace(name=name, reason=self.reason or reason)
+
+
+class String(NamedTuple):
+    """A name as a text has it, and what else its reading depends on."""
+
+    text: str
+    label: str
+    in_capitals: bool
 
 
 class KnownNames:
@@ -73,21 +87,25 @@ class KnownNames:
         self.labels = tuple(vocabularies)
         self._kbs = {label: kb for label, (kb, _) in vocabularies.items()}
         found = []
+        kind = np.min_scalar_type((1 << min(len(self.labels), 64)) - 1).type
         for kb in dict.fromkeys(self._kbs.values()):
-            bits = np.zeros(len(kb), dtype=np.uint64)
+            bits = np.zeros(len(kb), kind)
             for number, (of, mask) in enumerate(vocabularies.values()):
                 if of is kb:
                     among = np.True_ if mask is None else mask
-                    bits |= among.astype(np.uint64) << np.uint64(number)
+                    bits |= among.astype(kind) << kind(number)
             # Words of texts are names of genes in flies and fish; what is marked was counted for
             # man.
             others = [t for t in kb.type_names if t.startswith(ORGANISM) and t != _HUMAN]
             if others and _HUMAN in kb.type_names:
                 bits[kb.type_mask(others)] = 0
             of_names = np.bitwise_or.reduceat(bits[kb.name_concepts], kb.name_offsets[:-1])
+            # A quarter of the tokens of a text, and no mentions, unless a user has added them.
+            rows = kb.lookup_names([word for word in STOP_WORDS if word.isalpha()])
+            of_names[rows[(rows >= 0) & ~kb.is_added[rows]]] = 0
             found.append((kb.name_keys, of_names[kb.name_key_rows]))
         self._lexicon = Lexicon(_merged(found), KeyMasks.empty())
-        self._passed_over = lru_cache(maxsize=_MOST_KEPT)(self._why_passed_over)
+        self._judged: dict[String, tuple[str, str]] = {}
 
     def add_to(self, docs: Sequence[Doc], spans: Sequence[list[Span]]) -> list[list[Span]]:
         """Add names to the mentions of each document, in the place of those within them."""
@@ -122,9 +140,11 @@ class KnownNames:
         row = int(kb.lookup_names([normalize_name(text)])[0])
         if row < 0 or kb.is_added[row]:
             return False
+        marked, n = _marked()["strings"].get(GENE, {}).get(text.lower(), (0, 0))
         if text.isupper():  # "AIR", which no training text has as a gene
-            marked, n = _marked()["strings"].get(GENE, {}).get(text.lower(), (1, 1))
             return n > 1 and not marked and text.lower() in common_words()
+        if n and marked >= _GENE_ALONE * n:
+            return False
         return bool(is_other(text, kb.name(row), in_capitals=False, preferred=False))
 
     def consider(self, doc: Doc, spans: list[Span]) -> list[Considered]:
@@ -138,7 +158,18 @@ class KnownNames:
 
     def _decide(self, docs: Sequence[Doc], spans: Sequence[list[Span]]) -> list[list[KnownName]]:
         """Return the names of each document that are not mentions already."""
-        return [self._of_doc(*one) for one in zip(docs, spans, self.longest(docs), strict=True)]
+        found = list(map(self._of_doc, docs, spans, self.longest(docs)))
+        capitals = [is_in_capitals(text_of(doc)) for doc in docs]
+        strings = [
+            [String(name.name, name.label, is_capital) for name in names]
+            for names, is_capital in zip(found, capitals, strict=True)
+        ]
+        judged = self._judge(dict.fromkeys(chain.from_iterable(strings)))
+        decided = []
+        for names, of_doc in zip(found, strings, strict=True):
+            why = map(judged.__getitem__, of_doc)
+            decided.append([n.judged(*of_name) for n, of_name in zip(names, why, strict=True)])
+        return decided
 
     def longest(self, docs: Sequence[Doc]) -> list[dict[tuple[int, int], list[str]]]:
         """Find the longest names of each document: first token, the one after the last, and the
@@ -167,17 +198,18 @@ class KnownNames:
     def _of_doc(
         self, doc: Doc, spans: list[Span], places: Mapping[tuple[int, int], list[str]]
     ) -> list[KnownName]:
+        """Names that are not mentions already, as the text has them, with reasons of this text."""
         found = [(span.start, span.end, span.label_) for span in spans]
+        label_of = {(start, end): label for start, end, label in found}
         taken = {i: span for span in found for i in range(*span[:2])}
         never = {w for group in doc.spans.values() for w in group.attrs.get("never", ())}
-        in_capitals, short_forms, names = is_in_capitals(text_of(doc)), long_forms(doc), []
+        short_forms, names = long_forms(doc), []
         for (start, end), labels in sorted(places.items()):
-            near = {taken[i] for i in range(start, end) if i in taken}
-            same = [label for *place, label in near if place == [start, end]]
-            if same == labels:
+            same = label_of.get((start, end))
+            if [same] == labels:
                 continue
-            text = words_of(doc, start, end)
-            reason, name = self._passed_over(text, labels[0], in_capitals)
+            near = {taken[i] for i in range(start, end) if i in taken}
+            text, reason = words_of(doc, start, end), ""
             if len(labels) > 1:
                 reason = f"a name of {' and '.join(labels)}"
             elif never and on_one_line(text.lower()) in never:
@@ -186,29 +218,29 @@ class KnownNames:
                 reason = f"a short form of {short_forms[text]}"
             elif not same and any(s[0] < start or s[1] > end or s[2] != labels[0] for s in near):
                 reason = "overlaps a mention"
-            names.append(KnownName(start, end, labels[0], name, reason))
+            names.append(KnownName(start, end, labels[0], text, reason))
         return names
 
-    def _why_passed_over(self, text: str, label: str, in_capitals: bool) -> tuple[str, str]:
-        """Tell why a text is no mention though it is a name, or ""; and how the name is spelled."""
-        kb = self._kbs[label]
-        row = int(kb.lookup_names([normalize_name(text)])[0])
-        name = kb.name(row) if row >= 0 else ""
-        if row < 0 or not has_whole_brackets(text) or any(x in text for x in (". ", "\n\n")):
-            return "words of several sentences", name
-        if kb.is_added[row]:  # what a user has added is obeyed
-            return "", name
-        if label == GENE and _is_a_word(text):
-            return "spelled like a word, which no training text has as a gene", name
-        if text.split()[0].lower() in STOP_WORDS:
-            return "begins with a function word", name
-        about = describe(kb, row)
-        share = share_marked(normalize_name(text), label, kinds_of(about, label))
-        is_preferred = about.name == about.preferred
-        if reason := is_other(text, about.name, in_capitals, preferred=is_preferred):
-            return reason, name
-        is_seldom = share < _OFTEN_OF.get(label, _OFTEN)
-        return f"annotators mark {share:.0%} of such names" * is_seldom, name
+    def _judge(self, strings: Iterable[String]) -> dict[String, tuple[str, str]]:
+        """Tell how each is spelled in the knowledge base, and why it is no mention, or ""."""
+        kept = self._judged if len(self._judged) < _MOST_KEPT else {}
+        self._judged = kept
+        new: dict[str, list[String]] = {}
+        for string in strings:
+            if string not in kept:
+                new.setdefault(string.label, []).append(string)
+        for label, of_label in new.items():
+            kb = self._kbs[label]
+            rows = kb.lookup_names([normalize_name(string.text) for string in of_label])
+            for string in (of_label[i] for i in np.flatnonzero(rows < 0).tolist()):
+                kept[string] = "", _SEVERAL
+            there = np.flatnonzero(rows >= 0)
+            rows = rows[there]
+            columns = there.tolist(), describe(kb, rows), kb.is_added[rows].tolist()
+            for i, about, is_added in zip(*columns, strict=True):
+                reason = _why_passed_over(of_label[i], about, is_added)
+                kept[of_label[i]] = about.name, reason
+        return kept
 
 
 def _merged(found: Sequence[tuple[KeyArray, MaskArray]]) -> KeyMasks:
@@ -217,8 +249,28 @@ def _merged(found: Sequence[tuple[KeyArray, MaskArray]]) -> KeyMasks:
         return KeyMasks.empty()
     keys, masks = (np.concatenate(columns) for columns in zip(*found, strict=True))
     order = np.argsort(keys, kind="stable")
-    different, starts = np.unique(keys[order], return_index=True)
-    return KeyMasks(different, np.bitwise_or.reduceat(masks[order], starts))
+    keys, masks = keys[order], masks[order]
+    starts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1])[: len(keys)])
+    return KeyMasks(keys[starts], np.bitwise_or.reduceat(masks, starts))
+
+
+def _why_passed_over(string: String, about: About, is_added: bool) -> str:
+    """Tell why a string is no mention though it is a name, or ""."""
+    text, label, in_capitals = string
+    if not has_whole_brackets(text) or any(x in text for x in (". ", "\n\n")):
+        return _SEVERAL
+    if is_added:  # what a user has added is obeyed
+        return ""
+    if label == GENE and _is_a_word(text):
+        return "spelled like a word, which no training text has as a gene"
+    if text.split()[0].lower() in STOP_WORDS:
+        return "begins with a function word"
+    is_preferred = about.name == about.preferred
+    if reason := is_other(text, about.name, in_capitals, preferred=is_preferred):
+        return reason
+    share = share_marked(normalize_name(text), label, kinds_of(about, label))
+    is_seldom = share < _OFTEN_OF.get(label, _OFTEN)
+    return f"annotators mark {share:.0%} of such names" * is_seldom
 
 
 def _is_a_word(text: str) -> bool:
@@ -236,12 +288,21 @@ class About(NamedTuple):
     types: frozenset[str]
 
 
-def describe(kb: KnowledgeBase, row: int) -> About:
-    """Return what the kinds of a name are made of."""
-    _, concepts, preferred = kb.concepts_of_names(np.array([row]))
-    types = frozenset(type for concept in concepts.tolist() for type in kb.types_of(concept))
-    name = kb.name(row)
-    return About(name, name if preferred.any() else kb.preferred_name(int(concepts[0])), types)
+def describe(kb: KnowledgeBase, rows: NDArray[np.int64]) -> list[About]:
+    """Return what the kinds of names are made of."""
+    indptr, concepts, preferred = kb.concepts_of_names(rows)
+    types = kb.types_of_all(concepts)
+    main = kb.names.take(kb.preferred_rows(concepts[indptr[:-1]]))
+    return [
+        About(
+            name,
+            name if preferred[start:end].any() else of_first,
+            frozenset(chain.from_iterable(types[start:end])),
+        )
+        for name, of_first, (start, end) in zip(
+            kb.names.take(rows), main, pairwise(indptr.tolist()), strict=True
+        )
+    ]
 
 
 def kinds_of(about: About, label: str) -> list[str]:
@@ -282,8 +343,9 @@ def _marked() -> dict[str, Any]:
 def normalized_tokens(docs: Sequence[Doc]) -> list[str]:
     """Normalise the tokens of all documents."""
     found: list[str] = []
+    words: dict[int, str] = {}
     for doc in docs:
         ids, strings = doc.to_array(ORTH).tolist(), doc.vocab.strings
-        words = {id_: normalize_token(strings[id_]) for id_ in dict.fromkeys(ids)}
+        words |= {id_: normalize_token(strings[id_]) for id_ in set(ids) - words.keys()}
         found += map(words.__getitem__, ids)
     return found

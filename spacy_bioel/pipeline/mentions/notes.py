@@ -54,6 +54,8 @@ def known_of(kb: KnowledgeBase, names: str) -> str:
     """Of several names, with "|" between them, the first that a knowledge base has, or else the
     first."""
     several = names.split("|")
+    if len(several) == 1:
+        return names
     rows = kb.lookup_names(normalize_names(several)).tolist()
     return next((name for name, row in zip(several, rows, strict=True) if row >= 0), several[0])
 
