@@ -211,6 +211,9 @@ class KnownNames:
             near = {taken[i] for i in range(start, end) if i in taken}
             text, reason = words_of(doc, start, end), ""
             if len(labels) > 1:
+                told = [label for label in labels if _is_in_texts(text, label)]
+                labels = told if len(told) == 1 else labels
+            if len(labels) > 1:
                 reason = f"a name of {' and '.join(labels)}"
             elif never and on_one_line(text.lower()) in never:
                 reason = "by the word list `never`"
@@ -269,15 +272,23 @@ def _why_passed_over(string: String, about: About, is_added: bool) -> str:
     if reason := is_other(text, about.name, in_capitals, preferred=is_preferred):
         return reason
     share = share_marked(normalize_name(text), label, kinds_of(about, label))
-    is_seldom = share < _OFTEN_OF.get(label, _OFTEN)
-    return f"annotators mark {share:.0%} of such names" * is_seldom
+    if share >= _OFTEN_OF.get(label, _OFTEN):
+        return ""
+    if not share and len(normalize_name(text)) < _SHORT:
+        return f"fewer than {_SHORT} characters, which mean many things"
+    return f"of names like it, annotators mark {share:.0%} as mentions"
 
 
 def _is_a_word(text: str) -> bool:
     """Whether texts may mean an English word and no gene: "cat", "March", and "AIR"."""
-    if not text.isalpha() or normalize_name(text) in _marked()["strings"].get(GENE, {}):
+    if not text.isalpha() or _is_in_texts(text, GENE):
         return False
     return not text.isupper() or text.lower() in common_words()
+
+
+def _is_in_texts(text: str, label: str) -> bool:
+    """Whether it is known how often texts mean a name of this label by a text."""
+    return normalize_name(text) in _marked()["strings"].get(label, {})
 
 
 class About(NamedTuple):
