@@ -22,7 +22,6 @@ from spacy_bioel.pipeline.linker.queries import Mentions, mention_queries, rank_
 from spacy_bioel.pipeline.loading import find_linker
 from spacy_bioel.pipeline.measuring import link_open
 from spacy_bioel.pipeline.stored_pipe import with_token_vectors
-from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import AnnotatedText
 
 _BATCH = 32  # documents that are read at once
@@ -184,6 +183,6 @@ def gather_names(nlp: Language, texts: Sequence[AnnotatedText]) -> list[list[tup
         }
         linked = [link for link in links if link.ids]
         right = [any((link.start, link.end, id) in gold for id in link.ids) for link in linked]
-        names = [normalize_name(link.candidates[0].name) for link in linked]
+        names = [link.candidates[0].name for link in linked]
         found.append(list(zip(names, right, strict=True)))
     return found
