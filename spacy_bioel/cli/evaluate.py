@@ -57,7 +57,7 @@ def evaluate(
             metavar="NAME",
             help=f"Protocol, can be repeated: {', '.join(PROTOCOLS)}; "
             f"{', '.join(f'{alias} is {name}' for alias, name in ALIASES.items())}. "
-            f"Default: {', '.join(_DEFAULT)}.",
+            f"Default: {', '.join(_DEFAULT)}; of a knowledge base, mention_unlabelled for mention.",
         ),
     ] = None,
     format: options.Format = None,
@@ -102,6 +102,9 @@ def evaluate(
         preset=preset,
     )
     linker, by_names = models.find_linker(nlp), models.finds_names(nlp)
+    if by_names and not protocol:  # names of a knowledge base have no label
+        named = (name.replace("mention", "mention_unlabelled") for name in chosen)
+        chosen = dict(map(get_protocol, named))
     if names_alone or any(one.given_mentions for one in chosen.values()):
         models.require_linker(nlp, model)
     links = measuring.predict_links(nlp, texts, chosen, progress=console.progress_bar)

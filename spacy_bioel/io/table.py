@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import csv
+import logging
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.io.open import first_line, numbered_lines
 from spacy_bioel.io.records import (
     Place,
@@ -18,6 +19,8 @@ from spacy_bioel.io.records import (
     unique_names,
 )
 from spacy_bioel.types import Concept
+
+_LOGGER = logging.getLogger(__name__)
 
 Column = str | int | tuple[str, ...]
 _Rows = Iterator[tuple[Place, list[str]]]
@@ -93,7 +96,8 @@ def read_table(
         "xrefs" to the name of the column in the header (or several names), or its number from 1.
         If all are numbers, the table has no header.
     encoding (str): Encoding of the file, e.g. "latin-1".
-    YIELDS (Concept): One per row, and one without names for each alternate id.
+    YIELDS (Concept): One per row, and one without names for each alternate id. When most cells of
+        synonyms have a semicolon and none a bar, a warning says so [W478].
     """
     if "id" not in columns or not columns.keys() <= set(COLUMN_KEYS):
         known = ", ".join(COLUMN_KEYS)
@@ -104,14 +108,19 @@ def read_table(
     rows = read_rows(path, separator=separator, quoted=quoted, encoding=encoding)
     has_header = not all(isinstance(column, int) for column in columns.values())
     indices = _indices(path, columns, _read_header(path, rows, columns) if has_header else [])
+    n_cells, n_semicolons, n_bars = 0, 0, 0
     for where, row in rows:
         if not row[0].startswith("#"):
             cells = {
                 key: _MULTI.join(row[i].strip() for i in places if i < len(row))
                 for key, places in indices.items()
             }
+            n_cells += bool(synonyms := cells.get("synonyms", ""))
+            n_semicolons, n_bars = n_semicolons + (";" in synonyms), n_bars + (_MULTI in synonyms)
             with one_record(where):
                 yield from _concepts(where, cells, prefix)
+    if 2 * n_semicolons > n_cells and not n_bars:
+        _LOGGER.warning(Warnings.W478.format(path=path, n=n_semicolons))
 
 
 def read_ctd(path: StrPath, *, prefix: str = "MESH") -> Iterator[Concept]:

@@ -27,7 +27,7 @@ _INITIAL = re.compile(r"\b(?:dr|mr|mrs|ms|prof)\.?\s+[a-z]\Z", re.I)  # "Dr. J. 
 _HEADER = re.compile(
     r"(?:^|(?<=[.;])[ \t])[ \t]*(?P<name>[A-Za-z][A-Za-z/&' -]{1,48}?)[ \t]*:", re.M
 )
-_ITEM = re.compile(r"[-*•·]|\(?\d{1,2}[.)]\s|[A-Z][A-Za-z/&' -]{1,48}:")
+_ITEM = re.compile(r"[-*•·|]|[^\n\t]{1,40}\t\S|\(?\d{1,2}[.)]\s|[A-Z][A-Za-z/&' -]{1,48}:")
 # From a mention to what speaks for it: no comma, or an enumeration; to what it is a part of.
 _LISTED = re.compile(r"[^,]*|\s*(?:[,/&]|and\b|or\b).*", re.S)
 _JOINED = re.compile(r"\s*(?:(?:[/&]|and\b|or\b)[^.,;:]*)?")

@@ -57,6 +57,21 @@ def test_columns_by_name_with_every_key(write):
     ]
 
 
+def test_synonyms_separated_by_semicolons_are_one_name_and_said(write, caplog):
+    columns = {"id": "id", "name": "name", "synonyms": "more"}
+    path = write("id,name,more\n1,Fever,Pyrexia; hot\n2,Cough,\n3,Pain,ache;dolor\n", "t.csv")
+    with caplog.at_level("WARNING"):
+        names = [concept.names for concept in read_table(path, columns=columns, prefix="X")]
+    assert names == [("Fever", "Pyrexia; hot"), ("Cough",), ("Pain", "ache;dolor")]
+    assert [message.partition(": ")[2][:36] for message in caplog.messages] == [
+        "2 cells of synonyms have a semicolon"
+    ]
+    assert "[W478]" in caplog.text
+    caplog.clear()
+    list(read_table(write("id,name,more\n1,Fever,a|b; c\n", "u.csv"), columns=columns, prefix="X"))
+    assert not caplog.messages
+
+
 def test_separators(write):
     concept = [Concept("1", ("a b", "c d"))]
     columns = {"id": 1, "name": 2, "synonyms": 3}

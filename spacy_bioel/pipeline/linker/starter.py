@@ -91,7 +91,8 @@ def starter_kb(setting: str = "") -> KnowledgeBase:
     """A knowledge base of the package, which is built if this is the first time.
 
     setting (str): "starter:mesh" or "" (diseases and chemicals), "starter:genes" (of man,
-        mouse, zebrafish and fly), "starter:species", "starter:cells" (cell lines).
+        mouse, rat, zebrafish, fly, worm and yeasts), "starter:species", "starter:cells" (cell
+        lines).
     RAISES BioelError: [B334] on another, [B063] when the cache folder cannot be written; those of
         `build_kb`.
     """
@@ -188,7 +189,8 @@ def _read(path: Path) -> Iterator[Concept]:
     opened = lzma.open if path.suffix == ".xz" else gzip.open
     with opened(path, "rt", encoding="utf8") as lines:
         for record in map(srsly.json_loads, lines):
-            yield Concept(record["id"], tuple(record["names"]), tuple(record["types"]))
+            names, types = (tuple(record.get(column, ())) for column in ("names", "types"))
+            yield Concept(record["id"], names, types, replaced_by=record.get("replaced_by", ""))
 
 
 def add_starter_encoder(model: NameEncoder, kb: KnowledgeBase, *, mentions: str) -> None:
