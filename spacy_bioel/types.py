@@ -20,6 +20,8 @@ GENE = "Gene"
 VARIANT = "Variant"
 # Vocabulary of organisms. A type with it says which organism a concept is of.
 ORGANISM = "NCBITaxon:"
+# Types of organisms that live in others, and are named beside the genes of these.
+MICROBES = frozenset((VIRUS := "Virus", PROKARYOTE := "Prokaryote"))
 # Vocabulary of variants, whose ids texts say themselves.
 DBSNP = "dbSNP:"
 

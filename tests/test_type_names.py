@@ -10,6 +10,8 @@ import pytest
 import srsly
 import type_names
 
+from spacy_bioel.types import Concept
+
 pytestmark = pytest.mark.usefixtures("assets")
 GENES = (
     "#tax_id\tGeneID\tSymbol\tSynonyms\tdbXrefs\tdescription\ttype_of_gene\t"
@@ -68,6 +70,19 @@ def test_genes_that_are_transcribed(tmp_path):
         "NCBI Gene: human, mouse, zebrafish, fly",
         "2026-11",
     )
+
+
+def test_names_that_texts_have_of_organisms():
+    of_texts = Path("training/assets/organisms.tsv")
+    of_texts.parent.mkdir(parents=True)
+    of_texts.write_text("3052230\tHCV|Hepatitis C virus\t11103\n10407\tHBV\n")
+    assert type_names.names_of_texts() == {
+        "3052230": (["HCV", "Hepatitis C virus"], ["11103"]),
+        "10407": (["HBV"], []),
+    }
+    retired = Concept("NCBITaxon:11103", (), replaced_by="NCBITaxon:3052230")
+    assert type_names.retired([]) == [retired]
+    assert type_names.retired([Concept("NCBITaxon:11103", ("HCV",))]) == []
 
 
 def test_cell_lines_of_training_documents(tmp_path, monkeypatch):

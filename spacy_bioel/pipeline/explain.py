@@ -24,6 +24,7 @@ from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
 from spacy_bioel.pipeline.linker.component import Linker
 from spacy_bioel.pipeline.linker.decision import Ranking, rank_candidates
 from spacy_bioel.pipeline.linker.evidence import FEATURES
+from spacy_bioel.pipeline.linker.organisms import is_microbe
 from spacy_bioel.pipeline.linker.queries import Mentions, finding_of, mention_queries
 from spacy_bioel.pipeline.linker.settings import SPANS_AND_KB
 from spacy_bioel.pipeline.loading import find_detector, find_linker
@@ -36,6 +37,11 @@ _N_EXCLUDED = 3
 _LEAST_EXCLUDED = 0.05  # score of a concept that is worth to be called excluded
 _N_NEAR = 3
 _CHANGED = 0.05  # difference of scores that is worth a sentence
+# Evidence of the number of a variant, and the reason.
+_NUMBERS = {
+    "text": "Linked: the text says its number in dbSNP.",
+    "table": "Linked: the knowledge base has the number in dbSNP of this change of its gene.",
+}
 _LEAST, _ASKED_FOR = 0.01, 1e-4  # probability of a span, and of one that was asked for
 
 
@@ -205,11 +211,12 @@ def _explain(
     """
     (links,), spans, queries = ranking.links(), ranking.mentions.spans, ranking.mentions.queries
     probabilities = {(c.start, c.end, c.label): c.probability for c in considered}
-    organisms: dict[str, str] = {}  # that the document names, by the word that it uses first
+    # Organisms that the document names, by their ids, with the words that it uses.
+    organisms: dict[str, list[str]] = {}
     for span, link in zip(spans, links, strict=True):
         for id in link.ids:
             if id.startswith(ORGANISM):
-                organisms.setdefault(id, span.text.lower())
+                organisms.setdefault(id, []).append(span.text)
     explained = []
     for span, query, link in zip(spans, queries, links, strict=True):
         if (span.start, span.end) not in shown:
@@ -230,7 +237,9 @@ def _explain(
             replace(c, of_string=of_string.get(c.id), features=features.get(c.id, ()))
             for c in about.candidates
         )
-        hits = [] if candidates else search_names(ranking.generator.kb, query.whole, _N_NEAR)
+        is_linked = generator.types_of(about.label) != ()
+        is_searched = is_linked and not candidates
+        hits = search_names(ranking.generator.kb, query.whole, _N_NEAR) if is_searched else []
         about = replace(
             about,
             candidates=candidates,
@@ -242,11 +251,13 @@ def _explain(
             reason = about.reason + _of_words(
                 about, "; the score counts how likely the words are a name here."
             )
-        elif generator.types_of(about.label) == ():
+        elif about.ids and candidates[0].evidence in _NUMBERS:
+            reason = _NUMBERS[candidates[0].evidence]
+        elif not is_linked:
             types = "by the settings label_types or kb"
             reason = f"NIL: mentions of {about.label} are linked to nothing, {types}."
         else:
-            of_document = _of_document(about, organisms, generator.kb)
+            of_document = _of_document(about, organisms, generator.kb, ranking.generator.kb)
             reason = about.reason + _of_words(about, f". {of_document}")
         explained.append(replace(about, reason=reason))
     return explained
@@ -266,8 +277,8 @@ def _of_words(about: Explanation, more: str) -> str:
     best = about.candidates[0] if about.candidates else None
     if best is not None and best.of_string is None and about.ids == (best.id,):
         return (
-            " By its words alone it is no candidate: a short form, another spelling or a gene of"
-            f" the same symbol is called so{more}"
+            " The mention itself is no name of it: it was found by a short form, by another"
+            f" spelling, or by a gene of the same symbol in another organism{more}"
         )
     if best is None or best.of_string is None or len(about.ids) > 1:
         return ""
@@ -276,10 +287,12 @@ def _of_words(about: Explanation, more: str) -> str:
     return f" By its words alone it has {best.of_string:.2f}{more}"
 
 
-def _of_document(about: Explanation, organisms: Mapping[str, str], kb: KnowledgeBase) -> str:
+def _of_document(
+    about: Explanation, organisms: Mapping[str, list[str]], kb: KnowledgeBase, all: KnowledgeBase
+) -> str:
     """Sentence on what the document says of the best candidate.
 
-    kb (KnowledgeBase): What mentions of its label are linked to.
+    kb, all (KnowledgeBase): What mentions of its label are linked to; what any are.
     """
     row = kb.find(about.candidates[0].id) if about.candidates else -1
     own = next((t for t in kb.types_of(row) if t.startswith(ORGANISM)), "") if row >= 0 else ""
@@ -287,13 +300,18 @@ def _of_document(about: Explanation, organisms: Mapping[str, str], kb: Knowledge
         return "The context, or other mentions of the document, changed that."
     if not organisms:
         return "The document names no organism."
-    others = {id: word for id, word in organisms.items() if id != own}
-    if not others or (about.ids and own in organisms):
-        return f"The document names its organism: {organisms[own]}."
+    named = (f"{of[0]} ({len(of)} times)" if len(of) > 1 else of[0] for of in organisms.values())
+    sentence = f"The document names {', '.join(named)}; "
+    if own in organisms:
+        return f"{sentence}it is of {organisms[own][0]}."
+    genes = f"{about.label.lower() or 'concept'}s"
+    others = {id: of[0] for id, of in organisms.items() if not is_microbe(all, id)}
+    if not others:
+        return f"{sentence}{genes} beside microbes are mostly those of people."
     absent = [word for id, word in others.items() if id not in kb.type_names]
-    theirs = f"{about.label.lower() or 'concept'}s of {', '.join(absent)}"
-    why = f"{theirs} are not in this knowledge base" if absent else "this is of another organism"
-    return f"The document names {', '.join(others.values())}; {why}."
+    if absent and not about.ids:
+        return f"{sentence}{genes} of {', '.join(absent)} are not in this knowledge base."
+    return f"{sentence}it is of another organism."
 
 
 def _excluded(

@@ -16,8 +16,6 @@ from spacy_bioel.kb.columns.files import pack
 from spacy_bioel.kb.columns.schema import (
     COLUMN_FILES,
     KB_FILES,
-    columns_of_version,
-    fingerprint_of,
     sealed_meta,
 )
 from spacy_bioel.kb.columns.store import KnowledgeBase
@@ -149,37 +147,10 @@ def test_a_fingerprint_is_no_path(kb):
         write_vectors(kb, lambda names: np.ones((len(names), 2)), fingerprint="../x", dim=2)
 
 
-def to_version_1(folder: Path) -> None:
-    """Rewrite a knowledge base as the version before cross-references wrote it."""
-    meta = json.loads((folder / "meta.json").read_text("utf8"))
-    names = columns_of_version(1)
-    for path in (folder / meta["generation"]).iterdir():
-        if path.name not in names:
-            path.unlink()
-    columns = {name: meta["columns"][name] for name in names}
-    meta |= {"schema": 1, "columns": columns, "fingerprint": fingerprint_of(columns)}
-    (folder / "meta.json").write_bytes(sealed_meta(meta))
-
-
-def test_a_folder_of_version_1_opens_and_grows(tmp_path):
-    record = Concept("X:1", ("one", "uno"), xrefs=("A:1",))
-    build_kb([record], tmp_path / "kb", source="x.obo")
-    to_version_1(tmp_path / "kb")
-    kb = KnowledgeBase.open(tmp_path / "kb")
-    kb.verify()
-    assert (kb.meta["schema"], kb.xrefs(0), kb.sources_of(0)) == (1, (), ("x.obo", "x.obo"))
-    kb.save_to(tmp_path / "copy")
-    assert KnowledgeBase.from_bytes(kb.to_bytes()).fingerprint == kb.fingerprint
-    assert KnowledgeBase.open(tmp_path / "copy").fingerprint == kb.fingerprint
-    add_concepts(tmp_path / "kb", [record], source="again")
-    kb = KnowledgeBase.open(tmp_path / "kb")
-    assert (kb.meta["schema"], kb.xrefs(0), kb.sources_of(0)) == (2, ("A:1",), ("x.obo", "x.obo"))
-
-
 def test_a_version_that_is_not_known(tmp_path):
     build_kb([Concept("X:1", ("one",))], tmp_path / "kb")
     meta = json.loads((tmp_path / "kb" / "meta.json").read_text("utf8"))
-    for version in (3, 0, True, "2"):
+    for version in (1, 3, 0, True, "2"):
         (tmp_path / "kb" / "meta.json").write_bytes(sealed_meta(meta | {"schema": version}))
         with pytest.raises(BioelError, match=r"\[B021\]"):
             KnowledgeBase.open(tmp_path / "kb")

@@ -154,6 +154,8 @@ def test_ties_are_no_link_in_whatever_batch(tmp_path):
 
 def test_scores_that_differ_in_the_last_bits_are_ties():
     scores = np.array([0.5, 0.5 + 1e-7, 0.9, 0.5 - 1e-7])
-    kb: Any = SimpleNamespace(has_xrefs=False)
+    kb: Any = SimpleNamespace(
+        ids_of=lambda rows: ["X"] * len(rows), xrefs_of_all=lambda rows: [()] * len(rows)
+    )
     rows, _ = rank(kb, np.array([4, 9, 5, 1]), scores, np.zeros(4, np.int64), top=3)
     assert rows.tolist() == [2, 3, 0]

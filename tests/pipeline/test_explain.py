@@ -172,7 +172,19 @@ HUMAN, MOUSE = "NCBITaxon:9606", "NCBITaxon:10090"
     ("of_mice", "text", "ids", "why"),
     [
         ([], "mice and mice with ABC1", (), "genes of mice are not in this knowledge base."),
-        (["other"], "mice and mice with ABC1", (), "names mice; this is of another organism."),
+        (
+            ["other"],
+            "mice and mice with ABC1",
+            (),
+            "names mice (2 times); it is of another organism.",
+        ),
+        ([], "mice and human mice ABC1", (), "names mice (2 times), human; it is of human."),
+        (
+            [],
+            "ABC1 and germs",
+            ("G:1",),
+            "names germs; genes beside microbes are mostly those of people.",
+        ),
         ([], "ABC1 is low", ("G:1",), "it has 0.99. The document names no organism."),
     ],
 )
@@ -180,11 +192,12 @@ def test_organisms_that_a_document_names_are_the_reason(tmp_path, of_mice, text,
     genes = [Concept("G:1", ("ABC1",), types=("Gene", HUMAN))]
     genes += [Concept("G:2", (name,), types=("Gene", MOUSE)) for name in of_mice]
     organisms = [Concept(HUMAN, ("human",), ("Species",)), Concept(MOUSE, ("mice",), ("Species",))]
+    organisms += [Concept("NCBITaxon:562", ("germs",), ("Species", "Prokaryote"))]
     build_kb(genes, tmp_path / "genes")
     build_kb(organisms, tmp_path / "organisms")
     nlp = blank()
     ruler = nlp.add_pipe("entity_ruler")
-    labels = {"ABC1": "Gene", "mice": "Species"}
+    labels = {"ABC1": "Gene"} | dict.fromkeys(("mice", "human", "germs"), "Species")
     ruler.add_patterns(  # type: ignore[attr-defined]
         [{"label": label, "pattern": word} for word, label in labels.items()]
     )

@@ -86,8 +86,8 @@ def test_explain_says_why(nlp):
     assert said == {
         "Zorbanib": (True, "a name of the knowledge base that means nothing else"),
         "Quaxin": (False, "a name of Chemical and Disease"),
-        "Zob": (False, "annotators mark 0% of such names"),
-        "disease": (False, "annotators mark 1% of such names"),
+        "Zob": (False, "fewer than 4 characters, which mean many things"),
+        "disease": (False, "of names like it, annotators mark 1% as mentions"),
     }
 
 

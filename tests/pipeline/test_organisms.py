@@ -21,6 +21,9 @@ OF_MICE = [Concept("NCBIGene:11", ("Abc1", "alpha protein"), types=("Gene", MOUS
 ORGANISMS = [
     Concept(HUMAN, ("human", "patients"), types=("Species",)),
     Concept(MOUSE, ("mouse", "mice"), types=("Species",)),
+    Concept("NCBITaxon:562", ("bacteria",), types=("Species", "Prokaryote")),
+    Concept("NCBITaxon:10407", ("virus",), types=("Species", "Virus")),
+    Concept("NCBITaxon:4932", ("yeast",), types=("Species",)),
 ]
 
 
@@ -48,7 +51,7 @@ def linked(nlp: Language, text: str) -> list[str]:
     """Ids of the genes ABC1, XYZ2 and "alpha protein" in a text that may name organisms."""
     doc = nlp.make_doc(text)
     labels = {"ABC1": "Gene", "XYZ2": "Gene"} | dict.fromkeys(
-        ("human", "patients", "mouse", "mice"), "Species"
+        ("human", "patients", "mouse", "mice", "bacteria", "virus", "yeast"), "Species"
     )
     spans = [Span(doc, t.i, t.i + 1, label=labels[t.text]) for t in doc if t.text in labels]
     doc.spans["bioel"] = spans
@@ -79,10 +82,25 @@ IN_MICE = "In mice and mouse cells"
         # People count where they are no mentions; "Mice" is not found: the case.
         ("human", "Mice and mice with ABC1", ["NIL"]),
         ("human", "Mice with ABC1 , women and Women and a man", ["NCBIGene:1"]),
+        # Microbes live in those whose genes are meant; yeast has its own.
+        (
+            "human",
+            "bacteria and virus with bacteria : ABC1 binds XYZ2",
+            ["NCBIGene:1", "NCBIGene:2"],
+        ),
+        ("both", "virus in mice : ABC1", ["NCBIGene:11"]),
+        ("human", "yeast and virus and yeast : ABC1", ["NIL"]),
     ],
 )
 def test_genes_of_the_organisms_that_are_named(request, genes, text, expected):
     assert linked(request.getfixturevalue(genes), text) == expected
+
+
+def test_a_gene_that_no_host_has_may_be_of_a_microbe(human):
+    def score(text: str) -> float:
+        return float(linked_gene(human, text, "ABC12", "virus")._.candidates[0].score)
+
+    assert score("ABC12 of the virus") < 0.4
 
 
 def test_training_mentions_of_one_organism_do_not_decide(both):

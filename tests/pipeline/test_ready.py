@@ -148,3 +148,58 @@ def test_parts_of_it_and_other_settings():
     assert linker_only.component_names == ["bioel_linker"]
     with pytest.raises(BioelError, match=r"\[B270\] nil_threshold = 2"):
         spacy_bioel.load(config={"components": {"bioel_linker": {"nil_threshold": 2.0}}})
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "SARS-CoV-2, HCV, H1N1, MERS-CoV, TMV, DENV and HHV-6 were found.",
+            {
+                "SARS-CoV-2": "2697049",
+                "HCV": "3052230",
+                "H1N1": "114727",
+                "MERS-CoV": "1335626",
+                "TMV": "12242",
+                "DENV": "12637",
+                "HHV-6": "10368",
+            },
+        ),
+        (
+            "HCoV-229E, MRSA, RSV, HEV, HTLV-1 and HPV16; the dog and the cow.",
+            {
+                "HCoV-229E": "11137",
+                "MRSA": "1280",
+                "RSV": "11250",
+                "HEV": "291484",
+                "HTLV-1": "11908",
+                "HPV16": "333760",
+                "dog": "9615",
+                "cow": "9913",
+            },
+        ),
+    ],
+)
+def test_organisms_as_texts_call_them(nlp, text, expected):
+    places = {(name, "Species", f"NCBITaxon:{id}") for name, id in expected.items()}
+    assert found(nlp(text)) == places
+
+
+@pytest.mark.parametrize(
+    ("text", "genes"),
+    [
+        (
+            "EGFR and KRAS were sequenced. Cells were tested for Mycoplasma pneumoniae.",
+            ["NCBIGene:1956", "NCBIGene:3845"],
+        ),
+        ("CD4 counts and CCR5 in HIV-1 infection", ["NCBIGene:920", "NCBIGene:1234"]),
+    ],
+)
+def test_microbes_are_named_beside_the_genes_of_their_hosts(nlp, text, genes):
+    doc = nlp(text)
+    assert [s._.cui for s in doc.spans["bioel"] if s.label_ == "Gene"] == genes
+
+
+def test_retired_ids_of_organisms(nlp):
+    kb: Any = nlp.get_pipe("bioel_linker").kb
+    assert kb.canonical("NCBITaxon:11103") == "NCBITaxon:3052230"

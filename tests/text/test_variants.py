@@ -4,7 +4,7 @@ import pytest
 
 from spacy_bioel.text.variant_facts import gene_of, rs_numbers
 from spacy_bioel.text.variants import find_variants, read_variant
-from spacy_bioel.types import Link
+from spacy_bioel.types import Candidate, Link
 
 
 def _read(marked: str) -> tuple[str, str | None]:
@@ -176,3 +176,24 @@ def test_the_gene_of_a_variant():
     assert [gene(name) for name in ("G12D", "V600E", "L858R")] == ["G:2", "G:1", "G:3"]
     assert gene("R1") == "G:3"  # of the genes of its sentence
     assert gene_of(text, 0, 4, [Link(0, 4, "Gene")]) is None
+
+
+def test_a_gene_without_a_link_is_none() -> None:
+    text = "DGAT1 K232A of cattle; Foxp2 of mice and Foxp2 A1B. K232A (c.35delG of GJB2). 35delG."
+    unlinked = (Candidate("G:1", 0.1, "DGAT1", "exact"),)
+    links = [Link(0, 5, "Gene", (), unlinked)]
+    links += [Link(at, at + 5, "Gene", ("G:2",)) for at in (23, 41)]
+    links.append(Link(text.index("GJB2"), text.index("GJB2") + 4, "Gene", ("G:3",)))
+    for change in ("K232A", "c.35delG", "35delG."):
+        start = text.rindex(change)
+        links.append(Link(start, start + len(change.strip(".")), "Variant"))
+
+    def gene(start: int, change: str) -> str | None:
+        return gene_of(text, start, start + len(change), links)
+
+    assert gene(6, "K232A") is None
+    # Of the same change elsewhere, not of the gene that is named most often.
+    assert gene(text.index("35delG", 70), "35delG") == "G:3"
+    like = (Candidate("G:1", 0.1, "DGAT", "sparse"),)  # not its name
+    links[0] = Link(0, 5, "Gene", (), like)
+    assert gene(6, "K232A") == "G:2"

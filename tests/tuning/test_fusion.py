@@ -57,7 +57,9 @@ def test_shares_by_hand():
 def test_ranking_breaks_ties_by_the_lower_id():
     queries, concepts = np.array([0, 0, 0, 1, 2, 2]), np.array([7, 3, 5, 4, 2, 1])
     scores = np.array([0.5, 0.5, 0.9, 0.1, 0.3, 0.3])
-    kb: Any = SimpleNamespace(has_xrefs=False)
+    kb: Any = SimpleNamespace(
+        ids_of=lambda rows: ["X"] * len(rows), xrefs_of_all=lambda rows: [()] * len(rows)
+    )
     assert rank(kb, concepts, scores, queries, top=2)[0].tolist() == [2, 1, 3, 5, 4]
     assert rank(kb, concepts, scores, queries, top=1)[0].tolist() == [2, 3, 5]
     none = np.zeros(0, np.int64)

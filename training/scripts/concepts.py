@@ -27,4 +27,6 @@ def write_names(place: Path, concepts: Iterable[Concept], about: Mapping[str, st
 
 def record_of(concept: Concept) -> dict[str, Any]:
     """A concept as JSON, without its hierarchy."""
+    if concept.replaced_by:
+        return {"id": concept.id, "replaced_by": concept.replaced_by}
     return {"id": concept.id, "names": concept.names, "types": concept.types}

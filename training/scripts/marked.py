@@ -1,7 +1,8 @@
 """Make spacy_bioel/assets/marked.json.gz: how often annotators mark names of the package's
 knowledge bases that are in no other mention, from training documents.
 
-strings: by label and string, how often it was marked and how often it is there.
+strings: by label and string, how often it was marked and how often it is there; names that the
+    package gives to organisms, as "HCV", as if they were marked a few times more.
 kinds: of the strings of a kind of names, the mean share.
 """
 
@@ -11,23 +12,30 @@ import gzip
 import json
 from collections import Counter, defaultdict
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import srsly
 import typer
 from starter import ASSETS
+from type_names import names_of_texts
 
 import spacy_bioel
 from spacy_bioel.corpus import read_texts
 from spacy_bioel.pipeline.mentions.known_names import describe, kinds_of
 from spacy_bioel.storage.atomic import replacing_file
-from spacy_bioel.text.normalize import normalize_name
+from spacy_bioel.text.normalize import normalize_name, normalize_names
 
+_FILE = ASSETS / "marked.json.gz"
 _FEWEST = 5  # strings of a kind
+_GIVEN = 9
 _ALL = 0.9  # share of the strings of a label that a type says nothing of
 Place = tuple[str, str]  # label and string
 
 
-def main(texts: list[Path]) -> None:
+def main(
+    texts: list[Path],
+    only: Annotated[str, typer.Option(help="A label; what the file has of others stays.")] = "",
+) -> None:
     nlp = spacy_bioel.load()
     linker: Any = nlp.get_pipe("bioel_linker")
     names, kb = linker.generator.known_names, linker.kb
@@ -59,13 +67,23 @@ def main(texts: list[Path]) -> None:
     strings: dict[str, dict[str, list[int]]] = defaultdict(dict)
     for label, string in sorted(there):
         strings[label][string] = [marked[label, string], there[label, string]]
+    names = [name for names, _ in names_of_texts().values() for name in names]
+    for string in dict.fromkeys(normalize_names(names)):
+        counts = strings["Species"].get(string, [0, 0])
+        strings["Species"][string] = [n + _GIVEN for n in counts]
     kinds = {
         kind: round(sum(of_kind) / len(of_kind), 3)
         for kind, of_kind in sorted(shares.items())
         if len(of_kind) >= _FEWEST
     }
+    if only:
+        old = srsly.read_gzip_json(_FILE)
+        strings = old["strings"] | {only: strings[only]}
+        mine = {kind: share for kind, share in kinds.items() if kind.startswith(f"{only} ")}
+        others = (kind for kind in old["kinds"] if not kind.startswith(f"{only} "))
+        kinds = {kind: old["kinds"][kind] for kind in others} | mine
     table = json.dumps({"strings": strings, "kinds": kinds}, ensure_ascii=False)
-    with replacing_file(ASSETS / "marked.json.gz") as path:
+    with replacing_file(_FILE) as path:
         path.write_bytes(gzip.compress(table.encode("utf8"), mtime=0))
 
 

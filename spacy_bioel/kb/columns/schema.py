@@ -23,8 +23,7 @@ from spacy_bioel.kb.columns.files import (
 )
 from spacy_bioel.text.normalize import NORMALIZER_VERSION
 
-# Raise it whenever a column is added, dropped or gets another meaning. Folders of a version that
-# only lacks columns stay readable: `_ADDED` has what came with each version since.
+# Raise it whenever a column is added, dropped or gets another meaning.
 SCHEMA_VERSION = 2
 
 META_FILE = "meta.json"
@@ -83,18 +82,6 @@ COLUMN_FILES = tuple(f"{name}.txt" for name in STRING_COLUMNS) + tuple(
     f"{name}.npy" for name in ARRAY_COLUMNS
 )
 KB_FILES = (META_FILE, *COLUMN_FILES)
-_ADDED = {
-    2: {
-        *("xrefs.txt", "xrefs.offsets.npy"),
-        *("sources.txt", "sources.offsets.npy", "name_sources.npy"),
-    }
-}
-
-
-def columns_of_version(version: int) -> tuple[str, ...]:
-    """Files of the columns that a version of the schema has."""
-    later = set[str]().union(*(files for added, files in _ADDED.items() if added > version))
-    return tuple(name for name in COLUMN_FILES if name not in later)
 
 
 def write_meta(folder: Path, *, counts: Mapping[str, int], **about: str) -> str:
@@ -153,23 +140,21 @@ def checked_meta(files: Mapping[str, RawFile], *, where: str) -> dict[str, Any]:
         if {"lang", "pipeline"} <= set(meta):  # spaCy's
             raise BioelError(Errors.B408.format(path=where)) from None
         raise BioelError(Errors.B030.format(path=where, file=META_FILE, error=error)) from None
-    if type(schema) is not int or not 1 <= schema <= SCHEMA_VERSION:
+    if type(schema) is not int or schema != SCHEMA_VERSION:
         raise BioelError(Errors.B021.format(path=where, found=schema, expected=SCHEMA_VERSION))
     if normalizer != NORMALIZER_VERSION:
         raise BioelError(
             Errors.B022.format(path=where, found=normalizer, expected=NORMALIZER_VERSION)
         )
     _check_text(text, meta, where=where)
-    names = columns_of_version(schema)
-    for name in names:
+    for name in COLUMN_FILES:
         _check_column(name, files.get(name), columns.get(name), where=where)
     for group in _SAME_ROWS:
-        there = [f"{name}.npy" for name in group if f"{name}.npy" in columns]
-        rows = [columns[name]["length"] - ("offsets" in name) for name in there]
-        for name, found in zip(there, rows, strict=True):
+        rows = [columns[f"{name}.npy"]["length"] - ("offsets" in name) for name in group]
+        for name, found in zip(group, rows, strict=True):
             if found != rows[0]:
-                raise _bad_column(where, name, f"{rows[0]} rows", f"{found} rows")
-    expected = fingerprint_of({name: columns[name] for name in names})
+                raise _bad_column(where, f"{name}.npy", f"{rows[0]} rows", f"{found} rows")
+    expected = fingerprint_of({name: columns[name] for name in COLUMN_FILES})
     if (found := meta.get("fingerprint")) != expected:
         raise edited(where, META_FILE, expected=f"fingerprint {expected}", found=found)
     return meta
@@ -180,15 +165,15 @@ def check_columns(files: Mapping[str, RawFile], meta: Mapping[str, Any], *, wher
 
     RAISES BioelError: [B024] with the first column that differs.
     """
-    for name in columns_of_version(meta["schema"]):
+    for name in COLUMN_FILES:
         check_contents(files[name], meta["columns"][name]["checksum"], where=where, file=name)
 
 
 def _check_text(text: bytes, meta: Mapping[str, Any], *, where: str) -> None:
     """Compare meta.json with its own checksum, which those of earlier versions lack."""
-    columns, names = meta["columns"], columns_of_version(meta["schema"])
-    if unknown := columns.keys() - {*names, META_FILE}:
-        expected, found = f"entries of {len(names)} files", f"one of {min(unknown)!r}"
+    columns = meta["columns"]
+    if unknown := columns.keys() - set(KB_FILES):
+        expected, found = f"entries of {len(COLUMN_FILES)} files", f"one of {min(unknown)!r}"
         raise edited(where, META_FILE, expected=expected, found=found)
     counts = meta.get("counts")
     if not isinstance(counts, dict) or not all(type(n) is int for n in counts.values()):

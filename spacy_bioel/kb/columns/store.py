@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from spacy_bioel.errors import BioelError, Errors
@@ -57,16 +56,10 @@ class KnowledgeBase(Lookups):
             "type_offsets", "type_ids", below=len(self.type_names)
         )
         self._parents_of_concept = self._ragged("parent_offsets", "parents", below=n)
-        if self.meta["schema"] > 1:
-            self._xrefs, self.sources = self._strings("xrefs"), tuple(self._strings("sources"))
-            self._sources_of_concept = self._ragged(
-                "concept_offsets", "name_sources", below=len(self.sources)
-            )
-        else:
-            self.sources = (str(self.meta.get("source", "")),)
-            offsets = self._array("concept_offsets")
-            zeros = np.zeros(offsets[-1], np.int32)
-            self._sources_of_concept = Ragged(offsets, zeros, below=1)
+        self._xrefs, self.sources = self._strings("xrefs"), tuple(self._strings("sources"))
+        self._sources_of_concept = self._ragged(
+            "concept_offsets", "name_sources", below=len(self.sources)
+        )
         self.name_is_preferred = self._array("name_is_preferred")
         self.name_keys = self._array("name_keys")
         grams = (self._array(f"ngram_{part}") for part in ("codes", "offsets", "names", "norms"))

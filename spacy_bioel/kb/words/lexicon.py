@@ -67,9 +67,10 @@ class KeyMasks:
     @cached_property
     def _among(self) -> NDArray[np.uint8]:
         """Bitmap over all values of the first bits: set if a key begins with them."""
-        among = np.zeros(1 << self._n_bits, dtype=bool)
-        among[self.keys >> np.uint64(64 - self._n_bits)] = True
-        return np.packbits(among, bitorder="little")
+        places = self.keys >> np.uint64(64 - self._n_bits)
+        among = np.zeros(1 << (self._n_bits - 3), np.uint8)
+        np.bitwise_or.at(among, places >> 3, np.uint8(1) << (places & 7).astype(np.uint8))
+        return among
 
 
 @dataclass(frozen=True, eq=False)

@@ -159,7 +159,7 @@ def repeats(
     rows = np.flatnonzero(shares >= _LEAST)
     sizes = np.bincount(groups[rows], minlength=1)
     rows = rows[sizes[groups[rows]] > 1]
-    if not len(rows) or not kb.has_xrefs:
+    if not len(rows):
         return repeated
     order = rows[np.lexsort((concepts[rows], -shares[rows], groups[rows]))]
     different = np.unique(concepts[order])

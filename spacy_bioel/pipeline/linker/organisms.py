@@ -24,6 +24,7 @@ import srsly
 from numpy.typing import NDArray
 from spacy.tokens import Doc, Span
 
+from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.pipeline.annotate import text_of
 from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
 from spacy_bioel.pipeline.linker.fusion import Fusion, share
@@ -31,7 +32,7 @@ from spacy_bioel.pipeline.linker.homologs import Homologs, genes_by_organism
 from spacy_bioel.pipeline.linker.queries import Mentions, best_first
 from spacy_bioel.text.context import sentence_borders
 from spacy_bioel.text.genes import PREFIX
-from spacy_bioel.types import CELL_LINE, ORGANISM, Candidate
+from spacy_bioel.types import CELL_LINE, MICROBES, ORGANISM, Candidate
 
 # Columns of the features of a mention and an organism.
 #   human: it is man; alone: and the document names none; cells: and log of 1 + cell lines
@@ -90,8 +91,7 @@ class _Document:
         ends = {end for _, end, _ in found}
         text = text_of(doc)
         words = (m for m in _WORDS.finditer(text) if m.end() not in ends)
-        found += [(*m.span(), HUMAN if m["man"] else MOUSE) for m in words]
-        found.sort()
+        found = sorted([*found, *((*m.span(), HUMAN if m["man"] else MOUSE) for m in words)])
         self.starts, self.ends = [start for start, _, _ in found], [end for _, end, _ in found]
         self.ids = [id for _, _, id in found]
         self.counts, self.n_cells = Counter(self.ids), n_cells
@@ -138,7 +138,16 @@ def organism_table(
     nil_threshold (float): From which probability on a mention is an organism.
     """
     genes = genes_by_organism(generator, mentions, candidates, n=n)
-    documents = _documents(mentions, candidates, genes, n, nil_threshold)
+    found, n_cells = _named(mentions, candidates, genes, n, nil_threshold)
+    documents = _documents(mentions, found, n_cells)
+    named = {id for of in found.values() for _, _, id in of}
+    microbes = {id for id in named if is_microbe(generator.kb, id)}
+    hosts = {
+        owner: [place for place in of if place[2] not in microbes]
+        for owner, of in found.items()
+        if microbes.intersection(id for _, _, id in of)
+    }
+    without_microbes = documents | _documents(mentions, hosts, n_cells)
     places, strings = {}, mentions.strings
     said: dict[object, Counter[str]] = defaultdict(Counter)
     for number, homologs in genes.items():
@@ -157,7 +166,9 @@ def organism_table(
         start, end, keys = places[number]
         text = mentions.spans[number].text
         place = _Place(text, start, end, number < n, [said[key] for key in keys])
-        for organism, features in _rows(homologs, documents[mentions.owners[number]], place):
+        # A virus or bacterium is why a name that no gene has is none of man, and no other.
+        document = (without_microbes if homologs.named else documents)[mentions.owners[number]]
+        for organism, features in _rows(homologs, document, place):
             owner_of.append(number)
             organisms.append(organism)
             rows.append(features)
@@ -266,14 +277,14 @@ def default_weights() -> Fusion:
     return Fusion.from_json(srsly.read_json(_WEIGHTS), FEATURES)
 
 
-def _documents(
+def _named(
     mentions: Mentions,
     candidates: Sequence[Candidates],
     genes: Mapping[int, Homologs],
     n: int,
     nil_threshold: float,
-) -> dict[int, _Document]:
-    """What the documents with genes name."""
+) -> tuple[dict[int, list[tuple[int, int, str]]], Counter[int]]:
+    """Where the documents with genes name organisms, and how many cell lines they name."""
     found: dict[int, list[tuple[int, int, str]]] = {mentions.owners[g]: [] for g in genes}
     cells: Counter[int] = Counter()
     for span, owner, of_mention in zip(
@@ -284,10 +295,22 @@ def _documents(
             if owner in found:
                 found[owner].append((span.start_char, span.end_char, best.id))
         cells[owner] += span.label_ == CELL_LINE
+    return found, cells
+
+
+def _documents(
+    mentions: Mentions, found: Mapping[int, list[tuple[int, int, str]]], n_cells: Counter[int]
+) -> dict[int, _Document]:
     return {
-        owner: _Document(mentions.docs[owner], places, cells[owner])
+        owner: _Document(mentions.docs[owner], places, n_cells[owner])
         for owner, places in found.items()
     }
+
+
+def is_microbe(kb: KnowledgeBase, organism: str) -> bool:
+    """Whether it lives in those whose genes are meant: a virus, a bacterium, one of the archaea."""
+    row = kb.find(organism)
+    return row >= 0 and not MICROBES.isdisjoint(kb.types_of(row))
 
 
 def _whole_of(number: int, mentions: Mentions, n: int) -> Span:

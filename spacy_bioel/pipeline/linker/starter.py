@@ -188,7 +188,8 @@ def _read(path: Path) -> Iterator[Concept]:
     opened = lzma.open if path.suffix == ".xz" else gzip.open
     with opened(path, "rt", encoding="utf8") as lines:
         for record in map(srsly.json_loads, lines):
-            yield Concept(record["id"], tuple(record["names"]), tuple(record["types"]))
+            names, types = (tuple(record.get(column, ())) for column in ("names", "types"))
+            yield Concept(record["id"], names, types, replaced_by=record.get("replaced_by", ""))
 
 
 def add_starter_encoder(model: NameEncoder, kb: KnowledgeBase, *, mentions: str) -> None:

@@ -87,12 +87,13 @@ class KnownNames:
         self.labels = tuple(vocabularies)
         self._kbs = {label: kb for label, (kb, _) in vocabularies.items()}
         found = []
+        kind = np.min_scalar_type((1 << min(len(self.labels), 64)) - 1).type
         for kb in dict.fromkeys(self._kbs.values()):
-            bits = np.zeros(len(kb), dtype=np.uint64)
+            bits = np.zeros(len(kb), kind)
             for number, (of, mask) in enumerate(vocabularies.values()):
                 if of is kb:
                     among = np.True_ if mask is None else mask
-                    bits |= among.astype(np.uint64) << np.uint64(number)
+                    bits |= among.astype(kind) << kind(number)
             # Words of texts are names of genes in flies and fish; what is marked was counted for
             # man.
             others = [t for t in kb.type_names if t.startswith(ORGANISM) and t != _HUMAN]
@@ -210,6 +211,9 @@ class KnownNames:
             near = {taken[i] for i in range(start, end) if i in taken}
             text, reason = words_of(doc, start, end), ""
             if len(labels) > 1:
+                told = [label for label in labels if _is_in_texts(text, label)]
+                labels = told if len(told) == 1 else labels
+            if len(labels) > 1:
                 reason = f"a name of {' and '.join(labels)}"
             elif never and on_one_line(text.lower()) in never:
                 reason = "by the word list `never`"
@@ -250,8 +254,7 @@ def _merged(found: Sequence[tuple[KeyArray, MaskArray]]) -> KeyMasks:
     order = np.argsort(keys, kind="stable")
     keys, masks = keys[order], masks[order]
     starts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1])[: len(keys)])
-    merged = np.bitwise_or.reduceat(masks, starts)
-    return KeyMasks(keys[starts], merged.astype(np.min_scalar_type(merged.max(initial=0))))
+    return KeyMasks(keys[starts], np.bitwise_or.reduceat(masks, starts))
 
 
 def _why_passed_over(string: String, about: About, is_added: bool) -> str:
@@ -269,15 +272,23 @@ def _why_passed_over(string: String, about: About, is_added: bool) -> str:
     if reason := is_other(text, about.name, in_capitals, preferred=is_preferred):
         return reason
     share = share_marked(normalize_name(text), label, kinds_of(about, label))
-    is_seldom = share < _OFTEN_OF.get(label, _OFTEN)
-    return f"annotators mark {share:.0%} of such names" * is_seldom
+    if share >= _OFTEN_OF.get(label, _OFTEN):
+        return ""
+    if not share and len(normalize_name(text)) < _SHORT:
+        return f"fewer than {_SHORT} characters, which mean many things"
+    return f"of names like it, annotators mark {share:.0%} as mentions"
 
 
 def _is_a_word(text: str) -> bool:
     """Whether texts may mean an English word and no gene: "cat", "March", and "AIR"."""
-    if not text.isalpha() or normalize_name(text) in _marked()["strings"].get(GENE, {}):
+    if not text.isalpha() or _is_in_texts(text, GENE):
         return False
     return not text.isupper() or text.lower() in common_words()
+
+
+def _is_in_texts(text: str, label: str) -> bool:
+    """Whether it is known how often texts mean a name of this label by a text."""
+    return normalize_name(text) in _marked()["strings"].get(label, {})
 
 
 class About(NamedTuple):
