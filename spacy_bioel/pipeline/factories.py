@@ -160,7 +160,7 @@ def make_linker(
     index: Callable,
     spelling: Callable,
     mentions: str,
-    finding: dict[str, bool | float],
+    finding: dict[str, bool | float | list[str]],
     label_types: dict[str, list[str]],
     nil_threshold: float,
     search_names: int,
