@@ -240,6 +240,7 @@ CLINICAL = (
         ("reduced potassium levels, high potassium", ["reduced potassium levels"]),
         ("high pressure, low blood pressure", []),
         ("drowsy; corneal", ["drowsy"]),
+        ("drowsyness", ["drowsyness"]),
         ("shortness of breath and leg swelling", ["shortness of breath"]),
         ("left-sided hemiplegia", ["left-sided hemiplegia"]),
         ("microcytic hypochromic anaemia", ["microcytic hypochromic anaemia"]),

@@ -259,7 +259,8 @@ def check_kinds(cfg: Mapping[str, Any], kinds: Mapping[str, Any], *, pipe: str) 
     kinds (Mapping): Name -> what `isinstance` takes.
     RAISES BioelError: [B465].
     """
-    words = {bool: "true or false", str: "a string", dict: "a table"}
+    words: dict[Any, str] = {bool: "true or false", str: "a string", dict: "a table"}
+    words[bool, type(None)] = "true, false or null"
     for name, kind in kinds.items():
         if name in cfg and not isinstance(cfg[name], kind):
             expected = words.get(kind, "a list")

@@ -104,8 +104,9 @@ class NameFinder:
         return words, find_hits(words, self.bags, known, variants=how.variants)
 
     def _meant(self, form: str) -> str:
-        # "Drowsy" is no slip for "dropsy" where a name has "drowsiness".
-        return form if stem_of(form) in self._stems else self._correct(form) or form
+        # "Drowsy" is no slip for "dropsy" where a name has "drowsiness"; "dizzyness" is one.
+        meant, stem = self._correct(form) or form, stem_of(form)
+        return form if stem in self._stems and stem_of(meant) != stem else meant
 
     def _forms_of(self, doc: Doc, how: Finding) -> dict[str, str]:
         """From short to long form: shorthand that a document has; what it defines goes first."""
