@@ -55,7 +55,6 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "exact": {"mentions": "kb_exact"},
     "without_typos": {"finding": {"typos": False}},
     "without_variants": {"finding": {"variants": False}},
-    "without_distant_supervision": {"finding": {"learned": False}},
     "without_abbreviations": {"abbreviations": False},
     "without_shorthand": {"shorthand": False},
 }
@@ -107,7 +106,7 @@ def no_labels(
                 held_out = fold.held_out.tolist()
                 for i, of_text in zip(held_out, find([texts[i] for i in held_out]), strict=True):
                     found[i] = of_text
-                linker.cfg, linker.finding = dict(before), None
+                linker.cfg = dict(before)
         else:
             linker.cfg = before | SYSTEMS[name]
             found = find(texts, affirmed=name.endswith(AFFIRMED))

@@ -36,6 +36,7 @@ from benchmarks.record import NoteOption, Row, SeedOption, figures, question, ro
 from benchmarks.texts import CANDIDATES, KEY, blank, only, scored
 from spacy_bioel.corpus import declared, read_texts
 from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.pipeline.linker.settings import DETECTOR
 from spacy_bioel.pipeline.loading import find_linker, load_model
 from spacy_bioel.pipeline.measuring import link_given, link_open
 from spacy_bioel.scoring.evaluation import evaluate
@@ -59,10 +60,13 @@ def starter(
         typer.Option(help="Mixture of another pipeline that is measured on the same documents."),
     ] = None,
     system: Annotated[str, typer.Option(help="What to call it in the results.")] = "light",
+    people: Annotated[bool | None, typer.Option(help="Setting of the detector.")] = None,
     seed: SeedOption = 0,
 ) -> Iterator[Row]:
     beginning = _script("mixtures").beginning
     nlp = load_model(model)
+    if people is not None:
+        nlp.get_pipe(DETECTOR).cfg["people"] = people  # type: ignore[attr-defined]
     trained = {
         beginning(text)
         for folder in (mixture, *(beside or ()))

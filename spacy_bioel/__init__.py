@@ -29,7 +29,7 @@ def load(
 ) -> Language:
     """Load a pipeline; by default that of the package, without a download: diseases, chemicals,
     genes, organisms, cell lines and variants are found and linked to MeSH, NCBI Gene (human,
-    mouse, zebrafish, fly), NCBI Taxonomy and Cellosaurus.
+    mouse, rat, zebrafish, fly, worm, yeasts), NCBI Taxonomy and Cellosaurus.
 
     The first document that is linked waits some seconds, while the knowledge bases are built in
     the user's cache folder.

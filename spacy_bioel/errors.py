@@ -187,7 +187,7 @@ class Errors(metaclass=_Coded):
     B300 = 'spacy-bioel.HierarchicalLinker.v1 has {problem}: expected tasks of {tasks}, in this order, with "links" or "mentions" alone; a vocabulary "open" or "closed", the latter with per_token or without links. Correct it.'
     B301 = 'mentions = "read" asks the model of bioel_linker to find mentions, and {model} cannot, expected spacy-bioel.HierarchicalLinker.v1. Set mentions = "spans" and add bioel_mentions before it.'
     B310 = "{id!r} is no concept of the sources, current or retired: expected the id of a concept whose branch is kept (--under) or left out (--exclude). {hint}"
-    B311 = "Unknown setting finding = {found}: expected true or false for each switch, and a number for the threshold, as in {expected}. Correct the config."
+    B311 = "Unknown setting finding = {found}: expected true or false for each switch, a number for the threshold, and a list of names for `never`, as in {expected}. Correct the config."
     B320 = "The knowledge base of this candidate (fingerprint {found}) is not open in this process, where its fields are read. Keep the pipeline that made the link, or open the folder: KnowledgeBase.open(KB)."
     B321 = 'kb = {found!r} is not one of these: a folder; a list of folders, for mentions of all labels; or a folder for each label, such as {{"Disease": "kb/mondo", "Phenotype": "kb/hp"}}. Correct it.'
     B322 = "Several knowledge bases that are joined ({path}) have no folder of their own to write to. Write to each of them, or make one of all: bioel kb build OUT SOURCE..."

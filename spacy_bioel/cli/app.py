@@ -7,6 +7,7 @@ usage errors respond without delay.
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -75,6 +76,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     RAISES SystemExit: With status 0 on success, 2 for invalid arguments or input (one line on
         stderr), 1 for any other failure.
     """
+    # A pipeline and a build have many objects, of which few are garbage that refers to itself.
+    gc.set_threshold(50_000, 20, 20)
     try:
         app(args=None if argv is None else list(argv), prog_name="bioel")
     except BioelError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from contextlib import closing
 from enum import StrEnum
 from pathlib import Path
@@ -146,7 +145,6 @@ def link(
         check_linker(nlp)
         if context:
             add_context(nlp)
-        gc.freeze()  # the pipeline stays, and need not be looked through for garbage
         run: Any = link_given if is_given else link_texts
         # Closed even if a result cannot be written, which ends the worker processes.
         with closing(run(nlp, documents, batch_size=batch_size, n_process=n_process)) as linked:

@@ -302,16 +302,16 @@ def _of_document(
         return "The document names no organism."
     named = (f"{of[0]} ({len(of)} times)" if len(of) > 1 else of[0] for of in organisms.values())
     sentence = f"The document names {', '.join(named)}; "
-    if own in organisms:
+    if own in organisms and about.ids:
         return f"{sentence}it is of {organisms[own][0]}."
     genes = f"{about.label.lower() or 'concept'}s"
-    others = {id: of[0] for id, of in organisms.items() if not is_microbe(all, id)}
-    if not others:
+    others = {id: of[0] for id, of in organisms.items() if id != own and not is_microbe(all, id)}
+    if not others and own not in organisms:
         return f"{sentence}{genes} beside microbes are mostly those of people."
     absent = [word for id, word in others.items() if id not in kb.type_names]
     if absent and not about.ids:
         return f"{sentence}{genes} of {', '.join(absent)} are not in this knowledge base."
-    return f"{sentence}it is of another organism."
+    return f"{sentence}it is of {'another' if others else 'this'} organism."
 
 
 def _excluded(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import signal
 import socket
@@ -108,7 +107,6 @@ def _watch(server: uvicorn.Server, service: Service, tell: Callable[[str], None]
     if service.failure is not None:
         server.should_exit = True
     else:
-        gc.freeze()  # the pipeline stays, and need not be looked through for garbage
         tell(f"Ready after {time.perf_counter() - start:.1f} seconds.")
 
 
@@ -125,7 +123,6 @@ def _handle_signals(server: uvicorn.Server, service: Service, tell: Callable[[st
 
 
 def _reopen(service: Service, tell: Callable[[str], None]) -> None:
-    gc.unfreeze()  # what was open until now may be garbage
     try:
         tell(f"The knowledge base is open anew, fingerprint {service.reopen_kb()}.")
     except BioelError as error:

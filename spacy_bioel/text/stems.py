@@ -9,8 +9,13 @@ from functools import lru_cache
 # text "patellae were absent". "without", "no", "and" and "with" are not among them, nor is "a",
 # which tells vitamins apart.
 LINKING_WORDS = frozenset(
-    "an the of in s its their his her is are was were be been being usually often".split()
+    "an the of in s its their his her is are was were be been being usually often sided".split()
 )
+# "Low potassium" is the name "Decreased circulating potassium concentration": words for more and
+# for less, and those that names may have beside the substance. Blood alone has a pressure too.
+MORE_OR_LESS = ("increased elevated raised high".split(), "decreased reduced low".split())
+_LEVELS = frozenset("circulating serum plasma level levels concentration concentrations".split())
+AMOUNT_WORDS = _LEVELS.union(*MORE_OR_LESS)
 _UNIT = re.compile(r"(?<=\d)(?=(?:mg|g|kg|ml|l|[nm]?m|m?mol|hr?|days?|weeks?|wk)(?: |$))")
 _IRREGULAR = {"feet": "foot", "teeth": "tooth", "children": "child", "women": "woman"} | {
     "men": "man", "lice": "louse", "mice": "mouse", "geese": "goose", "phalanges": "phalanx",
@@ -41,6 +46,7 @@ _FAMILIES = {
     "etes": "et", "sion": "s", "sive": "s", "tion": "t", "tional": "t", "tive": "t", "ation": "",
     "ational": "", "ative": "", "ity": "", "itis": "it", "ible": "ib", "ibular": "ib",
     "icle": "ic", "icular": "ic", "uscle": "usc", "uscular": "usc", "oma": "om", "omatous": "om",
+    "ibility": "ib", "ability": "abl",
     "ment": "", "mental": "", "ement": "", "ence": "ent", "ency": "ent", "ance": "ant",
     "ancy": "ant", "ed": "", "ing": "", "ly": "", "ness": "", "is": "", "um": "", "us": "",
     "ous": "ous", "a": "", "e": "", "y": "", "sy": "t",
@@ -58,6 +64,20 @@ def linking_words_of(name: str) -> frozenset[str]:
     if name.isupper():
         return LINKING_WORDS
     return LINKING_WORDS.difference(map(str.lower, _CAPITALS.findall(name)))
+
+
+def amount_of(words: list[str]) -> tuple[int, list[str]]:
+    """Whether normalised words say that there is more (0) or less (1) of a substance, and the stems
+    of the substance; none: they say something else."""
+    signs = [sign for word in words for sign in (0, 1) if word in MORE_OR_LESS[sign]]
+    without = AMOUNT_WORDS | LINKING_WORDS | {"blood"}
+    rest = [stem_of(word) for word in words if word not in without]
+    return (signs[0], sorted(rest)) if len(signs) == 1 else (0, [])
+
+
+def is_amount(words: list[str]) -> bool:
+    """Tell whether the words of a name say that there is more or less of something in the blood."""
+    return any(words[0] in of for of in MORE_OR_LESS) and not _LEVELS.isdisjoint(words)
 
 
 def words_of(normalized: str) -> list[str]:

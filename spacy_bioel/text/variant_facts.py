@@ -17,6 +17,8 @@ _RS_BEHIND = re.compile(  # "V600E mutation (rs113488022)"
     re.I,
 )
 _RS_BEFORE = re.compile(rf"{RS_NUMBER.pattern}\s?[(\[:;=]\s?$", re.I)
+# A symbol with the letter of its organism, which the detector misses: "hTERT C228T".
+_PREFIXED = re.compile(r"\b[hmr]([A-Z]{2}[A-Z\d]+)\s\(?$")
 _DIGITS = re.compile(r"\d+")
 _NEAR = 40
 _BESIDE = 15  # characters
@@ -50,12 +52,17 @@ def gene_of(text: str, start: int, end: int, links: Sequence[Link]) -> str | Non
 
     It is the one right before the variant, else right behind it, else the one beside another
     mention of the same change; else, of the genes of the sentence, or without any of the document,
-    the one that the document names most often. None, where the one beside it has the name of a
+    the one that the document names most often. None, where "hTERT" stands before it and no TERT is
+    linked, and where the one beside it has the name of a
     gene and is linked to nothing, as "DGAT1" of cattle.
     """
     genes = [x for x in links if x.label == GENE and (x.ids or _is_named(text, x))]
     if not any(x.ids for x in genes):
         return None
+    symbol = _PREFIXED.search(text, max(0, start - _NEAR), start)
+    if symbol and all(x.end != symbol.end(1) for x in genes):
+        named = (x for x in genes if text[x.start : x.end] == symbol[1])
+        return next((x.ids[0] for x in named if x.ids), None)
     beside = _beside(start, end, genes)
     if beside is None:
         others = _same_change(text, start, end, links)

@@ -18,8 +18,9 @@ from spacy_bioel.pipeline.contextual.methods import METHODS
 from spacy_bioel.pipeline.contextual.weighing import READ_FEATURES
 from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
 from spacy_bioel.pipeline.linker.component import Linker
-from spacy_bioel.pipeline.linker.queries import Mentions, finding_of, mention_queries, rank_mentions
+from spacy_bioel.pipeline.linker.queries import Mentions, mention_queries, rank_mentions
 from spacy_bioel.pipeline.loading import find_linker
+from spacy_bioel.pipeline.measuring import link_open
 from spacy_bioel.pipeline.stored_pipe import with_token_vectors
 from spacy_bioel.types import AnnotatedText
 
@@ -171,30 +172,17 @@ def _read_batch(
     return Development(reading.features, rows, right, mentions.strings, mentions.owners)
 
 
-def gather_names(nlp: Language, texts: Sequence[AnnotatedText]) -> Development:
-    """Gather the spans that may be names, each a mention with one candidate, right or not."""
-    linker = linker_of(nlp)
-    finder, kb = linker.generator.finder, linker.kb
-    docs = [nlp.make_doc(text.text) for text in texts]
-    words, hits = finder.look_up(docs, finding_of(linker.state))
-    hits, rows, features = finder.weigh(words, hits).allowed()
-    alone = hits.gap == hits.end  # parts of coordinations are weighed by rules
-    hits, rows, features = hits.take(alone), rows[alone], features[alone]
-    of_doc = words.doc[hits.start].tolist()
-    starts, ends = words.places(hits.start, hits.end)
-    gold = {
-        (number, mention.start, mention.end): set(kb.find_all(list(mention.ids)).tolist())
-        for number, text in enumerate(texts)
-        for mention in text.mentions
-    }
-    indptr, concepts, _ = kb.concepts_of_names(rows)
-    right = [
-        np.array([not gold.get(place, set()).isdisjoint(concepts[first:end].tolist())])
-        for place, (first, end) in zip(
-            zip(of_doc, starts.tolist(), ends.tolist(), strict=True),
-            pairwise(indptr.tolist()),
-            strict=True,
-        )
-    ]
-    each = [np.array([i]) for i in range(len(rows))]
-    return Development(features, each, right, [""] * len(rows), of_doc)
+def gather_names(nlp: Language, texts: Sequence[AnnotatedText]) -> list[list[tuple[str, bool]]]:
+    """The names that each document is found to have, and whether each is right."""
+    linker, found = linker_of(nlp), []
+    for text, links in zip(texts, link_open(nlp, linker, texts), strict=True):
+        gold = {
+            (mention.start, mention.end, linker.kb.canonical(id))
+            for mention in text.mentions
+            for id in mention.ids
+        }
+        linked = [link for link in links if link.ids]
+        right = [any((link.start, link.end, id) in gold for id in link.ids) for link in linked]
+        names = [link.candidates[0].name for link in linked]
+        found.append(list(zip(names, right, strict=True)))
+    return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import islice, product
@@ -25,9 +25,7 @@ from spacy_bioel.pipeline.measuring import (
     measure_pipeline,
     silent,
 )
-from spacy_bioel.pipeline.mentions import name_evidence
 from spacy_bioel.pipeline.mentions.choosing import ScoredSpan, choose_mentions
-from spacy_bioel.pipeline.mentions.finder import default_weights
 from spacy_bioel.scoring.counts import Counts
 from spacy_bioel.scoring.evaluation import count_documents
 from spacy_bioel.scoring.protocols import get_protocol
@@ -38,9 +36,9 @@ from spacy_bioel.tuning.choosing import (
     choose,
     document_folds,
     percent_of,
+    wrong_names,
 )
 from spacy_bioel.tuning.development import (
-    Development,
     gather_development,
     gather_names,
     gather_reading,
@@ -70,8 +68,7 @@ DETECTOR: list[dict[str, Value]] = [
     )
 ]
 FINDING: list[dict[str, Value]] = [
-    {"refitted": is_refitted, "threshold": t}
-    for is_refitted, t in product((False, True), (0.5, 0.4, 0.6, 0.7, 0.3, 0.2))
+    {"left_out": least, "threshold": t} for least, t in product((0, 3, 2, 1), (0.5, 0.7, 0.9))
 ]
 
 
@@ -132,40 +129,41 @@ def tune_finding(
     folds: Sequence[Fold],
     progress: ProgressBar = silent,
 ) -> Tuned | None:
-    """Set the linker to the weights of finding and the threshold with the best end-to-end F1.
+    """Set the linker to the names to leave out and the threshold with the best end-to-end F1.
 
-    Refitted weights are judged on documents that they were not fitted on.
+    What a corpus does not annotate ("protein") is left out by the name: judged on documents that
+    the names were not chosen on.
 
-    RETURNS (Tuned | None): None without folds, or when nothing that is like a name is right.
+    RETURNS (Tuned | None): None without folds, or when no name that is found is right.
     """
-    linker, spans = linker_of(nlp), gather_names(nlp, texts)
-    if not folds or not any(right.any() for right in spans.right):
+    linker = linker_of(nlp)
+    finding = {"never": [], **linker.cfg["finding"]}
+    names = gather_names(nlp, texts)
+    if not folds or not any(is_right for of_text in names for _, is_right in of_text):
         return None
-    weights, finding = linker.finding, linker.cfg["finding"]
     counts: list[list[Counts]] = [[{}] * len(texts) for _ in FINDING]
 
-    def fit(part: Development) -> Fusion:
-        fitted = fit_fusion(part, prior=default_weights()) if len(part) else default_weights()
-        return _as_saved(fitted, name_evidence.FEATURES)
+    def setting_of(setting: Mapping[str, Value], documents: Sequence[int]) -> dict[str, Any]:
+        seen = [names[i] for i in documents]
+        n = sum(len(texts[i].mentions) for i in documents)
+        wrong = wrong_names(seen, n, least=int(setting["left_out"]))
+        never = sorted({*finding["never"], *wrong})
+        return {**finding, "never": never, "threshold": setting["threshold"]}
 
     try:
-        with progress("Fitting weights (finding)", total=len(folds) * len(FINDING)) as advance:
+        with progress("Choosing how names are found", total=len(folds) * len(FINDING)) as advance:
             for fold in folds:
-                refitted = fit(spans.of_documents(fold.fitting.tolist()))
                 held_out = fold.held_out.tolist()
                 for of_setting, setting in zip(counts, FINDING, strict=True):
-                    linker.finding = refitted if setting["refitted"] else weights
-                    linker.cfg["finding"] = {**finding, "threshold": setting["threshold"]}
+                    linker.cfg["finding"] = setting_of(setting, fold.fitting.tolist())
                     found = _counts(nlp, [texts[i] for i in held_out], LINKING)
                     for i, count in zip(held_out, found, strict=True):
                         of_setting[i] = count
                     advance(1)
     finally:
-        linker.finding, linker.cfg["finding"] = weights, finding
+        linker.cfg["finding"] = finding
     tuned = choose(linker.name, FINDING, counts, protocol=LINKING, folds=folds)
-    if tuned.chosen["refitted"]:
-        linker.finding = fit(spans)
-    linker.cfg["finding"] = {**finding, "threshold": tuned.chosen["threshold"]}
+    linker.cfg["finding"] = setting_of(tuned.chosen, range(len(texts)))
     return tuned
 
 
@@ -284,7 +282,7 @@ def tune(
         if linker.cfg["mentions"] == "kb":
             finding = tune_finding(nlp, texts, folds=folds, progress=progress)
             if folds and finding is None:
-                notes.append("finding is unchanged: no span that is like a name is right")
+                notes.append("finding is unchanged: no name that is found is right")
             found.append(finding)
     if detector is not None:
         found.append(mentions := tune_detector(nlp, texts, folds=folds, progress=progress))

@@ -50,7 +50,7 @@ def test_every_error_is_a_row_of_each_format(bioel, model, gold, tmp_path):
     said = ["document", "marks", "start", "end", "rank", "gold_ids", "gold_names"]
     assert [first[key] for key in said] == ["7", "missing", "0", "12", "", "MESH:D999999", ""]
     assert (first["predicted_ids"], first["predicted_names"]) == ("MESH:D006973", "Hypertension")
-    assert first["candidates"].startswith("MESH:D006973 Hypertension (0.99, exact)")
+    assert first["candidates"].startswith("MESH:D006973 Hypertension (0.95, exact)")
     assert first["context"].startswith("[[Hypertension]] after <b>clonidine & Narcan pills.")
     said = ["string", "predicted_string", "rank"]
     assert [third[key] for key in said] == ["Narcan pills", "Narcan", "1"]

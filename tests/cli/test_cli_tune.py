@@ -21,7 +21,7 @@ def test_tuned_pipeline_and_its_figures(bioel, model, corpus, tmp_path):
         ("end_to_end", "f1"),
         ("end_to_end", "f1"),
     ]
-    assert written["tuned"][1]["chosen"] == {"refitted": False, "threshold": 0.5}
+    assert written["tuned"][1]["chosen"] == {"left_out": 0, "threshold": 0.5}
     # 4 of 5 linked mentions are names of the knowledge base: P 100, R 80.
     assert written["tuned"][2]["fitted"] == 88.89
     nlp = spacy.load(out)

@@ -103,11 +103,6 @@ def test_words_stand_for_each_other_if_several_names_say_so(bags):
     assert stem_key("abnormality") in table.word.tolist()
 
 
-def test_heads(bags):
-    assert (bags.heads["anom"], bags.heads["abnorm"], bags.heads["eye"]) == (1.0, 1.0, 0.0)
-    assert (bags.heads["failur"], bags.heads["heart"]) == (1.0, 0.0)
-
-
 @pytest.mark.parametrize(
     ("word", "expected"),
     [

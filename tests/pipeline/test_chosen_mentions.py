@@ -142,6 +142,22 @@ def test_variants_have_the_borders_of_their_form_and_say_of_a_change():
     ]
 
 
+@pytest.mark.parametrize(
+    ("people", "kept"),
+    [
+        (None, ["Men", "mice"]),
+        (True, ["Men", "patients", "woman", "mice"]),
+        (False, ["mice"]),
+    ],
+)
+def test_people_are_organisms_or_not(people, kept):
+    doc = blank().make_doc("Men , patients , a woman and children had mice")
+    spans = [(t.i, t.i + 1, "Species", 0.9) for t in doc if t.text in ("Men", "mice")]
+    cfg = {"threshold": 0.5, "consistency": 0, "allow_overlap": True, "abbreviations": False}
+    chosen = choose_mentions(doc, spans, {**cfg, "always": {}, "never": [], "people": people})
+    assert [doc[start].text for start, *_ in chosen] == kept
+
+
 def test_forced_and_excluded_mentions():
     doc = blank()("Patients with renal failure in 2015, outpatients too")
     spans = [(0, 4, "Disease", 0.9), (2, 4, "Disease", 0.8), (5, 6, "Gene", 0.7)]

@@ -178,7 +178,12 @@ HUMAN, MOUSE = "NCBITaxon:9606", "NCBITaxon:10090"
             (),
             "names mice (2 times); it is of another organism.",
         ),
-        ([], "mice and human mice ABC1", (), "names mice (2 times), human; it is of human."),
+        (
+            [],
+            "mice and human mice ABC1",
+            (),
+            "names mice (2 times), human; genes of mice are not in this knowledge base.",
+        ),
         (
             [],
             "ABC1 and germs",

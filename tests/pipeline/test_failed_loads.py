@@ -192,12 +192,12 @@ def test_a_knowledge_base_in_memory_is_not_lost(kb_folder, tmp_path):
 
 def test_initialising_forgets_what_was_tuned(trained, texts):
     linker: Any = trained.get_pipe("bioel_linker")
-    linker.fusion = linker.reading = linker.finding = default_fusion()
+    linker.fusion = linker.reading = default_fusion()
     trained.meta["bioel"] = {"tuning": {"documents": 6}, "other": 1}
     trained.config["initialize"]["components"] = {"bioel_linker": VOCABULARY}
     with trained.select_pipes(enable="bioel_linker"):
         trained.initialize(lambda: examples_of(trained, texts))
-    assert (linker.fusion, linker.reading, linker.finding) == (None, None, None)
+    assert (linker.fusion, linker.reading) == (None, None)
     assert trained.meta["bioel"] == {"other": 1}
 
 

@@ -33,6 +33,8 @@ def kb(tmp_path_factory) -> Path:
     [
         ("Hb 7.2, plt 40k", {"Hb 7.2": "anemia", "plt 40k": "thrombocytopenia"}),
         ("Hb was 72 g/L", {"Hb was 72 g/L": "anemia"}),
+        ("| HB | 7.2 g/dL | 12-16 |", {"HB | 7.2 g/dL": "anemia"}),
+        ("white cell count—28×109/L", {"white cell count—28×109/L": "leukocytosis"}),
         ("hemoglobin level of 13.2 g/dL", {}),
         ("platelets 40,000/µL", {"platelets 40,000/µL": "thrombocytopenia"}),
         ("T 39.4, Tmax 102.3 F", {"T 39.4": "fever", "Tmax 102.3 F": "fever"}),

@@ -70,6 +70,8 @@ def said_of(nlp: Language, text: str) -> list[str]:
         ("Denies [chest pain] or\n[dyspnea] at rest.", ["negated", "negated"]),
         ("DENIES [CHEST PAIN].", ["negated"]),
         ("Seen by Dr. Lee without [fever].", ["negated"]),
+        ("[Asthma]\tyes\n[Seizures]\tdenies\n[Gout]\tyes", ["", "negated", ""]),
+        ("| [Fever] | no |\n| [Cough] | yes |", ["negated", ""]),
         ("", []),
         # Answers.
         ("[Fever]: no. [Cough]: yes. [Diarrhea] - denies.", ["negated", "", "negated"]),

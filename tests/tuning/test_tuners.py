@@ -107,7 +107,7 @@ def right(number: int) -> AnnotatedText:
 
 
 def untouched(number: int) -> AnnotatedText:
-    """Plurals are no mentions here, as in a corpus whose guidelines leave groups out."""
+    """Beta fever is no mention here, as in a corpus whose guidelines leave a concept out."""
     return AnnotatedText(str(number), "Beta fevers are a group.", ())
 
 
@@ -121,21 +121,21 @@ def test_it_stays_as_it_is_where_nothing_is_gained(make_linker):
     linker: Any = nlp.get_pipe("bioel_linker")
     tuned = tune_finding(nlp, [right(i) for i in range(4)], folds=document_folds(4))
     assert tuned is not None
-    assert tuned.chosen == {"refitted": False, "threshold": 0.5}
+    assert tuned.chosen == {"left_out": 0, "threshold": 0.5}
     assert (tuned.protocol, tuned.metric) == ("end_to_end", "f1")
     assert (tuned.fitted, tuned.cross_fitted) == (100.0, 100.0)
-    assert linker.finding is None
+    assert linker.cfg["finding"]["never"] == []
 
 
-def test_a_corpus_without_plurals_is_learned_and_saved(make_linker, tmp_path):
+def test_names_that_a_corpus_does_not_annotate_are_left_out_and_saved(make_linker, tmp_path):
     nlp = make_linker()
     linker: Any = nlp.get_pipe("bioel_linker")
     assert found(nlp, "Beta fevers are a group.") == ["Beta fevers"]
-    texts = [make(i) for i in range(40) for make in (right, untouched)]
+    texts = [make(i) for i in range(10) for make in (right, untouched)]
     tuned = tune_finding(nlp, texts, folds=document_folds(len(texts)))
-    assert tuned is not None and tuned.chosen["refitted"] is True
+    assert tuned is not None and tuned.chosen == {"left_out": 3, "threshold": 0.5}
     assert (tuned.fitted, tuned.cross_fitted) == (100.0, 100.0)
-    assert linker.state.finding is linker.finding
+    assert linker.cfg["finding"]["never"] == ["beta fever"]
     nlp.to_disk(tmp_path / "saved")
     for once_more in (nlp, spacy.load(tmp_path / "saved")):
         assert found(once_more, "Beta fevers are a group.") == []
@@ -146,7 +146,7 @@ def test_nothing_that_is_like_a_name(make_linker):
     texts = [AnnotatedText(str(i), "None.", (Mention(0, 4, "D", ("X:A",)),)) for i in range(3)]
     assert tune_finding(make_linker(), texts, folds=document_folds(3)) is None
     report = tune(make_linker(), texts)
-    assert "finding is unchanged: no span that is like a name is right" in report.notes
+    assert "finding is unchanged: no name that is found is right" in report.notes
 
 
 CORPUS = [

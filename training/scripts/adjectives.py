@@ -17,11 +17,13 @@ import typer
 from spacy_bioel.cli.console import show_note
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.words.bags import NameBags, stem_key
-from spacy_bioel.text.stems import stem_of
+from spacy_bioel.text.normalize import normalize_name
+from spacy_bioel.text.stems import stem_of, words_of
 
 OUTPUT = Path("spacy_bioel") / "assets" / "adjectives.json"
 _ADJECTIVE = re.compile(r"[a-z]+(?:al|ar|ic|iac|ary|ory|ine|ous|oid)")
 _NOUN = re.compile(r"[a-z]{3,}")
+_PREPOSITIONS = frozenset("of in with without to by due from for on at".split())
 _VOCABULARIES = 2
 _SHARE = 0.1  # of the concepts with the rarer word, those that have both
 _HEAD = 0.08  # part of the names with a noun in which it is the head
@@ -34,11 +36,12 @@ def adjectives(kb: Annotated[list[Path], typer.Argument(help="Knowledge bases.")
     words: dict[str, Counter[str]] = defaultdict(Counter)
     heads: dict[str, float] = defaultdict(float)
     for folder in kb:
-        bags = NameBags.from_kb(KnowledgeBase.open(folder))
+        opened = KnowledgeBase.open(folder)
+        bags = NameBags.from_kb(opened)
         stems = {stem_key(word): stem_of(word) for word in bags.words}
         for word, n in bags.words.items():
             words[stem_of(word)][word] += n
-        for stem, share in bags.heads.items():
+        for stem, share in heads_of(list(opened.names)).items():
             heads[stem] = max(heads[stem], share)
         of = bags.substitutes
         for key, by, share in zip(of.word.tolist(), of.stem, of.share.tolist(), strict=True):
@@ -53,6 +56,22 @@ def adjectives(kb: Annotated[list[Path], typer.Argument(help="Knowledge bases.")
             nouns.setdefault(adjective, noun)
     srsly.write_json(OUTPUT, dict(sorted(nouns.items())), indent=1)
     show_note(f"{len(nouns)} adjectives")
+
+
+def heads_of(names: list[str]) -> dict[str, float]:
+    """Of each stem, the share of its names that it is the head of: "abnormality" in "abnormality of
+    the eye", "defect" in "septal defect".
+    """
+    counts: Counter[str] = Counter()
+    heads: Counter[str] = Counter()
+    for name in names:
+        words = words_of(normalize_name(name))
+        counts.update(map(stem_of, words))
+        if "," in name:
+            words = words_of(normalize_name(name.partition(",")[0])) or words
+        before = next((i for i, w in enumerate(words) if i and w in _PREPOSITIONS), len(words))
+        heads[stem_of(words[before - 1])] += 1
+    return {stem: n / counts[stem] for stem, n in heads.items()}
 
 
 if __name__ == "__main__":

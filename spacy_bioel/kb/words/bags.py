@@ -19,8 +19,15 @@ from spacy_bioel.kb.columns.arrays import IntArray, entries_of
 from spacy_bioel.kb.columns.keys import KeyArray, word_key
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.words.lexicon import KeyMasks
-from spacy_bioel.text.normalize import normalize_name, normalize_names
-from spacy_bioel.text.stems import LINKING_WORDS, stem_of, words_of
+from spacy_bioel.text.normalize import normalize_names
+from spacy_bioel.text.stems import (
+    LINKING_WORDS,
+    MORE_OR_LESS,
+    amount_of,
+    is_amount,
+    stem_of,
+    words_of,
+)
 
 _BREAK = "\0"  # separates strings that are split together; occurs in no word
 
@@ -87,9 +94,9 @@ _MASK = (1 << 64) - 1
 _FEWEST = 3  # concepts whose names have one word in the place of another
 _LIKELY = 0.04  # ... of those whose names have the rarer of them
 _SURE = 0.8  # share of adjectives and their nouns, which other vocabularies have
-_PREPOSITIONS = frozenset("of in with without to by due from for on at".split())
 # "No testis" is a name of "Absent testis", and no seizure is an absence seizure.
 NEGATIONS = frozenset("no not non without never none nor".split())
+_BESIDE_AMOUNTS = ((), ("serum",), ("plasma",), ("level",), ("serum", "level"))
 _MOST = 8  # names of a concept that differ in one word
 
 
@@ -109,20 +116,18 @@ class Substitutes:
     share: NDArray[np.float32]  # of the concepts with the rarer word, those that have both
     adjective: tuple[str, ...]  # "renal", which may stand for a name, "kidney"; "": in a name only
 
+    def share_of(self, rows: IntArray) -> NDArray[np.float32]:
+        return np.append(self.share, np.float32(0))[rows]
+
 
 @dataclass(frozen=True)
 class NameBags:
-    """Names by their bags.
-
-    heads (dict): Of each stem, the share of its names that it is the head of: "abnormality" in
-        "abnormality of the eye", "defect" in "septal defect".
-    """
+    """Names by their bags."""
 
     found: KeyMasks  # distinct keys, with the number of the bag, from 1
     offsets: IntArray  # of the name rows of each bag
     rows: IntArray
     words: dict[str, int]  # in how many names each word is
-    heads: dict[str, float]
     substitutes: Substitutes  # among the stems
     long: KeyMasks  # keys of the first MAX_WORDS words of longer names, with the most words of one
 
@@ -153,19 +158,31 @@ class NameBags:
         owner, flat = np.repeat(np.arange(len(split)), lengths)[kept], flat[kept]
         keys = np.zeros(len(split), dtype=np.uint64)
         np.add.at(keys, owner, keys_of[flat])
-        order = np.argsort(keys, kind="stable")
-        different, first = np.unique(keys[order], return_index=True)
+        more = [(row, key) for row, words in enumerate(split) for key in _amounts(words)]
+        bags = np.append(keys, np.array([key for _, key in more], dtype=np.uint64))
+        rows = np.append(np.arange(len(keys)), np.array([row for row, _ in more], dtype=np.int64))
+        order = np.argsort(bags, kind="stable")
+        different, first = np.unique(bags[order], return_index=True)
         return cls(
             KeyMasks(different, np.arange(1, len(different) + 1, dtype=np.uint64)),
             np.append(first, len(order)),
-            order,
+            rows[order],
             dict(counts),
-            _heads(names, split, tuple(stems), np.bincount(flat, minlength=len(stems))),
             _with_nouns(
                 _substitutes(kb, keys, owner, flat, keys_of, tuple(stems)), nouns or {}, stems
             ),
             _long(split),
         )
+
+
+def _amounts(words: list[str]) -> list[int]:
+    """Keys of other ways to say that there is more or less of something: "low serum potassium"."""
+    sign, rest = amount_of(words) if words and is_amount(words) else (0, [])
+    if not rest:
+        return []
+    key = sum(map(word_key, rest))
+    beside = [sum(map(stem_key, words)) for words in _BESIDE_AMOUNTS]
+    return [(key + stem_key(d) + k) & _MASK for d in MORE_OR_LESS[sign] for k in beside]
 
 
 def _long(split: Sequence[list[str]]) -> KeyMasks:
@@ -176,18 +193,6 @@ def _long(split: Sequence[list[str]]) -> KeyMasks:
             most[key] = max(len(words), most.get(key, 0))
     keys = np.array(sorted(most), dtype=np.uint64)
     return KeyMasks(keys, np.array([most[key] for key in sorted(most)], dtype=np.uint64))
-
-
-def _heads(
-    names: Sequence[str], split: Sequence[list[str]], stems: Sequence[str], counts: IntArray
-) -> dict[str, float]:
-    heads: Counter[str] = Counter()
-    for name, words in zip(names, split, strict=True):
-        if "," in name:
-            words = words_of(normalize_name(name.partition(",")[0])) or words
-        before = next((i for i, w in enumerate(words) if i and w in _PREPOSITIONS), len(words))
-        heads[stem_of(words[before - 1])] += 1
-    return {stem: heads[stem] / count for stem, count in zip(stems, counts.tolist(), strict=True)}
 
 
 def _substitutes(

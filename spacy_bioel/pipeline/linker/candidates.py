@@ -81,8 +81,8 @@ class LinkerState:
     """All that candidates depend on, by identity, and settings by value: none of it changes.
 
     encoder (FrozenEncoder | None): Of names; None: no dense evidence.
-    fusion, reading, finding (Fusion | None): Weights of the evidence, of what a contextual model
-        reads, and of what is found with the knowledge base; None: the default ones.
+    fusion, reading (Fusion | None): Weights of the evidence, and of what a contextual model reads;
+        None: the default ones.
     pool (NamePool | None): The names that training searches among; None: all.
     """
 
@@ -91,7 +91,6 @@ class LinkerState:
     statistics: MentionStatistics
     fusion: Fusion | None
     reading: Fusion | None
-    finding: Fusion | None
     settings: LinkerSettings
     make_index: MakeIndex
     make_spelling: MakeSearch

@@ -37,7 +37,7 @@ from spacy_bioel.types import Link
 class Linker(LinkerResources):
     """Links mentions; docs/reference/settings.yml has the settings, `pipeline.annotate` the result.
 
-    Weights (`fusion`, `reading`, `finding`), mention statistics and settings (`cfg`) may be
+    Weights (`fusion`, `reading`), mention statistics and settings (`cfg`) may be
     assigned at any time: the next batch is linked by them. Prediction may be called by many
     threads, training by one.
     """
@@ -141,7 +141,7 @@ class Linker(LinkerResources):
 
     def _forget_tuning(self, nlp: Language | None) -> None:
         """Drop weights that were fitted to the evidence of another encoder, and their record."""
-        self.fusion = self.reading = self.finding = None
+        self.fusion = self.reading = None
         if nlp is not None:
             nlp.meta.get("bioel", {}).pop("tuning", None)
 

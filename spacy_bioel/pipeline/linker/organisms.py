@@ -24,6 +24,7 @@ import srsly
 from numpy.typing import NDArray
 from spacy.tokens import Doc, Span
 
+from spacy_bioel.kb.columns.joined import parts_of
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.pipeline.annotate import text_of
 from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
@@ -309,8 +310,9 @@ def _documents(
 
 def is_microbe(kb: KnowledgeBase, organism: str) -> bool:
     """Whether it lives in those whose genes are meant: a virus, a bacterium, one of the archaea."""
-    row = kb.find(organism)
-    return row >= 0 and not MICROBES.isdisjoint(kb.types_of(row))
+    # By parts, whose columns are mapped: those of a joined knowledge base would be made.
+    rows = ((part, part.find(organism)) for part in parts_of(kb))
+    return any(row >= 0 and not MICROBES.isdisjoint(part.types_of(row)) for part, row in rows)
 
 
 def _whole_of(number: int, mentions: Mentions, n: int) -> Span:

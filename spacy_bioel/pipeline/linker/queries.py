@@ -195,12 +195,12 @@ def _with_notes(
 
 
 def finding_of(state: LinkerState) -> Finding:
-    """How names are found by the settings and weights of a linker."""
+    """How names are found by the settings of a linker."""
     options: dict[str, Any] = dict(state.settings.finding)
+    options["never"] = frozenset(normalize_names(list(options["never"])))
     return Finding(
         abbreviations=state.settings.abbreviations,
         shorthand=state.settings.shorthand,
-        weights=state.finding,
         **options,
     )
 

@@ -49,7 +49,6 @@ from spacy_bioel.pipeline.linker.settings import (
 from spacy_bioel.pipeline.linker.statistics import MentionStatistics
 from spacy_bioel.pipeline.linker.surroundings import check_order, check_settings, check_types
 from spacy_bioel.pipeline.linker.training import NameTraining
-from spacy_bioel.pipeline.mentions.name_evidence import FEATURES as FINDING_FEATURES
 from spacy_bioel.pipeline.stored_pipe import Parts, StoredPipe
 from spacy_bioel.processor import give_back_memory
 from spacy_bioel.types import remember_opener
@@ -57,7 +56,7 @@ from spacy_bioel.types import remember_opener
 # Named as the first versions named it, so that their pipelines load.
 _STATISTICS = "memory.json"
 # What each of the weights of a linker are for.
-_WEIGHTS = {"fusion": FEATURES, "reading": READ_FEATURES, "finding": FINDING_FEATURES}
+_WEIGHTS = {"fusion": FEATURES, "reading": READ_FEATURES}
 
 
 class LinkerResources(StoredPipe):
@@ -84,7 +83,6 @@ class LinkerResources(StoredPipe):
         self.statistics = MentionStatistics()
         self.fusion: Fusion | None = None
         self.reading: Fusion | None = None
-        self.finding: Fusion | None = None
         self._index = index
         self._spelling = spelling
         # A relative path is relative to the current folder of now, not of the first use.
@@ -147,7 +145,6 @@ class LinkerResources(StoredPipe):
                 statistics=self.statistics,
                 fusion=self.fusion,
                 reading=self.reading,
-                finding=self.finding,
                 settings=self.check_settings(),
                 make_index=self._index,
                 make_spelling=self._spelling,

@@ -19,14 +19,14 @@ BY_KB = ("kb", "kb_exact")  # found with the knowledge base
 SPANS_AND_KB = "spans_and_kb"
 MENTIONS = ("auto", "spans", SPANS_AND_KB, "ents", *BY_KB, "read")
 # How names are found with a knowledge base; see `mentions.finder.NameFinder.find`.
-FINDING: dict[str, bool | float] = {
+FINDING: dict[str, bool | float | list[str]] = {
     "variants": True,
     "typos": True,
-    "learned": True,
     "threshold": 0.5,
     "nested": False,
     "notes": False,
     "measurements": False,
+    "never": [],
 }
 # Which entities get the ids of links: those that were linked, none, or all links become entities.
 SET_ENTS = (True, False, "links")
@@ -41,6 +41,7 @@ _KINDS = {
 }
 _INNER_KINDS: dict[str, Any] = {"evidence": bool, "label_types": (list, tuple)}
 
+FindingSettings = tuple[tuple[str, bool | float | tuple[str, ...]], ...]
 KbSetting = str | list[str] | dict[str, str]
 INCLUDED = "kb"  # folder in a saved pipe
 
@@ -64,7 +65,7 @@ class LinkerSettings:
     shorthand: bool
     composites: bool
     mentions: str
-    finding: tuple[tuple[str, bool | float], ...]
+    finding: FindingSettings
     spans_key: str
     gold_key: str
     only_labels: tuple[str, ...] = ()
@@ -111,17 +112,18 @@ class LinkerSettings:
         return cls(**{name: values[name] for name in cls.__dataclass_fields__})
 
 
-def _finding(finding: dict[str, bool | float]) -> tuple[tuple[str, bool | float], ...]:
-    switches = {name: value for name, value in finding.items() if name != "threshold"}
-    wrong = {
-        name: value
-        for name, value in switches.items()
-        if name not in FINDING or not isinstance(value, bool)
-    }
+def _finding(finding: dict[str, Any]) -> FindingSettings:
+    never = finding["never"]
+    # Pipelines were saved with "learned".
+    switches = {n: x for n, x in finding.items() if n not in ("threshold", "never", "learned")}
+    wrong = {n: x for n, x in switches.items() if n not in FINDING or not isinstance(x, bool)}
+    if not (isinstance(never, list) and all(isinstance(name, str) for name in never)):
+        wrong["never"] = never
     if wrong:
         raise BioelError(Errors.B311.format(found=wrong, expected=FINDING))
     check_number(finding, "threshold", 0, 1, kind=float, pipe=f"{LINKER}.finding")
-    return tuple(finding.items())
+    of = switches | {"threshold": finding["threshold"], "never": tuple(never)}
+    return tuple(of.items())
 
 
 @dataclass(frozen=True)
@@ -257,7 +259,8 @@ def check_kinds(cfg: Mapping[str, Any], kinds: Mapping[str, Any], *, pipe: str) 
     kinds (Mapping): Name -> what `isinstance` takes.
     RAISES BioelError: [B465].
     """
-    words = {bool: "true or false", str: "a string", dict: "a table"}
+    words: dict[Any, str] = {bool: "true or false", str: "a string", dict: "a table"}
+    words[bool, type(None)] = "true, false or null"
     for name, kind in kinds.items():
         if name in cfg and not isinstance(cfg[name], kind):
             expected = words.get(kind, "a list")

@@ -91,7 +91,8 @@ def starter_kb(setting: str = "") -> KnowledgeBase:
     """A knowledge base of the package, which is built if this is the first time.
 
     setting (str): "starter:mesh" or "" (diseases and chemicals), "starter:genes" (of man,
-        mouse, zebrafish and fly), "starter:species", "starter:cells" (cell lines).
+        mouse, rat, zebrafish, fly, worm and yeasts), "starter:species", "starter:cells" (cell
+        lines).
     RAISES BioelError: [B334] on another, [B063] when the cache folder cannot be written; those of
         `build_kb`.
     """

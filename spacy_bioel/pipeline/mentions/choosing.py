@@ -42,6 +42,8 @@ _CLIP = 1e-7
 # Weights are whole numbers of this unit: their sums are exact, so that equal choices are equal.
 _UNIT = 1e-9
 _OF_A_FORM = 0.99
+# What BioRED marks as organisms, of all words for people; for the setting `people`.
+PEOPLE = ("patient", "patients", "man", "men", "woman", "women")
 # White space between words, without a blank line.
 _SPACE = r"(?:[^\S\r\n]++(?:\r?\n[^\S\r\n]*+)?|\r?\n[^\S\r\n]*+)"
 
@@ -92,8 +94,9 @@ def choosing_steps(doc: Doc, cfg: Mapping[str, Any]) -> list[tuple[str, Step]]:
     ]
     if VARIANT in cfg.get("labels", ()):
         steps.append(("by the forms of variants", partial(add_variants, doc)))
-    if cfg["always"] or cfg["never"]:
-        lists = partial(apply_lists, doc, always=cfg["always"], never=cfg["never"])
+    always, never = word_lists(cfg)
+    if always or never:
+        lists = partial(apply_lists, doc, always=always, never=never)
         steps.append(("by the word lists `always` and `never`", lists))
     if not cfg["allow_overlap"]:
         steps.append(("overlaps likelier mentions", partial(drop_overlaps, threshold=threshold)))
@@ -236,6 +239,14 @@ def drop_overlaps(mentions: Sequence[ScoredSpan], *, threshold: float) -> list[S
 def _log_odds(p: float) -> float:
     p = min(max(p, _CLIP), 1 - _CLIP)
     return log(p) - log(1 - p)
+
+
+def word_lists(cfg: Mapping[str, Any]) -> tuple[dict[str, Sequence[str]], Sequence[str]]:
+    """Words that are always mentions, by label, and those that never are."""
+    always, never, people = dict(cfg["always"]), cfg["never"], cfg.get("people")
+    if people:
+        always["Species"] = [*always.get("Species", ()), *PEOPLE]
+    return always, [*never, *PEOPLE] if people is False else never
 
 
 def apply_lists(

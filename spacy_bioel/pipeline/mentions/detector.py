@@ -45,6 +45,7 @@ from spacy_bioel.pipeline.mentions.choosing import (
     choose_mentions,
     consider_spans,
     long_forms,
+    word_lists,
 )
 from spacy_bioel.pipeline.mentions.known_names import normalized_tokens
 from spacy_bioel.pipeline.stored_pipe import Parts, StoredPipe, listens, require_token_vectors
@@ -54,6 +55,7 @@ from spacy_bioel.text.normalize import BLANK_LINE, normalize_names, on_one_line
 _KINDS = {
     **dict.fromkeys(("allow_overlap", "abbreviations", "set_ents"), bool),
     **dict.fromkeys(("spans_key", "gold_key"), str),
+    "people": (bool, type(None)),
 }
 
 
@@ -162,7 +164,7 @@ class MentionDetector(StoredPipe):
         """
         docs = list(docs)
         self.check_settings()  # they may have been assigned
-        if unknown := sorted(set(self.cfg["always"]) - set(self.labels)):
+        if unknown := sorted(set(word_lists(self.cfg)[0]) - set(self.labels)):
             message = Warnings.W322.format(unknown=unknown, known=", ".join(self.labels))
             warnings.warn(message, stacklevel=2)
         pairs = zip(docs, self.score_spans(docs), strict=True)
@@ -212,12 +214,12 @@ class MentionDetector(StoredPipe):
         return match_lexicon(self.lexicon, docs, max_width=self.model.attrs["max_width"])
 
     def set_annotations(self, docs: Iterable[Doc], scores: list[list[ScoredSpan]]) -> None:
-        key = self.cfg["spans_key"]
+        key, (_, never) = self.cfg["spans_key"], word_lists(self.cfg)
         for doc, mentions in zip(docs, scores, strict=True):
             spans = [Span(doc, start, end, label=label) for start, end, label, _ in mentions]
             attrs: dict[str, Any] = {"scores": [round(score, 4) for *_, score in mentions]}
-            if self.cfg["never"]:  # which holds for names of a knowledge base too
-                attrs["never"] = [on_one_line(words.lower()) for words in self.cfg["never"]]
+            if never:  # which holds for names of a knowledge base too
+                attrs["never"] = [on_one_line(words.lower()) for words in never]
             doc.spans[key] = SpanGroup(doc, name=key, attrs=attrs, spans=spans)
             if self.cfg["set_ents"]:
                 doc.set_ents(filter_spans(spans))

@@ -18,28 +18,26 @@ from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.words.bags import NameBags, stem_key
 from spacy_bioel.kb.words.lexicon import Misspellings
 from spacy_bioel.pipeline.annotate import text_of
-from spacy_bioel.pipeline.linker.fusion import Fusion
 from spacy_bioel.pipeline.mentions.choosing import Considered, long_forms
 from spacy_bioel.pipeline.mentions.hits import Hits, Words, find_hits, read_words
 from spacy_bioel.pipeline.mentions.name_evidence import (
     EQUAL,
-    FEATURES,
-    SINGLE,
+    Evidence,
     NameEvidence,
     common_words,
     ruled_out,
 )
 from spacy_bioel.pipeline.mentions.notes import known_of, measured, shorthand_beside
-from spacy_bioel.text.stems import LINKING_WORDS, stem_of
+from spacy_bioel.text.normalize import normalize_names
+from spacy_bioel.text.stems import AMOUNT_WORDS, LINKING_WORDS, stem_of
 
 _ASSETS = Path(__file__).parents[2] / "assets"
 _MOST_KEPT = 1 << 17
 _SAMPLED = 1000
 _MANY = 100  # concepts: of the head of a smaller list, users want the mentions
-# Without a learned model: a span this near to a name is one with this probability.
-_BY_RULES = {
-    "equal": 0.95, "spelled": 0.9, "ordered": 0.85, "family": 0.75, "family_ordered": 0.6
-}  # fmt: skip
+# A span this near to a name, EQUAL to FAMILY_ORDERED, is one with this probability.
+_LIKELY = np.array([0.95, 0.9, 0.85, 0.75, 0.6])
+_TYPO = 0.9  # times this for each misspelled word
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,39 +52,26 @@ class FoundName:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """How names are found: settings of the linker, see docs/reference/settings.yml.
-
-    weights (Fusion | None): Of the evidence, if it is `learned`; None: the package's.
-    """
+    """How names are found: settings of the linker, see docs/reference/settings.yml."""
 
     variants: bool = True
     typos: bool = True
-    learned: bool = True
     threshold: float = 0.5
     nested: bool = False
     notes: bool = False
     measurements: bool = False
     abbreviations: bool = True
     shorthand: bool = True
-    weights: Fusion | None = None
+    never: frozenset[str] = frozenset()  # normalised names
 
 
 class Weighed(NamedTuple):
-    """Spans near a name: their name rows, features, and why each is ruled out, or ""."""
+    """Spans near a name: their name rows, the evidence, and why each is ruled out, or ""."""
 
     hits: Hits
     rows: NDArray[np.int64]
-    features: NDArray[np.float32]
+    evidence: Evidence
     reasons: list[str]
-
-    @property
-    def is_allowed(self) -> NDArray[np.bool_]:
-        return np.array([not reason for reason in self.reasons], dtype=bool)
-
-    def allowed(self) -> tuple[Hits, NDArray[np.int64], NDArray[np.float32]]:
-        """Return the spans that are not ruled out, their name rows and their features."""
-        kept = self.is_allowed
-        return self.hits.take(kept), self.rows[kept], self.features[kept]
 
 
 class NameFinder:
@@ -98,7 +83,7 @@ class NameFinder:
         self._correct = lru_cache(maxsize=_MOST_KEPT)(correct)
         self.evidence = NameEvidence(kb, self.bags)
         self.kb = kb
-        self._stems = {stem_of(word) for word in (*self.bags.words, *_nouns())}
+        self._stems = {stem_of(word) for word in (*self.bags.words, *_nouns(), *AMOUNT_WORDS)}
         self._shorthand = {notes: shorthand_beside(kb, notes=notes) for notes in (False, True)}
         self._general = _above_most(kb)
 
@@ -106,13 +91,17 @@ class NameFinder:
         """Look up all spans that may be names."""
         words = read_words(docs, stem_key, partial(self._forms_of, how=how))
         if how.typos:
-            words.meant = tuple(self._correct(form) or form for form in words.forms)
+            words.meant = tuple(map(self._meant, words.forms))
             for number, (form, other) in enumerate(zip(words.forms, words.meant, strict=True)):
                 if form != other:
                     words.keys[(words.form == number) & ~words.is_short] = stem_key(other)
         is_known = [word in LINKING_WORDS or stem_of(word) in self._stems for word in words.meant]
         known = np.array(is_known, dtype=bool)
         return words, find_hits(words, self.bags, known, variants=how.variants)
+
+    def _meant(self, form: str) -> str:
+        # "Drowsy" is no slip for "dropsy" where a name has "drowsiness".
+        return form if stem_of(form) in self._stems else self._correct(form) or form
 
     def _forms_of(self, doc: Doc, how: Finding) -> dict[str, str]:
         """From short to long form: shorthand that a document has; what it defines goes first."""
@@ -124,12 +113,12 @@ class NameFinder:
         return found | long_forms(doc) if how.abbreviations else found
 
     def weigh(self, words: Words, hits: Hits) -> Weighed:
-        """Return the spans near a name with their features, and why some are ruled out."""
-        rows, features = self.evidence.table(words, hits)
-        reasons = ruled_out(words, hits, rows, features, self.kb, self._general)
+        """Return the spans near a name with the evidence, and why some are ruled out."""
+        rows, evidence = self.evidence.of(words, hits)
+        reasons = ruled_out(words, hits, rows, evidence, self.kb, self._general)
         named = np.flatnonzero(rows >= 0)
         of_named = [reasons[i] for i in named.tolist()]
-        return Weighed(hits.take(named), rows[named], features[named], of_named)
+        return Weighed(hits.take(named), rows[named], evidence.take(named), of_named)
 
     def find(self, docs: Sequence[Doc], how: Finding = Finding()) -> list[list[FoundName]]:
         """Find the names in each document, left to right. Only parts of coordinations overlap."""
@@ -171,21 +160,25 @@ class NameFinder:
         """
         words, hits = self.look_up(docs, how)
         weighed = self.weigh(words, hits)
-        hits, rows, features = weighed.allowed()
-        likely = _by_rules(features)
-        if how.learned:  # except coordinations: no text says which of them are right
-            alone = hits.gap == hits.end
-            scores = (how.weights or default_weights()).scores(features[alone])
-            likely[alone] = 1 / (1 + np.exp(-scores))
+        hits, rows, evidence, reasons = weighed
+        likely = _LIKELY[evidence.near] * np.sqrt(evidence.share) * _TYPO**evidence.typos
+        is_equal = evidence.near == EQUAL
         if not how.variants:
-            likely[features[:, EQUAL] == 0] = 0.0
+            likely[~is_equal] = 0.0
         # No text tells what users mean by the words that they add.
-        added = self.kb.is_added[rows] & (features[:, [EQUAL, SINGLE]] > 0).all(axis=1)
-        likely[added] = np.maximum(likely[added], _BY_RULES["equal"])
-        probability = np.zeros(len(weighed.hits))
-        probability[weighed.is_allowed] = likely
-        kept = choose(hits, likely, threshold=how.threshold, nested=how.nested)
-        return words, weighed, probability, np.flatnonzero(weighed.is_allowed)[kept]
+        added = self.kb.is_added[rows] & is_equal & evidence.is_single
+        likely[added] = np.maximum(likely[added], _LIKELY[EQUAL])
+        if how.never:
+            names = normalize_names(self.kb.names.take(rows))
+            for i in np.flatnonzero([name in how.never for name in names]).tolist():
+                reasons[i] = reasons[i] or "left out by `finding.never`"
+        likely[[bool(reason) for reason in reasons]] = 0.0
+        return (
+            words,
+            weighed,
+            likely,
+            choose(hits, likely, threshold=how.threshold, nested=how.nested),
+        )
 
 
 def _above_most(kb: KnowledgeBase) -> NDArray[np.bool_]:
@@ -205,18 +198,6 @@ def _above_most(kb: KnowledgeBase) -> NDArray[np.bool_]:
     return np.bincount(pairs % max(n, 1), minlength=n) * step > max(n / 2, _MANY)
 
 
-@cache
-def default_weights() -> Fusion:
-    """Read the weights that come with the package, see training/scripts/names.py."""
-    return Fusion.from_json(srsly.read_json(_ASSETS / "finder.json"), FEATURES)
-
-
-def _by_rules(features: NDArray[np.float32]) -> NDArray[np.float64]:
-    of = dict(zip(FEATURES, features.T.astype(float), strict=True))
-    near = sum(of[name] * probability for name, probability in _BY_RULES.items())
-    return near * np.where(of["replaced"] > 0, np.sqrt(of["share"]), 1.0) * 0.9 ** of["typos"]
-
-
 def choose(
     hits: Hits, probability: NDArray[np.float64], *, threshold: float, nested: bool = False
 ) -> NDArray[np.int64]:
@@ -226,7 +207,7 @@ def choose(
 
     nested (bool): Keep what lies within one that is kept; of equal spans the likeliest.
     """
-    likely = np.flatnonzero(probability >= threshold)
+    likely = np.flatnonzero((probability >= threshold) & (probability > 0))
     order = likely[np.lexsort((-probability[likely], (hits.start - hits.end)[likely]))]
     coordinated = (hits.gap < hits.end)[order]
     taken = np.zeros(int(hits.end.max(initial=0)) + 1, dtype=bool)

@@ -25,7 +25,6 @@ BoolArray = NDArray[np.bool_]
 NOTHING, LINE, COMMA, STOP = 0, 1, 2, 3
 _OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
 _ENDING, _SIGNS = frozenset(".;:!?"), frozenset("=<>%≥≤±")
-_HYPHENS = frozenset("-‐‑–")
 _MASK = (1 << 64) - 1
 _MOST_REPLACED = 6  # words of a span in which one is replaced
 _MOST_SHARED = 4  # words on a side of "and"
@@ -38,13 +37,12 @@ class Words:
 
     docs (Sequence[Doc]): The documents.
     forms (tuple[str, ...]): The different words, normalised.
-    form (IntArray): Number of the form of each word. Shape (n,), as of all up to `hyphened`.
+    form (IntArray): Number of the form of each word. Shape (n,), as of all up to `before`.
     doc, token (IntArray): Of each word; tokens are counted over all documents.
     begins, ends (BoolArray): Whether a span may begin with a word, and end with it.
     keys (KeyArray): In a bag, see `kb.words.bags`; 0: it counts for nothing.
     is_short (BoolArray): Whether it is a short form that was written out.
     before (NDArray): Kind of what stands before a word.
-    hyphened (BoolArray): Whether a hyphen binds it to the word before.
     chars, lengths (IntArray): Offset in its document, and length, of each token. Shape (n_tokens,).
     token_starts (IntArray): First token of each document. Shape (n_docs,).
     long (dict[int, list[str]]): Words that a short form stands for, by each word of it.
@@ -61,7 +59,6 @@ class Words:
     keys: KeyArray
     is_short: BoolArray
     before: NDArray[np.int8]
-    hyphened: BoolArray
     chars: IntArray
     lengths: IntArray
     token_starts: IntArray
@@ -109,7 +106,7 @@ def read_words(
     # "S" ends "protein S"; no name ends with "of".
     is_upper = np.array([text.isupper() for text in texts], dtype=bool)[of_token[token]]
     may_border = (keys != 0) | is_upper
-    before, hyphened = _between(texts, of_token, table[:, 1] != 0, token, token_starts)
+    before = _between(texts, of_token, table[:, 1] != 0, token, token_starts)
     words = Words(
         docs,
         tuple(numbers),
@@ -121,7 +118,6 @@ def read_words(
         keys=keys,
         is_short=np.zeros(len(token), dtype=bool),
         before=before,
-        hyphened=hyphened,
         chars=table[:, 2].astype(np.int64),
         lengths=table[:, 3].astype(np.int64),
         token_starts=token_starts,
@@ -134,8 +130,8 @@ def read_words(
 
 def _between(
     texts: Sequence[str], of_token: IntArray, spaced: BoolArray, token: IntArray, starts: IntArray
-) -> tuple[NDArray[np.int8], BoolArray]:
-    """Kind of what stands before each word, and whether that is a hyphen without spaces."""
+) -> NDArray[np.int8]:
+    """Kind of what stands before each word."""
 
     def among(kinds: frozenset[str]) -> BoolArray:
         return np.array([text in kinds for text in texts], dtype=bool)[of_token]
@@ -151,13 +147,13 @@ def _between(
     before_ending = np.append((is_ending | is_comma)[1:], True)[:n]
     stops = (is_ending | among(_CLOSING)) & (spaced | before_ending) | among(_OPENING) & after_space
     stops |= among(_SIGNS) | among(frozenset(filter(BLANK_LINE.search, white)))
-    between = (lines, is_comma & spaced, stops, spaced, among(_HYPHENS))
+    between = (lines, is_comma & spaced, stops)
     gaps = [np.append(0, np.cumsum(of))[token] for of in between]
-    line, comma, stop, space, hyphen = (np.diff(of, prepend=of[:1]) > 0 for of in gaps)
+    line, comma, stop = (np.diff(of, prepend=of[:1]) > 0 for of in gaps)
     kind = np.select([stop, comma, line], [STOP, COMMA, LINE], NOTHING).astype(np.int8)
     first = np.searchsorted(token, starts)  # nothing goes over the border of a document
     kind[first[first < len(token)]] = STOP
-    return kind, hyphen & ~space
+    return kind
 
 
 def _write_out(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from functools import cache, lru_cache, partial
-from math import log
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,11 +15,18 @@ from spacy.lang.en.stop_words import STOP_WORDS
 
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.words.bags import NEGATIONS, NameBags
-from spacy_bioel.kb.words.lexicon import RARE
 from spacy_bioel.pipeline.annotate import text_of
 from spacy_bioel.pipeline.mentions.hits import COMMA, NOTHING, Hits, Words
 from spacy_bioel.text.normalize import normalize_name
-from spacy_bioel.text.stems import LINKING_WORDS, linking_words_of, singular_of, stem_of, words_of
+from spacy_bioel.text.stems import (
+    LINKING_WORDS,
+    amount_of,
+    is_amount,
+    linking_words_of,
+    singular_of,
+    stem_of,
+    words_of,
+)
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
@@ -27,32 +34,8 @@ BoolArray = NDArray[np.bool_]
 # How near a string is to a name: equal; apart from plurals, British spelling, or the adjective of a
 # name of one word; in another order; of the same families of words ("bowing", "bowed"); both.
 EQUAL, SPELLED, ORDERED, FAMILY, FAMILY_ORDERED = range(5)
-# Columns of the table.
-#   equal ... family_ordered: 1 for how near the span is to the name
-#   typos: misspelled words; replaced: a word stands for another, which names have in its place by
-#       this share; coordinated: a part of "cleft lip and palate"; short: an abbreviation
-#   words, letters: of the span, as logarithms; single: it is one word
-#   common, rare: how often its rarest word is in biomedical texts, how seldom all of them are
-#   preferred: of a concept; concepts: of the name, as a logarithm
-#   after, before: a word follows, or precedes, with nothing between; head_after: by how many names
-#       the word that follows is a head; head: the last word of the span
-#   ending: the last word is another of its family than in the name
-#   hyphened_before, hyphened_after: a hyphen binds it to a word
-#   inside, crossed: a longer span is nearly a name; another one across a border of the span
-FEATURES = (
-    "equal", "spelled", "ordered", "family", "family_ordered", "typos", "replaced", "share",
-    "coordinated", "short", "words", "letters", "single", "common", "rare", "preferred",
-    "concepts", "after", "before", "head_after", "head", "ending", "hyphened_before",
-    "hyphened_after", "inside", "crossed",
-)  # fmt: skip
-_COLUMN = {name: number for number, name in enumerate(FEATURES)}
-SINGLE = _COLUMN["single"]
-_SHORT, _PREFERRED, _AFTER = (_COLUMN[name] for name in ("short", "preferred", "after"))
 _ASSETS = Path(__file__).parents[2] / "assets"
 _MOST_KEPT = 1 << 16
-# Times in a million words: of a common word. More than that is evidence of a word of the field as
-# well as of an everyday word.
-COMMON = 100.0
 _FEWEST = 3  # characters, of names that are not in capitals
 _SHORT_WORD = 5  # letters of an adjective that may be of another family
 _ACRONYM = 6  # letters of a name in capitals that is matched by case
@@ -66,67 +49,84 @@ def common_words() -> dict[str, float]:
 
 
 class NameMatch(NamedTuple):
-    """The name of a bag that a string is nearest to, and features of both.
+    """The name of a bag that a string is nearest to.
 
     row (int): Of the name; -1: the string stands for none of the bag.
-    near (int): EQUAL to FAMILY_ORDERED.
-    has_comma (bool): The name has one, so that the string may.
+    is_single (bool): Whether the string is one word.
+    has_comma (bool): Whether the name has a comma.
     """
 
     row: int
     near: int
-    words: float = 0.0
-    letters: float = 0.0
-    single: float = 0.0
-    common: float = 0.0
-    rare: float = 0.0
-    head: float = 0.0
-    ending: float = 0.0
+    is_single: bool = False
     has_comma: bool = False
 
 
+@dataclass(frozen=True)
+class Evidence:
+    """What speaks for spans being names. Shape (n,) each.
+
+    near (IntArray): EQUAL to FAMILY_ORDERED.
+    share (NDArray): Where a word stands for another, how often names have it in its place; else 1.
+    typos (IntArray): Misspelled words.
+    is_single, is_short (BoolArray): One word; an abbreviation.
+    is_preferred (BoolArray): The preferred name of a concept.
+    goes_on (BoolArray): A word follows with nothing between.
+    """
+
+    near: IntArray
+    share: NDArray[np.float64]
+    typos: IntArray
+    is_single: BoolArray
+    is_short: BoolArray
+    is_preferred: BoolArray
+    goes_on: BoolArray
+
+    def take(self, rows: NDArray) -> Evidence:
+        return Evidence(*(column[rows] for column in vars(self).values()))
+
+
 class NameEvidence:
-    """Make the table of evidence for a knowledge base; cache the names of recent strings."""
+    """Find the evidence for names of a knowledge base; cache the names of recent strings."""
 
     def __init__(self, kb: KnowledgeBase, bags: NameBags) -> None:
         self.kb = kb
         self.bags = bags
         self._match = lru_cache(maxsize=_MOST_KEPT)(partial(_nearest, kb, bags))
 
-    def table(self, words: Words, hits: Hits) -> tuple[IntArray, NDArray[np.float32]]:
-        """Return the name rows of hits, and their features.
-
-        RETURNS (tuple): Rows, -1 for what is not a name, shape (n,); shape (n, len(FEATURES)).
-        """
+    def of(self, words: Words, hits: Hits) -> tuple[IntArray, Evidence]:
+        """Return the name rows of hits, -1 for what is not a name, and the evidence for them."""
         matches = [self._match(string, bag) for string, bag in self._strings(words, hits)]
-        table = np.array(matches, dtype=float).reshape(-1, len(NameMatch._fields)).T
-        of = dict(zip(NameMatch._fields, table, strict=True))
-        rows = of["row"].astype(np.int64)
-        start, end = hits.start, hits.end
+        table = np.array(matches, dtype=np.int64).reshape(-1, len(NameMatch._fields))
+        rows, near, single, has_comma = table.T.copy()
+        start, end, is_replaced = hits.start, hits.end, hits.by >= 0
         commas = np.append(0, np.cumsum(words.before == COMMA))
-        has_comma = commas[end] > commas[np.minimum(start + 1, len(words))]
-        rows[has_comma & ((of["has_comma"] == 0) | (of["near"] > SPELLED) | (hits.by >= 0))] = -1
-        rows[(of["single"] > 0) & (of["near"] > SPELLED)] = -1
+        cut = commas[end] > commas[np.minimum(start + 1, len(words))]
+        rows[cut & ((has_comma == 0) | (near > SPELLED) | is_replaced)] = -1
+        rows[(single > 0) & (near > SPELLED)] = -1
+        # "Shortness of breath and leg swelling" has no short leg.
+        rows[(hits.gap < end) & (near > ORDERED)] = -1
         # "8, 9" is no "VIII nerve", though names of nerves differ in a number.
         is_digit = np.array([form.isdigit() for form in words.forms], dtype=bool)[words.form]
         digits = np.append(0, np.cumsum(is_digit))
-        rows[(digits[end] - digits[start] == end - start) & (hits.by >= 0)] = -1
-        features = np.zeros((len(hits), len(FEATURES)), dtype=np.float32)
-        values = _of_kinds(words, hits, self.bags)
-        values |= {name: of[name] for name in NameMatch._fields if name in _COLUMN}
+        rows[(digits[end] - digits[start] == end - start) & is_replaced] = -1
         # "Renal" is evidence of "kidney" as "retinal" is of "retina".
-        is_adjective = (hits.by >= 0) & (end - start == 1)
-        near = np.where(is_adjective, SPELLED, of["near"])
-        values |= {name: near == kind for kind, name in enumerate(FEATURES[:5])}
-        values |= {name: values[name] * ~is_adjective for name in ("replaced", "share")}
-        values["ending"] = np.maximum(values["ending"], is_adjective)
-        values |= self._of_concepts(rows)
-        values |= self._of_context(words, start, end)
-        is_whole = (rows >= 0) & (hits.by < 0) & (hits.gap == end)
-        values |= _of_rivals(start, end, is_whole & (of["near"] <= ORDERED))
-        for name, value in values.items():
-            features[:, _COLUMN[name]] = value
-        return rows, features
+        is_adjective = is_replaced & (end - start == 1)
+        pairs = zip(words.forms, words.meant, strict=True)
+        is_typo = np.array([form != meant for form, meant in pairs], dtype=bool)[words.form]
+        typos = np.append(0, np.cumsum(is_typo & ~words.is_short))
+        short = np.append(0, np.cumsum(words.is_short))
+        articles = np.array([form == "a" for form in words.forms], dtype=bool)[words.form]
+        follows = np.append((words.before == NOTHING) & (words.keys != 0) & ~articles, False)
+        return rows, Evidence(
+            np.where(is_adjective, SPELLED, near),
+            np.where(is_replaced & ~is_adjective, self.bags.substitutes.share_of(hits.by), 1.0),
+            typos[end] - typos[start],
+            single > 0,
+            short[end] > short[start],
+            _is_preferred(self.kb, rows),
+            follows[end],
+        )
 
     def _strings(self, words: Words, hits: Hits) -> list[tuple[str, int]]:
         strings = []
@@ -143,26 +143,15 @@ class NameEvidence:
             strings.append((" ".join(own), bag))
         return strings
 
-    def _of_concepts(self, rows: IntArray) -> dict[str, NDArray]:
-        indptr, _, is_preferred = self.kb.concepts_of_names(rows)
-        name = np.repeat(np.arange(len(rows)), np.diff(indptr))
-        preferred = np.bincount(name, is_preferred, minlength=len(rows)) > 0
-        return {"preferred": preferred, "concepts": np.log(np.maximum(np.diff(indptr), 1))}
 
-    def _of_context(self, words: Words, start: IntArray, end: IntArray) -> dict[str, NDArray]:
-        heads = [self.bags.heads.get(stem_of(form), 0.0) for form in words.forms]
-        head = np.append(np.array(heads, dtype=float)[words.form], 0.0)
-        articles = np.array([form == "a" for form in words.forms], dtype=bool)
-        counts = np.append((words.keys != 0) & ~articles[words.form], False)
-        follows = np.append(words.before == NOTHING, False) & counts
-        hyphened = np.append(words.hyphened, False)
-        return {
-            "after": follows[end],
-            "before": (np.append(words.before, 2)[start] == NOTHING) & counts[start - 1],
-            "head_after": head[end] * follows[end],
-            "hyphened_before": hyphened[start],
-            "hyphened_after": hyphened[end],
-        }
+def _is_preferred(kb: KnowledgeBase, rows: IntArray) -> BoolArray:
+    indptr, _, is_preferred = kb.concepts_of_names(rows)
+    name = np.repeat(np.arange(len(rows)), np.diff(indptr))
+    return np.bincount(name, is_preferred, minlength=len(rows)) > 0
+
+
+def _singular(name: str) -> list[str]:
+    return list(map(singular_of, words_of(normalize_name(name))))
 
 
 def _nearest(kb: KnowledgeBase, bags: NameBags, string: str, bag: int) -> NameMatch:
@@ -172,23 +161,16 @@ def _nearest(kb: KnowledgeBase, bags: NameBags, string: str, bag: int) -> NameMa
     names = kb.names.take(rows)
     nears = [_nearness(words, name) for name in names]
     near, row, name = min(zip(nears, rows, names, strict=True))
+    if near == EQUAL and SPELLED in nears:
+        # "Lungs" are the lung, though a pair of lungs has them for a synonym.
+        preferred = _is_preferred(kb, np.array(rows)).tolist()
+        same = [_singular(other) == _singular(name) for other in names]
+        order = [not (p and s) for p, s in zip(preferred, same, strict=True)]
+        _, _, row, name = min(zip(order, nears, rows, names, strict=True))
     if near > FAMILY_ORDERED:
         return NameMatch(-1, FAMILY_ORDERED)
     own = [word for word in words if word not in LINKING_WORDS] or words
-    frequencies = [min(common_words().get(word, RARE), COMMON) for word in own]
-    last = words_of(normalize_name(name))[-1]
-    return NameMatch(
-        row,
-        near,
-        words=log(len(own)),
-        letters=log(sum(map(len, own))),
-        single=len(own) == 1,
-        common=log(min(frequencies)),
-        rare=-sum(log(frequency / 1e6) for frequency in frequencies) / 20,
-        head=bags.heads.get(stem_of(own[-1]), 0.0),
-        ending=singular_of(own[-1]) != singular_of(last),
-        has_comma="," in name,
-    )
+    return NameMatch(row, near, len(own) == 1, "," in name)
 
 
 def _nearness(words: list[str], name: str) -> int:
@@ -200,6 +182,8 @@ def _nearness(words: list[str], name: str) -> int:
         return SPELLED
     if len(words) == len(others) == 1 and _may_be_adjective(words[0], others[0]):
         return SPELLED if stem_of(words[0]) == stem_of(others[0]) else FAMILY_ORDERED + 1
+    if is_amount(others) and amount_of(words) == amount_of(others):
+        return FAMILY
     # "Seizures were absent" are no absence seizures.
     if "absent" in words and "absence" in others and "of" not in others:
         return FAMILY_ORDERED + 1
@@ -208,10 +192,11 @@ def _nearness(words: list[str], name: str) -> int:
     theirs = [word for word in others if word not in linking]
     if words[0] in linking or words[-1] in linking:
         return FAMILY_ORDERED + 1
-    # Words may change places round "of" and "is", and where the name is inverted.
+    # Words may change places round "of" and "is", where the name is inverted, and before its head.
     may_reorder = len(own) < len(words) or len(theirs) < len(others) or "," in name
+    same_head = singular_of(own[-1]) == singular_of(theirs[-1])
     if sorted(map(singular_of, own)) == sorted(map(singular_of, theirs)):
-        return ORDERED if may_reorder else FAMILY_ORDERED + 1
+        return ORDERED if may_reorder or same_head else FAMILY_ORDERED + 1
     if list(map(stem_of, own)) == list(map(stem_of, theirs)):
         return FAMILY
     return FAMILY_ORDERED if may_reorder else FAMILY_ORDERED + 1
@@ -220,43 +205,20 @@ def _nearness(words: list[str], name: str) -> int:
 def _may_be_adjective(word: str, noun: str) -> bool:
     """As "retinal", "embryonic" and "hypertensive" are; "muscarinic" is of a substance."""
     if word.endswith(("al", "ar", "oid")) and len(word) > _SHORT_WORD:  # "oral" is of no name
-        return True
+        return word != noun + "eal"  # "corneal" is of the cornea
     if word.endswith("ic") and noun.endswith(("o", "ome", "ele")):
+        return True
+    if word.endswith("y") and noun.endswith("iness"):
         return True
     is_adjective = word.endswith(("ic", "sive", "matous"))
     return is_adjective and noun.endswith(("ia", "sis", "sion", "tion", "epsy", "oma", "ema"))
-
-
-def _of_kinds(words: Words, hits: Hits, bags: NameBags) -> dict[str, NDArray]:
-    is_typo = np.array([a != b for a, b in zip(words.forms, words.meant, strict=True)], dtype=bool)
-    typos = np.append(0, np.cumsum(is_typo[words.form] & ~words.is_short))
-    short = np.append(0, np.cumsum(words.is_short))
-    return {
-        "typos": typos[hits.end] - typos[hits.start],
-        "short": short[hits.end] > short[hits.start],
-        "replaced": hits.by >= 0,
-        "share": np.append(bags.substitutes.share, 0.0)[hits.by],
-        "coordinated": hits.gap < hits.end,
-    }
-
-
-def _of_rivals(start: IntArray, end: IntArray, is_near: BoolArray) -> dict[str, NDArray]:
-    """Tell whether a longer span that is nearly a name contains a span, or crosses its border."""
-    n = int(end.max(initial=0)) + 1
-    farthest = np.zeros(n, dtype=np.int64)  # end of the longest near span from each word on
-    np.maximum.at(farthest, start[is_near], end[is_near])
-    reached = np.maximum.accumulate(farthest)
-    before = np.append(0, reached[:-1])[start]
-    inside = (before >= end) | (farthest[start] > end)
-    crossed = ~inside & ((before > start) | (reached[end - 1] > end))
-    return {"inside": inside, "crossed": crossed}
 
 
 def ruled_out(
     words: Words,
     hits: Hits,
     rows: NDArray[np.int64],
-    features: NDArray[np.float32],
+    evidence: Evidence,
     kb: KnowledgeBase,
     general: BoolArray,
 ) -> list[str]:
@@ -268,10 +230,9 @@ def ruled_out(
     added = kb.is_added[rows]
     # "No nail changes" has no "no nail", which HPO has as a name.
     negates = np.array([form in NEGATIONS for form in words.forms], dtype=bool)[words.form]
-    is_negated = np.append(negates, False)[hits.start] & (features[:, _AFTER] > 0)
+    is_negated = np.append(negates, False)[hits.start] & evidence.goes_on
     out = ["it begins with a negation" if negated else "" for negated in is_negated.tolist()]
-    single = (features[:, SINGLE] > 0) & (features[:, _SHORT] == 0) & (rows >= 0)
-    of = np.flatnonzero(single)
+    of = np.flatnonzero(evidence.is_single & ~evidence.is_short & (rows >= 0))
     indptr, concepts, _ = kb.concepts_of_names(rows[of])
     n_general = np.diff(np.append(0, np.cumsum(general[concepts]))[indptr]).tolist()
     starts, ends = words.places(hits.start[of], hits.end[of])
@@ -284,7 +245,7 @@ def ruled_out(
         text = texts[doc][start:end]
         # What a user has added is obeyed.
         is_meant = added[i] and (text == name or not _needs_case(name))
-        preferred = features[i, _PREFERRED] > 0
+        preferred = bool(evidence.is_preferred[i])
         if is_meant:
             out[i] = ""
         elif is_general:

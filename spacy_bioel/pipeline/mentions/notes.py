@@ -23,8 +23,8 @@ from spacy_bioel.text.normalize import normalize_name, normalize_names
 _ASSETS = Path(__file__).parents[2] / "assets"
 # From the analyte to its value, which is not of another fluid; behind it no other unit, range or
 # date.
-_BETWEEN = r"(?: (?:level|count|concentration))?(?: (?:was|is|of|at|to))*[ :=>]{0,3}"
-_VALUE = r"(?<!\w)(?P<value>\d{1,3}(?:,\d{3})+|\d+(?:\.\d+)?)"
+_BETWEEN = r"(?: (?:level|count|concentration))?(?: (?:was|is|of|at|to))*[ \t|:=>—]{0,3}"
+_VALUE = r"(?<!\w)(?P<value>\d{1,3}(?:[, ]\d{3})+|\d+(?:\.\d+)?)"
 _BEHIND = r"(?![-\w/%°]|[.,]\d| ?(?:[%°µμ]|(?:mg|g|mcg|ng|IU|U|units|mL|ml)\b))"
 _OTHERS = re.compile(r"\b(?:CSF|urin\w*|pleural|fluid|ascit\w*|sweat|stool)\W+(?:\w+ )?\Z", re.I)
 _BEFORE = 20  # characters
@@ -76,7 +76,7 @@ def measured(text: str) -> dict[str, str]:
             ):
                 continue
             unit = match["unit"] or ""
-            value = float(match["value"].replace(",", "")) * analyte["units"].get(unit, 1.0)
+            value = float(re.sub("[, ]", "", match["value"])) * analyte["units"].get(unit, 1.0)
             low, high = analyte["plausible"]
             if not low <= value <= high or (analyte.get("needs_unit") and not unit):
                 continue
