@@ -15,7 +15,8 @@ LINKING_WORDS = frozenset(
 # for less, and those that names may have beside the substance. Blood alone has a pressure too.
 MORE_OR_LESS = ("increased elevated raised high".split(), "decreased reduced low".split())
 _LEVELS = frozenset("circulating serum plasma level levels concentration concentrations".split())
-AMOUNT_WORDS = _LEVELS.union(*MORE_OR_LESS)
+_DIRECTIONS = frozenset().union(*MORE_OR_LESS)
+AMOUNT_WORDS = _LEVELS | _DIRECTIONS
 _UNIT = re.compile(r"(?<=\d)(?=(?:mg|g|kg|ml|l|[nm]?m|m?mol|hr?|days?|weeks?|wk)(?: |$))")
 _IRREGULAR = {"feet": "foot", "teeth": "tooth", "children": "child", "women": "woman"} | {
     "men": "man", "lice": "louse", "mice": "mouse", "geese": "goose", "phalanges": "phalanx",
@@ -77,7 +78,7 @@ def amount_of(words: list[str]) -> tuple[int, list[str]]:
 
 def is_amount(words: list[str]) -> bool:
     """Tell whether the words of a name say that there is more or less of something in the blood."""
-    return any(words[0] in of for of in MORE_OR_LESS) and not _LEVELS.isdisjoint(words)
+    return words[0] in _DIRECTIONS and not _LEVELS.isdisjoint(words)
 
 
 def words_of(normalized: str) -> list[str]:
