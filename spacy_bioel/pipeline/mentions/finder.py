@@ -28,7 +28,13 @@ from spacy_bioel.pipeline.mentions.name_evidence import (
     has_capitals_alone,
     ruled_out,
 )
-from spacy_bioel.pipeline.mentions.notes import known_of, measured, shorthand_beside
+from spacy_bioel.pipeline.mentions.notes import (
+    forms_in,
+    known_of,
+    measured,
+    rule_out,
+    shorthand_beside,
+)
 from spacy_bioel.text.normalize import normalize_names
 from spacy_bioel.text.stems import AMOUNT_WORDS, LINKING_WORDS, stem_of
 
@@ -112,7 +118,7 @@ class NameFinder:
         """From short to long form: shorthand that a document has; what it defines goes first."""
         text = text_of(doc)
         shorthand = self._shorthand[how.notes] if how.shorthand else {}
-        found = {short: long for short, long in shorthand.items() if short in text}
+        found = forms_in(text, shorthand)
         if how.measurements:
             found |= {form: known_of(self.kb, names) for form, names in measured(text).items()}
         return found | long_forms(doc) if how.abbreviations else found
@@ -167,6 +173,8 @@ class NameFinder:
         """
         words, hits = self.look_up(docs, how)
         weighed = self.weigh(words, hits)
+        if how.notes:
+            rule_out(words, weighed.hits, weighed.reasons)
         hits, rows, evidence, reasons = weighed
         likely = _LIKELY[evidence.near] * np.sqrt(evidence.share) * _TYPO**evidence.typos
         is_equal = evidence.near == EQUAL
