@@ -39,6 +39,7 @@ STDIN = "-"
 _PLAIN, _WHOLE, _DOCBIN, _PARQUET = "text", "whole", "spacy", ".parquet"
 _TEXTS = (".txt", ".txt.gz")
 _TABLES = {".csv": ",", ".tsv": "\t"}
+_ENCODING = "utf-8-sig"
 _LONGEST_CELL = 1 << 27  # characters; csv's own limit is less than a long document
 # Formats of .txt files other than plain text. Tables are not among them: plain text may have tabs.
 _CORPORA_IN_TXT = ("pubtator", "bioc-xml", "bioc-json", "jsonl", "biosyn", "brat")
@@ -136,27 +137,48 @@ def _decoded(start: bytes, source: str) -> str:
     """Decode the first bytes of a file. RAISES BioelError: [B103] on the mark of UTF-16."""
     if start.startswith((BOM_UTF16_BE, BOM_UTF16_LE)):
         found = "the mark of UTF-16"
-        raise BioelError(Errors.B103.format(path=source, line=1, found=found, encoding="utf8"))
-    return start.decode("utf-8-sig", "surrogateescape")
+        raise BioelError(
+            Errors.B103.format(path=source, line=1, found=found, encoding="utf8", likely="utf-16")
+        )
+    return start.decode(_ENCODING, "surrogateescape")
 
 
 def _read_folder(folder: Path) -> Iterator[Document]:
-    """Stream the files .txt and .txt.gz of a folder by their names, as one document each."""
-    paths = sorted(path for end in _TEXTS for path in folder.glob(f"*{end}") if path.is_file())
+    """Stream the files .txt and .txt.gz of a folder by their names, as one document each.
+
+    A file that is not UTF-8 is a document that fails alone. Warns [W304] of files that are left
+    out.
+    """
+    files = [path for path in folder.rglob("[!.]*") if path.is_file()]
+    paths = sorted(path for path in files if path.parent == folder and _is_text(path))
     if not paths:
         raise BioelError(Errors.B481.format(path=folder))
-    return chain.from_iterable(map(_read_whole, paths))
+    if n := len(files) - len(paths):
+        show_note(Warnings.W304.format(path=folder, n=n))
+    return ((_content(path).decode(_ENCODING, "surrogateescape"), _name(path)) for path in paths)
+
+
+def _is_text(path: Path) -> bool:
+    return path.name.lower().endswith(_TEXTS)
+
+
+def _name(path: Path) -> str:
+    return Path(path.name.removesuffix(".gz")).stem
+
+
+def _content(path: Path) -> bytes:
+    if not path.stat().st_size:
+        return b""
+    with open_binary(path) as file:
+        return file.read()
 
 
 def _read_whole(path: Path) -> Iterator[Document]:
     """Yield a file, or stdin, as one document, with all its characters."""
-    name, content = Path(path.name.removesuffix(".gz")).stem, b""
     if str(path) == STDIN:
-        content, name = sys.stdin.buffer.read(), "stdin"
-    elif path.stat().st_size:
-        with open_binary(path) as file:
-            content = file.read()
-    yield _decoded(content, str(path)), name
+        yield _decoded(sys.stdin.buffer.read(), STDIN), "stdin"
+    else:
+        yield _decoded(_content(path), str(path)), _name(path)
 
 
 def _read_corpus(path: Path, format: str | None) -> Iterator[Document]:
@@ -174,7 +196,7 @@ def _read_corpus(path: Path, format: str | None) -> Iterator[Document]:
 
 
 def _is_plain(path: Path, format: str | None) -> bool:
-    if format is not None or not path.name.endswith(_TEXTS):
+    if format is not None or not _is_text(path):
         return format in (_PLAIN, _WHOLE)
     try:
         return detect_corpus_format(path) not in _CORPORA_IN_TXT

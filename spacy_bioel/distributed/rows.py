@@ -28,6 +28,16 @@ Item = TypeVar("Item", Document, AnnotatedText)
 Ready = TypeVar("Ready")
 
 # Lone surrogates, which also stand for undecodable bytes: they cannot be encoded as UTF-8.
+_FIRST_BYTE = 0xDC00  # where byte 0 is, if it cannot be decoded
+_MARKS = ("\udcff\udcfe", "\udcfe\udcff")  # of UTF-16
+_BYTE = (
+    "byte 0x{:02x}, which is not UTF-8. Convert the file, for example: "
+    "iconv -f {} -t utf8 FILE > OUT"
+)
+_HALF = (
+    "U+{:04X}, which cannot be written to a file: half of a surrogate pair. Read the text in its "
+    "own encoding"
+)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _CODED = re.compile(r"\[([A-Z]\d+)\] (.*)", re.DOTALL)
 
@@ -207,8 +217,12 @@ def _run_linker(
 def _check_characters(text: str, id: str | None) -> None:
     for what, value in (("text", text), ("id", id or "")):
         if found := _SURROGATE.search(value):
-            place, character = found.start(), f"U+{ord(found.group()):04X}"
-            raise BioelError(Errors.B251.format(what=what, place=place, character=character))
+            place, code = found.start(), ord(found.group())
+            # What could not be decoded: "surrogateescape" of `bytes.decode`.
+            is_byte = _FIRST_BYTE + 128 <= code < _FIRST_BYTE + 256
+            likely = "utf-16" if value.startswith(_MARKS) else "windows-1252"
+            about = _BYTE.format(code % 256, likely) if is_byte else _HALF.format(code)
+            raise BioelError(Errors.B251.format(what=what, place=place, found=about))
 
 
 def _document(item: Document | AnnotatedText) -> Document:

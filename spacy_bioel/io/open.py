@@ -7,6 +7,7 @@ import io
 import re
 import zipfile
 import zlib
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -135,7 +136,10 @@ def _decoded(place: Place, line: bytes, encoding: str) -> str:
     except UnicodeDecodeError as error:
         found = f"byte 0x{line[error.start]:02x} at column {error.start + 1}"
         path, number = place
-        message = Errors.B103.format(path=path, line=number, found=found, encoding=encoding)
+        likely = "utf-16" if line.startswith((BOM_UTF16_BE, BOM_UTF16_LE)) else "windows-1252"
+        message = Errors.B103.format(
+            path=path, line=number, found=found, encoding=encoding, likely=likely
+        )
         raise BioelError(message) from error
 
 

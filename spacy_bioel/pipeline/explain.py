@@ -13,6 +13,7 @@ from spacy.tokens import Doc, Span
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.search import search_names
+from spacy_bioel.pipeline.annotate import text_of
 from spacy_bioel.pipeline.explanation import (
     ExplainedCandidate,
     Explanation,
@@ -31,6 +32,7 @@ from spacy_bioel.pipeline.loading import find_detector, find_linker
 from spacy_bioel.pipeline.mentions.choosing import Considered
 from spacy_bioel.pipeline.mentions.detector import MentionDetector
 from spacy_bioel.pipeline.mentions.known_names import BUT_A_WORD
+from spacy_bioel.pipeline.mentions.notes import OTHER, other_meanings
 from spacy_bioel.types import ORGANISM, Candidate, KbRelease
 
 _N_EXCLUDED = 3
@@ -170,6 +172,13 @@ def _consider(
         ] + added
         how = finding_of(linker.generator.state)
         if how.notes:
+            others = other_meanings(text_of(doc))
+            considered = [
+                replace(c, is_mention=False, reason=OTHER)
+                if c.is_mention and any(a <= c.start and c.end <= b for a, b in others)
+                else c
+                for c in considered
+            ]
             of_notes = linker.generator.notes.find(doc, measurements=how.measurements)
             considered += [
                 Considered(x.start_char, x.end_char, x.text, x.label_, 1.0, True, "", name)

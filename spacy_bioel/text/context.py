@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 
 from spacy_bioel.text.marks import is_behind_list, with_marks
 from spacy_bioel.text.rules import AFFIRMED, ALL, FLAGS, PERSONS, Phrase, Rules
@@ -21,16 +21,17 @@ from spacy_bioel.types import Context
 
 _ABBREVIATIONS = frozenset("dr mr mrs ms prof st vs no approx dept fig e.g i.e al".split())
 # Where a sentence may end: after a full stop and white space, or at the end of a line.
-_ENDS = re.compile(r"(?P<stop>[.!?]+[\"')\]]*)\s+|[ \t]*\r?\n[ \t]*")
+_ENDS = re.compile(r"(?P<stop>[.!?]+[\"')\]]*)\s+|(?<![ \t])[ \t]*\r?\n[ \t]*")
 _WORD_BEFORE = re.compile(r"[\w.]*\Z")
 _INITIAL = re.compile(r"\b(?:dr|mr|mrs|ms|prof)\.?\s+[a-z]\Z", re.I)  # "Dr. J. Smith"
 _HEADER = re.compile(
     r"(?:^|(?<=[.;])[ \t])[ \t]*(?P<name>[A-Za-z][A-Za-z/&' -]{1,48}?)[ \t]*:", re.M
 )
-_ITEM = re.compile(r"[-*•·]|\(?\d{1,2}[.)]\s|[A-Z][A-Za-z/&' -]{1,48}:")
+_ITEM = re.compile(r"[-*•·|]|[^\n\t]{1,40}\t\S|\(?\d{1,2}[.)]\s|[A-Z][A-Za-z/&' -]{1,48}:")
 # From a mention to what speaks for it: no comma, or an enumeration; to what it is a part of.
 _LISTED = re.compile(r"[^,]*|\s*(?:[,/&]|and\b|or\b).*", re.S)
 _JOINED = re.compile(r"\s*(?:(?:[/&]|and\b|or\b)[^.,;:]*)?")
+_NEAR = 30  # phrases on a side that may speak for a mention, or end what others say
 _SHORT = 0.7  # part of the longest line from which on a line is full, and goes on in the next one
 
 
@@ -51,7 +52,9 @@ def contexts(
     found = []
     for start, end in mentions:
         sentence = by_sentence[bisect_right(borders, start)]
-        said = list(_said_of(start, end, sentence, rules, text))
+        at = bisect_right(sentence, (start,))  # a text without sentences takes linear time
+        near = sentence[max(0, at - _NEAR) : at + _NEAR]
+        said = list(_said_of(start, end, near, rules, text))
         if any(says == AFFIRMED for *_, says in said):
             said = [one for one in said if one[2] not in (AFFIRMED, "negated")]
         for first, last, stop, says in sections:
@@ -103,10 +106,9 @@ def _sections(
 
     A section ends at the next header. "PMH: asthma" is one of a line, and goes on with a list.
     """
-    found = [(m, " ".join(m["name"].lower().split())) for m in _HEADER.finditer(text)]
-    headers = [(m, name) for m, name in found if m["name"].isupper() or name in rules.sections]
-    ends = [header.start() for header, _ in headers[1:]] + [len(text)]
-    for (header, name), end in zip(headers, ends, strict=False):  # there may be no header
+    found = list(headers(text, rules.sections, capitals=True))
+    ends = [header.start() for header, _ in found[1:]] + [len(text)]
+    for (header, name), end in zip(found, ends, strict=False):  # there may be no header
         says = rules.sections.get(name, "")
         if not says:
             continue
@@ -118,6 +120,19 @@ def _sections(
             end = next(iter(starts), end)
         end = next((at for at in starts if rules.patterns["opens"].match(text, at)), end)
         yield header.start("name"), header.end(), end, says
+
+
+def headers(
+    text: str, names: Container[str], *, capitals: bool = False
+) -> Iterator[tuple[re.Match[str], str]]:
+    """Find headers, "Allergies:", with their names in small letters.
+
+    capitals (bool): Also those in capitals that are not among the names.
+    """
+    for match in _HEADER.finditer(text):
+        name = " ".join(match["name"].lower().split())
+        if name in names or (capitals and match["name"].isupper()):
+            yield match, name
 
 
 def describe(said: Context, text: str) -> str:

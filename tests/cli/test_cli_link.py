@@ -137,6 +137,18 @@ def test_a_folder_of_texts(bioel, model, tmp_path):
         ("d", "", []),
         ("e", "He took\r\nNarcan.", [("Narcan", "MESH:D009270")]),
     ]
+    (folder / "F.TXT").write_bytes("Narcan".encode("utf-16"))
+    (folder / "sub").mkdir()
+    (folder / "sub" / "g.txt").write_text("Narcan")
+    done = bioel("link", model, folder, status=1)
+    assert f"[W304] {folder}: 2 files are left out." in " ".join(done.err.split())
+    messages = {row["id"]: row["error"]["message"] for row in done.rows if row["error"]}
+    assert messages == {
+        "F": "Character 0 of the text is byte 0xff, which is not UTF-8. Convert the file, "
+        "for example: iconv -f utf-16 -t utf8 FILE > OUT, or leave the document out.",
+        "c": "Character 3 of the text is byte 0xe9, which is not UTF-8. Convert the file, "
+        "for example: iconv -f windows-1252 -t utf8 FILE > OUT, or leave the document out.",
+    }
     one = bioel("link", model, folder / "e.txt.gz", "--preset", "clinical").json
     assert (one["id"], found_in(one)) == ("e", [("Narcan", "MESH:D009270")])
 
@@ -156,7 +168,8 @@ def test_a_note(bioel, model, tmp_path):
 
 def test_utf16_is_refused(bioel, model, tmp_path):
     (tmp_path / "notes.txt").write_bytes("Narcan\n".encode("utf-16"))
-    assert "[B103]" in bioel("link", model, tmp_path / "notes.txt", status=2).err
+    said = bioel("link", model, tmp_path / "notes.txt", status=2).err
+    assert "[B103]" in said and "iconv -f utf-16 -t utf8" in " ".join(said.split())
 
 
 @pytest.mark.parametrize("n_process", [1, 2])

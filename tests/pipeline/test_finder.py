@@ -394,3 +394,20 @@ def test_neighbours_decide_a_name_of_several_concepts(tmp_path, mentions):
         link = get_links(nlp(text))[0]
         assert link.ids == () and len({c.score for c in link.candidates}) == 1
         assert reason_of(link) == "NIL: ASD (X:1) and ASD (X:2) are equally likely."
+
+
+def test_names_of_an_ontology_in_capitals(tmp_path):
+    words = "ASTHMA RASH GOUT STROKE FEVER COUGH SEPSIS EDEMA COPD".split()
+    finder = NameFinder(kb_of(tmp_path / "words", [(word,) for word in words]))
+    text = "She has asthma, a rash, gout, cough, fever, COPD and sepsis."
+    found = ["asthma", "rash", "gout", "cough", "fever", "COPD", "sepsis"]
+    assert found_in(finder, text) == found
+    assert found_in(finder, "ASTHMA, RASH AND FEVER.") == ["ASTHMA", "RASH", "FEVER"]
+    symbols = "BRAF TP53 MICE ABCA4 KRAS CDK4 IL6 HLA-B NCOA4".split()
+    finder = NameFinder(kb_of(tmp_path / "symbols", [(symbol,) for symbol in symbols]))
+    assert found_in(finder, "The mice had BRAF.") == ["BRAF"]
+
+
+def found_in(finder: NameFinder, text: str) -> list[str]:
+    doc = blank()(text)
+    return [doc[one.first : one.last + 1].text for one in finder.find([doc])[0]]

@@ -18,6 +18,20 @@ NAMES = (
     ("Obesity",),
     ("Chronic kidney disease",),
     ("Weight loss",),
+    ("Stage 3 chronic kidney disease",),
+    ("Cerebral palsy", "CP"),
+    ("Chest pain",),
+    ("Rheumatoid arthritis", "RA"),
+    ("Pulmonary embolism",),
+    ("Allergy", "Allergies"),
+    ("Depression",),
+    ("ST segment depression",),
+    ("Hyponatremia",),
+    ("Chronic pulmonary obstruction", "COPD", "Chronic obstructive pulmonary disease"),
+    ("Exertional dyspnea",),
+    ("Diabetes mellitus",),
+    ("Diabetes insipidus",),
+    ("Fever",),
 )
 
 
@@ -43,6 +57,30 @@ def kb(tmp_path_factory) -> Path:
         ("Na 2019, Ca 125, vitamin K 100", {}),  # not plausible
         ("K 6.1 mg, Na 124-128, K 6.1.2", {}),  # another unit, a range, no number
         ("urine Na 124", {}),
+        (
+            "Na: 124; Sodium 124; K+ 6.1",
+            {"Na: 124": "hyponatremia", "Sodium 124": "hyponatremia", "K+ 6.1": "hyperkalemia"},
+        ),
+        ("hb 7.2, HB 7.1", {"hb 7.2": "anemia", "HB 7.1": "anemia"}),
+        (
+            "Na      124\nHb\t7.2\n| K | 6.4 |",
+            {"Na      124": "hyponatremia", "Hb\t7.2": "anemia", "K | 6.4": "hyperkalemia"},
+        ),
+        ("Hb: 12.1 -> 7.2", {"Hb: 12.1 -> 7.2": "anemia"}),
+        (
+            "Hb 7.1 -> 9.4 → 12.8, Hb fell from 12.1 to 10.4",
+            {"Hb fell from 12.1 to 10.4": "anemia"},
+        ),
+        ("Glucose 410 mg/dL, Glucose 410", {"Glucose 410 mg/dL": "hyperglycemia"}),
+        ("Potassium 6.1 mmol/L", {"Potassium 6.1 mmol/L": "hyperkalemia"}),
+        (
+            "HR 132, BP 82/40",
+            {"HR 132": "tachycardia", "BP 82/40": "hypotension|decreased blood pressure"},
+        ),
+        ("4-month-old boy, HR 152, BP 75/40", {}),
+        ("HR 1.32 (95% CI 1.1-1.6), sodium 120 mEq daily, bilirubin 12", {}),
+        ("Hb 12.1\nWBC 1.1", {"WBC 1.1": "leukopenia"}),  # a table
+        ("platelets 22 000/µL", {"platelets 22 000/µL": "thrombocytopenia"}),
         ("WBC 18.2", {}),  # of blood or another fluid: the unit tells
         ("WBC 18.2 K/uL", {"WBC 18.2 K/uL": "leukocytosis"}),
         ("", {}),
@@ -59,11 +97,50 @@ def test_notes_with_a_knowledge_base_alone(kb):
     nlp = linking_nlp(kb, mentions="kb")
     assert links(nlp(TEXT)) == [("Wt loss", "X:5"), ("SOB", "X:2")]
     set_preset(nlp, "clinical")
-    expected = [("MR", "X:1"), ("CKD3", "X:4"), ("Wt loss", "X:5"), ("SOB", "X:2")]
+    expected = [("MR", "X:1"), ("CKD3", "X:6"), ("Wt loss", "X:5"), ("SOB", "X:2")]
     assert links(nlp(TEXT)) == [*expected, ("Hb 7.2", "X:0"), ("BMI 41", "X:3")]
     alone, *_, among = nlp.pipe([TEXT, "", "no MR", TEXT])
     assert links(alone) == links(among)
     assert [span.text for span in alone.spans["bioel"] if span._.negated] == ["SOB"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Stage 3 CKD, CKD 3, CKD stage III", [("Stage 3 CKD", "X:6"), ("CKD 3", "X:6"),
+                                               ("CKD stage III", "X:6")]),
+        ("CKD stage 4", [("CKD stage 4", "X:4")]),
+        ("CP and SOB", [("CP", "X:8"), ("SOB", "X:2")]),
+        ("cerebral palsy (CP). CP is", [("cerebral palsy", "X:7"), ("CP", "X:7"), ("CP", "X:7")]),
+        ("SpO2 96% on RA. Sat 98% RA. RA on methotrexate.", [("RA", "X:9")]),
+        ("PE: lungs clear.\nAllergies: NKDA\nPE on CT.", [("PE", "X:10")]),
+        ("ST depression in V5. Depression.", [("ST depression", "X:13"), ("Depression", "X:12")]),
+        ("MR brain: normal. MR angiography. MR on echo.", [("MR", "X:1")]),
+        ("John DOE has DOE.", [("DOE", "X:16")]),
+        ("Lives in Ann Arbor, MI. LAD stent. Mid LAD.", []),
+        ("72 YEAR OLD MAN WITH COPD, CAD AND MR AS BEFORE", [("COPD", "X:15")]),
+        ("Dyspnea on exertion", [("Dyspnea on exertion", "X:16")]),
+        ("Diabetes; diabetes insipidus", [("Diabetes", "X:17"), ("diabetes insipidus", "X:18")]),
+        ("Na: 124", [("Na: 124", "X:14")]),
+        ("| Na | 124 |", [("Na | 124", "X:14")]),
+    ],
+)  # fmt: skip
+def test_what_words_mean_in_notes(kb, text, expected):
+    nlp = linking_nlp(kb, mentions="kb")
+    set_preset(nlp, "clinical")
+    assert links(nlp(text)) == expected
+    considered = spacy_bioel.explain(nlp, text).considered
+    assert sorted({c.text for c in considered if c.is_mention}) == sorted({t for t, _ in expected})
+
+
+def test_other_meanings_with_the_starter():
+    nlp = spacy_bioel.load(preset="clinical")
+    text = "PE: lungs clear. SpO2 97% on RA. MR angiography normal. Known PE and RA."
+    assert [link for link, _ in links(nlp(text))] == ["PE"]
+    report = spacy_bioel.explain(nlp, text)
+    why = "the name of a section, or another meaning of the word in notes"
+    assert [c.text for c in report.considered if c.is_mention] == ["PE"]
+    assert why in {c.reason for c in report.considered}
 
 
 def test_notes_with_the_starter():

@@ -80,6 +80,7 @@ def said_of(nlp: Language, text: str) -> list[str]:
         ("[Seizures]: none since 2019. [LOC]: negative.", ["negated", "negated"]),
         ("[Chest pain] on exertion: denies, [cough]: yes", ["negated", ""]),
         ("| [Fever] | no |\n| [Cough] | yes |", ["negated", ""]),
+        ("No [rash]\tyesterday\n[Chills]\ttoday\n", ["negated", ""]),
         ("[Fever]\tno\n[Edema] (none), [rash] (yes)", ["negated", "negated", ""]),
         ("[Hip]: no [fever]", ["", "negated"]),
         ("Hips [pain]: no\n[swelling] was seen.", ["", "negated"]),  # a wrapped line

@@ -8,6 +8,7 @@ from spacy_bioel.text.genes import other_spellings
 @pytest.mark.parametrize(
     ("name", "spelled"),
     [
+        ("Gdt1p", "gdt1"),  # the protein, of yeast
         ("IL-2", "il2"),
         ("IL2", "il 2"),
         ("NF kappa B", "nf kappab"),

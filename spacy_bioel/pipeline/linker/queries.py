@@ -24,7 +24,7 @@ from spacy_bioel.pipeline.linker.settings import SPANS_AND_KB, LinkerSettings
 from spacy_bioel.pipeline.mentions.choosing import long_forms
 from spacy_bioel.pipeline.mentions.dictionary import longest_names
 from spacy_bioel.pipeline.mentions.finder import Finding
-from spacy_bioel.pipeline.mentions.notes import add_names
+from spacy_bioel.pipeline.mentions.notes import add_names, without_other_meanings
 from spacy_bioel.text.abbreviations import expand_abbreviations
 from spacy_bioel.text.composites import split_composite
 from spacy_bioel.text.normalize import normalize_names
@@ -184,6 +184,7 @@ def _with_notes(
 ) -> Mentions:
     """Add what notes alone say to the mentions of each document; the name is its query."""
     added = [generator.notes.find(doc, measurements=measurements) for doc in docs]
+    spans = list(map(without_other_meanings, docs, spans))
     both = [add_names(*pair) for pair in zip(spans, added, strict=True)]
     settings = generator.state.settings
     mentions = Mentions.of(docs, both, settings)

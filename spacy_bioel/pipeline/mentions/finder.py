@@ -25,9 +25,16 @@ from spacy_bioel.pipeline.mentions.name_evidence import (
     Evidence,
     NameEvidence,
     common_words,
+    has_capitals_alone,
     ruled_out,
 )
-from spacy_bioel.pipeline.mentions.notes import known_of, measured, shorthand_beside
+from spacy_bioel.pipeline.mentions.notes import (
+    forms_in,
+    known_of,
+    measured,
+    rule_out,
+    shorthand_beside,
+)
 from spacy_bioel.text.normalize import normalize_names
 from spacy_bioel.text.stems import AMOUNT_WORDS, LINKING_WORDS, stem_of
 
@@ -86,6 +93,9 @@ class NameFinder:
         self._stems = {stem_of(word) for word in (*self.bags.words, *_nouns(), *AMOUNT_WORDS)}
         self._shorthand = {notes: shorthand_beside(kb, notes=notes) for notes in (False, True)}
         self._general = _above_most(kb)
+        self._capitals = has_capitals_alone(
+            kb.names.take(np.arange(0, kb.n_names, max(1, kb.n_names // _SAMPLED)))
+        )
 
     def look_up(self, docs: Sequence[Doc], how: Finding) -> tuple[Words, Hits]:
         """Look up all spans that may be names."""
@@ -108,7 +118,7 @@ class NameFinder:
         """From short to long form: shorthand that a document has; what it defines goes first."""
         text = text_of(doc)
         shorthand = self._shorthand[how.notes] if how.shorthand else {}
-        found = {short: long for short, long in shorthand.items() if short in text}
+        found = forms_in(text, shorthand)
         if how.measurements:
             found |= {form: known_of(self.kb, names) for form, names in measured(text).items()}
         return found | long_forms(doc) if how.abbreviations else found
@@ -116,7 +126,9 @@ class NameFinder:
     def weigh(self, words: Words, hits: Hits) -> Weighed:
         """Return the spans near a name with the evidence, and why some are ruled out."""
         rows, evidence = self.evidence.of(words, hits)
-        reasons = ruled_out(words, hits, rows, evidence, self.kb, self._general)
+        reasons = ruled_out(
+            words, hits, rows, evidence, self.kb, self._general, capitals=self._capitals
+        )
         named = np.flatnonzero(rows >= 0)
         of_named = [reasons[i] for i in named.tolist()]
         return Weighed(hits.take(named), rows[named], evidence.take(named), of_named)
@@ -161,6 +173,8 @@ class NameFinder:
         """
         words, hits = self.look_up(docs, how)
         weighed = self.weigh(words, hits)
+        if how.notes:
+            rule_out(words, weighed.hits, weighed.reasons)
         hits, rows, evidence, reasons = weighed
         likely = _LIKELY[evidence.near] * np.sqrt(evidence.share) * _TYPO**evidence.typos
         is_equal = evidence.near == EQUAL

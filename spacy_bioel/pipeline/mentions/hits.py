@@ -162,7 +162,8 @@ def _write_out(
     """Give short forms the keys of what they stand for."""
     starts = words.chars[tokens]
     ends = starts + words.lengths[tokens]
-    for short, places in find_short_forms(text, forms).items():
+    # The longest last: "CKD stage 3" replaces "CKD".
+    for short, places in find_short_forms(text, sorted(forms, key=len)).items():
         long = words_of(normalize_name(forms[short]))
         key = sum(map(key_of, long)) & _MASK
         for start, end in places if key else ():
@@ -177,6 +178,7 @@ def _write_out(
                 words.begins[begin:stop] = words.ends[begin:stop] = False
                 words.begins[begin] = words.ends[stop - 1] = True
                 words.is_short[begin:stop] = True
+                words.before[begin + 1 : stop] = NOTHING  # "Na: 124"
                 words.long |= dict.fromkeys(range(begin, stop), []) | {begin: long}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from pathlib import Path
@@ -221,11 +222,14 @@ def ruled_out(
     evidence: Evidence,
     kb: KnowledgeBase,
     general: BoolArray,
+    *,
+    capitals: bool,
 ) -> list[str]:
     """Tell why hits stand for something else, "" if they do not. Defined abbreviations never do.
 
     rows (NDArray[int64]): Name rows of the hits. Shape (n,).
     general (NDArray[bool]): Concepts that are above most others. Shape (n_concepts,).
+    capitals (bool): The knowledge base has all its names in capitals, see `has_capitals_alone`.
     """
     added = kb.is_added[rows]
     # "No nail changes" has no "no nail", which HPO has as a name.
@@ -251,8 +255,23 @@ def ruled_out(
         elif is_general:
             out[i] = "most concepts are below it"
         else:
+            if capitals and (text != name or in_capitals[doc]):
+                name = name.lower()
             out[i] = is_other(text, name, in_capitals[doc], preferred=preferred)
     return out
+
+
+def has_capitals_alone(names: Sequence[str]) -> bool:
+    """Tell whether names are words written in capitals, as hospitals export them, so that their
+    case means nothing. Symbols of genes are not words.
+    """
+    in_capitals = sum(name == name.upper() for name in names)
+    are_words = sum(any(map(_is_a_word, name.lower().split())) for name in names)
+    return 10 * in_capitals >= 9 * len(names) and 2 * are_words > len(names)
+
+
+def _is_a_word(lowered: str) -> bool:
+    return lowered.isalpha() and (len(lowered) > _ACRONYM or lowered in common_words())
 
 
 @cache

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import srsly
@@ -17,18 +17,40 @@ from spacy.tokens import Doc, Span
 
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.pipeline.annotate import text_of
+from spacy_bioel.pipeline.mentions.choosing import long_forms
+from spacy_bioel.pipeline.mentions.hits import Hits, Words
+from spacy_bioel.pipeline.mentions.name_evidence import is_in_capitals
 from spacy_bioel.text.abbreviations import find_short_forms
+from spacy_bioel.text.context import headers
 from spacy_bioel.text.normalize import normalize_name, normalize_names
 
 _ASSETS = Path(__file__).parents[2] / "assets"
-# From the analyte to its value, which is not of another fluid; behind it no other unit, range or
-# date.
-_BETWEEN = r"(?: (?:level|count|concentration))?(?: (?:was|is|of|at|to))*[ \t|:=>—]{0,3}"
-_VALUE = r"(?<!\w)(?P<value>\d{1,3}(?:[, ]\d{3})+|\d+(?:\.\d+)?)"
-_BEHIND = r"(?![-\w/%°]|[.,]\d| ?(?:[%°µμ]|(?:mg|g|mcg|ng|IU|U|units|mL|ml)\b))"
+# From the analyte to its value, or to the last one of several, which is not of another fluid;
+# behind it no other unit, range or date.
+_SIGN = r"(?:[ \t]{0,20}[:=>|—]){0,2}[ \t]{0,20}"
+_BETWEEN = rf"(?: (?:level|count|concentration))?(?: (?:was|is|of|at|to))*{_SIGN}"
+_NUMBER = r"(?:\d{1,3}(?:[, ]\d{3})+|\d+(?:\.\d+)?)"
+_EARLIER = (
+    rf"(?:(?:{_NUMBER} ?(?:[-=]+>|→) ?)+"
+    rf"|(?:(?:fell|dropped|decreased|rose|increased|went) )?from {_NUMBER} to )?"
+)
+_VALUE = rf"(?<!\w){_EARLIER}(?P<value>{_NUMBER})"
+_BEHIND = r"(?![-\w/%°→]|[.,]\d| ?(?:[%°µμ→]|-+>|(?:mg|g|mcg|ng|IU|U|units|mL|ml|mEq|meq|mmol)\b))"
 _OTHERS = re.compile(r"\b(?:CSF|urin\w*|pleural|fluid|ascit\w*|sweat|stool)\W+(?:\w+ )?\Z", re.I)
 _BEFORE = 20  # characters
+# At these ages other values are normal.
+_YOUNG = re.compile(
+    r"\b(?:infant|newborn|neonat\w*|baby|toddler|child|(?:days?|weeks?|months?)[- ]old"
+    r"|(?<!\d)\d[ -]?(?:y/?o|years?[- ]old))\b",
+    re.I,
+)
+_ROW = re.compile(r"[\s|*-]*([A-Za-z][A-Za-z0-9]*)[^\n\d]*\d")
+_LONG = 4  # letters, of a word that no short form in another case is
+_ROMAN = ("I", "II", "III", "IV", "V")
 _WORD = re.compile(r"(?<![\w/-])[A-Za-z][A-Za-z0-9]*")
+
+OTHER = "the name of a section, or another meaning of the word in notes"
+_Long = TypeVar("_Long")
 
 Vocabulary = tuple[KnowledgeBase, NDArray[np.bool_] | None]
 
@@ -36,18 +58,58 @@ Vocabulary = tuple[KnowledgeBase, NDArray[np.bool_] | None]
 def shorthand_beside(kb: KnowledgeBase, *, notes: bool = False) -> dict[str, str]:
     """From short form, as notes have it, to long form, except forms that are names themselves.
 
-    notes (bool): Also those that are clear in notes alone.
+    notes (bool): Also those that are clear in notes alone; of names, those that nobody added give
+        way to what notes mean by them.
     """
-    forms = _shorthand(notes=notes)
+    forms = {short: known_of(kb, long) for short, long in _shorthand(notes=notes).items()}
     rows = kb.lookup_names(normalize_names(list(forms)))
-    kept = {short: long for (short, long), row in zip(forms.items(), rows, strict=True) if row < 0}
-    return {short: known_of(kb, long) for short, long in kept.items()}
+    gives_way = (kb.lookup_names(normalize_names(list(forms.values()))) >= 0) & notes
+    is_free = (rows < 0) | (gives_way & ~kb.is_added[rows])
+    return {short: long for (short, long), free in zip(forms.items(), is_free, strict=True) if free}
+
+
+def forms_in(text: str, forms: Mapping[str, _Long]) -> dict[str, _Long]:
+    """Those of short forms that a text has; "AS" is a word where all is in capitals."""
+    found = {short: long for short, long in forms.items() if short in text}
+    if is_in_capitals(text):
+        for word in _tables()["words_in_capitals"]:
+            found.pop(word.upper(), None)
+    return found
+
+
+def other_meanings(text: str) -> list[tuple[int, int]]:
+    """Where words are no mentions in notes: names of sections ("PE:"), and "RA" in "98% on RA"."""
+    found = [header.span("name") for header, _ in headers(text, _sections())]
+    return found + [match.span(1) for one in _other() for match in one.finditer(text)]
+
+
+def rule_out(words: Words, hits: Hits, reasons: list[str]) -> None:
+    """Write reasons for hits that mean something else in notes."""
+    starts, ends = words.places(hits.start, hits.end)
+    of_doc = words.doc[hits.start]
+    for number, doc in enumerate(words.docs):
+        for start, end in other_meanings(text_of(doc)):
+            here = (of_doc == number) & (start <= starts) & (ends <= end)
+            for i in np.flatnonzero(here).tolist():
+                reasons[i] = reasons[i] or OTHER
 
 
 def _shorthand(*, notes: bool) -> dict[str, str]:
-    forms = srsly.read_json(_ASSETS / "shorthand.json") | (_tables()["shorthand"] if notes else {})
-    # "Wt loss" at the begin of a line, but never "Sob".
-    return forms | {s[0].upper() + s[1:]: long for s, long in forms.items() if " " in s}
+    forms = srsly.read_json(_ASSETS / "shorthand.json") | (_of_notes() if notes else {})
+    # "Wt loss" and "Dizzy" at the begin of a line, but never "Sob".
+    longer = {short for short in forms if " " in short or (short.islower() and len(short) > _LONG)}
+    return forms | {short[0].upper() + short[1:]: forms[short] for short in sorted(longer)}
+
+
+def _of_notes() -> dict[str, str]:
+    """Shorthand of notes, with that of stages: "CKD3", "CKD stage III"."""
+    forms: dict[str, str] = dict(_tables()["shorthand"])
+    for short, names in _tables()["staged"].items():
+        for number, roman in enumerate(_ROMAN, start=1):
+            for stage in (str(number), roman, f"{number}a", f"{number}b"):
+                for form in ("{0}{1}", "{0} {1}", "{0} stage {1}", "stage {1} {0}"):
+                    forms[form.format(short, stage)] = names.format(number)
+    return forms
 
 
 def known_of(kb: KnowledgeBase, names: str) -> str:
@@ -65,14 +127,13 @@ def measured(text: str) -> dict[str, str]:
     `known_of` takes them: "Hb 7.2 g/dL" to "anemia".
     """
     found = {}
+    is_young: bool | None = None
     for word in _WORD.finditer(text):
-        for number in _by_first_word().get(word[0], ()):
-            analyte, match = (
-                _tables()["measurements"][number],
-                _pattern(number).match(text, word.start()),
-            )
+        for number in _by_first_word().get(word[0].lower(), ()):
+            analyte = _tables()["measurements"][number]
+            match = _pattern(number).match(text, word.start())
             if match is None or _OTHERS.search(
-                text[max(0, match.start() - _BEFORE) : match.start()]
+                text, max(0, match.start() - _BEFORE), match.start()
             ):
                 continue
             unit = match["unit"] or ""
@@ -80,10 +141,26 @@ def measured(text: str) -> dict[str, str]:
             low, high = analyte["plausible"]
             if not low <= value <= high or (analyte.get("needs_unit") and not unit):
                 continue
+            if analyte.get("needs_unit_or_table") and not (unit or _is_in_table(text, match)):
+                continue
             for limit in analyte["limits"]:
                 if value < limit["at"] if limit["side"] == "below" else value > limit["at"]:
-                    found[match[0]] = limit["name"]
+                    if limit.get("adults") and is_young is None:
+                        is_young = bool(_YOUNG.search(text))
+                    if not (limit.get("adults") and is_young):
+                        found[match[0]] = limit["name"]
     return found
+
+
+def _is_in_table(text: str, match: re.Match[str]) -> bool:
+    """Whether a measurement begins its line, and another one the line before or behind."""
+    start = text.rfind("\n", 0, match.start()) + 1
+    end = text.find("\n", match.end())
+    before = text[text.rfind("\n", 0, max(0, start - 1)) + 1 : max(0, start - 1)]
+    behind = text[end + 1 :][:100] if end >= 0 else ""
+    rows = (_ROW.match(line) for line in (text[start : match.end()], before, behind))
+    own, *others = (row and row[1].lower() in _by_first_word() for row in rows)
+    return bool(own and any(others))
 
 
 class NoteFinder:
@@ -106,17 +183,21 @@ class NoteFinder:
 
     def find(self, doc: Doc, *, measurements: bool) -> list[tuple[Span, str]]:
         """Find spans with their labels, and the names that they stand for; none overlap."""
-        text, forms = text_of(doc), dict(self._forms)
+        text, defined = text_of(doc), long_forms(doc)
+        forms = {s: of for s, of in forms_in(text, self._forms).items() if s not in defined}
         if measurements:
             named = ((form, self._named(names)) for form, names in measured(text).items())
             forms |= {form: name for form, name in named if name}
         found: list[tuple[Span, str]] = []
+        others = other_meanings(text)
         places = find_short_forms(text, forms)
         of = sorted((start, -end, form) for form, at in places.items() for start, end in at)
         for start, end, form in of:
             name, label = forms[form]
             span = doc.char_span(start, -end, label=label)
-            if span is not None and not (found and span.start < found[-1][0].end):
+            if span is None or any(a <= start and -end <= b for a, b in others):
+                continue
+            if not (found and span.start < found[-1][0].end):
                 found.append((span, name))
         return found
 
@@ -142,6 +223,24 @@ def add_names(spans: Sequence[Span], names: Sequence[tuple[Span, str]]) -> list[
     return sorted(kept, key=lambda s: (s.start, s.end))
 
 
+def without_other_meanings(doc: Doc, spans: Sequence[Span]) -> list[Span]:
+    """Drop mentions that mean something else in notes."""
+    others = other_meanings(text_of(doc))
+    return [s for s in spans if not any(a <= s.start_char and s.end_char <= b for a, b in others)]
+
+
+@cache
+def _other() -> list[re.Pattern[str]]:
+    return [re.compile(pattern) for pattern in _tables()["other_meanings"]]
+
+
+@cache
+def _sections() -> frozenset[str]:
+    """Names of sections, see text/context.py."""
+    of_all: dict[str, list[str]] = srsly.read_json(_ASSETS / "context.json")["sections"]
+    return frozenset(name for names in of_all.values() for name in names)
+
+
 @cache
 def _tables() -> dict[str, Any]:
     """Read what is clear in clinical notes alone, see assets/SOURCES.md."""
@@ -160,7 +259,7 @@ def _by_first_word() -> dict[str, list[int]]:
     numbers: dict[str, list[int]] = defaultdict(list)
     for number, analyte in enumerate(_tables()["measurements"]):
         for word in {_WORD.match(name)[0] for name in analyte["names"]}:  # type: ignore[index]
-            numbers[word].append(number)
+            numbers[word.lower()].append(number)
     return dict(numbers)
 
 
@@ -168,7 +267,8 @@ def _by_first_word() -> dict[str, list[int]]:
 def _pattern(number: int) -> re.Pattern[str]:
     analyte = _tables()["measurements"][number]
     longest = (sorted(analyte[key], key=len, reverse=True) for key in ("names", "units"))
-    names, units = ("|".join(map(re.escape, of)) for of in longest)
+    names, units = ([re.escape(one) for one in of] for of in longest)
+    names = [f"(?i:{name})" if len(name) >= _LONG else name for name in names]
     second = r"/\d{2,3}" if analyte.get("two_values") else ""
-    unit = rf"(?: ?(?P<unit>{units})(?![\w/])|{_BEHIND})"
-    return re.compile(rf"(?:{names}){_BETWEEN}{_VALUE}{second}{unit}")
+    unit = rf"(?:(?:[ \t]?[ |\t]?)(?P<unit>{'|'.join(units)})(?![\w/])|{_BEHIND})"
+    return re.compile(rf"(?:{'|'.join(names)})(?![A-Za-z]){_BETWEEN}{_VALUE}{second}{unit}")
