@@ -106,7 +106,7 @@ def test_names_of_a_knowledge_base(folder):
     found = [(c.text, c.name, c.is_mention, c.reason) for c in report.considered]
     assert found == [
         ("common cold", "common cold", True, ""),
-        ("cold", "Cold", False, "below the threshold of 0.5"),
+        ("cold", "Cold", False, "overlaps a longer or likelier name"),
     ]
     assert [(m.text, m.ids) for m in report.mentions] == [("common cold", ("X:2",))]
 
@@ -154,7 +154,7 @@ def test_command(bioel, folder, tmp_path):
     assert out.startswith("A common [cold -> X:2].\n")
     assert "Knowledge base: signs, release 2026-11, 4 concepts" in out
     assert "The pipeline does not find it. If it were a mention:" in out
-    assert "below the threshold of 0.5" in out
+    assert "overlaps a longer or likelier name" in out
     bioel("explain", folder, "A common cold & <b>.", "--html", tmp_path / "why.html")
     html = (tmp_path / "why.html").read_text("utf8")
     assert "<p>A <mark>common cold</mark> &amp; &lt;b&gt;.</p><p>Pipeline" in html

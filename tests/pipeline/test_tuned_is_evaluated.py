@@ -54,14 +54,14 @@ def test_every_setting_that_is_tried(nlp, texts, monkeypatch):
         different: list[Any] = []
         for setting, tried in zip(settings, counts, strict=True):
             pipe, values = (detector if protocol == "mention" else linker), setting
-            if "refitted" in setting:
+            if "left_out" in setting:
                 finding = {**linker.cfg["finding"], "threshold": setting["threshold"]}
                 values = {"finding": finding}
             with changed(pipe.cfg, values):
                 links = list(link_open(nlp, linker, texts))
             found = count_documents(texts, links, protocol=protocol, canonical=linker.kb.canonical)
-            # Weights of finding are refitted by fold, each measured on other documents.
-            assert tried == found or setting.get("refitted"), setting
+            # Names are left out by fold, each measured on other documents.
+            assert tried == found or setting.get("left_out"), setting
             different += [found] if found not in different else []
         assert detector is None or len(different) > 1
         done.append([*settings[0]][0])
@@ -69,7 +69,7 @@ def test_every_setting_that_is_tried(nlp, texts, monkeypatch):
 
     monkeypatch.setattr("spacy_bioel.tuning.run.choose", choose)
     tune(nlp, texts)
-    assert done == ["refitted" if detector is None else "threshold", "nil_threshold"]
+    assert done == ["left_out" if detector is None else "threshold", "nil_threshold"]
 
 
 def test_the_report_is_of_the_pipeline_that_is_saved(nlp, texts, tmp_path):

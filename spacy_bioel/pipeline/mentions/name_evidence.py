@@ -266,11 +266,12 @@ def has_capitals_alone(names: Sequence[str]) -> bool:
     case means nothing. Symbols of genes are not words.
     """
     in_capitals = sum(name == name.upper() for name in names)
-    are_words = sum(
-        any(len(word) > _ACRONYM or word in common_words() for word in name.lower().split())
-        for name in names
-    )
+    are_words = sum(any(map(_is_a_word, name.lower().split())) for name in names)
     return 10 * in_capitals >= 9 * len(names) and 2 * are_words > len(names)
+
+
+def _is_a_word(lowered: str) -> bool:
+    return lowered.isalpha() and (len(lowered) > _ACRONYM or lowered in common_words())
 
 
 @cache
