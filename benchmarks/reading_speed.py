@@ -15,15 +15,8 @@ generative    the pipeline of --generative, if there is one
 
 Bi-encoders and cross-encoder are not trained, which changes nothing for their speed. Processor time
 of all threads, not time on the clock: other programs may run beside it.
-
-python -m benchmarks.run linking_speed CORPUS MENTIONS takes 10,000 different strings of the gold
-mentions of a file; CORPUS is one of the project, with a knowledge base. Also the first use of the
-package's own knowledge base and encoder, and the next, the import of spaCy aside.
 """
 
-import os
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -38,8 +31,7 @@ from spacy.language import Language
 from benchmarks.linking import ENCODER, SYSTEMS, Similarity, make_pipeline
 from benchmarks.multitask import alone
 from benchmarks.record import Row, question, rows_of
-from benchmarks.texts import CANDIDATES, dev, mention_strings
-from spacy_bioel.corpus import read_texts
+from benchmarks.texts import CANDIDATES, dev
 from spacy_bioel.models.bi_encoder import build_dual_encoder_v1
 from spacy_bioel.models.cross_encoder import build_cross_encoder_v1, build_reranker_v1
 from spacy_bioel.models.name_encoder import EncoderSource
@@ -96,35 +88,6 @@ def reading_speed(
             "megabytes": size,
         }
         yield from rows_of(name, values, **about)
-
-
-_FIRST_USE = """
-import time
-import spacy
-start = time.perf_counter()
-nlp = spacy.blank("en")
-nlp.add_pipe("bioel_linker", config={"mentions": "kb"})
-nlp("A heart attack.")
-print(time.perf_counter() - start)
-"""
-
-
-@question("linking_speed")
-def linking_speed(corpus: str, mentions: Path) -> Iterator[Row]:
-    strings = dict.fromkeys(s for text in read_texts(mentions) for s in mention_strings(text))
-    queries = [(string, "") for string in strings][:10_000]
-    for system in ("lexical", "rescnn"):
-        _, linker = make_pipeline(corpus, SYSTEMS[system], encoder="starter", uses_training=True)
-        linker.generator.rank(queries[:100])
-        start = time.perf_counter()
-        linker.generator.rank(queries)
-        values = {"seconds": time.perf_counter() - start}
-        yield from rows_of(system, values, corpus=corpus, n=len(queries), names=linker.kb.n_names)
-    with tempfile.TemporaryDirectory() as cache:
-        for use in ("first_use", "next_use"):
-            environment = os.environ | {"SPACY_BIOEL_CACHE": cache}
-            seconds = subprocess.check_output([sys.executable, "-c", _FIRST_USE], env=environment)
-            yield from rows_of(use, {"seconds": float(seconds)}, question="starter")
 
 
 def of_strings(corpus: str, system: str) -> Language:

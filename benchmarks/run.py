@@ -25,7 +25,7 @@ MODULES = {
     "multitask": ["multitask", "variants"],
     "no_labels": ["no_labels"],
     "probing": ["probing"],
-    "reading_speed": ["reading_speed", "linking_speed"],
+    "reading_speed": ["reading_speed"],
     "rivals": ["documents", "finding", "scispacy"],
     "scale": ["spark", "pubmed", "knowledge_base"],
     "screenshots": ["screenshots"],

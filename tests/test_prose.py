@@ -92,8 +92,6 @@ def numbers() -> Iterator[tuple[str, str, list[float]]]:
     with lzma.open(ASSETS / "mesh.jsonl.xz", "rt") as lines:
         found = [len({name for line in lines for name in srsly.json_loads(line)["names"]})]
     yield large, "own knowledge base of MeSH has {} names.", found
-    found = [round(measured("linking_speed", system=name), 1) for name in ("rescnn", "lexical")]
-    yield large, "mentions take {} seconds against the 71,821 names of MEDIC, {} without", found
     # Mention F1 of the diseases of BC5CDR, of a detector with or without it in training.
     about = {"corpus": "bc5cdr", "subset": "Disease", "protocol": "mention"}
     found = [measured("starter", system=name, **about) for name in ("left_out", "left_out_control")]

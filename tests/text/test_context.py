@@ -49,6 +49,7 @@ def said_of(nlp: Language, text: str) -> list[str]:
         ("Her mother, who has [migraine], says he has [asthma].", ["family", ""]),
         ("Mother denies [fever]. Parents report [cough].", ["negated", ""]),
         ("Mother has noticed [seizures]. Mother has [asthma].", ["", "family"]),
+        ("Wife reports [vomiting]. Wife has [asthma].", ["", "other"]),
         ("No [fever] but [cough].", ["negated", ""]),
         ("[Pneumonia] was ruled out; [asthma] is treated.", ["negated", ""]),
         ("No increase in [edema].", [""]),
