@@ -150,3 +150,7 @@ def install_size() -> Iterator[Row]:
     for system, (size, names) in parts.items():
         size += sum(file.size or 0 for name in names for file in distribution(name).files or [])
         yield {"system": system, "metric": "megabytes", "value": round(size / 1e6)}
+    for name in sorted(package):
+        size = sum(file.size or 0 for file in distribution(name).files or [])
+        about = {"question": "packages", "system": f"{name} {distribution(name).version}"}
+        yield {**about, "metric": "megabytes", "value": round(size / 1e6, 1)}

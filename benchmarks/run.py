@@ -32,7 +32,7 @@ MODULES = {
     "service": ["service"],
     "starter": ["starter", "starter_links", "starter_speed"],
     "tmvar3": ["variants_forms", "peers"],
-    "where": ["where"],
+    "where": ["where", "imports"],
 }
 QUESTIONS = {name: module for module, names in MODULES.items() for name in names}
 

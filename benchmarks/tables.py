@@ -148,6 +148,7 @@ def scale() -> Row:
 
 def install_table(rows: Rows) -> str:
     """Megabytes on disk of the package with all that it needs, and of each extra."""
+    rows = pick(rows, {"question": "install_size"})
     heads = [f"extra `{row['system']}` adds" for row in rows if row["system"] != "package"]
     cells = [f"{row['value']:,.0f} MB" for row in rows]
     return table(["spacy-bioel with all that it needs", *heads], [cells])

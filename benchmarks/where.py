@@ -1,5 +1,7 @@
 """Where the time of an abstract goes: `python -m benchmarks.run where`.
 
+`python -m benchmarks.run imports` does the same for the imports of a first link, by package.
+
 The abstracts of BC5CDR's development documents, which the project has fetched, go through the
 pipeline of the package in batches, one process with all cores, after a first few that fill its
 caches. Functions are timed on the clock where they are called; a step that is part of another one
@@ -8,9 +10,12 @@ is taken off it.
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from functools import wraps
+from functools import partial, wraps
 from pkgutil import resolve_name
 from time import perf_counter
 from typing import Any
@@ -87,3 +92,22 @@ def _time_steps(seconds: Counter[str]) -> None:
     for path, step in STEPS.items():
         owner, _, name = path.rpartition(".")
         setattr(resolve_name(owner), name, timed(resolve_name(path), step))
+
+
+_FIRST_LINK = "import spacy_bioel; spacy_bioel.load()('aspirin')"
+_IMPORT = re.compile(r"^import time: +(\d+) \| +\d+ \| +([^. \n]+)", re.MULTILINE)
+_SHOWN = 8
+
+
+@question("imports", key=("system", "package"))
+def imports(system: str = "light") -> Iterator[Row]:
+    command = [sys.executable, "-X", "importtime", "-c", _FIRST_LINK]
+    run = partial(subprocess.run, command, stderr=subprocess.PIPE, text=True, check=True)
+    said = [run().stderr for _ in range(2)]
+    seconds = Counter[str]()
+    for microseconds, package in _IMPORT.findall(said[-1]):  # the first has warmed the caches
+        seconds[package] += int(microseconds) / 1000
+    shown = dict(seconds.most_common(_SHOWN))
+    shown |= {"others": seconds.total() - sum(shown.values()), "all": seconds.total()}
+    for package, value in shown.items():
+        yield from rows_of(system, {"milliseconds": value}, digits=0, package=package)
