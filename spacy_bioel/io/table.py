@@ -172,13 +172,19 @@ def _column_names(columns: Mapping[str, Column]) -> set[str]:
 
 
 def _read_header(path: StrPath, rows: _Rows, columns: Mapping[str, Column]) -> list[str]:
-    """Find the header: the first comment with all names, or the first row."""
+    """Find the header: the first comment with all names, or the first row; a comment with more of
+    the names than that row is the header of a table that lacks some."""
     wanted = _column_names(columns)
+    best: list[str] = []
     for _, row in rows:
         header = [row[0].strip().lstrip("# "), *(cell.strip() for cell in row[1:])]
-        if not row[0].strip().startswith("#") or wanted <= set(header):
-            return header
-    raise BioelError(Errors.B128.format(path=path, missing=sorted(wanted), header=[]))
+        if len(wanted & set(header)) > len(wanted & set(best)):
+            best = header
+        if wanted <= set(best):
+            return best
+        if not row[0].strip().startswith("#"):
+            return best or header
+    raise BioelError(Errors.B128.format(path=path, missing=sorted(wanted), header=best))
 
 
 def _indices(

@@ -219,7 +219,8 @@ def test_genes(write):
             ),
         ]
     )
-    with pytest.raises(BioelError, match=r"\[B128\].*type_of_gene"):
+    said = r"\[B128\].* no column \['type_of_gene'\], its header is \['tax_id'"
+    with pytest.raises(BioelError, match=said):
         list(read_gene_info(write(GENES.replace("type_of_gene", "type"))))
 
 
