@@ -14,6 +14,7 @@ import re
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Container, Iterator, Sequence
+from functools import cache
 
 from spacy_bioel.text.marks import is_behind_list, with_marks
 from spacy_bioel.text.rules import AFFIRMED, ALL, FLAGS, PERSONS, Phrase, Rules
@@ -49,16 +50,25 @@ def contexts(
     by_sentence: dict[int, list[Phrase]] = defaultdict(list)
     for phrase in phrases:
         by_sentence[bisect_right(borders, phrase.start)].append(phrase)
+    limits = [0, *borders, len(text)]
+
+    @cache
+    def is_of_today(number: int) -> bool:
+        return bool(rules.patterns["now"].search(text, *limits[number : number + 2]))
+
     found = []
     for start, end in mentions:
-        sentence = by_sentence[bisect_right(borders, start)]
+        number = bisect_right(borders, start)
+        sentence = by_sentence[number]
         at = bisect_right(sentence, (start,))  # a text without sentences takes linear time
         near = sentence[max(0, at - _NEAR) : at + _NEAR]
         said = list(_said_of(start, end, near, rules, text))
         if any(says == AFFIRMED for *_, says in said):
             said = [one for one in said if one[2] not in (AFFIRMED, "negated")]
-        for first, last, stop, says in sections:
-            if last <= start < stop and says not in {what for *_, what in said}:
+        of_sections = [one for one in sections if one[1] <= start < one[2]]
+        for first, last, _, says in of_sections:
+            is_meant = says != "historical" or not is_of_today(number)
+            if is_meant and says not in {what for *_, what in said}:
                 said.append((first, last, says))
         what = {says for *_, says in said}
         person = next((person for person in PERSONS if person in what), "patient")

@@ -52,6 +52,7 @@ class Rules:
     signs (Mapping): The same of what stands right before or behind a name: "(-) fever".
     opens (Sequence[str]): First words of a sentence that is of no section any more.
     empty (Sequence[str]): What a section says that has nothing: "noncontributory".
+    now (Sequence[str]): What tells that a sentence in a section of the past is of today.
     """
 
     cues: Mapping[str, Sequence[tuple[str, str]]]
@@ -62,6 +63,7 @@ class Rules:
     signs: Mapping[str, str] = field(default_factory=dict)
     opens: Sequence[str] = ()
     empty: Sequence[str] = ()
+    now: Sequence[str] = ()
 
     @property
     def phrases(self) -> list[str]:
@@ -77,6 +79,7 @@ class Rules:
             "affirmed": rf"{_IS}(?:{_any(affirming)})",
             "sign": rf"(?<![\w+/-])(?:{_any(self.signs)})(?![\d/])",
             "opens": rf"(?:{_any(self.opens)})",
+            "now": rf"(?<!\w)(?:{_any(self.now)})",
             "empty": rf"\s*(?:(?:is|was)\s)?(?:{_any(self.empty)})(?![\w,]| \w)",
         }
         return {name: re.compile(pattern, re.I) for name, pattern in found.items()}
@@ -129,8 +132,8 @@ def _rules(table: Mapping[str, Any]) -> Rules:
         }
         for key in ("answers", "signs")
     )
-    pseudo, opens, empty = (_phrases(table.get(key, ())) for key in ("pseudo", "opens", "empty"))
-    return Rules(dict(cues), frozenset(pseudo), dict(ends), sections, answers, signs, opens, empty)
+    pseudo, *lists = (_phrases(table.get(key, ())) for key in ("pseudo", "opens", "empty", "now"))
+    return Rules(dict(cues), frozenset(pseudo), dict(ends), sections, answers, signs, *lists)
 
 
 def _check(name: str, known: Sequence[str]) -> str:

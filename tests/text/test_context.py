@@ -121,6 +121,7 @@ def test_cues(nlp, text, expected):
     [
         ("Family history: [gout]\nExam: [edema]", ["family", ""]),
         ("PMH: [asthma].\nShe has [cough].", ["historical", ""]),
+        ("PMH: [asthma]. No [pain] today. [Gout].", ["historical", "negated", "historical"]),
         ("PMH:\n- [asthma]\n- [gout]\n\nPLAN:\n[edema]", ["historical", "historical", ""]),
         ("FHx: noncontributory. Denies [fever]. Has [asthma].", ["negated", ""]),
         ("FHx: none. [Rash] today.", [""]),
