@@ -10,6 +10,7 @@ from pathlib import Path
 import typer
 
 from benchmarks import record
+from spacy_bioel.errors import BioelError
 
 # Module -> the questions that it has. Result files say `python -m benchmarks.run QUESTION`.
 MODULES = {
@@ -46,7 +47,10 @@ def main() -> None:
         sys.exit(f"python -m benchmarks.run NAME ..., where NAME is one of: {', '.join(QUESTIONS)}")
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     app.command()(getattr(import_module(f"benchmarks.{QUESTIONS[name]}"), name))
-    app(sys.argv[2:], prog_name=f"python -m benchmarks.run {name}")
+    try:
+        app(sys.argv[2:], prog_name=f"python -m benchmarks.run {name}")
+    except BioelError as error:  # a corpus that was not fetched, mostly
+        sys.exit(f"error: {error}")
 
 
 if __name__ == "__main__":

@@ -16,8 +16,10 @@ Spread = Callable[[Callable, Iterable], list]
 
 
 class _Blas:
-    """The BLAS of NumPy, whose number of threads is that of the process. The first user limits it
-    to one thread and the last one restores it: users may overlap."""
+    """The BLAS of NumPy, whose number of threads is that of the process.
+
+    The first user limits it to one thread and the last one restores it: users may overlap.
+    """
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -118,8 +120,10 @@ def use_one_thread() -> None:
 
 def _limit_torch() -> Callable[[], None]:
     """Limit PyTorch to one thread in the calling thread. RETURNS (Callable): Restores the limits.
+
     `torch.set_num_threads` would also set the default of later threads: two threads that set and
-    restore it in turn would leave the process at one."""
+    restore it in turn would leave the process at one.
+    """
     torch = sys.modules.get("torch")
     if torch is None:
         return lambda: None
@@ -145,7 +149,9 @@ def _controller(user_api: str) -> ThreadpoolController:
 @cache
 def _mkl_setter() -> Callable[[int], int]:
     """Function that sets MKL's number of threads in the calling thread, and returns the old one.
+
     After `torch.set_num_threads` MKL ignores the number of OpenMP. threadpoolctl does not find MKL,
-    which is linked into torch's own library."""
+    which is linked into torch's own library.
+    """
     library = ctypes.CDLL(sys.modules["torch"]._C.__file__)
     return getattr(library, "MKL_Set_Num_Threads_Local", lambda n: n)

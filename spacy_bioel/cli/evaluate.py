@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from spacy_bioel.types import AnnotatedText
 
 _DEFAULT = ("mention", "end_to_end", "gold")
+_DEFAULT_OF_NAMES = ("mention_unlabelled", *_DEFAULT[1:])  # those of a knowledge base
 _SUMMARY = ("f1", "accuracy@1")  # shown for each label; other metrics only for all labels
 # Not shown in the table, because they follow from other metrics.
 _JSON_ONLY = ("accuracy@1_normalised", "accuracy@1_nil_ignored_normalised", "mrr_normalised")
@@ -102,9 +103,8 @@ def evaluate(
         preset=preset,
     )
     linker, by_names = models.find_linker(nlp), models.finds_names(nlp)
-    if by_names and not protocol:  # names of a knowledge base have no label
-        named = (name.replace("mention", "mention_unlabelled") for name in chosen)
-        chosen = dict(map(get_protocol, named))
+    if by_names and not protocol:
+        chosen = dict(map(get_protocol, _DEFAULT_OF_NAMES))
     if names_alone or any(one.given_mentions for one in chosen.values()):
         models.require_linker(nlp, model)
     links = measuring.predict_links(nlp, texts, chosen, progress=console.progress_bar)

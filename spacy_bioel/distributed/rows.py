@@ -27,7 +27,6 @@ Row = dict[str, Any]
 Item = TypeVar("Item", Document, AnnotatedText)
 Ready = TypeVar("Ready")
 
-# Lone surrogates, which also stand for undecodable bytes: they cannot be encoded as UTF-8.
 _FIRST_BYTE = 0xDC00  # where byte 0 is, if it cannot be decoded
 _MARKS = ("\udcff\udcfe", "\udcfe\udcff")  # of UTF-16
 _BYTE = (
@@ -38,6 +37,7 @@ _HALF = (
     "U+{:04X}, which cannot be written to a file: half of a surrogate pair. Read the text in its "
     "own encoding"
 )
+# Lone surrogates, which also stand for undecodable bytes: they cannot be encoded as UTF-8.
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _CODED = re.compile(r"\[([A-Z]\d+)\] (.*)", re.DOTALL)
 

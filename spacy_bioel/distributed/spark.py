@@ -139,8 +139,10 @@ def _write(rows: DataFrame, temporary: str, target: str) -> Totals:
 
 @contextmanager
 def _new_folder(spark: SparkSession, target: str) -> Iterator[str]:
-    """Make a folder that gets its name only on success, on any file system of Hadoop. YIELDS (str):
-    Its temporary name. RAISES BioelError: [B197] when the target exists."""
+    """Make a folder that gets its name only on success, on any file system of Hadoop.
+
+    YIELDS (str): Its temporary name. RAISES BioelError: [B197] when the target exists.
+    """
     parent, slash, name = target.rstrip("/").rpartition("/")
     temporary = f"{parent}{slash}.{name}.{uuid4().hex}.tmp"
     path: Any = spark._jvm.org.apache.hadoop.fs.Path  # type: ignore[union-attr]

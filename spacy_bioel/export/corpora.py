@@ -48,8 +48,10 @@ def _check_ids(links: Sequence[Link], *, format: str) -> None:
 
 def _pubtator(one: LinkedText) -> str:
     """Title and abstract, then a row a mention. The title is the first line, or if there is one
-    line its first sentence. Offsets stay: each line end or tab becomes a space. RAISES BioelError:
-    [B342] on an id that would break the rows."""
+    line its first sentence. Offsets stay: each line end or tab becomes a space.
+
+    RAISES BioelError: [B342] on an id that would break the rows.
+    """
     id, text = str(one.id).strip(), one.text or ""
     if "|" in id or _BREAKS.search(id):
         raise BioelError(Errors.B342.format(id=one.id))

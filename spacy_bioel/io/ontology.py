@@ -118,7 +118,9 @@ def _stanzas(path: StrPath) -> Iterator[tuple[str, _Lines]]:
 
 def _fields(lines: _Lines, unread: _Lines) -> dict[str, list[str]]:
     """Values of the fields of a stanza that are read; names of synonyms are under their scopes.
-    unread (list): Gets the lines of optional fields that are not understood."""
+
+    unread (list): Gets the lines of optional fields that are not understood.
+    """
     fields: dict[str, list[str]] = defaultdict(list)
     for where, line in lines[1:]:
         field = _FIELD.fullmatch(line)

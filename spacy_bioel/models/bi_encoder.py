@@ -79,9 +79,12 @@ def _tower(model: DualEncoder) -> nn.Module:
 
 
 def _one_by_one(docs: Sequence[Doc], spans: IntArray) -> tuple[list[Doc], IntArray]:
-    """Cut out one short document per mention: the mention with its context. spans (IntArray): Start
-    and end token of each mention, counted over the concatenated documents. Shape (n_mentions, 2).
-    RETURNS (tuple[list[Doc], IntArray]): The cut documents, and the spans counted over them."""
+    """Cut out one short document per mention: the mention with its context.
+
+    spans (IntArray): Start and end token of each mention, counted over the concatenated documents.
+        Shape (n_mentions, 2).
+    RETURNS (tuple[list[Doc], IntArray]): The cut documents, and the spans counted over them.
+    """
     offsets = np.cumsum([0, *(len(doc) for doc in docs)])
     owners = np.searchsorted(offsets, spans[:, 0], side="right") - 1
     excerpts, places, n_tokens = [], [], 0

@@ -156,8 +156,10 @@ def _gold_tags(gold: TokenSpans, n_tokens: int, *, n_labels: int) -> NDArray[np.
 def _decode(
     logits: Logits, lengths: NDArray[np.int64], lowest: float
 ) -> tuple[TokenSpans, NDArray[np.float32]]:
-    """Decode mentions from the most probable tag of each token. A mention starts at B, and at an I
-    that follows O, another label or the start of a document."""
+    """Decode mentions from the most probable tag of each token.
+
+    A mention starts at B, and at an I that follows O, another label or the start of a document.
+    """
     n_labels = logits.shape[1] // 2
     tags, confidence = logits.argmax(axis=1), _softmax(logits).max(axis=1)
     labels = np.where(tags > 0, (tags - 1) % n_labels, -1)

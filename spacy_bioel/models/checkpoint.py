@@ -112,9 +112,12 @@ def _find_checkpoint(path: str) -> Path:
 
 
 def _load_backbone(folder: Path, *, writes: bool) -> PreTrainedModel:
-    """Network of a checkpoint, without the pooler, which is not used. Dropout of attention weights
-    is disabled, whatever the config says: with it PyTorch cannot use its fused kernels, and an
-    update on a CPU takes 1.7 times as long."""
+    """Network of a checkpoint, without the pooler, which is not used.
+
+    Dropout of attention weights is disabled, whatever the config says: with it PyTorch cannot use
+    its fused kernels, and an update on a CPU takes 1.7 times as long.
+
+    """
     from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM
 
     for name in (CONFIG, WEIGHTS):

@@ -78,8 +78,10 @@ def build_reranker_v1(names: NameEncoder, pairs: PairScorer) -> Model:
 
 
 def _make(model: PairScorer, source: EncoderSource) -> None:
-    """Load the checkpoint and add a new linear layer on top. RAISES BioelError: [B159] no
-    checkpoint is named; those of `read_checkpoint` and `_add`."""
+    """Load the checkpoint and add a new linear layer on top.
+
+    RAISES BioelError: [B159] no checkpoint is named; those of `read_checkpoint` and `_add`.
+    """
     if model.attrs["path"] is None:
         raise BioelError(Errors.B159)
     folder, backbone, tokenizer = read_checkpoint(

@@ -106,8 +106,10 @@ class _TransformerShim(AveragingShim):
         return srsly.msgpack_dumps(parts | {"cfg": self.cfg, "weights": weights})
 
     def from_bytes(self, bytes_data: bytes) -> _TransformerShim:
-        """Load the output of `to_bytes`. RAISES BioelError: [B041] when the weights do not fit,
-        [B150] without transformers."""
+        """Load the output of `to_bytes`.
+
+        RAISES BioelError: [B041] when the weights do not fit, [B150] without transformers.
+        """
         if bytes_data:
             parts = srsly.msgpack_loads(bytes_data)
             self.cfg = parts["cfg"]
@@ -121,8 +123,11 @@ class _TransformerShim(AveragingShim):
 
 
 def _read_if_new(model: DocumentEncoder, X: object = None, Y: object = None) -> None:
-    """Read the checkpoint, unless the network was loaded with a saved pipeline. RAISES BioelError:
-    [B171] without a path, [B154] when the width differs; those of `checkpoint.read_checkpoint`."""
+    """Read the checkpoint, unless the network was loaded with a saved pipeline.
+
+    RAISES BioelError: [B171] without a path, [B154] when the width differs; those of
+        `checkpoint.read_checkpoint`.
+    """
     shim: Any = model.shims[0]
     if shim._model is not None:
         return

@@ -94,8 +94,10 @@ def build_generative_linker_v1(names: NameEncoder, generator: Generator) -> Mode
 
 
 def _make(model: Generator, source: EncoderSource) -> None:
-    """Load the checkpoint, or make a small network. RAISES BioelError: Those of `read_checkpoint`;
-    [B154] parts do not fit one another."""
+    """Load the checkpoint, or make a small network.
+
+    RAISES BioelError: Those of `read_checkpoint`; [B154] parts do not fit one another.
+    """
     if model.attrs["path"] is None:
         size = model.attrs["vocabulary"]
         tokenizer = new_vocabulary(source.names, source.read_texts(), size=size)

@@ -43,8 +43,10 @@ def build_span_enumerator_v1(
 
 def _loss(logits: Logits, gold: TokenSpans, known: NDArray[np.bool_]) -> tuple[float, Logits]:
     """Binary cross-entropy, summed over all spans and the labels that were looked for, and divided
-    by the gold mentions. logits (Logits): -inf for spans outside a document. Shape (n_tokens,
-    max_width, n_labels)."""
+    by the gold mentions.
+
+    logits (Logits): -inf for spans outside a document. Shape (n_tokens, max_width, n_labels).
+    """
     start, end, label = gold[gold[:, 1] - gold[:, 0] <= logits.shape[1]].T
     target = np.zeros(logits.shape, dtype="float32")
     target[start, end - start - 1, label] = 1.0

@@ -169,8 +169,10 @@ def _pieces_of(tokenizer: Tokenizer, texts: Sequence[str]) -> tuple[IntArray, In
 
 def _piece_concepts(tokenizer: Tokenizer, names: Sequence[str], concepts: IntArray) -> csr_array:
     """Weighted counts of pieces in the names of concepts, a sparse matrix (n_pieces, n_concepts).
+
     Pieces that name the same concepts, such as "renal" and "kidney", get similar rows (latent
-    semantic analysis, Deerwester et al., 1990)."""
+    semantic analysis, Deerwester et al., 1990).
+    """
     from scipy.sparse import coo_array
 
     rows, owner = _pieces_of(tokenizer, names)
@@ -187,7 +189,9 @@ def _piece_concepts(tokenizer: Tokenizer, names: Sequence[str], concepts: IntArr
 
 def _piece_contexts(tokenizer: Tokenizer, texts: Sequence[str]) -> csr_array:
     """Positive pointwise mutual information of neighbouring pieces, sparse (n_pieces, n_pieces).
-    Levy and Goldberg (2014), Neural Word Embedding as Implicit Matrix Factorization."""
+
+    Levy and Goldberg (2014), Neural Word Embedding as Implicit Matrix Factorization.
+    """
     from scipy.sparse import coo_array
 
     flat, owner = _pieces_of(tokenizer, texts)

@@ -157,9 +157,12 @@ class _Decoder:
         return logits
 
     def reorder(self, origin: IntArray, *, same_owners: bool) -> None:
-        """Take other rows. origin (IntArray): Earlier row of each. Shape (n_rows,). same_owners
-        (bool): Whether all are of the mentions that were there, which is all that the keys and
-        values of the sources depend on."""
+        """Take other rows.
+
+        origin (IntArray): Earlier row of each. Shape (n_rows,).
+        same_owners (bool): Whether all are of the mentions that were there, which is all that the
+            keys and values of the sources depend on.
+        """
         rows: Any = torch.from_numpy(origin).to(self._inside.device)
         self._cache.self_attention_cache.reorder_cache(rows)
         if not same_owners:

@@ -188,9 +188,11 @@ class SpanScorer(TokenReader):
     def _score_block(
         self, first: int, starts: Tensor, ends: Tensor, content: Tensor, spans: Tensor
     ) -> Tensor:
-        """Logits of the spans that start in one block, width by width. A running sum of the content
-        grows by one token with the width. It is updated in place by slices that are in the
-        processor's cache, without any gather."""
+        """Logits of the spans that start in one block, width by width.
+
+        A running sum of the content grows by one token with the width. It is updated in place by
+        slices that are in the processor's cache, without any gather.
+        """
         n = len(starts)
         ends, content = (x[first : first + n + self.max_width - 1] for x in (ends, content))
         spans = spans[(spans[:, 0] >= first) & (spans[:, 0] < first + n)]

@@ -19,12 +19,13 @@ from operator import attrgetter
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from spacy.attrs import IDX, LENGTH
+from spacy.attrs import IDX, LENGTH, ORTH
 from spacy.tokens import Doc, Span, SpanGroup
 from spacy.training import Example
 from spacy.util import filter_spans
 
 from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.text.normalize import normalize_token
 from spacy_bioel.types import ANNOTATES, AnnotatedText, Candidate, Context, Link
 
 GOLD_KEY = "bioel_gold"
@@ -41,6 +42,17 @@ _OF_ENTS = "of_ents"  # whether the entities of the document have the ids of thi
 
 _TEXTS: WeakKeyDictionary[Doc, str] = WeakKeyDictionary()
 _PLACES: WeakKeyDictionary[Doc, tuple[list[int], list[int]]] = WeakKeyDictionary()
+
+
+def normalized_tokens(docs: Sequence[Doc]) -> list[str]:
+    """Normalise the tokens of all documents."""
+    found: list[str] = []
+    words: dict[int, str] = {}
+    for doc in docs:
+        ids, strings = doc.to_array(ORTH).tolist(), doc.vocab.strings
+        words |= {id_: normalize_token(strings[id_]) for id_ in set(ids) - words.keys()}
+        found += map(words.__getitem__, ids)
+    return found
 
 
 def text_of(doc: Doc) -> str:

@@ -32,7 +32,7 @@ from spacy_bioel.pipeline.loading import find_detector, find_linker
 from spacy_bioel.pipeline.mentions.choosing import Considered
 from spacy_bioel.pipeline.mentions.detector import MentionDetector
 from spacy_bioel.pipeline.mentions.known_names import BUT_A_WORD
-from spacy_bioel.pipeline.mentions.notes import OTHER, other_meanings
+from spacy_bioel.pipeline.mentions.notes import OTHER, mean_other
 from spacy_bioel.types import ORGANISM, Candidate, KbRelease
 
 _N_EXCLUDED = 3
@@ -172,12 +172,11 @@ def _consider(
         ] + added
         how = finding_of(linker.generator.state)
         if how.notes:
-            others = other_meanings(text_of(doc))
+            borders = np.array([[c.start, c.end] for c in considered], np.int64).reshape(-1, 2)
+            is_other = mean_other(text_of(doc), *borders.T)
             considered = [
-                replace(c, is_mention=False, reason=OTHER)
-                if c.is_mention and any(a <= c.start and c.end <= b for a, b in others)
-                else c
-                for c in considered
+                replace(c, is_mention=False, reason=OTHER) if other and c.is_mention else c
+                for c, other in zip(considered, is_other, strict=True)
             ]
             of_notes = linker.generator.notes.find(doc, measurements=how.measurements)
             considered += [
@@ -297,11 +296,11 @@ def _of_words(about: Explanation, more: str) -> str:
 
 
 def _of_document(
-    about: Explanation, organisms: Mapping[str, list[str]], kb: KnowledgeBase, all: KnowledgeBase
+    about: Explanation, organisms: Mapping[str, list[str]], kb: KnowledgeBase, whole: KnowledgeBase
 ) -> str:
     """Sentence on what the document says of the best candidate.
 
-    kb, all (KnowledgeBase): What mentions of its label are linked to; what any are.
+    kb, whole (KnowledgeBase): What mentions of its label are linked to; what any are.
     """
     row = kb.find(about.candidates[0].id) if about.candidates else -1
     own = next((t for t in kb.types_of(row) if t.startswith(ORGANISM)), "") if row >= 0 else ""
@@ -314,7 +313,7 @@ def _of_document(
     if own in organisms and about.ids:
         return f"{sentence}it is of {organisms[own][0]}."
     genes = f"{about.label.lower() or 'concept'}s"
-    others = {id: of[0] for id, of in organisms.items() if id != own and not is_microbe(all, id)}
+    others = {id: of[0] for id, of in organisms.items() if id != own and not is_microbe(whole, id)}
     if not others and own not in organisms:
         return f"{sentence}{genes} beside microbes are mostly those of people."
     absent = [word for id, word in others.items() if id not in kb.type_names]

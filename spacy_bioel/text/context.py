@@ -11,10 +11,11 @@ for what stands beside them, see `text.marks`.
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Container, Iterator, Sequence
 from functools import cache
+from operator import itemgetter
 
 from spacy_bioel.text.marks import is_behind_list, with_marks
 from spacy_bioel.text.rules import AFFIRMED, ALL, FLAGS, PERSONS, Phrase, Rules
@@ -32,6 +33,7 @@ _ITEM = re.compile(r"[-*•·|]|[^\n\t]{1,40}\t\S|\(?\d{1,2}[.)]\s|[A-Z][A-Za-z/
 # From a mention to what speaks for it: no comma, or an enumeration; to what it is a part of.
 _LISTED = re.compile(r"[^,]*|\s*(?:[,/&]|and\b|or\b).*", re.S)
 _JOINED = re.compile(r"\s*(?:(?:[/&]|and\b|or\b)[^.,;:]*)?")
+_LINE = re.compile(r"[^\S\n]*[^\s]")  # something on the line of a header
 _NEAR = 30  # phrases on a side that may speak for a mention, or end what others say
 _SHORT = 0.7  # part of the longest line from which on a line is full, and goes on in the next one
 
@@ -65,9 +67,9 @@ def contexts(
         said = list(_said_of(start, end, near, rules, text))
         if any(says == AFFIRMED for *_, says in said):
             said = [one for one in said if one[2] not in (AFFIRMED, "negated")]
-        of_sections = [one for one in sections if one[1] <= start < one[2]]
-        for first, last, _, says in of_sections:
-            is_meant = says != "historical" or not is_of_today(number)
+        behind = bisect_right(sections, start, key=itemgetter(1))
+        for first, last, stop, says in sections[max(0, behind - 1) : behind]:
+            is_meant = start < stop and not (says == "historical" and is_of_today(number))
             if is_meant and says not in {what for *_, what in said}:
                 said.append((first, last, says))
         what = {says for *_, says in said}
@@ -122,13 +124,14 @@ def _sections(
         says = rules.sections.get(name, "")
         if not says:
             continue
-        if text[header.end() :].partition("\n")[0].strip():
-            lines = (at for at in borders if header.end() < at < end and text[at - 1] == "\n")
-            end = next((at for at in lines if not _ITEM.match(text, at)), end)
-        starts = [at for at in borders if header.end() < at < end]
-        if rules.patterns["empty"].match(text, header.end()):
-            end = next(iter(starts), end)
-        end = next((at for at in starts if rules.patterns["opens"].match(text, at)), end)
+        starts = borders[bisect_right(borders, header.end()) : bisect_left(borders, end)]
+        is_empty = rules.patterns["empty"].match(text, header.end())
+        is_of_a_line = _LINE.match(text, header.end())
+        for at in starts:
+            goes_on = _ITEM.match(text, at) or text[at - 1] != "\n" or not is_of_a_line
+            if is_empty or not goes_on or rules.patterns["opens"].match(text, at):
+                end = at
+                break
         yield header.start("name"), header.end(), end, says
 
 

@@ -7,7 +7,7 @@ from tiny import blank, linking_nlp
 
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.pipeline.explain import explain
-from spacy_bioel.pipeline.mentions.known_names import share_marked
+from spacy_bioel.pipeline.mentions.marked import share_marked
 from spacy_bioel.types import Concept
 
 CONCEPTS = [

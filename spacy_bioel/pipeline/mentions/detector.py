@@ -35,7 +35,7 @@ from spacy_bioel.models.detector import (
 from spacy_bioel.models.tok2vec import make_parameters
 from spacy_bioel.models.torch_io import network_of
 from spacy_bioel.models.weights import weights_from_bytes, weights_to_bytes
-from spacy_bioel.pipeline.annotate import annotated_labels, gold_spans, text_of
+from spacy_bioel.pipeline.annotate import annotated_labels, gold_spans, normalized_tokens, text_of
 from spacy_bioel.pipeline.linker.settings import check_kinds, check_number, open_kbs
 from spacy_bioel.pipeline.linker.starter import open_setting
 from spacy_bioel.pipeline.mentions.choosing import (
@@ -47,7 +47,6 @@ from spacy_bioel.pipeline.mentions.choosing import (
     long_forms,
     word_lists,
 )
-from spacy_bioel.pipeline.mentions.known_names import normalized_tokens
 from spacy_bioel.pipeline.stored_pipe import Parts, StoredPipe, listens, require_token_vectors
 from spacy_bioel.text.abbreviations import find_short_forms
 from spacy_bioel.text.normalize import BLANK_LINE, normalize_names, on_one_line

@@ -6,40 +6,41 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
-from itertools import chain, pairwise
-from pathlib import Path
-from typing import Any, NamedTuple
+from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
-import srsly
 from numpy.typing import NDArray
-from spacy.attrs import ORTH
 from spacy.lang.en.stop_words import STOP_WORDS
 from spacy.tokens import Doc, Span
 
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.words.lexicon import KeyArray, KeyMasks, Lexicon, MaskArray
-from spacy_bioel.pipeline.annotate import text_of, words_of
+from spacy_bioel.pipeline.annotate import normalized_tokens, text_of, words_of
 from spacy_bioel.pipeline.mentions.choosing import (
     Considered,
     has_whole_brackets,
     long_forms,
 )
+from spacy_bioel.pipeline.mentions.marked import (
+    SHORT,
+    About,
+    describe,
+    is_in_texts,
+    kinds_of,
+    places_marked,
+    share_marked,
+)
 from spacy_bioel.pipeline.mentions.name_evidence import common_words, is_in_capitals, is_other
-from spacy_bioel.text.normalize import normalize_name, normalize_token, on_one_line
+from spacy_bioel.text.normalize import normalize_name, on_one_line
 from spacy_bioel.types import GENE, ORGANISM
 
-_ASSETS = Path(__file__).parents[2] / "assets"
 _HUMAN = f"{ORGANISM}9606"
 _MAX_WIDTH = 8  # tokens
 _MOST_KEPT = 1 << 16
 # Annotators mark names like it at least so often. Detectors miss more of the organisms, so that a
 # name of one tells more. Chosen on the development documents of benchmarks/results/starter.json.
 _OFTEN, _OFTEN_OF = 0.8, {"Species": 0.6}
-# What is known of names of its kind counts as much as so many places of the name itself.
-_KIND = 2.0
-_SHORT = 4  # characters: shorter names mean many things, so that the string has to be known
 # Without any of them, and without other genes, a word is a word: "The cat had the flu."
 _OF_GENES = re.compile(
     r"\b(?:gen(?:e|etic|om)|express|mrna|transcri|mutat|mutant|variant|protein|receptor|kinase|allele"
@@ -140,7 +141,7 @@ class KnownNames:
         row = int(kb.lookup_names([normalize_name(text)])[0])
         if row < 0 or kb.is_added[row]:
             return False
-        marked, n = _marked()["strings"].get(GENE, {}).get(text.lower(), (0, 0))
+        marked, n = places_marked(text.lower(), GENE)
         if text.isupper():  # "AIR", which no training text has as a gene
             return n > 1 and not marked and text.lower() in common_words()
         if n and marked >= _GENE_ALONE * n:
@@ -211,7 +212,7 @@ class KnownNames:
             near = {taken[i] for i in range(start, end) if i in taken}
             text, reason = words_of(doc, start, end), ""
             if len(labels) > 1:
-                told = [label for label in labels if _is_in_texts(text, label)]
+                told = [label for label in labels if is_in_texts(text, label)]
                 labels = told if len(told) == 1 else labels
             if len(labels) > 1:
                 reason = f"a name of {' and '.join(labels)}"
@@ -274,89 +275,13 @@ def _why_passed_over(string: String, about: About, is_added: bool) -> str:
     share = share_marked(normalize_name(text), label, kinds_of(about, label))
     if share >= _OFTEN_OF.get(label, _OFTEN):
         return ""
-    if not share and len(normalize_name(text)) < _SHORT:
-        return f"fewer than {_SHORT} characters, which mean many things"
+    if not share and len(normalize_name(text)) < SHORT:
+        return f"fewer than {SHORT} characters, which mean many things"
     return f"of names like it, annotators mark {share:.0%} as mentions"
 
 
 def _is_a_word(text: str) -> bool:
     """Whether texts may mean an English word and no gene: "cat", "March", and "AIR"."""
-    if not text.isalpha() or _is_in_texts(text, GENE):
+    if not text.isalpha() or is_in_texts(text, GENE):
         return False
     return not text.isupper() or text.lower() in common_words()
-
-
-def _is_in_texts(text: str, label: str) -> bool:
-    """Whether it is known how often texts mean a name of this label by a text."""
-    return normalize_name(text) in _marked()["strings"].get(label, {})
-
-
-class About(NamedTuple):
-    """A name, the preferred name of its concept, itself if it is one, and types of its concepts."""
-
-    name: str
-    preferred: str
-    types: frozenset[str]
-
-
-def describe(kb: KnowledgeBase, rows: NDArray[np.int64]) -> list[About]:
-    """Return what the kinds of names are made of."""
-    indptr, concepts, preferred = kb.concepts_of_names(rows)
-    types = kb.types_of_all(concepts)
-    main = kb.names.take(kb.preferred_rows(concepts[indptr[:-1]]))
-    return [
-        About(
-            name,
-            name if preferred[start:end].any() else of_first,
-            frozenset(chain.from_iterable(types[start:end])),
-        )
-        for name, of_first, (start, end) in zip(
-            kb.names.take(rows), main, pairwise(indptr.tolist()), strict=True
-        )
-    ]
-
-
-def kinds_of(about: About, label: str) -> list[str]:
-    """List the kinds of a name, each a type and what the name looks like; the last without a type.
-
-    The preferred name tells too: "zebrafish" is of "Danio rerio", "arthropods" of "Arthropoda".
-    """
-    name, preferred, types = about
-    length = "short" if len(name) < _SHORT else "middle" if len(name) < 6 else "long"
-    of = "itself" if name == preferred else _words(preferred)
-    form = f"{length} {_words(name)} of {of}"
-    return [f"{label} {type} {form}" for type in sorted(types)] + [f"{label} {form}"]
-
-
-def _words(name: str) -> str:
-    return "words" if " " in name else "word"
-
-
-def share_marked(string: str, label: str, kinds: Sequence[str]) -> float:
-    """Estimate how often annotators mark a string as a mention of a label, where it is a name and
-    in no mention: by the string where training texts have it, and by its kinds."""
-    of_strings, of_kinds = _marked()["strings"].get(label, {}), _marked()["kinds"]
-    if len(string) < _SHORT and not of_strings.get(string):
-        return 0.0
-    known = [of_kinds[kind] for kind in kinds[:-1] if kind in of_kinds]
-    share = max(known) if known else of_kinds.get(kinds[-1], 1.0)
-    marked, n = of_strings.get(string, (0, 0))
-    return float((marked + _KIND * share) / (n + _KIND))
-
-
-@cache
-def _marked() -> dict[str, Any]:
-    """Read what annotators mark, see training/scripts/marked.py."""
-    marked: dict[str, Any] = srsly.read_gzip_json(_ASSETS / "marked.json.gz")
-    return marked
-
-
-def normalized_tokens(docs: Sequence[Doc]) -> list[str]:
-    """Normalise the tokens of all documents."""
-    found: list[str] = []
-    words: dict[int, str] = {}
-    for doc in docs:
-        ids, strings = doc.to_array(ORTH).tolist(), doc.vocab.strings
-        words |= {id_: normalize_token(strings[id_]) for id_ in set(ids) - words.keys()}
-        found += map(words.__getitem__, ids)
-    return found

@@ -52,6 +52,7 @@ _WORD = re.compile(r"(?<![\w/-])[A-Za-z][A-Za-z0-9]*")
 OTHER = "the name of a section, or another meaning of the word in notes"
 _Long = TypeVar("_Long")
 
+IntArray = NDArray[np.int64]
 Vocabulary = tuple[KnowledgeBase, NDArray[np.bool_] | None]
 
 
@@ -77,10 +78,17 @@ def forms_in(text: str, forms: Mapping[str, _Long]) -> dict[str, _Long]:
     return found
 
 
-def other_meanings(text: str) -> list[tuple[int, int]]:
-    """Where words are no mentions in notes: names of sections ("PE:"), and "RA" in "98% on RA"."""
+def mean_other(text: str, starts: IntArray, ends: IntArray) -> NDArray[np.bool_]:
+    """Tell which places of a note are no mentions: in the name of a section ("PE:"), or as "RA" in
+    "98% on RA". starts, ends: shape (n,).
+    """
     found = [header.span("name") for header, _ in headers(text, _sections())]
-    return found + [match.span(1) for one in _other() for match in one.finditer(text)]
+    found += [match.span(1) for one in _other() for match in one.finditer(text)]
+    if not found:
+        return np.zeros(len(starts), dtype=bool)
+    first, last = np.array(sorted(found)).T
+    before = np.searchsorted(first, starts, side="right")
+    return np.append(-1, np.maximum.accumulate(last))[before] >= ends
 
 
 def rule_out(words: Words, hits: Hits, reasons: list[str]) -> None:
@@ -88,10 +96,9 @@ def rule_out(words: Words, hits: Hits, reasons: list[str]) -> None:
     starts, ends = words.places(hits.start, hits.end)
     of_doc = words.doc[hits.start]
     for number, doc in enumerate(words.docs):
-        for start, end in other_meanings(text_of(doc)):
-            here = (of_doc == number) & (start <= starts) & (ends <= end)
-            for i in np.flatnonzero(here).tolist():
-                reasons[i] = reasons[i] or OTHER
+        here = np.flatnonzero(of_doc == number)
+        for i in here[mean_other(text_of(doc), starts[here], ends[here])].tolist():
+            reasons[i] = reasons[i] or OTHER
 
 
 def _shorthand(*, notes: bool) -> dict[str, str]:
@@ -189,15 +196,13 @@ class NoteFinder:
             named = ((form, self._named(names)) for form, names in measured(text).items())
             forms |= {form: name for form, name in named if name}
         found: list[tuple[Span, str]] = []
-        others = other_meanings(text)
         places = find_short_forms(text, forms)
         of = sorted((start, -end, form) for form, at in places.items() for start, end in at)
-        for start, end, form in of:
+        borders = np.array([[start, -end] for start, end, _ in of], dtype=np.int64).reshape(-1, 2)
+        for (start, end, form), is_other in zip(of, mean_other(text, *borders.T), strict=True):
             name, label = forms[form]
-            span = doc.char_span(start, -end, label=label)
-            if span is None or any(a <= start and -end <= b for a, b in others):
-                continue
-            if not (found and span.start < found[-1][0].end):
+            span = None if is_other else doc.char_span(start, -end, label=label)
+            if span is not None and not (found and span.start < found[-1][0].end):
                 found.append((span, name))
         return found
 
@@ -225,8 +230,9 @@ def add_names(spans: Sequence[Span], names: Sequence[tuple[Span, str]]) -> list[
 
 def without_other_meanings(doc: Doc, spans: Sequence[Span]) -> list[Span]:
     """Drop mentions that mean something else in notes."""
-    others = other_meanings(text_of(doc))
-    return [s for s in spans if not any(a <= s.start_char and s.end_char <= b for a, b in others)]
+    borders = np.array([[s.start_char, s.end_char] for s in spans], dtype=np.int64).reshape(-1, 2)
+    is_other = mean_other(text_of(doc), *borders.T)
+    return [span for span, other in zip(spans, is_other, strict=True) if not other]
 
 
 @cache
