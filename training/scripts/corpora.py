@@ -12,7 +12,8 @@ documents to keep, by a hash of their ids, `left_out`, corpora whose documents a
 `skip_bad`: documents of PubTator with a wrong row are left out, with a note. `sentences` is the
 part of a file of sentences, and `mentions` are files with the same sentences, or with the mentions
 of articles: of one `label` each, and of all concepts but those `dropped` (`plain.py`).
-"a+b+c" is a mixture of corpora, each of which must say what it annotates.
+"a+b+c" is a mixture of corpora, each of which must say what it annotates. "a+b+c+dev" is trained on
+their development documents too, when all is chosen, and "a+b+c+half_dev" on half of these.
 "{fold}" stands for --vars.fold everywhere; a corpus in folds says so by `fold`. `label_types` and
 `settings` are for `train.py`, `about` is for `card.py`: `title`, `licence`, `domain`, `authors`,
 and `demo`, of a corpus whose pipeline is for no real work.

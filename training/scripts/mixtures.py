@@ -7,10 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
+from zlib import crc32
 
 from documents import pieces
 from plain import grouped
-from specs import ASSETS, find_split, load_spec, parts_of
+from specs import ASSETS, dev_share_of, find_split, load_spec, parts_of
 
 from spacy_bioel.corpus import declared
 from spacy_bioel.errors import BioelError
@@ -32,20 +33,30 @@ def write_mixture(corpus: str) -> None:
     """Write assets/CORPUS, the training and development documents of all parts, which were fetched.
 
     Training documents that one of the parts has for development are left out, and sentences of
-    them.
+    them. Development documents that are trained on too are development documents still only if
+    there are no others.
 
     RAISES BioelError: [B330] on a mention of a label that its corpus does not annotate, [T020] on
         a label that it annotates and no mention has.
     """
-    parts = parts_of(corpus)
+    parts, share = parts_of(corpus), dev_share_of(corpus)
     for part in parts:
         check_annotated(part)
     dev = list(mixed([_read(part, "dev") for part in parts]))
-    measured = " ".join(letters(text.text) for text in dev)
-    train = mixed([_read(part, "train") for part in parts], left_out=measured)
+    measured = [text for text in dev if not is_learned(text, share)]
+    learned = {part: [t for t in _read(part, "dev") if is_learned(t, share)] for part in parts}
+    train = mixed(
+        [chain(_read(part, "train"), learned[part]) for part in parts],
+        left_out=" ".join(letters(text.text) for text in measured),
+    )
     with replacing_folder(ASSETS / corpus) as folder:
-        write_texts_jsonl(folder / "dev.jsonl", dev)
+        write_texts_jsonl(folder / "dev.jsonl", measured or dev)
         write_texts_jsonl(folder / "train.jsonl", chain.from_iterable(map(pieces, grouped(train))))
+
+
+def is_learned(text: AnnotatedText, share: float) -> bool:
+    """Whether a development document is among those that are trained on, the same in any corpus."""
+    return crc32(beginning(text).encode()) / 2**32 < share
 
 
 def check_annotated(corpus: str) -> None:

@@ -11,6 +11,7 @@ from spacy_bioel.errors import BioelError
 
 CORPORA = Path(__file__).parents[1] / "corpora.yml"
 ASSETS = Path("assets")
+DEV_SHARES = {"dev": 1.0, "half_dev": 0.5}
 UNKNOWN = "[T001] There is no corpus '{corpus}' in {path}. Choose from: {known}."
 NO_SPLIT = (
     "[T003] There is no {split} split in {folder}. Run the step fetch; if the corpus comes "
@@ -31,16 +32,21 @@ def is_mixture(corpus: str) -> bool:
 
 
 def parts_of(corpus: str) -> list[str]:
-    """The corpora of a mixture, "a+b+c".
+    """The corpora of a mixture, "a+b+c" or "a+b+c+dev".
 
     RAISES BioelError: [T010] when one does not say what it annotates; those of `load_spec`.
     """
-    parts = corpus.split("+")
+    parts = [part for part in corpus.split("+") if part not in DEV_SHARES]
     for part in parts:
         labels = load_spec(part).get("annotates")
         if not (labels and isinstance(labels, list)):
             raise BioelError(NOT_DECLARED.format(corpus=part, path=CORPORA))
     return parts
+
+
+def dev_share_of(corpus: str) -> float:
+    """The share of the development documents that a mixture is trained on, too."""
+    return DEV_SHARES.get(corpus.rpartition("+")[2], 0.0)
 
 
 def load_spec(corpus: str, *, fold: str = "*") -> Spec:
