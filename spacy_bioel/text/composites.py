@@ -22,6 +22,17 @@ _PREPOSITIONS = {"of", "in", "to", "with", "from", "by", "for", "on", "at", "due
 _LINKING = _PREPOSITIONS | _ARTICLES
 # Numbers of the members of a family: "2", "2a", "B", "C7", "IV".
 _NUMBER = re.compile(r"\d{1,3}[a-z]?|[a-z]\d{0,2}|[ivx]{1,4}", re.I)
+# Forms of the numbers of members that are written right behind the name of the family: "1" of
+# "ERK1" and "caspase-3", "A8" of "S100A8", "A" of "IL-17A"; what may stand before each.
+_MEMBERS = (
+    (r"\d{1,2}[a-zα-ω]?", r"[a-zα-ω-]"),
+    (r"[a-z]\d{1,2}", r"\d"),
+    (r"[a-z]", r"[\d-]"),
+)
+_MEMBER_FORMS = [
+    (re.compile(form, re.I), re.compile(rf"(?<={before})(?:{form})$", re.I))
+    for form, before in _MEMBERS
+]
 # Word beginnings for pairs such as "intra- and extrahepatic", longer ones first.
 _BEGINNING = re.compile(
     "extra|intra|inter|infra|supra|hypo|hyper|micro|macro|mono|multi|poly|oligo|post|peri|para|"
@@ -86,7 +97,8 @@ def _segments(mention: str) -> list[Words]:
 
 
 def _joined_at_hyphens(segments: list[Words]) -> list[Words]:
-    """Complete "B-" before "T-cell", "intra-" before "extrahepatic" and "-6" after "IL-2"."""
+    """Complete "B-" before "T-cell", "intra-" before "extrahepatic", "-6" after "IL-2", and "2"
+    after "ERK1"."""
     if len(segments) < 2:
         return segments
     rest = _rest_of_word(segments[-1][0])
@@ -97,7 +109,16 @@ def _joined_at_hyphens(segments: list[Words]) -> list[Words]:
     for words in segments[1:]:
         if len(words[0]) > 1 and words[0].startswith("-") and stem:
             words[0] = stem + hyphen + words[0][1:]
+        words[0] = _of_family(segments[0][-1], words[0])
     return segments
+
+
+def _of_family(first: str, word: str) -> str:
+    """The whole name of a member, where a word is only its number: "ERK2" of "ERK1" and "2"."""
+    for number, member in _MEMBER_FORMS:
+        if number.fullmatch(word) and (own := member.search(first)):
+            return first[: own.start()] + word
+    return word
 
 
 def _rest_of_word(word: str) -> str:

@@ -18,8 +18,9 @@ from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.vectors.index import quantize
 from spacy_bioel.kb.words.trie import NameTrie, build_trie, open_trie
 from spacy_bioel.models.marked import MarkedPieces
-from spacy_bioel.pipeline.linker.evidence import SOURCES, Candidates, gather_candidates
+from spacy_bioel.pipeline.linker.evidence import EXACT, SOURCES, Candidates, gather_candidates
 from spacy_bioel.pipeline.linker.fusion import Fusion, default_fusion, rank
+from spacy_bioel.pipeline.linker.namesakes import Namesakes
 from spacy_bioel.pipeline.linker.searches import (
     EncodedNames,
     FrozenEncoder,
@@ -39,7 +40,7 @@ from spacy_bioel.pipeline.mentions.finder import NameFinder
 from spacy_bioel.pipeline.mentions.known_names import KnownNames
 from spacy_bioel.pipeline.mentions.notes import NoteFinder, Vocabulary, shorthand_beside
 from spacy_bioel.text.normalize import normalize_names
-from spacy_bioel.types import Candidate
+from spacy_bioel.types import ORGANISM, Candidate
 
 # Strings whose candidates are kept: some 25 MB.
 KEPT = 10_000
@@ -191,6 +192,11 @@ class CandidateGenerator:
         found, parts = self._vocabularies()
         return self._kept.get("notes", parts, partial(NoteFinder, found))
 
+    @cached_property
+    def namesakes(self) -> Namesakes:
+        """Tells apart concepts of one organism that share a name."""
+        return self._kept.get("namesakes", self.kb, partial(Namesakes, self.kb))
+
     def _vocabularies(self) -> tuple[dict[str, Vocabulary], object]:
         """Of each label that has one, its vocabulary; and what that depends on."""
         types = dict(self.state.settings.label_types)
@@ -223,6 +229,12 @@ class CandidateGenerator:
         forms, counts = shorthand_beside(self.kb), self.state.statistics.counts
         short, long = normalize_names(list(forms)), normalize_names(list(forms.values()))
         return {s: whole for s, whole in zip(short, long, strict=True) if s not in counts}
+
+    @cached_property
+    def _has_organisms(self) -> bool:
+        """Whether documents choose among the organisms of concepts."""
+        is_chosen = "organism" in self.state.settings.evidence
+        return is_chosen and any(name.startswith(ORGANISM) for name in self.kb.type_names)
 
     # Labels.
 
@@ -347,7 +359,10 @@ class CandidateGenerator:
         scores = (self.state.fusion or default_fusion()).scores(table.features)[rows]
         allowed = self.allowed(concepts, [label for _, label in asked], pair)
         own = np.where(allowed, scores, -np.inf)
-        best, shares = rank(self.kb, concepts, own, pair, top=self.state.settings.max_candidates)
+        # One name is a gene of many organisms; the document says of which.
+        kept = table.sources[rows] & EXACT > 0 if self._has_organisms else None
+        top = self.state.settings.max_candidates
+        best, shares = rank(self.kb, concepts, own, pair, top=top, kept=kept)
         best = best[allowed[best]]
         # A concept that only a training string speaks for is called by its preferred name.
         names = table.name[rows[best]]

@@ -133,10 +133,18 @@ def share_of_equivalents(
 
 
 def rank(
-    kb: KnowledgeBase, concepts: IntArray, scores: FloatArray, groups: IntArray, *, top: int
+    kb: KnowledgeBase,
+    concepts: IntArray,
+    scores: FloatArray,
+    groups: IntArray,
+    *,
+    top: int,
+    kept: NDArray[np.bool_] | None = None,
 ) -> tuple[IntArray, FloatArray]:
     """The `top` best candidates of each group: their rows, group after group, best first; and the
     probability of each candidate, see `share_of_equivalents`.
+
+    kept (NDArray[bool] | None): Candidates that are returned in any case. Shape (n,).
 
     Ties go to the lower concept row, which is the lower id. Probabilities are as they are shown:
     what differs in the last bits, by the other rows of a batch, is a tie.
@@ -145,7 +153,8 @@ def rank(
     order = np.lexsort((concepts, -np.round(shares, DECIMALS), groups))
     in_order = groups[order]
     first = np.searchsorted(in_order, in_order)
-    return order[np.arange(len(order)) - first < top], shares
+    is_kept = np.arange(len(order)) - first < top
+    return order[is_kept if kept is None else is_kept | kept[order]], shares
 
 
 def repeats(

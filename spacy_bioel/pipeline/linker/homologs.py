@@ -7,6 +7,7 @@ spelled in many ways ("IL-2", "IL2"), and a synonym that the knowledge base has 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -144,7 +145,8 @@ def _add_symbols(
         for (symbol, label), found in ranked.items()
     }
     for key, ids in best.items():
-        for symbol in dict.fromkeys(symbol_of[id] for id in ids):
+        # The symbol of most organisms first: few have another gene of that name.
+        for symbol, _ in Counter(symbol_of[id] for id in ids).most_common():
             made[key].add(same[symbol, key[1]], organism_of, by_symbol=True)
 
 

@@ -30,6 +30,7 @@ from spacy_bioel.pipeline.annotate import text_of
 from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
 from spacy_bioel.pipeline.linker.fusion import Fusion, share
 from spacy_bioel.pipeline.linker.homologs import Homologs, genes_by_organism
+from spacy_bioel.pipeline.linker.namesakes import WordsOfDocument
 from spacy_bioel.pipeline.linker.queries import Mentions, best_first
 from spacy_bioel.text.context import sentence_borders
 from spacy_bioel.text.genes import PREFIX
@@ -62,6 +63,17 @@ _WORDS = re.compile(
 _OF = re.compile(
     r"\s(?:(?:genes?|proteins?|mRNAs?|expression|mutations?|homologu?es?|orthologu?es?)\s)?"
     r"(?:in|of|from)\s(?:the\s|both\s|adult\s|wild-type\s)?",
+    re.IGNORECASE,
+)
+# Organisms that are a means, and whose genes are not meant: behind them, before them.
+_MEANS = re.compile(
+    r"[\s-](?:(?:two|2|one|three)[\s-]hybrid|anti-|anti\s|monoclonal|polyclonal|serum|"
+    r"smok|chew|xenograft|mammary tumou?r virus)",
+    re.IGNORECASE,
+)
+_HOST_OF_TUMOURS = re.compile(
+    r"(?:\bnude|\bSCID|\bathymic|\bimmunodeficient|\bimmunocompromised|\bxenografts?(?:ed)?)[\s-]"
+    r"(?:tumou?r\s)?(?:in\s(?:nude\s|SCID\s|athymic\s)?)?$",
     re.IGNORECASE,
 )
 _NEAR = 2  # characters between an organism and the gene that it stands before
@@ -247,7 +259,7 @@ def weigh_organisms(
     n: int,
     nil_threshold: float,
 ) -> list[Candidates]:
-    """Candidates with the probability that the document means their organism.
+    """The best candidates, with the probability that the document means their organism.
 
     Those of concepts that are of no organism stay as they are. The arguments: see
     `organism_table`.
@@ -257,19 +269,35 @@ def weigh_organisms(
     likely = share(default_weights().scores(table.features), table.mention).tolist()
     rows = zip(table.mention.tolist(), table.organisms, likely, strict=True)
     top = generator.state.settings.max_candidates
+    told_apart = _TellingApart(generator, mentions)
     moved = {
         number: [
             replace(c, score=round(c.score * probability, 4))
             for _, organism, probability in of_mention
-            for c in table.genes[number].genes.get(organism, ())
+            for c in told_apart(number, table.genes[number].genes.get(organism, ()))
         ]
         for number, of_mention in groupby(rows, key=lambda row: row[0])
     }
     for number, of_organisms in moved.items():
         of_organisms += table.genes[number].others
     for number, found in zip(moved, best_first(moved.values()), strict=True):
-        weighed[number] = found[:top]
-    return weighed
+        weighed[number] = found
+    return [found[:top] for found in weighed]
+
+
+class _TellingApart:
+    """Tells apart candidates of mentions that are genes of one organism."""
+
+    def __init__(self, generator: CandidateGenerator, mentions: Mentions) -> None:
+        self._generator, self._mentions = generator, mentions
+        self._documents = cache(lambda owner: WordsOfDocument(text_of(mentions.docs[owner])))
+
+    def __call__(self, number: int, genes: Sequence[Candidate]) -> Sequence[Candidate]:
+        if len(genes) < 2:
+            return genes
+        span, owner = self._mentions.spans[number], self._mentions.owners[number]
+        namesakes = self._generator.of(span.label_).namesakes
+        return namesakes.tell_apart(genes, span.text, self._documents(owner))
 
 
 @cache
@@ -294,9 +322,16 @@ def _named(
         best = of_mention[0] if of_mention else None
         if best is not None and best.id.startswith(ORGANISM) and best.score >= nil_threshold:
             if owner in found:
-                found[owner].append((span.start_char, span.end_char, best.id))
+                if not _is_means(span):
+                    found[owner].append((span.start_char, span.end_char, best.id))
         cells[owner] += span.label_ == CELL_LINE
     return found, cells
+
+
+def _is_means(span: Span) -> bool:
+    text = text_of(span.doc)
+    before = text[max(0, span.start_char - 40) : span.start_char]
+    return bool(_MEANS.match(text, span.end_char) or _HOST_OF_TUMOURS.search(before))
 
 
 def _documents(
