@@ -54,11 +54,6 @@ FEATURES = (
 )  # fmt: skip
 HUMAN, MOUSE, RAT = (f"{ORGANISM}{id}" for id in (9606, 10090, 10116))
 _PREFIXES = {"h": HUMAN, "m": MOUSE, "r": RAT}
-# Words that stand for an organism, whether a detector finds them or not.
-_WORDS = re.compile(
-    r"\b(?:(?P<man>patients?|wom[ae]n|m[ae]n|volunteers?|probands?|persons)|murine|MEFs?)\b",
-    re.IGNORECASE,
-)
 # Between a gene and the organism that it is said to be of.
 _OF = re.compile(
     r"\s(?:(?:genes?|proteins?|mRNAs?|expression|mutations?|homologu?es?|orthologu?es?)\s)?"
@@ -77,7 +72,7 @@ _HOST_OF_TUMOURS = re.compile(
     re.IGNORECASE,
 )
 _NEAR = 2  # characters between an organism and the gene that it stands before
-_WEIGHTS = Path(__file__).parents[2] / "assets" / "organisms.json"
+_ASSETS = Path(__file__).parents[2] / "assets"
 
 Candidates = tuple[Candidate, ...]
 
@@ -103,8 +98,7 @@ class _Document:
     def __init__(self, doc: Doc, found: list[tuple[int, int, str]], n_cells: int) -> None:
         ends = {end for _, end, _ in found}
         text = text_of(doc)
-        words = (m for m in _WORDS.finditer(text) if m.end() not in ends)
-        found = sorted([*found, *((*m.span(), HUMAN if m["man"] else MOUSE) for m in words)])
+        found = sorted([*found, *(word for word in organism_words(text) if word[1] not in ends)])
         self.starts, self.ends = [start for start, _, _ in found], [end for _, end, _ in found]
         self.ids = [id for _, _, id in found]
         self.counts, self.n_cells = Counter(self.ids), n_cells
@@ -303,7 +297,7 @@ class _TellingApart:
 @cache
 def default_weights() -> Fusion:
     """Weights of the evidence for an organism."""
-    return Fusion.from_json(srsly.read_json(_WEIGHTS), FEATURES)
+    return Fusion.from_json(srsly.read_json(_ASSETS / "organisms.json"), FEATURES)
 
 
 def _named(
@@ -324,7 +318,7 @@ def _named(
             if owner in found:
                 if not _is_means(span):
                     found[owner].append((span.start_char, span.end_char, best.id))
-        cells[owner] += span.label_ == CELL_LINE
+        cells[owner] += span.label_ == CELL_LINE and not any(organism_words(span.text))
     return found, cells
 
 
@@ -341,6 +335,23 @@ def _documents(
         owner: _Document(mentions.docs[owner], places, n_cells[owner])
         for owner, places in found.items()
     }
+
+
+@cache
+def _words() -> tuple[re.Pattern[str], list[str]]:
+    """Words that stand for an organism, whether a detector finds them or not: people, strains, cell
+    lines that are not human; and the organism of each group of the pattern.
+    """
+    table: dict[str, list[str]] = srsly.read_json(_ASSETS / "organism_words.json")
+    groups = "|".join(f"({'|'.join(words)})" for words in table.values())
+    return re.compile(rf"\b(?<![\w-])(?:{groups})(?![\w])", re.IGNORECASE), list(table)
+
+
+def organism_words(text: str) -> Iterator[tuple[int, int, str]]:
+    """Such words of a text: start, end and organism of each."""
+    pattern, organisms = _words()
+    for match in pattern.finditer(text):
+        yield (*match.span(), organisms[(match.lastindex or 1) - 1])
 
 
 def is_microbe(kb: KnowledgeBase, organism: str) -> bool:
