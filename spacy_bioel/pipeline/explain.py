@@ -25,6 +25,8 @@ from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
 from spacy_bioel.pipeline.linker.component import Linker
 from spacy_bioel.pipeline.linker.decision import Ranking, rank_candidates
 from spacy_bioel.pipeline.linker.evidence import FEATURES
+from spacy_bioel.pipeline.linker.named_organisms import is_means, organism_words
+from spacy_bioel.pipeline.linker.namesakes import WordsOfDocument
 from spacy_bioel.pipeline.linker.organisms import is_microbe
 from spacy_bioel.pipeline.linker.queries import Mentions, finding_of, mention_queries
 from spacy_bioel.pipeline.linker.settings import SPANS_AND_KB
@@ -33,7 +35,7 @@ from spacy_bioel.pipeline.mentions.choosing import Considered
 from spacy_bioel.pipeline.mentions.detector import MentionDetector
 from spacy_bioel.pipeline.mentions.known_names import BUT_A_WORD
 from spacy_bioel.pipeline.mentions.notes import OTHER, mean_other
-from spacy_bioel.types import ORGANISM, Candidate, KbRelease
+from spacy_bioel.types import ORGANISM, Candidate, KbRelease, Link
 
 _N_EXCLUDED = 3
 _LEAST_EXCLUDED = 0.05  # score of a concept that is worth to be called excluded
@@ -219,12 +221,8 @@ def _explain(
     """
     (links,), spans, queries = ranking.links(), ranking.mentions.spans, ranking.mentions.queries
     probabilities = {(c.start, c.end, c.label): c.probability for c in considered}
-    # Organisms that the document names, by their ids, with the words that it uses.
-    organisms: dict[str, list[str]] = {}
-    for span, link in zip(spans, links, strict=True):
-        for id in link.ids:
-            if id.startswith(ORGANISM):
-                organisms.setdefault(id, []).append(span.text)
+    text = text_of(ranking.mentions.docs[0])
+    organisms, words = _named_organisms(spans, links, text), WordsOfDocument(text)
     explained = []
     for span, query, link in zip(spans, queries, links, strict=True):
         if (span.start, span.end) not in shown:
@@ -267,8 +265,32 @@ def _explain(
         else:
             of_document = _of_document(about, organisms, generator.kb, ranking.generator.kb)
             reason = about.reason + _of_words(about, f". {of_document}")
+            if about.ids and _organism_of(generator.kb, about.ids[0]):
+                other = generator.namesakes.other_name(about.ids[0], span.text, words)
+                reason += f' The document calls it "{other}", too.' if other else ""
         explained.append(replace(about, reason=reason))
     return explained
+
+
+def _named_organisms(
+    spans: Sequence[Span], links: Sequence[Link], text: str
+) -> dict[str, list[str]]:
+    """Organisms that the document names, by their ids, with the words that it uses."""
+    organisms: dict[str, list[str]] = {}
+    for span, link in zip(spans, links, strict=True):
+        for id in link.ids:
+            if id.startswith(ORGANISM) and not is_means(span):
+                organisms.setdefault(id, []).append(span.text)
+    ends = {span.end_char for span in spans if span.label_ == "Species"}
+    for start, end, id in organism_words(text):
+        if end not in ends:
+            organisms.setdefault(id, []).append(text[start:end])
+    return organisms
+
+
+def _organism_of(kb: KnowledgeBase, id: str) -> str:
+    row = kb.find(id)
+    return next((t for t in kb.types_of(row) if t.startswith(ORGANISM)), "") if row >= 0 else ""
 
 
 def _features(generator: CandidateGenerator, string: str) -> dict[str, Features]:
@@ -302,8 +324,7 @@ def _of_document(
 
     kb, whole (KnowledgeBase): What mentions of its label are linked to; what any are.
     """
-    row = kb.find(about.candidates[0].id) if about.candidates else -1
-    own = next((t for t in kb.types_of(row) if t.startswith(ORGANISM)), "") if row >= 0 else ""
+    own = _organism_of(kb, about.candidates[0].id) if about.candidates else ""
     if not own:
         return "The context, or other mentions of the document, changed that."
     if not organisms:
@@ -311,7 +332,7 @@ def _of_document(
     named = (f"{of[0]} ({len(of)} times)" if len(of) > 1 else of[0] for of in organisms.values())
     sentence = f"The document names {', '.join(named)}; "
     if own in organisms and about.ids:
-        return f"{sentence}it is of {organisms[own][0]}."
+        return f'{sentence}it is of the organism of "{organisms[own][0]}".'
     genes = f"{about.label.lower() or 'concept'}s"
     others = {id: of[0] for id, of in organisms.items() if id != own and not is_microbe(whole, id)}
     if not others and own not in organisms:

@@ -224,3 +224,64 @@ def test_of_one_organism_alone(tmp_path):
     nlp = made(tmp_path, OF_MICE)
     assert linked_gene(nlp, "Abc1 is low", "Abc1").kb_id_ == "NCBIGene:11"
     assert linked_gene(nlp, "In patients ABC1 is low", "ABC1").kb_id_ == "NIL"
+
+
+NAMESAKES = [
+    # One mouse gene has the symbol, the other has it as a synonym.
+    Concept("NCBIGene:21", ("Sag",), ("Gene", MOUSE)),
+    Concept("NCBIGene:22", ("Rnf7", "Rbx2", "Sag"), ("Gene", MOUSE)),
+    # A tie: descriptions are those of the human genes of the same symbol.
+    Concept("NCBIGene:23", ("Slc16a1", "Mct-1"), ("Gene", MOUSE)),
+    Concept("NCBIGene:24", ("Mcts1", "Mct-1"), ("Gene", MOUSE)),
+    Concept("NCBIGene:3", ("SLC16A1", "monocarboxylate transporter"), ("Gene", HUMAN)),
+    Concept("NCBIGene:4", ("MCTS1", "multiple copies in T-cell malignancy"), ("Gene", HUMAN)),
+    # A tie in mice: only one of the human genes is called so.
+    Concept("NCBIGene:25", ("Serpine1", "PAI1"), ("Gene", MOUSE)),
+    Concept("NCBIGene:26", ("Serpine2", "PAI1"), ("Gene", MOUSE)),
+    Concept("NCBIGene:5", ("SERPINE1", "PAI1"), ("Gene", HUMAN)),
+    Concept("NCBIGene:6", ("SERPINE2", "GDN"), ("Gene", HUMAN)),
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "gene", "expected"),
+    [
+        ("mice without Sag", "Sag", "NCBIGene:21"),
+        ("mice without Sag/Rbx2 ligase", "Sag", "NCBIGene:22"),
+        ("In mice, Mct-1 is a transporter of monocarboxylates", "Mct-1", "NCBIGene:23"),
+        ("In mice, Mct-1 has multiple copies in a malignancy of T-cells", "Mct-1", "NCBIGene:24"),
+        ("In mice, Mct-1 is low", "Mct-1", "NIL"),
+        ("In mice, PAI1 is low", "PAI1", "NCBIGene:25"),
+    ],
+)
+def test_namesakes_are_told_apart_by_what_else_the_document_says(tmp_path, text, gene, expected):
+    nlp = made(tmp_path, NAMESAKES)
+    span = linked_gene(nlp, text, gene, "mice")
+    assert span.kb_id_ == expected
+    assert sum(c.score for c in span._.candidates) <= 1.0001
+
+
+def test_a_gene_of_many_organisms_is_found_in_each(tmp_path):
+    # More than a mention keeps candidates; the lowest ids came first.
+    organisms = [HUMAN, *(f"NCBITaxon:{i}" for i in range(101, 108)), MOUSE]
+    genes = [Concept(f"NCBIGene:{i}", ("ABC1",), ("Gene", o)) for i, o in enumerate(organisms, 1)]
+    nlp = made(tmp_path, genes)
+    span = linked_gene(nlp, "In mice ABC1 is low", "ABC1", "mice")
+    assert span.kb_id_ == "NCBIGene:9"
+    assert len(span._.candidates) == 5
+
+
+@pytest.mark.parametrize(
+    ("text", "organism", "expected"),
+    [
+        ("By a yeast two-hybrid screen, ABC1 binds itself", "yeast", "NCBIGene:1"),
+        ("ABC1 in cancer of nude mice", "mice", "NCBIGene:1"),
+        ("ABC1 in BALB/c nude mice", "mice", "NCBIGene:1"),
+        ("ABC1 in BALB/c mice", "mice", "NCBIGene:11"),
+        ("ABC1 in RAW 264.7 and MIN6 cells", "", "NCBIGene:11"),
+        ("ABC1 in littermates", "", "NCBIGene:11"),
+        ("ABC1 in HeLa cells", "", "NCBIGene:1"),
+    ],
+)
+def test_means_are_no_organisms_and_cell_lines_are_of_one(both, text, organism, expected):
+    assert linked_gene(both, text, "ABC1", *filter(None, [organism])).kb_id_ == expected

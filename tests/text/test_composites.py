@@ -23,6 +23,13 @@ from spacy_bioel.text.composites import split_composite
         ("type I, II and III", ("type I", "type II", "type III")),
         ("defects (C2 and C7)", ("defects C2", "defects C7")),
         ("IL-2 and -6", ("IL-2", "IL-6")),
+        ("ERK1/2", ("ERK1", "ERK2")),
+        ("caspase-3/7", ("caspase-3", "caspase-7")),
+        ("SMAD1/5/8", ("SMAD1", "SMAD5", "SMAD8")),
+        ("S100A8/A9", ("S100A8", "S100A9")),
+        ("IL-17A/F", ("IL-17A", "IL-17F")),
+        ("HIF-1α/2α", ("HIF-1α", "HIF-2α")),
+        ("Akt/mTOR", ("Akt", "mTOR")),
         # Both.
         ("type 1 and type 2 diabetes", ("type 1 diabetes", "type 2 diabetes")),
         ("omega-3 and -6 fatty acids", ("omega-3 fatty acids", "omega-6 fatty acids")),

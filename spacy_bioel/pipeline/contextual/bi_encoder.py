@@ -14,10 +14,11 @@ from thinc.types import Floats2d
 from spacy_bioel.models.bi_encoder import TEMPERATURE
 from spacy_bioel.models.torch_io import loss_and_gradients
 from spacy_bioel.pipeline.contextual.weighing import Reading, weigh
-from spacy_bioel.pipeline.linker.candidates import CandidateGenerator, LinkerState
+from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
 from spacy_bioel.pipeline.linker.queries import Mentions
 from spacy_bioel.pipeline.linker.searches import EncodedNames, FrozenEncoder
 from spacy_bioel.pipeline.linker.settings import TrainingSettings
+from spacy_bioel.pipeline.linker.state import LinkerState
 from spacy_bioel.pipeline.linker.training import CandidateSampler, NameTraining, gold_mentions
 from spacy_bioel.pipeline.stored_pipe import require_token_vectors
 from spacy_bioel.text.normalize import normalize_names

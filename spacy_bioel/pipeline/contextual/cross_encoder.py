@@ -17,9 +17,10 @@ from spacy_bioel.models.cross_encoder import score_pairs
 from spacy_bioel.models.marked import Pair
 from spacy_bioel.models.torch_io import loss_and_gradients
 from spacy_bioel.pipeline.contextual.weighing import Reading, weigh
-from spacy_bioel.pipeline.linker.candidates import CandidateGenerator, LinkerState
+from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
 from spacy_bioel.pipeline.linker.queries import Mentions
 from spacy_bioel.pipeline.linker.settings import TrainingSettings
+from spacy_bioel.pipeline.linker.state import LinkerState
 from spacy_bioel.pipeline.linker.training import NameTraining, gold_mentions
 from spacy_bioel.types import Candidate
 

@@ -23,9 +23,10 @@ from spacy_bioel.models.multitask import NIL, UNKNOWN, Inventory, Lesson, of_sta
 from spacy_bioel.pipeline.annotate import GoldSpan, annotated_labels, gold_spans
 from spacy_bioel.pipeline.contextual import bi_encoder
 from spacy_bioel.pipeline.contextual.weighing import Reading, weigh
-from spacy_bioel.pipeline.linker.candidates import CandidateGenerator, LinkerState
+from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
 from spacy_bioel.pipeline.linker.queries import Mentions
 from spacy_bioel.pipeline.linker.settings import LinkerSettings, TrainingSettings
+from spacy_bioel.pipeline.linker.state import LinkerState
 from spacy_bioel.pipeline.linker.training import gold_mentions
 from spacy_bioel.pipeline.mentions.detector import match_lexicon
 from spacy_bioel.pipeline.stored_pipe import require_token_vectors

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache, cached_property, partial
 from itertools import islice
-from threading import Lock, RLock
-from typing import Any, TypeVar
+from threading import Lock
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,23 +18,19 @@ from spacy_bioel.kb.vectors.index import quantize
 from spacy_bioel.kb.words.trie import NameTrie, build_trie, open_trie
 from spacy_bioel.models.marked import MarkedPieces
 from spacy_bioel.pipeline.linker.evidence import EXACT, SOURCES, Candidates, gather_candidates
-from spacy_bioel.pipeline.linker.fusion import Fusion, default_fusion, rank
+from spacy_bioel.pipeline.linker.fusion import default_fusion, rank
 from spacy_bioel.pipeline.linker.namesakes import Namesakes
 from spacy_bioel.pipeline.linker.searches import (
     EncodedNames,
     FrozenEncoder,
     JoinedNames,
-    MakeIndex,
-    MakeSearch,
-    NamePool,
     NameSearch,
     SpellingSearch,
     encoded_names,
     needs_no_folder,
 )
-from spacy_bioel.pipeline.linker.settings import LinkerSettings
 from spacy_bioel.pipeline.linker.starter import is_dense, is_starter, string_vectors
-from spacy_bioel.pipeline.linker.statistics import MentionStatistics
+from spacy_bioel.pipeline.linker.state import Kept, LinkerState
 from spacy_bioel.pipeline.mentions.finder import NameFinder
 from spacy_bioel.pipeline.mentions.known_names import KnownNames
 from spacy_bioel.pipeline.mentions.notes import NoteFinder, Vocabulary, shorthand_beside
@@ -46,61 +41,7 @@ from spacy_bioel.types import ORGANISM, Candidate
 KEPT = 10_000
 _TOGETHER = 1024  # strings that are ranked together: bounds the table of their candidates
 
-T = TypeVar("T")
 String = tuple[str, str]  # normalised, and the label of the mention
-
-
-class Kept:
-    """Values that are made at first use, once for all threads, and anew from other parts."""
-
-    def __init__(self) -> None:
-        self._lock = RLock()
-        self._values: dict[object, tuple[object, Any]] = {}
-
-    def get(self, name: object, parts: object, make: Callable[[], T]) -> T:
-        """The value of this name, made now if it was not made of equal parts."""
-        with self._lock:
-            if name not in self._values or self._values[name][0] != parts:
-                self._values[name] = parts, make()
-            value: T = self._values[name][1]
-            return value
-
-    def forget(self, name: object) -> None:
-        with self._lock:
-            self._values.pop(name, None)
-
-    def only(self, name: object) -> Kept:
-        """What is kept under one name, and nothing else."""
-        one = Kept()
-        with self._lock:
-            one._values |= {name: self._values[name]} if name in self._values else {}
-        return one
-
-
-@dataclass(frozen=True)
-class LinkerState:
-    """All that candidates depend on, by identity, and settings by value: none of it changes.
-
-    encoder (FrozenEncoder | None): Of names; None: no dense evidence.
-    fusion, reading (Fusion | None): Weights of the evidence, and of what a contextual model reads;
-        None: the default ones.
-    pool (NamePool | None): The names that training searches among; None: all.
-    """
-
-    kb: KnowledgeBase
-    encoder: FrozenEncoder | None
-    statistics: MentionStatistics
-    fusion: Fusion | None
-    reading: Fusion | None
-    settings: LinkerSettings
-    make_index: MakeIndex
-    make_spelling: MakeSearch
-    pool: NamePool | None = None
-
-    @property
-    def is_dense(self) -> bool:
-        """Whether the encoder is asked."""
-        return self.encoder is not None and "dense" in self.settings.evidence
 
 
 class CandidateGenerator:

@@ -48,7 +48,7 @@ class WordsOfDocument:
 
     def __init__(self, text: str) -> None:
         self.words = set(words_of(text))
-        self.short = set(map(together, [*text.split(), *_PIECE.findall(text)]))
+        self.short = {together(piece): piece for piece in [*text.split(), *_PIECE.findall(text)]}
 
 
 class Namesakes:
@@ -67,6 +67,11 @@ class Namesakes:
         part = sum(c.score for c in candidates) / (sum(odds) or 1.0)
         return [replace(c, score=part * o) for c, o in zip(candidates, odds, strict=True)]
 
+    def other_name(self, id: str, mention: str, document: WordsOfDocument) -> str:
+        """Another name of one word that the document has of a gene; "" for none."""
+        others = (self._called(id).short - {together(mention)}) & document.short.keys()
+        return document.short[min(others)] if others else ""
+
     def _weight(self, id: str, own: str, words: set[str], document: WordsOfDocument) -> float:
         called = self._called(id)
         covered = (
@@ -74,7 +79,7 @@ class Namesakes:
             for of in called.long
         )
         return (
-            _NAME * bool((called.short - {own}) & document.short)
+            _NAME * bool((called.short - {own}) & document.short.keys())
             + _WORDS * max(covered, default=0.0)
             + _HOMOLOG * (own in called.homologs)
         )

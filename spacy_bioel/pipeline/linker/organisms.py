@@ -9,8 +9,6 @@ https://doi.org/10.1371/journal.pone.0038460); the weights are fitted
 
 from __future__ import annotations
 
-import re
-from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import srsly
 from numpy.typing import NDArray
-from spacy.tokens import Doc, Span
+from spacy.tokens import Span
 
 from spacy_bioel.kb.columns.joined import parts_of
 from spacy_bioel.kb.columns.store import KnowledgeBase
@@ -30,9 +28,13 @@ from spacy_bioel.pipeline.annotate import text_of
 from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
 from spacy_bioel.pipeline.linker.fusion import Fusion, share
 from spacy_bioel.pipeline.linker.homologs import Homologs, genes_by_organism
+from spacy_bioel.pipeline.linker.named_organisms import (
+    NamedOrganisms,
+    is_means,
+    organism_words,
+)
 from spacy_bioel.pipeline.linker.namesakes import WordsOfDocument
 from spacy_bioel.pipeline.linker.queries import Mentions, best_first
-from spacy_bioel.text.context import sentence_borders
 from spacy_bioel.text.genes import PREFIX
 from spacy_bioel.types import CELL_LINE, MICROBES, ORGANISM, Candidate
 
@@ -54,25 +56,8 @@ FEATURES = (
 )  # fmt: skip
 HUMAN, MOUSE, RAT = (f"{ORGANISM}{id}" for id in (9606, 10090, 10116))
 _PREFIXES = {"h": HUMAN, "m": MOUSE, "r": RAT}
-# Between a gene and the organism that it is said to be of.
-_OF = re.compile(
-    r"\s(?:(?:genes?|proteins?|mRNAs?|expression|mutations?|homologu?es?|orthologu?es?)\s)?"
-    r"(?:in|of|from)\s(?:the\s|both\s|adult\s|wild-type\s)?",
-    re.IGNORECASE,
-)
-# Organisms that are a means, and whose genes are not meant: behind them, before them.
-_MEANS = re.compile(
-    r"[\s-](?:(?:two|2|one|three)[\s-]hybrid|anti-|anti\s|monoclonal|polyclonal|serum|"
-    r"smok|chew|xenograft|mammary tumou?r virus)",
-    re.IGNORECASE,
-)
-_HOST_OF_TUMOURS = re.compile(
-    r"(?:\bnude|\bSCID|\bathymic|\bimmunodeficient|\bimmunocompromised|\bxenografts?(?:ed)?)[\s-]"
-    r"(?:tumou?r\s)?(?:in\s(?:nude\s|SCID\s|athymic\s)?)?$",
-    re.IGNORECASE,
-)
 _NEAR = 2  # characters between an organism and the gene that it stands before
-_ASSETS = Path(__file__).parents[2] / "assets"
+_WEIGHTS = Path(__file__).parents[2] / "assets" / "organisms.json"
 
 Candidates = tuple[Candidate, ...]
 
@@ -90,43 +75,6 @@ class OrganismTable:
     organisms: Sequence[str]
     features: NDArray[np.float32]
     genes: Mapping[int, Homologs]
-
-
-class _Document:
-    """The places where a document names organisms, in order."""
-
-    def __init__(self, doc: Doc, found: list[tuple[int, int, str]], n_cells: int) -> None:
-        ends = {end for _, end, _ in found}
-        text = text_of(doc)
-        found = sorted([*found, *(word for word in organism_words(text) if word[1] not in ends)])
-        self.starts, self.ends = [start for start, _, _ in found], [end for _, end, _ in found]
-        self.ids = [id for _, _, id in found]
-        self.counts, self.n_cells = Counter(self.ids), n_cells
-        self.borders = sentence_borders(text)
-        self.text = text
-        self.heading = set(self.ids[: bisect_left(self.starts, (self.borders or [1 << 40])[0])])
-
-    def sentence(self, at: int) -> int:
-        return bisect_right(self.borders, at)
-
-    def around(self, at: int) -> tuple[set[str], set[str]]:
-        """Organisms that the sentence names before a place, and behind it."""
-        borders = [0, *self.borders, 1 << 40]
-        number = self.sentence(at)
-        first, last = (bisect_left(self.starts, border) for border in borders[number : number + 2])
-        middle = bisect_right(self.ends, at)
-        return set(self.ids[first:middle]), set(self.ids[max(first, middle) : last])
-
-    def behind(self, at: int) -> str:
-        """The organism that a name that ends here is said to be of."""
-        number = bisect_left(self.starts, at)
-        is_named = number < len(self.starts) and _OF.fullmatch(self.text, at, self.starts[number])
-        return self.ids[number] if is_named else ""
-
-    def last(self, at: int, *, within: int = 1 << 40) -> str:
-        """The organism that is the last named before a place, within so many characters."""
-        number = bisect_right(self.ends, at)
-        return self.ids[number - 1] if number and at - self.ends[number - 1] <= within else ""
 
 
 def organism_table(
@@ -205,7 +153,7 @@ class _Place:
 
 
 def _rows(
-    homologs: Homologs, document: _Document, place: _Place
+    homologs: Homologs, document: NamedOrganisms, place: _Place
 ) -> Iterator[tuple[str, tuple[float, ...]]]:
     """Features of each organism that the mention may be of."""
     text, counted = place.text, place.is_counted
@@ -297,7 +245,7 @@ class _TellingApart:
 @cache
 def default_weights() -> Fusion:
     """Weights of the evidence for an organism."""
-    return Fusion.from_json(srsly.read_json(_ASSETS / "organisms.json"), FEATURES)
+    return Fusion.from_json(srsly.read_json(_WEIGHTS), FEATURES)
 
 
 def _named(
@@ -316,42 +264,19 @@ def _named(
         best = of_mention[0] if of_mention else None
         if best is not None and best.id.startswith(ORGANISM) and best.score >= nil_threshold:
             if owner in found:
-                if not _is_means(span):
+                if not is_means(span):
                     found[owner].append((span.start_char, span.end_char, best.id))
         cells[owner] += span.label_ == CELL_LINE and not any(organism_words(span.text))
     return found, cells
 
 
-def _is_means(span: Span) -> bool:
-    text = text_of(span.doc)
-    before = text[max(0, span.start_char - 40) : span.start_char]
-    return bool(_MEANS.match(text, span.end_char) or _HOST_OF_TUMOURS.search(before))
-
-
 def _documents(
     mentions: Mentions, found: Mapping[int, list[tuple[int, int, str]]], n_cells: Counter[int]
-) -> dict[int, _Document]:
+) -> dict[int, NamedOrganisms]:
     return {
-        owner: _Document(mentions.docs[owner], places, n_cells[owner])
+        owner: NamedOrganisms(mentions.docs[owner], places, n_cells[owner])
         for owner, places in found.items()
     }
-
-
-@cache
-def _words() -> tuple[re.Pattern[str], list[str]]:
-    """Words that stand for an organism, whether a detector finds them or not: people, strains, cell
-    lines that are not human; and the organism of each group of the pattern.
-    """
-    table: dict[str, list[str]] = srsly.read_json(_ASSETS / "organism_words.json")
-    groups = "|".join(f"({'|'.join(words)})" for words in table.values())
-    return re.compile(rf"\b(?<![\w-])(?:{groups})(?![\w])", re.IGNORECASE), list(table)
-
-
-def organism_words(text: str) -> Iterator[tuple[int, int, str]]:
-    """Such words of a text: start, end and organism of each."""
-    pattern, organisms = _words()
-    for match in pattern.finditer(text):
-        yield (*match.span(), organisms[(match.lastindex or 1) - 1])
 
 
 def is_microbe(kb: KnowledgeBase, organism: str) -> bool:

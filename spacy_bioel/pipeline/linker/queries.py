@@ -17,10 +17,11 @@ from spacy.tokens import Doc, Span
 
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.pipeline.annotate import mention_spans
-from spacy_bioel.pipeline.linker.candidates import CandidateGenerator, LinkerState, String
+from spacy_bioel.pipeline.linker.candidates import CandidateGenerator, String
 from spacy_bioel.pipeline.linker.fusion import repeats
 from spacy_bioel.pipeline.linker.neighbours import settle_ties
 from spacy_bioel.pipeline.linker.settings import SPANS_AND_KB, LinkerSettings
+from spacy_bioel.pipeline.linker.state import LinkerState
 from spacy_bioel.pipeline.mentions.choosing import long_forms
 from spacy_bioel.pipeline.mentions.dictionary import longest_names
 from spacy_bioel.pipeline.mentions.finder import Finding

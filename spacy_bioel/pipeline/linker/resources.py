@@ -31,7 +31,7 @@ from spacy_bioel.models.reading import (
 from spacy_bioel.pipeline.contextual.weighing import READ_FEATURES
 from spacy_bioel.pipeline.explanation import register_extensions
 from spacy_bioel.pipeline.linker import starter
-from spacy_bioel.pipeline.linker.candidates import CandidateGenerator, Kept, LinkerState
+from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
 from spacy_bioel.pipeline.linker.evidence import FEATURES
 from spacy_bioel.pipeline.linker.fusion import Fusion
 from spacy_bioel.pipeline.linker.searches import FrozenEncoder, MakeIndex, MakeSearch
@@ -46,6 +46,7 @@ from spacy_bioel.pipeline.linker.settings import (
     open_kbs,
     setting_of,
 )
+from spacy_bioel.pipeline.linker.state import Kept, LinkerState
 from spacy_bioel.pipeline.linker.statistics import MentionStatistics
 from spacy_bioel.pipeline.linker.surroundings import check_order, check_settings, check_types
 from spacy_bioel.pipeline.linker.training import NameTraining

@@ -17,7 +17,6 @@ from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.models.reading import name_side
 from spacy_bioel.models.torch_io import loss_and_gradients
 from spacy_bioel.pipeline.annotate import gold_spans
-from spacy_bioel.pipeline.linker.candidates import LinkerState
 from spacy_bioel.pipeline.linker.queries import Mentions
 from spacy_bioel.pipeline.linker.searches import (
     Encode,
@@ -28,6 +27,7 @@ from spacy_bioel.pipeline.linker.searches import (
     needs_no_folder,
 )
 from spacy_bioel.pipeline.linker.settings import LinkerSettings, TrainingSettings
+from spacy_bioel.pipeline.linker.state import LinkerState
 from spacy_bioel.pipeline.linker.statistics import MentionStatistics
 from spacy_bioel.text.normalize import normalize_name
 
