@@ -41,7 +41,7 @@ from spacy_bioel.types import CELL_LINE, MICROBES, ORGANISM, Candidate
 # Columns of the features of a mention and an organism.
 #   human: it is man; alone: and the document names none; cells: and log of 1 + cell lines
 #   upper, title: and the symbol is written "TP53", "Tp53"
-#   rodent: it is mouse or rat, and the symbol is written "Tp53"
+#   rodent: it is mouse or rat, and the symbol is written "Tp53"; a fish that is named, and "tp53"
 #   often: log of 1 + how often the document names it; heading: the first sentence does
 #   before: it stands right before the mention; last: it is the last one named before
 #   behind: it stands right behind the mention: "Brca1 in mice"
@@ -54,7 +54,7 @@ FEATURES = (
     "human", "alone", "cells", "upper", "title", "rodent", "often", "heading", "before", "last",
     "behind", "sentence", "after", "prefix", "named", "homolog", "others", "near", "elsewhere",
 )  # fmt: skip
-HUMAN, MOUSE, RAT = (f"{ORGANISM}{id}" for id in (9606, 10090, 10116))
+HUMAN, MOUSE, RAT, ZEBRAFISH = (f"{ORGANISM}{id}" for id in (9606, 10090, 10116, 7955))
 _PREFIXES = {"h": HUMAN, "m": MOUSE, "r": RAT}
 _NEAR = 2  # characters between an organism and the gene that it stands before
 _WEIGHTS = Path(__file__).parents[2] / "assets" / "organisms.json"
@@ -163,6 +163,8 @@ def _rows(
     is_symbol = " " not in text and len(text) > 1
     is_title = is_symbol and text[0].isupper() and text[1:].islower()
     is_upper = is_symbol and text.isupper()
+    is_lower = is_symbol and text.islower()
+    fish = ZEBRAFISH if ZEBRAFISH in document.counts else ""
     prefix = _PREFIXES[text[0]] if PREFIX.match(text) and not homologs.is_whole else ""
     others, near, same = place.said
     for organism in dict.fromkeys([*homologs.genes, *document.counts, *homologs.always]):
@@ -175,7 +177,7 @@ def _rows(
                 human * log1p(document.n_cells),
                 human and is_upper,
                 human and is_title,
-                is_title and organism in (MOUSE, RAT),
+                (is_title and organism in (MOUSE, RAT)) or (is_lower and organism == fish),
                 log1p(document.counts[organism]),
                 organism in document.heading,
                 organism == before,
