@@ -30,6 +30,7 @@ from names import english_words
 from safetensors.numpy import load, load_file, save_file
 from safetensors.numpy import save as save_bytes
 from spacy.training import Example
+from type_names import names_of_texts
 
 import spacy_bioel
 from spacy_bioel.corpus import read_docs
@@ -43,11 +44,11 @@ from spacy_bioel.pipeline.linker.starter import ASSETS as INSTALLED
 from spacy_bioel.pipeline.linker.statistics import MentionStatistics
 from spacy_bioel.pipeline.loading import load_model
 from spacy_bioel.storage.atomic import replacing_file, replacing_folder
-from spacy_bioel.text.normalize import normalize_name
+from spacy_bioel.text.normalize import normalize_name, normalize_names
 from spacy_bioel.tuning.choosing import document_folds
 from spacy_bioel.tuning.development import Development, gather_development, pool
 from spacy_bioel.tuning.fusion import fit_fusion
-from spacy_bioel.types import Concept
+from spacy_bioel.types import ORGANISM, Concept
 
 KBS = Path("kb") / "starter"
 ASSETS = Path("spacy_bioel") / "assets"
@@ -220,8 +221,10 @@ def _counts(corpora: list[str], kb: str | list[str]) -> dict[str, dict[str, int]
     """Strings of training mentions, with the concepts that they meant.
 
     A string that is a name of MeSH means that, whatever a corpus took it for: "statins" are no
-    simvastatin. Others are what corpora take them for: "mice" are no genus.
+    simvastatin. Others are what corpora take them for: "mice" are no genus, but "H1N1", which the
+    package says itself, is no other influenza.
     """
+    given = {name for names, _ in names_of_texts().values() for name in normalize_names(names)}
     linker: Any = spacy.blank("en").add_pipe("bioel_linker", config={"kb": kb})
     strings: dict[str, Counter[str]] = defaultdict(Counter)
     for corpus in corpora:
@@ -234,7 +237,9 @@ def _counts(corpora: list[str], kb: str | list[str]) -> dict[str, dict[str, int]
             meanings = linker.kb.ids_of(named[first[i] : first[i + 1]])
             for concept_id, count in ids.items():
                 rivals = [id for id in meanings if id.startswith("MESH:")]
-                is_other = concept_id.startswith("MESH:") and rivals and concept_id not in rivals
+                is_mesh = concept_id.startswith("MESH:")
+                is_other = is_mesh and bool(rivals) and concept_id not in rivals
+                is_other |= string in given and concept_id.startswith(ORGANISM)
                 if linker.kb.find(concept_id) >= 0 and not is_other:
                     strings[string][concept_id] += count
     return {string: dict(strings[string]) for string in sorted(strings) if strings[string]}

@@ -56,7 +56,7 @@ _SPECIES, _STRAINS = 23, {12, 26}  # strain and isolate
 _INVERTEBRATES = 1  # a division of GenBank
 # Types of the divisions.
 _MICROBES = {0: (PROKARYOTE,), 3: (VIRUS,), 9: (VIRUS,)}
-_OF_TEXTS = Path("training") / "assets" / "organisms.tsv"
+_OF_TEXTS = Path(__file__).parents[1] / "assets" / "organisms.tsv"
 _KINDS = ("common_name", "en_wiki_title", "taxid2refseq", "taxid2refrep")
 _TRAINING = (1, 2, 3, 4)  # fifths of the documents
 DataOption = Annotated[str, typer.Option(help="A folder where files lie, see project.yml.")]
