@@ -229,6 +229,24 @@ def test_development_documents_of_one_corpus_are_not_trained_on_by_another(types
         assert [text.id for text in read_texts_jsonl(path)] == expected
 
 
+def test_development_documents_are_trained_on_in_the_end(types, monkeypatch):
+    def texts(mixture: str, split: str) -> list[str]:
+        corpora.fetch(mixture, data=str(types))
+        found = read_texts_jsonl(corpora.find_split(mixture, split))
+        # Short documents are trained on together.
+        return sorted(line for text in found for line in text.text.split("\n") if line)
+
+    mixture = "bc5cdr+gnormplus"
+    train, dev = texts(mixture, "train"), texts(mixture, "dev")
+    assert texts(f"{mixture}+dev", "train") == sorted([*train, *dev])
+    assert texts(f"{mixture}+dev", "dev") == dev
+    monkeypatch.setitem(specs.DEV_SHARES, "half_dev", 0.2)  # there are only two
+    assert texts(f"{mixture}+half_dev", "dev") == ["Fever None."]
+    assert texts(f"{mixture}+half_dev", "train") == sorted(
+        [*train, "Abc binds xyz kinases. Also Abd."]
+    )
+
+
 def test_a_label_that_no_training_mention_has(types):
     path = types / "CDR" / "CDR_TrainingSet.PubTator.txt"
     path.write_text(TRAIN.replace("Chemical", "Disease"))

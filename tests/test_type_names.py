@@ -88,9 +88,9 @@ def test_genes_that_are_transcribed(tmp_path):
     )
 
 
-def test_names_that_texts_have_of_organisms():
-    of_texts = Path("training/assets/organisms.tsv")
-    of_texts.parent.mkdir(parents=True)
+def test_names_that_texts_have_of_organisms(tmp_path, monkeypatch):
+    of_texts = tmp_path / "organisms.tsv"
+    monkeypatch.setattr(type_names, "_OF_TEXTS", of_texts)
     of_texts.write_text("3052230\tHCV|Hepatitis C virus\t11103\n10407\tHBV\n")
     assert type_names.names_of_texts() == {
         "3052230": (["HCV", "Hepatitis C virus"], ["11103"]),
