@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,9 +11,14 @@ from spacy.language import Language
 from spacy.tokens import Doc, Span
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.search import search_names
 from spacy_bioel.pipeline.annotate import text_of
+from spacy_bioel.pipeline.explained_organisms import (
+    named_organisms,
+    of_document,
+    organism_name,
+    organism_of,
+)
 from spacy_bioel.pipeline.explanation import (
     ExplainedCandidate,
     Explanation,
@@ -25,9 +30,7 @@ from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
 from spacy_bioel.pipeline.linker.component import Linker
 from spacy_bioel.pipeline.linker.decision import Ranking, rank_candidates
 from spacy_bioel.pipeline.linker.evidence import FEATURES
-from spacy_bioel.pipeline.linker.named_organisms import is_means, organism_words
 from spacy_bioel.pipeline.linker.namesakes import WordsOfDocument
-from spacy_bioel.pipeline.linker.organisms import is_microbe
 from spacy_bioel.pipeline.linker.queries import Mentions, finding_of, mention_queries
 from spacy_bioel.pipeline.linker.settings import SPANS_AND_KB
 from spacy_bioel.pipeline.loading import find_detector, find_linker
@@ -35,7 +38,7 @@ from spacy_bioel.pipeline.mentions.choosing import Considered
 from spacy_bioel.pipeline.mentions.detector import MentionDetector
 from spacy_bioel.pipeline.mentions.known_names import BUT_A_WORD
 from spacy_bioel.pipeline.mentions.notes import OTHER, mean_other
-from spacy_bioel.types import ORGANISM, Candidate, KbRelease, Link
+from spacy_bioel.types import Candidate, KbRelease
 
 _N_EXCLUDED = 3
 _LEAST_EXCLUDED = 0.05  # score of a concept that is worth to be called excluded
@@ -222,7 +225,7 @@ def _explain(
     (links,), spans, queries = ranking.links(), ranking.mentions.spans, ranking.mentions.queries
     probabilities = {(c.start, c.end, c.label): c.probability for c in considered}
     text = text_of(ranking.mentions.docs[0])
-    organisms, words = _named_organisms(spans, links, text), WordsOfDocument(text)
+    organisms, words = named_organisms(spans, links, text), WordsOfDocument(text)
     explained = []
     for span, query, link in zip(spans, queries, links, strict=True):
         if (span.start, span.end) not in shown:
@@ -240,7 +243,12 @@ def _explain(
         of_string = {c.id: c.score for c in ranked[key]}
         features = _features(generator, query.whole)
         candidates = tuple(
-            replace(c, of_string=of_string.get(c.id), features=features.get(c.id, ()))
+            replace(
+                c,
+                of_string=of_string.get(c.id),
+                features=features.get(c.id, ()),
+                organism=organism_name(ranking.generator.kb, organism_of(generator.kb, c.id)),
+            )
             for c in about.candidates
         )
         is_linked = generator.types_of(about.label) != ()
@@ -263,34 +271,13 @@ def _explain(
             types = "by the settings label_types or kb"
             reason = f"NIL: mentions of {about.label} are linked to nothing, {types}."
         else:
-            of_document = _of_document(about, organisms, generator.kb, ranking.generator.kb)
-            reason = about.reason + _of_words(about, f". {of_document}")
-            if about.ids and _organism_of(generator.kb, about.ids[0]):
+            said = of_document(about, organisms, generator.kb, ranking.generator.kb)
+            reason = about.reason + _of_words(about, f". {said}")
+            if about.ids and organism_of(generator.kb, about.ids[0]):
                 other = generator.namesakes.other_name(about.ids[0], span.text, words)
                 reason += f' The document calls it "{other}", too.' if other else ""
         explained.append(replace(about, reason=reason))
     return explained
-
-
-def _named_organisms(
-    spans: Sequence[Span], links: Sequence[Link], text: str
-) -> dict[str, list[str]]:
-    """Organisms that the document names, by their ids, with the words that it uses."""
-    organisms: dict[str, list[str]] = {}
-    for span, link in zip(spans, links, strict=True):
-        for id in link.ids:
-            if id.startswith(ORGANISM) and not is_means(span):
-                organisms.setdefault(id, []).append(span.text)
-    ends = {span.end_char for span in spans if span.label_ == "Species"}
-    for start, end, id in organism_words(text):
-        if end not in ends:
-            organisms.setdefault(id, []).append(text[start:end])
-    return organisms
-
-
-def _organism_of(kb: KnowledgeBase, id: str) -> str:
-    row = kb.find(id)
-    return next((t for t in kb.types_of(row) if t.startswith(ORGANISM)), "") if row >= 0 else ""
 
 
 def _features(generator: CandidateGenerator, string: str) -> dict[str, Features]:
@@ -315,32 +302,6 @@ def _of_words(about: Explanation, more: str) -> str:
     if abs(best.of_string - best.score) < _CHANGED:
         return ""
     return f" By its words alone it has {best.of_string:.2f}{more}"
-
-
-def _of_document(
-    about: Explanation, organisms: Mapping[str, list[str]], kb: KnowledgeBase, whole: KnowledgeBase
-) -> str:
-    """Sentence on what the document says of the best candidate.
-
-    kb, whole (KnowledgeBase): What mentions of its label are linked to; what any are.
-    """
-    own = _organism_of(kb, about.candidates[0].id) if about.candidates else ""
-    if not own:
-        return "The context, or other mentions of the document, changed that."
-    if not organisms:
-        return "The document names no organism."
-    named = (f"{of[0]} ({len(of)} times)" if len(of) > 1 else of[0] for of in organisms.values())
-    sentence = f"The document names {', '.join(named)}; "
-    if own in organisms and about.ids:
-        return f'{sentence}it is of the organism of "{organisms[own][0]}".'
-    genes = f"{about.label.lower() or 'concept'}s"
-    others = {id: of[0] for id, of in organisms.items() if id != own and not is_microbe(whole, id)}
-    if not others and own not in organisms:
-        return f"{sentence}{genes} beside microbes are mostly those of people."
-    absent = [word for id, word in others.items() if id not in kb.type_names]
-    if absent and not about.ids:
-        return f"{sentence}{genes} of {', '.join(absent)} are not in this knowledge base."
-    return f"{sentence}it is of {'another' if others else 'this'} organism."
 
 
 def _excluded(

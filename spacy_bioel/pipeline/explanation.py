@@ -33,6 +33,7 @@ class ExplainedCandidate:
     of_string (float | None): Its score by the mention's string alone, before the document, the
         context and how sure the mention is had a say; None where names need no search.
     features (tuple): Pairs of a feature of `pipeline.linker.evidence` and its value, not 0.
+    organism (str): Of a gene, the preferred name of its organism.
     """
 
     id: str
@@ -42,6 +43,11 @@ class ExplainedCandidate:
     evidence: str
     of_string: float | None = None
     features: Features = ()
+    organism: str = ""
+
+    @property
+    def title(self) -> str:
+        return f"{self.preferred} ({self.organism})" if self.organism else self.preferred
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +92,7 @@ class Explanation:
         lines += [f"In the text: {self.said}"] if self.said else []
         for c in self.candidates:
             matched = f", matched {c.name!r}" if c.name != c.preferred else ""
-            lines.append(f"  {c.score:.4f} {c.id} {c.preferred}{matched} ({c.evidence})")
+            lines.append(f"  {c.score:.4f} {c.id} {c.title}{matched} ({c.evidence})")
         lines += [f"Knowledge base: {kb}" for kb in self.kbs]
         return "\n".join(lines)
 
@@ -122,7 +128,7 @@ def candidate_cells(candidate: ExplainedCandidate) -> tuple[str, ...]:
     """Preferred name, matched name, score, score by the words alone and evidence, for tables."""
     of_string = "" if candidate.of_string is None else f"{candidate.of_string:.4f}"
     evidence = features_text(candidate.features) or candidate.evidence
-    return candidate.preferred, candidate.name, f"{candidate.score:.4f}", of_string, evidence
+    return candidate.title, candidate.name, f"{candidate.score:.4f}", of_string, evidence
 
 
 def explain_span(span: Span) -> Explanation | None:

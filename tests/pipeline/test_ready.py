@@ -203,3 +203,29 @@ def test_microbes_are_named_beside_the_genes_of_their_hosts(nlp, text, genes):
 def test_retired_ids_of_organisms(nlp):
     kb: Any = nlp.get_pipe("bioel_linker").kb
     assert kb.canonical("NCBITaxon:11103") == "NCBITaxon:3052230"
+
+
+def test_rare_diseases_and_retired_ids(nlp):
+    doc = nlp("Norrie disease, Pendred syndrome and Kniest dysplasia were excluded.")
+    found = {(span.text, span._.cui) for span in doc.spans["bioel"]}
+    assert found == {
+        ("Norrie disease", "MESH:C537849"),
+        ("Pendred syndrome", "MESH:C536648"),
+        ("Kniest dysplasia", "MESH:C537207"),
+    }
+    kb = nlp.get_pipe("bioel_linker").kb
+    assert kb.canonical("MESH:C009250") == "MESH:D000077149"  # sevoflurane
+
+
+@pytest.mark.parametrize(
+    ("text", "ids"),
+    [
+        ("In rats, IL-6 and Bcl-2 rose.", ["NCBIGene:24498", "NCBIGene:24224"]),
+        ("In mice, Atg7 and Pten were deleted.", ["NCBIGene:74244", "NCBIGene:19211"]),
+        ("In Drosophila, hid and reaper act.", ["NCBIGene:40009", "NCBIGene:40015"]),
+        ("In flies, hid and reaper act.", ["NCBIGene:40009", "NCBIGene:40015"]),
+    ],
+)
+def test_genes_of_the_organism_that_is_named(nlp, text, ids):
+    doc = nlp(text)
+    assert [span._.cui for span in doc.spans["bioel"] if span.label_ == "Gene"] == ids

@@ -17,6 +17,7 @@ import logging
 import shutil
 import tempfile
 from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -35,6 +36,7 @@ from type_names import names_of_texts
 import spacy_bioel
 from spacy_bioel.corpus import read_docs
 from spacy_bioel.io.formats import read_ontology
+from spacy_bioel.io.table import read_table
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.models.detector import add_scorer
@@ -112,10 +114,12 @@ def kbs(data: Annotated[str, typer.Option()] = "") -> None:
 @app.command()
 def knowledge_base(release: str, data: Annotated[str, typer.Option()] = "") -> None:
     """Write assets/mesh.jsonl.xz: concepts of kb/starter/descriptors without their hierarchy, with
-    the names of cancers and of drugs; and those of kb/starter/supplementary that are drugs.
+    the names of cancers and of drugs; those of kb/starter/supplementary that are drugs; rare
+    diseases; and retired ids.
 
     release: Of MeSH, as `bioel kb info` will show it.
-    data: Folder with the UNII names of the FDA, and with large_en.msgpack.gz of wordfreq.
+    data: Folder with the UNII names of the FDA, with large_en.msgpack.gz of wordfreq and, if there
+        is one, with retired_ids.tsv.
     """
     finder = Finder([Path(data)] * bool(data) + [DOWNLOADS], may_download=True)
     files = [{"file": "UNII_Names*.txt", "archive": "UNIIs.zip"}, {"file": "large_en.msgpack.gz"}]
@@ -137,9 +141,36 @@ def knowledge_base(release: str, data: Annotated[str, typer.Option()] = "") -> N
             own = known | set(map(normalize_name, names))
             names += [name for string, name in new.items() if string not in own]
             concepts.append(Concept(concept_id, tuple(names), types))
-    source = "MeSH diseases, chemicals and supplementary records of drugs; brands: UNII, FDA"
+    ((file, path),) = finder.choose([[file] for file in _SOURCES["supplementary"]["files"]])
+    records = read_ontology(path, prefix="MESH", columns=file.get("columns"))
+    concepts += rare_diseases(records, kbs[0], known)
+    ids = {concept.id for concept in concepts}
+    for path in finder.find_all("retired_ids.tsv"):
+        retired = read_table(path, columns={"id": 1, "replaced_by": 2}, prefix="MESH")
+        concepts += [concept for concept in retired if concept.replaced_by in ids]
+    source = (
+        "MeSH diseases, chemicals and supplementary records of diseases and drugs; "
+        "brands: UNII, FDA"
+    )
     about = {"source": source, "licence": _NLM, "release": release}
     write_names(ASSETS / "mesh", concepts, about)
+
+
+def rare_diseases(
+    records: Iterable[Concept], descriptors: KnowledgeBase, known: Collection[str]
+) -> Iterator[Concept]:
+    """Supplementary records that are diseases, by the descriptors that they are mapped to, with
+    the names that no descriptor has.
+
+    known (Collection): Names of descriptors, normalised.
+    """
+    for record in records:
+        rows = [row for row in map(descriptors.find, record.parents) if row >= 0]
+        types = [set(descriptors.types_of(row)) for row in rows]
+        if any(of & {"C", "F03"} for of in types) and not any("D" in of for of in types):
+            names = tuple(name for name in record.names if normalize_name(name) not in known)
+            if names:
+                yield Concept(record.id, names, ("C",))
 
 
 def names_of_cancer(preferred: str) -> list[str]:
@@ -224,14 +255,23 @@ def _counts(corpora: list[str], kb: str | list[str]) -> dict[str, dict[str, int]
     simvastatin. Others are what corpora take them for: "mice" are no genus, but "H1N1", which the
     package says itself, is no other influenza.
     """
-    given = {name for names, _ in names_of_texts().values() for name in normalize_names(names)}
+    given = {
+        name: f"{ORGANISM}{id}"
+        for id, (names, _) in names_of_texts().items()
+        for name in normalize_names(names)
+    }
     linker: Any = spacy.blank("en").add_pipe("bioel_linker", config={"kb": kb})
     strings: dict[str, Counter[str]] = defaultdict(Counter)
     for corpus in corpora:
-        linker.statistics = MentionStatistics()
-        train = read_docs(Path("corpus") / corpus / "train.spacy", linker.vocab)
-        linker.count_mentions(Example(doc, doc) for doc in train)
-        found = linker.statistics.counts
+        found: dict[str, Counter[str]] = defaultdict(Counter)
+        for doc in read_docs(Path("corpus") / corpus / "train.spacy", linker.vocab):
+            linker.statistics = MentionStatistics()
+            linker.count_mentions([Example(doc, doc)])
+            for string, ids in linker.statistics.counts.items():
+                for concept_id, count in ids.items():
+                    # Genes by documents: what one text says over and over, others do not.
+                    is_gene = concept_id.startswith("NCBIGene:")
+                    found[string][concept_id] += 1 if is_gene else count
         first, named, _ = linker.kb.concepts_of_names(linker.kb.lookup_names(list(found)))
         for i, (string, ids) in enumerate(found.items()):
             meanings = linker.kb.ids_of(named[first[i] : first[i + 1]])
@@ -239,7 +279,8 @@ def _counts(corpora: list[str], kb: str | list[str]) -> dict[str, dict[str, int]
                 rivals = [id for id in meanings if id.startswith("MESH:")]
                 is_mesh = concept_id.startswith("MESH:")
                 is_other = is_mesh and bool(rivals) and concept_id not in rivals
-                is_other |= string in given and concept_id.startswith(ORGANISM)
+                if concept_id.startswith(ORGANISM):
+                    is_other = given.get(string, concept_id) != concept_id
                 if linker.kb.find(concept_id) >= 0 and not is_other:
                     strings[string][concept_id] += count
     return {string: dict(strings[string]) for string in sorted(strings) if strings[string]}

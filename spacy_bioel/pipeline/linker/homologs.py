@@ -61,8 +61,9 @@ class Homologs:
         total = sum(c.score for o in named for c in groups[o])
         for o, own in groups.items():
             if o in named and o not in self.named | self.by_symbol:
-                factor = total / max(sum(c.score for c in own), _LEAST)
-                self.genes[o] = [replace(c, score=c.score * factor) for c in own]
+                # Shares are rounded: what training texts mean rarely may have none.
+                part = total / sum(c.score + _LEAST for c in own)
+                self.genes[o] = [replace(c, score=(c.score + _LEAST) * part) for c in own]
                 (self.by_symbol if by_symbol else self.named).add(o)
             else:
                 self.genes.setdefault(o, own)

@@ -21,7 +21,7 @@ from spacy_bioel.types import Candidate
 # What each evidence adds to the log odds, chosen on training documents of BioRED, NLM-Gene and
 # GNormPlus: another name of one word is in the document; of the best long name, the share of its
 # words that are; a homolog has the name of the mention, too.
-_NAME, _WORDS, _HOMOLOG = 2.0, 2.0, 1.0
+_NAME, _WORDS, _HOMOLOG = 2.5, 2.0, 1.5
 _FEWEST = 3  # characters of another name
 _MOST_KEPT = 1 << 14  # genes
 _WORD = re.compile(r"[a-z0-9]+")
