@@ -33,9 +33,9 @@ def test_a_linker_with_no_settings_at_all():
     assert found == ["MESH:D009203", "MESH:D001241", "NIL"]
     assert linker.has_encoder and has_vectors(linker.kb)
     assert linker.kb.path.parent == starter.cache_folder()
-    assert (
-        linker.kb.meta["source"]
-        == "MeSH diseases, chemicals and supplementary records of drugs; brands: UNII, FDA"
+    assert linker.kb.meta["source"] == (
+        "MeSH diseases, chemicals and supplementary records of diseases and drugs; "
+        "brands: UNII, FDA"
     )
     assert 1_000 < len(linker.kb) < linker.kb.n_names
 
