@@ -281,6 +281,9 @@ def _counts(corpora: list[str], kb: str | list[str]) -> dict[str, dict[str, int]
                 is_other = is_mesh and bool(rivals) and concept_id not in rivals
                 if concept_id.startswith(ORGANISM):
                     is_other = given.get(string, concept_id) != concept_id
+                elif concept_id.startswith("NCBIGene:"):
+                    # What one document means by a name of several genes, others need not.
+                    is_other = count == 1 and len(meanings) > 1
                 if linker.kb.find(concept_id) >= 0 and not is_other:
                     strings[string][concept_id] += count
     return {string: dict(strings[string]) for string in sorted(strings) if strings[string]}

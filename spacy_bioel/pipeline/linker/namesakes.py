@@ -47,8 +47,8 @@ class WordsOfDocument:
     """The words of a document, and what may be a short name."""
 
     def __init__(self, text: str) -> None:
-        self.words = set(words_of(text))
-        self.short = {together(piece): piece for piece in [*text.split(), *_PIECE.findall(text)]}
+        self.words = set(_words_of(text))
+        self.short = {_together(piece): piece for piece in [*text.split(), *_PIECE.findall(text)]}
 
 
 class Namesakes:
@@ -62,14 +62,14 @@ class Namesakes:
         self, candidates: Sequence[Candidate], mention: str, document: WordsOfDocument
     ) -> list[Candidate]:
         """Weigh candidates that are of one organism; together they stay as likely as they were."""
-        own, words = together(mention), document.words.difference(words_of(mention))
+        own, words = _together(mention), document.words.difference(_words_of(mention))
         odds = [c.score * exp(self._weight(c.id, own, words, document)) for c in candidates]
         part = sum(c.score for c in candidates) / (sum(odds) or 1.0)
         return [replace(c, score=part * o) for c, o in zip(candidates, odds, strict=True)]
 
     def other_name(self, id: str, mention: str, document: WordsOfDocument) -> str:
         """Another name of one word that the document has of a gene; "" for none."""
-        others = (self._called(id).short - {together(mention)}) & document.short.keys()
+        others = (self._called(id).short - {_together(mention)}) & document.short.keys()
         return document.short[min(others)] if others else ""
 
     def _weight(self, id: str, own: str, words: set[str], document: WordsOfDocument) -> float:
@@ -87,30 +87,28 @@ class Namesakes:
     def _read(self, id: str) -> _Called:
         kb, row = self.kb, self.kb.find(id)
         own = kb.names.take(kb.names_of(row))
-        indptr, concepts, is_preferred = kb.concepts_of_names(
-            kb.lookup_names([normalize_name(own[0])])
-        )
+        _, concepts, is_preferred = kb.concepts_of_names(kb.lookup_names([normalize_name(own[0])]))
         same = concepts[is_preferred & (concepts != row)].tolist()
         others = [name for other in same for name in kb.names.take(kb.names_of(other))]
         names = dict.fromkeys([*own, *others])
-        short = {together(name) for name in names if " " not in name}
+        short = {_together(name) for name in names if " " not in name}
         return _Called(
             frozenset(s for s in short - everyday_words() if len(s) >= _FEWEST and not s.isdigit()),
             tuple(filter(None, (_weights(name) for name in names if " " in name))),
-            frozenset(map(together, others)),
+            frozenset(map(_together, others)),
         )
 
 
 def _weights(name: str) -> dict[str, float]:
     """The words of a name; rare ones say more."""
     common = common_words()
-    words = (word for word in words_of(name) if word not in _EMPTY)
+    words = (word for word in _words_of(name) if word not in _EMPTY)
     return {word: log1p(1e6 / (1 + common.get(word, 0.0))) for word in words}
 
 
-def words_of(text: str) -> list[str]:
+def _words_of(text: str) -> list[str]:
     return _WORD.findall(text.lower())
 
 
-def together(name: str) -> str:
+def _together(name: str) -> str:
     return _NOT_WRITTEN.sub("", name).lower()
