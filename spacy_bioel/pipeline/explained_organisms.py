@@ -18,11 +18,12 @@ def named_organisms(
 ) -> dict[str, list[str]]:
     """Organisms that the document names, by their ids, with the words that it uses."""
     organisms: dict[str, list[str]] = {}
+    ends = set()
     for span, link in zip(spans, links, strict=True):
         for id in link.ids:
             if id.startswith(ORGANISM) and not is_means(span):
                 organisms.setdefault(id, []).append(span.text)
-    ends = {span.end_char for span in spans if span.label_ == "Species"}
+                ends.add(span.end_char)
     for start, end, id in organism_words(text):
         if end not in ends:
             organisms.setdefault(id, []).append(text[start:end])

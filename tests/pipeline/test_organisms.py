@@ -285,3 +285,21 @@ def test_a_gene_of_many_organisms_is_found_in_each(tmp_path):
 )
 def test_means_are_no_organisms_and_cell_lines_are_of_one(both, text, organism, expected):
     assert linked_gene(both, text, "ABC1", *filter(None, [organism])).kb_id_ == expected
+
+
+def test_parts_of_a_composite_are_of_one_organism(tmp_path):
+    # Where nothing says which organism is meant, that is one doubt, and not one for each part.
+    genes = [
+        Concept(f"NCBIGene:{number}{i}", (f"ABC{i}",), ("Gene", organism))
+        for number, organism in enumerate((HUMAN, MOUSE, "NCBITaxon:10116"), 1)
+        for i in (1, 2)
+    ]
+    span = linked_gene(made(tmp_path, genes), "Patients and mice : ABC1/2 is low", "ABC1/2", "mice")
+    first, second = span._.candidates[:2]
+    assert span._.cuis == (first.id, second.id)
+    assert first.score * second.score < 0.4 <= min(first.score, second.score)
+
+
+def test_a_gene_that_is_written_as_bacteria_have_it_is_not_of_their_host(human):
+    text = "bacteria with xyzA"
+    assert linked_gene(human, text, "xyzA", "bacteria").kb_id_ == "NIL"

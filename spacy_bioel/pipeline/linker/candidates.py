@@ -172,7 +172,7 @@ class CandidateGenerator:
         return {s: whole for s, whole in zip(short, long, strict=True) if s not in counts}
 
     @cached_property
-    def _has_organisms(self) -> bool:
+    def has_organisms(self) -> bool:
         """Whether documents choose among the organisms of concepts."""
         is_chosen = "organism" in self.state.settings.evidence
         return is_chosen and any(name.startswith(ORGANISM) for name in self.kb.type_names)
@@ -301,7 +301,7 @@ class CandidateGenerator:
         allowed = self.allowed(concepts, [label for _, label in asked], pair)
         own = np.where(allowed, scores, -np.inf)
         # One name is a gene of many organisms; the document says of which.
-        kept = table.sources[rows] & EXACT > 0 if self._has_organisms else None
+        kept = table.sources[rows] & EXACT > 0 if self.has_organisms else None
         top = self.state.settings.max_candidates
         best, shares = rank(self.kb, concepts, own, pair, top=top, kept=kept)
         best = best[allowed[best]]

@@ -33,6 +33,7 @@ def decide(
     of_parts: Mapping[str, tuple[Candidate, ...]],
     *,
     nil_threshold: float,
+    is_one_doubt: bool = False,
 ) -> Link:
     """The link of a mention.
 
@@ -41,6 +42,7 @@ def decide(
 
     candidates (tuple): Of the whole mention.
     of_parts (Mapping): Those of each part of its readings.
+    is_one_doubt (bool): The parts are wrong together, if at all: genes of one organism.
     """
     whole = candidates
     ids: tuple[str, ...] = tuple(c.id for c in candidates[:1] if c.score >= nil_threshold)
@@ -50,7 +52,7 @@ def decide(
         if not all(parts):
             continue
         firsts = {part[0].id: part[0] for part in parts}
-        likelihood = min(part[0].score for part in parts) ** len(parts)
+        likelihood = min(part[0].score for part in parts) ** (1 if is_one_doubt else len(parts))
         if likelihood > max(best, nil_threshold) and len(firsts) == len(parts):
             best, ids = likelihood, tuple(firsts)
             rest = [c for c in whole if c.id not in firsts]
@@ -112,7 +114,10 @@ class Ranking:
         weighed = _weighed(mentions, candidates)
         for (span, query, owner, shares), found in zip(asked, weighed, strict=True):
             parts = {part: next(of_parts) for part in query.parts} if query.readings else {}
-            link = decide(span, query, found, parts, nil_threshold=threshold)
+            of_organisms = bool(parts) and self.generator.of(span.label_).has_organisms
+            link = decide(
+                span, query, found, parts, nil_threshold=threshold, is_one_doubt=of_organisms
+            )
             if len(link.ids) == 1 and is_tied(shares):  # parts of a composite are no tie
                 link = replace(link, ids=())
             links[owner].append(link)

@@ -9,6 +9,7 @@ https://doi.org/10.1371/journal.pone.0038460); the weights are fitted
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -56,6 +57,7 @@ FEATURES = (
 )  # fmt: skip
 HUMAN, MOUSE, RAT, ZEBRAFISH = (f"{ORGANISM}{id}" for id in (9606, 10090, 10116, 7955))
 _PREFIXES = {"h": HUMAN, "m": MOUSE, "r": RAT}
+_BACTERIAL = re.compile(r"[a-z]{3}[A-Z]\d?")  # "recA"
 _NEAR = 2  # characters between an organism and the gene that it stands before
 _WEIGHTS = Path(__file__).parents[2] / "assets" / "organisms.json"
 
@@ -122,7 +124,8 @@ def organism_table(
         text = mentions.spans[number].text
         place = _Place(text, start, end, number < n, [said[key] for key in keys])
         # A virus or bacterium is why a name that no gene has is none of man, and no other.
-        document = (without_microbes if homologs.named else documents)[mentions.owners[number]]
+        is_of_host = bool(homologs.named) and not _BACTERIAL.fullmatch(text)
+        document = (without_microbes if is_of_host else documents)[mentions.owners[number]]
         for organism, features in _rows(homologs, document, place):
             owner_of.append(number)
             organisms.append(organism)
