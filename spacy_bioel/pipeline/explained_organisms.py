@@ -8,6 +8,7 @@ from spacy.tokens import Span
 
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.pipeline.explanation import Explanation
+from spacy_bioel.pipeline.linker.homologs import organism_in
 from spacy_bioel.pipeline.linker.named_organisms import is_means, organism_words
 from spacy_bioel.pipeline.linker.organisms import is_microbe
 from spacy_bioel.types import ORGANISM, Link
@@ -33,7 +34,7 @@ def named_organisms(
 def organism_of(kb: KnowledgeBase, id: str) -> str:
     """The organism that a gene is of; "" for other concepts."""
     row = kb.find(id)
-    return next((t for t in kb.types_of(row) if t.startswith(ORGANISM)), "") if row >= 0 else ""
+    return organism_in(kb.types_of(row)) if row >= 0 else ""
 
 
 def organism_name(kb: KnowledgeBase, organism: str) -> str:

@@ -42,11 +42,12 @@ def write_mixture(corpus: str) -> None:
     parts, share = parts_of(corpus), dev_share_of(corpus)
     for part in parts:
         check_annotated(part)
-    dev = list(mixed([_read(part, "dev") for part in parts]))
+    of_parts = [list(_read(part, "dev")) for part in parts]
+    dev = list(mixed(of_parts))
     measured = [text for text in dev if not is_learned(text, share)]
-    learned = {part: [t for t in _read(part, "dev") if is_learned(t, share)] for part in parts}
+    learned = [[text for text in texts if is_learned(text, share)] for texts in of_parts]
     train = mixed(
-        [chain(_read(part, "train"), learned[part]) for part in parts],
+        [chain(_read(part, "train"), more) for part, more in zip(parts, learned, strict=True)],
         left_out=" ".join(letters(text.text) for text in measured),
     )
     with replacing_folder(ASSETS / corpus) as folder:

@@ -17,7 +17,6 @@ import logging
 import shutil
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,6 +24,7 @@ import numpy as np
 import spacy
 import typer
 from concepts import write_names
+from diseases import names_of_cancer, rare_diseases
 from drugs import DRUG, drug_names, formulas_of, is_short, read_substances
 from finder import DOWNLOADS, Finder
 from names import english_words
@@ -154,33 +154,6 @@ def knowledge_base(release: str, data: Annotated[str, typer.Option()] = "") -> N
     )
     about = {"source": source, "licence": _NLM, "release": release}
     write_names(ASSETS / "mesh", concepts, about)
-
-
-def rare_diseases(
-    records: Iterable[Concept], descriptors: KnowledgeBase, known: Collection[str]
-) -> Iterator[Concept]:
-    """Supplementary records that are diseases, by the descriptors that they are mapped to, with
-    the names that no descriptor has.
-
-    known (Collection): Names of descriptors, normalised.
-    """
-    for record in records:
-        rows = [row for row in map(descriptors.find, record.parents) if row >= 0]
-        types = [set(descriptors.types_of(row)) for row in rows]
-        if any(of & {"C", "F03"} for of in types) and not any("D" in of for of in types):
-            names = tuple(name for name in record.names if normalize_name(name) not in known)
-            if names:
-                yield Concept(record.id, names, ("C",))
-
-
-def names_of_cancer(preferred: str) -> list[str]:
-    """Names that everyone else has for "Lung Neoplasms". MeSH has them too, in a narrower concept
-    of the descriptor, which the table of names leaves out.
-    """
-    site = preferred.removesuffix(" Neoplasms")
-    if site == preferred or "," in site:
-        return []
-    return [f"{site} Cancer", f"{site} Tumor"]
 
 
 @app.command()

@@ -87,7 +87,7 @@ def genes_by_organism(
             of_kbs.setdefault(generator.of(span.label_), []).append(number)
     found: dict[int, Homologs] = {}
     for own, numbers in of_kbs.items():
-        if any(name.startswith(ORGANISM) for name in own.kb.type_names):
+        if own.has_organisms:
             found |= _of_kb(own, mentions, candidates, numbers, n)
     return dict(sorted(found.items()))
 
@@ -179,8 +179,13 @@ def _organisms(kb: KnowledgeBase, candidates: Iterable[Candidates]) -> dict[str,
     """The organism of each candidate that is of one."""
     known = sorted({c.id for found in candidates for c in found})
     of_rows = kb.types_of_all(kb.find_all(known))
-    organisms = (next((t for t in types if t.startswith(ORGANISM)), "") for types in of_rows)
+    organisms = map(organism_in, of_rows)
     return {id: organism for id, organism in zip(known, organisms, strict=True) if organism}
+
+
+def organism_in(types: Iterable[str]) -> str:
+    """The organism among the types of a concept; "" for none."""
+    return next((t for t in types if t.startswith(ORGANISM)), "")
 
 
 def is_named(candidate: Candidate) -> bool:
