@@ -33,6 +33,17 @@ _MEMBER_FORMS = [
     (re.compile(form, re.I), re.compile(rf"(?<={before})(?:{form})$", re.I))
     for form, before in _MEMBERS
 ]
+# What may follow each where a text names more members: "/2" and ", -6 and -8"; not "/5%", "/5 ng"
+# and "/β-catenin".
+_NO_MORE = r"(?![\w%]|[.,]\d|\s?[mμn]?[gMLl]\b)"
+_MORE_MEMBERS = [
+    re.compile(rf"(?:(?:/-?{form})+|(?:, -{form})*,? (?:and|or|&) -{form}){_NO_MORE}")
+    for form in (r"\d{1,2}[A-Za-zα-ω]?", r"[A-Z]\d{1,2}", r"[A-Zα-ω](?!-)")
+]
+# "A" of "hepatitis A" and "II" of "synapsin II", and what may follow: ", C and D".
+_LETTER = r"(?:[A-E]|I{1,3}|IV|V)"
+_LAST_LETTER = re.compile(rf"(?<=[a-z] ){_LETTER}$")
+_MORE_LETTERS = re.compile(rf"(?:, {_LETTER})*,? (?:and|or|&) {_LETTER}(?![\w-])")
 # Word beginnings for pairs such as "intra- and extrahepatic", longer ones first.
 _BEGINNING = re.compile(
     "extra|intra|inter|infra|supra|hypo|hyper|micro|macro|mono|multi|poly|oligo|post|peri|para|"
@@ -76,6 +87,21 @@ def split_composite(mention: str) -> list[tuple[str, ...]]:
     # The reading without shared words is always kept.
     whole = [parts for parts in ranked[_MOST_READINGS:] if parts == _written_out(segments)]
     return ranked[: _MOST_READINGS - len(whole)] + whole
+
+
+def end_with_members(text: str, start: int, end: int) -> int:
+    """Where a mention ends with the members of its family that follow: "CDK4" of "CDK4/6", "IL-6"
+    of "IL-6 and -8", "hepatitis B" of "hepatitis B and C". All corpora but CRAFT have them in it.
+
+    start, end (int): Character offsets of the mention.
+    RETURNS (int): Its new end.
+    """
+    mention = text[start:end]
+    for (_, member), more in zip(_MEMBER_FORMS, _MORE_MEMBERS, strict=True):
+        if member.search(mention) and (found := more.match(text, end)):
+            return found.end()
+    found = _LAST_LETTER.search(mention) and _MORE_LETTERS.match(text, end)
+    return found.end() if found else end
 
 
 def _segments(mention: str) -> list[Words]:

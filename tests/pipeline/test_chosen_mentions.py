@@ -130,6 +130,20 @@ def test_function_words_of_a_text_in_capitals(text, kept):
     assert [doc[first:last].text for first, last, *_ in chosen] == kept
 
 
+def test_composites_are_whole():
+    doc = blank().make_doc("CDK4/6, IL-6 and -8 in MCF-7/10 cells")
+    places = {"CDK4": "Gene", "CDK4/6": "Gene", "IL-6": "Gene", "MCF-7": "CellLine"}
+    spans = []
+    for text, label in places.items():
+        span = doc.char_span(start := doc.text.index(text), start + len(text))
+        assert span is not None
+        spans.append((span.start, span.end, label, 0.4 if text == "CDK4/6" else 0.9))
+    cfg = {"threshold": 0.5, "consistency": 0, "allow_overlap": True, "abbreviations": False}
+    chosen = choose_mentions(doc, spans, {**cfg, "always": {}, "never": []})
+    found = [(doc[a:b].text, p) for a, b, _, p in chosen]
+    assert found == [("CDK4/6", 0.9), ("IL-6 and -8", 0.9), ("MCF-7", 0.9)]
+
+
 def test_variants_have_the_borders_of_their_form_and_say_of_a_change():
     doc = blank().make_doc("A G to C substitution at position -174 in fig 5 , and Delta32")
     cfg = {"threshold": 0.5, "consistency": 0, "always": {}, "never": [], "allow_overlap": False}

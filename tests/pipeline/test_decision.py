@@ -46,7 +46,12 @@ def span(text: str = TEXT) -> Span:
     return Span(doc, 0, len(doc), label="Disease")
 
 
-def decided(ranked: Mapping[str, Mapping[str, float]], *, nil_threshold: float = 0.3) -> Link:
+def decided(
+    ranked: Mapping[str, Mapping[str, float]],
+    *,
+    nil_threshold: float = 0.3,
+    is_one_doubt: bool = False,
+) -> Link:
     """`decide` with the candidates of each string as id -> score; other strings have none."""
     candidates = {
         string: tuple(
@@ -56,7 +61,8 @@ def decided(ranked: Mapping[str, Mapping[str, float]], *, nil_threshold: float =
         for string in (QUERY.whole, *QUERY.parts)
     }
     whole = candidates[QUERY.whole]
-    return decide(span(), QUERY, whole, candidates, nil_threshold=nil_threshold)
+    settings: dict[str, Any] = {"nil_threshold": nil_threshold, "is_one_doubt": is_one_doubt}
+    return decide(span(), QUERY, whole, candidates, **settings)
 
 
 BREAST, OVARIAN = {"breast cancer": {"X:1": 0.9}}, {"ovarian cancer": {"X:2": 0.8}}
@@ -90,6 +96,13 @@ def whole(score: float) -> dict[str, dict[str, float]]:
 )
 def test_what_is_linked(ranked, threshold, expected):
     assert decided(ranked, nil_threshold=threshold).ids == expected
+
+
+@pytest.mark.parametrize(("id", "expected"), [("X:1", ("X:1", "X:2")), ("X:7", ("X:7",))])
+def test_a_gene_that_is_one_of_the_parts_is_not_the_whole(id, expected):
+    of_whole = {QUERY.whole: {id: 0.9}}
+    assert decided(of_whole | BREAST | OVARIAN).ids == (id,)
+    assert decided(of_whole | BREAST | OVARIAN, is_one_doubt=True).ids == expected
 
 
 def test_the_candidates_of_parts_come_first():

@@ -1,6 +1,6 @@
 import pytest
 
-from spacy_bioel.text.composites import split_composite
+from spacy_bioel.text.composites import end_with_members, split_composite
 
 
 @pytest.mark.parametrize(
@@ -94,3 +94,29 @@ def test_all_readings(mention, readings):
 )  # fmt: skip
 def test_nothing_to_split(mention):
     assert split_composite(mention) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "mention", "whole"),
+    [
+        ("SMAD2/3 binds", "SMAD2", "SMAD2/3"),
+        ("Smad1/5/8.", "Smad1", "Smad1/5/8"),
+        ("BRCA1/2-mutated", "BRCA1", "BRCA1/2"),
+        ("IL-6 and -8 were", "IL-6", "IL-6 and -8"),
+        ("IL-1, -6 and -8;", "IL-1", "IL-1, -6 and -8"),
+        ("IL-17A/F", "IL-17A", "IL-17A/F"),
+        ("S100A8/A9", "S100A8", "S100A8/A9"),
+        ("hepatitis A, B, and C virus", "hepatitis A", "hepatitis A, B, and C"),
+        ("type I and III collagen", "type I", "type I and III"),
+        # No members.
+        ("IL-6/5% serum", "IL-6", "IL-6"),
+        ("BRCA1/5 ng", "BRCA1", "BRCA1"),
+        ("BRCA1 and 16 exons", "BRCA1", "BRCA1"),
+        ("p53/p21", "p53", "p53"),
+        ("K14-Cre/α-catenin", "K14", "K14"),
+        ("Wnt3a/β-catenin", "Wnt3a", "Wnt3a"),
+        ("diabetes I and a", "diabetes I", "diabetes I"),
+    ],
+)
+def test_members_of_a_family(text, mention, whole):
+    assert text[: end_with_members(text, 0, len(mention))] == whole

@@ -39,6 +39,7 @@ def decide(
 
     A composite reading is taken if all its parts together are likelier than the whole: a name
     with "and" in it ("head and neck neoplasms") stays one, and so does what was one in training.
+    A gene that one of the parts is too tells less: flies have "CDK4/6" for a name of Cdk4.
 
     candidates (tuple): Of the whole mention.
     of_parts (Mapping): Those of each part of its readings.
@@ -46,6 +47,7 @@ def decide(
     """
     whole = candidates
     ids: tuple[str, ...] = tuple(c.id for c in candidates[:1] if c.score >= nil_threshold)
+    alone = ids
     best = candidates[0].score if candidates else 0.0
     for reading in query.readings:
         parts = [of_parts[part][:1] for part in reading]
@@ -53,7 +55,9 @@ def decide(
             continue
         firsts = {part[0].id: part[0] for part in parts}
         likelihood = min(part[0].score for part in parts) ** (1 if is_one_doubt else len(parts))
-        if likelihood > max(best, nil_threshold) and len(firsts) == len(parts):
+        is_part = is_one_doubt and ids == alone and firsts.keys() >= set(ids)
+        least = nil_threshold if is_part else max(best, nil_threshold)
+        if likelihood > least and len(firsts) == len(parts):
             best, ids = likelihood, tuple(firsts)
             rest = [c for c in whole if c.id not in firsts]
             candidates = (*firsts.values(), *rest)

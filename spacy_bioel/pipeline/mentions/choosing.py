@@ -22,6 +22,7 @@ from spacy_bioel.text.abbreviations import (
     find_short_binomials,
     find_short_forms,
 )
+from spacy_bioel.text.composites import end_with_members
 from spacy_bioel.text.normalize import BLANK_LINE, normalize_names, on_one_line
 from spacy_bioel.text.variants import RS_NUMBER, find_variants, read_variant
 from spacy_bioel.types import VARIANT
@@ -42,6 +43,7 @@ _CLIP = 1e-7
 # Weights are whole numbers of this unit: their sums are exact, so that equal choices are equal.
 _UNIT = 1e-9
 _OF_A_FORM = 0.99
+_OF_FAMILIES = {"Gene", "Disease", "Species"}
 # What BioRED marks as organisms, of all words for people; for the setting `people`.
 PEOPLE = ("patient", "patients", "man", "men", "woman", "women")
 # White space between words, without a blank line.
@@ -98,6 +100,7 @@ def choosing_steps(doc: Doc, cfg: Mapping[str, Any]) -> list[tuple[str, Step]]:
     if always or never:
         lists = partial(apply_lists, doc, always=always, never=never)
         steps.append(("by the word lists `always` and `never`", lists))
+    steps.append(("with the rest of a composite", partial(widen_composites, doc)))
     if not cfg["allow_overlap"]:
         steps.append(("overlaps likelier mentions", partial(drop_overlaps, threshold=threshold)))
     if VARIANT in cfg.get("labels", ()):
@@ -180,6 +183,24 @@ def add_variants(doc: Doc, spans: Sequence[ScoredSpan]) -> list[ScoredSpan]:
     taken = {token for start, end, _ in found for token in range(start, end)}
     kept = [s for s in spans if s[2] != VARIANT or taken.isdisjoint(range(*s[:2]))]
     return sorted([*kept, *((*place, _OF_A_FORM) for place in found)], key=lambda s: s[:3])
+
+
+def widen_composites(doc: Doc, spans: Sequence[ScoredSpan]) -> list[ScoredSpan]:
+    """Widen mentions to composites: "CDK4" of "CDK4/6"."""
+    widened: dict[tuple[int, int, str], float] = {}
+    for start, end, label, p in spans:
+        place = start, end_of_composite(doc, start, end, label), label
+        widened[place] = max(p, widened.get(place, 0.0))
+    return [(*place, p) for place, p in widened.items()]
+
+
+def end_of_composite(doc: Doc, start: int, end: int, label: str) -> int:
+    """The end of a mention of tokens [start, end), or of the composite that it begins."""
+    if label not in _OF_FAMILIES:
+        return end
+    first, last = doc[start].idx, doc[end - 1].idx + len(doc[end - 1])
+    whole = doc.char_span(first, end_with_members(text_of(doc), first, last))
+    return end if whole is None else whole.end
 
 
 def says_change(doc: Doc, span: ScoredSpan) -> bool:

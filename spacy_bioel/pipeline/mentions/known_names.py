@@ -19,6 +19,7 @@ from spacy_bioel.kb.words.lexicon import KeyArray, KeyMasks, Lexicon, MaskArray
 from spacy_bioel.pipeline.annotate import normalized_tokens, text_of, words_of
 from spacy_bioel.pipeline.mentions.choosing import (
     Considered,
+    end_of_composite,
     has_whole_brackets,
     long_forms,
 )
@@ -112,7 +113,11 @@ class KnownNames:
         """Add names to the mentions of each document, in the place of those within them."""
         added, spans = [], list(map(self.without_words, docs, spans))
         for doc, of_doc, names in zip(docs, spans, self._decide(docs, spans), strict=True):
-            new = [Span(doc, n.start, n.end, n.label) for n in names if not n.reason]
+            new = [
+                Span(doc, n.start, end_of_composite(doc, n.start, n.end, n.label), n.label)
+                for n in names
+                if not n.reason
+            ]
             taken = {token for span in new for token in range(span.start, span.end)}
             kept = [s for s in of_doc if taken.isdisjoint(range(s.start, s.end))]
             added.append(sorted(kept + new, key=lambda s: (s.start, s.end)) if new else of_doc)
