@@ -4,6 +4,7 @@ import json
 import lzma
 from typing import Any
 
+import drugs
 import numpy as np
 import pytest
 import spacy
@@ -72,6 +73,16 @@ def test_names_of_diseases_elsewhere():
         ("Aspirin",),
         (),
     ]
+
+
+def test_short_forms_of_chemicals(monkeypatch, tmp_path):
+    monkeypatch.setattr(drugs, "CHEMICALS", tmp_path / "chemicals.tsv")
+    drugs.CHEMICALS.write_text("Calcium Chloride\tCaCl2\nGlutathione\tGSH|G-SH\nthiocyanate\t\n")
+    assert drugs.read_chemicals() == {
+        "calcium chloride": ["CaCl2", "CaCl(2)"],
+        "glutathione": ["GSH", "G-SH"],
+        "thiocyanate": [],
+    }
 
 
 def test_memory_does_not_overrule_names(project):

@@ -214,6 +214,15 @@ def test_names_that_other_vocabularies_have_of_diseases(nlp, mention, id):
     assert [(span.text, span._.cui) for span in doc.spans["bioel"]] == [(mention, id)]
 
 
+@pytest.mark.parametrize(
+    ("mention", "id"),
+    [("acetonitrile", "MESH:C032159"), ("Tris-HCl", "MESH:D014325"), ("PMSF", "MESH:D010664")],
+)
+def test_chemicals_of_the_laboratory(nlp, mention, id):
+    doc = nlp(f"Cells were lysed in a buffer with 1 mM {mention}.")
+    assert [(span.text, span._.cui) for span in doc.spans["bioel"]] == [(mention, id)]
+
+
 def test_rare_diseases_and_retired_ids(nlp):
     doc = nlp("Norrie disease, Pendred syndrome and Kniest dysplasia were excluded.")
     found = {(span.text, span._.cui) for span in doc.spans["bioel"]}

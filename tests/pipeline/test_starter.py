@@ -34,7 +34,7 @@ def test_a_linker_with_no_settings_at_all():
     assert linker.has_encoder and has_vectors(linker.kb)
     assert linker.kb.path.parent == starter.cache_folder()
     assert linker.kb.meta["source"] == (
-        "MeSH diseases, chemicals and supplementary records of diseases and drugs; "
+        "MeSH diseases, chemicals and supplementary records of diseases and chemicals; "
         "brands: UNII, FDA; more names of diseases: DOID, MONDO, HPO"
     )
     assert 1_000 < len(linker.kb) < linker.kb.n_names

@@ -1,5 +1,5 @@
 """Drugs that MeSH has as supplementary records, and brands and salts that its table leaves out, by
-the names that the FDA keeps of substances (UNII).
+the names that the FDA keeps of substances (UNII); short forms and formulas of chemicals.
 """
 
 from __future__ import annotations
@@ -25,31 +25,24 @@ _BRANDS = set(
     "accutane advil allegra ambien ativan benadryl botox cialis epipen oxycontin prozac ritalin "
     "teflon tylenol valium viagra xanax zoloft".split()
 )
-# Formulas that texts write without the name, by the preferred names of MeSH.
-_FORMULAS = {
-    "Aluminum Oxide": "Al2O3", "Ammonia": "NH3", "Ammonium Chloride": "NH4Cl",
-    "Ammonium Sulfate": "(NH4)2SO4", "Barium Sulfate": "BaSO4", "Cadmium Chloride": "CdCl2",
-    "Calcium Carbonate": "CaCO3", "Calcium Chloride": "CaCl2", "Calcium Sulfate": "CaSO4",
-    "Carbon Dioxide": "CO2", "Carbon Tetrachloride": "CCl4", "Chloroform": "CHCl3",
-    "Copper Sulfate": "CuSO4", "Hydrochloric Acid": "HCl", "Hydrogen Peroxide": "H2O2",
-    "Hydrogen Sulfide": "H2S", "Lithium Chloride": "LiCl", "Magnesium Chloride": "MgCl2",
-    "Magnesium Sulfate": "MgSO4", "Mercuric Chloride": "HgCl2", "Methane": "CH4",
-    "Nitric Acid": "HNO3", "Nitrogen Dioxide": "NO2", "Nitrous Oxide": "N2O", "Ozone": "O3",
-    "Potassium Chloride": "KCl", "Potassium Cyanide": "KCN", "Potassium Permanganate": "KMnO4",
-    "Silicon Dioxide": "SiO2", "Silver Nitrate": "AgNO3", "Sodium Azide": "NaN3",
-    "Sodium Bicarbonate": "NaHCO3", "Sodium Chloride": "NaCl", "Sodium Fluoride": "NaF",
-    "Sodium Hydroxide": "NaOH", "Sodium Nitrite": "NaNO2", "Sulfur Dioxide": "SO2",
-    "Water": "H2O",
-}  # fmt: skip
-_NUMBER = re.compile(r"(\d+)")
+CHEMICALS = Path(__file__).parents[1] / "assets" / "chemicals.tsv"
+_NUMBER = re.compile(r"(?<=[A-Za-z)])(\d+)")
 DRUG = "drug"  # their type, beside those of MeSH, where antibodies are proteins
 _MOST_WORDS, _MOST_LETTERS = 3, 30  # of names that texts have, unlike systematic ones
 
 
-def formulas_of(preferred: str) -> list[str]:
-    """Return the formula of a substance as it is printed today and as MEDLINE had it, "CaCl(2)"."""
-    formula = _FORMULAS.get(preferred)
-    return [formula, _NUMBER.sub(r"(\1)", formula)] if formula else []
+def read_chemicals() -> dict[str, list[str]]:
+    """Read chemicals that texts name, by the preferred names of MeSH, normalised, each with the
+    short forms and formulas that MeSH's table leaves out, as texts have them today and as MEDLINE
+    had them, "CaCl(2)".
+    """
+    found = {}
+    for line in CHEMICALS.read_text(encoding="utf8").splitlines():
+        name, _, forms = line.partition("\t")
+        own = list(filter(None, forms.split("|")))
+        both = (form for x in own for form in (x, _NUMBER.sub(r"(\1)", x)))
+        found[normalize_name(name)] = list(dict.fromkeys(both))
+    return found
 
 
 @dataclass

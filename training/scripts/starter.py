@@ -26,7 +26,7 @@ import srsly
 import typer
 from concepts import write_names
 from diseases import names_of_cancer, rare_diseases, with_names_elsewhere
-from drugs import DRUG, drug_names, formulas_of, is_short, read_substances
+from drugs import DRUG, drug_names, is_short, read_chemicals, read_substances
 from finder import DOWNLOADS, Finder
 from names import english_words
 from safetensors.numpy import load, load_file, save_file
@@ -116,8 +116,9 @@ def kbs(data: Annotated[str, typer.Option()] = "") -> None:
 @app.command()
 def knowledge_base(release: str, data: Annotated[str, typer.Option()] = "") -> None:
     """Write assets/mesh.jsonl.xz: concepts of kb/starter/descriptors without their hierarchy, with
-    the names of cancers and of drugs; those of kb/starter/supplementary that are drugs; rare
-    diseases; names that DOID, MONDO and HPO have of diseases; and retired ids.
+    the names of cancers and of drugs; those of kb/starter/supplementary that are drugs, or
+    chemicals of ChEBI or of texts; rare diseases; names that DOID, MONDO and HPO have of diseases;
+    and retired ids.
 
     release: Of MeSH, as `bioel kb info` will show it.
     data: Folder with the UNII names of the FDA, large_en.msgpack.gz of wordfreq, doid.json,
@@ -127,6 +128,12 @@ def knowledge_base(release: str, data: Annotated[str, typer.Option()] = "") -> N
     files = [{"file": "UNII_Names*.txt", "archive": "UNIIs.zip"}, {"file": "large_en.msgpack.gz"}]
     files += [{"file": name} for name in ("mesh_mappings.tsv", *_ELSEWHERE)]
     substances, english, mappings, *elsewhere = (path for _, path in finder.choose([files]))
+    same_as: dict[str, set[str]] = defaultdict(set)
+    for line in mappings.read_text(encoding="utf8").splitlines():
+        _, id, _, _, other, *_ = line.split("\t")
+        same_as[other].add(f"MESH:{id}")
+    in_chebi = {id for other, ids in same_as.items() if other.startswith("CHEBI:") for id in ids}
+    chemicals = read_chemicals()
     kbs = [KnowledgeBase.open(KBS / name) for name in ("descriptors", "supplementary")]
     known = {normalize_name(name) for name in kbs[0].names}
     drugs = drug_names(read_substances(substances), kbs, english_words(english))
@@ -134,12 +141,13 @@ def knowledge_base(release: str, data: Annotated[str, typer.Option()] = "") -> N
     for kb in kbs:
         for row, concept_id in enumerate(kb.ids):
             names, types = kb.names.take(kb.names_of(row)), kb.types_of(row)
+            string = normalize_name(names[0])
             if kb is not kbs[0]:
-                if concept_id not in drugs:
+                if not (concept_id in drugs or concept_id in in_chebi or string in chemicals):
                     continue
                 names, types = [names[0], *filter(is_short, names[1:])], ("D",)
             types += (DRUG,) * (concept_id in drugs)
-            more = names_of_cancer(names[0]) + formulas_of(names[0]) + drugs.get(concept_id, [])
+            more = names_of_cancer(names[0]) + chemicals.get(string, []) + drugs.get(concept_id, [])
             new = {normalize_name(name): name for name in more}
             own = known | set(map(normalize_name, names))
             names += [name for string, name in new.items() if string not in own]
@@ -151,13 +159,9 @@ def knowledge_base(release: str, data: Annotated[str, typer.Option()] = "") -> N
     for path in finder.find_all("retired_ids.tsv"):
         retired = read_table(path, columns={"id": 1, "replaced_by": 2}, prefix="MESH")
         concepts += [concept for concept in retired if concept.replaced_by in ids]
-    same_as: dict[str, set[str]] = defaultdict(set)
-    for line in mappings.read_text(encoding="utf8").splitlines():
-        _, id, _, _, other, *_ = line.split("\t")
-        same_as[other].add(f"MESH:{id}")
     concepts = with_names_elsewhere(concepts, map(srsly.read_json, elsewhere), same_as)
     source = (
-        "MeSH diseases, chemicals and supplementary records of diseases and drugs; "
+        "MeSH diseases, chemicals and supplementary records of diseases and chemicals; "
         "brands: UNII, FDA; more names of diseases: DOID, MONDO, HPO"
     )
     licence = f"{_NLM}; DOID: CC0; MONDO: CC BY 4.0; HPO: https://hpo.jax.org/app/license"
