@@ -22,6 +22,7 @@ from spacy_bioel.pipeline.annotate import (
     Alignment,
     add_gold,
     annotated_labels,
+    gold_scores,
     split_ids,
     with_gold_mentions,
 )
@@ -152,9 +153,12 @@ def text_to_doc(
 def doc_to_text(doc: Doc, *, gold_key: str = GOLD_KEY) -> AnnotatedText:
     """Convert a Doc to an annotated text; without the group `gold_key` it has no mentions."""
     spans = doc.spans[gold_key] if gold_key in doc.spans else ()
+    scores = gold_scores(doc, key=gold_key) if spans else ()
     mentions = tuple(
-        Mention(span.start_char, span.end_char, span.label_, split_ids(span.kb_id_))
-        for span in spans
+        Mention(
+            span.start_char, span.end_char, span.label_, split_ids(span.kb_id_), probability=score
+        )
+        for span, score in zip(spans, scores, strict=True)
     )
     annotates = annotated_labels(doc, key=gold_key)
     return AnnotatedText(str(doc.user_data.get(_ID, "")), doc.text, mentions, annotates)

@@ -81,6 +81,8 @@ class Mention:
     ids (tuple[str, ...]): Gold concept ids. Several: a composite mention. None: NIL.
     fragments (tuple[tuple[int, int], ...]): The pieces of a discontinuous mention, else empty;
         start and end then span all of them.
+    probability (float): Below 1: what another detector says of the span, for one that learns from
+        it; see `training/scripts/teach.py`. Kept by .spacy files alone.
     """
 
     start: int
@@ -88,6 +90,7 @@ class Mention:
     label: str
     ids: tuple[str, ...] = ()
     fragments: tuple[tuple[int, int], ...] = ()
+    probability: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,14 +128,16 @@ def build_bio_tagger_v1(
     return mention_model("bio_tagger", _KIND, tok2vec, max_width=max_width, settings=settings)
 
 
-def _loss(logits: Logits, gold: TokenSpans, known: NDArray[np.bool_]) -> tuple[float, Logits]:
+def _loss(
+    logits: Logits, gold: TokenSpans, likely: NDArray[np.float32], known: NDArray[np.bool_]
+) -> tuple[float, Logits]:
     """Cross-entropy of the tags, mean over tokens; of a token outside, O and the tags of all labels
-    that were not looked for are right together.
+    that were not looked for are right together. Only likely spans have tags.
 
     logits (Logits): Of the tags. Shape (n_tokens, 2 * n_labels + 1).
     """
     n_tokens, n_tags = logits.shape
-    tags = _gold_tags(gold, n_tokens, n_labels=n_tags // 2)
+    tags = _gold_tags(gold[likely >= 0.5], n_tokens, n_labels=n_tags // 2)
     right = np.arange(n_tags) == tags[:, None]
     right[:, 1:] |= (tags == 0)[:, None] & ~np.tile(known, 2)
     p = _softmax(logits)

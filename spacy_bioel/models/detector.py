@@ -74,9 +74,9 @@ class DetectorKind:
     scorer (str): The network, a class of `nn.spans`.
     infer (Callable): Computes the logits from weights, the inputs of the network as arrays, and
         max_width, where no LSTM is between.
-    loss (Callable): Computes the loss and its gradient from logits, gold spans, and the labels that
-        were looked for at each token, shape (n_tokens, n_labels): what is not there of any other
-        label is unknown.
+    loss (Callable): Computes the loss and its gradient from logits, gold spans, the probability of
+        each, and the labels that were looked for at each token, shape (n_tokens, n_labels): what is
+        not there of any other label is unknown.
     decode (Callable): Decodes logits, given the tokens of each document and a minimum probability,
         into spans in order of their start and their probabilities, shape (n_spans,).
     is_local (bool): Spans depend on the logits of their first token alone, and these, without an
@@ -85,7 +85,9 @@ class DetectorKind:
 
     scorer: str
     infer: Callable[..., Logits]
-    loss: Callable[[Logits, TokenSpans, NDArray[np.bool_]], tuple[float, Logits]]
+    loss: Callable[
+        [Logits, TokenSpans, NDArray[np.float32], NDArray[np.bool_]], tuple[float, Logits]
+    ]
     decode: Callable[[Logits, NDArray[np.int64], float], tuple[TokenSpans, NDArray[np.float32]]]
     is_local: bool = False
 
@@ -134,10 +136,14 @@ def _make_scorer(name: str, settings: dict[str, int | float]) -> nn.Module:
 
 
 def mention_loss(
-    model: MentionModel, logits: FloatsXd, gold: TokenSpans, known: NDArray[np.bool_]
+    model: MentionModel,
+    logits: FloatsXd,
+    gold: TokenSpans,
+    likely: NDArray[np.float32],
+    known: NDArray[np.bool_],
 ) -> tuple[float, FloatsXd]:
     """The loss of a batch and its gradient, on the device of the logits: `DetectorKind.loss`."""
-    loss, gradient = model.attrs["kind"].loss(model.ops.to_numpy(logits), gold, known)
+    loss, gradient = model.attrs["kind"].loss(model.ops.to_numpy(logits), gold, likely, known)
     on_device: Any = model.ops.asarray(gradient)
     return loss, on_device
 

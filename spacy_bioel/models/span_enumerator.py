@@ -41,21 +41,25 @@ def build_span_enumerator_v1(
     return mention_model("span_enumerator", _KIND, tok2vec, max_width=max_width, settings=settings)
 
 
-def _loss(logits: Logits, gold: TokenSpans, known: NDArray[np.bool_]) -> tuple[float, Logits]:
+def _loss(
+    logits: Logits, gold: TokenSpans, likely: NDArray[np.float32], known: NDArray[np.bool_]
+) -> tuple[float, Logits]:
     """Binary cross-entropy, summed over all spans and the labels that were looked for, and divided
     by the gold mentions.
 
     logits (Logits): -inf for spans outside a document. Shape (n_tokens, max_width, n_labels).
     """
-    start, end, label = gold[gold[:, 1] - gold[:, 0] <= logits.shape[1]].T
+    short = gold[:, 1] - gold[:, 0] <= logits.shape[1]
+    start, end, label = gold[short].T
     target = np.zeros(logits.shape, dtype="float32")
-    target[start, end - start - 1, label] = 1.0
+    np.maximum.at(target, (start, end - start - 1, label), likely[short])
     possible = np.isfinite(logits) & known[:, None, :]
     p = _sigmoid(logits)
     scale = 1.0 / max(1.0, target.sum())
     gradient = np.where(possible, (p - target) * scale, 0.0).astype("float32")
-    likelihood = np.where(target > 0, p, 1 - p)[possible]
-    return float(-np.log(np.maximum(likelihood, 1e-8)).sum() * scale), gradient
+    log_p, log_rest = (np.log(np.maximum(x[possible], 1e-8)) for x in (p, 1 - p))
+    target = target[possible]
+    return float(-(target * log_p + (1 - target) * log_rest).sum() * scale), gradient
 
 
 def _decode(

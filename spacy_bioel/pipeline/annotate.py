@@ -78,6 +78,7 @@ class GoldSpan:
     end: int
     label: str
     ids: tuple[str, ...]
+    probability: float = 1.0
 
 
 @dataclass
@@ -107,7 +108,7 @@ def add_gold(
     widen (bool): Stretch a mention that cuts a token to whole tokens; otherwise it is lost.
     """
     alignment = Alignment(n=len(text.mentions))
-    spans = []
+    spans, scores = [], []
     for mention in text.mentions:
         about = {"label": mention.label, "kb_id": "|".join(mention.ids)}
         to_span = partial(doc.char_span, mention.start, mention.end, **about)
@@ -120,7 +121,10 @@ def add_gold(
             alignment.lost.append(f"{text.id}:{mention.start}-{mention.end} {surface!r}")
         else:
             spans.append(span)
+            scores.append(mention.probability)
     attrs: dict[str, Any] = {ANNOTATES: list(text.annotates)} if text.annotates else {}
+    if min(scores, default=1.0) < 1:
+        attrs["scores"] = scores
     doc.spans[key] = SpanGroup(doc, name=key, attrs=attrs, spans=spans)
     return alignment
 
@@ -128,6 +132,12 @@ def add_gold(
 def annotated_labels(doc: Doc, *, key: str = GOLD_KEY) -> tuple[str, ...]:
     """Labels that were looked for in a document, see `AnnotatedText`."""
     return tuple(doc.spans[key].attrs.get(ANNOTATES, ())) if key in doc.spans else ()
+
+
+def gold_scores(doc: Doc, *, key: str = GOLD_KEY) -> list[float]:
+    """The probability of each gold mention, see `Mention`."""
+    group = doc.spans[key]
+    return list(group.attrs.get("scores", ())) or [1.0] * len(group)
 
 
 def with_gold_mentions(doc: Doc, text: AnnotatedText, *, spans_key: str = SPANS_KEY) -> Doc:
@@ -143,10 +153,12 @@ def gold_spans(example: Example, *, key: str = GOLD_KEY) -> Iterator[GoldSpan]:
     """Gold mentions of an example on the tokens of its predicted Doc, by character offsets."""
     if key not in example.reference.spans:
         return
-    for span in example.reference.spans[key]:
+    scores = gold_scores(example.reference, key=key)
+    for span, score in zip(example.reference.spans[key], scores, strict=True):
         aligned = example.predicted.char_span(span.start_char, span.end_char)
         if aligned is not None:
-            yield GoldSpan(aligned.start, aligned.end, span.label_, split_ids(span.kb_id_))
+            ids = split_ids(span.kb_id_)
+            yield GoldSpan(aligned.start, aligned.end, span.label_, ids, score)
 
 
 def mention_spans(doc: Doc, mentions: str, *, spans_key: str = SPANS_KEY) -> list[Span]:

@@ -12,6 +12,7 @@ from spacy_bioel.errors import BioelError
 CORPORA = Path(__file__).parents[1] / "corpora.yml"
 ASSETS = Path("assets")
 DEV_SHARES = {"dev": 1.0, "half_dev": 0.5}
+TAUGHT = "taught"  # as teach.py writes it
 UNKNOWN = "[T001] There is no corpus '{corpus}' in {path}. Choose from: {known}."
 NO_SPLIT = (
     "[T003] There is no {split} split in {folder}. Run the step fetch; if the corpus comes "
@@ -32,11 +33,11 @@ def is_mixture(corpus: str) -> bool:
 
 
 def parts_of(corpus: str) -> list[str]:
-    """The corpora of a mixture, "a+b+c" or "a+b+c+dev".
+    """The corpora of a mixture, "a+b+c", "a+b+c+dev" or "a+b+c+taught".
 
     RAISES BioelError: [T010] when one does not say what it annotates; those of `load_spec`.
     """
-    parts = [part for part in corpus.split("+") if part not in DEV_SHARES]
+    parts = [part for part in corpus.split("+") if part not in (*DEV_SHARES, TAUGHT)]
     for part in parts:
         labels = load_spec(part).get("annotates")
         if not (labels and isinstance(labels, list)):

@@ -249,26 +249,30 @@ class MentionDetector(StoredPipe):
 
     def get_loss(self, examples: Iterable[Example], scores: Any) -> tuple[float, Any]:
         """Compute the loss and its gradient with respect to the logits `scores`."""
-        gold, known = self._targets(examples)
-        return mention_loss(self.model, scores, gold, known)
+        return mention_loss(self.model, scores, *self._targets(examples))
 
-    def _targets(self, examples: Iterable[Example]) -> tuple[TokenSpans, NDArray[np.bool_]]:
-        """Return the gold mentions on the concatenated tokens that the network reads, and which
-        labels were looked for at each of these. Shape (n_tokens, n_labels).
+    def _targets(
+        self, examples: Iterable[Example]
+    ) -> tuple[TokenSpans, NDArray[np.float32], NDArray[np.bool_]]:
+        """Return the gold mentions on the concatenated tokens that the network reads, the
+        probability of each, and which labels were looked for at each token, shape (n_tokens,
+        n_labels).
         """
         examples, key = list(examples), self.cfg["gold_key"]
-        gold, known, offset = [], [], 0
+        gold, likely, known, offset = [], [], [], 0
         _, kept = self._read([example.predicted for example in examples])
         for example, tokens in zip(examples, kept, strict=True):
             for span in gold_spans(example, key=key):
                 start, end = np.searchsorted(tokens, [span.start, span.end]).tolist()
                 if span.label in self.labels and start < end:
                     gold.append((offset + start, offset + end, self.labels.index(span.label)))
+                    likely.append(span.probability)
             annotates = annotated_labels(example.reference, key=key)
             row = [not annotates or label in annotates for label in self.labels]
             known.append(np.tile(np.array(row, dtype=bool), (len(tokens), 1)))
             offset += len(tokens)
-        return np.array(gold, dtype=np.int64).reshape(-1, 3), np.concatenate(known)
+        spans = np.array(gold, dtype=np.int64).reshape(-1, 3)
+        return spans, np.array(likely, dtype=np.float32), np.concatenate(known)
 
     # Serialisation, see pipeline/stored_pipe.py.
 
