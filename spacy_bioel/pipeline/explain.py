@@ -275,7 +275,8 @@ def _explain(
             reason = about.reason + _of_words(about, f". {said}")
             if about.ids and organism_of(generator.kb, about.ids[0]):
                 other = generator.namesakes.other_name(about.ids[0], span.text, words)
-                reason += f' The document calls it "{other}", too.' if other else ""
+                if other and other not in span.text:
+                    reason += f' The document calls it "{other}", too.'
         explained.append(replace(about, reason=reason))
     return explained
 

@@ -19,7 +19,7 @@ from spacy_bioel.pipeline.annotate import context_of, get_links, record_of, spli
 from spacy_bioel.text.context import describe
 from spacy_bioel.text.display import reason_of
 from spacy_bioel.text.variant_facts import gene_of
-from spacy_bioel.text.variants import read_variant
+from spacy_bioel.text.variants import Variant, read_variant
 from spacy_bioel.types import VARIANT, Candidate, KbRelease, Link, opened
 
 Features = tuple[tuple[str, float], ...]  # names and values
@@ -225,13 +225,19 @@ def _get_candidates(span: Span) -> tuple[Candidate, ...]:
 
 
 def _get_hgvs(span: Span) -> str | None:
-    variant = read_variant(span.doc.text, span.start_char, span.end_char)
+    variant = _variant_of(span)
     return variant.hgvs if variant else None
 
 
 def _get_component(span: Span) -> str | None:
-    variant = read_variant(span.doc.text, span.start_char, span.end_char)
+    variant = _variant_of(span)
     return variant.component if variant else None
+
+
+def _variant_of(span: Span) -> Variant | None:
+    # "GLUT4" is written as a change is, and "T47D" is a cell line.
+    is_variant = span.label_ == VARIANT
+    return read_variant(span.doc.text, span.start_char, span.end_char) if is_variant else None
 
 
 def _get_gene(span: Span) -> str | None:

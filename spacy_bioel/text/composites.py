@@ -33,9 +33,10 @@ _MEMBER_FORMS = [
     (re.compile(form, re.I), re.compile(rf"(?<={before})(?:{form})$", re.I))
     for form, before in _MEMBERS
 ]
-# What may follow each where a text names more members: "/2" and ", -6 and -8"; not "/5%", "/5 ng"
-# and "/β-catenin".
-_NO_MORE = r"(?![\w%]|[.,]\d|\s?[mμn]?[gMLl]\b)"
+# What may follow each where a text names more members: "/2" and ", -6 and -8"; not "/5%", "/5 ng",
+# "/24 h" and "/β-catenin".
+_UNIT = r"[mμn]?[gMLl]|h|hr|hrs|hours?|min|days?|weeks?|months?|years?"
+_NO_MORE = rf"(?![\w%]|[.,]\d|\s?(?:{_UNIT})\b)"
 _MORE_MEMBERS = [
     re.compile(rf"(?:(?:/-?{form})+|(?:, -{form})*,? (?:and|or|&) -{form}){_NO_MORE}")
     for form in (r"\d{1,2}[A-Za-zα-ω]?", r"[A-Z]\d{1,2}", r"[A-Zα-ω](?!-)")
@@ -79,7 +80,7 @@ def split_composite(mention: str) -> list[tuple[str, ...]]:
         if _cut_beside_linking_word(first[prefix:], last[: len(last) - suffix]):
             continue
         parts = _written_out(segments, prefix=prefix, suffix=suffix)
-        distinct = {part.lower() for part in parts if len(part) > 1}
+        distinct = {part.lower() for part in parts if len(part) > 1 and not part.isdigit()}
         if len(distinct) == len(parts):
             cost = _cost(first, last, prefix=prefix, suffix=suffix)
             costs[parts] = min(cost, costs.get(parts, cost))

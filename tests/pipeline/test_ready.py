@@ -215,6 +215,26 @@ def test_names_that_other_vocabularies_have_of_diseases(nlp, mention, id):
 
 
 @pytest.mark.parametrize(
+    ("text", "gene", "id"),
+    [
+        ("hBRCA1 was expressed in mice.", "hBRCA1", "NCBIGene:672"),
+        ("The mouse Brca1 and hBRCA1 genes.", "Brca1", "NCBIGene:12189"),
+        ("In mice, hTP53 and hACE2 were expressed.", "hACE2", "NCBIGene:59272"),
+    ],
+)
+def test_human_genes_in_mice(nlp, text, gene, id):
+    doc = nlp(text)
+    assert [span._.cui for span in doc.spans["bioel"] if span.text == gene] == [id]
+
+
+def test_only_variants_have_forms(nlp):
+    doc = nlp("GLUT4 and BRAF V600E in T47D cells")
+    found = {span.text: (span._.hgvs, span._.component) for span in doc.spans["bioel"]}
+    assert found["V600E"] == ("p.Val600Glu", "p|SUB|V|600|E")
+    assert {found[text] for text in ("GLUT4", "BRAF", "T47D")} == {(None, None)}
+
+
+@pytest.mark.parametrize(
     ("mention", "id"),
     [("acetonitrile", "MESH:C032159"), ("Tris-HCl", "MESH:D014325"), ("PMSF", "MESH:D010664")],
 )

@@ -111,6 +111,8 @@ def test_nothing_to_split(mention):
         # No members.
         ("IL-6/5% serum", "IL-6", "IL-6"),
         ("BRCA1/5 ng", "BRCA1", "BRCA1"),
+        ("IL6/24 h.", "IL6", "IL6"),
+        ("MMP-9/2 weeks", "MMP-9", "MMP-9"),
         ("BRCA1 and 16 exons", "BRCA1", "BRCA1"),
         ("p53/p21", "p53", "p53"),
         ("K14-Cre/α-catenin", "K14", "K14"),

@@ -57,6 +57,9 @@ FEATURES = (
 )  # fmt: skip
 HUMAN, MOUSE, RAT, ZEBRAFISH = (f"{ORGANISM}{id}" for id in (9606, 10090, 10116, 7955))
 _PREFIXES = {"h": HUMAN, "m": MOUSE, "r": RAT}
+# The weight of the prefix was fitted where it is rare, and "m" and "r" mean more than mouse and rat
+# ("mGluR5", recombinant); "hBRCA1" is human in any mouse.
+_HUMAN_PREFIX = 8.0
 _BACTERIAL = re.compile(r"[a-z]{3}[A-Z]\d?")  # "recA"
 _NEAR = 2  # characters between an organism and the gene that it stands before
 _WEIGHTS = Path(__file__).parents[2] / "assets" / "organisms.json"
@@ -188,7 +191,7 @@ def _rows(
                 organism == behind,
                 organism in in_sentence,
                 organism in after,
-                organism == prefix,
+                (organism == prefix) * (_HUMAN_PREFIX if human else 1.0),
                 organism in homologs.named,
                 organism in homologs.by_symbol,
                 (others[organism] - own) / max(others[""] - counted, 1),
