@@ -96,6 +96,7 @@ def write_texts_jsonl(path: StrPath, texts: Iterable[AnnotatedText]) -> int:
             n += 1
             record = asdict(text)
             for mention in record["mentions"]:
+                del mention["probability"]
                 if not mention["fragments"]:
                     del mention["fragments"]
             if not text.annotates:

@@ -115,7 +115,8 @@ def explain(nlp: Language, text: str, mention: str | None = None) -> Report:
 def pieces(report: Report) -> Iterator[tuple[str, Explanation | None]]:
     """The text in pieces, each with the mention that it is; of mentions that overlap, the first."""
     end = 0
-    for mention in sorted(report.mentions, key=lambda m: (m.start, -m.end)):
+    found = (mention for mention in report.mentions if mention.is_mention)
+    for mention in sorted(found, key=lambda m: (m.start, -m.end)):
         if mention.start >= end:
             yield report.text[end : mention.start], None
             yield report.text[mention.start : mention.end], mention

@@ -151,7 +151,7 @@ def test_command(bioel, folder, tmp_path):
     assert [mention["ids"] for mention in report["mentions"]] == [["X:2"]]
     assert report["kbs"][0]["release"] == "2026-11"
     out = bioel("explain", folder, text, "--mention", "cold").out
-    assert out.startswith("A common [cold -> X:2].\n")
+    assert out.startswith("A common cold.\n")
     assert "Knowledge base: signs, release 2026-11, 4 concepts" in out
     assert "The pipeline does not find it. If it were a mention:" in out
     assert "overlaps a longer or likelier name" in out
