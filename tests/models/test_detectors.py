@@ -99,6 +99,9 @@ def logits_of(*tags: str, sure: float | list[float] = 0.9) -> NDArray[np.float32
     return np.log(p).astype("float32")
 
 
+SURE = np.ones(9, dtype="float32")  # probabilities of gold mentions
+
+
 @pytest.mark.parametrize(
     ("tags", "found"),
     [
@@ -149,16 +152,18 @@ def test_the_least_loss_is_that_of_these_tags(gold, tags):
     spans = np.array(gold, dtype=np.int64).reshape(-1, 3)
     # The gradient points away from the gold tag of each token alone.
     known = np.ones((5, 2), dtype=bool)
-    loss, gradient = BIO.loss(np.zeros((5, 5), dtype="float32"), spans, known)
+    loss, gradient = BIO.loss(np.zeros((5, 5), dtype="float32"), spans, SURE[: len(spans)], known)
     assert [TAGS[i] for i in gradient.argmin(axis=1)] == tags.split()
     assert loss == pytest.approx(np.log(5))
     sure = logits_of(*tags.split(), sure=0.9)
-    assert BIO.loss(sure, spans, known)[0] == pytest.approx(-np.log(0.9))
+    assert BIO.loss(sure, spans, SURE[: len(spans)], known)[0] == pytest.approx(-np.log(0.9))
 
 
 def test_outside_may_be_any_label_that_was_not_looked_for():
     known = np.array([[True, False]] * 3)
-    loss, gradient = BIO.loss(np.zeros((3, 5), dtype="float32"), np.array([[1, 2, 0]]), known)
+    loss, gradient = BIO.loss(
+        np.zeros((3, 5), dtype="float32"), np.array([[1, 2, 0]]), SURE[:1], known
+    )
     # Tokens 0 and 2 are O, B-Y or I-Y, of five tags; token 1 is B-X.
     assert loss == pytest.approx((2 * np.log(5 / 3) + np.log(5)) / 3)
     assert (np.sign(gradient[0]) == [-1, 1, -1, 1, -1]).all()
@@ -169,11 +174,13 @@ def test_the_gradient_is_that_of_finite_differences():
     logits = np.random.default_rng(0).standard_normal((4, 5)).astype("float32")
     gold = np.array([[1, 3, 1]])
     known = np.array([[True, True], [True, False], [True, False], [True, False]])
-    _, gradient = BIO.loss(logits, gold, known)
+    _, gradient = BIO.loss(logits, gold, SURE[: len(gold)], known)
     for place in np.ndindex(4, 5):
         nudge = np.zeros_like(logits)
         nudge[place] = 1e-2
-        up, down = (BIO.loss(logits + sign * nudge, gold, known)[0] for sign in (1, -1))
+        up, down = (
+            BIO.loss(logits + sign * nudge, gold, SURE[: len(gold)], known)[0] for sign in (1, -1)
+        )
         assert gradient[place] == pytest.approx((up - down) / 2e-2, abs=1e-4)
 
 
@@ -204,7 +211,7 @@ def test_scores_far_off_have_a_loss():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         value, gradient = SPANS.loss(
-            LOGITS, np.array([[0, 2, 0], [0, 3, 0]]), np.ones((2, 1), bool)
+            LOGITS, np.array([[0, 2, 0], [0, 3, 0]]), SURE[:2], np.ones((2, 1), bool)
         )
     # The second gold mention is too wide. -log(0.25) - log(1e-8) - log(0.8)
     assert value == pytest.approx(np.log(4) + np.log(1e8) + np.log(1.25), rel=1e-5)
