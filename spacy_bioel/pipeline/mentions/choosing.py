@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import accumulate
@@ -166,13 +166,17 @@ def trim_borders(doc: Doc, spans: Sequence[ScoredSpan]) -> list[ScoredSpan]:
     dropped = {token.i for span in found if span is not None for token in span}
     if not dropped:
         return list(spans)
-    kept: dict[tuple[int, int, str], float] = {}
+    kept = (([i for i in range(*s[:2]) if i not in dropped], *s[2:]) for s in spans)
+    return _likeliest((own[0], own[-1] + 1, label, p) for own, label, p in kept if own)
+
+
+def _likeliest(spans: Iterable[ScoredSpan]) -> list[ScoredSpan]:
+    """Return the likeliest of the spans of each place and label."""
+    found: dict[tuple[int, int, str], float] = {}
     for start, end, label, p in spans:
-        own = [i for i in range(start, end) if i not in dropped]
-        if own:
-            place = (own[0], own[-1] + 1, label)
-            kept[place] = max(p, kept.get(place, 0.0))
-    return [(*place, p) for place, p in kept.items()]
+        place = start, end, label
+        found[place] = max(p, found.get(place, 0.0))
+    return [(*place, p) for place, p in found.items()]
 
 
 def add_variants(doc: Doc, spans: Sequence[ScoredSpan]) -> list[ScoredSpan]:
@@ -187,11 +191,7 @@ def add_variants(doc: Doc, spans: Sequence[ScoredSpan]) -> list[ScoredSpan]:
 
 def widen_composites(doc: Doc, spans: Sequence[ScoredSpan]) -> list[ScoredSpan]:
     """Widen mentions to composites: "CDK4" of "CDK4/6"."""
-    widened: dict[tuple[int, int, str], float] = {}
-    for start, end, label, p in spans:
-        place = start, end_of_composite(doc, start, end, label), label
-        widened[place] = max(p, widened.get(place, 0.0))
-    return [(*place, p) for place, p in widened.items()]
+    return _likeliest((s[0], end_of_composite(doc, *s[:3]), *s[2:]) for s in spans)
 
 
 def end_of_composite(doc: Doc, start: int, end: int, label: str) -> int:

@@ -67,6 +67,10 @@ class KnownName(NamedTuple):
     def judged(self, name: str, reason: str) -> KnownName:
         return self._replace(name=name, reason=self.reason or reason)
 
+    def with_members(self, doc: Doc) -> KnownName:
+        """The composite that it begins, or itself: "HDAC1/2" of "HDAC1"."""
+        return self._replace(end=end_of_composite(doc, self.start, self.end, self.label))
+
 
 class String(NamedTuple):
     """A name as a text has it, and what else its reading depends on."""
@@ -113,11 +117,7 @@ class KnownNames:
         """Add names to the mentions of each document, in the place of those within them."""
         added, spans = [], list(map(self.without_words, docs, spans))
         for doc, of_doc, names in zip(docs, spans, self._decide(docs, spans), strict=True):
-            new = [
-                Span(doc, n.start, end_of_composite(doc, n.start, n.end, n.label), n.label)
-                for n in names
-                if not n.reason
-            ]
+            new = [Span(doc, n.start, n.end, n.label) for n in names if not n.reason]
             taken = {token for span in new for token in range(span.start, span.end)}
             kept = [s for s in of_doc if taken.isdisjoint(range(s.start, s.end))]
             added.append(sorted(kept + new, key=lambda s: (s.start, s.end)) if new else of_doc)
@@ -172,9 +172,10 @@ class KnownNames:
         ]
         judged = self._judge(dict.fromkeys(chain.from_iterable(strings)))
         decided = []
-        for names, of_doc in zip(found, strings, strict=True):
+        for doc, names, of_doc in zip(docs, found, strings, strict=True):
             why = map(judged.__getitem__, of_doc)
-            decided.append([n.judged(*of_name) for n, of_name in zip(names, why, strict=True)])
+            both = [n.judged(*of_name) for n, of_name in zip(names, why, strict=True)]
+            decided.append([n if n.reason else n.with_members(doc) for n in both])
         return decided
 
     def longest(self, docs: Sequence[Doc]) -> list[dict[tuple[int, int], list[str]]]:
