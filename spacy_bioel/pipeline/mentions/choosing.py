@@ -174,8 +174,7 @@ def _likeliest(spans: Iterable[ScoredSpan]) -> list[ScoredSpan]:
     """Return the likeliest of the spans of each place and label."""
     found: dict[tuple[int, int, str], float] = {}
     for start, end, label, p in spans:
-        place = start, end, label
-        found[place] = max(p, found.get(place, 0.0))
+        found[start, end, label] = max(p, found.get((start, end, label), 0.0))
     return [(*place, p) for place, p in found.items()]
 
 
