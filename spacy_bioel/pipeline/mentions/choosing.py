@@ -198,7 +198,9 @@ def end_of_composite(doc: Doc, start: int, end: int, label: str) -> int:
     if label not in _OF_FAMILIES:
         return end
     first, last = doc[start].idx, doc[end - 1].idx + len(doc[end - 1])
-    whole = doc.char_span(first, end_with_members(text_of(doc), first, last))
+    if (rest := end_with_members(text_of(doc), first, last)) == last:
+        return end
+    whole = doc.char_span(first, rest)
     return end if whole is None else whole.end
 
 
