@@ -27,7 +27,7 @@ _NUMBER = re.compile(r"\d{1,3}[a-z]?|[a-z]\d{0,2}|[ivx]{1,4}", re.I)
 _MEMBERS = (
     (r"\d{1,2}[a-zα-ω]?", r"[a-zα-ω-]"),
     (r"[a-z]\d{1,2}", r"\d"),
-    (r"[a-z]", r"[\d-]"),
+    (r"[a-zα-ω]", r"[\d-]"),
 )
 _MEMBER_FORMS = [
     (re.compile(form, re.I), re.compile(rf"(?<={before})(?:{form})$", re.I))
@@ -41,10 +41,20 @@ _MORE_MEMBERS = [
     re.compile(rf"(?:(?:/-?{form})+|(?:, -{form})*,? (?:and|or|&) -{form}){_NO_MORE}")
     for form in (r"\d{1,2}[A-Za-zα-ω]?", r"[A-Z]\d{1,2}", r"[A-Zα-ω](?!-)")
 ]
-# "A" of "hepatitis A" and "II" of "synapsin II", and what may follow: ", C and D".
+# What may follow without hyphens, and behind it: "HDAC1, 2 and 3 were", not "IL-6 and 2 patients".
+_LAST_NUMBER = re.compile(r"(?<=[a-zα-ω -])\d{1,2}$", re.I)
+_AFTER = (
+    r"[.,;:)]|\s?$|\s(?!of\b)(?:[a-z]{2}|and|are|but|can|did|for|from|had|has|have|may|was|were|which"
+    r"|with)\b"
+)
+_MORE_NUMBERS = re.compile(rf"(?:, \d{{1,2}})*,? (?:and|or|&) \d{{1,2}}{_NO_MORE}(?={_AFTER})")
+# "A" of "hepatitis A", "HLA-A" and "II" of "synapsin II", and what may follow: ", C and D".
 _LETTER = r"(?:[A-E]|I{1,3}|IV|V)"
-_LAST_LETTER = re.compile(rf"(?<=[a-z] ){_LETTER}$")
+_LAST_LETTER = re.compile(rf"(?<=[a-z] |[A-Z]-){_LETTER}$")
 _MORE_LETTERS = re.compile(rf"(?:, {_LETTER})*,? (?:and|or|&) {_LETTER}(?![\w-])")
+# "FGFR1-3" is FGFR1, 2 and 3; "GSTA1-1" and "KRTAP10-3" are none, nor are alleles, "cdc4-10".
+_RANGE = re.compile(r"(?<=[A-Za-zα-ω ])(\d{1,2}) ?[-–] ?(\d{1,2})(?= |$)")
+_MOST_MEMBERS = 8
 # Word beginnings for pairs such as "intra- and extrahepatic", longer ones first.
 _BEGINNING = re.compile(
     "extra|intra|inter|infra|supra|hypo|hyper|micro|macro|mono|multi|poly|oligo|post|peri|para|"
@@ -68,7 +78,8 @@ def split_composite(mention: str) -> list[tuple[str, ...]]:
         first reading of the first example, ["breast", "ovarian cancer"] the second.
     """
     # White space is collapsed, since long runs of it make the patterns quadratic.
-    segments = _segments(" ".join(mention.split()))
+    mention = " ".join(mention.split())
+    segments = _segments(mention if mention.islower() else _RANGE.sub(_members, mention))
     if len(segments) < 2:
         return []
     first, last = segments[0], segments[-1]
@@ -92,7 +103,8 @@ def split_composite(mention: str) -> list[tuple[str, ...]]:
 
 def end_with_members(text: str, start: int, end: int) -> int:
     """Where a mention ends with the members of its family that follow: "CDK4" of "CDK4/6", "IL-6"
-    of "IL-6 and -8", "hepatitis B" of "hepatitis B and C". All corpora but CRAFT have them in it.
+    of "IL-6 and -8", "HDAC1" of "HDAC1, 2 and 3", "hepatitis B" of "hepatitis B and C". All corpora
+    but CRAFT have them in it.
 
     start, end (int): Character offsets of the mention.
     RETURNS (int): Its new end.
@@ -101,8 +113,20 @@ def end_with_members(text: str, start: int, end: int) -> int:
     for (_, member), more in zip(_MEMBER_FORMS, _MORE_MEMBERS, strict=True):
         if member.search(mention) and (found := more.match(text, end)):
             return found.end()
+    if (own := _LAST_NUMBER.search(mention)) and (found := _MORE_NUMBERS.match(text, end)):
+        numbers = [int(own.group()), *map(int, re.findall(r"\d+", found.group()))]
+        if numbers == sorted(set(numbers)):  # no "COVID-19 and 3 were"
+            return found.end()
     found = _LAST_LETTER.search(mention) and _MORE_LETTERS.match(text, end)
     return found.end() if found else end
+
+
+def _members(of_range: re.Match[str]) -> str:
+    """Write out a range of numbers, "1, 2 and 3" for "1-3"; one that is none stays."""
+    first, last = map(int, of_range.groups())
+    if not 0 < last - first < _MOST_MEMBERS:
+        return of_range.group()
+    return ", ".join(map(str, range(first, last))) + f" and {last}"
 
 
 def _segments(mention: str) -> list[Words]:

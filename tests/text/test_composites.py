@@ -30,6 +30,10 @@ from spacy_bioel.text.composites import end_with_members, split_composite
         ("IL-17A/F", ("IL-17A", "IL-17F")),
         ("HIF-1α/2α", ("HIF-1α", "HIF-2α")),
         ("Akt/mTOR", ("Akt", "mTOR")),
+        ("IL-1α/β", ("IL-1α", "IL-1β")),
+        ("HDAC1, 2 and 3", ("HDAC1", "HDAC2", "HDAC3")),
+        ("FGFR1-3", ("FGFR1", "FGFR2", "FGFR3")),
+        ("Notch2-3 receptors", ("Notch2 receptors", "Notch3 receptors")),
         # Both.
         ("type 1 and type 2 diabetes", ("type 1 diabetes", "type 2 diabetes")),
         ("omega-3 and -6 fatty acids", ("omega-3 fatty acids", "omega-6 fatty acids")),
@@ -89,7 +93,8 @@ def test_all_readings(mention, readings):
     [
         "", "aspirin", "1,2-xylene", "acute, severe pain", "head and neck cancer",
         "hand, foot and mouth disease", "and", "and/or", "/", "a and", "- and -", "pain and pain",
-        "sand", "Anderson or", "(and)", "c/o", "a and b",
+        "sand", "Anderson or", "(and)", "c/o", "a and b", "GSTA1-1", "KRTAP10-3", "cdc4-10",
+        "Aβ1-42",
     ],
 )  # fmt: skip
 def test_nothing_to_split(mention):
@@ -108,12 +113,20 @@ def test_nothing_to_split(mention):
         ("S100A8/A9", "S100A8", "S100A8/A9"),
         ("hepatitis A, B, and C virus", "hepatitis A", "hepatitis A, B, and C"),
         ("type I and III collagen", "type I", "type I and III"),
+        ("IL-1α/β was", "IL-1α", "IL-1α/β"),
+        ("HLA-A, B and C", "HLA-A", "HLA-A, B and C"),
+        ("HDAC1, 2 and 3 were", "HDAC1", "HDAC1, 2 and 3"),
+        ("TLR2, 3, 4, or 5.", "TLR2", "TLR2, 3, 4, or 5"),
+        ("caspase 3 and 7 in", "caspase 3", "caspase 3 and 7"),
         # No members.
         ("IL-6/5% serum", "IL-6", "IL-6"),
         ("BRCA1/5 ng", "BRCA1", "BRCA1"),
         ("IL6/24 h.", "IL6", "IL6"),
         ("MMP-9/2 weeks", "MMP-9", "MMP-9"),
         ("BRCA1 and 16 exons", "BRCA1", "BRCA1"),
+        ("IL-6 and 8 of them", "IL-6", "IL-6"),
+        ("IL-6, 10 and 20 ng/ml", "IL-6", "IL-6"),
+        ("COVID-19 and 3 were", "COVID-19", "COVID-19"),
         ("p53/p21", "p53", "p53"),
         ("K14-Cre/α-catenin", "K14", "K14"),
         ("Wnt3a/β-catenin", "Wnt3a", "Wnt3a"),
