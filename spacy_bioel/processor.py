@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -100,6 +101,19 @@ def one_thread_each() -> Iterator[Spread]:
                 return list(map(function, parts) if is_alone else pool.map(function, parts))
 
             yield spread
+
+
+@contextmanager
+def without_collection() -> Iterator[None]:
+    """Look for no garbage that refers to itself, where many objects are made and none of it: the
+    collector would take a sixth of the time of a build."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 def give_back_memory() -> None:

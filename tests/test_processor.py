@@ -1,5 +1,6 @@
 """Threads that limit themselves leave no trace in the process."""
 
+import gc
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier, Thread
@@ -8,7 +9,7 @@ import pytest
 import torch
 from threadpoolctl import ThreadpoolController, threadpool_info
 
-from spacy_bioel.processor import one_thread_each
+from spacy_bioel.processor import one_thread_each, without_collection
 
 
 @pytest.fixture(autouse=True)
@@ -75,3 +76,13 @@ def test_an_error_leaves_the_numbers_as_they_were():
     with pytest.raises(ZeroDivisionError), one_thread_each() as spread:
         spread(lambda part: 1 // part, [1, 0])
     assert (torch.get_num_threads(), in_new_thread(torch.get_num_threads)) == (3, 3)
+
+
+def test_what_collected_garbage_collects_it_again():
+    with pytest.raises(ValueError, match="full"), without_collection():
+        assert not gc.isenabled()
+        with without_collection():
+            pass
+        assert not gc.isenabled()
+        raise ValueError("full")
+    assert gc.isenabled()

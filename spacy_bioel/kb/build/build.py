@@ -28,6 +28,7 @@ from spacy_bioel.kb.columns.layout import check_replaceable, homes_of, is_kb, ma
 from spacy_bioel.kb.columns.schema import ARRAY_COLUMNS, XREF_SEPARATOR, write_meta
 from spacy_bioel.kb.transaction import editing
 from spacy_bioel.kb.words.ngrams import build_postings
+from spacy_bioel.processor import without_collection
 from spacy_bioel.text.normalize import normalize_names, on_one_line
 from spacy_bioel.types import Concept
 
@@ -95,8 +96,8 @@ def build_once(
         if is_kb(out):
             return
         report = BuildReport()
-        drafts = merge_records(read(), types=None, report=report, source=about["source"])
-        with transaction.columns() as folder:
+        with without_collection(), transaction.columns() as folder:
+            drafts = merge_records(read(), types=None, report=report, source=about["source"])
             write_columns(folder, drafts, report=report, about=about)
 
 
