@@ -24,7 +24,7 @@ import typer
 
 from benchmarks.record import Row, question, rows_of
 from benchmarks.texts import blank
-from spacy_bioel.pipeline.annotate import get_links
+from spacy_bioel.doc import get_links
 
 GOLD = {
     "negated": ("negation", "Negated"),

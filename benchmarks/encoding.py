@@ -39,8 +39,10 @@ from tokenizers import Tokenizer
 from transformers import AutoModel, BertConfig, BertModel
 
 from benchmarks.record import Row, question, rows_of
-from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.kb.vectors.index import ExactIndex, quantize
+from spacy_bioel.contextual.networks import NameTransformer
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.kb.vectors import ExactIndex, quantize
+from spacy_bioel.linking.starter import read_starter_encoder
 from spacy_bioel.models.name_encoder import (
     NameEncoder,
     encode_names,
@@ -48,9 +50,7 @@ from spacy_bioel.models.name_encoder import (
     infer_by_torch,
     inference_of,
 )
-from spacy_bioel.nn.encoders import NameTransformer
-from spacy_bioel.pipeline.linker.starter import read_starter_encoder
-from spacy_bioel.processor import use_one_thread
+from spacy_bioel.parallel import use_one_thread
 from spacy_bioel.text.normalize import normalize_name
 
 Encode = Callable[[Sequence[str]], NDArray[np.float32]]

@@ -29,7 +29,7 @@ import typer
 from benchmarks.linking import subsets
 from benchmarks.record import Row, SeedOption, question, rows_of
 from benchmarks.texts import CANDIDATES, KEY, dev, dev_file, only, python, scored
-from spacy_bioel.pipeline.measuring import link_given, link_open
+from spacy_bioel.evaluation.run import link_given, link_open
 from spacy_bioel.types import AnnotatedText, Mention
 
 _F1 = ("precision", "recall", "f1")

@@ -16,7 +16,7 @@ from typing import Annotated
 import typer
 
 from benchmarks.record import Row, question, rows_of
-from spacy_bioel.pipeline.loading import load_model
+from spacy_bioel.loading import load_model
 
 NAMES = Path(__file__).parent / "expected.tsv"
 SENTENCES = (

@@ -43,9 +43,9 @@ from numpy.typing import NDArray
 from benchmarks.record import Row, SeedOption, load, question
 from benchmarks.texts import mention_strings, python
 from spacy_bioel.corpus import read_texts
-from spacy_bioel.kb.build.build import build_kb
-from spacy_bioel.kb.build.grow import add_concepts
-from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.kb.build import build_kb
+from spacy_bioel.kb.edit import add_concepts
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import Concept
 

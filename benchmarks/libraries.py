@@ -20,9 +20,9 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.record import Row, question
 from spacy_bioel.io.pubtator import read_pubtator
-from spacy_bioel.kb.columns.keys import name_keys
-from spacy_bioel.kb.vectors.index import ExactIndex, quantize
-from spacy_bioel.pipeline.linker.starter import starter_kb
+from spacy_bioel.kb.bundled import starter_kb
+from spacy_bioel.kb.knowledge_base import name_keys
+from spacy_bioel.kb.vectors import ExactIndex, quantize
 from spacy_bioel.text.normalize import normalize_names
 
 Found = Iterator[tuple[str, str, float]]  # system, metric, value

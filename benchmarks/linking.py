@@ -31,15 +31,20 @@ import benchmarks.spelling  # noqa: F401 - registers searches
 from benchmarks.record import Row, SeedOption, question
 from benchmarks.texts import CANDIDATES, KEY, blank, dev, only, python, scored
 from spacy_bioel.corpus import read_docs, read_texts
-from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.pipeline.annotate import GOLD_KEY, split_ids
-from spacy_bioel.pipeline.linker.evidence import EVIDENCE, FEATURES
-from spacy_bioel.pipeline.linker.fusion import Fusion, default_fusion
-from spacy_bioel.pipeline.measuring import link_given
+from spacy_bioel.doc import GOLD_KEY, split_ids
+from spacy_bioel.evaluation.fit import (
+    document_folds,
+    fit_fusion,
+    fit_nearest,
+    gather_development,
+    gold_docs,
+    pool,
+)
+from spacy_bioel.evaluation.run import link_given
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.linking.evidence import EVIDENCE, FEATURES
+from spacy_bioel.linking.fusion import Fusion, default_fusion
 from spacy_bioel.text.normalize import normalize_name
-from spacy_bioel.tuning.choosing import document_folds
-from spacy_bioel.tuning.development import gather_development, gold_docs, pool
-from spacy_bioel.tuning.fusion import fit_fusion, fit_nearest
 from spacy_bioel.types import AnnotatedText, Link, Mention
 
 ENCODER = "spacy_bioel/assets/encoder"

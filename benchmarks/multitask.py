@@ -33,14 +33,14 @@ from transformers import AutoModel, AutoTokenizer
 
 from benchmarks.record import Row, SeedOption, question
 from benchmarks.texts import KEY, dev, only, python, scored
-from spacy_bioel.models.bio_tagger import decode_bilou
-from spacy_bioel.models.multitask import of_states
-from spacy_bioel.pipeline.annotate import get_links
-from spacy_bioel.pipeline.contextual import multitask as network
-from spacy_bioel.pipeline.measuring import link_given, link_open
-from spacy_bioel.pipeline.stored_pipe import with_token_vectors
-from spacy_bioel.tuning.choosing import document_folds
-from spacy_bioel.tuning.run import tune_nil
+from spacy_bioel.contextual import multitask as network
+from spacy_bioel.contextual.multitask import of_states
+from spacy_bioel.doc import get_links
+from spacy_bioel.evaluation.fit import document_folds
+from spacy_bioel.evaluation.run import link_given, link_open
+from spacy_bioel.evaluation.tune import tune_nil
+from spacy_bioel.mentions.model import decode_bilou
+from spacy_bioel.pipe import with_token_vectors
 from spacy_bioel.types import AnnotatedText, Link, Mention
 
 ALONE = dict.fromkeys(("exact", "memory", "sparse", "dense", "prior"), False) | {"context": True}

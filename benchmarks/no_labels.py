@@ -35,11 +35,11 @@ import typer
 
 from benchmarks.record import Row, question
 from benchmarks.rivals import THEIRS, run, write_json
+from spacy_bioel.doc import get_links
+from spacy_bioel.evaluation.fit import document_folds
+from spacy_bioel.evaluation.tune import tune_finding
 from spacy_bioel.io.pubtator import read_pubtator
-from spacy_bioel.pipeline.annotate import get_links
-from spacy_bioel.pipeline.loading import add_context, find_linker, load_model
-from spacy_bioel.tuning.choosing import document_folds
-from spacy_bioel.tuning.run import tune_finding
+from spacy_bioel.loading import add_context, find_linker, load_model
 from spacy_bioel.types import AnnotatedText, Mention
 
 AFFIRMED = "affirmed"  # without what bioel_context says is negated, conditional or another's

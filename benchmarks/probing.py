@@ -27,10 +27,10 @@ from torch import nn
 
 from benchmarks.record import Row, SeedOption, question
 from benchmarks.texts import dev
-from spacy_bioel.kb.vectors.index import ExactIndex, quantize
+from spacy_bioel.kb.vectors import ExactIndex, quantize
+from spacy_bioel.linking.mentions import mention_queries
+from spacy_bioel.linking.pipe import Linker
 from spacy_bioel.models.name_encoder import NameEncoder, encode_pieces, get_network, piece_ids
-from spacy_bioel.pipeline.linker.component import Linker
-from spacy_bioel.pipeline.linker.queries import mention_queries
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import AnnotatedText
 
@@ -190,7 +190,7 @@ def window_mask(length: int, last: bool, *, window: int, cls_open: bool) -> NDAr
 def attention_layers(network: nn.Module) -> list[nn.Module]:
     """Return the layers of the network's backbone that take a mask, in order; none of others.
 
-    network (Module): A network of names, e.g. `nn.encoders.NameTransformer`.
+    network (Module): A network of names, e.g. `contextual.networks.NameTransformer`.
     """
     backbone: Any = getattr(network, "backbone", None)
     if backbone is None:

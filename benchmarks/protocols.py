@@ -1,5 +1,5 @@
-"""Write the tables of docs/protocols.md from spacy_bioel/scoring/protocols.py, and the definitions
-in docs/guides/errors.md from spacy_bioel/scoring/counts.py: python -m benchmarks.protocols.
+"""Write the tables of docs/protocols.md, and the definitions in docs/guides/errors.md, from
+spacy_bioel/evaluation/protocols.py: python -m benchmarks.protocols.
 """
 
 from dataclasses import asdict, fields
@@ -8,8 +8,7 @@ from pathlib import Path
 from benchmarks.readme import write_block
 from benchmarks.tables import table
 from spacy_bioel.cli.error_files import COLUMNS
-from spacy_bioel.scoring.counts import KINDS, MARKS, PAIRING
-from spacy_bioel.scoring.protocols import ALIASES, PROTOCOLS, Rules
+from spacy_bioel.evaluation.protocols import ALIASES, KINDS, MARKS, PAIRING, PROTOCOLS, Rules
 
 _DOCS = Path(__file__).parents[1] / "docs"
 PAGE, ERRORS = _DOCS / "protocols.md", _DOCS / "guides" / "errors.md"

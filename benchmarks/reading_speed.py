@@ -32,11 +32,11 @@ from benchmarks.linking import ENCODER, SYSTEMS, Similarity, make_pipeline
 from benchmarks.multitask import alone
 from benchmarks.record import Row, question, rows_of
 from benchmarks.texts import CANDIDATES, dev
-from spacy_bioel.models.bi_encoder import build_dual_encoder_v1
-from spacy_bioel.models.cross_encoder import build_cross_encoder_v1, build_reranker_v1
+from spacy_bioel.contextual.dual_encoder import build_dual_encoder_v1
+from spacy_bioel.contextual.reranker import build_cross_encoder_v1, build_reranker_v1
+from spacy_bioel.contextual.rescoring import add_reading
+from spacy_bioel.evaluation.run import link_given, link_open
 from spacy_bioel.models.name_encoder import EncoderSource
-from spacy_bioel.models.reading import add_reading
-from spacy_bioel.pipeline.measuring import link_given, link_open
 
 _OF_STRINGS = {
     "exact": "exact",

@@ -16,8 +16,8 @@ from typing import Annotated, Any, ParamSpec
 
 import typer
 
-from spacy_bioel.scoring.evaluation import Measurement
-from spacy_bioel.storage.atomic import replacing_file
+from spacy_bioel.evaluation.evaluate import Measurement
+from spacy_bioel.files import replacing_file
 
 Row = dict[str, Any]
 Asked = ParamSpec("Asked")

@@ -19,10 +19,10 @@ import typer
 from spacy.language import Language
 
 from benchmarks.tables import table
+from spacy_bioel import factories
 from spacy_bioel.cli.app import app
 from spacy_bioel.errors import Errors, Warnings
-from spacy_bioel.pipeline import factories
-from spacy_bioel.storage.atomic import replacing_file
+from spacy_bioel.files import replacing_file
 
 # Pipe -> setting -> its description for users. Settings that are groups have one for each key.
 DESCRIPTIONS = Path(__file__).parents[1] / "docs" / "reference" / "settings.yml"

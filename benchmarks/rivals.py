@@ -47,7 +47,7 @@ from benchmarks.record import NoteOption, Row, question, rows_of
 from benchmarks.texts import dev, mention_strings
 from spacy_bioel.corpus import read_texts
 from spacy_bioel.io.jsonl import write_texts_jsonl
-from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.normalize import normalize_name
 
 _TURNS = 3

@@ -12,8 +12,8 @@ import spacy
 import srsly
 
 from benchmarks.rivals_theirs import Find, Report, measure, peak_megabytes, read, report
-from spacy_bioel.kb.build.build import build_kb
-from spacy_bioel.pipeline.loading import load_model
+from spacy_bioel.kb.build import build_kb
+from spacy_bioel.loading import load_model
 from spacy_bioel.types import Concept
 
 _BATCH = 64  # documents

@@ -193,7 +193,7 @@ import spacy
 start = time.perf_counter()
 import spacy_bioel
 imported = time.perf_counter()
-from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
 ready = time.perf_counter()
 kb = KnowledgeBase.open("kb/bc5cdr")
 print(imported - start, time.perf_counter() - ready, len(kb), kb.n_names)

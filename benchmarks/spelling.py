@@ -1,6 +1,6 @@
 """Spelling searches of other systems, TF-IDF and BM25, to compare the linker's own with.
 
-Both are `SpellingSearch`es of `pipeline.linker.searches`. Names are weighed when the first query
+Both are `SpellingSearch`es of `linking.searches`. Names are weighed when the first query
 comes.
 """
 
@@ -16,8 +16,8 @@ import numpy as np
 import spacy
 from numpy.typing import NDArray
 
-from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.pipeline.linker.searches import Found, MakeSearch
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.linking.searches import Found, MakeSearch
 from spacy_bioel.text.normalize import normalize_name
 
 if TYPE_CHECKING:

@@ -35,11 +35,11 @@ from spacy.language import Language
 from benchmarks.record import NoteOption, Row, SeedOption, figures, question, rows_of
 from benchmarks.texts import CANDIDATES, KEY, blank, only, scored
 from spacy_bioel.corpus import declared, read_texts
-from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.pipeline.linker.settings import DETECTOR
-from spacy_bioel.pipeline.loading import find_linker, load_model
-from spacy_bioel.pipeline.measuring import link_given, link_open
-from spacy_bioel.scoring.evaluation import evaluate
+from spacy_bioel.evaluation.evaluate import evaluate
+from spacy_bioel.evaluation.run import link_given, link_open
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.linking.settings import DETECTOR
+from spacy_bioel.loading import find_linker, load_model
 from spacy_bioel.types import VARIANT, AnnotatedText, Link
 
 CORPORA = (
@@ -181,7 +181,7 @@ print(json.dumps([end - start, end - imported, megabytes]))
 _ABSTRACTS = """
 import json, resource, sys, time
 import spacy_bioel
-from spacy_bioel.distributed.rows import link_texts
+from spacy_bioel.export.rows import link_texts
 texts, n_process = json.load(sys.stdin), int(sys.argv[1])
 nlp = spacy_bioel.load()
 nlp(texts[0])

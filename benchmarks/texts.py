@@ -12,12 +12,12 @@ from spacy.language import Language
 
 from benchmarks.record import Row, figures
 from spacy_bioel.corpus import read_texts
-from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.pipeline.linker.fusion import Fusion
-from spacy_bioel.pipeline.measuring import link_given
-from spacy_bioel.scoring.evaluation import evaluate
+from spacy_bioel.evaluation.evaluate import evaluate
+from spacy_bioel.evaluation.fit import document_folds
+from spacy_bioel.evaluation.run import link_given
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.linking.fusion import Fusion
 from spacy_bioel.text.normalize import normalize_name
-from spacy_bioel.tuning.choosing import document_folds
 from spacy_bioel.types import AnnotatedText, Link, Mention
 
 # Fields that tell one row of accuracy from another.

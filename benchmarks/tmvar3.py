@@ -27,12 +27,12 @@ import typer
 from benchmarks.record import NoteOption, Row, figures, question
 from benchmarks.starter import _script
 from benchmarks.texts import KEY
+from spacy_bioel.entities.variant_grammar import read_variant
+from spacy_bioel.entities.variants import gene_of, rs_numbers
+from spacy_bioel.evaluation.evaluate import evaluate
+from spacy_bioel.evaluation.run import link_open
 from spacy_bioel.io.open import open_text
-from spacy_bioel.pipeline.loading import find_linker, load_model
-from spacy_bioel.pipeline.measuring import link_open
-from spacy_bioel.scoring.evaluation import evaluate
-from spacy_bioel.text.variant_facts import gene_of, rs_numbers
-from spacy_bioel.text.variants import read_variant
+from spacy_bioel.loading import find_linker, load_model
 from spacy_bioel.types import GENE, AnnotatedText, Link, Mention
 
 TOOLS = ("pubtator", "hunflair2", "bern")

@@ -28,27 +28,23 @@ _FIRST, _BATCH = 64, 32
 # What is called, where its caller looks for it, and the step that it is.
 STEPS = {
     "spacy.language.Language.make_doc": "tokens",
-    "spacy_bioel.pipeline.mentions.detector.MentionDetector.predict": "detector: choosing mentions",
-    "spacy_bioel.pipeline.mentions.detector.match_lexicon": (
-        "detector: names and words of the lexicon"
-    ),
-    "spacy_bioel.pipeline.mentions.detector.find_spans": "detector: scoring spans",
-    "spacy_bioel.models.detector.token_vectors": "detector: network over tokens",
-    "spacy_bioel.pipeline.linker.component.Linker.predict": "linker: mentions and decisions",
-    "spacy_bioel.pipeline.linker.candidates.CandidateGenerator._rank": (
-        "linker: weighing candidates"
-    ),
-    "spacy_bioel.pipeline.linker.evidence._exact": "linker: exact names",
-    "spacy_bioel.pipeline.linker.searches.FrozenEncoder.encode": "linker: encoder",
-    "spacy_bioel.kb.vectors.index.ExactIndex.search": "linker: nearest vectors",
-    "spacy_bioel.kb.words.ngrams.NgramIndex.search": "linker: spelling",
-    "spacy_bioel.pipeline.linker.decision.weigh_organisms": "linker: organisms",
-    "spacy_bioel.pipeline.mentions.known_names.KnownNames.add_to": (
+    "spacy_bioel.mentions.pipe.MentionDetector.predict": "detector: choosing mentions",
+    "spacy_bioel.mentions.pipe.match_lexicon": ("detector: names and words of the lexicon"),
+    "spacy_bioel.mentions.pipe.find_spans": "detector: scoring spans",
+    "spacy_bioel.mentions.model.token_vectors": "detector: network over tokens",
+    "spacy_bioel.linking.pipe.Linker.predict": "linker: mentions and decisions",
+    "spacy_bioel.linking.candidates.CandidateGenerator._rank": ("linker: weighing candidates"),
+    "spacy_bioel.linking.evidence._exact": "linker: exact names",
+    "spacy_bioel.linking.searches.FrozenEncoder.encode": "linker: encoder",
+    "spacy_bioel.kb.vectors.ExactIndex.search": "linker: nearest vectors",
+    "spacy_bioel.kb.spelling.NgramIndex.search": "linker: spelling",
+    "spacy_bioel.linking.decide.weigh_organisms": "linker: organisms",
+    "spacy_bioel.dictionary.unambiguous.KnownNames.add_to": (
         "linker: names that mean nothing else"
     ),
-    "spacy_bioel.pipeline.linker.queries.agree_in_document": "linker: one string, one concept",
-    "spacy_bioel.pipeline.mentions.detector.MentionDetector.set_annotations": "spans of the Doc",
-    "spacy_bioel.pipeline.linker.component.Linker.set_annotations": "spans of the Doc",
+    "spacy_bioel.linking.mentions.agree_in_document": "linker: one string, one concept",
+    "spacy_bioel.mentions.pipe.MentionDetector.set_annotations": "spans of the Doc",
+    "spacy_bioel.linking.pipe.Linker.set_annotations": "spans of the Doc",
 }
 
 

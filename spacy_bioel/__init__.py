@@ -10,10 +10,10 @@ if TYPE_CHECKING:
 
     from spacy.language import Language
 
-    from spacy_bioel.export.docs import displacy_data as displacy_data
-    from spacy_bioel.export.docs import links_frame as links_frame
-    from spacy_bioel.export.docs import render as render
-    from spacy_bioel.pipeline.explain import explain as explain
+    from spacy_bioel.export.html import displacy_data as displacy_data
+    from spacy_bioel.export.html import links_frame as links_frame
+    from spacy_bioel.export.html import render as render
+    from spacy_bioel.report import explain as explain
 
 __version__ = "0.1.0"
 
@@ -47,13 +47,7 @@ def load(
     RETURNS (Language): Mentions with ids are in doc.spans["bioel"]; see `span._.cui`.
     RAISES BioelError: [B492] on another preset.
     """
-    from spacy_bioel.pipeline.loading import (
-        STARTER,
-        add_context,
-        load_model,
-        load_starter,
-        set_preset,
-    )
+    from spacy_bioel.loading import STARTER, add_context, load_model, load_starter, set_preset
 
     if str(model) != STARTER:
         nlp = load_model(str(model))
@@ -68,10 +62,10 @@ def load(
 
 # Functions that are imported when they are asked for, and their modules.
 _LATER = {
-    "explain": "pipeline.explain",
-    "links_frame": "export.docs",
-    "render": "export.docs",
-    "displacy_data": "export.docs",
+    "explain": "report",
+    "links_frame": "export.html",
+    "render": "export.html",
+    "displacy_data": "export.html",
 }
 
 

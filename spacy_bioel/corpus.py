@@ -15,9 +15,7 @@ from spacy.tokens import Doc, DocBin
 from spacy.training import Example
 from spacy.vocab import Vocab
 
-from spacy_bioel.errors import BioelError, Errors, Warnings
-from spacy_bioel.io.formats import read_corpus
-from spacy_bioel.pipeline.annotate import (
+from spacy_bioel.doc import (
     GOLD_KEY,
     Alignment,
     add_gold,
@@ -26,6 +24,8 @@ from spacy_bioel.pipeline.annotate import (
     split_ids,
     with_gold_mentions,
 )
+from spacy_bioel.errors import BioelError, Errors, Warnings
+from spacy_bioel.io.formats import read_corpus
 from spacy_bioel.types import AnnotatedText, Mention
 
 Corpus = Callable[[Language], Iterator[Example]]

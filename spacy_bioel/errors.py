@@ -277,7 +277,7 @@ class Warnings(metaclass=_Coded):
     W181 = "The vectors in {path} are outdated: each process encodes all names again, in memory. To store them, run bioel kb encode {path} MODEL"
     W212 = "The knowledge base in {path} is being changed by {holder}: waiting until it finishes."
     W260 = "{where}: bioel link failed on this document ({error}), so that it has no mentions; it is skipped."
-    W270 = "Another package has registered span._.{name}, which is kept. Read links with spacy_bioel.pipeline.annotate.get_links(doc), or load bioel_linker first."
+    W270 = "Another package has registered span._.{name}, which is kept. Read links with spacy_bioel.doc.get_links(doc), or load bioel_linker first."
     W271 = "The pipe {linker!r} comes before {finder!r}, which finds mentions, so that it has no mentions to link. Add it last: nlp.add_pipe('bioel_linker', last=True)."
     W272 = "label_types of {label!r} has semantic types that the knowledge base in {path} does not have: {unknown}. It has, for example, {known}. Correct it: no mention of that label is linked to these."
     W273 = "While training, the encoder searches {n:,} of the {of:,} names of {path}. Afterwards, encode them all: linker.encode_kb(linker.kb), or bioel kb encode KB MODEL for the saved pipeline."

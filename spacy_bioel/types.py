@@ -154,7 +154,7 @@ def is_tied(candidates: Sequence[Candidate]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What the text says of a mention, see `text.context`.
+    """What the text says of a mention, see `entities.notes.context`.
 
     negated, uncertain, historical, hypothetical (bool): Whether it says so.
     experiencer (str): Whose it is: "patient", "family" or "other".
@@ -270,3 +270,37 @@ def releases_of(fingerprint: str) -> tuple[str, ...]:
         return tuple(map(str, opened(fingerprint).releases))
     except BioelError:
         return ()
+
+
+# Start token, end token (exclusive), label, probability.
+ScoredSpan = tuple[int, int, str, float]
+
+
+# Spans of at least this probability may become mentions by the words of the rest of the document.
+DOUBTFUL = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Considered:
+    """A span that might have become a mention, by character offsets.
+
+    label (str): "" where names are found with a knowledge base.
+    reason (str): "" for a mention that was simply likely enough.
+    name (str): The name in the knowledge base that it matches; "" with a trained detector.
+    """
+
+    start: int
+    end: int
+    text: str
+    label: str
+    probability: float
+    is_mention: bool
+    reason: str = ""
+    name: str = ""
+
+
+def is_named(candidate: Candidate) -> bool:
+    """Whether the mention is a name of the concept, and not only like one: for a name, nobody
+    searches by spelling."""
+    sources = candidate.evidence.split("+")
+    return "exact" in sources or ("memory" in sources and "sparse" not in sources)

@@ -122,13 +122,13 @@ def small_starter(tmp_path, monkeypatch) -> Path:
     """An empty cache, and a package whose concepts are these two and not thousands of MeSH."""
     import srsly
 
-    from spacy_bioel.pipeline.linker import starter
+    from spacy_bioel.kb import bundled
 
     rows = [
         {"id": "MESH:D009203", "names": ["Myocardial Infarction", "Heart Attack"], "types": ["C"]},
         {"id": "MESH:D001241", "names": ["Aspirin", "Acetylsalicylic Acid"], "types": ["D"]},
     ]
     srsly.write_gzip_jsonl(tmp_path / "concepts.jsonl.gz", rows)
-    monkeypatch.setitem(starter._CONCEPTS, "mesh", tmp_path / "concepts.jsonl.gz")
+    monkeypatch.setitem(bundled._CONCEPTS, "mesh", tmp_path / "concepts.jsonl.gz")
     monkeypatch.setenv("SPACY_BIOEL_CACHE", str(tmp_path / "new" / "cache"))
     return tmp_path / "new" / "cache"

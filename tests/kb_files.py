@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from spacy_bioel.kb.build.build import build_kb
-from spacy_bioel.kb.build.grow import add_concepts, compact_kb, retire_ids
-from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.kb.build import build_kb
+from spacy_bioel.kb.edit import add_concepts, compact_kb, retire_ids
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.transaction import editing
-from spacy_bioel.kb.vectors.writing import write_vectors
+from spacy_bioel.kb.vector_files import write_vectors
 from spacy_bioel.types import Concept
 
 

@@ -18,11 +18,11 @@ from pathlib import Path
 from kb_files import encode, to_old_layout
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.kb.build.build import build_kb
-from spacy_bioel.kb.build.grow import add_concepts, compact_kb, retire_ids, upgrade_kb
-from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.kb.vectors import writing
-from spacy_bioel.kb.vectors.stored import open_vectors, verify_vectors
+from spacy_bioel.kb import vector_files as writing
+from spacy_bioel.kb.build import build_kb
+from spacy_bioel.kb.edit import add_concepts, compact_kb, retire_ids, upgrade_kb
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.kb.vector_files import open_vectors, verify_vectors
 from spacy_bioel.types import Concept
 
 os.fsync = lambda descriptor: None  # it is the process that dies, and not the system

@@ -13,7 +13,7 @@ import srsly
 
 from spacy_bioel.cli.convert import convert
 from spacy_bioel.io.jsonl import read_concepts_jsonl
-from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.kb.build import build_kb
 
 ROOT = Path(__file__).parents[1]
 _TINY = """
@@ -67,8 +67,8 @@ def copy_project(folder: Path) -> Path:
 _FORKING = """
 import multiprocessing, os, runpy, sys
 import spacy.cli, spacy.training.loop, torch
-import spacy_bioel.cli, spacy_bioel.pipeline.linker.component
-import spacy_bioel.pipeline.mentions.detector
+import spacy_bioel.cli, spacy_bioel.linking.pipe
+import spacy_bioel.mentions.pipe
 import weasel.cli.run
 
 def execute(arguments):

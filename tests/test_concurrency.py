@@ -22,13 +22,13 @@ from spacy.tokens import Span
 import spacy_bioel
 from spacy_bioel.errors import BioelError
 from spacy_bioel.io.pubtator import read_pubtator
+from spacy_bioel.kb import bundled
 from spacy_bioel.kb import transaction as transaction_module
-from spacy_bioel.kb.build.build import build_kb
-from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.kb.build import build_kb
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.transaction import editing
-from spacy_bioel.kb.vectors.stored import are_outdated, open_vectors
-from spacy_bioel.kb.vectors.writing import Encoded, write_vectors
-from spacy_bioel.pipeline.linker import searches, starter
+from spacy_bioel.kb.vector_files import Encoded, are_outdated, open_vectors, write_vectors
+from spacy_bioel.linking import searches
 
 SPAWN = multiprocessing.get_context("spawn")
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="kills processes that it forks")
@@ -195,7 +195,7 @@ def test_first_use_by_threads_builds_and_encodes_once(small_starter):
         return ones(names)
 
     def first_use(_: int) -> tuple[int, int]:
-        kb = starter.starter_kb()
+        kb = bundled.starter_kb()
         done = write_vectors(kb, encode, fingerprint="f", dim=2)
         assert len(open_vectors(kb, fingerprint="f")) == 4
         return len(kb), done.encoded

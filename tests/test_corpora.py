@@ -17,7 +17,7 @@ from spacy import blank
 from spacy_bioel.corpus import docs_to_bin, read_texts, text_to_doc
 from spacy_bioel.errors import BioelError
 from spacy_bioel.io.jsonl import read_texts_jsonl
-from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.types import AnnotatedText, Mention
 
 pytestmark = pytest.mark.usefixtures("project")

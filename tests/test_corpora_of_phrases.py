@@ -7,7 +7,7 @@ import pytest
 from test_corpora import labels_and_ids, names
 
 from spacy_bioel.corpus import read_texts
-from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.types import Mention
 
 pytestmark = pytest.mark.usefixtures("project")

@@ -20,9 +20,9 @@ from spacy.training import Example
 
 from spacy_bioel.cli import main
 from spacy_bioel.cli.app import app
-from spacy_bioel.distributed.rows import link_texts
 from spacy_bioel.errors import BioelError
-from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.export.rows import link_texts
+from spacy_bioel.kb.build import build_kb
 from spacy_bioel.types import Concept
 
 ROOT = Path(__file__).parents[1]

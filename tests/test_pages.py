@@ -18,8 +18,7 @@ import spacy
 
 from spacy_bioel.cli import main
 from spacy_bioel.io.formats import read_ontology
-from spacy_bioel.kb.build.build import build_kb
-from spacy_bioel.kb.build.merge import Branches
+from spacy_bioel.kb.build import Branches, build_kb
 
 ROOT = Path(__file__).parents[1]
 PAGES = ["README.md", *sorted(p.relative_to(ROOT).as_posix() for p in ROOT.glob("docs/**/*.md"))]

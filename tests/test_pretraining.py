@@ -13,10 +13,9 @@ import typer
 from safetensors.numpy import load_file
 from spacy.tokens import DocBin
 
-from spacy_bioel.kb.build.build import build_kb
-from spacy_bioel.models.name_encoder import encode_names, read_encoder
-from spacy_bioel.models.name_rescnn import build_rescnn_v1
-from spacy_bioel.pipeline.annotate import add_gold
+from spacy_bioel.doc import add_gold
+from spacy_bioel.kb.build import build_kb
+from spacy_bioel.models.name_encoder import build_rescnn_v1, encode_names, read_encoder
 from spacy_bioel.types import AnnotatedText, Concept, Mention
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from threadpoolctl import ThreadpoolController, threadpool_info
 
-from spacy_bioel.processor import one_thread_each, without_collection
+from spacy_bioel.parallel import one_thread_each, without_collection
 
 
 @pytest.fixture(autouse=True)

@@ -17,7 +17,7 @@ from projects import copy_project, run_workflow
 from spacy.util import load_config
 from wheels import links_of_wheel
 
-from spacy_bioel.pipeline.annotate import get_links
+from spacy_bioel.doc import get_links
 
 ROOT = Path(__file__).parents[1]
 STEPS = ["fetch", "convert", "kb", "train", "encode", "evaluate", "card", "package", "demo"]

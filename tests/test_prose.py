@@ -18,10 +18,10 @@ from spacy.language import Language
 from spacy.util import load_config
 
 from benchmarks.run import QUESTIONS
+from spacy_bioel import factories
+from spacy_bioel.dictionary import unambiguous
 from spacy_bioel.errors import Errors, Warnings
-from spacy_bioel.pipeline import factories
-from spacy_bioel.pipeline.linker import candidates, searches
-from spacy_bioel.pipeline.mentions import name_evidence
+from spacy_bioel.linking import candidates, searches
 
 ROOT = Path(__file__).parents[1]
 PACKAGE, CONFIGS = ROOT / "spacy_bioel", ROOT / "training/configs"
@@ -76,7 +76,7 @@ def numbers() -> Iterator[tuple[str, str, list[float]]]:
     yield "CHANGELOG.md", "({} dimensions, {} blocks of {} filters)", size
     found = [factories.FINDING["threshold"]]
     yield "docs/ontology.md", "`finding.threshold` ({}) is", found
-    found = [name_evidence._FEWEST]
+    found = [unambiguous._FEWEST]
     yield "docs/ontology.md", "nearly a name of {} characters or more", found
     nil = load_config(ASSETS / "starter/config.cfg")["components"]["bioel_linker"]["nil_threshold"]
     yield "docs/tutorials/starter.md", 'linker.cfg["nil_threshold"] = {} ```', [nil]

@@ -5,7 +5,7 @@ import spacy
 from kb_files import made_kb
 
 from benchmarks.spelling import create_bm25_v1, create_tfidf_v1
-from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.types import Concept
 
 CONCEPTS = (

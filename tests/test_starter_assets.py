@@ -14,13 +14,13 @@ from safetensors.numpy import load_file, save_file
 from spacy.training import Example
 
 from spacy_bioel.corpus import docs_to_bin
-from spacy_bioel.kb.build.build import build_kb
-from spacy_bioel.kb.vectors.index import ExactIndex, quantize
-from spacy_bioel.models.name_encoder import encode_names
-from spacy_bioel.models.name_rescnn import build_rescnn_v1
-from spacy_bioel.pipeline.factories import LINKER_MODEL
-from spacy_bioel.pipeline.linker.starter import ASSETS, read_starter_encoder, starter_statistics
-from spacy_bioel.pipeline.mentions.detector import MentionDetector
+from spacy_bioel.factories import LINKER_MODEL
+from spacy_bioel.kb.build import build_kb
+from spacy_bioel.kb.bundled import ASSETS
+from spacy_bioel.kb.vectors import ExactIndex, quantize
+from spacy_bioel.linking.starter import read_starter_encoder, starter_statistics
+from spacy_bioel.mentions.pipe import MentionDetector
+from spacy_bioel.models.name_encoder import build_rescnn_v1, encode_names
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import Concept
 

@@ -11,7 +11,7 @@ from projects import copy_project, run_workflow
 from wheels import links_of_wheel
 
 import spacy_bioel
-from spacy_bioel.pipeline.annotate import get_links
+from spacy_bioel.doc import get_links
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[1]

@@ -10,8 +10,8 @@ from spacy.training import Example
 from specs import parts_of
 
 from spacy_bioel.corpus import doc_to_text, docs_to_bin, read_texts, text_to_doc
-from spacy_bioel.models.span_enumerator import _loss
-from spacy_bioel.pipeline.annotate import gold_spans
+from spacy_bioel.doc import gold_spans
+from spacy_bioel.mentions.model import _span_loss as _loss
 from spacy_bioel.types import AnnotatedText, Mention
 
 GENE = Mention(0, 4, "Gene", ("NCBIGene:672",))

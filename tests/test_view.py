@@ -2,8 +2,8 @@
 
 from kb_files import made_kb
 
+from spacy_bioel.export.html import render_document, render_page
 from spacy_bioel.types import Candidate, Concept, Context, Link
-from spacy_bioel.view import render_document, render_page
 
 # In a text, in an id (which has no white space), in an attribute, and out of one.
 SCRIPT = "<script>document.title='run'</script>"

@@ -13,7 +13,7 @@ from spacy.tokens import Doc
 from spacy.training import Example
 from thinc.api import Optimizer
 
-from spacy_bioel.pipeline.annotate import add_gold, get_links
+from spacy_bioel.doc import add_gold, get_links
 from spacy_bioel.types import AnnotatedText
 
 TOKENIZER = {"nlp": {"tokenizer": {"@tokenizers": "spacy-bioel.BioTokenizer.v1"}}}

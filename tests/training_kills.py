@@ -22,7 +22,7 @@ from kill_points import in_child
 from projects import prepare_tiny
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.pipeline.loading import verify
+from spacy_bioel.loading import verify
 
 
 def run(out: Path, steps: int) -> None:

@@ -21,8 +21,7 @@ from spacy_bioel.cli.console import NO_ROOM, show_error
 from spacy_bioel.cli.convert import convert
 from spacy_bioel.cli.evaluate import evaluate
 from spacy_bioel.cli.explain import explain
-from spacy_bioel.cli.kb_build import build, encode
-from spacy_bioel.cli.kb_edit import add, compact, copy, edit, retire, upgrade
+from spacy_bioel.cli.kb_build import add, build, compact, copy, edit, encode, retire, upgrade
 from spacy_bioel.cli.kb_show import info, search, show, verify
 from spacy_bioel.cli.link import link
 from spacy_bioel.cli.serve import mcp, serve

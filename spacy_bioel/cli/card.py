@@ -19,8 +19,8 @@ from spacy_bioel import __version__
 from spacy_bioel.cli.console import count_of, show_note
 from spacy_bioel.cli.evaluate import fingerprint_folder
 from spacy_bioel.errors import BioelError, Errors, Warnings
-from spacy_bioel.scoring.protocols import describe
-from spacy_bioel.storage.atomic import replacing_text
+from spacy_bioel.evaluation.protocols import describe
+from spacy_bioel.files import replacing_text
 
 NOT_STATED = "not stated"
 PURPOSE = "For research and for the curation of text; not for decisions about patients."
@@ -123,7 +123,7 @@ def card(
     meta.json, are replaced by those of SCORES.
     """
     from spacy_bioel.cli import models
-    from spacy_bioel.pipeline.training_log import STEPS
+    from spacy_bioel.training_log import STEPS
 
     if name and not name.isidentifier():
         raise BioelError(Errors.B368.format(name=name))
@@ -214,7 +214,7 @@ def _meta(facts: Facts) -> dict[str, Any]:
 
 
 def _readme(facts: Facts) -> str:
-    from spacy_bioel.view import PAGES
+    from spacy_bioel.export.html import PAGES
 
     return PAGES.get_template("card.md").render(
         facts=facts,

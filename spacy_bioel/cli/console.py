@@ -18,7 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Column, Table
 from rich.text import Text
 
-from spacy_bioel.storage.atomic import replacing_text
+from spacy_bioel.files import replacing_text
 
 Item = TypeVar("Item")
 _WIDTH_OF_FILES = 160

@@ -10,8 +10,8 @@ from typer import Argument, Option
 
 from spacy_bioel.cli import console, options
 from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.files import replacing_file
 from spacy_bioel.io.jsonl import write_texts_jsonl
-from spacy_bioel.storage.atomic import replacing_file
 from spacy_bioel.types import AnnotatedText
 
 if TYPE_CHECKING:

@@ -14,13 +14,20 @@ from pathlib import Path
 from typing import Any
 
 from spacy_bioel.cli.console import writing
-from spacy_bioel.pipeline.linker.component import Linker
-from spacy_bioel.pipeline.measuring import Predicted, knowledge_of
-from spacy_bioel.scoring.counts import KINDS, MARKS, PAIRING
-from spacy_bioel.scoring.evaluation import Measurement, Reliability, reliability
-from spacy_bioel.scoring.linking_errors import LinkingError, confusions, find_errors, strings_of
+from spacy_bioel.evaluation.evaluate import (
+    LinkingError,
+    Measurement,
+    Reliability,
+    confusions,
+    find_errors,
+    reliability,
+    strings_of,
+)
+from spacy_bioel.evaluation.protocols import KINDS, MARKS, PAIRING
+from spacy_bioel.evaluation.run import Predicted, knowledge_of
+from spacy_bioel.export.html import PAGES
+from spacy_bioel.linking.pipe import Linker
 from spacy_bioel.types import AnnotatedText, Link, Mention
-from spacy_bioel.view import PAGES
 
 NameOf = Callable[[str], str]  # from an id to its preferred name; "": unknown
 

@@ -14,13 +14,20 @@ from typer import Argument, Option
 
 from spacy_bioel.cli import console, options
 from spacy_bioel.errors import BioelError, Errors, Warnings
-from spacy_bioel.scoring.counts import KINDS, MARKS, PAIRING
-from spacy_bioel.scoring.protocols import ALIASES, PROTOCOLS, describe, get_protocol
+from spacy_bioel.evaluation.protocols import (
+    ALIASES,
+    KINDS,
+    MARKS,
+    PAIRING,
+    PROTOCOLS,
+    describe,
+    get_protocol,
+)
 
 if TYPE_CHECKING:
     from spacy.language import Language
 
-    from spacy_bioel.scoring.evaluation import Measurement
+    from spacy_bioel.evaluation.evaluate import Measurement
     from spacy_bioel.types import AnnotatedText
 
 _DEFAULT = ("mention", "end_to_end", "gold")
@@ -90,7 +97,7 @@ def evaluate(
     ] = None,
 ) -> None:
     from spacy_bioel.cli import error_files, models
-    from spacy_bioel.pipeline import measuring
+    from spacy_bioel.evaluation import run as measuring
 
     chosen = dict(get_protocol(name) for name in protocol or _DEFAULT)
     nlp, texts = models.load_with_mapped_gold(

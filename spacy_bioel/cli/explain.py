@@ -16,8 +16,8 @@ from spacy_bioel.cli import console, options
 from spacy_bioel.errors import BioelError, Errors
 
 if TYPE_CHECKING:
-    from spacy_bioel.pipeline.explain import Report
-    from spacy_bioel.pipeline.explanation import Explanation
+    from spacy_bioel.explanation import Explanation
+    from spacy_bioel.report import Report
 
 _SPANS = ("start", "end", "text", "label or name", "probability", "mention")
 _CANDIDATES = ("id", "preferred name", "matched name", "score", "by its words", "evidence")
@@ -45,8 +45,10 @@ def explain(
     or none, the candidates of each with their evidence and scores, and the release of the knowledge
     bases.
     """
-    from spacy_bioel.pipeline import explain as explaining
-    from spacy_bioel.pipeline import explanation, loading
+    from spacy_bioel import explanation
+    from spacy_bioel.loading import load_model
+    from spacy_bioel.report import explain as explain_text
+    from spacy_bioel.report import pieces as pieces_of
 
     if len(arguments) > 2:
         raise BioelError(Errors.B440.format(found=json.dumps(arguments, ensure_ascii=False)))
@@ -54,8 +56,8 @@ def explain(
     text = sys.stdin.read() if text == "-" else text
     if not text.strip() or os.path.exists(text):  # False of what is too long for a path
         raise BioelError(Errors.B441.format(found=text))
-    report = explaining.explain(loading.load_model(model, preset=preset), text, mention)
-    pieces = list(explaining.pieces(report))
+    report = explain_text(load_model(model, preset=preset), text, mention)
+    pieces = list(pieces_of(report))
     spans = [
         (
             *(str(span.start), str(span.end), span.text, span.label or span.name),
@@ -74,7 +76,7 @@ def explain(
         for one in report.mentions
     ]
     if html is not None:
-        from spacy_bioel.view import PAGES
+        from spacy_bioel.export.html import PAGES
 
         page = PAGES.get_template("explain.html").render(
             report=report,

@@ -13,9 +13,9 @@ import numpy as np
 from typer import Argument, Exit, Option
 
 from spacy_bioel.cli import console, options
-from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.search import corrected, search_names
-from spacy_bioel.kb.vectors.stored import describe_vectors
+from spacy_bioel.kb.vector_files import describe_vectors
 
 # In tables; JSON has all.
 _N_TYPES = 12
@@ -31,7 +31,7 @@ def info(
     base = open_kb(kb)
     about = describe(base)
     if verify:
-        from spacy_bioel.pipeline.loading import verify_kb
+        from spacy_bioel.loading import verify_kb
 
         verify_kb(base)
         about["verified"] = True
@@ -42,7 +42,7 @@ def info(
 def open_kb(kb: str) -> KnowledgeBase:
     """Open a knowledge base for reading: a folder, or one of the package, as "starter:genes"."""
     if kb.startswith("starter:") and not Path(kb).exists():
-        from spacy_bioel.pipeline.linker.starter import starter_kb
+        from spacy_bioel.kb.bundled import starter_kb
 
         return starter_kb(kb)
     return KnowledgeBase.open(kb)
@@ -51,7 +51,7 @@ def open_kb(kb: str) -> KnowledgeBase:
 def describe(base: KnowledgeBase) -> dict[str, Any]:
     """Describe a knowledge base: metadata, concepts per type and vectors, as JSON values.
 
-    RAISES BioelError: Those of `kb.vectors.stored.describe_vectors`, for damaged vectors.
+    RAISES BioelError: Those of `kb.vector_files.describe_vectors`, for damaged vectors.
     """
     about = {key: value for key, value in base.meta.items() if key != "columns"}
     n_per_type = np.bincount(base.type_ids, minlength=len(base.type_names)).tolist()
@@ -206,7 +206,7 @@ def verify(
     The exit status is 0 when nothing is wrong, 1 when something is, and 2 when PATH is no pipeline
     and no knowledge base.
     """
-    from spacy_bioel.pipeline.loading import verify as run
+    from spacy_bioel.loading import verify as run
 
     found = run(path)
     if console.write_json(json_file, asdict(found)):

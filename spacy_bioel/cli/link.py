@@ -12,7 +12,7 @@ from typer import Argument, Exit, Option
 from spacy_bioel.cli import options
 from spacy_bioel.cli.console import count_of, show_note
 from spacy_bioel.errors import BioelError, Errors, Warnings
-from spacy_bioel.kb.columns.layout import has_columns
+from spacy_bioel.kb.folder import has_columns
 
 Engine = StrEnum("Engine", ["LOCAL", "SPARK"])
 Mentions = StrEnum("Mentions", ["FOUND", "GIVEN"])
@@ -105,8 +105,8 @@ def link(
     choose the knowledge base.
     """
     from spacy_bioel.cli import models, texts
-    from spacy_bioel.distributed.rows import check_linker, link_given, link_texts
-    from spacy_bioel.pipeline.loading import add_context
+    from spacy_bioel.export.rows import check_linker, link_given, link_texts
+    from spacy_bioel.loading import add_context
 
     outputs = texts.outputs_of(output or ["-"], html, xrefs=xrefs)
     model, source = _model_and_input(arguments)
@@ -118,7 +118,7 @@ def link(
     if is_given and context:
         raise BioelError(Errors.B491)
     if engine is Engine.SPARK:
-        from spacy_bioel.distributed.spark import link_file
+        from spacy_bioel.export.spark import link_file
 
         unsuited = {
             "--html": html is not None,

@@ -12,13 +12,13 @@ from pathlib import Path
 from spacy.language import Language
 
 from spacy_bioel.corpus import declared, read_texts
+from spacy_bioel.doc import GOLD_KEY
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.io.records import curie
-from spacy_bioel.pipeline.annotate import GOLD_KEY
-from spacy_bioel.pipeline.linker.component import Linker
-from spacy_bioel.pipeline.linker.settings import BY_KB
-from spacy_bioel.pipeline.loading import find_detector, find_linker, load_model
-from spacy_bioel.pipeline.measuring import check_gold, gold_key
+from spacy_bioel.evaluation.run import check_gold, gold_key
+from spacy_bioel.io.open import curie
+from spacy_bioel.linking.pipe import Linker
+from spacy_bioel.linking.settings import BY_KB
+from spacy_bioel.loading import find_detector, find_linker, load_model
 from spacy_bioel.types import AnnotatedText, Mention
 
 

@@ -87,6 +87,6 @@ def mcp(model: Model = "starter", preset: options.Preset = None) -> None:
     Needs the extra `mcp`.
     """
     with needing("mcp", "bioel mcp"):
-        from spacy_bioel.service.agents import run_agent_tools
+        from spacy_bioel.service.mcp import run_agent_tools
 
     run_agent_tools(model, preset)

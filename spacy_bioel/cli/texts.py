@@ -16,9 +16,8 @@ from pathlib import Path
 
 from spacy_bioel.cli.console import make_folder, naming, show_note, track, writing
 from spacy_bioel.corpus import read_texts
-from spacy_bioel.distributed import parquet
-from spacy_bioel.distributed.rows import Document, LinkedText, Totals
 from spacy_bioel.errors import BioelError, Errors, Warnings
+from spacy_bioel.export import parquet
 from spacy_bioel.export.formats import (
     WITH_CONTEXT,
     WITH_FAILURES,
@@ -28,6 +27,7 @@ from spacy_bioel.export.formats import (
     suffix_of,
 )
 from spacy_bioel.export.links import TextFormat, Write
+from spacy_bioel.export.rows import Document, LinkedText, Totals
 from spacy_bioel.io.brat import read_brat
 from spacy_bioel.io.formats import CORPUS_FORMATS, detect_corpus_format
 from spacy_bioel.io.jsonl import read_documents_jsonl

@@ -10,12 +10,12 @@ from typer import Argument, Option
 from spacy_bioel import __version__
 from spacy_bioel.cli import console, options
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.storage.atomic import replacing_folder
+from spacy_bioel.files import replacing_folder
 
 if TYPE_CHECKING:
     from spacy.language import Language
 
-    from spacy_bioel.tuning.run import Report
+    from spacy_bioel.evaluation.tune import Report
 
 
 def tune(
@@ -44,7 +44,7 @@ def tune(
     written to `meta.json` of OUT. OUT must not be the folder of MODEL.
     """
     from spacy_bioel.cli.models import find_detector, load_with_mapped_gold
-    from spacy_bioel.tuning.run import tune as run
+    from spacy_bioel.evaluation.tune import tune as run
 
     check_out(out, {"MODEL": Path(model), "DEV": dev, "the knowledge base": kb})
     nlp, texts = load_with_mapped_gold(

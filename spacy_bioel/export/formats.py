@@ -1,20 +1,224 @@
-"""Formats of links, by the ends of file names."""
+"""Linked documents in the formats of corpora: PubTator, BioC by the library `bioc`, and BRAT.
+
+Formats of links, by the ends of file names.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from itertools import count
 from pathlib import Path
 
-from spacy_bioel.distributed.parquet import writing_rows
-from spacy_bioel.distributed.rows import LinkedText, to_row
+from bioc import (
+    BioCAnnotation,
+    BioCCollection,
+    BioCDocument,
+    BioCLocation,
+    BioCPassage,
+    biocjson,
+    biocxml,
+)
+
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.export.corpora import BIOC_JSON, BIOC_XML, PUBTATOR, writing_brat
-from spacy_bioel.export.links import LinkRow, TextFormat, Write, link_rows
-from spacy_bioel.view import END_OF_PAGE, render_document, start_page
+from spacy_bioel.export.html import END_OF_PAGE, render_document, start_page
+from spacy_bioel.export.links import (
+    LinkRow,
+    TextFormat,
+    Write,
+    link_rows,
+    linked_candidates,
+    numbered,
+)
+from spacy_bioel.export.parquet import writing_rows
+from spacy_bioel.export.rows import LinkedText, to_row
+from spacy_bioel.files import replacing_folder
+from spacy_bioel.types import Link, preferred_name
+
+# Characters at which readers of corpora divide a field of ids.
+_SEPARATORS = re.compile(r"[|+;,\s]")
+# Tabs and all that some program takes for the end of a line.
+_BREAKS = re.compile("[\t\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
+# Where the title of PubTator ends: at the end of a line, or else of a sentence.
+_TITLE_ENDS = (re.compile("\n"), re.compile(r"(?<=[.!?])\s(?=[^\sa-z])"))
+# Characters that XML cannot hold. A parser would also drop "\r" before "\n", and move offsets.
+_NOT_XML = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_NOT_IN_LABELS = re.compile(r"[^\w-]")
+_NOT_IN_FILE_NAMES = re.compile(r'[\x00-\x1f/\\:*?"<>|%]')
+_LINE_END = re.compile(r"\s*[\r\n]\s*")
+# BRAT wants VOCABULARY:ID; these two are written without.
+_BARE = ((re.compile(r"C\d{7,8}"), "UMLS:"), (re.compile(r"CVCL_\w+"), "Cellosaurus:"))
+
+
+def _check_ids(links: Sequence[Link], *, format: str) -> None:
+    """RAISES BioelError: [B343] on an id that a reader of the format would divide."""
+    for id in (id for link in links for id in link.ids):
+        if found := _SEPARATORS.search(id):
+            raise BioelError(Errors.B343.format(id=id, found=found.group(), format=format))
+
+
+def _pubtator(one: LinkedText) -> str:
+    """Title and abstract, then a row a mention. The title is the first line, or if there is one
+    line its first sentence. Offsets stay: each line end or tab becomes a space.
+
+    RAISES BioelError: [B342] on an id that would break the rows.
+    """
+    id, text = str(one.id).strip(), one.text or ""
+    if "|" in id or _BREAKS.search(id):
+        raise BioelError(Errors.B342.format(id=one.id))
+    _check_ids(one.links, format="PubTator")
+    border = _end_of_title(text, one.links)
+    lines = [f"{id}|t|{text[:border]}", f"{id}|a|{text[border + 1 :]}"]
+    lines = [_BREAKS.sub(" ", line) for line in lines]
+    for link in one.links:
+        words = (_BREAKS.sub(" ", part) for part in (text[link.start : link.end], link.label))
+        lines.append(
+            "\t".join((id, f"{link.start}", f"{link.end}", *words, "|".join(link.ids) or "-"))
+        )
+    return "\n".join(lines) + "\n\n"
+
+
+def _end_of_title(text: str, links: Sequence[Link]) -> int:
+    """Offset of the character between title and abstract, which is in no mention."""
+    for pattern in _TITLE_ENDS:
+        for found in pattern.finditer(text):
+            if not any(link.start <= found.start() < link.end for link in links):
+                return found.start()
+    return len(text)
+
+
+def _bioc_xml(one: LinkedText) -> str:
+    collection = BioCCollection()
+    collection.add_document(_to_bioc(one, xml=True))
+    found = re.search(
+        "<document>.*</document>", biocxml.dumps(collection, pretty_print=False), re.DOTALL
+    )
+    assert found is not None
+    return found.group() + "\n"
+
+
+def _to_bioc(one: LinkedText, *, xml: bool) -> BioCDocument:
+    """A document of one passage; in XML, characters that it cannot hold are replaced."""
+
+    def storable(value: str) -> str:
+        return _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", value) if xml else value
+
+    text = (one.text or "").replace("\r", " ") if xml else one.text or ""
+    passage = BioCPassage.of_text(storable(text), 0)
+    _check_ids(one.links, format="BioC")
+    for number, row in enumerate(link_rows(str(one.id), text, one.links), start=1):
+        annotation = BioCAnnotation()
+        annotation.id, annotation.text = str(number), storable(row.text)
+        annotation.add_location(BioCLocation(row.start, row.end - row.start))
+        infons = {
+            "type": row.label,
+            "identifier": row.id,
+            "name": row.preferred_name,
+            "score": row.score,
+            "evidence": row.evidence,
+            "hgvs": row.hgvs,
+            "component": row.component,
+            "gene": row.gene,
+        }
+        annotation.infons = {
+            key: storable(str(value)) for key, value in infons.items() if value is not None
+        }
+        passage.add_annotation(annotation)
+    document = BioCDocument()
+    document.id = storable(str(one.id))
+    document.add_passage(passage)
+    return document
+
+
+PUBTATOR = TextFormat(_pubtator)
+BIOC_XML = TextFormat(
+    _bioc_xml,
+    start='<?xml version="1.0" encoding="UTF-8"?>\n<!DOCTYPE collection SYSTEM "BioC.dtd">\n'
+    "<collection><source>spacy-bioel</source><date></date><key></key>\n",
+    end="</collection>\n",
+)
+BIOC_JSON = TextFormat(
+    lambda one: biocjson.dumps(_to_bioc(one, xml=False), ensure_ascii=False),
+    start='{"bioctype": "BioCCollection", "source": "spacy-bioel", "date": "", "key": "", '
+    '"version": "1.0", "infons": {}, "documents": [\n',
+    between=",\n",
+    end="\n]}\n",
+)
+
+
+@contextmanager
+def writing_brat(folder: Path) -> Iterator[Write]:
+    """Write a folder of NAME.txt and NAME.ann, which gets its name only on success.
+
+    The name of a document is its id, with "%2F" for a character such as "/" that file names cannot
+    have; one that is there already gets "-2". The ids of a mention are normalisations, lines
+    "N1<tab>Reference T1 MESH:D003920<tab>preferred name".
+
+    YIELDS (Callable[[LinkedText], None]): Writes one document; none that failed.
+    RAISES BioelError: [B341] when the folder is there and not empty, [B343] on a concept id that
+        would be divided.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise BioelError(Errors.B341.format(path=folder))
+    numbers = count(1)
+    with replacing_folder(folder) as fresh:
+
+        def write(one: LinkedText) -> None:
+            number = next(numbers)
+            if one.error is None:
+                one = numbered(one, number)
+                _check_ids(one.links, format="BRAT")
+                text, name = one.text or "", _free_name(fresh, str(one.id))
+                lines = "".join(_brat_lines(text, one.links))
+                for suffix, content in ((".txt", text), (".ann", lines)):
+                    with (fresh / f"{name}{suffix}").open(
+                        "x", encoding="utf8", newline="\n"
+                    ) as file:
+                        file.write(content)
+
+        yield write
+
+
+def _free_name(folder: Path, id: str) -> str:
+    name = _NOT_IN_FILE_NAMES.sub(lambda found: f"%{ord(found.group()):02X}", id)
+    others = (f"{name}-{number}" for number in count(2))
+    free = name
+    while (folder / f"{free}.ann").exists():
+        free = next(others)
+    return free
+
+
+def _brat_lines(text: str, links: Sequence[Link]) -> Iterator[str]:
+    def on_one_line(words: str) -> str:
+        return re.sub(r"[\t\n\r]", " ", words)
+
+    normalizations = count(1)
+    for number, link in enumerate(links, start=1):
+        label = _NOT_IN_LABELS.sub("_", link.label) or "Mention"
+        fragments = [*_fragments(text, link.start, link.end)] or [(link.start, link.end)]
+        offsets = ";".join(f"{start} {end}" for start, end in fragments)
+        words = " ".join(on_one_line(text[start:end]) for start, end in fragments)
+        yield f"T{number}\t{label} {offsets}\t{words}\n"
+        names = {c.id: preferred_name(c.kb, c.id) or c.name for c in linked_candidates(link)}
+        for id in link.ids:
+            prefix = next((before for pattern, before in _BARE if pattern.fullmatch(id)), "")
+            reference = f"N{next(normalizations)}\tReference T{number} {prefix}{id}"
+            yield f"{reference}\t{on_one_line(names.get(id, ''))}\n"
+
+
+def _fragments(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Parts of a mention on each of its lines: BRAT does not show one across lines."""
+    for found in _LINE_END.finditer(text, start, end):
+        if found.start() > start:
+            yield start, found.start()
+        start = max(start, found.end())
+    if start < end:
+        yield start, end
+
 
 # Writes what is no text file: a folder, or a binary file.
 PathFormat = Callable[[Path], AbstractContextManager[Write]]

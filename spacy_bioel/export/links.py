@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import NamedTuple, TextIO
 
-from spacy_bioel.distributed.rows import LinkedText
-from spacy_bioel.text.variant_facts import gene_of
-from spacy_bioel.text.variants import read_variant
+from spacy_bioel.entities.variant_grammar import read_variant
+from spacy_bioel.entities.variants import gene_of
+from spacy_bioel.export.rows import LinkedText
 from spacy_bioel.types import VARIANT, Candidate, Link, preferred_name
 
 Write = Callable[[LinkedText], None]
@@ -67,7 +67,7 @@ class LinkRow(NamedTuple):
         is also None where the knowledge base is not open.
     name, score, evidence: Of the candidate that was linked, see `Candidate`; None for NIL. A
         composite has the lowest score of its parts.
-    hgvs, component, gene (str | None): Of a variant, see `text.hgvs` and `text.variant_facts`.
+    hgvs, component, gene (str | None): Of a variant, see `entities.variants`.
     context (str | None): What the text says of it, such as "negated", by `bioel_context`; None:
         nothing, or the pipe did not run.
     """

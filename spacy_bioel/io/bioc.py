@@ -10,9 +10,8 @@ import bioc
 from bioc import biocjson, biocxml
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.io.json_text import parse_json
-from spacy_bioel.io.open import iter_xml, open_text
-from spacy_bioel.io.records import StrPath, check_words, split_ids
+from spacy_bioel.io.jsonl import parse_json
+from spacy_bioel.io.open import StrPath, check_words, iter_xml, open_text, split_ids
 from spacy_bioel.types import AnnotatedText, Mention
 
 # From infons with ids (in lower case) to the vocabulary of these; "" is the prefix of the caller.

@@ -9,8 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from spacy_bioel.errors import BioelError, Errors, Warnings
-from spacy_bioel.io.open import numbered_lines, open_text
-from spacy_bioel.io.records import Place, StrPath, check_words, split_ids
+from spacy_bioel.io.open import Place, StrPath, check_words, numbered_lines, open_text, split_ids
 from spacy_bioel.types import AnnotatedText, Mention
 
 # Entities and normalisations are read; relations, attributes and notes are not, and of events only

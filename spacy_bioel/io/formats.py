@@ -13,7 +13,7 @@ from spacy_bioel.io.brat import is_brat, read_brat
 from spacy_bioel.io.jsonl import read_concepts_jsonl, read_texts_jsonl
 from spacy_bioel.io.nlm import read_clinvar, read_gene_info, read_mesh_xml, read_umls
 from spacy_bioel.io.ontology import read_cellxgene_json, read_obo
-from spacy_bioel.io.open import open_text
+from spacy_bioel.io.open import StrPath, open_text
 from spacy_bioel.io.phrases import (
     read_biosyn_dictionary,
     read_concept_file,
@@ -21,7 +21,6 @@ from spacy_bioel.io.phrases import (
     read_phrase_table,
 )
 from spacy_bioel.io.pubtator import read_pubtator
-from spacy_bioel.io.records import StrPath
 from spacy_bioel.io.table import Column, read_ctd, read_header_table, read_table
 from spacy_bioel.types import AnnotatedText, Concept
 

@@ -10,12 +10,14 @@ from pathlib import Path
 from xml.etree.ElementTree import Element
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.io.open import iter_xml, numbered_lines, open_text
-from spacy_bioel.io.records import (
+from spacy_bioel.io.open import (
     Place,
     StrPath,
     curie,
+    iter_xml,
+    numbered_lines,
     one_record,
+    open_text,
     tree_types,
     unique_names,
 )

@@ -14,9 +14,17 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from spacy_bioel.errors import BioelError, Errors, Warnings
-from spacy_bioel.io.json_text import iter_json_object, parse_json
-from spacy_bioel.io.open import numbered_lines, open_binary, open_text
-from spacy_bioel.io.records import Place, StrPath, curie, one_record, unique_names
+from spacy_bioel.io.jsonl import iter_json_object, parse_json
+from spacy_bioel.io.open import (
+    Place,
+    StrPath,
+    curie,
+    numbered_lines,
+    one_record,
+    open_binary,
+    open_text,
+    unique_names,
+)
 from spacy_bioel.types import Concept
 
 # "property_value: terms:license https://..."; Dublin Core has many prefixes.

@@ -9,9 +9,17 @@ from itertools import groupby, islice
 from pathlib import Path
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.io.json_text import iter_json_object
-from spacy_bioel.io.open import first_line, numbered_lines
-from spacy_bioel.io.records import Place, StrPath, curie, one_record, split_ids, unique_names
+from spacy_bioel.io.jsonl import iter_json_object
+from spacy_bioel.io.open import (
+    Place,
+    StrPath,
+    curie,
+    first_line,
+    numbered_lines,
+    one_record,
+    split_ids,
+    unique_names,
+)
 from spacy_bioel.io.table import read_rows
 from spacy_bioel.types import AnnotatedText, Concept, Mention
 

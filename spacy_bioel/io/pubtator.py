@@ -7,8 +7,7 @@ import re
 from collections.abc import Iterator
 
 from spacy_bioel.errors import BioelError, Errors, Warnings
-from spacy_bioel.io.open import open_text
-from spacy_bioel.io.records import Place, StrPath, check_words, one_record, split_ids
+from spacy_bioel.io.open import Place, StrPath, check_words, one_record, open_text, split_ids
 from spacy_bioel.types import AnnotatedText, Mention
 
 _TEXT_ROW = re.compile(r"([^|\t]+)\|([ta])\|(.*)", re.S)

@@ -8,11 +8,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from spacy_bioel.errors import BioelError, Errors, Warnings
-from spacy_bioel.io.open import first_line, numbered_lines
-from spacy_bioel.io.records import (
+from spacy_bioel.io.open import (
     Place,
     StrPath,
     curie,
+    first_line,
+    numbered_lines,
     one_record,
     split_ids,
     tree_types,

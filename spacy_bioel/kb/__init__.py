@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from spacy_bioel.kb.columns.store import KnowledgeBase
+    from spacy_bioel.kb.knowledge_base import KnowledgeBase
 
 
 def __getattr__(name: str) -> type[KnowledgeBase]:
     """Import the class when it is asked for: the parts of this package do without it."""
     if name == "KnowledgeBase":
-        from spacy_bioel.kb.columns.store import KnowledgeBase
+        from spacy_bioel.kb.knowledge_base import KnowledgeBase
 
         return KnowledgeBase
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

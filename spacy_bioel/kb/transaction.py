@@ -2,7 +2,7 @@
 
 Readers need no lock. Their open files never change, since a file that was put in place is not
 written to again. A reader that opens the folder gets either the old generation or the new one; see
-`kb.columns.layout`.
+`kb.folder`.
 """
 
 from __future__ import annotations
@@ -21,18 +21,20 @@ from uuid import uuid4
 from filelock import FileLock, Timeout
 
 from spacy_bioel.errors import BioelError, Errors, Warnings
-from spacy_bioel.kb.columns.files import read_small
-from spacy_bioel.kb.columns.layout import (
+from spacy_bioel.files import replacing_file, sync
+from spacy_bioel.kb.arrays import read_small
+from spacy_bioel.kb.folder import (
     ABOUT_FILE,
+    COLUMN_FILES,
     GENERATION,
+    META_FILE,
     generation_name,
     generation_of,
     homes_in,
     is_kb,
     removed_vectors,
+    sealed_meta,
 )
-from spacy_bioel.kb.columns.schema import COLUMN_FILES, META_FILE, sealed_meta
-from spacy_bioel.storage.atomic import replacing_file, sync
 
 # Seconds that a writer waits for another one, and seconds until it logs a warning.
 PATIENCE = 600.0

@@ -1,0 +1,1 @@
+"""The networks as thinc models, their word pieces and weights, and their inference in NumPy."""

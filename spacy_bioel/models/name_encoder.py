@@ -1,8 +1,10 @@
 """Name encoders, strings -> vectors, and the files of any model with word pieces and a network.
 
 An architecture is a network with word pieces and a `NetworkKind`: its construction, its files and
-its inference. See `models.name_rescnn` and `models.name_transformer`; cross-encoder and
+its inference. See `models.name_encoder` and `contextual.transformers`; cross-encoder and
 encoder-decoder are stored in the same way.
+
+ResCNN name encoder, with frozen word piece embeddings of a BERT or computed from the names.
 """
 
 from __future__ import annotations
@@ -10,26 +12,65 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors.numpy import load, save
 from thinc.api import Model
 from thinc.types import Floats2d
 from tokenizers import Tokenizer
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.models.marked import Pieces
-from spacy_bioel.models.torch_io import device_of, network_of, to_tensors
-from spacy_bioel.models.weights import reading_part, weights_from_bytes, weights_to_bytes
-from spacy_bioel.processor import one_thread_each
-from spacy_bioel.text.normalize import normalize_names
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.models.inference import ResCNN, rescnn_shapes
+from spacy_bioel.models.torch_io import (
+    device_of,
+    is_on_gpu,
+    network_of,
+    reading_part,
+    set_layer,
+    to_tensors,
+    torch_layer,
+    weights_from_bytes,
+    weights_of,
+    weights_to_bytes,
+)
+from spacy_bioel.models.vocabulary import (
+    EmbeddingTables,
+    load_huggingface,
+    make_vocabulary,
+    n_pieces,
+)
+from spacy_bioel.parallel import one_thread_each
+from spacy_bioel.text.normalize import normalize_name, normalize_names
 
 if TYPE_CHECKING:
     import torch
-    from torch import Tensor
+    from torch import Tensor, nn
+
+
+IntArray = NDArray[np.int64]
+
+
+class Pieces(NamedTuple):
+    """Rows of word pieces.
+
+    flat (IntArray): Pieces of all rows, concatenated. Shape (n_pieces,).
+    lengths (IntArray): Of each row. Shape (n_rows,).
+    """
+
+    flat: IntArray
+    lengths: IntArray
+
+    @classmethod
+    def of(cls, rows: Iterable[Sequence[int]]) -> Pieces:
+        rows = list(rows)
+        lengths = np.array([len(row) for row in rows], dtype=np.int64)
+        return cls(np.array([i for row in rows for i in row], dtype=np.int64), lengths)
+
 
 NameEncoder = Model[Sequence[str], Floats2d]
 Parts = dict[str, Callable[[], bytes]]
@@ -259,3 +300,114 @@ def encoder_settings(model: NameEncoder) -> dict[str, Any]:
     """Settings that two encoders must share for one to load the weights of the other."""
     settings = {k: v for k, v in model.attrs["settings"].items() if k != "dropout"}
     return {"encoder": model.name, "max_tokens": model.attrs["max_tokens"], **settings}
+
+
+_TABLES = "embeddings.safetensors"
+
+
+def build_rescnn_v1(
+    *,
+    dim: int = 256,
+    blocks: int = 4,
+    filters: int = 100,
+    widths: list[int] = [1, 3, 5],  # noqa: B006 - read only; a config default has to be a list
+    pooling: str = "max",
+    dropout: float = 0.2,
+    max_tokens: int = 25,
+) -> NameEncoder:
+    """Registered as `spacy-bioel.ResCNN.v1`; see `nn.rescnn` for the paper and the arguments.
+
+    max_tokens (int): Maximum number of word pieces of a name.
+    RETURNS (Model[Sequence[str], Floats2d]): An encoder without its network, which `add_encoder`
+        adds.
+    RAISES BioelError: [B045] on an unknown pooling.
+    """
+    if pooling not in ("max", "attention"):
+        raise BioelError(Errors.B045.format(pooling=pooling))
+    settings: dict[str, Any] = {"dim": dim, "blocks": blocks, "filters": filters}
+    settings |= {"widths": list(widths), "pooling": pooling, "dropout": dropout}
+    # 256 names fit the processor's caches.
+    model = pieces_model("rescnn", _KIND, settings, max_tokens=max_tokens, batch_size=256)
+    model.set_dim("nO", dim)
+    return model
+
+
+def add_rescnn(
+    model: NameEncoder, tokenizer: Tokenizer, tables: EmbeddingTables, *, source: str = _TABLES
+) -> None:
+    """Add vocabulary and network to an encoder.
+
+    source (str): Where the tables are from, for messages.
+    RAISES BioelError: [B044] when the tables belong to another vocabulary.
+    """
+    rows, pieces = len(tables["words"]), n_pieces(tokenizer)
+    if rows < pieces:
+        raise BioelError(Errors.B044.format(folder=source, rows=rows, pieces=pieces))
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(model.attrs["max_tokens"])
+    settings = model.attrs["settings"]
+    model.attrs.update(tokenizer=tokenizer, tables=tables)
+    shapes = rescnn_shapes(width=tables["words"].shape[1], **settings)
+    set_layer(model, torch_layer(make=partial(_network, tables, settings), shapes=shapes))
+
+
+def _network(tables: EmbeddingTables, settings: dict[str, Any]) -> nn.Module:
+    import torch
+
+    from spacy_bioel.nn import rescnn
+
+    tensors: dict[str, Any] = {name: torch.from_numpy(array) for name, array in tables.items()}
+    return rescnn.ResCNN(rescnn.FrozenEmbeddings(**tensors), **settings)
+
+
+def _make(model: NameEncoder, source: EncoderSource) -> None:
+    """Make word pieces and embeddings from a Hugging Face folder, else from the names."""
+    max_tokens, kb = model.attrs["max_tokens"], source.kb
+    if source.embeddings is not None:
+        made = load_huggingface(Path(source.embeddings), max_tokens=max_tokens)
+    else:
+        made = make_vocabulary(
+            [normalize_name(name) for name in kb.names],
+            kb.name_concepts[kb.name_offsets[:-1]].astype(np.int64),
+            more_names=source.more_names,
+            size=source.vocabulary,
+            width=source.width,
+            max_tokens=max_tokens,
+        )
+    add_rescnn(model, *made, source=source.embeddings or _TABLES)
+    get_network(model)
+
+
+def _tables_to_bytes(model: NameEncoder) -> bytes:
+    return save(model.attrs["tables"])
+
+
+def _rebuild(model: NameEncoder, tokenizer: Tokenizer, data: bytes) -> None:
+    with reading_part(_TABLES):
+        tables = load(data)
+        _check_tables(tables, max_tokens=model.attrs["max_tokens"])
+    add_rescnn(model, tokenizer, tables)
+
+
+def _check_tables(tables: EmbeddingTables, *, max_tokens: int) -> None:
+    """Check types and shapes. RAISES ValueError: When the tables do not fit `FrozenEmbeddings`."""
+    found = {name: table.shape for name, table in tables.items()}
+    n, width = found.get("words", (0, 0))
+    expected = {"words": (n, width), "positions": (max_tokens, width), "token_type": (width,)}
+    expected |= {"norm_weight": (width,), "norm_bias": (width,)}
+    if "scale" in found:  # words are integers
+        expected["scale"] = (n, 1)
+    kinds = {table.dtype for name, table in tables.items() if name != "words"}
+    if found != expected or kinds != {np.dtype(np.float32)}:
+        raise ValueError(f"expected float32 of the shapes {expected}, found {found}")
+
+
+def _infer(model: NameEncoder) -> Infer:
+    layer = model.get_ref("network")
+    if is_on_gpu(layer):
+        return infer_by_torch(get_network(model), device_of(layer))
+    widths = model.attrs["settings"]["widths"]
+    return ResCNN(weights_of(layer), model.attrs["tables"], widths=widths)
+
+
+_KIND = NetworkKind(_make, _TABLES, _tables_to_bytes, _rebuild, _infer)

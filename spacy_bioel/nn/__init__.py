@@ -1,0 +1,1 @@
+"""Networks and losses of the light path, in PyTorch."""

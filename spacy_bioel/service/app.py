@@ -13,9 +13,16 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from spacy_bioel import __version__
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.service import Limits, schemas
-from spacy_bioel.service.guards import HANDLERS, CheckHost, LimitRequests, Refusal, problems
-from spacy_bioel.service.metrics import MeasureRequests, Metrics
-from spacy_bioel.service.verbs import Job, Service, Values
+from spacy_bioel.service.middleware import (
+    HANDLERS,
+    CheckHost,
+    LimitRequests,
+    MeasureRequests,
+    Metrics,
+    Refusal,
+    problems,
+)
+from spacy_bioel.service.service import Job, Service, Values
 
 _MOST_FOUND = 100
 _LONGEST_QUERY = 500

@@ -21,7 +21,7 @@ from spacy_bioel.errors import BioelError, Errors
 
 if TYPE_CHECKING:
     from spacy_bioel.service import Limits
-    from spacy_bioel.service.verbs import Service
+    from spacy_bioel.service.service import Service
 
 
 # oneDNN, and PyTorch's layer above it, keep a plan of some 100 KB for each number of rows that they
@@ -63,16 +63,16 @@ def serve(
     On SIGHUP the folders of the knowledge base are opened anew.
 
     listener (socket.socket): From `listen`.
-    model, preset (str): As in `pipeline.loading.load_model`.
+    model, preset (str): As in `loading.load_model`.
     hosts (Collection[str]): Names by which it may be asked; see `guards.CheckHost`.
     tell (Callable): Is told what happens, in sentences.
     RAISES BioelError: Those of loading the pipeline.
     """
     for name, number in _PLANS.items():
         os.environ.setdefault(name, number)
-    from spacy_bioel.pipeline.loading import load_model
+    from spacy_bioel.loading import load_model
     from spacy_bioel.service.app import create_app
-    from spacy_bioel.service.verbs import Service
+    from spacy_bioel.service.service import Service
 
     load = partial(load_model, model, preset=preset)
     service = Service(load, max_characters=limits.characters)

@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import accumulate
 
 # Stored with every knowledge base, and part of every encoder's fingerprint: raise it whenever
 # normalize_name returns other words. Earlier releases of version 1 left two spaces where "_" stood
@@ -33,7 +34,7 @@ def normalize_name(name: str) -> str:
 
     Knowledge base builds, training and queries call this function and no other. It works word by
     word: a text and its pieces, cut at non-alphanumeric characters, normalise to the same words.
-    The span lookup of `kb.columns.keys` depends on it. The function is idempotent.
+    The span lookup of `kb.knowledge_base` depends on it. The function is idempotent.
 
     RETURNS (str): Lower-case words separated by single spaces; "" if no word is left.
     """
@@ -62,3 +63,14 @@ def normalize_names(names: Sequence[str]) -> list[str]:
         found.strip() if line else normalize_name(name)
         for name, line, found in zip(names, lines, plain, strict=False)  # "" is one line
     ]
+
+
+def has_whole_brackets(text: str) -> bool:
+    """Tell whether each bracket is paired within the text, unlike that of "IGF-I) receptor"."""
+    for opening, closing in ("()", "[]"):
+        if opening not in text and closing not in text:
+            continue
+        depths = [0, *accumulate((c == opening) - (c == closing) for c in text)]
+        if min(depths) < 0 or depths[-1]:
+            return False
+    return True

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 import spacy
 
-from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.kb.build import build_kb
 from spacy_bioel.types import Concept
 
 CONCEPTS = [

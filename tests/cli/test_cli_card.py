@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import spacy
 
-from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
 
 
 @pytest.fixture()

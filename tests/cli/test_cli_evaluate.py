@@ -10,8 +10,8 @@ from spacy_bioel.cli.convert import convert
 from spacy_bioel.cli.evaluate import fingerprint_folder
 from spacy_bioel.cli.models import find_linker
 from spacy_bioel.corpus import docs_to_bin
-from spacy_bioel.kb.build.build import build_kb
-from spacy_bioel.pipeline.measuring import link_given, link_open
+from spacy_bioel.evaluation.run import link_given, link_open
+from spacy_bioel.kb.build import build_kb
 from spacy_bioel.types import AnnotatedText, Concept, Mention
 
 

@@ -11,10 +11,10 @@ from kb_files import encode, names_of, to_old_layout
 from spacy.training import Example
 
 from spacy_bioel.cli import main
-from spacy_bioel.kb.build.build import build_kb
-from spacy_bioel.kb.build.grow import add_concepts
-from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.kb.vectors.stored import has_vectors
+from spacy_bioel.kb.build import build_kb
+from spacy_bioel.kb.edit import add_concepts
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.kb.vector_files import has_vectors
 from spacy_bioel.types import Concept
 
 TINY_ENCODER = {

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from spacy_bioel.distributed.parquet import read_documents, row_schema, writing_rows
 from spacy_bioel.errors import BioelError
+from spacy_bioel.export.parquet import read_documents, row_schema, writing_rows
 
 ROW = {
     "id": "1",

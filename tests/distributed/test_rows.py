@@ -6,8 +6,8 @@ from spacy.language import Language
 from spacy.tokens import Doc
 from tiny import linking_nlp
 
-from spacy_bioel.distributed.rows import Document, Totals, link_given, link_texts, to_row
-from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.export.rows import Document, Totals, link_given, link_texts, to_row
+from spacy_bioel.kb.build import build_kb
 from spacy_bioel.types import AnnotatedText, Concept, Mention
 
 DOCUMENTS: list[Document] = [

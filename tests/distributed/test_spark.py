@@ -11,7 +11,7 @@ from tiny import linking_nlp
 
 from spacy_bioel.cli import main
 from spacy_bioel.errors import BioelError
-from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.kb.build import build_kb
 from spacy_bioel.types import Concept
 
 N = 300
@@ -119,7 +119,7 @@ def test_parquet_by_both_engines(spark, here, model, source, tmp_path):
 
 @pytest.mark.slow
 def test_a_worker_that_dies_is_replaced(spark, here, model, tmp_path):
-    from spacy_bioel.distributed.spark import link
+    from spacy_bioel.export.spark import link
 
     died = str(tmp_path / "died")
 
@@ -141,13 +141,13 @@ def test_a_worker_that_dies_is_replaced(spark, here, model, tmp_path):
 
 @pytest.mark.slow
 def test_the_pipeline_is_loaded_once_in_a_worker(spark, model):
-    from spacy_bioel.distributed.spark import link
+    from spacy_bioel.export.spark import link
 
     def ask(frames: Any) -> Any:
         import pandas as pd
         import torch
 
-        from spacy_bioel.distributed.spark import _load_once
+        from spacy_bioel.export.spark import _load_once
 
         next(frames)
         found = _load_once.cache_info()
@@ -162,7 +162,7 @@ def test_the_pipeline_is_loaded_once_in_a_worker(spark, model):
 
 @pytest.mark.slow
 def test_what_the_job_cannot_do(spark, model, source, tmp_path, capsys):
-    from spacy_bioel.distributed.spark import link
+    from spacy_bioel.export.spark import link
 
     with pytest.raises(BioelError, match=r"\[B191\] There is no column 'text', the columns are id"):
         link(spark.range(1), model=model)

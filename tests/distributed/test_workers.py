@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from tiny import linking_nlp
 
-from spacy_bioel.distributed.workers import worker_processes
 from spacy_bioel.errors import BioelError
-from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.export.rows import worker_processes
+from spacy_bioel.kb.build import build_kb
 from spacy_bioel.types import Concept
 
 
@@ -136,7 +136,7 @@ def test_workers_end_with_a_caller_that_was_killed(tmp_path):
 SPAWNED = """
 import json, multiprocessing, sys
 import spacy
-from spacy_bioel.distributed.rows import link_texts
+from spacy_bioel.export.rows import link_texts
 
 if __name__ == "__main__":
     multiprocessing.set_start_method("spawn")

@@ -12,9 +12,9 @@ from spacy.language import Language
 from spacy.tokens import Doc
 
 import spacy_bioel
+from spacy_bioel.doc import set_links
 from spacy_bioel.errors import BioelError
-from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.pipeline.annotate import set_links
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.types import Candidate, Concept, Link
 
 TEXT = "Narcan for V600E & <b>"

@@ -7,14 +7,13 @@ from collections.abc import Iterable
 
 import pytest
 
-from spacy_bioel.distributed.rows import Failure, LinkedText
 from spacy_bioel.errors import BioelError
-from spacy_bioel.export.corpora import writing_brat
-from spacy_bioel.export.formats import format_of
+from spacy_bioel.export.formats import format_of, writing_brat
 from spacy_bioel.export.links import TextFormat
+from spacy_bioel.export.rows import Failure, LinkedText
 from spacy_bioel.io.formats import read_corpus
-from spacy_bioel.kb.build.build import build_kb
-from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.kb.build import build_kb
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.types import Candidate, Concept, Link, Mention
 
 TEXT = "Naloxone | a\ttitle\nbreast and ovarian\r\ncancer, V600E 😀 in HeLa"

@@ -17,12 +17,11 @@ from spacy_bioel.cli.console import visible
 from spacy_bioel.cli.texts import read_documents
 from spacy_bioel.errors import BioelError
 from spacy_bioel.io.formats import read_ontology
-from spacy_bioel.io.json_text import _Reader, iter_json_object
-from spacy_bioel.io.open import open_binary
+from spacy_bioel.io.jsonl import _Reader, iter_json_object
+from spacy_bioel.io.open import BadRecord, open_binary, skipping_bad
 from spacy_bioel.io.phrases import read_phrase_table
-from spacy_bioel.io.records import BadRecord, skipping_bad
-from spacy_bioel.kb.build.build import build_kb
-from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.kb.build import build_kb
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.types import Concept
 
 MB = 1_000_000

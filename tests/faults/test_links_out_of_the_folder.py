@@ -11,8 +11,10 @@ import pytest
 from kb_files import encode
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.kb.build.build import build_kb
-from spacy_bioel.kb.build.grow import (
+from spacy_bioel.files import replacing_folder
+from spacy_bioel.kb import vector_files as writing
+from spacy_bioel.kb.build import build_kb
+from spacy_bioel.kb.edit import (
     NameEdit,
     add_concepts,
     compact_kb,
@@ -20,12 +22,10 @@ from spacy_bioel.kb.build.grow import (
     retire_ids,
     upgrade_kb,
 )
-from spacy_bioel.kb.columns.schema import sealed_meta
-from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.kb.vectors import writing
-from spacy_bioel.kb.vectors.writing import Unfinished
-from spacy_bioel.pipeline.stored_pipe import save_files
-from spacy_bioel.storage.atomic import replacing_folder
+from spacy_bioel.kb.folder import sealed_meta
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.kb.vector_files import Unfinished
+from spacy_bioel.pipe import save_files
 from spacy_bioel.types import Concept
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="links need a privilege there")

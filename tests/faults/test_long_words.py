@@ -12,10 +12,10 @@ from kb_files import made_kb
 from spacy.tokens import Doc
 from spacy.vocab import Vocab
 
-from spacy_bioel.kb.words import lexicon
-from spacy_bioel.models import detector
-from spacy_bioel.models.detector import MentionBatch
-from spacy_bioel.pipeline.mentions.finder import NameFinder
+from spacy_bioel.dictionary.finder import NameFinder
+from spacy_bioel.kb import spelling
+from spacy_bioel.mentions import model as detector
+from spacy_bioel.mentions.model import MentionBatch
 from spacy_bioel.types import Concept
 
 N = 100_000
@@ -32,7 +32,7 @@ TEXTS = {
 # What the package's pipeline takes for full stops, by the operating system.
 MEMORY = """
 import resource
-from spacy_bioel.pipeline.loading import load_starter
+from spacy_bioel.loading import load_starter
 nlp = load_starter()
 nlp("He had fever.")
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -63,14 +63,14 @@ def test_memory_of_finding_names(finder, text):
 
 
 def test_pieces_of_a_word_are_of_words_that_may_be_misspelled(monkeypatch):
-    shortened, lengths = lexicon._shortened, []
+    shortened, lengths = spelling._shortened, []
 
     def count(word: str):
         lengths.append(len(word))
         return shortened(word)
 
-    monkeypatch.setattr(lexicon, "_shortened", count)
-    misspellings = lexicon.Misspellings({"pneumonia": 1, "a" * N: 1})
+    monkeypatch.setattr(spelling, "_shortened", count)
+    misspellings = spelling.Misspellings({"pneumonia": 1, "a" * N: 1})
     assert misspellings.meant("a" * (N - 1), known={}) is None
     assert misspellings.meant("pnuemonia", known={}) == "pneumonia"
     assert set(lengths) == {9}

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.kb.build import build_kb
 from spacy_bioel.types import Concept
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="has no limit of open files to set")

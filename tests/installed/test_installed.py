@@ -15,7 +15,7 @@ import pytest
 import srsly
 
 import spacy_bioel
-from spacy_bioel.pipeline.annotate import get_links
+from spacy_bioel.doc import get_links
 
 ROOT = Path(__file__).parents[2]
 INSTALLED = distribution("spacy-bioel")
@@ -72,7 +72,7 @@ def test_all_modules_can_be_imported():
             done.append(import_module(module.name).__name__)
         except ModuleNotFoundError as error:
             missing.add((error.name or "").partition(".")[0])
-    assert {"spacy_bioel.kb.build.build", "spacy_bioel.pipeline.linker.component"} <= set(done)
+    assert {"spacy_bioel.kb.build", "spacy_bioel.linking.pipe"} <= set(done)
     assert "spacy_bioel" not in missing
 
 

@@ -16,7 +16,7 @@ import zstandard
 from samples import SAMPLES, Sample
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.io.records import BadRecord, skipping_bad
+from spacy_bioel.io.open import BadRecord, skipping_bad
 from spacy_bioel.types import AnnotatedText, Concept
 
 Draw = random.Random

@@ -7,10 +7,9 @@ import pytest
 import zstandard
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.io import json_text
-from spacy_bioel.io.json_text import iter_json_object
-from spacy_bioel.io.open import iter_xml, numbered_lines
-from spacy_bioel.io.records import curie, split_ids, unique_names
+from spacy_bioel.io import jsonl as json_text
+from spacy_bioel.io.jsonl import iter_json_object
+from spacy_bioel.io.open import curie, iter_xml, numbered_lines, split_ids, unique_names
 
 PACKED = pytest.mark.parametrize(
     "pack", [bytes, gzip.compress, zstandard.compress], ids=["plain", "gz", "zst"]

@@ -1,8 +1,8 @@
 import pytest
 
 from spacy_bioel.errors import BioelError
+from spacy_bioel.io.open import BadRecord, skipping_bad
 from spacy_bioel.io.pubtator import read_pubtator
-from spacy_bioel.io.records import BadRecord, skipping_bad
 from spacy_bioel.types import AnnotatedText, Mention
 
 TEXT = "1|t|Renal and liver failure.\n1|a|After naïve lithium use.\n"

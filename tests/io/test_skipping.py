@@ -6,7 +6,7 @@ import pytest
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.io.formats import read_ontology
-from spacy_bioel.io.records import BadRecord, skipping_bad
+from spacy_bioel.io.open import BadRecord, skipping_bad
 
 RECORD = "<DescriptorRecord><DescriptorUI>D{n}</DescriptorUI>{name}</DescriptorRecord>"
 NAME = "<DescriptorName><String>a</String></DescriptorName>"

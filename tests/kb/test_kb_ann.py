@@ -13,12 +13,11 @@ import pytest
 from kb_files import vectors_of
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.kb.build.build import build_kb
-from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.kb.vectors import ann
-from spacy_bioel.kb.vectors.index import ExactIndex, quantize
-from spacy_bioel.kb.vectors.stored import open_vectors, verify_vectors
-from spacy_bioel.kb.vectors.writing import write_vectors
+from spacy_bioel.kb import faiss_index as ann
+from spacy_bioel.kb.build import build_kb
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.kb.vector_files import open_vectors, verify_vectors, write_vectors
+from spacy_bioel.kb.vectors import ExactIndex, quantize
 from spacy_bioel.types import Concept
 
 N, DIM = 1000, 16

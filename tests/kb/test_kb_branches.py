@@ -3,9 +3,8 @@
 import pytest
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.kb.build.build import build_kb
-from spacy_bioel.kb.build.merge import Branches
-from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.kb.build import Branches, build_kb
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.types import Concept
 
 # X:1 -> X:2 -> X:3, X:1 -> X:4, X:5 alone; X:3 also below X:4.

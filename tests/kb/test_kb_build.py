@@ -5,9 +5,9 @@ import pytest
 from kb_files import made_kb
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.kb.build.build import BuildReport, build_kb
-from spacy_bioel.kb.build.grow import retire_ids
-from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.kb.build import BuildReport, build_kb
+from spacy_bioel.kb.edit import retire_ids
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.types import Concept
 
 
@@ -167,7 +167,7 @@ def test_a_disk_that_is_full_leaves_the_old_one(tmp_path, folder, monkeypatch):
     def full(*args, **kwargs):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("spacy_bioel.kb.build.build.write_meta", full)
+    monkeypatch.setattr("spacy_bioel.kb.build.write_meta", full)
     with pytest.raises(BioelError, match=r"\[B203\].*No space left"):
         build_kb([Concept("Y:1", ("a",))], folder)
     with pytest.raises(BioelError, match=r"\[B203\]"):

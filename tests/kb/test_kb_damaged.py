@@ -12,16 +12,14 @@ from kb_files import npy_bytes, vectors_of
 
 from spacy_bioel.cli.kb_show import describe
 from spacy_bioel.errors import BioelError
-from spacy_bioel.kb.build.grow import drafts_of
-from spacy_bioel.kb.columns import files as files_module
-from spacy_bioel.kb.columns.files import checksum, pack, read_array, unpack
-from spacy_bioel.kb.columns.keys import span_keys
-from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.kb.vectors.index import ExactIndex
-from spacy_bioel.kb.vectors.stored import open_vectors, verify_vectors
-from spacy_bioel.kb.vectors.writing import write_vectors
-from spacy_bioel.kb.words import ngrams
-from spacy_bioel.kb.words.lexicon import Lexicon
+from spacy_bioel.kb import arrays as files_module
+from spacy_bioel.kb import spelling as ngrams
+from spacy_bioel.kb.arrays import checksum, pack, read_array, unpack
+from spacy_bioel.kb.edit import drafts_of
+from spacy_bioel.kb.gazetteer import Lexicon
+from spacy_bioel.kb.knowledge_base import KnowledgeBase, span_keys
+from spacy_bioel.kb.vector_files import open_vectors, verify_vectors, write_vectors
+from spacy_bioel.kb.vectors import ExactIndex
 
 QUERIES = ["cold", "heart attack", "hart attack", "disease", "illnes", "beta estradiol", "x"]
 CODED = re.compile(r"\[B\d{3}\] ")

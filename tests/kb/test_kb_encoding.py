@@ -8,11 +8,10 @@ import pytest
 from kb_files import all_files
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.kb.build.grow import add_concepts, retire_ids
-from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.kb.vectors import writing as vectors_module
-from spacy_bioel.kb.vectors.stored import open_vectors, verify_vectors
-from spacy_bioel.kb.vectors.writing import Encoded, write_vectors
+from spacy_bioel.kb import vector_files as vectors_module
+from spacy_bioel.kb.edit import add_concepts, retire_ids
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.kb.vector_files import Encoded, open_vectors, verify_vectors, write_vectors
 from spacy_bioel.types import Concept
 
 ALL = slice(None)

@@ -7,8 +7,8 @@ import pytest
 from kb_files import all_files, columns_of, encode, names_of, vectors_of
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.kb.build.build import build_kb
-from spacy_bioel.kb.build.grow import (
+from spacy_bioel.kb.build import build_kb
+from spacy_bioel.kb.edit import (
     Compaction,
     NameEdit,
     add_concepts,
@@ -16,8 +16,8 @@ from spacy_bioel.kb.build.grow import (
     edit_names,
     retire_ids,
 )
-from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.kb.vectors.stored import has_vectors, is_encoded
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.kb.vector_files import has_vectors, is_encoded
 from spacy_bioel.types import Concept
 
 

@@ -5,14 +5,12 @@ import pytest
 from kb_files import vectors_of
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.kb.vectors import heads as heads_module
-from spacy_bioel.kb.vectors import writing as writing_module
-from spacy_bioel.kb.vectors.ann import choose_index
-from spacy_bioel.kb.vectors.heads import HeadIndex, heads_of
-from spacy_bioel.kb.vectors.index import ExactIndex, quantize
-from spacy_bioel.kb.vectors.stored import open_vectors, verify_vectors
-from spacy_bioel.kb.vectors.writing import write_vectors
+from spacy_bioel.kb import vector_files as writing_module
+from spacy_bioel.kb import vectors as heads_module
+from spacy_bioel.kb.faiss_index import choose_index
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.kb.vector_files import open_vectors, verify_vectors, write_vectors
+from spacy_bioel.kb.vectors import ExactIndex, HeadIndex, heads_of, quantize
 
 
 def names_and_queries():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.kb.vectors.index import ExactIndex, create_exact_index_v1, quantize
+from spacy_bioel.kb.vectors import ExactIndex, create_exact_index_v1, quantize
 
 
 def test_sixteen_bits_of_each_number():

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.kb.build.build import build_kb
-from spacy_bioel.kb.columns.joined import JoinedKnowledgeBase, parts_of
-from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.kb.search import JoinedSearch
+from spacy_bioel.kb.build import build_kb
+from spacy_bioel.kb.joined import JoinedKnowledgeBase, JoinedSearch, parts_of
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.types import Concept
 
 DISEASES = [

@@ -9,17 +9,13 @@ import pytest
 from kb_files import all_files, columns_of, made_kb, to_old_layout
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.kb.build.build import build_kb
-from spacy_bioel.kb.build.grow import add_concepts, compact_kb, retire_ids, upgrade_kb
-from spacy_bioel.kb.columns import layout
-from spacy_bioel.kb.columns.files import pack
-from spacy_bioel.kb.columns.schema import (
-    COLUMN_FILES,
-    KB_FILES,
-    sealed_meta,
-)
-from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.kb.vectors.writing import write_vectors
+from spacy_bioel.kb import folder as layout
+from spacy_bioel.kb.arrays import pack
+from spacy_bioel.kb.build import build_kb
+from spacy_bioel.kb.edit import add_concepts, compact_kb, retire_ids, upgrade_kb
+from spacy_bioel.kb.folder import COLUMN_FILES, KB_FILES, sealed_meta
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.kb.vector_files import write_vectors
 from spacy_bioel.types import Concept
 
 

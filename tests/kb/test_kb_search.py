@@ -4,7 +4,7 @@ import pytest
 from kb_files import made_kb
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.search import corrected, search_names
 from spacy_bioel.types import Candidate, Concept
 

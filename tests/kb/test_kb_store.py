@@ -11,12 +11,16 @@ from kb_files import columns_of, made_kb
 
 from benchmarks.growth import memory
 from spacy_bioel.errors import BioelError
-from spacy_bioel.kb.build.build import build_kb
-from spacy_bioel.kb.columns.arrays import SortedKeys
-from spacy_bioel.kb.columns.files import give_back, map_folder, read_array
-from spacy_bioel.kb.columns.keys import name_keys, span_keys
-from spacy_bioel.kb.columns.lookups import Coverage
-from spacy_bioel.kb.columns.store import KnowledgeBase, open_knowledge_base_v1
+from spacy_bioel.kb.arrays import give_back, map_folder, read_array
+from spacy_bioel.kb.build import build_kb
+from spacy_bioel.kb.knowledge_base import (
+    Coverage,
+    KnowledgeBase,
+    SortedKeys,
+    name_keys,
+    open_knowledge_base_v1,
+    span_keys,
+)
 from spacy_bioel.types import Concept
 
 

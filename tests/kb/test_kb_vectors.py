@@ -5,19 +5,19 @@ import pytest
 from kb_files import all_files, npy_bytes, vectors_of
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.kb.build.build import build_kb
-from spacy_bioel.kb.build.grow import add_concepts
-from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.kb.vectors import writing as vectors_module
-from spacy_bioel.kb.vectors.stored import (
+from spacy_bioel.kb import vector_files as vectors_module
+from spacy_bioel.kb.build import build_kb
+from spacy_bioel.kb.edit import add_concepts
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.kb.vector_files import (
     are_outdated,
     describe_vectors,
     has_vectors,
     is_encoded,
     open_vectors,
     verify_vectors,
+    write_vectors,
 )
-from spacy_bioel.kb.vectors.writing import write_vectors
 from spacy_bioel.types import Concept
 
 # "disease", "illness", "cold", "common cold", "heart attack", "beta estradiol": length and

@@ -7,14 +7,10 @@ import pytest
 import torch
 from thinc.api import Adam, Model
 
+from spacy_bioel.contextual import reranker as cross_encoder
+from spacy_bioel.contextual.reranker import Pair, build_cross_encoder_v1, score_pairs
 from spacy_bioel.errors import BioelError
-from spacy_bioel.models import cross_encoder
-from spacy_bioel.models.cross_encoder import Pair, build_cross_encoder_v1, score_pairs
-from spacy_bioel.models.name_encoder import (
-    EncoderSource,
-    add_encoder,
-    get_network,
-)
+from spacy_bioel.models.name_encoder import EncoderSource, add_encoder, get_network
 from spacy_bioel.models.torch_io import loss_and_gradients
 
 pytest.importorskip("transformers")

@@ -8,18 +8,18 @@ import pytest
 from numpy.typing import NDArray
 from thinc.api import noop
 
-from spacy_bioel.models.bio_tagger import (
+from spacy_bioel.mentions.model import (
     B,
     I,
     L,
     O,
     U,
     build_bio_tagger_v1,
+    build_span_enumerator_v1,
     decode_bilou,
     encode_bilou,
     longest_spans,
 )
-from spacy_bioel.models.span_enumerator import build_span_enumerator_v1
 
 # BILOU tags.
 

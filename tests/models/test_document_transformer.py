@@ -17,8 +17,8 @@ from spacy.tokens import Doc
 from thinc.api import SGD
 from tokenizers import Tokenizer
 
+from spacy_bioel.contextual.document_transformer import align, build_transformer_v1
 from spacy_bioel.errors import BioelError
-from spacy_bioel.models.document_transformer import align, build_transformer_v1
 
 pytest.importorskip("transformers")
 LETTERS = "the heart attack was not a renal failure"

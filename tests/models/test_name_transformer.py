@@ -9,6 +9,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 from thinc.api import Model
 
+from spacy_bioel.contextual.transformers import build_transformer_names_v1
 from spacy_bioel.errors import BioelError
 from spacy_bioel.models.name_encoder import (
     EncoderSource,
@@ -17,7 +18,6 @@ from spacy_bioel.models.name_encoder import (
     encoder_parts,
     get_network,
 )
-from spacy_bioel.models.name_transformer import build_transformer_names_v1
 
 pytest.importorskip("transformers")
 NAMES = ["heart attack", "renal failure", "", "heart attacks of the kidneys", "ζ"]

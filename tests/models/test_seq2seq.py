@@ -8,17 +8,13 @@ import pytest
 import torch
 from thinc.api import Adam
 
+from spacy_bioel.contextual.constrained_decoding import write_about
+from spacy_bioel.contextual.generative import build_seq2seq_v1, new_backbone
+from spacy_bioel.contextual.mention_markers import Marked, MarkedPieces
 from spacy_bioel.errors import BioelError
-from spacy_bioel.kb.words.trie import NameTrie, trie_of
-from spacy_bioel.models.marked import Marked, MarkedPieces
-from spacy_bioel.models.name_encoder import (
-    EncoderSource,
-    add_encoder,
-    get_network,
-)
-from spacy_bioel.models.seq2seq import build_seq2seq_v1, new_backbone
+from spacy_bioel.kb.trie import NameTrie, trie_of
+from spacy_bioel.models.name_encoder import EncoderSource, add_encoder, get_network
 from spacy_bioel.models.vocabulary import train_vocabulary
-from spacy_bioel.models.writing import write_about
 
 pytest.importorskip("transformers")
 NAMES = ["renal failure", "renal", "failure of the kidney", "kidney is", "heart attack", "heart"]

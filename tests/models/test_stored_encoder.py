@@ -12,6 +12,8 @@ from safetensors.numpy import load_file, save_file
 from spacy_bioel.errors import BioelError
 from spacy_bioel.models.name_encoder import (
     NameEncoder,
+    add_rescnn,
+    build_rescnn_v1,
     encode_names,
     encoder_settings,
     get_network,
@@ -19,7 +21,6 @@ from spacy_bioel.models.name_encoder import (
     read_encoder,
     write_encoder,
 )
-from spacy_bioel.models.name_rescnn import add_rescnn, build_rescnn_v1
 from spacy_bioel.models.vocabulary import make_vocabulary
 
 CPU = torch.device("cpu")

@@ -11,10 +11,15 @@ from spacy.ml.models.tok2vec import MaxoutWindowEncoder, MultiHashEmbed, build_T
 from thinc.api import SGD, Adam, Linear, Model
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.models.detector import add_scorer
-from spacy_bioel.models.span_enumerator import build_span_enumerator_v1
-from spacy_bioel.models.torch_io import loss_and_gradients, require_torch, torch_layer
-from spacy_bioel.models.weights import unchanged_on_error, weights_from_bytes, weights_to_bytes
+from spacy_bioel.mentions.model import add_scorer, build_span_enumerator_v1
+from spacy_bioel.models.torch_io import (
+    loss_and_gradients,
+    require_torch,
+    torch_layer,
+    unchanged_on_error,
+    weights_from_bytes,
+    weights_to_bytes,
+)
 
 ONE = np.ones((1, 1), "f")
 

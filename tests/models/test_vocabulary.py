@@ -8,8 +8,13 @@ from safetensors.numpy import save_file
 from tokenizers import Tokenizer
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.models.name_encoder import EncoderSource, add_encoder, encode_names
-from spacy_bioel.models.name_rescnn import add_rescnn, build_rescnn_v1
+from spacy_bioel.models.name_encoder import (
+    EncoderSource,
+    add_encoder,
+    add_rescnn,
+    build_rescnn_v1,
+    encode_names,
+)
 from spacy_bioel.models.vocabulary import load_huggingface, make_vocabulary
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "heart", "attack", "cardi", "##ac", "-", "17"]

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from spacy_bioel.nn import encoders
-from spacy_bioel.nn.encoders import CrossEncoder, DocumentTransformer, NameTransformer
+from spacy_bioel.contextual import networks as encoders
+from spacy_bioel.contextual.networks import CrossEncoder, DocumentTransformer, NameTransformer
 
 transformers = pytest.importorskip("transformers")
 

@@ -13,8 +13,8 @@ from tiny import DETECTOR, LINKER, VOCABULARY, blank, dual_nlp, fleeting, learn,
 
 from spacy_bioel.io.jsonl import read_concepts_jsonl
 from spacy_bioel.io.pubtator import read_pubtator
-from spacy_bioel.kb.build.build import build_kb
-from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.kb.build import build_kb
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.types import AnnotatedText
 
 DATA = Path(__file__).parents[1] / "data"

@@ -11,7 +11,7 @@ from typing import Any
 import spacy
 import srsly
 
-from spacy_bioel.pipeline.annotate import get_links
+from spacy_bioel.doc import get_links
 
 
 def refuse(*_: Any, **__: Any) -> None:

@@ -6,8 +6,7 @@ from spacy.training import Example
 from tiny import blank, examples
 
 from spacy_bioel.corpus import text_to_doc
-from spacy_bioel.errors import BioelError
-from spacy_bioel.pipeline.annotate import (
+from spacy_bioel.doc import (
     GoldSpan,
     add_gold,
     get_links,
@@ -17,7 +16,8 @@ from spacy_bioel.pipeline.annotate import (
     set_links_as_ents,
     with_gold_mentions,
 )
-from spacy_bioel.pipeline.explanation import register_extensions
+from spacy_bioel.errors import BioelError
+from spacy_bioel.explanation import register_extensions
 from spacy_bioel.types import AnnotatedText, Candidate, Link, Mention
 
 NEPHRITIS = Candidate("X:1", 0.9, "Nephritis", "exact+dense")

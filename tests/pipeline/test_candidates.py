@@ -8,10 +8,10 @@ import pytest
 from spacy.training import Example
 from tiny import blank, linking_nlp
 
-from spacy_bioel.pipeline.annotate import add_gold
-from spacy_bioel.pipeline.linker import candidates
-from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
-from spacy_bioel.pipeline.linker.component import Linker
+from spacy_bioel.doc import add_gold
+from spacy_bioel.linking import candidates
+from spacy_bioel.linking.candidates import CandidateGenerator
+from spacy_bioel.linking.pipe import Linker
 from spacy_bioel.types import AnnotatedText, Mention
 
 COLD, ATTACK, NOTHING = ("cold", ""), ("heart attack", ""), ("", "")

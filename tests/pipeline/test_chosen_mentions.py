@@ -7,16 +7,16 @@ from math import log
 import pytest
 from tiny import blank
 
-from spacy_bioel.pipeline.mentions.choosing import (
-    ScoredSpan,
+from spacy_bioel.mentions.selection import (
     add_short_forms,
     agree,
     apply_lists,
     choose_mentions,
     drop_overlaps,
-    has_whole_brackets,
     trim_borders,
 )
+from spacy_bioel.text.normalize import has_whole_brackets
+from spacy_bioel.types import ScoredSpan
 
 A, B, C, D = (0, 2, "A"), (1, 4, "A"), (3, 5, "A"), (5, 6, "A")
 

@@ -10,12 +10,12 @@ import spacy
 from spacy.tokens import Doc, Span
 from tiny import linking_nlp
 
-from spacy_bioel.kb.build.build import build_kb
-from spacy_bioel.pipeline.annotate import get_links
-from spacy_bioel.pipeline.linker.decision import decide
-from spacy_bioel.pipeline.linker.fusion import rank
-from spacy_bioel.pipeline.linker.queries import Query, mention_queries
-from spacy_bioel.pipeline.linker.settings import LinkerSettings
+from spacy_bioel.doc import get_links
+from spacy_bioel.kb.build import build_kb
+from spacy_bioel.linking.decide import decide
+from spacy_bioel.linking.fusion import rank
+from spacy_bioel.linking.mentions import Query, mention_queries
+from spacy_bioel.linking.settings import LinkerSettings
 from spacy_bioel.types import Candidate, Concept, Link
 
 TEXT = "Breast and ovarian cancer"

@@ -9,8 +9,8 @@ from spacy.training import Example
 from test_multitask import TOK2VEC
 from tiny import DETECTOR, blank, examples
 
-from spacy_bioel.models import detector as detector_models
-from spacy_bioel.pipeline.mentions.detector import MentionDetector
+from spacy_bioel.mentions import model as detector_models
+from spacy_bioel.mentions.pipe import MentionDetector
 from spacy_bioel.types import AnnotatedText, Mention
 
 SPANS = DETECTOR["model"] | {"hidden": 0}

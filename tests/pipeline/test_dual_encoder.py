@@ -18,9 +18,9 @@ from tiny import (
     transformer,
 )
 
+from spacy_bioel.contextual.dual_encoder import encode_in_context
+from spacy_bioel.doc import add_gold, get_links
 from spacy_bioel.errors import BioelError
-from spacy_bioel.pipeline.annotate import add_gold, get_links
-from spacy_bioel.pipeline.contextual.bi_encoder import encode_in_context
 from spacy_bioel.types import AnnotatedText
 
 pytest.importorskip("transformers")

@@ -8,9 +8,9 @@ import pytest
 from kb_files import made_kb
 from tiny import blank
 
-from spacy_bioel.kb.build.build import build_kb
-from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.pipeline.linker.fusion import repeats, share_of_equivalents
+from spacy_bioel.kb.build import build_kb
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.linking.fusion import repeats, share_of_equivalents
 from spacy_bioel.types import Concept
 
 SMALL = {"dim": 16, "blocks": 1, "filters": 4}

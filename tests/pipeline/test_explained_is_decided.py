@@ -8,9 +8,9 @@ from spacy.language import Language
 from test_multitask import multitask_nlp
 from tiny import learn, linking_nlp
 
-from spacy_bioel.pipeline.annotate import get_links
-from spacy_bioel.pipeline.explain import explain
-from spacy_bioel.pipeline.explanation import Explanation
+from spacy_bioel.doc import get_links
+from spacy_bioel.explanation import Explanation
+from spacy_bioel.report import explain
 from spacy_bioel.types import Link
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*W300")

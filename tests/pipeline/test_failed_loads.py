@@ -18,12 +18,12 @@ from test_reranker import reranking_nlp
 from tiny import DETECTOR, LINKER, VOCABULARY, blank, dual_nlp, ents, linking_nlp, step
 from tiny import examples as examples_of
 
+from spacy_bioel.doc import get_links, with_gold_mentions
 from spacy_bioel.errors import BioelError
-from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.pipeline.annotate import get_links, with_gold_mentions
-from spacy_bioel.pipeline.factories import LINKER_TRAINING
-from spacy_bioel.pipeline.linker.fusion import default_fusion
-from spacy_bioel.pipeline.linker.statistics import MentionStatistics
+from spacy_bioel.factories import LINKER_TRAINING
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.linking.alias_table import MentionStatistics
+from spacy_bioel.linking.fusion import default_fusion
 from spacy_bioel.types import AnnotatedText
 
 pytest.importorskip("transformers")

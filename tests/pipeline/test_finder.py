@@ -6,14 +6,14 @@ from kb_files import made_kb
 from spacy.tokens import Doc
 from tiny import blank, linking_nlp, links
 
-from spacy_bioel.kb.build.build import build_kb
-from spacy_bioel.kb.build.grow import add_concepts
-from spacy_bioel.kb.columns.joined import JoinedKnowledgeBase
-from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.pipeline.annotate import get_links
-from spacy_bioel.pipeline.mentions.dictionary import longest_names
-from spacy_bioel.pipeline.mentions.finder import Finding, NameFinder
-from spacy_bioel.text.display import reason_of
+from spacy_bioel.dictionary.exact import longest_names
+from spacy_bioel.dictionary.finder import Finding, NameFinder
+from spacy_bioel.doc import get_links
+from spacy_bioel.explanation import reason_of
+from spacy_bioel.kb.build import build_kb
+from spacy_bioel.kb.edit import add_concepts
+from spacy_bioel.kb.joined import JoinedKnowledgeBase
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.types import Concept
 
 LONG = " ".join(f"word{i}" for i in range(200))

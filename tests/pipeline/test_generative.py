@@ -19,10 +19,10 @@ from tiny import (
 from tokenizers import Tokenizer
 
 from spacy_bioel.cli.tune import require_extra
+from spacy_bioel.doc import get_links, with_gold_mentions
 from spacy_bioel.errors import BioelError
-from spacy_bioel.kb.build.build import build_kb
-from spacy_bioel.pipeline.annotate import get_links, with_gold_mentions
-from spacy_bioel.tuning.run import tune
+from spacy_bioel.evaluation.tune import tune
+from spacy_bioel.kb.build import build_kb
 from spacy_bioel.types import AnnotatedText, Concept, Mention
 
 pytest.importorskip("transformers")
@@ -191,13 +191,13 @@ def test_names_without_word_pieces_are_counted(tmp_path):
 
 
 def test_a_large_knowledge_base_needs_its_trie(generative, texts, kb_folder, tmp_path, monkeypatch):
-    from spacy_bioel.kb.columns.store import KnowledgeBase
-    from spacy_bioel.pipeline.linker import searches
+    from spacy_bioel.kb.knowledge_base import KnowledgeBase
+    from spacy_bioel.linking import searches
 
     KnowledgeBase.open(kb_folder).save_to(tmp_path / "kb")
     monkeypatch.setattr(searches, "ENCODE_ON_LOAD", 5)
     linker: Any = generative.get_pipe("bioel_linker")
-    from spacy_bioel.pipeline.linker.searches import FrozenEncoder
+    from spacy_bioel.linking.searches import FrozenEncoder
 
     FrozenEncoder.of(linker.encoder).write(KnowledgeBase.open(tmp_path / "kb"))
     linker.set_kb(tmp_path / "kb")

@@ -9,12 +9,12 @@ from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 from tiny import LINKER, VOCABULARY, blank, linking_nlp, train
 
+from spacy_bioel.doc import get_links
 from spacy_bioel.errors import BioelError
-from spacy_bioel.kb.build.build import build_kb
-from spacy_bioel.kb.columns.joined import JoinedKnowledgeBase
-from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.pipeline.annotate import get_links
-from spacy_bioel.tuning.development import gather_development, gold_docs
+from spacy_bioel.evaluation.fit import gather_development, gold_docs
+from spacy_bioel.kb.build import build_kb
+from spacy_bioel.kb.joined import JoinedKnowledgeBase
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.types import AnnotatedText, Candidate, Concept, Mention
 
 TEXT = "Fever, cough and malaria."

@@ -5,9 +5,9 @@ from spacy.language import Language
 from spacy.tokens import Doc, Span, SpanGroup
 from tiny import blank, linking_nlp
 
-from spacy_bioel.kb.build.build import build_kb
-from spacy_bioel.pipeline.explain import explain
-from spacy_bioel.pipeline.mentions.marked import share_marked
+from spacy_bioel.dictionary.unambiguous import share_marked
+from spacy_bioel.kb.build import build_kb
+from spacy_bioel.report import explain
 from spacy_bioel.types import Concept
 
 CONCEPTS = [

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from kb_files import made_kb
 
-from spacy_bioel.kb.words.lexicon import MAX_TYPES, Lexicon
+from spacy_bioel.kb.gazetteer import MAX_TYPES, Lexicon
 from spacy_bioel.types import Concept
 
 CONCEPTS = (

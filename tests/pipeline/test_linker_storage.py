@@ -11,9 +11,9 @@ from spacy.language import Language
 from tiny import LINKER, VOCABULARY, blank, ents, examples, linking_nlp, links, with_entity
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.pipeline.linker import searches
-from spacy_bioel.pipeline.linker.fusion import default_fusion
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.linking import searches
+from spacy_bioel.linking.fusion import default_fusion
 from spacy_bioel.types import AnnotatedText
 
 WHEN = ("before", "after")

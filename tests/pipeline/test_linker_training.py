@@ -8,8 +8,8 @@ from spacy.language import Language
 from spacy.util import fix_random_seed
 from tiny import LINKER, VOCABULARY, blank, examples
 
+from spacy_bioel.linking import searches
 from spacy_bioel.models.name_encoder import write_encoder
-from spacy_bioel.pipeline.linker import searches
 from spacy_bioel.types import AnnotatedText, Mention
 
 

@@ -3,8 +3,8 @@
 import spacy
 from tiny import LINKER, blank
 
-from spacy_bioel.pipeline.measuring import link_given
-from spacy_bioel.pipeline.stored_pipe import with_token_vectors
+from spacy_bioel.evaluation.run import link_given
+from spacy_bioel.pipe import with_token_vectors
 from spacy_bioel.types import AnnotatedText, Mention
 
 

@@ -27,8 +27,8 @@ from tiny import (
 )
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.pipeline.factories import MENTIONS_MODEL
-from spacy_bioel.pipeline.measuring import link_given
+from spacy_bioel.evaluation.run import link_given
+from spacy_bioel.factories import MENTIONS_MODEL
 from spacy_bioel.types import AnnotatedText, Mention
 
 TOK2VEC = Config(MENTIONS_MODEL["tok2vec"]).merge(

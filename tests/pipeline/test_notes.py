@@ -6,9 +6,9 @@ import pytest
 from tiny import linking_nlp, links
 
 import spacy_bioel
-from spacy_bioel.kb.build.build import build_kb
-from spacy_bioel.pipeline.loading import set_preset
-from spacy_bioel.pipeline.mentions.notes import measured
+from spacy_bioel.entities.notes.measurements import measured
+from spacy_bioel.kb.build import build_kb
+from spacy_bioel.loading import set_preset
 from spacy_bioel.types import Concept
 
 NAMES = (

@@ -8,8 +8,8 @@ from spacy.language import Language
 from spacy.tokens import Doc, Span
 from tiny import blank
 
-from spacy_bioel.kb.build.build import build_kb
-from spacy_bioel.pipeline.linker.statistics import MentionStatistics
+from spacy_bioel.kb.build import build_kb
+from spacy_bioel.linking.alias_table import MentionStatistics
 from spacy_bioel.types import Concept
 
 HUMAN, MOUSE = "NCBITaxon:9606", "NCBITaxon:10090"

@@ -12,9 +12,10 @@ from spacy.tokens import Doc
 
 import spacy_bioel
 from spacy_bioel.errors import BioelError
-from spacy_bioel.kb.build.build import build_kb
-from spacy_bioel.pipeline.linker import starter
-from spacy_bioel.pipeline.loading import load_model
+from spacy_bioel.kb import bundled
+from spacy_bioel.kb.build import build_kb
+from spacy_bioel.linking import starter
+from spacy_bioel.loading import load_model
 from spacy_bioel.types import Concept
 
 # One of each type.
@@ -113,7 +114,7 @@ def test_only_names_of_mesh_have_vectors(nlp):
     linker: Any = nlp.get_pipe("bioel_linker")
     dense = [starter.is_dense(part, linker.state.encoder) for part in linker.kb.parts]
     assert dense == [True, False, False, False]
-    assert [starter.place_of(part) for part in linker.kb.parts] == [
+    assert [bundled.place_of(part) for part in linker.kb.parts] == [
         "",
         "starter:genes",
         "starter:species",

@@ -19,7 +19,7 @@ from tiny import (
     with_linker,
 )
 
-from spacy_bioel.pipeline.annotate import get_links
+from spacy_bioel.doc import get_links
 from spacy_bioel.types import AnnotatedText
 
 pytest.importorskip("transformers")

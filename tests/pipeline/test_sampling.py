@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.kb.vectors.index import ExactIndex
-from spacy_bioel.pipeline.factories import LINKER_TRAINING
-from spacy_bioel.pipeline.linker.searches import NamePool
-from spacy_bioel.pipeline.linker.settings import TrainingSettings
-from spacy_bioel.pipeline.linker.statistics import MentionStatistics
-from spacy_bioel.pipeline.linker.training import CandidateSampler, NameSampler
+from spacy_bioel.factories import LINKER_TRAINING
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.kb.vectors import ExactIndex
+from spacy_bioel.linking.alias_table import MentionStatistics
+from spacy_bioel.linking.searches import NamePool
+from spacy_bioel.linking.settings import TrainingSettings
+from spacy_bioel.linking.training import CandidateSampler, NameSampler
 
 STATISTICS = MentionStatistics(
     {"heart attack": {"MESH:D009203": 2}, "chill": {"MESH:D003139": 1, "MESH:GONE": 1}}

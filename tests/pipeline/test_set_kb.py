@@ -8,7 +8,7 @@ from spacy.language import Language
 from tiny import linking_nlp
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.kb.build import build_kb
 from spacy_bioel.types import Concept
 
 N_THREADS = 4

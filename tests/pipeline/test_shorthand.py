@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 from tiny import blank, links
 
-from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.kb.build import build_kb
 from spacy_bioel.types import Concept
 
 NAMES = (

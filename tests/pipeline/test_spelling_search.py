@@ -4,8 +4,8 @@ from math import log, sqrt
 
 import pytest
 
-from spacy_bioel.kb.words import ngrams
-from spacy_bioel.kb.words.ngrams import NgramIndex, build_postings, name_ngrams
+from spacy_bioel.kb import spelling as ngrams
+from spacy_bioel.kb.spelling import NgramIndex, build_postings, name_ngrams
 
 NAMES = ["renal failure", "renal failures", "heart failure", "aspirin", "asprin", "x", "αβ gamma"]
 

@@ -15,13 +15,12 @@ from tiny import LINKER, VOCABULARY, blank, examples, linking_nlp, with_entity
 
 import spacy_bioel
 from spacy_bioel.errors import BioelError
-from spacy_bioel.kb.build import build
-from spacy_bioel.kb.build.build import build_kb
-from spacy_bioel.kb.build.grow import add_concepts
-from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.kb.vectors.stored import has_vectors
-from spacy_bioel.kb.vectors.writing import write_vectors
-from spacy_bioel.pipeline.linker import searches, starter
+from spacy_bioel.kb import build, bundled
+from spacy_bioel.kb.build import build_kb
+from spacy_bioel.kb.edit import add_concepts
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.kb.vector_files import has_vectors, write_vectors
+from spacy_bioel.linking import searches, starter
 from spacy_bioel.types import Candidate, Concept
 
 
@@ -32,7 +31,7 @@ def test_a_linker_with_no_settings_at_all():
     found = [linked(real, mention) for mention in mentions]
     assert found == ["MESH:D009203", "MESH:D001241", "NIL"]
     assert linker.has_encoder and has_vectors(linker.kb)
-    assert linker.kb.path.parent == starter.cache_folder()
+    assert linker.kb.path.parent == bundled.cache_folder()
     assert linker.kb.meta["source"] == (
         "MeSH diseases, chemicals and supplementary records of diseases and chemicals; "
         "brands: UNII, FDA; more names of diseases: DOID, MONDO, HPO"
@@ -54,22 +53,22 @@ def test_the_usual_folder_of_a_system(monkeypatch, platform, variable, value, ex
     monkeypatch.setenv(variable, value)
     monkeypatch.setattr("sys.platform", platform)
     monkeypatch.setattr(Path, "home", lambda: Path("/user"))
-    assert starter.cache_folder().as_posix() == expected
+    assert bundled.cache_folder().as_posix() == expected
 
 
 def test_built_once(small_starter, monkeypatch):
-    kb = starter.starter_kb()
+    kb = bundled.starter_kb()
     assert [path.parent for path in small_starter.iterdir()] == [small_starter]
     assert (
         kb.path is not None and kb.path.parent == small_starter and kb.path.name.startswith("mesh-")
     )
     assert (len(kb), kb.n_names, kb.type_names) == (2, 4, ("C", "D"))
     monkeypatch.setattr(build, "merge_records", None)
-    assert starter.starter_kb().fingerprint == kb.fingerprint
+    assert bundled.starter_kb().fingerprint == kb.fingerprint
     with monkeypatch.context() as later:
-        later.setattr(starter, "NORMALIZER_VERSION", 99)
+        later.setattr(bundled, "NORMALIZER_VERSION", 99)
         with pytest.raises(TypeError):  # it is built anew
-            starter.starter_kb()
+            bundled.starter_kb()
 
 
 def test_loading_draws_no_random_numbers():
@@ -116,10 +115,10 @@ def test_a_folder_that_is_there_and_cannot_be_written(small_starter, monkeypatch
     def refuse(*args: Any, **options: Any) -> None:
         raise PermissionError(13, "Permission denied")
 
-    starter.cache_folder().mkdir(parents=True)
+    bundled.cache_folder().mkdir(parents=True)
     monkeypatch.setattr(build, "editing", refuse)
     with pytest.raises(BioelError, match=r"\[B063\].*Permission denied.*SPACY_BIOEL_CACHE"):
-        starter.starter_kb()
+        bundled.starter_kb()
 
 
 def linked(nlp: Language, mention: str) -> str:
@@ -159,7 +158,7 @@ def test_a_saved_pipeline_has_a_copy(small_starter, tmp_path, monkeypatch):
     nlp = linking_nlp_without_kb()
     assert linked(nlp, "aspirin") == "MESH:D001241"
     nlp.to_disk(tmp_path / "m")
-    monkeypatch.setattr(starter, "starter_kb", None)
+    monkeypatch.setattr(bundled, "starter_kb", None)
     again = spacy.load(tmp_path / "m")
     assert linked(again, "aspirin") == "MESH:D001241"
     assert has_vectors(again.get_pipe("bioel_linker").kb)
@@ -177,7 +176,7 @@ def large(tmp_path, monkeypatch) -> Path:
     """A knowledge base that is too large to be encoded in memory, and no starter one."""
     build_kb([Concept("X:1", ("aspirin", "ASA"))], tmp_path / "large")
     monkeypatch.setattr(searches, "ENCODE_ON_LOAD", 1)
-    monkeypatch.setattr(starter, "starter_kb", None)
+    monkeypatch.setattr(bundled, "starter_kb", None)
     return tmp_path / "large"
 
 

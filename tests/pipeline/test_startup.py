@@ -26,7 +26,7 @@ def test_a_blank_pipeline_imports_nothing_heavy():
         heavy = ("torch", "transformers", "sklearn", "scipy", "tokenizers", "bioc", "pronto",
                  "pytorch_metric_learning", "pandas", "faiss", "typer")
         print([m for m in heavy if m in sys.modules and m not in before])
-        print("spacy_bioel.pipeline.factories" in sys.modules)
+        print("spacy_bioel.factories" in sys.modules)
         """
     )
     assert printed == "[]\nTrue"
@@ -43,7 +43,7 @@ def test_without_torch_pipelines_are_made_and_networks_are_not():
         nlp.add_pipe("bioel_linker")
         print(nlp.pipe_names)
         from spacy.training import Example
-        from spacy_bioel.pipeline.annotate import add_gold
+        from spacy_bioel.doc import add_gold
         from spacy_bioel.types import AnnotatedText, Mention
         doc = nlp.make_doc("aspirin")
         add_gold(doc, AnnotatedText("1", "aspirin", (Mention(0, 7, "Drug", ("X:1",)),)))

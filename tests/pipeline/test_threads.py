@@ -15,7 +15,7 @@ from spacy.language import Language
 from spacy.tokens import Doc
 from tiny import examples, learn, sharing_nlp, step
 
-from spacy_bioel.pipeline.annotate import get_links
+from spacy_bioel.doc import get_links
 
 N_THREADS = 8
 Found = list[list[tuple]]

@@ -3,7 +3,7 @@ import spacy
 from tiny import blank
 
 from spacy_bioel.corpus import read_texts, text_to_doc
-from spacy_bioel.pipeline.annotate import Alignment
+from spacy_bioel.doc import Alignment
 
 
 @pytest.mark.parametrize(

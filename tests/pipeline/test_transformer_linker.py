@@ -9,9 +9,9 @@ import spacy
 from spacy.language import Language
 from tiny import blank, examples, fleeting, links, train, with_linker
 
-from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.kb.vectors.stored import open_vectors
-from spacy_bioel.pipeline.measuring import link_given
+from spacy_bioel.evaluation.run import link_given
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.kb.vector_files import open_vectors
 
 pytest.importorskip("transformers")
 ARCHITECTURE = "spacy-bioel.TransformerNames.v1"

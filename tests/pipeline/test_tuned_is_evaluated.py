@@ -9,12 +9,12 @@ from test_failed_loads import MAKERS
 from tiny import VOCABULARY, linking_nlp, step
 from tiny import examples as examples_of
 
-from spacy_bioel.pipeline.loading import find_detector, find_linker
-from spacy_bioel.pipeline.measuring import changed, link_open, measure_pipeline
-from spacy_bioel.scoring.evaluation import count_documents
-from spacy_bioel.scoring.protocols import get_protocol
-from spacy_bioel.tuning import choosing
-from spacy_bioel.tuning.run import tune
+from spacy_bioel.evaluation import fit as choosing
+from spacy_bioel.evaluation.evaluate import count_documents
+from spacy_bioel.evaluation.protocols import get_protocol
+from spacy_bioel.evaluation.run import changed, link_open, measure_pipeline
+from spacy_bioel.evaluation.tune import tune
+from spacy_bioel.loading import find_detector, find_linker
 
 pytest.importorskip("transformers")
 pytestmark = pytest.mark.filterwarnings("ignore:.*W300")
@@ -67,7 +67,7 @@ def test_every_setting_that_is_tried(nlp, texts, monkeypatch):
         done.append([*settings[0]][0])
         return choosing.choose(what, settings, counts, protocol=protocol, **more)
 
-    monkeypatch.setattr("spacy_bioel.tuning.run.choose", choose)
+    monkeypatch.setattr("spacy_bioel.evaluation.tune.choose", choose)
     tune(nlp, texts)
     assert done == ["left_out" if detector is None else "threshold", "nil_threshold"]
 

@@ -12,11 +12,10 @@ from spacy.language import Language
 from spacy.tokens import Doc, DocBin, Span
 from tiny import blank, linking_nlp
 
+from spacy_bioel.doc import get_links, long_forms
 from spacy_bioel.errors import BioelError
-from spacy_bioel.kb.build.build import build_kb
-from spacy_bioel.pipeline.annotate import get_links
-from spacy_bioel.pipeline.explanation import register_extensions
-from spacy_bioel.pipeline.mentions.choosing import long_forms
+from spacy_bioel.explanation import register_extensions
+from spacy_bioel.kb.build import build_kb
 from spacy_bioel.types import Concept
 
 

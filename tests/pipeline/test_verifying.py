@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import spacy
 
+from spacy_bioel import pipe as stored_pipe
 from spacy_bioel.errors import BioelError
-from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.kb.words.trie import write_trie
-from spacy_bioel.pipeline import stored_pipe
-from spacy_bioel.pipeline.loading import verify
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.kb.trie import write_trie
+from spacy_bioel.loading import verify
 
 PIPES = ("bioel_linker", "bioel_mentions")
 

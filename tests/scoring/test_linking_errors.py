@@ -2,15 +2,16 @@
 
 import pytest
 
-from spacy_bioel.scoring.counts import KINDS, MARKS, kind_of
-from spacy_bioel.scoring.evaluation import Bin, reliability
-from spacy_bioel.scoring.linking_errors import (
+from spacy_bioel.evaluation.evaluate import (
+    Bin,
     Knowledge,
     confusions,
     find_errors,
     pairs,
+    reliability,
     strings_of,
 )
+from spacy_bioel.evaluation.protocols import KINDS, MARKS, kind_of
 from spacy_bioel.types import AnnotatedText, Candidate, Link, Mention
 
 GOLD = Mention(0, 4, "D", ("A",))

@@ -3,8 +3,8 @@ from dataclasses import replace
 import pytest
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.scoring.evaluation import Measurement, evaluate
-from spacy_bioel.scoring.protocols import PROTOCOLS
+from spacy_bioel.evaluation.evaluate import Measurement, evaluate
+from spacy_bioel.evaluation.protocols import PROTOCOLS
 from spacy_bioel.types import AnnotatedText, Candidate, Link, Mention
 
 TEXTS = [

@@ -4,7 +4,7 @@ from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.training import Example
 
-from spacy_bioel.scoring.scorers import make_link_scorer_v1, make_mention_scorer_v1
+from spacy_bioel.evaluation.scorers import make_link_scorer_v1, make_mention_scorer_v1
 
 TEXT = "fever after levodopa and aspirin"
 

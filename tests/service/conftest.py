@@ -6,7 +6,7 @@ import pytest
 from spacy.language import Language
 from tiny import linking_nlp
 
-from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.kb.build import build_kb
 from spacy_bioel.types import Concept
 
 CONCEPTS = [

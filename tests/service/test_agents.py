@@ -12,9 +12,9 @@ from mcp.server import MCPServer
 from spacy.language import Language
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.kb.build.build import build_kb
-from spacy_bioel.service.agents import make_agent_tools
-from spacy_bioel.service.verbs import Service
+from spacy_bioel.kb.build import build_kb
+from spacy_bioel.service.mcp import make_agent_tools
+from spacy_bioel.service.service import Service
 from spacy_bioel.types import Concept
 
 
@@ -62,9 +62,9 @@ def test_link_text(server):
 
 
 def test_answers_are_bounded(server, monkeypatch):
-    monkeypatch.setattr("spacy_bioel.service.agents._MOST_LINKS", 1)
-    monkeypatch.setattr("spacy_bioel.service.agents._MOST_NAMES", 1)
-    monkeypatch.setattr("spacy_bioel.service.agents._LONGEST_DEFINITION", 6)
+    monkeypatch.setattr("spacy_bioel.service.mcp._MOST_LINKS", 1)
+    monkeypatch.setattr("spacy_bioel.service.mcp._MOST_NAMES", 1)
+    monkeypatch.setattr("spacy_bioel.service.mcp._LONGEST_DEFINITION", 6)
     _, found = call(server, "link_text", text="Narcan, Narcan and Narcan.")
     assert (len(found["links"]), found["omitted"]) == (1, 2)
     assert call(server, "get_concept", id="X:3") == (

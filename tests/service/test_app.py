@@ -12,10 +12,10 @@ from spacy.language import Language
 from starlette.testclient import TestClient
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.kb.build import build_kb
 from spacy_bioel.service import Limits
 from spacy_bioel.service.app import create_app
-from spacy_bioel.service.verbs import Service
+from spacy_bioel.service.service import Service
 from spacy_bioel.types import Concept
 
 JSON = {"Content-Type": "application/json"}

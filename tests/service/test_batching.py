@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from spacy_bioel.service.batching import Batcher
+from spacy_bioel.service.service import Batcher
 
 WAIT = 60  # seconds after which a test has failed
 

@@ -6,7 +6,7 @@ import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from spacy_bioel.service import Limits
-from spacy_bioel.service.guards import LimitRequests
+from spacy_bioel.service.middleware import LimitRequests
 
 
 class Client:

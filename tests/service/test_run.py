@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.kb.build import build_kb
 from spacy_bioel.types import Concept
 
 Serve = Callable[..., subprocess.Popen[str]]
@@ -92,7 +92,7 @@ def test_a_port_that_is_taken(bioel):
 @pytest.mark.parametrize(("command", "package"), [("serve", "fastapi"), ("mcp", "mcp.server")])
 def test_without_the_extra(monkeypatch, bioel, command, package):
     monkeypatch.setitem(sys.modules, package, None)
-    monkeypatch.delitem(sys.modules, "spacy_bioel.service.agents", raising=False)
+    monkeypatch.delitem(sys.modules, "spacy_bioel.service.mcp", raising=False)
     shown = bioel(command, status=2).err
     assert f"[B192] bioel {command} needs packages of the extra {command}, which" in shown
     assert f"Run: pip install 'spacy-bioel[{command}]'" in shown

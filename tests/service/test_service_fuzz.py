@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 
 from spacy_bioel.service import Limits
 from spacy_bioel.service.app import create_app
-from spacy_bioel.service.verbs import Service
+from spacy_bioel.service.service import Service
 
 LONGEST = 20  # characters of a text
 # Statuses of all answers, to requests that fit the description and to such that do not. Routes that

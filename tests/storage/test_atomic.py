@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from spacy_bioel.storage import atomic
-from spacy_bioel.storage.atomic import replacing_file, replacing_folder, replacing_text
+from spacy_bioel import files as atomic
+from spacy_bioel.files import replacing_file, replacing_folder, replacing_text
 
 posix = pytest.mark.skipif(os.name == "nt", reason="POSIX")
 
@@ -95,7 +95,7 @@ def test_devices_and_pipes_are_written_to(tmp_path):
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from spacy_bioel.storage.atomic import replacing_file, replacing_folder
+from spacy_bioel.files import replacing_file, replacing_folder
 with (replacing_file if sys.argv[1] == "file" else replacing_folder)(Path(sys.argv[2])) as path:
     (path if path.is_file() else path / "part").write_text("half")
     os.kill(os.getpid(), signal.SIGKILL)

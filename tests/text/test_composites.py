@@ -1,6 +1,6 @@
 import pytest
 
-from spacy_bioel.text.composites import end_with_members, split_composite
+from spacy_bioel.entities.composites import end_with_members, split_composite
 
 
 @pytest.mark.parametrize(

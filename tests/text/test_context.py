@@ -6,9 +6,9 @@ import srsly
 from spacy.language import Language
 from spacy.tokens import SpanGroup
 
+from spacy_bioel.doc import get_links
 from spacy_bioel.errors import BioelError
-from spacy_bioel.pipeline.annotate import get_links
-from spacy_bioel.text.context import sentence_borders
+from spacy_bioel.text.sentences import sentence_borders
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from spacy_bioel.text.display import address_of
+from spacy_bioel.export.html import address_of
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def test_normalising_twice_changes_nothing(low, high):
     ],
 )
 def test_words_of_a_text_are_those_of_its_pieces(text):
-    """The property by which `kb.columns.keys.span_keys` looks up spans by their tokens."""
+    """The property by which `kb.knowledge_base.span_keys` looks up spans by their tokens."""
     pieces = re.findall(r"(?:[^\W_]|[\u0300-\u036f])+|[^\w\s]|_", text)
     words = " ".join(filter(None, map(normalize_name, pieces)))
     assert words == normalize_name(text)

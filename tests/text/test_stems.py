@@ -1,6 +1,6 @@
 import pytest
 
-from spacy_bioel.kb.words.bags import singular
+from spacy_bioel.kb.spelling import singular
 from spacy_bioel.text.stems import singular_of, spelling_variants, stem_of, words_of
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from spacy_bioel.text.variant_facts import gene_of, rs_numbers
-from spacy_bioel.text.variants import find_variants, read_variant
+from spacy_bioel.entities.variant_grammar import find_variants, read_variant
+from spacy_bioel.entities.variants import gene_of, rs_numbers
 from spacy_bioel.types import Candidate, Link
 
 

@@ -5,7 +5,14 @@ from itertools import pairwise
 
 import pytest
 
-from spacy_bioel.text.windows import INSIDE, SENTENCE, TOKEN, Window, begins_sentence, split_windows
+from spacy_bioel.contextual.document_transformer import (
+    INSIDE,
+    SENTENCE,
+    TOKEN,
+    Window,
+    split_windows,
+)
+from spacy_bioel.text.sentences import begins_sentence
 
 KINDS = {"s": SENTENCE, "t": TOKEN, "i": INSIDE}
 

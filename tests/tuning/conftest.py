@@ -10,7 +10,7 @@ import spacy
 from spacy.language import Language
 from spacy.tokens import Doc
 
-from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.kb.build import build_kb
 from spacy_bioel.types import Concept, Link
 
 CONCEPTS = [

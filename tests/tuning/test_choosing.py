@@ -2,8 +2,8 @@
 
 import pytest
 
-from spacy_bioel.scoring.counts import Counts
-from spacy_bioel.tuning.choosing import Tuned, choose, document_folds, percent_of
+from spacy_bioel.evaluation.fit import Tuned, choose, document_folds, percent_of
+from spacy_bioel.evaluation.protocols import Counts
 
 
 def counted(right: int, predicted: int, gold: int) -> Counts:

@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.pipeline.linker.evidence import FEATURES
-from spacy_bioel.pipeline.linker.fusion import Fusion, default_fusion, rank, share
-from spacy_bioel.tuning.development import Development, pool
-from spacy_bioel.tuning.fusion import _Loss, fit_fusion, fit_nearest
+from spacy_bioel.evaluation.fit import Development, _Loss, fit_fusion, fit_nearest, pool
+from spacy_bioel.linking.evidence import FEATURES
+from spacy_bioel.linking.fusion import Fusion, default_fusion, rank, share
 
 N = len(FEATURES)
 EXACT, DENSE = FEATURES.index("exact"), FEATURES.index("dense")
@@ -143,8 +142,8 @@ def test_strings_do_not_leak_into_the_choice_of_a_start(monkeypatch):
         assert len(part) and not seen[-1] & set(part.strings)
         return 0.0
 
-    monkeypatch.setattr("spacy_bioel.tuning.fusion.fit_fusion", fit)
-    monkeypatch.setattr("spacy_bioel.tuning.fusion.log_loss", loss)
+    monkeypatch.setattr("spacy_bioel.evaluation.fit.fit_fusion", fit)
+    monkeypatch.setattr("spacy_bioel.evaluation.fit.log_loss", loss)
     fit_nearest(data, [default_fusion(), None])
     assert len(seen) == 5 * 2 + 1 and len(seen[-1]) == 6
 

@@ -8,9 +8,8 @@ import pytest
 import spacy
 from spacy.language import Language
 
-from spacy_bioel.tuning.choosing import document_folds
-from spacy_bioel.tuning.development import gather_development, gold_docs
-from spacy_bioel.tuning.run import tune, tune_detector, tune_finding, tune_nil, tune_weights
+from spacy_bioel.evaluation.fit import document_folds, gather_development, gold_docs
+from spacy_bioel.evaluation.tune import tune, tune_detector, tune_finding, tune_nil, tune_weights
 from spacy_bioel.types import AnnotatedText, Candidate, Link, Mention
 
 Answering = Callable[..., Any]

@@ -15,8 +15,8 @@ import srsly
 import typer
 
 from spacy_bioel.cli.console import show_note
-from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.kb.words.bags import NameBags, stem_key
+from spacy_bioel.kb.bag_of_words import NameBags, stem_key
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.text.stems import stem_of, words_of
 

@@ -13,7 +13,7 @@ from alike import doubts
 from specs import is_mixture, load_spec, parts_of
 
 from spacy_bioel.cli.card import CorpusFacts, Facts, read_scores, size_of, write_card
-from spacy_bioel.storage.atomic import replacing_folder
+from spacy_bioel.files import replacing_folder
 
 _DEMO = (
     "Demo, do not use for real work: it was trained on a few invented texts, to show that "

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from spacy_bioel.storage.atomic import replacing_file
+from spacy_bioel.files import replacing_file
 from spacy_bioel.types import Concept
 
 

@@ -41,14 +41,13 @@ from spacy_bioel.cli.console import count_of, show_error, show_note
 from spacy_bioel.cli.convert import convert as convert_corpus
 from spacy_bioel.corpus import read_texts
 from spacy_bioel.errors import BioelError
+from spacy_bioel.files import replacing_folder
 from spacy_bioel.io.formats import read_ontology
 from spacy_bioel.io.jsonl import write_texts_jsonl
-from spacy_bioel.io.open import numbered_lines
+from spacy_bioel.io.open import numbered_lines, skipping_bad
 from spacy_bioel.io.phrases import read_phrase_table
-from spacy_bioel.io.records import skipping_bad
 from spacy_bioel.io.table import read_table
-from spacy_bioel.kb.build.build import build_kb
-from spacy_bioel.storage.atomic import replacing_folder
+from spacy_bioel.kb.build import build_kb
 from spacy_bioel.types import AnnotatedText, Concept
 
 SPLITS = ("train", "dev", "test")

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from hashlib import blake2b
 
-from spacy_bioel.io.records import curie
+from spacy_bioel.io.open import curie
 from spacy_bioel.types import AnnotatedText, Mention
 
 Labels = dict[str, str | None]

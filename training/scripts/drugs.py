@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.pipeline.mentions.name_evidence import common_words
+from spacy_bioel.dictionary.unambiguous import common_words
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.normalize import normalize_name
 
 # Who names a substance, in brackets behind the name: only of drugs, and of drugs on the market.

@@ -13,7 +13,7 @@ import srsly
 
 from spacy_bioel.cli.console import show_note
 from spacy_bioel.errors import BioelError
-from spacy_bioel.storage.atomic import replacing_file
+from spacy_bioel.files import replacing_file
 
 Spec = dict[str, Any]
 

@@ -21,8 +21,8 @@ from type_names import names_of_texts
 
 import spacy_bioel
 from spacy_bioel.corpus import read_texts
-from spacy_bioel.pipeline.mentions.marked import describe, kinds_of
-from spacy_bioel.storage.atomic import replacing_file
+from spacy_bioel.dictionary.unambiguous import describe, kinds_of
+from spacy_bioel.files import replacing_file
 from spacy_bioel.text.normalize import normalize_name, normalize_names
 
 _FILE = ASSETS / "marked.json.gz"

@@ -15,11 +15,11 @@ from specs import ASSETS, dev_share_of, find_split, load_spec, parts_of
 
 from spacy_bioel.corpus import declared
 from spacy_bioel.errors import BioelError
+from spacy_bioel.files import replacing_folder
 from spacy_bioel.io.formats import read_corpus
 from spacy_bioel.io.jsonl import write_texts_jsonl
-from spacy_bioel.kb.build.build import build_kb
-from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.storage.atomic import replacing_folder
+from spacy_bioel.kb.build import build_kb
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.types import AnnotatedText, Concept
 
 NO_MENTION = (

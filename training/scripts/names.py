@@ -18,8 +18,8 @@ import typer
 
 from spacy_bioel.cli.console import show_note
 from spacy_bioel.corpus import read_texts
-from spacy_bioel.pipeline.mentions.name_evidence import common_words
-from spacy_bioel.storage.atomic import replacing_file
+from spacy_bioel.dictionary.unambiguous import common_words
+from spacy_bioel.files import replacing_file
 
 ASSETS = Path("spacy_bioel") / "assets"
 _FEWEST = 3  # times that a word is in the texts

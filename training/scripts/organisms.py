@@ -22,11 +22,10 @@ from specs import find_split
 
 import spacy_bioel
 from spacy_bioel.corpus import read_texts
-from spacy_bioel.pipeline.annotate import GOLD_KEY, add_gold
-from spacy_bioel.pipeline.linker.organisms import FEATURES, organism_table
-from spacy_bioel.pipeline.linker.statistics import MentionStatistics
-from spacy_bioel.tuning.development import Development, pool
-from spacy_bioel.tuning.fusion import fit_fusion
+from spacy_bioel.doc import GOLD_KEY, add_gold
+from spacy_bioel.entities.species import FEATURES, organism_table
+from spacy_bioel.evaluation.fit import Development, fit_fusion, pool
+from spacy_bioel.linking.alias_table import MentionStatistics
 from spacy_bioel.types import GENE, ORGANISM, AnnotatedText
 
 ASSETS = Path("spacy_bioel") / "assets"

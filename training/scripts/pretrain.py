@@ -28,22 +28,22 @@ from synonyms import by_concept, join_names, names_of_kb, names_of_mentions
 from torch.nn import functional as F
 from train import find_transformer
 
+from spacy_bioel.contextual.transformers import build_transformer_names_v1
 from spacy_bioel.corpus import read_docs
-from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.doc import GOLD_KEY, split_ids
+from spacy_bioel.files import replacing_folder
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.models.name_encoder import (
     EncoderSource,
     NameEncoder,
     add_encoder,
+    add_rescnn,
     encode_names,
     get_network,
     write_encoder,
 )
-from spacy_bioel.models.name_rescnn import add_rescnn
-from spacy_bioel.models.name_transformer import build_transformer_names_v1
 from spacy_bioel.models.vocabulary import make_vocabulary
 from spacy_bioel.nn.losses import info_nce_loss
-from spacy_bioel.pipeline.annotate import GOLD_KEY, split_ids
-from spacy_bioel.storage.atomic import replacing_folder
 from spacy_bioel.text.normalize import normalize_name
 
 _LOGGER = logging.getLogger("pretrain")

@@ -21,11 +21,11 @@ from pretraining import Run
 from spacy.util import load_config
 from synonyms import Synonyms, by_concept, join_names, names_of_kb
 
-from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.models.marked import Marked, MarkedPieces
-from spacy_bioel.models.seq2seq import marked_pieces, new_backbone, new_vocabulary
-from spacy_bioel.nn.seq2seq import Seq2Seq
-from spacy_bioel.storage.atomic import replacing_folder
+from spacy_bioel.contextual.generative import marked_pieces, new_backbone, new_vocabulary
+from spacy_bioel.contextual.mention_markers import Marked, MarkedPieces
+from spacy_bioel.contextual.seq2seq_network import Seq2Seq
+from spacy_bioel.files import replacing_folder
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.normalize import normalize_name
 
 _LOGGER = logging.getLogger("pretrain")

@@ -14,7 +14,7 @@ import torch
 import typer
 from safetensors.torch import load_file, save_file
 
-from spacy_bioel.storage.atomic import replacing_folder
+from spacy_bioel.files import replacing_folder
 
 _LOGGER = logging.getLogger("pretrain")
 _TENSORS, _ABOUT = "state.safetensors", "state.json"

@@ -36,21 +36,25 @@ from type_names import names_of_texts
 
 import spacy_bioel
 from spacy_bioel.corpus import read_docs
+from spacy_bioel.doc import GOLD_KEY, split_ids
+from spacy_bioel.evaluation.fit import (
+    Development,
+    document_folds,
+    fit_fusion,
+    gather_development,
+    pool,
+)
+from spacy_bioel.files import replacing_file, replacing_folder
 from spacy_bioel.io.formats import read_ontology
 from spacy_bioel.io.table import read_table
-from spacy_bioel.kb.build.build import build_kb
-from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.models.detector import add_scorer
-from spacy_bioel.models.weights import weights_from_bytes, weights_to_bytes
-from spacy_bioel.pipeline.annotate import GOLD_KEY, split_ids
-from spacy_bioel.pipeline.linker.starter import ASSETS as INSTALLED
-from spacy_bioel.pipeline.linker.statistics import MentionStatistics
-from spacy_bioel.pipeline.loading import load_model
-from spacy_bioel.storage.atomic import replacing_file, replacing_folder
+from spacy_bioel.kb.build import build_kb
+from spacy_bioel.kb.bundled import ASSETS as INSTALLED
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.linking.alias_table import MentionStatistics
+from spacy_bioel.loading import load_model
+from spacy_bioel.mentions.model import add_scorer
+from spacy_bioel.models.torch_io import weights_from_bytes, weights_to_bytes
 from spacy_bioel.text.normalize import normalize_name, normalize_names
-from spacy_bioel.tuning.choosing import document_folds
-from spacy_bioel.tuning.development import Development, gather_development, pool
-from spacy_bioel.tuning.fusion import fit_fusion
 from spacy_bioel.types import ORGANISM, Concept
 
 KBS = Path("kb") / "starter"

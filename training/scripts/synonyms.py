@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.normalize import normalize_name
 
 # Shorter names are abbreviations that mean many things.

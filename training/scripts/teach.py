@@ -25,9 +25,9 @@ from specs import TAUGHT
 from spacy_bioel.cli.console import show_error, show_note
 from spacy_bioel.corpus import docs_to_bin, read_texts, text_to_doc
 from spacy_bioel.errors import BioelError
-from spacy_bioel.pipeline.linker.settings import DETECTOR
-from spacy_bioel.pipeline.loading import load_model
-from spacy_bioel.storage.atomic import replacing_folder
+from spacy_bioel.files import replacing_folder
+from spacy_bioel.linking.settings import DETECTOR
+from spacy_bioel.loading import load_model
 from spacy_bioel.types import AnnotatedText, Mention
 
 # First and last character, and label, of a span, and how likely it is.

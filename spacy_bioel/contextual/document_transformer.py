@@ -1,0 +1,266 @@
+"""Overlapping windows over long texts, for networks with a maximum number of word pieces.
+
+Transformer as the model of spaCy's pipe `tok2vec`.
+
+Detector and linker listen to that pipe, so that a document is encoded once. Configuration, word
+pieces and weights are saved: loading a pipeline does not need the checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import srsly
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+from spacy.tokens import Doc
+from thinc.api import Model, get_torch_default_device
+from thinc.types import Floats2d
+from tokenizers import Tokenizer
+
+from spacy_bioel.contextual.transformers import (
+    backbone_from_json,
+    config_to_json,
+    misfit,
+    read_checkpoint,
+    special_pieces,
+)
+from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.models.torch_io import (
+    DOCUMENT_TRANSFORMER,
+    AveragingShim,
+    arrays_of,
+    run_network,
+    set_arrays,
+)
+from spacy_bioel.text.sentences import begins_sentence
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+# Borders before a piece; higher ones are better to cut at.
+INSIDE, TOKEN, SENTENCE = 0, 1, 2
+
+
+class Window(NamedTuple):
+    """Window over pieces: the network reads [start, end), the vectors of [first, last) are used."""
+
+    start: int
+    end: int
+    first: int
+    last: int
+
+
+def split_windows(borders: Sequence[int], *, size: int, overlap: int) -> list[Window]:
+    """Split pieces into windows of at most `size` pieces that together use every piece once.
+
+    A window ends at the last sentence border of its second half, else at the last token border,
+    else where it is full. The next window starts up to `overlap` pieces earlier, so that all pieces
+    have text on both sides. In the overlap, each window is used for the half that is farther from
+    its border.
+
+    borders (Sequence[int]): Border before each piece: INSIDE, TOKEN or SENTENCE.
+    size (int): Maximum number of pieces, at least 2.
+    overlap (int): Maximum number of pieces in common, at most half of `size`.
+    RETURNS (list[Window]): Windows from left to right; none without pieces.
+    """
+    windows: list[Window] = []
+    n, start, first = len(borders), 0, 0
+    while start + size < n:
+        end = _best_cut(borders, start + size // 2 + 1, start + size, latest=True)
+        after = _best_cut(borders, end - overlap, end - overlap // 2, latest=False)
+        middle = (after + end) // 2
+        windows.append(Window(start, end, first, middle))
+        start, first = after, middle
+    return [*windows, Window(start, n, first, n)] if n else []
+
+
+def _best_cut(borders: Sequence[int], low: int, high: int, *, latest: bool) -> int:
+    """Latest or earliest of the best borders from `low` to `high`."""
+    places = range(high, low - 1, -1) if latest else range(low, high + 1)
+    return max(places, key=lambda i: borders[i])
+
+
+DocumentEncoder = Model[list[Doc], list[Floats2d]]
+IntArray = NDArray[np.int64]
+
+
+def build_transformer_v1(
+    *,
+    path: str | None = None,
+    width: int = 768,
+    max_pieces: int = 512,
+    overlap: int = 128,
+    learn_rate_scale: float = 1.0,
+    mixed_precision: bool = False,
+) -> DocumentEncoder:
+    """Registered as `spacy-bioel.Transformer.v1`: the model of a pipe `tok2vec`.
+
+    A document that exceeds the transformer's maximum length is cut into overlapping windows,
+    preferably at sentence boundaries; see `split_windows`. A token vector is the mean of the
+    vectors of its word pieces; it is zero for a token without any, such as white space.
+
+    path (str | None): Folder of a Hugging Face checkpoint with safetensors weights, or its id on
+        the hub. It is read by `initialize`.
+    width (int): Size of the token vectors, for the listeners.
+    max_pieces (int): Word pieces of a window, special ones included.
+    overlap (int): Word pieces shared by adjacent windows.
+    learn_rate_scale (float): Factor on `training.optimizer.learn_rate`: pretrained weights need
+        smaller steps than new ones.
+    mixed_precision (bool): Train under bfloat16 autocast, on a GPU, and on a CPU that has bfloat16.
+    RAISES BioelError: [B170] when windows are too short for their overlap.
+    """
+    if overlap < 0 or max_pieces < max(8, 4 * overlap):
+        raise BioelError(Errors.B170.format(max_pieces=max_pieces, overlap=overlap))
+    settings = {"learn_rate_scale": learn_rate_scale, "mixed_precision": mixed_precision}
+    return Model(
+        DOCUMENT_TRANSFORMER,
+        _forward,
+        init=_read_if_new,
+        attrs={"path": path, "max_pieces": max_pieces, "overlap": overlap},
+        dims={"nO": width},
+        shims=[_TransformerShim(None, config=settings)],
+    )
+
+
+class _TransformerShim(AveragingShim):
+    """Shim of the network with its tokenizer, serialised without pickle."""
+
+    tokenizer: Tokenizer
+    prefix: list[int]
+    suffix: list[int]
+    about: str
+
+    def take(self, tokenizer: Tokenizer, backbone: PreTrainedModel, about: str) -> None:
+        """Set tokenizer and network. about (str): Configuration of the backbone, as JSON."""
+        from spacy_bioel.contextual.networks import DocumentTransformer
+
+        self.prefix, self.suffix = special_pieces(tokenizer)
+        self.tokenizer, self.about = tokenizer, about
+        network = DocumentTransformer(backbone, **self.cfg)
+        self._model = network.to(get_torch_default_device()).eval()
+
+    def to_bytes(self) -> bytes:
+        if self._model is None:
+            return b""
+        weights = save(arrays_of(self._model))
+        parts = {"config": self.about, "tokenizer": self.tokenizer.to_str()}
+        return srsly.msgpack_dumps(parts | {"cfg": self.cfg, "weights": weights})
+
+    def from_bytes(self, bytes_data: bytes) -> _TransformerShim:
+        """Load the output of `to_bytes`.
+
+        RAISES BioelError: [B041] when the weights do not fit, [B150] without transformers.
+        """
+        if bytes_data:
+            parts = srsly.msgpack_loads(bytes_data)
+            self.cfg = parts["cfg"]
+            backbone = backbone_from_json(parts["config"])
+            self.take(Tokenizer.from_str(parts["tokenizer"]), backbone, parts["config"])
+            try:
+                set_arrays(self._model, load(parts["weights"]))
+            except (SafetensorError, RuntimeError) as error:
+                raise BioelError(Errors.B041.format(reason=str(error)[:500])) from error
+        return self
+
+
+def _read_if_new(model: DocumentEncoder, X: object = None, Y: object = None) -> None:
+    """Read the checkpoint, unless the network was loaded with a saved pipeline.
+
+    RAISES BioelError: [B171] without a path, [B154] when the width differs; those of
+        `checkpoint.read_checkpoint`.
+    """
+    shim: Any = model.shims[0]
+    if shim._model is not None:
+        return
+    if not model.attrs["path"]:
+        raise BioelError(Errors.B171)
+    folder, backbone, tokenizer = read_checkpoint(
+        model.attrs["path"], max_pieces=model.attrs["max_pieces"]
+    )
+    found, expected = backbone.config.hidden_size, model.get_dim("nO")
+    if found != expected:
+        raise misfit(folder, f"vectors of {found} numbers", f"the setting width, {expected}")
+    shim.take(tokenizer, backbone, config_to_json(backbone.config))
+
+
+def _forward(
+    model: DocumentEncoder, docs: list[Doc], is_train: bool
+) -> tuple[list[Floats2d], Callable[[list[Floats2d]], list[Doc]]]:
+    shim: Any = model.shims[0]
+    if shim._model is None:
+        raise BioelError(Errors.B172)
+    arrays = _windows(docs, shim, size=model.attrs["max_pieces"], overlap=model.attrs["overlap"])
+    lengths: Any = [len(doc) for doc in docs]
+    vectors, backprop = run_network(model, (*arrays, sum(lengths)), is_train)
+
+    def backprop_docs(d_vectors: list[Floats2d]) -> list[Doc]:
+        d_found = model.ops.flatten(d_vectors)
+        if d_found.any():  # else there was nothing to learn from these documents
+            backprop(d_found)
+        return []
+
+    return model.ops.unflatten(vectors, lengths), backprop_docs
+
+
+def _windows(
+    docs: Sequence[Doc], shim: _TransformerShim, *, size: int, overlap: int
+) -> list[IntArray]:
+    """Arguments of `DocumentTransformer.forward` except the number of tokens."""
+    prefix, suffix = shim.prefix, shim.suffix
+    encodings = shim.tokenizer.encode_batch([doc.text for doc in docs], add_special_tokens=False)
+    ids: list[int] = []
+    empty = np.zeros(0, dtype=np.int64)
+    lengths, used, pieces, tokens = [], [empty], [empty], [empty]
+    n_pieces = n_tokens = 0
+    for doc, encoding in zip(docs, encodings, strict=True):
+        piece, token = align(doc, encoding.offsets)
+        pieces.append(piece + n_pieces)
+        tokens.append(token + n_tokens)
+        n_pieces += len(encoding.ids)
+        n_tokens += len(doc)
+        borders = _borders(doc, piece, token, len(encoding.ids))
+        room = size - len(prefix) - len(suffix)
+        for window in split_windows(borders, size=room, overlap=overlap):
+            begin = len(ids) + len(prefix) - window.start
+            used.append(np.arange(window.first, window.last) + begin)
+            ids += [*prefix, *encoding.ids[window.start : window.end], *suffix]
+            lengths.append(window.end - window.start + len(prefix) + len(suffix))
+    flat = (np.array(x, dtype=np.int64) for x in (ids, lengths))
+    return [*flat, *map(np.concatenate, (used, pieces, tokens))]
+
+
+def align(doc: Doc, offsets: Sequence[tuple[int, int]]) -> tuple[IntArray, IntArray]:
+    """Align word pieces and tokens that share characters.
+
+    spaCy's tokens and word pieces are independent: a piece can overlap several tokens, and a token
+    can have no piece.
+
+    offsets (Sequence): Character offsets (start, end) of each piece.
+    RETURNS (tuple[IntArray, IntArray]): Indices of pieces and of tokens, pair by pair in order of
+        the pieces. Shape (n_pairs,).
+    """
+    starts, ends = np.array(offsets, dtype=np.int64).reshape(-1, 2).T
+    token_starts = np.array([token.idx for token in doc], dtype=np.int64)
+    token_ends = token_starts + np.array([len(token) for token in doc], dtype=np.int64)
+    first = np.searchsorted(token_ends, starts, side="right")
+    last = np.searchsorted(token_starts, ends, side="left")
+    n_tokens = np.maximum(last - first, 0)
+    piece = np.repeat(np.arange(len(starts)), n_tokens)
+    within = np.arange(len(piece)) - np.repeat(np.cumsum(n_tokens) - n_tokens, n_tokens)
+    return piece, first[piece] + within
+
+
+def _borders(doc: Doc, piece: IntArray, token: IntArray, n_pieces: int) -> list[int]:
+    """Kind of boundary before each piece: sentence, token or inside a token."""
+    borders = np.full(n_pieces, INSIDE)
+    # Only the first pair of a piece counts: a piece across two tokens begins in the first one.
+    begins = np.append(True, (np.diff(token) > 0) & (np.diff(piece) > 0))[: len(token)]
+    borders[piece[begins]] = TOKEN
+    of_sentences = np.array(begins_sentence([token.text for token in doc]), dtype=bool)
+    of_sentences[:1] = False  # nothing comes before
+    borders[piece[begins][of_sentences[token[begins]]]] = SENTENCE
+    return borders.tolist()

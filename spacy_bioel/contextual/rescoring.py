@@ -1,0 +1,324 @@
+"""Contextual linker models, which read mentions in context: common part of all architectures.
+
+Beside the name encoder, a model has either a network over the token vectors of a tok2vec, or a
+reader, a model of word pieces with a `NetworkKind`.
+
+Contextual scores: from the candidates of a string to those of a mention in its document.
+
+Strings are ranked once, however often they occur (`linker.candidates`). What each mention then
+says in its document, by `contextual.bi_encoder` or `contextual.cross_encoder`, and what its string
+said are weighed together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from spacy.pipeline.tok2vec import Tok2VecListener
+from thinc.api import Model
+
+from spacy_bioel.kb.arrays import entries_of
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.kb.spelling import name_ngrams
+from spacy_bioel.linking.fusion import Fusion, rank
+from spacy_bioel.models.name_encoder import (
+    EncoderSource,
+    NameEncoder,
+    Parts,
+    add_encoder,
+    encoder_parts,
+    load_encoder,
+)
+from spacy_bioel.models.torch_io import (
+    reading_part,
+    require_torch,
+    set_layer,
+    torch_layer,
+    weights_from_bytes,
+    weights_to_bytes,
+)
+from spacy_bioel.text.normalize import normalize_names
+from spacy_bioel.types import Candidate
+
+if TYPE_CHECKING:
+    from torch import nn
+
+_TOK2VEC = "tok2vec.msgpack"
+
+
+@dataclass(frozen=True)
+class ReadingKind:
+    """A network over token vectors; module-level functions, so that it can be pickled.
+
+    make (Callable): Makes the network, once the name encoder has its own.
+    file (str): Of its weights.
+    stored (Mapping): Attributes of the model that the network is made from: file, and functions to
+        bytes and back.
+    """
+
+    make: Callable[[Model], nn.Module]
+    file: str
+    stored: Mapping[str, tuple[str, Callable[[Any], bytes], Callable[[bytes], object]]] = field(
+        default_factory=dict
+    )
+
+
+def reading_model(
+    name: str,
+    forward: Callable,
+    layers: dict[str, Model],
+    *,
+    evidence: str = "context",
+    **attrs: object,
+) -> Model:
+    """Make a model without its contextual network, which `add_reading` adds.
+
+    layers (dict): Layers by name; "names" is the name encoder.
+    evidence (str): What its candidates are called, and the switch that it reads by.
+    attrs: `kind`, a `ReadingKind`, or `reader`, the name of that layer, and the `prefix` of its
+        files in a linker.
+    """
+    return Model(
+        name,
+        forward,
+        layers=list(layers.values()),
+        attrs={"evidence": evidence} | attrs,
+        refs={"network": None} | layers,
+    )
+
+
+def name_side(model: Model) -> NameEncoder:
+    """Name encoder of a linker's model; the model itself, if it is not contextual."""
+    return model.get_ref("names") if may_read(model) else model
+
+
+def may_read(model: Model) -> bool:
+    """Whether the architecture of a linker's model is contextual."""
+    return "evidence" in model.attrs
+
+
+def reads(model: Model) -> bool:
+    """Whether a linker's model is contextual and has its contextual network."""
+    return may_read(model) and model.maybe_get_ref("network") is not None
+
+
+def reading_evidence(model: Model) -> str:
+    """The evidence that a contextual model brings; "" if the model is not contextual."""
+    return str(model.attrs.get("evidence", ""))
+
+
+def add_reading(model: Model, source: EncoderSource) -> None:
+    """Add the contextual network to a contextual model, in the place of an earlier one."""
+    if "reader" in model.attrs:
+        add_encoder(_reader(model), source)
+        model.set_ref("network", _reader(model))
+    elif may_read(model):
+        _add_network(model)
+
+
+def _reader(model: Model) -> Model:
+    return model.get_ref(model.attrs["reader"])
+
+
+def _add_network(model: Model) -> None:
+    require_torch()
+    model.get_ref("tok2vec").initialize()
+    set_layer(model, torch_layer(model.attrs["kind"].make(model)))
+
+
+def reading_parts(model: Model) -> Parts:
+    """Files for `load_reading`: bytes by file name; empty without a contextual network."""
+    if not reads(model):
+        return {}
+    if "reader" in model.attrs:
+        prefix = model.attrs["prefix"]
+        return {prefix + name: part for name, part in encoder_parts(_reader(model)).items()}
+    kind, tok2vec = model.attrs["kind"], model.get_ref("tok2vec")
+    parts: Parts = {kind.file: lambda: weights_to_bytes(model.get_ref("network"))}
+    for name, (file, to_bytes, _) in kind.stored.items():
+        parts[file] = partial(to_bytes, model.attrs[name])
+    if not isinstance(tok2vec, Tok2VecListener):  # which is saved with its pipe
+        parts[_TOK2VEC] = tok2vec.to_bytes
+    return parts
+
+
+def load_reading(model: Model, parts: Mapping[str, bytes]) -> None:
+    """Load the files of `reading_parts` into a model whose name encoder is loaded already."""
+    if "reader" in model.attrs:
+        prefix = model.attrs["prefix"]
+        own = {k.removeprefix(prefix): part for k, part in parts.items() if k.startswith(prefix)}
+        if own:
+            load_encoder(_reader(model), own)
+            model.set_ref("network", _reader(model))
+    elif may_read(model):
+        kind = model.attrs["kind"]
+        if {kind.file, *(file for file, _, _ in kind.stored.values())} & parts.keys():
+            for name, (file, _, from_bytes) in kind.stored.items():
+                with reading_part(file):
+                    model.attrs[name] = from_bytes(parts[file])
+            _add_network(model)
+            weights_from_bytes(model.get_ref("network"), parts[kind.file])
+        if _TOK2VEC in parts:
+            model.get_ref("tok2vec").from_bytes(parts[_TOK2VEC])
+
+
+def reading_by(names: NameEncoder, reader: Model, *, name: str, ref: str, **attrs: str) -> Model:
+    """Make a model that reads with another one. ref (str): What the other one is called."""
+    return reading_model(name, _read_by, {"names": names, ref: reader}, reader=ref, **attrs)
+
+
+def _read_by(model: Model, inputs: object, is_train: bool) -> tuple[object, Callable]:
+    return _reader(model)(inputs, is_train)
+
+
+IntArray = NDArray[np.int64]
+
+
+def nearest_names(kb: KnowledgeBase, strings: Sequence[str], concepts: IntArray) -> IntArray:
+    """For each mention the name of its concept with the highest cosine of TF-IDF vectors.
+
+    The vectors are of character 3-grams, with the frequencies of all names, as in the spelling
+    search. The first name wins among equals, so that a string that is like none gets the preferred
+    one.
+
+    strings (Sequence[str]): Normalised mentions.
+    concepts (IntArray): Concept row of each. Shape (n,).
+    RETURNS (IntArray): Name rows. Shape (n,).
+    """
+    indptr, rows = kb.names_of_all(concepts)
+    mention = np.repeat(np.arange(len(concepts)), np.diff(indptr))
+    different, place = np.unique(rows, return_inverse=True)
+    names = normalize_names(kb.names.take(different))
+    owner, codes = name_ngrams([*strings, *names])
+    weights = kb.ngrams.rarity(codes) ** 2
+    norms = np.sqrt(np.bincount(owner, weights, len(strings) + len(names)))
+    starts = np.searchsorted(owner, np.arange(len(strings) + len(names) + 1))
+    # All 3-grams of each name, looked for among those of its mention.
+    first, last = starts[len(strings) + place], starts[len(strings) + place + 1]
+    pair = np.repeat(np.arange(len(rows)), last - first)
+    _, at = entries_of(first, last - first)
+    of_strings = (owner << 24 | codes)[: starts[len(strings)]]
+    keys = mention[pair] << 24 | codes[at]
+    found = np.minimum(np.searchsorted(of_strings, keys), max(0, len(of_strings) - 1))
+    shared = of_strings[found] == keys if len(of_strings) else np.zeros(len(keys), dtype=bool)
+    dots = np.bincount(pair, weights[at] * shared, len(rows))
+    cosines = dots / np.maximum(norms[mention] * norms[len(strings) + place], 1e-12)
+    order = np.lexsort((np.arange(len(rows)), -cosines.round(6), mention))
+    nearest: IntArray = rows[order[np.searchsorted(mention[order], np.arange(len(concepts)))]]
+    return nearest
+
+
+# Columns of what is weighed.
+#   string: log-odds against NIL that the string was given; the lowest where it was not
+#   found: whether the string was given it
+#   score: of mention and concept, by what was read
+#   read: log of the share of the concept among the candidates by these scores
+#   highest: no other candidate has a higher one
+READ_FEATURES = ("string", "found", "score", "read", "highest")
+_LOWEST = 1e-4  # scores are rounded to this
+_NONE = np.zeros(0, dtype=np.int64)
+
+
+@cache
+def default_reading() -> Fusion:
+    """Weights until `fit_fusion` has seen a corpus: the log-odds of both are added."""
+    n = len(READ_FEATURES)
+    none, lowest = np.zeros(0), float(np.log(_LOWEST))
+    direct = np.array([1.0, lowest, 0.0, 0.5, 0.0])
+    return Fusion(np.zeros(n), np.ones(n), np.zeros((n, 0)), none, none, direct, -lowest)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """All pairs of a mention and a concept that are weighed, by mention.
+
+    kb (KnowledgeBase): Where the concepts are.
+    given (Sequence): Candidates that the string of each mention was given.
+    mention, concept (IntArray): Number of the mention, concept row. Shape (n,).
+    features (NDArray[float32]): Shape (n, len(READ_FEATURES)).
+    evidence (str): What candidates that were read say of it.
+    is_read (NDArray[bool]): Which pairs were. Shape (n,).
+    """
+
+    kb: KnowledgeBase
+    given: Sequence[Sequence[Candidate]]
+    mention: IntArray
+    concept: IntArray
+    features: NDArray[np.float32]
+    evidence: str
+    is_read: NDArray[np.bool_]
+
+    def rank(self, fusion: Fusion | None, *, top: int) -> list[tuple[Candidate, ...]]:
+        """The `top` best candidates of each mention, best first.
+
+        fusion (Fusion | None): Weights for READ_FEATURES; None: those of `default_reading`.
+        """
+        scores = (fusion or default_reading()).scores(self.features)
+        order, shares = rank(self.kb, self.concept, scores, self.mention, top=top)
+        by_string = [{c.id: c for c in found} for found in self.given]
+        ranked: list[list[Candidate]] = [[] for _ in self.given]
+        ids = self.kb.ids_of(self.concept[order])
+        for row, id_ in zip(order.tolist(), ids, strict=True):
+            number, score = int(self.mention[row]), round(float(shares[row]), 4)
+            known = by_string[number].get(id_)
+            name = known.name if known else self.kb.preferred_name(int(self.concept[row]))
+            sources = [known.evidence] if known else []
+            sources += [self.evidence] if self.is_read[row] else []
+            evidence, kb = "+".join(sources), self.kb.fingerprint
+            ranked[number].append(Candidate(id_, score, name, evidence, kb))
+        return [tuple(found) for found in ranked]
+
+
+def weigh(
+    kb: KnowledgeBase,
+    given: Sequence[Sequence[Candidate]],
+    score: Callable[[IntArray, IntArray], NDArray[np.floating]],
+    mention: IntArray = _NONE,
+    concept: IntArray = _NONE,
+    *,
+    temperature: float,
+    evidence: str = "context",
+    reads_given: bool = True,
+) -> Reading:
+    """The pairs of mentions and the candidates that they were given, and further ones.
+
+    score (Callable): Of pairs, by what was read. From numbers of mentions and concept rows, both
+        of shape (n,), to shape (n,).
+    mention, concept (IntArray): Further pairs, also such as were given. Shape (n,).
+    temperature (float): Divisor of scores to become log-odds.
+    evidence (str): What candidates that were read say of it.
+    reads_given (bool): Whether those that a mention was given are read too.
+    """
+    owner = np.repeat(np.arange(len(given)), [len(found) for found in given])
+    of_string = owner * len(kb) + kb.find_all([c.id for found in given for c in found])
+    keys, place = np.unique(
+        np.concatenate([of_string, mention * len(kb) + concept]), return_inverse=True
+    )
+    mention, concept = keys // len(kb), keys % len(kb)
+    features = np.zeros((len(keys), len(READ_FEATURES)), dtype=np.float32)
+    probability = np.array([c.score for found in given for c in found], dtype=np.float64)
+    taken = np.bincount(owner, probability, len(given))
+    likeliest = np.zeros(len(given))
+    np.maximum.at(likeliest, owner, probability)
+    # Equivalents have the same probability together, and each of them has it.
+    nil = 1 - np.where(taken > 1 + _LOWEST * 10, likeliest, taken)
+    odds = np.maximum(probability, _LOWEST) / np.maximum(nil[owner], _LOWEST)
+    features[:, 0] = np.log(_LOWEST)
+    features[place[: len(of_string)], 0] = np.log(odds)
+    features[place[: len(of_string)], 1] = 1.0
+    scores = score(mention, concept)
+    highest = np.full(len(given), -np.inf)
+    np.maximum.at(highest, mention, scores)
+    weight = np.exp((scores - highest[mention]) / temperature)
+    total = np.bincount(mention, weight, len(given))
+    features[:, 2] = scores
+    features[:, 3] = np.log(np.maximum(weight / total[mention], _LOWEST))
+    features[:, 4] = scores >= highest[mention] - 1e-5
+    is_read = np.full(len(keys), reads_given)
+    is_read[place[len(of_string) :]] = True
+    return Reading(kb, given, mention, concept, features, evidence, is_read)

@@ -1,0 +1,1 @@
+"""Names of a knowledge base in texts, found without training."""

@@ -1,0 +1,412 @@
+"""How often annotators mark names, and names like them; training/scripts/marked.py counts it.
+
+Names of the knowledge base that mean nothing else: what a detector has missed is a mention if it
+is one, unless annotators pass over names like it, as "disease" or "protein".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache, lru_cache
+from itertools import chain, pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import srsly
+from numpy.typing import NDArray
+from spacy.lang.en.stop_words import STOP_WORDS
+from spacy.tokens import Doc, Span
+
+from spacy_bioel.doc import long_forms, normalized_tokens, text_of, words_of
+from spacy_bioel.entities.composites import end_of_composite
+from spacy_bioel.kb.gazetteer import KeyArray, KeyMasks, Lexicon, MaskArray
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.text.normalize import has_whole_brackets, normalize_name, on_one_line
+from spacy_bioel.types import GENE, ORGANISM, Considered
+
+_FEWEST = 3  # characters, of names that are not in capitals
+
+
+@cache
+def common_words() -> dict[str, float]:
+    """Read the frequency of each common word, per million words of biomedical text."""
+    table = srsly.read_gzip_json(_ASSETS / "words.json.gz")
+    return {word: 1e6 * count / table["total"] for word, count in table["counts"].items()}
+
+
+@cache
+def everyday_words() -> frozenset[str]:
+    """Read the words of general English, which match a preferred name only."""
+    return frozenset((_ASSETS / "everyday.txt").read_text(encoding="utf8").split())
+
+
+def is_other(text: str, name: str, in_capitals: bool, *, preferred: bool) -> str:
+    """Tell why a word stands for something other than the name; "" if it does not."""
+    lowered = text.lower()
+    frequency = common_words().get(lowered, 0.0)
+    is_short = len(text) < (_FEWEST - 1 if _is_acronym(name) else _FEWEST)
+    if is_short or not any(map(str.isalpha, text)):
+        return f"fewer than {_FEWEST} characters, or no letter"
+    if _is_acronym(name):
+        if in_capitals:
+            is_word = frequency > 0 or lowered in STOP_WORDS
+            return "a common word, in a text in capitals" if is_word else ""
+        return "" if text in (name, name + "s") else f"the short name {name} matches by its case"
+    if lowered in STOP_WORDS:
+        return "a function word"
+    if not in_capitals and _is_acronym(text) and text != name and frequency:
+        return f"in capitals, which the name {name} is not"  # "CAT" is no cat
+    is_everyday = lowered in everyday_words() and not preferred
+    return "an everyday word, and not the preferred name" if is_everyday else ""
+
+
+def _is_acronym(name: str) -> bool:
+    return len(name) <= _ACRONYM and 2 * sum(map(str.isupper, name)) > sum(map(str.isalpha, name))
+
+
+_ASSETS = Path(__file__).parents[1] / "assets"
+# What is known of names of its kind counts as much as so many places of the name itself.
+_KIND = 2.0
+SHORT = 4  # characters: shorter names mean many things, so that the string has to be known
+
+
+class About(NamedTuple):
+    """A name, the preferred name of its concept, itself if it is one, and types of its concepts."""
+
+    name: str
+    preferred: str
+    types: frozenset[str]
+
+
+def describe(kb: KnowledgeBase, rows: NDArray[np.int64]) -> list[About]:
+    """Return what the kinds of names are made of."""
+    indptr, concepts, preferred = kb.concepts_of_names(rows)
+    types = kb.types_of_all(concepts)
+    main = kb.names.take(kb.preferred_rows(concepts[indptr[:-1]]))
+    return [
+        About(
+            name,
+            name if preferred[start:end].any() else of_first,
+            frozenset(chain.from_iterable(types[start:end])),
+        )
+        for name, of_first, (start, end) in zip(
+            kb.names.take(rows), main, pairwise(indptr.tolist()), strict=True
+        )
+    ]
+
+
+def kinds_of(about: About, label: str) -> list[str]:
+    """List the kinds of a name, each a type and what the name looks like; the last without a type.
+
+    The preferred name tells too: "zebrafish" is of "Danio rerio", "arthropods" of "Arthropoda".
+    """
+    name, preferred, types = about
+    length = "short" if len(name) < SHORT else "middle" if len(name) < 6 else "long"
+    of = "itself" if name == preferred else _words(preferred)
+    form = f"{length} {_words(name)} of {of}"
+    return [f"{label} {type} {form}" for type in sorted(types)] + [f"{label} {form}"]
+
+
+def _words(name: str) -> str:
+    return "words" if " " in name else "word"
+
+
+def share_marked(string: str, label: str, kinds: Sequence[str]) -> float:
+    """Estimate how often annotators mark a string as a mention of a label, where it is a name and
+    in no mention: by the string where training texts have it, and by its kinds."""
+    of_kinds, (marked, n) = _marked()["kinds"], places_marked(string, label)
+    if len(string) < SHORT and not n:
+        return 0.0
+    known = [of_kinds[kind] for kind in kinds[:-1] if kind in of_kinds]
+    share = max(known) if known else of_kinds.get(kinds[-1], 1.0)
+    return float((marked + _KIND * share) / (n + _KIND))
+
+
+def places_marked(string: str, label: str) -> tuple[int, int]:
+    """How often training texts have a normalised string as a mention of a label, and how often they
+    have it at all."""
+    marked, n = _marked()["strings"].get(label, {}).get(string, (0, 0))
+    return marked, n
+
+
+def is_in_texts(text: str, label: str) -> bool:
+    """Whether it is known how often texts mean a name of this label by a text."""
+    return normalize_name(text) in _marked()["strings"].get(label, {})
+
+
+@cache
+def _marked() -> dict[str, Any]:
+    """Read what annotators mark, see training/scripts/marked.py."""
+    marked: dict[str, Any] = srsly.read_gzip_json(_ASSETS / "marked.json.gz")
+    return marked
+
+
+_HUMAN = f"{ORGANISM}9606"
+_MAX_WIDTH = 8  # tokens
+_MOST_KEPT = 1 << 16
+# Annotators mark names like it at least so often. Detectors miss more of the organisms, so that a
+# name of one tells more. Chosen on the development documents of benchmarks/results/starter.json.
+_OFTEN, _OFTEN_OF = 0.8, {"Species": 0.6}
+# Without any of them, and without other genes, a word is a word: "The cat had the flu."
+_OF_GENES = re.compile(
+    r"\b(?:gen(?:e|etic|om)|express|mrna|transcri|mutat|mutant|variant|protein|receptor|kinase|allele"
+    r"|polymorphi|knock|loc(?:i|us)\b|enzym|signal|pathway|antibod|encod|promoter|deficien|inhibit)",
+    re.IGNORECASE,
+)
+_SEVERAL = "words of several sentences"
+_GENE_ALONE = 0.9  # marked so often, a string is no word: "Pten", but not "met"
+BUT_A_WORD = "a word, in a text that says nothing of genes"
+_ADDED = "a name of the knowledge base that means nothing else"
+
+
+class KnownName(NamedTuple):
+    """A name in a document: its tokens [start, end), label, spelling in the knowledge base, and
+    why it is no mention, or ""."""
+
+    start: int
+    end: int
+    label: str
+    name: str
+    reason: str
+
+    def judged(self, name: str, reason: str) -> KnownName:
+        return self._replace(name=name, reason=self.reason or reason)
+
+    def with_members(self, doc: Doc) -> KnownName:
+        """The composite that it begins, or itself: "HDAC1/2" of "HDAC1"."""
+        return self._replace(end=end_of_composite(doc, self.start, self.end, self.label))
+
+
+class String(NamedTuple):
+    """A name as a text has it, and what else its reading depends on."""
+
+    text: str
+    label: str
+    in_capitals: bool
+
+
+class KnownNames:
+    """Finds names that may have one label only; may be shared by threads.
+
+    vocabularies (Mapping): Of each label, a knowledge base, and which of its concepts mentions may
+        link to; None: all.
+    """
+
+    def __init__(
+        self, vocabularies: Mapping[str, tuple[KnowledgeBase, NDArray[np.bool_] | None]]
+    ) -> None:
+        self.labels = tuple(vocabularies)
+        self._kbs = {label: kb for label, (kb, _) in vocabularies.items()}
+        found = []
+        kind = np.min_scalar_type((1 << min(len(self.labels), 64)) - 1).type
+        for kb in dict.fromkeys(self._kbs.values()):
+            bits = np.zeros(len(kb), kind)
+            for number, (of, mask) in enumerate(vocabularies.values()):
+                if of is kb:
+                    among = np.True_ if mask is None else mask
+                    bits |= among.astype(kind) << kind(number)
+            # Words of texts are names of genes in flies and fish; what is marked was counted for
+            # man.
+            others = [t for t in kb.type_names if t.startswith(ORGANISM) and t != _HUMAN]
+            if others and _HUMAN in kb.type_names:
+                bits[kb.type_mask(others)] = 0
+            of_names = np.bitwise_or.reduceat(bits[kb.name_concepts], kb.name_offsets[:-1])
+            # A quarter of the tokens of a text, and no mentions, unless a user has added them.
+            rows = kb.lookup_names([word for word in STOP_WORDS if word.isalpha()])
+            of_names[rows[(rows >= 0) & ~kb.is_added[rows]]] = 0
+            found.append((kb.name_keys, of_names[kb.name_key_rows]))
+        self._lexicon = Lexicon(_merged(found), KeyMasks.empty())
+        self._judged: dict[String, tuple[str, str]] = {}
+
+    def add_to(self, docs: Sequence[Doc], spans: Sequence[list[Span]]) -> list[list[Span]]:
+        """Add names to the mentions of each document, in the place of those within them."""
+        added, spans = [], list(map(self.without_words, docs, spans))
+        for doc, of_doc, names in zip(docs, spans, self._decide(docs, spans), strict=True):
+            new = [Span(doc, n.start, n.end, n.label) for n in names if not n.reason]
+            taken = {token for span in new for token in range(span.start, span.end)}
+            kept = [s for s in of_doc if taken.isdisjoint(range(s.start, s.end))]
+            added.append(sorted(kept + new, key=lambda s: (s.start, s.end)) if new else of_doc)
+        return added
+
+    def without_words(self, doc: Doc, spans: list[Span]) -> list[Span]:
+        """Drop genes that are but words, from the mentions of a text that says nothing of genes."""
+        genes = [span for span in spans if span.label_ == GENE]
+        if GENE not in self.labels or not genes or not all(self._is_but_a_word(s) for s in genes):
+            return spans
+        forced = {
+            (span.start, span.end)
+            for group in doc.spans.values()
+            for span, p in zip(group, group.attrs.get("scores", ()), strict=False)
+            if p == 1.0
+        }
+        if _OF_GENES.search(text_of(doc)):
+            return spans
+        return [s for s in spans if s.label_ != GENE or (s.start, s.end) in forced]
+
+    def _is_but_a_word(self, span: Span) -> bool:
+        """Whether a gene has a name of such letters, in capitals, and the text has a word."""
+        text, kb = span.text, self._kbs[GENE]
+        if not text.isalpha() or not (text.islower() or text.istitle() or text.isupper()):
+            return False
+        row = int(kb.lookup_names([normalize_name(text)])[0])
+        if row < 0 or kb.is_added[row]:
+            return False
+        marked, n = places_marked(text.lower(), GENE)
+        if text.isupper():  # "AIR", which no training text has as a gene
+            return n > 1 and not marked and text.lower() in common_words()
+        if n and marked >= _GENE_ALONE * n:
+            return False
+        return bool(is_other(text, kb.name(row), in_capitals=False, preferred=False))
+
+    def consider(self, doc: Doc, spans: list[Span]) -> list[Considered]:
+        """Tell which names are mentions beside those that were found, and why others are not."""
+        found = []
+        for start, end, label, name, reason in self._decide([doc], [spans])[0]:
+            span, why = doc[start:end], reason or _ADDED
+            chars, is_in = (span.start_char, span.end_char), not reason
+            found.append(Considered(*chars, span.text, label, float(is_in), is_in, why, name))
+        return found
+
+    def _decide(self, docs: Sequence[Doc], spans: Sequence[list[Span]]) -> list[list[KnownName]]:
+        """Return the names of each document that are not mentions already."""
+        found = list(map(self._of_doc, docs, spans, self.longest(docs)))
+        capitals = [is_in_capitals(text_of(doc)) for doc in docs]
+        strings = [
+            [String(name.name, name.label, is_capital) for name in names]
+            for names, is_capital in zip(found, capitals, strict=True)
+        ]
+        judged = self._judge(dict.fromkeys(chain.from_iterable(strings)))
+        decided = []
+        for doc, names, of_doc in zip(docs, found, strings, strict=True):
+            why = map(judged.__getitem__, of_doc)
+            both = [n.judged(*of_name) for n, of_name in zip(names, why, strict=True)]
+            decided.append([n if n.reason else n.with_members(doc) for n in both])
+        return decided
+
+    def longest(self, docs: Sequence[Doc]) -> list[dict[tuple[int, int], list[str]]]:
+        """Find the longest names of each document: first token, the one after the last, and the
+        labels that it may have."""
+        tokens = normalized_tokens(docs)
+        places: list[dict[tuple[int, int], list[str]]] = [{} for _ in docs]
+        if not (tokens and len(self._lexicon.names.keys)):
+            return places
+        lengths = np.array([len(doc) for doc in docs], dtype=np.int64)
+        starts, widths, bits = self._lexicon.match_spans(tokens, _MAX_WIDTH, lengths=lengths)
+        named = bytearray(len(tokens))
+        offsets = np.cumsum(lengths) - lengths
+        owners = np.searchsorted(offsets, starts, side="right") - 1
+        order = np.lexsort((bits, starts, -widths))
+        columns = (column[order].tolist() for column in (owners, starts, widths, bits))
+        for owner, start, width, bit in zip(*columns, strict=True):
+            first = start - int(offsets[owner])
+            place = first, first + width + 1
+            if place in places[owner]:
+                places[owner][place].append(self.labels[bit])
+            elif 1 not in named[start : start + width + 1]:
+                named[start : start + width + 1] = b"\1" * (width + 1)
+                places[owner][place] = [self.labels[bit]]
+        return places
+
+    def _of_doc(
+        self, doc: Doc, spans: list[Span], places: Mapping[tuple[int, int], list[str]]
+    ) -> list[KnownName]:
+        """Names that are not mentions already, as the text has them, with reasons of this text."""
+        found = [(span.start, span.end, span.label_) for span in spans]
+        label_of = {(start, end): label for start, end, label in found}
+        taken = {i: span for span in found for i in range(*span[:2])}
+        never = {w for group in doc.spans.values() for w in group.attrs.get("never", ())}
+        short_forms, names = long_forms(doc), []
+        for (start, end), labels in sorted(places.items()):
+            same = label_of.get((start, end))
+            if [same] == labels:
+                continue
+            near = {taken[i] for i in range(start, end) if i in taken}
+            text, reason = words_of(doc, start, end), ""
+            if len(labels) > 1:
+                told = [label for label in labels if is_in_texts(text, label)]
+                labels = told if len(told) == 1 else labels
+            if len(labels) > 1:
+                reason = f"a name of {' and '.join(labels)}"
+            elif never and on_one_line(text.lower()) in never:
+                reason = "by the word list `never`"
+            elif text in short_forms:
+                reason = f"a short form of {short_forms[text]}"
+            elif not same and any(s[0] < start or s[1] > end or s[2] != labels[0] for s in near):
+                reason = "overlaps a mention"
+            names.append(KnownName(start, end, labels[0], text, reason))
+        return names
+
+    def _judge(self, strings: Iterable[String]) -> dict[String, tuple[str, str]]:
+        """Tell how each is spelled in the knowledge base, and why it is no mention, or ""."""
+        kept = self._judged if len(self._judged) < _MOST_KEPT else {}
+        self._judged = kept
+        new: dict[str, list[String]] = {}
+        for string in strings:
+            if string not in kept:
+                new.setdefault(string.label, []).append(string)
+        for label, of_label in new.items():
+            kb = self._kbs[label]
+            rows = kb.lookup_names([normalize_name(string.text) for string in of_label])
+            for string in (of_label[i] for i in np.flatnonzero(rows < 0).tolist()):
+                kept[string] = "", _SEVERAL
+            there = np.flatnonzero(rows >= 0)
+            rows = rows[there]
+            columns = there.tolist(), describe(kb, rows), kb.is_added[rows].tolist()
+            for i, about, is_added in zip(*columns, strict=True):
+                reason = _why_passed_over(of_label[i], about, is_added)
+                kept[of_label[i]] = about.name, reason
+        return kept
+
+
+def _merged(found: Sequence[tuple[KeyArray, MaskArray]]) -> KeyMasks:
+    """Merge sorted keys, those that are equal with the masks of both."""
+    if not found:
+        return KeyMasks.empty()
+    keys, masks = (np.concatenate(columns) for columns in zip(*found, strict=True))
+    order = np.argsort(keys, kind="stable")
+    keys, masks = keys[order], masks[order]
+    starts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1])[: len(keys)])
+    return KeyMasks(keys[starts], np.bitwise_or.reduceat(masks, starts))
+
+
+def _why_passed_over(string: String, about: About, is_added: bool) -> str:
+    """Tell why a string is no mention though it is a name, or ""."""
+    text, label, in_capitals = string
+    if not has_whole_brackets(text) or any(x in text for x in (". ", "\n\n")):
+        return _SEVERAL
+    if is_added:  # what a user has added is obeyed
+        return ""
+    if label == GENE and _is_a_word(text):
+        return "spelled like a word, which no training text has as a gene"
+    if text.split()[0].lower() in STOP_WORDS:
+        return "begins with a function word"
+    is_preferred = about.name == about.preferred
+    if reason := is_other(text, about.name, in_capitals, preferred=is_preferred):
+        return reason
+    share = share_marked(normalize_name(text), label, kinds_of(about, label))
+    if share >= _OFTEN_OF.get(label, _OFTEN):
+        return ""
+    if not share and len(normalize_name(text)) < SHORT:
+        return f"fewer than {SHORT} characters, which mean many things"
+    return f"of names like it, annotators mark {share:.0%} as mentions"
+
+
+def _is_a_word(text: str) -> bool:
+    """Whether texts may mean an English word and no gene: "cat", "March", and "AIR"."""
+    if not text.isalpha() or is_in_texts(text, GENE):
+        return False
+    return not text.isupper() or text.lower() in common_words()
+
+
+_ACRONYM = 6  # letters of a name in capitals that is matched by case
+
+
+@lru_cache(maxsize=256)
+def is_in_capitals(text: str) -> bool:
+    """Tell whether most letters are capitals, beyond acronyms, so that case means nothing."""
+    if 2 * sum(map(str.isupper, text)) <= sum(map(str.isalpha, text)):
+        return False
+    words = [word for word in re.findall(r"[^\W\d_]+", text) if word.isupper() and len(word) > 1]
+    return any(len(word) > _ACRONYM or word.lower() in STOP_WORDS for word in words)

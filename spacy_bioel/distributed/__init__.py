@@ -1,1 +1,0 @@
-"""Bulk linking, with the same rows from one process, worker processes and Spark."""

@@ -1,0 +1,1 @@
+"""Clinical notes: layout, shorthand, measurements and context."""

@@ -1,0 +1,1 @@
+"""Protocols, scorers, evaluation and tuning of pipelines."""

@@ -1,0 +1,191 @@
+"""Bulk linking on Spark: `link` for data frames, `link_file` for `bioel link --engine spark`.
+
+Workers get the path of a pipeline. Each worker process loads it once and keeps it until it ends.
+The knowledge base is memory-mapped: the workers of a machine share its pages.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from spacy_bioel.errors import BioelError, Errors, needing
+from spacy_bioel.export.parquet import check_columns, row_schema
+from spacy_bioel.export.rows import Document, Totals, check_linker, link_texts, to_row
+from spacy_bioel.parallel import use_one_thread
+
+if TYPE_CHECKING:
+    from pandas import DataFrame as PandasFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from spacy.language import Language
+
+_PARQUET, _JSONL = ".parquet", ".jsonl"
+
+
+def link(
+    frame: DataFrame, *, model: str, text: str = "text", id: str = "id", batch_size: int = 64
+) -> DataFrame:
+    """Find and link the mentions of a column of texts. The result is evaluated lazily.
+
+    frame (DataFrame): One row per document.
+    model (str): Folder of a pipeline or knowledge base, under a path valid on all workers, or the
+        name of a pipeline package installed on them.
+    text, id (str): Names of the columns; ids become strings.
+    batch_size (int): Documents per batch of the pipeline. It does not change results.
+    RETURNS (DataFrame): One row per document, of the schema `export.parquet.row_schema`: id,
+        text, links, error. A failed document has no links, and the code and message of the error.
+    RAISES BioelError: [B191] a column is missing, [B192] no pandas or pyarrow. A worker that
+        cannot load the pipeline [B071] fails the job.
+    """
+    _require_packages()
+    from pyspark.sql.functions import col
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    check_columns(frame.columns, text, id)
+    documents = frame.select(col(text).alias("text"), col(id).cast("string").alias("id"))
+    place = os.path.abspath(model) if Path(model).is_dir() else model
+    work = partial(_link_frames, model=place, batch_size=batch_size)
+    return documents.mapInPandas(work, from_arrow_schema(row_schema()))
+
+
+def link_file(source: str, target: str, *, model: str, batch_size: int = 64) -> Totals:
+    """Link the documents of Parquet or JSON lines, and write rows to a folder of part files.
+
+    source (str): .parquet or .jsonl, a file or a folder on any file system of Spark, with the
+        columns id and text. Ids missing in JSON lines stay null.
+    target (str): .parquet or .jsonl, a new folder; it gets its name only on success.
+    RAISES BioelError: [B192] no pyspark, [B193] Spark does not start, [B194] the job failed, [B196]
+        another format, [B197] the target exists; those of `link`.
+    """
+    _check_suffix("input", source)
+    _check_suffix("output", target)
+    spark = _start()
+    try:
+        with _new_folder(spark, target) as temporary:
+            rows = link(_read(spark, source), model=model, batch_size=batch_size)
+            return _write(rows, temporary, target)
+    except BioelError:
+        raise
+    except Exception as error:  # of pyspark or py4j, depending on the version
+        raise BioelError(Errors.B194.format(error=_reason(error))) from error
+
+
+def _link_frames(
+    frames: Iterator[PandasFrame], *, model: str, batch_size: int
+) -> Iterator[PandasFrame]:
+    """Link the frames of a partition, in a worker process."""
+    import pandas as pd
+    from spacy.util import minibatch
+
+    documents: Iterator[Document] = (
+        document for frame in frames for document in zip(frame["text"], frame["id"], strict=True)
+    )
+    linked = link_texts(_load_once(model), documents, batch_size=batch_size)
+    for rows in minibatch(map(to_row, linked), batch_size):
+        yield pd.DataFrame(rows, columns=row_schema().names)
+
+
+@lru_cache(maxsize=1)
+def _load_once(model: str) -> Language:
+    """Load the pipeline of this worker process. One thread: Spark has one worker per core."""
+    from spacy_bioel.loading import load_model
+
+    use_one_thread()
+    nlp = load_model(model)
+    check_linker(nlp)
+    return nlp
+
+
+def _read(spark: SparkSession, source: str) -> DataFrame:
+    if source.endswith(_PARQUET):
+        return spark.read.parquet(source)
+    from pyspark.sql.functions import coalesce, col
+
+    # An explicit schema saves a pass over the data; FAILFAST stops the job at invalid JSON.
+    schema = "id string, pmid string, text string"
+    lines = spark.read.schema(schema).json(source, mode="FAILFAST")
+    return lines.select(coalesce(col("id"), col("pmid")).alias("id"), col("text"))
+
+
+def _write(rows: DataFrame, temporary: str, target: str) -> Totals:
+    """Write rows, and count them in the same pass."""
+    from pyspark.sql import Observation
+    from pyspark.sql.functions import coalesce, col, count, expr, lit, sum
+
+    def total(expression: str) -> Column:
+        return coalesce(sum(expr(expression)), lit(0))
+
+    observation = Observation()
+    counted = rows.observe(
+        observation,
+        count(lit(1)).alias("documents"),
+        total("size(links)").alias("mentions"),
+        total("size(filter(links, link -> link.id is null))").alias("nil"),
+        count(col("error")).alias("failed"),
+    )
+    if target.endswith(_PARQUET):
+        counted.write.parquet(temporary)
+    else:
+        counted.write.json(temporary, ignoreNullFields=False)
+    return Totals(**observation.get)
+
+
+@contextmanager
+def _new_folder(spark: SparkSession, target: str) -> Iterator[str]:
+    """Make a folder that gets its name only on success, on any file system of Hadoop.
+
+    YIELDS (str): Its temporary name. RAISES BioelError: [B197] when the target exists.
+    """
+    parent, slash, name = target.rstrip("/").rpartition("/")
+    temporary = f"{parent}{slash}.{name}.{uuid4().hex}.tmp"
+    path: Any = spark._jvm.org.apache.hadoop.fs.Path  # type: ignore[union-attr]
+    made, wanted = path(temporary), path(target)
+    files = wanted.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
+    try:
+        if files.exists(wanted):
+            raise BioelError(Errors.B197.format(path=target))
+        yield temporary
+        if not files.rename(made, wanted):  # it exists by now
+            raise BioelError(Errors.B197.format(path=target))
+    finally:
+        files.delete(made, True)
+
+
+def _start() -> SparkSession:
+    """Get the session of `spark-submit` or PYSPARK_SUBMIT_ARGS, else start a local one."""
+    _require_packages()
+    from pyspark.sql import SparkSession
+
+    # Spark's default is `python3` of the PATH, which may be of another environment.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    try:
+        return SparkSession.builder.appName("bioel link").getOrCreate()
+    except Exception as error:  # of pyspark or py4j, depending on the version
+        raise BioelError(Errors.B193.format(error=_reason(error))) from error
+
+
+def _require_packages() -> None:
+    with needing("spark", "Spark"):
+        import pandas  # noqa: F401
+        import pyarrow  # noqa: F401
+        import pyspark  # noqa: F401
+
+
+def _check_suffix(what: str, path: str) -> None:
+    if not path.endswith((_PARQUET, _JSONL)):
+        found, expected = f"has the {what} {path}", f"a name that ends in {_PARQUET} or {_JSONL}"
+        raise BioelError(Errors.B196.format(found=found, expected=expected))
+
+
+def _reason(error: Exception) -> str:
+    """Coded message of a worker, if any; else the first line of the error, without stack trace."""
+    text = str(error)
+    coded = re.search(r"\[B\d{3}\] .*", text)
+    return (coded.group() if coded else text.strip().partition("\n")[0]).rstrip(". ")

@@ -1,0 +1,286 @@
+"""Files of a knowledge base: mapped or in memory, written, sealed and compared with checksums.
+
+A file is a flat array of its bytes, either mapped from a folder or part of a container in memory;
+all other modules treat both alike. Opening checks headers, lengths and the checksums of small
+files, which takes milliseconds at any size. `KnowledgeBase.verify` compares all checksums.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import mmap
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spacy_bioel.errors import BioelError, Errors
+
+IntArray = NDArray[np.int64]
+RawFile = NDArray[np.uint8]
+Rows = TypeVar("Rows", bound=NDArray[np.integer])
+
+_UNSIGNED: dict[int, type[np.unsignedinteger]] = {4: np.uint32, 8: np.uint64}
+
+
+LINE_END = ord("\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Folder and file that an array is from, for messages."""
+
+    where: str = "memory"
+    file: str = "an array"
+
+    def damaged(self, *, expected: str, found: object) -> BioelError:
+        """Error [B211] for the caller to raise."""
+        return BioelError(
+            Errors.B211.format(path=self.where, file=self.file, expected=expected, found=found)
+        )
+
+    def rows(self, values: Rows, *, below: int) -> Rows:
+        """Return values that are rows from 0 to `below` - 1. RAISES BioelError: [B211]."""
+        # As unsigned integers, negative numbers are the largest: one pass checks both bounds.
+        unsigned = values.view(_UNSIGNED[values.itemsize])
+        if values.size and int(unsigned.max()) >= below:
+            wrong = values[unsigned >= below].flat[0]
+            raise self.damaged(expected=f"rows from 0 to {below - 1}", found=wrong)
+        return values
+
+    def ends(self, offsets: NDArray[Any], *, end: int) -> NDArray[Any]:
+        """Return offsets that go from 0 to `end`. RAISES BioelError: [B211]."""
+        found = (int(offsets[0]), int(offsets[-1])) if len(offsets) else "none"
+        if found != (0, end):
+            raise self.damaged(expected=f"offsets from 0 to {end}", found=found)
+        return offsets
+
+    def growing(self, offsets: NDArray[Any], *, least: int) -> NDArray[Any]:
+        """Return offsets that grow by `least` or more. RAISES BioelError: [B211]."""
+        if (np.diff(offsets.view(np.int64)) < least).any():
+            raise self.damaged(expected=f"offsets that grow by {least} or more", found="others")
+        return offsets
+
+
+def offsets_of(counts: Sequence[int] | NDArray[Any]) -> IntArray:
+    """Offsets of consecutive runs of values. counts: shape (n,); returns shape (n + 1,)."""
+    offsets = np.zeros(len(counts) + 1, dtype=np.int64)
+    np.cumsum(counts, out=offsets[1:])
+    return offsets
+
+
+def gather(offsets: NDArray[Any], rows: NDArray[Any]) -> tuple[IntArray, IntArray]:
+    """Find the entries of many rows of a ragged (CSR) column at once; negative rows have none.
+
+    RETURNS (tuple): indptr, shape (n + 1,), and positions in the values of the column: rows[i] has
+        the positions[indptr[i] : indptr[i + 1]].
+    """
+    known = np.maximum(np.asarray(rows, dtype=np.int64), 0)
+    starts, ends = offsets[known].astype(np.int64), offsets[known + 1].astype(np.int64)
+    return entries_of(starts, np.where(rows >= 0, ends - starts, 0))
+
+
+def entries_of(starts: IntArray, counts: IntArray) -> tuple[IntArray, IntArray]:
+    """Positions of runs of entries, by the first position and the length of each; see `gather`."""
+    indptr = offsets_of(counts)
+    return indptr, np.repeat(starts - indptr[:-1], counts) + np.arange(indptr[-1])
+
+
+UNSEALED = "0" * 32  # placeholder of the checksum of a text in this text
+SMALL = 1 << 18  # files up to this size (in bytes) are compared when they are opened
+
+# Start of the .npy files that numpy writes for arrays of plain little-endian numbers.
+_NPY = re.compile(
+    rb"\x93NUMPY\x01\x00(?s:..)\{'descr': '(\|[biu]1|<[iuf][248])', 'fortran_order': False, "
+    rb"'shape': \((\d{1,18},|\d{1,18}(?:, \d{1,18})+)\), \} *\n"
+)
+_FILE_NAME = re.compile(r"((vectors|tries)/\w[\w.-]*/)?\w[\w.-]*", re.ASCII)
+_MAGIC = b"BIOELKB1"
+_TOGETHER = 1 << 14  # strings that are written together
+_ALIGN = 64  # alignment of the numbers in .npy files, so that columns in a container keep it
+
+
+# -- Arrays -------------------------------------------------------------------------------------
+
+
+def read_array(raw: RawFile) -> NDArray[Any]:
+    """View the bytes of a .npy file as its array, without a copy.
+
+    numpy's own reader parses the header as Python source: damage there can end in tokenizer errors
+    or in shapes of exabytes.
+
+    RAISES ValueError: When this is not a plain .npy file of little-endian numbers, or it is
+        truncated. Callers add the name of the file.
+    """
+    start = 10 + int.from_bytes(raw[8:10].tobytes(), "little")
+    header = _NPY.fullmatch(raw[:start].tobytes())
+    if header is None:
+        raise ValueError("not a .npy file of version 1.0 with plain little-endian numbers")
+    dtype = np.dtype(header[1].decode("ascii"))
+    shape = tuple(int(n) for n in header[2].decode("ascii").split(",") if n)
+    expected = start + dtype.itemsize * math.prod(shape)
+    if raw.size != expected:
+        raise ValueError(f"{raw.size} bytes, its header says {expected}")
+    return raw[start:].view(dtype).reshape(shape)
+
+
+def write_array(folder: Path, name: str, array: NDArray[Any]) -> None:
+    """Write NAME.npy."""
+    np.save(folder / f"{name}.npy", array, allow_pickle=False)
+
+
+def write_strings(folder: Path, name: str, values: Iterable[str]) -> None:
+    """Write NAME.txt and NAME.offsets.npy. Strings must not contain newlines.
+
+    RAISES BioelError: [B480] on a lone surrogate.
+    """
+    waiting, end, offsets = iter(values), 0, [np.zeros(1, np.uint64)]
+    with (folder / f"{name}.txt").open("wb") as stream:
+        while block := list(islice(waiting, _TOGETHER)):
+            try:
+                lines = "\n".join([*block, ""]).encode("utf8")
+            except UnicodeEncodeError as error:
+                wrong = next(value for value in block if error.object[error.start] in value)
+                raise BioelError(Errors.B480.format(found=wrong)) from None
+            stream.write(lines)
+            ends = np.flatnonzero(np.frombuffer(lines, np.uint8) == LINE_END) + 1
+            offsets.append((end + ends).astype(np.uint64))
+            end += len(lines)
+    write_array(folder, f"{name}.offsets", np.concatenate(offsets))
+
+
+def give_back(*arrays: NDArray[Any]) -> None:
+    """Release the pages of mapped arrays from the process; they stay in the page cache.
+
+    Without it the memory of a process grows to the size of the files. Other arrays are ignored.
+    """
+    for base in arrays:
+        while isinstance(base, np.ndarray):
+            base = base.base  # type: ignore[assignment]
+        if isinstance(base, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+            base.madvise(mmap.MADV_DONTNEED)
+
+
+# -- Folders and containers ---------------------------------------------------------------------
+
+
+def map_folder(folder: Path, names: Iterable[str]) -> dict[str, RawFile]:
+    """Map files into memory, read-only. Missing files are left out."""
+    files = {}
+    for name in names:
+        path = folder / name
+        try:
+            empty = path.stat().st_size == 0  # mmap refuses empty files
+            raw = np.zeros(0, np.uint8) if empty else np.memmap(path, dtype=np.uint8, mode="r")
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            continue
+        files[name] = np.asarray(raw)
+    return files
+
+
+def read_small(folder: Path, name: str) -> dict[str, RawFile]:
+    """Read a file that may be replaced meanwhile. RETURNS (dict): Empty if it is missing."""
+    try:
+        return {name: np.frombuffer((folder / name).read_bytes(), dtype=np.uint8)}
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+
+
+def write_files(folder: Path, files: Mapping[str, RawFile]) -> None:
+    """Write files to a folder, byte by byte."""
+    for name, raw in files.items():
+        (folder / name).write_bytes(memoryview(raw))  # type: ignore[arg-type]
+
+
+def pack(files: Mapping[str, RawFile]) -> bytes:
+    """Serialise files to one block of bytes: magic, header length, JSON table, aligned contents."""
+    table = json.dumps([[name, int(raw.size)] for name, raw in files.items()]).encode("utf8")
+    head = _MAGIC + len(table).to_bytes(8, "little") + table
+    pieces = [head, bytes(-len(head) % _ALIGN)]
+    for raw in files.values():
+        pieces += [memoryview(raw), bytes(-raw.size % _ALIGN)]  # type: ignore[arg-type,list-item]
+    return b"".join(pieces)
+
+
+def unpack(block: bytes) -> dict[str, RawFile]:
+    """Deserialise the result of `pack`, without a copy.
+
+    RAISES BioelError: [B025] when the block is something else or truncated, or when a name leads
+        out of the folder.
+    """
+    files: dict[str, RawFile] = {}
+    try:
+        if block[:8] != _MAGIC:
+            raise ValueError(repr(bytes(block[:8])))
+        end = 16 + int.from_bytes(block[8:16], "little")
+        whole, at = np.frombuffer(block, dtype=np.uint8), end + -end % _ALIGN
+        for name, size in json.loads(block[16:end]):
+            known = isinstance(name, str) and _FILE_NAME.fullmatch(name) and name not in files
+            if not known or type(size) is not int or not 0 <= size <= whole.size - at:
+                raise ValueError(f"a file called {name!r} of size {size!r}")
+            files[name] = whole[at : at + size]
+            at += size + -size % _ALIGN
+        if at != whole.size:
+            raise ValueError(f"{whole.size} bytes, expected {at}")
+    except (ValueError, TypeError, RecursionError) as error:
+        raise BioelError(Errors.B025.format(found=error)) from None
+    return files
+
+
+# -- Checksums and descriptions -----------------------------------------------------------------
+
+
+def checksum(raw: RawFile | bytes) -> str:
+    """BLAKE2b digest of a file, 32 hexadecimal digits."""
+    return blake2b(memoryview(raw), digest_size=16).hexdigest()  # type: ignore[arg-type]
+
+
+def check_contents(
+    raw: RawFile, expected: object, *, where: str, file: str, if_small: bool = False
+) -> None:
+    """Compare a file (only if it is small) with its checksum. RAISES BioelError: [B024]."""
+    if if_small and raw.size > SMALL:
+        return
+    if (found := checksum(raw)) != expected:
+        raise BioelError(Errors.B024.format(path=where, file=file, expected=expected, found=found))
+
+
+def read_json(raw: bytes, *, where: str, file: str) -> dict[str, Any]:
+    """Parse a JSON file that is one object. RAISES BioelError: [B030] when it is not."""
+    try:
+        found = json.loads(raw)
+        if not isinstance(found, dict):
+            raise TypeError(f"expected an object, found {type(found).__name__}")
+    except (ValueError, TypeError, RecursionError) as error:
+        raise BioelError(Errors.B030.format(path=where, file=file, error=error)) from None
+    return found
+
+
+def sealed_json(about: Mapping[str, Any]) -> bytes:
+    """Serialise `about` to JSON with its own checksum in place of the value `UNSEALED`."""
+    text = json.dumps(about, indent=1).encode("utf8")
+    return text.replace(UNSEALED.encode("ascii"), checksum(text).encode("ascii"))
+
+
+def check_seal(text: bytes, seal: object, *, where: str, file: str) -> None:
+    """Compare a result of `sealed_json` with the checksum in it.
+
+    seal (object): Value found in the place of the checksum.
+    RAISES BioelError: [B210] when any byte differs.
+    """
+    expected = str(seal)
+    unsealed = text.replace(expected.encode("utf8", "replace"), UNSEALED.encode("ascii"))
+    if (found := checksum(unsealed)) != expected:
+        raise edited(where, file, expected=f"checksum {expected}", found=found)
+
+
+def edited(where: str, file: str, *, expected: str, found: object) -> BioelError:
+    """Error [B210] for the caller to raise."""
+    return BioelError(Errors.B210.format(path=where, file=file, expected=expected, found=found))

@@ -1,0 +1,495 @@
+"""Merging of records, of any source and in any order, to one draft per concept.
+
+Build of a knowledge base: from records to the folder of columns that `kb.knowledge_base` maps.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from difflib import get_close_matches
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.kb.arrays import offsets_of, write_array, write_strings
+from spacy_bioel.kb.folder import (
+    ARRAY_COLUMNS,
+    XREF_SEPARATOR,
+    check_replaceable,
+    homes_of,
+    is_kb,
+    map_vectors,
+    write_meta,
+)
+from spacy_bioel.kb.knowledge_base import KeyArray, SortedKeys, name_keys, word_keys
+from spacy_bioel.kb.spelling import build_postings
+from spacy_bioel.kb.transaction import editing
+from spacy_bioel.parallel import without_collection
+from spacy_bioel.text.normalize import normalize_names, on_one_line
+from spacy_bioel.types import Concept
+
+_BAD_ID = re.compile(r"[\s|]")
+
+
+@dataclass(slots=True)
+class BuildReport:
+    """Counts of a build: what was kept, merged, inherited and dropped.
+
+    fingerprint (str): Fingerprint of the knowledge base.
+    """
+
+    records: int = 0
+    concepts: int = 0
+    names: int = 0  # distinct
+    entries: int = 0  # pairs of concept and name
+    ambiguous_names: int = 0  # of more than one concept
+    merged_records: int = 0  # with the id of an earlier record
+    merged_names: int = 0  # that the concept has in another spelling
+    empty_names: int = 0  # that `normalize_name` makes empty
+    dropped_by_type: int = 0
+    dropped_by_branch: int = 0  # outside the branches to keep
+    dropped_nameless: int = 0
+    inherited_types: int = 0  # concepts with the types of their parents
+    unknown_parents: int = 0  # links to parents that are not in the knowledge base
+    retired: int = 0  # ids that lead to a concept
+    retired_current: int = 0  # ids that are also current, and stay so
+    retired_missing: int = 0  # ids whose replacement is not in the knowledge base
+    redirected: int = 0  # added records of retired ids, which went to the replacements
+    fingerprint: str = ""
+
+
+@dataclass(slots=True)
+class Draft:
+    """Draft of a concept, merged from all records of one id.
+
+    Tuples: empty ones take no memory, and the garbage collector looks at none of them.
+    """
+
+    names: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+    parents: tuple[str, ...] = ()
+    definition: str = ""
+    xrefs: tuple[str, ...] = ()
+    sources: tuple[int, ...] = ()  # of each name, among `Drafts.sources`
+
+    def add(self, record: Concept, *, source: int = 0) -> None:
+        self.names += record.names
+        self.sources += (source,) * len(record.names)
+        self.types = different(self.types, filter(None, record.types))
+        self.parents = different(self.parents, record.parents)
+        self.definition = self.definition or record.definition
+        # On one line: line breaks and tabs separate them in the column.
+        self.xrefs = different(self.xrefs, filter(None, map(on_one_line, record.xrefs)))
+
+
+def different(known: tuple[str, ...], more: Iterable[str]) -> tuple[str, ...]:
+    """Those that are known, and others, each once."""
+    both = known + tuple(more)
+    return tuple(dict.fromkeys(both)) if len(both) > 1 else both
+
+
+@dataclass(slots=True)
+class Drafts:
+    """Contents of a knowledge base before they are columns."""
+
+    current: dict[str, Draft] = field(default_factory=dict)  # concepts by id
+    retired: dict[str, str] = field(default_factory=dict)  # ids, and those that replaced them
+    sources: list[str] = field(default_factory=list)  # of the build, then of later additions
+
+
+def merge_records(
+    concepts: Iterable[Concept],
+    *,
+    types: Collection[str] | None,
+    report: BuildReport,
+    base: Drafts | None = None,
+    source: str = "",
+    branches: Branches | None = None,
+) -> Drafts:
+    """Read all records, inherit types and apply the filters.
+
+    types (Collection[str] | None): Keep concepts that have any of these; None keeps all.
+    report (BuildReport): Gets the counts.
+    base (Drafts | None): Existing drafts, which are all kept; records are added to them.
+    branches (Branches | None): Keep these concepts, also below concepts of other types.
+    RETURNS (Drafts): In the order of ids, chains of retired ids followed to the end.
+    RAISES BioelError: [B026] bad id, [B027] retired ids in a circle, [B028] no concept left,
+        [B310] a branch that the records do not have.
+    """
+    drafts = base or Drafts()
+    if source not in drafts.sources:
+        drafts.sources.append(source)
+    known = frozenset(drafts.current)
+    _collect(concepts, drafts, report, source=drafts.sources.index(source))
+    for id in drafts.current.keys() & drafts.retired.keys():
+        del drafts.retired[id]
+        report.retired_current += 1
+    drafts.retired = follow_chains(drafts.retired)
+    _inherit_types(drafts, known, report)
+    kept = {id: drafts.current[id] for id in sorted(drafts.current)}
+    if types is not None:
+        wanted = frozenset(types)
+        kept = {id: d for id, d in kept.items() if id in known or wanted & set(d.types)}
+        report.dropped_by_type = len(drafts.current) - len(kept)
+    if branches is not None:
+        in_branches = branches.kept(drafts)
+        report.dropped_by_branch = len(kept)
+        kept = {id: draft for id, draft in kept.items() if id in in_branches}
+        report.dropped_by_branch -= len(kept)
+    if not kept:
+        raise nothing_left(report, types=types, drafts=drafts.current)
+    return Drafts(kept, drafts.retired, drafts.sources)
+
+
+def nothing_left(
+    report: BuildReport, *, types: Collection[str] | None, drafts: dict[str, Draft]
+) -> BioelError:
+    """Error [B028], with counts that help to find the cause."""
+    seen = Counter(t for draft in drafts.values() for t in draft.types)
+    return BioelError(
+        Errors.B028.format(
+            records=report.records,
+            by_type=report.dropped_by_type,
+            by_branch=report.dropped_by_branch,
+            nameless=report.dropped_nameless,
+            asked="all" if types is None else ", ".join(sorted(types)) or "none",
+            seen=", ".join(t for t, _ in seen.most_common(10)) or "none",
+        )
+    )
+
+
+def _collect(
+    concepts: Iterable[Concept], drafts: Drafts, report: BuildReport, *, source: int
+) -> None:
+    before = dict(drafts.retired)
+    for number, record in enumerate(concepts, start=1):
+        report.records = number
+        check_ids(record, number=number)
+        if record.replaced_by:
+            drafts.retired.setdefault(record.id, record.replaced_by)
+            continue
+        id = before.get(record.id, record.id)
+        report.redirected += id != record.id
+        report.merged_records += id in drafts.current
+        drafts.current.setdefault(id, Draft()).add(record, source=source)
+
+
+def check_ids(record: Concept, *, number: int) -> None:
+    """Refuse a record whose id or replacement cannot be one. RAISES BioelError: [B026]."""
+    replacement = {"replacement": record.replaced_by} if record.replaced_by else {}
+    for what, id in {"id": record.id, **replacement}.items():
+        if not id or _BAD_ID.search(id):
+            raise BioelError(Errors.B026.format(number=number, field=what, found=id))
+
+
+def follow_chains(retired: dict[str, str]) -> dict[str, str]:
+    """Map each retired id to the last id of its chain. RAISES BioelError: [B027] a circle."""
+    last: dict[str, str] = {}
+    for id in retired:
+        chain: dict[str, None] = {}
+        while id in retired and id not in last:
+            if id in chain:
+                raise BioelError(Errors.B027.format(cycle=" -> ".join([*chain, id])))
+            chain[id] = None
+            id = retired[id]
+        last.update(dict.fromkeys(chain, last.get(id, id)))
+    return {id: last[id] for id in retired}
+
+
+def _inherit_types(drafts: Drafts, known: Collection[str], report: BuildReport) -> None:
+    """Let concepts without types inherit the own types of their parents (one level).
+
+    known (Collection[str]): Ids of existing concepts, which inherited when they were added.
+    """
+    inherited = {}
+    for id, draft in drafts.current.items():
+        if draft.parents:
+            draft.parents = tuple(drafts.retired.get(id, id) for id in draft.parents)
+        if not draft.types and id not in known:
+            parents = (drafts.current.get(parent) for parent in draft.parents)
+            known_types = (parent.types for parent in parents if parent is not None)
+            inherited[id] = different((), chain.from_iterable(known_types))
+    for id, types in inherited.items():
+        drafts.current[id].types = types
+        report.inherited_types += bool(types)
+
+
+@dataclass(frozen=True)
+class Branches:
+    """Choice of branches; each id stands for its concept and all that lie below it.
+
+    under (Sequence[str]): Branches to keep; empty: all.
+    exclude (Sequence[str]): Branches to leave out. A concept of both is left out.
+    """
+
+    under: Sequence[str] = ()
+    exclude: Sequence[str] = ()
+
+    def kept(self, drafts: Drafts) -> set[str]:
+        """Ids of the concepts to keep. Retired ids stand for those that replaced them.
+
+        RAISES BioelError: [B310] on an id that the sources do not have.
+        """
+        children = defaultdict(list)
+        for id, draft in drafts.current.items():
+            for parent in draft.parents:
+                children[parent].append(id)
+        kept = set(drafts.current)
+        if self.under:
+            kept = _below([_current(id, drafts) for id in self.under], children)
+        return kept - _below([_current(id, drafts) for id in self.exclude], children)
+
+
+def _current(id: str, drafts: Drafts) -> str:
+    current = drafts.retired.get(id, id)
+    if current not in drafts.current:
+        near = get_close_matches(id, [*drafts.current, *drafts.retired], n=3)
+        hint = f"Did you mean: {', '.join(near)}?" if near else "Check the id and its prefix."
+        raise BioelError(Errors.B310.format(id=id, hint=hint))
+    return current
+
+
+def _below(ids: Collection[str], children: Mapping[str, Sequence[str]]) -> set[str]:
+    found, waiting = set(ids), list(ids)
+    while waiting:
+        new = set(children.get(waiting.pop(), ())) - found
+        found |= new
+        waiting += new
+    return found
+
+
+_BLOCK = 1 << 12  # concepts whose names are normalised together
+_NGRAMS = ("ngram_codes", "ngram_offsets", "ngram_names", "ngram_norms")
+
+
+def build_kb(
+    concepts: Iterable[Concept],
+    out: str | Path,
+    *,
+    types: Collection[str] | None = None,
+    branches: Branches | None = None,
+    source: str = "",
+    release: str = "",
+    licence: str = "",
+) -> BuildReport:
+    """Build a knowledge base from records, in any order.
+
+    Records with the same id are merged. Concepts without types inherit those of their parents.
+    Names with the same `normalize_name` share one row. Its spelling is that of the first concept
+    (by id) with this preferred name, otherwise that of the first concept with this name. The
+    result does not depend on the order of the records, except for the order of the names within a
+    concept.
+
+    out (str | Path): Output folder. An existing knowledge base is replaced at the very end, and
+        its vectors are removed.
+    types (Collection[str] | None): Keep concepts that have any of these; None keeps all.
+    branches (Branches | None): Keep only these; None keeps all.
+    source, release, licence (str): Origin of the records, for meta.json.
+    RAISES BioelError: [B026] bad id, [B027] retired ids in a circle, [B028] no concept left,
+        [B029] `out` exists and is not a knowledge base, [B203] `out` is not writable, [B212]
+        another writer does not finish in time, [B310] a branch that the records do not have.
+    """
+    out = Path(out).resolve()
+    check_replaceable(out)
+    report = BuildReport()
+    drafts = merge_records(concepts, types=types, report=report, source=source, branches=branches)
+    about = {"source": source, "release": release, "licence": licence}
+    try:
+        with editing(out, to="build it", make=True) as transaction:
+            check_replaceable(out)
+            before = homes_of(map_vectors(out), "vectors")
+            with transaction.columns(without=before) as folder:
+                write_columns(folder, drafts, report=report, about=about)
+    except OSError as error:
+        raise BioelError(Errors.B203.format(path=out, error=error)) from error
+    return report
+
+
+def build_once(
+    read: Callable[[], Iterable[Concept]], out: Path, *, about: Mapping[str, str]
+) -> None:
+    """Build a knowledge base unless it exists; wait for a thread or process that is building it.
+
+    read (Callable): Returns the records; called only if they are needed.
+    about (Mapping[str, str]): source, release and licence.
+    RAISES BioelError: Errors of `build_kb`, except [B203].
+    RAISES OSError: When `out` is not writable.
+    """
+    if is_kb(out):
+        return
+    check_replaceable(out)
+    with editing(out, to="build it", make=True) as transaction:
+        if is_kb(out):
+            return
+        report = BuildReport()
+        with without_collection(), transaction.columns() as folder:
+            drafts = merge_records(read(), types=None, report=report, source=about["source"])
+            write_columns(folder, drafts, report=report, about=about)
+
+
+def write_columns(
+    folder: Path, drafts: Drafts, *, report: BuildReport, about: Mapping[str, str]
+) -> None:
+    """Write the files of a knowledge base to an empty folder.
+
+    drafts (Drafts): Concepts in the order of their ids; chains of retired ids are followed.
+    report (BuildReport): Gets the counts and the fingerprint.
+    about (Mapping[str, str]): source, release and licence.
+    RAISES BioelError: [B028] no concept has a name.
+    """
+    rows = _assign_rows(drafts.current, report)
+    if not rows.ids:
+        raise nothing_left(report, types=None, drafts=drafts.current)
+    writer = _Writer(folder)
+    _write_names(writer, rows, drafts.sources, report)
+    _write_concepts(writer, rows, drafts.current, report)
+    retired = drafts.retired
+    known = {id: rows.ids[target] for id, target in sorted(retired.items()) if target in rows.ids}
+    report.retired, report.retired_missing = len(known), len(retired) - len(known)
+    writer.strings("retired", known)
+    writer.keys("retired", word_keys(known))
+    writer.array("retired_targets", list(known.values()))
+    counts = {name: count for name, count in asdict(report).items() if name != "fingerprint"}
+    report.fingerprint = write_meta(folder, counts=counts, **about)
+
+
+@dataclass(slots=True)
+class _Rows:
+    """Row numbers: concepts sorted by id, names by their first concept."""
+
+    ids: dict[str, int] = field(default_factory=dict)  # of the concepts that have a name
+    names: dict[str, int] = field(default_factory=dict)  # normalised
+    surfaces: list[str] = field(default_factory=list)  # stored spellings, in row order
+    # Of each entry, sorted by concept: rows of its name and its source, and 1 if it is preferred.
+    entry_names: array[int] = field(default_factory=lambda: array("i"))
+    entry_sources: array[int] = field(default_factory=lambda: array("i"))
+    entry_is_preferred: bytearray = field(default_factory=bytearray)
+    n_names: list[int] = field(default_factory=list)  # number of entries of each concept
+
+
+def _assign_rows(drafts: dict[str, Draft], report: BuildReport) -> _Rows:
+    rows = _Rows()
+    # Of a preferred name that several concepts have, the one that spells it: the shortest id is the
+    # oldest, so that "BRAF" of man is not spelled "Braf" as in mice.
+    oldest: dict[str, tuple[int, str]] = {}
+    for id, surfaces in _distinct_names(drafts, report):
+        if not surfaces:
+            report.dropped_nameless += 1
+            continue
+        rows.ids[id] = len(rows.ids)
+        rows.n_names.append(len(surfaces))
+        rows.entry_is_preferred += b"\1" + bytes(len(surfaces) - 1)
+        preferred = next(iter(surfaces))
+        for normalized, (surface, source) in surfaces.items():
+            row = rows.names.setdefault(normalized, len(rows.surfaces))
+            if row == len(rows.surfaces):
+                rows.surfaces.append(surface)
+            rows.entry_names.append(row)
+            rows.entry_sources.append(source)
+        age = len(id), id
+        if age <= oldest.setdefault(preferred, age):
+            oldest[preferred] = age
+            rows.surfaces[rows.names[preferred]] = surfaces[preferred][0]
+    return rows
+
+
+def _distinct_names(
+    drafts: Mapping[str, Draft], report: BuildReport
+) -> Iterator[tuple[str, dict[str, tuple[str, int]]]]:
+    """Of each concept: from normalised name to first spelling and its source, as they appear."""
+    waiting = iter(drafts.items())
+    while block := list(islice(waiting, _BLOCK)):
+        # A line break would break the column.
+        lines = [on_one_line(name) for _, draft in block for name in draft.names]
+        names = zip(normalize_names(lines), lines, strict=True)
+        for id, draft in block:
+            surfaces: dict[str, tuple[str, int]] = {}
+            for source, (normalized, surface) in zip(draft.sources, names, strict=False):
+                if not normalized:
+                    report.empty_names += 1
+                elif normalized in surfaces:
+                    report.merged_names += 1
+                else:
+                    surfaces[normalized] = surface, source
+            yield id, surfaces
+
+
+@dataclass(frozen=True)
+class _Writer:
+    """Writes columns with the types of the schema."""
+
+    folder: Path
+
+    def array(self, name: str, values: Sequence[Any] | NDArray[Any]) -> None:
+        write_array(self.folder, name, np.asarray(values, dtype=ARRAY_COLUMNS[name]))
+
+    def strings(self, name: str, values: Iterable[str]) -> None:
+        write_strings(self.folder, name, values)
+
+    def keys(self, name: str, keys: KeyArray) -> None:
+        ordered = SortedKeys.of(keys)
+        self.array(f"{name}_keys", ordered.keys)
+        self.array(f"{name}_key_rows", ordered.rows)
+
+    def ragged(self, offsets: str, values: str, rows: Iterable[Sequence[int]]) -> None:
+        flat, counts = array("i"), array("i")
+        for row in rows:
+            flat.extend(row)
+            counts.append(len(row))
+        self.array(offsets, offsets_of(counts))
+        self.array(values, flat)
+
+
+def _write_names(writer: _Writer, rows: _Rows, sources: Sequence[str], report: BuildReport) -> None:
+    names = np.frombuffer(rows.entry_names, dtype=np.dtype("i"))
+    is_preferred = np.frombuffer(rows.entry_is_preferred, dtype=bool)
+    concepts = np.repeat(np.arange(len(rows.n_names)), rows.n_names)
+    per_name = np.bincount(names, minlength=len(rows.surfaces))
+    by_name = np.argsort(names, kind="stable")  # keeps the concepts of a name in ascending order
+    writer.strings("names", rows.surfaces)
+    writer.keys("name", name_keys(rows.names))
+    writer.array("name_offsets", offsets_of(per_name))
+    writer.array("name_concepts", concepts[by_name])
+    writer.array("name_is_preferred", is_preferred[by_name])
+    writer.array("concept_offsets", offsets_of(rows.n_names))
+    writer.array("concept_names", names)
+    report.concepts, report.names, report.entries = len(rows.ids), len(rows.surfaces), len(names)
+    report.ambiguous_names = int((per_name > 1).sum())
+    postings: tuple[NDArray[Any], ...] = build_postings(list(rows.names))
+    for column, values in zip(_NGRAMS, postings, strict=True):
+        writer.array(column, values)
+    # Sources that brought no name leave no trace.
+    entries = np.frombuffer(rows.entry_sources, dtype=np.dtype("i"))
+    used, numbers = np.unique(entries, return_inverse=True)
+    writer.strings("sources", (" ".join(sources[number].split()) for number in used.tolist()))
+    writer.array("name_sources", numbers)
+
+
+def _write_concepts(
+    writer: _Writer, rows: _Rows, drafts: dict[str, Draft], report: BuildReport
+) -> None:
+    kept = [drafts[id] for id in rows.ids]
+    writer.strings("ids", rows.ids)
+    writer.keys("id", word_keys(rows.ids))
+    writer.strings("definitions", (" ".join(draft.definition.split()) for draft in kept))
+    writer.strings("xrefs", (XREF_SEPARATOR.join(draft.xrefs) for draft in kept))
+    vocabulary = {t: i for i, t in enumerate(sorted({t for draft in kept for t in draft.types}))}
+    writer.strings("type_names", vocabulary)
+    writer.ragged("type_offsets", "type_ids", ([vocabulary[t] for t in d.types] for d in kept))
+
+    def known_parents() -> Iterator[list[int]]:
+        for id, draft in zip(rows.ids, kept, strict=True):
+            others = (parent for parent in dict.fromkeys(draft.parents) if parent != id)
+            of_one = [rows.ids.get(parent, -1) for parent in others]
+            report.unknown_parents += of_one.count(-1)
+            yield [row for row in of_one if row >= 0]
+
+    writer.ragged("parent_offsets", "parents", known_parents())

@@ -1,0 +1,828 @@
+"""Columns over arrays that may be mapped: strings, ragged rows and sorted keys.
+
+Large files are not read when they are opened: each batch that is read is checked, for the order of
+offsets, the range of rows and the ends of strings.
+
+64-bit keys of normalised names, and strings of several columns that are joined by their keys.
+
+The key of a name is a polynomial in the hashes of its words. The keys of all spans of a document
+therefore follow from its words by one vectorised recurrence, without building any string.
+
+Lookups over the columns of a knowledge base, wherever the columns come from.
+
+The knowledge base: a folder of memory-mapped columns, opened, saved and passed on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from hashlib import blake2b
+from itertools import pairwise
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.kb.arrays import (
+    LINE_END,
+    IntArray,
+    Origin,
+    RawFile,
+    entries_of,
+    offsets_of,
+    pack,
+    read_array,
+    unpack,
+    write_files,
+)
+from spacy_bioel.kb.folder import (
+    KB_FILES,
+    XREF_SEPARATOR,
+    check_columns,
+    check_replaceable,
+    checked_meta,
+    encoder_of,
+    homes_of,
+    known_files,
+    map_columns,
+    map_tries,
+    map_vectors,
+    vectors_name,
+)
+from spacy_bioel.kb.spelling import NgramIndex
+from spacy_bioel.kb.transaction import editing
+from spacy_bioel.text.normalize import normalize_names
+from spacy_bioel.types import Concept, KbRelease, remember
+
+_NEAR = np.arange(-1, 3)  # the two offsets of a row, and one more on each side
+
+
+_BLOCK = 1 << 12  # strings per block when all are read
+
+
+class StringColumn:
+    """Strings in one block of newline-terminated UTF-8, with the start of each, and the last end.
+
+    RAISES BioelError: [B211] when the first or the last offset is wrong. Reading raises it too,
+        when a string is not exactly one line of UTF-8.
+    """
+
+    def __init__(
+        self, blob: RawFile, offsets: NDArray[np.uint64], origin: Origin | None = None
+    ) -> None:
+        self._blob, self._bytes = blob, memoryview(blob)  # type: ignore[arg-type]
+        self._origin = origin or Origin()
+        self._offsets = self._origin.ends(offsets, end=len(blob))
+
+    def __len__(self) -> int:
+        return len(self._offsets) - 1
+
+    def raw(self) -> tuple[RawFile, NDArray[np.uint64]]:
+        """All bytes and all offsets, for work on all strings; the offsets are checked."""
+        return self._blob, self._origin.growing(self._offsets, least=1)
+
+    def __getitem__(self, row: int) -> str:
+        return self.take([row])[0]
+
+    def __iter__(self) -> Iterator[str]:
+        for start in range(0, len(self), _BLOCK):
+            yield from self.take(np.arange(start, min(start + _BLOCK, len(self))))
+
+    def take(self, rows: Sequence[int] | NDArray[Any]) -> list[str]:
+        """Strings of many rows, in the order of `rows`. rows: shape (n,)."""
+        rows = np.asarray(rows, dtype=np.int64)
+        if rows.size and rows.min() < 0:
+            raise IndexError(int(rows.min()))  # row -1 means "unknown", not the last string
+        return self._read(rows)
+
+    def _read(self, rows: IntArray) -> list[str]:
+        starts, ends = self._offsets[rows], self._offsets[rows + 1]
+        if self._are_lines(starts, ends):
+            pairs = zip(starts.tolist(), (ends - 1).tolist(), strict=True)
+            with suppress(UnicodeDecodeError):
+                strings = [str(self._bytes[start:end], "utf8") for start, end in pairs]
+                if "\n" not in "".join(strings):
+                    return strings
+        found = f"other bytes from {starts.min()} to {ends.max()}"
+        raise self._origin.damaged(expected="lines of UTF-8", found=found)
+
+    def _are_lines(self, starts: NDArray[np.uint64], ends: NDArray[np.uint64]) -> bool:
+        """Whether each string begins after a line end, and ends with one."""
+        if not ((starts < ends).all() and (ends <= len(self._blob)).all()):
+            return False
+        are_after = (self._blob[np.maximum(starts, 1) - 1] == LINE_END) | (starts == 0)
+        return bool(are_after.all() and (self._blob[ends - 1] == LINE_END).all())
+
+
+class SortedKeys:
+    """Binary search from ascending 64-bit keys to rows, which ascend among equal keys.
+
+    below (int): Upper bound of the rows, exclusive.
+    """
+
+    def __init__(
+        self,
+        keys: NDArray[np.uint64],
+        rows: NDArray[np.int32],
+        *,
+        below: int,
+        origin: Origin | None = None,
+    ) -> None:
+        self.keys = keys
+        self._rows, self._below = rows, below
+        self._origin = origin or Origin()
+
+    @classmethod
+    def of(cls, keys: NDArray[np.uint64]) -> SortedKeys:
+        """Sort the keys of the rows 0, 1, ..."""
+        order = np.argsort(keys, kind="stable")
+        return cls(keys[order], order.astype(np.int32), below=len(keys))
+
+    @cached_property
+    def rows(self) -> NDArray[np.int32]:
+        """Row of each key; checked on first access."""
+        return self._origin.rows(self._rows, below=self._below)
+
+    def search(self, keys: NDArray[np.uint64]) -> IntArray:
+        """Find the first row of each key, -1 if there is none. Any shape; returns the same."""
+        keys = np.asarray(keys, dtype=np.uint64)
+        rows = np.full(keys.shape, -1, dtype=np.int64)
+        if len(self.keys):
+            positions = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+            found = self.keys[positions] == keys
+            rows[found] = self._origin.rows(self._rows[positions[found]], below=self._below)
+        return rows
+
+    def find(
+        self,
+        keys: NDArray[np.uint64],
+        strings: Sequence[str],
+        read: Callable[[IntArray], list[str]],
+    ) -> IntArray:
+        """Find the row of each key, -1 if there is none, comparing strings: hashes may collide.
+
+        read (Callable): Reads the strings of rows, in the form that is compared.
+        """
+        rows = self.search(keys)
+        found = np.flatnonzero(rows >= 0)
+        for i, there in zip(found.tolist(), read(rows[found]), strict=True):
+            if there != strings[i]:
+                start = np.searchsorted(self.keys, keys[i])
+                end = np.searchsorted(self.keys, keys[i], side="right")
+                others = self._origin.rows(self._rows[start:end], below=self._below)
+                at = read(others.astype(np.int64))
+                rows[i] = others[at.index(strings[i])] if strings[i] in at else -1
+        return rows
+
+
+class Ragged:
+    """Rows of values that are themselves rows of another column.
+
+    offsets (IntArray): Start of the values of each row, and end of the last. Shape (n_rows + 1,).
+    below (int): Upper bound of the values, exclusive.
+    least (int): Minimum number of values of a row.
+    origins (Sequence[Origin]): Of offsets and of values.
+    RAISES BioelError: [B211] when the first or the last offset is wrong. Methods raise it too,
+        when they read damaged values.
+    """
+
+    def __init__(
+        self,
+        offsets: IntArray,
+        values: NDArray[np.int32],
+        *,
+        below: int,
+        least: int = 0,
+        origins: Sequence[Origin] = (Origin(), Origin()),
+    ) -> None:
+        self._of_offsets, self._of_values = origins
+        self._offsets = self._of_offsets.ends(offsets, end=len(values))
+        self._values, self._below, self._least = values, below, least
+
+    def __len__(self) -> int:
+        return len(self._offsets) - 1
+
+    def __getitem__(self, row: int) -> IntArray:
+        """The values of one row. Shape (n_values_of_row,). RAISES IndexError: No such row."""
+        [[start, end]] = self._bounds(np.array([row], dtype=np.int64))
+        return self.at(slice(start, end))
+
+    def gather(self, rows: NDArray[Any]) -> tuple[IntArray, IntArray]:
+        """Find the positions of the values of many rows at once; see `gather`."""
+        rows = np.asarray(rows, dtype=np.int64)
+        bounds = self._bounds(np.maximum(rows, 0))
+        return entries_of(bounds[:, 0], np.where(rows >= 0, bounds[:, 1] - bounds[:, 0], 0))
+
+    def at(self, positions: IntArray | slice) -> IntArray:
+        """Values by their positions. Any shape; returns the same."""
+        return self._of_values.rows(self._values[positions], below=self._below).astype(np.int64)
+
+    def first(self, rows: IntArray) -> IntArray:
+        """First value of each row, none of which may be empty. Any shape; returns the same."""
+        rows = np.asarray(rows, dtype=np.int64)
+        return self.at(self._bounds(rows.ravel())[:, 0].reshape(rows.shape))
+
+    @cached_property
+    def offsets(self) -> IntArray:
+        """All offsets, for work on all rows; checked on first access."""
+        return self._of_offsets.growing(self._offsets, least=self._least)
+
+    @cached_property
+    def values(self) -> NDArray[np.int32]:
+        """All values, for work on all rows; checked on first access."""
+        return self._of_values.rows(self._values, below=self._below)
+
+    def _bounds(self, rows: IntArray) -> IntArray:
+        """Start and end of rows. Shape (n, 2). RAISES IndexError: No such row."""
+        if rows.size and int(rows.view(np.uint64).max()) >= len(self):
+            raise IndexError(f"a row of {len(self)} is not there")
+        # Compared with the offsets on both sides too, which shows nearly all damage.
+        near = self._of_offsets.rows(
+            self._offsets.take(rows[:, None] + _NEAR, mode="clip"), below=len(self._values) + 1
+        )
+        steps = np.diff(near)
+        if (steps < 0).any() or (steps[:, 1] < self._least).any():
+            expected = f"offsets that grow, by {self._least} or more"
+            raise self._of_offsets.damaged(expected=expected, found="others")
+        return near[:, 1:3]
+
+
+_BASE = 0x9E3779B97F4A7C15  # odd, so that multiplication loses no bits
+_MASK = (1 << 64) - 1
+
+KeyArray = NDArray[np.uint64]
+SameForm = Callable[[list[str]], list[str]]
+
+
+@lru_cache(maxsize=1 << 18)
+def word_key(word: str) -> int:
+    """Hash one normalised word to 64 bits, the same on every machine and in every run."""
+    digest = blake2b(word.encode("utf8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "little")
+
+
+def word_keys(words: Iterable[str]) -> KeyArray:
+    """Keys of many words, or of ids. Shape (n_words,)."""
+    return np.fromiter(map(word_key, words), dtype=np.uint64)
+
+
+def name_key(normalized: str) -> int:
+    """Key of a name that `normalize_name` returned; 0 for the empty name."""
+    key = 0
+    for word in normalized.split():
+        key = (key * _BASE + word_key(word)) & _MASK
+    return key
+
+
+# Tokens repeat. Bounded, so that a service does not grow.
+_token_key = lru_cache(maxsize=1 << 17)(name_key)
+
+
+def name_keys(normalized: Iterable[str]) -> KeyArray:
+    """Keys of many normalised names. Shape (n_names,)."""
+    return np.fromiter(map(name_key, normalized), dtype=np.uint64)
+
+
+def span_keys(tokens: Sequence[str], max_width: int) -> KeyArray:
+    """Keys of every span of up to `max_width` tokens.
+
+    tokens (Sequence[str]): Normalised tokens; a token may hold no word ("") or several.
+    RETURNS (KeyArray): keys[i, w] is the key of tokens[i : i + w + 1]; 0 if the span leaves the
+        text or has no word. Shape (n_tokens, max_width).
+    """
+    n = len(tokens)
+    keys = np.zeros((n, max_width), dtype=np.uint64)
+    if n == 0:
+        return keys
+    # A token maps the key of the tokens before it: key -> key * factor + own.
+    numbers = {token: number for number, token in enumerate(dict.fromkeys(tokens))}
+    number = np.fromiter(map(numbers.__getitem__, tokens), dtype=np.int64, count=n)
+    own = np.fromiter(map(_token_key, numbers), dtype=np.uint64)[number]
+    n_words = np.array([token.count(" ") + 1 if token else 0 for token in numbers])
+    powers = np.array([pow(_BASE, k, 1 << 64) for k in range(n_words.max() + 1)], dtype=np.uint64)
+    factor = powers[n_words][number]
+    keys[:, 0] = own
+    for width in range(1, min(max_width, n)):
+        keys[: n - width, width] = keys[: n - width, width - 1] * factor[width:] + own[width:]
+    return keys
+
+
+class JoinedStrings(StringColumn):
+    """Strings of several columns, each different one with a row of its own.
+
+    columns (Sequence[StringColumn]): One of each knowledge base.
+    part, row (NDArray): Number of the column of each joined row, and the row there. Shape (n,).
+    """
+
+    def __init__(
+        self, columns: Sequence[StringColumn], part: NDArray[np.int16], row: NDArray[np.int32]
+    ) -> None:
+        self._columns, self._part, self._row = columns, part, row
+
+    def __len__(self) -> int:
+        return len(self._part)
+
+    def _read(self, rows: IntArray) -> list[str]:
+        taken = np.empty(len(rows), dtype=object)
+        for number, at, own in self.local(rows):
+            taken[at] = self._columns[number].take(own)
+        strings: list[str] = taken.tolist()
+        return strings
+
+    def local(self, rows: IntArray) -> Iterator[tuple[int, IntArray, IntArray]]:
+        """For each column, its number, the places in `rows` of its rows, and these rows in it."""
+        parts = self._part[rows]
+        for number in range(len(self._columns)):
+            if len(at := np.flatnonzero(parts == number)):
+                yield number, at, self._row[rows[at]].astype(np.int64)
+
+    def raw(self) -> tuple[RawFile, NDArray[np.uint64]]:
+        return string_column(self).raw()
+
+
+def join_strings(
+    columns: Sequence[StringColumn], by_key: Sequence[SortedKeys], *, same_form: SameForm
+) -> tuple[JoinedStrings, list[NDArray[np.int32]], SortedKeys]:
+    """Number the different strings of several columns, whose rows `by_key` has.
+
+    same_form (Callable): The form in which strings of equal keys are compared.
+    RETURNS (tuple): The strings; of each column, the joined row of each of its rows; and the
+        joined rows by their keys.
+    """
+    strings = JoinedStrings(columns, np.zeros(0, np.int16), np.zeros(0, np.int32))
+    joined_keys = np.zeros(0, np.uint64)
+    rows_of: list[NDArray[np.int32]] = []
+    for number, (column, own) in enumerate(zip(columns, by_key, strict=True)):
+        keys = np.empty(len(own.keys), dtype=np.uint64)
+        keys[own.rows] = own.keys
+        rows = SortedKeys.of(joined_keys).search(keys)
+        known = np.flatnonzero(rows >= 0)
+        # Keys are hashes: strings are compared too.
+        is_same = _are_same(strings.take(rows[known]), column.take(known), same_form)
+        rows[known[~is_same]] = -1
+        new = np.flatnonzero(rows < 0)
+        rows[new] = len(strings) + np.arange(len(new))
+        rows_of.append(rows.astype(np.int32))
+        part = np.append(strings._part, np.full(len(new), number, np.int16))
+        strings = JoinedStrings(columns, part, np.append(strings._row, new.astype(np.int32)))
+        joined_keys = np.append(joined_keys, keys[new])
+    return strings, rows_of, SortedKeys.of(joined_keys)
+
+
+def _are_same(there: list[str], here: list[str], same_form: SameForm) -> NDArray[np.bool_]:
+    """Whether strings are the same in the form that counts; most are as they are."""
+    is_same = np.array([a == b for a, b in zip(there, here, strict=True)], dtype=bool)
+    others = np.flatnonzero(~is_same).tolist()
+    forms = (same_form([strings[i] for i in others]) for strings in (there, here))
+    is_same[others] = [a == b for a, b in zip(*forms, strict=True)]
+    return is_same
+
+
+def string_column(strings: Sequence[str] | StringColumn) -> StringColumn:
+    """A column of strings in memory."""
+    lines = [f"{string}\n".encode() for string in strings]
+    blob = np.frombuffer(b"".join(lines), dtype=np.uint8)
+    return StringColumn(blob, offsets_of([len(line) for line in lines]).astype(np.uint64))
+
+
+_N_SHOWN = 5  # missing ids named in a Coverage
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """Counts of ids that a knowledge base knows: n = found + retired + missing."""
+
+    n: int
+    found: int
+    retired: int  # replaced by a newer id
+    missing: int
+    first_missing: tuple[str, ...] = ()  # the first few distinct ones
+
+
+class Lookups:
+    """Rows of concepts and names, and what is known of each.
+
+    The columns are attributes, for work on all rows at once. Columns *_offsets have the start of
+    the values of each row: the concepts of name i are name_concepts[name_offsets[i] :
+    name_offsets[i + 1]], and name_is_preferred has the same layout; name_sources has that of
+    concept_names.
+    """
+
+    path: Path | None
+    meta: dict[str, Any]
+    fingerprint: str
+    ids: StringColumn
+    names: StringColumn
+    definitions: StringColumn
+    retired: StringColumn
+    type_names: tuple[str, ...]
+    sources: tuple[str, ...]
+    built_sources: tuple[int, ...] = (0,)  # those of the build, or of the builds of the parts
+    name_is_preferred: NDArray[np.bool_]
+    name_keys: KeyArray
+    ngrams: NgramIndex
+    _xrefs: StringColumn
+    _concepts_of_name: Ragged
+    _names_of_concept: Ragged
+    _sources_of_concept: Ragged
+    _types_of_concept: Ragged
+    _parents_of_concept: Ragged
+    _by_name: SortedKeys
+    _by_id: SortedKeys
+    _by_retired: SortedKeys
+    _retired_targets: NDArray[np.int32]
+
+    # Whole columns, each checked on first access.
+    name_offsets = property(attrgetter("_concepts_of_name.offsets"))
+    name_concepts = property(attrgetter("_concepts_of_name.values"))
+    concept_offsets = property(attrgetter("_names_of_concept.offsets"))
+    concept_names = property(attrgetter("_names_of_concept.values"))
+    name_sources = property(attrgetter("_sources_of_concept.values"))
+    type_offsets = property(attrgetter("_types_of_concept.offsets"))
+    type_ids = property(attrgetter("_types_of_concept.values"))
+    parent_offsets = property(attrgetter("_parents_of_concept.offsets"))
+    parents = property(attrgetter("_parents_of_concept.values"))
+    name_key_rows = property(attrgetter("_by_name.rows"))
+
+    @cached_property
+    def retired_targets(self) -> NDArray[np.int32]:
+        """Row of the concept that replaced each retired id. Shape (n_retired,)."""
+        origin = Origin(self.where, "retired_targets.npy")
+        return origin.rows(self._retired_targets, below=len(self))
+
+    @property
+    def title(self) -> str:
+        """A short name: of the folder; within a pipeline, or in memory, of the first source."""
+        if self.path is not None and self.path.name != "kb":
+            return self.path.name
+        return str(self.meta.get("source", "")).partition(",")[0].partition(".")[0].strip() or "KB"
+
+    @property
+    def releases(self) -> tuple[KbRelease, ...]:
+        """Release of the sources; of each part, if this one is joined."""
+        source, release, licence = (
+            str(self.meta.get(key, "")) for key in ("source", "release", "licence")
+        )
+        return (KbRelease(self.title, source, release, licence, self.fingerprint, len(self)),)
+
+    @property
+    def where(self) -> str:
+        """Folder, or "memory", for messages."""
+        return str(self.path) if self.path else "memory"
+
+    # -- Concepts -------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __contains__(self, id: object) -> bool:
+        """Whether an id is known: that of a concept, or one that was retired."""
+        return isinstance(id, str) and self.find(id) >= 0
+
+    def __getitem__(self, id: str) -> Concept:
+        """Concept with this id, or the one that replaced it.
+
+        RAISES BioelError: [B337] for an unknown id.
+        """
+        if (row := self.find(id)) >= 0:
+            return self.concept(row)
+        example = self.ids[0] if len(self) else "MESH:D003920"
+        vocabulary, local = example.rpartition(":")[0], id.rpartition(":")[2]
+        likely = {f"{vocabulary}:{local}", f"{vocabulary}:{local.upper()}", id.upper()}
+        meant = [other for other in sorted(likely) if other in self]
+        hint = f" Did you mean {meant[0]}?" if meant else ""
+        name = self.releases[0].source or self.title
+        raise BioelError(Errors.B337.format(id=id, kb=name, example=example, hint=hint))
+
+    def concept(self, row: int) -> Concept:
+        """Concept of a row. Names that differ in case or punctuation alone have one spelling."""
+        return Concept(
+            id=self.ids[row],
+            names=tuple(self.names.take(self.names_of(row))),
+            types=self.types_of(row),
+            parents=tuple(self.ids_of(self.parents_of(row))),
+            definition=self.definition(row),
+            xrefs=self.xrefs(row),
+        )
+
+    def ids_of(self, rows: Sequence[int] | NDArray[Any]) -> list[str]:
+        """Ids of many concepts. rows: shape (n,)."""
+        return self.ids.take(rows)
+
+    def find(self, id: str) -> int:
+        """Row of an id, or of the id that replaced it; -1 if it is unknown."""
+        return int(self.find_all([id])[0])
+
+    def find_all(self, ids: Sequence[str]) -> IntArray:
+        """`find` for many ids. Shape (n_ids,)."""
+        rows, retired = self._find_current(ids)
+        return np.where(retired >= 0, retired, rows)
+
+    def canonical(self, id: str) -> str:
+        """Current id of a retired id; other ids unchanged."""
+        retired = int(self._find_current([id])[1][0])
+        return self.ids[retired] if retired >= 0 else id
+
+    def coverage(self, ids: Iterable[str]) -> Coverage:
+        """Count the ids that are current, retired or missing, with repetitions."""
+        ids = list(ids)
+        rows, retired = self._find_current(ids)
+        missing = np.flatnonzero((rows < 0) & (retired < 0))
+        first = tuple(dict.fromkeys(ids[i] for i in missing))[:_N_SHOWN]
+        found, n_retired = int((rows >= 0).sum()), int((retired >= 0).sum())
+        return Coverage(len(ids), found, n_retired, len(missing), first)
+
+    def _find_current(self, ids: Sequence[str]) -> tuple[IntArray, IntArray]:
+        """Rows of current ids, and rows of the concepts that replaced retired ids; -1 for none."""
+        keys = word_keys(ids)
+        rows = self._by_id.find(keys, ids, self.ids.take)
+        retired = self._by_retired.find(keys, ids, self.retired.take)
+        if len(self.retired):
+            retired = np.where(retired >= 0, self.retired_targets[retired], -1)
+        return rows, retired
+
+    def definition(self, concept: int) -> str:
+        """Definition of the concept, "" if it has none."""
+        return self.definitions[concept]
+
+    def xrefs(self, concept: int) -> tuple[str, ...]:
+        """Cross-references of the concept to other vocabularies, as its source writes them."""
+        return self.xrefs_of_all(np.array([concept]))[0]
+
+    def xrefs_of_all(self, concepts: IntArray) -> list[tuple[str, ...]]:
+        """`xrefs` of many concepts at once."""
+        lines = self._xrefs.take(concepts)
+        return [tuple(line.split(XREF_SEPARATOR)) if line else () for line in lines]
+
+    def parents_of(self, concept: int) -> IntArray:
+        """Rows of the parents of the concept. Shape (n_parents,)."""
+        return self._parents_of_concept[concept]
+
+    def children_of(self, concept: int) -> IntArray:
+        """Rows of the concepts that have this one as a parent. Shape (n_children,)."""
+        owner, parent = self._by_parent
+        start, end = np.searchsorted(parent, [concept, concept + 1])
+        return owner[start:end]
+
+    @cached_property
+    def _by_parent(self) -> tuple[IntArray, IntArray]:
+        """Concept and parent of each entry of `parents`, sorted by parent."""
+        owner = np.repeat(np.arange(len(self)), np.diff(self.parent_offsets))
+        order = np.argsort(self.parents, kind="stable")
+        return owner[order], self.parents[order]
+
+    def retired_ids_of(self, concept: int) -> tuple[str, ...]:
+        """Ids that this concept replaced, in the order of the columns."""
+        return tuple(self.retired.take(np.flatnonzero(self.retired_targets == concept)))
+
+    def types_of(self, concept: int) -> tuple[str, ...]:
+        """Semantic types of the concept, in the order of the source."""
+        return tuple(self.type_names[i] for i in self._types_of_concept[concept].tolist())
+
+    def types_of_all(self, concepts: IntArray) -> list[tuple[str, ...]]:
+        """`types_of` of many concepts at once."""
+        indptr, positions = self._types_of_concept.gather(concepts)
+        types = [self.type_names[i] for i in self._types_of_concept.at(positions).tolist()]
+        return [tuple(types[start:end]) for start, end in pairwise(indptr.tolist())]
+
+    def labels_of(self, concepts: IntArray) -> list[str]:
+        """Labels of mentions of concepts where no other is known: the first type of each, else the
+        title of the knowledge base."""
+        return [(*types, self.title)[0] for types in self.types_of_all(concepts)]
+
+    def memberships(self) -> Iterator[NDArray[np.bool_]]:
+        """Of each knowledge base that this one is made of, its concepts. Shape (n_concepts,)."""
+        return iter([np.ones(len(self), dtype=bool)])
+
+    def type_mask(self, types: Iterable[str]) -> NDArray[np.bool_]:
+        """True for the concepts that have any of these types. Shape (n_concepts,)."""
+        wanted = np.isin(self.type_names, list(types))
+        mask = np.zeros(len(self), dtype=bool)
+        mask[self._concept_of_type[wanted[self.type_ids]]] = True
+        return mask
+
+    @cached_property
+    def _concept_of_type(self) -> IntArray:
+        return np.repeat(np.arange(len(self)), np.diff(self.type_offsets))
+
+    # -- Names ----------------------------------------------------------------------------------
+
+    @property
+    def n_names(self) -> int:
+        return len(self.names)
+
+    def name(self, row: int) -> str:
+        """Name in the spelling of the source."""
+        return self.names[row]
+
+    def names_of(self, concept: int) -> IntArray:
+        """Name rows of a concept, the preferred one first. Shape (n_names_of_concept,)."""
+        return self._names_of_concept[concept]
+
+    def sources_of(self, concept: int) -> tuple[str, ...]:
+        """Source of each of `names_of`: that of the build, or of a later addition."""
+        return tuple(self.sources[row] for row in self._sources_of_concept[concept].tolist())
+
+    @cached_property
+    def is_added(self) -> NDArray[np.bool_]:
+        """Whether each name came after the build, as with `bioel kb add`. Shape (n_names,)."""
+        added = np.zeros(len(self.names), dtype=bool)
+        if len(self.sources) > len(self.built_sources):
+            later = ~np.isin(self.name_sources, self.built_sources)
+            added[self.concept_names[later]] = True
+        return added
+
+    def preferred_name(self, concept: int) -> str:
+        return self.names[int(self.names_of(concept)[0])]
+
+    def preferred_rows(self, concepts: IntArray) -> IntArray:
+        """Name rows of the preferred names of concepts. Any shape; returns the same."""
+        return self._names_of_concept.first(concepts)
+
+    def names_of_all(self, concepts: IntArray) -> tuple[IntArray, IntArray]:
+        """Name rows of many concepts at once.
+
+        RETURNS (tuple): indptr, shape (n + 1,), and name rows: the names of concepts[i], the
+            preferred one first, are at indptr[i] : indptr[i + 1].
+        """
+        indptr, positions = self._names_of_concept.gather(concepts)
+        return indptr, self._names_of_concept.at(positions)
+
+    def lookup(self, keys: KeyArray) -> IntArray:
+        """Name row of each key, e.g. of all spans of a document; -1 for none, and for the key 0.
+        Any shape; returns the same."""
+        return np.where(np.asarray(keys) == 0, -1, self._by_name.search(keys))
+
+    def lookup_names(self, normalized: Sequence[str]) -> IntArray:
+        """Name row of each result of `normalize_name`, by comparing strings, not only hashes; -1 if
+        there is no such name. Shape (n,)."""
+        keys = name_keys(normalized)
+        return self._by_name.find(
+            keys, normalized, lambda rows: normalize_names(self.names.take(rows))
+        )
+
+    def concepts_of_names(self, rows: NDArray[Any]) -> tuple[IntArray, IntArray, NDArray[np.bool_]]:
+        """All concepts of many names at once.
+
+        rows (NDArray): Name rows; -1 has no concepts. Shape (n,).
+        RETURNS (tuple): indptr, shape (n + 1,); concept rows, and whether the name is the
+            preferred name of that concept, shape (n_entries,) each. The entries of rows[i] are at
+            indptr[i] : indptr[i + 1].
+        """
+        indptr, positions = self._concepts_of_name.gather(rows)
+        return indptr, self._concepts_of_name.at(positions), self.name_is_preferred[positions]
+
+
+class KnowledgeBase(Lookups):
+    """Concepts and their names; the rows of both are numbered from 0.
+
+    Concepts are sorted by id, so the lower of two rows has the lower id. There is one name row for
+    each distinct `normalize_name` string; all concepts of that name point to it.
+
+    files (Mapping[str, RawFile]): Files by the names of `kb.folder`; others are ignored.
+    path (Path | None): Folder that the files are mapped from; None in memory.
+    RAISES BioelError: Errors of `schema.checked_meta`. Methods and whole columns raise [B211] when
+        they read damage that is not visible at opening.
+    """
+
+    def __init__(self, files: Mapping[str, RawFile], *, path: Path | None = None) -> None:
+        self.path = path
+        self.meta = checked_meta(files, where=self.where)
+        self.fingerprint = str(self.meta["fingerprint"])
+        self._files = known_files(files)
+        self.ids, self.names = self._strings("ids"), self._strings("names")
+        self.definitions, self.retired = self._strings("definitions"), self._strings("retired")
+        self.type_names = tuple(self._strings("type_names"))
+        n, n_names = len(self.ids), len(self.names)
+        self._concepts_of_name = self._ragged("name_offsets", "name_concepts", below=n, least=1)
+        names = self._ragged("concept_offsets", "concept_names", below=n_names, least=1)
+        self._names_of_concept = names
+        self._types_of_concept = self._ragged(
+            "type_offsets", "type_ids", below=len(self.type_names)
+        )
+        self._parents_of_concept = self._ragged("parent_offsets", "parents", below=n)
+        self._xrefs, self.sources = self._strings("xrefs"), tuple(self._strings("sources"))
+        self._sources_of_concept = self._ragged(
+            "concept_offsets", "name_sources", below=len(self.sources)
+        )
+        self.name_is_preferred = self._array("name_is_preferred")
+        self.name_keys = self._array("name_keys")
+        grams = (self._array(f"ngram_{part}") for part in ("codes", "offsets", "names", "norms"))
+        self.ngrams = NgramIndex(*grams, origin=self._origin("ngram_names"))
+        self._by_name = self._sorted_keys("name", below=n_names)
+        self._by_id = self._sorted_keys("id", below=n)
+        self._by_retired = self._sorted_keys("retired", below=len(self.retired))
+        self._retired_targets = self._array("retired_targets")
+        remember(self)
+
+    def _origin(self, name: str) -> Origin:
+        return Origin(self.where, f"{name}.npy")
+
+    def _array(self, name: str) -> NDArray[Any]:
+        return read_array(self._files[f"{name}.npy"])
+
+    def _strings(self, name: str) -> StringColumn:
+        offsets = f"{name}.offsets"
+        return StringColumn(self._files[f"{name}.txt"], self._array(offsets), self._origin(offsets))
+
+    def _ragged(self, *names: str, below: int, least: int = 0) -> Ragged:
+        origins, (offsets, values) = list(map(self._origin, names)), map(self._array, names)
+        return Ragged(offsets, values, below=below, least=least, origins=origins)
+
+    def _sorted_keys(self, name: str, *, below: int) -> SortedKeys:
+        keys, rows = f"{name}_keys", f"{name}_key_rows"
+        origin = self._origin(rows)
+        return SortedKeys(self._array(keys), self._array(rows), below=below, origin=origin)
+
+    # -- Opening and saving ---------------------------------------------------------------------
+
+    @classmethod
+    def open(cls, path: str | Path) -> KnowledgeBase:
+        """Map a folder that `build_kb` wrote, which takes milliseconds at any size.
+
+        Later changes of the folder do not affect an open knowledge base or its vectors.
+
+        RAISES BioelError: Errors of `schema.checked_meta`.
+        """
+        folder = Path(path).resolve()
+        kb = cls(map_columns(folder), path=folder)
+        kb.attach(map_vectors(folder, of=kb.fingerprint))
+        return kb
+
+    @classmethod
+    def from_bytes(cls, block: bytes) -> KnowledgeBase:
+        """Load the result of `to_bytes`. RAISES BioelError: [B025] when it is something else."""
+        return cls(unpack(block))
+
+    def to_bytes(self) -> bytes:
+        """Serialise the whole knowledge base, with its vectors."""
+        return pack(self.files())
+
+    def save_to(self, path: str | Path) -> None:
+        """Copy the whole knowledge base to a folder, replacing a knowledge base in it.
+
+        RAISES BioelError: [B029] when the folder holds something else, [B212] when another writer
+            does not finish in time.
+        """
+        out = Path(path).resolve()
+        if out == self.path:
+            return
+        check_replaceable(out)
+        files = self.files()
+        with editing(out, to="save a copy", make=True) as transaction:
+            check_replaceable(out)
+            before = homes_of(map_vectors(out), "vectors")
+            for name, parts in homes_of(files, "vectors").items():
+                with transaction.adding("vectors", vectors_name(encoder_of(name))) as folder:
+                    write_files(folder, parts)
+            with transaction.columns(without=before) as folder:
+                write_files(folder, {name: files[name] for name in KB_FILES if name in files})
+            for name, parts in homes_of(files, "tries").items():
+                with transaction.adding("tries", name) as folder:
+                    write_files(folder, parts)
+
+    def files(self) -> dict[str, RawFile]:
+        """All files by name, with vectors and tries that were written after opening."""
+        if self.path is None:
+            return dict(self._files)
+        return self._files | map_vectors(self.path) | map_tries(self.path, of=self.fingerprint)
+
+    def attach(self, files: Mapping[str, RawFile]) -> None:
+        """Add files (vectors) to an open knowledge base."""
+        self._files |= files
+
+    def __reduce__(self) -> tuple[Callable[..., KnowledgeBase], tuple[Any, ...]]:
+        # By path, so that all workers share one copy in the page cache.
+        if self.path is None:
+            return KnowledgeBase.from_bytes, (self.to_bytes(),)
+        return _reopen, (self.path, self.fingerprint)
+
+    def verify(self) -> None:
+        """Read every column and compare checksums; that of meta.json is compared when it is opened.
+
+        RAISES BioelError: [B024] with the first file that differs.
+        """
+        check_columns(self._files, self.meta, where=self.where)
+
+
+def open_kb(kb: KnowledgeBase | str | Path) -> KnowledgeBase:
+    """Open a knowledge base by its folder, or return an open one: settings may have either."""
+    return kb if isinstance(kb, KnowledgeBase) else KnowledgeBase.open(kb)
+
+
+def open_knowledge_base_v1(path: str) -> KnowledgeBase:
+    """spacy-bioel.KnowledgeBase.v1: open a knowledge base by path."""
+    return KnowledgeBase.open(path)
+
+
+def _reopen(path: Path, fingerprint: str) -> KnowledgeBase:
+    kb = KnowledgeBase.open(path)
+    if kb.fingerprint != fingerprint:
+        raise BioelError(Errors.B037.format(path=path, expected=fingerprint, found=kb.fingerprint))
+    return kb

@@ -1,0 +1,1 @@
+"""The pipe `bioel_linker`: from mentions to candidates, evidence and decisions."""

@@ -1,0 +1,329 @@
+"""Candidate generation: from normalised strings to ranked candidates, for one state of a linker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache, cached_property, partial
+from itertools import islice
+from threading import Lock
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spacy_bioel.contextual.mention_markers import MarkedPieces
+from spacy_bioel.dictionary.finder import NameFinder
+from spacy_bioel.dictionary.unambiguous import KnownNames
+from spacy_bioel.entities.homonyms import Namesakes
+from spacy_bioel.entities.notes.shorthand import NoteFinder, Vocabulary, shorthand_beside
+from spacy_bioel.kb.arrays import entries_of
+from spacy_bioel.kb.bundled import is_starter
+from spacy_bioel.kb.joined import JoinedKnowledgeBase, parts_of
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.kb.trie import NameTrie, build_trie, open_trie
+from spacy_bioel.kb.vectors import quantize
+from spacy_bioel.linking.evidence import EXACT, SOURCES, Candidates, gather_candidates
+from spacy_bioel.linking.fusion import default_fusion, rank
+from spacy_bioel.linking.searches import (
+    EncodedNames,
+    FrozenEncoder,
+    JoinedNames,
+    NameSearch,
+    SpellingSearch,
+    encoded_names,
+    needs_no_folder,
+)
+from spacy_bioel.linking.starter import is_dense, string_vectors
+from spacy_bioel.linking.state import Kept, LinkerState
+from spacy_bioel.text.normalize import normalize_names
+from spacy_bioel.types import ORGANISM, Candidate
+
+# Strings whose candidates are kept: some 25 MB.
+KEPT = 10_000
+_TOGETHER = 1024  # strings that are ranked together: bounds the table of their candidates
+
+String = tuple[str, str]  # normalised, and the label of the mention
+
+
+class CandidateGenerator:
+    """Ranks the concepts of a knowledge base for strings; may be shared by threads.
+
+    It remembers the candidates of recent strings and never changes otherwise: a new state takes a
+    new generator. While training searches a pool of names, a joined knowledge base has no `parts`:
+    labels choose among what was found in the pool.
+
+    kept (Kept | None): What generators of earlier states made, where it is that of this state too.
+    """
+
+    def __init__(self, state: LinkerState, kept: Kept | None = None) -> None:
+        self.kb: KnowledgeBase = state.kb
+        self.parts: list[CandidateGenerator] = []
+        self._kept = kept or Kept()
+        self._part_of: dict[str, int] = {}
+        if isinstance(self.kb, JoinedKnowledgeBase):
+            # Which knows its labels; in bytes it has no folders.
+            state = replace(state, settings=replace(state.settings, only_labels=()))
+            self._part_of = self.kb.labels
+            for number, part in enumerate(self.kb.parts if state.pool is None else ()):
+                of_part = self._kept.get(("part", number), part, Kept)
+                self.parts.append(CandidateGenerator(replace(state, kb=part), of_part))
+        elif state.pool is None and state.encoder is not None and state.is_dense:
+            searched = partial(is_dense, state.kb, state.encoder, mentions=state.settings.mentions)
+            if not self._kept.get("is_dense", (state.kb, state.encoder), searched):
+                state = replace(state, encoder=None)
+        self.state = state
+        self._lock = Lock()
+        self._ranked: dict[String, tuple[Candidate, ...]] = {}
+        self._masks: dict[str, NDArray[np.bool_] | None] = {}
+
+    # What is made of the state, at first use.
+
+    @property
+    def encoder(self) -> FrozenEncoder:
+        encoder = self.state.encoder
+        assert encoder is not None  # who asks has one
+        return encoder
+
+    @cached_property
+    def names(self) -> EncodedNames | JoinedNames:
+        """The names that are searched among by vectors."""
+        parts = self.kb, self.encoder, self.state.make_index, self.state.pool
+        return self._kept.get("names", parts, self._encoded_names)
+
+    def _encoded_names(self) -> EncodedNames | JoinedNames:
+        make_index = self.state.make_index
+        if self.state.pool is not None:
+            return self.state.pool.encoded(self.encoder.encode, make_index)
+        if isinstance(self.kb, JoinedKnowledgeBase):
+            return JoinedNames(self.kb, [p.names if p.state.encoder else None for p in self.parts])
+        return encoded_names(self.kb, self.encoder, make_index)
+
+    @cached_property
+    def _training_strings(self) -> NameSearch:
+        """The search among `statistics.names` by vectors."""
+        statistics, make_index = self.state.statistics, self.state.make_index
+        parts = statistics, self.encoder, make_index
+        return self._kept.get("training strings", parts, self._encoded_strings)
+
+    def _encoded_strings(self) -> NameSearch:
+        names = self.state.statistics.names
+        if self.state.pool is None and all(map(is_starter, parts_of(self.kb))):
+            return self.state.make_index(string_vectors(self.encoder, names))
+        return self.state.make_index(quantize(self.encoder.encode(names)))
+
+    @cached_property
+    def spelling(self) -> SpellingSearch:
+        """The search among the names by spelling."""
+        make = self.state.make_spelling
+        return self._kept.get("spelling", (self.kb, make), partial(make, self.kb))
+
+    @cached_property
+    def finder(self) -> NameFinder:
+        """Finds names of the knowledge base in texts."""
+        return self._kept.get("finder", self.kb, partial(NameFinder, self.kb))
+
+    @cached_property
+    def known_names(self) -> KnownNames:
+        """Finds names that mean nothing else, for the labels that have a vocabulary."""
+        found, parts = self._vocabularies()
+        return self._kept.get("known names", parts, partial(KnownNames, found))
+
+    @cached_property
+    def notes(self) -> NoteFinder:
+        """Finds shorthand and measurements of clinical notes, for the same labels."""
+        found, parts = self._vocabularies()
+        return self._kept.get("notes", parts, partial(NoteFinder, found))
+
+    @cached_property
+    def namesakes(self) -> Namesakes:
+        """Tells apart concepts of one organism that share a name."""
+        return self._kept.get("namesakes", self.kb, partial(Namesakes, self.kb))
+
+    def _vocabularies(self) -> tuple[dict[str, Vocabulary], object]:
+        """Of each label that has one, its vocabulary; and what that depends on."""
+        types = dict(self.state.settings.label_types)
+        labels = [label for label in {**types, **self._part_of} if self.types_of(label) != ()]
+        # By parts: their columns are mapped, and those of a joined knowledge base are made.
+        own = {label: self.of(label) for label in labels}
+        found = {label: (of.kb, of._mask(label)) for label, of in own.items()}
+        found = {x: of for x, of in found.items() if of[1] is not None or own[x] is not self}
+        return found, (self.kb, tuple(types.items()), self.state.settings.only_labels)
+
+    def trie(self, pieces: MarkedPieces) -> NameTrie:
+        """The trie by some word pieces: of the pool, of the folder, or of a small KB, built here.
+
+        RAISES BioelError: Those of `open_trie`, for a knowledge base that is not small.
+        """
+        kb, pool = self.kb, self.state.pool
+        if pool is not None:
+            make = partial(build_trie, kb, pieces.writable, rows=pool.rows)
+        elif needs_no_folder(kb) or isinstance(kb, JoinedKnowledgeBase):
+            make = partial(build_trie, kb, pieces.writable)
+        else:
+            make = partial(open_trie, kb, fingerprint=pieces.fingerprint)
+        return self._kept.get(("trie", pieces.fingerprint), (kb, pool), make)
+
+    @cached_property
+    def _shorthand(self) -> dict[str, str]:
+        """From short form to long form, normalised; no short form is a known name."""
+        if not self.state.settings.shorthand:
+            return {}
+        forms, counts = shorthand_beside(self.kb), self.state.statistics.counts
+        short, long = normalize_names(list(forms)), normalize_names(list(forms.values()))
+        return {s: whole for s, whole in zip(short, long, strict=True) if s not in counts}
+
+    @cached_property
+    def has_organisms(self) -> bool:
+        """Whether documents choose among the organisms of concepts."""
+        is_chosen = "organism" in self.state.settings.evidence
+        return is_chosen and any(name.startswith(ORGANISM) for name in self.kb.type_names)
+
+    # Labels.
+
+    def of(self, label: str) -> CandidateGenerator:
+        """The generator of the candidates of mentions with this label."""
+        number = self._part_of.get(label)
+        return self if number is None or not self.parts else self.parts[number]
+
+    def types_of(self, label: str) -> tuple[str, ...] | None:
+        """Semantic types that a mention of this label may link to; None: all."""
+        only = self.state.settings.only_labels
+        if only and label and label not in only:
+            return ()
+        return dict(self.state.settings.label_types).get(label)
+
+    def _mask(self, label: str) -> NDArray[np.bool_] | None:
+        """Concepts that a mention of this label may link to; None: all. Shape (n_concepts,)."""
+        if label not in self._masks:
+            types, number = self.types_of(label), self._part_of.get(label)
+            mask = None
+            # Of concepts without types, nothing says which labels they are for.
+            if types is not None and (self.kb.type_names or not types):
+                mask = self.kb.type_mask(types)
+            if number is not None and isinstance(self.kb, JoinedKnowledgeBase):
+                in_part = self.kb.has_concepts(number)
+                mask = in_part if mask is None else mask & in_part
+            self._masks[label] = mask
+        return self._masks[label]
+
+    def allowed(
+        self, concepts: NDArray[np.int64], labels: Sequence[str], owners: NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
+        """Concepts that the mentions which they are candidates of may link to. Shape (n,).
+
+        labels (Sequence[str]): Of the mentions.
+        owners (NDArray[int64]): Number of the mention of each concept. Shape (n,).
+        """
+        may = np.ones(len(concepts), dtype=bool)
+        kinds, kind_of = np.unique(np.array(labels, dtype=object), return_inverse=True)
+        for kind, label in enumerate(kinds):
+            if (mask := self._mask(label)) is not None:
+                own = np.flatnonzero(kind_of[owners] == kind)
+                may[own] = mask[concepts[own]]
+        return may
+
+    # Strings.
+
+    def _written_out(self, queries: Sequence[str]) -> list[str]:
+        """Queries with shorthand written out, except those that are known as they are."""
+        forms, counts = self._shorthand, self.state.statistics.counts
+        written = [
+            forms.get(query) or " ".join([forms.get(word, word) for word in query.split(" ")])
+            for query in queries
+        ]
+        changed = [i for i, query in enumerate(queries) if written[i] != query]
+        rows = self.kb.lookup_names([queries[i] for i in changed]) if changed else ()
+        for i, row in zip(changed, rows, strict=True):
+            if row >= 0 or queries[i] in counts:
+                written[i] = queries[i]
+        return written
+
+    def gather(self, queries: Sequence[str]) -> Candidates:
+        """All evidence about different normalised strings."""
+        state, k = self.state, self.state.settings.search_names
+        queries = self._written_out(queries)
+        dense = recalled = None
+        if state.is_dense:
+            vectors = self.encoder.encode(queries)
+            dense = self.names.search(vectors, k)
+            if "memory" in state.settings.evidence:
+                recalled = self._training_strings.search(vectors, k)
+        return gather_candidates(
+            queries,
+            self.kb,
+            statistics=state.statistics,
+            dense=dense,
+            recalled=recalled,
+            spelling=self.spelling,
+            k=k,
+            evidence=state.settings.evidence,
+        )
+
+    def rank(self, wanted: Sequence[String]) -> dict[String, tuple[Candidate, ...]]:
+        """Best candidates of (normalised string, label) pairs, in one batch.
+
+        wanted (Sequence): Different pairs.
+        RETURNS (dict): Best first; empty where nothing is known or the string is "".
+        """
+        ranked: dict[String, tuple[Candidate, ...]] = {}
+        of_parts: dict[int, list[String]] = {}
+        if self.parts:
+            for pair in wanted:
+                of_parts.setdefault(self._part_of.get(pair[1], -1), []).append(pair)
+            wanted = of_parts.pop(-1, [])
+            for number, pairs in of_parts.items():
+                ranked |= self.parts[number].rank(pairs)
+        with self._lock:
+            # Least recently used strings come first.
+            known = {pair: self._ranked.pop(pair) for pair in wanted if pair in self._ranked}
+            self._ranked |= known
+        new = [pair for pair in wanted if pair not in known]
+        for start in range(0, len(new), _TOGETHER):
+            known |= self._rank(new[start : start + _TOGETHER])
+        with self._lock:
+            self._ranked |= {pair: known[pair] for pair in new}
+            for pair in list(islice(self._ranked, max(0, len(self._ranked) - KEPT))):
+                del self._ranked[pair]
+        return ranked | known
+
+    def _rank(self, wanted: Sequence[String]) -> dict[String, tuple[Candidate, ...]]:
+        types = {label: self.types_of(label) for label in {label for _, label in wanted}}
+        asked = [pair for pair in wanted if pair[0] and types[pair[1]] != ()]
+        numbers = {query: i for i, query in enumerate(dict.fromkeys(query for query, _ in asked))}
+        if not numbers:
+            return dict.fromkeys(wanted, ())
+        table = self.gather(list(numbers))
+        # The rows of the table, for each label that its string has.
+        first = np.searchsorted(table.query, np.arange(len(numbers) + 1))
+        queries = np.array([numbers[query] for query, _ in asked])
+        indptr, rows = entries_of(first[queries], np.diff(first)[queries])
+        pair, concepts = np.repeat(np.arange(len(asked)), np.diff(indptr)), table.concept[rows]
+        scores = (self.state.fusion or default_fusion()).scores(table.features)[rows]
+        allowed = self.allowed(concepts, [label for _, label in asked], pair)
+        own = np.where(allowed, scores, -np.inf)
+        # One name is a gene of many organisms; the document says of which.
+        kept = table.sources[rows] & EXACT > 0 if self.has_organisms else None
+        top = self.state.settings.max_candidates
+        best, shares = rank(self.kb, concepts, own, pair, top=top, kept=kept)
+        best = best[allowed[best]]
+        # A concept that only a training string speaks for is called by its preferred name.
+        names = table.name[rows[best]]
+        if (unnamed := names < 0).any():
+            names[unnamed] = self.kb.preferred_rows(concepts[best][unnamed])
+        columns = (
+            pair[best].tolist(),
+            self.kb.ids_of(concepts[best]),
+            shares[best].tolist(),
+            self.kb.names.take(names),
+            table.sources[rows[best]].tolist(),
+        )
+        found: list[list[Candidate]] = [[] for _ in asked]
+        kb = self.kb.fingerprint
+        for number, id, score, name, sources in zip(*columns, strict=True):
+            found[number].append(Candidate(id, round(score, 4), name, _evidence(sources), kb))
+        return dict.fromkeys(wanted, ()) | dict(zip(asked, map(tuple, found), strict=True))
+
+
+@cache
+def _evidence(sources: int) -> str:
+    return "+".join(name for bit, name in SOURCES.items() if sources & bit)

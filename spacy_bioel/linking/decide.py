@@ -1,0 +1,158 @@
+"""From mentions to links: candidates of strings, what the documents say of them, the decision."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from spacy.tokens import Span
+from thinc.api import Model
+
+from spacy_bioel.contextual.methods import METHODS
+from spacy_bioel.contextual.rescoring import Reading, reading_evidence, reads
+from spacy_bioel.doc import text_of
+from spacy_bioel.entities.species import weigh_organisms
+from spacy_bioel.entities.variants import with_rs_numbers
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.linking.candidates import CandidateGenerator
+from spacy_bioel.linking.mentions import Mentions, Query, rank_mentions, rank_names
+from spacy_bioel.linking.settings import BY_KB
+from spacy_bioel.types import Candidate, Link, is_tied
+
+Candidates = tuple[Candidate, ...]
+
+
+def decide(
+    span: Span,
+    query: Query,
+    candidates: tuple[Candidate, ...],
+    of_parts: Mapping[str, tuple[Candidate, ...]],
+    *,
+    nil_threshold: float,
+    is_one_doubt: bool = False,
+) -> Link:
+    """The link of a mention.
+
+    A composite reading is taken if all its parts together are likelier than the whole: a name
+    with "and" in it ("head and neck neoplasms") stays one, and so does what was one in training.
+    A gene that one of the parts is too tells less: flies have "CDK4/6" for a name of Cdk4.
+
+    candidates (tuple): Of the whole mention.
+    of_parts (Mapping): Those of each part of its readings.
+    is_one_doubt (bool): The parts are wrong together, if at all: genes of one organism.
+    """
+    whole = candidates
+    ids: tuple[str, ...] = tuple(c.id for c in candidates[:1] if c.score >= nil_threshold)
+    alone = ids
+    best = candidates[0].score if candidates else 0.0
+    for reading in query.readings:
+        parts = [of_parts[part][:1] for part in reading]
+        if not all(parts):
+            continue
+        firsts = {part[0].id: part[0] for part in parts}
+        likelihood = min(part[0].score for part in parts) ** (1 if is_one_doubt else len(parts))
+        is_part = is_one_doubt and ids == alone and firsts.keys() >= set(ids)
+        least = nil_threshold if is_part else max(best, nil_threshold)
+        if likelihood > least and len(firsts) == len(parts):
+            best, ids = likelihood, tuple(firsts)
+            rest = [c for c in whole if c.id not in firsts]
+            candidates = (*firsts.values(), *rest)
+    return Link(span.start_char, span.end_char, span.label_, ids, candidates)
+
+
+def with_labels(links: Sequence[Sequence[Link]], kb: KnowledgeBase) -> list[list[Link]]:
+    """Links with labels in place of empty ones: `doc.ents` takes no span without one.
+
+    The label is that of the linked concept, or of the best candidate where that is NIL, see
+    `KnowledgeBase.labels_of`.
+    """
+    concepts = [
+        next(iter(link.ids or (c.id for c in link.candidates)), "")
+        for of_doc in links
+        for link in of_doc
+    ]
+    different = list(dict.fromkeys(concepts))
+    rows = kb.find_all(different)
+    known = rows >= 0
+    label_of = dict.fromkeys(different, kb.title)
+    ids = [id for id, is_known in zip(different, known.tolist(), strict=True) if is_known]
+    label_of |= dict(zip(ids, kb.labels_of(rows[known]), strict=True))
+    labels = iter([label_of[id] for id in concepts])
+    return [[replace(link, label=next(labels)) for link in of_doc] for of_doc in links]
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Mentions of a batch of documents with their candidates, before anything is decided.
+
+    generator (CandidateGenerator): What the candidates come from.
+    mentions (Mentions): Those that get links.
+    asked (Mentions): These and the parts of composites, see `Mentions.with_parts`.
+    candidates (Sequence): Of all that was asked for.
+    """
+
+    generator: CandidateGenerator
+    mentions: Mentions
+    asked: Mentions
+    candidates: Sequence[Candidates]
+
+    def links(self, *, nil_threshold: float | None = None) -> list[list[Link]]:
+        """Decide what the mentions of each document are linked to.
+
+        nil_threshold (float | None): None: that of the settings.
+        """
+        settings, kb = self.generator.state.settings, self.generator.kb
+        threshold = settings.nil_threshold if nil_threshold is None else nil_threshold
+        candidates, mentions, n = self.candidates, self.mentions, len(self.mentions.spans)
+        if "organism" in settings.evidence:
+            candidates = weigh_organisms(
+                self.generator, self.asked, candidates, n=n, nil_threshold=threshold
+            )
+        of_parts = iter(candidates[n:])
+        links: list[list[Link]] = [[] for _ in mentions.docs]
+        asked = zip(mentions.spans, mentions.queries, mentions.owners, candidates, strict=False)
+        weighed = _weighed(mentions, candidates)
+        for (span, query, owner, shares), found in zip(asked, weighed, strict=True):
+            parts = {part: next(of_parts) for part in query.parts} if query.readings else {}
+            of_organisms = bool(parts) and self.generator.of(span.label_).has_organisms
+            link = decide(
+                span, query, found, parts, nil_threshold=threshold, is_one_doubt=of_organisms
+            )
+            if len(link.ids) == 1 and is_tied(shares):  # parts of a composite are no tie
+                link = replace(link, ids=())
+            links[owner].append(link)
+        if settings.mentions in BY_KB:
+            return with_labels(links, kb)
+        docs = zip(mentions.docs, links, strict=True)
+        return [with_rs_numbers(text_of(doc), of_doc, kb) for doc, of_doc in docs]
+
+
+def rank_candidates(
+    model: Model[Any, Any], generator: CandidateGenerator, mentions: Mentions
+) -> Ranking:
+    """Rank the candidates of mentions, and of the parts of composites, in one batch.
+
+    model (Model): The linker's, which may read the documents.
+    """
+    settings, asked = generator.state.settings, mentions.with_parts()
+    is_reading = reading_evidence(model) in settings.evidence and reads(model)
+    if mentions.likely is not None and not (is_reading or generator.state.statistics.counts):
+        # Names need no search: their concepts are known, and nobody prefers others.
+        candidates = rank_names(generator.kb, asked, coherence=settings.coherence)
+    else:
+        n, coherence = len(mentions.spans), settings.coherence
+        candidates = rank_mentions(generator, asked, n=n, coherence=coherence)
+    if candidates and is_reading:
+        reading: Reading = METHODS[model.name].read(model, generator, asked, candidates)
+        candidates = reading.rank(generator.state.reading, top=settings.max_candidates)
+    return Ranking(generator, mentions, asked, candidates)
+
+
+def _weighed(mentions: Mentions, candidates: Sequence[Candidates]) -> Iterator[Candidates]:
+    """Candidates of mentions, with their probability times that of their mention."""
+    if mentions.likely is None:
+        yield from candidates[: len(mentions.spans)]
+        return
+    for found, likely in zip(candidates, mentions.likely, strict=True):
+        yield tuple(replace(c, score=round(c.score * likely, 4)) for c in found)

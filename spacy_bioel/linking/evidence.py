@@ -1,0 +1,283 @@
+"""Evidence for each candidate: one table for a whole batch of queries, numpy columns only.
+
+Each source (exact names, mention statistics, search by encoder and by spelling) proposes concepts.
+The table has one row for every pair of query and concept with all its features, and knows nothing
+of how they are weighed, which is `linker.fusion`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spacy_bioel.kb.arrays import gather
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.kb.spelling import word_overlap
+from spacy_bioel.linking.alias_table import ConceptsOfStrings, MentionStatistics
+from spacy_bioel.linking.searches import Found, SpellingSearch
+from spacy_bioel.text.normalize import normalize_names
+from spacy_bioel.text.stems import spelling_variants
+
+# Columns of the feature matrix.
+#   exact: the query is a name of the concept (0.8 for a spelling variant of it)
+#   preferred: ... and the preferred one
+#   unique: ... divided by the number of concepts of that name
+#   memory: share of this concept among the training mentions of this string
+#   seen: log of 1 + how often this string was this concept in training
+#   dense, sparse: cosine of the best name of the concept, by encoder and by character 3-grams
+#   nearest, alike: the concept has the best of all names, by encoder and by 3-grams
+#   recalled, recalled_dense: cosine of the best training string of the concept, by 3-grams and by
+#       encoder, times the share of the concept in that string
+#   dense_vote, sparse_vote, recalled_vote, recalled_dense_vote: share of the concept among all that
+#       the search found, the near ones counting more, times the cosine of the nearest
+#   words, covered: words that the best name that was found shares with the query, and the part of
+#       the query that they are
+#   prior: log of 1 + how often the concept was mentioned in training
+#   encoded, trained: whether there is an encoder, and mention statistics, at all
+FEATURES = (
+    "exact", "preferred", "unique", "memory", "seen", "dense", "nearest", "sparse", "alike",
+    "recalled", "recalled_dense", "dense_vote", "sparse_vote", "recalled_vote",
+    "recalled_dense_vote", "words", "covered", "prior", "encoded", "trained",
+)  # fmt: skip
+# Sources that can be switched off. "prior" proposes no candidates of its own.
+EVIDENCE = ("exact", "memory", "sparse", "dense", "prior")
+_COLUMN = {name: index for index, name in enumerate(FEATURES)}
+_OF_A_NAME = ("dense", "nearest", "sparse", "alike", "words", "covered")
+_OF_A_STRING = ("recalled", "recalled_dense", "recalled_vote", "recalled_dense_vote")
+_VARIANT = 0.8
+_TEMPERATURE = 0.05  # a name farther by this cosine has 1/e of the vote
+EXACT, MEMORY, DENSE, SPARSE = 1, 2, 4, 8
+SOURCES = {EXACT: "exact", MEMORY: "memory", DENSE: "dense", SPARSE: "sparse"}
+
+IntArray = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Candidates of a batch of queries, grouped by query.
+
+    query, concept, name (IntArray): Query number, concept row, name row that matched (-1: the
+        string itself was seen in training). Shape (n,).
+    features (NDArray[float32]): Shape (n, len(FEATURES)).
+    sources (NDArray[uint8]): Bits EXACT, MEMORY, DENSE. Shape (n,).
+    """
+
+    query: IntArray
+    concept: IntArray
+    name: IntArray
+    features: NDArray[np.float32]
+    sources: NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class _Proposals:
+    """Values of features of (query, concept) from one source, by way of a name (-1: of none)."""
+
+    query: IntArray
+    concept: IntArray
+    name: IntArray
+    values: Mapping[str, NDArray[Any]]
+    source: int
+
+
+def gather_candidates(
+    queries: Sequence[str],
+    kb: KnowledgeBase,
+    *,
+    statistics: MentionStatistics,
+    dense: Found | None,
+    recalled: Found | None,
+    spelling: SpellingSearch,
+    k: int,
+    evidence: Collection[str] = EVIDENCE,
+) -> Candidates:
+    """Ask every source about every query.
+
+    queries (Sequence[str]): Different normalised strings.
+    dense (Found | None): Nearest names of the knowledge base by the encoder, if there is one.
+    recalled (Found | None): Nearest of `statistics.names` by the encoder.
+    spelling (SpellingSearch): Searches the names of the knowledge base by spelling.
+    k (int): Names looked at in the search by spelling.
+    evidence (Collection[str]): Which of EVIDENCE to use.
+    """
+    if "memory" not in evidence:
+        statistics, recalled = MentionStatistics(), None
+    meant = statistics.concepts(kb)
+    counted = _counted(queries, statistics.rows, meant)
+    found = [*([_exact(queries, kb)] if "exact" in evidence else ()), counted]
+    # One letter is like nothing: "c" in "c/o" is no misspelt "CS".
+    is_word = np.array([len(query) > 1 for query in queries], dtype=bool)
+    if "sparse" in evidence:
+        # For strings that are no name and were never seen: it is the slowest source, and finds the
+        # string itself otherwise.
+        unsure = is_word.copy()
+        unsure[counted.query] = False
+        if "exact" in evidence:
+            unsure[found[0].query[found[0].values["exact"] == 1.0]] = False
+        if unsure.any():
+            numbers = np.flatnonzero(unsure)
+            strings = [queries[i] for i in numbers.tolist()]
+            names, near = spelling.search(strings, k), statistics.ngrams.search(strings, k)
+            found.append(_nearest(kb, strings, numbers, names, best="alike", value="sparse"))
+            found.append(_recalled(meant, numbers, near, value="recalled"))
+    if "dense" in evidence and dense is not None and is_word.any():
+        numbers = np.flatnonzero(is_word)
+        strings, names = [queries[i] for i in numbers.tolist()], _of(dense, numbers)
+        found.append(_nearest(kb, strings, numbers, names, best="nearest", value="dense"))
+        if recalled is not None:
+            near = _of(recalled, numbers)
+            found.append(_recalled(meant, numbers, near, value="recalled_dense"))
+    candidates = _merge(found, len(meant.prior))
+    if {"prior", "memory"} <= set(evidence):
+        candidates.features[:, _COLUMN["prior"]] = meant.prior[candidates.concept]
+    candidates.features[:, _COLUMN["encoded"]] = "dense" in evidence and dense is not None
+    candidates.features[:, _COLUMN["trained"]] = bool(statistics.counts)
+    return candidates
+
+
+def _of(found: Found, queries: IntArray) -> Found:
+    return found[0][queries], found[1][queries]
+
+
+def _merge(found: list[_Proposals], n: int) -> Candidates:
+    """One row a pair of query and concept, of n, with the greatest value of each feature."""
+    query = np.concatenate([p.query for p in found])
+    concept = np.concatenate([p.concept for p in found])
+    keys, pair = np.unique(query * n + concept, return_inverse=True)
+    features = np.zeros((len(keys), len(FEATURES)), dtype=np.float32)
+    sources = np.zeros(len(keys), dtype=np.uint8)
+    name = np.full(len(keys), -1, dtype=np.int64)
+    start = 0
+    for p in found:
+        rows = pair[start : start + len(p.query)]
+        start += len(p.query)
+        np.bitwise_or.at(sources, rows, np.uint8(p.source))
+        for feature, values in p.values.items():
+            np.maximum.at(features[:, _COLUMN[feature]], rows, values.astype(np.float32))
+        # The best name of the first source that has one; within a source the best comes first.
+        unnamed = name[rows] < 0
+        first_rows, first = np.unique(rows[unnamed], return_index=True)
+        name[first_rows] = p.name[unnamed][first]
+    return Candidates(keys // n, keys % n, name, features, sources)
+
+
+def _exact(queries: Sequence[str], kb: KnowledgeBase) -> _Proposals:
+    """Names equal to the query; its spelling variants only where there are none."""
+    rows = kb.lookup_names(queries)
+    strength = np.where(rows >= 0, 1.0, _VARIANT)
+    variants = [
+        (i, v) for i in np.flatnonzero(rows < 0).tolist() for v in spelling_variants(queries[i])
+    ]
+    found = kb.lookup_names([v for _, v in variants]) if variants else ()
+    for (i, _), row in zip(variants, found, strict=True):
+        if rows[i] < 0:
+            rows[i] = row
+    indptr, concepts, preferred = kb.concepts_of_names(rows)
+    query = np.repeat(np.arange(len(queries)), np.diff(indptr))
+    value = strength[query]
+    unique = value / np.diff(indptr)[query]
+    # A name is its own nearest neighbour, a variant nearly so, whether or not anyone searched.
+    values = {
+        "exact": value,
+        "preferred": value * preferred,
+        **dict.fromkeys(("unique", "dense_vote", "sparse_vote"), unique),
+        **dict.fromkeys(_OF_A_NAME, value),
+    }
+    return _Proposals(query, concepts, rows[query], values, EXACT)
+
+
+def _counted(
+    queries: Sequence[str], known: Mapping[str, int], meant: ConceptsOfStrings
+) -> _Proposals:
+    """Concepts that the query itself was linked to in training.
+
+    known (Mapping): From a training string to its row.
+    """
+    seen = np.array([i for i, query in enumerate(queries) if query in known], dtype=np.int64)
+    entry, number = _entries(meant, np.array([known[queries[i]] for i in seen], dtype=np.int64))
+    share = meant.shares[entry]
+    values = {"memory": share, "seen": np.log1p(meant.counts[entry])}
+    values |= dict.fromkeys(_OF_A_STRING, share)
+    unnamed = np.full(len(entry), -1, dtype=np.int64)
+    return _Proposals(seen[number], meant.concepts[entry], unnamed, values, MEMORY)
+
+
+def _entries(meant: ConceptsOfStrings, strings: IntArray) -> tuple[IntArray, IntArray]:
+    """Positions of the concepts of some strings, and the number of the string of each."""
+    indptr, entries = gather(meant.offsets, strings)
+    return entries, np.repeat(np.arange(len(strings)), np.diff(indptr))
+
+
+def _nearest(
+    kb: KnowledgeBase,
+    queries: Sequence[str],
+    numbers: IntArray,
+    found: Found,
+    *,
+    best: str,
+    value: str,
+) -> _Proposals:
+    """Concepts of the names that a search found for queries with these numbers."""
+    rows, cosines = found
+    different, number = np.unique(rows.ravel(), return_inverse=True)
+    # The first may stand for no name, -1.
+    n_none = int((different < 0).sum())
+    names = [""] * n_none + normalize_names(kb.names.take(different[n_none:]))
+    owner = np.repeat(np.arange(len(queries)), rows.shape[1])
+    words, covered = word_overlap(queries, names, owner, number)
+    indptr, concepts, _ = kb.concepts_of_names(rows.ravel())
+    entry = np.repeat(np.arange(rows.size), np.diff(indptr))
+    query, cosine = owner[entry], cosines.ravel()[entry]
+    values = {
+        value: np.maximum(cosine, 0.0),
+        f"{value}_vote": _votes(query, concepts, cosine),
+        # Equal to the best up to rounding: several names can be nearest.
+        best: cosine >= cosines.max(axis=1, initial=-np.inf)[query] - 1e-5,
+        "words": words[entry],
+        "covered": covered[entry],
+    }
+    source = DENSE if value == "dense" else SPARSE
+    return _Proposals(numbers[query], concepts, rows.ravel()[entry], values, source)
+
+
+def _recalled(
+    meant: ConceptsOfStrings, numbers: IntArray, found: Found, *, value: str
+) -> _Proposals:
+    """Concepts of the training strings that a search found for queries with these numbers."""
+    rows, cosines = found
+    hit = np.flatnonzero(rows.ravel() >= 0)
+    entry, number = _entries(meant, rows.ravel()[hit])
+    hit, share, concept = hit[number], meant.shares[entry], meant.concepts[entry]
+    query, cosine = hit // max(rows.shape[1], 1), cosines.ravel()[hit]
+    values: dict[str, NDArray[Any]] = {
+        value: np.maximum(cosine, 0.0) * share,
+        f"{value}_vote": _votes(query, concept, cosine, share),
+    }
+    unnamed = np.full(len(entry), -1, dtype=np.int64)
+    return _Proposals(numbers[query], concept, unnamed, values, MEMORY)
+
+
+def _votes(
+    query: IntArray,
+    concept: IntArray,
+    cosine: NDArray[np.float32],
+    share: NDArray[np.float32] | float = 1.0,
+) -> NDArray[np.float64]:
+    """Share of the concept of each entry among all that was found for its query, from 0 to 1.
+
+    It goes down where even the nearest is far: a mean is no evidence by itself.
+
+    share (NDArray): Part of its weight that an entry gives to its concept. Shape (n,).
+    """
+    nearest = np.zeros(int(query.max(initial=-1)) + 1)
+    np.maximum.at(nearest, query, cosine)
+    weight = np.exp((cosine - nearest[query]) / _TEMPERATURE) * share
+    total = np.bincount(query, weight, len(nearest))
+    keys = query * (int(concept.max(initial=0)) + 1) + concept
+    _, pair = np.unique(keys, return_inverse=True)
+    of_pair = np.bincount(pair, weight)
+    return of_pair[pair] / total[query] * nearest[query]

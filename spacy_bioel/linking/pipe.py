@@ -1,0 +1,591 @@
+"""What a linker links with: settings, knowledge base, encoder, statistics and weights, and how they
+are stored.
+
+The pipe `bioel_linker`: mentions -> candidates from a knowledge base -> `span._.cui`.
+"""
+
+# No `from __future__ import annotations`: spaCy reads the annotations as types.
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import deepcopy
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from threading import RLock
+from typing import Any
+from weakref import ref
+
+import srsly
+from spacy.language import Language
+from spacy.tokens import Doc
+from spacy.training import Example, validate_examples, validate_get_examples
+from spacy.vocab import Vocab
+from thinc.api import Model, Optimizer, set_dropout_rate
+from thinc.types import FloatsXd
+
+from spacy_bioel.contextual import generative as seq2seq
+from spacy_bioel.contextual import multitask
+from spacy_bioel.contextual.methods import METHODS
+from spacy_bioel.contextual.rescoring import (
+    READ_FEATURES,
+    add_reading,
+    load_reading,
+    name_side,
+    reading_evidence,
+    reading_parts,
+    reads,
+)
+from spacy_bioel.doc import set_ent_links, set_links, set_links_as_ents
+from spacy_bioel.errors import BioelError, Errors, Warnings
+from spacy_bioel.explanation import register_extensions
+from spacy_bioel.kb import bundled
+from spacy_bioel.kb.bundled import (
+    INCLUDED,
+    KbSetting,
+    find_included,
+    folders_of,
+    forget_folder,
+    map_folders,
+    open_kbs,
+    setting_of,
+)
+from spacy_bioel.kb.joined import parts_of
+from spacy_bioel.kb.knowledge_base import KnowledgeBase, open_kb
+from spacy_bioel.kb.vector_files import Encoded
+from spacy_bioel.linking import starter
+from spacy_bioel.linking.alias_table import MentionStatistics
+from spacy_bioel.linking.candidates import CandidateGenerator
+from spacy_bioel.linking.decide import Ranking, rank_candidates
+from spacy_bioel.linking.evidence import FEATURES
+from spacy_bioel.linking.fusion import Fusion
+from spacy_bioel.linking.mentions import find_mentions
+from spacy_bioel.linking.searches import FrozenEncoder, MakeIndex, MakeSearch
+from spacy_bioel.linking.settings import BY_KB, SPANS_AND_KB, LinkerSettings, TrainingSettings
+from spacy_bioel.linking.state import Kept, LinkerState
+from spacy_bioel.linking.training import NameTraining, training_strings
+from spacy_bioel.linking.validation import check_order, check_settings, check_types
+from spacy_bioel.models.name_encoder import (
+    EncoderSource,
+    add_encoder,
+    encoder_parts,
+    load_encoder,
+    read_encoder,
+)
+from spacy_bioel.parallel import give_back_memory
+from spacy_bioel.pipe import Parts, StoredPipe
+from spacy_bioel.text.normalize import normalize_name
+from spacy_bioel.types import Link, remember_opener
+
+# Named as the first versions named it, so that their pipelines load.
+_STATISTICS = "memory.json"
+# What each of the weights of a linker are for.
+_WEIGHTS = {"fusion": FEATURES, "reading": READ_FEATURES}
+
+
+class LinkerResources(StoredPipe):
+    """The half of a linker that opens and stores what the other half links with."""
+
+    def __init__(
+        self,
+        vocab: Vocab,
+        model: Model[Any, Any],
+        name: str,
+        *,
+        index: MakeIndex,
+        spelling: MakeSearch,
+        settings: dict[str, Any],
+        scorer: Callable[..., dict[str, Any]] | None = None,
+    ) -> None:
+        register_extensions()
+        remember_opener(self)
+        self.vocab = vocab
+        self.model = model
+        self.name = name
+        self.scorer = scorer
+        self.cfg = settings
+        self.statistics = MentionStatistics()
+        self.fusion: Fusion | None = None
+        self.reading: Fusion | None = None
+        self._index = index
+        self._spelling = spelling
+        # A relative path is relative to the current folder of now, not of the first use.
+        self._base = Path.cwd() if settings.get("kb") else Path()
+        self._pipeline: Callable[[], Language | None] = lambda: None
+        self._checked: list[str] = []  # pipes of the pipeline when their order was checked
+        self._has_mentions = False
+        self._lock = RLock()
+        self._kept = Kept()
+        self._forget_kb()
+
+    def _forget_kb(self) -> None:
+        """Open the knowledge base of the settings at the next use; ends a training."""
+        self._kb: KnowledgeBase | None = None
+        self._opened_as: KbSetting = ""  # the setting `kb` when it was opened
+        self._is_equipped = False  # with the package's components
+        self._training: NameTraining | None = None
+        self._kept = self._kept.only("encoder")
+
+    def join(self, nlp: Language) -> None:
+        """Remember the pipeline, whose order is checked at first use, and when it has changed."""
+        self._pipeline = ref(nlp)
+
+    # Parts.
+
+    @property
+    def encoder(self) -> Model[Any, Any]:
+        """All of the model, or its side that encodes names."""
+        return name_side(self.model)
+
+    @property
+    def has_encoder(self) -> bool:
+        return self.encoder.attrs["tokenizer"] is not None
+
+    @property
+    def reads(self) -> bool:
+        """Whether mentions are read in their documents."""
+        return reads(self.model) and reading_evidence(self.model) in self.check_settings().evidence
+
+    @property
+    def fingerprint(self) -> str:
+        """Identifies the encoder. RAISES BioelError: [B053] without one."""
+        encoder = self.state.encoder
+        if encoder is None:
+            raise BioelError(Errors.B053.format(name=self.name))
+        return encoder.fingerprint
+
+    def check_settings(self) -> LinkerSettings:
+        """Check the settings as they are now; RAISES those of `surroundings.check_settings`."""
+        cfg = self.cfg
+        return self._kept.get("settings", repr(cfg), lambda: check_settings(cfg, self.model))
+
+    @property
+    def state(self) -> LinkerState:
+        """The parts as they are now. RAISES BioelError: Those of `kb` and `check_settings`."""
+        with self._lock:
+            return LinkerState(
+                kb=self.kb,  # first: opening it may bring the package's encoder and statistics
+                encoder=self._freeze() if self.has_encoder else None,
+                statistics=self.statistics,
+                fusion=self.fusion,
+                reading=self.reading,
+                settings=self.check_settings(),
+                make_index=self._index,
+                make_spelling=self._spelling,
+            )
+
+    @property
+    def generator(self) -> CandidateGenerator:
+        """Candidate generation by the state as it is now.
+
+        While a large knowledge base is trained on, it searches a pool of its names, see
+        `linker.training`; until `encode_kb` or `set_kb` ends the training.
+        """
+        with self._lock:
+            state = self.state
+            if self._training is not None:
+                state = replace(state, pool=self._training.pool_of(state))
+            made = partial(CandidateGenerator, state, self._kept)
+            return self._kept.get("generator", state, made)
+
+    def _freeze(self) -> FrozenEncoder:
+        network = self.encoder.get_ref("network")
+        return self._kept.get("encoder", network, lambda: FrozenEncoder.of(self.encoder))
+
+    # The knowledge base.
+
+    @property
+    def kb(self) -> KnowledgeBase:
+        """The knowledge base, which is opened at first use; unset components default to those of
+        the package.
+
+        RAISES BioelError: Those of `KnowledgeBase.open`, `starter_kb` and `check_settings`.
+        """
+        with self._lock:
+            nlp = self._pipeline()
+            if nlp is not None and nlp.pipe_names != self._checked:
+                check_order(nlp, self)
+                self._checked = list(nlp.pipe_names)
+            if self._kb is not None and self.cfg["kb"] != self._opened_as:
+                self.set_kb(self.cfg["kb"])  # another one was assigned
+            if self._kb is None or not self._is_equipped:
+                kb = self._opened_kb()
+                self._equip(kb)
+                self._kb, self._is_equipped = kb, True
+                self._opened_as = deepcopy(self.cfg["kb"])
+                give_back_memory()  # of loading, or of building
+            return self._kb
+
+    def _opened_kb(self) -> KnowledgeBase:
+        """The knowledge base that is open, or that of the settings."""
+        return self._kb or open_kbs(self.cfg["kb"], self._open_folder)
+
+    def _open_folder(self, path: str) -> KnowledgeBase:
+        kb = bundled.open_setting(path, self._base)
+        self._ensure_vectors(kb)  # before the next is built: the peaks of both would add up
+        return kb
+
+    def _equip(self, kb: KnowledgeBase) -> None:
+        """Add what the package has for a knowledge base: encoder, statistics, vectors."""
+        if not self.has_encoder:
+            starter.add_starter_encoder(self.encoder, kb, mentions=self.cfg["mentions"])
+            if bundled.is_starter(kb) and not self.statistics.counts:
+                self.statistics = starter.starter_statistics()
+        for part in parts_of(kb):
+            self._ensure_vectors(part)
+        check_types(kb, self.cfg["label_types"])
+
+    def _ensure_vectors(self, kb: KnowledgeBase) -> None:
+        """Encode a knowledge base of the package at its first use."""
+        is_dense = self.has_encoder and "dense" in self.check_settings().evidence
+        if is_dense and bundled.is_starter(kb):
+            starter.ensure_vectors(kb, self._freeze())
+
+    def kb_if_built(self) -> KnowledgeBase:
+        """The knowledge base as it lies on the disk, for records that read in it: reading a
+        property builds and encodes nothing.
+
+        RAISES BioelError: [B320] where it would have to be built; those of `KnowledgeBase.open`.
+        """
+        with self._lock:
+            if self._kb is None:
+                opened = partial(bundled.open_setting, base=self._base, builds=False)
+                kb = open_kbs(self.cfg["kb"], opened)
+                self._kb, self._opened_as = kb, deepcopy(self.cfg["kb"])
+            return self._kb
+
+    def set_kb(self, kb: KnowledgeBase | Path | KbSetting) -> None:
+        """Link against another knowledge base, or several, without training; ends a training.
+
+        kb (KnowledgeBase | Path | KbSetting): Open, or as in the settings. Needs vectors of this
+            pipe's encoder, unless it is small.
+        RAISES BioelError: Those of `KnowledgeBase.open` and `open_kbs`.
+        """
+        if isinstance(kb, str | list | dict):
+            self._take(open_kbs(kb, bundled.open_setting), kb)
+        else:
+            self._take(open_kb(kb), "")
+
+    def _take(self, kb: KnowledgeBase, setting: KbSetting) -> None:
+        """Link against an open knowledge base from now on; `setting` has its labels."""
+        with self._lock:
+            self._checked = []  # labels are compared with those of the pipes anew
+            # The cache folder of this machine means nothing elsewhere.
+            places = [bundled.place_of(part) for part in parts_of(kb)]
+            self.cfg["kb"] = setting_of(kb, places, before=setting)
+            self._forget_kb()
+            self._kb, self._opened_as = kb, deepcopy(self.cfg["kb"])
+
+    # Storage: encoder, mention statistics and weights as parts, the knowledge base as a folder.
+    # The parts are the same before and after the first use: a component that was not set is the
+    # package's own, and is saved as such.
+
+    def stored_cfg(self) -> dict[str, Any]:
+        """The settings; the folder that a knowledge base came from means nothing to who gets a
+        copy of it."""
+        return self.cfg | ({"kb": self._included_kb()} if self.cfg["include_kb"] else {})
+
+    def _included_kb(self) -> KbSetting:
+        """The setting of a pipeline that its knowledge base is saved with."""
+        if isinstance(self.cfg["kb"], str):
+            return INCLUDED  # it need not be opened for that
+        n = len(parts_of(self.kb))
+        places = [INCLUDED] if n == 1 else [f"{INCLUDED}.{number}" for number in range(n)]
+        return setting_of(self.kb, places, before=self.cfg["kb"])
+
+    def parts(self) -> Parts:
+        if not self.has_encoder:
+            _ = self.kb  # opening it brings the package's encoder, where that serves
+        tables: dict[str, Any] = {_STATISTICS: self.statistics.counts, "fusion.json": None}
+        for name, features in _WEIGHTS.items():
+            if weights := getattr(self, name):
+                tables[f"{name}.json"] = weights.to_json(features)
+        _read_tables(tables)  # what could not be loaded is not saved
+        stored = {name: partial(_to_json, table) for name, table in tables.items()}
+        return {**stored, **encoder_parts(self.encoder), **reading_parts(self.model)}
+
+    def load_parts(self, parts: Mapping[str, bytes]) -> None:
+        names = {_STATISTICS, *(f"{name}.json" for name in _WEIGHTS)} & parts.keys()
+        for name, table in _read_tables({n: srsly.json_loads(parts[n]) for n in names}).items():
+            setattr(self, name, table)
+        load_encoder(self.encoder, parts)
+        load_reading(self.model, parts)
+        with self._lock:
+            self._kept = Kept()
+            self._forget_kb()
+
+    def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
+        if "kb" not in exclude:
+            self._check_kb()
+        includes_kb = self.cfg["include_kb"] and "kb" not in exclude
+        kbs = [part.to_bytes() for part in parts_of(self.kb)] if includes_kb else []
+        data: bytes = srsly.msgpack_dumps({"pipe": super().to_bytes(), "kbs": kbs})
+        return data
+
+    def read_bytes(self, bytes_data: bytes) -> None:
+        parts = srsly.msgpack_loads(bytes_data)
+        super().read_bytes(parts["pipe"])
+        if parts["kbs"]:
+            blocks = dict(zip(folders_of(self.cfg["kb"]), parts["kbs"], strict=True))
+            kb = open_kbs(self.cfg["kb"], lambda place: KnowledgeBase.from_bytes(blocks[place]))
+            self._take(kb, self.cfg["kb"])
+
+    def _check_kb(self) -> None:
+        """RAISES BioelError: [B467] when the pipe is saved without a knowledge base that is
+        nowhere else, and would come back with that of the package."""
+        is_open = self._kb is not None and not self.cfg["include_kb"]
+        if is_open and any(part.path is None for part in parts_of(self.kb)):
+            raise BioelError(Errors.B467.format(name=self.name))
+
+    def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
+        self._check_kb()
+        super().to_disk(path)
+        if self.cfg["include_kb"] and "kb" not in exclude:
+            setting = self._included_kb()
+            forget_folder(Path(path), setting)
+            for place, part in zip(folders_of(setting), parts_of(self.kb), strict=True):
+                part.save_to(Path(path) / place)
+
+    def read_folder(self, folder: Path) -> None:
+        super().read_folder(folder)
+        if self.cfg["include_kb"] and self.cfg["kb"]:
+            self.cfg["kb"] = map_folders(self.cfg["kb"], partial(find_included, folder.resolve()))
+
+
+def _read_tables(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """Mention statistics and weights, by the names that the linker has for them.
+
+    RAISES BioelError: [B062], [B272] when they are damaged.
+    """
+    found: dict[str, Any] = {"statistics": MentionStatistics.from_json(tables[_STATISTICS])}
+    for name, features in _WEIGHTS.items():
+        table = tables.get(f"{name}.json")
+        found[name] = None if table is None else Fusion.from_json(table, features)
+    return found
+
+
+def _to_json(table: object) -> bytes:
+    text: str = srsly.json_dumps(table)
+    return text.encode("utf8")
+
+
+class Linker(LinkerResources):
+    """Links mentions; docs/reference/settings.yml has the settings, `doc` the result.
+
+    Weights (`fusion`, `reading`), mention statistics and settings (`cfg`) may be
+    assigned at any time: the next batch is linked by them. Prediction may be called by many
+    threads, training by one.
+    """
+
+    # Prediction.
+
+    def predict(self, docs: Iterable[Doc]) -> list[list[Link]]:
+        """Links of each document, in the order of its mentions."""
+        return self.ranking(docs).links()
+
+    def ranking(self, docs: Iterable[Doc]) -> Ranking:
+        """Mentions with their candidates, of which `predict` decides."""
+        generator = self.generator
+        settings = generator.state.settings
+        if settings.mentions == "read" and not reads(self.model):
+            raise BioelError(Errors.B053.format(name=self.name))
+        if settings.mentions == "read":
+            mentions = multitask.find(self.model, docs, settings)
+        else:
+            mentions = find_mentions(docs, generator)
+            # Where mentions come with the documents, some documents have none.
+            self._has_mentions = self._has_mentions or len(mentions.spans) > 0
+            if not (self._has_mentions or settings.mentions in BY_KB):
+                self._check_alone(mentions.docs)
+        return rank_candidates(self.model, generator, mentions)
+
+    def _check_alone(self, docs: Iterable[Doc]) -> None:
+        """Warn [W323], once, when the linker is the only pipe and documents have no mentions."""
+        nlp = self._pipeline() if any(map(len, docs)) else None
+        # Pipes that are switched off too: rulers read their patterns with the pipes before them.
+        if nlp is not None and nlp.component_names == [self.name]:
+            self._has_mentions = True
+            warnings.warn(Warnings.W323.format(linker=self.name), stacklevel=2)
+
+    def set_annotations(self, docs: Iterable[Doc], scores: list[list[Link]]) -> None:
+        """Write links as the span group `spans_key`, and as entities, see `set_ents`."""
+        key, kb, nil = self.cfg["spans_key"], self.kb.fingerprint, self.cfg["nil_threshold"]
+        adds = self.cfg["mentions"] == SPANS_AND_KB
+        for doc, links in zip(docs, scores, strict=True):
+            from_ents = self.cfg["mentions"] == "ents" or (
+                self.cfg["mentions"] == "auto" and key not in doc.spans
+            )
+            set_links(doc, links, spans_key=key, kb=kb, nil_threshold=nil, adds=adds)
+            if from_ents and self.cfg["set_ents"]:
+                set_ent_links(doc, spans_key=key)
+            elif self.cfg["set_ents"] == "links":
+                set_links_as_ents(doc, spans_key=key)
+
+    # Training.
+
+    def initialize(
+        self,
+        get_examples: Callable[[], Iterable[Example]],
+        *,
+        nlp: Language | None = None,
+        kb: Any = None,
+        encoder: str | None = None,
+        embeddings: str | None = None,
+        vocabulary: int = 16000,
+        width: int = 256,
+    ) -> None:
+        """Set the knowledge base, count the training mentions, make vocabulary and network.
+
+        kb (KnowledgeBase | str | None): Or its folder; None: the one of the component's config.
+        encoder (str | None): Folder of an encoder to start from, see training/scripts/pretrain.py,
+            or "starter", the package's; then the arguments below have no meaning.
+        embeddings (str | None): A Hugging Face model directory to take word pieces and frozen
+            embeddings from; None: make them from the names of the knowledge base. For an encoder
+            that is a transformer: its checkpoint, unless its own settings name one.
+        vocabulary, width (int): Word pieces and size of embeddings made from the names.
+        """
+        validate_get_examples(get_examples, "Linker.initialize")
+        with self._lock:
+            if kb is None or kb == "":
+                self._take(self._opened_kb(), self.cfg["kb"])
+            else:
+                self.set_kb(kb)
+            opened = self._opened_kb()
+            self.statistics = MentionStatistics()
+            self._forget_tuning(nlp)
+            self.count_mentions(get_examples())
+            source = EncoderSource(
+                opened,
+                more_names=self.statistics.names,
+                embeddings=embeddings,
+                vocabulary=vocabulary,
+                width=width,
+                read_texts=lambda: [normalize_name(x.reference.text) for x in get_examples()],
+            )
+            if encoder is not None:
+                folder = starter.ENCODER if encoder == "starter" else Path(encoder)
+                read_encoder(self.encoder, folder)
+            else:
+                add_encoder(self.encoder, source)
+            key = self.cfg["gold_key"]
+            if self.model.name == "multitask":
+                multitask.prepare(self.model, get_examples(), opened, gold_key=key)
+            add_reading(self.model, source)
+            self._kept.forget("encoder")
+            self._start_training()
+
+    def _forget_tuning(self, nlp: Language | None) -> None:
+        """Drop weights that were fitted to the evidence of another encoder, and their record."""
+        self.fusion = self.reading = None
+        if nlp is not None:
+            nlp.meta.get("bioel", {}).pop("tuning", None)
+
+    def count_mentions(self, examples: Iterable[Example]) -> None:
+        """Add training mentions to the statistics, with abbreviations written out too."""
+        kb = self._kb or self.kb
+        settings = self.check_settings()
+        self.statistics = self.statistics.with_mentions(
+            (string, kb.canonical(concept_id))
+            for example in examples
+            for string, concept_id in training_strings([example], settings)
+        )
+
+    def update(
+        self,
+        examples: Iterable[Example],
+        *,
+        drop: float = 0.0,
+        sgd: Optimizer | None = None,
+        losses: dict[str, float] | None = None,
+    ) -> dict[str, float]:
+        """Learn from a batch. RAISES BioelError: [B053] before `initialize`."""
+        examples = list(examples)
+        losses = {} if losses is None else losses
+        losses.setdefault(self.name, 0.0)
+        validate_examples(examples, "Linker.update")
+        if not self.has_encoder:
+            raise BioelError(Errors.B053.format(name=self.name))
+        with self._lock:
+            training = self._training or self._start_training()
+        set_dropout_rate(self.model, drop)
+        loss = training.update(examples)
+        if loss is not None:
+            losses[self.name] += loss
+            if sgd is not None:
+                self.finish_update(sgd)
+        return losses
+
+    def _start_training(self) -> NameTraining:
+        kind: type[NameTraining] = getattr(METHODS.get(self.model.name), "Training", NameTraining)
+        self._training = kind(self.model, self.state, TrainingSettings.of(self.cfg))
+        return self._training
+
+    def finish_update(self, sgd: Optimizer) -> None:
+        """Change the weights."""
+        super().finish_update(sgd)
+        self._kept.forget("encoder")
+
+    def use_params(self, params: dict[tuple[int, str], FloatsXd]) -> Iterator[None]:
+        """Predict by other weights, such as averages, until asked for the next item.
+
+        `Language.use_params` calls it so: spaCy's own pipes are no context managers either.
+        """
+        try:
+            with self.model.use_params(params):
+                self._kept.forget("encoder")
+                yield
+        finally:
+            self._kept.forget("encoder")
+
+    def score(self, examples: Iterable[Example], **kwargs: object) -> dict[str, Any]:
+        """Scores by the pipe's scorer, which is told the current id of each retired one."""
+        scores: dict[str, Any] = super().score(examples, canonical=self.kb.canonical, **kwargs)
+        return scores
+
+    # Vectors, and copies for other processes.
+
+    def encode_kb(
+        self, kb: KnowledgeBase | str | Path, *, progress: Callable[[int], None] | None = None
+    ) -> Encoded:
+        """Write vectors of all names, and what a model that reads needs, into the folder of a
+        knowledge base, or of each of several; ends a training.
+
+        progress (Callable | None): Is told the number of names each time that some are done.
+        RETURNS (kb.vectors.writing.Encoded): How many names were new, and the approximate index;
+            of several knowledge bases that of the last.
+        RAISES BioelError: [B053] without an encoder, its own or the package's; those of
+            `kb.vector_files.write_vectors`.
+        """
+        with self._lock:
+            if not self.has_encoder:
+                starter.read_starter_encoder(self.encoder)
+            if not self.has_encoder:
+                raise BioelError(Errors.B053.format(name=self.name))
+            self._training, self._kept = None, self._kept.only("encoder")
+            encoder = self._freeze()
+        done = [encoder.write(part, progress=progress) for part in parts_of(open_kb(kb))]
+        if reads(self.model) and self.model.name == "generative_linker":
+            seq2seq.prepare(self.model, open_kb(kb))
+        return Encoded(sum(d.encoded for d in done), sum(d.copied for d in done), done[-1].ann)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # For worker processes under spawn. The knowledge base goes by its path, so that the
+        # workers share its pages.
+        make = partial(
+            type(self),
+            self.vocab,
+            self.model,
+            self.name,
+            index=self._index,
+            spelling=self._spelling,
+            settings={},
+            scorer=self.scorer,
+        )
+        return _unpickle, (make, self.to_bytes(exclude=["kb"]), self.kb)
+
+
+def _unpickle(make: Callable[[], Linker], data: bytes, kb: KnowledgeBase) -> Linker:
+    linker = make()
+    linker.from_bytes(data)
+    linker._take(kb, linker.cfg["kb"])
+    return linker

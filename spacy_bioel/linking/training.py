@@ -1,0 +1,238 @@
+"""Sampling for training: synonyms from the knowledge base, and mined negatives."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from spacy.training import Example
+from thinc.api import Model
+
+from spacy_bioel.contextual.rescoring import name_side
+from spacy_bioel.doc import gold_spans
+from spacy_bioel.errors import Warnings
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.linking.alias_table import MentionStatistics
+from spacy_bioel.linking.mentions import Mentions
+from spacy_bioel.linking.searches import (
+    Encode,
+    EncodedNames,
+    FrozenEncoder,
+    NamePool,
+    NameSearch,
+    needs_no_folder,
+)
+from spacy_bioel.linking.settings import LinkerSettings, TrainingSettings
+from spacy_bioel.linking.state import LinkerState
+from spacy_bioel.models.torch_io import loss_and_gradients
+from spacy_bioel.text.normalize import normalize_name
+
+IntArray = NDArray[np.int64]
+_MINED = 10  # confusable names remembered for each training string
+
+
+class NameSampler:
+    """Draws training names; deterministic for a seed.
+
+    settings (TrainingSettings): How many `synonyms`, pairs from the whole knowledge base, are drawn
+        for each update, and how many `negatives`, confusable names, for each mention.
+    """
+
+    def __init__(
+        self, kb: KnowledgeBase, statistics: MentionStatistics, settings: TrainingSettings
+    ) -> None:
+        self.kb, self.statistics, self.settings = kb, statistics, settings
+        self._generator = np.random.default_rng(settings.seed)
+        self._with_synonyms = np.flatnonzero(np.diff(kb.concept_offsets) > 1)
+        self._mined: dict[str, IntArray] = {}
+
+    def mine(self, encode: Encode, search: NameSearch) -> None:
+        """Find, for each training string, the names of other concepts that are nearest to it."""
+        names, right = self.statistics.names, self.statistics.concepts(self.kb)
+        rows, _ = search.search(encode(names), 2 * _MINED)
+        of_names = pairwise(right.offsets.tolist())
+        for name, candidates, (start, end) in zip(names, rows, of_names, strict=True):
+            gold = set(right.concepts[start:end].tolist())
+            self._mined[name] = _without(self.kb, candidates, gold)[:_MINED]
+
+    def draw(self, mentions: Sequence[tuple[str, int]]) -> tuple[list[str], IntArray]:
+        """Strings and their concepts for one update.
+
+        mentions (Sequence): Normalised mention and concept row of each.
+        RETURNS (tuple): Strings, each once, and the concept row of each, shape (n,). A string
+            that is a name of two concepts stays with the first: pulling it both ways and apart
+            from itself would teach nothing.
+        """
+        drawn: dict[str, int] = {}
+        choice = self._generator.choice
+
+        def add(row: int, concept: int) -> None:
+            drawn.setdefault(normalize_name(self.kb.name(int(row))), int(concept))
+
+        for mention, concept in dict.fromkeys(mentions):
+            drawn.setdefault(mention, concept)
+            add(choice(self.kb.names_of(concept)), concept)
+            if len(mined := self._mined.get(mention, ())):
+                for row in choice(mined, self.settings.negatives):
+                    add(row, self.kb.concepts_of_names(np.array([row]))[1][0])
+        if len(self._with_synonyms):
+            for concept in choice(self._with_synonyms, self.settings.synonyms).tolist():
+                for row in choice(self.kb.names_of(concept), 2, replace=False):
+                    add(row, concept)
+        return list(drawn), np.fromiter(drawn.values(), dtype=np.int64, count=len(drawn))
+
+
+class CandidateSampler:
+    """Draws the names that mentions compete with in a dual encoder; deterministic for a seed.
+
+    Half are drawn at random and half are those that were nearest when last mined, as in Bhowmik,
+    Stratos and de Melo (2021), who have one name of each concept.
+
+    n_candidates (int): Of each half, for each mention; they serve all mentions of the update.
+    """
+
+    def __init__(self, kb: KnowledgeBase, *, n_candidates: int, seed: int) -> None:
+        self.kb = kb
+        self.n_candidates = n_candidates
+        self._generator = np.random.default_rng(seed)
+        self._read: dict[tuple[str, int], NDArray[np.float32]] = {}
+        self._mined: dict[tuple[str, int], IntArray] = {}
+
+    def remember(
+        self, strings: Sequence[str], concepts: IntArray, vectors: NDArray[np.float32]
+    ) -> None:
+        """Keep the vectors of mentions as they were last read, to mine with."""
+        self._read.update(zip(_keys(strings, concepts), vectors, strict=True))
+
+    def mine(self, search: NameSearch) -> None:
+        """Find the names nearest to the mentions that were read, those of the right concept aside.
+
+        search (NameSearch): Name rows of the knowledge base.
+        """
+        if not self._read:
+            return
+        found, _ = search.search(np.stack(list(self._read.values())), 2 * self.n_candidates)
+        for key, rows in zip(self._read, found, strict=True):
+            self._mined[key] = _without(self.kb, rows, {key[1]})[: self.n_candidates]
+
+    def draw(self, strings: Sequence[str], concepts: IntArray) -> IntArray:
+        """Name rows to tell the mentions from, each once, one of each right concept among them.
+
+        strings (Sequence[str]), concepts (IntArray): Of the mentions. Shape (n_mentions,).
+        """
+        right = [self._generator.choice(self.kb.names_of(row)) for row in concepts.tolist()]
+        mined = [self._mined[key] for key in _keys(strings, concepts) if key in self._mined]
+        n_random = self.n_candidates * max(1, len(strings))
+        by_chance = self._generator.integers(self.kb.n_names, size=n_random)
+        return np.unique(np.concatenate([np.array(right, dtype=np.int64), *mined, by_chance]))
+
+
+def _keys(strings: Sequence[str], concepts: IntArray) -> list[tuple[str, int]]:
+    return list(zip(strings, concepts.tolist(), strict=True))
+
+
+def _without(kb: KnowledgeBase, rows: IntArray, concepts: set[int]) -> IntArray:
+    """Of name rows, those that name none of the concepts. -1 names nothing and is left out."""
+    indptr, owners, _ = kb.concepts_of_names(rows)
+    is_right = [
+        row < 0 or not concepts.isdisjoint(owners[start:end].tolist())
+        for row, start, end in zip(rows.tolist(), indptr, indptr[1:], strict=False)
+    ]
+    kept: IntArray = rows[~np.array(is_right, dtype=bool)].astype(np.int64)
+    return kept
+
+
+def gold_mentions(
+    examples: Sequence[Example], settings: LinkerSettings, *, with_all: bool = False
+) -> tuple[Mentions, list[str]]:
+    """Gold mentions with one id, and the id of each.
+
+    with_all (bool): Those with no id or several too, each with the id "".
+    """
+    docs = [example.predicted for example in examples]
+    spans, ids = [], []
+    for doc, example in zip(docs, examples, strict=True):
+        gold = gold_spans(example, key=settings.gold_key)
+        wanted = [g for g in gold if with_all or len(g.ids) == 1]
+        spans.append([doc[g.start : g.end] for g in wanted])
+        ids += [g.ids[0] if len(g.ids) == 1 else "" for g in wanted]
+    return Mentions.of(docs, spans, settings), ids
+
+
+def training_strings(
+    examples: Sequence[Example], settings: LinkerSettings
+) -> list[tuple[str, str]]:
+    """Strings of the gold mentions, as written and with abbreviations written out, and ids."""
+    mentions, ids = gold_mentions(examples, settings)
+    return [
+        (string, concept_id)
+        for span, whole, concept_id in zip(mentions.spans, mentions.strings, ids, strict=True)
+        for string in sorted({normalize_name(span.text), whole} - {""})
+    ]
+
+
+class NameTraining:
+    """Trains an encoder of names: those of one concept together, those of others apart.
+
+    model (Model): Of the linker; its encoder of names has its network.
+    state (LinkerState): Of the linker when training begins; its encoder is not used.
+    """
+
+    def __init__(
+        self, model: Model[Any, Any], state: LinkerState, settings: TrainingSettings
+    ) -> None:
+        self.model, self.encoder = model, name_side(model)
+        self.state, self.kb, self.settings = state, state.kb, settings
+        self.pool = NamePool(self.kb, state.statistics, size=settings.pool_names)
+        self._sampler = NameSampler(self.kb, state.statistics, settings)
+        self._random = np.random.default_rng(settings.seed)  # for what reads in context
+        self._updates = 0
+
+    def update(self, examples: Sequence[Example]) -> float | None:
+        """Add the gradients of one update. RETURNS (float | None): Its loss; None: no gradient."""
+        if self._updates and self._updates % self.settings.refresh_every == 0:
+            encoder = FrozenEncoder.of(self.encoder)
+            self.mine(encoder, self.pool.encoded(encoder.encode, self.state.make_index))
+        self._updates += 1
+        return self.learn(examples)
+
+    def pool_of(self, state: LinkerState) -> NamePool | None:
+        """The names that development documents are linked against while training; None: all.
+
+        A small knowledge base is encoded as a whole. Encoding a large one at each evaluation would
+        take longer than the training.
+        """
+        if needs_no_folder(state.kb):
+            return None
+        n, of = len(self.pool.names), state.kb.n_names
+        if n < of:
+            warnings.warn(Warnings.W273.format(n=n, of=of, path=state.kb.where), stacklevel=2)
+        return self.pool
+
+    def mine(self, encoder: FrozenEncoder, names: EncodedNames) -> None:
+        """Look for new negatives with the encoder as it is now.
+
+        names (EncodedNames): Of the pool.
+        """
+        self._sampler.mine(encoder.encode, names)
+
+    def learn(self, examples: Sequence[Example]) -> float | None:
+        """Add the gradients of one update."""
+        names, concepts = self.draw(examples)
+        if not names:
+            return None
+        vectors, backprop = self.encoder.begin_update(names)
+        loss, d_vectors = loss_and_gradients(f"{self.settings.loss}_loss", vectors, concepts)
+        backprop(d_vectors)
+        return float(loss)
+
+    def draw(self, examples: Sequence[Example]) -> tuple[list[str], IntArray]:
+        """Names, and their concept rows, around the gold mentions that the KB knows."""
+        gold = training_strings(examples, self.state.settings)
+        rows = self.kb.find_all([concept_id for _, concept_id in gold])
+        known = [(s, int(row)) for (s, _), row in zip(gold, rows, strict=True) if row >= 0]
+        return self._sampler.draw(known)

@@ -1,0 +1,234 @@
+"""Pipelines by folder or name, as people give them; and whether one is as it was saved."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import spacy
+from spacy.language import Language
+from spacy.util import is_package, load_config, load_model_from_config
+from thinc.api import Config
+
+from spacy_bioel.doc import SPANS_KEY
+from spacy_bioel.entities.notes.layout import words_of_notes
+from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.kb.bundled import ASSETS
+from spacy_bioel.kb.folder import has_columns
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.kb.trie import verify_tries
+from spacy_bioel.kb.vector_files import verify_vectors
+from spacy_bioel.linking.alias_table import MentionStatistics
+from spacy_bioel.linking.settings import DETECTOR, FINDING, LINKER
+from spacy_bioel.linking.starter import read_starter_encoder
+from spacy_bioel.pipe import CFG, MANIFEST, SavedFiles
+
+if TYPE_CHECKING:
+    from spacy_bioel.linking.pipe import Linker
+    from spacy_bioel.mentions.pipe import MentionDetector
+
+CONTEXT = "bioel_context"
+STARTER = "starter"
+CLINICAL = "clinical"  # the preset
+
+
+def load_model(model: str, *, more: Sequence[str] = (), preset: str | None = None) -> Language:
+    """Load a pipeline by folder or package name; a knowledge base will do as a pipeline too.
+
+    model (str): "starter" is that of the package, "starter:genes" one of its knowledge bases.
+    more (Sequence[str]): Folders of further knowledge bases, beside one that is the model.
+    preset (str | None): See `set_preset`.
+    RAISES BioelError: [B071] when there is none, [B323] when a pipeline is given with knowledge
+        bases beside it.
+    """
+    nlp = _load(model, more)
+    if preset:
+        set_preset(nlp, preset)
+    return nlp
+
+
+def _load(model: str, more: Sequence[str]) -> Language:
+    if has_columns(Path(model)) or of_package(model):
+        return dictionary_pipeline([model, *more] if more else model)
+    if more:
+        raise BioelError(Errors.B323.format(model=model))
+    if model == STARTER and not Path(model).exists():
+        return load_starter()
+    try:
+        return spacy.load(model)
+    except BioelError:
+        raise
+    except Exception as error:  # a damaged folder can fail in many ways
+        raise BioelError(Errors.B071.format(model=model, error=error)) from error
+
+
+def of_package(name: str) -> bool:
+    """Whether a name is that of a knowledge base of the package, such as "starter:genes"."""
+    return name.startswith(f"{STARTER}:") and not Path(name).exists()
+
+
+def check_there(model: str) -> None:
+    """Refuse a model that `load_model` would not find, without loading it.
+
+    RAISES BioelError: [B071]
+    """
+    if model != STARTER and not Path(model).exists() and not is_package(model):
+        raise BioelError(Errors.B071.format(model=model, error="no such folder, and no package"))
+
+
+def dictionary_pipeline(kb: str | list[str]) -> Language:
+    """A pipeline that links the names of a knowledge base, or of several; nothing is trained."""
+    tokenizer = {"@tokenizers": "spacy-bioel.BioTokenizer.v1"}
+    nlp = spacy.blank("en", config={"nlp": {"tokenizer": tokenizer}})
+    nlp.add_pipe(LINKER, config={"kb": kb, "mentions": "kb"})
+    return nlp
+
+
+def find_linker(nlp: Language) -> Linker | None:
+    """The pipe that the factory "bioel_linker" made, under any name; None: there is none."""
+    return _find(nlp, LINKER)
+
+
+def add_context(nlp: Language) -> None:
+    """Add the pipe `bioel_context` behind the linker, unless the pipeline has one."""
+    if _find(nlp, CONTEXT) is None:
+        nlp.add_pipe(CONTEXT, config={"spans_key": spans_key(find_linker(nlp))})
+
+
+def set_preset(nlp: Language, preset: str) -> None:
+    """Read texts as clinical notes: find their shorthand and measurements, and say of each mention
+    what the note says of it.
+
+    RAISES BioelError: [B492] on another preset than "clinical".
+    """
+    if preset != CLINICAL:
+        raise BioelError(Errors.B492.format(found=preset))
+    if linker := find_linker(nlp):
+        notes = {"notes": True, "measurements": True}
+        linker.cfg["finding"] = {**FINDING, **linker.cfg.get("finding", {}), **notes}
+    if detector := find_detector(nlp):
+        detector.cfg["never"] = sorted({*detector.cfg["never"], *words_of_notes()})
+    add_context(nlp)
+
+
+def find_detector(nlp: Language) -> MentionDetector | None:
+    """The same for the factory "bioel_mentions"."""
+    return _find(nlp, DETECTOR)
+
+
+def spans_key(linker: Linker | None) -> str:
+    """Span group of the links of a pipeline; without a linker, of its detector's mentions."""
+    return SPANS_KEY if linker is None else str(linker.cfg["spans_key"])
+
+
+def _find(nlp: Language, factory: str) -> Any:
+    pipes = (pipe for name, pipe in nlp.pipeline if nlp.get_pipe_meta(name).factory == factory)
+    return next(pipes, None)
+
+
+_FOLDER = ASSETS / "starter"
+
+
+def load_starter(
+    *,
+    disable: str | Iterable[str] = (),
+    exclude: str | Iterable[str] = (),
+    config: Mapping[str, Any] | None = None,
+) -> Language:
+    """Make the pipeline, see `spacy_bioel.load`; its knowledge bases are built when it links for
+    the first time.
+    """
+    meta = json.loads((_FOLDER / "meta.json").read_text(encoding="utf8"))
+    changes = Config()
+    for name, value in (config or {}).items():
+        changes = changes.merge(_nested(name.split("."), value))
+    whole = load_config(_FOLDER / "config.cfg").merge(changes)
+    nlp = load_model_from_config(whole, meta=meta, auto_fill=True, disable=disable, exclude=exclude)
+    pipes: dict[str, Any] = dict(nlp.components)
+    if detector := pipes.get(DETECTOR):
+        chosen = dict(detector.cfg)
+        detector.from_disk(_FOLDER / DETECTOR)
+        # Which has brought the settings that it was saved with.
+        changed = changes.get("components", {}).get(DETECTOR, {})
+        detector.cfg |= {key: chosen[key] for key in changed if key in chosen}
+    if linker := pipes.get(LINKER):
+        read_starter_encoder(linker.model)
+        counts = json.loads((_FOLDER / "memory.json").read_text(encoding="utf8"))
+        linker.statistics = MentionStatistics(counts)
+    return nlp
+
+
+def _nested(names: Sequence[str], value: object) -> dict[str, Any]:
+    """Sections round a setting: ["a", "b"], 1 to {"a": {"b": 1}}. spaCy's `dot_to_dict` would make
+    the letters of labels small.
+    """
+    return {names[0]: _nested(names[1:], value) if names[1:] else value}
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What was found in each folder.
+
+    whole (list[str]): All files are as they were saved; of the pipeline itself: it loads.
+    without (list[str]): Pipes of earlier versions, which wrote no manifest to compare with.
+    failed (dict[str, str]): Folder -> the first thing that is wrong.
+    """
+
+    whole: list[str] = field(default_factory=list)
+    without: list[str] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+
+    def _add(self, folder: Path, check: Callable[[Path], object]) -> None:
+        try:
+            (self.without if check(folder) is False else self.whole).append(str(folder))
+        except BioelError as error:
+            self.failed[str(folder)] = str(error)
+
+
+def verify(path: Path) -> Verification:
+    """Compare what is saved in a folder with its digests, to the last byte.
+
+    Of a pipeline its pipes of this package and their knowledge bases; the rest of it, which has no
+    digests, is only loaded.
+
+    path (Path): Folder of a pipeline or of a knowledge base.
+    RAISES BioelError: [B468] when it is neither.
+    """
+    found = Verification()
+    pipes = sorted({file.parent for name in (CFG, MANIFEST) for file in path.glob(f"*/{name}")})
+    if pipes or (path / "config.cfg").is_file():
+        for pipe in pipes:
+            found._add(pipe, _verify_pipe)
+            for kb in sorted(home for home in pipe.iterdir() if has_columns(home)):
+                found._add(kb, _verify_folder)
+        if not found.failed:
+            found._add(path, lambda path: load_model(str(path)))
+    elif has_columns(path):
+        found._add(path, _verify_folder)
+    else:
+        raise BioelError(Errors.B468.format(path=path))
+    return found
+
+
+def verify_kb(kb: KnowledgeBase) -> None:
+    """Read columns, vectors and tries, and compare checksums.
+
+    RAISES BioelError: With the first file that differs, or is missing.
+    """
+    kb.verify()
+    verify_vectors(kb)
+    verify_tries(kb)
+
+
+def _verify_folder(folder: Path) -> None:
+    verify_kb(KnowledgeBase.open(folder))
+
+
+def _verify_pipe(folder: Path) -> bool:
+    files = SavedFiles(folder, whole=True)
+    for name in files.manifest or ():
+        files.read(name)
+    return files.manifest is not None

@@ -1,0 +1,344 @@
+"""The pipe `bioel_mentions`: a model that scores spans or tags tokens finds mentions."""
+
+# No `from __future__ import annotations`: spaCy reads the annotations as types.
+
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import load, save
+from spacy.attrs import IS_SPACE
+from spacy.language import Language
+from spacy.tokens import Doc, Span, SpanGroup
+from spacy.training import Example, validate_examples, validate_get_examples
+from spacy.util import filter_spans
+from spacy.vocab import Vocab
+from thinc.api import Model, Optimizer, set_dropout_rate
+
+from spacy_bioel.doc import annotated_labels, gold_spans, long_forms, normalized_tokens, text_of
+from spacy_bioel.errors import BioelError, Errors, Warnings
+from spacy_bioel.kb.bundled import open_kbs, open_setting
+from spacy_bioel.kb.gazetteer import Lexicon, unpack_bits
+from spacy_bioel.kb.knowledge_base import name_keys, open_kb
+from spacy_bioel.mentions.model import (
+    SHORT_FORM,
+    Logits,
+    MentionBatch,
+    TokenSpans,
+    add_scorer,
+    find_spans,
+    mention_loss,
+)
+from spacy_bioel.mentions.selection import choose_mentions, consider_spans, word_lists
+from spacy_bioel.models.tok2vec import make_parameters
+from spacy_bioel.models.torch_io import network_of, weights_from_bytes, weights_to_bytes
+from spacy_bioel.pipe import (
+    Parts,
+    StoredPipe,
+    check_kinds,
+    check_number,
+    listens,
+    require_token_vectors,
+)
+from spacy_bioel.text.abbreviations import find_short_forms
+from spacy_bioel.text.normalize import BLANK_LINE, normalize_names, on_one_line
+from spacy_bioel.types import DOUBTFUL, Considered, ScoredSpan
+
+_KINDS = {
+    **dict.fromkeys(("allow_overlap", "abbreviations", "set_ents"), bool),
+    **dict.fromkeys(("spans_key", "gold_key"), str),
+    "people": (bool, type(None)),
+}
+
+
+class MentionDetector(StoredPipe):
+    """Find mentions; write doc.spans["bioel"] with their probabilities in attrs["scores"]."""
+
+    def __init__(
+        self,
+        vocab: Vocab,
+        model: Model[MentionBatch, Logits],
+        name: str,
+        *,
+        settings: Mapping[str, Any],
+        scorer: Callable | None = None,
+    ) -> None:
+        self.vocab = vocab
+        self.model = model
+        self.name = name
+        self.scorer = scorer
+        self.lexicon = Lexicon.empty()
+        self.cfg: dict[str, Any] = {"labels": [], **settings}
+        self._known = frozenset(self.cfg)
+        self.check_settings()
+
+    def check_settings(self) -> None:
+        """RAISES BioelError: [B270] on a number out of range, [B336] on invalid word lists, [B443]
+        on an unknown setting, [B465] on a value of another type."""
+        if unknown := sorted(set(self.cfg) - self._known - {"width"}):  # stored with them
+            known = ", ".join(sorted(self._known))
+            raise BioelError(Errors.B443.format(name=unknown[0], known=known))
+        for name in ("threshold", "consistency"):
+            check_number(self.cfg, name, 0, 1, kind=float, pipe="bioel_mentions")
+        check_kinds(self.cfg, _KINDS, pipe="bioel_mentions")
+        always, never = self.cfg["always"], self.cfg["never"]
+        labelled = isinstance(always, dict) and all(isinstance(label, str) for label in always)
+        for words in [*always.values(), never] if labelled else [None]:
+            if not isinstance(words, list | tuple) or not all(
+                isinstance(word, str) and word for word in words
+            ):
+                raise BioelError(Errors.B336.format(always=always, never=never))
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return tuple(self.cfg["labels"])
+
+    @property
+    def label_data(self) -> list[str]:
+        return list(self.labels)
+
+    def add_label(self, label: str) -> int:
+        """Add a label before training. RAISES BioelError: [B050] once the model exists."""
+        if label in self.labels:
+            return 0
+        if self.model.maybe_get_ref("scorer") is not None:
+            raise BioelError(Errors.B050.format(label=label, labels=", ".join(self.labels)))
+        self.cfg["labels"].append(label)
+        return 1
+
+    def initialize(
+        self,
+        get_examples: Callable[[], Iterable[Example]],
+        *,
+        nlp: Language | None = None,
+        labels: Sequence[str] | None = None,
+        kb: Any = None,
+    ) -> None:
+        """Collect labels, take the names of a knowledge base as features, build the network.
+
+        labels (Sequence[str] | None): Label set, e.g. from `spacy init labels`.
+        kb (KnowledgeBase | str | list | dict | None): Or as in the linker's setting `kb`. Its names
+            and types become features of spans. The detector keeps a compact copy and does not need
+            it afterwards.
+        RAISES BioelError: [B051] when no example has a gold mention, [B331] when no example
+            annotates one of the labels.
+        """
+        validate_get_examples(get_examples, "MentionDetector.initialize")
+        groups = (eg.reference.spans.get(self.cfg["gold_key"], []) for eg in get_examples())
+        for label in labels or sorted({span.label_ for group in groups for span in group}):
+            self.add_label(label)
+        self._check_annotated(get_examples())
+        if not self.labels:
+            raise BioelError(Errors.B051.format(key=self.cfg["gold_key"]))
+        if kb is not None:
+            if isinstance(kb, str | list | dict):
+                kb = open_kbs(kb, open_setting)
+            self.lexicon = Lexicon.from_kb(open_kb(kb))
+        sample = [example.reference for example in islice(get_examples(), 10)]
+        self.model.get_ref("tok2vec").initialize(X=sample)
+        add_scorer(self.model, n_labels=len(self.labels))
+        network_of(self.model.get_ref("scorer"))
+
+    def _check_annotated(self, examples: Iterable[Example]) -> None:
+        key, missing = self.cfg["gold_key"], set(self.labels)
+        for example in examples:
+            missing -= set(annotated_labels(example.reference, key=key) or self.labels)
+            if not missing:
+                return
+        if missing:
+            raise BioelError(Errors.B331.format(labels=", ".join(sorted(missing))))
+
+    def predict(self, docs: Iterable[Doc]) -> list[list[ScoredSpan]]:
+        """Find the mentions of each document as (start token, end token, label, probability).
+
+        RAISES BioelError: [B053] before training; [B174] without the token vectors that it reads;
+            those of `check_settings`.
+        """
+        docs = list(docs)
+        self.check_settings()  # they may have been assigned
+        if unknown := sorted(set(word_lists(self.cfg)[0]) - set(self.labels)):
+            message = Warnings.W322.format(unknown=unknown, known=", ".join(self.labels))
+            warnings.warn(message, stacklevel=2)
+        pairs = zip(docs, self.score_spans(docs), strict=True)
+        return [choose_mentions(doc, spans, self.cfg) for doc, spans in pairs]
+
+    def consider(self, doc: Doc, *, lowest: float) -> list[Considered]:
+        """Tell which spans of at least a probability might have been mentions, and what became
+        of each; RAISES as `predict` does."""
+        (scored,) = self.score_spans([doc], lowest=lowest)
+        return consider_spans(doc, scored, self.cfg)
+
+    def score_spans(self, docs: list[Doc], *, lowest: float = DOUBTFUL) -> list[list[ScoredSpan]]:
+        """Score the spans of each document that may become mentions, before any is chosen.
+
+        lowest (float): Least probability of a span, or the threshold if this is lower.
+        RAISES BioelError: [B053], [B174], as `predict` does.
+        """
+        if not self.labels:
+            raise BioelError(Errors.B053.format(name=self.name))
+        require_token_vectors(self.model, docs)
+        mentions: list[list[ScoredSpan]] = [[] for _ in docs]
+        read, kept = self._read(docs)
+        if not any(map(len, read)):
+            return mentions
+        lowest = min(self.cfg["threshold"], lowest)
+        spans, probabilities = find_spans(self.model, self._batch(read), lowest=lowest)
+        offsets = np.cumsum([0] + [len(doc) for doc in read])
+        owners = np.searchsorted(offsets, spans[:, 0], side="right") - 1
+        tokens = np.concatenate(kept)
+        columns = (owners, tokens[spans[:, 0]], tokens[spans[:, 1] - 1] + 1, spans[:, 2])
+        rows = zip(*(column.tolist() for column in (*columns, probabilities)), strict=True)
+        for owner, start, end, label, p in rows:
+            mentions[owner].append((start, end, self.labels[label], p))
+        return mentions
+
+    def _read(self, docs: list[Doc]) -> tuple[list[Doc], list[NDArray[np.int64]]]:
+        """Return the documents that the network reads, and which of the given tokens they have.
+
+        Line breaks are dropped, unless token vectors come from another pipe.
+        """
+        if listens(self.model):
+            return docs, [np.arange(len(doc)) for doc in docs]
+        kept = [_without_breaks(doc) for doc in docs]
+        return [_doc_of(doc, of) for doc, of in zip(docs, kept, strict=True)], kept
+
+    def _batch(self, docs: list[Doc]) -> MentionBatch:
+        return match_lexicon(self.lexicon, docs, max_width=self.model.attrs["max_width"])
+
+    def set_annotations(self, docs: Iterable[Doc], scores: list[list[ScoredSpan]]) -> None:
+        key, (_, never) = self.cfg["spans_key"], word_lists(self.cfg)
+        for doc, mentions in zip(docs, scores, strict=True):
+            spans = [Span(doc, start, end, label=label) for start, end, label, _ in mentions]
+            attrs: dict[str, Any] = {"scores": [round(score, 4) for *_, score in mentions]}
+            if never:  # which holds for names of a knowledge base too
+                attrs["never"] = [on_one_line(words.lower()) for words in never]
+            doc.spans[key] = SpanGroup(doc, name=key, attrs=attrs, spans=spans)
+            if self.cfg["set_ents"]:
+                doc.set_ents(filter_spans(spans))
+
+    def update(
+        self,
+        examples: Iterable[Example],
+        *,
+        drop: float = 0.0,
+        sgd: Optimizer | None = None,
+        losses: dict[str, float] | None = None,
+    ) -> dict[str, float]:
+        examples = list(examples)
+        losses = {} if losses is None else losses
+        losses.setdefault(self.name, 0.0)
+        validate_examples(examples, "MentionDetector.update")
+        docs, _ = self._read([example.predicted for example in examples])
+        if not any(map(len, docs)):
+            return losses
+        set_dropout_rate(self.model, drop)
+        scores, backprop = self.model.begin_update(self._batch(docs))
+        loss, d_scores = self.get_loss(examples, scores)
+        backprop(d_scores)
+        if sgd is not None:
+            self.finish_update(sgd)
+        losses[self.name] += loss
+        return losses
+
+    def get_loss(self, examples: Iterable[Example], scores: Any) -> tuple[float, Any]:
+        """Compute the loss and its gradient with respect to the logits `scores`."""
+        return mention_loss(self.model, scores, *self._targets(examples))
+
+    def _targets(
+        self, examples: Iterable[Example]
+    ) -> tuple[TokenSpans, NDArray[np.float32], NDArray[np.bool_]]:
+        """Return the gold mentions on the concatenated tokens that the network reads, the
+        probability of each, and which labels were looked for at each token, shape (n_tokens,
+        n_labels).
+        """
+        examples, key = list(examples), self.cfg["gold_key"]
+        gold, likely, known, offset = [], [], [], 0
+        _, kept = self._read([example.predicted for example in examples])
+        for example, tokens in zip(examples, kept, strict=True):
+            for span in gold_spans(example, key=key):
+                start, end = np.searchsorted(tokens, [span.start, span.end]).tolist()
+                if span.label in self.labels and start < end:
+                    gold.append((offset + start, offset + end, self.labels.index(span.label)))
+                    likely.append(span.probability)
+            annotates = annotated_labels(example.reference, key=key)
+            row = [not annotates or label in annotates for label in self.labels]
+            known.append(np.tile(np.array(row, dtype=bool), (len(tokens), 1)))
+            offset += len(tokens)
+        spans = np.array(gold, dtype=np.int64).reshape(-1, 3)
+        return spans, np.array(likely, dtype=np.float32), np.concatenate(known)
+
+    # Serialisation, see pipe.py.
+
+    def stored_cfg(self) -> dict[str, Any]:
+        return self.cfg | {"width": self.model.get_ref("tok2vec").maybe_get_dim("nO")}
+
+    def parts(self) -> Parts:
+        return {
+            "model.safetensors": lambda: weights_to_bytes(self.model),
+            "lexicon.safetensors": lambda: save(self.lexicon.arrays()),
+        }
+
+    def load_parts(self, parts: Mapping[str, bytes]) -> None:
+        width = self.cfg.pop("width")
+        self.lexicon = Lexicon.from_arrays(load(parts["lexicon.safetensors"]))
+        if self.labels:
+            make_parameters(self.model.get_ref("tok2vec"))
+            add_scorer(self.model, n_labels=len(self.labels), width=width)
+            weights_from_bytes(self.model, parts["model.safetensors"])
+
+    def __reduce__(self) -> tuple:
+        # For worker processes under spawn.
+        make = partial(type(self), self.vocab, self.model, self.name, scorer=self.scorer)
+        return _unpickle, (make, self.cfg, self.to_bytes())
+
+
+def _unpickle(
+    make: Callable[..., MentionDetector], cfg: dict[str, Any], data: bytes
+) -> MentionDetector:
+    return make(settings=cfg).from_bytes(data)
+
+
+def _without_breaks(doc: Doc) -> NDArray[np.int64]:
+    """List the tokens that are no white space, and those of blank lines."""
+    breaks = np.flatnonzero(doc.to_array([IS_SPACE]).ravel()).tolist()
+    return np.delete(np.arange(len(doc)), [i for i in breaks if not BLANK_LINE.search(doc[i].text)])
+
+
+def _doc_of(doc: Doc, kept: NDArray[np.int64]) -> Doc:
+    """Return a document of these tokens; a space stands for what was between them."""
+    if len(kept) == len(doc):
+        return doc
+    tokens, follows = [doc[i] for i in kept.tolist()], np.append(kept[1:], len(doc)) - kept == 1
+    spaces = [bool(t.whitespace_) or not follow for t, follow in zip(tokens, follows, strict=True)]
+    return Doc(doc.vocab, [token.text for token in tokens], spaces)
+
+
+def match_lexicon(lexicon: Lexicon, docs: list[Doc], *, max_width: int) -> MentionBatch:
+    """Match documents with names of at most so many tokens, and with words of names."""
+    lengths = np.array([len(doc) for doc in docs], dtype=np.int64)
+    tokens = normalized_tokens(docs)
+    spans = [np.stack(lexicon.match_spans(tokens, max_width, lengths=lengths), axis=1)]
+    for doc, offset in zip(docs, np.cumsum(lengths) - lengths, strict=True):
+        spans.append(_short_forms(lexicon, doc, max_width=max_width) + [offset, 0, 0])
+    words = np.stack(lexicon.match_words(tokens), axis=1)
+    return MentionBatch(docs, np.concatenate(spans), words)
+
+
+def _short_forms(lexicon: Lexicon, doc: Doc, *, max_width: int) -> NDArray[np.int64]:
+    """Match the abbreviations that the document defines by their long forms. Shape (n, 3)."""
+    found: list[tuple[int, int, int]] = []
+    if not (long_of := long_forms(doc)):
+        return np.zeros((0, 3), dtype=np.int64)
+    places = find_short_forms(text_of(doc), long_of)
+    keys = name_keys(normalize_names(list(long_of.values())))
+    for short, key in zip(long_of, keys, strict=True):
+        bits = [SHORT_FORM, *unpack_bits(lexicon.names.find(key[None]))[1].tolist()]
+        for start_char, end_char in places[short]:
+            span = doc.char_span(start_char, end_char)
+            if span is not None and len(span) <= max_width:
+                found += [(span.start, len(span) - 1, bit) for bit in bits]
+    return np.array(found, dtype=np.int64).reshape(-1, 3)

@@ -1,0 +1,248 @@
+"""From spans with probabilities to the mentions of a document, step by step, each with a reason."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
+from math import log
+from typing import Any
+
+from spacy.lang.en.stop_words import STOP_WORDS
+from spacy.tokens import Doc
+
+from spacy_bioel.dictionary.unambiguous import is_in_capitals
+from spacy_bioel.doc import _likeliest, long_forms, text_of, words_of
+from spacy_bioel.entities.composites import widen_composites
+from spacy_bioel.entities.variants import add_variants, says_change
+from spacy_bioel.text.abbreviations import (
+    find_short_forms,
+)
+from spacy_bioel.text.normalize import BLANK_LINE, has_whole_brackets, normalize_names, on_one_line
+from spacy_bioel.types import DOUBTFUL, VARIANT, Considered, ScoredSpan
+
+Step = Callable[[Sequence[ScoredSpan]], list[ScoredSpan]]
+
+
+# Tags, and "Denies" at the start of a sentence of a note, which no training text has.
+_NO_PART = re.compile(r"</?[A-Za-z][\w-]*(?:\s[^<>]*)?/?>|\b[Dd]en(?:y|ies|ied|ying)\b")
+# Probabilities are kept this far from 0 and 1, where log-odds are infinite.
+_CLIP = 1e-7
+# Weights are whole numbers of this unit: their sums are exact, so that equal choices are equal.
+_UNIT = 1e-9
+
+
+# What BioRED marks as organisms, of all words for people; for the setting `people`.
+PEOPLE = ("patient", "patients", "man", "men", "woman", "women")
+# White space between words, without a blank line.
+_SPACE = r"(?:[^\S\r\n]++(?:\r?\n[^\S\r\n]*+)?|\r?\n[^\S\r\n]*+)"
+
+
+def choosing_steps(doc: Doc, cfg: Mapping[str, Any]) -> list[tuple[str, Step]]:
+    """List the steps of the settings, each with the reason of the spans that it drops or adds."""
+    threshold: float = cfg["threshold"]
+    below = f"below the threshold of {threshold:g}"
+
+    def keep(condition: Callable[[ScoredSpan], bool]) -> Step:
+        return lambda spans: list(filter(condition, spans))
+
+    def text(span: ScoredSpan) -> str:
+        return words_of(doc, *span[:2])
+
+    steps: list[tuple[str, Step]] = [
+        ("by the borders of markup or a denial", partial(trim_borders, doc))
+    ]
+    if BLANK_LINE.search(text_of(doc)):
+        steps.append(("a blank line in it", keep(lambda s: not BLANK_LINE.search(text(s)))))
+    if is_in_capitals(text_of(doc)):
+        is_word = "a function word, in a text in capitals"
+        steps.append((is_word, keep(lambda s: text(s).lower() not in STOP_WORDS)))
+    steps += [
+        ("half of a pair of brackets", keep(lambda s: has_whole_brackets(text(s)))),
+        (below, keep(lambda s: s[3] >= min(threshold, DOUBTFUL))),
+        ("", partial(agree, doc, weight=cfg["consistency"])),
+        (below, keep(lambda s: s[3] >= threshold)),
+    ]
+    if VARIANT in cfg.get("labels", ()):
+        steps.append(("by the forms of variants", partial(add_variants, doc)))
+    always, never = word_lists(cfg)
+    if always or never:
+        lists = partial(apply_lists, doc, always=always, never=never)
+        steps.append(("by the word lists `always` and `never`", lists))
+    steps.append(("with the rest of a composite", partial(widen_composites, doc)))
+    if not cfg["allow_overlap"]:
+        steps.append(("overlaps likelier mentions", partial(drop_overlaps, threshold=threshold)))
+    if VARIANT in cfg.get("labels", ()):
+        steps.append(("no change of a sequence in it", keep(partial(says_change, doc))))
+    if cfg["abbreviations"]:
+        short_forms = partial(add_short_forms, doc)
+        steps.append(("by a short form that the document defines", short_forms))
+    return steps
+
+
+def choose_mentions(
+    doc: Doc, spans: Sequence[ScoredSpan], cfg: Mapping[str, Any]
+) -> list[ScoredSpan]:
+    """Choose the mentions among the spans of a document."""
+    chosen = list(spans)
+    for _, step in choosing_steps(doc, cfg):
+        chosen = step(chosen)
+    return chosen
+
+
+def consider_spans(
+    doc: Doc, spans: Sequence[ScoredSpan], cfg: Mapping[str, Any]
+) -> list[Considered]:
+    """Tell what becomes of every span, in the order of the text."""
+    added: dict[tuple[int, int, str], str] = {}
+    chosen, fates = list(spans), []
+    for reason, step in choosing_steps(doc, cfg):
+        before, chosen = {span[:3]: span for span in chosen}, step(chosen)
+        after = {span[:3] for span in chosen}
+        fates += [(span, False, reason) for place, span in before.items() if place not in after]
+        added |= dict.fromkeys(after - before.keys(), reason)
+    fates = [(span, True, added.get(span[:3], "")) for span in chosen] + fates
+    considered = []
+    for (start, end, label, p), is_mention, reason in sorted(fates, key=lambda fate: fate[0][:3]):
+        span = doc[start:end]
+        place = span.start_char, span.end_char, span.text
+        considered.append(Considered(*place, label, round(p, 4), is_mention, reason))
+    return considered
+
+
+def agree(doc: Doc, spans: Sequence[ScoredSpan], *, weight: float) -> list[ScoredSpan]:
+    """Move each span's probability towards the highest of the same words in the document, by the
+    weight: a document that clearly names a drug in one sentence names it in the others too.
+    """
+    if not weight:
+        return list(spans)
+    words = normalize_names([words_of(doc, start, end) for start, end, *_ in spans])
+    pairs = list(zip(words, spans, strict=True))
+    highest: dict[tuple[str, str], float] = {}
+    for word, (*_, label, p) in pairs:
+        highest[word, label] = max(p, highest.get((word, label), 0.0))
+    return [
+        (start, end, x, p + weight * (highest[word, x] - p)) for word, (start, end, x, p) in pairs
+    ]
+
+
+def trim_borders(doc: Doc, spans: Sequence[ScoredSpan]) -> list[ScoredSpan]:
+    """Trim from the borders of spans what is in no name: "melanoma" of "<b>melanoma</b>", and
+    "fever" of "Denies fever"."""
+    found = [
+        doc.char_span(*m.span(), alignment_mode="expand") for m in _NO_PART.finditer(text_of(doc))
+    ]
+    dropped = {token.i for span in found if span is not None for token in span}
+    if not dropped:
+        return list(spans)
+    kept = (([i for i in range(*s[:2]) if i not in dropped], *s[2:]) for s in spans)
+    return _likeliest((own[0], own[-1] + 1, label, p) for own, label, p in kept if own)
+
+
+def drop_overlaps(mentions: Sequence[ScoredSpan], *, threshold: float) -> list[ScoredSpan]:
+    """Choose the mentions without overlaps whose weights have the greatest sum.
+
+    The weight of a mention is the excess of its log-odds over those of the threshold, so that two
+    likely mentions may win over a likelier one that overlaps both, and one at the threshold adds
+    nothing. Exact weighted interval scheduling by dynamic programming, O(n log n).
+
+    Of choices of equal weight, the one that covers more tokens; of these, the one that ends
+    earlier, compared from the last mention back; for the same tokens, the first label.
+
+    mentions (Sequence): All at or above the threshold.
+    RETURNS (list): In order of their start.
+    """
+    spans = sorted(mentions, key=lambda m: (m[1], m[0], m[2]))
+    ends = [end for _, end, *_ in spans]
+    floor = _log_odds(threshold)
+    best = [(0, 0)]  # weight and tokens of the best choice among the first 0, 1, ... spans
+    before = []  # of each span, how many others end before it starts; -1: it is not chosen
+    for start, end, _, p in spans:
+        n_before = bisect_right(ends, start)
+        weight, tokens = best[n_before]
+        with_it = (weight + round((_log_odds(p) - floor) / _UNIT), tokens + end - start)
+        before.append(n_before if with_it > best[-1] else -1)
+        best.append(max(with_it, best[-1]))
+    chosen = []
+    n = len(spans)
+    while n:
+        if before[n - 1] >= 0:
+            chosen.append(spans[n - 1])
+        n = before[n - 1] if before[n - 1] >= 0 else n - 1
+    return chosen[::-1]
+
+
+def _log_odds(p: float) -> float:
+    p = min(max(p, _CLIP), 1 - _CLIP)
+    return log(p) - log(1 - p)
+
+
+def word_lists(cfg: Mapping[str, Any]) -> tuple[dict[str, Sequence[str]], Sequence[str]]:
+    """Words that are always mentions, by label, and those that never are."""
+    always, never, people = dict(cfg["always"]), cfg["never"], cfg.get("people")
+    if people:
+        always["Species"] = [*always.get("Species", ()), *PEOPLE]
+    return always, [*never, *PEOPLE] if people is False else never
+
+
+def apply_lists(
+    doc: Doc,
+    spans: Sequence[ScoredSpan],
+    *,
+    always: Mapping[str, Sequence[str]],
+    never: Sequence[str],
+) -> list[ScoredSpan]:
+    """Drop excluded mentions and add forced ones. Case is ignored.
+
+    always (Mapping): Label -> words. Their probability is 1, and no other span overlaps them.
+    never (Sequence[str]): Words that are not a mention of any label.
+    """
+    excluded = {on_one_line(words.lower()) for words in never}
+    found = [
+        (span.start, span.end, label, 1.0)
+        for label, words in always.items()
+        if words
+        for match in _pattern(tuple(words)).finditer(text_of(doc))
+        if (span := doc.char_span(*match.span())) is not None
+    ]
+    taken = {token for start, end, *_ in found for token in range(start, end)}
+    kept = [
+        (start, end, label, p)
+        for start, end, label, p in spans
+        if not (excluded and on_one_line(words_of(doc, start, end).lower()) in excluded)
+        and taken.isdisjoint(range(start, end))
+    ]
+    return sorted([*kept, *found], key=lambda span: span[:3]) if found else kept
+
+
+@cache
+def _pattern(words: tuple[str, ...]) -> re.Pattern[str]:
+    longest_first = sorted(words, key=len, reverse=True)
+    split = (map(re.escape, words.split()) for words in longest_first if words.strip())
+    any_of = "|".join(map(_SPACE.join, split))
+    return re.compile(rf"(?<!\w)(?:{any_of})(?!\w)", re.IGNORECASE)
+
+
+def add_short_forms(doc: Doc, spans: Sequence[ScoredSpan]) -> list[ScoredSpan]:
+    """Add every occurrence of the short forms that the document defines for a mention, with the
+    label and probability of the mention: "acute kidney injury (AKI)".
+
+    A mention in the same place is replaced; one that overlaps the place in part stays, alone.
+    """
+    forms = long_forms(doc)
+    if not (forms and spans):
+        return list(spans)
+    meant = {on_one_line(words_of(doc, *place)): (label, p) for *place, label, p in spans}
+    found = ((short, meant.get(on_one_line(long))) for short, long in forms.items())
+    defined = {short: label_p for short, label_p in found if label_p}
+    chosen = list(spans)
+    for short, places in find_short_forms(text_of(doc), defined).items():
+        for place in places:
+            if (span := doc.char_span(*place)) is None:
+                continue
+            near = [s for s in chosen if s[0] < span.end and span.start < s[1]]
+            if all(s[:2] == (span.start, span.end) for s in near):
+                chosen = [s for s in chosen if s not in near]
+                chosen.append((span.start, span.end, *defined[short]))
+    return sorted(chosen, key=lambda s: s[:3])
