@@ -106,8 +106,9 @@ def two_ontologies(data: Path, folder: Path) -> Language:
             bioel("kb", "build", folder / name, data / "names/obo" / source, *options)
     nlp = spacy.blank("en", config={"nlp": {"tokenizer": TOKENIZER}})
     kbs = [str(folder / "hp"), str(folder / "mondo")]
-    finding = {"notes": True, "measurements": True, "nested": True}
-    nlp.add_pipe("bioel_linker", config={"kb": kbs, "mentions": "kb", "finding": finding})
+    clinical = {"@misc": "spacy-bioel.Notes.v1", "clinical": True, "measurements": True}
+    config = {"kb": kbs, "mentions": "kb", "finding": {"nested": True}}
+    nlp.add_pipe("bioel_linker", config=config | {"entities": {"notes": clinical}})
     nlp.add_pipe("bioel_context")
     return nlp
 
@@ -232,10 +233,10 @@ def decisions(nlp: Language, text: str) -> dict[str, Any]:
     """What an explanation says, without its sentences."""
     report = asdict(spacy_bioel.explain(nlp, text))
     return {
-        "considered": [
+        "considered": sorted(
             [c["start"], c["end"], c["label"], round(c["probability"], 3), c["is_mention"]]
             for c in report["considered"]
-        ],
+        ),
         "mentions": [
             {
                 "place": [m["start"], m["end"], m["label"]],

@@ -34,7 +34,7 @@ from spacy_bioel.evaluation.fit import fit_fusion, gather_reading, gold_docs
 from spacy_bioel.evaluation.run import link_given
 from spacy_bioel.kb.trie import build_trie
 from spacy_bioel.linking.candidates import CandidateGenerator
-from spacy_bioel.linking.fusion import Fusion
+from spacy_bioel.models.fusion import Fusion
 from spacy_bioel.models.torch_io import network_of
 from spacy_bioel.types import AnnotatedText, Link
 

@@ -212,7 +212,11 @@ def set_links(
         known = dict(zip(before, scores, strict=True))
         attrs = {**old.attrs, "scores": [known.get(place, 1.0) for place in places]}
     attrs[_LINKS] = [
-        [*_PLACE(link), [[c.id, c.score, c.name, c.evidence] for c in link.candidates]]
+        [
+            *_PLACE(link),
+            [[c.id, c.score, c.name, c.evidence] for c in link.candidates],
+            dict(link.facts),
+        ]
         for link in sorted(links, key=attrgetter("start", "end"))
     ]
     attrs |= {_KB: kb, _NIL_THRESHOLD: nil_threshold}
@@ -232,14 +236,14 @@ def get_links(doc: Doc, spans_key: str = SPANS_KEY) -> list[Link]:
         return []
     group = doc.spans[spans_key]
     records = group.attrs.get(_LINKS, ())
-    candidates = {tuple(place): _candidates(group, found) for *place, found in records}
+    known = {tuple(place): (_candidates(group, of), facts) for *place, of, facts in records}
     links, said = [], _contexts(group)
     for span in group:
         place = _place_of(span)
-        if _LINKS in group.attrs and place not in candidates:
+        if _LINKS in group.attrs and place not in known:
             raise BioelError(Errors.B052.format(key=spans_key, text=span.text, place=place[:2]))
-        ids, found = split_ids(span.kb_id_), candidates.get(place, ())
-        links.append(Link(*place, ids, found, said.get(place[:2])))
+        ids, (found, facts) = split_ids(span.kb_id_), known.get(place, ((), {}))
+        links.append(Link(*place, ids, found, said.get(place[:2]), facts))
     return links
 
 
@@ -306,9 +310,10 @@ def record_of(span: Span) -> tuple[Link, SpanGroup] | None:
     for group in _groups_of(span):
         records = group.attrs.get(_LINKS, ())
         first = bisect_left(records, place[0], key=lambda record: record[0])
-        for start, end, label, candidates in islice(records, first, None):
+        for start, end, label, candidates, facts in islice(records, first, None):
             if (start, end, label) == place:
-                return Link(*place, split_ids(span.kb_id_), _candidates(group, candidates)), group
+                found = _candidates(group, candidates)
+                return Link(*place, split_ids(span.kb_id_), found, facts=facts), group
             if start > place[0]:
                 break
     return None
@@ -330,7 +335,7 @@ def _groups_of(span: Span) -> list[SpanGroup]:
 _FOUND: WeakKeyDictionary[Doc, dict[str, str]] = WeakKeyDictionary()
 
 
-def _likeliest(spans: Iterable[ScoredSpan]) -> list[ScoredSpan]:
+def likeliest(spans: Iterable[ScoredSpan]) -> list[ScoredSpan]:
     """Return the likeliest of the spans of each place and label."""
     found: dict[tuple[int, int, str], float] = {}
     for start, end, label, p in spans:

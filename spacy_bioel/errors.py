@@ -267,6 +267,10 @@ class Errors(metaclass=_Coded):
     B491 = "--context, --affirmed and --preset read mentions that the pipeline finds, and not those of --mentions given. Leave one of them out."
     B492 = "{found!r} is no preset. Give preset='clinical', or none."
     B493 = "{path} is the input too, which would be lost. Give the output another name."
+    B497 = "The rules {rules} failed in {name}: {found}. Documents that they failed on are not linked; correct the rules, or leave them out: entities.NAME = null."
+    B498 = "The rules {rules} returned the span {span}, expected tokens [start, end) within a document of {n} tokens, and a label. Correct their function `find`."
+    B499 = "The rules {first} and {second} both give a fact {fact!r}. Name one of them otherwise, in its `fact_names` and its `facts`."
+    B500 = "The rules {rules} returned the candidate {id!r}, which is not in the knowledge base of mentions of {label!r}. Return concepts that it has; ids of other vocabularies need a score of 1."
 
 
 class Warnings(metaclass=_Coded):

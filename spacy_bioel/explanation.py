@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import warnings
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from math import expm1
 from typing import Any
 
 from spacy.tokens import Span
 
-from spacy_bioel.doc import context_of, get_links, record_of, split_ids
-from spacy_bioel.entities.variant_grammar import Variant, read_variant
-from spacy_bioel.entities.variants import gene_of
+from spacy_bioel.doc import context_of, record_of, split_ids
 from spacy_bioel.errors import BioelError, Warnings
 from spacy_bioel.kb.joined import JoinedKnowledgeBase
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.types import VARIANT, Candidate, Context, KbRelease, Link, is_tied, opened
+from spacy_bioel.types import Candidate, Context, KbRelease, Link, is_tied, opened
 
 Features = tuple[tuple[str, float], ...]  # names and values
 
@@ -32,7 +30,7 @@ class ExplainedCandidate:
     of_string (float | None): Its score by the mention's string alone, before the document, the
         context and how sure the mention is had a say; None where names need no search.
     features (tuple): Pairs of a feature of `linking.evidence` and its value, not 0.
-    organism (str): Of a gene, the preferred name of its organism.
+    kind (str): Preferred name of a concept that is the type of this one: the organism of a gene.
     """
 
     id: str
@@ -42,11 +40,11 @@ class ExplainedCandidate:
     evidence: str
     of_string: float | None = None
     features: Features = ()
-    organism: str = ""
+    kind: str = ""
 
     @property
     def title(self) -> str:
-        return f"{self.preferred} ({self.organism})" if self.organism else self.preferred
+        return f"{self.preferred} ({self.kind})" if self.kind else self.preferred
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,15 +192,15 @@ def releases(kb: KnowledgeBase, label: str = "") -> tuple[KbRelease, ...]:
     return kb.releases
 
 
-def register_extensions() -> None:
+def register_extensions(facts: Iterable[str] = ()) -> None:
     """Make `span._.cui`, `span._.cuis`, `span._.candidates`, `span._.explanation` (see
-    `explain_span`); of a variant `span._.hgvs`, `span._.component` and `span._.gene` (see
-    `entities.variants`); `span._.negated`, `uncertain`, `historical`,
-    `hypothetical`, `experiencer` and `context_cues`, None without the pipe `bioel_context`.
+    `explain_span`); one for each of the facts of rules, such as `span._.hgvs`; `span._.negated`,
+    `uncertain`, `historical`, `hypothetical`, `experiencer` and `context_cues`, None without the
+    pipe `bioel_context`.
 
     One that another package has registered stays, with a warning [W270].
     """
-    for name, getter in _GETTERS.items():
+    for name, getter in (_GETTERS | {fact: _getter_of_fact(fact) for fact in facts}).items():
         if not Span.has_extension(name):
             Span.set_extension(name, getter=getter)
         elif Span.get_extension(name)[2] is not getter:
@@ -223,28 +221,14 @@ def _get_candidates(span: Span) -> tuple[Candidate, ...]:
     return () if found is None else found[0].candidates
 
 
-def _get_hgvs(span: Span) -> str | None:
-    variant = _variant_of(span)
-    return variant.hgvs if variant else None
+@cache  # so that it is the same wherever it is registered
+def _getter_of_fact(name: str) -> Callable[[Span], Any]:
+    return partial(_get_fact, name)
 
 
-def _get_component(span: Span) -> str | None:
-    variant = _variant_of(span)
-    return variant.component if variant else None
-
-
-def _variant_of(span: Span) -> Variant | None:
-    # "GLUT4" is written as a change is, and "T47D" is a cell line.
-    is_variant = span.label_ == VARIANT
-    return read_variant(span.doc.text, span.start_char, span.end_char) if is_variant else None
-
-
-def _get_gene(span: Span) -> str | None:
+def _get_fact(name: str, span: Span) -> Any:
     found = record_of(span)
-    if found is None or span.label_ != VARIANT:
-        return None
-    links = get_links(span.doc, found[1].name)
-    return gene_of(span.doc.text, span.start_char, span.end_char, links)
+    return None if found is None else found[0].facts.get(name)
 
 
 def _get_of_context(name: str, span: Span) -> Any:
@@ -262,9 +246,6 @@ _GETTERS: dict[str, Callable[[Span], Any]] = {
     "cuis": _get_cuis,
     "candidates": _get_candidates,
     "explanation": explain_span,
-    "hgvs": _get_hgvs,
-    "component": _get_component,
-    "gene": _get_gene,
     **{
         name: partial(_get_of_context, name)
         for name in ("negated", "uncertain", "historical", "hypothetical", "experiencer")

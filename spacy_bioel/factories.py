@@ -77,14 +77,25 @@ _LINKER: dict[str, Any] = {
     "max_candidates": 5,
     "evidence": LINKER_EVIDENCE,
     "abbreviations": True,
-    "shorthand": True,
-    "composites": True,
     "coherence": 1.0,
     "include_kb": True,
     "set_ents": True,
     "training": LINKER_TRAINING,
     "spans_key": SPANS_KEY,
     "gold_key": GOLD_KEY,
+}
+# Rules for kinds of text, see `spacy_bioel.entities`; a config may add some, or set one to null.
+_VARIANTS = {"@misc": "spacy-bioel.Variants.v1"}
+_COMPOSITES = {"@misc": "spacy-bioel.Composites.v1"}
+_MENTION_RULES = {"variants": _VARIANTS, "composites": _COMPOSITES}
+_LINKER_RULES = {
+    "genes": {"@misc": "spacy-bioel.Genes.v1"},
+    "notes": {
+        "@misc": "spacy-bioel.Notes.v1",
+        **{"shorthand": True, "clinical": False, "measurements": False},
+    },
+    "variants": _VARIANTS,
+    "composites": _COMPOSITES,
 }
 _CONTEXT = ("negated", "uncertain", "historical", "hypothetical", "experiencer", "context_cues")
 
@@ -95,6 +106,7 @@ _CONTEXT = ("negated", "uncertain", "historical", "hypothetical", "experiencer",
     default_config={
         "model": MENTIONS_MODEL,
         **_MENTIONS,
+        "entities": _MENTION_RULES,
         "scorer": {"@scorers": "spacy-bioel.mention_scorer.v1"},
     },
     default_score_weights={"bioel_mention_f": 1.0, "bioel_mention_p": 0.0, "bioel_mention_r": 0.0},
@@ -113,13 +125,15 @@ def make_mention_detector(
     set_ents: bool,
     spans_key: str,
     gold_key: str,
+    entities: dict[str, Any],
     scorer: Callable | None,
 ) -> "MentionDetector":
     """Make a `bioel_mentions`, which finds mentions by a trained model."""
     settings = {key: value for key, value in locals().items() if key in _MENTIONS}
     from spacy_bioel.mentions.pipe import MentionDetector
 
-    return MentionDetector(nlp.vocab, model, name, settings=settings, scorer=scorer)
+    rules = {key: one for key, one in entities.items() if one is not None}
+    return MentionDetector(nlp.vocab, model, name, settings=settings, entities=rules, scorer=scorer)
 
 
 @Language.factory(
@@ -138,13 +152,14 @@ def make_context(nlp: Language, name: str, rules: str, spans_key: str) -> "Menti
 @Language.factory(
     "bioel_linker",
     assigns=["doc.spans", "doc.ents"]
-    + [f"span._.{name}" for name in ("cui", "cuis", "candidates", "hgvs", "component", "gene")],
+    + [f"span._.{name}" for name in ("cui", "cuis", "candidates")],
     default_config={
         "model": LINKER_MODEL,
         "kb": "",
         "index": {"@misc": "spacy-bioel.AutoIndex.v1"},
         "spelling": {"@misc": "spacy-bioel.Ngrams.v1"},
         **_LINKER,
+        "entities": _LINKER_RULES,
         "scorer": {"@scorers": "spacy-bioel.link_scorer.v1"},
     },
     default_score_weights={
@@ -169,14 +184,13 @@ def make_linker(
     max_candidates: int,
     evidence: dict[str, bool],
     abbreviations: bool,
-    shorthand: bool,
-    composites: bool,
     coherence: float,
     include_kb: bool,
     set_ents: bool | str,
     training: dict[str, Any],
     spans_key: str,
     gold_key: str,
+    entities: dict[str, Any],
     scorer: Callable | None,
 ) -> "Linker":
     """Make a `bioel_linker`, which links mentions to a knowledge base."""
@@ -186,7 +200,14 @@ def make_linker(
     for key in ("finding", "evidence", "training"):  # a config may give a part of them
         settings[key] = {**_LINKER[key], **settings[key]}
     linker = Linker(
-        nlp.vocab, model, name, index=index, spelling=spelling, settings=settings, scorer=scorer
+        nlp.vocab,
+        model,
+        name,
+        index=index,
+        spelling=spelling,
+        settings=settings,
+        entities={key: one for key, one in entities.items() if one is not None},
+        scorer=scorer,
     )
     linker.check_settings()
     linker.join(nlp)

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import spacy
 from spacy.language import Language
-from spacy.util import is_package, load_config, load_model_from_config
+from spacy.util import is_package, load_config, load_model_from_config, registry
 from thinc.api import Config
 
 from spacy_bioel.doc import SPANS_KEY
+from spacy_bioel.entities import facts_of
 from spacy_bioel.entities.notes.layout import words_of_notes
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.bundled import ASSETS
@@ -22,7 +23,7 @@ from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.trie import verify_tries
 from spacy_bioel.kb.vector_files import verify_vectors
 from spacy_bioel.linking.alias_table import MentionStatistics
-from spacy_bioel.linking.settings import DETECTOR, FINDING, LINKER
+from spacy_bioel.linking.settings import DETECTOR, LINKER
 from spacy_bioel.linking.starter import read_starter_encoder
 from spacy_bioel.pipe import CFG, MANIFEST, SavedFiles
 
@@ -107,11 +108,24 @@ def set_preset(nlp: Language, preset: str) -> None:
     if preset != CLINICAL:
         raise BioelError(Errors.B492.format(found=preset))
     if linker := find_linker(nlp):
-        notes = {"notes": True, "measurements": True}
-        linker.cfg["finding"] = {**FINDING, **linker.cfg.get("finding", {}), **notes}
+        clinical = {"clinical": True, "measurements": True}
+        _change_rules(nlp, linker, "notes", {"@misc": "spacy-bioel.Notes.v1", **clinical})
     if detector := find_detector(nlp):
         detector.cfg["never"] = sorted({*detector.cfg["never"], *words_of_notes()})
     add_context(nlp)
+
+
+def _change_rules(nlp: Language, linker: Linker, name: str, config: dict[str, Any]) -> None:
+    """Take other rules for a kind of text, in the pipeline and in its config."""
+    linker.entities |= registry.resolve({name: config})
+    pipe = next(name for name, pipe in nlp.pipeline if pipe is linker)
+    nlp._pipe_configs[pipe].setdefault("entities", {})[name] = config
+
+
+def fact_names(nlp: Language) -> list[str]:
+    """Names of the facts that the linkers of a pipeline may say of mentions."""
+    linkers: list[Any] = [p for n, p in nlp.pipeline if nlp.get_pipe_meta(n).factory == LINKER]
+    return list(dict.fromkeys(fact for one in linkers for fact in facts_of(one.entities)))
 
 
 def find_detector(nlp: Language) -> MentionDetector | None:

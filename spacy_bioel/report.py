@@ -1,24 +1,18 @@
-"""Explanation of what a pipeline found and linked in a text, and of what it did not.
-
-What an explanation says of organisms: which the document names, and whose gene was linked.
-"""
+"""The report on a text: what a pipeline found and linked in it, and what it did not."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from spacy.errors import Errors as SpacyErrors
 from spacy.language import Language
 from spacy.tokens import Doc, Span
 
-from spacy_bioel.dictionary.unambiguous import BUT_A_WORD
-from spacy_bioel.doc import text_of
-from spacy_bioel.entities.genes import organism_in
-from spacy_bioel.entities.homonyms import WordsOfDocument
-from spacy_bioel.entities.notes.layout import OTHER, mean_other
-from spacy_bioel.entities.species import is_means, is_microbe, organism_words
+from spacy_bioel.doc import SPANS_KEY
+from spacy_bioel.entities import Mentions
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.explanation import (
     ExplainedCandidate,
@@ -32,22 +26,17 @@ from spacy_bioel.kb.search import search_names
 from spacy_bioel.linking.candidates import CandidateGenerator
 from spacy_bioel.linking.decide import Ranking, rank_candidates
 from spacy_bioel.linking.evidence import FEATURES
-from spacy_bioel.linking.mentions import Mentions, finding_of, mention_queries
 from spacy_bioel.linking.pipe import Linker
 from spacy_bioel.linking.settings import SPANS_AND_KB
 from spacy_bioel.loading import find_detector, find_linker
 from spacy_bioel.mentions.pipe import MentionDetector
-from spacy_bioel.types import ORGANISM, Candidate, Considered, KbRelease, Link
+from spacy_bioel.trace import Considered, Trace
+from spacy_bioel.types import Candidate, KbRelease, ScoredSpan
 
 _N_EXCLUDED = 3
 _LEAST_EXCLUDED = 0.05  # score of a concept that is worth to be called excluded
 _N_NEAR = 3
 _CHANGED = 0.05  # difference of scores that is worth a sentence
-# Evidence of the number of a variant, and the reason.
-_NUMBERS = {
-    "text": "Linked: the text says its number in dbSNP.",
-    "table": "Linked: the knowledge base has the number in dbSNP of this change of its gene.",
-}
 _LEAST, _ASKED_FOR = 0.01, 1e-4  # probability of a span, and of one that was asked for
 
 
@@ -79,10 +68,12 @@ def explain(nlp: Language, text: str, mention: str | None = None) -> Report:
     RAISES BioelError: [B338] when the text has no such characters, [B339] when no place of them
         begins and ends with a token.
     """
-    doc = nlp(text)
     linker, detector = find_linker(nlp), find_detector(nlp)
+    trace = Trace(nlp.make_doc(text), lowest=_ASKED_FOR if mention else _LEAST)
+    ranking = _run(nlp, trace, linker, detector)
+    doc = trace.doc
     places = [] if mention is None else _places(doc, mention)
-    considered = _consider(doc, linker, detector, lowest=_ASKED_FOR if places else _LEAST)
+    considered = trace.considered(_found(doc, ranking, linker, detector))
     if places:
         considered = [
             c
@@ -90,8 +81,7 @@ def explain(nlp: Language, text: str, mention: str | None = None) -> Report:
             if any(c.start < place.end_char and place.start_char < c.end for place in places)
         ]
     mentions: list[Explanation] = []
-    if linker is not None:
-        ranking = linker.ranking([doc])
+    if linker is not None and ranking is not None:
         found = {(span.start, span.end) for span in ranking.mentions.spans}
         asked_for = {(place.start, place.end) for place in places}
         mentions = _explain(ranking, found & asked_for if places else found, considered)
@@ -149,47 +139,41 @@ def _finds(nlp: Language, linker: Linker | None, detector: MentionDetector | Non
     return f"Mentions are found by other components: {', '.join(nlp.pipe_names)}."
 
 
-def _consider(
-    doc: Doc, linker: Linker | None, detector: MentionDetector | None, *, lowest: float
-) -> list[Considered]:
-    if linker is not None and linker.cfg["mentions"] == "kb":
-        generator = linker.generator
-        return generator.finder.consider(doc, finding_of(generator.state))
-    considered = [] if detector is None else detector.consider(doc, lowest=lowest)
-    if linker is not None and linker.cfg["mentions"] == SPANS_AND_KB:
-        names = linker.generator.known_names
-        found = (doc.char_span(c.start, c.end, label=c.label) for c in considered if c.is_mention)
-        spans = names.without_words(doc, [span for span in found if span is not None])
-        kept = {(span.start_char, span.end_char) for span in spans}
-        considered = [
-            replace(c, is_mention=False, reason=BUT_A_WORD)
-            if c.is_mention and (c.start, c.end) not in kept
-            else c
-            for c in considered
-        ]
-        added = names.consider(doc, spans)
-        new = [c for c in added if c.is_mention]
-        considered = [
-            replace(c, is_mention=False, reason="in a name of the knowledge base")
-            if c.is_mention and any(n.start <= c.start and c.end <= n.end for n in new)
-            else c
-            for c in considered
-        ] + added
-        how = finding_of(linker.generator.state)
-        if how.notes:
-            borders = np.array([[c.start, c.end] for c in considered], np.int64).reshape(-1, 2)
-            is_other = mean_other(text_of(doc), *borders.T)
-            considered = [
-                replace(c, is_mention=False, reason=OTHER) if other and c.is_mention else c
-                for c, other in zip(considered, is_other, strict=True)
-            ]
-            of_notes = linker.generator.notes.find(doc, measurements=how.measurements)
-            considered += [
-                Considered(x.start_char, x.end_char, x.text, x.label_, 1.0, True, "", name)
-                for x, name in of_notes
-            ]
-        considered.sort(key=lambda c: (c.start, c.end))
-    return considered
+def _run(
+    nlp: Language, trace: Trace, linker: Linker | None, detector: MentionDetector | None
+) -> Ranking | None:
+    """Run the pipeline on the document of a trace, which ours write; return what the linker had."""
+    ranking = None
+    for name, pipe in nlp.pipeline:
+        if pipe is detector:
+            detector.set_annotations([trace.doc], detector.predict([trace.doc], [trace]))
+        elif pipe is linker:
+            ranking = linker.ranking([trace.doc], [trace])
+            linker.set_annotations([trace.doc], ranking.links())
+        else:
+            trace.doc = pipe(trace.doc)
+            if trace.doc is None:
+                raise ValueError(SpacyErrors.E005.format(name=name, returned_type=type(None)))
+    return ranking
+
+
+def _found(
+    doc: Doc, ranking: Ranking | None, linker: Linker | None, detector: MentionDetector | None
+) -> list[ScoredSpan]:
+    """The mentions of a document in the end, with the probabilities that are known."""
+    if ranking is None or linker is None:
+        key = SPANS_KEY if detector is None else detector.cfg["spans_key"]
+        spans = list(doc.spans[key]) if key in doc.spans else []
+    elif detector is None:
+        return []
+    else:
+        key, spans = linker.cfg["spans_key"], list(ranking.mentions.spans)
+    group = doc.spans[key] if key in doc.spans else ()
+    scores = group.attrs.get("scores", ()) if group else ()
+    known = {(s.start, s.end, s.label_): p for s, p in zip(group, scores, strict=False)}
+    return [
+        (*place, known.get(place, 1.0)) for place in ((s.start, s.end, s.label_) for s in spans)
+    ]
 
 
 def _with(
@@ -206,10 +190,12 @@ def _with(
         label = best.label if best is not None else ""
         spans.append(Span(place.doc, place.start, place.end, label=label))
     likely = mentions.likely if mentions.likely is None else [*mentions.likely, *[1.0] * len(spans)]
+    settings, rules = generator.state.settings, list(generator.rules.values())
+    more = Mentions.of(mentions.docs, [spans], abbreviations=settings.abbreviations, rules=rules)
     return replace(
         mentions,
         spans=[*mentions.spans, *spans],
-        queries=[*mentions.queries, *mention_queries(spans, generator.state.settings)],
+        queries=[*mentions.queries, *more.queries],
         owners=[0] * (len(mentions) + len(spans)),
         likely=likely,
     )
@@ -224,10 +210,10 @@ def _explain(
     """
     (links,), spans, queries = ranking.links(), ranking.mentions.spans, ranking.mentions.queries
     probabilities = {(c.start, c.end, c.label): c.probability for c in considered}
-    text = text_of(ranking.mentions.docs[0])
-    organisms, words = named_organisms(spans, links, text), WordsOfDocument(text)
+    rules = ranking.generator.rules.values()
+    said_by = [one.run("explain", ranking.mentions, links) for one in rules]
     explained = []
-    for span, query, link in zip(spans, queries, links, strict=True):
+    for number, (span, query, link) in enumerate(zip(spans, queries, links, strict=True)):
         if (span.start, span.end) not in shown:
             continue
         generator = ranking.generator.of(span.label_)
@@ -247,7 +233,7 @@ def _explain(
                 c,
                 of_string=of_string.get(c.id),
                 features=features.get(c.id, ()),
-                organism=organism_name(ranking.generator.kb, organism_of(generator.kb, c.id)),
+                kind=_kind_of(ranking.generator.kb, generator.kb, c.id),
             )
             for c in about.candidates
         )
@@ -265,20 +251,23 @@ def _explain(
             reason = about.reason + _of_words(
                 about, "; the score counts how likely the words are a name here."
             )
-        elif about.ids and candidates[0].evidence in _NUMBERS:
-            reason = _NUMBERS[candidates[0].evidence]
-        elif not is_linked:
+        elif not is_linked and not about.ids:
             types = "by the settings label_types or kb"
             reason = f"NIL: mentions of {about.label} are linked to nothing, {types}."
         else:
-            said = of_document(about, organisms, generator.kb, ranking.generator.kb)
-            reason = about.reason + _of_words(about, f". {said}")
-            if about.ids and organism_of(generator.kb, about.ids[0]):
-                other = generator.namesakes.other_name(about.ids[0], span.text, words)
-                if other and other not in span.text:
-                    reason += f' The document calls it "{other}", too.'
+            said = " ".join(filter(None, (of_all[number] for of_all in said_by)))
+            changed = "The context, or other mentions of the document, changed that."
+            reason = about.reason + _of_words(about, f". {said or changed}")
         explained.append(replace(about, reason=reason))
     return explained
+
+
+def _kind_of(whole: KnowledgeBase, kb: KnowledgeBase, id: str) -> str:
+    """Preferred name of a concept that is a type of this one, as organisms are of genes."""
+    row = kb.find(id)
+    types = kb.types_of(row) if row >= 0 else ()
+    rows = (whole.find(name) for name in types if ":" in name)
+    return next((whole.preferred_name(row) for row in rows if row >= 0), "")
 
 
 def _features(generator: CandidateGenerator, string: str) -> dict[str, Features]:
@@ -319,57 +308,3 @@ def _excluded(
         for c, row, is_allowed in zip(likely, rows.tolist(), allowed.tolist(), strict=True)
         if not is_allowed
     )[:_N_EXCLUDED]
-
-
-def named_organisms(
-    spans: Sequence[Span], links: Sequence[Link], text: str
-) -> dict[str, list[str]]:
-    """Organisms that the document names, by their ids, with the words that it uses."""
-    organisms: dict[str, list[str]] = {}
-    ends = set()
-    for span, link in zip(spans, links, strict=True):
-        for id in link.ids:
-            if id.startswith(ORGANISM) and not is_means(span):
-                organisms.setdefault(id, []).append(span.text)
-                ends.add(span.end_char)
-    for start, end, id in organism_words(text):
-        if end not in ends:
-            organisms.setdefault(id, []).append(text[start:end])
-    return organisms
-
-
-def organism_of(kb: KnowledgeBase, id: str) -> str:
-    """The organism that a gene is of; "" for other concepts."""
-    row = kb.find(id)
-    return organism_in(kb.types_of(row)) if row >= 0 else ""
-
-
-def organism_name(kb: KnowledgeBase, organism: str) -> str:
-    row = kb.find(organism) if organism else -1
-    return kb.preferred_name(row) if row >= 0 else organism
-
-
-def of_document(
-    about: Explanation, organisms: Mapping[str, list[str]], kb: KnowledgeBase, whole: KnowledgeBase
-) -> str:
-    """Sentence on what the document says of the best candidate.
-
-    kb, whole (KnowledgeBase): What mentions of its label are linked to; what any are.
-    """
-    own = organism_of(kb, about.candidates[0].id) if about.candidates else ""
-    if not own:
-        return "The context, or other mentions of the document, changed that."
-    if not organisms:
-        return "The document names no organism."
-    named = (f"{of[0]} ({len(of)} times)" if len(of) > 1 else of[0] for of in organisms.values())
-    sentence = f"The document names {', '.join(named)}; "
-    if own in organisms and about.ids:
-        return f'{sentence}it is of the organism of "{organisms[own][0]}".'
-    genes = f"{about.label.lower() or 'concept'}s"
-    others = {id: of[0] for id, of in organisms.items() if id != own and not is_microbe(whole, id)}
-    if not others and own not in organisms:
-        return f"{sentence}{genes} beside microbes are mostly those of people."
-    absent = [word for id, word in others.items() if id not in kb.type_names]
-    if absent and not about.ids:
-        return f"{sentence}{genes} of {', '.join(absent)} are not in this knowledge base."
-    return f"{sentence}it is of {'another' if others else 'this'} organism."

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from threading import Lock
-from typing import Protocol
+from typing import Any, Protocol
 from weakref import WeakSet
 
 from spacy_bioel.errors import BioelError, Errors
@@ -182,6 +182,7 @@ class Link:
     ids (tuple[str, ...]): The linked concept ids: one, several for a composite, none for NIL.
     candidates (tuple[Candidate, ...]): Best first; kept for NIL too.
     context (Context | None): What the pipe `bioel_context` found; None: it did not run.
+    facts (Mapping): What else the text says, by the rules of `entities`: JSON values by name.
     """
 
     start: int
@@ -190,6 +191,7 @@ class Link:
     ids: tuple[str, ...] = ()
     candidates: tuple[Candidate, ...] = ()
     context: Context | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Opened(Protocol):
@@ -272,31 +274,14 @@ def releases_of(fingerprint: str) -> tuple[str, ...]:
         return ()
 
 
-# Start token, end token (exclusive), label, probability.
+# A span that may be a mention: start token, end token (exclusive), label, and probability, 1 for what
+# a user has forced.
 ScoredSpan = tuple[int, int, str, float]
 
 
-# Spans of at least this probability may become mentions by the words of the rest of the document.
-DOUBTFUL = 0.05
-
-
-@dataclass(frozen=True, slots=True)
-class Considered:
-    """A span that might have become a mention, by character offsets.
-
-    label (str): "" where names are found with a knowledge base.
-    reason (str): "" for a mention that was simply likely enough.
-    name (str): The name in the knowledge base that it matches; "" with a trained detector.
-    """
-
-    start: int
-    end: int
-    text: str
-    label: str
-    probability: float
-    is_mention: bool
-    reason: str = ""
-    name: str = ""
+def best_first(candidates: Iterable[Candidate]) -> tuple[Candidate, ...]:
+    """Sort the candidates of a mention by score: ties go to the lower id, in whatever batch."""
+    return tuple(sorted(candidates, key=lambda c: (-c.score, c.id)))
 
 
 def is_named(candidate: Candidate) -> bool:

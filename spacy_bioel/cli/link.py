@@ -106,7 +106,7 @@ def link(
     """
     from spacy_bioel.cli import models, texts
     from spacy_bioel.export.rows import check_linker, link_given, link_texts
-    from spacy_bioel.loading import add_context
+    from spacy_bioel.loading import add_context, fact_names
 
     outputs = texts.outputs_of(output or ["-"], html, xrefs=xrefs)
     model, source = _model_and_input(arguments)
@@ -149,7 +149,8 @@ def link(
         # Closed even if a result cannot be written, which ends the worker processes.
         with closing(run(nlp, documents, batch_size=batch_size, n_process=n_process)) as linked:
             found = texts.affirmed(linked) if affirmed else linked
-            totals = texts.write_links(found, outputs, xrefs=xrefs, formulas=not no_formulas)
+            options = {"facts": fact_names(nlp), "xrefs": xrefs, "formulas": not no_formulas}
+            totals = texts.write_links(found, outputs, **options)
         if is_given and not totals.mentions and not totals.failed:
             show_note(Warnings.W302.format(source=source))
     shown = f"{count_of(totals.documents, 'document')}, {count_of(totals.mentions, 'mention')}"

@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from spacy_bioel.cli.console import make_folder, naming, show_note, track, writing
 from spacy_bioel.corpus import read_texts
@@ -229,9 +230,7 @@ def check_outputs(outputs: Mapping[str, str], source: str, *, context: bool) -> 
             show_note(Warnings.W303.format(path=name))
 
 
-def write_links(
-    linked: Iterable[LinkedText], outputs: Mapping[str, str], **options: bool
-) -> Totals:
+def write_links(linked: Iterable[LinkedText], outputs: Mapping[str, str], **options: Any) -> Totals:
     """Write files or to stdout; files get their names only on success.
 
     options: Those of `export.formats.format_of`.

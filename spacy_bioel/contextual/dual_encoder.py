@@ -20,9 +20,9 @@ from thinc.api import Model
 from thinc.types import Floats2d, FloatsXd
 
 from spacy_bioel.contextual.rescoring import Reading, ReadingKind, reading_model, weigh
+from spacy_bioel.entities import Mentions
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.linking.candidates import CandidateGenerator
-from spacy_bioel.linking.mentions import Mentions
 from spacy_bioel.linking.searches import EncodedNames, FrozenEncoder
 from spacy_bioel.linking.settings import TrainingSettings
 from spacy_bioel.linking.state import LinkerState

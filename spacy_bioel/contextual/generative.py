@@ -37,11 +37,11 @@ from spacy_bioel.contextual.transformers import (
     set_backbone,
     special_pieces,
 )
+from spacy_bioel.entities import Mentions
 from spacy_bioel.errors import Warnings
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.trie import build_trie, write_trie
 from spacy_bioel.linking.candidates import CandidateGenerator
-from spacy_bioel.linking.mentions import Mentions
 from spacy_bioel.linking.searches import needs_no_folder
 from spacy_bioel.linking.training import NameTraining, gold_mentions
 from spacy_bioel.models.name_encoder import EncoderSource, NameEncoder, pieces_model

@@ -25,11 +25,11 @@ from thinc.types import Floats2d, FloatsXd
 from spacy_bioel.contextual import dual_encoder as bi_encoder
 from spacy_bioel.contextual.rescoring import Reading, ReadingKind, reading_model, weigh
 from spacy_bioel.doc import GoldSpan, annotated_labels, gold_spans
+from spacy_bioel.entities import Mentions
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.kb.gazetteer import Lexicon
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.candidates import CandidateGenerator
-from spacy_bioel.linking.mentions import Mentions
 from spacy_bioel.linking.settings import LinkerSettings, TrainingSettings
 from spacy_bioel.linking.state import LinkerState
 from spacy_bioel.linking.training import gold_mentions
@@ -319,7 +319,7 @@ def find(model: Model[Any, Any], docs: Iterable[Doc], settings: LinkerSettings) 
     within = places - offsets[owners, None]
     for owner, (start, end), label in zip(owners.tolist(), within.tolist(), labels, strict=True):
         spans[owner].append(Span(docs[owner], start, end, label=label))
-    return Mentions.of(docs, spans, settings, states)
+    return Mentions.of(docs, spans, abbreviations=settings.abbreviations, states=states)
 
 
 def _labels(

@@ -30,10 +30,10 @@ from spacy_bioel.contextual.transformers import (
     set_backbone,
     special_pieces,
 )
+from spacy_bioel.entities import Mentions
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.candidates import CandidateGenerator
-from spacy_bioel.linking.mentions import Mentions
 from spacy_bioel.linking.settings import TrainingSettings
 from spacy_bioel.linking.state import LinkerState
 from spacy_bioel.linking.training import NameTraining, gold_mentions

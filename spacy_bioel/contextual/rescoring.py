@@ -25,7 +25,8 @@ from thinc.api import Model
 from spacy_bioel.kb.arrays import entries_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.spelling import name_ngrams
-from spacy_bioel.linking.fusion import Fusion, rank
+from spacy_bioel.linking.fusion import rank
+from spacy_bioel.models.fusion import Fusion
 from spacy_bioel.models.name_encoder import (
     EncoderSource,
     NameEncoder,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from pathlib import Path
@@ -23,16 +23,13 @@ from spacy_bioel.dictionary.matching import (
 from spacy_bioel.dictionary.span_matches import Hits, Words, find_hits, read_words
 from spacy_bioel.dictionary.unambiguous import common_words
 from spacy_bioel.doc import long_forms, text_of
-from spacy_bioel.entities.notes.layout import rule_out
-from spacy_bioel.entities.notes.measurements import measured
-from spacy_bioel.entities.notes.shorthand import forms_in, known_of, shorthand_beside
 from spacy_bioel.kb.arrays import gather
 from spacy_bioel.kb.bag_of_words import NameBags, stem_key
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.spelling import Misspellings
 from spacy_bioel.text.normalize import normalize_names
 from spacy_bioel.text.stems import AMOUNT_WORDS, LINKING_WORDS, stem_of
-from spacy_bioel.types import Considered
+from spacy_bioel.trace import Considered, Trace
 
 _ASSETS = Path(__file__).parents[1] / "assets"
 _MOST_KEPT = 1 << 17
@@ -61,11 +58,13 @@ class Finding:
     typos: bool = True
     threshold: float = 0.5
     nested: bool = False
-    notes: bool = False
-    measurements: bool = False
     abbreviations: bool = True
-    shorthand: bool = True
     never: frozenset[str] = frozenset()  # normalised names
+
+
+ShortForms = Callable[[Doc], dict[str, str]]
+# From places in a document to why each cannot be a name, or "".
+WhyOther = Callable[[Doc, NDArray[np.int64], NDArray[np.int64]], Sequence[str]]
 
 
 class Weighed(NamedTuple):
@@ -87,15 +86,22 @@ class NameFinder:
         self.evidence = NameEvidence(kb, self.bags)
         self.kb = kb
         self._stems = {stem_of(word) for word in (*self.bags.words, *_nouns(), *AMOUNT_WORDS)}
-        self._shorthand = {notes: shorthand_beside(kb, notes=notes) for notes in (False, True)}
         self._general = _above_most(kb)
         self._capitals = has_capitals_alone(
             kb.names.take(np.arange(0, kb.n_names, max(1, kb.n_names // _SAMPLED)))
         )
 
-    def look_up(self, docs: Sequence[Doc], how: Finding) -> tuple[Words, Hits]:
+    def look_up(
+        self, docs: Sequence[Doc], how: Finding, short_forms: ShortForms | None = None
+    ) -> tuple[Words, Hits]:
         """Look up all spans that may be names."""
-        words = read_words(docs, stem_key, partial(self._forms_of, how=how))
+
+        def forms_of(doc: Doc) -> dict[str, str]:
+            """From short to long form; what a document defines goes first."""
+            found = short_forms(doc) if short_forms else {}
+            return found | long_forms(doc) if how.abbreviations else found
+
+        words = read_words(docs, stem_key, forms_of)
         if how.typos:
             words.meant = tuple(map(self._meant, words.forms))
             for number, (form, other) in enumerate(zip(words.forms, words.meant, strict=True)):
@@ -110,15 +116,6 @@ class NameFinder:
         meant, stem = self._correct(form) or form, stem_of(form)
         return form if stem in self._stems and stem_of(meant) != stem else meant
 
-    def _forms_of(self, doc: Doc, how: Finding) -> dict[str, str]:
-        """From short to long form: shorthand that a document has; what it defines goes first."""
-        text = text_of(doc)
-        shorthand = self._shorthand[how.notes] if how.shorthand else {}
-        found = forms_in(text, shorthand)
-        if how.measurements:
-            found |= {form: known_of(self.kb, names) for form, names in measured(text).items()}
-        return found | long_forms(doc) if how.abbreviations else found
-
     def weigh(self, words: Words, hits: Hits) -> Weighed:
         """Return the spans near a name with the evidence, and why some are ruled out."""
         rows, evidence = self.evidence.of(words, hits)
@@ -129,12 +126,29 @@ class NameFinder:
         of_named = [reasons[i] for i in named.tolist()]
         return Weighed(hits.take(named), rows[named], evidence.take(named), of_named)
 
-    def find(self, docs: Sequence[Doc], how: Finding = Finding()) -> list[list[FoundName]]:
-        """Find the names in each document, left to right. Only parts of coordinations overlap."""
+    def find(
+        self,
+        docs: Sequence[Doc],
+        how: Finding = Finding(),
+        *,
+        short_forms: ShortForms | None = None,
+        why_other: WhyOther | None = None,
+        traces: Sequence[Trace] | None = None,
+    ) -> list[list[FoundName]]:
+        """Find the names in each document, left to right. Only parts of coordinations overlap.
+
+        short_forms (Callable | None): Gives short forms, beside those that a document defines.
+        why_other (Callable | None): Tells why places of a document cannot be names.
+        traces (Sequence[Trace] | None): Of each document, to be told what was considered.
+        """
         found: list[list[FoundName]] = [[] for _ in docs]
         if not docs:
             return found
-        words, weighed, probability, kept = self._decide(docs, how)
+        words, hits = self.look_up(docs, how, short_forms)
+        weighed = self.weigh(words, hits)
+        if why_other is not None:
+            _rule_out(words, weighed, why_other)
+        probability, kept = self._decide(weighed, how)
         start, end = weighed.hits.start[kept], weighed.hits.end[kept]
         of_doc = words.doc[start]
         first, last = (words.token[i] - words.token_starts[of_doc] for i in (start, end - 1))
@@ -142,35 +156,41 @@ class NameFinder:
         columns = (of_doc, first, last, weighed.rows[kept], probability[kept])
         for doc, *name in zip(*(column[order].tolist() for column in columns), strict=True):
             found[doc].append(FoundName(*name))
+        if traces is not None:
+            self._record(traces, words, weighed, probability, set(kept.tolist()), how)
         return found
 
-    def consider(self, doc: Doc, how: Finding = Finding()) -> list[Considered]:
-        """Tell which spans are names or nearly so, and why each was kept or not; see `find`."""
-        words, (hits, rows, _, reasons), probability, chosen = self._decide([doc], how)
-        kept = set(chosen.tolist())
+    def _record(
+        self,
+        traces: Sequence[Trace],
+        words: Words,
+        weighed: Weighed,
+        probability: NDArray[np.float64],
+        kept: set[int],
+        how: Finding,
+    ) -> None:
+        """Write which spans are names or nearly so, and why each was kept or not."""
+        hits, rows, _, reasons = weighed
         starts, ends = words.places(hits.start, hits.end)
+        columns = (words.doc[hits.start], starts, ends, probability)
         names = self.kb.names.take(rows)
-        columns = (starts.tolist(), ends.tolist(), names, probability.tolist(), reasons)
-        considered = set()
-        for i, (start, end, name, p, reason) in enumerate(zip(*columns, strict=True)):
+        for i, (doc, start, end, p, name, reason) in enumerate(
+            zip(*(column.tolist() for column in columns), names, reasons, strict=True)
+        ):
             if not reason and i not in kept:
                 reason = "overlaps a longer or likelier name"
                 if p < how.threshold:
                     reason = f"below the threshold of {how.threshold:g}"
-            text, p = doc.text[start:end], round(p, 4)
-            considered.add(Considered(start, end, text, "", p, i in kept, reason, name))
-        return sorted(considered, key=lambda c: (c.start, c.end, not c.is_mention, c.name))
+            text = text_of(traces[doc].doc)[start:end]
+            one = Considered(start, end, text, "", round(p, 4), i in kept, reason, name)
+            traces[doc].record([one])
 
     def _decide(
-        self, docs: Sequence[Doc], how: Finding
-    ) -> tuple[Words, Weighed, NDArray[np.float64], NDArray[np.int64]]:
-        """Weigh all spans, and choose among those that are not ruled out: return the words, the
-        spans, the probability that each means the name, and the rows of those that are kept.
+        self, weighed: Weighed, how: Finding
+    ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Choose among the spans that are not ruled out: return the probability that each means the
+        name, and the rows of those that are kept.
         """
-        words, hits = self.look_up(docs, how)
-        weighed = self.weigh(words, hits)
-        if how.notes:
-            rule_out(words, weighed.hits, weighed.reasons)
         hits, rows, evidence, reasons = weighed
         likely = _LIKELY[evidence.near] * np.sqrt(evidence.share) * _TYPO**evidence.typos
         is_equal = evidence.near == EQUAL
@@ -184,12 +204,18 @@ class NameFinder:
             for i in np.flatnonzero([name in how.never for name in names]).tolist():
                 reasons[i] = reasons[i] or "left out by `finding.never`"
         likely[[bool(reason) for reason in reasons]] = 0.0
-        return (
-            words,
-            weighed,
-            likely,
-            choose(hits, likely, threshold=how.threshold, nested=how.nested),
-        )
+        return likely, choose(hits, likely, threshold=how.threshold, nested=how.nested)
+
+
+def _rule_out(words: Words, weighed: Weighed, why_other: WhyOther) -> None:
+    """Write reasons for spans that cannot be names."""
+    hits, reasons = weighed.hits, weighed.reasons
+    starts, ends = words.places(hits.start, hits.end)
+    of_doc = words.doc[hits.start]
+    for number, doc in enumerate(words.docs):
+        here = np.flatnonzero(of_doc == number)
+        for i, why in zip(here.tolist(), why_other(doc, starts[here], ends[here]), strict=True):
+            reasons[i] = reasons[i] or why
 
 
 def _above_most(kb: KnowledgeBase) -> NDArray[np.bool_]:

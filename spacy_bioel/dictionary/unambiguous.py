@@ -7,7 +7,7 @@ is one, unless annotators pass over names like it, as "disease" or "protein".
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import chain, pairwise
 from pathlib import Path
@@ -17,14 +17,14 @@ import numpy as np
 import srsly
 from numpy.typing import NDArray
 from spacy.lang.en.stop_words import STOP_WORDS
-from spacy.tokens import Doc, Span
+from spacy.tokens import Doc
 
 from spacy_bioel.doc import long_forms, normalized_tokens, text_of, words_of
-from spacy_bioel.entities.composites import end_of_composite
 from spacy_bioel.kb.gazetteer import KeyArray, KeyMasks, Lexicon, MaskArray
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.normalize import has_whole_brackets, normalize_name, on_one_line
-from spacy_bioel.types import GENE, ORGANISM, Considered
+from spacy_bioel.trace import Trace
+from spacy_bioel.types import GENE, ORGANISM, ScoredSpan
 
 _FEWEST = 3  # characters, of names that are not in capitals
 
@@ -149,15 +149,7 @@ _MOST_KEPT = 1 << 16
 # Annotators mark names like it at least so often. Detectors miss more of the organisms, so that a
 # name of one tells more. Chosen on the development documents of benchmarks/results/starter.json.
 _OFTEN, _OFTEN_OF = 0.8, {"Species": 0.6}
-# Without any of them, and without other genes, a word is a word: "The cat had the flu."
-_OF_GENES = re.compile(
-    r"\b(?:gen(?:e|etic|om)|express|mrna|transcri|mutat|mutant|variant|protein|receptor|kinase|allele"
-    r"|polymorphi|knock|loc(?:i|us)\b|enzym|signal|pathway|antibod|encod|promoter|deficien|inhibit)",
-    re.IGNORECASE,
-)
 _SEVERAL = "words of several sentences"
-_GENE_ALONE = 0.9  # marked so often, a string is no word: "Pten", but not "met"
-BUT_A_WORD = "a word, in a text that says nothing of genes"
 _ADDED = "a name of the knowledge base that means nothing else"
 
 
@@ -173,10 +165,6 @@ class KnownName(NamedTuple):
 
     def judged(self, name: str, reason: str) -> KnownName:
         return self._replace(name=name, reason=self.reason or reason)
-
-    def with_members(self, doc: Doc) -> KnownName:
-        """The composite that it begins, or itself: "HDAC1/2" of "HDAC1"."""
-        return self._replace(end=end_of_composite(doc, self.start, self.end, self.label))
 
 
 class String(NamedTuple):
@@ -220,70 +208,53 @@ class KnownNames:
         self._lexicon = Lexicon(_merged(found), KeyMasks.empty())
         self._judged: dict[String, tuple[str, str]] = {}
 
-    def add_to(self, docs: Sequence[Doc], spans: Sequence[list[Span]]) -> list[list[Span]]:
-        """Add names to the mentions of each document, in the place of those within them."""
-        added, spans = [], list(map(self.without_words, docs, spans))
-        for doc, of_doc, names in zip(docs, spans, self._decide(docs, spans), strict=True):
-            new = [Span(doc, n.start, n.end, n.label) for n in names if not n.reason]
-            taken = {token for span in new for token in range(span.start, span.end)}
-            kept = [s for s in of_doc if taken.isdisjoint(range(s.start, s.end))]
-            added.append(sorted(kept + new, key=lambda s: (s.start, s.end)) if new else of_doc)
+    def add_to(
+        self,
+        docs: Sequence[Doc],
+        spans: Sequence[list[ScoredSpan]],
+        excluded: Sequence[Collection[str]],
+        traces: Sequence[Trace] | None = None,
+    ) -> list[list[ScoredSpan]]:
+        """Add names to the mentions of each document, in the place of those within them.
+
+        excluded (Sequence[Collection[str]]): Words in small letters that are not mentions, of each
+            document.
+        """
+        added = []
+        decided = self._decide(docs, spans, excluded)
+        for number, (of_doc, names) in enumerate(zip(spans, decided, strict=True)):
+            new = [(n.start, n.end, n.label, 1.0) for n in names if not n.reason]
+            taken = {token for start, end, *_ in new for token in range(start, end)}
+            kept = [s for s in of_doc if taken.isdisjoint(range(*s[:2]))]
+            both = sorted(kept + new, key=lambda s: s[:2]) if new else of_doc
+            if traces is not None:
+                traces[number].changed(of_doc, kept, "in a name of the knowledge base")
+                for name in names:
+                    if name.reason:
+                        traces[number].drop((*name[:3], 0.0), name.reason, name.name)
+                    else:
+                        traces[number].add(name[:3], _ADDED, name.name)
+            added.append(both)
         return added
 
-    def without_words(self, doc: Doc, spans: list[Span]) -> list[Span]:
-        """Drop genes that are but words, from the mentions of a text that says nothing of genes."""
-        genes = [span for span in spans if span.label_ == GENE]
-        if GENE not in self.labels or not genes or not all(self._is_but_a_word(s) for s in genes):
-            return spans
-        forced = {
-            (span.start, span.end)
-            for group in doc.spans.values()
-            for span, p in zip(group, group.attrs.get("scores", ()), strict=False)
-            if p == 1.0
-        }
-        if _OF_GENES.search(text_of(doc)):
-            return spans
-        return [s for s in spans if s.label_ != GENE or (s.start, s.end) in forced]
-
-    def _is_but_a_word(self, span: Span) -> bool:
-        """Whether a gene has a name of such letters, in capitals, and the text has a word."""
-        text, kb = span.text, self._kbs[GENE]
-        if not text.isalpha() or not (text.islower() or text.istitle() or text.isupper()):
-            return False
-        row = int(kb.lookup_names([normalize_name(text)])[0])
-        if row < 0 or kb.is_added[row]:
-            return False
-        marked, n = places_marked(text.lower(), GENE)
-        if text.isupper():  # "AIR", which no training text has as a gene
-            return n > 1 and not marked and text.lower() in common_words()
-        if n and marked >= _GENE_ALONE * n:
-            return False
-        return bool(is_other(text, kb.name(row), in_capitals=False, preferred=False))
-
-    def consider(self, doc: Doc, spans: list[Span]) -> list[Considered]:
-        """Tell which names are mentions beside those that were found, and why others are not."""
-        found = []
-        for start, end, label, name, reason in self._decide([doc], [spans])[0]:
-            span, why = doc[start:end], reason or _ADDED
-            chars, is_in = (span.start_char, span.end_char), not reason
-            found.append(Considered(*chars, span.text, label, float(is_in), is_in, why, name))
-        return found
-
-    def _decide(self, docs: Sequence[Doc], spans: Sequence[list[Span]]) -> list[list[KnownName]]:
+    def _decide(
+        self,
+        docs: Sequence[Doc],
+        spans: Sequence[list[ScoredSpan]],
+        excluded: Sequence[Collection[str]],
+    ) -> list[list[KnownName]]:
         """Return the names of each document that are not mentions already."""
-        found = list(map(self._of_doc, docs, spans, self.longest(docs)))
+        found = list(map(self._of_doc, docs, spans, excluded, self.longest(docs)))
         capitals = [is_in_capitals(text_of(doc)) for doc in docs]
         strings = [
             [String(name.name, name.label, is_capital) for name in names]
             for names, is_capital in zip(found, capitals, strict=True)
         ]
         judged = self._judge(dict.fromkeys(chain.from_iterable(strings)))
-        decided = []
-        for doc, names, of_doc in zip(docs, found, strings, strict=True):
-            why = map(judged.__getitem__, of_doc)
-            both = [n.judged(*of_name) for n, of_name in zip(names, why, strict=True)]
-            decided.append([n if n.reason else n.with_members(doc) for n in both])
-        return decided
+        return [
+            [n.judged(*judged[string]) for n, string in zip(names, of_doc, strict=True)]
+            for names, of_doc in zip(found, strings, strict=True)
+        ]
 
     def longest(self, docs: Sequence[Doc]) -> list[dict[tuple[int, int], list[str]]]:
         """Find the longest names of each document: first token, the one after the last, and the
@@ -310,13 +281,15 @@ class KnownNames:
         return places
 
     def _of_doc(
-        self, doc: Doc, spans: list[Span], places: Mapping[tuple[int, int], list[str]]
+        self,
+        doc: Doc,
+        spans: list[ScoredSpan],
+        never: Collection[str],
+        places: Mapping[tuple[int, int], list[str]],
     ) -> list[KnownName]:
         """Names that are not mentions already, as the text has them, with reasons of this text."""
-        found = [(span.start, span.end, span.label_) for span in spans]
-        label_of = {(start, end): label for start, end, label in found}
-        taken = {i: span for span in found for i in range(*span[:2])}
-        never = {w for group in doc.spans.values() for w in group.attrs.get("never", ())}
+        label_of = {(start, end): label for start, end, label, _ in spans}
+        taken = {i: span for span in spans for i in range(*span[:2])}
         short_forms, names = long_forms(doc), []
         for (start, end), labels in sorted(places.items()):
             same = label_of.get((start, end))

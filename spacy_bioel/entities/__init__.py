@@ -1,1 +1,343 @@
-"""Kinds of text that need rules of their own: species, genes, variants, composites, notes."""
+"""Kinds of text that need rules of their own: genes, variants, composites, notes; or yours.
+
+A set of rules is an object of a class that inherits from `EntityRules`, made by a registered
+function that the configs of the pipes name:
+
+    [components.bioel_linker.entities.antibodies]
+    @misc = "my-antibodies.v1"
+
+The pipes call the sets in the order of their configs, with batches of documents or mentions, and
+know nothing else of them. `bioel_mentions` calls `find`; `bioel_linker` calls the other functions,
+and `find` where it adds names of a knowledge base to the mentions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any, NamedTuple, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from spacy.tokens import Doc, Span
+
+from spacy_bioel.doc import long_forms
+from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.text.abbreviations import expand_abbreviations
+from spacy_bioel.text.normalize import normalize_names
+from spacy_bioel.trace import Trace
+from spacy_bioel.types import Candidate, Link, ScoredSpan
+
+String = tuple[str, str]  # normalised, and the label of the mention
+Rank = Callable[[Sequence[String]], Mapping[String, tuple[Candidate, ...]]]
+
+
+class Vocabulary(NamedTuple):
+    """A knowledge base, and which of its concepts mentions of a label may link to; None: all."""
+
+    kb: KnowledgeBase
+    mask: NDArray[np.bool_] | None
+
+
+class Knowledge(Protocol):
+    """What a linker links with, as rules see it."""
+
+    @property
+    def kb(self) -> KnowledgeBase:
+        """The knowledge base, or several that are joined."""
+
+    @property
+    def vocabularies(self) -> dict[str, Vocabulary]:
+        """Vocabulary of each label that has one of its own."""
+
+    def kb_of(self, label: str) -> KnowledgeBase:
+        """The knowledge base that mentions of a label are linked to."""
+
+    def types_of(self, label: str) -> tuple[str, ...] | None:
+        """Semantic types that mentions of a label may link to; None: all; (): none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Strings to look up for a mention, normalised.
+
+    whole (str): The mention, its abbreviations written out.
+    readings (tuple): Ways to read it as a composite, the likeliest first: the parts of each.
+    others (tuple[str, ...]): Further strings that rules will ask for, ranked in the same batch.
+    parts_agree (bool): The parts of a reading are right or wrong together: genes of one organism.
+    text (str): What `whole` was made of.
+    """
+
+    whole: str
+    readings: tuple[tuple[str, ...], ...] = ()
+    others: tuple[str, ...] = ()
+    parts_agree: bool = False
+    text: str = ""
+
+    @property
+    def parts(self) -> list[str]:
+        """Different parts of all readings."""
+        return list(dict.fromkeys(chain.from_iterable(self.readings)))
+
+
+@dataclass(frozen=True)
+class Mentions:
+    """Mentions of a batch of documents, and behind them the parts of composites.
+
+    owners (Sequence[int]): Number of the document of each mention.
+    likely (Sequence[float] | None): How likely each is the name that its query says. None:
+        another than the finder found them.
+    states (dict | None): Of the model that found them, which will read them; None: another did.
+    n_parts (int): How many of the spans, the last ones, are parts.
+    """
+
+    docs: Sequence[Doc]
+    spans: Sequence[Span]
+    queries: Sequence[Query]
+    owners: Sequence[int]
+    likely: Sequence[float] | None = None
+    states: dict[str, Any] | None = None
+    n_parts: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        docs: Sequence[Doc],
+        spans: Sequence[Sequence[Span]],
+        *,
+        abbreviations: bool,
+        rules: Sequence[EntityRules] = (),
+        states: dict[str, Any] | None = None,
+    ) -> Mentions:
+        """Make queries of the mentions of each document."""
+        flat = list(chain.from_iterable(spans))
+        owners = [number for number, of_doc in enumerate(spans) for _ in of_doc]
+        forms = {i: found for i, doc in enumerate(docs) if (found := long_forms(doc))}
+        texts = [
+            expand_abbreviations(span.text, forms[owner])
+            if abbreviations and owner in forms
+            else span.text
+            for span, owner in zip(flat, owners, strict=True)
+        ]
+        queries = [
+            Query(whole, text=text)
+            for whole, text in zip(normalize_names(texts), texts, strict=True)
+        ]
+        return cls(docs, flat, queries, owners, states=states).asked_by(rules)
+
+    def asked_by(self, rules: Sequence[EntityRules]) -> Mentions:
+        """The mentions with the strings that rules want to be looked up."""
+        mentions = self
+        for one in rules:
+            queries = one.run("queries", mentions)
+            mentions = replace(mentions, queries=queries)
+        return mentions
+
+    def __len__(self) -> int:
+        return len(self.spans)
+
+    @property
+    def n_wholes(self) -> int:
+        """How many of the spans are mentions, and not parts of them: the first ones."""
+        return len(self.spans) - self.n_parts
+
+    @property
+    def strings(self) -> list[str]:
+        """Normalised, abbreviations written out."""
+        return [query.whole for query in self.queries]
+
+    @property
+    def labels(self) -> list[str]:
+        return [span.label_ for span in self.spans]
+
+    def with_parts(self, rules: Sequence[EntityRules] = ()) -> Mentions:
+        """Add the parts of composites behind all mentions.
+
+        A part is a mention too, in the place of the words that only it has: what a document says
+        of mentions it says of parts.
+        """
+        mentions = zip(self.spans, self.queries, self.owners, strict=True)
+        parts = [
+            (_place_of(part, query, span), Query(part), owner)
+            for span, query, owner in mentions
+            for part in query.parts
+        ]
+        if not parts:
+            return self
+        spans, queries, owners = map(list, zip(*parts, strict=True))
+        of_parts = Mentions(self.docs, spans, queries, owners, n_parts=len(spans)).asked_by(rules)
+        return replace(
+            self,
+            spans=[*self.spans, *spans],
+            queries=[*self.queries, *of_parts.queries],
+            owners=[*self.owners, *owners],
+            n_parts=len(spans),
+        )
+
+    def token_ranges(self) -> NDArray[np.int64]:
+        """First token, and the one after the last, counted over all documents. Shape (n, 2)."""
+        first = np.cumsum([0, *map(len, self.docs)]).tolist()
+        places = zip(self.spans, self.owners, strict=True)
+        pairs = [(first[owner] + span.start, first[owner] + span.end) for span, owner in places]
+        return np.array(pairs, dtype=np.int64).reshape(-1, 2)
+
+
+def _place_of(part: str, query: Query, span: Span) -> Span:
+    """Place of a part: as a whole, or its own words, or the composite where neither is found."""
+    reading = next(reading for reading in query.readings if part in reading)
+    others = {word for other in reading if other != part for word in other.split()}
+    own = " ".join(word for word in part.split() if word not in others)
+    text = span.text.lower()
+    for words in filter(None, (part, own)):
+        start = span.start_char + text.find(words)
+        place = span.doc.char_span(start, start + len(words), label=span.label_)
+        if words in text and place is not None:
+            return place
+    return span
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Candidates of mentions, and a way to rank further strings.
+
+    of_mentions (Sequence): Candidates of each mention and of each part, best first.
+    nil_threshold (float): Score that a candidate needs to be linked.
+    rank (Callable): From pairs of a normalised string and a label to their candidates. Strings
+        that `queries` gave cost nothing here.
+    """
+
+    of_mentions: Sequence[tuple[Candidate, ...]]
+    nil_threshold: float
+    rank: Rank
+
+
+class EntityRules:
+    """Rules for one kind of text. Override what you need: each function has a default.
+
+    labels (tuple[str, ...]): Labels of the mentions that the rules are for: they run in pipelines
+        that have one of them. Empty: in all pipelines.
+    fact_names (tuple[str, ...]): Names of all facts that `facts` may return; each becomes an
+        extension, `span._.NAME`, a column of CSV files, and a key of JSON.
+    knowledge (Knowledge | None): What the linker links with; None in `bioel_mentions`.
+    """
+
+    labels: tuple[str, ...] = ()
+    fact_names: tuple[str, ...] = ()
+    knowledge: Knowledge | None = None
+
+    def with_knowledge(self, knowledge: Knowledge) -> Self:
+        """These rules, for a linker with its knowledge bases as they are now."""
+        bound = copy(self)
+        bound.knowledge = knowledge
+        return bound
+
+    def run(self, name: str, *args: Any) -> Any:
+        """Call one of the functions. RAISES BioelError: [B497] instead of errors without code."""
+        try:
+            return getattr(self, name)(*args)
+        except BioelError:
+            raise
+        except Exception as error:
+            found = f"{type(error).__name__}: {error}"
+            message = Errors.B497.format(rules=type(self).__name__, name=name, found=found)
+            raise BioelError(message) from error
+
+    def find(
+        self,
+        docs: Sequence[Doc],
+        spans: Sequence[list[ScoredSpan]],
+        traces: Sequence[Trace] | None,
+    ) -> Sequence[list[ScoredSpan]]:
+        """Add spans to those of each document, drop some, or widen them.
+
+        traces (Sequence[Trace] | None): Of each document, for an explanation: say there why.
+        """
+        return spans
+
+    def short_forms(self, doc: Doc) -> dict[str, str]:
+        """What short forms in a document stand for, which its text does not define."""
+        return {}
+
+    def why_other(
+        self, doc: Doc, starts: NDArray[np.int64], ends: NDArray[np.int64]
+    ) -> Sequence[str]:
+        """Tell why each of some places of a document cannot be a name, or "".
+
+        starts, ends (NDArray[int64]): Character offsets. Shape (n,) each.
+        """
+        return [""] * len(starts)
+
+    def queries(self, mentions: Mentions) -> Sequence[Query]:
+        """Return the query of each mention, with what should be looked up for it."""
+        return mentions.queries
+
+    def rewrite(
+        self, strings: Sequence[str], kb: KnowledgeBase, seen: Container[str]
+    ) -> Sequence[str]:
+        """Rewrite normalised strings before they are looked up in a knowledge base.
+
+        seen (Container[str]): Strings of the training mentions, which are known as they are.
+        """
+        return strings
+
+    def wants_all(self, kb: KnowledgeBase) -> bool:
+        """Whether all concepts of a name have to stay candidates until `rescore` has chosen."""
+        return False
+
+    def rescore(
+        self, mentions: Mentions, candidates: Candidates
+    ) -> Sequence[tuple[Candidate, ...]]:
+        """Return the candidates of each mention, by what the documents say of them; best first."""
+        return candidates.of_mentions
+
+    def facts(self, mentions: Mentions, links: Sequence[Link]) -> Sequence[Mapping[str, Any]]:
+        """Return what else the text says of each mention: JSON values by `fact_names`."""
+        return [{}] * len(links)
+
+    def explain(self, mentions: Mentions, links: Sequence[Link]) -> Sequence[str]:
+        """Return for each link a sentence on what these rules did to it; "" for none."""
+        return [""] * len(links)
+
+
+def find_by_rules(
+    rules: Sequence[EntityRules],
+    docs: Sequence[Doc],
+    spans: Sequence[list[ScoredSpan]],
+    traces: Sequence[Trace] | None,
+) -> list[list[ScoredSpan]]:
+    """Let each set of rules change the spans of documents.
+
+    RAISES BioelError: [B498] when rules return a span that is not in its document.
+    """
+    found = list(spans)
+    for one in rules:
+        found = list(one.run("find", docs, found, traces))
+        for doc, of_doc in zip(docs, found, strict=True):
+            for span in of_doc:
+                if not 0 <= span[0] < span[1] <= len(doc):
+                    about = {"rules": type(one).__name__, "span": span[:3], "n": len(doc)}
+                    raise BioelError(Errors.B498.format(**about))
+    return found
+
+
+def rules_for(rules: Mapping[str, EntityRules], labels: Collection[str]) -> dict[str, EntityRules]:
+    """Those rules of a pipe that are for one of these labels, by the names that its config has."""
+    return {
+        name: one
+        for name, one in rules.items()
+        if not one.labels or not set(one.labels).isdisjoint(labels)
+    }
+
+
+def facts_of(rules: Mapping[str, EntityRules]) -> tuple[str, ...]:
+    """Names of the facts of rules. RAISES BioelError: [B499] when two have the same name."""
+    owner: dict[str, str] = {}
+    for name, one in rules.items():
+        for fact in one.fact_names:
+            if fact in owner:
+                raise BioelError(Errors.B499.format(fact=fact, first=owner[fact], second=name))
+            owner[fact] = name
+    return tuple(owner)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
 
 from spacy.tokens import Doc
 
-from spacy_bioel.doc import _likeliest, text_of
+from spacy_bioel.doc import likeliest, text_of
+from spacy_bioel.entities import EntityRules, Mentions, Query
+from spacy_bioel.text.normalize import normalize_names
+from spacy_bioel.trace import Trace
 from spacy_bioel.types import ScoredSpan
 
 _MOST_READINGS = 4
@@ -239,20 +243,49 @@ def _cut_beside_linking_word(own_first: Words, own_last: Words) -> bool:
     return any(word.lower() in _LINKING for word in borders)
 
 
-_OF_FAMILIES = {"Gene", "Disease", "Species"}
+class Composites(EntityRules):
+    """Widen mentions to the members of a family that follow ("CDK4" of "CDK4/6"), and look for the
+    parts of mentions that name several concepts.
+    """
+
+    _families = frozenset({"Gene", "Disease", "Species"})  # labels
+
+    def find(
+        self,
+        docs: Sequence[Doc],
+        spans: Sequence[list[ScoredSpan]],
+        traces: Sequence[Trace] | None,
+    ) -> list[list[ScoredSpan]]:
+        widened = [
+            likeliest((s[0], self._end(doc, s), *s[2:]) for s in of_doc)
+            for doc, of_doc in zip(docs, spans, strict=True)
+        ]
+        for trace, before, after in zip(traces or (), spans, widened, strict=False):
+            trace.changed(before, after, "with the rest of a composite")
+        return widened
+
+    def _end(self, doc: Doc, span: ScoredSpan) -> int:
+        """The end of a mention, or of the composite that it begins."""
+        start, end, label, _ = span
+        if label not in self._families:
+            return end
+        first, last = doc[start].idx, doc[end - 1].idx + len(doc[end - 1])
+        if (rest := end_with_members(text_of(doc), first, last)) == last:
+            return end
+        whole = doc.char_span(first, rest)
+        return end if whole is None else whole.end
+
+    def queries(self, mentions: Mentions) -> Sequence[Query]:
+        if mentions.n_parts:
+            return mentions.queries
+        return [
+            replace(query, readings=tuple(tuple(normalize_names(r)) for r in readings))
+            if (readings := split_composite(query.text))
+            else query
+            for query in mentions.queries
+        ]
 
 
-def widen_composites(doc: Doc, spans: Sequence[ScoredSpan]) -> list[ScoredSpan]:
-    """Widen mentions to composites: "CDK4" of "CDK4/6"."""
-    return _likeliest((s[0], end_of_composite(doc, *s[:3]), *s[2:]) for s in spans)
-
-
-def end_of_composite(doc: Doc, start: int, end: int, label: str) -> int:
-    """The end of a mention of tokens [start, end), or of the composite that it begins."""
-    if label not in _OF_FAMILIES:
-        return end
-    first, last = doc[start].idx, doc[end - 1].idx + len(doc[end - 1])
-    if (rest := end_with_members(text_of(doc), first, last)) == last:
-        return end
-    whole = doc.char_span(first, rest)
-    return end if whole is None else whole.end
+def create_composites_v1() -> Composites:
+    """Registered as `spacy-bioel.Composites.v1`."""
+    return Composites()

@@ -1,228 +1,194 @@
-"""Other ways to write the name of a gene.
-
-The genes that a mention may be, of each organism: by all that the gene is called.
-
-A short form is a name as the long one is: "endothelin receptor type B (EDNRB)". Names of genes are
-spelled in many ways ("IL-2", "IL2"), and a synonym that the knowledge base has of one organism
-("PTHrP" of Pthlh) is that of the genes with the same symbol too (PTHLH).
-"""
+"""Genes: which words are not genes, whose gene a name is, and which of several is meant."""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache, cached_property
 
-from spacy.tokens import Span
+from spacy.tokens import Doc, Span
 
-from spacy_bioel.doc import long_forms
+from spacy_bioel.dictionary.unambiguous import common_words, is_other, places_marked
+from spacy_bioel.doc import text_of, words_of
+from spacy_bioel.entities import Candidates, EntityRules, Mentions, Query
+from spacy_bioel.entities.homonyms import Namesakes, WordsOfDocument
+from spacy_bioel.entities.species import (
+    is_means,
+    is_microbe,
+    organism_table,
+    organism_words,
+    score_species,
+)
+from spacy_bioel.entities.species_candidates import (
+    has_organisms,
+    organism_in,
+    strings_of_genes,
+)
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.linking.candidates import CandidateGenerator
-from spacy_bioel.linking.mentions import Mentions
-from spacy_bioel.text.normalize import normalize_names
-from spacy_bioel.types import ORGANISM, Candidate, is_named
+from spacy_bioel.text.normalize import normalize_name
+from spacy_bioel.trace import Trace
+from spacy_bioel.types import GENE, ORGANISM, Candidate, Link, ScoredSpan, best_first
 
-# What a name may have around it: "human TERT gene", "p-AKT", "hTERT".
-_BEFORE = re.compile(
-    r"(?:(?:human|mouse|murine|rat|bovine|yeast|zebrafish|drosophila|wild[- ]type|mutant|mutated|"
-    r"recombinant|phosphorylated|phospho|phosphor|endogenous|soluble|anti|p|pro)[- ])+",
+# Without any of them, and without other genes, a word is a word: "The cat had the flu."
+_OF_GENES = re.compile(
+    r"\b(?:gen(?:e|etic|om)|express|mrna|transcri|mutat|mutant|variant|protein|receptor|kinase|allele"
+    r"|polymorphi|knock|loc(?:i|us)\b|enzym|signal|pathway|antibod|encod|promoter|deficien|inhibit)",
     re.IGNORECASE,
 )
-_AFTER = re.compile(
-    r"(?:[- ](?:genes?|proteins?|mrnas?|transcripts?|products?|polypeptides?|molecules?|null))+$"
-    r"|(?<=^(?-i:[A-Z][a-z][a-z])\d)p$|(?<=^(?-i:[A-Z][a-z][a-z])\d\d)p$",  # Gdt1p, of yeast
-    re.IGNORECASE,
-)
-PREFIX = re.compile(r"[hmr](?=[A-Z][A-Za-z]*[A-Z0-9])")
-_JOINT = re.compile(r"(?<=[a-z])(?=\d)|(?<=\d)(?=[a-z])")
-_MOST = 4  # words that are written together
+_GENE_ALONE = 0.9  # marked so often, a string is no word: "Pten", but not "met"
+_BUT_A_WORD = "a word, in a text that says nothing of genes"
 
 
-def other_spellings(name: str) -> list[str]:
-    """Normalised, the nearest first: without what is around it, together ("IL-2", "IL2"), and
-    apart ("p 53")."""
-    forms = [name]
-    for pattern in (_AFTER, _BEFORE, PREFIX):
-        found = pattern.search(forms[-1]) if pattern is _AFTER else pattern.match(forms[-1])
-        if found and len(found.group()) < len(forms[-1]):
-            forms.append(forms[-1][: found.start()] + forms[-1][found.end() :])
-    spelled: dict[str, None] = {}
-    for form in normalize_names(forms):
-        words = form.split()
-        spelled[form] = None
-        if 1 < len(words) <= _MOST:
-            spelled["".join(words)] = None
-            for i in range(1, len(words)):
-                spelled[" ".join([*words[: i - 1], words[i - 1] + words[i], *words[i + 1 :]])] = (
-                    None
-                )
-        spelled[_JOINT.sub(" ", form)] = None
-    return [form for form in spelled if len(form) > 1]
+class Genes(EntityRules):
+    """Link genes to those of the organism that the document means.
 
-
-Candidates = tuple[Candidate, ...]
-_LEAST = 1e-9
-
-
-@dataclass
-class Homologs:
-    """Candidates of a mention by organism: the scores of each are those that they have if the
-    organism is meant.
-
-    named, by_symbol (set): Organisms with a gene of a name of the mention; of the same symbol.
-    is_whole (bool): The mention as it is written is a name.
-    always (Sequence[str]): Organisms that may be meant, whether the document names them or not.
-    others (list): Candidates that are of no organism.
+    In texts that say nothing of genes, words that are names of genes are dropped. Genes of several
+    organisms share names: the organism is chosen by the document, see `entities.species`. Genes of
+    one organism that share a name are told apart by their other names, see `entities.homonyms`.
     """
 
-    genes: dict[str, list[Candidate]] = field(default_factory=dict)
-    named: set[str] = field(default_factory=set)
-    by_symbol: set[str] = field(default_factory=set)
-    is_whole: bool = False
-    always: Sequence[str] = ()
-    others: list[Candidate] = field(default_factory=list)
+    def find(
+        self,
+        docs: Sequence[Doc],
+        spans: Sequence[list[ScoredSpan]],
+        traces: Sequence[Trace] | None,
+    ) -> list[list[ScoredSpan]]:
+        if self.knowledge is None or GENE not in self.knowledge.vocabularies:
+            return list(spans)
+        found = [self._without_words(*pair) for pair in zip(docs, spans, strict=True)]
+        for trace, before, after in zip(traces or (), spans, found, strict=False):
+            trace.changed(before, after, _BUT_A_WORD)
+        return found
+
+    def _without_words(self, doc: Doc, spans: list[ScoredSpan]) -> list[ScoredSpan]:
+        """Drop genes that are but words, from the mentions of a text that says nothing of genes."""
+        genes = [s for s in spans if s[2] == GENE and s[3] < 1]  # others were forced
+        if not genes or not all(self._is_but_a_word(words_of(doc, *s[:2])) for s in genes):
+            return spans
+        return spans if _OF_GENES.search(text_of(doc)) else [s for s in spans if s not in genes]
+
+    def _is_but_a_word(self, text: str) -> bool:
+        """Whether a gene has a name of such letters, in capitals, and the text has a word."""
+        if not text.isalpha() or not (text.islower() or text.istitle() or text.isupper()):
+            return False
+        assert self.knowledge is not None
+        kb = self.knowledge.vocabularies[GENE].kb
+        row = int(kb.lookup_names([normalize_name(text)])[0])
+        if row < 0 or kb.is_added[row]:
+            return False
+        marked, n = places_marked(text.lower(), GENE)
+        if text.isupper():  # "AIR", which no training text has as a gene
+            return n > 1 and not marked and text.lower() in common_words()
+        if n and marked >= _GENE_ALONE * n:
+            return False
+        return bool(is_other(text, kb.name(row), in_capitals=False, preferred=False))
+
+    def queries(self, mentions: Mentions) -> Sequence[Query]:
+        return strings_of_genes(mentions, self.knowledge) if self.knowledge else mentions.queries
+
+    def wants_all(self, kb: KnowledgeBase) -> bool:
+        return has_organisms(kb)
+
+    def rescore(self, mentions: Mentions, candidates: Candidates) -> list[tuple[Candidate, ...]]:
+        """Candidates with the probability that the document means their organism; those of concepts
+        that are of no organism stay as they are."""
+        assert self.knowledge is not None
+        found = list(candidates.of_mentions)
+        table = organism_table(mentions, candidates, self.knowledge)
+        words = cache(lambda owner: WordsOfDocument(text_of(mentions.docs[owner])))
+        for number, organisms in score_species(table):
+            homologs, span = table.genes[number], mentions.spans[number]
+            weighed = []
+            for organism, probability in organisms:
+                genes = homologs.genes.get(organism, ())
+                if len(genes) > 1:
+                    kb = self.knowledge.kb_of(span.label_)
+                    document = words(mentions.owners[number])
+                    genes = self._namesakes(kb).tell_apart(genes, span.text, document)
+                weighed += [replace(c, score=round(c.score * probability, 4)) for c in genes]
+            found[number] = best_first([*weighed, *homologs.others])
+        return found
 
     @cached_property
-    def shares(self) -> dict[str, float]:
-        named = self.named or self.genes
-        return {organism: 1 / len(named) for organism in named}
+    def _made(self) -> dict[KnowledgeBase, Namesakes]:
+        return {}
 
-    def add(
-        self, found: Candidates, organism_of: dict[str, str], *, by_symbol: bool = False
-    ) -> None:
-        """Add the candidates of another form, of organisms that have none of that name so far."""
-        groups: dict[str, list[Candidate]] = {}
-        for c in found:
-            if c.id in organism_of:
-                groups.setdefault(organism_of[c.id], []).append(c)
-        named = {o for o, own in groups.items() if any(map(is_named, own))}
-        total = sum(c.score for o in named for c in groups[o])
-        for o, own in groups.items():
-            if o in named and o not in self.named | self.by_symbol:
-                # Shares are rounded: what training texts mean rarely may have none.
-                part = total / sum(c.score + _LEAST for c in own)
-                self.genes[o] = [replace(c, score=(c.score + _LEAST) * part) for c in own]
-                (self.by_symbol if by_symbol else self.named).add(o)
-            else:
-                self.genes.setdefault(o, own)
+    def _namesakes(self, kb: KnowledgeBase) -> Namesakes:
+        return self._made.setdefault(kb, Namesakes(kb))
 
+    def explain(self, mentions: Mentions, links: Sequence[Link]) -> list[str]:
+        assert self.knowledge is not None
+        texts = [text_of(doc) for doc in mentions.docs]
+        named = [
+            _named_organisms(
+                [
+                    (span, link)
+                    for span, link, of in zip(mentions.spans, links, mentions.owners, strict=False)
+                    if of == owner
+                ],
+                text,
+            )
+            for owner, text in enumerate(texts)
+        ]
+        said = []
+        for span, link, owner in zip(mentions.spans, links, mentions.owners, strict=False):
+            kb = self.knowledge.kb_of(span.label_)
+            sentence = self._of_document(link, named[owner], kb)
+            if sentence and link.ids and _organism_of(kb, link.ids[0]):
+                words = WordsOfDocument(texts[owner])
+                other = self._namesakes(kb).other_name(link.ids[0], span.text, words)
+                if other and other not in span.text:
+                    sentence += f' The document calls it "{other}", too.'
+            said.append(sentence)
+        return said
 
-def genes_by_organism(
-    generator: CandidateGenerator,
-    mentions: Mentions,
-    candidates: Sequence[Candidates],
-    *,
-    n: int,
-) -> dict[int, Homologs]:
-    """Candidates by organism, of the mentions whose knowledge base has organisms.
-
-    candidates (Sequence): Of each mention, as it was ranked.
-    n (int): How many mentions are whole ones; behind them are parts.
-    """
-    of_kbs: dict[CandidateGenerator, list[int]] = {}
-    for number, span in enumerate(mentions.spans):
-        if generator.types_of(span.label_) != ():  # variants are of no knowledge base
-            of_kbs.setdefault(generator.of(span.label_), []).append(number)
-    found: dict[int, Homologs] = {}
-    for own, numbers in of_kbs.items():
-        if own.has_organisms:
-            found |= _of_kb(own, mentions, candidates, numbers, n)
-    return dict(sorted(found.items()))
-
-
-def _of_kb(
-    generator: CandidateGenerator,
-    mentions: Mentions,
-    candidates: Sequence[Candidates],
-    numbers: Sequence[int],
-    n: int,
-) -> dict[int, Homologs]:
-    kb, strings = generator.kb, mentions.strings
-    # The same for mentions of the same strings.
-    keys = {
-        i: (_forms(strings[i], mentions.spans[i], is_whole=i < n), mentions.spans[i].label_)
-        for i in numbers
-    }
-    forms = list(dict.fromkeys(form for of, _ in keys.values() for form in of))
-    rows = kb.lookup_names(forms).tolist()
-    known = {form for form, row in zip(forms, rows, strict=True) if row >= 0}
-    wanted = {(form, label): None for of, label in keys.values() for form in of if form in known}
-    ranked = generator.rank(list(wanted))
-    organism_of = _organisms(kb, [*(candidates[i] for i in numbers), *ranked.values()])
-    always = [human for human in (f"{ORGANISM}9606",) if human in kb.type_names]
-    made: dict[tuple[tuple[str, ...], str, int], Homologs] = {}
-    found: dict[int, Homologs] = {}
-    for i, (own, label) in keys.items():
-        key = own, label, id(candidates[i])
-        if key not in made:
-            made[key] = homologs = Homologs(is_whole=bool(own) and own[0] in known, always=always)
-            homologs.others = [c for c in candidates[i] if c.id not in organism_of]
-            homologs.add(candidates[i], organism_of)
-            if homologs.genes or not homologs.others:
-                for form in own:
-                    if form in known:
-                        homologs.add(ranked[form, label], organism_of)
-        if made[key].genes:
-            found[i] = made[key]
-    _add_symbols(generator, {key: of for key, of in made.items() if of.named})
-    return found
+    def _of_document(self, link: Link, organisms: dict[str, list[str]], kb: KnowledgeBase) -> str:
+        """Sentence on what the document says of the organism of the best candidate."""
+        own = _organism_of(kb, link.candidates[0].id) if link.candidates else ""
+        if not own or self.knowledge is None:
+            return ""
+        if not organisms:
+            return "The document names no organism."
+        named = (
+            f"{of[0]} ({len(of)} times)" if len(of) > 1 else of[0] for of in organisms.values()
+        )
+        sentence = f"The document names {', '.join(named)}; "
+        if own in organisms and link.ids:
+            return f'{sentence}it is of the organism of "{organisms[own][0]}".'
+        genes, whole = f"{link.label.lower() or 'concept'}s", self.knowledge.kb
+        others = {
+            id: of[0] for id, of in organisms.items() if id != own and not is_microbe(whole, id)
+        }
+        if not others and own not in organisms:
+            return f"{sentence}{genes} beside microbes are mostly those of people."
+        absent = [word for id, word in others.items() if id not in kb.type_names]
+        if absent and not link.ids:
+            return f"{sentence}{genes} of {', '.join(absent)} are not in this knowledge base."
+        return f"{sentence}it is of {'another' if others else 'this'} organism."
 
 
-def _add_symbols(
-    generator: CandidateGenerator, made: dict[tuple[tuple[str, ...], str, int], Homologs]
-) -> None:
-    """Add the genes that have the symbol of one that was found."""
-    kb = generator.kb
-    best = {key: [of.genes[o][0].id for o in sorted(of.named)] for key, of in made.items()}
-    symbol_of = _symbols(kb, [id for ids in best.values() for id in ids])
-    strings = {(symbol_of[id], key[1]): None for key, ids in best.items() for id in ids}
-    ranked = generator.rank(list(strings))
-    organism_of = _organisms(kb, ranked.values())
-    of_found = _symbols(kb, organism_of)
-    same = {
-        (symbol, label): tuple(c for c in found if of_found.get(c.id) == symbol)
-        for (symbol, label), found in ranked.items()
-    }
-    for key, ids in best.items():
-        # The symbol of most organisms first: few have another gene of that name.
-        for symbol, _ in Counter(symbol_of[id] for id in ids).most_common():
-            made[key].add(same[symbol, key[1]], organism_of, by_symbol=True)
+def create_genes_v1() -> Genes:
+    """Registered as `spacy-bioel.Genes.v1`."""
+    return Genes()
 
 
-def _forms(whole: str, span: Span, *, is_whole: bool) -> tuple[str, ...]:
-    """Normalised strings for a mention, the nearest first."""
-    if not is_whole:
-        return _spelled(whole)
-    text = span.text
-    short = [s for s, long in long_forms(span.doc).items() if long.lower() == text.lower()]
-    return _spelled(whole, text, *short)
+def _named_organisms(links: Sequence[tuple[Span, Link]], text: str) -> dict[str, list[str]]:
+    """Organisms that a document names, by their ids, with the words that it uses."""
+    organisms: dict[str, list[str]] = {}
+    ends = set()
+    for span, link in links:
+        for id in link.ids:
+            if id.startswith(ORGANISM) and not is_means(span):
+                organisms.setdefault(id, []).append(span.text)
+                ends.add(span.end_char)
+    for start, end, id in organism_words(text):
+        if end not in ends:
+            organisms.setdefault(id, []).append(text[start:end])
+    return organisms
 
 
-@lru_cache(maxsize=1 << 14)
-def _spelled(whole: str, *written: str) -> tuple[str, ...]:
-    strings = [whole, *normalize_names(written)]
-    for text in (*written, whole):
-        strings += other_spellings(text)
-    return tuple(dict.fromkeys(filter(None, strings)))
-
-
-def _symbols(kb: KnowledgeBase, ids: Iterable[str]) -> dict[str, str]:
-    """The preferred names of concepts, normalised."""
-    ids = list(dict.fromkeys(ids))
-    rows = kb.preferred_rows(kb.find_all(ids))
-    return dict(zip(ids, normalize_names(kb.names.take(rows)), strict=True))
-
-
-def _organisms(kb: KnowledgeBase, candidates: Iterable[Candidates]) -> dict[str, str]:
-    """The organism of each candidate that is of one."""
-    known = sorted({c.id for found in candidates for c in found})
-    of_rows = kb.types_of_all(kb.find_all(known))
-    organisms = map(organism_in, of_rows)
-    return {id: organism for id, organism in zip(known, organisms, strict=True) if organism}
-
-
-def organism_in(types: Iterable[str]) -> str:
-    """The organism among the types of a concept; "" for none."""
-    return next((t for t in types if t.startswith(ORGANISM)), "")
+def _organism_of(kb: KnowledgeBase, id: str) -> str:
+    """The organism that a gene is of; "" for other concepts."""
+    row = kb.find(id)
+    return organism_in(kb.types_of(row)) if row >= 0 else ""

@@ -15,7 +15,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
 from math import log1p
@@ -27,15 +27,13 @@ from numpy.typing import NDArray
 from spacy.tokens import Doc, Span
 
 from spacy_bioel.doc import text_of
-from spacy_bioel.entities.genes import PREFIX, Homologs, genes_by_organism
-from spacy_bioel.entities.homonyms import WordsOfDocument
+from spacy_bioel.entities import Candidates, Knowledge, Mentions
+from spacy_bioel.entities.species_candidates import PREFIX, Homologs, genes_by_organism
 from spacy_bioel.kb.joined import parts_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.linking.candidates import CandidateGenerator
-from spacy_bioel.linking.fusion import Fusion, share
-from spacy_bioel.linking.mentions import Mentions, best_first
+from spacy_bioel.models.fusion import Fusion, share
 from spacy_bioel.text.sentences import sentence_borders
-from spacy_bioel.types import CELL_LINE, MICROBES, ORGANISM, Candidate
+from spacy_bioel.types import CELL_LINE, MICROBES, ORGANISM
 
 _WORDS = Path(__file__).parents[1] / "assets" / "organism_words.json"
 # Between a gene and the organism that it is said to be of.
@@ -143,8 +141,6 @@ _BACTERIAL = re.compile(r"[a-z]{3}[A-Z]\d?")  # "recA"
 _NEAR = 2  # characters between an organism and the gene that it stands before
 _WEIGHTS = Path(__file__).parents[1] / "assets" / "organisms.json"
 
-Candidates = tuple[Candidate, ...]
-
 
 @dataclass(frozen=True)
 class OrganismTable:
@@ -162,25 +158,18 @@ class OrganismTable:
 
 
 def organism_table(
-    generator: CandidateGenerator,
-    mentions: Mentions,
-    candidates: Sequence[Candidates],
-    *,
-    n: int,
-    nil_threshold: float,
+    mentions: Mentions, candidates: Candidates, knowledge: Knowledge
 ) -> OrganismTable:
     """Gather the evidence for each organism that a mention of a gene may be of.
 
-    candidates (Sequence): Of each mention.
-    n (int): How many mentions say which organisms their documents name: the first ones. Behind
-        them come the parts of composites.
-    nil_threshold (float): From which probability on a mention is an organism.
+    Parts of composites say nothing of the organisms that their documents name.
     """
-    genes = genes_by_organism(generator, mentions, candidates, n=n)
-    found, n_cells = _named(mentions, candidates, genes, n, nil_threshold)
+    n = mentions.n_wholes
+    genes = genes_by_organism(mentions, candidates, knowledge)
+    found, n_cells = _named(mentions, candidates, genes)
     documents = _documents(mentions, found, n_cells)
     named = {id for of in found.values() for _, _, id in of}
-    microbes = {id for id in named if is_microbe(generator.kb, id)}
+    microbes = {id for id in named if is_microbe(knowledge.kb, id)}
     hosts = {
         owner: [place for place in of if place[2] not in microbes]
         for owner, of in found.items()
@@ -190,7 +179,7 @@ def organism_table(
     places, strings = {}, mentions.strings
     said: dict[object, Counter[str]] = defaultdict(Counter)
     for number, homologs in genes.items():
-        owner, whole = mentions.owners[number], _whole_of(number, mentions, n)
+        owner, whole = mentions.owners[number], _whole_of(number, mentions)
         start = whole.start_char
         sentence = owner, documents[owner].sentence(start)
         places[number] = start, whole.end_char, (owner, sentence, (owner, strings[number]))
@@ -280,53 +269,12 @@ def _rows(
         )
 
 
-def weigh_organisms(
-    generator: CandidateGenerator,
-    mentions: Mentions,
-    candidates: Sequence[Candidates],
-    *,
-    n: int,
-    nil_threshold: float,
-) -> list[Candidates]:
-    """The best candidates, with the probability that the document means their organism.
-
-    Those of concepts that are of no organism stay as they are. The arguments: see
-    `organism_table`.
-    """
-    weighed = list(candidates)
-    table = organism_table(generator, mentions, candidates, n=n, nil_threshold=nil_threshold)
+def score_species(table: OrganismTable) -> Iterator[tuple[int, list[tuple[str, float]]]]:
+    """Yield each mention with the organisms that it may be of, and their probabilities."""
     likely = share(default_weights().scores(table.features), table.mention).tolist()
     rows = zip(table.mention.tolist(), table.organisms, likely, strict=True)
-    top = generator.state.settings.max_candidates
-    told_apart = _TellingApart(generator, mentions)
-    moved = {
-        number: [
-            replace(c, score=round(c.score * probability, 4))
-            for _, organism, probability in of_mention
-            for c in told_apart(number, table.genes[number].genes.get(organism, ()))
-        ]
-        for number, of_mention in groupby(rows, key=lambda row: row[0])
-    }
-    for number, of_organisms in moved.items():
-        of_organisms += table.genes[number].others
-    for number, found in zip(moved, best_first(moved.values()), strict=True):
-        weighed[number] = found
-    return [found[:top] for found in weighed]
-
-
-class _TellingApart:
-    """Tells apart candidates of mentions that are genes of one organism."""
-
-    def __init__(self, generator: CandidateGenerator, mentions: Mentions) -> None:
-        self._generator, self._mentions = generator, mentions
-        self._documents = cache(lambda owner: WordsOfDocument(text_of(mentions.docs[owner])))
-
-    def __call__(self, number: int, genes: Sequence[Candidate]) -> Sequence[Candidate]:
-        if len(genes) < 2:
-            return genes
-        span, owner = self._mentions.spans[number], self._mentions.owners[number]
-        namesakes = self._generator.of(span.label_).namesakes
-        return namesakes.tell_apart(genes, span.text, self._documents(owner))
+    for number, of_mention in groupby(rows, key=lambda row: row[0]):
+        yield number, [(organism, probability) for _, organism, probability in of_mention]
 
 
 @cache
@@ -336,23 +284,19 @@ def default_weights() -> Fusion:
 
 
 def _named(
-    mentions: Mentions,
-    candidates: Sequence[Candidates],
-    genes: Mapping[int, Homologs],
-    n: int,
-    nil_threshold: float,
+    mentions: Mentions, candidates: Candidates, genes: Mapping[int, Homologs]
 ) -> tuple[dict[int, list[tuple[int, int, str]]], Counter[int]]:
     """Where the documents with genes name organisms, and how many cell lines they name."""
     found: dict[int, list[tuple[int, int, str]]] = {mentions.owners[g]: [] for g in genes}
     cells: Counter[int] = Counter()
+    wholes = mentions.spans[: mentions.n_wholes]
     for span, owner, of_mention in zip(
-        mentions.spans[:n], mentions.owners, candidates, strict=False
+        wholes, mentions.owners, candidates.of_mentions, strict=False
     ):
         best = of_mention[0] if of_mention else None
-        if best is not None and best.id.startswith(ORGANISM) and best.score >= nil_threshold:
-            if owner in found:
-                if not is_means(span):
-                    found[owner].append((span.start_char, span.end_char, best.id))
+        if best is not None and best.score >= candidates.nil_threshold and owner in found:
+            if best.id.startswith(ORGANISM) and not is_means(span):
+                found[owner].append((span.start_char, span.end_char, best.id))
         cells[owner] += span.label_ == CELL_LINE and not any(organism_words(span.text))
     return found, cells
 
@@ -373,9 +317,9 @@ def is_microbe(kb: KnowledgeBase, organism: str) -> bool:
     return any(row >= 0 and not MICROBES.isdisjoint(part.types_of(row)) for part, row in rows)
 
 
-def _whole_of(number: int, mentions: Mentions, n: int) -> Span:
+def _whole_of(number: int, mentions: Mentions) -> Span:
     """What stands before a composite stands before its parts: "mouse BRCA1 and TP53"."""
-    part, owner = mentions.spans[number], mentions.owners[number]
+    part, owner, n = mentions.spans[number], mentions.owners[number], mentions.n_wholes
     if number < n:
         return part
     wholes = (s for s, of in zip(mentions.spans[:n], mentions.owners, strict=False) if of == owner)

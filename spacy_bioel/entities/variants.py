@@ -1,44 +1,38 @@
-"""What a text says of its variants beside their change: the rs number, and the gene."""
+"""Sequence variants: found by their grammar, with their number in dbSNP, their form and gene."""
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from spacy.tokens import Doc
 
 from spacy_bioel.doc import text_of
+from spacy_bioel.entities import Candidates, EntityRules, Mentions
 from spacy_bioel.entities.variant_grammar import RS_NUMBER, find_variants, read_variant
-from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.sentences import sentence_borders
-from spacy_bioel.types import DBSNP, GENE, VARIANT, Candidate, Link, ScoredSpan, is_named
+from spacy_bioel.trace import Trace
+from spacy_bioel.types import (
+    DBSNP,
+    GENE,
+    VARIANT,
+    Candidate,
+    Link,
+    ScoredSpan,
+    is_named,
+    is_tied,
+)
 
-_OF_A_FORM = 0.99
-
-
-def add_variants(doc: Doc, spans: Sequence[ScoredSpan]) -> list[ScoredSpan]:
-    """Add the variants that are written in ways that nothing else has, in the place of others that
-    overlap them."""
-    places = (doc.char_span(*place) for place in find_variants(text_of(doc)))
-    found = [(s.start, s.end, VARIANT) for s in places if s is not None]
-    taken = {token for start, end, _ in found for token in range(start, end)}
-    kept = [s for s in spans if s[2] != VARIANT or taken.isdisjoint(range(*s[:2]))]
-    return sorted([*kept, *((*place, _OF_A_FORM) for place in found)], key=lambda s: s[:3])
-
-
-def says_change(doc: Doc, span: ScoredSpan) -> bool:
-    """Tell whether a variant says of a change, or is an rs number. Others pass, and what the word
-    list `always` has."""
-    start, end, label, p = span
-    place = doc[start:end]
-    if label != VARIANT or p == 1 or RS_NUMBER.fullmatch(place.text):
-        return True
-    return read_variant(text_of(doc), place.start_char, place.end_char) is not None
-
-
+_OF_A_FORM = 0.99  # probability of what is written as nothing else is
+# Evidence of the number of a variant, and the reason.
+_NUMBERS = {
+    "text": "Linked: the text says its number in dbSNP.",
+    "table": "Linked: the knowledge base has the number in dbSNP of this change of its gene.",
+}
 _RS_BEHIND = re.compile(  # "V600E mutation (rs113488022)"
     rf"(?:\s?[(\[;:=]|\s(?:(?!and\b|or\b)\w{{2,15}}\s){{1,2}}\()\s?(?:dbSNP:?\s?)?{RS_NUMBER.pattern}",
     re.I,
@@ -49,6 +43,145 @@ _PREFIXED = re.compile(r"\b[hmr]([A-Z]{2}[A-Z\d]+)\s\(?$")
 _DIGITS = re.compile(r"\d+")
 _NEAR = 40
 _BESIDE = 15  # characters
+
+
+class Variants(EntityRules):
+    """Find variants by their grammar, and say their change, gene and number in dbSNP.
+
+    A number is that which the text says, or which the knowledge base has of the change and its
+    gene, see `io.nlm.read_clinvar`.
+    """
+
+    labels = (VARIANT,)
+    fact_names = ("hgvs", "component", "gene")
+
+    def find(
+        self,
+        docs: Sequence[Doc],
+        spans: Sequence[list[ScoredSpan]],
+        traces: Sequence[Trace] | None,
+    ) -> list[list[ScoredSpan]]:
+        found = []
+        for number, (doc, before) in enumerate(zip(docs, spans, strict=True)):
+            added = _with_variants(doc, before)
+            kept = [span for span in added if _says_change(doc, span)]
+            if traces is not None:
+                traces[number].changed(before, added, "by the forms of variants")
+                traces[number].changed(added, kept, "no change of a sequence in it")
+            found.append(kept)
+        return found
+
+    def rescore(
+        self, mentions: Mentions, candidates: Candidates
+    ) -> Sequence[tuple[Candidate, ...]]:
+        found = list(candidates.of_mentions)
+        of_docs: dict[int, list[int]] = {}
+        for number, label in enumerate(mentions.labels[: mentions.n_wholes]):
+            if label == VARIANT and not self._is_linked(found[number], candidates.nil_threshold):
+                of_docs.setdefault(mentions.owners[number], []).append(number)
+        for owner, numbers in of_docs.items():
+            text = text_of(mentions.docs[owner])
+            places = [(mentions.spans[i].start_char, mentions.spans[i].end_char) for i in numbers]
+            for i, rs in zip(numbers, rs_numbers(text, places), strict=True):
+                id, evidence = DBSNP + rs, "text"
+                if not rs:
+                    id, evidence = self._number_of(mentions, found, candidates, i), "table"
+                if id.startswith(DBSNP + "rs"):
+                    named = Candidate(id, 1.0, id.removeprefix(DBSNP), evidence)
+                    found[i] = (named, *(c for c in found[i] if c.id != id))
+                elif not any(map(is_named, found[i][:1])):
+                    found[i] = ()  # numbers are not alike
+        return found
+
+    def _is_linked(self, found: Sequence[Candidate], nil_threshold: float) -> bool:
+        """Whether a variant has an id of another vocabulary."""
+        best = found[0] if found else None
+        return best is not None and best.score >= nil_threshold and not best.id.startswith(DBSNP)
+
+    def _number_of(
+        self,
+        mentions: Mentions,
+        found: Sequence[tuple[Candidate, ...]],
+        candidates: Candidates,
+        number: int,
+    ) -> str:
+        """The id that the knowledge base has of a change of a gene; "" for none."""
+        kb = self.knowledge.kb if self.knowledge else None
+        if kb is None or VARIANT not in kb.type_names:
+            return ""
+        span, owner = mentions.spans[number], mentions.owners[number]
+        variant = read_variant(text_of(span.doc), span.start_char, span.end_char)
+        if variant is None or not variant.hgvs:
+            return ""
+        links = [
+            Link(
+                *(s.start_char, s.end_char, s.label_),
+                tuple(c.id for c in of[:1] if c.score >= candidates.nil_threshold)
+                if not is_tied(of)
+                else (),
+                tuple(of),
+            )
+            for s, of, of_doc in zip(mentions.spans, found, mentions.owners, strict=True)
+            if of_doc == owner
+        ]
+        gene = gene_of(text_of(span.doc), span.start_char, span.end_char, links)
+        return kb.canonical(f"{gene}:{variant.hgvs}")
+
+    def facts(self, mentions: Mentions, links: Sequence[Link]) -> list[Mapping[str, Any]]:
+        of_docs: dict[int, list[Link]] = {}
+        for owner, link in zip(mentions.owners, links, strict=False):
+            of_docs.setdefault(owner, []).append(link)
+        said: list[Mapping[str, Any]] = []
+        for owner, link in zip(mentions.owners, links, strict=False):
+            if link.label != VARIANT:
+                said.append({})
+                continue
+            text = text_of(mentions.docs[owner])
+            variant = read_variant(text, link.start, link.end)
+            said.append(
+                {
+                    "hgvs": variant.hgvs if variant else None,
+                    "component": variant.component if variant else None,
+                    "gene": gene_of(text, link.start, link.end, of_docs[owner]),
+                }
+            )
+        return said
+
+    def explain(self, mentions: Mentions, links: Sequence[Link]) -> list[str]:
+        evidence = [
+            link.candidates[0].evidence if link.ids and link.candidates else "" for link in links
+        ]
+        return [_NUMBERS.get(of_best, "") for of_best in evidence]
+
+
+def create_variants_v1() -> Variants:
+    """Registered as `spacy-bioel.Variants.v1`."""
+    return Variants()
+
+
+def _with_variants(doc: Doc, spans: Sequence[ScoredSpan]) -> list[ScoredSpan]:
+    """Add the variants that are written in ways that nothing else has, in the place of others that
+    overlap them; what a user has forced stays."""
+    forced = {token for start, end, _, p in spans if p == 1 for token in range(start, end)}
+    places = (doc.char_span(*place) for place in find_variants(text_of(doc)))
+    found = [
+        (s.start, s.end, VARIANT)
+        for s in places
+        if s is not None and forced.isdisjoint(range(s.start, s.end))
+    ]
+    taken = {token for start, end, _ in found for token in range(start, end)}
+    kept = [s for s in spans if s[2] != VARIANT or taken.isdisjoint(range(*s[:2]))]
+    return sorted([*kept, *((*place, _OF_A_FORM) for place in found)], key=lambda s: s[:3])
+
+
+def _says_change(doc: Doc, span: ScoredSpan) -> bool:
+    """Tell whether a variant says of a change, or is an rs number. Others pass, and what a user has
+    forced."""
+    start, end, label, p = span
+    place = doc[start:end]
+    if label != VARIANT or p == 1 or RS_NUMBER.fullmatch(place.text):
+        return True
+    return read_variant(text_of(doc), place.start_char, place.end_char) is not None
 
 
 def rs_numbers(text: str, places: Sequence[tuple[int, int]]) -> list[str]:
@@ -132,37 +265,3 @@ def _same_change(
         other = read_variant(text, *place)
         if own and own.at and other and replace(own, level="") == replace(other, level=""):
             yield place
-
-
-def hgvs_of(text: str, link: Link) -> str | None:
-    """Return the form in HGVS of a mention that is labelled as a variant; None for any other."""
-    variant = read_variant(text, link.start, link.end) if link.label == VARIANT else None
-    return variant.hgvs if variant else None
-
-
-def with_rs_numbers(text: str, links: list[Link], kb: KnowledgeBase) -> list[Link]:
-    """Links of a document. Variants without an id of another vocabulary have the rs number that the
-    text says, or that the knowledge base has of the change and its gene, see `io.nlm.read_clinvar`.
-    """
-    variants = [x for x in links if x.label == VARIANT and all(i.startswith(DBSNP) for i in x.ids)]
-    numbers = rs_numbers(text, [(x.start, x.end) for x in variants])
-    said = {
-        id(x): _with_rs_number(text, x, rs, links, kb)
-        for x, rs in zip(variants, numbers, strict=True)
-    }
-    return [said.get(id(x), x) for x in links]
-
-
-def _with_rs_number(
-    text: str, link: Link, rs: str, links: Sequence[Link], kb: KnowledgeBase
-) -> Link:
-    id, evidence = DBSNP + rs, "text"
-    if not rs and VARIANT in kb.type_names and (change := hgvs_of(text, link)):
-        gene = gene_of(text, link.start, link.end, links)
-        id, evidence = kb.canonical(f"{gene}:{change}"), "table"
-    if not id.startswith(DBSNP + "rs"):
-        known = any(map(is_named, link.candidates[:1]))
-        return link if known else replace(link, ids=())  # numbers are not alike
-    found = Candidate(id, 1.0, id.removeprefix(DBSNP), evidence)
-    rest = (c for c in link.candidates if c.id != id)
-    return replace(link, ids=(id,), candidates=(found, *rest))

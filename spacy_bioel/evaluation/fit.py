@@ -22,15 +22,16 @@ from spacy.util import minibatch
 from spacy_bioel.contextual.methods import METHODS
 from spacy_bioel.contextual.rescoring import READ_FEATURES
 from spacy_bioel.doc import add_gold, split_ids
+from spacy_bioel.entities import Mentions
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.evaluation.evaluate import percent
 from spacy_bioel.evaluation.protocols import Counts, get_protocol
 from spacy_bioel.evaluation.run import link_open
 from spacy_bioel.linking.candidates import CandidateGenerator
-from spacy_bioel.linking.fusion import FloatArray, Fusion, share
-from spacy_bioel.linking.mentions import Mentions, mention_queries, rank_mentions
+from spacy_bioel.linking.mentions import rank_mentions
 from spacy_bioel.linking.pipe import Linker
 from spacy_bioel.loading import find_linker
+from spacy_bioel.models.fusion import FloatArray, Fusion, share
 from spacy_bioel.pipe import with_token_vectors
 from spacy_bioel.types import AnnotatedText
 
@@ -227,12 +228,12 @@ def _gold_spans(linker: Linker, doc: Doc) -> list[Span]:
 def gather_development(linker: Linker, docs: Iterable[Doc]) -> Development:
     """Gather the evidence of candidate generation for the mentions in documents' `gold_key`."""
     of_generators: dict[CandidateGenerator, list[_Gold]] = {}
-    settings = linker.check_settings()
+    abbreviations = linker.cfg["abbreviations"]
     for number, doc in enumerate(docs):
-        spans = _gold_spans(linker, doc)
-        for span, query in zip(spans, mention_queries(spans, settings), strict=True):
-            if query.whole:
-                gold = (number, query.whole, span.label_, split_ids(span.kb_id_))
+        mentions = Mentions.of([doc], [_gold_spans(linker, doc)], abbreviations=abbreviations)
+        for span, whole in zip(mentions.spans, mentions.strings, strict=True):
+            if whole:
+                gold = (number, whole, span.label_, split_ids(span.kb_id_))
                 generator = linker.generator.of(span.label_)
                 of_generators.setdefault(generator, []).append(gold)
     parts = [_gather(*mentions) for mentions in of_generators.items()]
@@ -274,11 +275,11 @@ def _read_batch(
     linker: Linker, docs: Sequence[Doc], spans: Sequence[Sequence[Span]]
 ) -> Development:
     """Gather the evidence for the gold mentions of a batch of documents with token vectors."""
-    mentions = Mentions.of(docs, spans, linker.check_settings())
+    mentions = Mentions.of(docs, spans, abbreviations=linker.cfg["abbreviations"])
     if not len(mentions):
         return Development(np.zeros((0, len(READ_FEATURES)), np.float32), [], [], [], [])
     generator = linker.generator
-    given = rank_mentions(generator, mentions, n=len(mentions), coherence=linker.cfg["coherence"])
+    given = rank_mentions(generator, mentions, coherence=linker.cfg["coherence"])
     reading = METHODS[linker.model.name].read(linker.model, generator, mentions, given)
     ids = [split_ids(span.kb_id_) for span in mentions.spans]
     starts = np.searchsorted(reading.mention, np.arange(len(ids) + 1))

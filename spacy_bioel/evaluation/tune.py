@@ -42,9 +42,10 @@ from spacy_bioel.evaluation.run import (
     silent,
 )
 from spacy_bioel.linking.evidence import FEATURES
-from spacy_bioel.linking.fusion import Fusion, default_fusion
+from spacy_bioel.linking.fusion import default_fusion
 from spacy_bioel.loading import find_detector, find_linker
-from spacy_bioel.mentions.selection import choose_mentions
+from spacy_bioel.mentions.selection import select_mentions
+from spacy_bioel.models.fusion import Fusion
 from spacy_bioel.types import AnnotatedText, Link, ScoredSpan
 
 GIVEN, LINKING, MENTIONS = "gold", "end_to_end", "mention"  # protocols
@@ -209,16 +210,19 @@ def tune_detector(
     """Set the pipeline's detector to the settings with the best mention F1."""
     detector = find_detector(nlp)
     assert detector is not None
-    found: list[tuple[Doc, list[ScoredSpan]]] = []
+    docs: list[Doc] = []
+    scored: list[list[ScoredSpan]] = []
     with progress("Finding spans", total=len(texts)) as advance:
-        for docs in batches_before(nlp, detector, texts):
-            found += zip(docs, detector.score_spans(docs), strict=True)
-            advance(len(docs))
-    counts = []
+        for batch in batches_before(nlp, detector, texts):
+            docs += batch
+            scored += detector.score_spans(batch)
+            advance(len(batch))
+    counts, rules = [], list(detector.rules.values())
     with progress("Choosing the detector's settings", total=len(DETECTOR)) as advance:
         for setting in DETECTOR:
             cfg = {**detector.cfg, **setting}
-            links = [_links(doc, choose_mentions(doc, spans, cfg)) for doc, spans in found]
+            spans = select_mentions(docs, scored, cfg, rules)
+            links = list(map(_links, docs, spans))
             counts.append(count_documents(texts, links, protocol=MENTIONS))
             advance(1)
     tuned = choose(detector.name, DETECTOR, counts, protocol=MENTIONS, folds=folds)

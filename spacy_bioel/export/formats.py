@@ -27,9 +27,10 @@ from bioc import (
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.export.html import END_OF_PAGE, render_document, start_page
 from spacy_bioel.export.links import (
-    LinkRow,
+    FACTS,
     TextFormat,
     Write,
+    columns_of,
     link_rows,
     linked_candidates,
     numbered,
@@ -120,9 +121,7 @@ def _to_bioc(one: LinkedText, *, xml: bool) -> BioCDocument:
             "name": row.preferred_name,
             "score": row.score,
             "evidence": row.evidence,
-            "hgvs": row.hgvs,
-            "component": row.component,
-            "gene": row.gene,
+            **row.facts,
         }
         annotation.infons = {
             key: storable(str(value)) for key, value in infons.items() if value is not None
@@ -251,10 +250,11 @@ def suffix_of(path: str) -> str:
 
 
 def format_of(
-    suffix: str, *, xrefs: bool = False, formulas: bool = True
+    suffix: str, *, facts: Sequence[str] = FACTS, xrefs: bool = False, formulas: bool = True
 ) -> TextFormat | PathFormat:
     """Return the format of an end of `suffix_of`.
 
+    facts (Sequence[str]): Names of the facts that tables have columns for.
     xrefs (bool): Also write the cross-references of candidates, where the format has them.
     formulas (bool): Whether cells of CSV and TSV may be formulas; False: they get an apostrophe
         before them.
@@ -267,9 +267,9 @@ def format_of(
         case ".json":
             return TextFormat(json_of, "[\n", between=",\n", end="\n]\n", has_failures=True)
         case ".csv":
-            return _table(",", formulas=formulas)
+            return _table(",", facts, formulas=formulas)
         case ".tsv":
-            return _table("\t", formulas=formulas)
+            return _table("\t", facts, formulas=formulas)
         case ".pubtator":
             return PUBTATOR
         case ".bioc.xml":
@@ -285,8 +285,8 @@ def format_of(
     return TextFormat(lambda one: json_of(one) + "\n", has_failures=True)
 
 
-def _table(delimiter: str, *, formulas: bool) -> TextFormat:
-    """The columns of `LinkRow`; cells are quoted where they need it."""
+def _table(delimiter: str, facts: Sequence[str], *, formulas: bool) -> TextFormat:
+    """The columns of `columns_of`; cells are quoted where they need it."""
 
     def cell(value: object) -> object:
         is_formula = isinstance(value, str) and value.startswith(_FORMULA)
@@ -299,9 +299,10 @@ def _table(delimiter: str, *, formulas: bool) -> TextFormat:
 
     return TextFormat(
         lambda one: text_of(
-            map(cell, row) for row in link_rows(one.id or "", one.text or "", one.links)
+            map(cell, row.cells(facts))
+            for row in link_rows(one.id or "", one.text or "", one.links)
         ),
-        start=text_of([LinkRow._fields]),
+        start=text_of([columns_of(facts)]),
     )
 
 

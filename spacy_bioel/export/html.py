@@ -23,10 +23,9 @@ from spacy.tokens import Doc, Span
 from spacy.util import filter_spans, is_in_jupyter
 
 from spacy_bioel.doc import SPANS_KEY, get_links, split_ids
-from spacy_bioel.entities.variants import hgvs_of
 from spacy_bioel.errors import needing
 from spacy_bioel.explanation import describe, reason_of
-from spacy_bioel.export.links import LinkRow, link_rows
+from spacy_bioel.export.links import FACTS, columns_of, link_rows
 from spacy_bioel.types import Candidate, Link, preferred_name, releases_of
 
 if TYPE_CHECKING:
@@ -99,7 +98,7 @@ PAGES = Environment(
     lstrip_blocks=True,
     keep_trailing_newline=True,
 )
-PAGES.globals |= {"describe": describe, "hgvs_of": hgvs_of, "reason_of": reason_of}
+PAGES.globals |= {"describe": describe, "reason_of": reason_of}
 PAGES.filters["escaped"] = lambda text: text.replace("|", r"\|")  # in a table of Markdown
 PAGES.filters["linked"] = linked_id
 PAGES.filters["named"] = _named
@@ -172,8 +171,8 @@ def links_frame(docs: Docs, *, spans_key: str = SPANS_KEY) -> DataFrame:
     docs (Doc | Iterable): A Doc, or a stream of them, or of pairs (Doc, id), as `nlp.pipe(...,
         as_tuples=True)` makes them. No Doc is kept.
     spans_key (str): Span group of the links.
-    RETURNS (DataFrame): Columns of `LinkRow`. "document" is the id, or the number of the Doc from
-        0. Where there is no value, as with NIL, it is None, or NaN for a score.
+    RETURNS (DataFrame): Columns of `columns_of`. "document" is the id, or the number of the Doc
+        from 0. Where there is no value, as with NIL, it is None, or NaN for a score.
     RAISES BioelError: [B192] without pandas.
     """
     with needing("pandas", "links_frame"):
@@ -183,8 +182,10 @@ def links_frame(docs: Docs, *, spans_key: str = SPANS_KEY) -> DataFrame:
         for doc, id in _with_ids(docs)
         for row in link_rows(id, doc.text, get_links(doc, spans_key))
     ]
+    facts = list(dict.fromkeys([*FACTS, *(name for row in rows for name in row.facts)]))
     types = {"start": "int64", "end": "int64", "score": "float64"}
-    return pd.DataFrame(rows, columns=LinkRow._fields, dtype=object).astype(types)
+    cells = [row.cells(facts) for row in rows]
+    return pd.DataFrame(cells, columns=columns_of(facts), dtype=object).astype(types)
 
 
 def render(

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import count
-from typing import NamedTuple, TextIO
+from typing import Any, TextIO
 
-from spacy_bioel.entities.variant_grammar import read_variant
-from spacy_bioel.entities.variants import gene_of
 from spacy_bioel.export.rows import LinkedText
-from spacy_bioel.types import VARIANT, Candidate, Link, preferred_name
+from spacy_bioel.types import Candidate, Link, preferred_name
 
 Write = Callable[[LinkedText], None]
 
@@ -57,7 +55,12 @@ def numbered(one: LinkedText, number: int) -> LinkedText:
     return one if one.id and not one.id.isspace() else replace(one, id=str(number))
 
 
-class LinkRow(NamedTuple):
+# Facts of the rules that come with the package, which tables have in any case.
+FACTS = ("hgvs", "component", "gene")
+
+
+@dataclass(frozen=True, slots=True)
+class LinkRow:
     """A link with its document; the parts of a composite are joined by "|".
 
     document (str | int): Id of the document, or its number.
@@ -67,7 +70,7 @@ class LinkRow(NamedTuple):
         is also None where the knowledge base is not open.
     name, score, evidence: Of the candidate that was linked, see `Candidate`; None for NIL. A
         composite has the lowest score of its parts.
-    hgvs, component, gene (str | None): Of a variant, see `entities.variants`.
+    facts (Mapping): What else the text says, such as "hgvs" of a variant, see `entities`.
     context (str | None): What the text says of it, such as "negated", by `bioel_context`; None:
         nothing, or the pipe did not run.
     """
@@ -82,29 +85,35 @@ class LinkRow(NamedTuple):
     name: str | None
     score: float | None
     evidence: str | None
-    hgvs: str | None
-    component: str | None
-    gene: str | None
+    facts: Mapping[str, Any]
     context: str | None
+
+    def cells(self, facts: Sequence[str]) -> list[Any]:
+        """Values in the order of `columns_of`."""
+        own = [getattr(self, name) for name in _COLUMNS]
+        return [*own, *(self.facts.get(name) for name in facts), self.context]
+
+
+_COLUMNS = tuple(f.name for f in fields(LinkRow) if f.name not in ("facts", "context"))
+
+
+def columns_of(facts: Sequence[str]) -> list[str]:
+    """Names of the columns of a table of links."""
+    return [*_COLUMNS, *facts, "context"]
 
 
 def link_rows(document: str | int, text: str, links: Sequence[Link]) -> Iterator[LinkRow]:
     """Yield a row a link."""
     for link in links:
         chosen = linked_candidates(link)
-        mention = text[link.start : link.end]
-        is_variant = link.label == VARIANT
-        variant = read_variant(text, link.start, link.end) if is_variant else None
         yield LinkRow(
-            *(document, link.start, link.end, mention, link.label),
+            *(document, link.start, link.end, text[link.start : link.end], link.label),
             "|".join(link.ids) or None,
             _joined([preferred_name(c.kb, c.id) for c in chosen]),
             _joined([c.name for c in chosen]),
             min((c.score for c in chosen), default=None),
             _joined([c.evidence for c in chosen]),
-            variant.hgvs if variant else None,
-            variant.component if variant else None,
-            gene_of(text, link.start, link.end, links) if is_variant else None,
+            link.facts,
             _joined(sorted({says for *_, says in link.context.cues})) if link.context else None,
         )
 

@@ -28,12 +28,11 @@ from spacy.tokens import Doc
 from spacy.util import minibatch, raise_error
 
 from spacy_bioel.doc import get_links
-from spacy_bioel.entities.variants import gene_of, hgvs_of
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.evaluation import run as measuring
 from spacy_bioel.loading import find_detector, find_linker, spans_key
 from spacy_bioel.parallel import use_one_thread
-from spacy_bioel.types import VARIANT, AnnotatedText, Candidate, Link
+from spacy_bioel.types import AnnotatedText, Candidate, Link
 
 _Item = TypeVar("_Item")
 Result = TypeVar("Result")
@@ -382,7 +381,7 @@ def check_linker(nlp: Language) -> None:
 def to_row(linked: LinkedText, *, xrefs: bool = False) -> Row:
     """Convert to a row of the output, of JSON values in `export.parquet.row_schema`.
 
-    A variant has the keys "hgvs" and "gene" too, if the text says so; a link has "context", if the
+    A link has a key for each of its facts, such as "hgvs" of a variant; and "context", if the
     pipeline has the pipe `bioel_context`.
 
     xrefs (bool): Whether candidates have a key "xrefs" too, their cross-references.
@@ -403,10 +402,7 @@ def _link_row(linked: LinkedText, link: Link, *, xrefs: bool) -> Row:
         "ids": list(link.ids),
         "candidates": [_candidate_row(candidate, xrefs=xrefs) for candidate in link.candidates],
     }
-    if hgvs := hgvs_of(text, link):
-        row["hgvs"] = hgvs
-    if link.label == VARIANT and (gene := gene_of(text, link.start, link.end, linked.links)):
-        row["gene"] = gene
+    row |= {name: value for name, value in link.facts.items() if value is not None}
     if link.context is not None:
         cues = [dict(zip(("start", "end", "says"), cue, strict=True)) for cue in link.context.cues]
         row["context"] = asdict(link.context) | {"cues": cues}

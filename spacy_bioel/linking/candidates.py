@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from spacy_bioel.contextual.mention_markers import MarkedPieces
 from spacy_bioel.dictionary.finder import NameFinder
 from spacy_bioel.dictionary.unambiguous import KnownNames
-from spacy_bioel.entities.homonyms import Namesakes
-from spacy_bioel.entities.notes.shorthand import NoteFinder, Vocabulary, shorthand_beside
+from spacy_bioel.entities import EntityRules, String, Vocabulary
 from spacy_bioel.kb.arrays import entries_of
 from spacy_bioel.kb.bundled import is_starter
 from spacy_bioel.kb.joined import JoinedKnowledgeBase, parts_of
@@ -35,14 +34,11 @@ from spacy_bioel.linking.searches import (
 )
 from spacy_bioel.linking.starter import is_dense, string_vectors
 from spacy_bioel.linking.state import Kept, LinkerState
-from spacy_bioel.text.normalize import normalize_names
-from spacy_bioel.types import ORGANISM, Candidate
+from spacy_bioel.types import Candidate
 
 # Strings whose candidates are kept: some 25 MB.
 KEPT = 10_000
 _TOGETHER = 1024  # strings that are ranked together: bounds the table of their candidates
-
-String = tuple[str, str]  # normalised, and the label of the mention
 
 
 class CandidateGenerator:
@@ -129,15 +125,26 @@ class CandidateGenerator:
         return self._kept.get("known names", parts, partial(KnownNames, found))
 
     @cached_property
-    def notes(self) -> NoteFinder:
-        """Finds shorthand and measurements of clinical notes, for the same labels."""
-        found, parts = self._vocabularies()
-        return self._kept.get("notes", parts, partial(NoteFinder, found))
+    def rules(self) -> dict[str, EntityRules]:
+        """The rules of the linker for kinds of text, with its knowledge bases."""
+        return {name: one.with_knowledge(self) for name, one in self.state.rules}
 
     @cached_property
-    def namesakes(self) -> Namesakes:
-        """Tells apart concepts of one organism that share a name."""
-        return self._kept.get("namesakes", self.kb, partial(Namesakes, self.kb))
+    def labels(self) -> list[str]:
+        """Labels that the settings name."""
+        settings = self.state.settings
+        return list(
+            {**dict(settings.label_types), **self._part_of, **dict.fromkeys(settings.only_labels)}
+        )
+
+    @property
+    def vocabularies(self) -> dict[str, Vocabulary]:
+        """Vocabulary of each label that has one of its own."""
+        return self._vocabularies()[0]
+
+    def kb_of(self, label: str) -> KnowledgeBase:
+        """The knowledge base that mentions of a label are linked to."""
+        return self.of(label).kb
 
     def _vocabularies(self) -> tuple[dict[str, Vocabulary], object]:
         """Of each label that has one, its vocabulary; and what that depends on."""
@@ -145,7 +152,7 @@ class CandidateGenerator:
         labels = [label for label in {**types, **self._part_of} if self.types_of(label) != ()]
         # By parts: their columns are mapped, and those of a joined knowledge base are made.
         own = {label: self.of(label) for label in labels}
-        found = {label: (of.kb, of._mask(label)) for label, of in own.items()}
+        found = {label: Vocabulary(of.kb, of._mask(label)) for label, of in own.items()}
         found = {x: of for x, of in found.items() if of[1] is not None or own[x] is not self}
         return found, (self.kb, tuple(types.items()), self.state.settings.only_labels)
 
@@ -162,21 +169,6 @@ class CandidateGenerator:
         else:
             make = partial(open_trie, kb, fingerprint=pieces.fingerprint)
         return self._kept.get(("trie", pieces.fingerprint), (kb, pool), make)
-
-    @cached_property
-    def _shorthand(self) -> dict[str, str]:
-        """From short form to long form, normalised; no short form is a known name."""
-        if not self.state.settings.shorthand:
-            return {}
-        forms, counts = shorthand_beside(self.kb), self.state.statistics.counts
-        short, long = normalize_names(list(forms)), normalize_names(list(forms.values()))
-        return {s: whole for s, whole in zip(short, long, strict=True) if s not in counts}
-
-    @cached_property
-    def has_organisms(self) -> bool:
-        """Whether documents choose among the organisms of concepts."""
-        is_chosen = "organism" in self.state.settings.evidence
-        return is_chosen and any(name.startswith(ORGANISM) for name in self.kb.type_names)
 
     # Labels.
 
@@ -224,24 +216,11 @@ class CandidateGenerator:
 
     # Strings.
 
-    def _written_out(self, queries: Sequence[str]) -> list[str]:
-        """Queries with shorthand written out, except those that are known as they are."""
-        forms, counts = self._shorthand, self.state.statistics.counts
-        written = [
-            forms.get(query) or " ".join([forms.get(word, word) for word in query.split(" ")])
-            for query in queries
-        ]
-        changed = [i for i, query in enumerate(queries) if written[i] != query]
-        rows = self.kb.lookup_names([queries[i] for i in changed]) if changed else ()
-        for i, row in zip(changed, rows, strict=True):
-            if row >= 0 or queries[i] in counts:
-                written[i] = queries[i]
-        return written
-
     def gather(self, queries: Sequence[str]) -> Candidates:
         """All evidence about different normalised strings."""
         state, k = self.state, self.state.settings.search_names
-        queries = self._written_out(queries)
+        for one in self.rules.values():
+            queries = one.rewrite(queries, self.kb, state.statistics.counts)
         dense = recalled = None
         if state.is_dense:
             vectors = self.encoder.encode(queries)
@@ -301,8 +280,8 @@ class CandidateGenerator:
         scores = (self.state.fusion or default_fusion()).scores(table.features)[rows]
         allowed = self.allowed(concepts, [label for _, label in asked], pair)
         own = np.where(allowed, scores, -np.inf)
-        # One name is a gene of many organisms; the document says of which.
-        kept = table.sources[rows] & EXACT > 0 if self.has_organisms else None
+        wants_all = any(one.wants_all(self.kb) for one in self.rules.values())
+        kept = table.sources[rows] & EXACT > 0 if wants_all else None
         top = self.state.settings.max_candidates
         best, shares = rank(self.kb, concepts, own, pair, top=top, kept=kept)
         best = best[allowed[best]]

@@ -11,16 +11,12 @@ from thinc.api import Model
 
 from spacy_bioel.contextual.methods import METHODS
 from spacy_bioel.contextual.rescoring import Reading, reading_evidence, reads
-from spacy_bioel.doc import text_of
-from spacy_bioel.entities.species import weigh_organisms
-from spacy_bioel.entities.variants import with_rs_numbers
+from spacy_bioel.entities import Candidates, Mentions, Query
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.candidates import CandidateGenerator
-from spacy_bioel.linking.mentions import Mentions, Query, rank_mentions, rank_names
+from spacy_bioel.linking.mentions import rank_mentions, rank_names
 from spacy_bioel.linking.settings import BY_KB
 from spacy_bioel.types import Candidate, Link, is_tied
-
-Candidates = tuple[Candidate, ...]
 
 
 def decide(
@@ -30,7 +26,6 @@ def decide(
     of_parts: Mapping[str, tuple[Candidate, ...]],
     *,
     nil_threshold: float,
-    is_one_doubt: bool = False,
 ) -> Link:
     """The link of a mention.
 
@@ -40,7 +35,6 @@ def decide(
 
     candidates (tuple): Of the whole mention.
     of_parts (Mapping): Those of each part of its readings.
-    is_one_doubt (bool): The parts are wrong together, if at all: genes of one organism.
     """
     whole = candidates
     ids: tuple[str, ...] = tuple(c.id for c in candidates[:1] if c.score >= nil_threshold)
@@ -51,8 +45,10 @@ def decide(
         if not all(parts):
             continue
         firsts = {part[0].id: part[0] for part in parts}
-        likelihood = min(part[0].score for part in parts) ** (1 if is_one_doubt else len(parts))
-        is_part = is_one_doubt and ids == alone and firsts.keys() >= set(ids)
+        likelihood = min(part[0].score for part in parts) ** (
+            1 if query.parts_agree else len(parts)
+        )
+        is_part = query.parts_agree and ids == alone and firsts.keys() >= set(ids)
         least = nil_threshold if is_part else max(best, nil_threshold)
         if likelihood > least and len(firsts) == len(parts):
             best, ids = likelihood, tuple(firsts)
@@ -61,25 +57,23 @@ def decide(
     return Link(span.start_char, span.end_char, span.label_, ids, candidates)
 
 
-def with_labels(links: Sequence[Sequence[Link]], kb: KnowledgeBase) -> list[list[Link]]:
+def with_labels(links: Sequence[Link], kb: KnowledgeBase) -> list[Link]:
     """Links with labels in place of empty ones: `doc.ents` takes no span without one.
 
     The label is that of the linked concept, or of the best candidate where that is NIL, see
     `KnowledgeBase.labels_of`.
     """
-    concepts = [
-        next(iter(link.ids or (c.id for c in link.candidates)), "")
-        for of_doc in links
-        for link in of_doc
-    ]
+    concepts = [next(iter(link.ids or (c.id for c in link.candidates)), "") for link in links]
     different = list(dict.fromkeys(concepts))
     rows = kb.find_all(different)
     known = rows >= 0
     label_of = dict.fromkeys(different, kb.title)
     ids = [id for id, is_known in zip(different, known.tolist(), strict=True) if is_known]
     label_of |= dict(zip(ids, kb.labels_of(rows[known]), strict=True))
-    labels = iter([label_of[id] for id in concepts])
-    return [[replace(link, label=next(labels)) for link in of_doc] for of_doc in links]
+    return [
+        link if link.label else replace(link, label=label_of[id])
+        for link, id in zip(links, concepts, strict=True)
+    ]
 
 
 @dataclass(frozen=True)
@@ -95,37 +89,40 @@ class Ranking:
     generator: CandidateGenerator
     mentions: Mentions
     asked: Mentions
-    candidates: Sequence[Candidates]
+    candidates: Sequence[tuple[Candidate, ...]]
 
     def links(self, *, nil_threshold: float | None = None) -> list[list[Link]]:
         """Decide what the mentions of each document are linked to.
 
         nil_threshold (float | None): None: that of the settings.
         """
-        settings, kb = self.generator.state.settings, self.generator.kb
+        settings, rules = self.generator.state.settings, self.generator.rules.values()
         threshold = settings.nil_threshold if nil_threshold is None else nil_threshold
-        candidates, mentions, n = self.candidates, self.mentions, len(self.mentions.spans)
-        if "organism" in settings.evidence:
-            candidates = weigh_organisms(
-                self.generator, self.asked, candidates, n=n, nil_threshold=threshold
-            )
-        of_parts = iter(candidates[n:])
-        links: list[list[Link]] = [[] for _ in mentions.docs]
-        asked = zip(mentions.spans, mentions.queries, mentions.owners, candidates, strict=False)
+        candidates, mentions, top = self.candidates, self.mentions, settings.max_candidates
+        for one in rules:
+            given = Candidates(candidates, threshold, self.generator.rank)
+            candidates = [tuple(found) for found in one.run("rescore", self.asked, given)]
+        candidates = [found[:top] for found in candidates]
+        of_parts = iter(candidates[len(mentions) :])
+        flat = []
+        wholes = zip(mentions.spans, mentions.queries, candidates, strict=False)
         weighed = _weighed(mentions, candidates)
-        for (span, query, owner, shares), found in zip(asked, weighed, strict=True):
+        for (span, query, shares), found in zip(wholes, weighed, strict=True):
             parts = {part: next(of_parts) for part in query.parts} if query.readings else {}
-            of_organisms = bool(parts) and self.generator.of(span.label_).has_organisms
-            link = decide(
-                span, query, found, parts, nil_threshold=threshold, is_one_doubt=of_organisms
-            )
+            link = decide(span, query, found, parts, nil_threshold=threshold)
             if len(link.ids) == 1 and is_tied(shares):  # parts of a composite are no tie
                 link = replace(link, ids=())
-            links[owner].append(link)
+            flat.append(link)
         if settings.mentions in BY_KB:
-            return with_labels(links, kb)
-        docs = zip(mentions.docs, links, strict=True)
-        return [with_rs_numbers(text_of(doc), of_doc, kb) for doc, of_doc in docs]
+            flat = with_labels(flat, self.generator.kb)
+        facts: list[dict[str, Any]] = [{} for _ in flat]
+        for one in rules:
+            for known, more in zip(facts, one.run("facts", mentions, flat), strict=True):
+                known.update(more)
+        links: list[list[Link]] = [[] for _ in mentions.docs]
+        for owner, link, said in zip(mentions.owners, flat, facts, strict=True):
+            links[owner].append(replace(link, facts=said) if said else link)
+        return links
 
 
 def rank_candidates(
@@ -135,21 +132,23 @@ def rank_candidates(
 
     model (Model): The linker's, which may read the documents.
     """
-    settings, asked = generator.state.settings, mentions.with_parts()
+    settings = generator.state.settings
+    asked = mentions.with_parts(list(generator.rules.values()))
     is_reading = reading_evidence(model) in settings.evidence and reads(model)
     if mentions.likely is not None and not (is_reading or generator.state.statistics.counts):
         # Names need no search: their concepts are known, and nobody prefers others.
         candidates = rank_names(generator.kb, asked, coherence=settings.coherence)
     else:
-        n, coherence = len(mentions.spans), settings.coherence
-        candidates = rank_mentions(generator, asked, n=n, coherence=coherence)
+        candidates = rank_mentions(generator, asked, coherence=settings.coherence)
     if candidates and is_reading:
         reading: Reading = METHODS[model.name].read(model, generator, asked, candidates)
         candidates = reading.rank(generator.state.reading, top=settings.max_candidates)
     return Ranking(generator, mentions, asked, candidates)
 
 
-def _weighed(mentions: Mentions, candidates: Sequence[Candidates]) -> Iterator[Candidates]:
+def _weighed(
+    mentions: Mentions, candidates: Sequence[tuple[Candidate, ...]]
+) -> Iterator[tuple[Candidate, ...]]:
     """Candidates of mentions, with their probability times that of their mention."""
     if mentions.likely is None:
         yield from candidates[: len(mentions.spans)]

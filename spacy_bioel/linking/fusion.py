@@ -7,117 +7,40 @@ mentions, and says how likely it is that the candidate is the concept meant.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import srsly
 from numpy.typing import NDArray
 
-from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.evidence import FEATURES
+from spacy_bioel.models.fusion import FloatArray, Fusion, share
 
-FloatArray = NDArray[np.float64]
 DECIMALS = 4  # of the probability of a candidate
+
+
 # Fitted by training/scripts/starter.py; used until `fit_fusion` has seen a corpus of one's own.
 _DEFAULT = Path(__file__).parents[1] / "assets" / "fusion.json"
-
-
-@dataclass(frozen=True, eq=False)
-class Fusion:
-    """Weights of the evidence.
-
-    mean, scale (FloatArray): Shift and divisor of the features. Shape (n_features,).
-    hidden (FloatArray), hidden_bias (FloatArray): Shapes (n_features, n_hidden), (n_hidden,).
-    output (FloatArray), direct (FloatArray): Of the hidden layer and of the features themselves.
-        Shapes (n_hidden,), (n_features,).
-    bias (float): Of every candidate against NIL.
-    """
-
-    mean: FloatArray
-    scale: FloatArray
-    hidden: FloatArray
-    hidden_bias: FloatArray
-    output: FloatArray
-    direct: FloatArray
-    bias: float
-
-    def scores(self, features: NDArray[np.float32]) -> FloatArray:
-        """A score of each candidate, as log-odds against NIL. Shape (n,).
-
-        features (NDArray[float32]): Shape (n, len(FEATURES)).
-        """
-        z = (features - self.mean) / self.scale
-        hidden = np.tanh(z @ self.hidden + self.hidden_bias)
-        return hidden @ self.output + z @ self.direct + self.bias
-
-    def weights(self) -> FloatArray:
-        """All that is fitted, as one vector, in the order of `evaluation.fit`."""
-        parts = [self.hidden, self.hidden_bias, self.output, self.direct, np.array([self.bias])]
-        return np.concatenate([part.ravel() for part in parts])
-
-    def to_json(self, features: Sequence[str] = FEATURES) -> dict[str, Any]:
-        """Numbers by name, with the features that they are for."""
-        numbers = {name: np.round(value, 5).tolist() for name, value in vars(self).items()}
-        return {"features": list(features)} | numbers
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any], features: Sequence[str] = FEATURES) -> Fusion:
-        """RAISES BioelError: [B062] when the weights are for other features than today's, [B272]
-        when they are no numbers, or numbers of other shapes."""
-        found = data.get("features") if isinstance(data, Mapping) else data
-        if found != list(features):
-            raise BioelError(Errors.B062.format(found=found, expected=features))
-        try:
-            weights = {name: np.array(data[name], dtype=float) for name in cls.__dataclass_fields__}
-        except (KeyError, ValueError, TypeError, OverflowError) as error:
-            raise _no_weights(f"{type(error).__name__} {error}") from error
-        n, hidden = len(features), weights["output"].size
-        shapes = {"hidden": (n, hidden), "hidden_bias": (hidden,), "output": (hidden,), "bias": ()}
-        for name, weight in weights.items():
-            if weight.shape != shapes.get(name, (n,)) or not np.isfinite(weight).all():
-                raise _no_weights(f"{name} of shape {weight.shape}")
-        bias = float(weights.pop("bias"))
-        return cls(bias=bias, **weights)
-
-
-def _no_weights(found: str) -> BioelError:
-    expected = "finite weights, as many as there are features"
-    return BioelError(Errors.B272.format(file="fusion.json", found=found, expected=expected))
 
 
 @cache
 def default_fusion() -> Fusion:
     """Weights that serve most knowledge bases, with an encoder or without."""
-    return Fusion.from_json(srsly.read_json(_DEFAULT))
-
-
-def share(
-    scores: FloatArray, groups: NDArray[np.int64], *, counted: NDArray[np.bool_] | None = None
-) -> FloatArray:
-    """Probability of each candidate among those of its group and NIL.
-
-    scores (FloatArray): -inf for a candidate that is out of the question. Shape (n,).
-    groups (NDArray[int64]): Number of the mention of each candidate. Shape (n,).
-    counted (NDArray[bool] | None): Candidates that take probability from others; None: all.
-        Shape (n,).
-    """
-    n_groups = int(groups.max(initial=-1)) + 1
-    highest = np.zeros(n_groups)  # NIL's
-    np.maximum.at(highest, groups, scores)
-    odds = np.exp(scores - highest[groups])
-    taken = odds if counted is None else odds * counted
-    return odds / (np.bincount(groups, taken, n_groups) + np.exp(-highest))[groups]
+    return Fusion.from_json(srsly.read_json(_DEFAULT), FEATURES)
 
 
 IntArray = NDArray[np.int64]
+
+
 _Identity = tuple[str, set[str]]  # id and cross-references of a concept, in one spelling
+
+
 # Rarer candidates take so little from the others that their cross-references are not read.
 _LEAST = 0.05
+
+
 # Sources spell the names of vocabularies in several ways. Ids of UMLS have no prefix.
 _SPELLINGS = {"MSH": "MESH", "UMLS": "", "UMLS_CUI": ""}
 _SPELLINGS |= dict.fromkeys(("SCTID", "SNOMEDCT", "SNOMEDCT_US", "SNOMED_CT"), "SNOMED")

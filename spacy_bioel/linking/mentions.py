@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
 from math import exp
 from operator import attrgetter, itemgetter
 from typing import Any
@@ -15,222 +13,179 @@ import numpy as np
 from numpy.typing import NDArray
 from spacy.tokens import Doc, Span
 
-from spacy_bioel.dictionary.exact import longest_names
 from spacy_bioel.dictionary.finder import Finding
-from spacy_bioel.doc import long_forms, mention_spans
-from spacy_bioel.entities.composites import split_composite
-from spacy_bioel.entities.notes.layout import without_other_meanings
-from spacy_bioel.entities.notes.shorthand import add_names
+from spacy_bioel.doc import mention_spans
+from spacy_bioel.entities import EntityRules, Mentions, Query, String, find_by_rules, rules_for
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.linking.candidates import CandidateGenerator, String
+from spacy_bioel.linking.candidates import CandidateGenerator
 from spacy_bioel.linking.coherence import settle_ties
 from spacy_bioel.linking.fusion import repeats
-from spacy_bioel.linking.settings import SPANS_AND_KB, LinkerSettings
+from spacy_bioel.linking.settings import SPANS_AND_KB
 from spacy_bioel.linking.state import LinkerState
-from spacy_bioel.text.abbreviations import expand_abbreviations
 from spacy_bioel.text.normalize import normalize_names
-from spacy_bioel.types import Candidate
+from spacy_bioel.trace import Trace
+from spacy_bioel.types import Candidate, ScoredSpan, best_first
 
 _REST = attrgetter("name", "evidence", "kb")  # of a candidate
 Ranked = Mapping[String, tuple[Candidate, ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
-    """Strings to look up for a mention, normalised.
-
-    whole (str): The mention, its abbreviations written out.
-    readings (tuple): Ways to read it as a composite, the likeliest first: the parts of each.
-    """
-
-    whole: str
-    readings: tuple[tuple[str, ...], ...] = ()
-
-    @property
-    def parts(self) -> list[str]:
-        """Different parts of all readings."""
-        return list(dict.fromkeys(chain.from_iterable(self.readings)))
-
-
-@dataclass(frozen=True)
-class Mentions:
-    """Mentions of a batch of documents.
-
-    owners (Sequence[int]): Number of the document of each mention.
-    likely (Sequence[float] | None): How likely each is the name that its query says. None:
-        another than the finder found them.
-    states (dict | None): Of the model that found them, which will read them; None: another did.
-    """
-
-    docs: Sequence[Doc]
-    spans: Sequence[Span]
-    queries: Sequence[Query]
-    owners: Sequence[int]
-    likely: Sequence[float] | None = None
-    states: dict[str, Any] | None = None
-
-    @classmethod
-    def of(
-        cls,
-        docs: Sequence[Doc],
-        spans: Sequence[Sequence[Span]],
-        settings: LinkerSettings,
-        states: dict[str, Any] | None = None,
-    ) -> Mentions:
-        """Make queries of the mentions of each document."""
-        flat = list(chain.from_iterable(spans))
-        owners = [number for number, of_doc in enumerate(spans) for _ in of_doc]
-        return cls(docs, flat, mention_queries(flat, settings), owners, states=states)
-
-    def __len__(self) -> int:
-        return len(self.spans)
-
-    @property
-    def strings(self) -> list[str]:
-        """Normalised, abbreviations written out."""
-        return [query.whole for query in self.queries]
-
-    @property
-    def labels(self) -> list[str]:
-        return [span.label_ for span in self.spans]
-
-    def with_parts(self) -> Mentions:
-        """Add the parts of composites behind all mentions.
-
-        A part is a mention too, in the place of the words that only it has: what a document says
-        of mentions it says of parts.
-        """
-        mentions = zip(self.spans, self.queries, self.owners, strict=True)
-        parts = [
-            (_place_of(part, query, span), Query(part), owner)
-            for span, query, owner in mentions
-            for part in query.parts
-        ]
-        if not parts:
-            return self
-        spans, queries, owners = zip(*parts, strict=True)
-        return replace(
-            self,
-            spans=[*self.spans, *spans],
-            queries=[*self.queries, *queries],
-            owners=[*self.owners, *owners],
-        )
-
-    def token_ranges(self) -> NDArray[np.int64]:
-        """First token, and the one after the last, counted over all documents. Shape (n, 2)."""
-        first = np.cumsum([0, *map(len, self.docs)]).tolist()
-        places = zip(self.spans, self.owners, strict=True)
-        pairs = [(first[owner] + span.start, first[owner] + span.end) for span, owner in places]
-        return np.array(pairs, dtype=np.int64).reshape(-1, 2)
-
-
-def _place_of(part: str, query: Query, span: Span) -> Span:
-    """Place of a part: as a whole, or its own words, or the composite where neither is found."""
-    reading = next(reading for reading in query.readings if part in reading)
-    others = {word for other in reading if other != part for word in other.split()}
-    own = " ".join(word for word in part.split() if word not in others)
-    text = span.text.lower()
-    for words in filter(None, (part, own)):
-        start = span.start_char + text.find(words)
-        place = span.doc.char_span(start, start + len(words), label=span.label_)
-        if words in text and place is not None:
-            return place
-    return span
-
-
-def mention_queries(spans: Sequence[Span], settings: LinkerSettings) -> list[Query]:
-    """Make the queries of mentions, of any documents."""
-    docs = dict.fromkeys(span.doc for span in spans) if settings.abbreviations else ()
-    forms = {doc: found for doc in docs if (found := long_forms(doc))}
-    texts = [
-        expand_abbreviations(span.text, forms[span.doc]) if span.doc in forms else span.text
-        for span in spans
-    ]
-    return text_queries(texts, settings)
-
-
-def text_queries(texts: Sequence[str], settings: LinkerSettings) -> list[Query]:
-    """Make the queries of texts of mentions, abbreviations written out."""
-    readings = [split_composite(text) if settings.composites else [] for text in texts]
-    return [
-        Query(whole, tuple(tuple(normalize_names(reading)) for reading in of_text))
-        for whole, of_text in zip(normalize_names(texts), readings, strict=True)
-    ]
-
-
-def find_mentions(docs: Iterable[Doc], generator: CandidateGenerator) -> Mentions:
+def find_mentions(
+    docs: Iterable[Doc], generator: CandidateGenerator, traces: Sequence[Trace] | None = None
+) -> Mentions:
     """Find the mentions to link in a batch of documents, by the setting `mentions`."""
     docs, settings = list(docs), generator.state.settings
+    rules = list(generator.rules.values())
     if settings.mentions == "kb":
-        return _find_names(docs, generator)
-    if settings.mentions == "kb_exact":
-        spans = [longest_names(doc, generator.kb) for doc in docs]
-    else:
-        key = settings.spans_key
-        spans = [mention_spans(doc, settings.mentions, spans_key=key) for doc in docs]
+        return _find_names(docs, generator, traces)
+    key = settings.spans_key
+    spans = [mention_spans(doc, settings.mentions, spans_key=key) for doc in docs]
     if settings.mentions == SPANS_AND_KB:
-        spans = generator.known_names.add_to(docs, spans)
-        how = finding_of(generator.state)
-        if how.notes:
-            return _with_notes(docs, spans, generator, measurements=how.measurements)
-    return Mentions.of(docs, spans, settings)
+        spans = _with_names(docs, spans, generator, traces)
+    return Mentions.of(docs, spans, abbreviations=settings.abbreviations, rules=rules)
 
 
-def _with_notes(
+def _with_names(
     docs: Sequence[Doc],
-    spans: Sequence[list[Span]],
+    spans: Sequence[Sequence[Span]],
     generator: CandidateGenerator,
-    *,
-    measurements: bool,
-) -> Mentions:
-    """Add what notes alone say to the mentions of each document; the name is its query."""
-    added = [generator.notes.find(doc, measurements=measurements) for doc in docs]
-    spans = list(map(without_other_meanings, docs, spans))
-    both = [add_names(*pair) for pair in zip(spans, added, strict=True)]
-    settings = generator.state.settings
-    mentions = Mentions.of(docs, both, settings)
-    names = {(x.doc, x.start, x.end): name for of_doc in added for x, name in of_doc}
-    of_names = dict(zip(names, text_queries(list(names.values()), settings), strict=True))
-    places = [(x.doc, x.start, x.end) for x in mentions.spans]
-    queries = [of_names.get(*pair) for pair in zip(places, mentions.queries, strict=True)]
-    return replace(mentions, queries=queries)
+    traces: Sequence[Trace] | None,
+) -> list[list[Span]]:
+    """Add unambiguous names of the knowledge base to mentions, and what rules find.
+
+    Rules that the detector has run are run again where there are new names.
+    """
+    key = generator.state.settings.spans_key
+    groups = [doc.spans[key].attrs if key in doc.spans else {} for doc in docs]
+    excluded = [frozenset(attrs.get("never", ())) for attrs in groups]
+    given = [
+        _scored(of_doc, attrs.get("scores", ()))
+        for of_doc, attrs in zip(spans, groups, strict=True)
+    ]
+    found = generator.known_names.add_to(docs, given, excluded, traces)
+    for name, one in rules_for(generator.rules, generator.labels).items():
+        numbers = [
+            i
+            for i, attrs in enumerate(groups)
+            if name not in attrs.get("rules", ()) or found[i] is not given[i]
+        ]
+        some_traces = [traces[i] for i in numbers] if traces else None
+        changed = find_by_rules(
+            [one], [docs[i] for i in numbers], [found[i] for i in numbers], some_traces
+        )
+        for i, of_doc in zip(numbers, changed, strict=True):
+            found[i] = of_doc
+    return [
+        list(of_doc)
+        if scored is before
+        else [Span(doc, start, end, label=label) for start, end, label, _ in scored]
+        for doc, of_doc, before, scored in zip(docs, spans, given, found, strict=True)
+    ]
+
+
+def _scored(spans: Sequence[Span], scores: Sequence[float]) -> list[ScoredSpan]:
+    known = scores if len(scores) == len(spans) else [1.0] * len(spans)
+    return [(s.start, s.end, s.label_, p) for s, p in zip(spans, known, strict=True)]
 
 
 def finding_of(state: LinkerState) -> Finding:
     """How names are found by the settings of a linker."""
     options: dict[str, Any] = dict(state.settings.finding)
     options["never"] = frozenset(normalize_names(list(options["never"])))
-    return Finding(
-        abbreviations=state.settings.abbreviations,
-        shorthand=state.settings.shorthand,
-        **options,
+    return Finding(abbreviations=state.settings.abbreviations, **options)
+
+
+def _find_names(
+    docs: Sequence[Doc], generator: CandidateGenerator, traces: Sequence[Trace] | None
+) -> Mentions:
+    """Find names of the knowledge base, or nearly so; the name is the query of its mention. Rules
+    with labels add what they find to them."""
+    rules = list(generator.rules.values())
+
+    def short_forms(doc: Doc) -> dict[str, str]:
+        return {short: long for one in rules for short, long in one.short_forms(doc).items()}
+
+    def why_other(doc: Doc, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> list[str]:
+        reasons = [one.why_other(doc, starts, ends) for one in rules]
+        return [next(filter(None, of_place), "") for of_place in zip(*reasons, strict=True)]
+
+    found = generator.finder.find(
+        docs,
+        finding_of(generator.state),
+        short_forms=short_forms,
+        why_other=why_other if rules else None,
+        traces=traces,
     )
-
-
-def _find_names(docs: Sequence[Doc], generator: CandidateGenerator) -> Mentions:
-    """Find names of the knowledge base, or nearly so; the name is the query of its mention."""
-    found = generator.finder.find(docs, finding_of(generator.state))
     pairs = [(number, name) for number, of_doc in enumerate(found) for name in of_doc]
     names = normalize_names(generator.kb.names.take([name.row for _, name in pairs]))
-    return Mentions(
+    mentions = Mentions(
         docs,
         [Span(docs[number], name.first, name.last + 1) for number, name in pairs],
         list(map(Query, names)),
         [number for number, _ in pairs],
         [name.probability for _, name in pairs],
     )
+    labelled = [one for one in rules if one.labels]
+    own = list(
+        rules_for({str(i): one for i, one in enumerate(labelled)}, generator.labels).values()
+    )
+    return _with_found(mentions, own, generator, traces) if own else mentions
+
+
+def _with_found(
+    mentions: Mentions,
+    rules: Sequence[EntityRules],
+    generator: CandidateGenerator,
+    traces: Sequence[Trace] | None,
+) -> Mentions:
+    """Add what rules find to names that were found, in the place of those that overlap it."""
+    given: list[list[ScoredSpan]] = [[] for _ in mentions.docs]
+    found = find_by_rules(rules, mentions.docs, given, traces)
+    new = [
+        [Span(doc, start, end, label=label) for start, end, label, _ in of_doc]
+        for doc, of_doc in zip(mentions.docs, found, strict=True)
+    ]
+    taken = {
+        (i, token)
+        for i, of_doc in enumerate(new)
+        for s in of_doc
+        for token in range(s.start, s.end)
+    }
+    kept = [
+        number
+        for number, (span, owner) in enumerate(zip(mentions.spans, mentions.owners, strict=True))
+        if taken.isdisjoint((owner, token) for token in range(span.start, span.end))
+    ]
+    abbreviations = generator.state.settings.abbreviations
+    added = Mentions.of(mentions.docs, new, abbreviations=abbreviations, rules=rules)
+    likely = mentions.likely or ()
+    rows = [
+        *((mentions.owners[i], mentions.spans[i], mentions.queries[i], likely[i]) for i in kept),
+        *zip(added.owners, added.spans, added.queries, [1.0] * len(added), strict=True),
+    ]
+    rows.sort(key=lambda row: (row[0], row[1].start, row[1].end))
+    owners, spans, queries, scores = (
+        map(list, zip(*rows, strict=True)) if rows else ([], [], [], [])
+    )
+    return Mentions(mentions.docs, spans, queries, owners, scores)
 
 
 def rank_mentions(
-    generator: CandidateGenerator, mentions: Mentions, *, n: int, coherence: float
+    generator: CandidateGenerator, mentions: Mentions, *, coherence: float
 ) -> list[tuple[Candidate, ...]]:
     """Rank the candidates of all mentions, their strings in one batch.
 
-    n (int): How many have a say in each other: the first ones. Behind them are parts.
-    coherence (float): See `agree_in_document`; 0: mentions have no say in each other.
+    coherence (float): See `agree_in_document`; 0: mentions have no say in each other. Parts of
+        composites have none.
     """
     strings = list(zip(mentions.strings, mentions.labels, strict=True))
-    ranked = generator.rank(sorted(set(strings))) if strings else {}
+    others = {
+        (other, label)
+        for query, label in zip(mentions.queries, mentions.labels, strict=True)
+        for other in query.others
+    }
+    ranked = generator.rank(sorted({*strings, *others})) if strings else {}
+    n = mentions.n_wholes
     agreed = _agreed(mentions.owners, strings, ranked, n=n, coherence=coherence)
     return settle_ties(generator.kb, mentions.spans, agreed) if coherence else agreed
 
@@ -254,7 +209,9 @@ def rank_names(
         own = slice(indptr[number], indptr[number + 1])
         pairs = zip(ids[own], shares[own], strict=True)
         found.append([Candidate(id, round(share, 4), name, "exact") for id, share in pairs])
-    ranked = {(string, ""): of for string, of in zip(different, best_first(found), strict=True)}
+    ranked = {
+        (string, ""): of for string, of in zip(different, map(best_first, found), strict=True)
+    }
     strings = [(string, "") for string in mentions.strings]
     agreed = _agreed(mentions.owners, strings, ranked, n=len(strings), coherence=coherence)
     return settle_ties(kb, mentions.spans, agreed) if coherence else agreed
@@ -277,11 +234,6 @@ def _shares(
         total = np.bincount(name, own * ~repeats(kb, concepts, own, name), len(counts))[name]
         shares = np.maximum(shares, np.divide(own, total, out=np.zeros_like(own), where=total > 0))
     return shares
-
-
-def best_first(candidates: Iterable[Iterable[Candidate]]) -> list[tuple[Candidate, ...]]:
-    """Sort the candidates of each mention by score: ties go to the lower id, in whatever batch."""
-    return [tuple(sorted(found, key=lambda c: (-c.score, c.id))) for found in candidates]
 
 
 def _agreed(
@@ -335,4 +287,4 @@ def agree_in_document(
         scored = zip(candidates, odds, strict=True)
         # dataclasses.replace takes several times as long.
         moved.append(tuple(Candidate(c.id, round(o / total, 4), *_REST(c)) for c, o in scored))
-    return dict(zip(pairs, best_first(moved), strict=True))
+    return dict(zip(pairs, map(best_first, moved), strict=True))

@@ -7,7 +7,7 @@ The pipe `bioel_linker`: mentions -> candidates from a knowledge base -> `span._
 # No `from __future__ import annotations`: spaCy reads the annotations as types.
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
@@ -37,6 +37,7 @@ from spacy_bioel.contextual.rescoring import (
     reads,
 )
 from spacy_bioel.doc import set_ent_links, set_links, set_links_as_ents
+from spacy_bioel.entities import EntityRules, facts_of
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.explanation import register_extensions
 from spacy_bioel.kb import bundled
@@ -58,13 +59,13 @@ from spacy_bioel.linking.alias_table import MentionStatistics
 from spacy_bioel.linking.candidates import CandidateGenerator
 from spacy_bioel.linking.decide import Ranking, rank_candidates
 from spacy_bioel.linking.evidence import FEATURES
-from spacy_bioel.linking.fusion import Fusion
 from spacy_bioel.linking.mentions import find_mentions
 from spacy_bioel.linking.searches import FrozenEncoder, MakeIndex, MakeSearch
 from spacy_bioel.linking.settings import BY_KB, SPANS_AND_KB, LinkerSettings, TrainingSettings
 from spacy_bioel.linking.state import Kept, LinkerState
 from spacy_bioel.linking.training import NameTraining, training_strings
 from spacy_bioel.linking.validation import check_order, check_settings, check_types
+from spacy_bioel.models.fusion import Fusion
 from spacy_bioel.models.name_encoder import (
     EncoderSource,
     add_encoder,
@@ -75,6 +76,7 @@ from spacy_bioel.models.name_encoder import (
 from spacy_bioel.parallel import give_back_memory
 from spacy_bioel.pipe import Parts, StoredPipe
 from spacy_bioel.text.normalize import normalize_name
+from spacy_bioel.trace import Trace
 from spacy_bioel.types import Link, remember_opener
 
 # Named as the first versions named it, so that their pipelines load.
@@ -95,9 +97,11 @@ class LinkerResources(StoredPipe):
         index: MakeIndex,
         spelling: MakeSearch,
         settings: dict[str, Any],
+        entities: Mapping[str, EntityRules] | None = None,
         scorer: Callable[..., dict[str, Any]] | None = None,
     ) -> None:
-        register_extensions()
+        self.entities = dict(entities or {})
+        register_extensions(facts_of(self.entities))
         remember_opener(self)
         self.vocab = vocab
         self.model = model
@@ -172,6 +176,7 @@ class LinkerResources(StoredPipe):
                 settings=self.check_settings(),
                 make_index=self._index,
                 make_spelling=self._spelling,
+                rules=tuple(self.entities.items()),
             )
 
     @property
@@ -383,8 +388,11 @@ class Linker(LinkerResources):
         """Links of each document, in the order of its mentions."""
         return self.ranking(docs).links()
 
-    def ranking(self, docs: Iterable[Doc]) -> Ranking:
-        """Mentions with their candidates, of which `predict` decides."""
+    def ranking(self, docs: Iterable[Doc], traces: Sequence[Trace] | None = None) -> Ranking:
+        """Mentions with their candidates, of which `predict` decides.
+
+        traces (Sequence[Trace] | None): Of each document, to be told what was considered.
+        """
         generator = self.generator
         settings = generator.state.settings
         if settings.mentions == "read" and not reads(self.model):
@@ -392,7 +400,7 @@ class Linker(LinkerResources):
         if settings.mentions == "read":
             mentions = multitask.find(self.model, docs, settings)
         else:
-            mentions = find_mentions(docs, generator)
+            mentions = find_mentions(docs, generator, traces)
             # Where mentions come with the documents, some documents have none.
             self._has_mentions = self._has_mentions or len(mentions.spans) > 0
             if not (self._has_mentions or settings.mentions in BY_KB):
@@ -579,6 +587,7 @@ class Linker(LinkerResources):
             index=self._index,
             spelling=self._spelling,
             settings={},
+            entities=self.entities,
             scorer=self.scorer,
         )
         return _unpickle, (make, self.to_bytes(exclude=["kb"]), self.kb)

@@ -10,7 +10,7 @@ from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.bundled import _check_kb, only_labels
 from spacy_bioel.pipe import check_kinds, check_number, is_number
 
-SWITCHES = ("exact", "memory", "sparse", "dense", "prior", "context", "generated", "organism")
+SWITCHES = ("exact", "memory", "sparse", "dense", "prior", "context", "generated")
 BY_KB = ("kb", "kb_exact")  # found with the knowledge base
 SPANS_AND_KB = "spans_and_kb"
 MENTIONS = ("auto", "spans", SPANS_AND_KB, "ents", *BY_KB, "read")
@@ -20,8 +20,6 @@ FINDING: dict[str, bool | float | list[str]] = {
     "typos": True,
     "threshold": 0.5,
     "nested": False,
-    "notes": False,
-    "measurements": False,
     "never": [],
 }
 # Which entities get the ids of links: those that were linked, none, or all links become entities.
@@ -31,7 +29,7 @@ LOSSES = ("multi_similarity", "info_nce", "marginal")
 _MOST = 10_000
 LINKER, DETECTOR = "bioel_linker", "bioel_mentions"  # names of the factories
 _KINDS = {
-    **dict.fromkeys(("abbreviations", "shorthand", "composites", "include_kb"), bool),
+    **dict.fromkeys(("abbreviations", "include_kb"), bool),
     **dict.fromkeys(("spans_key", "gold_key"), str),
     **dict.fromkeys(("evidence", "label_types", "training", "finding"), dict),
 }
@@ -56,8 +54,6 @@ class LinkerSettings:
     nil_threshold: float
     coherence: float
     abbreviations: bool
-    shorthand: bool
-    composites: bool
     mentions: str
     finding: FindingSettings
     spans_key: str
@@ -95,8 +91,7 @@ class LinkerSettings:
         if not (is_number(coherence, float) and 0 <= coherence < float("inf")):
             raise BioelError(Errors.B065.format(coherence=coherence))
         types = sorted(cfg["label_types"].items())
-        # Pipelines were saved without "shorthand" and "finding".
-        values = {"shorthand": True} | {name: cfg[name] for name in known if name in cfg}
+        values = {name: cfg[name] for name in known if name in cfg}
         values |= {
             "evidence": frozenset(name for name, used in cfg["evidence"].items() if used),
             "label_types": tuple((label, tuple(of_label)) for label, of_label in types),

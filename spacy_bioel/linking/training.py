@@ -14,10 +14,10 @@ from thinc.api import Model
 
 from spacy_bioel.contextual.rescoring import name_side
 from spacy_bioel.doc import gold_spans
+from spacy_bioel.entities import Mentions
 from spacy_bioel.errors import Warnings
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.alias_table import MentionStatistics
-from spacy_bioel.linking.mentions import Mentions
 from spacy_bioel.linking.searches import (
     Encode,
     EncodedNames,
@@ -160,7 +160,7 @@ def gold_mentions(
         wanted = [g for g in gold if with_all or len(g.ids) == 1]
         spans.append([doc[g.start : g.end] for g in wanted])
         ids += [g.ids[0] if len(g.ids) == 1 else "" for g in wanted]
-    return Mentions.of(docs, spans, settings), ids
+    return Mentions.of(docs, spans, abbreviations=settings.abbreviations), ids
 
 
 def training_strings(

@@ -136,6 +136,6 @@ def check_settings(cfg: Mapping[str, Any], model: Model[Any, Any]) -> LinkerSett
         ) from None
     if settings.mentions == "read" and not finds(model):
         raise BioelError(Errors.B301.format(model=model.name))
-    if not settings.evidence - ({"context", "generated", "organism"} - proposes(model)):
+    if not settings.evidence - ({"context", "generated"} - proposes(model)):
         raise BioelError(Errors.B066.format(known=list(SWITCHES)))
     return settings

@@ -20,6 +20,7 @@ from spacy.vocab import Vocab
 from thinc.api import Model, Optimizer, set_dropout_rate
 
 from spacy_bioel.doc import annotated_labels, gold_spans, long_forms, normalized_tokens, text_of
+from spacy_bioel.entities import EntityRules, rules_for
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.kb.bundled import open_kbs, open_setting
 from spacy_bioel.kb.gazetteer import Lexicon, unpack_bits
@@ -33,7 +34,7 @@ from spacy_bioel.mentions.model import (
     find_spans,
     mention_loss,
 )
-from spacy_bioel.mentions.selection import choose_mentions, consider_spans, word_lists
+from spacy_bioel.mentions.selection import DOUBTFUL, select_mentions, word_lists
 from spacy_bioel.models.tok2vec import make_parameters
 from spacy_bioel.models.torch_io import network_of, weights_from_bytes, weights_to_bytes
 from spacy_bioel.pipe import (
@@ -46,7 +47,8 @@ from spacy_bioel.pipe import (
 )
 from spacy_bioel.text.abbreviations import find_short_forms
 from spacy_bioel.text.normalize import BLANK_LINE, normalize_names, on_one_line
-from spacy_bioel.types import DOUBTFUL, Considered, ScoredSpan
+from spacy_bioel.trace import Trace
+from spacy_bioel.types import ScoredSpan
 
 _KINDS = {
     **dict.fromkeys(("allow_overlap", "abbreviations", "set_ents"), bool),
@@ -65,6 +67,7 @@ class MentionDetector(StoredPipe):
         name: str,
         *,
         settings: Mapping[str, Any],
+        entities: Mapping[str, EntityRules] | None = None,
         scorer: Callable | None = None,
     ) -> None:
         self.vocab = vocab
@@ -72,6 +75,7 @@ class MentionDetector(StoredPipe):
         self.name = name
         self.scorer = scorer
         self.lexicon = Lexicon.empty()
+        self.entities = dict(entities or {})
         self.cfg: dict[str, Any] = {"labels": [], **settings}
         self._known = frozenset(self.cfg)
         self.check_settings()
@@ -152,9 +156,12 @@ class MentionDetector(StoredPipe):
         if missing:
             raise BioelError(Errors.B331.format(labels=", ".join(sorted(missing))))
 
-    def predict(self, docs: Iterable[Doc]) -> list[list[ScoredSpan]]:
+    def predict(
+        self, docs: Iterable[Doc], traces: Sequence[Trace] | None = None
+    ) -> list[list[ScoredSpan]]:
         """Find the mentions of each document as (start token, end token, label, probability).
 
+        traces (Sequence[Trace] | None): Of each document, to be told what was considered.
         RAISES BioelError: [B053] before training; [B174] without the token vectors that it reads;
             those of `check_settings`.
         """
@@ -163,14 +170,14 @@ class MentionDetector(StoredPipe):
         if unknown := sorted(set(word_lists(self.cfg)[0]) - set(self.labels)):
             message = Warnings.W322.format(unknown=unknown, known=", ".join(self.labels))
             warnings.warn(message, stacklevel=2)
-        pairs = zip(docs, self.score_spans(docs), strict=True)
-        return [choose_mentions(doc, spans, self.cfg) for doc, spans in pairs]
+        lowest = min((trace.lowest for trace in traces or ()), default=DOUBTFUL)
+        scored = self.score_spans(docs, lowest=lowest)
+        return select_mentions(docs, scored, self.cfg, list(self.rules.values()), traces)
 
-    def consider(self, doc: Doc, *, lowest: float) -> list[Considered]:
-        """Tell which spans of at least a probability might have been mentions, and what became
-        of each; RAISES as `predict` does."""
-        (scored,) = self.score_spans([doc], lowest=lowest)
-        return consider_spans(doc, scored, self.cfg)
+    @property
+    def rules(self) -> dict[str, EntityRules]:
+        """The rules for kinds of text that are for its labels."""
+        return rules_for(self.entities, self.labels)
 
     def score_spans(self, docs: list[Doc], *, lowest: float = DOUBTFUL) -> list[list[ScoredSpan]]:
         """Score the spans of each document that may become mentions, before any is chosen.
@@ -211,10 +218,13 @@ class MentionDetector(StoredPipe):
 
     def set_annotations(self, docs: Iterable[Doc], scores: list[list[ScoredSpan]]) -> None:
         key, (_, never) = self.cfg["spans_key"], word_lists(self.cfg)
+        rules = list(self.rules)
         for doc, mentions in zip(docs, scores, strict=True):
             spans = [Span(doc, start, end, label=label) for start, end, label, _ in mentions]
             attrs: dict[str, Any] = {"scores": [round(score, 4) for *_, score in mentions]}
-            if never:  # which holds for names of a knowledge base too
+            # The linker runs other rules, and adds no names that are excluded here.
+            attrs["rules"] = rules
+            if never:
                 attrs["never"] = [on_one_line(words.lower()) for words in never]
             doc.spans[key] = SpanGroup(doc, name=key, attrs=attrs, spans=spans)
             if self.cfg["set_ents"]:
@@ -292,7 +302,14 @@ class MentionDetector(StoredPipe):
 
     def __reduce__(self) -> tuple:
         # For worker processes under spawn.
-        make = partial(type(self), self.vocab, self.model, self.name, scorer=self.scorer)
+        make = partial(
+            type(self),
+            self.vocab,
+            self.model,
+            self.name,
+            entities=self.entities,
+            scorer=self.scorer,
+        )
         return _unpickle, (make, self.cfg, self.to_bytes())
 
 

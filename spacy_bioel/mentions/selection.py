@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
 from math import log
 from typing import Any
@@ -13,18 +13,20 @@ from spacy.lang.en.stop_words import STOP_WORDS
 from spacy.tokens import Doc
 
 from spacy_bioel.dictionary.unambiguous import is_in_capitals
-from spacy_bioel.doc import _likeliest, long_forms, text_of, words_of
-from spacy_bioel.entities.composites import widen_composites
-from spacy_bioel.entities.variants import add_variants, says_change
+from spacy_bioel.doc import likeliest, long_forms, text_of, words_of
+from spacy_bioel.entities import EntityRules, find_by_rules
 from spacy_bioel.text.abbreviations import (
     find_short_forms,
 )
 from spacy_bioel.text.normalize import BLANK_LINE, has_whole_brackets, normalize_names, on_one_line
-from spacy_bioel.types import DOUBTFUL, VARIANT, Considered, ScoredSpan
+from spacy_bioel.trace import Trace
+from spacy_bioel.types import ScoredSpan
 
 Step = Callable[[Sequence[ScoredSpan]], list[ScoredSpan]]
 
 
+# Spans of at least this probability may become mentions by the words of the rest of the document.
+DOUBTFUL = 0.05
 # Tags, and "Denies" at the start of a sentence of a note, which no training text has.
 _NO_PART = re.compile(r"</?[A-Za-z][\w-]*(?:\s[^<>]*)?/?>|\b[Dd]en(?:y|ies|ied|ying)\b")
 # Probabilities are kept this far from 0 and 1, where log-odds are infinite.
@@ -39,13 +41,49 @@ PEOPLE = ("patient", "patients", "man", "men", "woman", "women")
 _SPACE = r"(?:[^\S\r\n]++(?:\r?\n[^\S\r\n]*+)?|\r?\n[^\S\r\n]*+)"
 
 
-def choosing_steps(doc: Doc, cfg: Mapping[str, Any]) -> list[tuple[str, Step]]:
-    """List the steps of the settings, each with the reason of the spans that it drops or adds."""
+def select_mentions(
+    docs: Sequence[Doc],
+    spans: Sequence[Sequence[ScoredSpan]],
+    cfg: Mapping[str, Any],
+    rules: Sequence[EntityRules] = (),
+    traces: Sequence[Trace] | None = None,
+) -> list[list[ScoredSpan]]:
+    """Choose the mentions of each document among its scored spans.
+
+    Words that users include or exclude come before the rules for kinds of text, and those that they
+    exclude once more behind them.
+    """
+    chosen = [
+        _take_steps(spans[i], _first_steps(doc, cfg), traces[i] if traces else None)
+        for i, doc in enumerate(docs)
+    ]
+    chosen = find_by_rules(rules, docs, chosen, traces)
+    return [
+        _take_steps(chosen[i], _last_steps(doc, cfg), traces[i] if traces else None)
+        for i, doc in enumerate(docs)
+    ]
+
+
+def _take_steps(
+    spans: Sequence[ScoredSpan], steps: Iterable[tuple[str, Step]], trace: Trace | None
+) -> list[ScoredSpan]:
+    """Take one step after the other, each with the reason of the spans that it drops or adds."""
+    chosen = list(spans)
+    for reason, step in steps:
+        before, chosen = chosen, step(chosen)
+        if trace is not None:
+            trace.changed(before, chosen, reason)
+    return chosen
+
+
+def _keep(condition: Callable[[ScoredSpan], bool]) -> Step:
+    return lambda spans: list(filter(condition, spans))
+
+
+def _first_steps(doc: Doc, cfg: Mapping[str, Any]) -> list[tuple[str, Step]]:
+    """List the steps from all spans to those that are likely."""
     threshold: float = cfg["threshold"]
     below = f"below the threshold of {threshold:g}"
-
-    def keep(condition: Callable[[ScoredSpan], bool]) -> Step:
-        return lambda spans: list(filter(condition, spans))
 
     def text(span: ScoredSpan) -> str:
         return words_of(doc, *span[:2])
@@ -54,61 +92,35 @@ def choosing_steps(doc: Doc, cfg: Mapping[str, Any]) -> list[tuple[str, Step]]:
         ("by the borders of markup or a denial", partial(trim_borders, doc))
     ]
     if BLANK_LINE.search(text_of(doc)):
-        steps.append(("a blank line in it", keep(lambda s: not BLANK_LINE.search(text(s)))))
+        steps.append(("a blank line in it", _keep(lambda s: not BLANK_LINE.search(text(s)))))
     if is_in_capitals(text_of(doc)):
         is_word = "a function word, in a text in capitals"
-        steps.append((is_word, keep(lambda s: text(s).lower() not in STOP_WORDS)))
+        steps.append((is_word, _keep(lambda s: text(s).lower() not in STOP_WORDS)))
     steps += [
-        ("half of a pair of brackets", keep(lambda s: has_whole_brackets(text(s)))),
-        (below, keep(lambda s: s[3] >= min(threshold, DOUBTFUL))),
+        ("half of a pair of brackets", _keep(lambda s: has_whole_brackets(text(s)))),
+        (below, _keep(lambda s: s[3] >= min(threshold, DOUBTFUL))),
         ("", partial(agree, doc, weight=cfg["consistency"])),
-        (below, keep(lambda s: s[3] >= threshold)),
+        (below, _keep(lambda s: s[3] >= threshold)),
     ]
-    if VARIANT in cfg.get("labels", ()):
-        steps.append(("by the forms of variants", partial(add_variants, doc)))
     always, never = word_lists(cfg)
     if always or never:
         lists = partial(apply_lists, doc, always=always, never=never)
         steps.append(("by the word lists `always` and `never`", lists))
-    steps.append(("with the rest of a composite", partial(widen_composites, doc)))
+    return steps
+
+
+def _last_steps(doc: Doc, cfg: Mapping[str, Any]) -> list[tuple[str, Step]]:
+    """List the steps from likely spans, and those of rules, to the mentions."""
+    threshold, steps = cfg["threshold"], list[tuple[str, Step]]()
+    if never := word_lists(cfg)[1]:
+        lists = partial(apply_lists, doc, always={}, never=never)
+        steps.append(("by the word lists `always` and `never`", lists))
     if not cfg["allow_overlap"]:
         steps.append(("overlaps likelier mentions", partial(drop_overlaps, threshold=threshold)))
-    if VARIANT in cfg.get("labels", ()):
-        steps.append(("no change of a sequence in it", keep(partial(says_change, doc))))
     if cfg["abbreviations"]:
         short_forms = partial(add_short_forms, doc)
         steps.append(("by a short form that the document defines", short_forms))
     return steps
-
-
-def choose_mentions(
-    doc: Doc, spans: Sequence[ScoredSpan], cfg: Mapping[str, Any]
-) -> list[ScoredSpan]:
-    """Choose the mentions among the spans of a document."""
-    chosen = list(spans)
-    for _, step in choosing_steps(doc, cfg):
-        chosen = step(chosen)
-    return chosen
-
-
-def consider_spans(
-    doc: Doc, spans: Sequence[ScoredSpan], cfg: Mapping[str, Any]
-) -> list[Considered]:
-    """Tell what becomes of every span, in the order of the text."""
-    added: dict[tuple[int, int, str], str] = {}
-    chosen, fates = list(spans), []
-    for reason, step in choosing_steps(doc, cfg):
-        before, chosen = {span[:3]: span for span in chosen}, step(chosen)
-        after = {span[:3] for span in chosen}
-        fates += [(span, False, reason) for place, span in before.items() if place not in after]
-        added |= dict.fromkeys(after - before.keys(), reason)
-    fates = [(span, True, added.get(span[:3], "")) for span in chosen] + fates
-    considered = []
-    for (start, end, label, p), is_mention, reason in sorted(fates, key=lambda fate: fate[0][:3]):
-        span = doc[start:end]
-        place = span.start_char, span.end_char, span.text
-        considered.append(Considered(*place, label, round(p, 4), is_mention, reason))
-    return considered
 
 
 def agree(doc: Doc, spans: Sequence[ScoredSpan], *, weight: float) -> list[ScoredSpan]:
@@ -137,7 +149,7 @@ def trim_borders(doc: Doc, spans: Sequence[ScoredSpan]) -> list[ScoredSpan]:
     if not dropped:
         return list(spans)
     kept = (([i for i in range(*s[:2]) if i not in dropped], *s[2:]) for s in spans)
-    return _likeliest((own[0], own[-1] + 1, label, p) for own, label, p in kept if own)
+    return likeliest((own[0], own[-1] + 1, label, p) for own, label, p in kept if own)
 
 
 def drop_overlaps(mentions: Sequence[ScoredSpan], *, threshold: float) -> list[ScoredSpan]:

@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 from functools import cache
 
-from spacy_bioel.entities.notes.layout import _tables
+from spacy_bioel.entities.notes.layout import tables
 
 # From the analyte to its value, or to the last one of several, which is not of another fluid;
 # behind it no other unit, range or date.
@@ -42,7 +42,7 @@ def measured(text: str) -> dict[str, str]:
     is_young: bool | None = None
     for word in _WORD.finditer(text):
         for number in _by_first_word().get(word[0].lower(), ()):
-            analyte = _tables()["measurements"][number]
+            analyte = tables()["measurements"][number]
             match = _pattern(number).match(text, word.start())
             if match is None or _OTHERS.search(
                 text, max(0, match.start() - _BEFORE), match.start()
@@ -79,7 +79,7 @@ def _is_in_table(text: str, match: re.Match[str]) -> bool:
 def _by_first_word() -> dict[str, list[int]]:
     """Numbers of the analytes whose names begin with a word."""
     numbers: dict[str, list[int]] = defaultdict(list)
-    for number, analyte in enumerate(_tables()["measurements"]):
+    for number, analyte in enumerate(tables()["measurements"]):
         for word in {_WORD.match(name)[0] for name in analyte["names"]}:  # type: ignore[index]
             numbers[word.lower()].append(number)
     return dict(numbers)
@@ -87,7 +87,7 @@ def _by_first_word() -> dict[str, list[int]]:
 
 @cache
 def _pattern(number: int) -> re.Pattern[str]:
-    analyte = _tables()["measurements"][number]
+    analyte = tables()["measurements"][number]
     longest = (sorted(analyte[key], key=len, reverse=True) for key in ("names", "units"))
     names, units = ([re.escape(one) for one in of] for of in longest)
     names = [f"(?i:{name})" if len(name) >= _LONG else name for name in names]
