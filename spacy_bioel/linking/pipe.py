@@ -398,7 +398,8 @@ class Linker(LinkerResources):
         if settings.mentions == "read" and not reads(self.model):
             raise BioelError(Errors.B053.format(name=self.name))
         if settings.mentions == "read":
-            mentions = multitask.find(self.model, docs, settings)
+            rules = list(generator.rules.values())
+            mentions = multitask.find(self.model, docs, settings).asked_by(rules)
         else:
             mentions = find_mentions(docs, generator, traces)
             # Where mentions come with the documents, some documents have none.
