@@ -1,9 +1,11 @@
-"""Size of the code base, and the way of a Doc through it: `python -m benchmarks.run house`.
+"""How hard the code is to hold in mind: `python -m benchmarks.run house`.
 
-Lines are those of `wc -l`. The way of a Doc: `spacy_bioel.load()` links one text; then another one,
-of new strings, while each call of a function of another file of the package is counted.
+Lines are those of `wc -l`. The core is the package without its sealed rooms. A room is a folder of
+the package, or a file at its top. A Doc's way: `spacy_bioel.load()` links a first text, then one of
+new strings while each call from one file of the package into another is counted.
 
---root and --system measure another checkout, such as that of an earlier commit.
+--root and --system measure another checkout, such as an earlier commit. --show NAME lists what a
+measure counts and records nothing.
 
 `python -m benchmarks.run install_size` adds up the installed files of the package and of all that
 it requires, and what each extra adds. Run it where all extras are installed; an extra of which a
@@ -11,13 +13,18 @@ package is missing is left out.
 """
 
 import ast
+import io
 import json
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+import tokenize
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
 from importlib.metadata import PackageNotFoundError, distribution
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -35,83 +42,289 @@ TEXT = (
     "with CADASIL, and BRCA1 c.68delAG was found in mice."
 )
 _PROFILE = """
-import sys
+import json, sys
+from collections import Counter
 from pathlib import Path
 import spacy_bioel
 root = str(Path(spacy_bioel.__file__).parent)
 nlp = spacy_bioel.load()
 nlp({warm!r})
-files, moves = set(), 0
+calls = Counter()
 def count(frame, event, argument):
-    global moves
     file = frame.f_code.co_filename
     if event == "call" and file.startswith(root):
-        files.add(file)
         caller = frame.f_back.f_code.co_filename if frame.f_back else ""
-        moves += caller.startswith(root) and caller != file
+        calls[caller[len(root) + 1:] * caller.startswith(root), file[len(root) + 1:]] += 1
 sys.setprofile(count)
 nlp({text!r})
 sys.setprofile(None)
-print(len(files), moves)
+print(json.dumps([[*files, n] for files, n in calls.items()]))
 """
+SEALED = {"contextual", "service"}
+# Rooms that may name any kind of text: the rules for them, and what prints their facts.
+_MAY_NAME = SEALED | {"entities", "export"}
+# Kind of text -> its names in code.
+KINDS = {
+    "variants": r"variant|hgvs",
+    "organisms": r"organism|species|homolog",
+    "composites": "composite",
+    "notes": r"\bnote|shorthand|measurement",
+    "abbreviations": "abbreviat|short_form",
+    "genes": r"\bgene\b|genes",
+}
+_LONG = 500
+TO_REACH = {
+    "core_lines": 23_500,
+    "lines": 28_000,
+    "files": 115,
+    "doc_files": 24,
+    "doc_moves": 190,
+    "rooms_both_ways": 0,
+    "into_sealed_rooms": 0,
+    **dict.fromkeys(KINDS, 4),
+    "abbreviations": 6,
+    "named_twice": 40,
+    "long_files": 1,
+    "tests": 19_000,
+}
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+class Source:
+    """A file of the package: its path in the package, its text and its syntax tree."""
+
+    def __init__(self, path: Path, package: Path) -> None:
+        self.file = path.relative_to(package).as_posix()
+        self.text = path.read_text("utf8")
+        self.tree = ast.parse(self.text)
+
+    @property
+    def room(self) -> str:
+        folder, _, name = self.file.rpartition("/")
+        return folder or name.removesuffix(".py")
+
+    @property
+    def module(self) -> str:
+        """Dotted name within the package; "" for the package itself."""
+        dotted = self.file.removesuffix(".py").replace("/", ".")
+        return dotted.removesuffix("__init__").removesuffix(".")
+
+    @property
+    def lines(self) -> int:
+        return self.text.count("\n")
+
+    def is_in(self, folders: set[str]) -> bool:
+        return not folders.isdisjoint(self.file.split("/")[:-1])
+
+
+def read_package(root: Path) -> list[Source]:
+    package = root / "spacy_bioel"
+    return [Source(path, package) for path in python_files(package)]
+
+
+def python_files(*folders: Path) -> list[Path]:
+    return [path for folder in folders for path in sorted(folder.rglob("*.py"))]
 
 
 def n_lines(paths: list[Path]) -> int:
     return sum(path.read_bytes().count(b"\n") for path in paths)
 
 
-def sources(*folders: Path) -> list[Path]:
-    return [path for folder in folders for path in sorted(folder.rglob("*.py"))]
+def imported(statement: ast.AST) -> list[str]:
+    """Return the dotted names within the package that a statement imports; [] if it does not."""
+    names: list[str] = []
+    if isinstance(statement, ast.Import):
+        names = [alias.name for alias in statement.names]
+    elif isinstance(statement, ast.ImportFrom):
+        names = [f"{statement.module}.{alias.name}" for alias in statement.names]
+    return [name.removeprefix("spacy_bioel.") for name in names if name.startswith("spacy_bioel.")]
 
 
-def inner_imports(path: Path) -> Iterator[int]:
-    """Lines of the imports of this package inside functions."""
-    for function in ast.walk(ast.parse(path.read_text("utf8"))):
-        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
-            for node in ast.walk(function):
-                if isinstance(node, ast.ImportFrom) and str(node.module).startswith("spacy_bioel"):
-                    yield node.lineno
+def rooms_both_ways(sources: list[Source]) -> list[str]:
+    """Return the pairs of rooms that import each other."""
+    rooms = {source.module: source.room for source in sources}
+    arrows: set[tuple[str, str]] = set()
+    for source in sources:
+        for name in chain.from_iterable(map(imported, ast.walk(source.tree))):
+            module = name if name in rooms else name.rpartition(".")[0]
+            arrows.add((source.room, rooms[module]))
+    return sorted(f"{a}, {b}" for a, b in arrows if a < b and (b, a) in arrows)
 
 
-def printed_by(arguments: list[str], root: Path) -> str:
-    """What Python prints with the package of a checkout."""
+def into_sealed_rooms(sources: list[Source]) -> list[str]:
+    """Return the places outside of sealed rooms that import from them."""
+    return [
+        f"{source.file}:{node.lineno}"
+        for source in sources
+        if not source.is_in(SEALED)
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.stmt)
+        and any(not SEALED.isdisjoint(name.split(".")) for name in imported(node))
+    ]
+
+
+def inner_imports(sources: list[Source]) -> list[str]:
+    """Return the places inside functions that import from the package."""
+    return [
+        f"{source.file}:{line}"
+        for source in sources
+        for line in sorted(
+            {
+                node.lineno
+                for function in ast.walk(source.tree)
+                if isinstance(function, Function)
+                for node in ast.walk(function)
+                if isinstance(node, ast.stmt) and imported(node)
+            }
+        )
+    ]
+
+
+def names_in_code(source: Source) -> str:
+    """Return all names in the code of a file: no strings, comments or docstrings."""
+    tokens = tokenize.generate_tokens(io.StringIO(source.text).readline)
+    return " ".join(token.string for token in tokens if token.type == tokenize.NAME)
+
+
+def files_that_name(kind: str, sources: list[Source]) -> list[str]:
+    """Return the files whose code names a kind of text without being the place for it."""
+    pattern = re.compile(KINDS[kind], re.IGNORECASE)
+    outside = [source for source in sources if not source.is_in(_MAY_NAME)]
+    return [source.file for source in outside if pattern.search(names_in_code(source))]
+
+
+def top_level_names(tree: ast.Module) -> Iterator[str]:
+    """Yield the classes, functions and variables at the top of a module."""
+    for node in tree.body:
+        if isinstance(node, Function | ast.ClassDef):
+            yield node.name
+        for target in getattr(node, "targets", [getattr(node, "target", None)]):
+            if isinstance(target, ast.Name):
+                yield target.id
+
+
+def named_twice(sources: list[Source]) -> list[str]:
+    """Return the module-level names that stand in two or more modules, with these."""
+    files: dict[str, list[str]] = {}
+    for source in sources:
+        for name in set(top_level_names(source.tree)):
+            files.setdefault(name, []).append(source.file)
+    several = {name: found for name, found in files.items() if found[1:] and name[:2] != "__"}
+    return [f"{name}: {', '.join(found)}" for name, found in sorted(several.items())]
+
+
+def one_caller(sources: list[Source]) -> list[str]:
+    """Return the private functions and methods that one place uses, of those of a unique name."""
+    nodes = [(source.file, node) for source in sources for node in ast.walk(source.tree)]
+    uses = Counter(used_name(node) for _, node in nodes)
+    private = [
+        (node.name, file)
+        for file, node in nodes
+        if isinstance(node, Function) and re.match("_[^_]", node.name)
+    ]
+    defined = Counter(name for name, _ in private)
+    return [f"{file}: {name}" for name, file in private if defined[name] == uses[name] == 1]
+
+
+def used_name(node: ast.AST) -> str:
+    """Return the variable or attribute that an expression reads; "" for any other node."""
+    if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
+        return node.id if isinstance(node, ast.Name) else node.attr
+    return ""
+
+
+def long_files(sources: list[Source]) -> list[str]:
+    return [f"{source.file}: {source.lines}" for source in sources if source.lines > _LONG]
+
+
+def run_python(arguments: list[str], root: Path) -> str:
+    """Return what Python prints with the package of a checkout."""
     run = [sys.executable, *arguments]
     env = {**os.environ, "PYTHONPATH": str(root)}
     return subprocess.run(run, cwd=root, env=env, capture_output=True, text=True, check=True).stdout
 
 
-def way_of_a_doc(root: Path) -> tuple[int, int]:
-    """Files of the package that a Doc enters, and moves between them."""
-    files, moves = printed_by(["-c", _PROFILE.format(warm=WARM, text=TEXT)], root).split()[-2:]
-    return int(files), int(moves)
+def calls_of_a_doc(root: Path) -> list[tuple[str, str, int]]:
+    """Return caller, file and number of the calls of functions of the package for one Doc.
+
+    The caller is a file, or "" if it is not in the package.
+    """
+    printed = run_python(["-c", _PROFILE.format(warm=WARM, text=TEXT)], root)
+    return [tuple(call) for call in json.loads(printed.splitlines()[-1])]
+
+
+def doc_files(root: Path) -> Counter[str]:
+    """Return the files that a Doc enters, with the moves into each from other files."""
+    moves = Counter[str]()
+    for caller, file, n in calls_of_a_doc(root):
+        moves[file] += n if caller and caller != file else 0
+    return moves
+
+
+def doc_moves(root: Path) -> Counter[str]:
+    return Counter({f"{a} > {b}": n for a, b, n in calls_of_a_doc(root) if a and a != b})
+
+
+# Measure -> a function that lists what it counts.
+LISTS: dict[str, Callable[[list[Source]], list[str]]] = {
+    "rooms_both_ways": rooms_both_ways,
+    "into_sealed_rooms": into_sealed_rooms,
+    **{kind: partial(files_that_name, kind) for kind in KINDS},
+    "named_twice": named_twice,
+    "one_caller": one_caller,
+    "long_files": long_files,
+    "imports_in_functions": inner_imports,
+}
+WAYS = {"doc_files": doc_files, "doc_moves": doc_moves}
 
 
 def count(root: Path) -> dict[str, int]:
-    package = sources(root / "spacy_bioel")
+    sources = read_package(root)
+    core = [source for source in sources if not source.is_in(SEALED)]
     options = ["--select", "ANN401", "--exit-zero", "--output-format", "json", "spacy_bioel"]
-    found = printed_by(["-m", "ruff", "check", *options], root)
-    files, moves = way_of_a_doc(root)
+    of_any = json.loads(run_python(["-m", "ruff", "check", *options], root))
+    moves = doc_files(root)
     pages = [*root.glob("docs/**/*.md"), root / "README.md", root / "CONTRIBUTING.md"]
     return {
-        "lines": n_lines(package),
-        "files": len(package),
-        "tests": n_lines(sources(root / "tests")),
-        "benchmarks_and_training": n_lines(sources(root / "benchmarks", root / "training")),
+        "core_lines": sum(source.lines for source in core),
+        "core_files": len(core),
+        "lines": sum(source.lines for source in sources),
+        "files": len(sources),
+        "doc_files": len(moves),
+        "doc_moves": sum(moves.values()),
+        **{name: len(found(sources)) for name, found in LISTS.items()},
+        "any": len(of_any),
+        "tests": n_lines(python_files(root / "tests")),
+        "benchmarks_and_training": n_lines(python_files(root / "benchmarks", root / "training")),
         "words_of_pages": sum(len(page.read_text("utf8").split()) for page in pages),
-        "doc_files": files,
-        "doc_moves": moves,
-        "any": len(json.loads(found)),
-        "imports_in_functions": sum(len(set(inner_imports(path))) for path in package),
     }
+
+
+def listed(measure: str, root: Path) -> list[str]:
+    """Return what a measure counts; files and moves of a Doc with their number of moves.
+
+    RAISES typer.BadParameter: If this measure cannot be listed.
+    """
+    if measure in LISTS:
+        return LISTS[measure](read_package(root))
+    if measure in WAYS:
+        return [f"{name}: {n}" for name, n in WAYS[measure](root).most_common()]
+    raise typer.BadParameter(f"--show is one of: {', '.join([*WAYS, *LISTS])}")
 
 
 @question("house", key=("question", "system"))
 def house(
     root: Annotated[Path, typer.Option(help="A checkout of the repository.")] = ROOT,
     system: Annotated[str, typer.Option(help="Name of its state.")] = "now",
+    show: Annotated[str, typer.Option(help="List what this measure counts.")] = "",
 ) -> Iterator[Row]:
-    for asked, value in count(root.resolve()).items():
-        yield {"question": asked, "system": system, "metric": "count", "value": value}
+    root = root.resolve()
+    if show:
+        typer.echo("\n".join(listed(show, root)))
+        return
+    for name, figures in {system: count(root), "to reach": TO_REACH}.items():
+        for asked, value in figures.items():
+            yield {"question": asked, "system": name, "metric": "count", "value": value}
 
 
 def required(name: str, extra: str = "") -> Iterator[str]:

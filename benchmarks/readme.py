@@ -1,4 +1,4 @@
-"""Write the tables of README.md and of pages in docs/ from the result files:
+"""Write the tables of README.md, CONTRIBUTING.md and docs/ from the result files:
 python -m benchmarks.readme.
 """
 
@@ -13,6 +13,7 @@ from benchmarks.tables import SPECS, Rows, install_table, linking_tables, render
 ROOT = Path(__file__).parents[1]
 PAGES = [
     ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
     ROOT / "spacy_bioel/assets/starter/README.md",
     *sorted(ROOT.glob("docs/**/*.md")),
 ]

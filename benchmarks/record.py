@@ -87,7 +87,7 @@ def _named(argument: str) -> str:
 
 
 def figures(row: Measurement) -> Row:
-    """Return the fields that are recorded of a measurement of `spacy_bioel.scoring`."""
+    """Return the fields that are recorded of a measurement."""
     numbers = {name: round(getattr(row, name), 2) for name in ("value", "low", "high")}
     return {"metric": row.metric, **numbers, "n": row.n}
 

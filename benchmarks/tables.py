@@ -1,4 +1,4 @@
-"""Write the tables of README.md and docs/ from benchmarks/results: python -m benchmarks.readme.
+"""Make the tables of README.md, CONTRIBUTING.md and docs/: python -m benchmarks.readme.
 
 A table of `tables.yml` has lines and columns. A line is a label with the fields of its rows
 (`where`), or there is one for each combination of the values of `by` ("all": those of the rows). A

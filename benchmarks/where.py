@@ -29,11 +29,11 @@ _FIRST, _BATCH = 64, 32
 STEPS = {
     "spacy.language.Language.make_doc": "tokens",
     "spacy_bioel.mentions.pipe.MentionDetector.predict": "detector: choosing mentions",
-    "spacy_bioel.mentions.pipe.match_lexicon": ("detector: names and words of the lexicon"),
+    "spacy_bioel.mentions.pipe.match_lexicon": "detector: names and words of the lexicon",
     "spacy_bioel.mentions.pipe.find_spans": "detector: scoring spans",
     "spacy_bioel.mentions.model.token_vectors": "detector: network over tokens",
     "spacy_bioel.linking.pipe.Linker.predict": "linker: mentions and decisions",
-    "spacy_bioel.linking.candidates.CandidateGenerator._rank": ("linker: weighing candidates"),
+    "spacy_bioel.linking.candidates.CandidateGenerator._rank": "linker: weighing candidates",
     "spacy_bioel.linking.evidence._exact": "linker: exact names",
     "spacy_bioel.linking.searches.FrozenEncoder.encode": "linker: encoder",
     "spacy_bioel.kb.vectors.ExactIndex.search": "linker: nearest vectors",

@@ -5,8 +5,8 @@ reader, a model of word pieces with a `NetworkKind`.
 
 Contextual scores: from the candidates of a string to those of a mention in its document.
 
-Strings are ranked once, however often they occur (`linker.candidates`). What each mention then
-says in its document, by `contextual.bi_encoder` or `contextual.cross_encoder`, and what its string
+Strings are ranked once, however often they occur (`linking.candidates`). What each mention then
+says in its document, by `contextual.dual_encoder` or `contextual.reranker`, and what its string
 said are weighed together.
 """
 

@@ -1,4 +1,4 @@
-"""Selection of settings by metrics of `spacy_bioel.scoring`, with cross-fitting by document.
+"""Selection of settings by metrics of `evaluation.protocols`, with cross-fitting by document.
 
 Development mentions: features and gold candidates on which the fusion is fitted.
 

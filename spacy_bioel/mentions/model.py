@@ -1,7 +1,7 @@
 """Mention detection models, tok2vec -> logits of spans or tags: common part of all architectures.
 
 An architecture is a network over the tokens of a batch with a `DetectorKind`: its inference by
-NumPy, its loss and its decoding. See `span_enumerator` and `bio_tagger`.
+NumPy, its loss and its decoding. There are two: spans and tags.
 
 Mention detection by span enumeration: spans of up to L tokens, a binary decision per label.
 
