@@ -130,9 +130,10 @@ def make_mention_detector(
 ) -> "MentionDetector":
     """Make a `bioel_mentions`, which finds mentions by a trained model."""
     settings = {key: value for key, value in locals().items() if key in _MENTIONS}
+    from spacy_bioel.entities import RuleSet
     from spacy_bioel.mentions.pipe import MentionDetector
 
-    rules = {key: one for key, one in entities.items() if one is not None}
+    rules = RuleSet({key: one for key, one in entities.items() if one is not None})
     return MentionDetector(nlp.vocab, model, name, settings=settings, entities=rules, scorer=scorer)
 
 
@@ -195,6 +196,7 @@ def make_linker(
 ) -> "Linker":
     """Make a `bioel_linker`, which links mentions to a knowledge base."""
     settings = {key: value for key, value in locals().items() if key == "kb" or key in _LINKER}
+    from spacy_bioel.entities import RuleSet
     from spacy_bioel.linking.pipe import Linker
 
     for key in ("finding", "evidence", "training"):  # a config may give a part of them
@@ -206,7 +208,7 @@ def make_linker(
         index=index,
         spelling=spelling,
         settings=settings,
-        entities={key: one for key, one in entities.items() if one is not None},
+        entities=RuleSet({key: one for key, one in entities.items() if one is not None}),
         scorer=scorer,
     )
     linker.check_settings()

@@ -14,7 +14,7 @@ from spacy.util import is_package, load_config, load_model_from_config, registry
 from thinc.api import Config
 
 from spacy_bioel.doc import SPANS_KEY
-from spacy_bioel.entities import facts_of
+from spacy_bioel.entities import RuleSet
 from spacy_bioel.entities.notes.layout import words_of_notes
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.bundled import ASSETS
@@ -117,7 +117,7 @@ def set_preset(nlp: Language, preset: str) -> None:
 
 def _change_rules(nlp: Language, linker: Linker, name: str, config: dict[str, Any]) -> None:
     """Take other rules for a kind of text, in the pipeline and in its config."""
-    linker.entities |= registry.resolve({name: config})
+    linker.entities = RuleSet(linker.entities.rules | registry.resolve({name: config}))
     pipe = next(name for name, pipe in nlp.pipeline if pipe is linker)
     nlp._pipe_configs[pipe].setdefault("entities", {})[name] = config
 
@@ -125,7 +125,7 @@ def _change_rules(nlp: Language, linker: Linker, name: str, config: dict[str, An
 def fact_names(nlp: Language) -> list[str]:
     """Names of the facts that the linkers of a pipeline may say of mentions."""
     linkers: list[Any] = [p for n, p in nlp.pipeline if nlp.get_pipe_meta(n).factory == LINKER]
-    return list(dict.fromkeys(fact for one in linkers for fact in facts_of(one.entities)))
+    return list(dict.fromkeys(fact for one in linkers for fact in one.entities.fact_names))
 
 
 def find_detector(nlp: Language) -> MentionDetector | None:

@@ -190,12 +190,12 @@ def _with(
         label = best.label if best is not None else ""
         spans.append(Span(place.doc, place.start, place.end, label=label))
     likely = mentions.likely if mentions.likely is None else [*mentions.likely, *[1.0] * len(spans)]
-    settings, rules = generator.state.settings, list(generator.rules.values())
-    more = Mentions.of(mentions.docs, [spans], abbreviations=settings.abbreviations, rules=rules)
+    abbreviations = generator.state.settings.abbreviations
+    more = Mentions.of(mentions.docs, [spans], abbreviations=abbreviations)
     return replace(
         mentions,
         spans=[*mentions.spans, *spans],
-        queries=[*mentions.queries, *more.queries],
+        queries=[*mentions.queries, *generator.rules.ask(more).queries],
         owners=[0] * (len(mentions) + len(spans)),
         likely=likely,
     )
@@ -210,8 +210,7 @@ def _explain(
     """
     (links,), spans, queries = ranking.links(), ranking.mentions.spans, ranking.mentions.queries
     probabilities = {(c.start, c.end, c.label): c.probability for c in considered}
-    rules = ranking.generator.rules.values()
-    said_by = [one.run("explain", ranking.mentions, links) for one in rules]
+    said_of = ranking.generator.rules.explain(ranking.mentions, links)
     explained = []
     for number, (span, query, link) in enumerate(zip(spans, queries, links, strict=True)):
         if (span.start, span.end) not in shown:
@@ -255,7 +254,7 @@ def _explain(
             types = "by the settings label_types or kb"
             reason = f"NIL: mentions of {about.label} are linked to nothing, {types}."
         else:
-            said = " ".join(filter(None, (of_all[number] for of_all in said_by)))
+            said = said_of[number]
             changed = "The context, or other mentions of the document, changed that."
             reason = about.reason + _of_words(about, f". {said or changed}")
         explained.append(replace(about, reason=reason))

@@ -143,6 +143,11 @@ class Candidate:
         return source[self.id].xrefs if self.id in source else ()
 
 
+def ties_of(candidates: Iterable[Sequence[Candidate]]) -> list[bool]:
+    """Tell of which mentions the best candidates are tied."""
+    return list(map(is_tied, candidates))
+
+
 def is_tied(candidates: Sequence[Candidate]) -> bool:
     """Tell whether two candidates of one knowledge base are equally likely, and none more.
 
@@ -274,18 +279,11 @@ def releases_of(fingerprint: str) -> tuple[str, ...]:
         return ()
 
 
-# A span that may be a mention: start token, end token (exclusive), label, and probability, 1 for what
-# a user has forced.
+# A span that may be a mention: start token, end token (exclusive), label, and probability, which is
+# 1 for what a user has forced.
 ScoredSpan = tuple[int, int, str, float]
 
 
-def best_first(candidates: Iterable[Candidate]) -> tuple[Candidate, ...]:
-    """Sort the candidates of a mention by score: ties go to the lower id, in whatever batch."""
-    return tuple(sorted(candidates, key=lambda c: (-c.score, c.id)))
-
-
-def is_named(candidate: Candidate) -> bool:
-    """Whether the mention is a name of the concept, and not only like one: for a name, nobody
-    searches by spelling."""
-    sources = candidate.evidence.split("+")
-    return "exact" in sources or ("memory" in sources and "sparse" not in sources)
+def best_first(candidates: Iterable[Iterable[Candidate]]) -> list[tuple[Candidate, ...]]:
+    """Sort the candidates of each mention by score: ties go to the lower id, in whatever batch."""
+    return [tuple(sorted(found, key=lambda c: (-c.score, c.id))) for found in candidates]

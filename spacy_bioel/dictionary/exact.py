@@ -15,8 +15,8 @@ from spacy_bioel.kb.knowledge_base import KnowledgeBase, name_keys, span_keys
 from spacy_bioel.text.normalize import (
     BLANK_LINE,
     has_whole_brackets,
+    normalize_name,
     normalize_names,
-    normalize_token,
 )
 
 # Spans of so many words are looked up at all places, longer ones where such a name begins.
@@ -53,7 +53,7 @@ def longest_names(doc: Doc, kb: KnowledgeBase) -> list[Span]:
 
 def _is_name(text: str, kb: KnowledgeBase) -> bool:
     """Tell whether a short string is a name, with the same capitals."""
-    (row,) = kb.lookup_names([normalize_token(text)]).tolist()
+    (row,) = kb.lookup_names([normalize_name(text)]).tolist()
     is_meant = len(text) > 1 and text.isalpha() and text.isupper()
     return row >= 0 and bool(is_meant or kb.is_added[row]) and kb.name(row) == text
 
@@ -94,7 +94,7 @@ def _longest_ends(
     lasts: list[int] = []  # token that it ends
     for first, end in pairwise(borders):
         text = "".join(tokens[first:end])
-        words = [_BREAK] if BLANK_LINE.search(text) else normalize_token(text).split()
+        words = [_BREAK] if BLANK_LINE.search(text) else normalize_name(text).split()
         inner = [-1] * (len(words) - 1)
         texts += words
         firsts += [first, *inner] if words else []

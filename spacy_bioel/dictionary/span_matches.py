@@ -15,7 +15,7 @@ from spacy_bioel.doc import text_of
 from spacy_bioel.kb.bag_of_words import MAX_WORDS, NameBags
 from spacy_bioel.kb.knowledge_base import KeyArray
 from spacy_bioel.text.abbreviations import find_short_forms
-from spacy_bioel.text.normalize import BLANK_LINE, normalize_name, normalize_token
+from spacy_bioel.text.normalize import BLANK_LINE, normalize_name, normalize_tokens
 from spacy_bioel.text.stems import words_of
 
 IntArray = NDArray[np.int64]
@@ -93,7 +93,7 @@ def read_words(
     token_starts = np.cumsum(n_tokens) - n_tokens
     orths, of_token = np.unique(table[:, 0], return_inverse=True)
     texts = [docs[0].vocab.strings[orth] for orth in orths.tolist()]
-    split = [words_of(normalize_token(text)) for text in texts]
+    split = list(map(words_of, normalize_tokens(texts)))
     numbers: dict[str, int] = {}
     flat = [numbers.setdefault(word, len(numbers)) for words in split for word in words]
     sizes = np.fromiter(map(len, split), dtype=np.int64, count=len(split))

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from spacy.lang.en.stop_words import STOP_WORDS
 from spacy.tokens import Doc
 
-from spacy_bioel.doc import long_forms, normalized_tokens, text_of, words_of
+from spacy_bioel.doc import long_forms, normalized_tokens, text_of, texts_of
 from spacy_bioel.kb.gazetteer import KeyArray, KeyMasks, Lexicon, MaskArray
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.normalize import has_whole_brackets, normalize_name, on_one_line
@@ -291,12 +291,14 @@ class KnownNames:
         label_of = {(start, end): label for start, end, label, _ in spans}
         taken = {i: span for span in spans for i in range(*span[:2])}
         short_forms, names = long_forms(doc), []
-        for (start, end), labels in sorted(places.items()):
+        in_order = sorted(places.items())
+        texts = texts_of(doc, [(*place, "", 0.0) for place, _ in in_order])
+        for ((start, end), labels), text in zip(in_order, texts, strict=True):
             same = label_of.get((start, end))
             if [same] == labels:
                 continue
             near = {taken[i] for i in range(start, end) if i in taken}
-            text, reason = words_of(doc, start, end), ""
+            reason = ""
             if len(labels) > 1:
                 told = [label for label in labels if is_in_texts(text, label)]
                 labels = told if len(told) == 1 else labels

@@ -56,8 +56,8 @@ class Knowledge(Protocol):
     def kb_of(self, label: str) -> KnowledgeBase:
         """The knowledge base that mentions of a label are linked to."""
 
-    def types_of(self, label: str) -> tuple[str, ...] | None:
-        """Semantic types that mentions of a label may link to; None: all; (): none."""
+    def linked_kbs(self, labels: Collection[str]) -> dict[str, KnowledgeBase]:
+        """The same for several labels, without those whose mentions are linked to nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +109,9 @@ class Mentions:
         spans: Sequence[Sequence[Span]],
         *,
         abbreviations: bool,
-        rules: Sequence[EntityRules] = (),
         states: dict[str, Any] | None = None,
     ) -> Mentions:
-        """Make queries of the mentions of each document."""
+        """Make queries of the mentions of each document, of their text alone."""
         flat = list(chain.from_iterable(spans))
         owners = [number for number, of_doc in enumerate(spans) for _ in of_doc]
         forms = {i: found for i, doc in enumerate(docs) if (found := long_forms(doc))}
@@ -126,15 +125,7 @@ class Mentions:
             Query(whole, text=text)
             for whole, text in zip(normalize_names(texts), texts, strict=True)
         ]
-        return cls(docs, flat, queries, owners, states=states).asked_by(rules)
-
-    def asked_by(self, rules: Sequence[EntityRules]) -> Mentions:
-        """The mentions with the strings that rules want to be looked up."""
-        mentions = self
-        for one in rules:
-            queries = one.run("queries", mentions)
-            mentions = replace(mentions, queries=queries)
-        return mentions
+        return cls(docs, flat, queries, owners, states=states)
 
     def __len__(self) -> int:
         return len(self.spans)
@@ -153,28 +144,28 @@ class Mentions:
     def labels(self) -> list[str]:
         return [span.label_ for span in self.spans]
 
-    def with_parts(self, rules: Sequence[EntityRules] = ()) -> Mentions:
-        """Add the parts of composites behind all mentions.
-
-        A part is a mention too, in the place of the words that only it has: what a document says
-        of mentions it says of parts.
-        """
+    def parts(self) -> Mentions:
+        """The parts of composites, each in the place of the words that only it has."""
         mentions = zip(self.spans, self.queries, self.owners, strict=True)
         parts = [
             (_place_of(part, query, span), Query(part), owner)
             for span, query, owner in mentions
             for part in query.parts
         ]
-        if not parts:
+        spans, queries, owners = map(list, zip(*parts, strict=True)) if parts else ([], [], [])
+        return Mentions(self.docs, spans, queries, owners, n_parts=len(spans))
+
+    def with_parts(self, parts: Mentions) -> Mentions:
+        """Add the parts of composites behind all mentions: what a document says of mentions it says
+        of parts."""
+        if not len(parts):
             return self
-        spans, queries, owners = map(list, zip(*parts, strict=True))
-        of_parts = Mentions(self.docs, spans, queries, owners, n_parts=len(spans)).asked_by(rules)
         return replace(
             self,
-            spans=[*self.spans, *spans],
-            queries=[*self.queries, *of_parts.queries],
-            owners=[*self.owners, *owners],
-            n_parts=len(spans),
+            spans=[*self.spans, *parts.spans],
+            queries=[*self.queries, *parts.queries],
+            owners=[*self.owners, *parts.owners],
+            n_parts=len(parts),
         )
 
     def token_ranges(self) -> NDArray[np.int64]:
@@ -302,42 +293,138 @@ class EntityRules:
         return [""] * len(links)
 
 
-def find_by_rules(
-    rules: Sequence[EntityRules],
-    docs: Sequence[Doc],
-    spans: Sequence[list[ScoredSpan]],
-    traces: Sequence[Trace] | None,
-) -> list[list[ScoredSpan]]:
-    """Let each set of rules change the spans of documents.
+class RuleSet:
+    """The rules of a pipe, by the names that its config has; called in order, and only those that
+    have something to say.
 
-    RAISES BioelError: [B498] when rules return a span that is not in its document.
+    RAISES BioelError: [B499] when two give a fact of the same name.
     """
-    found = list(spans)
-    for one in rules:
-        found = list(one.run("find", docs, found, traces))
-        for doc, of_doc in zip(docs, found, strict=True):
-            for span in of_doc:
-                if not 0 <= span[0] < span[1] <= len(doc):
-                    about = {"rules": type(one).__name__, "span": span[:3], "n": len(doc)}
-                    raise BioelError(Errors.B498.format(**about))
-    return found
 
+    def __init__(self, rules: Mapping[str, EntityRules]) -> None:
+        self.rules = dict(rules)
+        self.fact_names = self._fact_names()
+        self._having: dict[str, list[tuple[str, EntityRules]]] = {}
 
-def rules_for(rules: Mapping[str, EntityRules], labels: Collection[str]) -> dict[str, EntityRules]:
-    """Those rules of a pipe that are for one of these labels, by the names that its config has."""
-    return {
-        name: one
-        for name, one in rules.items()
-        if not one.labels or not set(one.labels).isdisjoint(labels)
-    }
+    def _fact_names(self) -> tuple[str, ...]:
+        owner: dict[str, str] = {}
+        for name, one in self.rules.items():
+            for fact in one.fact_names:
+                if fact in owner:
+                    raise BioelError(Errors.B499.format(fact=fact, first=owner[fact], second=name))
+                owner[fact] = name
+        return tuple(owner)
 
+    def having(self, function: str) -> list[tuple[str, EntityRules]]:
+        """Names and rules of those that override a function."""
+        if function not in self._having:
+            default = getattr(EntityRules, function)
+            self._having[function] = [
+                (name, one)
+                for name, one in self.rules.items()
+                if getattr(type(one), function) is not default
+            ]
+        return self._having[function]
 
-def facts_of(rules: Mapping[str, EntityRules]) -> tuple[str, ...]:
-    """Names of the facts of rules. RAISES BioelError: [B499] when two have the same name."""
-    owner: dict[str, str] = {}
-    for name, one in rules.items():
-        for fact in one.fact_names:
-            if fact in owner:
-                raise BioelError(Errors.B499.format(fact=fact, first=owner[fact], second=name))
-            owner[fact] = name
-    return tuple(owner)
+    def with_knowledge(self, knowledge: Knowledge) -> RuleSet:
+        return RuleSet({name: one.with_knowledge(knowledge) for name, one in self.rules.items()})
+
+    def for_labels(self, labels: Collection[str], *, labelled: bool = False) -> RuleSet:
+        """The rules that are for one of these labels, and those that are for all.
+
+        labelled (bool): Without the latter.
+        """
+        return RuleSet(
+            {
+                name: one
+                for name, one in self.rules.items()
+                if (not one.labels and not labelled) or not set(one.labels).isdisjoint(labels)
+            }
+        )
+
+    def find(
+        self,
+        docs: Sequence[Doc],
+        spans: Sequence[list[ScoredSpan]],
+        traces: Sequence[Trace] | None = None,
+        *,
+        known: Sequence[Collection[str]] = (),
+    ) -> list[list[ScoredSpan]]:
+        """Let the rules change the spans of documents.
+
+        known (Sequence[Collection[str]]): Names of the rules that a document need not be shown to.
+        RAISES BioelError: [B498] when rules return a span that is not in its document.
+        """
+        found = list(spans)
+        for name, one in self.having("find"):
+            numbers = [i for i in range(len(docs)) if not known or name not in known[i]]
+            changed = one.run(
+                "find",
+                [docs[i] for i in numbers],
+                [found[i] for i in numbers],
+                [traces[i] for i in numbers] if traces else None,
+            )
+            for i, of_doc in zip(numbers, changed, strict=True):
+                found[i] = of_doc
+                for span in of_doc:
+                    if not 0 <= span[0] < span[1] <= len(docs[i]):
+                        about = {"rules": type(one).__name__, "span": span[:3], "n": len(docs[i])}
+                        raise BioelError(Errors.B498.format(**about))
+        return found
+
+    def short_forms(self, doc: Doc) -> dict[str, str]:
+        """What short forms in a document stand for."""
+        found: dict[str, str] = {}
+        for _, one in self.having("short_forms"):
+            found |= one.run("short_forms", doc)
+        return found
+
+    def why_other(
+        self, doc: Doc, starts: NDArray[np.int64], ends: NDArray[np.int64]
+    ) -> Sequence[str]:
+        """Why each of some places of a document cannot be a name, or ""."""
+        reasons = [one.run("why_other", doc, starts, ends) for _, one in self.having("why_other")]
+        if not reasons:
+            return [""] * len(starts)
+        return [next(filter(None, of_place), "") for of_place in zip(*reasons, strict=True)]
+
+    def ask(self, mentions: Mentions) -> Mentions:
+        """The mentions with the strings that rules want to be looked up."""
+        for _, one in self.having("queries"):
+            mentions = replace(mentions, queries=one.run("queries", mentions))
+        return mentions
+
+    def rewrite(
+        self, strings: Sequence[str], kb: KnowledgeBase, seen: Container[str]
+    ) -> Sequence[str]:
+        """Strings as they are looked up in a knowledge base."""
+        for _, one in self.having("rewrite"):
+            strings = one.run("rewrite", strings, kb, seen)
+        return strings
+
+    def want_all(self, kb: KnowledgeBase) -> bool:
+        """Whether all concepts of a name have to stay candidates until `rescore`."""
+        return any(one.run("wants_all", kb) for _, one in self.having("wants_all"))
+
+    def rescore(
+        self, mentions: Mentions, candidates: Candidates
+    ) -> Sequence[tuple[Candidate, ...]]:
+        """Candidates of each mention, by what the documents say of them."""
+        for _, one in self.having("rescore"):
+            rescored = one.run("rescore", mentions, candidates)
+            candidates = replace(candidates, of_mentions=rescored)
+        return candidates.of_mentions
+
+    def facts(self, mentions: Mentions, links: Sequence[Link]) -> list[dict[str, Any]]:
+        """All facts of each mention."""
+        found: list[dict[str, Any]] = [{} for _ in links]
+        for _, one in self.having("facts"):
+            for known, more in zip(found, one.run("facts", mentions, links), strict=True):
+                known.update(more)
+        return found
+
+    def explain(self, mentions: Mentions, links: Sequence[Link]) -> list[str]:
+        """Sentences on what the rules did to each link."""
+        said = [one.run("explain", mentions, links) for _, one in self.having("explain")]
+        return [" ".join(filter(None, of_link)) for of_link in zip(*said, strict=True)] or [
+            "" for _ in links
+        ]

@@ -257,7 +257,7 @@ class Composites(EntityRules):
         traces: Sequence[Trace] | None,
     ) -> list[list[ScoredSpan]]:
         widened = [
-            likeliest((s[0], self._end(doc, s), *s[2:]) for s in of_doc)
+            likeliest([(s[0], self._end(doc, s), *s[2:]) for s in of_doc])
             for doc, of_doc in zip(docs, spans, strict=True)
         ]
         for trace, before, after in zip(traces or (), spans, widened, strict=False):

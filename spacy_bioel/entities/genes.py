@@ -10,7 +10,7 @@ from functools import cache, cached_property
 from spacy.tokens import Doc, Span
 
 from spacy_bioel.dictionary.unambiguous import common_words, is_other, places_marked
-from spacy_bioel.doc import text_of, words_of
+from spacy_bioel.doc import text_of, texts_of
 from spacy_bioel.entities import Candidates, EntityRules, Mentions, Query
 from spacy_bioel.entities.homonyms import Namesakes, WordsOfDocument
 from spacy_bioel.entities.species import (
@@ -64,7 +64,7 @@ class Genes(EntityRules):
     def _without_words(self, doc: Doc, spans: list[ScoredSpan]) -> list[ScoredSpan]:
         """Drop genes that are but words, from the mentions of a text that says nothing of genes."""
         genes = [s for s in spans if s[2] == GENE and s[3] < 1]  # others were forced
-        if not genes or not all(self._is_but_a_word(words_of(doc, *s[:2])) for s in genes):
+        if not genes or not all(map(self._is_but_a_word, texts_of(doc, genes))):
             return spans
         return spans if _OF_GENES.search(text_of(doc)) else [s for s in spans if s not in genes]
 
@@ -94,7 +94,7 @@ class Genes(EntityRules):
         """Candidates with the probability that the document means their organism; those of concepts
         that are of no organism stay as they are."""
         assert self.knowledge is not None
-        found = list(candidates.of_mentions)
+        found, moved = list(candidates.of_mentions), dict[int, list[Candidate]]()
         table = organism_table(mentions, candidates, self.knowledge)
         words = cache(lambda owner: WordsOfDocument(text_of(mentions.docs[owner])))
         for number, organisms in score_species(table):
@@ -107,7 +107,9 @@ class Genes(EntityRules):
                     document = words(mentions.owners[number])
                     genes = self._namesakes(kb).tell_apart(genes, span.text, document)
                 weighed += [replace(c, score=round(c.score * probability, 4)) for c in genes]
-            found[number] = best_first([*weighed, *homologs.others])
+            moved[number] = [*weighed, *homologs.others]
+        for number, of_mention in zip(moved, best_first(moved.values()), strict=True):
+            found[number] = of_mention
         return found
 
     @cached_property

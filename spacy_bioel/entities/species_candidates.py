@@ -18,7 +18,7 @@ from spacy_bioel.doc import long_forms
 from spacy_bioel.entities import Candidates, Knowledge, Mentions, Query, Rank
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.normalize import normalize_names
-from spacy_bioel.types import ORGANISM, Candidate, is_named
+from spacy_bioel.types import ORGANISM, Candidate
 
 # What a name may have around it: "human TERT gene", "p-AKT", "hTERT".
 _BEFORE = re.compile(
@@ -104,6 +104,13 @@ class Homologs:
                 self.genes.setdefault(o, own)
 
 
+def is_named(candidate: Candidate) -> bool:
+    """Whether the mention is a name of the concept, and not only like one: for a name, nobody
+    searches by spelling."""
+    sources = candidate.evidence.split("+")
+    return "exact" in sources or ("memory" in sources and "sparse" not in sources)
+
+
 def has_organisms(kb: KnowledgeBase) -> bool:
     """Whether documents choose among the organisms of the concepts of a knowledge base."""
     return any(name.startswith(ORGANISM) for name in kb.type_names)
@@ -143,8 +150,7 @@ def genes_by_organism(
 
 def _by_kb(mentions: Mentions, knowledge: Knowledge) -> dict[KnowledgeBase, list[int]]:
     """Numbers of the mentions by their knowledge base, of those that have organisms."""
-    labels = {label: knowledge.types_of(label) != () for label in set(mentions.labels)}
-    kbs = {label: knowledge.kb_of(label) for label, is_linked in labels.items() if is_linked}
+    kbs = knowledge.linked_kbs(set(mentions.labels))
     kbs = {label: kb for label, kb in kbs.items() if has_organisms(kb)}
     found: dict[KnowledgeBase, list[int]] = {}
     for number, label in enumerate(mentions.labels):

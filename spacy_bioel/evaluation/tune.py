@@ -217,7 +217,7 @@ def tune_detector(
             docs += batch
             scored += detector.score_spans(batch)
             advance(len(batch))
-    counts, rules = [], list(detector.rules.values())
+    counts, rules = [], detector.rules
     with progress("Choosing the detector's settings", total=len(DETECTOR)) as advance:
         for setting in DETECTOR:
             cfg = {**detector.cfg, **setting}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import cache, cached_property, partial
 from itertools import islice
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from spacy_bioel.contextual.mention_markers import MarkedPieces
 from spacy_bioel.dictionary.finder import NameFinder
 from spacy_bioel.dictionary.unambiguous import KnownNames
-from spacy_bioel.entities import EntityRules, String, Vocabulary
+from spacy_bioel.entities import RuleSet, String, Vocabulary
 from spacy_bioel.kb.arrays import entries_of
 from spacy_bioel.kb.bundled import is_starter
 from spacy_bioel.kb.joined import JoinedKnowledgeBase, parts_of
@@ -125,9 +125,9 @@ class CandidateGenerator:
         return self._kept.get("known names", parts, partial(KnownNames, found))
 
     @cached_property
-    def rules(self) -> dict[str, EntityRules]:
+    def rules(self) -> RuleSet:
         """The rules of the linker for kinds of text, with its knowledge bases."""
-        return {name: one.with_knowledge(self) for name, one in self.state.rules}
+        return self.state.rules.with_knowledge(self)
 
     @cached_property
     def labels(self) -> list[str]:
@@ -145,6 +145,10 @@ class CandidateGenerator:
     def kb_of(self, label: str) -> KnowledgeBase:
         """The knowledge base that mentions of a label are linked to."""
         return self.of(label).kb
+
+    def linked_kbs(self, labels: Collection[str]) -> dict[str, KnowledgeBase]:
+        """The same for several labels, without those whose mentions are linked to nothing."""
+        return {label: self.of(label).kb for label in labels if self.types_of(label) != ()}
 
     def _vocabularies(self) -> tuple[dict[str, Vocabulary], object]:
         """Of each label that has one, its vocabulary; and what that depends on."""
@@ -219,8 +223,7 @@ class CandidateGenerator:
     def gather(self, queries: Sequence[str]) -> Candidates:
         """All evidence about different normalised strings."""
         state, k = self.state, self.state.settings.search_names
-        for one in self.rules.values():
-            queries = one.rewrite(queries, self.kb, state.statistics.counts)
+        queries = self.rules.rewrite(queries, self.kb, state.statistics.counts)
         dense = recalled = None
         if state.is_dense:
             vectors = self.encoder.encode(queries)
@@ -280,8 +283,7 @@ class CandidateGenerator:
         scores = (self.state.fusion or default_fusion()).scores(table.features)[rows]
         allowed = self.allowed(concepts, [label for _, label in asked], pair)
         own = np.where(allowed, scores, -np.inf)
-        wants_all = any(one.wants_all(self.kb) for one in self.rules.values())
-        kept = table.sources[rows] & EXACT > 0 if wants_all else None
+        kept = table.sources[rows] & EXACT > 0 if self.rules.want_all(self.kb) else None
         top = self.state.settings.max_candidates
         best, shares = rank(self.kb, concepts, own, pair, top=top, kept=kept)
         best = best[allowed[best]]

@@ -18,7 +18,7 @@ from spacy.tokens import Span
 from spacy_bioel.doc import text_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.sentences import sentence_borders
-from spacy_bioel.types import Candidate, is_tied
+from spacy_bioel.types import Candidate, ties_of
 
 _MOST = 3  # neighbours, the nearest ones
 # By so much, and so many times as near, as the next candidate; or the tie stays.
@@ -32,7 +32,7 @@ def settle_ties(
     """Put first which of tied candidates is clearly nearer to the other concepts of the sentence
     or, if that does not tell, of the document.
     """
-    if not any(map(is_tied, ranked)):
+    if not any(is_tied := ties_of(ranked)):
         return list(ranked)
     borders = {
         doc: sentence_borders(text_of(doc)) for doc in dict.fromkeys(m.doc for m in mentions)
@@ -61,7 +61,7 @@ def settle_ties(
 
     settled = list(ranked)
     for number, (place, found) in enumerate(zip(places, ranked, strict=True)):
-        for where in (place, place[0]) if is_tied(found) else ():
+        for where in (place, place[0]) if is_tied[number] else ():
             near = [nearness(c.id, where) for c in found]
             tied = (n for c, n in zip(found, near, strict=True) if c.score == found[0].score)
             first, second = nlargest(2, tied)

@@ -16,7 +16,7 @@ from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.candidates import CandidateGenerator
 from spacy_bioel.linking.mentions import rank_mentions, rank_names
 from spacy_bioel.linking.settings import BY_KB
-from spacy_bioel.types import Candidate, Link, is_tied
+from spacy_bioel.types import Candidate, Link, ties_of
 
 
 def decide(
@@ -96,31 +96,29 @@ class Ranking:
 
         nil_threshold (float | None): None: that of the settings.
         """
-        settings, rules = self.generator.state.settings, self.generator.rules.values()
+        settings, rules = self.generator.state.settings, self.generator.rules
         threshold = settings.nil_threshold if nil_threshold is None else nil_threshold
-        candidates, mentions, top = self.candidates, self.mentions, settings.max_candidates
-        for one in rules:
-            given = Candidates(candidates, threshold, self.generator.rank)
-            candidates = [tuple(found) for found in one.run("rescore", self.asked, given)]
+        mentions, top = self.mentions, settings.max_candidates
+        given = Candidates(self.candidates, threshold, self.generator.rank)
+        candidates = rules.rescore(self.asked, given)
         candidates = [found[:top] for found in candidates]
         of_parts = iter(candidates[len(mentions) :])
         flat = []
-        wholes = zip(mentions.spans, mentions.queries, candidates, strict=False)
+        tied = ties_of(candidates[: len(mentions)])
+        wholes = zip(mentions.spans, mentions.queries, tied, strict=True)
         weighed = _weighed(mentions, candidates)
-        for (span, query, shares), found in zip(wholes, weighed, strict=True):
+        for (span, query, is_tied), found in zip(wholes, weighed, strict=True):
             parts = {part: next(of_parts) for part in query.parts} if query.readings else {}
             link = decide(span, query, found, parts, nil_threshold=threshold)
-            if len(link.ids) == 1 and is_tied(shares):  # parts of a composite are no tie
+            if len(link.ids) == 1 and is_tied:  # parts of a composite are no tie
                 link = replace(link, ids=())
             flat.append(link)
         if settings.mentions in BY_KB:
             flat = with_labels(flat, self.generator.kb)
-        facts: list[dict[str, Any]] = [{} for _ in flat]
-        for one in rules:
-            for known, more in zip(facts, one.run("facts", mentions, flat), strict=True):
-                known.update(more)
         links: list[list[Link]] = [[] for _ in mentions.docs]
-        for owner, link, said in zip(mentions.owners, flat, facts, strict=True):
+        for owner, link, said in zip(
+            mentions.owners, flat, rules.facts(mentions, flat), strict=True
+        ):
             links[owner].append(replace(link, facts=said) if said else link)
         return links
 
@@ -133,7 +131,7 @@ def rank_candidates(
     model (Model): The linker's, which may read the documents.
     """
     settings = generator.state.settings
-    asked = mentions.with_parts(list(generator.rules.values()))
+    asked = mentions.with_parts(generator.rules.ask(mentions.parts()))
     is_reading = reading_evidence(model) in settings.evidence and reads(model)
     if mentions.likely is not None and not (is_reading or generator.state.statistics.counts):
         # Names need no search: their concepts are known, and nobody prefers others.

@@ -15,7 +15,7 @@ from spacy.tokens import Doc, Span
 
 from spacy_bioel.dictionary.finder import Finding
 from spacy_bioel.doc import mention_spans
-from spacy_bioel.entities import EntityRules, Mentions, Query, String, find_by_rules, rules_for
+from spacy_bioel.entities import Mentions, Query, RuleSet, String
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.candidates import CandidateGenerator
 from spacy_bioel.linking.coherence import settle_ties
@@ -35,14 +35,13 @@ def find_mentions(
 ) -> Mentions:
     """Find the mentions to link in a batch of documents, by the setting `mentions`."""
     docs, settings = list(docs), generator.state.settings
-    rules = list(generator.rules.values())
     if settings.mentions == "kb":
         return _find_names(docs, generator, traces)
     key = settings.spans_key
     spans = [mention_spans(doc, settings.mentions, spans_key=key) for doc in docs]
     if settings.mentions == SPANS_AND_KB:
         spans = _with_names(docs, spans, generator, traces)
-    return Mentions.of(docs, spans, abbreviations=settings.abbreviations, rules=rules)
+    return generator.rules.ask(Mentions.of(docs, spans, abbreviations=settings.abbreviations))
 
 
 def _with_names(
@@ -63,18 +62,11 @@ def _with_names(
         for of_doc, attrs in zip(spans, groups, strict=True)
     ]
     found = generator.known_names.add_to(docs, given, excluded, traces)
-    for name, one in rules_for(generator.rules, generator.labels).items():
-        numbers = [
-            i
-            for i, attrs in enumerate(groups)
-            if name not in attrs.get("rules", ()) or found[i] is not given[i]
-        ]
-        some_traces = [traces[i] for i in numbers] if traces else None
-        changed = find_by_rules(
-            [one], [docs[i] for i in numbers], [found[i] for i in numbers], some_traces
-        )
-        for i, of_doc in zip(numbers, changed, strict=True):
-            found[i] = of_doc
+    known = [
+        frozenset(attrs.get("rules", ()) if of_doc is before else ())
+        for attrs, of_doc, before in zip(groups, found, given, strict=True)
+    ]
+    found = generator.rules.for_labels(generator.labels).find(docs, found, traces, known=known)
     return [
         list(of_doc)
         if scored is before
@@ -100,20 +92,12 @@ def _find_names(
 ) -> Mentions:
     """Find names of the knowledge base, or nearly so; the name is the query of its mention. Rules
     with labels add what they find to them."""
-    rules = list(generator.rules.values())
-
-    def short_forms(doc: Doc) -> dict[str, str]:
-        return {short: long for one in rules for short, long in one.short_forms(doc).items()}
-
-    def why_other(doc: Doc, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> list[str]:
-        reasons = [one.why_other(doc, starts, ends) for one in rules]
-        return [next(filter(None, of_place), "") for of_place in zip(*reasons, strict=True)]
-
+    rules = generator.rules
     found = generator.finder.find(
         docs,
         finding_of(generator.state),
-        short_forms=short_forms,
-        why_other=why_other if rules else None,
+        short_forms=rules.short_forms,
+        why_other=rules.why_other if rules.having("why_other") else None,
         traces=traces,
     )
     pairs = [(number, name) for number, of_doc in enumerate(found) for name in of_doc]
@@ -125,22 +109,19 @@ def _find_names(
         [number for number, _ in pairs],
         [name.probability for _, name in pairs],
     )
-    labelled = [one for one in rules if one.labels]
-    own = list(
-        rules_for({str(i): one for i, one in enumerate(labelled)}, generator.labels).values()
-    )
-    return _with_found(mentions, own, generator, traces) if own else mentions
+    own = rules.for_labels(generator.labels, labelled=True)
+    return _with_found(mentions, own, generator, traces) if own.having("find") else mentions
 
 
 def _with_found(
     mentions: Mentions,
-    rules: Sequence[EntityRules],
+    rules: RuleSet,
     generator: CandidateGenerator,
     traces: Sequence[Trace] | None,
 ) -> Mentions:
     """Add what rules find to names that were found, in the place of those that overlap it."""
     given: list[list[ScoredSpan]] = [[] for _ in mentions.docs]
-    found = find_by_rules(rules, mentions.docs, given, traces)
+    found = rules.find(mentions.docs, given, traces)
     new = [
         [Span(doc, start, end, label=label) for start, end, label, _ in of_doc]
         for doc, of_doc in zip(mentions.docs, found, strict=True)
@@ -157,7 +138,7 @@ def _with_found(
         if taken.isdisjoint((owner, token) for token in range(span.start, span.end))
     ]
     abbreviations = generator.state.settings.abbreviations
-    added = Mentions.of(mentions.docs, new, abbreviations=abbreviations, rules=rules)
+    added = rules.ask(Mentions.of(mentions.docs, new, abbreviations=abbreviations))
     likely = mentions.likely or ()
     rows = [
         *((mentions.owners[i], mentions.spans[i], mentions.queries[i], likely[i]) for i in kept),
@@ -209,9 +190,7 @@ def rank_names(
         own = slice(indptr[number], indptr[number + 1])
         pairs = zip(ids[own], shares[own], strict=True)
         found.append([Candidate(id, round(share, 4), name, "exact") for id, share in pairs])
-    ranked = {
-        (string, ""): of for string, of in zip(different, map(best_first, found), strict=True)
-    }
+    ranked = {(string, ""): of for string, of in zip(different, best_first(found), strict=True)}
     strings = [(string, "") for string in mentions.strings]
     agreed = _agreed(mentions.owners, strings, ranked, n=len(strings), coherence=coherence)
     return settle_ties(kb, mentions.spans, agreed) if coherence else agreed
@@ -287,4 +266,4 @@ def agree_in_document(
         scored = zip(candidates, odds, strict=True)
         # dataclasses.replace takes several times as long.
         moved.append(tuple(Candidate(c.id, round(o / total, 4), *_REST(c)) for c, o in scored))
-    return dict(zip(pairs, map(best_first, moved), strict=True))
+    return dict(zip(pairs, best_first(moved), strict=True))

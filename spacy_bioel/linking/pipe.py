@@ -37,7 +37,7 @@ from spacy_bioel.contextual.rescoring import (
     reads,
 )
 from spacy_bioel.doc import set_ent_links, set_links, set_links_as_ents
-from spacy_bioel.entities import EntityRules, facts_of
+from spacy_bioel.entities import RuleSet
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.explanation import register_extensions
 from spacy_bioel.kb import bundled
@@ -97,11 +97,11 @@ class LinkerResources(StoredPipe):
         index: MakeIndex,
         spelling: MakeSearch,
         settings: dict[str, Any],
-        entities: Mapping[str, EntityRules] | None = None,
+        entities: RuleSet | None = None,
         scorer: Callable[..., dict[str, Any]] | None = None,
     ) -> None:
-        self.entities = dict(entities or {})
-        register_extensions(facts_of(self.entities))
+        self.entities = entities or RuleSet({})
+        register_extensions(self.entities.fact_names)
         remember_opener(self)
         self.vocab = vocab
         self.model = model
@@ -176,7 +176,7 @@ class LinkerResources(StoredPipe):
                 settings=self.check_settings(),
                 make_index=self._index,
                 make_spelling=self._spelling,
-                rules=tuple(self.entities.items()),
+                rules=self.entities,
             )
 
     @property
@@ -398,8 +398,7 @@ class Linker(LinkerResources):
         if settings.mentions == "read" and not reads(self.model):
             raise BioelError(Errors.B053.format(name=self.name))
         if settings.mentions == "read":
-            rules = list(generator.rules.values())
-            mentions = multitask.find(self.model, docs, settings).asked_by(rules)
+            mentions = generator.rules.ask(multitask.find(self.model, docs, settings))
         else:
             mentions = find_mentions(docs, generator, traces)
             # Where mentions come with the documents, some documents have none.

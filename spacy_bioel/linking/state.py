@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from threading import RLock
 from typing import Any, TypeVar
 
-from spacy_bioel.entities import EntityRules
+from spacy_bioel.entities import RuleSet
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.alias_table import MentionStatistics
 from spacy_bioel.linking.searches import FrozenEncoder, MakeIndex, MakeSearch, NamePool
@@ -51,7 +51,7 @@ class LinkerState:
     encoder (FrozenEncoder | None): Of names; None: no dense evidence.
     fusion, reading (Fusion | None): Weights of the evidence, and of what a contextual model reads;
         None: the default ones.
-    rules (tuple): Rules for kinds of text, by the names that the config has.
+    rules (RuleSet): Rules for kinds of text.
     pool (NamePool | None): The names that training searches among; None: all.
     """
 
@@ -63,7 +63,7 @@ class LinkerState:
     settings: LinkerSettings
     make_index: MakeIndex
     make_spelling: MakeSearch
-    rules: tuple[tuple[str, EntityRules], ...] = ()
+    rules: RuleSet
     pool: NamePool | None = None
 
     @property

@@ -20,7 +20,7 @@ from spacy.vocab import Vocab
 from thinc.api import Model, Optimizer, set_dropout_rate
 
 from spacy_bioel.doc import annotated_labels, gold_spans, long_forms, normalized_tokens, text_of
-from spacy_bioel.entities import EntityRules, rules_for
+from spacy_bioel.entities import RuleSet
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.kb.bundled import open_kbs, open_setting
 from spacy_bioel.kb.gazetteer import Lexicon, unpack_bits
@@ -67,7 +67,7 @@ class MentionDetector(StoredPipe):
         name: str,
         *,
         settings: Mapping[str, Any],
-        entities: Mapping[str, EntityRules] | None = None,
+        entities: RuleSet | None = None,
         scorer: Callable | None = None,
     ) -> None:
         self.vocab = vocab
@@ -75,7 +75,7 @@ class MentionDetector(StoredPipe):
         self.name = name
         self.scorer = scorer
         self.lexicon = Lexicon.empty()
-        self.entities = dict(entities or {})
+        self.entities = entities or RuleSet({})
         self.cfg: dict[str, Any] = {"labels": [], **settings}
         self._known = frozenset(self.cfg)
         self.check_settings()
@@ -172,12 +172,12 @@ class MentionDetector(StoredPipe):
             warnings.warn(message, stacklevel=2)
         lowest = min((trace.lowest for trace in traces or ()), default=DOUBTFUL)
         scored = self.score_spans(docs, lowest=lowest)
-        return select_mentions(docs, scored, self.cfg, list(self.rules.values()), traces)
+        return select_mentions(docs, scored, self.cfg, self.rules, traces)
 
     @property
-    def rules(self) -> dict[str, EntityRules]:
+    def rules(self) -> RuleSet:
         """The rules for kinds of text that are for its labels."""
-        return rules_for(self.entities, self.labels)
+        return self.entities.for_labels(self.labels)
 
     def score_spans(self, docs: list[Doc], *, lowest: float = DOUBTFUL) -> list[list[ScoredSpan]]:
         """Score the spans of each document that may become mentions, before any is chosen.
@@ -218,7 +218,7 @@ class MentionDetector(StoredPipe):
 
     def set_annotations(self, docs: Iterable[Doc], scores: list[list[ScoredSpan]]) -> None:
         key, (_, never) = self.cfg["spans_key"], word_lists(self.cfg)
-        rules = list(self.rules)
+        rules = list(self.rules.rules)
         for doc, mentions in zip(docs, scores, strict=True):
             spans = [Span(doc, start, end, label=label) for start, end, label, _ in mentions]
             attrs: dict[str, Any] = {"scores": [round(score, 4) for *_, score in mentions]}

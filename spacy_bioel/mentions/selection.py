@@ -6,6 +6,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
+from itertools import repeat
 from math import log
 from typing import Any
 
@@ -13,8 +14,8 @@ from spacy.lang.en.stop_words import STOP_WORDS
 from spacy.tokens import Doc
 
 from spacy_bioel.dictionary.unambiguous import is_in_capitals
-from spacy_bioel.doc import likeliest, long_forms, text_of, words_of
-from spacy_bioel.entities import EntityRules, find_by_rules
+from spacy_bioel.doc import likeliest, long_forms, text_of, texts_of
+from spacy_bioel.entities import RuleSet
 from spacy_bioel.text.abbreviations import (
     find_short_forms,
 )
@@ -29,6 +30,7 @@ Step = Callable[[Sequence[ScoredSpan]], list[ScoredSpan]]
 DOUBTFUL = 0.05
 # Tags, and "Denies" at the start of a sentence of a note, which no training text has.
 _NO_PART = re.compile(r"</?[A-Za-z][\w-]*(?:\s[^<>]*)?/?>|\b[Dd]en(?:y|ies|ied|ying)\b")
+_BRACKET = re.compile(r"[()\[\]]")
 # Probabilities are kept this far from 0 and 1, where log-odds are infinite.
 _CLIP = 1e-7
 # Weights are whole numbers of this unit: their sums are exact, so that equal choices are equal.
@@ -45,7 +47,7 @@ def select_mentions(
     docs: Sequence[Doc],
     spans: Sequence[Sequence[ScoredSpan]],
     cfg: Mapping[str, Any],
-    rules: Sequence[EntityRules] = (),
+    rules: RuleSet | None = None,
     traces: Sequence[Trace] | None = None,
 ) -> list[list[ScoredSpan]]:
     """Choose the mentions of each document among its scored spans.
@@ -57,7 +59,8 @@ def select_mentions(
         _take_steps(spans[i], _first_steps(doc, cfg), traces[i] if traces else None)
         for i, doc in enumerate(docs)
     ]
-    chosen = find_by_rules(rules, docs, chosen, traces)
+    if rules is not None:
+        chosen = rules.find(docs, chosen, traces)
     return [
         _take_steps(chosen[i], _last_steps(doc, cfg), traces[i] if traces else None)
         for i, doc in enumerate(docs)
@@ -76,8 +79,18 @@ def _take_steps(
     return chosen
 
 
-def _keep(condition: Callable[[ScoredSpan], bool]) -> Step:
-    return lambda spans: list(filter(condition, spans))
+def _keep_likely(least: float) -> Step:
+    return lambda spans: [span for span in spans if span[3] >= least]
+
+
+def _keep_texts(doc: Doc, condition: Callable[[str], bool]) -> Step:
+    """Keep the spans whose text meets a condition."""
+
+    def keep(spans: Sequence[ScoredSpan]) -> list[ScoredSpan]:
+        pairs = zip(spans, texts_of(doc, spans), strict=True)
+        return [span for span, text in pairs if condition(text)]
+
+    return keep
 
 
 def _first_steps(doc: Doc, cfg: Mapping[str, Any]) -> list[tuple[str, Step]]:
@@ -85,22 +98,21 @@ def _first_steps(doc: Doc, cfg: Mapping[str, Any]) -> list[tuple[str, Step]]:
     threshold: float = cfg["threshold"]
     below = f"below the threshold of {threshold:g}"
 
-    def text(span: ScoredSpan) -> str:
-        return words_of(doc, *span[:2])
-
     steps: list[tuple[str, Step]] = [
         ("by the borders of markup or a denial", partial(trim_borders, doc))
     ]
     if BLANK_LINE.search(text_of(doc)):
-        steps.append(("a blank line in it", _keep(lambda s: not BLANK_LINE.search(text(s)))))
+        steps.append(
+            ("a blank line in it", _keep_texts(doc, lambda text: not BLANK_LINE.search(text)))
+        )
     if is_in_capitals(text_of(doc)):
         is_word = "a function word, in a text in capitals"
-        steps.append((is_word, _keep(lambda s: text(s).lower() not in STOP_WORDS)))
+        steps.append((is_word, _keep_texts(doc, lambda text: text.lower() not in STOP_WORDS)))
     steps += [
-        ("half of a pair of brackets", _keep(lambda s: has_whole_brackets(text(s)))),
-        (below, _keep(lambda s: s[3] >= min(threshold, DOUBTFUL))),
+        ("half of a pair of brackets", _keep_texts(doc, _has_whole_brackets)),
+        (below, _keep_likely(min(threshold, DOUBTFUL))),
         ("", partial(agree, doc, weight=cfg["consistency"])),
-        (below, _keep(lambda s: s[3] >= threshold)),
+        (below, _keep_likely(threshold)),
     ]
     always, never = word_lists(cfg)
     if always or never:
@@ -123,13 +135,17 @@ def _last_steps(doc: Doc, cfg: Mapping[str, Any]) -> list[tuple[str, Step]]:
     return steps
 
 
+def _has_whole_brackets(text: str) -> bool:
+    return not _BRACKET.search(text) or has_whole_brackets(text)
+
+
 def agree(doc: Doc, spans: Sequence[ScoredSpan], *, weight: float) -> list[ScoredSpan]:
     """Move each span's probability towards the highest of the same words in the document, by the
     weight: a document that clearly names a drug in one sentence names it in the others too.
     """
     if not weight:
         return list(spans)
-    words = normalize_names([words_of(doc, start, end) for start, end, *_ in spans])
+    words = normalize_names(texts_of(doc, spans))
     pairs = list(zip(words, spans, strict=True))
     highest: dict[tuple[str, str], float] = {}
     for word, (*_, label, p) in pairs:
@@ -148,8 +164,8 @@ def trim_borders(doc: Doc, spans: Sequence[ScoredSpan]) -> list[ScoredSpan]:
     dropped = {token.i for span in found if span is not None for token in span}
     if not dropped:
         return list(spans)
-    kept = (([i for i in range(*s[:2]) if i not in dropped], *s[2:]) for s in spans)
-    return likeliest((own[0], own[-1] + 1, label, p) for own, label, p in kept if own)
+    kept = [([i for i in range(*s[:2]) if i not in dropped], *s[2:]) for s in spans]
+    return likeliest([(own[0], own[-1] + 1, label, p) for own, label, p in kept if own])
 
 
 def drop_overlaps(mentions: Sequence[ScoredSpan], *, threshold: float) -> list[ScoredSpan]:
@@ -220,10 +236,10 @@ def apply_lists(
     ]
     taken = {token for start, end, *_ in found for token in range(start, end)}
     kept = [
-        (start, end, label, p)
-        for start, end, label, p in spans
-        if not (excluded and on_one_line(words_of(doc, start, end).lower()) in excluded)
-        and taken.isdisjoint(range(start, end))
+        span
+        for span, text in zip(spans, texts_of(doc, spans) if excluded else repeat(""), strict=False)
+        if not (excluded and on_one_line(text.lower()) in excluded)
+        and taken.isdisjoint(range(*span[:2]))
     ]
     return sorted([*kept, *found], key=lambda span: span[:3]) if found else kept
 
@@ -245,7 +261,8 @@ def add_short_forms(doc: Doc, spans: Sequence[ScoredSpan]) -> list[ScoredSpan]:
     forms = long_forms(doc)
     if not (forms and spans):
         return list(spans)
-    meant = {on_one_line(words_of(doc, *place)): (label, p) for *place, label, p in spans}
+    texts = map(on_one_line, texts_of(doc, spans))
+    meant = {text: span[2:] for text, span in zip(texts, spans, strict=True)}
     found = ((short, meant.get(on_one_line(long))) for short, long in forms.items())
     defined = {short: label_p for short, label_p in found if label_p}
     chosen = list(spans)

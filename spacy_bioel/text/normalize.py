@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import accumulate
 
@@ -52,7 +52,12 @@ def on_one_line(text: str) -> str:
 
 
 # Tokens repeat: their normalised form is remembered. Bounded, so that a service does not grow.
-normalize_token = lru_cache(maxsize=1 << 17)(normalize_name)
+_normalize_token = lru_cache(maxsize=1 << 17)(normalize_name)
+
+
+def normalize_tokens(tokens: Iterable[str]) -> list[str]:
+    """Normalise many tokens."""
+    return list(map(_normalize_token, tokens))
 
 
 def normalize_names(names: Sequence[str]) -> list[str]:
