@@ -66,7 +66,7 @@ class Errors(metaclass=_Coded):
     B051 = "No example has a gold mention in doc.spans[{key!r}]. Convert the corpus with `bioel convert`."
     B052 = "doc.spans[{key!r}] has a span without a link record: {text!r} at {place}. Run bioel_linker after all pipes that add spans."
     B053 = "The pipe {name!r} is not trained. Train it with `spacy train`, or load a trained pipeline with spacy.load."
-    B054 = "Unknown setting mentions = {mentions!r}. Choose 'auto', 'spans', 'spans_and_kb', 'ents', 'kb', 'kb_exact' or 'read'."
+    B054 = "Unknown setting mentions = {mentions!r}. Choose 'auto', 'spans', 'spans_and_kb', 'ents', 'kb' or 'read'."
     B056 = "{path} is missing: the pipeline was saved with its knowledge base. Copy the whole model folder again."
     B057 = "The link at characters {start}-{end} does not begin and end at token borders of the document. Run the linker after any retokenisation."
     B058 = "A file in {path} is truncated or damaged ({error}). Copy the whole model folder again."

@@ -137,7 +137,7 @@ def _places(doc: Doc, mention: str) -> list[Span]:
 
 def _finds(nlp: Language, linker: Linker | None, detector: MentionDetector | None) -> str:
     """Sentence that says where mentions come from."""
-    if linker is not None and linker.cfg["mentions"] in ("kb", "kb_exact"):
+    if linker is not None and linker.cfg["mentions"] == "kb":
         return "Mentions are names of the knowledge base."
     if linker is not None and linker.cfg["mentions"] == "read":
         return "Mentions are found by the network of bioel_linker."

@@ -33,7 +33,7 @@ def require_linker(nlp: Language, model: str) -> Linker:
 def finds_names(nlp: Language) -> bool:
     """Whether mentions are names of the knowledge base, which gives no labels."""
     linker = find_linker(nlp)
-    return linker is not None and linker.cfg["mentions"] in BY_KB
+    return linker is not None and linker.cfg["mentions"] == BY_KB
 
 
 def load_with_mapped_gold(

@@ -122,7 +122,7 @@ class Ranking:
             if len(link.ids) == 1 and is_tied(shares):  # parts of a composite are no tie
                 link = replace(link, ids=())
             links[owner].append(link)
-        if settings.mentions in BY_KB:
+        if settings.mentions == BY_KB:
             return with_labels(links, kb)
         docs = zip(mentions.docs, links, strict=True)
         return [with_rs_numbers(text_of(doc), of_doc, kb) for doc, of_doc in docs]

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 from spacy.tokens import Doc, Span
 
-from spacy_bioel.dictionary.exact import longest_names
 from spacy_bioel.dictionary.finder import Finding
 from spacy_bioel.doc import long_forms, mention_spans
 from spacy_bioel.entities.composites import split_composite
@@ -25,7 +24,7 @@ from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.candidates import CandidateGenerator, String
 from spacy_bioel.linking.coherence import settle_ties
 from spacy_bioel.linking.fusion import repeats
-from spacy_bioel.linking.settings import SPANS_AND_KB, LinkerSettings
+from spacy_bioel.linking.settings import BY_KB, SPANS_AND_KB, LinkerSettings
 from spacy_bioel.linking.state import LinkerState
 from spacy_bioel.text.abbreviations import expand_abbreviations
 from spacy_bioel.text.normalize import normalize_names
@@ -161,13 +160,10 @@ def text_queries(texts: Sequence[str], settings: LinkerSettings) -> list[Query]:
 def find_mentions(docs: Iterable[Doc], generator: CandidateGenerator) -> Mentions:
     """Find the mentions to link in a batch of documents, by the setting `mentions`."""
     docs, settings = list(docs), generator.state.settings
-    if settings.mentions == "kb":
+    if settings.mentions == BY_KB:
         return _find_names(docs, generator)
-    if settings.mentions == "kb_exact":
-        spans = [longest_names(doc, generator.kb) for doc in docs]
-    else:
-        key = settings.spans_key
-        spans = [mention_spans(doc, settings.mentions, spans_key=key) for doc in docs]
+    key = settings.spans_key
+    spans = [mention_spans(doc, settings.mentions, spans_key=key) for doc in docs]
     if settings.mentions == SPANS_AND_KB:
         spans = generator.known_names.add_to(docs, spans)
         how = finding_of(generator.state)

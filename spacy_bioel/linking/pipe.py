@@ -395,7 +395,7 @@ class Linker(LinkerResources):
             mentions = find_mentions(docs, generator)
             # Where mentions come with the documents, some documents have none.
             self._has_mentions = self._has_mentions or len(mentions.spans) > 0
-            if not (self._has_mentions or settings.mentions in BY_KB):
+            if not (self._has_mentions or settings.mentions == BY_KB):
                 self._check_alone(mentions.docs)
         return rank_candidates(self.model, generator, mentions)
 

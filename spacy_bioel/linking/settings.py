@@ -11,9 +11,9 @@ from spacy_bioel.kb.bundled import _check_kb, only_labels
 from spacy_bioel.pipe import check_kinds, check_number, is_number
 
 SWITCHES = ("exact", "memory", "sparse", "dense", "prior", "context", "generated", "organism")
-BY_KB = ("kb", "kb_exact")  # found with the knowledge base
+BY_KB = "kb"  # found with the knowledge base
 SPANS_AND_KB = "spans_and_kb"
-MENTIONS = ("auto", "spans", SPANS_AND_KB, "ents", *BY_KB, "read")
+MENTIONS = ("auto", "spans", SPANS_AND_KB, "ents", BY_KB, "read")
 # How names are found with a knowledge base; see `mentions.finder.NameFinder.find`.
 FINDING: dict[str, bool | float | list[str]] = {
     "variants": True,

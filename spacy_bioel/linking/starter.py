@@ -106,7 +106,7 @@ def add_starter_encoder(model: NameEncoder, kb: KnowledgeBase, *, mentions: str)
 
 
 def _warn_of(kb: KnowledgeBase, mentions: str) -> None:
-    if mentions not in BY_KB:
+    if mentions != BY_KB:
         warnings.warn(Warnings.W064.format(kb=kb.where, n=kb.n_names), stacklevel=3)
 
 

@@ -42,7 +42,7 @@ def check_order(nlp: Language, linker: StoredPipe) -> None:
         is_linker = nlp.get_pipe_meta(name).factory == LINKER
         if is_linker and pipe is not linker and pipe.cfg["spans_key"] == key:  # type: ignore[attr-defined]
             raise BioelError(Errors.B271.format(first=names[0], second=name, key=key))
-    if linker.cfg["mentions"] in (*BY_KB, "read"):
+    if linker.cfg["mentions"] in (BY_KB, "read"):
         return
     at = nlp.pipe_names.index(names[0])
     before, after = dict(nlp.pipeline[:at]), dict(nlp.pipeline[at + 1 :])
