@@ -34,9 +34,9 @@ from spacy_bioel.linking.decide import Ranking, rank_candidates
 from spacy_bioel.linking.evidence import FEATURES
 from spacy_bioel.linking.mentions import Mentions, finding_of, mention_queries
 from spacy_bioel.linking.pipe import Linker
-from spacy_bioel.linking.settings import SPANS_AND_KB
 from spacy_bioel.loading import find_detector, find_linker
 from spacy_bioel.mentions.pipe import MentionDetector
+from spacy_bioel.settings import SPANS_AND_KB
 from spacy_bioel.types import ORGANISM, Candidate, Considered, KbRelease, Link
 
 _N_EXCLUDED = 3

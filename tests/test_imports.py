@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[1] / "spacy_bioel"
 GROUND = ["types", "errors"]
 FILES_AND_TEXT = [*GROUND, "text", "files"]
-PIPES = [*FILES_AND_TEXT, "parallel", "kb", "nn", "models", "doc", "pipe"]
+PIPES = [*FILES_AND_TEXT, "parallel", "kb", "nn", "models", "settings", "doc", "pipe"]
 LINKING = [*PIPES, "mentions", "dictionary", "entities", "entities/notes", "linking", "explanation"]
 
 # Folder, or file at the top -> folders that it may import, besides itself. A folder in another one
@@ -20,6 +20,7 @@ LINKING = [*PIPES, "mentions", "dictionary", "entities", "entities/notes", "link
 ROOMS: dict[str, list[str]] = {
     "types": ["errors"],
     "errors": [],
+    "settings": ["errors"],
     "parallel": [],
     "files": GROUND,
     "text": GROUND,
@@ -27,20 +28,20 @@ ROOMS: dict[str, list[str]] = {
     "kb": [*FILES_AND_TEXT, "parallel"],
     "nn": GROUND,
     "models": [*FILES_AND_TEXT, "kb", "nn", "parallel"],
-    "doc": [*GROUND, "text"],
-    "pipe": [*FILES_AND_TEXT, "models"],
+    "doc": [*GROUND, "text", "settings"],
+    "pipe": [*FILES_AND_TEXT, "models", "settings"],
     "dictionary": PIPES,
     "mentions": [*PIPES, "dictionary"],
     "entities": [*PIPES, "mentions", "dictionary"],
     "entities/notes": [*PIPES, "mentions", "dictionary", "entities", "explanation"],
     "explanation": [*PIPES, "entities"],
     "linking": LINKING,
-    "factories": ["doc", "entities/notes", "mentions", "linking"],
+    "factories": ["settings", "entities/notes", "mentions", "linking"],
     "tokenizer": [],
     "training_log": [],
     "loading": LINKING,
     "report": [*LINKING, "loading"],
-    "corpus": [*FILES_AND_TEXT, "doc", "io"],
+    "corpus": [*FILES_AND_TEXT, "settings", "doc", "io"],
     "evaluation": [*LINKING, "loading"],
     "export": [*LINKING, "loading", "evaluation"],
     # "__init__" is the package itself, for its version.
@@ -75,6 +76,7 @@ PACKAGES: dict[str, list[str]] = {
     "kb/bundled.py": ["spacy", "srsly"],
     "nn": ["torch", "pytorch_metric_learning"],
     "models": ["numpy", "torch", "thinc", "spacy", "tokenizers", "safetensors", "scipy", "sklearn"],
+    "settings": ["pydantic"],
     "doc": ["numpy", "spacy"],
     "pipe": ["spacy", "thinc", "srsly"],
     "mentions": ["numpy", "spacy", "thinc", "safetensors", "torch"],

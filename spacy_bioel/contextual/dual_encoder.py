@@ -24,13 +24,13 @@ from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.linking.candidates import CandidateGenerator
 from spacy_bioel.linking.mentions import Mentions
 from spacy_bioel.linking.searches import EncodedNames, FrozenEncoder
-from spacy_bioel.linking.settings import TrainingSettings
 from spacy_bioel.linking.state import LinkerState
 from spacy_bioel.linking.training import CandidateSampler, NameTraining, gold_mentions
 from spacy_bioel.models.name_encoder import NameEncoder
 from spacy_bioel.models.tok2vec import Tok2Vec, forward_over_tokens
 from spacy_bioel.models.torch_io import loss_and_gradients
 from spacy_bioel.pipe import require_token_vectors
+from spacy_bioel.settings import TrainingSettings
 from spacy_bioel.text.normalize import normalize_names
 from spacy_bioel.types import Candidate
 

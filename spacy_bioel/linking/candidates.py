@@ -62,7 +62,7 @@ class CandidateGenerator:
         self._part_of: dict[str, int] = {}
         if isinstance(self.kb, JoinedKnowledgeBase):
             # Which knows its labels; in bytes it has no folders.
-            state = replace(state, settings=replace(state.settings, only_labels=()))
+            state = replace(state, settings=state.settings.model_copy(update={"kb": ""}))
             self._part_of = self.kb.labels
             for number, part in enumerate(self.kb.parts if state.pool is None else ()):
                 of_part = self._kept.get(("part", number), part, Kept)

@@ -17,7 +17,7 @@ from spacy_bioel.entities.variants import with_rs_numbers
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.candidates import CandidateGenerator
 from spacy_bioel.linking.mentions import Mentions, Query, rank_mentions, rank_names
-from spacy_bioel.linking.settings import BY_KB
+from spacy_bioel.settings import BY_KB
 from spacy_bioel.types import Candidate, Link, is_tied
 
 Candidates = tuple[Candidate, ...]

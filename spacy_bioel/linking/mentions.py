@@ -24,8 +24,8 @@ from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.candidates import CandidateGenerator, String
 from spacy_bioel.linking.coherence import settle_ties
 from spacy_bioel.linking.fusion import repeats
-from spacy_bioel.linking.settings import BY_KB, SPANS_AND_KB, LinkerSettings
 from spacy_bioel.linking.state import LinkerState
+from spacy_bioel.settings import BY_KB, SPANS_AND_KB, LinkerSettings
 from spacy_bioel.text.abbreviations import expand_abbreviations
 from spacy_bioel.text.normalize import normalize_names
 from spacy_bioel.types import Candidate

@@ -61,7 +61,6 @@ from spacy_bioel.linking.evidence import FEATURES
 from spacy_bioel.linking.fusion import Fusion
 from spacy_bioel.linking.mentions import find_mentions
 from spacy_bioel.linking.searches import FrozenEncoder, MakeIndex, MakeSearch
-from spacy_bioel.linking.settings import BY_KB, SPANS_AND_KB, LinkerSettings, TrainingSettings
 from spacy_bioel.linking.state import Kept, LinkerState
 from spacy_bioel.linking.training import NameTraining, training_strings
 from spacy_bioel.linking.validation import check_order, check_settings, check_types
@@ -74,6 +73,7 @@ from spacy_bioel.models.name_encoder import (
 )
 from spacy_bioel.parallel import give_back_memory
 from spacy_bioel.pipe import Parts, StoredPipe
+from spacy_bioel.settings import BY_KB, SPANS_AND_KB, LinkerSettings
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import Link, remember_opener
 
@@ -83,7 +83,7 @@ _STATISTICS = "memory.json"
 _WEIGHTS = {"fusion": FEATURES, "reading": READ_FEATURES}
 
 
-class LinkerResources(StoredPipe):
+class LinkerResources(StoredPipe[LinkerSettings]):
     """The half of a linker that opens and stores what the other half links with."""
 
     def __init__(
@@ -154,10 +154,9 @@ class LinkerResources(StoredPipe):
             raise BioelError(Errors.B053.format(name=self.name))
         return encoder.fingerprint
 
-    def check_settings(self) -> LinkerSettings:
-        """Check the settings as they are now; RAISES those of `surroundings.check_settings`."""
-        cfg = self.cfg
-        return self._kept.get("settings", repr(cfg), lambda: check_settings(cfg, self.model))
+    def read_settings(self) -> LinkerSettings:
+        """Check the settings; RAISES those of `validation.check_settings`."""
+        return check_settings(self.cfg, self.model)
 
     @property
     def state(self) -> LinkerState:
@@ -370,7 +369,7 @@ def _to_json(table: object) -> bytes:
 
 
 class Linker(LinkerResources):
-    """Links mentions; docs/reference/settings.yml has the settings, `doc` the result.
+    """Links mentions; `LinkerSettings` has the settings, `doc` the result.
 
     Weights (`fusion`, `reading`), mention statistics and settings (`cfg`) may be
     assigned at any time: the next batch is linked by them. Prediction may be called by many
@@ -517,7 +516,7 @@ class Linker(LinkerResources):
 
     def _start_training(self) -> NameTraining:
         kind: type[NameTraining] = getattr(METHODS.get(self.model.name), "Training", NameTraining)
-        self._training = kind(self.model, self.state, TrainingSettings.of(self.cfg))
+        self._training = kind(self.model, self.state, self.check_settings().training)
         return self._training
 
     def finish_update(self, sgd: Optimizer) -> None:
