@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 MENTIONS_MODEL: dict[str, Any] = {
     "@architectures": "spacy-bioel.SpanEnumerator.v1",
-    **{"max_width": 10, "hidden": 128, "context": 0, "dropout": 0.2},
+    **{"max_width": 10, "hidden": 128, "dropout": 0.2},
     "tok2vec": {
         "@architectures": "spacy.Tok2Vec.v2",
         "embed": {

@@ -19,8 +19,6 @@ SPANS_KEY = "bioel"
 BY_KB, SPANS_AND_KB = "kb", "spans_and_kb"
 
 Share = Annotated[float, Field(ge=0, le=1)]
-# Above it a search is slower than all that is gained, and its table fills the memory.
-Few = Annotated[int, Field(ge=1, le=10_000)]
 Positive = Annotated[int, Field(ge=1)]
 Natural = Annotated[int, Field(ge=0)]
 Word = Annotated[str, Field(min_length=1)]
@@ -292,12 +290,11 @@ class LinkerSettings(Settings):
         description="From 0 to 1. The best candidate is not linked (NIL) if its score is below it. "
         "`bioel tune` chooses it.",
     )
-    search_names: Few = Field(
-        default=32,
-        description="How many nearest names the dense search looks at for a mention.",
-    )
-    max_candidates: Few = Field(
+    # Above its limit a search is slower than all that is gained, and its table fills the memory.
+    max_candidates: int = Field(
         default=5,
+        ge=1,
+        le=10_000,
         description="How many candidates a mention keeps. There is no recall beyond it.",
     )
     evidence: EvidenceSettings = EvidenceSettings()

@@ -168,7 +168,6 @@ def _network(model: Model) -> nn.Module:
         n_types=1 + len(inventory.types),
         n_classes=1 + len(inventory.classes),
         n_features=N_FEATURES,
-        context=0,
         **model.attrs["settings"],
     )
 

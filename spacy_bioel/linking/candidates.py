@@ -40,6 +40,7 @@ from spacy_bioel.types import ORGANISM, Candidate
 
 # Strings whose candidates are kept: some 25 MB.
 KEPT = 10_000
+SEARCHED = 32  # nearest names that a search finds for a mention
 _TOGETHER = 1024  # strings that are ranked together: bounds the table of their candidates
 
 String = tuple[str, str]  # normalised, and the label of the mention
@@ -240,14 +241,14 @@ class CandidateGenerator:
 
     def gather(self, queries: Sequence[str]) -> Candidates:
         """All evidence about different normalised strings."""
-        state, k = self.state, self.state.settings.search_names
+        state = self.state
         queries = self._written_out(queries)
         dense = recalled = None
         if state.is_dense:
             vectors = self.encoder.encode(queries)
-            dense = self.names.search(vectors, k)
+            dense = self.names.search(vectors, SEARCHED)
             if "memory" in state.settings.evidence:
-                recalled = self._training_strings.search(vectors, k)
+                recalled = self._training_strings.search(vectors, SEARCHED)
         return gather_candidates(
             queries,
             self.kb,
@@ -255,7 +256,7 @@ class CandidateGenerator:
             dense=dense,
             recalled=recalled,
             spelling=self.spelling,
-            k=k,
+            k=SEARCHED,
             evidence=state.settings.evidence,
         )
 

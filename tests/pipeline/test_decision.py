@@ -24,7 +24,7 @@ QUERY = Query(
 )
 
 
-CFG = {"search_names": 1, "max_candidates": 1, "nil_threshold": 0.0, "coherence": 0.0}
+CFG = {"max_candidates": 1, "nil_threshold": 0.0, "coherence": 0.0}
 
 
 def span(text: str = TEXT) -> Span:
