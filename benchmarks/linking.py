@@ -31,7 +31,7 @@ import benchmarks.spelling  # noqa: F401 - registers searches
 from benchmarks.record import Row, SeedOption, question
 from benchmarks.texts import CANDIDATES, KEY, blank, dev, only, python, scored
 from spacy_bioel.corpus import read_docs, read_texts
-from spacy_bioel.doc import GOLD_KEY, split_ids
+from spacy_bioel.doc import split_ids
 from spacy_bioel.evaluation.fit import (
     document_folds,
     fit_fusion,
@@ -45,6 +45,7 @@ from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.evidence import EVIDENCE, FEATURES
 from spacy_bioel.linking.fusion import default_fusion
 from spacy_bioel.models.fusion import Fusion
+from spacy_bioel.settings import GOLD_KEY
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import AnnotatedText, Link, Mention
 

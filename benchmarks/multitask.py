@@ -41,9 +41,10 @@ from spacy_bioel.evaluation.run import link_given, link_open
 from spacy_bioel.evaluation.tune import tune_nil
 from spacy_bioel.mentions.model import decode_bilou
 from spacy_bioel.pipe import with_token_vectors
+from spacy_bioel.settings import EvidenceSettings
 from spacy_bioel.types import AnnotatedText, Link, Mention
 
-ALONE = dict.fromkeys(("exact", "memory", "sparse", "dense", "prior"), False) | {"context": True}
+ALONE = dict.fromkeys(EvidenceSettings.model_fields, False) | {"context": True}
 
 _FOUND = ("precision", "recall", "f1")
 _ALL = {"tasks": ["mentions", "types", "links"]}

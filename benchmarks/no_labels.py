@@ -52,7 +52,6 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "clinical_without_measurements": {"finding": {"notes": True}},
     f"clinical_{AFFIRMED}": _NOTES,
     "nested": {"finding": {"nested": True}},
-    "exact": {"mentions": "kb_exact"},
     "without_typos": {"finding": {"typos": False}},
     "without_variants": {"finding": {"variants": False}},
     "without_abbreviations": {"abbreviations": False},

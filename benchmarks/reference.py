@@ -16,41 +16,64 @@ from typing import Any
 
 import srsly
 import typer
-from spacy.language import Language
+from spacy import blank
 
 from benchmarks.tables import table
-from spacy_bioel import factories
 from spacy_bioel.cli.app import app
 from spacy_bioel.errors import Errors, Warnings
 from spacy_bioel.files import replacing_file
+from spacy_bioel.settings import (
+    DETECTOR,
+    LINKER,
+    ContextSettings,
+    LinkerSettings,
+    MentionSettings,
+    Settings,
+)
 
-# Pipe -> setting -> its description for users. Settings that are groups have one for each key.
-DESCRIPTIONS = Path(__file__).parents[1] / "docs" / "reference" / "settings.yml"
-PAGE = DESCRIPTIONS.with_name("settings.md")
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "settings.md"
 MISTAKES = Path(__file__).parents[1] / "tests" / "mistakes.yml"
-_PIPES = (factories.make_mention_detector, factories.make_linker)  # registered by their import
-_GROUPS = ("evidence", "finding", "training")
-
-
-def defaults(pipe: str) -> dict[str, Any]:
-    """Settings of a pipe with their defaults; those of a group as `group.key`."""
-    found: dict[str, Any] = {}
-    for name, value in Language.get_factory_meta(pipe).default_config.items():
-        if name in _GROUPS:
-            found |= {f"{name}.{key}": inner for key, inner in value.items()}
-        else:
-            found[name] = value
-    return found
+MODELS: dict[str, type[Settings]] = {
+    of.pipe: of for of in (MentionSettings, LinkerSettings, ContextSettings)
+}
+# What registered functions make for a pipe.
+PARTS = {
+    DETECTOR: {
+        "model": "The network that scores spans, `spacy-bioel.SpanEnumerator.v1` by default; "
+        "`spacy-bioel.BioTagger.v1` tags tokens instead.",
+        "scorer": "What `spacy evaluate` and training report of this pipe.",
+    },
+    LINKER: {
+        "model": "The name encoder, `spacy-bioel.ResCNN.v1` by default; or a model that also reads "
+        "the text, such as `spacy-bioel.DualEncoder.v1` "
+        "([choose a linker](../guides/choose_linker.md)).",
+        "index": "The dense search. `AutoIndex.v1` is exact for up to 32,768 names. Above that it "
+        "compares half of each vector first, and above 200,000 names it is that of faiss, if faiss "
+        "is installed. Also `spacy-bioel.ExactIndex.v1` and `spacy-bioel.FaissIndex.v1`.",
+        "spelling": "The search for names of like spelling, by 3-grams of characters.",
+        "scorer": "What `spacy evaluate` and training report of this pipe.",
+    },
+}
 
 
 def settings_table(pipe: str) -> str:
     """One line a setting: its default, and what it does."""
-    descriptions = srsly.read_yaml(DESCRIPTIONS)[pipe]
+    config = blank("en").get_factory_meta(pipe).default_config  # it brings the factories
+    parts = [(name, config[name], text) for name, text in PARTS.get(pipe, {}).items()]
     lines = [
-        [f"`{name}`", f"`{_shown(value)}`", descriptions[name]]
-        for name, value in defaults(pipe).items()
+        [f"`{name}`", f"`{_shown(value)}`", text]
+        for name, value, text in [*parts, *settings_of(MODELS[pipe])]
     ]
     return table(["setting", "default", "what it does"], lines)
+
+
+def settings_of(model: type[Settings], group: str = "") -> Iterator[tuple[str, object, str]]:
+    """Name, default and description of each setting; those of a group as `group.name`."""
+    for name, field in model.model_fields.items():
+        if isinstance(field.default, Settings):
+            yield from settings_of(type(field.default), f"{name}.")
+        else:
+            yield group + name, field.default, field.description or ""
 
 
 def _shown(value: object) -> str:

@@ -38,8 +38,8 @@ from spacy_bioel.corpus import declared, read_texts
 from spacy_bioel.evaluation.evaluate import evaluate
 from spacy_bioel.evaluation.run import link_given, link_open
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.linking.settings import DETECTOR
 from spacy_bioel.loading import find_linker, load_model
+from spacy_bioel.settings import DETECTOR
 from spacy_bioel.types import VARIANT, AnnotatedText, Link
 
 CORPORA = (

@@ -16,7 +16,6 @@ from spacy.training import Example
 from spacy.vocab import Vocab
 
 from spacy_bioel.doc import (
-    GOLD_KEY,
     Alignment,
     add_gold,
     annotated_labels,
@@ -26,6 +25,7 @@ from spacy_bioel.doc import (
 )
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.io.formats import read_corpus
+from spacy_bioel.settings import GOLD_KEY
 from spacy_bioel.types import AnnotatedText, Mention
 
 Corpus = Callable[[Language], Iterator[Example]]

@@ -25,6 +25,7 @@ from spacy.training import Example
 from spacy.util import filter_spans
 
 from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.settings import GOLD_KEY, SPANS_KEY
 from spacy_bioel.text.abbreviations import find_abbreviations, find_short_binomials
 from spacy_bioel.text.normalize import normalize_tokens
 from spacy_bioel.types import (
@@ -36,8 +37,6 @@ from spacy_bioel.types import (
     ScoredSpan,
 )
 
-GOLD_KEY = "bioel_gold"
-SPANS_KEY = "bioel"
 NIL = "NIL"
 
 _LINKS = "links"

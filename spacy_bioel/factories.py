@@ -1,5 +1,4 @@
-"""The factories of the pipes, and the defaults of their settings; docs/reference/settings.yml says
-what each means.
+"""The factories of the pipes, and the models that they make where a config names none.
 
 spaCy imports this module for every pipeline that anyone makes: the pipes are imported when they are
 made.
@@ -8,13 +7,21 @@ made.
 # No `from __future__ import annotations`: spaCy reads the annotations as types.
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from inspect import Parameter, signature
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from spacy.language import Language
 from thinc.api import Model
 
-from spacy_bioel.doc import GOLD_KEY, SPANS_KEY
-from spacy_bioel.linking.settings import FINDING, SWITCHES
+from spacy_bioel.settings import (
+    CONTEXT,
+    DETECTOR,
+    LINKER,
+    ContextSettings,
+    LinkerSettings,
+    MentionSettings,
+    Settings,
+)
 
 if TYPE_CHECKING:
     from spacy_bioel.entities.notes.context import MentionContext
@@ -23,7 +30,7 @@ if TYPE_CHECKING:
 
 MENTIONS_MODEL: dict[str, Any] = {
     "@architectures": "spacy-bioel.SpanEnumerator.v1",
-    **{"max_width": 10, "hidden": 128, "context": 0, "dropout": 0.2},
+    **{"max_width": 10, "hidden": 128, "dropout": 0.2},
     "tok2vec": {
         "@architectures": "spacy.Tok2Vec.v2",
         "embed": {
@@ -45,45 +52,6 @@ LINKER_MODEL: dict[str, Any] = {
     **{"dim": 192, "blocks": 3, "filters": 96, "widths": [1, 3, 5], "pooling": "max"},
     **{"dropout": 0.2, "max_tokens": 25},
 }
-LINKER_EVIDENCE = dict.fromkeys(SWITCHES, True)
-LINKER_TRAINING = {
-    "synonyms": 96,
-    "negatives": 2,
-    "candidates": 10,
-    "mentions": 24,
-    "refresh_every": 250,
-    "pool_names": 50000,
-    "loss": "info_nce",
-    "seed": 0,
-}
-_MENTIONS: dict[str, Any] = {
-    "threshold": 0.5,
-    "consistency": 0.0,
-    "allow_overlap": True,
-    "abbreviations": False,
-    "always": {},
-    "never": [],
-    "people": None,
-    "set_ents": False,
-    "spans_key": SPANS_KEY,
-    "gold_key": GOLD_KEY,
-}
-_LINKER: dict[str, Any] = {
-    "mentions": "auto",
-    "finding": FINDING,
-    "label_types": {},
-    "nil_threshold": 0.25,
-    "search_names": 32,
-    "max_candidates": 5,
-    "evidence": LINKER_EVIDENCE,
-    "abbreviations": True,
-    "coherence": 1.0,
-    "include_kb": True,
-    "set_ents": True,
-    "training": LINKER_TRAINING,
-    "spans_key": SPANS_KEY,
-    "gold_key": GOLD_KEY,
-}
 # Rules for kinds of text, see `spacy_bioel.entities`; a config may add some, or set one to null.
 _VARIANTS = {"@misc": "spacy-bioel.Variants.v1"}
 _COMPOSITES = {"@misc": "spacy-bioel.Composites.v1"}
@@ -97,39 +65,48 @@ _LINKER_RULES = {
     "variants": _VARIANTS,
     "composites": _COMPOSITES,
 }
-_CONTEXT = ("negated", "uncertain", "historical", "hypothetical", "experiencer", "context_cues")
+_SAYS = ("negated", "uncertain", "historical", "hypothetical", "experiencer", "context_cues")
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _takes(settings: type[Settings]) -> Callable[[F], F]:
+    """Name the settings in the signature of a factory that takes them as `**settings`: a config may
+    have what spaCy reads there. Their values are checked by the pipe."""
+
+    def add(factory: F) -> F:
+        own = signature(factory)
+        names = [name for name in own.parameters if name != "settings"]
+        named = [Parameter(name, Parameter.KEYWORD_ONLY) for name in settings.model_fields]
+        factory.__signature__ = own.replace(  # type: ignore[attr-defined]
+            parameters=[*(own.parameters[name] for name in names), *named]
+        )
+        return factory
+
+    return add
 
 
 @Language.factory(
-    "bioel_mentions",
+    DETECTOR,
     assigns=["doc.spans"],
     default_config={
         "model": MENTIONS_MODEL,
-        **_MENTIONS,
+        **MentionSettings.defaults(),
         "entities": _MENTION_RULES,
         "scorer": {"@scorers": "spacy-bioel.mention_scorer.v1"},
     },
     default_score_weights={"bioel_mention_f": 1.0, "bioel_mention_p": 0.0, "bioel_mention_r": 0.0},
 )
+@_takes(MentionSettings)
 def make_mention_detector(
     nlp: Language,
     name: str,
     model: Model,
-    threshold: float,
-    consistency: float,
-    allow_overlap: bool,
-    abbreviations: bool,
-    always: dict[str, list[str]],
-    never: list[str],
-    people: bool | None,
-    set_ents: bool,
-    spans_key: str,
-    gold_key: str,
     entities: dict[str, Any],
     scorer: Callable | None,
+    **settings: Any,
 ) -> "MentionDetector":
     """Make a `bioel_mentions`, which finds mentions by a trained model."""
-    settings = {key: value for key, value in locals().items() if key in _MENTIONS}
     from spacy_bioel.entities import RuleSet
     from spacy_bioel.mentions.pipe import MentionDetector
 
@@ -138,28 +115,28 @@ def make_mention_detector(
 
 
 @Language.factory(
-    "bioel_context",
-    assigns=[f"span._.{name}" for name in _CONTEXT],
+    CONTEXT,
+    assigns=[f"span._.{name}" for name in _SAYS],
     requires=["doc.spans"],
-    default_config={"rules": "", "spans_key": SPANS_KEY},
+    default_config=ContextSettings.defaults(),
 )
-def make_context(nlp: Language, name: str, rules: str, spans_key: str) -> "MentionContext":
+@_takes(ContextSettings)
+def make_context(nlp: Language, name: str, **settings: Any) -> "MentionContext":
     """Make a `bioel_context`, which says what the text says of each mention."""
     from spacy_bioel.entities.notes.context import MentionContext
 
-    return MentionContext(nlp.tokenizer, name, rules=rules, spans_key=spans_key)
+    return MentionContext(nlp.tokenizer, name, **dict(ContextSettings.of(settings)))
 
 
 @Language.factory(
-    "bioel_linker",
+    LINKER,
     assigns=["doc.spans", "doc.ents"]
     + [f"span._.{name}" for name in ("cui", "cuis", "candidates")],
     default_config={
         "model": LINKER_MODEL,
-        "kb": "",
         "index": {"@misc": "spacy-bioel.AutoIndex.v1"},
         "spelling": {"@misc": "spacy-bioel.Ngrams.v1"},
-        **_LINKER,
+        **LinkerSettings.defaults(),
         "entities": _LINKER_RULES,
         "scorer": {"@scorers": "spacy-bioel.link_scorer.v1"},
     },
@@ -170,37 +147,21 @@ def make_context(nlp: Language, name: str, rules: str, spans_key: str) -> "Menti
         "bioel_link_acc": 0.0,
     },
 )
+@_takes(LinkerSettings)
 def make_linker(
     nlp: Language,
     name: str,
     model: Model,
-    kb: str | list[str] | dict[str, str],
     index: Callable,
     spelling: Callable,
-    mentions: str,
-    finding: dict[str, bool | float | list[str]],
-    label_types: dict[str, list[str]],
-    nil_threshold: float,
-    search_names: int,
-    max_candidates: int,
-    evidence: dict[str, bool],
-    abbreviations: bool,
-    coherence: float,
-    include_kb: bool,
-    set_ents: bool | str,
-    training: dict[str, Any],
-    spans_key: str,
-    gold_key: str,
     entities: dict[str, Any],
     scorer: Callable | None,
+    **settings: Any,
 ) -> "Linker":
     """Make a `bioel_linker`, which links mentions to a knowledge base."""
-    settings = {key: value for key, value in locals().items() if key == "kb" or key in _LINKER}
     from spacy_bioel.entities import RuleSet
     from spacy_bioel.linking.pipe import Linker
 
-    for key in ("finding", "evidence", "training"):  # a config may give a part of them
-        settings[key] = {**_LINKER[key], **settings[key]}
     linker = Linker(
         nlp.vocab,
         model,

@@ -13,7 +13,6 @@ from spacy.language import Language
 from spacy.util import is_package, load_config, load_model_from_config, registry
 from thinc.api import Config
 
-from spacy_bioel.doc import SPANS_KEY
 from spacy_bioel.entities import RuleSet
 from spacy_bioel.entities.notes.layout import words_of_notes
 from spacy_bioel.errors import BioelError, Errors
@@ -23,9 +22,9 @@ from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.trie import verify_tries
 from spacy_bioel.kb.vector_files import verify_vectors
 from spacy_bioel.linking.alias_table import MentionStatistics
-from spacy_bioel.linking.settings import DETECTOR, LINKER
 from spacy_bioel.linking.starter import read_starter_encoder
 from spacy_bioel.pipe import CFG, MANIFEST, SavedFiles
+from spacy_bioel.settings import DETECTOR, LINKER, SPANS_KEY
 
 if TYPE_CHECKING:
     from spacy_bioel.linking.pipe import Linker

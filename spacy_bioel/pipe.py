@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Generic, Self, TypeVar
 
 import srsly
 from spacy.language import Language
@@ -27,8 +27,10 @@ from thinc.api import Model, Optimizer
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.files import replacing_file
 from spacy_bioel.models.torch_io import unchanged_on_error
+from spacy_bioel.settings import Settings
 
 Parts = Mapping[str, Callable[[], bytes]]
+S = TypeVar("S", bound=Settings)
 MANIFEST = "manifest.json"
 CHECKED = 1 << 22  # hashing them is 2 % of loading the pipeline of the package
 
@@ -95,13 +97,14 @@ def _describe(data: bytes) -> dict[str, Any]:
 CFG = "cfg.json"
 
 
-class StoredPipe(TrainablePipe):
+class StoredPipe(TrainablePipe, Generic[S]):
     """A TrainablePipe stored as named parts: its settings as JSON, and the result of `parts`.
 
     What could not be loaded is not saved, and a load that fails leaves the pipe as it was.
     """
 
     cfg: dict[str, Any]
+    _settings: tuple[str, S] | None = None  # what they were read from, and the result
 
     def parts(self) -> Parts:
         """Parts that are stored beside the settings, by file name."""
@@ -111,8 +114,16 @@ class StoredPipe(TrainablePipe):
         """Take back what `parts` gave; the settings are in `self.cfg` already."""
         raise NotImplementedError
 
-    def check_settings(self) -> object:
-        """Refuse settings that cannot be: when the pipe is made, used, saved and loaded."""
+    def check_settings(self) -> S:
+        """Return the settings as they are now, checked if they have changed: when the pipe is made,
+        used, saved and loaded. RAISES BioelError: [B270] and others, see `read_settings`."""
+        found, now = self._settings, repr(self.cfg)
+        if found is None or found[0] != now:
+            found = self._settings = now, self.read_settings()
+        return found[1]
+
+    def read_settings(self) -> S:
+        """Check the settings in `self.cfg`."""
         raise NotImplementedError
 
     def stored_cfg(self) -> dict[str, Any]:
@@ -210,45 +221,3 @@ def require_token_vectors(model: Model, docs: Iterable[Doc]) -> None:
     """
     if listens(model) and any(len(doc) and not doc.tensor.size for doc in docs):
         raise BioelError(Errors.B174.format(model=model.name))
-
-
-def check_number(
-    cfg: Mapping[str, Any],
-    name: str,
-    least: float,
-    most: float | None,
-    *,
-    kind: type[int] | type[float],
-    pipe: str,
-) -> None:
-    """Refuse a setting that is no number of this kind, or out of its range.
-
-    most (float | None): None: there is no limit.
-    RAISES BioelError: [B270].
-    """
-    value = cfg[name]
-    if not (is_number(value, kind) and value >= least and (most is None or value <= most)):
-        expected = f"at least {least}" if most is None else f"from {least} to {most}"
-        raise BioelError(Errors.B270.format(name=name, found=value, expected=expected, pipe=pipe))
-
-
-def check_kinds(cfg: Mapping[str, Any], kinds: Mapping[str, Any], *, pipe: str) -> None:
-    """Refuse settings of another type than a config may give them.
-
-    kinds (Mapping): Name -> what `isinstance` takes.
-    RAISES BioelError: [B465].
-    """
-    words: dict[Any, str] = {bool: "true or false", str: "a string", dict: "a table"}
-    words[bool, type(None)] = "true, false or null"
-    for name, kind in kinds.items():
-        if name in cfg and not isinstance(cfg[name], kind):
-            expected = words.get(kind, "a list")
-            raise BioelError(
-                Errors.B465.format(name=name, found=cfg[name], expected=expected, pipe=pipe)
-            )
-
-
-def is_number(value: object, kind: type[int] | type[float]) -> bool:
-    """Whether this is an integer, or any number for `float`; True and False are not numbers."""
-    kinds = (int,) if kind is int else (int, float)
-    return isinstance(value, kinds) and not isinstance(value, bool)

@@ -11,7 +11,6 @@ from spacy.errors import Errors as SpacyErrors
 from spacy.language import Language
 from spacy.tokens import Doc, Span
 
-from spacy_bioel.doc import SPANS_KEY
 from spacy_bioel.entities import Mentions
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.explanation import (
@@ -27,9 +26,9 @@ from spacy_bioel.linking.candidates import CandidateGenerator
 from spacy_bioel.linking.decide import Ranking, rank_candidates
 from spacy_bioel.linking.evidence import FEATURES
 from spacy_bioel.linking.pipe import Linker
-from spacy_bioel.linking.settings import SPANS_AND_KB
 from spacy_bioel.loading import find_detector, find_linker
 from spacy_bioel.mentions.pipe import MentionDetector
+from spacy_bioel.settings import SPANS_AND_KB, SPANS_KEY
 from spacy_bioel.trace import Considered, Trace
 from spacy_bioel.types import Candidate, KbRelease, ScoredSpan
 
@@ -127,7 +126,7 @@ def _places(doc: Doc, mention: str) -> list[Span]:
 
 def _finds(nlp: Language, linker: Linker | None, detector: MentionDetector | None) -> str:
     """Sentence that says where mentions come from."""
-    if linker is not None and linker.cfg["mentions"] in ("kb", "kb_exact"):
+    if linker is not None and linker.cfg["mentions"] == "kb":
         return "Mentions are names of the knowledge base."
     if linker is not None and linker.cfg["mentions"] == "read":
         return "Mentions are found by the network of bioel_linker."

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[1] / "spacy_bioel"
 GROUND = ["types", "errors"]
 FILES_AND_TEXT = [*GROUND, "text", "files"]
-PIPES = [*FILES_AND_TEXT, "parallel", "kb", "nn", "models", "doc", "pipe", "trace"]
+PIPES = [*FILES_AND_TEXT, "parallel", "kb", "nn", "models", "settings", "doc", "pipe", "trace"]
 LINKING = [*PIPES, "dictionary", "entities", "mentions", "linking", "explanation"]
 
 # Folder, or file at the top -> folders that it may import, besides itself. A folder in another one
@@ -20,6 +20,7 @@ LINKING = [*PIPES, "dictionary", "entities", "mentions", "linking", "explanation
 ROOMS: dict[str, list[str]] = {
     "types": ["errors"],
     "errors": [],
+    "settings": ["errors"],
     "parallel": [],
     "files": GROUND,
     "text": GROUND,
@@ -27,9 +28,9 @@ ROOMS: dict[str, list[str]] = {
     "kb": [*FILES_AND_TEXT, "parallel"],
     "nn": GROUND,
     "models": [*FILES_AND_TEXT, "kb", "nn", "parallel"],
-    "doc": [*GROUND, "text"],
+    "doc": [*GROUND, "text", "settings"],
     "trace": GROUND,
-    "pipe": [*FILES_AND_TEXT, "models"],
+    "pipe": [*FILES_AND_TEXT, "models", "settings"],
     "dictionary": PIPES,
     "explanation": PIPES,
     # Of the kinds of text, others import the contract alone, see CONTRACT.
@@ -37,12 +38,12 @@ ROOMS: dict[str, list[str]] = {
     "entities/notes": [*PIPES, "dictionary", "entities", "explanation"],
     "mentions": [*PIPES, "dictionary", "entities"],
     "linking": LINKING,
-    "factories": ["doc", "entities/notes", "mentions", "linking"],
+    "factories": ["settings", "entities/notes", "mentions", "linking"],
     "tokenizer": [],
     "training_log": [],
     "loading": [*LINKING, "entities/notes"],
     "report": [*LINKING, "loading"],
-    "corpus": [*FILES_AND_TEXT, "doc", "io"],
+    "corpus": [*FILES_AND_TEXT, "settings", "doc", "io"],
     "evaluation": [*LINKING, "loading"],
     "export": [*LINKING, "loading", "evaluation"],
     # "__init__" is the package itself, for its version.
@@ -75,6 +76,7 @@ PACKAGES: dict[str, list[str]] = {
     "kb/bundled.py": ["spacy", "srsly"],
     "nn": ["torch", "pytorch_metric_learning"],
     "models": ["numpy", "torch", "thinc", "spacy", "tokenizers", "safetensors", "scipy", "sklearn"],
+    "settings": ["pydantic"],
     "doc": ["numpy", "spacy"],
     "pipe": ["spacy", "thinc", "srsly"],
     "mentions": ["numpy", "spacy", "thinc", "safetensors", "torch"],

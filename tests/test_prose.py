@@ -23,6 +23,7 @@ from spacy_bioel import factories
 from spacy_bioel.dictionary import unambiguous
 from spacy_bioel.errors import Errors, Warnings
 from spacy_bioel.linking import candidates, searches
+from spacy_bioel.settings import FindingSettings, TrainingSettings
 
 ROOT = Path(__file__).parents[1]
 PACKAGE, CONFIGS = ROOT / "spacy_bioel", ROOT / "training/configs"
@@ -75,7 +76,7 @@ def numbers() -> Iterator[tuple[str, str, list[float]]]:
     yield "CHANGELOG.md", "candidates of the last {} strings", [candidates.KEPT]
     size = [LINKER["model"][key] for key in ("dim", "blocks", "filters")]
     yield "CHANGELOG.md", "({} dimensions, {} blocks of {} filters)", size
-    found = [factories.FINDING["threshold"]]
+    found = [FindingSettings().threshold]
     yield "docs/ontology.md", "`finding.threshold` ({}) is", found
     found = [unambiguous._FEWEST]
     yield "docs/ontology.md", "nearly a name of {} characters or more", found
@@ -165,7 +166,7 @@ def test_libraries_were_measured():
 def test_defaults_are_those_of_the_configs():
     """A config may differ from the defaults where that is listed here, and nowhere else."""
     shown = {key: value for key, value in LINKER["training"].items() if key != "seed"}
-    assert shown.items() <= factories.LINKER_TRAINING.items()
+    assert shown.items() <= TrainingSettings.defaults().items()
     assert LINKER["model"] == factories.LINKER_MODEL
     encoder = srsly.read_json(ASSETS / "encoder/encoder.json")
     assert encoder.items() <= (LINKER["model"] | {"encoder": "rescnn"}).items()

@@ -6,18 +6,19 @@ import re
 from pathlib import Path
 
 import pytest
-import srsly
+from spacy import blank
 
 from benchmarks import protocols, readme
-from benchmarks.reference import BUILT, DESCRIPTIONS, PAGE, built, defaults, filled
+from benchmarks.reference import BUILT, MODELS, PAGE, PARTS, built, filled, settings_of
 
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.mark.parametrize("pipe", ["bioel_mentions", "bioel_linker"])
-def test_every_setting_is_described_in_the_order_of_the_code(pipe):
-    described = srsly.read_yaml(DESCRIPTIONS)[pipe]
-    assert list(described) == list(defaults(pipe))
+@pytest.mark.parametrize("pipe", MODELS)
+def test_every_setting_is_described(pipe):
+    default = blank("en").get_factory_meta(pipe).default_config
+    assert {*MODELS[pipe].model_fields, *PARTS.get(pipe, {})} == set(default)
+    assert all(text.endswith(".") for _, _, text in settings_of(MODELS[pipe]))
 
 
 def test_the_settings_are_current():

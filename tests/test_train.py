@@ -83,7 +83,7 @@ def test_the_whole_of_a_config_that_extends_another(tmp_path, monkeypatch, capsy
     assert config["training"]["optimizer"]["learn_rate"]["total_steps"] == 200
     assert config["paths"]["train"] == "corpus/embedded/train.spacy"
     assert config["corpora"]["train"]["path"] == "${paths.train}"
-    assert config["components"]["bioel_linker"]["search_names"] == 32  # a default
+    assert config["components"]["bioel_linker"]["coherence"] == 1.0  # a default
     debug_config("models/mine/config.cfg")
     assert "Config is valid" in capsys.readouterr().out
 

@@ -12,13 +12,12 @@ from pathlib import Path
 from spacy.language import Language
 
 from spacy_bioel.corpus import declared, read_texts
-from spacy_bioel.doc import GOLD_KEY
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.evaluation.run import check_gold, gold_key
 from spacy_bioel.io.open import curie
 from spacy_bioel.linking.pipe import Linker
-from spacy_bioel.linking.settings import BY_KB
 from spacy_bioel.loading import find_detector, find_linker, load_model
+from spacy_bioel.settings import BY_KB, GOLD_KEY
 from spacy_bioel.types import AnnotatedText, Mention
 
 
@@ -33,7 +32,7 @@ def require_linker(nlp: Language, model: str) -> Linker:
 def finds_names(nlp: Language) -> bool:
     """Whether mentions are names of the knowledge base, which gives no labels."""
     linker = find_linker(nlp)
-    return linker is not None and linker.cfg["mentions"] in BY_KB
+    return linker is not None and linker.cfg["mentions"] == BY_KB
 
 
 def load_with_mapped_gold(

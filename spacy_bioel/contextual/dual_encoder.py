@@ -22,15 +22,15 @@ from thinc.types import Floats2d, FloatsXd
 from spacy_bioel.contextual.rescoring import Reading, ReadingKind, reading_model, weigh
 from spacy_bioel.entities import Mentions
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.linking.candidates import CandidateGenerator
+from spacy_bioel.linking.candidates import SEARCHED, CandidateGenerator
 from spacy_bioel.linking.searches import EncodedNames, FrozenEncoder
-from spacy_bioel.linking.settings import TrainingSettings
 from spacy_bioel.linking.state import LinkerState
 from spacy_bioel.linking.training import CandidateSampler, NameTraining, gold_mentions
 from spacy_bioel.models.name_encoder import NameEncoder
 from spacy_bioel.models.tok2vec import Tok2Vec, forward_over_tokens
 from spacy_bioel.models.torch_io import loss_and_gradients
 from spacy_bioel.pipe import require_token_vectors
+from spacy_bioel.settings import TrainingSettings
 from spacy_bioel.text.normalize import normalize_names
 from spacy_bioel.types import Candidate
 
@@ -167,10 +167,10 @@ def compare(
 
     vectors (NDArray[float32]): Unit vectors of the mentions. Shape (n_mentions, dim).
     """
-    kb, names, k = generator.kb, generator.names, generator.state.settings.search_names
-    nearest, _ = names.search(vectors, k)
+    kb, names = generator.kb, generator.names
+    nearest, _ = names.search(vectors, SEARCHED)
     indptr, concept, _ = kb.concepts_of_names(nearest.ravel())
-    owner = np.repeat(np.arange(len(vectors)), np.diff(indptr[::k]))
+    owner = np.repeat(np.arange(len(vectors)), np.diff(indptr[::SEARCHED]))
     may = generator.allowed(concept, mentions.labels, owner)
 
     def likeness(mention: IntArray, concept: IntArray) -> NDArray[np.floating]:

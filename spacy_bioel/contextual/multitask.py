@@ -30,7 +30,6 @@ from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.kb.gazetteer import Lexicon
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.candidates import CandidateGenerator
-from spacy_bioel.linking.settings import LinkerSettings, TrainingSettings
 from spacy_bioel.linking.state import LinkerState
 from spacy_bioel.linking.training import gold_mentions
 from spacy_bioel.mentions.model import (
@@ -45,6 +44,7 @@ from spacy_bioel.models.name_encoder import NameEncoder
 from spacy_bioel.models.tok2vec import Tok2Vec, forward_over_tokens, token_vectors
 from spacy_bioel.models.torch_io import device_of, network_of, to_tensors
 from spacy_bioel.pipe import require_token_vectors
+from spacy_bioel.settings import LinkerSettings, TrainingSettings
 from spacy_bioel.text.sentences import begins_sentence
 from spacy_bioel.types import Candidate
 
@@ -168,7 +168,6 @@ def _network(model: Model) -> nn.Module:
         n_types=1 + len(inventory.types),
         n_classes=1 + len(inventory.classes),
         n_features=N_FEATURES,
-        context=0,
         **model.attrs["settings"],
     )
 

@@ -28,9 +28,10 @@ from typing import TYPE_CHECKING, Unpack
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
 
 from spacy_bioel.nn.losses import restricted_softmax_loss, weighted_mean
-from spacy_bioel.nn.spans import ReaderSettings, TokenReader, mean_of_spans, run_lstm
+from spacy_bioel.nn.spans import ReaderSettings, TokenReader, mean_of_spans
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -265,6 +266,18 @@ _MOSTLY = 3.0  # log-odds
 _CHUNK = 1 << 22  # logits computed at a time where hard classes are looked for
 
 
+def run_lstm(lstm: nn.LSTM, tokens: Tensor, lengths: Tensor) -> Tensor:
+    """States of a bidirectional LSTM over each document.
+
+    lengths (Tensor): Number of tokens of each document. Shape (n_docs,).
+    """
+    real = lengths[lengths > 0]
+    padded = pad_sequence(list(tokens.split(real.tolist())), batch_first=True)
+    packed = pack_padded_sequence(padded, real.cpu(), batch_first=True, enforce_sorted=False)
+    states, _ = pad_packed_sequence(lstm(packed)[0], batch_first=True)
+    return states[torch.arange(states.shape[1], device=real.device) < real[:, None]]
+
+
 class Multitask(TokenReader):
     """One level a task, from mention recognition to linking.
 
@@ -279,7 +292,7 @@ class Multitask(TokenReader):
     nil_weight (float): Weight of the class and type NIL in the losses.
     hard (int): Hard classes for each token or mention: those of the highest logits but the right.
     dim (int): Size of the vectors of names; 0: mentions have no vectors.
-    settings: See `TokenReader`, of which there is no `context` here.
+    settings: See `TokenReader`.
     """
 
     def __init__(
@@ -342,7 +355,7 @@ class Multitask(TokenReader):
         last (str | None): The highest level that is needed; None: all.
         RETURNS (dict): Shape (n_tokens, size) each.
         """
-        read = self.read(tokens, lengths, spans, words)
+        read = self.read(tokens, spans, words)
         if not self.levels:
             return dict.fromkeys(self.tasks, read)
         found: dict[str, Tensor] = {}

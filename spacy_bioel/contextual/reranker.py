@@ -34,11 +34,11 @@ from spacy_bioel.entities import Mentions
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.candidates import CandidateGenerator
-from spacy_bioel.linking.settings import TrainingSettings
 from spacy_bioel.linking.state import LinkerState
 from spacy_bioel.linking.training import NameTraining, gold_mentions
 from spacy_bioel.models.name_encoder import EncoderSource, NameEncoder, pieces_model
 from spacy_bioel.models.torch_io import loss_and_gradients
+from spacy_bioel.settings import TrainingSettings
 from spacy_bioel.types import Candidate
 
 if TYPE_CHECKING:

@@ -52,7 +52,7 @@ class FoundName:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """How names are found: settings of the linker, see docs/reference/settings.yml."""
+    """How names are found: see `settings.FindingSettings`."""
 
     variants: bool = True
     typos: bool = True

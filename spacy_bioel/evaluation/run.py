@@ -12,7 +12,7 @@ from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.util import minibatch
 
-from spacy_bioel.doc import GOLD_KEY, get_links, with_gold_mentions
+from spacy_bioel.doc import get_links, with_gold_mentions
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.evaluation import protocols
 from spacy_bioel.evaluation.evaluate import Knowledge, Measurement, evaluate
@@ -20,6 +20,7 @@ from spacy_bioel.linking.pipe import Linker
 from spacy_bioel.loading import dictionary_pipeline, find_linker, spans_key
 from spacy_bioel.mentions.pipe import MentionDetector
 from spacy_bioel.pipe import listens, with_token_vectors
+from spacy_bioel.settings import GOLD_KEY
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import AnnotatedText, Link
 

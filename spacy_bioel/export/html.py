@@ -22,10 +22,11 @@ from markupsafe import Markup, escape
 from spacy.tokens import Doc, Span
 from spacy.util import filter_spans, is_in_jupyter
 
-from spacy_bioel.doc import SPANS_KEY, get_links, split_ids
+from spacy_bioel.doc import get_links, split_ids
 from spacy_bioel.errors import needing
 from spacy_bioel.explanation import describe, reason_of
 from spacy_bioel.export.links import FACTS, columns_of, link_rows
+from spacy_bioel.settings import SPANS_KEY
 from spacy_bioel.types import Candidate, Link, preferred_name, releases_of
 
 if TYPE_CHECKING:

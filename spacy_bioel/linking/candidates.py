@@ -38,6 +38,7 @@ from spacy_bioel.types import Candidate
 
 # Strings whose candidates are kept: some 25 MB.
 KEPT = 10_000
+SEARCHED = 32  # nearest names that a search finds for a mention
 _TOGETHER = 1024  # strings that are ranked together: bounds the table of their candidates
 
 
@@ -58,7 +59,7 @@ class CandidateGenerator:
         self._part_of: dict[str, int] = {}
         if isinstance(self.kb, JoinedKnowledgeBase):
             # Which knows its labels; in bytes it has no folders.
-            state = replace(state, settings=replace(state.settings, only_labels=()))
+            state = replace(state, settings=state.settings.model_copy(update={"kb": ""}))
             self._part_of = self.kb.labels
             for number, part in enumerate(self.kb.parts if state.pool is None else ()):
                 of_part = self._kept.get(("part", number), part, Kept)
@@ -222,14 +223,14 @@ class CandidateGenerator:
 
     def gather(self, queries: Sequence[str]) -> Candidates:
         """All evidence about different normalised strings."""
-        state, k = self.state, self.state.settings.search_names
+        state = self.state
         queries = self.rules.rewrite(queries, self.kb, state.statistics.counts)
         dense = recalled = None
         if state.is_dense:
             vectors = self.encoder.encode(queries)
-            dense = self.names.search(vectors, k)
+            dense = self.names.search(vectors, SEARCHED)
             if "memory" in state.settings.evidence:
-                recalled = self._training_strings.search(vectors, k)
+                recalled = self._training_strings.search(vectors, SEARCHED)
         return gather_candidates(
             queries,
             self.kb,
@@ -237,7 +238,7 @@ class CandidateGenerator:
             dense=dense,
             recalled=recalled,
             spelling=self.spelling,
-            k=k,
+            k=SEARCHED,
             evidence=state.settings.evidence,
         )
 

@@ -15,7 +15,7 @@ from spacy_bioel.entities import Candidates, Mentions, Query
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.candidates import CandidateGenerator
 from spacy_bioel.linking.mentions import rank_mentions, rank_names
-from spacy_bioel.linking.settings import BY_KB
+from spacy_bioel.settings import BY_KB
 from spacy_bioel.types import Candidate, Link, ties_of
 
 
@@ -113,7 +113,7 @@ class Ranking:
             if len(link.ids) == 1 and is_tied:  # parts of a composite are no tie
                 link = replace(link, ids=())
             flat.append(link)
-        if settings.mentions in BY_KB:
+        if settings.mentions == BY_KB:
             flat = with_labels(flat, self.generator.kb)
         links: list[list[Link]] = [[] for _ in mentions.docs]
         for owner, link, said in zip(

@@ -7,7 +7,7 @@ of how they are weighed, which is `linker.fusion`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,7 +93,7 @@ def gather_candidates(
     recalled: Found | None,
     spelling: SpellingSearch,
     k: int,
-    evidence: Collection[str] = EVIDENCE,
+    evidence: Container[str] = EVIDENCE,
 ) -> Candidates:
     """Ask every source about every query.
 
@@ -102,7 +102,7 @@ def gather_candidates(
     recalled (Found | None): Nearest of `statistics.names` by the encoder.
     spelling (SpellingSearch): Searches the names of the knowledge base by spelling.
     k (int): Names looked at in the search by spelling.
-    evidence (Collection[str]): Which of EVIDENCE to use.
+    evidence (Container[str]): Which of EVIDENCE to use.
     """
     if "memory" not in evidence:
         statistics, recalled = MentionStatistics(), None
@@ -132,7 +132,7 @@ def gather_candidates(
             near = _of(recalled, numbers)
             found.append(_recalled(meant, numbers, near, value="recalled_dense"))
     candidates = _merge(found, len(meant.prior))
-    if {"prior", "memory"} <= set(evidence):
+    if "prior" in evidence and "memory" in evidence:
         candidates.features[:, _COLUMN["prior"]] = meant.prior[candidates.concept]
     candidates.features[:, _COLUMN["encoded"]] = "dense" in evidence and dense is not None
     candidates.features[:, _COLUMN["trained"]] = bool(statistics.counts)

@@ -20,8 +20,8 @@ from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.candidates import CandidateGenerator
 from spacy_bioel.linking.coherence import settle_ties
 from spacy_bioel.linking.fusion import repeats
-from spacy_bioel.linking.settings import SPANS_AND_KB
 from spacy_bioel.linking.state import LinkerState
+from spacy_bioel.settings import BY_KB, SPANS_AND_KB
 from spacy_bioel.text.normalize import normalize_names
 from spacy_bioel.trace import Trace
 from spacy_bioel.types import Candidate, ScoredSpan, best_first
@@ -35,7 +35,7 @@ def find_mentions(
 ) -> Mentions:
     """Find the mentions to link in a batch of documents, by the setting `mentions`."""
     docs, settings = list(docs), generator.state.settings
-    if settings.mentions == "kb":
+    if settings.mentions == BY_KB:
         return _find_names(docs, generator, traces)
     key = settings.spans_key
     spans = [mention_spans(doc, settings.mentions, spans_key=key) for doc in docs]

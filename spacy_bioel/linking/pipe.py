@@ -61,7 +61,6 @@ from spacy_bioel.linking.decide import Ranking, rank_candidates
 from spacy_bioel.linking.evidence import FEATURES
 from spacy_bioel.linking.mentions import find_mentions
 from spacy_bioel.linking.searches import FrozenEncoder, MakeIndex, MakeSearch
-from spacy_bioel.linking.settings import BY_KB, SPANS_AND_KB, LinkerSettings, TrainingSettings
 from spacy_bioel.linking.state import Kept, LinkerState
 from spacy_bioel.linking.training import NameTraining, training_strings
 from spacy_bioel.linking.validation import check_order, check_settings, check_types
@@ -75,6 +74,7 @@ from spacy_bioel.models.name_encoder import (
 )
 from spacy_bioel.parallel import give_back_memory
 from spacy_bioel.pipe import Parts, StoredPipe
+from spacy_bioel.settings import BY_KB, SPANS_AND_KB, LinkerSettings
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.trace import Trace
 from spacy_bioel.types import Link, remember_opener
@@ -85,7 +85,7 @@ _STATISTICS = "memory.json"
 _WEIGHTS = {"fusion": FEATURES, "reading": READ_FEATURES}
 
 
-class LinkerResources(StoredPipe):
+class LinkerResources(StoredPipe[LinkerSettings]):
     """The half of a linker that opens and stores what the other half links with."""
 
     def __init__(
@@ -158,10 +158,9 @@ class LinkerResources(StoredPipe):
             raise BioelError(Errors.B053.format(name=self.name))
         return encoder.fingerprint
 
-    def check_settings(self) -> LinkerSettings:
-        """Check the settings as they are now; RAISES those of `surroundings.check_settings`."""
-        cfg = self.cfg
-        return self._kept.get("settings", repr(cfg), lambda: check_settings(cfg, self.model))
+    def read_settings(self) -> LinkerSettings:
+        """Check the settings; RAISES those of `validation.check_settings`."""
+        return check_settings(self.cfg, self.model)
 
     @property
     def state(self) -> LinkerState:
@@ -375,7 +374,7 @@ def _to_json(table: object) -> bytes:
 
 
 class Linker(LinkerResources):
-    """Links mentions; docs/reference/settings.yml has the settings, `doc` the result.
+    """Links mentions; `LinkerSettings` has the settings, `doc` the result.
 
     Weights (`fusion`, `reading`), mention statistics and settings (`cfg`) may be
     assigned at any time: the next batch is linked by them. Prediction may be called by many
@@ -403,7 +402,7 @@ class Linker(LinkerResources):
             mentions = find_mentions(docs, generator, traces)
             # Where mentions come with the documents, some documents have none.
             self._has_mentions = self._has_mentions or len(mentions.spans) > 0
-            if not (self._has_mentions or settings.mentions in BY_KB):
+            if not (self._has_mentions or settings.mentions == BY_KB):
                 self._check_alone(mentions.docs)
         return rank_candidates(self.model, generator, mentions)
 
@@ -525,7 +524,7 @@ class Linker(LinkerResources):
 
     def _start_training(self) -> NameTraining:
         kind: type[NameTraining] = getattr(METHODS.get(self.model.name), "Training", NameTraining)
-        self._training = kind(self.model, self.state, TrainingSettings.of(self.cfg))
+        self._training = kind(self.model, self.state, self.check_settings().training)
         return self._training
 
     def finish_update(self, sgd: Optimizer) -> None:

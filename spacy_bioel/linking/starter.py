@@ -25,7 +25,6 @@ from spacy_bioel.kb.vector_files import is_encoded, stored_vectors, vectors_of
 from spacy_bioel.kb.vectors import BITS, QuantizedVectors, quantize
 from spacy_bioel.linking.alias_table import MentionStatistics
 from spacy_bioel.linking.searches import FrozenEncoder, needs_no_folder
-from spacy_bioel.linking.settings import BY_KB
 from spacy_bioel.models.name_encoder import (
     NameEncoder,
     drop_encoder,
@@ -33,6 +32,7 @@ from spacy_bioel.models.name_encoder import (
     encoder_settings,
     read_encoder,
 )
+from spacy_bioel.settings import BY_KB
 
 ENCODER = ASSETS / "encoder"
 
@@ -106,7 +106,7 @@ def add_starter_encoder(model: NameEncoder, kb: KnowledgeBase, *, mentions: str)
 
 
 def _warn_of(kb: KnowledgeBase, mentions: str) -> None:
-    if mentions not in BY_KB:
+    if mentions != BY_KB:
         warnings.warn(Warnings.W064.format(kb=kb.where, n=kb.n_names), stacklevel=3)
 
 

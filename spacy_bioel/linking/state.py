@@ -11,8 +11,8 @@ from spacy_bioel.entities import RuleSet
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.alias_table import MentionStatistics
 from spacy_bioel.linking.searches import FrozenEncoder, MakeIndex, MakeSearch, NamePool
-from spacy_bioel.linking.settings import LinkerSettings
 from spacy_bioel.models.fusion import Fusion
+from spacy_bioel.settings import LinkerSettings
 
 T = TypeVar("T")
 

@@ -26,9 +26,9 @@ from spacy_bioel.linking.searches import (
     NameSearch,
     needs_no_folder,
 )
-from spacy_bioel.linking.settings import LinkerSettings, TrainingSettings
 from spacy_bioel.linking.state import LinkerState
 from spacy_bioel.models.torch_io import loss_and_gradients
+from spacy_bioel.settings import LinkerSettings, TrainingSettings
 from spacy_bioel.text.normalize import normalize_name
 
 IntArray = NDArray[np.int64]

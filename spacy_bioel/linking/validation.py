@@ -12,22 +12,21 @@ from thinc.api import Model
 from spacy_bioel.contextual.methods import finds, proposes
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.linking.settings import (
+from spacy_bioel.pipe import StoredPipe
+from spacy_bioel.settings import (
     BY_KB,
     DETECTOR,
     LINKER,
     SPANS_AND_KB,
-    SWITCHES,
+    EvidenceSettings,
     LinkerSettings,
-    TrainingSettings,
 )
-from spacy_bioel.pipe import StoredPipe
 
 _ENTS, _SPANS = "doc.ents", "doc.spans"
 _N_SHOWN = 5  # types that the knowledge base has
 
 
-def check_order(nlp: Language, linker: StoredPipe) -> None:
+def check_order(nlp: Language, linker: StoredPipe[LinkerSettings]) -> None:
     """Warn [W271] when all that finds mentions comes after the linker, [W320] when it is not where
     the linker looks, [W321] of labels in the settings that no pipe gives.
 
@@ -42,7 +41,7 @@ def check_order(nlp: Language, linker: StoredPipe) -> None:
         is_linker = nlp.get_pipe_meta(name).factory == LINKER
         if is_linker and pipe is not linker and pipe.cfg["spans_key"] == key:  # type: ignore[attr-defined]
             raise BioelError(Errors.B271.format(first=names[0], second=name, key=key))
-    if linker.cfg["mentions"] in (*BY_KB, "read"):
+    if linker.cfg["mentions"] in (BY_KB, "read"):
         return
     at = nlp.pipe_names.index(names[0])
     before, after = dict(nlp.pipeline[:at]), dict(nlp.pipeline[at + 1 :])
@@ -123,19 +122,13 @@ def check_types(kb: KnowledgeBase, label_types: Mapping[str, Iterable[str]]) -> 
 def check_settings(cfg: Mapping[str, Any], model: Model[Any, Any]) -> LinkerSettings:
     """All settings of a linker, as they are wherever one is made, used, saved or loaded.
 
-    RAISES BioelError: Those of `LinkerSettings.of` and `TrainingSettings.of`; [B301] when mentions
-        are to be read by a model that finds none, [B066] when no evidence brings candidates, [B465]
-        when a setting is missing.
+    RAISES BioelError: [B270] on a wrong one; [B301] when mentions are to be read by a model that
+        finds none, [B066] when no evidence brings candidates.
     """
-    try:
-        settings = LinkerSettings.of(cfg)
-        TrainingSettings.of(cfg)
-    except KeyError as error:
-        raise BioelError(
-            Errors.B465.format(name=error.args[0], found=None, expected="a value", pipe=LINKER)
-        ) from None
+    settings = LinkerSettings.of(cfg)
     if settings.mentions == "read" and not finds(model):
         raise BioelError(Errors.B301.format(model=model.name))
-    if not settings.evidence - ({"context", "generated"} - proposes(model)):
-        raise BioelError(Errors.B066.format(known=list(SWITCHES)))
+    idle = {"context", "generated"} - proposes(model)
+    if not any(is_on for name, is_on in settings.evidence if name not in idle):
+        raise BioelError(Errors.B066.format(known=list(EvidenceSettings.model_fields)))
     return settings

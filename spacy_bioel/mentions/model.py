@@ -81,14 +81,14 @@ class DetectorKind:
 
     scorer (str): The network, a class of `nn.spans`.
     infer (Callable): Computes the logits from weights, the inputs of the network as arrays, and
-        max_width, where no LSTM is between.
+        max_width.
     loss (Callable): Computes the loss and its gradient from logits, gold spans, the probability of
         each, and the labels that were looked for at each token, shape (n_tokens, n_labels): what is
         not there of any other label is unknown.
     decode (Callable): Decodes logits, given the tokens of each document and a minimum probability,
         into spans in order of their start and their probabilities, shape (n_spans,).
-    is_local (bool): Spans depend on the logits of their first token alone, and these, without an
-        LSTM, on tokens and matches that are near: long documents are read in pieces.
+    is_local (bool): Spans depend on the logits of their first token alone, and these on
+        tokens and matches that are near: long documents are read in pieces.
     """
 
     scorer: str
@@ -121,7 +121,6 @@ def add_scorer(model: MentionModel, *, n_labels: int, width: int | None = None) 
     """Add the torch part to a model, in the place of an earlier one.
 
     width (int | None): Width of the token vectors; None: the width of the tok2vec.
-    RAISES BioelError: [B040] when it has an LSTM, and torch is missing.
     """
     settings = {
         "width": width or model.get_ref("tok2vec").get_dim("nO"),
@@ -130,9 +129,8 @@ def add_scorer(model: MentionModel, *, n_labels: int, width: int | None = None) 
         "n_features": N_FEATURES,
         **model.attrs["settings"],
     }
-    shapes = {} if settings["context"] else detector_shapes(**settings)
     make = partial(_make_scorer, model.attrs["kind"].scorer, settings)
-    set_layer(model, torch_layer(make=make, shapes=shapes), ref="scorer")
+    set_layer(model, torch_layer(make=make, shapes=detector_shapes(**settings)), ref="scorer")
     model.set_dim("nO", n_labels, force=True)
 
 
@@ -231,7 +229,6 @@ def build_span_enumerator_v1(
     *,
     max_width: int = 10,
     hidden: int = 128,
-    context: int = 0,
     dropout: float = 0.2,
 ) -> MentionModel:
     """Registered as `spacy-bioel.SpanEnumerator.v1`.
@@ -241,13 +238,12 @@ def build_span_enumerator_v1(
     hidden (int): Size of the hidden layer of the span scorer; 0: the linear score of Bhowmik et al.
         (2021), equation 4 as published, without hidden layer and width embedding, and with lexicon
         matches as token features only.
-    context (int): Size of a bidirectional LSTM between tok2vec and scorer; 0: no LSTM.
     dropout (float): Dropout on token vectors and hidden layer, in training.
     RETURNS (Model[MentionBatch, Logits]): A model without its torch part, which `add_scorer` adds
         once the labels are known.
     RAISES BioelError: [B173] when the tok2vec is a transformer: only its weights would be saved.
     """
-    settings = {"hidden": hidden, "context": context, "dropout": dropout}
+    settings = {"hidden": hidden, "dropout": dropout}
     return mention_model(
         "span_enumerator", _ENUMERATOR, tok2vec, max_width=max_width, settings=settings
     )
@@ -378,7 +374,7 @@ def _best_legal(scores: NDArray[np.float64], lengths: IntArray) -> IntArray:
 
 
 def build_bio_tagger_v1(
-    tok2vec: Tok2Vec, *, max_width: int = 10, context: int = 0, dropout: float = 0.2
+    tok2vec: Tok2Vec, *, max_width: int = 10, dropout: float = 0.2
 ) -> MentionModel:
     """Registered as `spacy-bioel.BioTagger.v1`.
 
@@ -391,13 +387,12 @@ def build_bio_tagger_v1(
 
     tok2vec (Model): Any spaCy tok2vec, or a listener to a shared one.
     max_width (int): The longest lexicon match in tokens.
-    context (int): Size of a bidirectional LSTM between tok2vec and tags; 0: no LSTM.
     dropout (float): Dropout on token vectors, in training.
     RETURNS (Model[MentionBatch, Logits]): A model without its torch part, which `add_scorer` adds
         once the labels are known.
     RAISES BioelError: [B173] when the tok2vec is a transformer: only its weights would be saved.
     """
-    settings = {"context": context, "dropout": dropout}
+    settings = {"dropout": dropout}
     return mention_model("bio_tagger", _TAGGER, tok2vec, max_width=max_width, settings=settings)
 
 

@@ -37,27 +37,15 @@ from spacy_bioel.mentions.model import (
 from spacy_bioel.mentions.selection import DOUBTFUL, select_mentions, word_lists
 from spacy_bioel.models.tok2vec import make_parameters
 from spacy_bioel.models.torch_io import network_of, weights_from_bytes, weights_to_bytes
-from spacy_bioel.pipe import (
-    Parts,
-    StoredPipe,
-    check_kinds,
-    check_number,
-    listens,
-    require_token_vectors,
-)
+from spacy_bioel.pipe import Parts, StoredPipe, listens, require_token_vectors
+from spacy_bioel.settings import MentionSettings
 from spacy_bioel.text.abbreviations import find_short_forms
 from spacy_bioel.text.normalize import BLANK_LINE, normalize_names, on_one_line
 from spacy_bioel.trace import Trace
 from spacy_bioel.types import ScoredSpan
 
-_KINDS = {
-    **dict.fromkeys(("allow_overlap", "abbreviations", "set_ents"), bool),
-    **dict.fromkeys(("spans_key", "gold_key"), str),
-    "people": (bool, type(None)),
-}
 
-
-class MentionDetector(StoredPipe):
+class MentionDetector(StoredPipe[MentionSettings]):
     """Find mentions; write doc.spans["bioel"] with their probabilities in attrs["scores"]."""
 
     def __init__(
@@ -77,25 +65,12 @@ class MentionDetector(StoredPipe):
         self.lexicon = Lexicon.empty()
         self.entities = entities or RuleSet({})
         self.cfg: dict[str, Any] = {"labels": [], **settings}
-        self._known = frozenset(self.cfg)
         self.check_settings()
 
-    def check_settings(self) -> None:
-        """RAISES BioelError: [B270] on a number out of range, [B336] on invalid word lists, [B443]
-        on an unknown setting, [B465] on a value of another type."""
-        if unknown := sorted(set(self.cfg) - self._known - {"width"}):  # stored with them
-            known = ", ".join(sorted(self._known))
-            raise BioelError(Errors.B443.format(name=unknown[0], known=known))
-        for name in ("threshold", "consistency"):
-            check_number(self.cfg, name, 0, 1, kind=float, pipe="bioel_mentions")
-        check_kinds(self.cfg, _KINDS, pipe="bioel_mentions")
-        always, never = self.cfg["always"], self.cfg["never"]
-        labelled = isinstance(always, dict) and all(isinstance(label, str) for label in always)
-        for words in [*always.values(), never] if labelled else [None]:
-            if not isinstance(words, list | tuple) or not all(
-                isinstance(word, str) and word for word in words
-            ):
-                raise BioelError(Errors.B336.format(always=always, never=never))
+    def read_settings(self) -> MentionSettings:
+        """Check the settings. RAISES BioelError: [B270]."""
+        stored = ("labels", "width")  # beside them
+        return MentionSettings.of({k: v for k, v in self.cfg.items() if k not in stored})
 
     @property
     def labels(self) -> tuple[str, ...]:

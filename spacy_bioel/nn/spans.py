@@ -1,4 +1,4 @@
-"""Scorers of spans and of tags over token vectors, lexicon matches and an LSTM, torch only."""
+"""Scorers of spans and of tags over token vectors and lexicon matches, torch only."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import TypedDict, Unpack
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
 
 # Start tokens whose spans are scored together: the sums stay in the processor's cache.
 _BLOCK = 512
@@ -20,26 +19,22 @@ class ReaderSettings(TypedDict):
 
     width: int
     max_width: int
-    context: int
     n_features: int
     dropout: float
 
 
 class TokenReader(nn.Module):
-    """Base class of the mention detectors: adds lexicon matches and an LSTM to token vectors.
+    """Base class of the mention detectors: adds lexicon matches to token vectors.
 
     Embeddings of lexicon matches are initialised to zero.
 
     width (int): Size of the token vectors.
     max_width (int): L, the longest lexicon match, and the longest span, in tokens.
-    context (int): Size of a bidirectional LSTM over tokens with matches; 0: no LSTM.
     n_features (int): Number of kinds of lexicon matches.
     dropout (float): Dropout on token vectors.
     """
 
-    def __init__(
-        self, *, width: int, max_width: int, context: int, n_features: int, dropout: float
-    ) -> None:
+    def __init__(self, *, width: int, max_width: int, n_features: int, dropout: float) -> None:
         super().__init__()
         self.max_width = max_width
         self.n_features = n_features
@@ -48,20 +43,15 @@ class TokenReader(nn.Module):
         self.token_features = nn.Embedding(3 * n_features, width)
         for features in (self.word_features, self.token_features):
             nn.init.zeros_(features.weight)
-        self.context = (
-            nn.LSTM(width, context, bidirectional=True, batch_first=True) if context else None
-        )
-        self.token_width = width + 2 * context
         self.dropout = nn.Dropout(dropout)
 
-    def read(self, tokens: Tensor, lengths: Tensor, spans: Tensor, words: Tensor) -> Tensor:
-        """Add the embeddings of lexicon matches to the tokens, then run the LSTM, if any.
+    def read(self, tokens: Tensor, spans: Tensor, words: Tensor) -> Tensor:
+        """Add the embeddings of lexicon matches to the tokens.
 
         tokens (Tensor): Vectors of the tokens of all documents; at least one. (n_tokens, width).
-        lengths (Tensor): Number of tokens of each document. Shape (n_docs,).
         spans (Tensor): Lexicon matches as (start token, width - 1, feature). Shape (n, 3).
         words (Tensor): Lexicon matches of single tokens as (token, feature). Shape (m, 2).
-        RETURNS (Tensor): Shape (n_tokens, width + 2 * context).
+        RETURNS (Tensor): Shape (n_tokens, width).
         """
         tokens = tokens.index_add(0, words[:, 0], self.word_features(words[:, 1]))
         start, width, feature = spans.unbind(1)
@@ -71,19 +61,7 @@ class TokenReader(nn.Module):
         for offset in range(1, self.max_width - 1):
             within = offset < width
             tokens.index_add_(0, (start + offset)[within], inside[within])
-        tokens = self.dropout(tokens)
-        if self.context is None:
-            return tokens
-        return torch.cat([tokens, self.dropout(run_lstm(self.context, tokens, lengths))], dim=1)
-
-
-def run_lstm(lstm: nn.LSTM, tokens: Tensor, lengths: Tensor) -> Tensor:
-    """States of a bidirectional LSTM over each document; see `TokenReader.read`."""
-    real = lengths[lengths > 0]
-    padded = pad_sequence(list(tokens.split(real.tolist())), batch_first=True)
-    packed = pack_padded_sequence(padded, real.cpu(), batch_first=True, enforce_sorted=False)
-    states, _ = pad_packed_sequence(lstm(packed)[0], batch_first=True)
-    return states[torch.arange(states.shape[1], device=real.device) < real[:, None]]
+        return self.dropout(tokens)
 
 
 def mean_of_spans(tokens: Tensor, spans: Tensor) -> Tensor:
@@ -112,17 +90,18 @@ class TagScorer(TokenReader):
 
     def __init__(self, *, n_labels: int, **settings: Unpack[ReaderSettings]) -> None:
         super().__init__(**settings)
-        self.output = nn.Linear(self.token_width, 2 * n_labels + 1)
+        self.output = nn.Linear(settings["width"], 2 * n_labels + 1)
 
     def forward(self, tokens: Tensor, lengths: Tensor, spans: Tensor, words: Tensor) -> Tensor:
         """Score all tags.
 
-        tokens, lengths, spans, words (Tensor): See `TokenReader.read`; `tokens` may be empty.
+        tokens, spans, words (Tensor): See `TokenReader.read`; `tokens` may be empty.
+        lengths (Tensor): Number of tokens of each document. Shape (n_docs,).
         RETURNS (Tensor): Logits. Shape (n_tokens, n_tags).
         """
         if not len(tokens):
             return tokens.new_zeros(0, self.output.out_features)
-        return self.output(self.read(tokens, lengths, spans, words))
+        return self.output(self.read(tokens, spans, words))
 
 
 class SpanScorer(TokenReader):
@@ -137,13 +116,13 @@ class SpanScorer(TokenReader):
     def __init__(self, *, n_labels: int, hidden: int, **settings: Unpack[ReaderSettings]) -> None:
         super().__init__(**settings)
         self.n_labels, self.hidden = n_labels, hidden
-        size = hidden or n_labels
+        width, size = settings["width"], hidden or n_labels
         if hidden:
             self.span_features = nn.Embedding(self.n_features, hidden)
             nn.init.zeros_(self.span_features.weight)
-        self.start = nn.Linear(self.token_width, size)
-        self.end = nn.Linear(self.token_width, size, bias=False)
-        self.content = nn.Linear(self.token_width, size, bias=False)
+        self.start = nn.Linear(width, size)
+        self.end = nn.Linear(width, size, bias=False)
+        self.content = nn.Linear(width, size, bias=False)
         last = self.start
         if hidden:
             self.width = nn.Embedding(self.max_width, hidden)
@@ -153,13 +132,14 @@ class SpanScorer(TokenReader):
     def forward(self, tokens: Tensor, lengths: Tensor, spans: Tensor, words: Tensor) -> Tensor:
         """Score all spans.
 
-        tokens, lengths, spans, words (Tensor): See `TokenReader.read`; `tokens` may be empty.
+        tokens, spans, words (Tensor): See `TokenReader.read`; `tokens` may be empty.
+        lengths (Tensor): Number of tokens of each document. Shape (n_docs,).
         RETURNS (Tensor): Logits; [i, w] is the span of w + 1 tokens that starts at token i, and
             -inf if it ends outside its document. Shape (n_tokens, max_width, n_labels).
         """
         if not len(tokens):
             return tokens.new_zeros(0, self.max_width, self.n_labels)
-        tokens = self.read(tokens, lengths, spans, words)
+        tokens = self.read(tokens, spans, words)
         widths = torch.arange(self.max_width, device=tokens.device)
         begin = torch.arange(len(tokens), device=tokens.device)[:, None]
         if self.hidden:

@@ -49,7 +49,7 @@ def shapes_of(network: Any) -> dict[str, tuple[int, ...]]:
 @pytest.mark.parametrize("n_matches", [9, 0])
 def test_detectors(make, infer, sizes, n_matches):
     sizes = SIZES | sizes
-    network, shapes = make(context=0, dropout=0.2, **sizes), inference.detector_shapes(**sizes)
+    network, shapes = make(dropout=0.2, **sizes), inference.detector_shapes(**sizes)
     torch.manual_seed(0)
     for parameter in network.eval().parameters():
         torch.nn.init.normal_(parameter, 0, 0.3)

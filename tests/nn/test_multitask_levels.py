@@ -16,7 +16,6 @@ def network(hidden: int) -> Multitask:
         hard=0,
         dim=0,
         width=8,
-        context=0,
         max_width=4,
         n_features=2,
         dropout=0.0,

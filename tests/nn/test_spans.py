@@ -19,11 +19,11 @@ WORDS = torch.tensor([[1, 0], [1, 3], [8, 4]])
 NO_SPANS, NO_WORDS = torch.zeros(0, 3, dtype=torch.int64), torch.zeros(0, 2, dtype=torch.int64)
 
 
-def make(kind: str, *, context: int = 0) -> Any:
+def make(kind: str) -> Any:
     """A scorer whose zero-initialised weights are random."""
     torch.manual_seed(0)
     sizes: dict[str, Any] = {"width": 7, "n_labels": N_LABELS, "max_width": MAX_WIDTH}
-    sizes |= {"n_features": N_FEATURES, "context": context, "dropout": 0.2}
+    sizes |= {"n_features": N_FEATURES, "dropout": 0.2}
     hidden = {"spans": {"hidden": 6}, "linear": {"hidden": 0}, "tags": {}}[kind]
     scorer = (TagScorer if kind == "tags" else SpanScorer)(**sizes, **hidden)
     for name, parameter in scorer.named_parameters():
@@ -75,9 +75,7 @@ def test_scores_equal_brute_force(block, monkeypatch):
 
 def test_linear_scores_are_equation_4():
     """w_s.h_i + w_e.h_j + w_m.h_i + ... + w_m.h_j, and a bias."""
-    scorer = SpanScorer(
-        width=1, n_labels=1, max_width=3, hidden=0, context=0, n_features=1, dropout=0
-    )
+    scorer = SpanScorer(width=1, n_labels=1, max_width=3, hidden=0, n_features=1, dropout=0)
     for linear, weight in ((scorer.start, 1.0), (scorer.end, 10.0), (scorer.content, 100.0)):
         torch.nn.init.constant_(linear.weight, weight)
     torch.nn.init.constant_(scorer.word_features.weight, 1.0)
@@ -88,16 +86,13 @@ def test_linear_scores_are_equation_4():
     expected = [[111, 321, 631], [222, 532, out], [333, out, out], [555, out, out]]
     assert logits.tolist() == expected
     # Three vectors and a bias; the published code has one bias for each of the three.
-    published = SpanScorer(
-        width=768, n_labels=1, max_width=10, hidden=0, context=0, n_features=0, dropout=0.0
-    )
+    published = SpanScorer(width=768, n_labels=1, max_width=10, hidden=0, n_features=0, dropout=0.0)
     assert sum(p.numel() for p in published.parameters()) == 2305
 
 
 @pytest.mark.parametrize("kind", ["spans", "linear", "tags"])
-@pytest.mark.parametrize("context", [0, 3])
-def test_a_document_scores_the_same_alone(kind, context):
-    scorer = make(kind, context=context)
+def test_a_document_scores_the_same_alone(kind):
+    scorer = make(kind)
     with torch.no_grad():
         together = scorer(TOKENS, LENGTHS, NO_SPANS, NO_WORDS)
         for start, end in ((0, 3), (3, 4), (4, 10)):
@@ -109,7 +104,7 @@ def test_a_document_scores_the_same_alone(kind, context):
 
 @both
 def test_the_gradient_is_that_of_finite_differences(kind):
-    scorer = make(kind, context=2).double()
+    scorer = make(kind).double()
     tokens = TOKENS.double().requires_grad_()
 
     def finite_scores(x: Tensor) -> Tensor:
@@ -121,7 +116,7 @@ def test_the_gradient_is_that_of_finite_differences(kind):
 
 
 def test_tags_are_one_linear_layer_over_vectors_and_matches():
-    scorer = TagScorer(n_labels=1, width=1, max_width=4, context=0, n_features=2, dropout=0.5)
+    scorer = TagScorer(n_labels=1, width=1, max_width=4, n_features=2, dropout=0.5)
     torch.nn.init.constant_(scorer.eval().output.bias, 0.0)
     scorer.word_features.weight.data = torch.tensor([[0.5], [0.25]])
     # First, last, inside.

@@ -119,12 +119,11 @@ def test_cold_threads_encode_the_names_once(linker, monkeypatch):
     assert calls == [1]
 
 
-def test_evidence_that_is_not_named_is_off(linker):
+def test_evidence_that_is_not_named_is_on_as_in_a_config(linker):
     linker.cfg["kb"] = ""  # the starter
-    linker.cfg["evidence"] = {"exact": True}
+    linker.cfg["evidence"] = {"dense": False, "memory": False, "sparse": False}
     found = linker.generator.rank([ATTACK])[ATTACK]
     assert [candidate.evidence for candidate in found] == ["exact"]
-    assert not linker.reads
 
 
 def test_training_strings_are_encoded_only_where_they_count(linker, monkeypatch):

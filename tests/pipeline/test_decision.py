@@ -15,7 +15,7 @@ from spacy_bioel.kb.build import build_kb
 from spacy_bioel.linking.decide import decide
 from spacy_bioel.linking.fusion import rank
 from spacy_bioel.linking.mentions import Query, mention_queries
-from spacy_bioel.linking.settings import LinkerSettings
+from spacy_bioel.settings import LinkerSettings
 from spacy_bioel.types import Candidate, Concept, Link
 
 TEXT = "Breast and ovarian cancer"
@@ -24,21 +24,7 @@ QUERY = Query(
 )
 
 
-CFG = {
-    "kb": "",
-    "evidence": {},
-    "label_types": {},
-    "search_names": 1,
-    "max_candidates": 1,
-    "nil_threshold": 0.0,
-    "coherence": 0.0,
-    "abbreviations": True,
-    "shorthand": True,
-    "composites": True,
-    "mentions": "auto",
-    "spans_key": "bioel",
-    "gold_key": "bioel_gold",
-}
+CFG = {"max_candidates": 1, "nil_threshold": 0.0, "coherence": 0.0}
 
 
 def span(text: str = TEXT) -> Span:

@@ -18,7 +18,6 @@ TAGS = {"@architectures": "spacy-bioel.BioTagger.v1", "max_width": 6, "tok2vec":
 KINDS: dict[str, dict[str, Any]] = {
     "linear": SPANS,
     "bio": TAGS,
-    "bio_context": TAGS | {"context": 4},
 }
 
 

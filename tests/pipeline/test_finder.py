@@ -3,10 +3,8 @@ from pathlib import Path
 
 import pytest
 from kb_files import made_kb
-from spacy.tokens import Doc
 from tiny import blank, linking_nlp, links
 
-from spacy_bioel.dictionary.exact import longest_names
 from spacy_bioel.dictionary.finder import Finding, NameFinder
 from spacy_bioel.doc import get_links
 from spacy_bioel.explanation import reason_of
@@ -190,7 +188,6 @@ def test_names_that_a_user_adds_are_found(tmp_path, is_joined):
     found = [name for _, name in find(finder, text)]
     assert found == ["VT", "AF", "tension", "drug", "z", "it"]
     assert find(finder, "vt, af, Q, Z, It") == []
-    assert exact(text, kb) == ["VT", "AF", "tension", "drug", "z", "it"]
 
 
 def test_documents_do_not_depend_on_their_batch(finder):
@@ -215,8 +212,6 @@ def test_the_pipe_finds_and_links(finder):
     assert [span.label_ for span in doc.spans["bioel"]] == ["mine"] * 3
     linker.cfg["finding"] = {"typos": False}
     assert links(nlp("Siezures")) == []
-    linker.cfg["mentions"] = "kb_exact"
-    assert links(nlp("Siezures, seizures and seizure.")) == [("seizure", "X:00")]
 
 
 CLINICAL = (
@@ -283,78 +278,6 @@ def test_why_a_name_is_none(finder, text, reason):
     assert reason in {one.reason for one in found}
 
 
-# Exact names alone, with the setting mentions = "kb_exact".
-
-
-def exact(text: str, kb: KnowledgeBase) -> list[str]:
-    return [span.text for span in longest_names(blank().make_doc(text), kb)]
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("Acute kidney failure and kidney failure", ["Acute kidney failure", "kidney failure"]),
-        ("type-2 diabetes or diabetes", ["type-2 diabetes", "diabetes"]),
-        ("ASPIRIN/paracetamol (metformin)", ["ASPIRIN", "paracetamol", "metformin"]),
-        ("17β‐estradiol, 17β-Estradiol", ["17β‐estradiol", "17β-Estradiol"]),
-        ("heart - attack", ["heart - attack"]),
-        ("heart\nattack", ["heart\nattack"]),
-        ("heart\n \nattack", []),
-        ("acute\n\nkidney failure", ["kidney failure"]),
-        ("", []),
-    ],
-)
-def test_longest_names(kb, text, expected):
-    assert exact(text, kb) == expected
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("Lung disease (COPD) was there.", ["Lung disease (COPD)"]),
-        ("(Dry) cough, cough [dry].", ["(Dry) cough", "cough [dry]"]),
-        ("Lung disease (COPD was there.", []),  # the longest name alone is looked at
-        ("Dry) cough", []),
-    ],
-)
-def test_no_name_has_half_a_pair_of_brackets(tmp_path, text, expected):
-    names = ("Lung disease (COPD)", "Lung disease", "(dry) cough", "cough (dry)")
-    assert exact(text, kb_of(tmp_path / "kb", zip(names, strict=True))) == expected
-
-
-COMPOUND = "N-(1-methyl-4-phenyl-1,2,3,6-tetrahydro-pyridin-2-yl)-3-oxo-butan-amide"
-ODD = ("IL-2h", "drug 10mg", "drug", COMPOUND, "N", "mg", "5 days", "don't", "β10mg", "été 5mg")
-
-
-@pytest.fixture(scope="module")
-def odd_kb(tmp_path_factory) -> KnowledgeBase:
-    """Names that the tokenizer cuts within a word, and one of 16 words in 32 tokens."""
-    return kb_of(tmp_path_factory.mktemp("odd") / "kb", zip(ODD, strict=True))
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("of IL-2h and il 2h", ["IL-2h", "il 2h"]),
-        ("IL-2 h", []),
-        ("drug 10mg, drug 10 mg", ["drug 10mg", "drug"]),
-        ("a drug10mg", []),
-        (f"the {COMPOUND}.", [COMPOUND]),
-        (f"the {COMPOUND[:-6]}", []),
-        ("don't β10mg", ["don't", "β10mg"]),
-        ("e\u0301te\u0301 5mg", ["e\u0301te\u0301 5mg"]),
-    ],
-)
-def test_names_that_are_other_words_than_tokens(odd_kb, text, expected):
-    assert exact(text, odd_kb) == expected
-
-
-def test_names_are_found_between_the_tokens_of_another_tokenizer(odd_kb):
-    words = ["do", "n't", "IL-2h", "drug-free", "5", "days"]
-    doc = Doc(blank().vocab, words, spaces=[False, True, True, True, True, False])
-    assert [span.text for span in longest_names(doc, odd_kb)] == ["don't", "IL-2h", "5 days"]
-
-
 def test_names_found_with_an_ontology_have_a_label(tmp_path):
     """The type of the concept, or the name of the knowledge base: `doc.ents` takes them."""
     concepts = [Concept("X:1", ("aspirin",), ("Drug", "Thing")), Concept("X:2", ("fever",))]
@@ -370,8 +293,7 @@ def test_names_found_with_an_ontology_have_a_label(tmp_path):
         assert [span.label_ for span in doc.spans["bioel"]] == expected
 
 
-@pytest.mark.parametrize("mentions", ["kb", "kb_exact"])
-def test_neighbours_decide_a_name_of_several_concepts(tmp_path, mentions):
+def test_neighbours_decide_a_name_of_several_concepts(tmp_path):
     heart, mind = ("X:heart",), ("X:mind",)
     concepts = [
         Concept("X:heart", ("Heart defect",)),
@@ -383,7 +305,7 @@ def test_neighbours_decide_a_name_of_several_concepts(tmp_path, mentions):
     ]
     build_kb(concepts, tmp_path / "kb")
     nlp = blank()
-    config = {"kb": str(tmp_path / "kb"), "mentions": mentions, "evidence": {"dense": False}}
+    config = {"kb": str(tmp_path / "kb"), "mentions": "kb", "evidence": {"dense": False}}
     nlp.add_pipe("bioel_linker", config=config)
     texts = ("ASD, open duct.", "Speech delay. ASD, open duct.", "Speech delay. ASD.")
     for text, id in zip(texts, ("X:2", "X:2", "X:1"), strict=True):

@@ -172,7 +172,7 @@ def test_parts_of_it_and_other_settings():
     assert [(span.text, span.label_) for span in doc.spans["bioel"]] == [("patient", "Species")]
     linker_only = spacy_bioel.load(exclude=["bioel_mentions"])
     assert linker_only.component_names == ["bioel_linker"]
-    with pytest.raises(BioelError, match=r"\[B270\] nil_threshold = 2"):
+    with pytest.raises(BioelError, match=r"\[B270\] .*\nnil_threshold = 2"):
         spacy_bioel.load(config={"components": {"bioel_linker": {"nil_threshold": 2.0}}})
 
 

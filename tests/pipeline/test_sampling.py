@@ -3,13 +3,12 @@
 import numpy as np
 import pytest
 
-from spacy_bioel.factories import LINKER_TRAINING
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.vectors import ExactIndex
 from spacy_bioel.linking.alias_table import MentionStatistics
 from spacy_bioel.linking.searches import NamePool
-from spacy_bioel.linking.settings import TrainingSettings
 from spacy_bioel.linking.training import CandidateSampler, NameSampler
+from spacy_bioel.settings import TrainingSettings
 
 STATISTICS = MentionStatistics(
     {"heart attack": {"MESH:D009203": 2}, "chill": {"MESH:D003139": 1, "MESH:GONE": 1}}
@@ -19,8 +18,8 @@ GOLD_NAMES = ["cold", "common cold", "heart attack", "myocardial infarction"]
 
 
 def sampler(kb: KnowledgeBase, **settings: int) -> NameSampler:
-    training = LINKER_TRAINING | {"synonyms": 0, "negatives": 0} | settings
-    return NameSampler(kb, STATISTICS, TrainingSettings(**training))
+    training = {"synonyms": 0, "negatives": 0} | settings
+    return NameSampler(kb, STATISTICS, TrainingSettings.of(training))
 
 
 def by_letters(names) -> np.ndarray:

@@ -22,10 +22,11 @@ from specs import find_split
 
 import spacy_bioel
 from spacy_bioel.corpus import read_texts
-from spacy_bioel.doc import GOLD_KEY, add_gold
+from spacy_bioel.doc import add_gold
 from spacy_bioel.entities.species import FEATURES, organism_table
 from spacy_bioel.evaluation.fit import Development, fit_fusion, pool
 from spacy_bioel.linking.alias_table import MentionStatistics
+from spacy_bioel.settings import GOLD_KEY
 from spacy_bioel.types import GENE, ORGANISM, AnnotatedText
 
 ASSETS = Path("spacy_bioel") / "assets"

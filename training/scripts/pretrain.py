@@ -30,7 +30,7 @@ from train import find_transformer
 
 from spacy_bioel.contextual.transformers import build_transformer_names_v1
 from spacy_bioel.corpus import read_docs
-from spacy_bioel.doc import GOLD_KEY, split_ids
+from spacy_bioel.doc import split_ids
 from spacy_bioel.files import replacing_folder
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.models.name_encoder import (
@@ -44,6 +44,7 @@ from spacy_bioel.models.name_encoder import (
 )
 from spacy_bioel.models.vocabulary import make_vocabulary
 from spacy_bioel.nn.losses import info_nce_loss
+from spacy_bioel.settings import GOLD_KEY
 from spacy_bioel.text.normalize import normalize_name
 
 _LOGGER = logging.getLogger("pretrain")

@@ -36,7 +36,7 @@ from type_names import names_of_texts
 
 import spacy_bioel
 from spacy_bioel.corpus import read_docs
-from spacy_bioel.doc import GOLD_KEY, split_ids
+from spacy_bioel.doc import split_ids
 from spacy_bioel.evaluation.fit import (
     Development,
     document_folds,
@@ -54,6 +54,7 @@ from spacy_bioel.linking.alias_table import MentionStatistics
 from spacy_bioel.loading import load_model
 from spacy_bioel.mentions.model import add_scorer
 from spacy_bioel.models.torch_io import weights_from_bytes, weights_to_bytes
+from spacy_bioel.settings import GOLD_KEY
 from spacy_bioel.text.normalize import normalize_name, normalize_names
 from spacy_bioel.types import ORGANISM, Concept
 

@@ -26,8 +26,8 @@ from spacy_bioel.cli.console import show_error, show_note
 from spacy_bioel.corpus import docs_to_bin, read_texts, text_to_doc
 from spacy_bioel.errors import BioelError
 from spacy_bioel.files import replacing_folder
-from spacy_bioel.linking.settings import DETECTOR
 from spacy_bioel.loading import load_model
+from spacy_bioel.settings import DETECTOR
 from spacy_bioel.types import AnnotatedText, Mention
 
 # First and last character, and label, of a span, and how likely it is.

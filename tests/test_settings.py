@@ -1,0 +1,66 @@
+"""Messages on wrong settings; what is refused where is in tests/pipeline/test_failed_loads.py."""
+
+import pytest
+from tiny import blank
+
+from spacy_bioel.errors import BioelError
+from spacy_bioel.settings import LinkerSettings, MentionSettings
+
+WRONG = [
+    ({"max_candidates": True}, "max_candidates = True: expected a whole number from 1 to 10000"),
+    ({"max_candidates": 2.0}, "max_candidates = 2.0: expected a whole number from 1 to 10000"),
+    ({"nil_threshold": 2}, "nil_threshold = 2: expected a number from 0 to 1"),
+    ({"coherence": -1}, "coherence = -1: expected a number of at least 0"),
+    ({"coherence": float("inf")}, "coherence = inf: expected a number of at least 0"),
+    ({"composites": 1}, "composites = 1: expected true or false"),
+    ({"set_ents": "all"}, "set_ents = 'all': expected true or false or \"links\""),
+    ({"spans_key": None}, "spans_key = None: expected a string"),
+    ({"finding": {"typo": 1}}, "finding.typo = 1: unknown, expected one of variants, typos, "),
+    ({"evidence": ["exact"]}, "evidence = ['exact']: expected a table"),
+    ({"training": {"loss": 3}}, 'training.loss = 3: expected "info_nce", "multi_similarity" or "m'),
+    (
+        {"label_types": {"Disease": {"C"}, "Gene": 3}},
+        "label_types = {'Disease': {'C'}, 'Gene': 3}: expected a value such as {\"Disease\": ",
+    ),
+    ({"kb": []}, 'kb = []: expected a value such as "kb/mondo", ["kb/mondo", "kb/hp"] or {"Disea'),
+    ({3: 1}, "3 = 1: unknown, expected one of kb, mentions, "),
+]
+
+
+@pytest.mark.parametrize(("cfg", "line"), WRONG, ids=lambda value: str(value)[:40])
+def test_a_message_names_the_setting_and_what_is_expected(cfg, line):
+    with pytest.raises(BioelError) as caught:
+        LinkerSettings.of(cfg)
+    first, found, last = str(caught.value).splitlines()
+    assert first == "[B270] Wrong settings of bioel_linker:"
+    assert found.startswith(line)
+    assert last.startswith("Correct them")
+
+
+def test_a_message_has_a_line_for_each_wrong_setting():
+    wrong = {"threshold": "high", "people": "yes", "always": {"Species": ["", 3]}, "never": "2015"}
+    with pytest.raises(BioelError) as caught:
+        MentionSettings.of(wrong)
+    assert str(caught.value).splitlines()[1:-1] == [
+        "threshold = 'high': expected a number from 0 to 1",
+        "always = {'Species': ['', 3]}: expected a value such as {\"Species\": [\"patients\"]}",
+        "never = '2015': expected a value such as [\"2015\"]",
+        "people = 'yes': expected true or false or null",
+    ]
+
+
+def test_settings_are_copies_and_may_be_left_out():
+    types = {"Disease": ["C"]}
+    settings = LinkerSettings.of({"label_types": types, "evidence": {"dense": False}})
+    types["Disease"].append("F03")
+    assert settings.label_types == {"Disease": ("C",)}
+    assert "exact" in settings.evidence and "dense" not in settings.evidence
+    assert (settings.finding.threshold, settings.nil_threshold) == (0.5, 0.25)
+
+
+def test_settings_are_checked_when_they_have_changed():
+    linker = blank().add_pipe("bioel_linker")
+    before = linker.check_settings()
+    assert linker.check_settings() is before
+    linker.cfg["finding"]["typos"] = False
+    assert not linker.check_settings().finding.typos
