@@ -19,7 +19,7 @@ from spacy.training import Example
 from thinc.api import Model
 from thinc.types import Floats2d, FloatsXd
 
-from spacy_bioel.contextual.rescoring import Reading, ReadingKind, reading_model, weigh
+from spacy_bioel.contextual.rescoring import NetworkRescorer, Reading, contextual_model, weigh
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.linking.candidates import CandidateGenerator
 from spacy_bioel.linking.mentions import Mentions
@@ -71,23 +71,13 @@ def build_dual_encoder_v1(
     if not collective and isinstance(tok2vec, Tok2VecListener):
         raise BioelError(Errors.B177)
     settings = {"pooling": pooling, "from_words": from_words}
-    return reading_model(
+    return contextual_model(
         "dual_encoder",
-        _forward,
+        DualEncoderRescorer,
         {"tok2vec": tok2vec, "names": names},
-        kind=ReadingKind(_tower, "mentions.safetensors"),
+        forward=_forward,
         settings=settings,
         collective=collective,
-    )
-
-
-def _tower(model: DualEncoder) -> nn.Module:
-    from spacy_bioel.contextual.networks import MentionTower
-
-    return MentionTower(
-        width=model.get_ref("tok2vec").get_dim("nO"),
-        dim=model.get_ref("names").get_dim("nO"),
-        **model.attrs["settings"],
     )
 
 
@@ -119,7 +109,6 @@ def _forward(
     return found, lambda d_found: backprop(d_found)[0]
 
 
-PROPOSES = True
 _NAMES = 16_384  # names that are compared at a time: bounds the memory
 
 
@@ -145,16 +134,6 @@ def encode_strings(generator: CandidateGenerator, strings: Sequence[str]) -> NDA
     different = {string: i for i, string in enumerate(dict.fromkeys(strings))}
     vectors = generator.encoder.encode(list(different))
     return vectors[[different[string] for string in strings]]
-
-
-def read(
-    model: Model[Any, Any],
-    generator: CandidateGenerator,
-    mentions: Mentions,
-    given: Sequence[Sequence[Candidate]],
-) -> Reading:
-    """Pairs to weigh: the candidates of the strings, and concepts of the names that are nearest."""
-    return compare(generator, mentions, given, encode_in_context(model, generator, mentions))
 
 
 def compare(
@@ -204,6 +183,8 @@ class Training(NameTraining):
         self._contrast.mine(names)
 
     def learn(self, examples: Sequence[Example]) -> float:
+        from spacy_bioel.contextual.losses import collective_loss
+
         model: Any = self.model
         names, name_concepts = self.draw(examples)
         gold, ids = self.gold(examples)
@@ -220,15 +201,14 @@ class Training(NameTraining):
         d_vectors: Any = model.ops.alloc2f(*vectors.shape)
         total = 0.0
         if names:  # they come first
-            loss = f"{self.settings.loss}_loss"
-            total, d_names = loss_and_gradients(loss, vectors[: len(names)], name_concepts)
+            total, d_names = self.compare(vectors[: len(names)], name_concepts)
             d_vectors[: len(names)] += d_names
         # Even without a mention: the pipe that the tokens come from waits for its gradient.
         mentions, backprop_mentions, others = self.read(examples, gold, vectors[of_strings])
         indptr, owners, _ = self.kb.concepts_of_names(rows)
         right = np.logical_or.reduceat(concepts[:, None] == owners, indptr[:-1], axis=1)
         value, d_mentions, d_candidates = loss_and_gradients(
-            "collective_loss", mentions, vectors[of_candidates], right, temperature=TEMPERATURE
+            collective_loss, mentions, vectors[of_candidates], right, temperature=TEMPERATURE
         )
         model.ops.scatter_add(d_vectors, of_candidates, d_candidates)
         model.ops.scatter_add(d_vectors, of_strings, backprop_mentions(d_mentions))
@@ -252,3 +232,27 @@ class Training(NameTraining):
         """
         inputs = (gold.docs, gold.token_ranges(), words)
         return *self.model.begin_update(inputs), 0.0
+
+
+class DualEncoderRescorer(NetworkRescorer):
+    training = Training
+    file = "mentions.safetensors"
+
+    def make_network(self) -> nn.Module:
+        from spacy_bioel.contextual.networks import MentionTower
+
+        return MentionTower(
+            width=self.model.get_ref("tok2vec").get_dim("nO"),
+            dim=self.model.get_ref("names").get_dim("nO"),
+            **self.model.attrs["settings"],
+        )
+
+    def read(
+        self,
+        generator: CandidateGenerator,
+        mentions: Mentions,
+        given: Sequence[Sequence[Candidate]],
+    ) -> Reading:
+        """Pairs: the candidates of the strings, and concepts of the names that are nearest."""
+        vectors = encode_in_context(self.model, generator, mentions)
+        return compare(generator, mentions, given, vectors)

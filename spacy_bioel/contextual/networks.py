@@ -29,7 +29,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from spacy_bioel.nn.losses import restricted_softmax_loss, weighted_mean
+from spacy_bioel.contextual.losses import restricted_softmax_loss, weighted_mean
 from spacy_bioel.nn.spans import ReaderSettings, TokenReader, mean_of_spans, run_lstm
 
 if TYPE_CHECKING:

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from spacy.tokens import Span
-from thinc.api import Model
 
-from spacy_bioel.contextual.methods import METHODS
-from spacy_bioel.contextual.rescoring import Reading, reading_evidence, reads
 from spacy_bioel.doc import text_of
 from spacy_bioel.entities.species import weigh_organisms
 from spacy_bioel.entities.variants import with_rs_numbers
@@ -128,24 +124,18 @@ class Ranking:
         return [with_rs_numbers(text_of(doc), of_doc, kb) for doc, of_doc in docs]
 
 
-def rank_candidates(
-    model: Model[Any, Any], generator: CandidateGenerator, mentions: Mentions
-) -> Ranking:
-    """Rank the candidates of mentions, and of the parts of composites, in one batch.
-
-    model (Model): The linker's, which may read the documents.
-    """
-    settings, asked = generator.state.settings, mentions.with_parts()
-    is_reading = reading_evidence(model) in settings.evidence and reads(model)
-    if mentions.likely is not None and not (is_reading or generator.state.statistics.counts):
+def rank_candidates(generator: CandidateGenerator, mentions: Mentions) -> Ranking:
+    """Rank the candidates of mentions, and of the parts of composites, in one batch."""
+    state, settings, asked = generator.state, generator.state.settings, mentions.with_parts()
+    if mentions.likely is not None and not (state.rescorer or state.statistics.counts):
         # Names need no search: their concepts are known, and nobody prefers others.
         candidates = rank_names(generator.kb, asked, coherence=settings.coherence)
     else:
         n, coherence = len(mentions.spans), settings.coherence
         candidates = rank_mentions(generator, asked, n=n, coherence=coherence)
-    if candidates and is_reading:
-        reading: Reading = METHODS[model.name].read(model, generator, asked, candidates)
-        candidates = reading.rank(generator.state.reading, top=settings.max_candidates)
+    if candidates and state.rescorer:
+        reading = state.rescorer.read(generator, asked, candidates)
+        candidates = reading.rank(state.reading, top=settings.max_candidates)
     return Ranking(generator, mentions, asked, candidates)
 
 

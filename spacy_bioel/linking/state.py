@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.alias_table import MentionStatistics
 from spacy_bioel.linking.fusion import Fusion
+from spacy_bioel.linking.rescoring import Rescorer
 from spacy_bioel.linking.searches import FrozenEncoder, MakeIndex, MakeSearch, NamePool
 from spacy_bioel.linking.settings import LinkerSettings
 
@@ -50,6 +51,7 @@ class LinkerState:
     encoder (FrozenEncoder | None): Of names; None: no dense evidence.
     fusion, reading (Fusion | None): Weights of the evidence, and of what a contextual model reads;
         None: the default ones.
+    rescorer (Rescorer | None): What reads the documents; None: nothing does.
     pool (NamePool | None): The names that training searches among; None: all.
     """
 
@@ -61,6 +63,7 @@ class LinkerState:
     settings: LinkerSettings
     make_index: MakeIndex
     make_spelling: MakeSearch
+    rescorer: Rescorer | None = None
     pool: NamePool | None = None
 
     @property

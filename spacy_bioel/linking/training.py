@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from spacy.training import Example
 from thinc.api import Model
 
-from spacy_bioel.contextual.rescoring import name_side
 from spacy_bioel.doc import gold_spans
 from spacy_bioel.errors import Warnings
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
@@ -28,6 +27,7 @@ from spacy_bioel.linking.searches import (
 )
 from spacy_bioel.linking.settings import LinkerSettings, TrainingSettings
 from spacy_bioel.linking.state import LinkerState
+from spacy_bioel.models.name_encoder import name_encoder_of
 from spacy_bioel.models.torch_io import loss_and_gradients
 from spacy_bioel.text.normalize import normalize_name
 
@@ -185,7 +185,7 @@ class NameTraining:
     def __init__(
         self, model: Model[Any, Any], state: LinkerState, settings: TrainingSettings
     ) -> None:
-        self.model, self.encoder = model, name_side(model)
+        self.model, self.encoder = model, name_encoder_of(model)
         self.state, self.kb, self.settings = state, state.kb, settings
         self.pool = NamePool(self.kb, state.statistics, size=settings.pool_names)
         self._sampler = NameSampler(self.kb, state.statistics, settings)
@@ -226,9 +226,16 @@ class NameTraining:
         if not names:
             return None
         vectors, backprop = self.encoder.begin_update(names)
-        loss, d_vectors = loss_and_gradients(f"{self.settings.loss}_loss", vectors, concepts)
+        loss, d_vectors = self.compare(vectors, concepts)
         backprop(d_vectors)
         return float(loss)
+
+    def compare(self, vectors: Any, concepts: IntArray) -> tuple[Any, ...]:
+        """The loss of the settings for vectors of names, and its gradient."""
+        from spacy_bioel.nn import losses
+
+        loss = getattr(losses, f"{self.settings.loss}_loss")
+        return loss_and_gradients(loss, vectors, concepts)
 
     def draw(self, examples: Sequence[Example]) -> tuple[list[str], IntArray]:
         """Names, and their concept rows, around the gold mentions that the KB knows."""

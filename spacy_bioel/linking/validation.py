@@ -9,9 +9,9 @@ from typing import Any
 from spacy.language import Language
 from thinc.api import Model
 
-from spacy_bioel.contextual.methods import finds, proposes
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.linking.rescoring import rescorer_of
 from spacy_bioel.linking.settings import (
     BY_KB,
     DETECTOR,
@@ -134,8 +134,10 @@ def check_settings(cfg: Mapping[str, Any], model: Model[Any, Any]) -> LinkerSett
         raise BioelError(
             Errors.B465.format(name=error.args[0], found=None, expected="a value", pipe=LINKER)
         ) from None
-    if settings.mentions == "read" and not finds(model):
+    rescorer = rescorer_of(model)
+    if settings.mentions == "read" and not (rescorer and rescorer.finds_mentions):
         raise BioelError(Errors.B301.format(model=model.name))
-    if not settings.evidence - ({"context", "generated", "organism"} - proposes(model)):
+    proposed = {rescorer.evidence} if rescorer and rescorer.proposes else set()
+    if not settings.evidence - ({"context", "generated", "organism"} - proposed):
         raise BioelError(Errors.B066.format(known=list(SWITCHES)))
     return settings
