@@ -89,7 +89,7 @@ PACKAGES: dict[str, list[str]] = {
     "factories": ["spacy", "thinc"],
     "tokenizer": ["spacy"],
     "training_log": ["spacy"],
-    "loading": ["spacy", "thinc"],
+    "loading": ["numpy", "spacy", "thinc"],
     "report": ["numpy", "spacy"],
     "evaluation": ["numpy", "spacy", "scipy"],
     "corpus": ["spacy"],

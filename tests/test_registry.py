@@ -54,7 +54,9 @@ def test_setup_cfg_registers_these_names():
     assert names == NAMES
 
 
-@pytest.mark.parametrize("group", [group for group in NAMES if group.startswith("spacy_") and "bioel" not in group])
+@pytest.mark.parametrize(
+    "group", [group for group in NAMES if group.startswith("spacy_") and "bioel" not in group]
+)
 def test_spacy_finds_the_names(group):
     spacy.blank("en")  # brings the factories
     registry = getattr(spacy.registry, group.removeprefix("spacy_"))

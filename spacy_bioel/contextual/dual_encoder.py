@@ -19,16 +19,23 @@ from spacy.training import Example
 from thinc.api import Model
 from thinc.types import Floats2d, FloatsXd
 
-from spacy_bioel.contextual.rescoring import NetworkRescorer, Reading, contextual_model, weigh
+from spacy_bioel.contextual.rescoring import (
+    NetworkRescorer,
+    Reading,
+    contextual_model,
+    forward_over_tokens,
+    weigh,
+)
 from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.candidates import CandidateGenerator
 from spacy_bioel.linking.mentions import Mentions
-from spacy_bioel.linking.searches import EncodedNames, FrozenEncoder
+from spacy_bioel.linking.searches import EncodedNames, FrozenEncoder, NameSearch
 from spacy_bioel.linking.settings import TrainingSettings
 from spacy_bioel.linking.state import LinkerState
-from spacy_bioel.linking.training import CandidateSampler, NameTraining, gold_mentions
+from spacy_bioel.linking.training import NameTraining, gold_mentions, without
 from spacy_bioel.models.name_encoder import NameEncoder
-from spacy_bioel.models.tok2vec import Tok2Vec, forward_over_tokens
+from spacy_bioel.models.tok2vec import Tok2Vec
 from spacy_bioel.models.torch_io import loss_and_gradients
 from spacy_bioel.pipe import require_token_vectors
 from spacy_bioel.text.normalize import normalize_names
@@ -166,6 +173,55 @@ def compare(
         return 1 + TEMPERATURE * np.log(np.maximum(total, np.exp(-2 / TEMPERATURE)))
 
     return weigh(kb, given, likeness, owner[may], concept[may], temperature=TEMPERATURE)
+
+
+class CandidateSampler:
+    """Draws the names that mentions compete with in a dual encoder; deterministic for a seed.
+
+    Half are drawn at random and half are those that were nearest when last mined, as in Bhowmik,
+    Stratos and de Melo (2021), who have one name of each concept.
+
+    n_candidates (int): Of each half, for each mention; they serve all mentions of the update.
+    """
+
+    def __init__(self, kb: KnowledgeBase, *, n_candidates: int, seed: int) -> None:
+        self.kb = kb
+        self.n_candidates = n_candidates
+        self._generator = np.random.default_rng(seed)
+        self._read: dict[tuple[str, int], NDArray[np.float32]] = {}
+        self._mined: dict[tuple[str, int], IntArray] = {}
+
+    def remember(
+        self, strings: Sequence[str], concepts: IntArray, vectors: NDArray[np.float32]
+    ) -> None:
+        """Keep the vectors of mentions as they were last read, to mine with."""
+        self._read.update(zip(_keys(strings, concepts), vectors, strict=True))
+
+    def mine(self, search: NameSearch) -> None:
+        """Find the names nearest to the mentions that were read, those of the right concept aside.
+
+        search (NameSearch): Name rows of the knowledge base.
+        """
+        if not self._read:
+            return
+        found, _ = search.search(np.stack(list(self._read.values())), 2 * self.n_candidates)
+        for key, rows in zip(self._read, found, strict=True):
+            self._mined[key] = without(self.kb, rows, {key[1]})[: self.n_candidates]
+
+    def draw(self, strings: Sequence[str], concepts: IntArray) -> IntArray:
+        """Name rows to tell the mentions from, each once, one of each right concept among them.
+
+        strings (Sequence[str]), concepts (IntArray): Of the mentions. Shape (n_mentions,).
+        """
+        right = [self._generator.choice(self.kb.names_of(row)) for row in concepts.tolist()]
+        mined = [self._mined[key] for key in _keys(strings, concepts) if key in self._mined]
+        n_random = self.n_candidates * max(1, len(strings))
+        by_chance = self._generator.integers(self.kb.n_names, size=n_random)
+        return np.unique(np.concatenate([np.array(right, dtype=np.int64), *mined, by_chance]))
+
+
+def _keys(strings: Sequence[str], concepts: IntArray) -> list[tuple[str, int]]:
+    return list(zip(strings, concepts.tolist(), strict=True))
 
 
 class Training(NameTraining):

@@ -44,10 +44,10 @@ from spacy_bioel.contextual.transformers import (
     set_backbone,
     special_pieces,
 )
+from spacy_bioel.contextual.trie import NameTrie, build_trie, open_trie, write_trie
 from spacy_bioel.errors import Warnings
 from spacy_bioel.kb.joined import JoinedKnowledgeBase
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.kb.trie import NameTrie, build_trie, open_trie, write_trie
 from spacy_bioel.linking.candidates import CandidateGenerator
 from spacy_bioel.linking.mentions import Mentions
 from spacy_bioel.linking.searches import needs_no_folder
@@ -101,6 +101,7 @@ def build_seq2seq_v1(
         _KIND,
         settings,
         forward=_forward,
+        extra="transformers",
         path=path,
         new={"layers": layers, "width": width},
         vocabulary=vocabulary,

@@ -23,7 +23,13 @@ from thinc.api import Model
 from thinc.types import Floats2d, FloatsXd
 
 from spacy_bioel.contextual import dual_encoder as bi_encoder
-from spacy_bioel.contextual.rescoring import NetworkRescorer, Reading, contextual_model, weigh
+from spacy_bioel.contextual.rescoring import (
+    NetworkRescorer,
+    Reading,
+    contextual_model,
+    forward_over_tokens,
+    weigh,
+)
 from spacy_bioel.doc import GoldSpan, annotated_labels, gold_spans
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.kb.gazetteer import Lexicon
@@ -42,7 +48,7 @@ from spacy_bioel.mentions.model import (
 )
 from spacy_bioel.mentions.pipe import match_lexicon
 from spacy_bioel.models.name_encoder import NameEncoder
-from spacy_bioel.models.tok2vec import Tok2Vec, forward_over_tokens, token_vectors
+from spacy_bioel.models.tok2vec import Tok2Vec, token_vectors
 from spacy_bioel.models.torch_io import device_of, network_of, to_tensors
 from spacy_bioel.pipe import require_token_vectors
 from spacy_bioel.text.sentences import begins_sentence

@@ -74,7 +74,13 @@ def build_cross_encoder_v1(
     """
     settings = {"learn_rate_scale": learn_rate_scale, "mixed_precision": mixed_precision}
     return pieces_model(
-        "cross_encoder", _KIND, settings, forward=_forward, path=path, max_pieces=max_pieces
+        "cross_encoder",
+        _KIND,
+        settings,
+        forward=_forward,
+        extra="transformers",
+        path=path,
+        max_pieces=max_pieces,
     )
 
 

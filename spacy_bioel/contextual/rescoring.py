@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 from spacy.pipeline.tok2vec import Tok2VecListener
+from spacy.tokens import Doc
 from thinc.api import Model
+from thinc.types import FloatsXd
 
 from spacy_bioel.kb.arrays import entries_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
@@ -28,6 +30,7 @@ from spacy_bioel.models.name_encoder import (
     encoder_parts,
     load_encoder,
 )
+from spacy_bioel.models.tok2vec import read_tokens
 from spacy_bioel.models.torch_io import (
     reading_part,
     require_torch,
@@ -153,6 +156,25 @@ def contextual_model(
 
 def _by_reader(model: Model, inputs: object, is_train: bool) -> tuple[object, Callable]:
     return model.get_ref(model.attrs["rescorer"].layer)(inputs, is_train)
+
+
+def forward_over_tokens(
+    model: Model, docs: list[Doc], others: Sequence[Any], is_train: bool
+) -> tuple[Any, Callable[[Any], list[FloatsXd]]]:
+    """Run the layer "network" of a model on the token vectors of its layer "tok2vec" and others.
+
+    RETURNS (tuple): Its output, and a callback from the gradient of the output to those of the
+        other inputs of floats.
+    """
+    tokens, backprop_tokens = read_tokens(model.get_ref("tok2vec"), docs, is_train)
+    found, backprop = model.get_ref("network")((tokens, *others), is_train)
+
+    def backprop_others(d_found: FloatsXd | tuple[FloatsXd, ...]) -> list[FloatsXd]:
+        d_tokens, *d_others = backprop(d_found)
+        backprop_tokens(d_tokens)
+        return d_others
+
+    return found, backprop_others
 
 
 def nearest_names(kb: KnowledgeBase, strings: Sequence[str], concepts: IntArray) -> IntArray:

@@ -242,10 +242,6 @@ def set_arrays(network: nn.Module, weights: Weights) -> None:
     network.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})
 
 
-# Name of the layer made by `spacy-bioel.Transformer.v1`.
-DOCUMENT_TRANSFORMER = "document_transformer"
-
-
 _SHOWN = 500  # maximum characters of the reason in a message
 # What loading may change in a layer of thinc, which has no other way to take it back.
 _SLOTS = ("_layers", "_refs", "_dims", "_attrs", "_has_params", "_shims")

@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 
+from spacy_bioel.contextual.dual_encoder import CandidateSampler
 from spacy_bioel.factories import LINKER_TRAINING
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.vectors import ExactIndex
 from spacy_bioel.linking.alias_table import MentionStatistics
 from spacy_bioel.linking.searches import NamePool
 from spacy_bioel.linking.settings import TrainingSettings
-from spacy_bioel.linking.training import CandidateSampler, NameSampler
+from spacy_bioel.linking.training import NameSampler
 
 STATISTICS = MentionStatistics(
     {"heart attack": {"MESH:D009203": 2}, "chill": {"MESH:D003139": 1, "MESH:GONE": 1}}
