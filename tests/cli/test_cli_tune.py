@@ -88,7 +88,7 @@ def test_a_failed_run_leaves_the_old_one(model, corpus, tmp_path, bioel, monkeyp
 )
 def test_a_package_asks_for_what_its_models_need(attrs, required):
     nlp = spacy.blank("en")
-    nlp.add_pipe("bioel_mentions").model.layers[0].attrs |= attrs  # type: ignore[attr-defined]
+    nlp.add_pipe("bioel_mentions").model.layers[0].attrs.update(attrs)  # type: ignore[attr-defined]
     nlp.add_pipe("sentencizer")
     require_extra(nlp)
     assert nlp.meta.get("requirements") == required
