@@ -193,6 +193,7 @@ def test_nothing_outside_imports_a_sealed_room():
     [
         ("text/stems.py", "from spacy_bioel.kb.search import search_names", "kb"),
         ("linking/decide.py", "from spacy_bioel.service.service import Service", "service"),
+        ("linking/decide.py", "def f(): import spacy_bioel.contextual.losses", "contextual"),
         ("entities/genes.py", "from spacy_bioel.entities.notes import layout", "entities/notes"),
     ],
 )

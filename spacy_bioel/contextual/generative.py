@@ -329,7 +329,7 @@ class GenerativeRescorer(ReaderRescorer):
 
     def encode_kb(self, kb: KnowledgeBase) -> None:
         """Write the trie of a knowledge base, unless it is small, and say what is left out."""
-        if not self.has_network:
+        if not self.is_ready:
             return
         if needs_no_folder(kb) or kb.path is None:
             trie = build_trie(kb, self.pieces.writable)

