@@ -30,6 +30,7 @@ from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.candidates import CandidateGenerator
 from spacy_bioel.linking.mentions import Mentions
+from spacy_bioel.linking.rescoring import Given
 from spacy_bioel.linking.searches import EncodedNames, FrozenEncoder, NameSearch
 from spacy_bioel.linking.settings import TrainingSettings
 from spacy_bioel.linking.state import LinkerState
@@ -39,7 +40,6 @@ from spacy_bioel.models.tok2vec import Tok2Vec
 from spacy_bioel.models.torch_io import loss_and_gradients
 from spacy_bioel.pipe import require_token_vectors
 from spacy_bioel.text.normalize import normalize_names
-from spacy_bioel.types import Candidate
 
 if TYPE_CHECKING:
     from torch import nn
@@ -146,7 +146,7 @@ def encode_strings(generator: CandidateGenerator, strings: Sequence[str]) -> NDA
 def compare(
     generator: CandidateGenerator,
     mentions: Mentions,
-    given: Sequence[Sequence[Candidate]],
+    given: Given,
     vectors: NDArray[np.float32],
 ) -> Reading:
     """Compare mentions with all names of the candidates that they were given, and of the nearest.
@@ -303,12 +303,7 @@ class DualEncoderRescorer(NetworkRescorer):
             **self.model.attrs["settings"],
         )
 
-    def read(
-        self,
-        generator: CandidateGenerator,
-        mentions: Mentions,
-        given: Sequence[Sequence[Candidate]],
-    ) -> Reading:
+    def read(self, generator: CandidateGenerator, mentions: Mentions, given: Given) -> Reading:
         """Pairs: the candidates of the strings, and concepts of the names that are nearest."""
         vectors = encode_in_context(self.model, generator, mentions)
         return compare(generator, mentions, given, vectors)

@@ -50,13 +50,13 @@ from spacy_bioel.kb.joined import JoinedKnowledgeBase
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.candidates import CandidateGenerator
 from spacy_bioel.linking.mentions import Mentions
+from spacy_bioel.linking.rescoring import Given
 from spacy_bioel.linking.searches import needs_no_folder
 from spacy_bioel.linking.state import Kept
 from spacy_bioel.linking.training import NameTraining, gold_mentions
 from spacy_bioel.models.name_encoder import EncoderSource, NameEncoder, pieces_model
 from spacy_bioel.models.vocabulary import n_pieces, train_vocabulary
 from spacy_bioel.text.normalize import normalize_name, normalize_names
-from spacy_bioel.types import Candidate
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel
@@ -339,12 +339,7 @@ class GenerativeRescorer(ReaderRescorer):
             about = {"n": trie.left_out, "of": kb.n_names, "nameless": trie.nameless}
             warnings.warn(Warnings.W281.format(path=kb.where, **about), stacklevel=2)
 
-    def read(
-        self,
-        generator: CandidateGenerator,
-        mentions: Mentions,
-        given: Sequence[Sequence[Candidate]],
-    ) -> Reading:
+    def read(self, generator: CandidateGenerator, mentions: Mentions, given: Given) -> Reading:
         """Pairs: the candidates of the strings, and the concepts whose names are written.
 
         A name of several concepts proposes all of them: what their strings say decides.

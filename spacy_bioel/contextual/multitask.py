@@ -22,7 +22,7 @@ from spacy.training import Example
 from thinc.api import Model
 from thinc.types import Floats2d, FloatsXd
 
-from spacy_bioel.contextual import dual_encoder as bi_encoder
+from spacy_bioel.contextual import dual_encoder
 from spacy_bioel.contextual.rescoring import (
     NetworkRescorer,
     Reading,
@@ -36,6 +36,7 @@ from spacy_bioel.kb.gazetteer import Lexicon
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.candidates import CandidateGenerator
 from spacy_bioel.linking.mentions import Mentions
+from spacy_bioel.linking.rescoring import Given
 from spacy_bioel.linking.settings import LinkerSettings, TrainingSettings
 from spacy_bioel.linking.state import LinkerState
 from spacy_bioel.linking.training import gold_mentions
@@ -52,7 +53,6 @@ from spacy_bioel.models.tok2vec import Tok2Vec, token_vectors
 from spacy_bioel.models.torch_io import device_of, network_of, to_tensors
 from spacy_bioel.pipe import require_token_vectors
 from spacy_bioel.text.sentences import begins_sentence
-from spacy_bioel.types import Candidate
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -276,7 +276,7 @@ def _runs(classes: IntArray, lengths: IntArray) -> tuple[IntArray, IntArray]:
     return places[found != NIL], found[found != NIL]
 
 
-class Training(bi_encoder.Training):
+class Training(dual_encoder.Training):
     """Trains all tasks; with an open vocabulary, names and mentions as a bi-encoder does too."""
 
     def __init__(
@@ -437,12 +437,7 @@ class MultitaskRescorer(NetworkRescorer):
             spans[owner].append(Span(docs[owner], start, end, label=label))
         return Mentions.of(docs, spans, settings, states)
 
-    def read(
-        self,
-        generator: CandidateGenerator,
-        mentions: Mentions,
-        given: Sequence[Sequence[Candidate]],
-    ) -> Reading:
+    def read(self, generator: CandidateGenerator, mentions: Mentions, given: Given) -> Reading:
         """Pairs: the candidates of the strings, and those of the model's vocabulary."""
         model = self.model
         states = mentions.states or read_documents(model, mentions.docs)
@@ -450,9 +445,9 @@ class MultitaskRescorer(NetworkRescorer):
         if "links" not in states:
             return weigh(generator.kb, given, lambda m, c: np.zeros(len(m)), temperature=1.0)
         if model.attrs["vocabulary"] == "open":
-            words = bi_encoder.encode_strings(generator, mentions.strings)
+            words = dual_encoder.encode_strings(generator, mentions.strings)
             vectors = of_states(model, "mention_vectors", states, places, words)
-            return bi_encoder.compare(generator, mentions, given, vectors)
+            return dual_encoder.compare(generator, mentions, given, vectors)
         kb, logits = generator.kb, of_states(model, "class_logits", states, places)
         odds = logits[:, 1:] - logits[:, :1]  # of the classes against NIL
         rows = kb.find_all(model.attrs["inventory"].classes)  # -1: another knowledge base

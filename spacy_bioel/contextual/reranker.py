@@ -34,12 +34,12 @@ from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.candidates import CandidateGenerator
 from spacy_bioel.linking.mentions import Mentions
+from spacy_bioel.linking.rescoring import Given
 from spacy_bioel.linking.settings import TrainingSettings
 from spacy_bioel.linking.state import LinkerState
 from spacy_bioel.linking.training import NameTraining, gold_mentions
 from spacy_bioel.models.name_encoder import EncoderSource, NameEncoder, pieces_model
 from spacy_bioel.models.torch_io import loss_and_gradients
-from spacy_bioel.types import Candidate
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -224,12 +224,7 @@ class RerankerRescorer(ReaderRescorer):
     layer = "pairs"
     prefix = "pairs."
 
-    def read(
-        self,
-        generator: CandidateGenerator,
-        mentions: Mentions,
-        given: Sequence[Sequence[Candidate]],
-    ) -> Reading:
+    def read(self, generator: CandidateGenerator, mentions: Mentions, given: Given) -> Reading:
         """Pairs: the candidates of the strings, no others."""
         kb, spans = generator.kb, mentions.spans
 

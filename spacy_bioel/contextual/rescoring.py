@@ -22,7 +22,7 @@ from spacy_bioel.kb.arrays import entries_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.spelling import name_ngrams
 from spacy_bioel.linking.fusion import Fusion, rank
-from spacy_bioel.linking.rescoring import Rescorer
+from spacy_bioel.linking.rescoring import Given, Rescorer
 from spacy_bioel.models.name_encoder import (
     EncoderSource,
     Parts,
@@ -233,7 +233,7 @@ class Reading:
     """
 
     kb: KnowledgeBase
-    given: Sequence[Sequence[Candidate]]
+    given: Given
     mention: IntArray
     concept: IntArray
     features: NDArray[np.float32]
@@ -263,7 +263,7 @@ class Reading:
 
 def weigh(
     kb: KnowledgeBase,
-    given: Sequence[Sequence[Candidate]],
+    given: Given,
     score: Callable[[IntArray, IntArray], NDArray[np.floating]],
     mention: IntArray = _NONE,
     concept: IntArray = _NONE,

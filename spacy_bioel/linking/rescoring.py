@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,15 +12,15 @@ from spacy.training import Example
 from thinc.api import Model
 
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.linking.candidates import CandidateGenerator
+from spacy_bioel.linking.fusion import Fusion
+from spacy_bioel.linking.mentions import Mentions
+from spacy_bioel.linking.settings import LinkerSettings
+from spacy_bioel.linking.training import NameTraining
 from spacy_bioel.models.name_encoder import EncoderSource, Parts
 from spacy_bioel.types import Candidate
 
-if TYPE_CHECKING:
-    from spacy_bioel.linking.candidates import CandidateGenerator
-    from spacy_bioel.linking.fusion import Fusion
-    from spacy_bioel.linking.mentions import Mentions
-    from spacy_bioel.linking.settings import LinkerSettings
-    from spacy_bioel.linking.training import NameTraining
+Given = Sequence[Sequence[Candidate]]  # candidates that the string of each mention was given
 
 
 class Reading(Protocol):
@@ -55,7 +55,7 @@ class Rescorer:
     evidence = "context"
     features: Sequence[str] = ()
     proposes = True
-    training: Callable[..., NameTraining]  # a class, made as `NameTraining` is
+    training: type[NameTraining] = NameTraining
 
     def __init__(self, model: Model[Any, Any]) -> None:
         self.model = model
@@ -90,16 +90,8 @@ class Rescorer:
         """Mentions that the model finds in documents, with their types as labels."""
         raise NotImplementedError
 
-    def read(
-        self,
-        generator: CandidateGenerator,
-        mentions: Mentions,
-        given: Sequence[Sequence[Candidate]],
-    ) -> Reading:
-        """Score pairs of mentions and concepts by what the documents say.
-
-        given (Sequence): Candidates that the string of each mention was given.
-        """
+    def read(self, generator: CandidateGenerator, mentions: Mentions, given: Given) -> Reading:
+        """Score pairs of mentions and concepts by what the documents say."""
         raise NotImplementedError
 
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from threading import RLock
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.alias_table import MentionStatistics
 from spacy_bioel.linking.fusion import Fusion
-from spacy_bioel.linking.rescoring import Rescorer
 from spacy_bioel.linking.searches import FrozenEncoder, MakeIndex, MakeSearch, NamePool
 from spacy_bioel.linking.settings import LinkerSettings
+
+if TYPE_CHECKING:
+    from spacy_bioel.linking.rescoring import Rescorer
 
 T = TypeVar("T")
 

@@ -9,7 +9,6 @@ from spacy_bioel.contextual.rescoring import READ_FEATURES, contextual_model, we
 from spacy_bioel.doc import get_links
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.linking.rescoring import Rescorer
-from spacy_bioel.linking.training import NameTraining
 from spacy_bioel.types import Concept
 
 
@@ -19,7 +18,6 @@ class Mentioned(Rescorer):
     features = READ_FEATURES
     is_ready = True
     proposes = False
-    training = NameTraining
 
     def read(self, generator, mentions, given):
         def score(mention, concept):
