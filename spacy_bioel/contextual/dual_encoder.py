@@ -257,7 +257,7 @@ class Training(NameTraining):
         d_vectors: Any = model.ops.alloc2f(*vectors.shape)
         total = 0.0
         if names:  # they come first
-            total, d_names = self.compare(vectors[: len(names)], name_concepts)
+            total, d_names = self.loss_of_names(vectors[: len(names)], name_concepts)
             d_vectors[: len(names)] += d_names
         # Even without a mention: the pipe that the tokens come from waits for its gradient.
         mentions, backprop_mentions, others = self.read(examples, gold, vectors[of_strings])

@@ -177,11 +177,11 @@ class NameTraining:
         if not names:
             return None
         vectors, backprop = self.encoder.begin_update(names)
-        loss, d_vectors = self.compare(vectors, concepts)
+        loss, d_vectors = self.loss_of_names(vectors, concepts)
         backprop(d_vectors)
         return float(loss)
 
-    def compare(self, vectors: Any, concepts: IntArray) -> tuple[Any, ...]:
+    def loss_of_names(self, vectors: Any, concepts: IntArray) -> tuple[Any, ...]:
         """The loss of the settings for vectors of names, and its gradient."""
         from spacy_bioel.nn import losses
 
