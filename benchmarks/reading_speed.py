@@ -34,7 +34,6 @@ from benchmarks.record import Row, question, rows_of
 from benchmarks.texts import CANDIDATES, dev
 from spacy_bioel.contextual.dual_encoder import build_dual_encoder_v1
 from spacy_bioel.contextual.reranker import build_cross_encoder_v1, build_reranker_v1
-from spacy_bioel.contextual.rescoring import add_reading
 from spacy_bioel.evaluation.run import link_given, link_open
 from spacy_bioel.models.name_encoder import EncoderSource
 
@@ -116,7 +115,7 @@ def that_reads(name: str, pipeline: Path, checkpoint: Path, *, max_pieces: int) 
         pairs = build_cross_encoder_v1(path=str(checkpoint), max_pieces=max_pieces)
         linker.model = build_reranker_v1(names, pairs)
         linker.cfg["max_candidates"] = CANDIDATES
-    add_reading(linker.model, EncoderSource(linker.kb, (), None, 0, 0))
+    linker.rescorer.add_network(EncoderSource(linker.kb, (), None, 0, 0))
     if name in ("single", "rerank"):  # which share no transformer
         nlp.remove_pipe("tok2vec")
     return nlp

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import spacy
 from spacy.language import Language
 from spacy.util import is_package, load_config, load_model_from_config, registry
@@ -16,10 +17,10 @@ from thinc.api import Config
 from spacy_bioel.entities import RuleSet
 from spacy_bioel.entities.notes.layout import words_of_notes
 from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.kb.arrays import check_contents, check_seal, read_json
 from spacy_bioel.kb.bundled import ASSETS
-from spacy_bioel.kb.folder import has_columns
+from spacy_bioel.kb.folder import ABOUT_FILE, has_columns, homes_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.kb.trie import verify_tries
 from spacy_bioel.kb.vector_files import verify_vectors
 from spacy_bioel.linking.alias_table import MentionStatistics
 from spacy_bioel.linking.starter import read_starter_encoder
@@ -233,7 +234,13 @@ def verify_kb(kb: KnowledgeBase) -> None:
     """
     kb.verify()
     verify_vectors(kb)
-    verify_tries(kb)
+    for name, parts in homes_of(kb.files(), "tries").items():
+        home, text = f"tries/{name}", parts[ABOUT_FILE].tobytes()
+        about = read_json(text, where=kb.where, file=f"{home}/{ABOUT_FILE}")
+        check_seal(text, about.get("text"), where=kb.where, file=f"{home}/{ABOUT_FILE}")
+        for part, expected in about["checksums"].items():
+            raw = parts.get(part, np.zeros(0, np.uint8))
+            check_contents(raw, expected, where=kb.where, file=f"{home}/{part}")
 
 
 def _verify_folder(folder: Path) -> None:

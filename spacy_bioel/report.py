@@ -87,7 +87,7 @@ def explain(nlp: Language, text: str, mention: str | None = None) -> Report:
         if missing := [place for place in places if (place.start, place.end) not in found]:
             # What was found is explained as it was decided, without them.
             asked = _with(ranking.mentions, missing, considered, ranking.generator)
-            with_them = rank_candidates(linker.model, ranking.generator, asked)
+            with_them = rank_candidates(ranking.generator, asked)
             of_missing = _explain(with_them, asked_for - found, considered)
             mentions += [replace(one, is_mention=False) for one in of_missing]
     return Report(

@@ -1,7 +1,7 @@
 """Command line application: registration of the commands, and conversion of errors to messages.
 
 The command modules import what needs spaCy inside their functions, so that `bioel --help` and
-usage errors respond without delay.
+usage errors respond without delay. Other packages, and `service`, register theirs by entry point.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
+from importlib.metadata import entry_points
 from typing import Annotated, NoReturn
 
 import typer
@@ -24,7 +25,6 @@ from spacy_bioel.cli.explain import explain
 from spacy_bioel.cli.kb_build import add, build, compact, copy, edit, encode, retire, upgrade
 from spacy_bioel.cli.kb_show import info, search, show, verify
 from spacy_bioel.cli.link import link
-from spacy_bioel.cli.serve import mcp, serve
 from spacy_bioel.cli.tune import tune
 from spacy_bioel.errors import BioelError, Errors
 
@@ -45,8 +45,11 @@ kb_app = typer.Typer(
     help="Build, inspect, search, encode and change knowledge bases.", no_args_is_help=True
 )
 app.add_typer(kb_app, name="kb")
-for command in (convert, link, explain, tune, evaluate, card, verify, serve, mcp):
+for command in (convert, link, explain, tune, evaluate, card, verify):
     app.command()(command)
+for registered in entry_points(group="spacy_bioel_commands"):
+    for command in registered.load():
+        app.command()(command)
 for of_kb in (build, info, search, show, encode, copy, add, edit, retire, compact, upgrade):
     kb_app.command()(of_kb)
 

@@ -83,15 +83,13 @@ def require_extra(nlp: Language) -> None:
     """Add the extra that the networks of a pipeline need to its requirements, if they need one."""
     from spacy.util import get_minor_version_range
 
-    from spacy_bioel.models.torch_io import DOCUMENT_TRANSFORMER, needs_torch
+    from spacy_bioel.models.torch_io import needs_torch
 
-    # Names of models that need the package transformers.
-    names = {DOCUMENT_TRANSFORMER, "cross_encoder", "name_transformer", "seq2seq"}
     models: list[Any] = [getattr(pipe, "model", None) for _, pipe in nlp.pipeline]
     # A model of thinc; some pipes have none.
     nodes = [node for model in models if hasattr(model, "walk") for node in model.walk()]
-    extra = "transformers" if any(node.name in names for node in nodes) else "train"
-    if extra == "transformers" or any(needs_torch(node) for node in nodes):
+    extra = next((node.attrs["extra"] for node in nodes if "extra" in node.attrs), "train")
+    if extra != "train" or any(needs_torch(node) for node in nodes):
         # `spacy package` copies the requirements into the wheel.
         versions = get_minor_version_range(__version__)
         nlp.meta["requirements"] = [f"spacy-bioel[{extra}]{versions}"]

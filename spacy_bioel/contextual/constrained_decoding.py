@@ -14,7 +14,7 @@ from torch import Tensor
 
 from spacy_bioel.contextual.mention_markers import Generator, Marked
 from spacy_bioel.contextual.networks import places_of
-from spacy_bioel.kb.trie import NameTrie
+from spacy_bioel.contextual.trie import NameTrie
 from spacy_bioel.models.name_encoder import get_network
 from spacy_bioel.models.torch_io import device_of, to_tensors
 from spacy_bioel.parallel import one_thread_each

@@ -29,8 +29,8 @@ from spacy_bioel.contextual.transformers import (
     special_pieces,
 )
 from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.models.tok2vec import Tok2Vec
 from spacy_bioel.models.torch_io import (
-    DOCUMENT_TRANSFORMER,
     AveragingShim,
     arrays_of,
     run_network,
@@ -117,10 +117,10 @@ def build_transformer_v1(
         raise BioelError(Errors.B170.format(max_pieces=max_pieces, overlap=overlap))
     settings = {"learn_rate_scale": learn_rate_scale, "mixed_precision": mixed_precision}
     return Model(
-        DOCUMENT_TRANSFORMER,
+        "document_transformer",
         _forward,
         init=_read_if_new,
-        attrs={"path": path, "max_pieces": max_pieces, "overlap": overlap},
+        attrs={"extra": "transformers", "path": path, "max_pieces": max_pieces, "overlap": overlap},
         dims={"nO": width},
         shims=[_TransformerShim(None, config=settings)],
     )
@@ -264,3 +264,41 @@ def _borders(doc: Doc, piece: IntArray, token: IntArray, n_pieces: int) -> list[
     of_sentences[:1] = False  # nothing comes before
     borders[piece[begins][of_sentences[token[begins]]]] = SENTENCE
     return borders.tolist()
+
+
+def build_with_spelling_v1(tok2vec: Tok2Vec, spelling: Tok2Vec) -> Tok2Vec:
+    """Registered as `spacy-bioel.WithSpelling.v1`.
+
+    An uncased checkpoint does not distinguish "NO" from "no", and splits "CYP2D6" into pieces. A
+    small tok2vec of shapes, prefixes and suffixes adds that information.
+
+    tok2vec (Model): Any spaCy tok2vec, or a listener to a shared one.
+    spelling (Model): A spaCy tok2vec over the same documents.
+    RETURNS (Model): A tok2vec whose width is the sum of both widths.
+    """
+    layers: list[Model] = [tok2vec, spelling]
+    return Model("with_spelling", _forward_both, init=_init_both, layers=layers, dims={"nO": None})
+
+
+def _init_both(model: Model, X: object = None, Y: object = None) -> None:
+    for layer in model.layers:
+        layer.initialize(X=X)
+    model.set_dim("nO", sum(layer.get_dim("nO") for layer in model.layers))
+
+
+def _forward_both(
+    model: Model, docs: list[Doc], is_train: bool
+) -> tuple[list[Floats2d], Callable[[list[Floats2d]], list[Doc]]]:
+    tok2vec, spelling = model.layers
+    (found, backprop_found), (spelt, backprop_spelt) = (
+        layer(docs, is_train) for layer in (tok2vec, spelling)
+    )
+    width = tok2vec.get_dim("nO")
+
+    def backprop(d_vectors: list[Floats2d]) -> list[Doc]:
+        backprop_spelt([model.ops.as_contig(d[:, width:]) for d in d_vectors])
+        return backprop_found([model.ops.as_contig(d[:, :width]) for d in d_vectors])
+
+    # Some tok2vec models return a row for an empty document.
+    parts = zip(found, spelt, map(len, docs), strict=True)
+    return [model.ops.xp.hstack([a[:n], b[:n]]) for a, b, n in parts], backprop

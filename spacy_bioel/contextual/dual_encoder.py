@@ -19,20 +19,27 @@ from spacy.training import Example
 from thinc.api import Model
 from thinc.types import Floats2d, FloatsXd
 
-from spacy_bioel.contextual.rescoring import Reading, ReadingKind, reading_model, weigh
+from spacy_bioel.contextual.rescoring import (
+    NetworkRescorer,
+    Reading,
+    contextual_model,
+    forward_over_tokens,
+    weigh,
+)
 from spacy_bioel.entities import Mentions
 from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.candidates import SEARCHED, CandidateGenerator
-from spacy_bioel.linking.searches import EncodedNames, FrozenEncoder
+from spacy_bioel.linking.rescoring import Given
+from spacy_bioel.linking.searches import EncodedNames, FrozenEncoder, NameSearch
 from spacy_bioel.linking.state import LinkerState
-from spacy_bioel.linking.training import CandidateSampler, NameTraining, gold_mentions
+from spacy_bioel.linking.training import NameTraining, gold_mentions, without
 from spacy_bioel.models.name_encoder import NameEncoder
-from spacy_bioel.models.tok2vec import Tok2Vec, forward_over_tokens
+from spacy_bioel.models.tok2vec import Tok2Vec
 from spacy_bioel.models.torch_io import loss_and_gradients
 from spacy_bioel.pipe import require_token_vectors
 from spacy_bioel.settings import TrainingSettings
 from spacy_bioel.text.normalize import normalize_names
-from spacy_bioel.types import Candidate
 
 if TYPE_CHECKING:
     from torch import nn
@@ -71,23 +78,13 @@ def build_dual_encoder_v1(
     if not collective and isinstance(tok2vec, Tok2VecListener):
         raise BioelError(Errors.B177)
     settings = {"pooling": pooling, "from_words": from_words}
-    return reading_model(
+    return contextual_model(
         "dual_encoder",
-        _forward,
+        DualEncoderRescorer,
         {"tok2vec": tok2vec, "names": names},
-        kind=ReadingKind(_tower, "mentions.safetensors"),
+        forward=_forward,
         settings=settings,
         collective=collective,
-    )
-
-
-def _tower(model: DualEncoder) -> nn.Module:
-    from spacy_bioel.contextual.networks import MentionTower
-
-    return MentionTower(
-        width=model.get_ref("tok2vec").get_dim("nO"),
-        dim=model.get_ref("names").get_dim("nO"),
-        **model.attrs["settings"],
     )
 
 
@@ -119,7 +116,6 @@ def _forward(
     return found, lambda d_found: backprop(d_found)[0]
 
 
-PROPOSES = True
 _NAMES = 16_384  # names that are compared at a time: bounds the memory
 
 
@@ -147,20 +143,10 @@ def encode_strings(generator: CandidateGenerator, strings: Sequence[str]) -> NDA
     return vectors[[different[string] for string in strings]]
 
 
-def read(
-    model: Model[Any, Any],
-    generator: CandidateGenerator,
-    mentions: Mentions,
-    given: Sequence[Sequence[Candidate]],
-) -> Reading:
-    """Pairs to weigh: the candidates of the strings, and concepts of the names that are nearest."""
-    return compare(generator, mentions, given, encode_in_context(model, generator, mentions))
-
-
 def compare(
     generator: CandidateGenerator,
     mentions: Mentions,
-    given: Sequence[Sequence[Candidate]],
+    given: Given,
     vectors: NDArray[np.float32],
 ) -> Reading:
     """Compare mentions with all names of the candidates that they were given, and of the nearest.
@@ -189,6 +175,55 @@ def compare(
     return weigh(kb, given, likeness, owner[may], concept[may], temperature=TEMPERATURE)
 
 
+class CandidateSampler:
+    """Draws the names that mentions compete with in a dual encoder; deterministic for a seed.
+
+    Half are drawn at random and half are those that were nearest when last mined, as in Bhowmik,
+    Stratos and de Melo (2021), who have one name of each concept.
+
+    n_candidates (int): Of each half, for each mention; they serve all mentions of the update.
+    """
+
+    def __init__(self, kb: KnowledgeBase, *, n_candidates: int, seed: int) -> None:
+        self.kb = kb
+        self.n_candidates = n_candidates
+        self._generator = np.random.default_rng(seed)
+        self._read: dict[tuple[str, int], NDArray[np.float32]] = {}
+        self._mined: dict[tuple[str, int], IntArray] = {}
+
+    def remember(
+        self, strings: Sequence[str], concepts: IntArray, vectors: NDArray[np.float32]
+    ) -> None:
+        """Keep the vectors of mentions as they were last read, to mine with."""
+        self._read.update(zip(_keys(strings, concepts), vectors, strict=True))
+
+    def mine(self, search: NameSearch) -> None:
+        """Find the names nearest to the mentions that were read, those of the right concept aside.
+
+        search (NameSearch): Name rows of the knowledge base.
+        """
+        if not self._read:
+            return
+        found, _ = search.search(np.stack(list(self._read.values())), 2 * self.n_candidates)
+        for key, rows in zip(self._read, found, strict=True):
+            self._mined[key] = without(self.kb, rows, {key[1]})[: self.n_candidates]
+
+    def draw(self, strings: Sequence[str], concepts: IntArray) -> IntArray:
+        """Name rows to tell the mentions from, each once, one of each right concept among them.
+
+        strings (Sequence[str]), concepts (IntArray): Of the mentions. Shape (n_mentions,).
+        """
+        right = [self._generator.choice(self.kb.names_of(row)) for row in concepts.tolist()]
+        mined = [self._mined[key] for key in _keys(strings, concepts) if key in self._mined]
+        n_random = self.n_candidates * max(1, len(strings))
+        by_chance = self._generator.integers(self.kb.n_names, size=n_random)
+        return np.unique(np.concatenate([np.array(right, dtype=np.int64), *mined, by_chance]))
+
+
+def _keys(strings: Sequence[str], concepts: IntArray) -> list[tuple[str, int]]:
+    return list(zip(strings, concepts.tolist(), strict=True))
+
+
 class Training(NameTraining):
     """Trains both sides of a dual encoder: names as above, and mentions towards names of theirs."""
 
@@ -204,6 +239,8 @@ class Training(NameTraining):
         self._contrast.mine(names)
 
     def learn(self, examples: Sequence[Example]) -> float:
+        from spacy_bioel.contextual.losses import collective_loss
+
         model: Any = self.model
         names, name_concepts = self.draw(examples)
         gold, ids = self.gold(examples)
@@ -220,15 +257,14 @@ class Training(NameTraining):
         d_vectors: Any = model.ops.alloc2f(*vectors.shape)
         total = 0.0
         if names:  # they come first
-            loss = f"{self.settings.loss}_loss"
-            total, d_names = loss_and_gradients(loss, vectors[: len(names)], name_concepts)
+            total, d_names = self.loss_of_names(vectors[: len(names)], name_concepts)
             d_vectors[: len(names)] += d_names
         # Even without a mention: the pipe that the tokens come from waits for its gradient.
         mentions, backprop_mentions, others = self.read(examples, gold, vectors[of_strings])
         indptr, owners, _ = self.kb.concepts_of_names(rows)
         right = np.logical_or.reduceat(concepts[:, None] == owners, indptr[:-1], axis=1)
         value, d_mentions, d_candidates = loss_and_gradients(
-            "collective_loss", mentions, vectors[of_candidates], right, temperature=TEMPERATURE
+            collective_loss, mentions, vectors[of_candidates], right, temperature=TEMPERATURE
         )
         model.ops.scatter_add(d_vectors, of_candidates, d_candidates)
         model.ops.scatter_add(d_vectors, of_strings, backprop_mentions(d_mentions))
@@ -252,3 +288,22 @@ class Training(NameTraining):
         """
         inputs = (gold.docs, gold.token_ranges(), words)
         return *self.model.begin_update(inputs), 0.0
+
+
+class DualEncoderRescorer(NetworkRescorer):
+    training = Training
+    file = "mentions.safetensors"
+
+    def make_network(self) -> nn.Module:
+        from spacy_bioel.contextual.networks import MentionTower
+
+        return MentionTower(
+            width=self.model.get_ref("tok2vec").get_dim("nO"),
+            dim=self.model.get_ref("names").get_dim("nO"),
+            **self.model.attrs["settings"],
+        )
+
+    def read(self, generator: CandidateGenerator, mentions: Mentions, given: Given) -> Reading:
+        """Pairs: the candidates of the strings, and concepts of the names that are nearest."""
+        vectors = encode_in_context(self.model, generator, mentions)
+        return compare(generator, mentions, given, vectors)

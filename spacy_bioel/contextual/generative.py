@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,13 @@ from spacy_bioel.contextual.mention_markers import (
     MarkedPieces,
     add_markers,
 )
-from spacy_bioel.contextual.rescoring import Reading, nearest_names, reading_by, weigh
+from spacy_bioel.contextual.rescoring import (
+    ReaderRescorer,
+    Reading,
+    contextual_model,
+    nearest_names,
+    weigh,
+)
 from spacy_bioel.contextual.transformers import (
     checkpoint_kind,
     misfit,
@@ -37,17 +44,19 @@ from spacy_bioel.contextual.transformers import (
     set_backbone,
     special_pieces,
 )
+from spacy_bioel.contextual.trie import NameTrie, build_trie, open_trie, write_trie
 from spacy_bioel.entities import Mentions
 from spacy_bioel.errors import Warnings
+from spacy_bioel.kb.joined import JoinedKnowledgeBase
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.kb.trie import build_trie, write_trie
 from spacy_bioel.linking.candidates import CandidateGenerator
+from spacy_bioel.linking.rescoring import Given
 from spacy_bioel.linking.searches import needs_no_folder
+from spacy_bioel.linking.state import Kept
 from spacy_bioel.linking.training import NameTraining, gold_mentions
 from spacy_bioel.models.name_encoder import EncoderSource, NameEncoder, pieces_model
 from spacy_bioel.models.vocabulary import n_pieces, train_vocabulary
 from spacy_bioel.text.normalize import normalize_name, normalize_names
-from spacy_bioel.types import Candidate
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel
@@ -92,6 +101,7 @@ def build_seq2seq_v1(
         _KIND,
         settings,
         forward=_forward,
+        extra="transformers",
         path=path,
         new={"layers": layers, "width": width},
         vocabulary=vocabulary,
@@ -109,8 +119,8 @@ def build_generative_linker_v1(names: NameEncoder, generator: Generator) -> Mode
     generator (Generator): The encoder-decoder, `spacy-bioel.Seq2Seq.v1`, which brings candidates of
         its own.
     """
-    about = {"prefix": "seq2seq.", "evidence": "generated"}
-    return reading_by(names, generator, name="generative_linker", ref="generator", **about)
+    layers: dict[str, Model] = {"names": names, "generator": generator}
+    return contextual_model("generative_linker", GenerativeRescorer, layers)
 
 
 def _make(model: Generator, source: EncoderSource) -> None:
@@ -220,8 +230,6 @@ def _forward(
 
 
 IntArray = NDArray[np.int64]
-PROPOSES = True
-EVIDENCE = "generated"
 # Of mean log-probabilities: the least that counts as written, and the divisor.
 _FLOOR, _TEMPERATURE = -4.0, 0.25
 
@@ -240,84 +248,6 @@ def mark(spans: Sequence[Span], strings: Sequence[str], *, context: int) -> list
         )
         for span, string in zip(spans, strings, strict=True)
     ]
-
-
-def read(
-    model: Model[Any, Any],
-    generator: CandidateGenerator,
-    mentions: Mentions,
-    given: Sequence[Sequence[Candidate]],
-) -> Reading:
-    """Pairs to weigh: the candidates of the strings, and the concepts whose names are written.
-
-    A name of several concepts proposes all of them: what their strings say decides.
-    """
-    kb = generator.kb
-    owner, concept, score = generate(model, generator, mentions)
-    pairs = owner * len(kb) + concept
-
-    def likeness(mention: IntArray, concept: IntArray) -> NDArray[np.floating]:
-        wanted = mention * len(kb) + concept
-        if not len(pairs):
-            return np.full(len(wanted), _FLOOR)
-        at = np.minimum(np.searchsorted(pairs, wanted), len(pairs) - 1)
-        return np.where(pairs[at] == wanted, score[at], _FLOOR)
-
-    return weigh(
-        kb,
-        given,
-        likeness,
-        owner,
-        concept,
-        temperature=_TEMPERATURE,
-        evidence=EVIDENCE,
-        reads_given=False,
-    )
-
-
-def generate(
-    model: Model[Any, Any], generator: CandidateGenerator, mentions: Mentions
-) -> tuple[IntArray, IntArray, NDArray[np.float64]]:
-    """Concepts of the names that are written about mentions, of types that their labels may have.
-
-    RETURNS (tuple): Number of the mention, concept row, and logarithm of the sum over its names of
-        exp(mean log-probability), not below a floor; sorted by mention and concept. Shape (n,).
-    """
-    from spacy_bioel.contextual.constrained_decoding import write_about
-
-    kb, writer = generator.kb, model.get_ref("generator")
-    pieces: MarkedPieces = writer.attrs["pieces"]
-    trie = generator.trie(pieces)
-    marked = mark(mentions.spans, mentions.strings, context=pieces.max_pieces)
-    written, n_cut = write_about(writer, trie, marked)
-    if n_cut:
-        about = {"n": n_cut, "of": len(marked), "room": pieces.room}
-        warnings.warn(Warnings.W280.format(**about), stacklevel=2)
-    indptr, rows = trie.names_of(written.leaf)
-    name = np.repeat(np.arange(len(written.leaf)), np.diff(indptr))
-    indptr, concept, _ = kb.concepts_of_names(rows)
-    name = np.repeat(name, np.diff(indptr))
-    # Names of one leaf that share a concept are one name.
-    once = np.unique(name * len(kb) + concept)
-    name, concept = once // len(kb), once % len(kb)
-    owner = written.mention[name]
-    may = generator.allowed(concept, mentions.labels, owner)
-    keys, place = np.unique((owner * len(kb) + concept)[may], return_inverse=True)
-    total = np.bincount(place, np.exp(written.score[name][may].astype(np.float64)), len(keys))
-    score = np.maximum(np.log(np.maximum(total, np.exp(_FLOOR))), _FLOOR)
-    return keys // len(kb), keys % len(kb), score
-
-
-def prepare(model: Model[Any, Any], kb: KnowledgeBase) -> None:
-    """Write the trie of a knowledge base, unless it is small, and say what is left out."""
-    pieces: MarkedPieces = model.get_ref("generator").attrs["pieces"]
-    if needs_no_folder(kb) or kb.path is None:
-        trie = build_trie(kb, pieces.writable)
-    else:
-        trie = write_trie(kb, pieces.writable, fingerprint=pieces.fingerprint)
-    if trie.left_out:
-        about = {"n": trie.left_out, "of": kb.n_names, "nameless": trie.nameless}
-        warnings.warn(Warnings.W281.format(path=kb.where, **about), stacklevel=2)
 
 
 class Training(NameTraining):
@@ -366,3 +296,104 @@ class Training(NameTraining):
         losses, backprop = self.model.begin_update((marked + others, names + their_names))
         backprop(losses * 0 + 1 / len(losses))  # of their mean
         return float(losses.mean())
+
+
+class GenerativeRescorer(ReaderRescorer):
+    evidence = "generated"
+    training = Training
+    layer = "generator"
+    prefix = "seq2seq."
+
+    def __init__(self, model: Model[Any, Any]) -> None:
+        super().__init__(model)
+        self._kept = Kept()
+
+    @property
+    def pieces(self) -> MarkedPieces:
+        pieces: MarkedPieces = self.reader.attrs["pieces"]
+        return pieces
+
+    def trie(self, generator: CandidateGenerator) -> NameTrie:
+        """The trie of the names: of the pool, of the folder, or of a small KB, built here.
+
+        RAISES BioelError: Those of `open_trie`, for a knowledge base that is not small.
+        """
+        kb, pool, pieces = generator.kb, generator.state.pool, self.pieces
+        if pool is not None:
+            make = partial(build_trie, kb, pieces.writable, rows=pool.rows)
+        elif needs_no_folder(kb) or isinstance(kb, JoinedKnowledgeBase):
+            make = partial(build_trie, kb, pieces.writable)
+        else:
+            make = partial(open_trie, kb, fingerprint=pieces.fingerprint)
+        return self._kept.get("trie", (pieces.fingerprint, kb, pool), make)
+
+    def encode_kb(self, kb: KnowledgeBase) -> None:
+        """Write the trie of a knowledge base, unless it is small, and say what is left out."""
+        if not self.is_ready:
+            return
+        if needs_no_folder(kb) or kb.path is None:
+            trie = build_trie(kb, self.pieces.writable)
+        else:
+            trie = write_trie(kb, self.pieces.writable, fingerprint=self.pieces.fingerprint)
+        if trie.left_out:
+            about = {"n": trie.left_out, "of": kb.n_names, "nameless": trie.nameless}
+            warnings.warn(Warnings.W281.format(path=kb.where, **about), stacklevel=2)
+
+    def read(self, generator: CandidateGenerator, mentions: Mentions, given: Given) -> Reading:
+        """Pairs: the candidates of the strings, and the concepts whose names are written.
+
+        A name of several concepts proposes all of them: what their strings say decides.
+        """
+        kb = generator.kb
+        owner, concept, score = self.generate(generator, mentions)
+        pairs = owner * len(kb) + concept
+
+        def likeness(mention: IntArray, concept: IntArray) -> NDArray[np.floating]:
+            wanted = mention * len(kb) + concept
+            if not len(pairs):
+                return np.full(len(wanted), _FLOOR)
+            at = np.minimum(np.searchsorted(pairs, wanted), len(pairs) - 1)
+            return np.where(pairs[at] == wanted, score[at], _FLOOR)
+
+        return weigh(
+            kb,
+            given,
+            likeness,
+            owner,
+            concept,
+            temperature=_TEMPERATURE,
+            evidence=self.evidence,
+            reads_given=False,
+        )
+
+    def generate(
+        self, generator: CandidateGenerator, mentions: Mentions
+    ) -> tuple[IntArray, IntArray, NDArray[np.float64]]:
+        """Concepts of the names that are written about mentions, of types that their labels may
+        have.
+
+        RETURNS (tuple): Number of the mention, concept row, and logarithm of the sum over its names
+            of exp(mean log-probability), not below a floor; sorted by mention and concept. Shape
+            (n,).
+        """
+        from spacy_bioel.contextual.constrained_decoding import write_about
+
+        kb, trie, pieces = generator.kb, self.trie(generator), self.pieces
+        marked = mark(mentions.spans, mentions.strings, context=pieces.max_pieces)
+        written, n_cut = write_about(self.reader, trie, marked)
+        if n_cut:
+            about = {"n": n_cut, "of": len(marked), "room": pieces.room}
+            warnings.warn(Warnings.W280.format(**about), stacklevel=2)
+        indptr, rows = trie.names_of(written.leaf)
+        name = np.repeat(np.arange(len(written.leaf)), np.diff(indptr))
+        indptr, concept, _ = kb.concepts_of_names(rows)
+        name = np.repeat(name, np.diff(indptr))
+        # Names of one leaf that share a concept are one name.
+        once = np.unique(name * len(kb) + concept)
+        name, concept = once // len(kb), once % len(kb)
+        owner = written.mention[name]
+        may = generator.allowed(concept, mentions.labels, owner)
+        keys, place = np.unique((owner * len(kb) + concept)[may], return_inverse=True)
+        total = np.bincount(place, np.exp(written.score[name][may].astype(np.float64)), len(keys))
+        score = np.maximum(np.log(np.maximum(total, np.exp(_FLOOR))), _FLOOR)
+        return keys // len(kb), keys % len(kb), score

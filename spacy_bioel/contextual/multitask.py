@@ -22,14 +22,21 @@ from spacy.training import Example
 from thinc.api import Model
 from thinc.types import Floats2d, FloatsXd
 
-from spacy_bioel.contextual import dual_encoder as bi_encoder
-from spacy_bioel.contextual.rescoring import Reading, ReadingKind, reading_model, weigh
+from spacy_bioel.contextual import dual_encoder
+from spacy_bioel.contextual.rescoring import (
+    NetworkRescorer,
+    Reading,
+    contextual_model,
+    forward_over_tokens,
+    weigh,
+)
 from spacy_bioel.doc import GoldSpan, annotated_labels, gold_spans
 from spacy_bioel.entities import Mentions
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.kb.gazetteer import Lexicon
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.candidates import CandidateGenerator
+from spacy_bioel.linking.rescoring import Given
 from spacy_bioel.linking.state import LinkerState
 from spacy_bioel.linking.training import gold_mentions
 from spacy_bioel.mentions.model import (
@@ -41,12 +48,11 @@ from spacy_bioel.mentions.model import (
 )
 from spacy_bioel.mentions.pipe import match_lexicon
 from spacy_bioel.models.name_encoder import NameEncoder
-from spacy_bioel.models.tok2vec import Tok2Vec, forward_over_tokens, token_vectors
+from spacy_bioel.models.tok2vec import Tok2Vec, token_vectors
 from spacy_bioel.models.torch_io import device_of, network_of, to_tensors
 from spacy_bioel.pipe import require_token_vectors
 from spacy_bioel.settings import LinkerSettings, TrainingSettings
 from spacy_bioel.text.sentences import begins_sentence
-from spacy_bioel.types import Candidate
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -141,11 +147,11 @@ def build_hierarchical_linker_v1(
         "max_width": max_width,
         "dropout": dropout,
     }
-    return reading_model(
+    return contextual_model(
         "multitask",
-        _forward,
+        MultitaskRescorer,
         {"tok2vec": tok2vec, "names": names},
-        kind=_KIND,
+        forward=_forward,
         settings=settings,
         vocabulary=vocabulary,
         one_task=one_task,
@@ -154,21 +160,6 @@ def build_hierarchical_linker_v1(
         # Set together with the network.
         lexicon=Lexicon.empty(),
         inventory=Inventory(),
-    )
-
-
-def _network(model: Model) -> nn.Module:
-    from spacy_bioel.contextual.networks import Multitask
-
-    inventory: Inventory = model.attrs["inventory"]
-    is_open = model.attrs["vocabulary"] == "open"
-    return Multitask(
-        width=model.get_ref("tok2vec").get_dim("nO"),
-        dim=model.get_ref("names").get_dim("nO") if is_open else 0,
-        n_types=1 + len(inventory.types),
-        n_classes=1 + len(inventory.classes),
-        n_features=N_FEATURES,
-        **model.attrs["settings"],
     )
 
 
@@ -186,16 +177,6 @@ def _lexicon_to_bytes(lexicon: Lexicon) -> bytes:
 
 def _lexicon_from_bytes(data: bytes) -> Lexicon:
     return Lexicon.from_arrays(load(data))
-
-
-_KIND = ReadingKind(
-    _network,
-    "multitask.safetensors",
-    {
-        "inventory": ("multitask.json", _inventory_to_bytes, _inventory_from_bytes),
-        "lexicon": ("lexicon.safetensors", _lexicon_to_bytes, _lexicon_from_bytes),
-    },
-)
 
 
 def sentence_lengths(docs: Sequence[Doc]) -> IntArray:
@@ -250,75 +231,8 @@ def _forward(
 
 
 Scores = NDArray[np.floating]
-PROPOSES = True
 _ABSENT = -20.0  # log-odds of a concept that is no class
 _UNTYPED = "Mention"  # label of what is neither typed nor linked
-
-
-def finds(model: Model[Any, Any]) -> bool:
-    """Whether the model tags mentions, or classifies each token."""
-    settings = model.attrs["settings"]
-    return settings["per_token"] or "mentions" in settings["tasks"]
-
-
-def prepare(
-    model: Model[Any, Any], examples: Iterable[Example], kb: KnowledgeBase, *, gold_key: str
-) -> None:
-    """Collect types, classes and the lexicon, before the network is made.
-
-    Warns [W300] of gold mentions that tags cannot represent.
-    RAISES BioelError: [B332] when documents annotate different labels.
-    """
-    types: Counter[str] = Counter()
-    of_classes: dict[str, Counter[str]] = {}
-    n_overlapping = 0
-    annotated: set[tuple[str, ...]] = set()
-    for example in examples:
-        annotated.add(annotated_labels(example.reference, key=gold_key))
-        gold = list(gold_spans(example, key=gold_key))
-        n_overlapping += int((~longest_spans(_places(gold))).sum())
-        for span in gold:
-            types[span.label] += 1
-            if len(span.ids) == 1 and kb.find(span.ids[0]) >= 0:
-                of_classes.setdefault(kb.canonical(span.ids[0]), Counter())[span.label] += 1
-    if len(annotated) > 1:
-        found = "; ".join(sorted(", ".join(labels) or "all" for labels in annotated))
-        raise BioelError(Errors.B332.format(found=found))
-    if n_overlapping:
-        n = sum(types.values())
-        warnings.warn(Warnings.W300.format(n=n_overlapping, of=n), stacklevel=2)
-    names = sorted(types)
-    classes = sorted(of_classes)
-    model.attrs["inventory"] = Inventory(
-        tuple(names),
-        tuple(classes),
-        tuple(names.index(of_classes[id_].most_common(1)[0][0]) for id_ in classes),
-    )
-    if model.attrs["uses_lexicon"]:
-        model.attrs["lexicon"] = Lexicon.from_kb(kb)
-
-
-def find(model: Model[Any, Any], docs: Iterable[Doc], settings: LinkerSettings) -> Mentions:
-    """Mentions that the model finds in documents, with their types as labels.
-
-    RAISES BioelError: [B174] when the pipe that reads the documents has not been there.
-    """
-    docs = list(docs)
-    states = read_documents(model, docs)
-    lengths = np.array([len(doc) for doc in docs], dtype=np.int64)
-    if model.attrs["settings"]["per_token"]:
-        places, classes = _runs(of_states(model, "class_logits", states).argmax(axis=1), lengths)
-    else:
-        places, _, _ = decode_bilou(of_states(model, "tag_logits", states), lengths)
-        classes = None
-    labels = _labels(model, states, places, classes)
-    offsets = np.cumsum(lengths) - lengths
-    owners = np.searchsorted(offsets, places[:, 0], side="right") - 1
-    spans: list[list[Span]] = [[] for _ in docs]
-    within = places - offsets[owners, None]
-    for owner, (start, end), label in zip(owners.tolist(), within.tolist(), labels, strict=True):
-        spans[owner].append(Span(docs[owner], start, end, label=label))
-    return Mentions.of(docs, spans, abbreviations=settings.abbreviations, states=states)
 
 
 def _labels(
@@ -336,39 +250,6 @@ def _labels(
             classes = 1 + logits[:, 1:].argmax(axis=1)
         kinds = np.array(inventory.type_of, dtype=np.int64)[classes - 1]
     return [inventory.types[kind] for kind in kinds.tolist()]
-
-
-def read(
-    model: Model[Any, Any],
-    generator: CandidateGenerator,
-    mentions: Mentions,
-    given: Sequence[Sequence[Candidate]],
-) -> Reading:
-    """Pairs to weigh: the candidates of the strings, and those of the model's vocabulary."""
-    states = mentions.states or read_documents(model, mentions.docs)
-    places = mentions.token_ranges()
-    if "links" not in states:
-        return weigh(generator.kb, given, lambda m, c: np.zeros(len(m)), temperature=1.0)
-    if model.attrs["vocabulary"] == "open":
-        words = bi_encoder.encode_strings(generator, mentions.strings)
-        vectors = of_states(model, "mention_vectors", states, places, words)
-        return bi_encoder.compare(generator, mentions, given, vectors)
-    kb, logits = generator.kb, of_states(model, "class_logits", states, places)
-    odds = logits[:, 1:] - logits[:, :1]  # of the classes against NIL
-    rows = kb.find_all(model.attrs["inventory"].classes)  # -1: another knowledge base
-    k = min(generator.state.settings.max_candidates, len(rows))
-    best = np.argpartition(-odds, k - 1, axis=1)[:, :k] if k else np.zeros((len(odds), 0), int)
-    owner, concept = np.repeat(np.arange(len(best)), k), rows[best.ravel()]
-    owner, concept = owner[concept >= 0], concept[concept >= 0]
-    may = generator.allowed(concept, mentions.labels, owner)
-    order = np.argsort(rows, kind="stable")
-
-    def score(mention: IntArray, concept: IntArray) -> Scores:
-        place = np.minimum(np.searchsorted(rows, concept, sorter=order), len(rows) - 1)
-        kind = order[place]
-        return np.where(rows[kind] == concept, odds[mention, kind], _ABSENT)
-
-    return weigh(kb, given, score, owner[may], concept[may], temperature=1.0)
 
 
 def read_documents(model: Model[Any, Any], docs: Sequence[Doc]) -> dict[str, Any]:
@@ -395,7 +276,7 @@ def _runs(classes: IntArray, lengths: IntArray) -> tuple[IntArray, IntArray]:
     return places[found != NIL], found[found != NIL]
 
 
-class Training(bi_encoder.Training):
+class Training(dual_encoder.Training):
     """Trains all tasks; with an open vocabulary, names and mentions as a bi-encoder does too."""
 
     def __init__(
@@ -469,3 +350,116 @@ def _of_tokens(spans: IntArray, answers: IntArray, n_tokens: int) -> IntArray:
     for (start, end), answer in zip(spans.tolist(), answers.tolist(), strict=True):
         found[start:end] = answer
     return found
+
+
+class MultitaskRescorer(NetworkRescorer):
+    training = Training
+    file = "multitask.safetensors"
+    stored = {
+        "inventory": ("multitask.json", _inventory_to_bytes, _inventory_from_bytes),
+        "lexicon": ("lexicon.safetensors", _lexicon_to_bytes, _lexicon_from_bytes),
+    }
+
+    @property
+    def finds_mentions(self) -> bool:
+        """Whether the model tags mentions, or classifies each token."""
+        settings = self.model.attrs["settings"]
+        return settings["per_token"] or "mentions" in settings["tasks"]
+
+    def make_network(self) -> nn.Module:
+        from spacy_bioel.contextual.networks import Multitask
+
+        model = self.model
+        inventory: Inventory = model.attrs["inventory"]
+        is_open = model.attrs["vocabulary"] == "open"
+        return Multitask(
+            width=model.get_ref("tok2vec").get_dim("nO"),
+            dim=model.get_ref("names").get_dim("nO") if is_open else 0,
+            n_types=1 + len(inventory.types),
+            n_classes=1 + len(inventory.classes),
+            n_features=N_FEATURES,
+            **model.attrs["settings"],
+        )
+
+    def collect(self, examples: Iterable[Example], kb: KnowledgeBase, *, gold_key: str) -> None:
+        """Collect types, classes and the lexicon.
+
+        Warns [W300] of gold mentions that tags cannot represent.
+        RAISES BioelError: [B332] when documents annotate different labels.
+        """
+        types: Counter[str] = Counter()
+        of_classes: dict[str, Counter[str]] = {}
+        n_overlapping = 0
+        annotated: set[tuple[str, ...]] = set()
+        for example in examples:
+            annotated.add(annotated_labels(example.reference, key=gold_key))
+            gold = list(gold_spans(example, key=gold_key))
+            n_overlapping += int((~longest_spans(_places(gold))).sum())
+            for span in gold:
+                types[span.label] += 1
+                if len(span.ids) == 1 and kb.find(span.ids[0]) >= 0:
+                    of_classes.setdefault(kb.canonical(span.ids[0]), Counter())[span.label] += 1
+        if len(annotated) > 1:
+            found = "; ".join(sorted(", ".join(labels) or "all" for labels in annotated))
+            raise BioelError(Errors.B332.format(found=found))
+        if n_overlapping:
+            n = sum(types.values())
+            warnings.warn(Warnings.W300.format(n=n_overlapping, of=n), stacklevel=2)
+        names = sorted(types)
+        classes = sorted(of_classes)
+        self.model.attrs["inventory"] = Inventory(
+            tuple(names),
+            tuple(classes),
+            tuple(names.index(of_classes[id_].most_common(1)[0][0]) for id_ in classes),
+        )
+        if self.model.attrs["uses_lexicon"]:
+            self.model.attrs["lexicon"] = Lexicon.from_kb(kb)
+
+    def find(self, docs: Iterable[Doc], settings: LinkerSettings) -> Mentions:
+        """RAISES BioelError: [B174] when the pipe that reads the documents has not been there."""
+        model, docs = self.model, list(docs)
+        states = read_documents(model, docs)
+        lengths = np.array([len(doc) for doc in docs], dtype=np.int64)
+        if model.attrs["settings"]["per_token"]:
+            logits = of_states(model, "class_logits", states)
+            places, classes = _runs(logits.argmax(axis=1), lengths)
+        else:
+            places, _, _ = decode_bilou(of_states(model, "tag_logits", states), lengths)
+            classes = None
+        labels = _labels(model, states, places, classes)
+        offsets = np.cumsum(lengths) - lengths
+        owners = np.searchsorted(offsets, places[:, 0], side="right") - 1
+        spans: list[list[Span]] = [[] for _ in docs]
+        within = places - offsets[owners, None]
+        of_spans = zip(owners.tolist(), within.tolist(), labels, strict=True)
+        for owner, (start, end), label in of_spans:
+            spans[owner].append(Span(docs[owner], start, end, label=label))
+        return Mentions.of(docs, spans, abbreviations=settings.abbreviations, states=states)
+
+    def read(self, generator: CandidateGenerator, mentions: Mentions, given: Given) -> Reading:
+        """Pairs: the candidates of the strings, and those of the model's vocabulary."""
+        model = self.model
+        states = mentions.states or read_documents(model, mentions.docs)
+        places = mentions.token_ranges()
+        if "links" not in states:
+            return weigh(generator.kb, given, lambda m, c: np.zeros(len(m)), temperature=1.0)
+        if model.attrs["vocabulary"] == "open":
+            words = dual_encoder.encode_strings(generator, mentions.strings)
+            vectors = of_states(model, "mention_vectors", states, places, words)
+            return dual_encoder.compare(generator, mentions, given, vectors)
+        kb, logits = generator.kb, of_states(model, "class_logits", states, places)
+        odds = logits[:, 1:] - logits[:, :1]  # of the classes against NIL
+        rows = kb.find_all(model.attrs["inventory"].classes)  # -1: another knowledge base
+        k = min(generator.state.settings.max_candidates, len(rows))
+        best = np.argpartition(-odds, k - 1, axis=1)[:, :k] if k else np.zeros((len(odds), 0), int)
+        owner, concept = np.repeat(np.arange(len(best)), k), rows[best.ravel()]
+        owner, concept = owner[concept >= 0], concept[concept >= 0]
+        may = generator.allowed(concept, mentions.labels, owner)
+        order = np.argsort(rows, kind="stable")
+
+        def score(mention: IntArray, concept: IntArray) -> Scores:
+            place = np.minimum(np.searchsorted(rows, concept, sorter=order), len(rows) - 1)
+            kind = order[place]
+            return np.where(rows[kind] == concept, odds[mention, kind], _ABSENT)
+
+        return weigh(kb, given, score, owner[may], concept[may], temperature=1.0)

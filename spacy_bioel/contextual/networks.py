@@ -30,8 +30,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
 
-from spacy_bioel.nn.losses import restricted_softmax_loss, weighted_mean
-from spacy_bioel.nn.spans import ReaderSettings, TokenReader, mean_of_spans
+from spacy_bioel.contextual.losses import restricted_softmax_loss, weighted_mean
+from spacy_bioel.nn.spans import ReaderSettings, TokenReader
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -480,3 +480,21 @@ class Multitask(TokenReader):
         k = min(self.hard + 1, len(self.bias))  # the right one may be among them
         found = [self._logits(part).topk(k).indices.flatten() for part in meant.split(n)]
         return torch.cat([target[:0], *found]).unique()
+
+
+def mean_of_spans(tokens: Tensor, spans: Tensor) -> Tensor:
+    """Mean vector of the tokens of each span.
+
+    Summed span by span: differences of prefix sums would depend on the batch.
+
+    tokens (Tensor): Shape (n_tokens, width).
+    spans (Tensor): Start and end token (exclusive) of each span. Shape (n_spans, 2).
+    RETURNS (Tensor): Shape (n_spans, width).
+    """
+    start, end = spans.unbind(1)
+    length = end - start
+    owner = torch.repeat_interleave(length)
+    within = torch.arange(len(owner), device=tokens.device)
+    inside = within + (start - torch.cumsum(length, 0) + length)[owner]
+    total = tokens.new_zeros(len(spans), tokens.shape[1])
+    return total.index_add(0, owner, tokens.index_select(0, inside)) / length[:, None]

@@ -22,7 +22,7 @@ from thinc.types import Floats1d
 from tokenizers import Tokenizer
 
 from spacy_bioel.contextual.mention_markers import Pair, PairPieces
-from spacy_bioel.contextual.rescoring import Reading, reading_by, weigh
+from spacy_bioel.contextual.rescoring import ReaderRescorer, Reading, contextual_model, weigh
 from spacy_bioel.contextual.transformers import (
     checkpoint_kind,
     misfit,
@@ -34,12 +34,12 @@ from spacy_bioel.entities import Mentions
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.candidates import CandidateGenerator
+from spacy_bioel.linking.rescoring import Given
 from spacy_bioel.linking.state import LinkerState
 from spacy_bioel.linking.training import NameTraining, gold_mentions
 from spacy_bioel.models.name_encoder import EncoderSource, NameEncoder, pieces_model
 from spacy_bioel.models.torch_io import loss_and_gradients
 from spacy_bioel.settings import TrainingSettings
-from spacy_bioel.types import Candidate
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -74,7 +74,13 @@ def build_cross_encoder_v1(
     """
     settings = {"learn_rate_scale": learn_rate_scale, "mixed_precision": mixed_precision}
     return pieces_model(
-        "cross_encoder", _KIND, settings, forward=_forward, path=path, max_pieces=max_pieces
+        "cross_encoder",
+        _KIND,
+        settings,
+        forward=_forward,
+        extra="transformers",
+        path=path,
+        max_pieces=max_pieces,
     )
 
 
@@ -87,7 +93,7 @@ def build_reranker_v1(names: NameEncoder, pairs: PairScorer) -> Model:
         generates candidates, and is not trained further.
     pairs (PairScorer): The cross-encoder, `spacy-bioel.CrossEncoder.v1`.
     """
-    return reading_by(names, pairs, name="reranker", ref="pairs", prefix="pairs.")
+    return contextual_model("reranker", RerankerRescorer, {"names": names, "pairs": pairs})
 
 
 def _make(model: PairScorer, source: EncoderSource) -> None:
@@ -148,7 +154,6 @@ def _forward(
 
 
 IntArray = NDArray[np.int64]
-PROPOSES = False
 
 
 def make_pairs(
@@ -168,22 +173,6 @@ def make_pairs(
     ]
 
 
-def read(
-    model: Model[Any, Any],
-    generator: CandidateGenerator,
-    mentions: Mentions,
-    given: Sequence[Sequence[Candidate]],
-) -> Reading:
-    """Pairs to weigh: the candidates of the strings, no others."""
-    kb, pairs, spans = generator.kb, model.get_ref("pairs"), mentions.spans
-
-    def logit(mention: IntArray, concept: IntArray) -> NDArray[np.floating]:
-        context = pairs.attrs["max_pieces"]  # a token is a piece at least
-        return score_pairs(pairs, make_pairs(kb, spans, mention, concept, context=context))
-
-    return weigh(kb, given, logit, temperature=1.0)
-
-
 class Training(NameTraining):
     """Trains a cross-encoder to tell the right candidate from others that the string is given.
 
@@ -201,6 +190,8 @@ class Training(NameTraining):
         return self.learn(examples)
 
     def learn(self, examples: Sequence[Example]) -> float | None:
+        from spacy_bioel.contextual.losses import ranking_loss
+
         gold, ids = gold_mentions(examples, self.state.settings)
         rows = self.kb.find_all(ids)
         ranked = self._candidates.rank([(string, "") for string in dict.fromkeys(gold.strings)])
@@ -222,6 +213,24 @@ class Training(NameTraining):
         pairs = make_pairs(self.kb, spans, owner, concept, context=context)
         logits, backprop = model.begin_update(pairs)
         right = concept == rows[chosen][owner]
-        loss, d_logits = loss_and_gradients("ranking_loss", logits, owner, right)
+        loss, d_logits = loss_and_gradients(ranking_loss, logits, owner, right)
         backprop(d_logits)
         return float(loss)
+
+
+class RerankerRescorer(ReaderRescorer):
+    proposes = False
+    training = Training
+    layer = "pairs"
+    prefix = "pairs."
+
+    def read(self, generator: CandidateGenerator, mentions: Mentions, given: Given) -> Reading:
+        """Pairs: the candidates of the strings, no others."""
+        kb, spans = generator.kb, mentions.spans
+
+        def logit(mention: IntArray, concept: IntArray) -> NDArray[np.floating]:
+            context = self.reader.attrs["max_pieces"]  # a token is a piece at least
+            pairs = make_pairs(kb, spans, mention, concept, context=context)
+            return score_pairs(self.reader, pairs)
+
+        return weigh(kb, given, logit, temperature=1.0)

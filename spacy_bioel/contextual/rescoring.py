@@ -1,40 +1,37 @@
-"""Contextual linker models, which read mentions in context: common part of all architectures.
-
-Beside the name encoder, a model has either a network over the token vectors of a tok2vec, or a
-reader, a model of word pieces with a `NetworkKind`.
-
-Contextual scores: from the candidates of a string to those of a mention in its document.
+"""Common part of contextual models: their network and its files; what they read, weighed.
 
 Strings are ranked once, however often they occur (`linking.candidates`). What each mention then
-says in its document, by `contextual.dual_encoder` or `contextual.reranker`, and what its string
-said are weighed together.
+says in its document and what its string said are weighed together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from spacy.pipeline.tok2vec import Tok2VecListener
+from spacy.tokens import Doc
 from thinc.api import Model
+from thinc.types import FloatsXd
 
 from spacy_bioel.kb.arrays import entries_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.spelling import name_ngrams
 from spacy_bioel.linking.fusion import rank
+from spacy_bioel.linking.rescoring import Given, Rescorer
 from spacy_bioel.models.fusion import Fusion
 from spacy_bioel.models.name_encoder import (
     EncoderSource,
-    NameEncoder,
     Parts,
     add_encoder,
     encoder_parts,
     load_encoder,
 )
+from spacy_bioel.models.tok2vec import read_tokens
 from spacy_bioel.models.torch_io import (
     reading_part,
     require_torch,
@@ -49,135 +46,136 @@ from spacy_bioel.types import Candidate
 if TYPE_CHECKING:
     from torch import nn
 
+IntArray = NDArray[np.int64]
+# Columns of what is weighed.
+#   string: log-odds against NIL that the string was given; the lowest where it was not
+#   found: whether the string was given it
+#   score: of mention and concept, by what was read
+#   read: log of the share of the concept among the candidates by these scores
+#   highest: no other candidate has a higher one
+READ_FEATURES = ("string", "found", "score", "read", "highest")
+_LOWEST = 1e-4  # scores are rounded to this
+_NONE = np.zeros(0, dtype=np.int64)
 _TOK2VEC = "tok2vec.msgpack"
 
 
-@dataclass(frozen=True)
-class ReadingKind:
-    """A network over token vectors; module-level functions, so that it can be pickled.
+class NetworkRescorer(Rescorer):
+    """Reads by a network over the token vectors of the layer "tok2vec".
 
-    make (Callable): Makes the network, once the name encoder has its own.
     file (str): Of its weights.
     stored (Mapping): Attributes of the model that the network is made from: file, and functions to
         bytes and back.
     """
 
-    make: Callable[[Model], nn.Module]
+    features = READ_FEATURES
     file: str
-    stored: Mapping[str, tuple[str, Callable[[Any], bytes], Callable[[bytes], object]]] = field(
-        default_factory=dict
-    )
+    stored: Mapping[str, tuple[str, Callable[[Any], bytes], Callable[[bytes], object]]] = {}
+
+    def make_network(self) -> nn.Module:
+        """Make the network, once the name encoder has its own."""
+        raise NotImplementedError
+
+    def add_network(self, source: EncoderSource | None = None) -> None:
+        require_torch()
+        self.model.get_ref("tok2vec").initialize()
+        set_layer(self.model, torch_layer(self.make_network()))
+
+    def parts(self) -> Parts:
+        if not self.is_ready:
+            return {}
+        model, tok2vec = self.model, self.model.get_ref("tok2vec")
+        parts: Parts = {self.file: lambda: weights_to_bytes(model.get_ref("network"))}
+        for name, (file, to_bytes, _) in self.stored.items():
+            parts[file] = partial(to_bytes, model.attrs[name])
+        if not isinstance(tok2vec, Tok2VecListener):  # which is saved with its pipe
+            parts[_TOK2VEC] = tok2vec.to_bytes
+        return parts
+
+    def load(self, parts: Mapping[str, bytes]) -> None:
+        if {self.file, *(file for file, _, _ in self.stored.values())} & parts.keys():
+            for name, (file, _, from_bytes) in self.stored.items():
+                with reading_part(file):
+                    self.model.attrs[name] = from_bytes(parts[file])
+            self.add_network()
+            weights_from_bytes(self.model.get_ref("network"), parts[self.file])
+        if _TOK2VEC in parts:
+            self.model.get_ref("tok2vec").from_bytes(parts[_TOK2VEC])
 
 
-def reading_model(
+class ReaderRescorer(Rescorer):
+    """Reads by a layer of its own, a model of word pieces with a `NetworkKind`.
+
+    layer (str): Its name in the model.
+    prefix (str): Of its files.
+    """
+
+    features = READ_FEATURES
+    layer: str
+    prefix: str
+
+    @property
+    def reader(self) -> Model:
+        return self.model.get_ref(self.layer)
+
+    def add_network(self, source: EncoderSource) -> None:
+        add_encoder(self.reader, source)
+        self.model.set_ref("network", self.reader)
+
+    def parts(self) -> Parts:
+        parts = encoder_parts(self.reader) if self.is_ready else {}
+        return {self.prefix + name: part for name, part in parts.items()}
+
+    def load(self, parts: Mapping[str, bytes]) -> None:
+        n = len(self.prefix)
+        own = {name[n:]: part for name, part in parts.items() if name.startswith(self.prefix)}
+        if own:
+            load_encoder(self.reader, own)
+            self.model.set_ref("network", self.reader)
+
+
+def contextual_model(
     name: str,
-    forward: Callable,
+    rescorer: type[Rescorer],
     layers: dict[str, Model],
     *,
-    evidence: str = "context",
+    forward: Callable | None = None,
     **attrs: object,
 ) -> Model:
-    """Make a model without its contextual network, which `add_reading` adds.
+    """Make a linker's model without its contextual network, which its rescorer adds.
 
     layers (dict): Layers by name; "names" is the name encoder.
-    evidence (str): What its candidates are called, and the switch that it reads by.
-    attrs: `kind`, a `ReadingKind`, or `reader`, the name of that layer, and the `prefix` of its
-        files in a linker.
+    forward (Callable | None): None: that of the layer of a `ReaderRescorer`.
     """
     return Model(
         name,
-        forward,
+        forward or _by_reader,
         layers=list(layers.values()),
-        attrs={"evidence": evidence} | attrs,
+        attrs={"rescorer": rescorer} | attrs,
         refs={"network": None} | layers,
     )
 
 
-def name_side(model: Model) -> NameEncoder:
-    """Name encoder of a linker's model; the model itself, if it is not contextual."""
-    return model.get_ref("names") if may_read(model) else model
+def _by_reader(model: Model, inputs: object, is_train: bool) -> tuple[object, Callable]:
+    return model.get_ref(model.attrs["rescorer"].layer)(inputs, is_train)
 
 
-def may_read(model: Model) -> bool:
-    """Whether the architecture of a linker's model is contextual."""
-    return "evidence" in model.attrs
+def forward_over_tokens(
+    model: Model, docs: list[Doc], others: Sequence[Any], is_train: bool
+) -> tuple[Any, Callable[[Any], list[FloatsXd]]]:
+    """Run the layer "network" of a model on the token vectors of its layer "tok2vec" and others.
 
+    RETURNS (tuple): Its output, and a callback from the gradient of the output to those of the
+        other inputs of floats.
+    """
+    tokens, backprop_tokens = read_tokens(model.get_ref("tok2vec"), docs, is_train)
+    found, backprop = model.get_ref("network")((tokens, *others), is_train)
 
-def reads(model: Model) -> bool:
-    """Whether a linker's model is contextual and has its contextual network."""
-    return may_read(model) and model.maybe_get_ref("network") is not None
+    def backprop_others(d_found: FloatsXd | tuple[FloatsXd, ...]) -> list[FloatsXd]:
+        d_tokens, *d_others = backprop(d_found)
+        backprop_tokens(d_tokens)
+        return d_others
 
-
-def reading_evidence(model: Model) -> str:
-    """The evidence that a contextual model brings; "" if the model is not contextual."""
-    return str(model.attrs.get("evidence", ""))
-
-
-def add_reading(model: Model, source: EncoderSource) -> None:
-    """Add the contextual network to a contextual model, in the place of an earlier one."""
-    if "reader" in model.attrs:
-        add_encoder(_reader(model), source)
-        model.set_ref("network", _reader(model))
-    elif may_read(model):
-        _add_network(model)
-
-
-def _reader(model: Model) -> Model:
-    return model.get_ref(model.attrs["reader"])
-
-
-def _add_network(model: Model) -> None:
-    require_torch()
-    model.get_ref("tok2vec").initialize()
-    set_layer(model, torch_layer(model.attrs["kind"].make(model)))
-
-
-def reading_parts(model: Model) -> Parts:
-    """Files for `load_reading`: bytes by file name; empty without a contextual network."""
-    if not reads(model):
-        return {}
-    if "reader" in model.attrs:
-        prefix = model.attrs["prefix"]
-        return {prefix + name: part for name, part in encoder_parts(_reader(model)).items()}
-    kind, tok2vec = model.attrs["kind"], model.get_ref("tok2vec")
-    parts: Parts = {kind.file: lambda: weights_to_bytes(model.get_ref("network"))}
-    for name, (file, to_bytes, _) in kind.stored.items():
-        parts[file] = partial(to_bytes, model.attrs[name])
-    if not isinstance(tok2vec, Tok2VecListener):  # which is saved with its pipe
-        parts[_TOK2VEC] = tok2vec.to_bytes
-    return parts
-
-
-def load_reading(model: Model, parts: Mapping[str, bytes]) -> None:
-    """Load the files of `reading_parts` into a model whose name encoder is loaded already."""
-    if "reader" in model.attrs:
-        prefix = model.attrs["prefix"]
-        own = {k.removeprefix(prefix): part for k, part in parts.items() if k.startswith(prefix)}
-        if own:
-            load_encoder(_reader(model), own)
-            model.set_ref("network", _reader(model))
-    elif may_read(model):
-        kind = model.attrs["kind"]
-        if {kind.file, *(file for file, _, _ in kind.stored.values())} & parts.keys():
-            for name, (file, _, from_bytes) in kind.stored.items():
-                with reading_part(file):
-                    model.attrs[name] = from_bytes(parts[file])
-            _add_network(model)
-            weights_from_bytes(model.get_ref("network"), parts[kind.file])
-        if _TOK2VEC in parts:
-            model.get_ref("tok2vec").from_bytes(parts[_TOK2VEC])
-
-
-def reading_by(names: NameEncoder, reader: Model, *, name: str, ref: str, **attrs: str) -> Model:
-    """Make a model that reads with another one. ref (str): What the other one is called."""
-    return reading_model(name, _read_by, {"names": names, ref: reader}, reader=ref, **attrs)
-
-
-def _read_by(model: Model, inputs: object, is_train: bool) -> tuple[object, Callable]:
-    return _reader(model)(inputs, is_train)
-
-
-IntArray = NDArray[np.int64]
+    return found, backprop_others
 
 
 def nearest_names(kb: KnowledgeBase, strings: Sequence[str], concepts: IntArray) -> IntArray:
@@ -214,17 +212,6 @@ def nearest_names(kb: KnowledgeBase, strings: Sequence[str], concepts: IntArray)
     return nearest
 
 
-# Columns of what is weighed.
-#   string: log-odds against NIL that the string was given; the lowest where it was not
-#   found: whether the string was given it
-#   score: of mention and concept, by what was read
-#   read: log of the share of the concept among the candidates by these scores
-#   highest: no other candidate has a higher one
-READ_FEATURES = ("string", "found", "score", "read", "highest")
-_LOWEST = 1e-4  # scores are rounded to this
-_NONE = np.zeros(0, dtype=np.int64)
-
-
 @cache
 def default_reading() -> Fusion:
     """Weights until `fit_fusion` has seen a corpus: the log-odds of both are added."""
@@ -234,7 +221,7 @@ def default_reading() -> Fusion:
     return Fusion(np.zeros(n), np.ones(n), np.zeros((n, 0)), none, none, direct, -lowest)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Reading:
     """All pairs of a mention and a concept that are weighed, by mention.
 
@@ -247,7 +234,7 @@ class Reading:
     """
 
     kb: KnowledgeBase
-    given: Sequence[Sequence[Candidate]]
+    given: Given
     mention: IntArray
     concept: IntArray
     features: NDArray[np.float32]
@@ -277,7 +264,7 @@ class Reading:
 
 def weigh(
     kb: KnowledgeBase,
-    given: Sequence[Sequence[Candidate]],
+    given: Given,
     score: Callable[[IntArray, IntArray], NDArray[np.floating]],
     mention: IntArray = _NONE,
     concept: IntArray = _NONE,

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from thinc.api import Model
 from tokenizers import Tokenizer
@@ -258,7 +258,8 @@ def build_transformer_names_v1(
         raise BioelError(Errors.B155.format(pooling=pooling))
     # A large batch, because the network groups its names by length.
     settings = {"path": path, "pooling": pooling}
-    return pieces_model("name_transformer", _KIND, settings, max_tokens=max_tokens, batch_size=2048)
+    sizes: dict[str, Any] = {"max_tokens": max_tokens, "batch_size": 2048}
+    return pieces_model("name_transformer", _KIND, settings, extra="transformers", **sizes)
 
 
 def _make(model: NameEncoder, source: EncoderSource) -> None:

@@ -19,8 +19,6 @@ from spacy.language import Language
 from spacy.tokens import Doc, Span
 from spacy.util import minibatch
 
-from spacy_bioel.contextual.methods import METHODS
-from spacy_bioel.contextual.rescoring import READ_FEATURES
 from spacy_bioel.doc import add_gold, split_ids
 from spacy_bioel.entities import Mentions
 from spacy_bioel.errors import BioelError, Errors
@@ -276,11 +274,13 @@ def _read_batch(
 ) -> Development:
     """Gather the evidence for the gold mentions of a batch of documents with token vectors."""
     mentions = Mentions.of(docs, spans, abbreviations=linker.cfg["abbreviations"])
+    rescorer = linker.rescorer
+    assert rescorer is not None  # the linker is contextual
     if not len(mentions):
-        return Development(np.zeros((0, len(READ_FEATURES)), np.float32), [], [], [], [])
+        return Development(np.zeros((0, len(rescorer.features)), np.float32), [], [], [], [])
     generator = linker.generator
     given = rank_mentions(generator, mentions, coherence=linker.cfg["coherence"])
-    reading = METHODS[linker.model.name].read(linker.model, generator, mentions, given)
+    reading = rescorer.read(generator, mentions, given)
     ids = [split_ids(span.kb_id_) for span in mentions.spans]
     starts = np.searchsorted(reading.mention, np.arange(len(ids) + 1))
     rows = [np.arange(*pair) for pair in pairwise(starts.tolist())]

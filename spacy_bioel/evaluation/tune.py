@@ -12,7 +12,6 @@ import numpy as np
 from spacy.language import Language
 from spacy.tokens import Doc
 
-from spacy_bioel.contextual.rescoring import READ_FEATURES
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.evaluation.evaluate import count_documents
 from spacy_bioel.evaluation.fit import (
@@ -41,7 +40,6 @@ from spacy_bioel.evaluation.run import (
     measure_pipeline,
     silent,
 )
-from spacy_bioel.linking.evidence import FEATURES
 from spacy_bioel.linking.fusion import default_fusion
 from spacy_bioel.loading import find_detector, find_linker
 from spacy_bioel.mentions.selection import select_mentions
@@ -98,12 +96,12 @@ def tune_weights(
     RETURNS (Tuned | None): None without evidence, which may be switched off.
     """
     linker, docs = linker_of(nlp), gold_docs(nlp, texts)
-    features: Sequence[str]
+    features = linker.features_of(name)
     if name == "fusion":
-        development, features = gather_development(linker, docs), FEATURES
+        development = gather_development(linker, docs)
         fit = partial(fit_nearest, priors=[default_fusion(), None])
     else:  # five numbers need no hidden layer
-        development, features = gather_reading(nlp, docs), READ_FEATURES
+        development = gather_reading(nlp, docs)
         fit = partial(fit_fusion, n_hidden=0, l2=0.001)
     if not len(development.features):
         return None

@@ -11,7 +11,6 @@ from threading import Lock
 import numpy as np
 from numpy.typing import NDArray
 
-from spacy_bioel.contextual.mention_markers import MarkedPieces
 from spacy_bioel.dictionary.finder import NameFinder
 from spacy_bioel.dictionary.unambiguous import KnownNames
 from spacy_bioel.entities import RuleSet, String, Vocabulary
@@ -19,7 +18,6 @@ from spacy_bioel.kb.arrays import entries_of
 from spacy_bioel.kb.bundled import is_starter
 from spacy_bioel.kb.joined import JoinedKnowledgeBase, parts_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.kb.trie import NameTrie, build_trie, open_trie
 from spacy_bioel.kb.vectors import quantize
 from spacy_bioel.linking.evidence import EXACT, SOURCES, Candidates, gather_candidates
 from spacy_bioel.linking.fusion import default_fusion, rank
@@ -30,7 +28,6 @@ from spacy_bioel.linking.searches import (
     NameSearch,
     SpellingSearch,
     encoded_names,
-    needs_no_folder,
 )
 from spacy_bioel.linking.starter import is_dense, string_vectors
 from spacy_bioel.linking.state import Kept, LinkerState
@@ -160,20 +157,6 @@ class CandidateGenerator:
         found = {label: Vocabulary(of.kb, of._mask(label)) for label, of in own.items()}
         found = {x: of for x, of in found.items() if of[1] is not None or own[x] is not self}
         return found, (self.kb, tuple(types.items()), self.state.settings.only_labels)
-
-    def trie(self, pieces: MarkedPieces) -> NameTrie:
-        """The trie by some word pieces: of the pool, of the folder, or of a small KB, built here.
-
-        RAISES BioelError: Those of `open_trie`, for a knowledge base that is not small.
-        """
-        kb, pool = self.kb, self.state.pool
-        if pool is not None:
-            make = partial(build_trie, kb, pieces.writable, rows=pool.rows)
-        elif needs_no_folder(kb) or isinstance(kb, JoinedKnowledgeBase):
-            make = partial(build_trie, kb, pieces.writable)
-        else:
-            make = partial(open_trie, kb, fingerprint=pieces.fingerprint)
-        return self._kept.get(("trie", pieces.fingerprint), (kb, pool), make)
 
     # Labels.
 

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from spacy.tokens import Span
-from thinc.api import Model
 
-from spacy_bioel.contextual.methods import METHODS
-from spacy_bioel.contextual.rescoring import Reading, reading_evidence, reads
 from spacy_bioel.entities import Candidates, Mentions, Query
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.candidates import CandidateGenerator
@@ -123,24 +119,18 @@ class Ranking:
         return links
 
 
-def rank_candidates(
-    model: Model[Any, Any], generator: CandidateGenerator, mentions: Mentions
-) -> Ranking:
-    """Rank the candidates of mentions, and of the parts of composites, in one batch.
-
-    model (Model): The linker's, which may read the documents.
-    """
-    settings = generator.state.settings
+def rank_candidates(generator: CandidateGenerator, mentions: Mentions) -> Ranking:
+    """Rank the candidates of mentions, and of the parts of composites, in one batch."""
+    state, settings = generator.state, generator.state.settings
     asked = mentions.with_parts(generator.rules.ask(mentions.parts()))
-    is_reading = reading_evidence(model) in settings.evidence and reads(model)
-    if mentions.likely is not None and not (is_reading or generator.state.statistics.counts):
+    if mentions.likely is not None and not (state.rescorer or state.statistics.counts):
         # Names need no search: their concepts are known, and nobody prefers others.
         candidates = rank_names(generator.kb, asked, coherence=settings.coherence)
     else:
         candidates = rank_mentions(generator, asked, coherence=settings.coherence)
-    if candidates and is_reading:
-        reading: Reading = METHODS[model.name].read(model, generator, asked, candidates)
-        candidates = reading.rank(generator.state.reading, top=settings.max_candidates)
+    if candidates and state.rescorer:
+        reading = state.rescorer.read(generator, asked, candidates)
+        candidates = reading.rank(state.reading, top=settings.max_candidates)
     return Ranking(generator, mentions, asked, candidates)
 
 

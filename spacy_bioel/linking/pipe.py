@@ -24,18 +24,6 @@ from spacy.vocab import Vocab
 from thinc.api import Model, Optimizer, set_dropout_rate
 from thinc.types import FloatsXd
 
-from spacy_bioel.contextual import generative as seq2seq
-from spacy_bioel.contextual import multitask
-from spacy_bioel.contextual.methods import METHODS
-from spacy_bioel.contextual.rescoring import (
-    READ_FEATURES,
-    add_reading,
-    load_reading,
-    name_side,
-    reading_evidence,
-    reading_parts,
-    reads,
-)
 from spacy_bioel.doc import set_ent_links, set_links, set_links_as_ents
 from spacy_bioel.entities import RuleSet
 from spacy_bioel.errors import BioelError, Errors, Warnings
@@ -60,6 +48,7 @@ from spacy_bioel.linking.candidates import CandidateGenerator
 from spacy_bioel.linking.decide import Ranking, rank_candidates
 from spacy_bioel.linking.evidence import FEATURES
 from spacy_bioel.linking.mentions import find_mentions
+from spacy_bioel.linking.rescoring import Rescorer, rescorer_of
 from spacy_bioel.linking.searches import FrozenEncoder, MakeIndex, MakeSearch
 from spacy_bioel.linking.state import Kept, LinkerState
 from spacy_bioel.linking.training import NameTraining, training_strings
@@ -70,6 +59,7 @@ from spacy_bioel.models.name_encoder import (
     add_encoder,
     encoder_parts,
     load_encoder,
+    name_encoder_of,
     read_encoder,
 )
 from spacy_bioel.parallel import give_back_memory
@@ -81,8 +71,7 @@ from spacy_bioel.types import Link, remember_opener
 
 # Named as the first versions named it, so that their pipelines load.
 _STATISTICS = "memory.json"
-# What each of the weights of a linker are for.
-_WEIGHTS = {"fusion": FEATURES, "reading": READ_FEATURES}
+_WEIGHTS = ("fusion", "reading")
 
 
 class LinkerResources(StoredPipe[LinkerSettings]):
@@ -139,16 +128,24 @@ class LinkerResources(StoredPipe[LinkerSettings]):
     @property
     def encoder(self) -> Model[Any, Any]:
         """All of the model, or its side that encodes names."""
-        return name_side(self.model)
+        return name_encoder_of(self.model)
 
     @property
     def has_encoder(self) -> bool:
         return self.encoder.attrs["tokenizer"] is not None
 
     @property
+    def rescorer(self) -> Rescorer | None:
+        """The contextual side of the model; None: it is a mere name encoder."""
+        return self._kept.get("rescorer", self.model, partial(rescorer_of, self.model))
+
+    @property
     def reads(self) -> bool:
         """Whether mentions are read in their documents."""
-        return reads(self.model) and reading_evidence(self.model) in self.check_settings().evidence
+        rescorer = self.rescorer
+        if rescorer is None or not rescorer.is_ready:
+            return False
+        return rescorer.evidence in self.check_settings().evidence
 
     @property
     def fingerprint(self) -> str:
@@ -176,6 +173,7 @@ class LinkerResources(StoredPipe[LinkerSettings]):
                 make_index=self._index,
                 make_spelling=self._spelling,
                 rules=self.entities,
+                rescorer=self.rescorer if self.reads else None,
             )
 
     @property
@@ -301,22 +299,43 @@ class LinkerResources(StoredPipe[LinkerSettings]):
         if not self.has_encoder:
             _ = self.kb  # opening it brings the package's encoder, where that serves
         tables: dict[str, Any] = {_STATISTICS: self.statistics.counts, "fusion.json": None}
-        for name, features in _WEIGHTS.items():
+        for name in _WEIGHTS:
             if weights := getattr(self, name):
-                tables[f"{name}.json"] = weights.to_json(features)
-        _read_tables(tables)  # what could not be loaded is not saved
+                tables[f"{name}.json"] = weights.to_json(self.features_of(name))
+        self._read_tables(tables)  # what could not be loaded is not saved
         stored = {name: partial(_to_json, table) for name, table in tables.items()}
-        return {**stored, **encoder_parts(self.encoder), **reading_parts(self.model)}
+        read = self.rescorer.parts() if self.rescorer else {}
+        return {**stored, **encoder_parts(self.encoder), **read}
 
     def load_parts(self, parts: Mapping[str, bytes]) -> None:
         names = {_STATISTICS, *(f"{name}.json" for name in _WEIGHTS)} & parts.keys()
-        for name, table in _read_tables({n: srsly.json_loads(parts[n]) for n in names}).items():
+        tables = {name: srsly.json_loads(parts[name]) for name in names}
+        for name, table in self._read_tables(tables).items():
             setattr(self, name, table)
         load_encoder(self.encoder, parts)
-        load_reading(self.model, parts)
+        if self.rescorer:
+            self.rescorer.load(parts)
         with self._lock:
             self._kept = Kept()
             self._forget_kb()
+
+    def features_of(self, weights: str) -> Sequence[str]:
+        """What the weights "fusion" or "reading" are for."""
+        if weights == "fusion":
+            return FEATURES
+        return self.rescorer.features if self.rescorer else ()
+
+    def _read_tables(self, tables: Mapping[str, Any]) -> dict[str, Any]:
+        """Mention statistics and weights, by the names that the linker has for them.
+
+        RAISES BioelError: [B062], [B272] when they are damaged.
+        """
+        found: dict[str, Any] = {"statistics": MentionStatistics.from_json(tables[_STATISTICS])}
+        for name in _WEIGHTS:
+            table = tables.get(f"{name}.json")
+            features = self.features_of(name)
+            found[name] = None if table is None else Fusion.from_json(table, features)
+        return found
 
     def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
         if "kb" not in exclude:
@@ -356,18 +375,6 @@ class LinkerResources(StoredPipe[LinkerSettings]):
             self.cfg["kb"] = map_folders(self.cfg["kb"], partial(find_included, folder.resolve()))
 
 
-def _read_tables(tables: Mapping[str, Any]) -> dict[str, Any]:
-    """Mention statistics and weights, by the names that the linker has for them.
-
-    RAISES BioelError: [B062], [B272] when they are damaged.
-    """
-    found: dict[str, Any] = {"statistics": MentionStatistics.from_json(tables[_STATISTICS])}
-    for name, features in _WEIGHTS.items():
-        table = tables.get(f"{name}.json")
-        found[name] = None if table is None else Fusion.from_json(table, features)
-    return found
-
-
 def _to_json(table: object) -> bytes:
     text: str = srsly.json_dumps(table)
     return text.encode("utf8")
@@ -394,17 +401,17 @@ class Linker(LinkerResources):
         """
         generator = self.generator
         settings = generator.state.settings
-        if settings.mentions == "read" and not reads(self.model):
-            raise BioelError(Errors.B053.format(name=self.name))
         if settings.mentions == "read":
-            mentions = generator.rules.ask(multitask.find(self.model, docs, settings))
+            if self.rescorer is None or not self.rescorer.is_ready:
+                raise BioelError(Errors.B053.format(name=self.name))
+            mentions = generator.rules.ask(self.rescorer.find(docs, settings))
         else:
             mentions = find_mentions(docs, generator, traces)
             # Where mentions come with the documents, some documents have none.
             self._has_mentions = self._has_mentions or len(mentions.spans) > 0
             if not (self._has_mentions or settings.mentions == BY_KB):
                 self._check_alone(mentions.docs)
-        return rank_candidates(self.model, generator, mentions)
+        return rank_candidates(generator, mentions)
 
     def _check_alone(self, docs: Iterable[Doc]) -> None:
         """Warn [W323], once, when the linker is the only pipe and documents have no mentions."""
@@ -474,10 +481,9 @@ class Linker(LinkerResources):
                 read_encoder(self.encoder, folder)
             else:
                 add_encoder(self.encoder, source)
-            key = self.cfg["gold_key"]
-            if self.model.name == "multitask":
-                multitask.prepare(self.model, get_examples(), opened, gold_key=key)
-            add_reading(self.model, source)
+            if rescorer := self.rescorer:
+                rescorer.collect(get_examples(), opened, gold_key=self.cfg["gold_key"])
+                rescorer.add_network(source)
             self._kept.forget("encoder")
             self._start_training()
 
@@ -523,8 +529,8 @@ class Linker(LinkerResources):
         return losses
 
     def _start_training(self) -> NameTraining:
-        kind: type[NameTraining] = getattr(METHODS.get(self.model.name), "Training", NameTraining)
-        self._training = kind(self.model, self.state, self.check_settings().training)
+        train = self.rescorer.training if self.rescorer else NameTraining
+        self._training = train(self.model, self.state, self.check_settings().training)
         return self._training
 
     def finish_update(self, sgd: Optimizer) -> None:
@@ -571,8 +577,8 @@ class Linker(LinkerResources):
             self._training, self._kept = None, self._kept.only("encoder")
             encoder = self._freeze()
         done = [encoder.write(part, progress=progress) for part in parts_of(open_kb(kb))]
-        if reads(self.model) and self.model.name == "generative_linker":
-            seq2seq.prepare(self.model, open_kb(kb))
+        if self.rescorer:
+            self.rescorer.encode_kb(open_kb(kb))
         return Encoded(sum(d.encoded for d in done), sum(d.copied for d in done), done[-1].ann)
 
     def __reduce__(self) -> tuple[Any, ...]:

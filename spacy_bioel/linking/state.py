@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from threading import RLock
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from spacy_bioel.entities import RuleSet
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
@@ -13,6 +13,9 @@ from spacy_bioel.linking.alias_table import MentionStatistics
 from spacy_bioel.linking.searches import FrozenEncoder, MakeIndex, MakeSearch, NamePool
 from spacy_bioel.models.fusion import Fusion
 from spacy_bioel.settings import LinkerSettings
+
+if TYPE_CHECKING:
+    from spacy_bioel.linking.rescoring import Rescorer
 
 T = TypeVar("T")
 
@@ -52,6 +55,7 @@ class LinkerState:
     fusion, reading (Fusion | None): Weights of the evidence, and of what a contextual model reads;
         None: the default ones.
     rules (RuleSet): Rules for kinds of text.
+    rescorer (Rescorer | None): What reads the documents; None: nothing does.
     pool (NamePool | None): The names that training searches among; None: all.
     """
 
@@ -64,6 +68,7 @@ class LinkerState:
     make_index: MakeIndex
     make_spelling: MakeSearch
     rules: RuleSet
+    rescorer: Rescorer | None = None
     pool: NamePool | None = None
 
     @property

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from spacy.training import Example
 from thinc.api import Model
 
-from spacy_bioel.contextual.rescoring import name_side
 from spacy_bioel.doc import gold_spans
 from spacy_bioel.entities import Mentions
 from spacy_bioel.errors import Warnings
@@ -27,6 +26,7 @@ from spacy_bioel.linking.searches import (
     needs_no_folder,
 )
 from spacy_bioel.linking.state import LinkerState
+from spacy_bioel.models.name_encoder import name_encoder_of
 from spacy_bioel.models.torch_io import loss_and_gradients
 from spacy_bioel.settings import LinkerSettings, TrainingSettings
 from spacy_bioel.text.normalize import normalize_name
@@ -57,7 +57,7 @@ class NameSampler:
         of_names = pairwise(right.offsets.tolist())
         for name, candidates, (start, end) in zip(names, rows, of_names, strict=True):
             gold = set(right.concepts[start:end].tolist())
-            self._mined[name] = _without(self.kb, candidates, gold)[:_MINED]
+            self._mined[name] = without(self.kb, candidates, gold)[:_MINED]
 
     def draw(self, mentions: Sequence[tuple[str, int]]) -> tuple[list[str], IntArray]:
         """Strings and their concepts for one update.
@@ -86,56 +86,7 @@ class NameSampler:
         return list(drawn), np.fromiter(drawn.values(), dtype=np.int64, count=len(drawn))
 
 
-class CandidateSampler:
-    """Draws the names that mentions compete with in a dual encoder; deterministic for a seed.
-
-    Half are drawn at random and half are those that were nearest when last mined, as in Bhowmik,
-    Stratos and de Melo (2021), who have one name of each concept.
-
-    n_candidates (int): Of each half, for each mention; they serve all mentions of the update.
-    """
-
-    def __init__(self, kb: KnowledgeBase, *, n_candidates: int, seed: int) -> None:
-        self.kb = kb
-        self.n_candidates = n_candidates
-        self._generator = np.random.default_rng(seed)
-        self._read: dict[tuple[str, int], NDArray[np.float32]] = {}
-        self._mined: dict[tuple[str, int], IntArray] = {}
-
-    def remember(
-        self, strings: Sequence[str], concepts: IntArray, vectors: NDArray[np.float32]
-    ) -> None:
-        """Keep the vectors of mentions as they were last read, to mine with."""
-        self._read.update(zip(_keys(strings, concepts), vectors, strict=True))
-
-    def mine(self, search: NameSearch) -> None:
-        """Find the names nearest to the mentions that were read, those of the right concept aside.
-
-        search (NameSearch): Name rows of the knowledge base.
-        """
-        if not self._read:
-            return
-        found, _ = search.search(np.stack(list(self._read.values())), 2 * self.n_candidates)
-        for key, rows in zip(self._read, found, strict=True):
-            self._mined[key] = _without(self.kb, rows, {key[1]})[: self.n_candidates]
-
-    def draw(self, strings: Sequence[str], concepts: IntArray) -> IntArray:
-        """Name rows to tell the mentions from, each once, one of each right concept among them.
-
-        strings (Sequence[str]), concepts (IntArray): Of the mentions. Shape (n_mentions,).
-        """
-        right = [self._generator.choice(self.kb.names_of(row)) for row in concepts.tolist()]
-        mined = [self._mined[key] for key in _keys(strings, concepts) if key in self._mined]
-        n_random = self.n_candidates * max(1, len(strings))
-        by_chance = self._generator.integers(self.kb.n_names, size=n_random)
-        return np.unique(np.concatenate([np.array(right, dtype=np.int64), *mined, by_chance]))
-
-
-def _keys(strings: Sequence[str], concepts: IntArray) -> list[tuple[str, int]]:
-    return list(zip(strings, concepts.tolist(), strict=True))
-
-
-def _without(kb: KnowledgeBase, rows: IntArray, concepts: set[int]) -> IntArray:
+def without(kb: KnowledgeBase, rows: IntArray, concepts: set[int]) -> IntArray:
     """Of name rows, those that name none of the concepts. -1 names nothing and is left out."""
     indptr, owners, _ = kb.concepts_of_names(rows)
     is_right = [
@@ -185,7 +136,7 @@ class NameTraining:
     def __init__(
         self, model: Model[Any, Any], state: LinkerState, settings: TrainingSettings
     ) -> None:
-        self.model, self.encoder = model, name_side(model)
+        self.model, self.encoder = model, name_encoder_of(model)
         self.state, self.kb, self.settings = state, state.kb, settings
         self.pool = NamePool(self.kb, state.statistics, size=settings.pool_names)
         self._sampler = NameSampler(self.kb, state.statistics, settings)
@@ -226,9 +177,16 @@ class NameTraining:
         if not names:
             return None
         vectors, backprop = self.encoder.begin_update(names)
-        loss, d_vectors = loss_and_gradients(f"{self.settings.loss}_loss", vectors, concepts)
+        loss, d_vectors = self.loss_of_names(vectors, concepts)
         backprop(d_vectors)
         return float(loss)
+
+    def loss_of_names(self, vectors: Any, concepts: IntArray) -> tuple[Any, ...]:
+        """The loss of the settings for vectors of names, and its gradient."""
+        from spacy_bioel.nn import losses
+
+        loss = getattr(losses, f"{self.settings.loss}_loss")
+        return loss_and_gradients(loss, vectors, concepts)
 
     def draw(self, examples: Sequence[Example]) -> tuple[list[str], IntArray]:
         """Names, and their concept rows, around the gold mentions that the KB knows."""

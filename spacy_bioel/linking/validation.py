@@ -9,9 +9,9 @@ from typing import Any
 from spacy.language import Language
 from thinc.api import Model
 
-from spacy_bioel.contextual.methods import finds, proposes
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.linking.rescoring import rescorer_of
 from spacy_bioel.pipe import StoredPipe
 from spacy_bioel.settings import (
     BY_KB,
@@ -126,9 +126,11 @@ def check_settings(cfg: Mapping[str, Any], model: Model[Any, Any]) -> LinkerSett
         finds none, [B066] when no evidence brings candidates.
     """
     settings = LinkerSettings.of(cfg)
-    if settings.mentions == "read" and not finds(model):
+    rescorer = rescorer_of(model)
+    if settings.mentions == "read" and not (rescorer and rescorer.finds_mentions):
         raise BioelError(Errors.B301.format(model=model.name))
-    idle = {"context", "generated"} - proposes(model)
+    proposed = {rescorer.evidence} if rescorer and rescorer.proposes else set()
+    idle = {"context", "generated"} - proposed
     if not any(is_on for name, is_on in settings.evidence if name not in idle):
         raise BioelError(Errors.B066.format(known=list(EvidenceSettings.model_fields)))
     return settings

@@ -30,7 +30,6 @@ from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.models.inference import detector_shapes, span_logits, tag_logits
 from spacy_bioel.models.tok2vec import Tok2Vec, read_tokens, token_vectors
 from spacy_bioel.models.torch_io import (
-    DOCUMENT_TRANSFORMER,
     is_on_gpu,
     needs_torch,
     set_layer,
@@ -104,7 +103,7 @@ def mention_model(
     name: str, kind: DetectorKind, tok2vec: Tok2Vec, *, max_width: int, settings: dict[str, Any]
 ) -> MentionModel:
     """Make a model without its torch part, as the builders of the architectures do."""
-    if any(node.name == DOCUMENT_TRANSFORMER for node in tok2vec.walk()):
+    if any(node.attrs.get("extra") == "transformers" for node in tok2vec.walk()):
         raise BioelError(Errors.B173.format(name=name))
     return Model(
         name,

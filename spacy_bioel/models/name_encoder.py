@@ -167,6 +167,11 @@ def pieces_model(
     return Model(name, forward or _forward, attrs=attrs, dims={"nO": None}, refs={"network": None})
 
 
+def name_encoder_of(model: Model) -> NameEncoder:
+    """The layer of a linker's model that encodes names, or the model itself."""
+    return model.get_ref("names") if model.has_ref("names") else model
+
+
 def add_encoder(model: Model, source: EncoderSource) -> None:
     """Add word pieces and network to a model with a `NetworkKind`.
 

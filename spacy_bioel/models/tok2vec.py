@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from spacy.tokens import Doc
 from thinc.api import Model, NumpyOps, zero_init
-from thinc.types import Floats2d, FloatsXd
+from thinc.types import Floats2d
 
 from spacy_bioel.models.inference import FloatArray, layer_norm
 
@@ -56,25 +56,6 @@ def read_tokens(
         return backprop(tok2vec.ops.unflatten(d_flat, lengths))
 
     return flat, backprop_tokens
-
-
-def forward_over_tokens(
-    model: Model, docs: list[Doc], others: Sequence[Any], is_train: bool
-) -> tuple[Any, Callable[[Any], list[FloatsXd]]]:
-    """Run the layer "network" of a model on the token vectors of its layer "tok2vec" and others.
-
-    RETURNS (tuple): Its output, and a callback from the gradient of the output to those of the
-        other inputs of floats.
-    """
-    tokens, backprop_tokens = read_tokens(model.get_ref("tok2vec"), docs, is_train)
-    found, backprop = model.get_ref("network")((tokens, *others), is_train)
-
-    def backprop_others(d_found: FloatsXd | tuple[FloatsXd, ...]) -> list[FloatsXd]:
-        d_tokens, *d_others = backprop(d_found)
-        backprop_tokens(d_tokens)
-        return d_others
-
-    return found, backprop_others
 
 
 _TOKENS = 1024  # tokens computed together: intermediate results stay in the processor's cache
@@ -212,41 +193,3 @@ def _unique_rows(features: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDAr
     keys = (features * np.array(weights, dtype=np.uint64)).sum(axis=1)
     _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
     return features[first], inverse
-
-
-def build_with_spelling_v1(tok2vec: Tok2Vec, spelling: Tok2Vec) -> Tok2Vec:
-    """Registered as `spacy-bioel.WithSpelling.v1`.
-
-    An uncased checkpoint does not distinguish "NO" from "no", and splits "CYP2D6" into pieces. A
-    small tok2vec of shapes, prefixes and suffixes adds that information.
-
-    tok2vec (Model): Any spaCy tok2vec, or a listener to a shared one.
-    spelling (Model): A spaCy tok2vec over the same documents.
-    RETURNS (Model): A tok2vec whose width is the sum of both widths.
-    """
-    layers: list[Model] = [tok2vec, spelling]
-    return Model("with_spelling", _forward, init=_init, layers=layers, dims={"nO": None})
-
-
-def _init(model: Model, X: object = None, Y: object = None) -> None:
-    for layer in model.layers:
-        layer.initialize(X=X)
-    model.set_dim("nO", sum(layer.get_dim("nO") for layer in model.layers))
-
-
-def _forward(
-    model: Model, docs: list[Doc], is_train: bool
-) -> tuple[list[Floats2d], Callable[[list[Floats2d]], list[Doc]]]:
-    tok2vec, spelling = model.layers
-    (found, backprop_found), (spelt, backprop_spelt) = (
-        layer(docs, is_train) for layer in (tok2vec, spelling)
-    )
-    width = tok2vec.get_dim("nO")
-
-    def backprop(d_vectors: list[Floats2d]) -> list[Doc]:
-        backprop_spelt([model.ops.as_contig(d[:, width:]) for d in d_vectors])
-        return backprop_found([model.ops.as_contig(d[:, :width]) for d in d_vectors])
-
-    # Some tok2vec models return a row for an empty document.
-    parts = zip(found, spelt, map(len, docs), strict=True)
-    return [model.ops.xp.hstack([a[:n], b[:n]]) for a, b, n in parts], backprop

@@ -170,18 +170,16 @@ def _gradients(tensors: Sequence[Any]) -> list[Any]:
 
 
 def loss_and_gradients(
-    name: str, *inputs: FloatsXd | NDArray, **settings: float
+    compute: Callable[..., Tensor], *inputs: FloatsXd | NDArray, **settings: float
 ) -> tuple[Any, ...]:
     """Compute a loss, and its gradients.
 
-    name (str): A function of `nn.losses`.
+    compute (Callable): The loss as a function of tensors, such as those of `nn.losses`.
     inputs (arrays): Its arguments.
     RETURNS (tuple): The loss, and its gradient with respect to each input of floats.
     """
-    from spacy_bioel.nn import losses
-
     tensors = to_tensors(inputs, get_torch_default_device(), learn=True)
-    loss: Tensor = getattr(losses, name)(*tensors, **settings)
+    loss = compute(*tensors, **settings)
     loss.backward()
     return float(loss.detach()), *_gradients(tensors)
 
@@ -242,10 +240,6 @@ def set_arrays(network: nn.Module, weights: Weights) -> None:
     import torch
 
     network.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})
-
-
-# Name of the layer made by `spacy-bioel.Transformer.v1`.
-DOCUMENT_TRANSFORMER = "document_transformer"
 
 
 _SHOWN = 500  # maximum characters of the reason in a message

@@ -64,24 +64,6 @@ class TokenReader(nn.Module):
         return self.dropout(tokens)
 
 
-def mean_of_spans(tokens: Tensor, spans: Tensor) -> Tensor:
-    """Mean vector of the tokens of each span.
-
-    Summed span by span: differences of prefix sums would depend on the batch.
-
-    tokens (Tensor): Shape (n_tokens, width).
-    spans (Tensor): Start and end token (exclusive) of each span. Shape (n_spans, 2).
-    RETURNS (Tensor): Shape (n_spans, width).
-    """
-    start, end = spans.unbind(1)
-    length = end - start
-    owner = torch.repeat_interleave(length)
-    within = torch.arange(len(owner), device=tokens.device)
-    inside = within + (start - torch.cumsum(length, 0) + length)[owner]
-    total = tokens.new_zeros(len(spans), tokens.shape[1])
-    return total.index_add(0, owner, tokens.index_select(0, inside)) / length[:, None]
-
-
 class TagScorer(TokenReader):
     """Token vectors of a batch of documents -> one logit per token and BIO tag, by a linear layer.
 

@@ -1,4 +1,4 @@
-"""The HTTP application: routes to the verbs."""
+"""The HTTP application: routes to the service."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def create_app(service: Service, limits: Limits, *, hosts: Collection[str] = ())
     """Make the application of a service.
 
     service (Service): Started by the caller, before or after.
-    hosts (Collection[str]): Names by which it may be asked; see `guards.CheckHost`.
+    hosts (Collection[str]): Names by which it may be asked; see `middleware.CheckHost`.
     """
     app = FastAPI(
         title="spacy-bioel",

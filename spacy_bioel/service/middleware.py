@@ -38,7 +38,7 @@ from spacy_bioel.service.service import Service
 
 _LOGGER = logging.getLogger("uvicorn.error")
 _LONGEST = 500  # characters of a message; it may quote the request
-_STATUS = {"B337": 404, "B387": 503}  # of errors of the verbs; any other is our own: 500
+_STATUS = {"B337": 404, "B387": 503}  # of errors of the service; any other is our own: 500
 
 
 class Refusal(HTTPException):

@@ -64,7 +64,7 @@ def serve(
 
     listener (socket.socket): From `listen`.
     model, preset (str): As in `loading.load_model`.
-    hosts (Collection[str]): Names by which it may be asked; see `guards.CheckHost`.
+    hosts (Collection[str]): Names by which it may be asked; see `middleware.CheckHost`.
     tell (Callable): Is told what happens, in sentences.
     RAISES BioelError: Those of loading the pipeline.
     """
@@ -189,7 +189,7 @@ class Connection(H11Protocol):
         super().data_received(data)
         is_answering = self.cycle is not None and not self.cycle.response_complete
         if is_answering:
-            self._stop_timer()  # of the body there is another; see `guards.LimitRequests`
+            self._stop_timer()  # of the body there is another; see `middleware.LimitRequests`
             if not self.cycle.more_body:
                 self._all.waiting.pop(self, None)
         elif self._timer is None:

@@ -1,8 +1,4 @@
-"""Dynamic batching: many callers, one thread that works for them.
-
-Verbs of a service, whoever asks: link texts, look up a concept, search for concepts, and say
-which releases are loaded.
-"""
+"""The service, whoever asks: many callers, one thread that links for them."""
 
 from __future__ import annotations
 
@@ -12,7 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass, field
 from threading import Condition, Event, Thread
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import spacy
 from spacy.language import Language
@@ -35,169 +31,10 @@ from spacy_bioel.kb.search import search_names
 from spacy_bioel.linking.pipe import Linker
 from spacy_bioel.loading import find_linker
 
-Item = TypeVar("Item")
-Result = TypeVar("Result")
-Work = Callable[[list[Item]], list[Result]]
-
-
-@dataclass(eq=False, slots=True)
-class _Request(Generic[Item, Result]):
-    """Items that one caller waits for, of which the first `taken` are in a batch or done."""
-
-    items: list[Item]
-    taken: int = 0
-    results: dict[int, Result] = field(default_factory=dict)
-    future: Future[list[Result]] = field(default_factory=Future)
-
-    @property
-    def waiting(self) -> int:
-        return len(self.items) - self.taken
-
-    def end(self, error: Exception | None = None) -> None:
-        """Give the caller the results, or an error."""
-        if self.future.done() or not self.future.set_running_or_notify_cancel():
-            return
-        if error is not None:
-            self.future.set_exception(error)
-        else:
-            self.future.set_result([self.results[i] for i in range(len(self.items))])
-
-
-class Batcher(Generic[Item, Result]):
-    """A thread that takes all that waits, up to a bound, and works on it at once.
-
-    An item that comes alone is not kept waiting for others. Requests take turns, item by item, so
-    that a small one does not wait for the end of a large one.
-
-    prepare (Callable): Returns the function that works, from items to as many results; called once,
-        in the thread, while requests may already wait.
-    size (Callable): Size of an item.
-    most (int): Items a batch.
-    room (int): Size at which a batch is full.
-    """
-
-    def __init__(
-        self,
-        prepare: Callable[[], Work[Item, Result]],
-        *,
-        size: Callable[[Item], int],
-        most: int,
-        room: int,
-    ) -> None:
-        self.failure: Exception | None = None  # of `prepare`
-        self._prepared = Event()
-        self._prepare = prepare
-        self._size = size
-        self._most = most
-        self._room = room
-        self._requests: deque[_Request[Item, Result]] = deque()
-        self._changed = Condition()
-        self._closed = False
-        self._thread = Thread(target=self._run, name="batches", daemon=True)
-
-    def start(self) -> None:
-        """Begin to prepare; returns at once."""
-        self._thread.start()
-
-    def wait(self) -> None:
-        """Wait until the thread works, or has failed to prepare."""
-        self._prepared.wait()
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether the thread works."""
-        return self._prepared.is_set() and self.failure is None
-
-    def close(self) -> None:
-        """End the thread after its batch; requests that still wait are cancelled."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify()
-        if self._thread.ident is not None:
-            self._thread.join()
-
-    @property
-    def waiting(self) -> int:
-        """Number of items that no batch has taken yet."""
-        with self._changed:
-            return sum(request.waiting for request in self._requests)
-
-    def submit(self, items: list[Item]) -> Future[list[Result]]:
-        """Ask for the results of items, in their order.
-
-        RETURNS (Future): Who cancels it, no longer waits, and its items are dropped. Its exception
-            is that of `prepare` or of the work.
-        """
-        request: _Request[Item, Result] = _Request(items)
-        with self._changed:
-            if self.failure is not None or not items:
-                request.end(self.failure)
-            elif self._closed:
-                request.future.cancel()
-            else:
-                self._requests.append(request)
-                self._changed.notify()
-        return request.future
-
-    def _run(self) -> None:
-        try:
-            work = self._prepare()
-        except Exception as error:  # told to all who wait, and to whoever asks for `failure`
-            with self._changed:
-                self.failure = error
-                while self._requests:
-                    self._requests.popleft().end(error)
-            return
-        finally:
-            self._prepared.set()
-        while batch := self._take():
-            _work_on(batch, work)
-        for request in self._requests:
-            request.future.cancel()
-
-    def _take(self) -> list[tuple[_Request[Item, Result], int]]:
-        """Wait for items, and take some.
-
-        RETURNS (list): Requests and positions in them; empty when closed.
-        """
-        batch: list[tuple[_Request[Item, Result], int]] = []
-        size = 0
-        with self._changed:
-            while not batch and not self._closed:
-                self._changed.wait_for(lambda: self._requests or self._closed)
-                while self._requests and len(batch) < self._most and size < self._room:
-                    request = self._requests.popleft()
-                    if request.future.done():  # cancelled, or an earlier batch of it failed
-                        continue
-                    batch.append((request, request.taken))
-                    size += self._size(request.items[request.taken])
-                    request.taken += 1
-                    if request.waiting:
-                        self._requests.append(request)
-        return batch
-
-
-def _work_on(batch: list[tuple[_Request[Item, Result], int]], work: Work[Item, Result]) -> None:
-    try:
-        results = work([request.items[position] for request, position in batch])
-    except Exception as error:  # the callers' answer; the thread goes on
-        for request, _ in batch:
-            request.end(error)
-        return
-    for (request, position), result in zip(batch, results, strict=True):
-        request.results[position] = result
-        if len(request.results) == len(request.items):
-            request.end()
-
-
 Values = dict[str, Any]  # of JSON
 
 # The first text pays for what is opened and computed at first use.
 _WARMING_UP = "Naloxone reversed the hypotension of mice that had been given clonidine."
-# Large enough for the speed of batches, small enough that a text that comes alone waits some
-# hundred milliseconds at most.
-_TEXTS_A_BATCH = 16
-_CHARACTERS_A_BATCH = 30_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,26 +54,159 @@ class Job:
         return len(self.document[0] or "")
 
 
-class Service(Batcher[Job, Row]):
+@dataclass(eq=False, slots=True)
+class _Request:
+    """Jobs that one caller waits for, of which the first `taken` are in a batch or done."""
+
+    jobs: list[Job]
+    taken: int = 0
+    rows: dict[int, Row] = field(default_factory=dict)
+    future: Future[list[Row]] = field(default_factory=Future)
+
+    @property
+    def waiting(self) -> int:
+        return len(self.jobs) - self.taken
+
+    def end(self, error: Exception | None = None) -> None:
+        """Give the caller the rows, or an error."""
+        if self.future.done() or not self.future.set_running_or_notify_cancel():
+            return
+        if error is not None:
+            self.future.set_exception(error)
+        else:
+            self.future.set_result([self.rows[i] for i in range(len(self.jobs))])
+
+
+class Service:
     """A pipeline that loads beside its callers, and links what they ask for in batches.
 
-    load (Callable): Returns the pipeline; called in a thread of the service.
+    One thread takes all texts that wait, up to a bound, and links them at once; one that comes
+    alone is not kept waiting for others. Requests take turns, text by text, so that a small one
+    does not wait for the end of a large one.
+
+    load (Callable): Returns the pipeline; called once, in the thread, while requests may wait.
     max_characters (int): Characters a text. A longer one fails, and no other text with it.
     """
+
+    # Large enough for the speed of batches, small enough that a text that comes alone waits some
+    # hundred milliseconds at most.
+    texts_a_batch = 16
+    characters_a_batch = 30_000
 
     def __init__(self, load: Callable[[], Language], *, max_characters: int) -> None:
         self.max_characters = max_characters
         # Is told what has become of texts.
         self.observe: Callable[[Sequence[LinkedText]], None] = lambda linked: None
+        self.failure: Exception | None = None  # of loading
         self._load = load
         self._nlp: Language
         self._linker: Linker
-        super().__init__(
-            self._load_and_try,
-            size=lambda job: job.n_characters,
-            most=_TEXTS_A_BATCH,
-            room=_CHARACTERS_A_BATCH,
-        )
+        self._loaded = Event()
+        self._requests: deque[_Request] = deque()
+        self._changed = Condition()
+        self._closed = False
+        self._thread = Thread(target=self._run, name="batches", daemon=True)
+
+    # The thread and its batches.
+
+    def start(self) -> None:
+        """Begin to load; returns at once."""
+        self._thread.start()
+
+    def wait(self) -> None:
+        """Wait until the pipeline is loaded, or has failed to load."""
+        self._loaded.wait()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether texts are linked."""
+        return self._loaded.is_set() and self.failure is None
+
+    def close(self) -> None:
+        """End the thread after its batch; requests that still wait are cancelled."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    @property
+    def waiting(self) -> int:
+        """Number of texts that no batch has taken yet."""
+        with self._changed:
+            return sum(request.waiting for request in self._requests)
+
+    def submit(self, jobs: list[Job]) -> Future[list[Row]]:
+        """Ask for the rows of texts, in their order.
+
+        RETURNS (Future): Who cancels it, no longer waits, and its texts are dropped. Its exception
+            is that of loading or of linking.
+        """
+        request = _Request(jobs)
+        with self._changed:
+            if self.failure is not None or not jobs:
+                request.end(self.failure)
+            elif self._closed:
+                request.future.cancel()
+            else:
+                self._requests.append(request)
+                self._changed.notify()
+        return request.future
+
+    def _run(self) -> None:
+        try:
+            self._load_and_try()
+        except Exception as error:  # told to all who wait, and to whoever asks for `failure`
+            with self._changed:
+                self.failure = error
+                while self._requests:
+                    self._requests.popleft().end(error)
+            return
+        finally:
+            self._loaded.set()
+        while batch := self._take():
+            self._work_on(batch)
+        for request in self._requests:
+            request.future.cancel()
+
+    def _take(self) -> list[tuple[_Request, int]]:
+        """Wait for texts, and take some.
+
+        RETURNS (list): Requests and positions in them; empty when closed.
+        """
+        batch: list[tuple[_Request, int]] = []
+        size = 0
+        with self._changed:
+            while not batch and not self._closed:
+                self._changed.wait_for(lambda: self._requests or self._closed)
+                while (
+                    self._requests
+                    and len(batch) < self.texts_a_batch
+                    and size < self.characters_a_batch
+                ):
+                    request = self._requests.popleft()
+                    if request.future.done():  # cancelled, or an earlier batch of it failed
+                        continue
+                    batch.append((request, request.taken))
+                    size += request.jobs[request.taken].n_characters
+                    request.taken += 1
+                    if request.waiting:
+                        self._requests.append(request)
+        return batch
+
+    def _work_on(self, batch: list[tuple[_Request, int]]) -> None:
+        try:
+            rows = self._link_batch([request.jobs[position] for request, position in batch])
+        except Exception as error:  # the callers' answer; the thread goes on
+            for request, _ in batch:
+                request.end(error)
+            return
+        for (request, position), row in zip(batch, rows, strict=True):
+            request.rows[position] = row
+            if len(request.rows) == len(request.jobs):
+                request.end()
+
+    # What callers ask for.
 
     async def ready(self) -> None:
         """Wait until the pipeline is loaded. RAISES BioelError: Those of loading."""
@@ -316,7 +286,7 @@ class Service(Batcher[Job, Row]):
             self._linker.set_kb(setting_of(kb, places, before=before))
         return self.kb.fingerprint
 
-    def _load_and_try(self) -> Callable[[list[Job]], list[Row]]:
+    def _load_and_try(self) -> None:
         """Load the pipeline and link a text.
 
         RAISES BioelError: [B388] a pipeline without a linker; those of loading.
@@ -330,7 +300,6 @@ class Service(Batcher[Job, Row]):
         if linked.error is not None:
             raise BioelError(f"[{linked.error.code}] {linked.error.message}")
         self._nlp, self._linker = nlp, linker
-        return self._link_batch
 
     def _link_batch(self, jobs: list[Job]) -> list[Row]:
         # Kept open until rows have read their cross-references, if it is replaced meanwhile.

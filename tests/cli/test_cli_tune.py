@@ -83,12 +83,12 @@ def test_a_failed_run_leaves_the_old_one(model, corpus, tmp_path, bioel, monkeyp
 
 
 @pytest.mark.parametrize(
-    ("layer", "required"),
-    [("cross_encoder", ["spacy-bioel[transformers]>=0.1.0,<0.2.0"]), ("other", None)],
+    ("attrs", "required"),
+    [({"extra": "transformers"}, ["spacy-bioel[transformers]>=0.1.0,<0.2.0"]), ({}, None)],
 )
-def test_a_package_asks_for_what_its_models_need(layer, required):
+def test_a_package_asks_for_what_its_models_need(attrs, required):
     nlp = spacy.blank("en")
-    nlp.add_pipe("bioel_mentions").model.layers[0].name = layer  # type: ignore[attr-defined]
+    nlp.add_pipe("bioel_mentions").model.layers[0].attrs.update(attrs)  # type: ignore[attr-defined]
     nlp.add_pipe("sentencizer")
     require_extra(nlp)
     assert nlp.meta.get("requirements") == required

@@ -8,6 +8,7 @@ import torch
 from thinc.api import Adam, Model
 
 from spacy_bioel.contextual import reranker as cross_encoder
+from spacy_bioel.contextual.losses import ranking_loss
 from spacy_bioel.contextual.reranker import Pair, build_cross_encoder_v1, score_pairs
 from spacy_bioel.errors import BioelError
 from spacy_bioel.models.name_encoder import EncoderSource, add_encoder, get_network
@@ -39,7 +40,7 @@ def train(model: Model, *, steps: int, rate: float = 0.003) -> list[float]:
     optimizer, losses = Adam(rate), []
     for _ in range(steps):
         logits, backprop = model.begin_update(PAIRS)
-        loss, gradient = loss_and_gradients("ranking_loss", logits, GROUPS, RIGHT)
+        loss, gradient = loss_and_gradients(ranking_loss, logits, GROUPS, RIGHT)
         assert backprop(gradient) == []
         model.finish_update(optimizer)
         losses.append(loss)

@@ -108,16 +108,15 @@ def test_same_links_from_bytes_and_in_any_batch(generative, texts):
 
 def test_the_trie_is_kept_until_there_is_another_knowledge_base(generative):
     linker: Any = generative.get_pipe("bioel_linker")
-    pieces = linker.model.get_ref("generator").attrs["pieces"]
     first = linker.generator
-    trie = first.trie(pieces)
-    assert trie.leaves.tolist() and first.trie(pieces) is trie
+    trie = linker.rescorer.trie(first)
+    assert trie.leaves.tolist() and linker.rescorer.trie(first) is trie
     linker.cfg["max_candidates"] = 2
     assert linker.generator is not first
-    assert linker.generator.trie(pieces) is trie
+    assert linker.rescorer.trie(linker.generator) is trie
     linker.set_kb(linker.kb.path)
-    assert linker.generator.trie(pieces) is not trie
-    assert linker.generator.trie(pieces).leaves.tolist() == trie.leaves.tolist()
+    again = linker.rescorer.trie(linker.generator)
+    assert again is not trie and again.leaves.tolist() == trie.leaves.tolist()
 
 
 def test_tuning_weighs_strings_and_what_is_written(generative, texts):

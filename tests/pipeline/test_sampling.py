@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
+from spacy_bioel.contextual.dual_encoder import CandidateSampler
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.vectors import ExactIndex
 from spacy_bioel.linking.alias_table import MentionStatistics
 from spacy_bioel.linking.searches import NamePool
-from spacy_bioel.linking.training import CandidateSampler, NameSampler
+from spacy_bioel.linking.training import NameSampler
 from spacy_bioel.settings import TrainingSettings
 
 STATISTICS = MentionStatistics(

@@ -90,3 +90,6 @@ def mcp(model: Model = "starter", preset: options.Preset = None) -> None:
         from spacy_bioel.service.mcp import run_agent_tools
 
     run_agent_tools(model, preset)
+
+
+COMMANDS = (serve, mcp)  # in the order of the help

@@ -20,14 +20,11 @@ from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.arrays import (
     UNSEALED,
     IntArray,
-    check_contents,
-    check_seal,
     checksum,
     gather,
     map_folder,
     offsets_of,
     read_array,
-    read_json,
     sealed_json,
     write_array,
 )
@@ -180,18 +177,3 @@ def open_trie(kb: KnowledgeBase, *, fingerprint: str) -> NameTrie:
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         where = Path(kb.where) / "tries" / name
         raise BioelError(Errors.B282.format(path=where, kb=kb.where, error=error)) from error
-
-
-def verify_tries(kb: KnowledgeBase) -> None:
-    """Read all tries, and compare checksums.
-
-    RAISES BioelError: [B030], [B210] the description is damaged, [B024] a column is.
-    """
-    nothing = np.zeros(0, np.uint8)
-    for name, parts in homes_of(kb.files(), "tries").items():
-        home, text = f"tries/{name}", parts[ABOUT_FILE].tobytes()
-        about = read_json(text, where=kb.where, file=f"{home}/{ABOUT_FILE}")
-        check_seal(text, about.get("text"), where=kb.where, file=f"{home}/{ABOUT_FILE}")
-        for part, expected in about["checksums"].items():
-            raw = parts.get(part, nothing)
-            check_contents(raw, expected, where=kb.where, file=f"{home}/{part}")
