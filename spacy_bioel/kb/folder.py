@@ -8,9 +8,8 @@ Layout of the folder of a knowledge base.
     vectors/9f3a.18a0.../codes.npy ...  vectors of the names of one generation; never changed
     tries/5b1e....3f2a9c01b7d4/         trie of the names of this generation by some word pieces
 
-The folder of an earlier version has the columns directly in it, and stays readable. In memory a
-knowledge base is a mapping of files: columns by their names, those of a home (of vectors, or of a
-trie) by their paths.
+In memory a knowledge base is a mapping of files: columns by their names, those of a home (of
+vectors, or of a trie) by their paths.
 """
 
 from __future__ import annotations
@@ -188,7 +187,7 @@ def check_columns(files: Mapping[str, RawFile], meta: Mapping[str, Any], *, wher
 
 
 def _check_text(text: bytes, meta: Mapping[str, Any], *, where: str) -> None:
-    """Compare meta.json with its own checksum, which those of earlier versions lack."""
+    """Compare meta.json with its own checksum, and check the parts of it that are read."""
     columns = meta["columns"]
     if unknown := columns.keys() - set(KB_FILES):
         expected, found = f"entries of {len(COLUMN_FILES)} files", f"one of {min(unknown)!r}"
@@ -196,10 +195,9 @@ def _check_text(text: bytes, meta: Mapping[str, Any], *, where: str) -> None:
     counts = meta.get("counts")
     if not isinstance(counts, dict) or not all(type(n) is int for n in counts.values()):
         raise edited(where, META_FILE, expected="counts", found=counts)
-    if META_FILE in columns:
-        own = columns[META_FILE]
-        seal = own.get("checksum") if isinstance(own, dict) else None
-        check_seal(text, seal, where=where, file=META_FILE)
+    own = columns.get(META_FILE)
+    seal = own.get("checksum") if isinstance(own, dict) else None
+    check_seal(text, seal, where=where, file=META_FILE)
 
 
 def _check_column(name: str, raw: RawFile | None, recorded: object, *, where: str) -> None:
@@ -277,7 +275,7 @@ def map_columns(folder: Path) -> dict[str, RawFile]:
 
 
 def generation_of(files: Mapping[str, RawFile]) -> str:
-    """Folder of the columns that meta.json names; "" in the earlier layout or without meta.json."""
+    """Folder of the columns that meta.json names; "" without a readable meta.json."""
     name = str(_parsed(files, META_FILE).get("generation"))
     return name if GENERATION.fullmatch(name) else ""
 
@@ -295,7 +293,7 @@ def generation_name(fingerprint: str) -> str:
 
 
 def is_kb(folder: Path) -> bool:
-    """Whether a folder holds a knowledge base of any version, by its meta.json."""
+    """Whether a folder holds a knowledge base of any schema, by its meta.json."""
     meta = _parsed(read_small(folder, META_FILE), META_FILE)
     columns = meta.get("columns")
     return (
@@ -305,8 +303,7 @@ def is_kb(folder: Path) -> bool:
 
 def has_columns(folder: Path) -> bool:
     """Whether a folder has some files of a knowledge base, though others may be missing."""
-    old = any((folder / name).is_file() for name in ("ids.txt", "names.txt"))
-    return old or is_kb(folder) or any(folder.glob("columns.*/*.npy"))
+    return is_kb(folder) or any(folder.glob("columns.*/*.npy"))
 
 
 def check_replaceable(out: Path) -> None:

@@ -25,7 +25,6 @@ from spacy_bioel.files import replacing_file, sync
 from spacy_bioel.kb.arrays import read_small
 from spacy_bioel.kb.folder import (
     ABOUT_FILE,
-    COLUMN_FILES,
     GENERATION,
     META_FILE,
     generation_name,
@@ -145,9 +144,6 @@ class Transaction:
         # By the number that follows it, a generation of the same columns has the same tries.
         old = (name for name in homes_in(folder, "tries") if name[-12:] not in generation)
         _remove(folder / "tries" / name for name in old)
-        if generation:  # files in the layout of an earlier version
-            _remove(folder / name for name in (*COLUMN_FILES, ".encoding.lock"))
-            _remove([folder / "vectors.json", *folder.glob("vectors.*.*")])
 
     @contextmanager
     def _fresh_folder(self) -> Iterator[Path]:

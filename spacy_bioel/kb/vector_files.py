@@ -50,7 +50,6 @@ from spacy_bioel.kb.folder import (
 from spacy_bioel.kb.knowledge_base import KnowledgeBase, SortedKeys, open_kb
 from spacy_bioel.kb.transaction import Transaction, editing
 from spacy_bioel.kb.vectors import (
-    BITS,
     HEAD_NAMES,
     Encode,
     FloatArray,
@@ -65,7 +64,7 @@ from spacy_bioel.text.normalize import normalize_names
 Columns = dict[str, NDArray[Any]]
 
 # Of a description, beside "text", its own checksum. "ann": None, or what `ann.write_index` returns.
-_KEYS = ("fingerprint", "kb", "n", "dim", "bits", "checksums", "ann")
+_KEYS = ("fingerprint", "kb", "n", "dim", "checksums", "ann", "heads")
 
 
 def column_shapes(n: int, dim: int) -> dict[str, tuple[int, ...]]:
@@ -90,15 +89,13 @@ class StoredVectors:
     def about(self) -> dict[str, Any]:
         """Description of the vectors.
 
-        RAISES BioelError: [B030] unreadable, [B210] edited, [B180] vectors of an earlier version.
+        RAISES BioelError: [B030] unreadable, [B210] edited.
         """
         where, file = self._kb.where, self._path(ABOUT_FILE)
         text = self.files[ABOUT_FILE].tobytes()
         about = read_json(text, where=where, file=file)
-        if "dim" in about and about.get("bits") != BITS:
-            raise BioelError(Errors.B180.format(path=where))
         check_seal(text, about.get("text"), where=where, file=file)
-        return {"heads": 0} | {key: about[key] for key in (*_KEYS, *({"heads"} & about.keys()))}
+        return {key: about[key] for key in _KEYS}
 
     @property
     def state(self) -> str | None:
@@ -235,8 +232,7 @@ def open_vectors(kb: KnowledgeBase | str | Path, *, fingerprint: str | None) -> 
     kb (KnowledgeBase | str | Path): Knowledge base, or its folder.
     fingerprint (str | None): Fingerprint of the encoder of the queries; None: any encoder.
     RAISES BioelError: [B031] vectors of other encoders only, [B032] no vectors, [B033] truncated or
-        foreign vectors, [B034] outdated vectors only, [B030] unreadable description, [B180]
-        vectors of an earlier version.
+        foreign vectors, [B034] outdated vectors only, [B030] unreadable description.
     """
     kb = open_kb(kb)
     stored = stored_vectors(kb)  # read once, since writers may change it meanwhile
@@ -309,7 +305,7 @@ def write_vectors(
         with editing(kb.path, to=f"encode names with encoder {fingerprint}") as transaction:
             now = KnowledgeBase.open(kb.path)
             about = {"fingerprint": fingerprint, "kb": now.fingerprint, "n": now.n_names}
-            about |= {"dim": dim, "bits": BITS}
+            about |= {"dim": dim}
             return _write(transaction, now, encode, about, progress or (lambda n: None))
     except OSError as error:
         raise BioelError(Errors.B182.format(path=kb.where, error=error)) from error

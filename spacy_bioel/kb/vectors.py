@@ -21,7 +21,6 @@ FloatArray = NDArray[np.float32]
 Encode = Callable[[Sequence[str]], FloatArray]  # from n normalised names to shape (n, dim)
 Steps = Sequence[Sequence[float]]  # steps of an approximate search, see `kb.faiss_index`
 
-BITS = 16  # bits per number; stored vectors with another number are of an earlier version
 _FINE = 256  # values of the fine part of a number
 _LARGEST = 127 * _FINE
 

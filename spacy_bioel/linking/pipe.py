@@ -77,7 +77,6 @@ from spacy_bioel.pipe import Parts, StoredPipe
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import Link, remember_opener
 
-# Named as the first versions named it, so that their pipelines load.
 _STATISTICS = "memory.json"
 # What each of the weights of a linker are for.
 _WEIGHTS = {"fusion": FEATURES, "reading": READ_FEATURES}

@@ -20,7 +20,6 @@ from spacy_bioel.kb.edit import (
     compact_kb,
     edit_names,
     retire_ids,
-    upgrade_kb,
 )
 from spacy_bioel.kb.folder import sealed_meta
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
@@ -41,7 +40,6 @@ WRITERS: dict[str, Callable[[Path], object]] = {
     "encode": encode,
     "compact": compact_kb,
     "forget": lambda kb: compact_kb(kb, forget_retired=True),
-    "upgrade": upgrade_kb,
     "copy": lambda kb: KnowledgeBase.from_bytes(KnowledgeBase.open(kb).to_bytes()).save_to(kb),
 }
 LINKS = [".holder", ".lock", "meta.json", "vectors", "tries", ".encoding", ".new.0123456789ab",
@@ -108,7 +106,7 @@ def test_a_file_that_is_linked_twice_is_never_written_to(kb, outside, monkeypatc
     """As by `cp -al`, for a copy that takes no room."""
     monkeypatch.setattr(writing, "_BLOCK", 1)
     about = {"fingerprint": "f", "kb": KnowledgeBase.open(kb).fingerprint, "n": 3, "dim": 2}
-    unfinished = Unfinished(kb / ".encoding", about | {"bits": writing.BITS})
+    unfinished = Unfinished(kb / ".encoding", about)
     unfinished.finish_rows(1)
     for path in (*(kb / ".encoding").iterdir(), kb / "meta.json"):
         os.link(path, outside / path.name) if path.name != "codes.npy" else None

@@ -109,9 +109,6 @@ SAMPLES: dict[str, Sample] = {
         _corpus("jsonl"),
     ),
     "brat": Sample({"7.txt": TEXT.encode(), "7.ann": ANNOTATIONS.encode()}, _corpus("brat")),
-    "concept": Sample({"x.concept": b"1||0|3||Disease||flu||D1|100000\n" * 2}, _corpus("biosyn")),
-    "phrases": Sample({"x.tsv": "D1\tInfluenza\tthe flü\n".encode() * 2}, _corpus("phrases")),
-    "cometa": Sample({"x.csv": b'Term,General SNOMED ID\n"the ""flu""",12\n'}, _corpus("phrases")),
     "spacy": Sample({"x.spacy": docbin()}, _corpus(None)),
     "packed corpus": Sample({"x.gz": gzip.compress(PUBTATOR.encode(), mtime=0)}, _corpus(None)),
     "obo": Sample({"x.obo": OBO.encode()}, _ontology("obo")),
@@ -120,16 +117,11 @@ SAMPLES: dict[str, Sample] = {
     "owl": Sample({"x.owl": OWL.encode()}, _ontology("obo")),
     "obographs": Sample({"x.json": _json(GRAPHS)}, _ontology("obo")),
     "cellxgene": Sample({"x.json": _json(CELLXGENE)}, _ontology("cellxgene")),
-    "name lists": Sample(
-        {"x.json": _json({"10": [["primary", "flu"], ["other", "grippe"]]})},
-        _ontology("name-lists"),
-    ),
     "mesh descriptors": Sample({"x.xml": DESCRIPTORS.encode()}, _ontology("mesh")),
     "mesh supplement": Sample({"x.xml": SUPPLEMENT.encode()}, _ontology("mesh")),
     "umls": Sample({f"{k}.RRF": v.encode() for k, v in _UMLS.items()}, _ontology("umls")),
     "ctd": Sample({"x.csv": CTD.encode()}, _ontology("ctd")),
     "genes": Sample({"x.gene_info": GENES.encode()}, _ontology("ncbi-gene")),
-    "dictionary": Sample({"x.txt": b"100000|D1||Flu|grippe\nD2||cold\n"}, _ontology("biosyn")),
     "concepts": Sample({"x.jsonl": _CONCEPTS}, _ontology("jsonl")),
     "table": Sample(
         {"x.csv": b'id,name,synonyms,trees\nD1,"Flu, acute",a|b,C01.2\n'}, _ontology("table")

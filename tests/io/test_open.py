@@ -41,7 +41,6 @@ def test_decoding_error_names_the_line(write):
     path = write(b"fine\n" * 20_000 + "Sjögren\n".encode("latin-1"))
     with pytest.raises(BioelError, match=r"B103.*line 20001: byte 0xf6 at column 3"):
         list(numbered_lines(path))
-    assert list(numbered_lines(path, encoding="latin-1"))[-1] == ((path, 20001), "Sjögren")
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress])

@@ -48,7 +48,7 @@ def encode(names):
     return np.array([[len(name), name.count("c"), 1, 0] for name in names], dtype=np.float32)
 
 
-def test_vectors_of_an_earlier_version_get_heads(kb, folder, monkeypatch):
+def test_heads_are_made_of_stored_vectors(kb, folder, monkeypatch):
     write_vectors(kb, encode, fingerprint="9f3a", dim=4)
     assert open_vectors(folder, fingerprint="9f3a").heads is None
     monkeypatch.setattr(heads_module, "HEAD_NAMES", 2)

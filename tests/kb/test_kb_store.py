@@ -176,7 +176,7 @@ def test_a_foreign_column(folder):
     [
         ({"schema": 99}, "B021.*99.*expects 2"),
         ({"normalizer": 0}, "B022.*version 0"),
-        ({"columns": {}}, "B023"),
+        ({"columns": {}}, "B210"),
         ({"columns": 3}, "B030"),
     ],
 )

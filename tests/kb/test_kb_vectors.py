@@ -71,8 +71,7 @@ def test_folder_holds_vectors_and_what_made_them(kb, folder):
     assert describe_vectors(kb) == [about | {"current": True}]
     checksums = about.pop("checksums")
     assert about == {
-        "fingerprint": "9f3a", "kb": kb.fingerprint, "n": 6, "dim": 2, "bits": 16, "ann": None,
-        "heads": 0,
+        "fingerprint": "9f3a", "kb": kb.fingerprint, "n": 6, "dim": 2, "ann": None, "heads": 0,
     }  # fmt: skip
     assert {name: len(value) for name, value in checksums.items()} == {
         "codes": 32, "fine": 32, "scales": 32, "digests": 32,
@@ -144,17 +143,6 @@ def test_no_vectors(kb, folder):
     (vectors_of(folder) / "about.json").unlink()
     with pytest.raises(BioelError, match=r"\[B032\]"):
         open_vectors(kb, fingerprint=None)
-
-
-def test_vectors_of_an_earlier_version(kb, folder):
-    write_vectors(kb, encode, fingerprint="9f3a", dim=2)
-    about = vectors_of(folder) / "about.json"
-    about.write_bytes(about.read_bytes().replace(b'"bits": 16', b'"bits": 8'))
-    assert not is_encoded(kb, fingerprint="9f3a")
-    with pytest.raises(BioelError, match=r"\[B180\].* Run bioel kb encode /"):
-        open_vectors(kb, fingerprint="9f3a")
-    assert write_vectors(kb, encode, fingerprint="9f3a", dim=2).encoded == 6
-    assert_unit(kb)
 
 
 @pytest.mark.parametrize("part", ["codes", "fine", "scales", "digests"])
