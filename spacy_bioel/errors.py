@@ -142,7 +142,6 @@ class Errors(metaclass=_Coded):
     B175 = "Unknown pooling {pooling!r} of mentions. Choose 'ends' or 'mean'."
     B177 = "collective = false makes the linker read each mention separately: its model needs a tok2vec of its own, found a spacy.Tok2VecListener.v1. Set for example spacy-bioel.Transformer.v1."
     B182 = "The vectors of the knowledge base in {path} cannot be written ({error}); earlier ones are unchanged. Make room, or make the folder writable, then continue: bioel kb encode {path} MODEL"
-    B183 = "The vectors of these {n:,} names have no approximate index, which more than {least:,} names get. Run pip install faiss-cpu, then bioel kb encode KB MODEL; or set the index to spacy-bioel.AutoIndex.v1."
     B184 = "The approximate index of the vectors cannot be read ({error}). Run bioel kb compact KB, then bioel kb encode KB MODEL."
     B190 = "The document has a text of the type {found}, expected a string. Correct the source, or leave the document out."
     B191 = "There is no column {missing!r}, the columns are {columns}. Rename one of them, or give other names."

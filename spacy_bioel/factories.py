@@ -142,7 +142,6 @@ def make_context(nlp: Language, name: str, rules: str, spans_key: str) -> "Menti
     default_config={
         "model": LINKER_MODEL,
         "kb": "",
-        "index": {"@misc": "spacy-bioel.AutoIndex.v1"},
         "spelling": {"@misc": "spacy-bioel.Ngrams.v1"},
         **_LINKER,
         "scorer": {"@scorers": "spacy-bioel.link_scorer.v1"},
@@ -159,7 +158,6 @@ def make_linker(
     name: str,
     model: Model,
     kb: str | list[str] | dict[str, str],
-    index: Callable,
     spelling: Callable,
     mentions: str,
     finding: dict[str, bool | float | list[str]],
@@ -185,9 +183,7 @@ def make_linker(
 
     for key in ("finding", "evidence", "training"):  # a config may give a part of them
         settings[key] = {**_LINKER[key], **settings[key]}
-    linker = Linker(
-        nlp.vocab, model, name, index=index, spelling=spelling, settings=settings, scorer=scorer
-    )
+    linker = Linker(nlp.vocab, model, name, spelling=spelling, settings=settings, scorer=scorer)
     linker.check_settings()
     linker.join(nlp)
     return linker

@@ -816,11 +816,6 @@ def open_kb(kb: KnowledgeBase | str | Path) -> KnowledgeBase:
     return kb if isinstance(kb, KnowledgeBase) else KnowledgeBase.open(kb)
 
 
-def open_knowledge_base_v1(path: str) -> KnowledgeBase:
-    """spacy-bioel.KnowledgeBase.v1: open a knowledge base by path."""
-    return KnowledgeBase.open(path)
-
-
 def _reopen(path: Path, fingerprint: str) -> KnowledgeBase:
     kb = KnowledgeBase.open(path)
     if kb.fingerprint != fingerprint:

@@ -228,12 +228,6 @@ def _exact_scores(
     return scores.reshape(rows.shape)
 
 
-def create_exact_index_v1(block_rows: int = 16384) -> Callable[[QuantizedVectors], ExactIndex]:
-    """Create a spacy-bioel.ExactIndex.v1: a function from vectors to an `ExactIndex`, which can be
-    pickled."""
-    return partial(ExactIndex, block_rows=block_rows)
-
-
 def _above(
     found: FloatArray, highest: FloatArray, bound: FloatArray
 ) -> tuple[IntArray, IntArray, FloatArray]:

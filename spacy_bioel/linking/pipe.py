@@ -60,7 +60,7 @@ from spacy_bioel.linking.decide import Ranking, rank_candidates
 from spacy_bioel.linking.evidence import FEATURES
 from spacy_bioel.linking.fusion import Fusion
 from spacy_bioel.linking.mentions import find_mentions
-from spacy_bioel.linking.searches import FrozenEncoder, MakeIndex, MakeSearch
+from spacy_bioel.linking.searches import FrozenEncoder, MakeSearch
 from spacy_bioel.linking.settings import BY_KB, SPANS_AND_KB, LinkerSettings, TrainingSettings
 from spacy_bioel.linking.state import Kept, LinkerState
 from spacy_bioel.linking.training import NameTraining, training_strings
@@ -91,7 +91,6 @@ class LinkerResources(StoredPipe):
         model: Model[Any, Any],
         name: str,
         *,
-        index: MakeIndex,
         spelling: MakeSearch,
         settings: dict[str, Any],
         scorer: Callable[..., dict[str, Any]] | None = None,
@@ -106,7 +105,6 @@ class LinkerResources(StoredPipe):
         self.statistics = MentionStatistics()
         self.fusion: Fusion | None = None
         self.reading: Fusion | None = None
-        self._index = index
         self._spelling = spelling
         # A relative path is relative to the current folder of now, not of the first use.
         self._base = Path.cwd() if settings.get("kb") else Path()
@@ -169,7 +167,6 @@ class LinkerResources(StoredPipe):
                 fusion=self.fusion,
                 reading=self.reading,
                 settings=self.check_settings(),
-                make_index=self._index,
                 make_spelling=self._spelling,
             )
 
@@ -575,7 +572,6 @@ class Linker(LinkerResources):
             self.vocab,
             self.model,
             self.name,
-            index=self._index,
             spelling=self._spelling,
             settings={},
             scorer=self.scorer,

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.alias_table import MentionStatistics
 from spacy_bioel.linking.fusion import Fusion
-from spacy_bioel.linking.searches import FrozenEncoder, MakeIndex, MakeSearch, NamePool
+from spacy_bioel.linking.searches import FrozenEncoder, MakeSearch, NamePool
 from spacy_bioel.linking.settings import LinkerSettings
 
 T = TypeVar("T")
@@ -59,7 +59,6 @@ class LinkerState:
     fusion: Fusion | None
     reading: Fusion | None
     settings: LinkerSettings
-    make_index: MakeIndex
     make_spelling: MakeSearch
     pool: NamePool | None = None
 

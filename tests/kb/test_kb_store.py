@@ -18,7 +18,6 @@ from spacy_bioel.kb.knowledge_base import (
     KnowledgeBase,
     SortedKeys,
     name_keys,
-    open_knowledge_base_v1,
     span_keys,
 )
 from spacy_bioel.types import Concept
@@ -118,7 +117,7 @@ def test_copies_say_the_same(kb, folder, tmp_path):
     in_memory.save_to(tmp_path / "deep" / "copy")
     copies = [
         in_memory,
-        open_knowledge_base_v1(str(tmp_path / "copy")),
+        KnowledgeBase.open(str(tmp_path / "copy")),
         KnowledgeBase.open(tmp_path / "deep" / "copy"),
         pickle.loads(pickle.dumps(in_memory)),
         pickle.loads(pickle.dumps(kb)),
