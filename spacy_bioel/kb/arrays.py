@@ -69,6 +69,9 @@ class Origin:
         return offsets
 
 
+MEMORY = Origin()
+
+
 def offsets_of(counts: Sequence[int] | NDArray[Any]) -> IntArray:
     """Offsets of consecutive runs of values. counts: shape (n,); returns shape (n + 1,)."""
     offsets = np.zeros(len(counts) + 1, dtype=np.int64)

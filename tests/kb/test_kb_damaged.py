@@ -51,7 +51,7 @@ def answers(kb: KnowledgeBase) -> list[Any]:
         *([kb.parents_of(i) for i in concepts], [kb.names_of(i) for i in concepts]),
         *([kb.preferred_name(i) for i in concepts], kb.preferred_rows(concepts)),
         *(kb.names_of_all(concepts), kb.concepts_of_names(np.append(rows, -1))),
-        *(kb.find_all(["X:1", "X:2", "X:8", "X:9"]), kb.canonical("X:8"), kb.coverage(["X:8"])),
+        *(kb.find_all(["X:1", "X:2", "X:8", "X:9"]), kb.canonical("X:8")),
         *(kb.lookup_names(QUERIES), kb.lookup(span_keys(["common", "cold", "attack"], 2))),
         *(kb.type_mask(["Disease"]), kb.ngrams.search(QUERIES, 3), describe(kb)),
         *(lexicon.arrays(), drafts_of(kb), ExactIndex(vectors).search(encode(QUERIES), 3)),

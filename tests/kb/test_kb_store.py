@@ -14,7 +14,6 @@ from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.arrays import give_back, map_folder, read_array
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.knowledge_base import (
-    Coverage,
     KnowledgeBase,
     SortedKeys,
     name_keys,
@@ -91,22 +90,12 @@ def test_concepts_of_names(kb):
     assert (indptr.tolist(), concepts.tolist()) == ([0], [])
 
 
-def test_coverage(kb):
-    ids = ["X:1", "X:8", "X:1", "Z:1", "Z:1", "Z:2"]
-    assert kb.coverage(ids) == Coverage(6, 2, 1, 3, ("Z:1", "Z:2"))
-    assert kb.coverage([]) == Coverage(0, 0, 0, 0, ())
-    assert kb.coverage([f"Z:{i}" for i in range(9)]).first_missing == tuple(
-        f"Z:{i}" for i in range(5)
-    )
-
-
 def test_without_types_parents_or_retired(tmp_path):
     kb = made_kb(tmp_path / "kb", [Concept("X:1", ("a",))])
     assert kb.type_names == ()
     assert kb.types_of(0) == ()
     assert kb.type_mask(["T"]).tolist() == [False]
     assert kb.find_all(["X:1", "X:2"]).tolist() == [0, -1]
-    assert kb.coverage(["X:2"]).missing == 1
     assert KnowledgeBase.from_bytes(kb.to_bytes()).types_of(0) == ()
 
 
