@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from difflib import get_close_matches
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from spacy_bioel.kb.folder import (
     homes_of,
     is_kb,
     map_vectors,
-    write_meta,
+    meta_of,
 )
 from spacy_bioel.kb.knowledge_base import KeyArray, SortedKeys, name_keys, word_keys
 from spacy_bioel.kb.spelling import build_postings
@@ -306,8 +307,8 @@ def build_kb(
         with editing(out, to="build it", make=True) as transaction:
             check_replaceable(out)
             before = homes_of(map_vectors(out), "vectors")
-            with transaction.columns(without=before) as folder:
-                write_columns(folder, drafts, report=report, about=about)
+            write = partial(write_columns, drafts=drafts, report=report, about=about)
+            transaction.replace_columns(write, without=before)
     except OSError as error:
         raise BioelError(Errors.B203.format(path=out, error=error)) from error
     return report
@@ -330,19 +331,21 @@ def build_once(
         if is_kb(out):
             return
         report = BuildReport()
-        with without_collection(), transaction.columns() as folder:
+        with without_collection():
             drafts = merge_records(read(), types=None, report=report, source=about["source"])
-            write_columns(folder, drafts, report=report, about=about)
+            write = partial(write_columns, drafts=drafts, report=report, about=about)
+            transaction.replace_columns(write)
 
 
 def write_columns(
-    folder: Path, drafts: Drafts, *, report: BuildReport, about: Mapping[str, str]
-) -> None:
-    """Write the files of a knowledge base to an empty folder.
+    folder: Path, *, drafts: Drafts, report: BuildReport, about: Mapping[str, str]
+) -> dict[str, Any]:
+    """Write the columns of a knowledge base to an empty folder.
 
     drafts (Drafts): Concepts in the order of their ids; chains of retired ids are followed.
     report (BuildReport): Gets the counts and the fingerprint.
     about (Mapping[str, str]): source, release and licence.
+    RETURNS (dict[str, Any]): Contents of meta.json.
     RAISES BioelError: [B028] no concept has a name.
     """
     rows = _assign_rows(drafts.current, report)
@@ -358,7 +361,9 @@ def write_columns(
     writer.keys("retired", word_keys(known))
     writer.array("retired_targets", list(known.values()))
     counts = {name: count for name, count in asdict(report).items() if name != "fingerprint"}
-    report.fingerprint = write_meta(folder, counts=counts, **about)
+    meta = meta_of(folder, counts=counts, **about)
+    report.fingerprint = meta["fingerprint"]
+    return meta
 
 
 @dataclass(slots=True)

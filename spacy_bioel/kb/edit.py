@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -258,8 +259,8 @@ def _replace(
     without: Collection[str] = (),
 ) -> Growth:
     """Replace the columns of `kb` by columns of drafts; `without`: vectors that go with them."""
-    with transaction.columns(without=without) as folder:
-        write_columns(folder, drafts, report=report, about=about)
+    write = partial(write_columns, drafts=drafts, report=report, about=about)
+    transaction.replace_columns(write, without=without)
     return Growth(
         concepts=report.concepts - len(kb),
         names=report.names - kb.n_names,

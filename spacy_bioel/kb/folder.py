@@ -101,29 +101,25 @@ COLUMN_FILES = tuple(f"{name}.txt" for name in STRING_COLUMNS) + tuple(
 KB_FILES = (META_FILE, *COLUMN_FILES)
 
 
-def write_meta(folder: Path, *, counts: Mapping[str, int], **about: str) -> str:
-    """Write meta.json beside finished columns, as the last file of a build.
+def meta_of(folder: Path, *, counts: Mapping[str, int], **about: str) -> dict[str, Any]:
+    """Describe the finished columns in a folder, for meta.json.
 
     counts (Mapping[str, int]): Counts of the build report.
     about (str): source, release and licence.
-    RETURNS (str): Fingerprint of the columns.
     """
     columns = {
         name: _describe(name, raw) | {"checksum": checksum(raw)}
         for name, raw in map_folder(folder, COLUMN_FILES).items()
     }
-    fingerprint = fingerprint_of(columns)
-    meta = {
+    return {
         "schema": SCHEMA_VERSION,
         "normalizer": NORMALIZER_VERSION,
-        "fingerprint": fingerprint,
+        "fingerprint": fingerprint_of(columns),
         "created": datetime.now(UTC).date().isoformat(),
         **about,
         "counts": dict(counts),
         "columns": columns,
     }
-    (folder / META_FILE).write_bytes(sealed_meta(meta))
-    return fingerprint
 
 
 def sealed_meta(meta: Mapping[str, Any]) -> bytes:

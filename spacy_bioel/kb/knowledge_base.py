@@ -37,7 +37,7 @@ from spacy_bioel.kb.arrays import (
     write_files,
 )
 from spacy_bioel.kb.folder import (
-    KB_FILES,
+    COLUMN_FILES,
     XREF_SEPARATOR,
     check_columns,
     check_replaceable,
@@ -424,11 +424,14 @@ class KnowledgeBase:
             for name, parts in homes_of(files, "vectors").items():
                 with transaction.adding("vectors", vectors_name(encoder_of(name))) as folder:
                     write_files(folder, parts)
-            with transaction.columns(without=before) as folder:
-                write_files(folder, {name: files[name] for name in KB_FILES if name in files})
+            transaction.replace_columns(self._write_columns, without=before)
             for name, parts in homes_of(files, "tries").items():
                 with transaction.adding("tries", name) as folder:
                     write_files(folder, parts)
+
+    def _write_columns(self, folder: Path) -> dict[str, Any]:
+        write_files(folder, {name: self._files[name] for name in COLUMN_FILES})
+        return self.meta
 
     def files(self) -> dict[str, RawFile]:
         """All files by name, with vectors and tries that were written after opening."""

@@ -7,15 +7,15 @@ written to again. A reader that opens the folder gets either the old generation 
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import shutil
 import socket
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 from filelock import FileLock, Timeout
@@ -79,17 +79,17 @@ class Transaction:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    @contextmanager
-    def columns(self, *, without: Iterable[str] = ()) -> Iterator[Path]:
-        """Replace all columns atomically when the block succeeds.
+    def replace_columns(
+        self, write: Callable[[Path], Mapping[str, Any]], *, without: Iterable[str] = ()
+    ) -> None:
+        """Replace all columns atomically.
 
+        write (Callable): Writes the columns to an empty folder, and returns the contents of
+            meta.json; see `kb.folder.meta_of`.
         without (Iterable[str]): Names of vectors to remove in the same step.
-        YIELDS (Path): Empty folder for the columns and their meta.json.
         """
         with self._fresh_folder() as fresh:
-            yield fresh
-            meta = json.loads((fresh / META_FILE).read_text("utf8"))
-            (fresh / META_FILE).unlink()
+            meta = write(fresh)
             name = generation = generation_name(str(meta["fingerprint"]))
             n = 0
             while (self.folder / generation).exists():  # never touched, not even by equal ones
@@ -97,15 +97,15 @@ class Transaction:
                 generation = f"{name}.{n}"
             _move(fresh, self.folder / generation)
             with replacing_file(self.folder / META_FILE, follow=False) as path:
-                meta |= {"generation": generation, "removed": sorted(without)}
-                path.write_bytes(sealed_meta(meta))
+                about = {"generation": generation, "removed": sorted(without)}
+                path.write_bytes(sealed_meta({**meta, **about}))
         self.tidy()
 
     @contextmanager
     def adding(self, kind: str, name: str) -> Iterator[Path]:
         """Add vectors or a trie when the block succeeds, unless they are there.
 
-        kind, name (str): See `layout.PARTS`, `layout.vectors_name` and `layout.trie_name`.
+        kind, name (str): See `PARTS`, `vectors_name` and `trie_name` of `kb.folder`.
         YIELDS (Path): Empty folder for their files.
         """
         with self._fresh_folder() as fresh:

@@ -167,7 +167,7 @@ def test_a_disk_that_is_full_leaves_the_old_one(tmp_path, folder, monkeypatch):
     def full(*args, **kwargs):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("spacy_bioel.kb.build.write_meta", full)
+    monkeypatch.setattr("spacy_bioel.kb.build.meta_of", full)
     with pytest.raises(BioelError, match=r"\[B203\].*No space left"):
         build_kb([Concept("Y:1", ("a",))], folder)
     with pytest.raises(BioelError, match=r"\[B203\]"):
