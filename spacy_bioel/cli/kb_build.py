@@ -151,13 +151,13 @@ def open_sources(
     """
     chosen = None if columns is None else parse_columns(columns)
     stated = {"source": ", ".join(path.name for path in paths), "release": "", "licence": ""}
-    if chosen is None and not (about["release"] and about["licence"]):
-        names = ((path, format or detect_ontology_format(path)) for path in paths)
-        headers = [read_obo_header(path) for path, name in names if name == "obo"]
-        for key, values in zip(("release", "licence"), zip(*headers, strict=True), strict=False):
-            stated[key] = ", ".join(dict.fromkeys(filter(None, values)))
+    detect = detect_ontology_format if chosen is None and format is None else lambda path: format
+    formats = [(path, detect(path)) for path in paths]
+    headers = [read_obo_header(path) for path, name in formats if name == "obo"]
+    for key, values in zip(("release", "licence"), zip(*headers, strict=True), strict=False):
+        stated[key] = ", ".join(dict.fromkeys(filter(None, values)))
     concepts = chain.from_iterable(
-        read_ontology(path, format=format, prefix=prefix, columns=chosen) for path in paths
+        read_ontology(path, format=name, prefix=prefix, columns=chosen) for path, name in formats
     )
     skipped = skipped_so_far()
     about = {key: value or stated[key] for key, value in about.items()}

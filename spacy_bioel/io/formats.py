@@ -12,7 +12,7 @@ from spacy_bioel.io.bioc import read_bioc_json, read_bioc_xml
 from spacy_bioel.io.brat import is_brat, read_brat
 from spacy_bioel.io.jsonl import read_concepts_jsonl, read_texts_jsonl
 from spacy_bioel.io.nlm import read_clinvar, read_gene_info, read_mesh_xml, read_umls
-from spacy_bioel.io.ontology import read_cellxgene_json, read_obo
+from spacy_bioel.io.ontology import read_cellxgene_json, read_obo, read_owl
 from spacy_bioel.io.open import StrPath, open_text
 from spacy_bioel.io.pubtator import read_pubtator
 from spacy_bioel.io.table import Column, read_ctd, read_header_table, read_table
@@ -34,9 +34,9 @@ CORPUS_FORMATS: Formats[AnnotatedText] = {
 ONTOLOGY_FORMATS: Formats[Concept] = {
     "obo": (
         read_obo,
-        r"format-version:|((?:[a-z!][^\n]*)?\n)*\[Term\]|(?=<)(?s:.*)<(\w+:)?(RDF|Ontology)\b"
-        r'|\{(?s:.*)"graphs"\s*:',
+        r"format-version:|((?:[a-z!][^\n]*)?\n)*\[Term\]",
     ),
+    "owl": (read_owl, r'(?=<)(?s:.*)<(\w+:)?(RDF|Ontology)\b|\{(?s:.*)"graphs"\s*:'),
     "mesh": (read_mesh_xml, r"(?=<)(?s:.*)<(DescriptorRecordSet|SupplementalRecordSet)\b"),
     "cellxgene": (
         read_cellxgene_json,

@@ -22,6 +22,7 @@ CORPORA = {
 }
 ONTOLOGIES = {
     "obo": "format-version: 1.2\n",
+    "owl": '<rdf:RDF xmlns="http://x">',
     "cellxgene": '{"CL:0000000":{"ancestors":{},"label":"cell"}}',
     "mesh": '<?xml version="1.0"?>\n<!DOCTYPE x>\n<DescriptorRecordSet>',
     "ctd": "# CTD\n#\n# Fields:\n# DiseaseName\tDiseaseID\tSynonyms\n",
@@ -47,9 +48,8 @@ def test_corpora_are_recognised_by_content(write, content, name):
     ("content", "expected"),
     [
         *((content, name) for name, content in ONTOLOGIES.items()),
-        ('<rdf:RDF xmlns="http://x">', "obo"),
-        ('<?xml version="1.0"?>\n<Ontology xmlns="http://x">', "obo"),
-        ('{"graphs": []}', "obo"),
+        ('<?xml version="1.0"?>\n<Ontology xmlns="http://x">', "owl"),
+        ('{"graphs": []}', "owl"),
         ("<SupplementalRecordSet>", "mesh"),
         ('{"id": "D1", "replaced_by": "D2"}', "jsonl"),
         ("id,name\n", "table"),
