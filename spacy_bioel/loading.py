@@ -19,8 +19,6 @@ from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.bundled import ASSETS
 from spacy_bioel.kb.folder import has_columns
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.kb.trie import verify_tries
-from spacy_bioel.kb.vector_files import verify_vectors
 from spacy_bioel.linking.alias_table import MentionStatistics
 from spacy_bioel.linking.settings import DETECTOR, FINDING, LINKER
 from spacy_bioel.linking.starter import read_starter_encoder
@@ -213,18 +211,10 @@ def verify(path: Path) -> Verification:
     return found
 
 
-def verify_kb(kb: KnowledgeBase) -> None:
-    """Read columns, vectors and tries, and compare checksums.
-
-    RAISES BioelError: With the first file that differs, or is missing.
-    """
-    kb.verify()
-    verify_vectors(kb)
-    verify_tries(kb)
-
-
 def _verify_folder(folder: Path) -> None:
-    verify_kb(KnowledgeBase.open(folder))
+    kb = KnowledgeBase.open(folder)
+    kb.verify()
+    kb.verify_homes()
 
 
 def _verify_pipe(folder: Path) -> bool:

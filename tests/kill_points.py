@@ -22,7 +22,7 @@ from spacy_bioel.kb import vector_files as writing
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.edit import add_concepts, compact_kb, retire_ids
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.kb.vector_files import open_vectors, verify_vectors
+from spacy_bioel.kb.vector_files import open_vectors
 from spacy_bioel.types import Concept
 
 os.fsync = lambda descriptor: None  # it is the process that dies, and not the system
@@ -98,7 +98,7 @@ def state(kb: Path) -> list[str]:
     except BioelError as error:
         return [str(error)[:6]]
     opened.verify()
-    verify_vectors(opened)
+    opened.verify_homes()
     ids = [*opened.ids, *opened.retired]
     try:
         return [*ids, f"{len(open_vectors(opened, fingerprint='f'))} vectors"]

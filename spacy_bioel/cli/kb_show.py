@@ -31,9 +31,8 @@ def info(
     base = open_kb(kb)
     about = describe(base)
     if verify:
-        from spacy_bioel.loading import verify_kb
-
-        verify_kb(base)
+        base.verify()
+        base.verify_homes()
         about["verified"] = True
     if console.write_json(json_file, about):
         console.show_table(("what", "value"), _info_rows(about, kb=kb), title="Knowledge base")

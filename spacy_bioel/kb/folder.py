@@ -41,7 +41,7 @@ from spacy_bioel.kb.arrays import (
 from spacy_bioel.text.normalize import NORMALIZER_VERSION
 
 # Raise it whenever a column is added, dropped or gets another meaning.
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 META_FILE = "meta.json"
 VECTOR_COLUMNS = {
@@ -171,15 +171,6 @@ def checked_meta(files: Mapping[str, RawFile], *, where: str) -> dict[str, Any]:
     if (found := meta.get("fingerprint")) != expected:
         raise edited(where, META_FILE, expected=f"fingerprint {expected}", found=found)
     return meta
-
-
-def check_columns(files: Mapping[str, RawFile], meta: Mapping[str, Any], *, where: str) -> None:
-    """Compare every column with its checksum; `checked_meta` has compared that of meta.json.
-
-    RAISES BioelError: [B024] with the first column that differs.
-    """
-    for name in COLUMN_FILES:
-        check_contents(files[name], meta["columns"][name]["checksum"], where=where, file=name)
 
 
 def _check_text(text: bytes, meta: Mapping[str, Any], *, where: str) -> None:
@@ -361,6 +352,34 @@ def homes_of(files: Mapping[str, RawFile], kind: str) -> dict[str, dict[str, Raw
         if _HOMES[kind].fullmatch(name) and part in PARTS[kind]:
             found.setdefault(name, {})[part] = files[path]
     return {name: parts for name, parts in found.items() if ABOUT_FILE in parts}
+
+
+def describe_home(folder: Path, kind: str, about: Mapping[str, Any]) -> None:
+    """Write about.json of a home beside its finished files, with all checksums, and its own."""
+    files = map_folder(folder, PARTS[kind][1:])
+    checksums = {name: checksum(raw) for name, raw in files.items()}
+    sealed = sealed_json({**about, "checksums": checksums, "text": UNSEALED})
+    (folder / ABOUT_FILE).write_bytes(sealed)
+
+
+def described(parts: Mapping[str, RawFile], *, home: str, where: str) -> dict[str, Any]:
+    """Read about.json of a home.
+
+    RAISES BioelError: [B030] unreadable, [B210] edited.
+    """
+    text, file = parts[ABOUT_FILE].tobytes(), f"{home}/{ABOUT_FILE}"
+    about = read_json(text, where=where, file=file)
+    check_seal(text, about.get("text"), where=where, file=file)
+    return about
+
+
+def check_home(parts: Mapping[str, RawFile], *, home: str, where: str) -> None:
+    """Read all files of a home, and compare checksums.
+
+    RAISES BioelError: Those of `described`, [B024] with the first file that is missing or differs.
+    """
+    for name, expected in described(parts, home=home, where=where)["checksums"].items():
+        check_contents(parts.get(name), expected, where=where, file=f"{home}/{name}")
 
 
 def in_home(kind: str, name: str, parts: Mapping[str, RawFile]) -> dict[str, RawFile]:

@@ -314,6 +314,10 @@ class JoinedKnowledgeBase(KnowledgeBase):
         for part in self.parts:
             part.verify()
 
+    def verify_homes(self) -> None:
+        for part in self.parts:
+            part.verify_homes()
+
     def to_bytes(self) -> bytes:
         raise BioelError(Errors.B322.format(path=self.where))
 

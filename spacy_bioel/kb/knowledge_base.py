@@ -30,6 +30,7 @@ from spacy_bioel.kb.arrays import (
     IntArray,
     Origin,
     RawFile,
+    check_contents,
     entries_of,
     pack,
     read_array,
@@ -38,8 +39,9 @@ from spacy_bioel.kb.arrays import (
 )
 from spacy_bioel.kb.folder import (
     COLUMN_FILES,
+    PARTS,
     XREF_SEPARATOR,
-    check_columns,
+    check_home,
     check_replaceable,
     checked_meta,
     encoder_of,
@@ -454,7 +456,17 @@ class KnowledgeBase:
 
         RAISES BioelError: [B024] with the first file that differs.
         """
-        check_columns(self._files, self.meta, where=self.where)
+        for name in COLUMN_FILES:
+            expected = self.meta["columns"][name]["checksum"]
+            check_contents(self._files[name], expected, where=self.where, file=name)
+
+    def verify_homes(self) -> None:
+        """Read all vectors and tries, and compare checksums. RAISES BioelError: Those of
+        `check_home`."""
+        files = self.files()
+        for kind in PARTS:
+            for name, parts in homes_of(files, kind).items():
+                check_home(parts, home=f"{kind}/{name}", where=self.where)
 
     # -- What it is -----------------------------------------------------------------------------
 

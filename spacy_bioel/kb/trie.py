@@ -18,20 +18,13 @@ from numpy.typing import NDArray
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.arrays import (
-    UNSEALED,
     IntArray,
-    check_contents,
-    check_seal,
-    checksum,
     gather,
-    map_folder,
     offsets_of,
     read_array,
-    read_json,
-    sealed_json,
     write_array,
 )
-from spacy_bioel.kb.folder import ABOUT_FILE, PARTS, TRIE_COLUMNS, homes_of, trie_name
+from spacy_bioel.kb.folder import ABOUT_FILE, TRIE_COLUMNS, describe_home, homes_of, trie_name
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.transaction import editing
 from spacy_bioel.text.normalize import normalize_names
@@ -154,11 +147,7 @@ def write_trie(kb: KnowledgeBase, to_pieces: ToPieces, *, fingerprint: str) -> N
                 with transaction.adding("tries", name) as folder:
                     for column in TRIE_COLUMNS:
                         write_array(folder, column, getattr(trie, column))
-                    columns = map_folder(folder, PARTS["tries"][1:])
-                    about = {key: getattr(trie, key) for key in _COUNTS}
-                    checksums = {part: checksum(raw) for part, raw in columns.items()}
-                    about |= {"checksums": checksums, "text": UNSEALED}
-                    (folder / ABOUT_FILE).write_bytes(sealed_json(about))
+                    describe_home(folder, "tries", {key: getattr(trie, key) for key in _COUNTS})
             return open_trie(now, fingerprint=fingerprint)
     except OSError as error:
         raise BioelError(Errors.B182.format(path=kb.where, error=error)) from error
@@ -180,18 +169,3 @@ def open_trie(kb: KnowledgeBase, *, fingerprint: str) -> NameTrie:
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         where = Path(kb.where) / "tries" / name
         raise BioelError(Errors.B282.format(path=where, kb=kb.where, error=error)) from error
-
-
-def verify_tries(kb: KnowledgeBase) -> None:
-    """Read all tries, and compare checksums.
-
-    RAISES BioelError: [B030], [B210] the description is damaged, [B024] a column is.
-    """
-    nothing = np.zeros(0, np.uint8)
-    for name, parts in homes_of(kb.files(), "tries").items():
-        home, text = f"tries/{name}", parts[ABOUT_FILE].tobytes()
-        about = read_json(text, where=kb.where, file=f"{home}/{ABOUT_FILE}")
-        check_seal(text, about.get("text"), where=kb.where, file=f"{home}/{ABOUT_FILE}")
-        for part, expected in about["checksums"].items():
-            raw = parts.get(part, nothing)
-            check_contents(raw, expected, where=kb.where, file=f"{home}/{part}")

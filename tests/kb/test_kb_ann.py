@@ -15,7 +15,7 @@ from spacy_bioel.errors import BioelError
 from spacy_bioel.kb import faiss_index as ann
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.kb.vector_files import open_vectors, verify_vectors, write_vectors
+from spacy_bioel.kb.vector_files import open_vectors, write_vectors
 from spacy_bioel.kb.vectors import ExactIndex, quantize
 from spacy_bioel.types import Concept
 
@@ -58,7 +58,7 @@ def test_the_index_is_built_measured_and_opened(kb):
     assert json.loads((vectors_of(kb.path) / "about.json").read_text())["ann"] == built
     assert (built["kind"], built["queries"]) == ("IVF126,PQ8x4fsr", N)
     assert 0.9 < built["recall@10"] <= 1 and 0.9 < built["recall@1"] <= 1
-    verify_vectors(kb)
+    kb.verify_homes()
     vectors = open_vectors(kb, fingerprint="9f3a")
     index = ann.choose_index(vectors)
     assert isinstance(index, ann.FaissIndex)
@@ -175,7 +175,7 @@ def test_a_damaged_index(kb):
         open_vectors(kb, fingerprint=None)
     path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
     with pytest.raises(BioelError, match=r"\[B024\] vectors/9f3a\.\w+/ann"):
-        verify_vectors(kb)
+        kb.verify_homes()
 
 
 def test_the_index_goes_with_the_names(kb, monkeypatch):

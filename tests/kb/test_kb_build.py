@@ -152,7 +152,7 @@ def test_nothing_left(tmp_path):
 
 def test_meta_tells_where_it_comes_from(folder):
     meta = json.loads((folder / "meta.json").read_text("utf8"))
-    assert (meta["schema"], meta["normalizer"]) == (2, 1)
+    assert (meta["schema"], meta["normalizer"]) == (3, 1)
     assert (meta["source"], meta["release"], meta["licence"]) == ("made up", "2026", "CC0")
     assert meta["counts"] == {
         "records": 5, "concepts": 4, "names": 6, "entries": 7, "ambiguous_names": 1,

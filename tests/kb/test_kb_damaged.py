@@ -19,7 +19,7 @@ from spacy_bioel.kb.edit import drafts_of
 from spacy_bioel.kb.folder import sealed_meta
 from spacy_bioel.kb.gazetteer import Lexicon
 from spacy_bioel.kb.knowledge_base import KnowledgeBase, span_keys
-from spacy_bioel.kb.vector_files import open_vectors, verify_vectors, write_vectors
+from spacy_bioel.kb.vector_files import open_vectors, write_vectors
 from spacy_bioel.kb.vectors import ExactIndex
 
 QUERIES = ["cold", "heart attack", "hart attack", "disease", "illnes", "beta estradiol", "x"]
@@ -92,7 +92,7 @@ def outcome(call: Callable[[], Any]) -> str:
 def verify(files: dict[str, Any]) -> None:
     kb = KnowledgeBase(files)
     kb.verify()
-    verify_vectors(kb)
+    kb.verify_homes()
 
 
 def check_small(files: dict[str, Any], *, every: int) -> int:

@@ -9,7 +9,7 @@ from spacy_bioel.kb import vector_files as writing_module
 from spacy_bioel.kb import vectors as heads_module
 from spacy_bioel.kb.faiss_index import choose_index
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.kb.vector_files import open_vectors, verify_vectors, write_vectors
+from spacy_bioel.kb.vector_files import open_vectors, write_vectors
 from spacy_bioel.kb.vectors import ExactIndex, HeadIndex, heads_of, quantize
 
 
@@ -61,7 +61,7 @@ def test_heads_are_made_of_stored_vectors(kb, folder, monkeypatch):
     home = vectors_of(folder, "9f3a")
     assert write_vectors(kb, encode, fingerprint="9f3a", dim=4).copied == 6
     assert vectors_of(folder, "9f3a") == home  # nothing to do
-    verify_vectors(KnowledgeBase.open(folder))
+    KnowledgeBase.open(folder).verify_homes()
 
 
 @pytest.mark.parametrize("name", ["heads", "projection"])

@@ -97,7 +97,7 @@ def test_a_fingerprint_is_no_path(kb):
 def test_a_version_that_is_not_known(tmp_path):
     build_kb([Concept("X:1", ("one",))], tmp_path / "kb")
     meta = json.loads((tmp_path / "kb" / "meta.json").read_text("utf8"))
-    for version in (1, 3, 0, True, "2"):
+    for version in (2, 4, 0, True, "3"):
         (tmp_path / "kb" / "meta.json").write_bytes(sealed_meta(meta | {"schema": version}))
         with pytest.raises(BioelError, match=r"\[B021\]"):
             KnowledgeBase.open(tmp_path / "kb")

@@ -162,7 +162,7 @@ def test_a_foreign_column(folder):
 @pytest.mark.parametrize(
     ("change", "code"),
     [
-        ({"schema": 99}, "B021.*99.*expects 2"),
+        ({"schema": 99}, "B021.*99.*expects 3"),
         ({"normalizer": 0}, "B022.*version 0"),
         ({"columns": {}}, "B210"),
         ({"columns": 3}, "B030"),
