@@ -1,6 +1,4 @@
-"""Schema of the files of a knowledge base, and checks of the files against it.
-
-Layout of the folder of a knowledge base.
+"""The folder of a knowledge base: its files, their schema, and checks against it.
 
     meta.json                           names the generation; replaced last, in one step
     columns.3f2a9c01b7d4/               the generation: all columns; never changed
@@ -24,6 +22,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+from numpy.typing import NDArray
+
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.arrays import (
     UNSEALED,
@@ -45,12 +45,12 @@ SCHEMA_VERSION = 3
 
 META_FILE = "meta.json"
 VECTOR_COLUMNS = {
-    "codes": "int8",  # codes, fine and scales: see kb.vectors.index
+    "codes": "int8",  # codes, fine and scales: see kb.vectors
     "fine": "uint8",
     "scales": "float32",
-    "digests": "uint64",  # digests of the normalised names, see kb.vectors.writing
+    "digests": "uint64",  # digests of the normalised names, see kb.vector_files
 }
-# Of many vectors without an approximate index: see kb.vectors.heads.
+# Of many vectors without an approximate index: see kb.vectors.
 HEAD_COLUMNS = {"heads": "int8", "projection": "float32"}
 STRING_COLUMNS = (
     "ids", "names", "definitions", "type_names", "retired",
@@ -78,7 +78,7 @@ ARRAY_COLUMNS = {
     "type_ids": "int32",
     "parent_offsets": "int64",
     "parents": "int32",
-    # Inverted index of character 3-grams, see kb.words.ngrams.
+    # Inverted index of character 3-grams, see kb.spelling.
     "ngram_codes": "uint32",
     "ngram_offsets": "int64",
     "ngram_names": "int32",
@@ -108,7 +108,7 @@ def meta_of(folder: Path, *, counts: Mapping[str, int], **about: str) -> dict[st
     about (str): source, release and licence.
     """
     columns = {
-        name: _describe(name, raw) | {"checksum": checksum(raw)}
+        name: {"bytes": int(raw.size), "checksum": checksum(raw)}
         for name, raw in map_folder(folder, COLUMN_FILES).items()
     }
     return {
@@ -160,65 +160,58 @@ def checked_meta(files: Mapping[str, RawFile], *, where: str) -> dict[str, Any]:
             Errors.B022.format(path=where, found=normalizer, expected=NORMALIZER_VERSION)
         )
     _check_text(text, meta, where=where)
-    for name in COLUMN_FILES:
-        _check_column(name, files.get(name), columns.get(name), where=where)
+    lengths = {
+        name: _checked_length(name, files.get(name), columns.get(name), where=where)
+        for name in COLUMN_FILES
+    }
     for group in _SAME_ROWS:
-        rows = [columns[f"{name}.npy"]["length"] - ("offsets" in name) for name in group]
-        for name, found in zip(group, rows, strict=True):
-            if found != rows[0]:
-                raise _bad_column(where, f"{name}.npy", f"{rows[0]} rows", f"{found} rows")
-    expected = fingerprint_of({name: columns[name] for name in COLUMN_FILES})
-    if (found := meta.get("fingerprint")) != expected:
-        raise edited(where, META_FILE, expected=f"fingerprint {expected}", found=found)
+        n_rows = {f"{name}.npy": lengths[f"{name}.npy"] - ("offsets" in name) for name in group}
+        expected, *_ = n_rows.values()
+        for name, n in n_rows.items():
+            if n != expected:
+                raise _bad_column(where, name, f"{expected} rows", f"{n} rows")
+    fingerprint = fingerprint_of({name: columns[name] for name in COLUMN_FILES})
+    if (found := meta.get("fingerprint")) != fingerprint:
+        raise edited(where, META_FILE, expected=f"fingerprint {fingerprint}", found=found)
     return meta
 
 
 def _check_text(text: bytes, meta: Mapping[str, Any], *, where: str) -> None:
     """Compare meta.json with its own checksum, and check the parts of it that are read."""
-    columns = meta["columns"]
-    if unknown := columns.keys() - set(KB_FILES):
-        expected, found = f"entries of {len(COLUMN_FILES)} files", f"one of {min(unknown)!r}"
-        raise edited(where, META_FILE, expected=expected, found=found)
     counts = meta.get("counts")
     if not isinstance(counts, dict) or not all(type(n) is int for n in counts.values()):
         raise edited(where, META_FILE, expected="counts", found=counts)
-    own = columns.get(META_FILE)
+    own = meta["columns"].get(META_FILE)
     seal = own.get("checksum") if isinstance(own, dict) else None
     check_seal(text, seal, where=where, file=META_FILE)
 
 
-def _check_column(name: str, raw: RawFile | None, recorded: object, *, where: str) -> None:
-    if not isinstance(recorded, dict):
-        raise _bad_column(where, name, "an entry in meta.json", "none")
-    expected = {key: value for key, value in recorded.items() if key != "checksum"}
-    if raw is None:
-        raise _bad_column(where, name, expected, "no file")
-    if raw.size != expected.get("bytes"):
-        raise _bad_column(where, name, expected, f"{raw.size} bytes")
-    try:
-        found = _describe(name, raw)
-    except ValueError as error:
-        raise _bad_column(where, name, expected, str(error)) from None
-    if found != expected or found.get("dtype") != ARRAY_COLUMNS.get(name.removesuffix(".npy")):
-        raise _bad_column(where, name, expected, found)
-    check_contents(raw, recorded.get("checksum"), where=where, file=name, if_small=True)
+def _checked_length(name: str, raw: RawFile | None, recorded: object, *, where: str) -> int:
+    """Compare a column with meta.json (its contents if it is small), and return its length.
+
+    RAISES BioelError: [B023] missing, truncated or foreign, [B024] damaged.
+    """
+    about = recorded if isinstance(recorded, dict) else {}
+    dtype = ARRAY_COLUMNS.get(name.removesuffix(".npy"))
+    of = f" of {dtype}" if dtype else ""
+    expected, n_bytes = f"{about.get('bytes')} bytes{of}", f"{0 if raw is None else raw.size} bytes"
+    if raw is None or raw.size != about.get("bytes"):
+        raise _bad_column(where, name, expected, "no file" if raw is None else n_bytes)
+    array: NDArray[Any] = raw
+    if dtype:
+        try:
+            array = read_array(raw)
+        except ValueError as error:
+            raise _bad_column(where, name, expected, f"{n_bytes} ({error})") from None
+        if array.dtype != dtype or array.ndim != 1:
+            found = f"{n_bytes} of {array.dtype} in {array.ndim} dimensions"
+            raise _bad_column(where, name, expected, found)
+    check_contents(raw, about.get("checksum"), where=where, file=name, if_small=True)
+    return len(array)
 
 
-def _describe(name: str, raw: RawFile) -> dict[str, Any]:
-    if not name.endswith(".npy"):
-        return {"bytes": int(raw.size)}
-    array = read_array(raw)
-    if array.ndim != 1:
-        raise ValueError(f"{array.ndim} dimensions")
-    return {"bytes": int(raw.size), "dtype": array.dtype.name, "length": int(array.size)}
-
-
-def _bad_column(where: str, name: str, *values: str | dict[str, Any]) -> BioelError:
-    """Error [B023] of a column; values: what was expected and what was found."""
-    expected, found = (
-        value if isinstance(value, str) else ", ".join(f"{k} {v}" for k, v in value.items())
-        for value in values
-    )
+def _bad_column(where: str, name: str, expected: str, found: str) -> BioelError:
+    """Return error [B023] of a column."""
     return BioelError(Errors.B023.format(path=where, file=name, expected=expected, found=found))
 
 

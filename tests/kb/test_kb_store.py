@@ -155,7 +155,7 @@ def test_a_missing_or_cut_column(folder, name):
 def test_a_foreign_column(folder):
     path = columns_of(folder) / "name_keys.npy"
     np.save(path, np.load(path).astype(np.int64))
-    with pytest.raises(BioelError, match=r"\[B023\] .* dtype uint64.*found.* dtype int64"):
+    with pytest.raises(BioelError, match=r"\[B023\] .* of uint64; found .* of int64"):
         KnowledgeBase.open(folder)
 
 
