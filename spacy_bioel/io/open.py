@@ -1,6 +1,5 @@
-"""What all readers have in common: places, ids as CURIEs, offsets, and records that are skipped.
-
-Opening of text and XML, compressed or not; errors have the file and the line.
+"""What all readers have in common: files are opened, compressed or not, and read line by line or
+element by element; ids become CURIEs, offsets are checked, and bad records may be skipped.
 """
 
 from __future__ import annotations

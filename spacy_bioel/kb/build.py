@@ -1,6 +1,7 @@
-"""Merging of records, of any source and in any order, to one draft per concept.
+"""Build of a knowledge base: records, of any source and in any order, become columns.
 
-Build of a knowledge base: from records to the folder of columns that `kb.knowledge_base` maps.
+Records are merged to one draft per concept; drafts get rows, and rows are written as the columns
+that `kb.knowledge_base` maps.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ from spacy_bioel.text.normalize import normalize_names
 
 Columns = dict[str, NDArray[Any]]
 
-# Of a description, beside "text", its own checksum. "ann": None, or what `ann.write_index` returns.
+# Of a description, beside "text", its own checksum. "ann": None, or what `write_index` returns.
 _KEYS = ("fingerprint", "kb", "n", "dim", "checksums", "ann", "heads")
 
 
@@ -234,7 +234,7 @@ class Encoded:
 
     encoded: int
     copied: int  # whose vectors were kept, copied, or left by a stopped process
-    ann: dict[str, Any] | None  # as `ann.write_index` returns it
+    ann: dict[str, Any] | None  # as `write_index` returns it
 
 
 def write_vectors(

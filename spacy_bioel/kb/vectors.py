@@ -1,6 +1,7 @@
-"""Quantised unit vectors, and exact search: names whose vectors are nearest to query vectors.
+"""Quantised unit vectors of names, and the search for those nearest to query vectors.
 
-Search by the first half of the principal components, then among the nearest in full.
+`ExactIndex` compares all vectors. `HeadIndex` compares all by the first half of their principal
+components, and the nearest of these in full.
 """
 
 from __future__ import annotations
