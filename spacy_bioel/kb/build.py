@@ -26,9 +26,8 @@ from spacy_bioel.kb.folder import (
     ARRAY_COLUMNS,
     XREF_SEPARATOR,
     check_replaceable,
-    homes_of,
+    homes_in,
     is_kb,
-    map_vectors,
     meta_of,
 )
 from spacy_bioel.kb.knowledge_base import KeyArray, SortedKeys, name_keys, word_keys
@@ -307,9 +306,10 @@ def build_kb(
     try:
         with editing(out, to="build it", make=True) as transaction:
             check_replaceable(out)
-            before = homes_of(map_vectors(out), "vectors")
+            before = homes_in(out, "vectors")
             write = partial(write_columns, drafts=drafts, report=report, about=about)
-            transaction.replace_columns(write, without=before)
+            transaction.replace_columns(write)
+            transaction.remove_vectors(before)
     except OSError as error:
         raise BioelError(Errors.B203.format(path=out, error=error)) from error
     return report

@@ -196,13 +196,11 @@ def compact_kb(path: str | Path, *, forget_retired: bool = False) -> Compaction:
         stored = stored_vectors(kb)
         current = {v.encoder: v.name for v in reversed(stored) if v.is_current}
         outdated = [vectors for vectors in stored if vectors.name not in current.values()]
-        names = [vectors.name for vectors in outdated]
         if forget_retired:
             drafts = drafts_of(kb)
             drafts.retired = {}
-            growth = _replace(transaction, kb, drafts, BuildReport(), _about(kb), without=names)
-        else:
-            transaction.remove_vectors(names)
+            growth = _replace(transaction, kb, drafts, BuildReport(), _about(kb))
+        transaction.remove_vectors(vectors.name for vectors in outdated)
     return Compaction(len(outdated), sum(vectors.n_bytes for vectors in outdated), growth)
 
 
@@ -255,12 +253,10 @@ def _replace(
     drafts: Drafts,
     report: BuildReport,
     about: Mapping[str, str],
-    *,
-    without: Collection[str] = (),
 ) -> Growth:
-    """Replace the columns of `kb` by columns of drafts; `without`: vectors that go with them."""
+    """Replace the columns of `kb` by columns of drafts."""
     write = partial(write_columns, drafts=drafts, report=report, about=about)
-    transaction.replace_columns(write, without=without)
+    transaction.replace_columns(write)
     return Growth(
         concepts=report.concepts - len(kb),
         names=report.names - kb.n_names,

@@ -260,13 +260,6 @@ def generation_of(files: Mapping[str, RawFile]) -> str:
     return name if GENERATION.fullmatch(name) else ""
 
 
-def removed_vectors(folder: Path) -> set[str]:
-    """Names of the vectors that went with the last change of the columns, in the same step."""
-    removed = _parsed(read_small(folder, META_FILE), META_FILE).get("removed")
-    names = map(str, removed if isinstance(removed, list) else ())
-    return set(filter(_HOMES["vectors"].fullmatch, names))
-
-
 def generation_name(fingerprint: str) -> str:
     """Name of the folder of columns, the same for the same columns."""
     return f"columns.{blake2b(fingerprint.encode('utf8'), digest_size=6).hexdigest()}"
@@ -386,11 +379,10 @@ def map_vectors(folder: Path, *, of: str | None = None) -> dict[str, RawFile]:
     of (str | None): Only vectors of the knowledge base with this fingerprint; None: all.
     """
     files: dict[str, RawFile] = {}
-    removed = removed_vectors(folder)
     for name in homes_in(folder, "vectors"):
         home = folder / "vectors" / name
         parts = read_small(home, ABOUT_FILE) | map_folder(home, PARTS["vectors"][1:])
-        is_wanted = of in (None, _parsed(parts, ABOUT_FILE).get("kb")) and name not in removed
+        is_wanted = of in (None, _parsed(parts, ABOUT_FILE).get("kb"))
         if is_wanted and (home / ABOUT_FILE).is_file():  # writers remove the description first
             files |= in_home("vectors", name, parts)
     return files

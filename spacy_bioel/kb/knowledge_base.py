@@ -45,6 +45,7 @@ from spacy_bioel.kb.folder import (
     check_replaceable,
     checked_meta,
     encoder_of,
+    homes_in,
     homes_of,
     known_files,
     map_columns,
@@ -422,11 +423,12 @@ class KnowledgeBase:
         files = self.files()
         with editing(out, to="save a copy", make=True) as transaction:
             check_replaceable(out)
-            before = homes_of(map_vectors(out), "vectors")
+            before = homes_in(out, "vectors")
             for name, parts in homes_of(files, "vectors").items():
                 with transaction.adding("vectors", vectors_name(encoder_of(name))) as folder:
                     write_files(folder, parts)
-            transaction.replace_columns(self._write_columns, without=before)
+            transaction.replace_columns(self._write_columns)
+            transaction.remove_vectors(before)
             for name, parts in homes_of(files, "tries").items():
                 with transaction.adding("tries", name) as folder:
                     write_files(folder, parts)

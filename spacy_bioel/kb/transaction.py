@@ -31,7 +31,6 @@ from spacy_bioel.kb.folder import (
     generation_of,
     homes_in,
     is_kb,
-    removed_vectors,
     sealed_meta,
 )
 
@@ -79,14 +78,11 @@ class Transaction:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def replace_columns(
-        self, write: Callable[[Path], Mapping[str, Any]], *, without: Iterable[str] = ()
-    ) -> None:
+    def replace_columns(self, write: Callable[[Path], Mapping[str, Any]]) -> None:
         """Replace all columns atomically.
 
         write (Callable): Writes the columns to an empty folder, and returns the contents of
             meta.json; see `kb.folder.meta_of`.
-        without (Iterable[str]): Names of vectors to remove in the same step.
         """
         with self._fresh_folder() as fresh:
             meta = write(fresh)
@@ -97,8 +93,7 @@ class Transaction:
                 generation = f"{name}.{n}"
             _move(fresh, self.folder / generation)
             with replacing_file(self.folder / META_FILE, follow=False) as path:
-                about = {"generation": generation, "removed": sorted(without)}
-                path.write_bytes(sealed_meta({**meta, **about}))
+                path.write_bytes(sealed_meta({**meta, "generation": generation}))
         self.tidy()
 
     @contextmanager
@@ -137,7 +132,6 @@ class Transaction:
         meta = read_small(folder, META_FILE)
         if meta and not is_kb(folder):
             return  # damaged: nothing says which columns are the right ones
-        self.remove_vectors(removed_vectors(folder))
         generation = generation_of(meta)
         found = (path for path in folder.iterdir() if GENERATION.fullmatch(path.name))
         _remove(path for path in found if path.name != generation)

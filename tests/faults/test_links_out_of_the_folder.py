@@ -1,6 +1,5 @@
 """Symbolic and hard links in folders that commands write to: nothing outside is changed."""
 
-import json
 import os
 import sys
 from collections.abc import Callable
@@ -21,7 +20,6 @@ from spacy_bioel.kb.edit import (
     edit_names,
     retire_ids,
 )
-from spacy_bioel.kb.folder import sealed_meta
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.vector_files import Unfinished
 from spacy_bioel.pipe import save_files
@@ -144,13 +142,3 @@ def test_files_of_a_pipeline_that_are_links_are_replaced_themselves(tmp_path, ou
     save_files(model, {"cfg.json": lambda: b"{}"})
     assert (model / "cfg.json").read_text() == "{}" and not (model / "cfg.json").is_symlink()
     assert (outside / "file").read_text() == "file"
-
-
-def test_vectors_that_a_forged_meta_json_calls_removed(kb, outside):
-    meta = json.loads((kb / "meta.json").read_text())
-    meta["removed"] = ["../../outside", str(outside)]
-    (kb / "meta.json").write_bytes(sealed_meta(meta))
-    encode(kb)
-    before = contents(outside)
-    WRITERS["add"](kb)
-    assert before == contents(outside) != {}
