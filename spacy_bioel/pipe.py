@@ -30,6 +30,7 @@ from spacy_bioel.models.torch_io import unchanged_on_error
 
 Parts = Mapping[str, Callable[[], bytes]]
 MANIFEST = "manifest.json"
+_BATCH = 32
 CHECKED = 1 << 22  # hashing them is 2 % of loading the pipeline of the package
 
 
@@ -188,13 +189,11 @@ class StoredPipe(TrainablePipe):
             raise BioelError(Errors.B058.format(path=path, error=error)) from error
 
 
-def with_token_vectors(
-    nlp: Language, docs: Iterable[Doc], *, batch_size: int = 32
-) -> Iterator[Doc]:
+def with_token_vectors(nlp: Language, docs: Iterable[Doc]) -> Iterator[Doc]:
     """Documents after the pipes whose token vectors ours may listen to, and no others."""
     for _, pipe in nlp.pipeline:
         if isinstance(pipe, Tok2Vec):
-            docs = pipe.pipe(docs, batch_size=batch_size)
+            docs = pipe.pipe(docs, batch_size=_BATCH)
     yield from docs
 
 

@@ -331,19 +331,20 @@ class KnowledgeBase:
         self._files = known_files(files)
         self.ids, self.names = self._strings("ids"), self._strings("names")
         self.definitions, self.retired = self._strings("definitions"), self._strings("retired")
+        self._xrefs, self.sources = self._strings("xrefs"), tuple(self._strings("sources"))
         self.type_names = tuple(self._strings("type_names"))
         n, n_names = len(self.ids), len(self.names)
         self._concepts_of_name = self._ragged("name_offsets", "name_concepts", below=n, least=1)
-        names = self._ragged("concept_offsets", "concept_names", below=n_names, least=1)
-        self._names_of_concept = names
+        self._names_of_concept = self._ragged(
+            "concept_offsets", "concept_names", below=n_names, least=1
+        )
+        self._sources_of_concept = self._ragged(
+            "concept_offsets", "name_sources", below=len(self.sources)
+        )
         self._types_of_concept = self._ragged(
             "type_offsets", "type_ids", below=len(self.type_names)
         )
         self._parents_of_concept = self._ragged("parent_offsets", "parents", below=n)
-        self._xrefs, self.sources = self._strings("xrefs"), tuple(self._strings("sources"))
-        self._sources_of_concept = self._ragged(
-            "concept_offsets", "name_sources", below=len(self.sources)
-        )
         self.name_is_preferred = self._array("name_is_preferred")
         self.name_keys = self._array("name_keys")
         grams = (self._array(f"ngram_{part}") for part in ("codes", "offsets", "names", "norms"))
