@@ -134,7 +134,6 @@ def make_context(nlp: Language, name: str, **settings: Any) -> "MentionContext":
     + [f"span._.{name}" for name in ("cui", "cuis", "candidates")],
     default_config={
         "model": LINKER_MODEL,
-        "index": {"@misc": "spacy-bioel.AutoIndex.v1"},
         "spelling": {"@misc": "spacy-bioel.Ngrams.v1"},
         **LinkerSettings.defaults(),
         "entities": _LINKER_RULES,
@@ -152,7 +151,6 @@ def make_linker(
     nlp: Language,
     name: str,
     model: Model,
-    index: Callable,
     spelling: Callable,
     entities: dict[str, Any],
     scorer: Callable | None,
@@ -166,7 +164,6 @@ def make_linker(
         nlp.vocab,
         model,
         name,
-        index=index,
         spelling=spelling,
         settings=settings,
         entities=RuleSet({key: one for key, one in entities.items() if one is not None}),

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import spacy
 from spacy.language import Language
 from spacy.util import is_package, load_config, load_model_from_config, registry
@@ -17,11 +16,9 @@ from thinc.api import Config
 from spacy_bioel.entities import RuleSet
 from spacy_bioel.entities.notes.layout import words_of_notes
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.kb.arrays import check_contents, check_seal, read_json
 from spacy_bioel.kb.bundled import ASSETS
-from spacy_bioel.kb.folder import ABOUT_FILE, has_columns, homes_of
+from spacy_bioel.kb.folder import has_columns
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.kb.vector_files import verify_vectors
 from spacy_bioel.linking.alias_table import MentionStatistics
 from spacy_bioel.linking.starter import read_starter_encoder
 from spacy_bioel.pipe import CFG, MANIFEST, SavedFiles
@@ -187,7 +184,7 @@ class Verification:
     """What was found in each folder.
 
     whole (list[str]): All files are as they were saved; of the pipeline itself: it loads.
-    without (list[str]): Pipes of earlier versions, which wrote no manifest to compare with.
+    without (list[str]): Pipes whose manifest was removed, as after an edit by hand.
     failed (dict[str, str]): Folder -> the first thing that is wrong.
     """
 
@@ -227,24 +224,10 @@ def verify(path: Path) -> Verification:
     return found
 
 
-def verify_kb(kb: KnowledgeBase) -> None:
-    """Read columns, vectors and tries, and compare checksums.
-
-    RAISES BioelError: With the first file that differs, or is missing.
-    """
-    kb.verify()
-    verify_vectors(kb)
-    for name, parts in homes_of(kb.files(), "tries").items():
-        home, text = f"tries/{name}", parts[ABOUT_FILE].tobytes()
-        about = read_json(text, where=kb.where, file=f"{home}/{ABOUT_FILE}")
-        check_seal(text, about.get("text"), where=kb.where, file=f"{home}/{ABOUT_FILE}")
-        for part, expected in about["checksums"].items():
-            raw = parts.get(part, np.zeros(0, np.uint8))
-            check_contents(raw, expected, where=kb.where, file=f"{home}/{part}")
-
-
 def _verify_folder(folder: Path) -> None:
-    verify_kb(KnowledgeBase.open(folder))
+    kb = KnowledgeBase.open(folder)
+    kb.verify()
+    kb.verify_homes()
 
 
 def _verify_pipe(folder: Path) -> bool:

@@ -4,7 +4,7 @@ token vectors that they listen to.
     manifest.json   {"files": {"cfg.json": {"bytes": 512, "sha256": "9f3a..."}, ...}}
 
 Loading compares all sizes, and the digests of files of up to `CHECKED` bytes; `bioel verify`
-compares all digests. Pipes of earlier versions have no manifest, and load as they did.
+compares all digests. Remove the manifest after editing a file: a pipe without one is not compared.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from spacy_bioel.settings import Settings
 Parts = Mapping[str, Callable[[], bytes]]
 S = TypeVar("S", bound=Settings)
 MANIFEST = "manifest.json"
+_BATCH = 32
 CHECKED = 1 << 22  # hashing them is 2 % of loading the pipeline of the package
 
 
@@ -199,13 +200,11 @@ class StoredPipe(TrainablePipe, Generic[S]):
             raise BioelError(Errors.B058.format(path=path, error=error)) from error
 
 
-def with_token_vectors(
-    nlp: Language, docs: Iterable[Doc], *, batch_size: int = 32
-) -> Iterator[Doc]:
+def with_token_vectors(nlp: Language, docs: Iterable[Doc]) -> Iterator[Doc]:
     """Documents after the pipes whose token vectors ours may listen to, and no others."""
     for _, pipe in nlp.pipeline:
         if isinstance(pipe, Tok2Vec):
-            docs = pipe.pipe(docs, batch_size=batch_size)
+            docs = pipe.pipe(docs, batch_size=_BATCH)
     yield from docs
 
 

@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -132,3 +132,15 @@ def small_starter(tmp_path, monkeypatch) -> Path:
     monkeypatch.setitem(bundled._CONCEPTS, "mesh", tmp_path / "concepts.jsonl.gz")
     monkeypatch.setenv("SPACY_BIOEL_CACHE", str(tmp_path / "new" / "cache"))
     return tmp_path / "new" / "cache"
+
+
+@pytest.fixture
+def write(tmp_path) -> Callable[..., Path]:
+    """Write a file, of text or bytes."""
+
+    def write(content: str | bytes, name: str = "x.txt") -> Path:
+        path = tmp_path / name
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return path
+
+    return write

@@ -3,7 +3,6 @@ what processes beside each other do to one. Imports little, for these start fast
 
 import io
 import json
-import shutil
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -50,19 +49,6 @@ def all_files(folder: Path) -> list[str]:
     """All files but the lock, which stays."""
     paths = (path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
     return sorted(path for path in paths if path != ".lock")
-
-
-def to_old_layout(folder: Path) -> None:
-    """Move the files to where an earlier version had them, without vectors."""
-    meta = json.loads((folder / "meta.json").read_text("utf8"))
-    columns = folder / meta.pop("generation")
-    del meta["columns"]["meta.json"]  # its own checksum
-    (folder / "meta.json").write_text(json.dumps(meta))
-    for path in columns.iterdir():
-        path.rename(folder / path.name)
-    columns.rmdir()
-    shutil.rmtree(folder / "vectors", ignore_errors=True)
-    (folder / ".lock").unlink()
 
 
 def concept(i: int) -> Concept:

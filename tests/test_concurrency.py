@@ -160,7 +160,7 @@ def test_readers_beside_a_writer_see_one_state(tmp_path):
 
 # -- Writers that are killed --------------------------------------------------------------------
 
-COMMANDS = ["first build", "build", "add", "encode", "compact", "forget", "upgrade", "copy"]
+COMMANDS = ["first build", "build", "add", "encode", "compact", "forget", "copy"]
 
 
 def assert_old_or_new(points: list[dict[str, Any]]) -> None:
@@ -171,7 +171,7 @@ def assert_old_or_new(points: list[dict[str, Any]]) -> None:
 @needs_fork
 def test_a_kill_leaves_the_old_state_or_the_new(tmp_path):
     points = lines_of("kill_points.py", tmp_path, 2, *COMMANDS)
-    assert len(points) == 16
+    assert len(points) == 14
     assert_old_or_new(points)
 
 

@@ -28,13 +28,7 @@ NAMES = {
         "spacy-bioel.CrossEncoder.v1",
     ],
     "spacy_readers": ["spacy-bioel.Corpus.v1", "spacy-bioel.Mix.v1"],
-    "spacy_misc": [
-        "spacy-bioel.KnowledgeBase.v1",
-        "spacy-bioel.AutoIndex.v1",
-        "spacy-bioel.ExactIndex.v1",
-        "spacy-bioel.FaissIndex.v1",
-        "spacy-bioel.Ngrams.v1",
-    ],
+    "spacy_misc": ["spacy-bioel.Ngrams.v1"],
     "spacy_callbacks": ["spacy-bioel.StepCounter.v1"],
     "spacy_loggers": ["spacy-bioel.ConsoleLog.v1"],
     "spacy_scorers": [

@@ -22,7 +22,7 @@ from spacy_bioel.cli.console import NO_ROOM, show_error
 from spacy_bioel.cli.convert import convert
 from spacy_bioel.cli.evaluate import evaluate
 from spacy_bioel.cli.explain import explain
-from spacy_bioel.cli.kb_build import add, build, compact, copy, edit, encode, retire, upgrade
+from spacy_bioel.cli.kb_build import add, build, compact, copy, edit, encode, retire
 from spacy_bioel.cli.kb_show import info, search, show, verify
 from spacy_bioel.cli.link import link
 from spacy_bioel.cli.tune import tune
@@ -50,7 +50,7 @@ for command in (convert, link, explain, tune, evaluate, card, verify):
 for registered in entry_points(group="spacy_bioel_commands"):
     for command in registered.load():
         app.command()(command)
-for of_kb in (build, info, search, show, encode, copy, add, edit, retire, compact, upgrade):
+for of_kb in (build, info, search, show, encode, copy, add, edit, retire, compact):
     kb_app.command()(of_kb)
 
 

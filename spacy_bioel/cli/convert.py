@@ -22,9 +22,7 @@ _N_EXAMPLES = 5
 
 
 def convert(
-    corpus: Annotated[
-        Path, Argument(help="PubTator, BioC XML or JSON, BRAT, JSONL, .concept, phrases.")
-    ],
+    corpus: Annotated[Path, Argument(help="PubTator, BioC XML or JSON, BRAT, JSON lines.")],
     out: Annotated[Path, Argument(help="OUT.spacy or OUT.jsonl.")],
     format: options.Format = None,
     prefix: options.Prefix = "",

@@ -1,6 +1,6 @@
 """`bioel kb build` and `bioel kb encode`: make a knowledge base from source files.
 
-`bioel kb copy`, `add`, `edit`, `retire`, `compact` and `upgrade`: change a knowledge base.
+`bioel kb copy`, `add`, `edit`, `retire` and `compact`: change a knowledge base.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from spacy_bioel.kb.edit import (
     compact_kb,
     edit_names,
     retire_ids,
-    upgrade_kb,
 )
 from spacy_bioel.kb.folder import map_vectors
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
@@ -152,13 +151,13 @@ def open_sources(
     """
     chosen = None if columns is None else parse_columns(columns)
     stated = {"source": ", ".join(path.name for path in paths), "release": "", "licence": ""}
-    if chosen is None and not (about["release"] and about["licence"]):
-        names = ((path, format or detect_ontology_format(path)) for path in paths)
-        headers = [read_obo_header(path) for path, name in names if name == "obo"]
-        for key, values in zip(("release", "licence"), zip(*headers, strict=True), strict=False):
-            stated[key] = ", ".join(dict.fromkeys(filter(None, values)))
+    detect = detect_ontology_format if chosen is None and format is None else lambda path: format
+    formats = [(path, detect(path)) for path in paths]
+    headers = [read_obo_header(path) for path, name in formats if name == "obo"]
+    for key, values in zip(("release", "licence"), zip(*headers, strict=True), strict=False):
+        stated[key] = ", ".join(dict.fromkeys(filter(None, values)))
     concepts = chain.from_iterable(
-        read_ontology(path, format=format, prefix=prefix, columns=chosen) for path in paths
+        read_ontology(path, format=name, prefix=prefix, columns=chosen) for path, name in formats
     )
     skipped = skipped_so_far()
     about = {key: value or stated[key] for key, value in about.items()}
@@ -388,16 +387,3 @@ def compact(
             shown += f" The vectors fit no longer: run bioel kb encode {kb} MODEL; no name is new."
     console.show_note(shown)
     console.write_json(json_file, about)
-
-
-def upgrade(kb: options.KbFolder) -> None:
-    """Convert a knowledge base of an earlier version to the current layout.
-
-    The earlier layout can be read, too. The current one can be changed while others read it, and
-    can have vectors of several encoders. Names do not change; vectors are made again by `bioel kb
-    encode`. Commands that change a knowledge base also convert it. Earlier versions cannot read the
-    current layout.
-    """
-    done = upgrade_kb(kb)
-    shown = f"Converted {kb} to the current layout." if done else f"{kb} has the current layout."
-    console.show_note(shown)

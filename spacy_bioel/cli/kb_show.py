@@ -31,9 +31,8 @@ def info(
     base = open_kb(kb)
     about = describe(base)
     if verify:
-        from spacy_bioel.loading import verify_kb
-
-        verify_kb(base)
+        base.verify()
+        base.verify_homes()
         about["verified"] = True
     if console.write_json(json_file, about):
         console.show_table(("what", "value"), _info_rows(about, kb=kb), title="Knowledge base")
@@ -200,7 +199,7 @@ def verify(
     """Read every byte of a saved pipeline or a knowledge base, and compare digests.
 
     Of a pipeline, its pipes `bioel_mentions` and `bioel_linker` and their knowledge bases are
-    compared; the rest of it is loaded. Pipes that an earlier version saved have no digests, and the
+    compared; the rest of it is loaded. A pipe without a manifest.json has no digests, and the
     command says so.
 
     The exit status is 0 when nothing is wrong, 1 when something is, and 2 when PATH is no pipeline
@@ -212,7 +211,7 @@ def verify(
     if console.write_json(json_file, asdict(found)):
         shown = {
             "as it was saved": found.whole,
-            "saved by an earlier version: there is nothing to compare": found.without,
+            "without a manifest: there is nothing to compare": found.without,
             "not as it was saved": found.failed,
         }
         rows = [(folder, state) for state, folders in shown.items() for folder in folders]

@@ -91,7 +91,7 @@ Sources = Annotated[
     list[Path],
     Argument(
         metavar="SOURCE",
-        help="OBO, OWL, MeSH XML, a UMLS folder, CTD, BioSyn dictionary, JSONL, CSV or TSV.",
+        help="OBO, OWL, MeSH XML, a UMLS folder, CTD, JSONL, CSV or TSV.",
     ),
 ]
 Columns = Annotated[

@@ -43,7 +43,7 @@ _TABLES = {".csv": ",", ".tsv": "\t"}
 _ENCODING = "utf-8-sig"
 _LONGEST_CELL = 1 << 27  # characters; csv's own limit is less than a long document
 # Formats of .txt files other than plain text. Tables are not among them: plain text may have tabs.
-_CORPORA_IN_TXT = ("pubtator", "bioc-xml", "bioc-json", "jsonl", "biosyn", "brat")
+_CORPORA_IN_TXT = ("pubtator", "bioc-xml", "bioc-json", "jsonl", "brat")
 
 
 def read_mentions(source: str, format: str | None) -> Iterator[AnnotatedText]:

@@ -18,17 +18,13 @@ from numpy.typing import NDArray
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.arrays import (
-    UNSEALED,
     IntArray,
-    checksum,
     gather,
-    map_folder,
     offsets_of,
     read_array,
-    sealed_json,
     write_array,
 )
-from spacy_bioel.kb.folder import ABOUT_FILE, PARTS, TRIE_COLUMNS, homes_of, trie_name
+from spacy_bioel.kb.folder import ABOUT_FILE, TRIE_COLUMNS, describe_home, homes_of, trie_name
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.transaction import editing
 from spacy_bioel.text.normalize import normalize_names
@@ -151,11 +147,7 @@ def write_trie(kb: KnowledgeBase, to_pieces: ToPieces, *, fingerprint: str) -> N
                 with transaction.adding("tries", name) as folder:
                     for column in TRIE_COLUMNS:
                         write_array(folder, column, getattr(trie, column))
-                    columns = map_folder(folder, PARTS["tries"][1:])
-                    about = {key: getattr(trie, key) for key in _COUNTS}
-                    checksums = {part: checksum(raw) for part, raw in columns.items()}
-                    about |= {"checksums": checksums, "text": UNSEALED}
-                    (folder / ABOUT_FILE).write_bytes(sealed_json(about))
+                    describe_home(folder, "tries", {key: getattr(trie, key) for key in _COUNTS})
             return open_trie(now, fingerprint=fingerprint)
     except OSError as error:
         raise BioelError(Errors.B182.format(path=kb.where, error=error)) from error

@@ -12,14 +12,8 @@ from spacy_bioel.io.bioc import read_bioc_json, read_bioc_xml
 from spacy_bioel.io.brat import is_brat, read_brat
 from spacy_bioel.io.jsonl import read_concepts_jsonl, read_texts_jsonl
 from spacy_bioel.io.nlm import read_clinvar, read_gene_info, read_mesh_xml, read_umls
-from spacy_bioel.io.ontology import read_cellxgene_json, read_obo
+from spacy_bioel.io.ontology import read_cellxgene_json, read_obo, read_owl
 from spacy_bioel.io.open import StrPath, open_text
-from spacy_bioel.io.phrases import (
-    read_biosyn_dictionary,
-    read_concept_file,
-    read_name_lists,
-    read_phrase_table,
-)
 from spacy_bioel.io.pubtator import read_pubtator
 from spacy_bioel.io.table import Column, read_ctd, read_header_table, read_table
 from spacy_bioel.types import AnnotatedText, Concept
@@ -35,30 +29,23 @@ CORPUS_FORMATS: Formats[AnnotatedText] = {
     "bioc-json": (read_bioc_json, r'[\[{](?s:.*)"(documents|PubTator3)"\s*:\s*\['),
     "jsonl": (read_texts_jsonl, r'\{.*"text"\s*:'),
     "pubtator": (read_pubtator, r"[^|\t\n]+\|[ta]\|"),
-    "biosyn": (read_concept_file, r"[^|\t\n]*\|\|\d+\|\d+\|\|"),
     "brat": (read_brat, r"[TREMA]\d+\t[^\t\n ]+ [0-9]+ [0-9]+[;\t]"),
-    "phrases": (
-        read_phrase_table,
-        r"[^\t\n]+\t[^\n]+|(?=([^\n]*,)?Term,)([^\n]*,)?General SNOMED ID\b",
-    ),
 }
 ONTOLOGY_FORMATS: Formats[Concept] = {
     "obo": (
         read_obo,
-        r"format-version:|((?:[a-z!][^\n]*)?\n)*\[Term\]|(?=<)(?s:.*)<(\w+:)?(RDF|Ontology)\b"
-        r'|\{(?s:.*)"graphs"\s*:',
+        r"format-version:|((?:[a-z!][^\n]*)?\n)*\[Term\]",
     ),
+    "owl": (read_owl, r'(?=<)(?s:.*)<(\w+:)?(RDF|Ontology)\b|\{(?s:.*)"graphs"\s*:'),
     "mesh": (read_mesh_xml, r"(?=<)(?s:.*)<(DescriptorRecordSet|SupplementalRecordSet)\b"),
     "cellxgene": (
         read_cellxgene_json,
         r'\{\s*"[^":_]+[:_][^"]+"\s*:\s*\{',  # Cellosaurus writes CVCL_0001
     ),
-    "name-lists": (read_name_lists, r'\{\s*"[^"]+"\s*:\s*\[\s*\['),
     "jsonl": (read_concepts_jsonl, r'\{.*"(names|replaced_by)"\s*:'),
     "ctd": (read_ctd, r"#(?s:.*)\n# (Disease|Chemical)Name[\t,]"),
     "clinvar": (read_clinvar, r"#?AlleleID\tType\tName\t"),
     "ncbi-gene": (read_gene_info, r"#?tax_id\tGeneID\tSymbol\t"),
-    "biosyn": (read_biosyn_dictionary, r"[^\t\n]+\|\|[^\n]+"),
     "table": (read_header_table, r"(#[^\n]*\n)*[^\n]+[\t,;]"),
     "umls": (read_umls, r"(?!)"),  # a folder
 }

@@ -1,6 +1,6 @@
-"""Parsing of untrusted JSON, whole or, so that it need not fit into memory, entry by entry.
+"""JSON: parsed with limits, streamed entry by entry, and JSON lines of concepts and texts.
 
-JSON lines of concepts and texts: for output, and for sources without a reader of their own.
+JSON lines are for output, and for sources without a reader of their own.
 """
 
 from __future__ import annotations

@@ -56,21 +56,14 @@ _Fields = Mapping[str, Sequence[str]]
 
 
 def read_obo(path: StrPath, *, prefix: str = "") -> Iterator[Concept]:
-    """Yield the terms of an .obo, .owl or OBO JSON (obographs) file, packed or not.
+    """Stream the terms of an .obo file.
 
     Imports are not followed. Obsolete terms are kept only if they have a replacement. Alternate ids
-    become retired concepts without names. OBO is streamed; the others are in memory as a whole. In
-    OBO, cross-references and definitions that are not understood are left out, with a warning
-    [W477]; fields that concepts do not have are not looked at.
+    become retired concepts without names. Cross-references and definitions that are not understood
+    are left out, with a warning [W477]; fields that concepts do not have are not looked at.
 
     YIELDS (Concept): Names are the label, then the synonyms: exact, narrow, broad, related.
     """
-    with open_binary(path) as file:
-        start = file.peek(4096).removeprefix(BOM_UTF8).lstrip()[:1]
-        content = file.read() if start in (b"{", b"<") else b""
-    if content:
-        yield from _read_owl(path, content, prefix)
-        return
     namespace = ""
     unread: _Lines = []
     for kind, lines in _stanzas(path):
@@ -91,12 +84,12 @@ def read_obo_header(path: StrPath) -> tuple[str, str]:
     """Read release and licence from the header of an .obo file.
 
     RETURNS (tuple[str, str]): Values of "data-version" and of the property "license"; "" if the
-        header does not have them, and for .owl and OBO JSON.
+        header does not have them.
     """
     release = licence = ""
     with open_text(path, errors="replace") as file:  # what follows the header may be wrong
         for line in file:
-            if line.startswith(("[", "<", "{")):  # the first term, or another format
+            if line.startswith("["):  # the first term
                 break
             if line.startswith("data-version:"):
                 release = line.partition(":")[2].strip()
@@ -184,10 +177,15 @@ def _concepts(fields: _Fields, namespace: str, prefix: str) -> Iterator[Concept]
             yield Concept(alternate, (), replaced_by=term_id)
 
 
-def _read_owl(path: StrPath, content: bytes, prefix: str) -> Iterator[Concept]:
-    """Yield the terms of OWL or OBO JSON."""
+def read_owl(path: StrPath, *, prefix: str = "") -> Iterator[Concept]:
+    """Yield the terms of an OWL or OBO JSON (obographs) file, as `read_obo` does.
+
+    The whole file is in memory.
+    """
     import pronto
 
+    with open_binary(path) as file:
+        content = file.read()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

@@ -1,6 +1,5 @@
-"""What all readers have in common: places, ids as CURIEs, offsets, and records that are skipped.
-
-Opening of text and XML, compressed or not; errors have the file and the line.
+"""What all readers have in common: files are opened, compressed or not, and read line by line or
+element by element; ids become CURIEs, offsets are checked, and bad records may be skipped.
 """
 
 from __future__ import annotations
@@ -273,36 +272,33 @@ def open_text(path: StrPath, *, errors: str = "strict") -> Iterator[TextIO]:
         except UnicodeDecodeError:  # it has read ahead, and does not know the line
             with open_binary(path) as reader:
                 for number, line in enumerate(reader, start=1):
-                    _decoded(Place(path, number), line, "utf8")
+                    _decoded(Place(path, number), line)
             raise
         finally:
             text.detach()
 
 
-def _decoded(place: Place, line: bytes, encoding: str) -> str:
+def _decoded(place: Place, line: bytes) -> str:
     try:
-        return line.decode(encoding)
+        return line.decode("utf8")
     except UnicodeDecodeError as error:
         found = f"byte 0x{line[error.start]:02x} at column {error.start + 1}"
         path, number = place
         likely = "utf-16" if line.startswith((BOM_UTF16_BE, BOM_UTF16_LE)) else "windows-1252"
-        message = Errors.B103.format(
-            path=path, line=number, found=found, encoding=encoding, likely=likely
-        )
+        message = Errors.B103.format(path=path, line=number, found=found, likely=likely)
         raise BioelError(message) from error
 
 
-def numbered_lines(path: StrPath, *, encoding: str = "utf8") -> Iterator[tuple[Place, str]]:
+def numbered_lines(path: StrPath) -> Iterator[tuple[Place, str]]:
     """Stream the lines of a text file with their places, without line ends.
 
-    encoding (str): One in which line ends are single bytes.
     RAISES BioelError: Errors of `open_text`.
     """
     with open_binary(path) as reader:
         for number, raw in enumerate(reader, start=1):
             place = Place(path, number)
             try:
-                line = _decoded(place, raw, encoding).rstrip("\r\n")
+                line = _decoded(place, raw).rstrip("\r\n")
             except BioelError:
                 with one_record(place):
                     raise
@@ -310,12 +306,12 @@ def numbered_lines(path: StrPath, *, encoding: str = "utf8") -> Iterator[tuple[P
             yield place, line.removeprefix("\ufeff") if number == 1 else line
 
 
-def first_line(path: StrPath, *, encoding: str = "utf8") -> str:
+def first_line(path: StrPath) -> str:
     """Return the first line of a text file that decodes; "" if none does, and bad ones are skipped.
 
     RAISES BioelError: Errors of `open_text`.
     """
-    return next((line for _, line in numbered_lines(path, encoding=encoding)), "")
+    return next((line for _, line in numbered_lines(path)), "")
 
 
 def iter_xml(path: StrPath, tag: str) -> Iterator[Element]:

@@ -49,13 +49,13 @@ _SEPARATORS = {".tsv": "\t", ".tab": "\t", ".rrf": "|"}
 _MULTI = "|"  # between the values of a cell
 
 
-def read_rows(path: StrPath, *, separator: str, quoted: bool, encoding: str = "utf8") -> _Rows:
+def read_rows(path: StrPath, *, separator: str, quoted: bool) -> _Rows:
     """Stream the rows of a table with their places; blank lines are skipped.
 
     quoted (bool): Whether double quotes protect separators and line ends, as in CSV. In other
         tables quotes are part of the names, and a single one would swallow the rows after it.
     """
-    lines = numbered_lines(path, encoding=encoding)
+    lines = numbered_lines(path)
     if not quoted:
         yield from ((place, line.split(separator)) for place, line in lines if line.strip())
         return
@@ -85,7 +85,7 @@ def read_rows(path: StrPath, *, separator: str, quoted: bool, encoding: str = "u
 
 
 def read_table(
-    path: StrPath, *, columns: Mapping[str, Column], prefix: str = "", encoding: str = "utf8"
+    path: StrPath, *, columns: Mapping[str, Column], prefix: str = ""
 ) -> Iterator[Concept]:
     """Stream the concepts of a table, one per row.
 
@@ -96,17 +96,16 @@ def read_table(
         "types", "trees" (MeSH tree numbers), "parents", "definition", "alt_ids", "replaced_by",
         "xrefs" to the name of the column in the header (or several names), or its number from 1.
         If all are numbers, the table has no header.
-    encoding (str): Encoding of the file, e.g. "latin-1".
     YIELDS (Concept): One per row, and one without names for each alternate id. When most cells of
         synonyms have a semicolon and none a bar, a warning says so [W478].
     """
     if "id" not in columns or not columns.keys() <= set(COLUMN_KEYS):
         known = ", ".join(COLUMN_KEYS)
         raise BioelError(Errors.B127.format(path=path, found=list(columns), known=known))
-    separator = _separator(path, encoding)
+    separator = _separator(path)
     # Tables separated by tabs or bars have no quoting, see `read_rows`.
     quoted = separator not in "\t|"
-    rows = read_rows(path, separator=separator, quoted=quoted, encoding=encoding)
+    rows = read_rows(path, separator=separator, quoted=quoted)
     has_header = not all(isinstance(column, int) for column in columns.values())
     indices = _indices(path, columns, _read_header(path, rows, columns) if has_header else [])
     n_cells, n_semicolons, n_bars = 0, 0, 0
@@ -146,14 +145,14 @@ def read_header_table(path: StrPath, *, prefix: str = "") -> Iterator[Concept]:
     yield from read_table(path, columns=columns, prefix=prefix)
 
 
-def _separator(path: StrPath, encoding: str = "utf8") -> str:
+def _separator(path: StrPath) -> str:
     """Separator by extension, else by the first row; tabs win, since names may have commas."""
     suffixes = [suffix for suffix in Path(path).suffixes if suffix not in (".gz", ".zst")]
     suffix = suffixes[-1].lower() if suffixes else ""
     if suffix in _SEPARATORS:
         return _SEPARATORS[suffix]
     is_csv = suffixes[-1:] == [".csv"]
-    for _, line in numbered_lines(path, encoding=encoding):
+    for _, line in numbered_lines(path):
         if line.strip() and not line.startswith("#"):
             if is_csv:  # spreadsheets write semicolons in locales with decimal commas
                 return ";" if "," not in line else ","

@@ -1,5 +1,5 @@
 """Names of a knowledge base as bags of stems: lookup in any order, with other endings and linking
-words, and with words that its own synonyms have in the place of each other; overlap of words.
+words, and with words that its own synonyms have in the place of each other.
 
 The key of a bag is the sum of the keys of its stems, so the keys of all spans of a text are
 differences of running sums, and the key with another word in place of one is a sum away.

@@ -1,6 +1,7 @@
-"""Merging of records, of any source and in any order, to one draft per concept.
+"""Build of a knowledge base: records, of any source and in any order, become columns.
 
-Build of a knowledge base: from records to the folder of columns that `kb.knowledge_base` maps.
+Records are merged to one draft per concept; drafts get rows, and rows are written as the columns
+that `kb.knowledge_base` maps.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from difflib import get_close_matches
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -24,10 +26,9 @@ from spacy_bioel.kb.folder import (
     ARRAY_COLUMNS,
     XREF_SEPARATOR,
     check_replaceable,
-    homes_of,
+    homes_in,
     is_kb,
-    map_vectors,
-    write_meta,
+    meta_of,
 )
 from spacy_bioel.kb.knowledge_base import KeyArray, SortedKeys, name_keys, word_keys
 from spacy_bioel.kb.spelling import build_postings
@@ -305,9 +306,10 @@ def build_kb(
     try:
         with editing(out, to="build it", make=True) as transaction:
             check_replaceable(out)
-            before = homes_of(map_vectors(out), "vectors")
-            with transaction.columns(without=before) as folder:
-                write_columns(folder, drafts, report=report, about=about)
+            before = homes_in(out, "vectors")
+            write = partial(write_columns, drafts=drafts, report=report, about=about)
+            transaction.replace_columns(write)
+            transaction.remove_vectors(before)
     except OSError as error:
         raise BioelError(Errors.B203.format(path=out, error=error)) from error
     return report
@@ -330,19 +332,21 @@ def build_once(
         if is_kb(out):
             return
         report = BuildReport()
-        with without_collection(), transaction.columns() as folder:
+        with without_collection():
             drafts = merge_records(read(), types=None, report=report, source=about["source"])
-            write_columns(folder, drafts, report=report, about=about)
+            write = partial(write_columns, drafts=drafts, report=report, about=about)
+            transaction.replace_columns(write)
 
 
 def write_columns(
-    folder: Path, drafts: Drafts, *, report: BuildReport, about: Mapping[str, str]
-) -> None:
-    """Write the files of a knowledge base to an empty folder.
+    folder: Path, *, drafts: Drafts, report: BuildReport, about: Mapping[str, str]
+) -> dict[str, Any]:
+    """Write the columns of a knowledge base to an empty folder.
 
     drafts (Drafts): Concepts in the order of their ids; chains of retired ids are followed.
     report (BuildReport): Gets the counts and the fingerprint.
     about (Mapping[str, str]): source, release and licence.
+    RETURNS (dict[str, Any]): Contents of meta.json.
     RAISES BioelError: [B028] no concept has a name.
     """
     rows = _assign_rows(drafts.current, report)
@@ -358,7 +362,9 @@ def write_columns(
     writer.keys("retired", word_keys(known))
     writer.array("retired_targets", list(known.values()))
     counts = {name: count for name, count in asdict(report).items() if name != "fingerprint"}
-    report.fingerprint = write_meta(folder, counts=counts, **about)
+    meta = meta_of(folder, counts=counts, **about)
+    report.fingerprint = meta["fingerprint"]
+    return meta
 
 
 @dataclass(slots=True)

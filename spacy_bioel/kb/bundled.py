@@ -1,4 +1,8 @@
-"""?"""
+"""The knowledge bases of the package, built at first use, and the setting `kb` that opens some.
+
+The setting is the folder of a knowledge base or a name such as "starter:genes" ("": that of MeSH),
+a list of these for a joined one, or a table of these by the labels of mentions.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +28,6 @@ from spacy_bioel.text.normalize import NORMALIZER_VERSION
 from spacy_bioel.types import Concept
 
 ASSETS = Path(__file__).parents[1] / "assets"
-
-
 # As in the setting `kb`, where "" stands for the first too.
 PREFIX = "starter:"
 _MESH = "mesh"

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.kb.arrays import IntArray, write_files
+from spacy_bioel.kb.arrays import IntArray
 from spacy_bioel.kb.build import (
     BuildReport,
     Draft,
@@ -28,7 +29,6 @@ from spacy_bioel.kb.build import (
     merge_records,
     write_columns,
 )
-from spacy_bioel.kb.folder import KB_FILES, generation_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.transaction import Transaction, editing
 from spacy_bioel.kb.vector_files import has_vectors, stored_vectors
@@ -196,29 +196,12 @@ def compact_kb(path: str | Path, *, forget_retired: bool = False) -> Compaction:
         stored = stored_vectors(kb)
         current = {v.encoder: v.name for v in reversed(stored) if v.is_current}
         outdated = [vectors for vectors in stored if vectors.name not in current.values()]
-        names = [vectors.name for vectors in outdated]
         if forget_retired:
             drafts = drafts_of(kb)
             drafts.retired = {}
-            growth = _replace(transaction, kb, drafts, BuildReport(), _about(kb), without=names)
-        else:
-            transaction.remove_vectors(names)
+            growth = _replace(transaction, kb, drafts, BuildReport(), _about(kb))
+        transaction.remove_vectors(vectors.name for vectors in outdated)
     return Compaction(len(outdated), sum(vectors.n_bytes for vectors in outdated), growth)
-
-
-def upgrade_kb(path: str | Path) -> bool:
-    """Convert the folder of an earlier version to the current layout, without its vectors.
-
-    RETURNS (bool): Whether the folder had an earlier layout.
-    RAISES BioelError: Those of `_changing`.
-    """
-    with _changing(path, to="upgrade") as (transaction, kb):
-        files = kb.files()
-        if generation_of(files):
-            return False
-        with transaction.columns() as folder:
-            write_files(folder, {name: files[name] for name in KB_FILES if name in files})
-    return True
 
 
 @contextmanager
@@ -270,12 +253,10 @@ def _replace(
     drafts: Drafts,
     report: BuildReport,
     about: Mapping[str, str],
-    *,
-    without: Collection[str] = (),
 ) -> Growth:
-    """Replace the columns of `kb` by columns of drafts; `without`: vectors that go with them."""
-    with transaction.columns(without=without) as folder:
-        write_columns(folder, drafts, report=report, about=about)
+    """Replace the columns of `kb` by columns of drafts."""
+    write = partial(write_columns, drafts=drafts, report=report, about=about)
+    transaction.replace_columns(write)
     return Growth(
         concepts=report.concepts - len(kb),
         names=report.names - kb.n_names,

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -81,34 +79,26 @@ class FaissIndex:
         return rows, scores
 
 
-def open_index(vectors: QuantizedVectors, *, n_probe: int | None = None) -> ExactIndex | FaissIndex:
-    """Open the approximate index of vectors, or exact search for up to `ANN_NAMES` of them.
+def choose_index(vectors: QuantizedVectors) -> ExactIndex | FaissIndex:
+    """Open the approximate index if there is one and faiss is installed, otherwise search by heads,
+    or exactly where the vectors have none.
 
-    n_probe (int | None): Number of lists that all queries probe; None: the steps that were measured
-        when the index was built.
-    RAISES BioelError: [B183] no index, [B184] damaged index, or faiss is not installed.
+    Search over more than `ANN_NAMES` names without the index warns [W180].
+
+    RAISES BioelError: [B184] damaged index.
     """
-    if len(vectors) <= ANN_NAMES:
-        return ExactIndex(vectors)
-    if vectors.ann is None:
-        raise BioelError(Errors.B183.format(n=len(vectors), least=ANN_NAMES))
+    if len(vectors) > ANN_NAMES:
+        if vectors.ann is not None and has_faiss():
+            return _open_index(vectors, vectors.ann)
+        warnings.warn(Warnings.W180.format(n=len(vectors)), stacklevel=2)
+    return ExactIndex(vectors) if vectors.heads is None else HeadIndex(vectors)
+
+
+def _open_index(vectors: QuantizedVectors, file: RawFile) -> FaissIndex:
     # On a damaged index faiss crashes or runs out of memory.
-    if (found := checksum(vectors.ann)) != (expected := vectors.ann_checksum):
+    if (found := checksum(file)) != (expected := vectors.ann_checksum):
         error = f"its checksum is {found}, expected {expected}"
         raise BioelError(Errors.B184.format(error=error))
-    try:
-        faiss: Any = import_module("faiss")
-        # A mapped file can be read even if it was removed meanwhile.
-        index = faiss.read_index(faiss.PyCallbackIOReader(_reader(vectors.ann)))
-        give_back(vectors.ann)  # faiss has a copy of its own
-    except (ImportError, RuntimeError) as error:
-        raise BioelError(Errors.B184.format(error=error)) from error
-    steps = vectors.ann_steps if n_probe is None else [[min(n_probe, index.nlist), _NONE]]
-    return FaissIndex(vectors, index, steps)
-
-
-def _reader(file: RawFile) -> Callable[[int], bytes]:
-    """Function that reads a file from start to end."""
     at = 0
 
     def read(n: int) -> bytes:
@@ -116,32 +106,14 @@ def _reader(file: RawFile) -> Callable[[int], bytes]:
         at += n
         return file[at - n : at].tobytes()
 
-    return read
-
-
-def choose_index(vectors: QuantizedVectors) -> ExactIndex | FaissIndex:
-    """Open the approximate index if there is one and faiss is installed, otherwise search by heads,
-    or exactly where the vectors have none.
-
-    Search over more than `ANN_NAMES` names without the index warns [W180].
-    """
-    if len(vectors) > ANN_NAMES:
-        if vectors.ann is not None and has_faiss():
-            return open_index(vectors)
-        warnings.warn(Warnings.W180.format(n=len(vectors)), stacklevel=2)
-    return ExactIndex(vectors) if vectors.heads is None else HeadIndex(vectors)
-
-
-def create_faiss_index_v1(
-    n_probe: int | None = None,
-) -> Callable[[QuantizedVectors], ExactIndex | FaissIndex]:
-    """Create a spacy-bioel.FaissIndex.v1: `open_index`, from vectors to index."""
-    return partial(open_index, n_probe=n_probe)
-
-
-def create_auto_index_v1() -> Callable[[QuantizedVectors], ExactIndex | FaissIndex]:
-    """Create a spacy-bioel.AutoIndex.v1: `choose_index`, from vectors to index."""
-    return choose_index
+    try:
+        faiss: Any = import_module("faiss")
+        # A mapped file can be read even if it was removed meanwhile.
+        index = faiss.read_index(faiss.PyCallbackIOReader(read))
+    except (ImportError, RuntimeError) as error:
+        raise BioelError(Errors.B184.format(error=error)) from error
+    give_back(file)  # faiss has a copy of its own
+    return FaissIndex(vectors, index, vectors.ann_steps)
 
 
 def write_index(

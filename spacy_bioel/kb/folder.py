@@ -1,6 +1,4 @@
-"""Schema of the files of a knowledge base, and checks of the files against it.
-
-Layout of the folder of a knowledge base.
+"""The folder of a knowledge base: its files, their schema, and checks against it.
 
     meta.json                           names the generation; replaced last, in one step
     columns.3f2a9c01b7d4/               the generation: all columns; never changed
@@ -8,9 +6,8 @@ Layout of the folder of a knowledge base.
     vectors/9f3a.18a0.../codes.npy ...  vectors of the names of one generation; never changed
     tries/5b1e....3f2a9c01b7d4/         trie of the names of this generation by some word pieces
 
-The folder of an earlier version has the columns directly in it, and stays readable. In memory a
-knowledge base is a mapping of files: columns by their names, those of a home (of vectors, or of a
-trie) by their paths.
+In memory a knowledge base is a mapping of files: columns by their names, those of a home (of
+vectors, or of a trie) by their paths.
 """
 
 from __future__ import annotations
@@ -24,6 +21,8 @@ from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
+
+from numpy.typing import NDArray
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.arrays import (
@@ -42,16 +41,16 @@ from spacy_bioel.kb.arrays import (
 from spacy_bioel.text.normalize import NORMALIZER_VERSION
 
 # Raise it whenever a column is added, dropped or gets another meaning.
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 META_FILE = "meta.json"
 VECTOR_COLUMNS = {
-    "codes": "int8",  # codes, fine and scales: see kb.vectors.index
+    "codes": "int8",  # codes, fine and scales: see kb.vectors
     "fine": "uint8",
     "scales": "float32",
-    "digests": "uint64",  # digests of the normalised names, see kb.vectors.writing
+    "digests": "uint64",  # digests of the normalised names, see kb.vector_files
 }
-# Of many vectors without an approximate index: see kb.vectors.heads.
+# Of many vectors without an approximate index: see kb.vectors.
 HEAD_COLUMNS = {"heads": "int8", "projection": "float32"}
 STRING_COLUMNS = (
     "ids", "names", "definitions", "type_names", "retired",
@@ -79,7 +78,7 @@ ARRAY_COLUMNS = {
     "type_ids": "int32",
     "parent_offsets": "int64",
     "parents": "int32",
-    # Inverted index of character 3-grams, see kb.words.ngrams.
+    # Inverted index of character 3-grams, see kb.spelling.
     "ngram_codes": "uint32",
     "ngram_offsets": "int64",
     "ngram_names": "int32",
@@ -102,29 +101,25 @@ COLUMN_FILES = tuple(f"{name}.txt" for name in STRING_COLUMNS) + tuple(
 KB_FILES = (META_FILE, *COLUMN_FILES)
 
 
-def write_meta(folder: Path, *, counts: Mapping[str, int], **about: str) -> str:
-    """Write meta.json beside finished columns, as the last file of a build.
+def meta_of(folder: Path, *, counts: Mapping[str, int], **about: str) -> dict[str, Any]:
+    """Describe the finished columns in a folder, for meta.json.
 
     counts (Mapping[str, int]): Counts of the build report.
     about (str): source, release and licence.
-    RETURNS (str): Fingerprint of the columns.
     """
     columns = {
-        name: _describe(name, raw) | {"checksum": checksum(raw)}
+        name: {"bytes": int(raw.size), "checksum": checksum(raw)}
         for name, raw in map_folder(folder, COLUMN_FILES).items()
     }
-    fingerprint = fingerprint_of(columns)
-    meta = {
+    return {
         "schema": SCHEMA_VERSION,
         "normalizer": NORMALIZER_VERSION,
-        "fingerprint": fingerprint,
+        "fingerprint": fingerprint_of(columns),
         "created": datetime.now(UTC).date().isoformat(),
         **about,
         "counts": dict(counts),
         "columns": columns,
     }
-    (folder / META_FILE).write_bytes(sealed_meta(meta))
-    return fingerprint
 
 
 def sealed_meta(meta: Mapping[str, Any]) -> bytes:
@@ -165,75 +160,58 @@ def checked_meta(files: Mapping[str, RawFile], *, where: str) -> dict[str, Any]:
             Errors.B022.format(path=where, found=normalizer, expected=NORMALIZER_VERSION)
         )
     _check_text(text, meta, where=where)
-    for name in COLUMN_FILES:
-        _check_column(name, files.get(name), columns.get(name), where=where)
+    lengths = {
+        name: _checked_length(name, files.get(name), columns.get(name), where=where)
+        for name in COLUMN_FILES
+    }
     for group in _SAME_ROWS:
-        rows = [columns[f"{name}.npy"]["length"] - ("offsets" in name) for name in group]
-        for name, found in zip(group, rows, strict=True):
-            if found != rows[0]:
-                raise _bad_column(where, f"{name}.npy", f"{rows[0]} rows", f"{found} rows")
-    expected = fingerprint_of({name: columns[name] for name in COLUMN_FILES})
-    if (found := meta.get("fingerprint")) != expected:
-        raise edited(where, META_FILE, expected=f"fingerprint {expected}", found=found)
+        n_rows = {f"{name}.npy": lengths[f"{name}.npy"] - ("offsets" in name) for name in group}
+        expected, *_ = n_rows.values()
+        for name, n in n_rows.items():
+            if n != expected:
+                raise _bad_column(where, name, f"{expected} rows", f"{n} rows")
+    fingerprint = fingerprint_of({name: columns[name] for name in COLUMN_FILES})
+    if (found := meta.get("fingerprint")) != fingerprint:
+        raise edited(where, META_FILE, expected=f"fingerprint {fingerprint}", found=found)
     return meta
 
 
-def check_columns(files: Mapping[str, RawFile], meta: Mapping[str, Any], *, where: str) -> None:
-    """Compare every column with its checksum; `checked_meta` has compared that of meta.json.
-
-    RAISES BioelError: [B024] with the first column that differs.
-    """
-    for name in COLUMN_FILES:
-        check_contents(files[name], meta["columns"][name]["checksum"], where=where, file=name)
-
-
 def _check_text(text: bytes, meta: Mapping[str, Any], *, where: str) -> None:
-    """Compare meta.json with its own checksum, which those of earlier versions lack."""
-    columns = meta["columns"]
-    if unknown := columns.keys() - set(KB_FILES):
-        expected, found = f"entries of {len(COLUMN_FILES)} files", f"one of {min(unknown)!r}"
-        raise edited(where, META_FILE, expected=expected, found=found)
+    """Compare meta.json with its own checksum, and check the parts of it that are read."""
     counts = meta.get("counts")
     if not isinstance(counts, dict) or not all(type(n) is int for n in counts.values()):
         raise edited(where, META_FILE, expected="counts", found=counts)
-    if META_FILE in columns:
-        own = columns[META_FILE]
-        seal = own.get("checksum") if isinstance(own, dict) else None
-        check_seal(text, seal, where=where, file=META_FILE)
+    own = meta["columns"].get(META_FILE)
+    seal = own.get("checksum") if isinstance(own, dict) else None
+    check_seal(text, seal, where=where, file=META_FILE)
 
 
-def _check_column(name: str, raw: RawFile | None, recorded: object, *, where: str) -> None:
-    if not isinstance(recorded, dict):
-        raise _bad_column(where, name, "an entry in meta.json", "none")
-    expected = {key: value for key, value in recorded.items() if key != "checksum"}
-    if raw is None:
-        raise _bad_column(where, name, expected, "no file")
-    if raw.size != expected.get("bytes"):
-        raise _bad_column(where, name, expected, f"{raw.size} bytes")
-    try:
-        found = _describe(name, raw)
-    except ValueError as error:
-        raise _bad_column(where, name, expected, str(error)) from None
-    if found != expected or found.get("dtype") != ARRAY_COLUMNS.get(name.removesuffix(".npy")):
-        raise _bad_column(where, name, expected, found)
-    check_contents(raw, recorded.get("checksum"), where=where, file=name, if_small=True)
+def _checked_length(name: str, raw: RawFile | None, recorded: object, *, where: str) -> int:
+    """Compare a column with meta.json (its contents if it is small), and return its length.
+
+    RAISES BioelError: [B023] missing, truncated or foreign, [B024] damaged.
+    """
+    about = recorded if isinstance(recorded, dict) else {}
+    dtype = ARRAY_COLUMNS.get(name.removesuffix(".npy"))
+    of = f" of {dtype}" if dtype else ""
+    expected, n_bytes = f"{about.get('bytes')} bytes{of}", f"{0 if raw is None else raw.size} bytes"
+    if raw is None or raw.size != about.get("bytes"):
+        raise _bad_column(where, name, expected, "no file" if raw is None else n_bytes)
+    array: NDArray[Any] = raw
+    if dtype:
+        try:
+            array = read_array(raw)
+        except ValueError as error:
+            raise _bad_column(where, name, expected, f"{n_bytes} ({error})") from None
+        if array.dtype != dtype or array.ndim != 1:
+            found = f"{n_bytes} of {array.dtype} in {array.ndim} dimensions"
+            raise _bad_column(where, name, expected, found)
+    check_contents(raw, about.get("checksum"), where=where, file=name, if_small=True)
+    return len(array)
 
 
-def _describe(name: str, raw: RawFile) -> dict[str, Any]:
-    if not name.endswith(".npy"):
-        return {"bytes": int(raw.size)}
-    array = read_array(raw)
-    if array.ndim != 1:
-        raise ValueError(f"{array.ndim} dimensions")
-    return {"bytes": int(raw.size), "dtype": array.dtype.name, "length": int(array.size)}
-
-
-def _bad_column(where: str, name: str, *values: str | dict[str, Any]) -> BioelError:
-    """Error [B023] of a column; values: what was expected and what was found."""
-    expected, found = (
-        value if isinstance(value, str) else ", ".join(f"{k} {v}" for k, v in value.items())
-        for value in values
-    )
+def _bad_column(where: str, name: str, expected: str, found: str) -> BioelError:
+    """Return error [B023] of a column."""
     return BioelError(Errors.B023.format(path=where, file=name, expected=expected, found=found))
 
 
@@ -277,16 +255,9 @@ def map_columns(folder: Path) -> dict[str, RawFile]:
 
 
 def generation_of(files: Mapping[str, RawFile]) -> str:
-    """Folder of the columns that meta.json names; "" in the earlier layout or without meta.json."""
+    """Folder of the columns that meta.json names; "" without a readable meta.json."""
     name = str(_parsed(files, META_FILE).get("generation"))
     return name if GENERATION.fullmatch(name) else ""
-
-
-def removed_vectors(folder: Path) -> set[str]:
-    """Names of the vectors that went with the last change of the columns, in the same step."""
-    removed = _parsed(read_small(folder, META_FILE), META_FILE).get("removed")
-    names = map(str, removed if isinstance(removed, list) else ())
-    return set(filter(_HOMES["vectors"].fullmatch, names))
 
 
 def generation_name(fingerprint: str) -> str:
@@ -295,7 +266,7 @@ def generation_name(fingerprint: str) -> str:
 
 
 def is_kb(folder: Path) -> bool:
-    """Whether a folder holds a knowledge base of any version, by its meta.json."""
+    """Whether a folder holds a knowledge base of any schema, by its meta.json."""
     meta = _parsed(read_small(folder, META_FILE), META_FILE)
     columns = meta.get("columns")
     return (
@@ -305,8 +276,7 @@ def is_kb(folder: Path) -> bool:
 
 def has_columns(folder: Path) -> bool:
     """Whether a folder has some files of a knowledge base, though others may be missing."""
-    old = any((folder / name).is_file() for name in ("ids.txt", "names.txt"))
-    return old or is_kb(folder) or any(folder.glob("columns.*/*.npy"))
+    return is_kb(folder) or any(folder.glob("columns.*/*.npy"))
 
 
 def check_replaceable(out: Path) -> None:
@@ -370,6 +340,34 @@ def homes_of(files: Mapping[str, RawFile], kind: str) -> dict[str, dict[str, Raw
     return {name: parts for name, parts in found.items() if ABOUT_FILE in parts}
 
 
+def describe_home(folder: Path, kind: str, about: Mapping[str, Any]) -> None:
+    """Write about.json of a home beside its finished files, with all checksums, and its own."""
+    files = map_folder(folder, PARTS[kind][1:])
+    checksums = {name: checksum(raw) for name, raw in files.items()}
+    sealed = sealed_json({**about, "checksums": checksums, "text": UNSEALED})
+    (folder / ABOUT_FILE).write_bytes(sealed)
+
+
+def described(parts: Mapping[str, RawFile], *, home: str, where: str) -> dict[str, Any]:
+    """Read about.json of a home.
+
+    RAISES BioelError: [B030] unreadable, [B210] edited.
+    """
+    text, file = parts[ABOUT_FILE].tobytes(), f"{home}/{ABOUT_FILE}"
+    about = read_json(text, where=where, file=file)
+    check_seal(text, about.get("text"), where=where, file=file)
+    return about
+
+
+def check_home(parts: Mapping[str, RawFile], *, home: str, where: str) -> None:
+    """Read all files of a home, and compare checksums.
+
+    RAISES BioelError: Those of `described`, [B024] with the first file that is missing or differs.
+    """
+    for name, expected in described(parts, home=home, where=where)["checksums"].items():
+        check_contents(parts.get(name), expected, where=where, file=f"{home}/{name}")
+
+
 def in_home(kind: str, name: str, parts: Mapping[str, RawFile]) -> dict[str, RawFile]:
     """Files of a home, by their paths."""
     return {f"{kind}/{name}/{part}": raw for part, raw in parts.items()}
@@ -381,11 +379,10 @@ def map_vectors(folder: Path, *, of: str | None = None) -> dict[str, RawFile]:
     of (str | None): Only vectors of the knowledge base with this fingerprint; None: all.
     """
     files: dict[str, RawFile] = {}
-    removed = removed_vectors(folder)
     for name in homes_in(folder, "vectors"):
         home = folder / "vectors" / name
         parts = read_small(home, ABOUT_FILE) | map_folder(home, PARTS["vectors"][1:])
-        is_wanted = of in (None, _parsed(parts, ABOUT_FILE).get("kb")) and name not in removed
+        is_wanted = of in (None, _parsed(parts, ABOUT_FILE).get("kb"))
         if is_wanted and (home / ABOUT_FILE).is_file():  # writers remove the description first
             files |= in_home("vectors", name, parts)
     return files

@@ -18,16 +18,95 @@ from numpy.typing import NDArray
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.arrays import IntArray, RawFile, offsets_of
 from spacy_bioel.kb.knowledge_base import (
-    JoinedStrings,
     KnowledgeBase,
     Ragged,
     SortedKeys,
-    join_strings,
-    string_column,
+    StringColumn,
     word_keys,
 )
 from spacy_bioel.text.normalize import normalize_names
 from spacy_bioel.types import KbRelease, remember
+
+SameForm = Callable[[list[str]], list[str]]
+
+
+class JoinedStrings(StringColumn):
+    """Strings of several columns, each different one with a row of its own.
+
+    columns (Sequence[StringColumn]): One of each knowledge base.
+    part, row (NDArray): Number of the column of each joined row, and the row there. Shape (n,).
+    """
+
+    def __init__(
+        self, columns: Sequence[StringColumn], part: NDArray[np.int16], row: NDArray[np.int32]
+    ) -> None:
+        self._columns, self._part, self._row = columns, part, row
+
+    def __len__(self) -> int:
+        return len(self._part)
+
+    def _read(self, rows: IntArray) -> list[str]:
+        taken = np.empty(len(rows), dtype=object)
+        for number, at, own in self.local(rows):
+            taken[at] = self._columns[number].take(own)
+        strings: list[str] = taken.tolist()
+        return strings
+
+    def local(self, rows: IntArray) -> Iterator[tuple[int, IntArray, IntArray]]:
+        """For each column, its number, the places in `rows` of its rows, and these rows in it."""
+        parts = self._part[rows]
+        for number in range(len(self._columns)):
+            if len(at := np.flatnonzero(parts == number)):
+                yield number, at, self._row[rows[at]].astype(np.int64)
+
+    def raw(self) -> tuple[RawFile, NDArray[np.uint64]]:
+        return string_column(self).raw()
+
+
+def join_strings(
+    columns: Sequence[StringColumn], by_key: Sequence[SortedKeys], *, same_form: SameForm
+) -> tuple[JoinedStrings, list[NDArray[np.int32]], SortedKeys]:
+    """Number the different strings of several columns, whose rows `by_key` has.
+
+    same_form (Callable): The form in which strings of equal keys are compared.
+    RETURNS (tuple): The strings; of each column, the joined row of each of its rows; and the
+        joined rows by their keys.
+    """
+    strings = JoinedStrings(columns, np.zeros(0, np.int16), np.zeros(0, np.int32))
+    joined_keys = np.zeros(0, np.uint64)
+    rows_of: list[NDArray[np.int32]] = []
+    for number, (column, own) in enumerate(zip(columns, by_key, strict=True)):
+        keys = np.empty(len(own.keys), dtype=np.uint64)
+        keys[own.rows] = own.keys
+        rows = SortedKeys.of(joined_keys).search(keys)
+        known = np.flatnonzero(rows >= 0)
+        # Keys are hashes: strings are compared too.
+        is_same = _are_same(strings.take(rows[known]), column.take(known), same_form)
+        rows[known[~is_same]] = -1
+        new = np.flatnonzero(rows < 0)
+        rows[new] = len(strings) + np.arange(len(new))
+        rows_of.append(rows.astype(np.int32))
+        part = np.append(strings._part, np.full(len(new), number, np.int16))
+        strings = JoinedStrings(columns, part, np.append(strings._row, new.astype(np.int32)))
+        joined_keys = np.append(joined_keys, keys[new])
+    return strings, rows_of, SortedKeys.of(joined_keys)
+
+
+def _are_same(there: list[str], here: list[str], same_form: SameForm) -> NDArray[np.bool_]:
+    """Whether strings are the same in the form that counts; most are as they are."""
+    is_same = np.array([a == b for a, b in zip(there, here, strict=True)], dtype=bool)
+    others = np.flatnonzero(~is_same).tolist()
+    forms = (same_form([strings[i] for i in others]) for strings in (there, here))
+    is_same[others] = [a == b for a, b in zip(*forms, strict=True)]
+    return is_same
+
+
+def string_column(strings: Sequence[str] | StringColumn) -> StringColumn:
+    """A column of strings in memory."""
+    lines = [f"{string}\n".encode() for string in strings]
+    blob = np.frombuffer(b"".join(lines), dtype=np.uint8)
+    return StringColumn(blob, offsets_of([len(line) for line in lines]).astype(np.uint64))
+
 
 # Columns that are made together, at first use, and by which method.
 _MADE = {
@@ -38,7 +117,7 @@ _MADE = {
     ),
     "_join_types": ("_types_of_concept",),
     "_join_parents": ("_parents_of_concept",),
-    "_join_retired": ("retired", "_retired_targets", "_by_retired"),
+    "_join_retired": ("retired", "retired_targets", "_by_retired"),
     "_join_meta": ("meta",),
 }  # fmt: skip
 _MAKER = {column: maker for maker, columns in _MADE.items() for column in columns}
@@ -143,7 +222,7 @@ class JoinedKnowledgeBase(KnowledgeBase):
         current = self._by_id.find(word_keys(ids), ids, self.ids.take)
         ids = [ids[i] for i in np.flatnonzero(current < 0).tolist()]
         self.retired = string_column(ids)
-        self._retired_targets = np.array([targets[id] for id in ids], dtype=np.int32)
+        self.retired_targets = np.array([targets[id] for id in ids], dtype=np.int32)
         self._by_retired = SortedKeys.of(word_keys(ids))
 
     def _join_meta(self) -> None:
@@ -234,6 +313,10 @@ class JoinedKnowledgeBase(KnowledgeBase):
     def verify(self) -> None:
         for part in self.parts:
             part.verify()
+
+    def verify_homes(self) -> None:
+        for part in self.parts:
+            part.verify_homes()
 
     def to_bytes(self) -> bytes:
         raise BioelError(Errors.B322.format(path=self.where))

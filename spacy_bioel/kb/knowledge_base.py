@@ -1,23 +1,18 @@
-"""Columns over arrays that may be mapped: strings, ragged rows and sorted keys.
+"""The knowledge base: memory-mapped columns of concepts and names, and all that is asked of them.
 
-Large files are not read when they are opened: each batch that is read is checked, for the order of
-offsets, the range of rows and the ends of strings.
+Before `KnowledgeBase` come its kinds of columns (`StringColumn`, `SortedKeys`, `Ragged`) and the
+keys of names. Large columns are not read when they are opened: each batch that is read is checked,
+for the order of offsets, the range of rows and the ends of strings.
 
-64-bit keys of normalised names, and strings of several columns that are joined by their keys.
-
-The key of a name is a polynomial in the hashes of its words. The keys of all spans of a document
-therefore follow from its words by one vectorised recurrence, without building any string.
-
-Lookups over the columns of a knowledge base, wherever the columns come from.
-
-The knowledge base: a folder of memory-mapped columns, opened, saved and passed on.
+The 64-bit key of a normalised name is a polynomial in the hashes of its words. The keys of all
+spans of a document therefore follow from its words by one vectorised recurrence, without building
+strings.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from hashlib import blake2b
 from itertools import pairwise
@@ -31,23 +26,26 @@ from numpy.typing import NDArray
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.arrays import (
     LINE_END,
+    MEMORY,
     IntArray,
     Origin,
     RawFile,
+    check_contents,
     entries_of,
-    offsets_of,
     pack,
     read_array,
     unpack,
     write_files,
 )
 from spacy_bioel.kb.folder import (
-    KB_FILES,
+    COLUMN_FILES,
+    PARTS,
     XREF_SEPARATOR,
-    check_columns,
+    check_home,
     check_replaceable,
     checked_meta,
     encoder_of,
+    homes_in,
     homes_of,
     known_files,
     map_columns,
@@ -61,8 +59,6 @@ from spacy_bioel.text.normalize import normalize_names
 from spacy_bioel.types import Concept, KbRelease, remember
 
 _NEAR = np.arange(-1, 3)  # the two offsets of a row, and one more on each side
-
-
 _BLOCK = 1 << 12  # strings per block when all are read
 
 
@@ -73,11 +69,9 @@ class StringColumn:
         when a string is not exactly one line of UTF-8.
     """
 
-    def __init__(
-        self, blob: RawFile, offsets: NDArray[np.uint64], origin: Origin | None = None
-    ) -> None:
+    def __init__(self, blob: RawFile, offsets: NDArray[np.uint64], origin: Origin = MEMORY) -> None:
         self._blob, self._bytes = blob, memoryview(blob)  # type: ignore[arg-type]
-        self._origin = origin or Origin()
+        self._origin = origin
         self._offsets = self._origin.ends(offsets, end=len(blob))
 
     def __len__(self) -> int:
@@ -132,11 +126,10 @@ class SortedKeys:
         rows: NDArray[np.int32],
         *,
         below: int,
-        origin: Origin | None = None,
+        origin: Origin = MEMORY,
     ) -> None:
         self.keys = keys
-        self._rows, self._below = rows, below
-        self._origin = origin or Origin()
+        self._rows, self._below, self._origin = rows, below, origin
 
     @classmethod
     def of(cls, keys: NDArray[np.uint64]) -> SortedKeys:
@@ -199,7 +192,7 @@ class Ragged:
         *,
         below: int,
         least: int = 0,
-        origins: Sequence[Origin] = (Origin(), Origin()),
+        origins: Sequence[Origin] = (MEMORY, MEMORY),
     ) -> None:
         self._of_offsets, self._of_values = origins
         self._offsets = self._of_offsets.ends(offsets, end=len(values))
@@ -257,7 +250,6 @@ _BASE = 0x9E3779B97F4A7C15  # odd, so that multiplication loses no bits
 _MASK = (1 << 64) - 1
 
 KeyArray = NDArray[np.uint64]
-SameForm = Callable[[list[str]], list[str]]
 
 
 @lru_cache(maxsize=1 << 18)
@@ -313,130 +305,75 @@ def span_keys(tokens: Sequence[str], max_width: int) -> KeyArray:
     return keys
 
 
-class JoinedStrings(StringColumn):
-    """Strings of several columns, each different one with a row of its own.
+class KnowledgeBase:
+    """Concepts and their names; the rows of both are numbered from 0.
 
-    columns (Sequence[StringColumn]): One of each knowledge base.
-    part, row (NDArray): Number of the column of each joined row, and the row there. Shape (n,).
-    """
-
-    def __init__(
-        self, columns: Sequence[StringColumn], part: NDArray[np.int16], row: NDArray[np.int32]
-    ) -> None:
-        self._columns, self._part, self._row = columns, part, row
-
-    def __len__(self) -> int:
-        return len(self._part)
-
-    def _read(self, rows: IntArray) -> list[str]:
-        taken = np.empty(len(rows), dtype=object)
-        for number, at, own in self.local(rows):
-            taken[at] = self._columns[number].take(own)
-        strings: list[str] = taken.tolist()
-        return strings
-
-    def local(self, rows: IntArray) -> Iterator[tuple[int, IntArray, IntArray]]:
-        """For each column, its number, the places in `rows` of its rows, and these rows in it."""
-        parts = self._part[rows]
-        for number in range(len(self._columns)):
-            if len(at := np.flatnonzero(parts == number)):
-                yield number, at, self._row[rows[at]].astype(np.int64)
-
-    def raw(self) -> tuple[RawFile, NDArray[np.uint64]]:
-        return string_column(self).raw()
-
-
-def join_strings(
-    columns: Sequence[StringColumn], by_key: Sequence[SortedKeys], *, same_form: SameForm
-) -> tuple[JoinedStrings, list[NDArray[np.int32]], SortedKeys]:
-    """Number the different strings of several columns, whose rows `by_key` has.
-
-    same_form (Callable): The form in which strings of equal keys are compared.
-    RETURNS (tuple): The strings; of each column, the joined row of each of its rows; and the
-        joined rows by their keys.
-    """
-    strings = JoinedStrings(columns, np.zeros(0, np.int16), np.zeros(0, np.int32))
-    joined_keys = np.zeros(0, np.uint64)
-    rows_of: list[NDArray[np.int32]] = []
-    for number, (column, own) in enumerate(zip(columns, by_key, strict=True)):
-        keys = np.empty(len(own.keys), dtype=np.uint64)
-        keys[own.rows] = own.keys
-        rows = SortedKeys.of(joined_keys).search(keys)
-        known = np.flatnonzero(rows >= 0)
-        # Keys are hashes: strings are compared too.
-        is_same = _are_same(strings.take(rows[known]), column.take(known), same_form)
-        rows[known[~is_same]] = -1
-        new = np.flatnonzero(rows < 0)
-        rows[new] = len(strings) + np.arange(len(new))
-        rows_of.append(rows.astype(np.int32))
-        part = np.append(strings._part, np.full(len(new), number, np.int16))
-        strings = JoinedStrings(columns, part, np.append(strings._row, new.astype(np.int32)))
-        joined_keys = np.append(joined_keys, keys[new])
-    return strings, rows_of, SortedKeys.of(joined_keys)
-
-
-def _are_same(there: list[str], here: list[str], same_form: SameForm) -> NDArray[np.bool_]:
-    """Whether strings are the same in the form that counts; most are as they are."""
-    is_same = np.array([a == b for a, b in zip(there, here, strict=True)], dtype=bool)
-    others = np.flatnonzero(~is_same).tolist()
-    forms = (same_form([strings[i] for i in others]) for strings in (there, here))
-    is_same[others] = [a == b for a, b in zip(*forms, strict=True)]
-    return is_same
-
-
-def string_column(strings: Sequence[str] | StringColumn) -> StringColumn:
-    """A column of strings in memory."""
-    lines = [f"{string}\n".encode() for string in strings]
-    blob = np.frombuffer(b"".join(lines), dtype=np.uint8)
-    return StringColumn(blob, offsets_of([len(line) for line in lines]).astype(np.uint64))
-
-
-_N_SHOWN = 5  # missing ids named in a Coverage
-
-
-@dataclass(frozen=True, slots=True)
-class Coverage:
-    """Counts of ids that a knowledge base knows: n = found + retired + missing."""
-
-    n: int
-    found: int
-    retired: int  # replaced by a newer id
-    missing: int
-    first_missing: tuple[str, ...] = ()  # the first few distinct ones
-
-
-class Lookups:
-    """Rows of concepts and names, and what is known of each.
+    Concepts are sorted by id, so the lower of two rows has the lower id. There is one name row for
+    each distinct `normalize_name` string; all concepts of that name point to it.
 
     The columns are attributes, for work on all rows at once. Columns *_offsets have the start of
     the values of each row: the concepts of name i are name_concepts[name_offsets[i] :
     name_offsets[i + 1]], and name_is_preferred has the same layout; name_sources has that of
-    concept_names.
+    concept_names. `retired_targets` has the row of the concept that replaced each retired id.
+
+    files (Mapping[str, RawFile]): Files by the names of `kb.folder`; others are ignored.
+    path (Path | None): Folder that the files are mapped from; None in memory.
+    RAISES BioelError: Errors of `kb.folder.checked_meta`. Methods and whole columns raise [B211]
+        when they read damage that is not visible at opening.
     """
 
-    path: Path | None
-    meta: dict[str, Any]
-    fingerprint: str
-    ids: StringColumn
-    names: StringColumn
-    definitions: StringColumn
-    retired: StringColumn
-    type_names: tuple[str, ...]
-    sources: tuple[str, ...]
     built_sources: tuple[int, ...] = (0,)  # those of the build, or of the builds of the parts
-    name_is_preferred: NDArray[np.bool_]
-    name_keys: KeyArray
-    ngrams: NgramIndex
-    _xrefs: StringColumn
-    _concepts_of_name: Ragged
-    _names_of_concept: Ragged
-    _sources_of_concept: Ragged
-    _types_of_concept: Ragged
-    _parents_of_concept: Ragged
-    _by_name: SortedKeys
-    _by_id: SortedKeys
-    _by_retired: SortedKeys
-    _retired_targets: NDArray[np.int32]
+
+    def __init__(self, files: Mapping[str, RawFile], *, path: Path | None = None) -> None:
+        self.path = path
+        self.meta = checked_meta(files, where=self.where)
+        self.fingerprint = str(self.meta["fingerprint"])
+        self._files = known_files(files)
+        self.ids, self.names = self._strings("ids"), self._strings("names")
+        self.definitions, self.retired = self._strings("definitions"), self._strings("retired")
+        self._xrefs, self.sources = self._strings("xrefs"), tuple(self._strings("sources"))
+        self.type_names = tuple(self._strings("type_names"))
+        n, n_names = len(self.ids), len(self.names)
+        self._concepts_of_name = self._ragged("name_offsets", "name_concepts", below=n, least=1)
+        self._names_of_concept = self._ragged(
+            "concept_offsets", "concept_names", below=n_names, least=1
+        )
+        self._sources_of_concept = self._ragged(
+            "concept_offsets", "name_sources", below=len(self.sources)
+        )
+        self._types_of_concept = self._ragged(
+            "type_offsets", "type_ids", below=len(self.type_names)
+        )
+        self._parents_of_concept = self._ragged("parent_offsets", "parents", below=n)
+        self.name_is_preferred = self._array("name_is_preferred")
+        self.name_keys = self._array("name_keys")
+        grams = (self._array(f"ngram_{part}") for part in ("codes", "offsets", "names", "norms"))
+        self.ngrams = NgramIndex(*grams, origin=self._origin("ngram_names"))
+        self._by_name = self._sorted_keys("name", below=n_names)
+        self._by_id = self._sorted_keys("id", below=n)
+        self._by_retired = self._sorted_keys("retired", below=len(self.retired))
+        targets = self._array("retired_targets")
+        self.retired_targets = self._origin("retired_targets").rows(targets, below=n)
+        remember(self)
+
+    def _origin(self, name: str) -> Origin:
+        return Origin(self.where, f"{name}.npy")
+
+    def _array(self, name: str) -> NDArray[Any]:
+        return read_array(self._files[f"{name}.npy"])
+
+    def _strings(self, name: str) -> StringColumn:
+        offsets = f"{name}.offsets"
+        return StringColumn(self._files[f"{name}.txt"], self._array(offsets), self._origin(offsets))
+
+    def _ragged(self, *names: str, below: int, least: int = 0) -> Ragged:
+        origins, (offsets, values) = list(map(self._origin, names)), map(self._array, names)
+        return Ragged(offsets, values, below=below, least=least, origins=origins)
+
+    def _sorted_keys(self, name: str, *, below: int) -> SortedKeys:
+        keys, rows = f"{name}_keys", f"{name}_key_rows"
+        origin = self._origin(rows)
+        return SortedKeys(self._array(keys), self._array(rows), below=below, origin=origin)
 
     # Whole columns, each checked on first access.
     name_offsets = property(attrgetter("_concepts_of_name.offsets"))
@@ -450,11 +387,91 @@ class Lookups:
     parents = property(attrgetter("_parents_of_concept.values"))
     name_key_rows = property(attrgetter("_by_name.rows"))
 
-    @cached_property
-    def retired_targets(self) -> NDArray[np.int32]:
-        """Row of the concept that replaced each retired id. Shape (n_retired,)."""
-        origin = Origin(self.where, "retired_targets.npy")
-        return origin.rows(self._retired_targets, below=len(self))
+    # -- Opening and saving ---------------------------------------------------------------------
+
+    @classmethod
+    def open(cls, path: str | Path) -> KnowledgeBase:
+        """Map a folder that `build_kb` wrote, which takes milliseconds at any size.
+
+        Later changes of the folder do not affect an open knowledge base or its vectors.
+
+        RAISES BioelError: Errors of `kb.folder.checked_meta`.
+        """
+        folder = Path(path).resolve()
+        kb = cls(map_columns(folder), path=folder)
+        kb.attach(map_vectors(folder, of=kb.fingerprint))
+        return kb
+
+    @classmethod
+    def from_bytes(cls, block: bytes) -> KnowledgeBase:
+        """Load the result of `to_bytes`. RAISES BioelError: [B025] when it is something else."""
+        return cls(unpack(block))
+
+    def to_bytes(self) -> bytes:
+        """Serialise the whole knowledge base, with its vectors."""
+        return pack(self.files())
+
+    def save_to(self, path: str | Path) -> None:
+        """Copy the whole knowledge base to a folder, replacing a knowledge base in it.
+
+        RAISES BioelError: [B029] when the folder holds something else, [B212] when another writer
+            does not finish in time.
+        """
+        out = Path(path).resolve()
+        if out == self.path:
+            return
+        check_replaceable(out)
+        files = self.files()
+        with editing(out, to="save a copy", make=True) as transaction:
+            check_replaceable(out)
+            before = homes_in(out, "vectors")
+            for name, parts in homes_of(files, "vectors").items():
+                with transaction.adding("vectors", vectors_name(encoder_of(name))) as folder:
+                    write_files(folder, parts)
+            transaction.replace_columns(self._write_columns)
+            transaction.remove_vectors(before)
+            for name, parts in homes_of(files, "tries").items():
+                with transaction.adding("tries", name) as folder:
+                    write_files(folder, parts)
+
+    def _write_columns(self, folder: Path) -> dict[str, Any]:
+        write_files(folder, {name: self._files[name] for name in COLUMN_FILES})
+        return self.meta
+
+    def files(self) -> dict[str, RawFile]:
+        """All files by name, with vectors and tries that were written after opening."""
+        if self.path is None:
+            return dict(self._files)
+        return self._files | map_vectors(self.path) | map_tries(self.path, of=self.fingerprint)
+
+    def attach(self, files: Mapping[str, RawFile]) -> None:
+        """Add files (vectors) to an open knowledge base."""
+        self._files |= files
+
+    def __reduce__(self) -> tuple[Callable[..., KnowledgeBase], tuple[Any, ...]]:
+        # By path, so that all workers share one copy in the page cache.
+        if self.path is None:
+            return KnowledgeBase.from_bytes, (self.to_bytes(),)
+        return _reopen, (self.path, self.fingerprint)
+
+    def verify(self) -> None:
+        """Read every column and compare checksums; that of meta.json is compared when it is opened.
+
+        RAISES BioelError: [B024] with the first file that differs.
+        """
+        for name in COLUMN_FILES:
+            expected = self.meta["columns"][name]["checksum"]
+            check_contents(self._files[name], expected, where=self.where, file=name)
+
+    def verify_homes(self) -> None:
+        """Read all vectors and tries, and compare checksums. RAISES BioelError: Those of
+        `check_home`."""
+        files = self.files()
+        for kind in PARTS:
+            for name, parts in homes_of(files, kind).items():
+                check_home(parts, home=f"{kind}/{name}", where=self.where)
+
+    # -- What it is -----------------------------------------------------------------------------
 
     @property
     def title(self) -> str:
@@ -528,15 +545,6 @@ class Lookups:
         """Current id of a retired id; other ids unchanged."""
         retired = int(self._find_current([id])[1][0])
         return self.ids[retired] if retired >= 0 else id
-
-    def coverage(self, ids: Iterable[str]) -> Coverage:
-        """Count the ids that are current, retired or missing, with repetitions."""
-        ids = list(ids)
-        rows, retired = self._find_current(ids)
-        missing = np.flatnonzero((rows < 0) & (retired < 0))
-        first = tuple(dict.fromkeys(ids[i] for i in missing))[:_N_SHOWN]
-        found, n_retired = int((rows >= 0).sum()), int((retired >= 0).sum())
-        return Coverage(len(ids), found, n_retired, len(missing), first)
 
     def _find_current(self, ids: Sequence[str]) -> tuple[IntArray, IntArray]:
         """Rows of current ids, and rows of the concepts that replaced retired ids; -1 for none."""
@@ -679,146 +687,9 @@ class Lookups:
         return indptr, self._concepts_of_name.at(positions), self.name_is_preferred[positions]
 
 
-class KnowledgeBase(Lookups):
-    """Concepts and their names; the rows of both are numbered from 0.
-
-    Concepts are sorted by id, so the lower of two rows has the lower id. There is one name row for
-    each distinct `normalize_name` string; all concepts of that name point to it.
-
-    files (Mapping[str, RawFile]): Files by the names of `kb.folder`; others are ignored.
-    path (Path | None): Folder that the files are mapped from; None in memory.
-    RAISES BioelError: Errors of `schema.checked_meta`. Methods and whole columns raise [B211] when
-        they read damage that is not visible at opening.
-    """
-
-    def __init__(self, files: Mapping[str, RawFile], *, path: Path | None = None) -> None:
-        self.path = path
-        self.meta = checked_meta(files, where=self.where)
-        self.fingerprint = str(self.meta["fingerprint"])
-        self._files = known_files(files)
-        self.ids, self.names = self._strings("ids"), self._strings("names")
-        self.definitions, self.retired = self._strings("definitions"), self._strings("retired")
-        self.type_names = tuple(self._strings("type_names"))
-        n, n_names = len(self.ids), len(self.names)
-        self._concepts_of_name = self._ragged("name_offsets", "name_concepts", below=n, least=1)
-        names = self._ragged("concept_offsets", "concept_names", below=n_names, least=1)
-        self._names_of_concept = names
-        self._types_of_concept = self._ragged(
-            "type_offsets", "type_ids", below=len(self.type_names)
-        )
-        self._parents_of_concept = self._ragged("parent_offsets", "parents", below=n)
-        self._xrefs, self.sources = self._strings("xrefs"), tuple(self._strings("sources"))
-        self._sources_of_concept = self._ragged(
-            "concept_offsets", "name_sources", below=len(self.sources)
-        )
-        self.name_is_preferred = self._array("name_is_preferred")
-        self.name_keys = self._array("name_keys")
-        grams = (self._array(f"ngram_{part}") for part in ("codes", "offsets", "names", "norms"))
-        self.ngrams = NgramIndex(*grams, origin=self._origin("ngram_names"))
-        self._by_name = self._sorted_keys("name", below=n_names)
-        self._by_id = self._sorted_keys("id", below=n)
-        self._by_retired = self._sorted_keys("retired", below=len(self.retired))
-        self._retired_targets = self._array("retired_targets")
-        remember(self)
-
-    def _origin(self, name: str) -> Origin:
-        return Origin(self.where, f"{name}.npy")
-
-    def _array(self, name: str) -> NDArray[Any]:
-        return read_array(self._files[f"{name}.npy"])
-
-    def _strings(self, name: str) -> StringColumn:
-        offsets = f"{name}.offsets"
-        return StringColumn(self._files[f"{name}.txt"], self._array(offsets), self._origin(offsets))
-
-    def _ragged(self, *names: str, below: int, least: int = 0) -> Ragged:
-        origins, (offsets, values) = list(map(self._origin, names)), map(self._array, names)
-        return Ragged(offsets, values, below=below, least=least, origins=origins)
-
-    def _sorted_keys(self, name: str, *, below: int) -> SortedKeys:
-        keys, rows = f"{name}_keys", f"{name}_key_rows"
-        origin = self._origin(rows)
-        return SortedKeys(self._array(keys), self._array(rows), below=below, origin=origin)
-
-    # -- Opening and saving ---------------------------------------------------------------------
-
-    @classmethod
-    def open(cls, path: str | Path) -> KnowledgeBase:
-        """Map a folder that `build_kb` wrote, which takes milliseconds at any size.
-
-        Later changes of the folder do not affect an open knowledge base or its vectors.
-
-        RAISES BioelError: Errors of `schema.checked_meta`.
-        """
-        folder = Path(path).resolve()
-        kb = cls(map_columns(folder), path=folder)
-        kb.attach(map_vectors(folder, of=kb.fingerprint))
-        return kb
-
-    @classmethod
-    def from_bytes(cls, block: bytes) -> KnowledgeBase:
-        """Load the result of `to_bytes`. RAISES BioelError: [B025] when it is something else."""
-        return cls(unpack(block))
-
-    def to_bytes(self) -> bytes:
-        """Serialise the whole knowledge base, with its vectors."""
-        return pack(self.files())
-
-    def save_to(self, path: str | Path) -> None:
-        """Copy the whole knowledge base to a folder, replacing a knowledge base in it.
-
-        RAISES BioelError: [B029] when the folder holds something else, [B212] when another writer
-            does not finish in time.
-        """
-        out = Path(path).resolve()
-        if out == self.path:
-            return
-        check_replaceable(out)
-        files = self.files()
-        with editing(out, to="save a copy", make=True) as transaction:
-            check_replaceable(out)
-            before = homes_of(map_vectors(out), "vectors")
-            for name, parts in homes_of(files, "vectors").items():
-                with transaction.adding("vectors", vectors_name(encoder_of(name))) as folder:
-                    write_files(folder, parts)
-            with transaction.columns(without=before) as folder:
-                write_files(folder, {name: files[name] for name in KB_FILES if name in files})
-            for name, parts in homes_of(files, "tries").items():
-                with transaction.adding("tries", name) as folder:
-                    write_files(folder, parts)
-
-    def files(self) -> dict[str, RawFile]:
-        """All files by name, with vectors and tries that were written after opening."""
-        if self.path is None:
-            return dict(self._files)
-        return self._files | map_vectors(self.path) | map_tries(self.path, of=self.fingerprint)
-
-    def attach(self, files: Mapping[str, RawFile]) -> None:
-        """Add files (vectors) to an open knowledge base."""
-        self._files |= files
-
-    def __reduce__(self) -> tuple[Callable[..., KnowledgeBase], tuple[Any, ...]]:
-        # By path, so that all workers share one copy in the page cache.
-        if self.path is None:
-            return KnowledgeBase.from_bytes, (self.to_bytes(),)
-        return _reopen, (self.path, self.fingerprint)
-
-    def verify(self) -> None:
-        """Read every column and compare checksums; that of meta.json is compared when it is opened.
-
-        RAISES BioelError: [B024] with the first file that differs.
-        """
-        check_columns(self._files, self.meta, where=self.where)
-
-
 def open_kb(kb: KnowledgeBase | str | Path) -> KnowledgeBase:
     """Open a knowledge base by its folder, or return an open one: settings may have either."""
     return kb if isinstance(kb, KnowledgeBase) else KnowledgeBase.open(kb)
-
-
-def open_knowledge_base_v1(path: str) -> KnowledgeBase:
-    """spacy-bioel.KnowledgeBase.v1: open a knowledge base by path."""
-    return KnowledgeBase.open(path)
 
 
 def _reopen(path: Path, fingerprint: str) -> KnowledgeBase:

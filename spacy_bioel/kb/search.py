@@ -1,4 +1,4 @@
-"""Search for concepts by words, as a person types them; several searches as one."""
+"""Search for concepts by words, as a person types them."""
 
 from __future__ import annotations
 

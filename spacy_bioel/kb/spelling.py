@@ -11,18 +11,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spacy_bioel.kb.arrays import IntArray, Origin, entries_of, offsets_of
-from spacy_bioel.text.stems import (
-    singular_of,
-)
-
-if TYPE_CHECKING:
-    pass
+from spacy_bioel.kb.arrays import MEMORY, IntArray, Origin, entries_of, offsets_of
+from spacy_bioel.text.stems import singular_of
 
 FloatArray = NDArray[np.float32]
 
@@ -120,12 +115,11 @@ class NgramIndex:
         rows: NDArray[np.int32],
         norms: FloatArray,
         *,
-        origin: Origin | None = None,
+        origin: Origin = MEMORY,
     ) -> None:
         self._grams = np.asarray(grams)
-        self._rows = rows
+        self._rows, self._origin = rows, origin
         self._norms = np.asarray(norms)
-        self._origin = origin or Origin()
         self._offsets = self._origin.ends(np.asarray(offsets), end=len(rows))
         self._are_checked = np.zeros(len(grams), dtype=bool)
 

@@ -7,15 +7,15 @@ written to again. A reader that opens the folder gets either the old generation 
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import shutil
 import socket
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 from filelock import FileLock, Timeout
@@ -25,14 +25,12 @@ from spacy_bioel.files import replacing_file, sync
 from spacy_bioel.kb.arrays import read_small
 from spacy_bioel.kb.folder import (
     ABOUT_FILE,
-    COLUMN_FILES,
     GENERATION,
     META_FILE,
     generation_name,
     generation_of,
     homes_in,
     is_kb,
-    removed_vectors,
     sealed_meta,
 )
 
@@ -80,17 +78,14 @@ class Transaction:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    @contextmanager
-    def columns(self, *, without: Iterable[str] = ()) -> Iterator[Path]:
-        """Replace all columns atomically when the block succeeds.
+    def replace_columns(self, write: Callable[[Path], Mapping[str, Any]]) -> None:
+        """Replace all columns atomically.
 
-        without (Iterable[str]): Names of vectors to remove in the same step.
-        YIELDS (Path): Empty folder for the columns and their meta.json.
+        write (Callable): Writes the columns to an empty folder, and returns the contents of
+            meta.json; see `kb.folder.meta_of`.
         """
         with self._fresh_folder() as fresh:
-            yield fresh
-            meta = json.loads((fresh / META_FILE).read_text("utf8"))
-            (fresh / META_FILE).unlink()
+            meta = write(fresh)
             name = generation = generation_name(str(meta["fingerprint"]))
             n = 0
             while (self.folder / generation).exists():  # never touched, not even by equal ones
@@ -98,15 +93,14 @@ class Transaction:
                 generation = f"{name}.{n}"
             _move(fresh, self.folder / generation)
             with replacing_file(self.folder / META_FILE, follow=False) as path:
-                meta |= {"generation": generation, "removed": sorted(without)}
-                path.write_bytes(sealed_meta(meta))
+                path.write_bytes(sealed_meta({**meta, "generation": generation}))
         self.tidy()
 
     @contextmanager
     def adding(self, kind: str, name: str) -> Iterator[Path]:
         """Add vectors or a trie when the block succeeds, unless they are there.
 
-        kind, name (str): See `layout.PARTS`, `layout.vectors_name` and `layout.trie_name`.
+        kind, name (str): See `PARTS`, `vectors_name` and `trie_name` of `kb.folder`.
         YIELDS (Path): Empty folder for their files.
         """
         with self._fresh_folder() as fresh:
@@ -138,16 +132,12 @@ class Transaction:
         meta = read_small(folder, META_FILE)
         if meta and not is_kb(folder):
             return  # damaged: nothing says which columns are the right ones
-        self.remove_vectors(removed_vectors(folder))
         generation = generation_of(meta)
         found = (path for path in folder.iterdir() if GENERATION.fullmatch(path.name))
         _remove(path for path in found if path.name != generation)
         # By the number that follows it, a generation of the same columns has the same tries.
         old = (name for name in homes_in(folder, "tries") if name[-12:] not in generation)
         _remove(folder / "tries" / name for name in old)
-        if generation:  # files in the layout of an earlier version
-            _remove(folder / name for name in (*COLUMN_FILES, ".encoding.lock"))
-            _remove([folder / "vectors.json", *folder.glob("vectors.*.*")])
 
     @contextmanager
     def _fresh_folder(self) -> Iterator[Path]:

@@ -1,9 +1,7 @@
-"""Stored vectors of a knowledge base: of all encoders, current, outdated or damaged.
+"""Vectors of the names of a knowledge base, stored in its folder: of all encoders, current or not.
 
-Encoding of all names of a knowledge base to unit vectors, stored in its folder.
-
-Names are encoded block by block, and the next process continues after a stop; known vectors are
-copied.
+Names are encoded block by block, so that the next process continues where one was stopped; vectors
+of known names are copied.
 """
 
 from __future__ import annotations
@@ -25,23 +23,19 @@ from numpy.typing import NDArray
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.files import replacing_file
 from spacy_bioel.kb.arrays import (
-    UNSEALED,
     RawFile,
     check_contents,
-    check_seal,
-    checksum,
     map_folder,
     read_array,
-    read_json,
-    sealed_json,
     write_array,
 )
 from spacy_bioel.kb.faiss_index import ANN_NAMES, has_faiss, write_index
 from spacy_bioel.kb.folder import (
-    ABOUT_FILE,
     HEAD_COLUMNS,
-    PARTS,
     VECTOR_COLUMNS,
+    check_home,
+    describe_home,
+    described,
     encoder_of,
     homes_of,
     in_home,
@@ -50,7 +44,6 @@ from spacy_bioel.kb.folder import (
 from spacy_bioel.kb.knowledge_base import KnowledgeBase, SortedKeys, open_kb
 from spacy_bioel.kb.transaction import Transaction, editing
 from spacy_bioel.kb.vectors import (
-    BITS,
     HEAD_NAMES,
     Encode,
     FloatArray,
@@ -64,8 +57,8 @@ from spacy_bioel.text.normalize import normalize_names
 
 Columns = dict[str, NDArray[Any]]
 
-# Of a description, beside "text", its own checksum. "ann": None, or what `ann.write_index` returns.
-_KEYS = ("fingerprint", "kb", "n", "dim", "bits", "checksums", "ann")
+# Of a description, beside "text", its own checksum. "ann": None, or what `write_index` returns.
+_KEYS = ("fingerprint", "kb", "n", "dim", "checksums", "ann", "heads")
 
 
 def column_shapes(n: int, dim: int) -> dict[str, tuple[int, ...]]:
@@ -83,22 +76,15 @@ class StoredVectors:
 
     def __init__(self, kb: KnowledgeBase, name: str, files: dict[str, RawFile]) -> None:
         self._kb, self.name, self.files = kb, name, files
+        self._place = {"home": f"vectors/{name}", "where": kb.where}
         self.encoder = encoder_of(name)
         self.n_bytes = sum(raw.size for raw in files.values())
 
     @cached_property
     def about(self) -> dict[str, Any]:
-        """Description of the vectors.
-
-        RAISES BioelError: [B030] unreadable, [B210] edited, [B180] vectors of an earlier version.
-        """
-        where, file = self._kb.where, self._path(ABOUT_FILE)
-        text = self.files[ABOUT_FILE].tobytes()
-        about = read_json(text, where=where, file=file)
-        if "dim" in about and about.get("bits") != BITS:
-            raise BioelError(Errors.B180.format(path=where))
-        check_seal(text, about.get("text"), where=where, file=file)
-        return {"heads": 0} | {key: about[key] for key in (*_KEYS, *({"heads"} & about.keys()))}
+        """Description of the vectors. RAISES BioelError: [B030] unreadable, [B210] edited."""
+        about = described(self.files, **self._place)
+        return {key: about[key] for key in _KEYS}
 
     @property
     def state(self) -> str | None:
@@ -124,7 +110,6 @@ class StoredVectors:
         scales = columns["scales"]
         if not (np.isfinite(scales).all() and (scales >= 0).all()):
             raise self._bad("scales.npy", "numbers from 0", "others")
-        self._check_parts([*columns], if_small=True)
         return columns
 
     @property
@@ -138,32 +123,22 @@ class StoredVectors:
             shapes = (len(vectors), width), (vectors.shape[1], width)
             vectors.heads = Heads(*map(self._column, HEAD_COLUMNS, shapes))
         if ann := self.about["ann"]:
-            expected = f"{ann['bytes']} bytes"
-            vectors.ann = self._raw("ann", expected)
-            if vectors.ann.size != ann["bytes"]:
-                raise self._bad("ann", expected, f"{vectors.ann.size} bytes")
-            vectors.ann_steps = ann["steps"]
+            raw, expected = self.files.get("ann"), f"{ann['bytes']} bytes"
+            if raw is None or raw.size != ann["bytes"]:
+                raise self._bad("ann", expected, "no file" if raw is None else f"{raw.size} bytes")
+            vectors.ann, vectors.ann_steps = raw, ann["steps"]
             vectors.ann_checksum = self.about["checksums"]["ann"]
         return vectors
 
     def verify(self) -> None:
-        """Read all files and compare checksums.
-
-        RAISES BioelError: [B024] with the first file that differs, [B033] missing file.
-        """
-        self._check_parts([*self.about["checksums"]])
-
-    def _check_parts(self, parts: list[str], *, if_small: bool = False) -> None:
-        for part in parts:
-            expected = self.about["checksums"][part]
-            file = part if part == "ann" else f"{part}.npy"
-            raw, path = self._raw(file, f"checksum {expected}"), self._path(file)
-            check_contents(raw, expected, where=self._kb.where, file=path, if_small=if_small)
+        """Read all files and compare checksums. RAISES BioelError: Those of `check_home`."""
+        check_home(self.files, **self._place)
 
     def _column(self, name: str, shape: tuple[int, ...]) -> NDArray[Any]:
         kind = (VECTOR_COLUMNS | HEAD_COLUMNS)[name]
         file, expected = f"{name}.npy", f"{kind} of shape {shape}"
-        raw = self._raw(file, expected)
+        if (raw := self.files.get(file)) is None:
+            raise self._bad(file, expected, "no file")
         try:
             column = read_array(raw)
         except ValueError as error:
@@ -171,18 +146,13 @@ class StoredVectors:
         found = f"{column.dtype.name} of shape {column.shape}"
         if found != expected:
             raise self._bad(file, expected, found)
+        where, path = self._kb.where, f"{self._place['home']}/{file}"
+        checksums = self.about["checksums"]
+        check_contents(raw, checksums[file], where=where, file=path, if_small=True)
         return column
 
-    def _raw(self, file: str, expected: str) -> RawFile:
-        if (raw := self.files.get(file)) is None:
-            raise self._bad(file, expected, "no file")
-        return raw
-
-    def _path(self, file: str) -> str:
-        return f"vectors/{self.name}/{file}"
-
     def _bad(self, file: str, expected: str, found: str) -> BioelError:
-        where, file = self._kb.where, self._path(file)
+        where, file = self._kb.where, f"{self._place['home']}/{file}"
         return BioelError(Errors.B033.format(path=where, file=file, expected=expected, found=found))
 
 
@@ -235,8 +205,7 @@ def open_vectors(kb: KnowledgeBase | str | Path, *, fingerprint: str | None) -> 
     kb (KnowledgeBase | str | Path): Knowledge base, or its folder.
     fingerprint (str | None): Fingerprint of the encoder of the queries; None: any encoder.
     RAISES BioelError: [B031] vectors of other encoders only, [B032] no vectors, [B033] truncated or
-        foreign vectors, [B034] outdated vectors only, [B030] unreadable description, [B180]
-        vectors of an earlier version.
+        foreign vectors, [B034] outdated vectors only, [B030] unreadable description.
     """
     kb = open_kb(kb)
     stored = stored_vectors(kb)  # read once, since writers may change it meanwhile
@@ -249,15 +218,6 @@ def open_vectors(kb: KnowledgeBase | str | Path, *, fingerprint: str | None) -> 
     if (of := found[0].about["kb"]) != kb.fingerprint:
         raise BioelError(Errors.B034.format(path=kb.where, found=of, expected=kb.fingerprint))
     return found[0].vectors
-
-
-def verify_vectors(kb: KnowledgeBase) -> None:
-    """Read the vectors and indexes of all encoders, and compare checksums.
-
-    RAISES BioelError: [B024] when a checksum differs; errors of `open_vectors`.
-    """
-    for stored in stored_vectors(kb):
-        stored.verify()
 
 
 Report = Callable[[int], None]
@@ -274,7 +234,7 @@ class Encoded:
 
     encoded: int
     copied: int  # whose vectors were kept, copied, or left by a stopped process
-    ann: dict[str, Any] | None  # as `ann.write_index` returns it
+    ann: dict[str, Any] | None  # as `write_index` returns it
 
 
 def write_vectors(
@@ -309,7 +269,7 @@ def write_vectors(
         with editing(kb.path, to=f"encode names with encoder {fingerprint}") as transaction:
             now = KnowledgeBase.open(kb.path)
             about = {"fingerprint": fingerprint, "kb": now.fingerprint, "n": now.n_names}
-            about |= {"dim": dim, "bits": BITS}
+            about |= {"dim": dim}
             return _write(transaction, now, encode, about, progress or (lambda n: None))
     except OSError as error:
         raise BioelError(Errors.B182.format(path=kb.where, error=error)) from error
@@ -461,10 +421,7 @@ class Unfinished:
     def put_in_place(self, about: Mapping[str, Any], transaction: Transaction) -> None:
         """Write the description of the finished vectors, and add them to the knowledge base."""
         self.columns.clear()  # some systems cannot move mapped files
-        files = map_folder(self.folder, PARTS["vectors"][1:])
-        checksums = {name.removesuffix(".npy"): checksum(raw) for name, raw in files.items()}
-        sealed = sealed_json({**about, "checksums": checksums, "text": UNSEALED})
-        (self.folder / ABOUT_FILE).write_bytes(sealed)
+        describe_home(self.folder, "vectors", about)
         home = transaction.put(self.folder, "vectors", vectors_name(about["fingerprint"]))
         (home / _JOURNAL).unlink(missing_ok=True)
 

@@ -1,6 +1,7 @@
-"""Quantised unit vectors, and exact search: names whose vectors are nearest to query vectors.
+"""Quantised unit vectors of names, and the search for those nearest to query vectors.
 
-Search by the first half of the principal components, then among the nearest in full.
+`ExactIndex` compares all vectors. `HeadIndex` compares all by the first half of their principal
+components, and the nearest of these in full.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ FloatArray = NDArray[np.float32]
 Encode = Callable[[Sequence[str]], FloatArray]  # from n normalised names to shape (n, dim)
 Steps = Sequence[Sequence[float]]  # steps of an approximate search, see `kb.faiss_index`
 
-BITS = 16  # bits per number; stored vectors with another number are of an earlier version
 _FINE = 256  # values of the fine part of a number
 _LARGEST = 127 * _FINE
 
@@ -227,12 +227,6 @@ def _exact_scores(
         if lean:
             vectors.give_back()
     return scores.reshape(rows.shape)
-
-
-def create_exact_index_v1(block_rows: int = 16384) -> Callable[[QuantizedVectors], ExactIndex]:
-    """Create a spacy-bioel.ExactIndex.v1: a function from vectors to an `ExactIndex`, which can be
-    pickled."""
-    return partial(ExactIndex, block_rows=block_rows)
 
 
 def _above(

@@ -16,6 +16,7 @@ from spacy_bioel.dictionary.unambiguous import KnownNames
 from spacy_bioel.entities import RuleSet, String, Vocabulary
 from spacy_bioel.kb.arrays import entries_of
 from spacy_bioel.kb.bundled import is_starter
+from spacy_bioel.kb.faiss_index import choose_index
 from spacy_bioel.kb.joined import JoinedKnowledgeBase, parts_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.vectors import quantize
@@ -81,29 +82,27 @@ class CandidateGenerator:
     @cached_property
     def names(self) -> EncodedNames | JoinedNames:
         """The names that are searched among by vectors."""
-        parts = self.kb, self.encoder, self.state.make_index, self.state.pool
+        parts = self.kb, self.encoder, self.state.pool
         return self._kept.get("names", parts, self._encoded_names)
 
     def _encoded_names(self) -> EncodedNames | JoinedNames:
-        make_index = self.state.make_index
         if self.state.pool is not None:
-            return self.state.pool.encoded(self.encoder.encode, make_index)
+            return self.state.pool.encoded(self.encoder.encode)
         if isinstance(self.kb, JoinedKnowledgeBase):
             return JoinedNames(self.kb, [p.names if p.state.encoder else None for p in self.parts])
-        return encoded_names(self.kb, self.encoder, make_index)
+        return encoded_names(self.kb, self.encoder)
 
     @cached_property
     def _training_strings(self) -> NameSearch:
         """The search among `statistics.names` by vectors."""
-        statistics, make_index = self.state.statistics, self.state.make_index
-        parts = statistics, self.encoder, make_index
+        parts = self.state.statistics, self.encoder
         return self._kept.get("training strings", parts, self._encoded_strings)
 
     def _encoded_strings(self) -> NameSearch:
         names = self.state.statistics.names
         if self.state.pool is None and all(map(is_starter, parts_of(self.kb))):
-            return self.state.make_index(string_vectors(self.encoder, names))
-        return self.state.make_index(quantize(self.encoder.encode(names)))
+            return choose_index(string_vectors(self.encoder, names))
+        return choose_index(quantize(self.encoder.encode(names)))
 
     @cached_property
     def spelling(self) -> SpellingSearch:

@@ -49,7 +49,7 @@ from spacy_bioel.linking.decide import Ranking, rank_candidates
 from spacy_bioel.linking.evidence import FEATURES
 from spacy_bioel.linking.mentions import find_mentions
 from spacy_bioel.linking.rescoring import Rescorer, rescorer_of
-from spacy_bioel.linking.searches import FrozenEncoder, MakeIndex, MakeSearch
+from spacy_bioel.linking.searches import FrozenEncoder, MakeSearch
 from spacy_bioel.linking.state import Kept, LinkerState
 from spacy_bioel.linking.training import NameTraining, training_strings
 from spacy_bioel.linking.validation import check_order, check_settings, check_types
@@ -69,7 +69,6 @@ from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.trace import Trace
 from spacy_bioel.types import Link, remember_opener
 
-# Named as the first versions named it, so that their pipelines load.
 _STATISTICS = "memory.json"
 _WEIGHTS = ("fusion", "reading")
 
@@ -83,7 +82,6 @@ class LinkerResources(StoredPipe[LinkerSettings]):
         model: Model[Any, Any],
         name: str,
         *,
-        index: MakeIndex,
         spelling: MakeSearch,
         settings: dict[str, Any],
         entities: RuleSet | None = None,
@@ -100,7 +98,6 @@ class LinkerResources(StoredPipe[LinkerSettings]):
         self.statistics = MentionStatistics()
         self.fusion: Fusion | None = None
         self.reading: Fusion | None = None
-        self._index = index
         self._spelling = spelling
         # A relative path is relative to the current folder of now, not of the first use.
         self._base = Path.cwd() if settings.get("kb") else Path()
@@ -170,7 +167,6 @@ class LinkerResources(StoredPipe[LinkerSettings]):
                 fusion=self.fusion,
                 reading=self.reading,
                 settings=self.check_settings(),
-                make_index=self._index,
                 make_spelling=self._spelling,
                 rules=self.entities,
                 rescorer=self.rescorer if self.reads else None,
@@ -589,7 +585,6 @@ class Linker(LinkerResources):
             self.vocab,
             self.model,
             self.name,
-            index=self._index,
             spelling=self._spelling,
             settings={},
             entities=self.entities,

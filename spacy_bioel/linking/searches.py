@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spacy_bioel.errors import Warnings
+from spacy_bioel.kb.faiss_index import choose_index
 from spacy_bioel.kb.joined import JoinedKnowledgeBase, JoinedSearch, parts_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.vector_files import (
@@ -42,9 +43,6 @@ class NameSearch(Protocol):
     """Nearest names of unit vectors; `kb.vectors.ExactIndex` is one."""
 
     def search(self, queries: NDArray[np.float32], k: int) -> Found: ...
-
-
-MakeIndex = Callable[[QuantizedVectors], NameSearch]
 
 
 class SpellingSearch(Protocol):
@@ -168,7 +166,7 @@ def needs_no_folder(kb: KnowledgeBase) -> bool:
     return all(part.n_names <= ENCODE_ON_LOAD for part in parts_of(kb))
 
 
-def encoded_names(kb: KnowledgeBase, encoder: FrozenEncoder, make_index: MakeIndex) -> EncodedNames:
+def encoded_names(kb: KnowledgeBase, encoder: FrozenEncoder) -> EncodedNames:
     """All names of a knowledge base: by the vectors in its folder, or encoded in memory.
 
     RAISES BioelError: Those of `open_vectors`, for a knowledge base that is not small.
@@ -181,7 +179,7 @@ def encoded_names(kb: KnowledgeBase, encoder: FrozenEncoder, make_index: MakeInd
         vectors.heads = heads_of(vectors)
     else:
         vectors = open_vectors(kb, fingerprint=encoder.fingerprint)
-    return EncodedNames(vectors, make_index(vectors))
+    return EncodedNames(vectors, choose_index(vectors))
 
 
 class NamePool:
@@ -209,7 +207,7 @@ class NamePool:
         self.rows = np.unique(kb.concept_names[np.repeat(entries, n_names)]).astype(np.int64)
         self.names = normalize_names(kb.names.take(self.rows))
 
-    def encoded(self, encode: Encode, make_index: MakeIndex) -> EncodedNames:
+    def encoded(self, encode: Encode) -> EncodedNames:
         """All names of the pool."""
         vectors = quantize(encode(self.names))
-        return EncodedNames(vectors, make_index(vectors), self.rows)
+        return EncodedNames(vectors, choose_index(vectors), self.rows)

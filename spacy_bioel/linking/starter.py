@@ -22,7 +22,7 @@ from spacy_bioel.kb.bundled import _MESH, ASSETS, _name_of, cache_folder, is_sta
 from spacy_bioel.kb.joined import parts_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.vector_files import is_encoded, stored_vectors, vectors_of
-from spacy_bioel.kb.vectors import BITS, QuantizedVectors, quantize
+from spacy_bioel.kb.vectors import QuantizedVectors, quantize
 from spacy_bioel.linking.alias_table import MentionStatistics
 from spacy_bioel.linking.searches import FrozenEncoder, needs_no_folder
 from spacy_bioel.models.name_encoder import (
@@ -53,7 +53,7 @@ def ensure_vectors(kb: KnowledgeBase, encoder: FrozenEncoder) -> None:
 def string_vectors(encoder: FrozenEncoder, names: Sequence[str]) -> QuantizedVectors:
     """Vectors of training strings: those of the strings that were last asked for are kept in the
     cache folder, since encoding them takes most of a first document."""
-    about = "\n".join([str(BITS), encoder.fingerprint, *names])
+    about = "\n".join([encoder.fingerprint, *names])
     digest = blake2b(about.encode("utf8", "surrogatepass"), digest_size=16).hexdigest()
     path = cache_folder() / f"strings-{digest}.safetensors"
     with suppress(OSError, SafetensorError):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from spacy_bioel.entities import RuleSet
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.alias_table import MentionStatistics
-from spacy_bioel.linking.searches import FrozenEncoder, MakeIndex, MakeSearch, NamePool
+from spacy_bioel.linking.searches import FrozenEncoder, MakeSearch, NamePool
 from spacy_bioel.models.fusion import Fusion
 from spacy_bioel.settings import LinkerSettings
 
@@ -65,7 +65,6 @@ class LinkerState:
     fusion: Fusion | None
     reading: Fusion | None
     settings: LinkerSettings
-    make_index: MakeIndex
     make_spelling: MakeSearch
     rules: RuleSet
     rescorer: Rescorer | None = None

@@ -147,7 +147,7 @@ class NameTraining:
         """Add the gradients of one update. RETURNS (float | None): Its loss; None: no gradient."""
         if self._updates and self._updates % self.settings.refresh_every == 0:
             encoder = FrozenEncoder.of(self.encoder)
-            self.mine(encoder, self.pool.encoded(encoder.encode, self.state.make_index))
+            self.mine(encoder, self.pool.encoded(encoder.encode))
         self._updates += 1
         return self.learn(examples)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import spacy
-from kb_files import encode, names_of, to_old_layout
+from kb_files import encode, names_of
 from spacy.training import Example
 
 from spacy_bioel.cli import main
@@ -233,12 +233,6 @@ def test_edit(bioel, kb, tmp_path):
     assert (counts["new_concepts"], counts["new_names"], counts["records"]) == (0, 1, 1)
     assert names_of(kb, "MESH:D009270") == ["Naloxone hydrochloride", "Naloxone", "Nalone"]
     assert "Edited MESH:D009270" in done.out
-
-
-def test_upgrade(bioel, kb):
-    to_old_layout(kb)
-    assert f"Converted {kb} to the current layout." in bioel("kb", "upgrade", kb).words
-    assert "has the current layout" in bioel("kb", "upgrade", kb).words
 
 
 def test_help_names_the_commands_and_needs_no_spacy():

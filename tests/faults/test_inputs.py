@@ -19,7 +19,6 @@ from spacy_bioel.errors import BioelError
 from spacy_bioel.io.formats import read_ontology
 from spacy_bioel.io.jsonl import _Reader, iter_json_object
 from spacy_bioel.io.open import BadRecord, open_binary, skipping_bad
-from spacy_bioel.io.phrases import read_phrase_table
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.types import Concept
@@ -111,8 +110,6 @@ def test_a_table_of_one_line_that_does_not_decode(tmp_path, name):
     with skipping_bad(noted.append), pytest.raises(BioelError, match=r"\[B141\]"):
         list(read_ontology(tmp_path / name, format="table"))
     assert {record.code for record in noted} == {"B103"}
-    with skipping_bad(noted.append):
-        assert list(read_phrase_table(tmp_path / name)) == []
 
 
 @pytest.mark.parametrize("field", ["names", "types", "definition", "xrefs"])

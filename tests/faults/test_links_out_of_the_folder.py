@@ -1,6 +1,5 @@
 """Symbolic and hard links in folders that commands write to: nothing outside is changed."""
 
-import json
 import os
 import sys
 from collections.abc import Callable
@@ -20,9 +19,7 @@ from spacy_bioel.kb.edit import (
     compact_kb,
     edit_names,
     retire_ids,
-    upgrade_kb,
 )
-from spacy_bioel.kb.folder import sealed_meta
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.vector_files import Unfinished
 from spacy_bioel.pipe import save_files
@@ -41,7 +38,6 @@ WRITERS: dict[str, Callable[[Path], object]] = {
     "encode": encode,
     "compact": compact_kb,
     "forget": lambda kb: compact_kb(kb, forget_retired=True),
-    "upgrade": upgrade_kb,
     "copy": lambda kb: KnowledgeBase.from_bytes(KnowledgeBase.open(kb).to_bytes()).save_to(kb),
 }
 LINKS = [".holder", ".lock", "meta.json", "vectors", "tries", ".encoding", ".new.0123456789ab",
@@ -108,7 +104,7 @@ def test_a_file_that_is_linked_twice_is_never_written_to(kb, outside, monkeypatc
     """As by `cp -al`, for a copy that takes no room."""
     monkeypatch.setattr(writing, "_BLOCK", 1)
     about = {"fingerprint": "f", "kb": KnowledgeBase.open(kb).fingerprint, "n": 3, "dim": 2}
-    unfinished = Unfinished(kb / ".encoding", about | {"bits": writing.BITS})
+    unfinished = Unfinished(kb / ".encoding", about)
     unfinished.finish_rows(1)
     for path in (*(kb / ".encoding").iterdir(), kb / "meta.json"):
         os.link(path, outside / path.name) if path.name != "codes.npy" else None
@@ -146,13 +142,3 @@ def test_files_of_a_pipeline_that_are_links_are_replaced_themselves(tmp_path, ou
     save_files(model, {"cfg.json": lambda: b"{}"})
     assert (model / "cfg.json").read_text() == "{}" and not (model / "cfg.json").is_symlink()
     assert (outside / "file").read_text() == "file"
-
-
-def test_vectors_that_a_forged_meta_json_calls_removed(kb, outside):
-    meta = json.loads((kb / "meta.json").read_text())
-    meta["removed"] = ["../../outside", str(outside)]
-    (kb / "meta.json").write_bytes(sealed_meta(meta))
-    encode(kb)
-    before = contents(outside)
-    WRITERS["add"](kb)
-    assert before == contents(outside) != {}

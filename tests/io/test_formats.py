@@ -18,19 +18,16 @@ CORPORA = {
     "bioc-xml": "<?xml version='1.0'?><!DOCTYPE collection SYSTEM 'BioC.dtd'>\n<collection>",
     "bioc-json": '{"source": "", "infons": {},\n "documents": [{"id": "1"}]}',
     "jsonl": '{"id": "1", "text": "Flu: the \\"documents\\" [1]"}\n',
-    "biosyn": "1||0|3||Disease||flu||D1\n",
     "brat": "T1\tDisease 0 3;5 7\tFlu it\n",
-    "phrases": "D1\tInfluenza\tthe flu\n",
 }
 ONTOLOGIES = {
     "obo": "format-version: 1.2\n",
+    "owl": '<rdf:RDF xmlns="http://x">',
     "cellxgene": '{"CL:0000000":{"ancestors":{},"label":"cell"}}',
     "mesh": '<?xml version="1.0"?>\n<!DOCTYPE x>\n<DescriptorRecordSet>',
     "ctd": "# CTD\n#\n# Fields:\n# DiseaseName\tDiseaseID\tSynonyms\n",
     "clinvar": "#AlleleID\tType\tName\tGeneID\n",
     "ncbi-gene": "#tax_id\tGeneID\tSymbol\tLocusTag\n",
-    "biosyn": "C1|613097||tooth agenesis, selective\n",
-    "name-lists": '{"10": [["primary", "flu"]]}',
     "jsonl": '{"id": "D1", "names": ["flu"]}\n',
     "table": "# made by hand\nid\tname\nD1\tflu\n",
 }
@@ -40,7 +37,6 @@ ONTOLOGIES = {
     ("content", "name"),
     [
         *((content, name) for name, content in CORPORA.items()),
-        ("ID,Term,General SNOMED Label,General SNOMED ID,Example\n", "phrases"),  # COMETA
         (" " * 70_000 + CORPORA["pubtator"], "pubtator"),  # white space is no content
     ],
 )
@@ -52,9 +48,8 @@ def test_corpora_are_recognised_by_content(write, content, name):
     ("content", "expected"),
     [
         *((content, name) for name, content in ONTOLOGIES.items()),
-        ('<rdf:RDF xmlns="http://x">', "obo"),
-        ('<?xml version="1.0"?>\n<Ontology xmlns="http://x">', "obo"),
-        ('{"graphs": []}', "obo"),
+        ('<?xml version="1.0"?>\n<Ontology xmlns="http://x">', "owl"),
+        ('{"graphs": []}', "owl"),
         ("<SupplementalRecordSet>", "mesh"),
         ('{"id": "D1", "replaced_by": "D2"}', "jsonl"),
         ("id,name\n", "table"),

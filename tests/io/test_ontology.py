@@ -12,7 +12,7 @@ import zstandard
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.io.formats import read_ontology
-from spacy_bioel.io.ontology import read_cellxgene_json, read_obo, read_obo_header
+from spacy_bioel.io.ontology import read_cellxgene_json, read_obo, read_obo_header, read_owl
 from spacy_bioel.types import Concept
 
 OBO = """format-version: 1.2
@@ -255,11 +255,10 @@ def test_obo(write, recwarn):
 @pytest.mark.parametrize(("name", "content"), [("toy.owl", OWL), ("toy.json", json.dumps(GRAPHS))])
 def test_owl_and_obo_json(write, name, content):
     path = write(content, name)
-    assert list(read_obo(path)) == [
+    assert list(read_owl(path)) == [
         Concept("X:1", ("disease",)),
         Concept("X:2", ("flu", "influenza"), parents=("X:1",)),
     ]
-    assert read_obo_header(path) == ("", "")
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,6 @@ CONSO = "C000000{n}|ENG|P|L1|PF|S1|Y|A1||||SRC|PT|1|name {n}|0|N||\n"
             ["X:1", "X:3"],
             [(2, "B132"), (3, "B131"), (5, "B131")],
         ),
-        ("a.txt", "X:1||a\nX:2\n||b\nX:3||c\n", ["X:1", "X:3"], [(2, "B116"), (3, "B116")]),
         ("a.obo", OBO, ["X:1", "X:3"], [(10, "B116")]),
         ("a.xml", MESH, ["MESH:D1", "MESH:D3"], [(0, "B122")]),
         (
@@ -46,7 +45,6 @@ CONSO = "C000000{n}|ENG|P|L1|PF|S1|Y|A1||||SRC|PT|1|name {n}|0|N||\n"
             ["X:1", "X:3"],
             [(0, "B120")],
         ),
-        ("b.json", '{"X:1": [["primary", "a"]], "X:2": [1]}', ["X:1"], [(0, "B143")]),
         (
             "META/MRCONSO.RRF",
             CONSO.format(n=1) + "C0000002|ENG\n" + CONSO.format(n=3),

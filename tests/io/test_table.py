@@ -142,15 +142,6 @@ def test_broken_quotes(write):
         list(read_table(write('1,a\n2,"b\n3,c\n', "n.csv"), columns={"id": 1, "name": 2}))
 
 
-def test_a_table_in_latin_1(write):
-    path = write("10\tMénière, Sjögren, Crohn, x\tmy ear\n".encode("latin-1"))
-    columns = {"id": 1, "name": 2}
-    (concept,) = read_table(path, columns=columns, encoding="latin-1")
-    assert concept == Concept("10", ("Ménière, Sjögren, Crohn, x",))
-    with pytest.raises(BioelError, match="B103.*line 1"):
-        list(read_table(path, columns=columns))
-
-
 def test_rows_of_mrconso(write):
     row = "C1|ENG|P|L1|PF|S1|Y|A1||M1|D1|SNOMEDCT_US|PT|{code}|{name}|9|N|256|\n"
     path = write(

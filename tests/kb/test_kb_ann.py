@@ -1,5 +1,4 @@
 import json
-import pickle
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +15,7 @@ from spacy_bioel.errors import BioelError
 from spacy_bioel.kb import faiss_index as ann
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.kb.vector_files import open_vectors, verify_vectors, write_vectors
+from spacy_bioel.kb.vector_files import open_vectors, write_vectors
 from spacy_bioel.kb.vectors import ExactIndex, quantize
 from spacy_bioel.types import Concept
 
@@ -59,7 +58,7 @@ def test_the_index_is_built_measured_and_opened(kb):
     assert json.loads((vectors_of(kb.path) / "about.json").read_text())["ann"] == built
     assert (built["kind"], built["queries"]) == ("IVF126,PQ8x4fsr", N)
     assert 0.9 < built["recall@10"] <= 1 and 0.9 < built["recall@1"] <= 1
-    verify_vectors(kb)
+    kb.verify_homes()
     vectors = open_vectors(kb, fingerprint="9f3a")
     index = ann.choose_index(vectors)
     assert isinstance(index, ann.FaissIndex)
@@ -155,9 +154,10 @@ def test_how_near_is_near_enough():
 def test_more_wanted_than_there_is(kb):
     pytest.importorskip("faiss")
     write(kb)
-    index = ann.create_faiss_index_v1(n_probe=1)(open_vectors(kb, fingerprint=None))
+    index = ann.choose_index(open_vectors(kb, fingerprint=None))
+    assert isinstance(index, ann.FaissIndex)
+    index.steps = [[1, -1]]
     rows, scores = index.search(encode(["abc"]), N)
-    assert isinstance(index, ann.FaissIndex) and index.steps == [[1, -1]]
     n_found = int((rows >= 0).sum())
     assert 0 < n_found < N  # those of one list
     assert (rows[0, n_found:] == -1).all() and (scores[0, n_found:] == -np.inf).all()
@@ -175,7 +175,7 @@ def test_a_damaged_index(kb):
         open_vectors(kb, fingerprint=None)
     path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
     with pytest.raises(BioelError, match=r"\[B024\] vectors/9f3a\.\w+/ann"):
-        verify_vectors(kb)
+        kb.verify_homes()
 
 
 def test_the_index_goes_with_the_names(kb, monkeypatch):
@@ -206,14 +206,6 @@ def test_without_faiss(kb, monkeypatch):
     vectors = open_vectors(kb, fingerprint=None)
     with pytest.warns(UserWarning, match=r"\[W180\] All of 1,000 names"):
         assert isinstance(ann.choose_index(vectors), ExactIndex)
-    with pytest.raises(BioelError, match=r"\[B183\] .*1,000 names"):
-        ann.create_faiss_index_v1()(vectors)
-
-
-def test_few_names_are_searched_exactly():
-    vectors = quantize(np.eye(3))
-    for make in (ann.create_auto_index_v1(), ann.create_faiss_index_v1(n_probe=3)):
-        assert isinstance(pickle.loads(pickle.dumps(make))(vectors), ExactIndex)
 
 
 def test_a_damaged_index_is_not_given_to_faiss(kb):
@@ -225,4 +217,4 @@ def test_a_damaged_index_is_not_given_to_faiss(kb):
     for damaged in (whole[:50] + b"\xff" + whole[51:], b""):
         vectors.ann = np.frombuffer(damaged, np.uint8)
         with pytest.raises(BioelError, match=r"\[B184\].*its checksum is .*bioel kb compact KB"):
-            ann.open_index(vectors)
+            ann.choose_index(vectors)

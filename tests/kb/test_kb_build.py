@@ -152,7 +152,7 @@ def test_nothing_left(tmp_path):
 
 def test_meta_tells_where_it_comes_from(folder):
     meta = json.loads((folder / "meta.json").read_text("utf8"))
-    assert (meta["schema"], meta["normalizer"]) == (2, 1)
+    assert (meta["schema"], meta["normalizer"]) == (3, 1)
     assert (meta["source"], meta["release"], meta["licence"]) == ("made up", "2026", "CC0")
     assert meta["counts"] == {
         "records": 5, "concepts": 4, "names": 6, "entries": 7, "ambiguous_names": 1,
@@ -167,7 +167,7 @@ def test_a_disk_that_is_full_leaves_the_old_one(tmp_path, folder, monkeypatch):
     def full(*args, **kwargs):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("spacy_bioel.kb.build.write_meta", full)
+    monkeypatch.setattr("spacy_bioel.kb.build.meta_of", full)
     with pytest.raises(BioelError, match=r"\[B203\].*No space left"):
         build_kb([Concept("Y:1", ("a",))], folder)
     with pytest.raises(BioelError, match=r"\[B203\]"):

@@ -11,7 +11,7 @@ from spacy_bioel.errors import BioelError
 from spacy_bioel.kb import vector_files as vectors_module
 from spacy_bioel.kb.edit import add_concepts, retire_ids
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.kb.vector_files import Encoded, open_vectors, verify_vectors, write_vectors
+from spacy_bioel.kb.vector_files import Encoded, open_vectors, write_vectors
 from spacy_bioel.types import Concept
 
 ALL = slice(None)
@@ -60,7 +60,7 @@ def test_only_new_names_are_encoded(kb, folder):
     found = [open_vectors(changed, fingerprint=f).take(ALL) for f in ("9f3a", "4c1e")]
     assert np.array_equal(*found)
     assert write(changed, Encoder(), fingerprint="9f3a").encoded == 0
-    verify_vectors(changed)
+    changed.verify_homes()
 
 
 def test_names_whose_digests_begin_alike_are_encoded_again(kb, folder, monkeypatch):
@@ -85,7 +85,7 @@ def test_a_stopped_process_leaves_what_it_did(kb, folder, monkeypatch):
     assert write(kb, again, progress=done.append) == Encoded(2, 4, None)
     assert (again.asked, done) == (["heart attack", "beta estradiol"], [4, 1, 1])
     assert np.array_equal(stored(kb), before)  # of the same encoder, whatever it is called
-    verify_vectors(kb)
+    kb.verify_homes()
     assert not (folder / ".encoding").exists()
 
 
@@ -104,7 +104,7 @@ def test_what_does_not_fit_is_thrown_away(kb, folder, monkeypatch, damage):
         (folder / ".encoding" / "journal.json").write_text("{}")
     fingerprint = "other" if damage == "other encoder" else "9f3a"
     assert write(kb, Encoder(), fingerprint=fingerprint).encoded == 6
-    verify_vectors(kb)
+    kb.verify_homes()
 
 
 def test_a_full_disk(kb, folder, monkeypatch):

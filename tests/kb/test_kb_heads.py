@@ -9,7 +9,7 @@ from spacy_bioel.kb import vector_files as writing_module
 from spacy_bioel.kb import vectors as heads_module
 from spacy_bioel.kb.faiss_index import choose_index
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.kb.vector_files import open_vectors, verify_vectors, write_vectors
+from spacy_bioel.kb.vector_files import open_vectors, write_vectors
 from spacy_bioel.kb.vectors import ExactIndex, HeadIndex, heads_of, quantize
 
 
@@ -48,7 +48,7 @@ def encode(names):
     return np.array([[len(name), name.count("c"), 1, 0] for name in names], dtype=np.float32)
 
 
-def test_vectors_of_an_earlier_version_get_heads(kb, folder, monkeypatch):
+def test_heads_are_made_of_stored_vectors(kb, folder, monkeypatch):
     write_vectors(kb, encode, fingerprint="9f3a", dim=4)
     assert open_vectors(folder, fingerprint="9f3a").heads is None
     monkeypatch.setattr(heads_module, "HEAD_NAMES", 2)
@@ -61,7 +61,7 @@ def test_vectors_of_an_earlier_version_get_heads(kb, folder, monkeypatch):
     home = vectors_of(folder, "9f3a")
     assert write_vectors(kb, encode, fingerprint="9f3a", dim=4).copied == 6
     assert vectors_of(folder, "9f3a") == home  # nothing to do
-    verify_vectors(KnowledgeBase.open(folder))
+    KnowledgeBase.open(folder).verify_homes()
 
 
 @pytest.mark.parametrize("name", ["heads", "projection"])

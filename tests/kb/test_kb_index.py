@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.kb.vectors import ExactIndex, create_exact_index_v1, quantize
+from spacy_bioel.kb.vectors import ExactIndex, quantize
 
 
 def test_sixteen_bits_of_each_number():
@@ -91,7 +91,6 @@ def test_scores_do_not_depend_on_the_batch():
 
 
 def test_shapes_that_do_not_fit():
-    index = create_exact_index_v1(block_rows=2)(VECTORS)
-    assert index.block_rows == 2
+    index = ExactIndex(VECTORS)
     with pytest.raises(BioelError, match=r"\[B036\].*\(1, 3\).*\(n_queries, 2\)"):
         index.search(np.ones((1, 3), np.float32), 1)

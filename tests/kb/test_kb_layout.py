@@ -1,30 +1,21 @@
-"""Folders of this version and of earlier ones, and folders that are no knowledge bases."""
+"""What is in the folder of a knowledge base, and folders that are no knowledge bases."""
 
 import json
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
-from kb_files import all_files, columns_of, made_kb, to_old_layout
+from kb_files import all_files, made_kb
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb import folder as layout
 from spacy_bioel.kb.arrays import pack
 from spacy_bioel.kb.build import build_kb
-from spacy_bioel.kb.edit import add_concepts, compact_kb, retire_ids, upgrade_kb
+from spacy_bioel.kb.edit import add_concepts
 from spacy_bioel.kb.folder import COLUMN_FILES, KB_FILES, sealed_meta
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.vector_files import write_vectors
 from spacy_bioel.types import Concept
-
-
-@pytest.fixture
-def old(folder) -> Path:
-    """A folder of an earlier version."""
-    to_old_layout(folder)
-    assert {"ids.txt", "names.txt"} < set(all_files(folder))
-    return folder
 
 
 def test_columns_are_known_though_files_are_missing(folder, tmp_path):
@@ -37,46 +28,6 @@ def test_equal_contents_have_equal_files(folder, tmp_path, kb):
     kb.save_to(tmp_path / "copy")
     assert (tmp_path / "copy" / "meta.json").read_bytes() == (folder / "meta.json").read_bytes()
     assert all_files(tmp_path / "copy") == all_files(folder)
-
-
-def test_an_old_folder_is_read_as_it_is(old, tmp_path):
-    before = all_files(old)
-    kb = KnowledgeBase.open(old)
-    assert (list(kb.ids), kb.find("X:8")) == (["X:1", "X:2", "X:3", "X:4"], 2)
-    kb.verify()
-    assert all_files(old) == before
-    copy = KnowledgeBase.from_bytes(kb.to_bytes())
-    assert copy.fingerprint == kb.fingerprint
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda folder: build_kb([Concept("X:9", ("nine",))], folder),
-        lambda folder: add_concepts(folder, [Concept("X:9", ("nine",))]),
-        lambda folder: retire_ids(folder, {"X:4": ""}),
-        partial(compact_kb, forget_retired=True),
-    ],
-)
-def test_what_changes_an_old_folder_writes_the_new_layout(old, change):
-    reader = KnowledgeBase.open(old)
-    for name in ("NOTICE", "vectors.json", "vectors.1a2b3c4d.codes.npy"):
-        (old / name).write_text("mine")
-    change(old)
-    found = all_files(old)
-    assert not {*COLUMN_FILES, "vectors.json", "vectors.1a2b3c4d.codes.npy"} & set(found)
-    assert columns_of(old).is_dir() and (old / "NOTICE").read_text() == "mine"
-    reader.verify()
-
-
-def test_upgrade(old):
-    kb = KnowledgeBase.open(old)
-    assert upgrade_kb(old)
-    now = KnowledgeBase.open(old)
-    assert now.fingerprint == kb.fingerprint
-    columns = columns_of(old).name
-    assert [name for name in all_files(old) if not name.startswith(columns)] == ["meta.json"]
-    assert not upgrade_kb(old)
 
 
 @pytest.mark.parametrize(
@@ -146,7 +97,7 @@ def test_a_fingerprint_is_no_path(kb):
 def test_a_version_that_is_not_known(tmp_path):
     build_kb([Concept("X:1", ("one",))], tmp_path / "kb")
     meta = json.loads((tmp_path / "kb" / "meta.json").read_text("utf8"))
-    for version in (1, 3, 0, True, "2"):
+    for version in (2, 4, 0, True, "3"):
         (tmp_path / "kb" / "meta.json").write_bytes(sealed_meta(meta | {"schema": version}))
         with pytest.raises(BioelError, match=r"\[B021\]"):
             KnowledgeBase.open(tmp_path / "kb")

@@ -36,21 +36,6 @@ def test_columns():
     assert [getattr(trie, name).dtype for name in TRIE_COLUMNS] == dtypes
 
 
-def test_children_of_many_nodes():
-    trie = small()
-    indptr, nodes = trie.children(np.array([1, 4, 0, -1, 1]))
-    assert indptr.tolist() == [0, 3, 3, 4, 4, 7]
-    assert nodes.tolist() == [2, 3, 4, 1, 2, 3, 4]
-    assert trie.pieces_at(nodes).tolist() == [1, 2, 9, 3, 1, 2, 9]
-    assert trie.are_leaves(nodes).tolist() == [False, False, True, False, False, False, True]
-
-
-def test_names_of_leaves():
-    indptr, rows = small().names_of(np.array([5, 4, 4]))
-    assert indptr.tolist() == [0, 1, 3, 5]
-    assert rows.tolist() == [10, 11, 13, 11, 13]
-
-
 def test_a_trie_of_nothing():
     trie = trie_of(np.zeros(0, np.int32), np.zeros(2, np.int64), np.arange(2))
     assert trie.pieces.tolist() == [0]

@@ -15,7 +15,6 @@ from spacy_bioel.kb.vector_files import (
     has_vectors,
     is_encoded,
     open_vectors,
-    verify_vectors,
     write_vectors,
 )
 from spacy_bioel.types import Concept
@@ -71,16 +70,15 @@ def test_folder_holds_vectors_and_what_made_them(kb, folder):
     assert describe_vectors(kb) == [about | {"current": True}]
     checksums = about.pop("checksums")
     assert about == {
-        "fingerprint": "9f3a", "kb": kb.fingerprint, "n": 6, "dim": 2, "bits": 16, "ann": None,
-        "heads": 0,
+        "fingerprint": "9f3a", "kb": kb.fingerprint, "n": 6, "dim": 2, "ann": None, "heads": 0,
     }  # fmt: skip
     assert {name: len(value) for name, value in checksums.items()} == {
-        "codes": 32, "fine": 32, "scales": 32, "digests": 32,
+        "codes.npy": 32, "fine.npy": 32, "scales.npy": 32, "digests.npy": 32,
     }  # fmt: skip
-    files = {home / f"{name}.npy" for name in checksums} | {home / "about.json"}
+    files = {home / name for name in checksums} | {home / "about.json"}
     assert set(folder.rglob("*")) - before == files | {home, home.parent}
     assert open_vectors(str(folder), fingerprint="9f3a").shape == (6, 2)
-    verify_vectors(kb)
+    kb.verify_homes()
 
 
 def test_a_zero_vector_stays_zero(kb):
@@ -94,7 +92,7 @@ def test_encoding_in_memory(kb):
         open_vectors(in_memory, fingerprint=None)
     write_vectors(in_memory, encode, fingerprint="9f3a", dim=2)
     again = KnowledgeBase.from_bytes(in_memory.to_bytes())
-    verify_vectors(again)
+    again.verify_homes()
     assert_unit(again)
 
 
@@ -113,7 +111,7 @@ def test_encoders_side_by_side(kb, folder):
         assert_unit(opened)
         assert open_vectors(opened, fingerprint="4c1e").shape == (6, 3)
         assert {about["fingerprint"] for about in describe_vectors(opened)} == {"9f3a", "4c1e"}
-        verify_vectors(opened)
+        opened.verify_homes()
     build_kb([Concept("X:1", ("Disease", "grippe"))], folder)
     assert not has_vectors(reopened(kb))
 
@@ -146,17 +144,6 @@ def test_no_vectors(kb, folder):
         open_vectors(kb, fingerprint=None)
 
 
-def test_vectors_of_an_earlier_version(kb, folder):
-    write_vectors(kb, encode, fingerprint="9f3a", dim=2)
-    about = vectors_of(folder) / "about.json"
-    about.write_bytes(about.read_bytes().replace(b'"bits": 16', b'"bits": 8'))
-    assert not is_encoded(kb, fingerprint="9f3a")
-    with pytest.raises(BioelError, match=r"\[B180\].* Run bioel kb encode /"):
-        open_vectors(kb, fingerprint="9f3a")
-    assert write_vectors(kb, encode, fingerprint="9f3a", dim=2).encoded == 6
-    assert_unit(kb)
-
-
 @pytest.mark.parametrize("part", ["codes", "fine", "scales", "digests"])
 def test_a_column_that_is_cut_or_foreign(kb, folder, part):
     write_vectors(kb, encode, fingerprint="9f3a", dim=2)
@@ -184,13 +171,14 @@ def test_one_wrong_byte(kb, folder, part):
     whole = path.read_bytes()
     path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
     with pytest.raises(BioelError, match=rf"\[B024\] vectors/9f3a\.\w+/{part}.npy"):
-        verify_vectors(kb)
+        kb.verify_homes()
     # Damaged vectors are not taken over.
     assert write_vectors(kb, encode, fingerprint="9f3a", dim=2).copied == 0
-    verify_vectors(kb)
+    kb.verify_homes()
 
 
-def test_damaged_numbers_and_description(kb, folder):
+def test_damaged_numbers_and_description(kb, folder, monkeypatch):
+    monkeypatch.setattr("spacy_bioel.kb.arrays.SMALL", 0)
     write_vectors(kb, encode, fingerprint="9f3a", dim=2)
     np.save(file_of(folder, "scales"), np.full(6, np.nan, np.float32))
     with pytest.raises(BioelError, match=r"\[B033\].*numbers from 0"):

@@ -3,20 +3,22 @@
 Keys of a corpus there: `splits` and `kb.choices` list alternatives, of which the first is taken
 whose files are all found. A file has a name pattern, or the end of a path (`file`), the asset of
 project.yml that is or contains it (`archive`, if not the file itself), the ids of the documents to
-keep (`ids`), the `columns` of a table, its `encoding` if that is not UTF-8. A choice without files
-stands for the concepts and names of the training mentions. `labels` renames mention labels; the
-mentions of a label renamed to null are dropped. `annotates` are the labels that were looked for, if
-these are not all that a mixture has. `prefix` is for ids that name no vocabulary, `prefixes` for
-those of single labels; null: these are no ids. A file may have `fifths`, the fifths of the
-documents to keep, by a hash of their ids, `left_out`, corpora whose documents are not kept, and
-`skip_bad`: documents of PubTator with a wrong row are left out, with a note. `sentences` is the
-part of a file of sentences, and `mentions` are files with the same sentences, or with the mentions
-of articles: of one `label` each, and of all concepts but those `dropped` (`plain.py`).
+keep (`ids`), the `columns` of a table, its `encoding` if that is not UTF-8, and the `format` of a
+source that only `phrases.py` reads. A choice without files stands for the concepts and names of the
+training mentions. `labels` renames mention labels; the mentions of a label renamed to null are
+dropped. `annotates` are the labels that were looked for, if these are not all that a mixture has.
+`prefix` is for ids that name no vocabulary, `prefixes` for those of single labels; null: these are
+no ids. A file may have `fifths`, the fifths of the documents to keep, by a hash of their ids,
+`left_out`, corpora whose documents are not kept, and `skip_bad`: documents of PubTator with a wrong
+row are left out, with a note. `sentences` is the part of a file of sentences, and `mentions` are
+files with the same sentences, or with the mentions of articles: of one `label` each, and of all
+concepts but those `dropped` (`plain.py`).
 "a+b+c" is a mixture of corpora, each of which must say what it annotates. "a+b+c+dev" is trained on
-their development documents too, when all is chosen, and "a+b+c+half_dev" on half of these.
-"{fold}" stands for --vars.fold everywhere; a corpus in folds says so by `fold`. `label_types` and
-`settings` are for `train.py`, `about` is for `card.py`: `title`, `licence`, `domain`, `authors`,
-and `demo`, of a corpus whose pipeline is for no real work.
+their development documents too, when all is chosen, and "a+b+c+half_dev" on half of these. "{fold}"
+stands for --vars.fold everywhere; a corpus in folds says so by `fold`. `phrases` says that each row
+of a table is a document that is one mention. `label_types` and `settings` are for `train.py`,
+`about` is for `card.py`: `title`, `licence`, `domain`, `authors`, and `demo`, of a corpus whose
+pipeline is for no real work.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
@@ -34,6 +37,7 @@ from alike import doubts
 from documents import FIFTHS, relabelled, selected
 from finder import DOWNLOADS, MISSING, Finder, Spec
 from mixtures import check_annotated, join_kbs, write_mixture
+from phrases import READERS, read_phrase_table
 from plain import read_articles, read_sentences
 from specs import ASSETS, check_entry, find_split, is_mixture, load_spec, parts_of
 
@@ -45,7 +49,6 @@ from spacy_bioel.files import replacing_folder
 from spacy_bioel.io.formats import read_ontology
 from spacy_bioel.io.jsonl import write_texts_jsonl
 from spacy_bioel.io.open import numbered_lines, skipping_bad
-from spacy_bioel.io.phrases import read_phrase_table
 from spacy_bioel.io.table import read_table
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.types import AnnotatedText, Concept
@@ -91,7 +94,7 @@ def fetch(
     # A folder that was given is all there is of the test documents: often they are kept elsewhere.
     test_finder = Finder(folders, may_download=not folder)
     notes: list[str] = []
-    with replacing_folder(target) as staging:
+    with replacing_folder(target) as staging, TemporaryDirectory() as decoded:
         for split in SPLITS:
             listed = spec["splits"].get(split) or []
             if not listed and split == "test":
@@ -106,10 +109,14 @@ def fetch(
                 names = ", ".join(choice["file"] for choice in spec["splits"]["test"])
                 show_note(f"No test split of {corpus}: {names} was not found. Training needs none.")
                 continue
+            files = [(file, in_utf8(file, path, Path(decoded))) for file, path in files]
             place_split(files, staging, split, spec=spec, note=notes.append)
         (staging / "kb").mkdir()
-        for _, path in finder.choose([choice["files"] for choice in spec["kb"]["choices"]]):
-            link_or_copy(path, staging / "kb" / path.name)
+        for file, path in finder.choose([choice["files"] for choice in spec["kb"]["choices"]]):
+            if "encoding" in file:
+                in_utf8(file, path, staging / "kb")
+            else:
+                link_or_copy(path, staging / "kb" / path.name)
     for note in dict.fromkeys(notes):  # two splits may be parts of one file
         show_note(f"Left out: {note}")
     placed = sorted(p.relative_to(target) for p in target.rglob("*") if p.is_file())
@@ -177,8 +184,8 @@ def place_split(
         texts = read_articles(
             path, [(*one, other) for one, other in zip(said, beside, strict=True)]
         )
-    elif "encoding" in file:
-        texts = read_phrase_table(path, prefix=spec["prefix"], encoding=file["encoding"])
+    elif spec.get("phrases"):
+        texts = read_phrase_table(path, prefix=spec["prefix"])
     else:
         texts = read_texts(path, prefix=spec["prefix"])
     ids = [
@@ -204,6 +211,15 @@ def place_split(
     skips = skipping_bad(lambda bad: note(bad.message)) if file.get("skip_bad") else nullcontext()
     with skips:
         write_texts_jsonl(folder / name, named)
+
+
+def in_utf8(file: Spec, path: Path, folder: Path) -> Path:
+    """A copy of a file with another encoding than UTF-8; others are returned as they are."""
+    if "encoding" not in file:
+        return path
+    copy = folder / path.name
+    copy.write_bytes(path.read_bytes().decode(file["encoding"]).encode("utf8"))
+    return copy
 
 
 def link_or_copy(source: Path, target: Path) -> None:
@@ -268,12 +284,9 @@ def read_sources(chosen: Iterable[tuple[Spec, Path]], spec: Spec) -> Iterator[Co
     """The concepts of all files of a choice."""
     for file, path in chosen:
         if "columns" in file:
-            encoding = file.get("encoding", "utf8")
-            yield from read_table(
-                path, columns=file["columns"], prefix=spec["prefix"], encoding=encoding
-            )
+            yield from read_table(path, columns=file["columns"], prefix=spec["prefix"])
         else:
-            yield from read_ontology(path, prefix=spec["prefix"])
+            yield from READERS.get(file.get("format"), read_ontology)(path, prefix=spec["prefix"])
 
 
 def concepts_of_mentions(texts: Iterable[AnnotatedText]) -> Iterator[Concept]:

@@ -1,9 +1,8 @@
-"""Corpora and dictionaries of bare names: BioSyn, MEDIC, AskAPatient, TwADR-L, COMETA."""
+"""Corpora and dictionaries of bare names: MEDIC, AskAPatient, TwADR-L, COMETA."""
 
 from __future__ import annotations
 
 import html
-import re
 from collections.abc import Iterator
 from itertools import groupby, islice
 from pathlib import Path
@@ -23,42 +22,26 @@ from spacy_bioel.io.open import (
 from spacy_bioel.io.table import read_rows
 from spacy_bioel.types import AnnotatedText, Concept, Mention
 
-_SPAN = re.compile(r"(\d+)\|(\d+)")
+BAD_PHRASE = (
+    "[T030] {where}: expected at least {n} columns, separated by tabs, and a phrase, found "
+    "{found!r}. Correct the row."
+)
+BAD_NAMES = (
+    "[T031] {path}: expected a JSON object of concepts, id -> [[kind, name], ...], found {found}. "
+    "Check the format."
+)
 # Columns of COMETA; the second is the gold column of its "general" splits.
 _COMETA_PHRASE, _COMETA_IDS = "Term", "General SNOMED ID"
 
 
-def read_concept_file(path: StrPath, *, prefix: str = "") -> Iterator[AnnotatedText]:
-    """Stream a BioSyn .concept file: one text per mention, which covers the whole text.
-
-    The words of a mention are kept unchanged, also if "|" joins the parts of a composite. The id of
-    a text is "pmid:start-end", with the offsets in the source document.
-    """
-    for where, line in numbered_lines(path):
-        if not line.strip():
-            continue
-        fields = [field.strip() for field in line.split("||")]
-        span = _SPAN.fullmatch(fields[1]) if len(fields) == 5 else None
-        if span is None or not fields[3]:
-            expected = "pmid||start|end||type||mention||id"
-            raise BioelError(Errors.B116.format(where=where, expected=expected, row=line[:80]))
-        pmid, _, label, phrase, ids = fields
-        mention = Mention(0, len(phrase), label, split_ids(ids, prefix))
-        yield AnnotatedText(f"{pmid}:{span[1]}-{span[2]}", phrase, (mention,))
-
-
-def read_phrase_table(
-    path: StrPath, *, prefix: str = "", encoding: str = "utf8"
-) -> Iterator[AnnotatedText]:
+def read_phrase_table(path: StrPath, *, prefix: str = "") -> Iterator[AnnotatedText]:
     """Stream a table with a phrase and its concept on every row, separated by tabs.
 
     If the first line has no tab, the separator is a comma. A COMETA header is recognised; any other
     table has no header and the columns id, name, phrase, as in AskAPatient and TwADR-L. The id of
     a text is "file name:line", its one mention covers the phrase.
-
-    encoding (str): Encoding of the file; AskAPatient is published in "latin-1".
     """
-    line = first_line(path, encoding=encoding)
+    line = first_line(path)
     separator = "\t" if "\t" in line else ","
     header = line.split(separator)
     has_header = _COMETA_PHRASE in header and _COMETA_IDS in header
@@ -67,17 +50,17 @@ def read_phrase_table(
         id_at, phrase_at = header.index(_COMETA_IDS), header.index(_COMETA_PHRASE)
     n_columns = max(id_at, phrase_at) + 1
     # AskAPatient has unpaired quotes; tables with a header are written by pandas, which quotes.
-    rows = read_rows(path, separator=separator, quoted=has_header, encoding=encoding)
+    rows = read_rows(path, separator=separator, quoted=has_header)
     for where, row in islice(rows, int(has_header), None):
         phrase = row[phrase_at].strip() if len(row) >= n_columns else ""
         if not phrase:
-            shown = "\t".join(row)[:80]
-            raise BioelError(Errors.B118.format(where=where, n=n_columns, row=shown))
+            found = "\t".join(row)[:80]
+            raise BioelError(BAD_PHRASE.format(where=where, n=n_columns, found=found))
         mention = Mention(0, len(phrase), "", split_ids(row[id_at], prefix))
         yield AnnotatedText(f"{Path(path).name}:{where.line}", phrase, (mention,))
 
 
-def read_biosyn_dictionary(path: StrPath, *, prefix: str = "") -> Iterator[Concept]:
+def read_dictionary(path: StrPath, *, prefix: str = "") -> Iterator[Concept]:
     """Stream a BioSyn dictionary (`id||name`) or MEDIC (`id||name|name|...`).
 
     An id field such as "C567755|613097" has a concept and its alternate id. The ids of several
@@ -129,11 +112,15 @@ def read_name_lists(path: StrPath, *, prefix: str = "") -> Iterator[Concept]:
     The concept names of AskAPatient and TwADR-L are distributed in this layout. Names of the kind
     "primary" come first.
     """
-    for raw_id, pairs in iter_json_object(path, problem=Errors.B143):
+    for raw_id, pairs in iter_json_object(path, problem=BAD_NAMES):
         with one_record(Place(path)):
             is_list = isinstance(pairs, list) and all(isinstance(pair, list) for pair in pairs)
             if not is_list or any([*map(type, pair)] != [str, str] for pair in pairs):
                 found = f"{raw_id!r}: {str(pairs)[:60]}"
-                raise BioelError(Errors.B143.format(path=path, found=found))
+                raise BioelError(BAD_NAMES.format(path=path, found=found))
             pairs.sort(key=lambda pair: pair[0] != "primary")
             yield Concept(curie(raw_id, prefix), unique_names(name for _, name in pairs))
+
+
+# Formats of sources of concepts that `corpora.yml` names.
+READERS = {"dictionary": read_dictionary, "name lists": read_name_lists}
