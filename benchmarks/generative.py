@@ -76,7 +76,9 @@ def generative(
         linker.encode_kb(linker.kb)
     before = {**linker.cfg, "evidence": dict(linker.cfg["evidence"])}
     written = dict.fromkeys(before["evidence"], False) | {"generated": True}
-    linker.cfg |= {"evidence": written, "composites": False, "coherence": 0.0}
+    linker.cfg |= {"evidence": written, "coherence": 0.0}
+    rules = linker.entities
+    linker.entities = RuleSet({k: v for k, v in rules.rules.items() if k != "composites"})
     if ablation:
         links = list(link_given(nlp, linker, texts[:_ABLATED]))
         about = {"system": f"ablation: {ablation}", "corpus": corpus, "split": "dev", "seed": seed}
@@ -84,6 +86,7 @@ def generative(
         return
     found = {"generated": list(link_given(nlp, linker, texts))}
     linker.cfg.update(before)
+    linker.entities = rules
     linker.cfg["evidence"]["generated"] = False
     found["strings"] = list(link_given(nlp, linker, texts))
     linker.cfg["evidence"]["generated"] = True

@@ -198,7 +198,7 @@ def make_pipeline(
         "kb": f"kb/{corpus}",
         "spelling": {"@misc": system.spelling},
         "evidence": {name: name in system.evidence for name in EVIDENCE},
-        "composites": not system.ranks_by,
+        "entities": {"composites": None} if system.ranks_by else {},
         "coherence": 0.0 if system.ranks_by else 1.0,
         "max_candidates": CANDIDATES,
     }

@@ -36,6 +36,8 @@ import typer
 from benchmarks.record import Row, question
 from benchmarks.rivals import THEIRS, run, write_json
 from spacy_bioel.doc import get_links
+from spacy_bioel.entities import RuleSet
+from spacy_bioel.entities.notes.shorthand import Notes
 from spacy_bioel.evaluation.fit import document_folds
 from spacy_bioel.evaluation.tune import tune_finding
 from spacy_bioel.io.pubtator import read_pubtator
@@ -43,19 +45,19 @@ from spacy_bioel.loading import add_context, find_linker, load_model
 from spacy_bioel.types import AnnotatedText, Mention
 
 AFFIRMED = "affirmed"  # without what bioel_context says is negated, conditional or another's
-_NOTES = {"finding": {"notes": True, "measurements": True}}
-# Settings of the linker that make a system of another one.
+_NOTES = {"entities": {"notes": Notes(clinical=True, measurements=True)}}
+# Settings of the linker, and rules, that make a system of another one.
 SYSTEMS: dict[str, dict[str, Any]] = {
     "ours": {},
     AFFIRMED: {},
     "clinical": _NOTES,
-    "clinical_without_measurements": {"finding": {"notes": True}},
+    "clinical_without_measurements": {"entities": {"notes": Notes(clinical=True)}},
     f"clinical_{AFFIRMED}": _NOTES,
     "nested": {"finding": {"nested": True}},
     "without_typos": {"finding": {"typos": False}},
     "without_variants": {"finding": {"variants": False}},
     "without_abbreviations": {"abbreviations": False},
-    "without_shorthand": {"shorthand": False},
+    "without_shorthand": {"entities": {"notes": None}},
 }
 NOTES = ("notes", "notes_affirmed", "note_lines")
 PHENOTYPES = ("hpo_dev", "clinical", "case_reports", *NOTES)  # JSON lines with HPO ids
@@ -81,7 +83,7 @@ def no_labels(
     texts = [text for text, _ in gold]
     canonical = linker.kb.canonical
     wanted = [{(start, end, canonical(id)) for start, end, id in of} for _, of in gold]
-    before = dict(linker.cfg)
+    before, rules = dict(linker.cfg), linker.entities.rules
 
     def find(texts: list[str], *, affirmed: bool = False) -> list[Found]:
         links = [get_links(doc) for doc in nlp.pipe(texts, batch_size=64)]
@@ -92,6 +94,10 @@ def no_labels(
         return [{(link.start, link.end, id) for link in of for id in link.ids} for of in kept]
 
     for name in ["fasthpocr"] if python else system or SYSTEMS:
+        settings = dict(SYSTEMS.get(name, {}))
+        own = rules | settings.pop("entities", {})
+        linker.cfg = before | settings
+        linker.entities = RuleSet({key: one for key, one in own.items() if one is not None})
         if python:
             write_json(index / "texts.json", texts)
             run(python, *THEIRS, "fasthpocr", index)
@@ -107,7 +113,6 @@ def no_labels(
                     found[i] = of_text
                 linker.cfg = dict(before)
         else:
-            linker.cfg = before | SYSTEMS[name]
             found = find(texts, affirmed=name.endswith(AFFIRMED))
         about = {"system": name, "corpus": corpus, "seed": 0, "split": "dev"}
         for protocol, value in _scores(corpus, wanted, found).items():

@@ -27,8 +27,8 @@ from torch import nn
 
 from benchmarks.record import Row, SeedOption, question
 from benchmarks.texts import dev
+from spacy_bioel.entities import Mentions
 from spacy_bioel.kb.vectors import ExactIndex, quantize
-from spacy_bioel.linking.mentions import mention_queries
 from spacy_bioel.linking.pipe import Linker
 from spacy_bioel.models.name_encoder import NameEncoder, encode_pieces, get_network, piece_ids
 from spacy_bioel.text.normalize import normalize_name
@@ -94,9 +94,10 @@ def gold_queries(
         mentions = [mention for mention in text.mentions if mention.ids]
         spans = [doc.char_span(m.start, m.end, m.label, alignment_mode="expand") for m in mentions]
         known = [span for span in spans if span is not None]
-        strings = iter(mention_queries(known, linker.check_settings()))
+        abbreviations = linker.cfg["abbreviations"]
+        strings = iter(Mentions.of([doc], [known], abbreviations=abbreviations).strings)
         for span, mention in zip(spans, mentions, strict=True):
-            queries.append(next(strings).whole if span is not None else "")
+            queries.append(next(strings) if span is not None else "")
             rows = linker.kb.find_all(list(mention.ids))
             gold.append(frozenset(rows[rows >= 0].tolist()))
     return queries, gold

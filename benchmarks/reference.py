@@ -9,8 +9,9 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from enum import Enum
-from functools import partial
+from functools import partial, reduce
 from inspect import cleandoc
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,10 @@ PARTS = {
     DETECTOR: {
         "model": "The network that scores spans, `spacy-bioel.SpanEnumerator.v1` by default; "
         "`spacy-bioel.BioTagger.v1` tags tokens instead.",
+        "entities.variants": "Rules for sequence variants, which find them by their grammar. As "
+        "for all of `entities`, `null` switches the rules off.",
+        "entities.composites": "A mention goes on with the members of its family that follow: "
+        '"CDK4" of "CDK4/6".',
         "scorer": "What `spacy evaluate` and training report of this pipe.",
     },
     LINKER: {
@@ -51,6 +56,19 @@ PARTS = {
         "compares half of each vector first, and above 200,000 names it is that of faiss, if faiss "
         "is installed. Also `spacy-bioel.ExactIndex.v1` and `spacy-bioel.FaissIndex.v1`.",
         "spelling": "The search for names of like spelling, by 3-grams of characters.",
+        "entities.genes": "Rules for genes. They are of the organisms that the document names; of "
+        "those that share a name, the one that it also calls otherwise. As for all of `entities`, "
+        "`null` switches the rules off.",
+        "entities.notes": "Write out shorthand of clinical notes that the document does not define "
+        '("HTN"), unless it is a name of the knowledge base or a mention of the training texts. '
+        "With `clinical = true`, also find short forms that are clear in notes alone "
+        '("MR", "PE"); with `measurements = true`, measurements out of their reference range: '
+        '"Hb 7.2" is linked as anemia. For `mentions = "kb"` and, if `clinical` is on, '
+        '`"spans_and_kb"`.',
+        "entities.variants": "Say the change, the gene and the number in dbSNP of variants; find "
+        "them, where names of a knowledge base are found.",
+        "entities.composites": "Look for the parts of mentions that name several concepts "
+        '("nausea and vomiting").',
         "scorer": "What `spacy evaluate` and training report of this pipe.",
     },
 }
@@ -59,7 +77,10 @@ PARTS = {
 def settings_table(pipe: str) -> str:
     """One line a setting: its default, and what it does."""
     config = blank("en").get_factory_meta(pipe).default_config  # it brings the factories
-    parts = [(name, config[name], text) for name, text in PARTS.get(pipe, {}).items()]
+    parts = [
+        (name, reduce(getitem, name.split("."), config), text)
+        for name, text in PARTS.get(pipe, {}).items()
+    ]
     lines = [
         [f"`{name}`", f"`{_shown(value)}`", text]
         for name, value, text in [*parts, *settings_of(MODELS[pipe])]

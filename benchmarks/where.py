@@ -38,7 +38,7 @@ STEPS = {
     "spacy_bioel.linking.searches.FrozenEncoder.encode": "linker: encoder",
     "spacy_bioel.kb.vectors.ExactIndex.search": "linker: nearest vectors",
     "spacy_bioel.kb.spelling.NgramIndex.search": "linker: spelling",
-    "spacy_bioel.linking.decide.weigh_organisms": "linker: organisms",
+    "spacy_bioel.entities.genes.Genes.rescore": "linker: organisms",
     "spacy_bioel.dictionary.unambiguous.KnownNames.add_to": (
         "linker: names that mean nothing else"
     ),

@@ -28,7 +28,7 @@ from spacy_bioel.linking.evidence import FEATURES
 from spacy_bioel.linking.pipe import Linker
 from spacy_bioel.loading import find_detector, find_linker
 from spacy_bioel.mentions.pipe import MentionDetector
-from spacy_bioel.settings import SPANS_AND_KB, SPANS_KEY
+from spacy_bioel.settings import BY_KB, SPANS_AND_KB, SPANS_KEY
 from spacy_bioel.trace import Considered, Trace
 from spacy_bioel.types import Candidate, KbRelease, ScoredSpan
 
@@ -72,7 +72,7 @@ def explain(nlp: Language, text: str, mention: str | None = None) -> Report:
     ranking = _run(nlp, trace, linker, detector)
     doc = trace.doc
     places = [] if mention is None else _places(doc, mention)
-    considered = trace.considered(_found(doc, ranking, linker, detector))
+    considered = trace.considered(_found(trace, ranking, linker, detector))
     if places:
         considered = [
             c
@@ -126,7 +126,7 @@ def _places(doc: Doc, mention: str) -> list[Span]:
 
 def _finds(nlp: Language, linker: Linker | None, detector: MentionDetector | None) -> str:
     """Sentence that says where mentions come from."""
-    if linker is not None and linker.cfg["mentions"] == "kb":
+    if linker is not None and linker.cfg["mentions"] == BY_KB:
         return "Mentions are names of the knowledge base."
     if linker is not None and linker.cfg["mentions"] == "read":
         return "Mentions are found by the network of bioel_linker."
@@ -157,16 +157,17 @@ def _run(
 
 
 def _found(
-    doc: Doc, ranking: Ranking | None, linker: Linker | None, detector: MentionDetector | None
+    trace: Trace, ranking: Ranking | None, linker: Linker | None, detector: MentionDetector | None
 ) -> list[ScoredSpan]:
     """The mentions of a document in the end, with the probabilities that are known."""
+    doc = trace.doc
     if ranking is None or linker is None:
         key = SPANS_KEY if detector is None else detector.cfg["spans_key"]
         spans = list(doc.spans[key]) if key in doc.spans else []
-    elif detector is None:
-        return []
     else:
         key, spans = linker.cfg["spans_key"], list(ranking.mentions.spans)
+        if detector is None:  # others found them, except those that the linker has added
+            spans = [s for s in spans if trace.has_added((s.start, s.end, s.label_))]
     group = doc.spans[key] if key in doc.spans else ()
     scores = group.attrs.get("scores", ()) if group else ()
     known = {(s.start, s.end, s.label_): p for s, p in zip(group, scores, strict=False)}

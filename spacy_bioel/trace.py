@@ -58,6 +58,10 @@ class Trace:
         """Record why a span was added. name (str): That it has in the knowledge base."""
         self._added[place] = why, name
 
+    def has_added(self, place: Place) -> bool:
+        """Whether a step has added a span."""
+        return place in self._added
+
     def drop(self, span: ScoredSpan, why: str, name: str = "") -> None:
         """Record why a span is not a mention."""
         self._others.append(self._considered(span, False, why, name))

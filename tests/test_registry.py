@@ -28,7 +28,13 @@ NAMES = {
         "spacy-bioel.CrossEncoder.v1",
     ],
     "spacy_readers": ["spacy-bioel.Corpus.v1", "spacy-bioel.Mix.v1"],
-    "spacy_misc": ["spacy-bioel.Ngrams.v1"],
+    "spacy_misc": [
+        "spacy-bioel.Genes.v1",
+        "spacy-bioel.Variants.v1",
+        "spacy-bioel.Composites.v1",
+        "spacy-bioel.Notes.v1",
+        "spacy-bioel.Ngrams.v1",
+    ],
     "spacy_callbacks": ["spacy-bioel.StepCounter.v1"],
     "spacy_loggers": ["spacy-bioel.ConsoleLog.v1"],
     "spacy_scorers": [

@@ -408,9 +408,13 @@ class RuleSet:
     def rescore(
         self, mentions: Mentions, candidates: Candidates
     ) -> Sequence[tuple[Candidate, ...]]:
-        """Candidates of each mention, by what the documents say of them."""
+        """Candidates of each mention, by what the documents say of them.
+
+        RAISES BioelError: [B500] when rules add one that the knowledge base of its label lacks.
+        """
         for _, one in self.having("rescore"):
             rescored = one.run("rescore", mentions, candidates)
+            _check_added(one, mentions.labels, candidates.of_mentions, rescored)
             candidates = replace(candidates, of_mentions=rescored)
         return candidates.of_mentions
 
@@ -428,3 +432,26 @@ class RuleSet:
         return [" ".join(filter(None, of_link)) for of_link in zip(*said, strict=True)] or [
             "" for _ in links
         ]
+
+
+def _check_added(
+    rules: EntityRules,
+    labels: Sequence[str],
+    before: Sequence[Sequence[Candidate]],
+    after: Sequence[Sequence[Candidate]],
+) -> None:
+    """RAISES BioelError: [B500] on a new candidate that the knowledge base of its label lacks,
+    unless a score of 1 says that it is of another vocabulary."""
+    added: dict[str, set[str]] = {}
+    for label, old, new in zip(labels, before, after, strict=True):
+        if new != old:
+            more = {c.id for c in new if c.score < 1}.difference(c.id for c in old)
+            added.setdefault(label, set()).update(more)
+    for label, of_label in added.items():
+        if not of_label or rules.knowledge is None:
+            continue
+        ids = sorted(of_label)
+        rows = rules.knowledge.kb_of(label).find_all(ids)
+        if (rows < 0).any():
+            about = {"rules": type(rules).__name__, "id": ids[int(np.argmin(rows))], "label": label}
+            raise BioelError(Errors.B500.format(**about))

@@ -91,6 +91,8 @@ class Ranking:
         """Decide what the mentions of each document are linked to.
 
         nil_threshold (float | None): None: that of the settings.
+        RAISES BioelError: [B497] when rules fail, [B500] when they add a candidate that the
+            knowledge base of its label lacks.
         """
         settings, rules = self.generator.state.settings, self.generator.rules
         threshold = settings.nil_threshold if nil_threshold is None else nil_threshold

@@ -142,6 +142,7 @@ class Link(BaseModel):
         default=None, description="Best first; absent if not wanted"
     )
     hgvs: str | None = Field(default=None, description="Form of a variant in HGVS")
+    component: str | None = Field(default=None, description="The same in components, as of tmVar")
     gene: str | None = Field(default=None, description="Id of the gene of a variant")
     context: Context | None = Field(
         default=None, description="Of a pipeline with the pipe bioel_context"

@@ -71,7 +71,8 @@ def read_lines(*paths: Path) -> Rows:
     rows = [json.loads(line) for line in lines]
     for row in rows:
         for link in row["links"]:
-            link |= {"hgvs": None, "gene": None} | link  # Spark and Parquet write the null
+            # Spark and Parquet write the nulls.
+            link |= dict.fromkeys(("hgvs", "component", "gene")) | link
     return rows
 
 

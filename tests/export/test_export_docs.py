@@ -38,7 +38,7 @@ def doc(nlp, kb) -> Doc:
     links = [
         Link(0, 6, "Chemical", ("MESH:D009270",), (candidate,)),
         Link(0, 16, "<i>", ()),
-        Link(11, 16, "Variant", ("MINE:1", "X:2")),
+        Link(11, 16, "Variant", ("MINE:1", "X:2"), facts={"hgvs": "p.Val600Glu"}),
     ]
     set_links(doc, links, kb=kb.fingerprint)
     return doc

@@ -51,9 +51,10 @@ def documents(kb) -> list[LinkedText]:
     breast = candidate("C0006142", 0.7, "Breast cancer")
     ovarian = candidate("OMIM:1", 0.6, "Ovarian cancer")
     candidates = [(naloxone, breast), (breast, ovarian), (ovarian,), (breast,), ()]
+    facts = {"Variant": {"hgvs": "p.Val600Glu", "component": "p|SUB|V|600|E", "gene": None}}
     links = tuple(
-        Link(mention.start, mention.end, mention.label, mention.ids, found)
-        for mention, found in zip(MENTIONS, candidates, strict=True)
+        Link(m.start, m.end, m.label, m.ids, found, facts=facts.get(m.label, {}))
+        for m, found in zip(MENTIONS, candidates, strict=True)
     )
     return [LinkedText("a", TEXT, links), FAILED, LinkedText(None, "")]
 

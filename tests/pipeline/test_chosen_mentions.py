@@ -7,12 +7,15 @@ from math import log
 import pytest
 from tiny import blank
 
+from spacy_bioel.entities import RuleSet
+from spacy_bioel.entities.composites import Composites
+from spacy_bioel.entities.variants import Variants
 from spacy_bioel.mentions.selection import (
     add_short_forms,
     agree,
     apply_lists,
-    choose_mentions,
     drop_overlaps,
+    select_mentions,
     trim_borders,
 )
 from spacy_bioel.text.normalize import has_whole_brackets
@@ -126,7 +129,7 @@ def test_function_words_of_a_text_in_capitals(text, kept):
     doc = blank().make_doc(text)
     spans = [(t.i, t.i + 1, "D", 0.9) for t in doc if t.text == "AN"]
     cfg = {"threshold": 0.5, "consistency": 0, "allow_overlap": True, "abbreviations": False}
-    chosen = choose_mentions(doc, spans, {**cfg, "always": {}, "never": []})
+    (chosen,) = select_mentions([doc], [spans], {**cfg, "always": {}, "never": []})
     assert [doc[first:last].text for first, last, *_ in chosen] == kept
 
 
@@ -139,7 +142,8 @@ def test_composites_are_whole():
         assert span is not None
         spans.append((span.start, span.end, label, 0.4 if text == "CDK4/6" else 0.9))
     cfg = {"threshold": 0.5, "consistency": 0, "allow_overlap": True, "abbreviations": False}
-    chosen = choose_mentions(doc, spans, {**cfg, "always": {}, "never": []})
+    cfg |= {"always": {}, "never": []}
+    (chosen,) = select_mentions([doc], [spans], cfg, RuleSet({"composites": Composites()}))
     found = [(doc[a:b].text, p) for a, b, _, p in chosen]
     assert found == [("CDK4/6", 0.9), ("IL-6 and -8", 0.9), ("MCF-7", 0.9)]
 
@@ -147,9 +151,9 @@ def test_composites_are_whole():
 def test_variants_have_the_borders_of_their_form_and_say_of_a_change():
     doc = blank().make_doc("A G to C substitution at position -174 in fig 5 , and Delta32")
     cfg = {"threshold": 0.5, "consistency": 0, "always": {}, "never": [], "allow_overlap": False}
-    cfg |= {"abbreviations": False, "labels": ["Gene", "Variant"]}
+    cfg |= {"abbreviations": False}
     spans = [(1, 3, "Variant", 0.9), (10, 12, "Variant", 0.9), (10, 11, "Gene", 0.6)]
-    chosen = choose_mentions(doc, spans, cfg)
+    (chosen,) = select_mentions([doc], [spans], cfg, RuleSet({"variants": Variants()}))
     assert [(doc[a:b].text, label) for a, b, label, _ in chosen] == [
         ("G to C substitution at position -174", "Variant"),
         ("Delta32", "Variant"),
@@ -168,7 +172,8 @@ def test_people_are_organisms_or_not(people, kept):
     doc = blank().make_doc("Men , patients , a woman and children had mice")
     spans = [(t.i, t.i + 1, "Species", 0.9) for t in doc if t.text in ("Men", "mice")]
     cfg = {"threshold": 0.5, "consistency": 0, "allow_overlap": True, "abbreviations": False}
-    chosen = choose_mentions(doc, spans, {**cfg, "always": {}, "never": [], "people": people})
+    cfg |= {"always": {}, "never": [], "people": people}
+    (chosen,) = select_mentions([doc], [spans], cfg)
     assert [doc[start].text for start, *_ in chosen] == kept
 
 

@@ -1,6 +1,7 @@
 """From candidates to a link: composites, NIL, and the queries of a mention."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,20 +12,18 @@ from spacy.tokens import Doc, Span
 from tiny import linking_nlp
 
 from spacy_bioel.doc import get_links
+from spacy_bioel.entities import Mentions, Query, RuleSet
+from spacy_bioel.entities.composites import Composites
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.linking.decide import decide
 from spacy_bioel.linking.fusion import rank
-from spacy_bioel.linking.mentions import Query, mention_queries
-from spacy_bioel.settings import LinkerSettings
 from spacy_bioel.types import Candidate, Concept, Link
 
+COMPOSITES = RuleSet({"composites": Composites()})
 TEXT = "Breast and ovarian cancer"
 QUERY = Query(
     "breast and ovarian cancer", (("breast cancer", "ovarian cancer"), ("breast", "ovarian cancer"))
 )
-
-
-CFG = {"max_candidates": 1, "nil_threshold": 0.0, "coherence": 0.0}
 
 
 def span(text: str = TEXT) -> Span:
@@ -36,7 +35,7 @@ def decided(
     ranked: Mapping[str, Mapping[str, float]],
     *,
     nil_threshold: float = 0.3,
-    is_one_doubt: bool = False,
+    parts_agree: bool = False,
 ) -> Link:
     """`decide` with the candidates of each string as id -> score; other strings have none."""
     candidates = {
@@ -46,9 +45,8 @@ def decided(
         )
         for string in (QUERY.whole, *QUERY.parts)
     }
-    whole = candidates[QUERY.whole]
-    settings: dict[str, Any] = {"nil_threshold": nil_threshold, "is_one_doubt": is_one_doubt}
-    return decide(span(), QUERY, whole, candidates, **settings)
+    query = replace(QUERY, parts_agree=parts_agree)
+    return decide(span(), query, candidates[QUERY.whole], candidates, nil_threshold=nil_threshold)
 
 
 BREAST, OVARIAN = {"breast cancer": {"X:1": 0.9}}, {"ovarian cancer": {"X:2": 0.8}}
@@ -88,7 +86,7 @@ def test_what_is_linked(ranked, threshold, expected):
 def test_a_gene_that_is_one_of_the_parts_is_not_the_whole(id, expected):
     of_whole = {QUERY.whole: {id: 0.9}}
     assert decided(of_whole | BREAST | OVARIAN).ids == (id,)
-    assert decided(of_whole | BREAST | OVARIAN, is_one_doubt=True).ids == expected
+    assert decided(of_whole | BREAST | OVARIAN, parts_agree=True).ids == expected
 
 
 def test_the_candidates_of_parts_come_first():
@@ -100,10 +98,11 @@ def test_the_candidates_of_parts_come_first():
     assert [(c.id, c.score) for c in link.candidates] == [("X:1", 0.9), ("X:2", 0.8), ("X:3", 0.3)]
 
 
-def queries(doc: Doc, *, abbreviations: bool = True, composites: bool = True) -> list[Query]:
-    spans = [Span(doc, ent.start, ent.end, label="Disease") for ent in doc.ents]
-    settings = LinkerSettings.of(CFG | {"abbreviations": abbreviations, "composites": composites})
-    return mention_queries(spans, settings)
+def queries(
+    doc: Doc, *, abbreviations: bool = True, rules: RuleSet = COMPOSITES
+) -> Sequence[Query]:
+    mentions = Mentions.of([doc], [list(doc.ents)], abbreviations=abbreviations)
+    return rules.ask(mentions).queries
 
 
 def doc_with(*mentions: str) -> Doc:
@@ -129,12 +128,13 @@ def test_what_is_looked_up():
 
 def test_abbreviations_and_composites_can_be_left_alone():
     doc = doc_with("Fever and Cough", "AKI")
-    assert queries(doc, abbreviations=False, composites=False) == [
-        Query("aki"),
-        Query("fever and cough"),
-        Query("aki"),
+    found = queries(doc, abbreviations=False, rules=RuleSet({}))
+    assert found == [
+        Query("aki", text="AKI"),
+        Query("fever and cough", text="Fever and Cough"),
+        Query("aki", text="AKI"),
     ]
-    assert mention_queries([], LinkerSettings.of(CFG)) == []
+    assert COMPOSITES.ask(Mentions.of([], [], abbreviations=True)).queries == []
 
 
 def test_ties_are_no_link_in_whatever_batch(tmp_path):

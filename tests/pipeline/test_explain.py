@@ -11,7 +11,8 @@ import spacy_bioel
 from spacy_bioel.errors import BioelError
 from spacy_bioel.explanation import features_text
 from spacy_bioel.kb.build import build_kb
-from spacy_bioel.mentions.selection import choose_mentions, consider_spans
+from spacy_bioel.mentions.selection import select_mentions
+from spacy_bioel.trace import Trace
 from spacy_bioel.types import Concept
 
 CONCEPTS = (
@@ -115,8 +116,8 @@ def test_every_span_has_a_fate():
     doc = blank().make_doc("Acute kidney injury (AKI) and a cold. AKI was (mild.")
     spans = [(0, 3, "D", 0.9), (1, 3, "D", 0.6), (4, 5, "D", 0.4), (8, 9, "D", 0.8)]
     spans += [(10, 14, "D", 0.9)]
-    considered = consider_spans(doc, spans, CFG)
-    assert [(c.text, c.is_mention, c.reason) for c in considered] == [
+    (chosen,) = select_mentions([doc], [spans], CFG, traces=[trace := Trace(doc)])
+    assert [(c.text, c.is_mention, c.reason) for c in trace.considered(chosen)] == [
         ("Acute kidney injury", True, ""),
         ("kidney injury", False, "overlaps likelier mentions"),
         ("AKI", True, "by a short form that the document defines"),
@@ -125,7 +126,6 @@ def test_every_span_has_a_fate():
         ("AKI", True, "by a short form that the document defines"),
         ("AKI was (mild", False, "half of a pair of brackets"),
     ]
-    chosen = choose_mentions(doc, spans, CFG)
     assert [span[:2] for span in chosen] == [(0, 3), (4, 5), (10, 11)]
 
 

@@ -12,6 +12,7 @@ from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.edit import add_concepts
 from spacy_bioel.kb.joined import JoinedKnowledgeBase
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.trace import Trace
 from spacy_bioel.types import Concept
 
 LONG = " ".join(f"word{i}" for i in range(200))
@@ -274,8 +275,9 @@ def test_a_concept_above_most_others_is_no_mention(tmp_path, n_below, found):
     ],
 )
 def test_why_a_name_is_none(finder, text, reason):
-    found = finder.consider(blank().make_doc(text), Finding(never=frozenset({"heart"})))
-    assert reason in {one.reason for one in found}
+    doc = blank().make_doc(text)
+    finder.find([doc], Finding(never=frozenset({"heart"})), traces=[trace := Trace(doc)])
+    assert reason in {one.reason for one in trace.considered([])}
 
 
 def test_names_found_with_an_ontology_have_a_label(tmp_path):

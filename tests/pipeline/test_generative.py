@@ -49,7 +49,7 @@ def generative_nlp(kb: Path, generator: dict[str, Any] | None = None, **settings
 def saved(kb_folder, texts, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("generative") / "trained"
     spacy.util.fix_random_seed(0)
-    nlp = generative_nlp(kb_folder, coherence=0.0, composites=False)
+    nlp = generative_nlp(kb_folder, coherence=0.0, entities={"composites": None})
     train(nlp, texts, updates=40)
     nlp.to_disk(folder)
     return folder

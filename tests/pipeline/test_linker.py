@@ -88,7 +88,9 @@ def test_composites(kb_folder):
     (entity,) = linking_nlp(kb_folder, [text])(text).ents
     assert entity._.cuis == ("MESH:D001943", "MESH:D010051")
     assert entity.kb_id_ == "MESH:D001943|MESH:D010051"
-    (entity,) = linking_nlp(kb_folder, [text], composites=False, nil_threshold=0.0)(text).ents
+    (entity,) = linking_nlp(kb_folder, [text], entities={"composites": None}, nil_threshold=0.0)(
+        text
+    ).ents
     assert len(entity._.cuis) == 1
 
 
@@ -104,7 +106,7 @@ def test_composites(kb_folder):
     ],
 )
 def test_abbreviations_of_the_document(kb_folder, text, expected):
-    assert ents(linking_nlp(kb_folder, ["AKI"], shorthand=False)(text)) == expected
+    assert ents(linking_nlp(kb_folder, ["AKI"], entities={"notes": None})(text)) == expected
 
 
 def test_entities_keep_what_the_ruler_gave_them(kb_folder):
@@ -157,7 +159,7 @@ def test_no_mentions(kb_folder, text):
 
 
 def test_a_batch_gives_what_its_documents_give_alone(kb_folder):
-    nlp = linking_nlp(kb_folder, ["aspirin", "AKI", "anaemia"], shorthand=False)
+    nlp = linking_nlp(kb_folder, ["aspirin", "AKI", "anaemia"], entities={"notes": None})
     texts = ["aspirin", "", "anaemia and AKI", "Acute kidney injury (AKI)", "aspirin aspirin"]
     assert [ents(doc) for doc in nlp.pipe(texts)] == [
         [("aspirin", "MESH:D001241")],

@@ -13,6 +13,7 @@ from tiny import LINKER, VOCABULARY, blank, ents, examples, linking_nlp, links, 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking import searches
+from spacy_bioel.linking.evidence import FEATURES
 from spacy_bioel.linking.fusion import default_fusion
 from spacy_bioel.types import AnnotatedText
 
@@ -148,7 +149,7 @@ def test_weights_and_statistics_that_were_edited(kb_folder, tmp_path, file, text
     linker = nlp.get_pipe("bioel_linker")
     linker.fusion = default_fusion()
     nlp.to_disk(tmp_path / "m")
-    edited = linker.fusion.to_json()
+    edited = linker.fusion.to_json(FEATURES)
     if text == "bias NaN":
         text = json.dumps(edited | {"bias": float("nan")})
     elif text == "no bias":

@@ -64,7 +64,7 @@ def answering(monkeypatch) -> Callable[..., Any]:
     """Let a detector score these spans of texts, or a linker rank these candidates."""
 
     def patch(pipe: Any, answers: Mapping[str, Sequence[Any]]) -> Any:
-        def scored(docs: Sequence[Doc]) -> list[list[Any]]:
+        def scored(docs: Sequence[Doc], **_: Any) -> list[list[Any]]:
             return [list(answers[doc.text]) for doc in docs]
 
         def ranked(docs: Sequence[Doc]) -> Ranked:

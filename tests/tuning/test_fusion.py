@@ -126,9 +126,10 @@ def test_a_start_that_misleads_is_left_aside(fitted):
     data = development(40, seed=3)
     for priors in ([fitted, backwards], [backwards, fitted]):
         near = fit_nearest(data, priors)
-        assert near.to_json() == fit_fusion(data, prior=fitted).to_json()
+        assert near.to_json(FEATURES) == fit_fusion(data, prior=fitted).to_json(FEATURES)
     # Far from what they should be, no weights are a better start than such.
-    assert fit_nearest(data, [backwards, None]).to_json() == fit_fusion(data).to_json()
+    near = fit_nearest(data, [backwards, None])
+    assert near.to_json(FEATURES) == fit_fusion(data).to_json(FEATURES)
 
 
 def test_strings_do_not_leak_into_the_choice_of_a_start(monkeypatch):
@@ -162,15 +163,15 @@ def test_mentions_of_several_corpora_are_pooled():
 
 
 def test_json_round_trip(fitted):
-    data = json.loads(json.dumps(fitted.to_json()))
+    data = json.loads(json.dumps(fitted.to_json(FEATURES)))
     assert data["features"] == list(FEATURES)
-    again = Fusion.from_json(data)
+    again = Fusion.from_json(data, FEATURES)
     features = development(5, seed=2).features
     assert again.scores(features).tolist() == pytest.approx(fitted.scores(features), abs=1e-2)
-    assert again.to_json() == data
+    assert again.to_json(FEATURES) == data
 
 
 def test_weights_for_other_features(fitted):
-    data = fitted.to_json() | {"features": list(FEATURES[:-1])}
+    data = fitted.to_json(FEATURES) | {"features": list(FEATURES[:-1])}
     with pytest.raises(BioelError, match=r"\[B062\].*'trained'.*bioel tune MODEL DEV OUT"):
-        Fusion.from_json(data)
+        Fusion.from_json(data, FEATURES)

@@ -10,6 +10,7 @@ from spacy.language import Language
 
 from spacy_bioel.evaluation.fit import document_folds, gather_development, gold_docs
 from spacy_bioel.evaluation.tune import tune, tune_detector, tune_finding, tune_nil, tune_weights
+from spacy_bioel.linking.evidence import FEATURES
 from spacy_bioel.types import AnnotatedText, Candidate, Link, Mention
 
 Answering = Callable[..., Any]
@@ -170,7 +171,7 @@ def test_weights_with_both_figures(make_linker):
     tuned = tune_weights(nlp, CORPUS, folds=document_folds(3))
     assert tuned is not None and linker.fusion is not None
     assert linker.state.fusion is linker.fusion
-    saved = linker.fusion.to_json()
+    saved = linker.fusion.to_json(FEATURES)
     assert saved["direct"] == linker.fusion.direct.tolist()  # measured as rounded as it is saved
     assert tuned.chosen == {"weights": "fusion", "mentions": 4}
     assert (tuned.protocol, tuned.metric) == ("gold", "accuracy@1_nil_ignored")
@@ -198,7 +199,7 @@ def test_both_pipes_in_order(make_linker, answering):
     assert [one.cross_fitted for one in report.tuned] == pytest.approx([100.0, 100.0, 100.0])
     assert (report.documents, report.mentions, report.folds, report.notes) == (2, 2, 2, ())
     written = json.loads(json.dumps(nlp.meta))["bioel"]["tuning"]
-    assert written == report.to_json()
+    assert written == report.to_json(FEATURES)
     assert written["tuned"][2]["chosen"] == {"nil_threshold": 0.25}
 
 

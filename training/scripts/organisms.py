@@ -23,6 +23,7 @@ from specs import find_split
 import spacy_bioel
 from spacy_bioel.corpus import read_texts
 from spacy_bioel.doc import add_gold
+from spacy_bioel.entities import Candidates
 from spacy_bioel.entities.species import FEATURES, organism_table
 from spacy_bioel.evaluation.fit import Development, fit_fusion, pool
 from spacy_bioel.linking.alias_table import MentionStatistics
@@ -99,10 +100,9 @@ def _development(nlp: Any, linker: Any, texts: Sequence[AnnotatedText]) -> Devel
         doc.spans["bioel"] = [*found, *genes]
         docs.append(doc)
     ranking = linker.ranking(docs)
-    threshold = linker.cfg["nil_threshold"]
-    n = len(ranking.mentions.spans)
     generator, asked = ranking.generator, ranking.asked
-    table = organism_table(generator, asked, ranking.candidates, n=n, nil_threshold=threshold)
+    candidates = Candidates(ranking.candidates, linker.cfg["nil_threshold"], generator.rank)
+    table = organism_table(asked, candidates, generator)
     rows: dict[int, list[int]] = defaultdict(list)
     for row, number in enumerate(table.mention.tolist()):
         rows[number].append(row)

@@ -51,6 +51,7 @@ from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.bundled import ASSETS as INSTALLED
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.alias_table import MentionStatistics
+from spacy_bioel.linking.evidence import FEATURES
 from spacy_bioel.loading import load_model
 from spacy_bioel.mentions.model import add_scorer
 from spacy_bioel.models.torch_io import weights_from_bytes, weights_to_bytes
@@ -306,7 +307,7 @@ def fusion(corpora: list[str]) -> None:
                 linker.statistics = MentionStatistics()
                 parts += [_sample(pool(held_out)), _sample(gather_development(linker, docs))]
     fitted = fit_fusion(pool(parts))
-    text = json.dumps(fitted.to_json())
+    text = json.dumps(fitted.to_json(FEATURES))
     (ASSETS / "fusion.json").write_text(text + "\n", encoding="utf8")
 
 

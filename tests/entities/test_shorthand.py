@@ -1,8 +1,10 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tiny import blank, links
 
+from spacy_bioel.entities import RuleSet
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.types import Concept
 
@@ -41,9 +43,9 @@ def kb(tmp_path_factory) -> Path:
 )
 def test_shorthand_is_found(kb, text, expected):
     nlp = blank()
-    linker = nlp.add_pipe("bioel_linker", config={"kb": str(kb), "mentions": "kb"})
+    linker: Any = nlp.add_pipe("bioel_linker", config={"kb": str(kb), "mentions": "kb"})
     assert links(nlp(text)) == expected
-    linker.cfg["shorthand"] = False
+    linker.entities = RuleSet({})
     assert ("HTN", "X:0") not in links(nlp(text))
 
 
@@ -53,14 +55,14 @@ def test_shorthand_is_linked(kb):
     mentions = ["HTN", "severe HTN", "CAD", "n/v"]
     ruler.add_patterns([{"label": "MENTION", "pattern": mention} for mention in mentions])
     config = {"kb": str(kb), "nil_threshold": 0.0}
-    linker = nlp.add_pipe("bioel_linker", config=config)
+    linker: Any = nlp.add_pipe("bioel_linker", config=config)
 
     def first(text: str) -> list[str]:
         return [span._.candidates[0].id for span in nlp(text).ents]
 
     assert first("severe HTN, CAD, n/v and HTN") == ["X:0", "X:6", "X:2", "X:0"]
     before = [c.score for c in nlp("HTN").ents[0]._.candidates]
-    linker.cfg["shorthand"] = False
+    linker.entities = RuleSet({})
     after = [c.score for c in nlp("HTN").ents[0]._.candidates]
     assert before[0] > 0.9
     assert max(after, default=0) < before[0]

@@ -121,7 +121,7 @@ def test_scores_are_probabilities(both):
 
 
 def test_it_can_be_switched_off(tmp_path):
-    nlp = made(tmp_path, GENES, evidence={"dense": False, "organism": False})
+    nlp = made(tmp_path, GENES, evidence={"dense": False}, entities={"genes": None})
     assert linked(nlp, "In mice and mouse cells ABC1 binds XYZ2") == ["NCBIGene:1", "NCBIGene:2"]
 
 

@@ -1,0 +1,173 @@
+"""What rules for kinds of text may do in both pipes, and what they may not."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import spacy
+from spacy.language import Language
+from spacy.tokens import Doc
+from spacy.util import registry
+from tiny import blank, linking_nlp, links
+
+import spacy_bioel
+from spacy_bioel.entities import Candidates, EntityRules, Mentions
+from spacy_bioel.errors import BioelError
+from spacy_bioel.export.rows import link_texts, to_row
+from spacy_bioel.kb.build import build_kb
+from spacy_bioel.trace import Trace
+from spacy_bioel.types import Candidate, Concept, Link, ScoredSpan, best_first
+
+WHY = "an antibody by its ending"
+
+
+class Antibodies(EntityRules):
+    """Find words that end in "mab", say their ending, and propose a concept for all of them."""
+
+    fact_names = ("ending",)
+
+    def __init__(self, label: str, *, proposes: str, score: float) -> None:
+        self.labels = (label,)
+        self._proposes, self._score = proposes, score
+
+    def find(
+        self,
+        docs: Sequence[Doc],
+        spans: Sequence[list[ScoredSpan]],
+        traces: Sequence[Trace] | None,
+    ) -> list[list[ScoredSpan]]:
+        found = [
+            [*before, *((t.i, _end(t), self.labels[0], 0.9) for t in doc if t.text.endswith("mab"))]
+            for doc, before in zip(docs, spans, strict=True)
+        ]
+        for trace, before, after in zip(traces or (), spans, found, strict=False):
+            trace.changed(before, after, WHY)
+        return found
+
+    def rescore(self, mentions: Mentions, candidates: Candidates) -> list[tuple[Candidate, ...]]:
+        if not self._proposes:
+            return list(candidates.of_mentions)
+        more = Candidate(self._proposes, self._score, "proposed", "rule")
+        return [best_first([*found, more]) for found in candidates.of_mentions]
+
+    def facts(self, mentions: Mentions, links: Sequence[Link]) -> list[Mapping[str, Any]]:
+        return [
+            {"ending": "mab"} if span.text.endswith("mab") else {"ending": None}
+            for span, _ in zip(mentions.spans, links, strict=True)
+        ]
+
+
+def _end(token: Any) -> int:
+    if token.text == "failumab":
+        raise ValueError("no such antibody")
+    return len(token.doc) + 1 if token.text == "outermab" else token.i + 1
+
+
+@registry.misc("tests.Antibodies.v1")
+def create_antibodies(
+    label: str = "Chemical", proposes: str = "", score: float = 0.5
+) -> Antibodies:
+    return Antibodies(label, proposes=proposes, score=score)
+
+
+ANTIBODIES = {"@misc": "tests.Antibodies.v1"}
+TEXT = "Rituximab and fever"
+
+
+@pytest.fixture(scope="module")
+def kb(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("contract") / "kb"
+    concepts = [
+        Concept("X:1", ("Rituximab",), ("Chemical",)),
+        Concept("X:2", ("Fever",), ("Disease",)),
+    ]
+    build_kb(concepts, folder)
+    return folder
+
+
+def made(kb: Path, **options: Any) -> Language:
+    """Names are found, and antibodies where a label is theirs."""
+    settings = options.pop("settings", {"label_types": {"Chemical": ["Chemical"]}})
+    rules = {"antibodies": ANTIBODIES | options}
+    return linking_nlp(kb, mentions="kb", evidence={"dense": False}, entities=rules, **settings)
+
+
+def labelled(nlp: Language, text: str = TEXT) -> list[tuple[str, str, str | None]]:
+    doc = nlp(text)
+    return [(span.text, span.label_, span._.ending) for span in doc.spans["bioel"]]
+
+
+FOUND = [("Rituximab", "Chemical", "mab"), ("fever", "Disease", None)]
+
+
+def test_rules_add_spans_and_facts(kb):
+    nlp = made(kb)
+    assert labelled(nlp) == FOUND
+    assert labelled(nlp, "zumab") == [("zumab", "Chemical", "mab")]
+    (linked,) = link_texts(nlp, [(TEXT, None)])
+    endings = [row.get("ending") for row in to_row(linked)["links"]]
+    assert endings == ["mab", None]
+    considered = spacy_bioel.explain(nlp, TEXT).considered
+    assert WHY in {c.reason for c in considered if c.is_mention}
+
+
+def test_rules_run_where_a_label_is_theirs_and_can_be_switched_off(kb):
+    assert ("zumab", "") not in [x[:2] for x in labelled(made(kb, label="Other"), "A zumab")]
+    assert labelled(made(kb, settings={}), "A zumab") == []
+    off = linking_nlp(kb, mentions="kb", entities={"notes": None, "genes": None})
+    assert set(off.get_pipe("bioel_linker").entities.rules) == {"variants", "composites"}
+    assert off.config["components"]["bioel_linker"]["entities"]["genes"] is None
+
+
+@pytest.mark.parametrize(
+    ("word", "code", "message"),
+    [
+        ("failumab", "B497", "rules Antibodies failed in find: ValueError: no such antibody"),
+        ("outermab", "B498", "rules Antibodies returned the span (1, 4, 'Chemical')"),
+    ],
+)
+def test_a_document_that_rules_fail_on_is_not_linked_and_the_others_are(kb, word, code, message):
+    nlp = made(kb)
+    good, bad, last = link_texts(
+        nlp, [(TEXT, "1"), (f"A {word} .", "2"), (TEXT, "3")], batch_size=3
+    )
+    assert good.links and good.links == last.links
+    assert bad.error is not None and bad.error.code == code
+    assert message in bad.error.message
+
+
+def test_facts_have_one_owner(kb):
+    both = {"one": ANTIBODIES, "two": ANTIBODIES}
+    with pytest.raises(BioelError, match=r"\[B499\] The rules one and two .* 'ending'"):
+        linking_nlp(kb, entities=both)
+
+
+def test_candidates_are_of_the_knowledge_base(kb):
+    nlp = made(kb, proposes="Y:9")
+    with pytest.raises(BioelError, match=r"\[B500\] .* Antibodies .* 'Y:9', .* 'Chemical'"):
+        nlp("Rituximab")
+    # A concept that it has, and one of another vocabulary.
+    assert links(made(kb, proposes="X:2", score=0.99)("zumab")) == [("zumab", "X:2")]
+    assert links(made(kb, proposes="Y:9", score=1.0)("zumab")) == [("zumab", "Y:9")]
+
+
+def test_rules_are_saved_with_a_pipeline(kb, tmp_path):
+    nlp = made(kb)
+    nlp.to_disk(tmp_path / "saved")
+    assert labelled(spacy.load(tmp_path / "saved")) == FOUND
+    assert labelled(made(kb).from_bytes(nlp.to_bytes())) == FOUND
+
+
+def test_rules_run_in_other_processes(kb):
+    docs = list(made(kb).pipe([TEXT, "zumab", ""], n_process=2, batch_size=1))
+    endings = [[span._.ending for span in doc.spans["bioel"]] for doc in docs]
+    assert endings == [["mab", None], ["mab"], []]
+
+
+def test_a_detector_runs_rules_for_its_labels():
+    nlp = blank()
+    entities = {"antibodies": ANTIBODIES, "others": ANTIBODIES | {"label": "Other"}}
+    detector: Any = nlp.add_pipe("bioel_mentions", config={"entities": entities})
+    detector.cfg["labels"] = ["Chemical"]
+    assert set(detector.rules.rules) == {"antibodies", "composites"}
