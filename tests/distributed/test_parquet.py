@@ -18,6 +18,7 @@ ROW = {
             "ids": [],
             "candidates": [{"id": "X:1", "score": 0.125, "name": "mi", "evidence": "exact"}],
             "hgvs": None,
+            "component": None,
             "gene": None,
         }
     ],

@@ -71,7 +71,11 @@ def read_lines(*paths: Path) -> Rows:
     rows = [json.loads(line) for line in lines]
     for row in rows:
         for link in row["links"]:
-            link |= {"hgvs": None, "gene": None} | link  # Spark and Parquet write the null
+            link |= {
+                "hgvs": None,
+                "component": None,
+                "gene": None,
+            } | link  # Spark and Parquet write the null
     return rows
 
 
