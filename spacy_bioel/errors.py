@@ -257,6 +257,8 @@ class Errors(metaclass=_Coded):
     B498 = "The rules {rules} returned the span {span}, expected tokens [start, end) within a document of {n} tokens, and a label. Correct their function `find`."
     B499 = "The rules {first} and {second} both give a fact {fact!r}. Name one of them otherwise, in its `fact_names` and its `facts`."
     B500 = "The rules {rules} returned the candidate {id!r}, which is not in the knowledge base of mentions of {label!r}. Return concepts that it has; ids of other vocabularies need a score of 1."
+    B501 = "The pipeline {model} names the function {name!r}, which is not registered in {registry!r}. Give the file that registers it (--code FILE; in Python, import it first), or install the package that has it as an entry point (spacy_{registry})."
+    B502 = "The code {path} cannot be imported: {error}. Correct it, or give another file to --code: Python that registers functions, such as rules of entities."
 
 
 class Warnings(metaclass=_Coded):

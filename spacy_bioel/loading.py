@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import sys
+import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import spacy
+from catalogue import RegistryError
 from spacy.language import Language
 from spacy.util import is_package, load_config, load_model_from_config, registry
 from thinc.api import Config
@@ -31,6 +38,48 @@ if TYPE_CHECKING:
 CONTEXT = "bioel_context"
 STARTER = "starter"
 CLINICAL = "clinical"  # the preset
+_CODE = "python_code"  # the name that spaCy gives to a file of --code, as a module
+_UNKNOWN = re.compile("function '(.+?)' in function registry '(.+?)'")  # E893 of spaCy
+
+
+def import_code(path: str) -> UserCode:
+    """Import a Python file that registers functions which configs name, as `spacy train --code`.
+
+    RAISES BioelError: [B502] when it is not there, or fails.
+    """
+    path = os.path.abspath(path)
+    loader = SourceFileLoader(_CODE, path)
+    spec = spec_from_loader(_CODE, loader)
+    assert spec is not None
+    # As a module that pickle finds.
+    module = sys.modules[_CODE] = module_from_spec(spec)
+    try:
+        loader.exec_module(module)
+    except Exception as error:
+        raise BioelError(Errors.B502.format(path=path, error=_place_of(error, path))) from error
+    return UserCode()
+
+
+def _place_of(error: Exception, path: str) -> str:
+    """An error with the line of a file where it was raised, if it has one."""
+    if isinstance(error, FileNotFoundError) and error.filename == path:
+        return "there is no such file"
+    stack = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in stack if frame.filename == path]
+    if isinstance(error, SyntaxError) and error.filename == path:
+        lines.append(error.lineno)
+    where = f"line {lines[-1]}, " if lines else ""
+    what = error.msg if isinstance(error, SyntaxError) else str(error)
+    return f"{where}{type(error).__name__}: {what}"
+
+
+class UserCode:
+    """The imported file of --code. A process that unpickles it imports the file too, so that it can
+    unpickle after it what has classes of the file."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        module = sys.modules.get(_CODE)
+        return (UserCode, ()) if module is None else (import_code, (module.__file__,))
 
 
 def load_model(model: str, *, more: Sequence[str] = (), preset: str | None = None) -> Language:
@@ -40,7 +89,7 @@ def load_model(model: str, *, more: Sequence[str] = (), preset: str | None = Non
     more (Sequence[str]): Folders of further knowledge bases, beside one that is the model.
     preset (str | None): See `set_preset`.
     RAISES BioelError: [B071] when there is none, [B323] when a pipeline is given with knowledge
-        bases beside it.
+        bases beside it, [B501] when its config names a function that is not registered.
     """
     nlp = _load(model, more)
     if preset:
@@ -59,6 +108,11 @@ def _load(model: str, more: Sequence[str]) -> Language:
         return spacy.load(model)
     except BioelError:
         raise
+    except RegistryError as error:
+        if not (found := _UNKNOWN.search(str(error))):
+            raise BioelError(Errors.B071.format(model=model, error=error)) from error
+        name, registry = found.groups()
+        raise BioelError(Errors.B501.format(model=model, name=name, registry=registry)) from error
     except Exception as error:  # a damaged folder can fail in many ways
         raise BioelError(Errors.B071.format(model=model, error=error)) from error
 

@@ -46,6 +46,11 @@ class Trace:
         self._added: dict[Place, tuple[str, str]] = {}
         self._others: list[Considered] = []
 
+    @property
+    def n_said(self) -> int:
+        """How many reasons were recorded."""
+        return len(self._added) + len(self._others)
+
     def changed(self, before: Iterable[ScoredSpan], after: Iterable[ScoredSpan], why: str) -> None:
         """Record the spans that a step has dropped, and those that it has added."""
         spans, kept = {span[:3]: span for span in before}, {span[:3] for span in after}

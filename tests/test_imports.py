@@ -89,7 +89,7 @@ PACKAGES: dict[str, list[str]] = {
     "factories": ["spacy", "thinc"],
     "tokenizer": ["spacy"],
     "training_log": ["spacy"],
-    "loading": ["numpy", "spacy", "thinc"],
+    "loading": ["numpy", "spacy", "thinc", "catalogue"],
     "report": ["numpy", "spacy"],
     "evaluation": ["numpy", "spacy", "scipy"],
     "corpus": ["spacy"],

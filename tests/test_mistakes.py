@@ -27,8 +27,8 @@ from spacy_bioel.types import Concept
 
 ROOT = Path(__file__).parents[1]
 TABLE = srsly.read_yaml(ROOT / "tests/mistakes.yml")
-# Any text will do; and a report is written to --json by one function, which is wrong once.
-NEVER_WRONG = "--prefix --source-name --release --licence --corpus --split --json".split()
+# Any text will do; a report is written to --json, and --code imported, by one function.
+NEVER_WRONG = "--prefix --source-name --release --licence --corpus --split --json --code".split()
 NEVER_WRONG += "--author --domain --limit --version".split()  # of `bioel card`
 GIVEN = {
     "spacy": spacy,
@@ -67,6 +67,7 @@ TEXTS = {
     "outside.jsonl": '{"text": "Fever", "mentions": [{"start": 0, "end": 50}]}\n',
     "alone.ann": "T1\tDisease 0 5\tFever\n",
     "fake.spacy": "not a DocBin",
+    "rules.py": "import spacy\n\nraise ValueError('no table')\n",
     "a_folder/file": "x",
     "META/MRCONSO.RRF": "C0000001|ENG\n",
 }
@@ -85,6 +86,10 @@ def home(tmp_path_factory) -> Path:
     (ids,) = (home / "damaged").rglob("ids.txt")
     ids.write_bytes(b"X")
     spacy.blank("en").to_disk(home / "blank")
+    shutil.copytree(home / "blank", home / "with_rules")
+    config = (home / "blank/config.cfg").read_text("utf8")
+    mine = config.replace("spacy.Tokenizer.v1", "my-tokenizer.v1")
+    (home / "with_rules/config.cfg").write_text(mine, encoding="utf8")
     shutil.copy(ROOT / "project.yml", home)
     return home
 

@@ -77,6 +77,7 @@ def test_page(page, tmp_path, monkeypatch):
     has to be in the block of text after it.
     """
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)  # where Python looks first, of a reader
     if not importlib.util.find_spec(PACKAGE):
         load = spacy.load
         monkeypatch.setattr(spacy, "load", lambda name: load(TRAINED if name == PACKAGE else name))

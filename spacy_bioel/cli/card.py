@@ -16,6 +16,7 @@ from typing import Annotated, Any, NamedTuple
 from typer import Argument, Option
 
 from spacy_bioel import __version__
+from spacy_bioel.cli import options
 from spacy_bioel.cli.console import count_of, show_note
 from spacy_bioel.cli.evaluate import fingerprint_folder
 from spacy_bioel.errors import BioelError, Errors, Warnings
@@ -113,6 +114,7 @@ def card(
     domain: Annotated[str, Option(help='Kind of its texts, e.g. "discharge letters".')] = "",
     train: Annotated[Path | None, Option(help="Training documents, to be counted.")] = None,
     limit: Annotated[list[str] | None, Option(help="A further limit; can be repeated.")] = None,
+    code: options.Code = None,
     replace: Annotated[bool, Option("--replace", help="Replace a README.md.")] = False,
 ) -> None:
     """Write the model card of a tuned and measured pipeline: README.md, and meta.json.

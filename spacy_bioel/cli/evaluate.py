@@ -73,6 +73,7 @@ def evaluate(
     label: options.Label = None,
     annotates: options.Annotates = None,
     preset: options.Preset = None,
+    code: options.Code = None,
     seed: Annotated[int, Option(help="Seed of the bootstrap.")] = 0,
     names_alone: Annotated[
         bool,

@@ -36,6 +36,7 @@ def explain(
         Option(help="Explain these words of the text only, whether they were found or not."),
     ] = None,
     preset: options.Preset = None,
+    code: options.Code = None,
     json_file: options.Json = None,
     html: Annotated[
         Path | None, Option(metavar="OUT.html", help="Also write it as a page.")

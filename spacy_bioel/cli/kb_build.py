@@ -107,6 +107,7 @@ def encode(
         str,
         Argument(help="Pipeline with a bioel_linker; or KB again, for the bundled encoder."),
     ],
+    code: options.Code = None,
 ) -> None:
     """Encode all names with a pipeline's linker, and store the vectors in the knowledge base.
 

@@ -194,6 +194,7 @@ def _concept_rows(about: dict[str, Any]) -> dict[str, str]:
 
 def verify(
     path: Annotated[Path, Argument(help="Folder of a saved pipeline, or of a knowledge base.")],
+    code: options.Code = None,
     json_file: options.Json = None,
 ) -> None:
     """Read every byte of a saved pipeline or a knowledge base, and compare digests.

@@ -63,6 +63,7 @@ def link(
         Option("--affirmed", help="Leave out what is negated, conditional or of another person."),
     ] = False,
     preset: options.Preset = None,
+    code: options.Code = None,
     no_formulas: Annotated[
         bool,
         Option("--no-formulas", help="Mark cells of .csv and .tsv that a spreadsheet would run."),
@@ -84,12 +85,12 @@ def link(
 
     * .jsonl, .ndjson, stdout: a JSON object per document, with id, text, error, and links with
       start, end, text, label, id (null: NIL), ids, and candidates with id, score, name and
-      evidence, and with xrefs on request; variants may have hgvs and gene. With --context,
-      links have context: negated, uncertain, historical, hypothetical, experiencer, and cues, the
-      words that say so. With --affirmed, what is negated, conditional or of another person is left
-      out.
+      evidence, and with xrefs on request; variants may have hgvs, component and gene, and other
+      mentions facts of your rules. With --context, links have context: negated, uncertain,
+      historical, hypothetical, experiencer, and cues, the words that say so. With --affirmed, what
+      is negated, conditional or of another person is left out.
     * .json: these objects as one array.
-    * .parquet: a row per document, without xrefs and context.
+    * .parquet: a row per document, without xrefs, context and facts of your rules.
     * .csv, .tsv: a row per link, with the linked candidate; empty cells for NIL. With
       --no-formulas an apostrophe stands before cells that begin with =, +, - or @.
     * .bioc.xml, .bioc.json: BioC, with the linked candidate; no identifier for NIL.
@@ -134,7 +135,8 @@ def link(
         for option, is_set in unsuited.items():
             if is_set:
                 raise BioelError(Errors.B196.format(found=f"has {option}", expected="none"))
-        totals = link_file(source, next(iter(outputs)), model=model, batch_size=batch_size)
+        target = next(iter(outputs))
+        totals = link_file(source, target, model=model, code=code, batch_size=batch_size)
     else:
         # Read first, so that errors are reported without delay.
         read: Any = texts.read_mentions if is_given else texts.read_documents

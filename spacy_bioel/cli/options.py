@@ -17,6 +17,15 @@ def refuse_folder(path: Path | None) -> Path | None:
     return path
 
 
+def _import_code(path: str | None) -> str | None:
+    """Import it while the options are read, before a pipeline is loaded."""
+    if path is not None:
+        from spacy_bioel.loading import import_code
+
+        import_code(path)
+    return path
+
+
 Format = Annotated[
     str | None, Option(help="Format of the input; default: detected from the content.")
 ]
@@ -38,6 +47,16 @@ MODEL = (
     "a pipeline, by folder or package name, or a knowledge base; default: the pipeline of the "
     "package."
 )
+
+Code = Annotated[
+    str | None,
+    Option(
+        metavar="FILE",
+        help="Python that registers functions which the config of MODEL names, such as rules for a "
+        "kind of entity of your own.",
+        callback=_import_code,
+    ),
+]
 
 PresetName = StrEnum("PresetName", ["CLINICAL"])
 Preset = Annotated[

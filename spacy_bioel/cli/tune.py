@@ -33,6 +33,7 @@ def tune(
     prefix: options.Prefixes = None,
     label: options.Label = None,
     annotates: options.Annotates = None,
+    code: options.Code = None,
     json_file: options.Json = None,
 ) -> None:
     """Tune a pipeline on development documents and save it with its knowledge base.

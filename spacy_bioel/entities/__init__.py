@@ -13,7 +13,7 @@ and `find` where it adds names of a knowledge base to the mentions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -22,12 +22,13 @@ from typing import Any, NamedTuple, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 from spacy.tokens import Doc, Span
+from spacy.util import filter_spans
 
 from spacy_bioel.doc import long_forms
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.abbreviations import expand_abbreviations
-from spacy_bioel.text.normalize import normalize_names
+from spacy_bioel.text.normalize import normalize_name, normalize_names
 from spacy_bioel.trace import Trace
 from spacy_bioel.types import Candidate, Link, ScoredSpan
 
@@ -76,6 +77,11 @@ class Query:
     others: tuple[str, ...] = ()
     parts_agree: bool = False
     text: str = ""
+
+    @classmethod
+    def of(cls, text: str) -> Query:
+        """Look up a string, as a text or a knowledge base writes it."""
+        return cls(normalize_name(text), text=text)
 
     @property
     def parts(self) -> list[str]:
@@ -242,9 +248,10 @@ class EntityRules:
         spans: Sequence[list[ScoredSpan]],
         traces: Sequence[Trace] | None,
     ) -> Sequence[list[ScoredSpan]]:
-        """Add spans to those of each document, drop some, or widen them.
+        """Add spans to those of each document, drop some, or widen them. `add_spans` may help.
 
-        traces (Sequence[Trace] | None): Of each document, for an explanation: say there why.
+        traces (Sequence[Trace] | None): Of each document, for an explanation. Rules may say there
+            why; of rules that say nothing it has their name.
         """
         return spans
 
@@ -278,9 +285,7 @@ class EntityRules:
         """Whether all concepts of a name have to stay candidates until `rescore` has chosen."""
         return False
 
-    def rescore(
-        self, mentions: Mentions, candidates: Candidates
-    ) -> Sequence[tuple[Candidate, ...]]:
+    def rescore(self, mentions: Mentions, candidates: Candidates) -> Sequence[Sequence[Candidate]]:
         """Return the candidates of each mention, by what the documents say of them; best first."""
         return candidates.of_mentions
 
@@ -293,6 +298,33 @@ class EntityRules:
         return [""] * len(links)
 
 
+def add_spans(
+    doc: Doc,
+    spans: Sequence[ScoredSpan],
+    places: Iterable[tuple[int, int]],
+    label: str,
+    *,
+    probability: float = 0.99,
+) -> list[ScoredSpan]:
+    """Add mentions at some places of a document, instead of the spans that overlap them.
+
+    Of places that overlap, the longest is taken, as whole tokens. Spans of other labels with a
+    probability of 1 stay: what a user has forced, and names that mean nothing else.
+
+    places (Iterable): Character offsets, start and end.
+    """
+    wide = (doc.char_span(*place, label, alignment_mode="expand") for place in places)
+    certain = [s for s in spans if s[3] == 1 and s[2] != label]
+    stays = {token for start, end, *_ in certain for token in range(start, end)}
+    new = [
+        (span.start, span.end, label, probability)
+        for span in filter_spans(filter(None, wide))
+        if stays.isdisjoint(range(span.start, span.end))
+    ]
+    taken = {token for start, end, *_ in new for token in range(start, end)}
+    return sorted([*new, *(s for s in spans if taken.isdisjoint(range(s[0], s[1])))])
+
+
 class RuleSet:
     """The rules of a pipe, by the names that its config has; called in order, and only those that
     have something to say.
@@ -303,6 +335,7 @@ class RuleSet:
     def __init__(self, rules: Mapping[str, EntityRules]) -> None:
         self.rules = dict(rules)
         self.fact_names = self._fact_names()
+        self.labels = {label for one in self.rules.values() for label in one.labels}
         self._having: dict[str, list[tuple[str, EntityRules]]] = {}
 
     def _fact_names(self) -> tuple[str, ...]:
@@ -357,6 +390,7 @@ class RuleSet:
         found = list(spans)
         for name, one in self.having("find"):
             numbers = [i for i in range(len(docs)) if not known or name not in known[i]]
+            said = [trace.n_said for trace in traces or ()]
             changed = one.run(
                 "find",
                 [docs[i] for i in numbers],
@@ -364,6 +398,8 @@ class RuleSet:
                 [traces[i] for i in numbers] if traces else None,
             )
             for i, of_doc in zip(numbers, changed, strict=True):
+                if traces and traces[i].n_said == said[i]:
+                    traces[i].changed(found[i], of_doc, f"by the rules {name}")
                 found[i] = of_doc
                 for span in of_doc:
                     if not 0 <= span[0] < span[1] <= len(docs[i]):
@@ -415,7 +451,7 @@ class RuleSet:
         for _, one in self.having("rescore"):
             rescored = one.run("rescore", mentions, candidates)
             _check_added(one, mentions.labels, candidates.of_mentions, rescored)
-            candidates = replace(candidates, of_mentions=rescored)
+            candidates = replace(candidates, of_mentions=list(map(tuple, rescored)))
         return candidates.of_mentions
 
     def facts(self, mentions: Mentions, links: Sequence[Link]) -> list[dict[str, Any]]:

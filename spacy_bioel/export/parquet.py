@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from spacy_bioel.errors import BioelError, Errors, needing
+from spacy_bioel.export.links import FACTS
 from spacy_bioel.export.rows import Document, Row
 from spacy_bioel.files import replacing_file
 
@@ -27,8 +28,8 @@ def row_schema() -> pa.Schema:
     Columns: "id" and "text" as in the input; "links", empty without mentions or on failure;
     "error", null on success. Fields of a link: "start" and "end" count Unicode characters of the
     text, "id" is null for NIL, "ids" has several ids for a composite, "candidates" is sorted, best
-    first; "hgvs", "component" and "gene" of a variant, or null. Fields of an error: "code" and
-    "message".
+    first; "hgvs", "component" and "gene" of a variant, or null. Facts of rules of a user's own are
+    left out, so that files of all pipelines have one schema. Fields of an error: "code", "message".
     """
     import pyarrow as pa
 
@@ -39,7 +40,7 @@ def row_schema() -> pa.Schema:
     candidate = struct(id=string, score=pa.float64(), name=string, evidence=string)
     place = {"start": number, "end": number, "text": string, "label": string}
     many = {"ids": pa.list_(string), "candidates": pa.list_(candidate)}
-    link = struct(**place, id=string, **many, hgvs=string, component=string, gene=string)
+    link = struct(**place, id=string, **many, **dict.fromkeys(FACTS, string))
     error = struct(code=string, message=string)
     return pa.schema(struct(id=string, text=string, links=pa.list_(link), error=error))
 

@@ -30,7 +30,7 @@ from spacy.util import minibatch, raise_error
 from spacy_bioel.doc import get_links
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.evaluation import run as measuring
-from spacy_bioel.loading import find_detector, find_linker, spans_key
+from spacy_bioel.loading import UserCode, find_detector, find_linker, spans_key
 from spacy_bioel.parallel import use_one_thread
 from spacy_bioel.types import AnnotatedText, Candidate, Link
 
@@ -96,13 +96,16 @@ def worker_processes(
 def _start(work: Callable[[_Item], Result]) -> Worker:
     ours, theirs = multiprocessing.Pipe()
     # Daemon processes end with this process, even if the generator was never closed.
-    process = multiprocessing.Process(target=_serve, args=(work, theirs, ours), daemon=True)
+    args = (UserCode(), work, theirs, ours)
+    process = multiprocessing.Process(target=_serve, args=args, daemon=True)
     process.start()
     theirs.close()
     return process, ours
 
 
-def _serve(work: Callable[[_Item], Result], connection: Connection, far_end: Connection) -> None:
+def _serve(
+    _: UserCode, work: Callable[[_Item], Result], connection: Connection, far_end: Connection
+) -> None:
     """Loop of a worker process: receive an item, send its result, until the caller is gone."""
     far_end.close()  # otherwise the caller's end would stay open here after the caller's death
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller handles Ctrl+C and ends its workers

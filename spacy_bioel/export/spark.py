@@ -30,13 +30,21 @@ _PARQUET, _JSONL = ".parquet", ".jsonl"
 
 
 def link(
-    frame: DataFrame, *, model: str, text: str = "text", id: str = "id", batch_size: int = 64
+    frame: DataFrame,
+    *,
+    model: str,
+    code: str | None = None,
+    text: str = "text",
+    id: str = "id",
+    batch_size: int = 64,
 ) -> DataFrame:
     """Find and link the mentions of a column of texts. The result is evaluated lazily.
 
     frame (DataFrame): One row per document.
     model (str): Folder of a pipeline or knowledge base, under a path valid on all workers, or the
         name of a pipeline package installed on them.
+    code (str | None): Python file that registers functions which the pipeline names, see
+        `loading.import_code`; under a path valid on all workers.
     text, id (str): Names of the columns; ids become strings.
     batch_size (int): Documents per batch of the pipeline. It does not change results.
     RETURNS (DataFrame): One row per document, of the schema `export.parquet.row_schema`: id,
@@ -51,11 +59,14 @@ def link(
     check_columns(frame.columns, text, id)
     documents = frame.select(col(text).alias("text"), col(id).cast("string").alias("id"))
     place = os.path.abspath(model) if Path(model).is_dir() else model
-    work = partial(_link_frames, model=place, batch_size=batch_size)
+    file = None if code is None else os.path.abspath(code)
+    work = partial(_link_frames, model=place, code=file, batch_size=batch_size)
     return documents.mapInPandas(work, from_arrow_schema(row_schema()))
 
 
-def link_file(source: str, target: str, *, model: str, batch_size: int = 64) -> Totals:
+def link_file(
+    source: str, target: str, *, model: str, code: str | None = None, batch_size: int = 64
+) -> Totals:
     """Link the documents of Parquet or JSON lines, and write rows to a folder of part files.
 
     source (str): .parquet or .jsonl, a file or a folder on any file system of Spark, with the
@@ -69,7 +80,8 @@ def link_file(source: str, target: str, *, model: str, batch_size: int = 64) -> 
     spark = _start()
     try:
         with _new_folder(spark, target) as temporary:
-            rows = link(_read(spark, source), model=model, batch_size=batch_size)
+            documents = _read(spark, source)
+            rows = link(documents, model=model, code=code, batch_size=batch_size)
             return _write(rows, temporary, target)
     except BioelError:
         raise
@@ -78,7 +90,7 @@ def link_file(source: str, target: str, *, model: str, batch_size: int = 64) -> 
 
 
 def _link_frames(
-    frames: Iterator[PandasFrame], *, model: str, batch_size: int
+    frames: Iterator[PandasFrame], *, model: str, code: str | None, batch_size: int
 ) -> Iterator[PandasFrame]:
     """Link the frames of a partition, in a worker process."""
     import pandas as pd
@@ -87,17 +99,19 @@ def _link_frames(
     documents: Iterator[Document] = (
         document for frame in frames for document in zip(frame["text"], frame["id"], strict=True)
     )
-    linked = link_texts(_load_once(model), documents, batch_size=batch_size)
+    linked = link_texts(_load_once(model, code), documents, batch_size=batch_size)
     for rows in minibatch(map(to_row, linked), batch_size):
         yield pd.DataFrame(rows, columns=row_schema().names)
 
 
 @lru_cache(maxsize=1)
-def _load_once(model: str) -> Language:
+def _load_once(model: str, code: str | None) -> Language:
     """Load the pipeline of this worker process. One thread: Spark has one worker per core."""
-    from spacy_bioel.loading import load_model
+    from spacy_bioel.loading import import_code, load_model
 
     use_one_thread()
+    if code is not None:
+        import_code(code)
     nlp = load_model(model)
     check_linker(nlp)
     return nlp

@@ -49,7 +49,8 @@ def check_order(nlp: Language, linker: StoredPipe[LinkerSettings]) -> None:
     if finders:
         if all(nlp.get_pipe_meta(name).assigns for name in before):  # a function may do anything
             _check_places(names[0], linker.cfg, finders)
-            _check_labels(linker.cfg, before, finders)
+            of_rules = linker.entities.labels  # type: ignore[attr-defined]
+            _check_labels(linker.cfg, before, finders, of_rules)
     elif late:
         warnings.warn(Warnings.W271.format(linker=names[0], finder=next(iter(late))), stacklevel=2)
 
@@ -89,10 +90,14 @@ def _check_places(name: str, cfg: Mapping[str, Any], finders: Mapping[str, set[s
 
 
 def _check_labels(
-    cfg: Mapping[str, Any], pipes: Mapping[str, Any], finders: Mapping[str, object]
+    cfg: Mapping[str, Any],
+    pipes: Mapping[str, Any],
+    finders: Mapping[str, object],
+    of_rules: set[str],
 ) -> None:
-    """Warn [W321] of labels in the settings that no pipe gives, if all say which they give. That
-    knowledge bases are set for more labels, as in the linker of the package, is no mistake."""
+    """Warn [W321] of labels in the settings that no pipe and no rule gives, if all pipes say which
+    they give. That knowledge bases are set for more labels, as in the linker of the package, is
+    no mistake."""
     given = {name: set(getattr(pipes[name], "labels", ())) for name in finders}
     if not all(given.values()):
         return
@@ -101,7 +106,7 @@ def _check_labels(
     if known <= settings.get("kb", set()):
         return
     for setting, labels in settings.items():
-        if unknown := sorted(labels - known):
+        if unknown := sorted(labels - known - of_rules):
             about = {"finders": ", ".join(finders), "known": sorted(known)}
             message = Warnings.W321.format(setting=setting, unknown=unknown, **about)
             warnings.warn(message, stacklevel=3)

@@ -20,6 +20,7 @@ Model = Annotated[str, Argument(metavar="[MODEL]", help=options.MODEL.capitalize
 def serve(
     model: Model = "starter",
     preset: options.Preset = None,
+    code: options.Code = None,
     host: Annotated[
         str, Option(help="Address to listen on. A proxy should authenticate other machines.")
     ] = "127.0.0.1",
@@ -79,7 +80,7 @@ def serve(
     )
 
 
-def mcp(model: Model = "starter", preset: options.Preset = None) -> None:
+def mcp(model: Model = "starter", preset: options.Preset = None, code: options.Code = None) -> None:
     """Give agents three tools over MCP, on stdin and stdout: link_text, get_concept and
     search_concepts.
 

@@ -130,7 +130,13 @@ class Context(BaseModel):
 
 
 class Link(BaseModel):
-    """A mention, and what it is linked to."""
+    """A mention, and what it is linked to.
+
+    Further keys are facts that rules for its kind of text found, such as hgvs, component and gene
+    of a variant.
+    """
+
+    model_config = ConfigDict(extra="allow")
 
     start: int = Field(description="Offset of the first character in the text")
     end: int = Field(description="Offset after the last character")
@@ -141,9 +147,6 @@ class Link(BaseModel):
     candidates: list[Candidate] | None = Field(
         default=None, description="Best first; absent if not wanted"
     )
-    hgvs: str | None = Field(default=None, description="Form of a variant in HGVS")
-    component: str | None = Field(default=None, description="The same in components, as of tmVar")
-    gene: str | None = Field(default=None, description="Id of the gene of a variant")
     context: Context | None = Field(
         default=None, description="Of a pipeline with the pipe bioel_context"
     )
