@@ -16,7 +16,7 @@ from typing import Annotated, Any, ParamSpec
 
 import typer
 
-from spacy_bioel.evaluation.evaluate import Measurement
+from spacy_bioel.evaluation.evaluate import Figure
 from spacy_bioel.files import replacing_file
 
 Row = dict[str, Any]
@@ -86,7 +86,7 @@ def _named(argument: str) -> str:
     return f"FOLDER/{path.name}" if path.is_absolute() else argument
 
 
-def figures(row: Measurement) -> Row:
+def figures(row: Figure) -> Row:
     """Return the fields that are recorded of a measurement."""
     numbers = {name: round(getattr(row, name), 2) for name in ("value", "low", "high")}
     return {"metric": row.metric, **numbers, "n": row.n}

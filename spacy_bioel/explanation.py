@@ -99,11 +99,11 @@ def features_text(features: Features) -> str:
     of = dict(features)
     parts = []
     if "exact" in of:
-        variant = "" if of["exact"] == 1 else " except for its spelling"
+        spelled = "" if of["exact"] == 1 else " except for its spelling"
         preferred = ", the preferred one" if "preferred" in of else ""
         shared = round(of["exact"] / of["unique"])
         others = f", of {shared} concepts" if shared > 1 else ""
-        parts.append(f"a name of it{variant}{preferred}{others}")
+        parts.append(f"a name of it{spelled}{preferred}{others}")
     else:
         kinds = {"sparse": "spelling", "dense": "vector"}
         parts += [

@@ -53,17 +53,17 @@ LINKER_MODEL: dict[str, Any] = {
     **{"dropout": 0.2, "max_tokens": 25},
 }
 # Rules for kinds of text, see `spacy_bioel.entities`; a config may add some, or set one to null.
-_VARIANTS = {"@misc": "spacy-bioel.Variants.v1"}
-_COMPOSITES = {"@misc": "spacy-bioel.Composites.v1"}
-_MENTION_RULES = {"variants": _VARIANTS, "composites": _COMPOSITES}
+_MENTION_RULES = {
+    "variants": {"@misc": "spacy-bioel.Variants.v1"},
+    "composites": {"@misc": "spacy-bioel.Composites.v1"},
+}
 _LINKER_RULES = {
     "genes": {"@misc": "spacy-bioel.Genes.v1"},
     "notes": {
         "@misc": "spacy-bioel.Notes.v1",
         **{"shorthand": True, "clinical": False, "measurements": False},
     },
-    "variants": _VARIANTS,
-    "composites": _COMPOSITES,
+    **_MENTION_RULES,
 }
 _SAYS = ("negated", "uncertain", "historical", "hypothetical", "experiencer", "context_cues")
 

@@ -190,8 +190,7 @@ def _with(
         label = best.label if best is not None else ""
         spans.append(Span(place.doc, place.start, place.end, label=label))
     likely = mentions.likely if mentions.likely is None else [*mentions.likely, *[1.0] * len(spans)]
-    abbreviations = generator.state.settings.abbreviations
-    more = Mentions.of(mentions.docs, [spans], abbreviations=abbreviations)
+    more = Mentions.of(mentions.docs, [spans], generator.state.settings)
     return replace(
         mentions,
         spans=[*mentions.spans, *spans],

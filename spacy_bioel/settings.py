@@ -6,6 +6,7 @@ them. spaCy imports this module for every pipeline that anyone makes.
 
 import json
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -198,8 +199,10 @@ class EvidenceSettings(Settings):
         description="Names that a generative model writes. Counts only with such a model.",
     )
 
-    def __contains__(self, name: object) -> bool:
-        return any(is_on for other, is_on in self if other == name)
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """What is switched on."""
+        return frozenset(name for name, is_on in self if is_on)
 
 
 class TrainingSettings(Settings):

@@ -15,8 +15,8 @@ from typing import Any
 
 from spacy_bioel.cli.console import writing
 from spacy_bioel.evaluation.evaluate import (
+    Figure,
     LinkingError,
-    Measurement,
     Reliability,
     confusions,
     find_errors,
@@ -64,7 +64,7 @@ def report_errors(
     texts: Sequence[AnnotatedText],
     links: Predicted,
     *,
-    scores: Sequence[Measurement],
+    scores: Sequence[Figure],
     about: Mapping[str, Any],
     rows: Path | None,
     page: Path | None,
@@ -174,7 +174,7 @@ def _one_line(text: str) -> str:
 def _render(errors: Sequence[LinkingError], name_of: NameOf, **shown: Any) -> str:
     """Render the page.
 
-    shown: about (dict[str, str]), scores (list[Measurement]), reliabilities (dict[str,
+    shown: about (dict[str, str]), scores (list[Figure]), reliabilities (dict[str,
         Reliability]), all_errors (Path | None).
     """
     by_kind = {kind: [error for error in errors if error.kind == kind] for kind in KINDS}

@@ -27,7 +27,7 @@ from spacy_bioel.evaluation.protocols import (
 if TYPE_CHECKING:
     from spacy.language import Language
 
-    from spacy_bioel.evaluation.evaluate import Measurement
+    from spacy_bioel.evaluation.evaluate import Figure
     from spacy_bioel.types import AnnotatedText
 
 _DEFAULT = ("mention", "end_to_end", "gold")
@@ -179,7 +179,7 @@ Further marks of an error:
 """
 
 
-def _json_row(row: Measurement, alone: Mapping[tuple[str, str], float]) -> dict[str, Any]:
+def _json_row(row: Figure, alone: Mapping[tuple[str, str], float]) -> dict[str, Any]:
     about = asdict(row) | {"rules": asdict(PROTOCOLS[row.protocol].rules)}
     place = (row.protocol, row.metric)
     return about | ({"names_alone": alone[place]} if place in alone and not row.label else {})
@@ -210,7 +210,7 @@ def fingerprint_folder(folder: Path) -> str:
 
 
 def _show(
-    found: Sequence[Measurement],
+    found: Sequence[Figure],
     *,
     unlabelled: Collection[str],
     more: Mapping[str, Mapping[tuple[str, str], float]],

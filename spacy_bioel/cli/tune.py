@@ -108,6 +108,6 @@ def _show(report: Report, out: Path) -> None:
         for one in report.tuned
     ]
     console.show_table(("pipe", "chosen", "measured", "fitted", "cross-fitted"), rows)
-    for note in report.notes:
-        console.show_note(note)
+    for remark in report.remarks:
+        console.show_note(remark)
     console.show_note(f"{report.mentions:,} mentions of {report.documents:,} documents -> {out}")

@@ -434,7 +434,7 @@ class MultitaskRescorer(NetworkRescorer):
         of_spans = zip(owners.tolist(), within.tolist(), labels, strict=True)
         for owner, (start, end), label in of_spans:
             spans[owner].append(Span(docs[owner], start, end, label=label))
-        return Mentions.of(docs, spans, abbreviations=settings.abbreviations, states=states)
+        return Mentions.of(docs, spans, settings, states=states)
 
     def read(self, generator: CandidateGenerator, mentions: Mentions, given: Given) -> Reading:
         """Pairs: the candidates of the strings, and those of the model's vocabulary."""

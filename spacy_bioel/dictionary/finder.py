@@ -58,11 +58,10 @@ class Finding:
     typos: bool = True
     threshold: float = 0.5
     nested: bool = False
-    abbreviations: bool = True
     never: frozenset[str] = frozenset()  # normalised names
 
 
-ShortForms = Callable[[Doc], dict[str, str]]
+FormsOf = Callable[[Doc], dict[str, str]]
 # From places in a document to why each cannot be a name, or "".
 WhyOther = Callable[[Doc, NDArray[np.int64], NDArray[np.int64]], Sequence[str]]
 
@@ -92,15 +91,9 @@ class NameFinder:
         )
 
     def look_up(
-        self, docs: Sequence[Doc], how: Finding, short_forms: ShortForms | None = None
+        self, docs: Sequence[Doc], how: Finding, forms_of: FormsOf = long_forms
     ) -> tuple[Words, Hits]:
         """Look up all spans that may be names."""
-
-        def forms_of(doc: Doc) -> dict[str, str]:
-            """From short to long form; what a document defines goes first."""
-            found = short_forms(doc) if short_forms else {}
-            return found | long_forms(doc) if how.abbreviations else found
-
         words = read_words(docs, stem_key, forms_of)
         if how.typos:
             words.meant = tuple(map(self._meant, words.forms))
@@ -109,7 +102,7 @@ class NameFinder:
                     words.keys[(words.form == number) & ~words.is_short] = stem_key(other)
         is_known = [word in LINKING_WORDS or stem_of(word) in self._stems for word in words.meant]
         known = np.array(is_known, dtype=bool)
-        return words, find_hits(words, self.bags, known, variants=how.variants)
+        return words, find_hits(words, self.bags, known, loosely=how.variants)
 
     def _meant(self, form: str) -> str:
         # "Drowsy" is no slip for "dropsy" where a name has "drowsiness"; "dizzyness" is one.
@@ -131,20 +124,20 @@ class NameFinder:
         docs: Sequence[Doc],
         how: Finding = Finding(),
         *,
-        short_forms: ShortForms | None = None,
+        forms_of: FormsOf = long_forms,
         why_other: WhyOther | None = None,
         traces: Sequence[Trace] | None = None,
     ) -> list[list[FoundName]]:
         """Find the names in each document, left to right. Only parts of coordinations overlap.
 
-        short_forms (Callable | None): Gives short forms, beside those that a document defines.
+        forms_of (Callable): What short forms in a document stand for.
         why_other (Callable | None): Tells why places of a document cannot be names.
         traces (Sequence[Trace] | None): Of each document, to be told what was considered.
         """
         found: list[list[FoundName]] = [[] for _ in docs]
         if not docs:
             return found
-        words, hits = self.look_up(docs, how, short_forms)
+        words, hits = self.look_up(docs, how, forms_of)
         weighed = self.weigh(words, hits)
         if why_other is not None:
             _rule_out(words, weighed, why_other)

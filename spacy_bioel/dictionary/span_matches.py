@@ -14,7 +14,7 @@ from spacy.tokens import Doc
 from spacy_bioel.doc import text_of
 from spacy_bioel.kb.bag_of_words import MAX_WORDS, NameBags
 from spacy_bioel.kb.knowledge_base import KeyArray
-from spacy_bioel.text.abbreviations import find_short_forms
+from spacy_bioel.text.abbreviations import find_forms
 from spacy_bioel.text.normalize import BLANK_LINE, normalize_name, normalize_tokens
 from spacy_bioel.text.stems import words_of
 
@@ -163,7 +163,7 @@ def _write_out(
     starts = words.chars[tokens]
     ends = starts + words.lengths[tokens]
     # The longest last: "CKD stage 3" replaces "CKD".
-    for short, places in find_short_forms(text, sorted(forms, key=len)).items():
+    for short, places in find_forms(text, sorted(forms, key=len)).items():
         long = words_of(normalize_name(forms[short]))
         key = sum(map(key_of, long)) & _MASK
         for start, end in places if key else ():
@@ -218,12 +218,12 @@ def find_hits(
     bags: NameBags,
     known: BoolArray,
     *,
-    variants: bool,
+    loosely: bool,
 ) -> Hits:
     """Look up all spans that are bags of names.
 
     known (BoolArray): Whether a form is a word of the knowledge base, or a linking word.
-    variants (bool): Also replace words by others that names have in their place, adjectives by
+    loosely (bool): Also replace words by others that names have in their place, adjectives by
         nouns, and look at both sides of "and".
     """
     sums = np.append(np.zeros(1, np.uint64), np.cumsum(words.keys, dtype=np.uint64))
@@ -232,7 +232,7 @@ def find_hits(
     keys = sums[end] - sums[start]
     bag = bags.found.find(keys).astype(np.int64)
     plain = _hits(start[bag > 0], end[bag > 0], bag[bag > 0])
-    if not variants:
+    if not loosely:
         return plain
     free = (bag == 0) | (end - start == 1)
     replaced = _replaced(words, bags, start[free], end[free], keys[free])

@@ -290,7 +290,7 @@ class KnownNames:
         """Names that are not mentions already, as the text has them, with reasons of this text."""
         label_of = {(start, end): label for start, end, label, _ in spans}
         taken = {i: span for span in spans for i in range(*span[:2])}
-        short_forms, names = long_forms(doc), []
+        defined, names = long_forms(doc), []
         in_order = sorted(places.items())
         texts = texts_of(doc, [(*place, "", 0.0) for place, _ in in_order])
         for ((start, end), labels), text in zip(in_order, texts, strict=True):
@@ -306,8 +306,8 @@ class KnownNames:
                 reason = f"a name of {' and '.join(labels)}"
             elif never and on_one_line(text.lower()) in never:
                 reason = "by the word list `never`"
-            elif text in short_forms:
-                reason = f"a short form of {short_forms[text]}"
+            elif text in defined:
+                reason = f"a short form of {defined[text]}"
             elif not same and any(s[0] < start or s[1] > end or s[2] != labels[0] for s in near):
                 reason = "overlaps a mention"
             names.append(KnownName(start, end, labels[0], text, reason))

@@ -27,6 +27,7 @@ from spacy.util import filter_spans
 from spacy_bioel.doc import long_forms
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.settings import LinkerSettings
 from spacy_bioel.text.abbreviations import expand_abbreviations
 from spacy_bioel.text.normalize import normalize_name, normalize_names
 from spacy_bioel.trace import Trace
@@ -113,8 +114,8 @@ class Mentions:
         cls,
         docs: Sequence[Doc],
         spans: Sequence[Sequence[Span]],
+        settings: LinkerSettings,
         *,
-        abbreviations: bool,
         states: dict[str, Any] | None = None,
     ) -> Mentions:
         """Make queries of the mentions of each document, of their text alone."""
@@ -123,7 +124,7 @@ class Mentions:
         forms = {i: found for i, doc in enumerate(docs) if (found := long_forms(doc))}
         texts = [
             expand_abbreviations(span.text, forms[owner])
-            if abbreviations and owner in forms
+            if settings.abbreviations and owner in forms
             else span.text
             for span, owner in zip(flat, owners, strict=True)
         ]
@@ -407,12 +408,12 @@ class RuleSet:
                         raise BioelError(Errors.B498.format(**about))
         return found
 
-    def short_forms(self, doc: Doc) -> dict[str, str]:
-        """What short forms in a document stand for."""
+    def forms_of(self, doc: Doc, *, settings: LinkerSettings) -> dict[str, str]:
+        """What short forms in a document stand for; what it defines goes first."""
         found: dict[str, str] = {}
         for _, one in self.having("short_forms"):
             found |= one.run("short_forms", doc)
-        return found
+        return found | long_forms(doc) if settings.abbreviations else found
 
     def why_other(
         self, doc: Doc, starts: NDArray[np.int64], ends: NDArray[np.int64]

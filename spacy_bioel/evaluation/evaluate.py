@@ -34,7 +34,7 @@ _BLOCK = 50  # resamples drawn at a time, to bound memory on corpora of many doc
 
 
 @dataclass(frozen=True, slots=True)
-class Measurement:
+class Figure:
     """Value of a metric, with its protocol, sample size and interval.
 
     protocol (str): Name in `protocols.PROTOCOLS`.
@@ -70,7 +70,7 @@ def evaluate(
     per_label: bool = True,
     n_resamples: int = 1000,
     seed: int = 0,
-) -> list[Measurement]:
+) -> list[Figure]:
     """Score the predicted links of documents against their gold mentions.
 
     gold (Sequence[AnnotatedText]): The gold documents. Where they say what they annotate, links
@@ -86,7 +86,7 @@ def evaluate(
         out, for it would equal the recall at this one.
     per_label (bool): Also measure each label separately.
     n_resamples, seed (int): Number of resamples and seed of the bootstrap over documents.
-    RETURNS (list[Measurement]): By protocol, then label (all labels first), then metric; metrics
+    RETURNS (list[Figure]): By protocol, then label (all labels first), then metric; metrics
         without any item to count are left out.
     RAISES BioelError: [B080] when the numbers of documents differ, [B081] for an unknown protocol.
     """
@@ -96,13 +96,13 @@ def evaluate(
     if per_label:
         labels |= {m.label for of_doc in golds for m in of_doc}
         labels |= {x.label for of_doc in links for x in of_doc}
-    found: list[Measurement] = []
+    found: list[Figure] = []
     for name, protocol in chosen:
         metrics = {key: m for key, m in protocol.metrics.items() if m.rank <= max_candidates}
         candidates = max_candidates if protocol.given_mentions else 0
         for label in ("", *sorted(labels - {""})):
             rows = _count(golds, links, protocol=protocol, label=label, in_kb=in_kb)
-            make = partial(Measurement, protocol=name, label=label, candidates=candidates)
+            make = partial(Figure, protocol=name, label=label, candidates=candidates)
             found += _measure(rows, metrics, make, n_resamples=n_resamples, seed=seed)
     return found
 
@@ -110,11 +110,11 @@ def evaluate(
 def _measure(
     rows: Sequence[Counts],
     metrics: Mapping[str, Metric],
-    make: Callable[..., Measurement],
+    make: Callable[..., Figure],
     *,
     n_resamples: int,
     seed: int,
-) -> Iterator[Measurement]:
+) -> Iterator[Figure]:
     """Sum the counts of all documents and turn them into percentages with intervals."""
     if not rows:
         return

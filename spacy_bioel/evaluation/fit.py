@@ -226,9 +226,9 @@ def _gold_spans(linker: Linker, doc: Doc) -> list[Span]:
 def gather_development(linker: Linker, docs: Iterable[Doc]) -> Development:
     """Gather the evidence of candidate generation for the mentions in documents' `gold_key`."""
     of_generators: dict[CandidateGenerator, list[_Gold]] = {}
-    abbreviations = linker.cfg["abbreviations"]
+    settings = linker.check_settings()
     for number, doc in enumerate(docs):
-        mentions = Mentions.of([doc], [_gold_spans(linker, doc)], abbreviations=abbreviations)
+        mentions = Mentions.of([doc], [_gold_spans(linker, doc)], settings)
         for span, whole in zip(mentions.spans, mentions.strings, strict=True):
             if whole:
                 gold = (number, whole, span.label_, split_ids(span.kb_id_))
@@ -273,7 +273,7 @@ def _read_batch(
     linker: Linker, docs: Sequence[Doc], spans: Sequence[Sequence[Span]]
 ) -> Development:
     """Gather the evidence for the gold mentions of a batch of documents with token vectors."""
-    mentions = Mentions.of(docs, spans, abbreviations=linker.cfg["abbreviations"])
+    mentions = Mentions.of(docs, spans, linker.check_settings())
     rescorer = linker.rescorer
     assert rescorer is not None  # the linker is contextual
     if not len(mentions):

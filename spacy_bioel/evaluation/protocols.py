@@ -307,7 +307,7 @@ class Metric:
 
     meaning (str): Description for users.
     ratios (tuple[Ratio, ...]): One or two ratios.
-    n (str): The count that `Measurement.n` reports.
+    n (str): The count that `Figure.n` reports.
     rank (int): Number of candidates of a mention that the metric considers; 0: it uses no ranks.
     """
 

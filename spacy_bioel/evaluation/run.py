@@ -15,7 +15,7 @@ from spacy.util import minibatch
 from spacy_bioel.doc import get_links, with_gold_mentions
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.evaluation import protocols
-from spacy_bioel.evaluation.evaluate import Knowledge, Measurement, evaluate
+from spacy_bioel.evaluation.evaluate import Figure, Knowledge, evaluate
 from spacy_bioel.linking.pipe import Linker
 from spacy_bioel.loading import dictionary_pipeline, find_linker, spans_key
 from spacy_bioel.mentions.pipe import MentionDetector
@@ -98,14 +98,14 @@ def score_links(
     chosen: Mapping[str, protocols.Protocol],
     *,
     seed: int = 0,
-) -> list[Measurement]:
+) -> list[Figure]:
     """Score what `predict_links` returned, in the order of the protocols."""
     of_linker: dict[str, Any] = {}
     if (linker := find_linker(nlp)) is not None:
         kb = linker.kb
         of_linker = {"canonical": kb.canonical, "in_kb": lambda id_: kb.find(id_) >= 0}
         of_linker["max_candidates"] = linker.cfg["max_candidates"]
-    found: list[Measurement] = []
+    found: list[Figure] = []
     for given, of_kind in links.items():
         names = [name for name, one in chosen.items() if one.given_mentions == given]
         found += evaluate(texts, of_kind, protocols=names, seed=seed, **of_linker)

@@ -240,18 +240,18 @@ class Report:
 
     folds (int): 0: too few documents to cross-fit.
     tuned (tuple[Tuned, ...]): Chosen settings, in the order of tuning.
-    notes (tuple[str, ...]): Settings left unchanged, with the reason.
+    remarks (tuple[str, ...]): Settings left unchanged, with the reason.
     """
 
     documents: int
     mentions: int
     folds: int
     tuned: tuple[Tuned, ...]
-    notes: tuple[str, ...]
+    remarks: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
         tuned = [one.to_json() for one in self.tuned]
-        return {**asdict(self), "tuned": tuned, "notes": list(self.notes)}
+        return {**asdict(self), "tuned": tuned, "remarks": list(self.remarks)}
 
 
 def tune(
@@ -270,32 +270,32 @@ def tune(
         raise BioelError(Errors.B232.format(pipes=", ".join(nlp.pipe_names) or "none"))
     folds = document_folds(len(texts))
     found: list[Tuned | None] = []
-    notes: list[str] = [] if folds else ["there is one document: nothing is cross-fitted"]
+    remarks: list[str] = [] if folds else ["there is one document: nothing is cross-fitted"]
     has_ids = any(mention.ids for text in texts for mention in text.mentions)
     if linker is not None and has_ids:
         require_scipy()  # before hours of work
         weights = tune_weights(nlp, texts, folds=folds, progress=progress)
         if weights is None:
-            notes.append("the weights are unchanged: there is no evidence of strings")
+            remarks.append("the weights are unchanged: there is no evidence of strings")
         found.append(weights)
         if linker.reads:
             found.append(tune_weights(nlp, texts, "reading", folds=folds, progress=progress))
         if linker.cfg["mentions"] == "kb":
             finding = tune_finding(nlp, texts, folds=folds, progress=progress)
             if folds and finding is None:
-                notes.append("finding is unchanged: no name that is found is right")
+                remarks.append("finding is unchanged: no name that is found is right")
             found.append(finding)
     if detector is not None:
         found.append(mentions := tune_detector(nlp, texts, folds=folds, progress=progress))
         if not mentions.fitted:
-            notes.append("the detector finds no gold mention: train it for longer")
+            remarks.append("the detector finds no gold mention: train it for longer")
     if linker is not None and has_ids:
         nil = tune_nil(nlp, texts, folds=folds, progress=progress)
         if nil is None:
-            notes.append("the NIL threshold is unchanged: no mention is found in bare text")
+            remarks.append("the NIL threshold is unchanged: no mention is found in bare text")
         found.append(nil)
     if linker is not None and not has_ids:
-        notes.append("the linker is unchanged: no gold mention has an id")
+        remarks.append("the linker is unchanged: no gold mention has an id")
     tuned = [one for one in found if one is not None]
     # What `bioel evaluate` says of the pipeline as it is now, in place of each step's own figure.
     chosen = {one.protocol: get_protocol(one.protocol)[1] for one in tuned}
@@ -307,7 +307,7 @@ def tune(
         tuned=tuple(
             replace(one, fitted=figures.get((one.protocol, one.metric), 0.0)) for one in tuned
         ),
-        notes=tuple(notes),
+        remarks=tuple(remarks),
     )
     # Training measured other weights and thresholds, and its losses are no scores.
     nlp.meta["performance"] = {}

@@ -63,13 +63,13 @@ def read_mesh_xml(path: StrPath, *, prefix: str = "MESH") -> Iterator[Concept]:
             # A star marks headings that articles are indexed with.
             above += [(e.text or "").lstrip("*") for e in record.iterfind(_HEADING)]
             parents = dict.fromkeys(curie(parent, prefix) for parent in above if parent)
-            note = record.findtext(_SCOPE_NOTE) or record.findtext("Note") or ""
+            scope = record.findtext(_SCOPE_NOTE) or record.findtext("Note") or ""
             yield Concept(
                 curie(ui, prefix),
                 unique_names([heading, *terms]),
                 tree_types(trees),
                 tuple(parents),
-                " ".join(note.split()),
+                " ".join(scope.split()),
             )
 
 

@@ -110,12 +110,12 @@ class BadRecord:
 
 @dataclass(slots=True)
 class Skipped:
-    """Bad records so far, of which `note` is told; files that are read twice have theirs once.
+    """Bad records so far, of which `tell` is told; files that are read twice have theirs once.
 
     kept (int): Records that were not skipped, as far as the caller counts them.
     """
 
-    note: Callable[[BadRecord], None]
+    tell: Callable[[BadRecord], None]
     first: BadRecord | None = None
     n: int = 0
     kept: int = 0
@@ -128,7 +128,7 @@ class Skipped:
             self._seen.add(hash(record))
             self.first = self.first or record
             self.n += 1
-            self.note(record)
+            self.tell(record)
 
 
 _SKIPPED: ContextVar[Skipped | None] = ContextVar("skipped", default=None)
@@ -136,9 +136,9 @@ skipped_so_far = _SKIPPED.get  # None outside `skipping_bad`
 
 
 @contextmanager
-def skipping_bad(note: Callable[[BadRecord], None]) -> Iterator[Skipped]:
+def skipping_bad(tell: Callable[[BadRecord], None]) -> Iterator[Skipped]:
     """Skip bad records inside this block, in all readers that are consumed there."""
-    skipped = Skipped(note)
+    skipped = Skipped(tell)
     token = _SKIPPED.set(skipped)
     try:
         yield skipped

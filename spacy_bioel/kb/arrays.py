@@ -27,7 +27,7 @@ IntArray = NDArray[np.int64]
 RawFile = NDArray[np.uint8]
 Rows = TypeVar("Rows", bound=NDArray[np.integer])
 
-_UNSIGNED: dict[int, type[np.unsignedinteger]] = {4: np.uint32, 8: np.uint64}
+UNSIGNED: dict[int, type[np.unsignedinteger]] = {4: np.uint32, 8: np.uint64}
 
 
 LINE_END = ord("\n")
@@ -49,7 +49,7 @@ class Origin:
     def rows(self, values: Rows, *, below: int) -> Rows:
         """Return values that are rows from 0 to `below` - 1. RAISES BioelError: [B211]."""
         # As unsigned integers, negative numbers are the largest: one pass checks both bounds.
-        unsigned = values.view(_UNSIGNED[values.itemsize])
+        unsigned = values.view(UNSIGNED[values.itemsize])
         if values.size and int(unsigned.max()) >= below:
             wrong = values[unsigned >= below].flat[0]
             raise self.damaged(expected=f"rows from 0 to {below - 1}", found=wrong)

@@ -27,6 +27,7 @@ from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.arrays import (
     LINE_END,
     MEMORY,
+    UNSIGNED,
     IntArray,
     Origin,
     RawFile,
@@ -60,6 +61,17 @@ from spacy_bioel.types import Concept, KbRelease, remember
 
 _NEAR = np.arange(-1, 3)  # the two offsets of a row, and one more on each side
 _BLOCK = 1 << 12  # strings per block when all are read
+
+
+def _checked(values: NDArray[Any], below: int, origin: Origin) -> NDArray[Any]:
+    """Return values that are rows, as `Origin.rows` does; here, since it is asked for each batch.
+
+    RAISES BioelError: [B211].
+    """
+    # As unsigned integers, negative numbers are the largest: one pass checks both bounds.
+    if values.size and int(values.view(UNSIGNED[values.itemsize]).max()) >= below:
+        origin.rows(values, below=below)
+    return values
 
 
 class StringColumn:
@@ -149,7 +161,7 @@ class SortedKeys:
         if len(self.keys):
             positions = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
             found = self.keys[positions] == keys
-            rows[found] = self._origin.rows(self._rows[positions[found]], below=self._below)
+            rows[found] = _checked(self._rows[positions[found]], self._below, self._origin)
         return rows
 
     def find(
@@ -214,7 +226,8 @@ class Ragged:
 
     def at(self, positions: IntArray | slice) -> IntArray:
         """Values by their positions. Any shape; returns the same."""
-        return self._of_values.rows(self._values[positions], below=self._below).astype(np.int64)
+        found = _checked(self._values[positions], self._below, self._of_values)
+        return found.astype(np.int64)
 
     def first(self, rows: IntArray) -> IntArray:
         """First value of each row, none of which may be empty. Any shape; returns the same."""

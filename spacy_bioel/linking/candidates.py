@@ -211,7 +211,7 @@ class CandidateGenerator:
         if state.is_dense:
             vectors = self.encoder.encode(queries)
             dense = self.names.search(vectors, SEARCHED)
-            if "memory" in state.settings.evidence:
+            if "memory" in state.settings.evidence.names:
                 recalled = self._training_strings.search(vectors, SEARCHED)
         return gather_candidates(
             queries,
@@ -221,7 +221,7 @@ class CandidateGenerator:
             recalled=recalled,
             spelling=self.spelling,
             k=SEARCHED,
-            evidence=state.settings.evidence,
+            evidence=state.settings.evidence.names,
         )
 
     def rank(self, wanted: Sequence[String]) -> dict[String, tuple[Candidate, ...]]:

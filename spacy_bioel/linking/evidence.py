@@ -20,7 +20,7 @@ from spacy_bioel.kb.spelling import word_overlap
 from spacy_bioel.linking.alias_table import ConceptsOfStrings, MentionStatistics
 from spacy_bioel.linking.searches import Found, SpellingSearch
 from spacy_bioel.text.normalize import normalize_names
-from spacy_bioel.text.stems import spelling_variants
+from spacy_bioel.text.stems import respellings
 
 # Columns of the feature matrix.
 #   exact: the query is a name of the concept (0.8 for a spelling variant of it)
@@ -48,7 +48,7 @@ EVIDENCE = ("exact", "memory", "sparse", "dense", "prior")
 _COLUMN = {name: index for index, name in enumerate(FEATURES)}
 _OF_A_NAME = ("dense", "nearest", "sparse", "alike", "words", "covered")
 _OF_A_STRING = ("recalled", "recalled_dense", "recalled_vote", "recalled_dense_vote")
-_VARIANT = 0.8
+_RESPELLED = 0.8
 _TEMPERATURE = 0.05  # a name farther by this cosine has 1/e of the vote
 EXACT, MEMORY, DENSE, SPARSE = 1, 2, 4, 8
 SOURCES = {EXACT: "exact", MEMORY: "memory", DENSE: "dense", SPARSE: "sparse"}
@@ -168,12 +168,10 @@ def _merge(found: list[_Proposals], n: int) -> Candidates:
 def _exact(queries: Sequence[str], kb: KnowledgeBase) -> _Proposals:
     """Names equal to the query; its spelling variants only where there are none."""
     rows = kb.lookup_names(queries)
-    strength = np.where(rows >= 0, 1.0, _VARIANT)
-    variants = [
-        (i, v) for i in np.flatnonzero(rows < 0).tolist() for v in spelling_variants(queries[i])
-    ]
-    found = kb.lookup_names([v for _, v in variants]) if variants else ()
-    for (i, _), row in zip(variants, found, strict=True):
+    strength = np.where(rows >= 0, 1.0, _RESPELLED)
+    respelled = [(i, v) for i in np.flatnonzero(rows < 0).tolist() for v in respellings(queries[i])]
+    found = kb.lookup_names([v for _, v in respelled]) if respelled else ()
+    for (i, _), row in zip(respelled, found, strict=True):
         if rows[i] < 0:
             rows[i] = row
     indptr, concepts, preferred = kb.concepts_of_names(rows)

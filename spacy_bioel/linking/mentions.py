@@ -41,7 +41,7 @@ def find_mentions(
     spans = [mention_spans(doc, settings.mentions, spans_key=key) for doc in docs]
     if settings.mentions == SPANS_AND_KB:
         spans = _with_names(docs, spans, generator, traces)
-    return generator.rules.ask(Mentions.of(docs, spans, abbreviations=settings.abbreviations))
+    return generator.rules.ask(Mentions.of(docs, spans, settings))
 
 
 def _with_names(
@@ -84,7 +84,7 @@ def finding_of(state: LinkerState) -> Finding:
     """How names are found by the settings of a linker."""
     options: dict[str, Any] = dict(state.settings.finding)
     options["never"] = frozenset(normalize_names(list(options["never"])))
-    return Finding(abbreviations=state.settings.abbreviations, **options)
+    return Finding(**options)
 
 
 def _find_names(
@@ -96,7 +96,7 @@ def _find_names(
     found = generator.finder.find(
         docs,
         finding_of(generator.state),
-        short_forms=rules.short_forms,
+        forms_of=partial(rules.forms_of, settings=generator.state.settings),
         why_other=rules.why_other if rules.having("why_other") else None,
         traces=traces,
     )
@@ -137,8 +137,7 @@ def _with_found(
         for number, (span, owner) in enumerate(zip(mentions.spans, mentions.owners, strict=True))
         if taken.isdisjoint((owner, token) for token in range(span.start, span.end))
     ]
-    abbreviations = generator.state.settings.abbreviations
-    added = rules.ask(Mentions.of(mentions.docs, new, abbreviations=abbreviations))
+    added = rules.ask(Mentions.of(mentions.docs, new, generator.state.settings))
     likely = mentions.likely or ()
     rows = [
         *((mentions.owners[i], mentions.spans[i], mentions.queries[i], likely[i]) for i in kept),

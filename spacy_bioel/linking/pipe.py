@@ -142,7 +142,7 @@ class LinkerResources(StoredPipe[LinkerSettings]):
         rescorer = self.rescorer
         if rescorer is None or not rescorer.is_ready:
             return False
-        return rescorer.evidence in self.check_settings().evidence
+        return rescorer.evidence in self.check_settings().evidence.names
 
     @property
     def fingerprint(self) -> str:
@@ -235,7 +235,7 @@ class LinkerResources(StoredPipe[LinkerSettings]):
 
     def _ensure_vectors(self, kb: KnowledgeBase) -> None:
         """Encode a knowledge base of the package at its first use."""
-        is_dense = self.has_encoder and "dense" in self.check_settings().evidence
+        is_dense = self.has_encoder and "dense" in self.check_settings().evidence.names
         if is_dense and bundled.is_starter(kb):
             starter.ensure_vectors(kb, self._freeze())
 

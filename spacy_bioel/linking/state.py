@@ -73,4 +73,4 @@ class LinkerState:
     @property
     def is_dense(self) -> bool:
         """Whether the encoder is asked."""
-        return self.encoder is not None and "dense" in self.settings.evidence
+        return self.encoder is not None and "dense" in self.settings.evidence.names

@@ -111,7 +111,7 @@ def gold_mentions(
         wanted = [g for g in gold if with_all or len(g.ids) == 1]
         spans.append([doc[g.start : g.end] for g in wanted])
         ids += [g.ids[0] if len(g.ids) == 1 else "" for g in wanted]
-    return Mentions.of(docs, spans, abbreviations=settings.abbreviations), ids
+    return Mentions.of(docs, spans, settings), ids
 
 
 def training_strings(

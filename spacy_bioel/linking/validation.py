@@ -136,6 +136,6 @@ def check_settings(cfg: Mapping[str, Any], model: Model[Any, Any]) -> LinkerSett
         raise BioelError(Errors.B301.format(model=model.name))
     proposed = {rescorer.evidence} if rescorer and rescorer.proposes else set()
     idle = {"context", "generated"} - proposed
-    if not any(is_on for name, is_on in settings.evidence if name not in idle):
+    if not settings.evidence.names - idle:
         raise BioelError(Errors.B066.format(known=list(EvidenceSettings.model_fields)))
     return settings

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 # Features are the bits of a lexicon mask, and one more: a short form that the document defines.
-SHORT_FORM = 64
+DEFINED_FORM = 64
 N_FEATURES = 65
 
 

@@ -26,7 +26,7 @@ from spacy_bioel.kb.bundled import open_kbs, open_setting
 from spacy_bioel.kb.gazetteer import Lexicon, unpack_bits
 from spacy_bioel.kb.knowledge_base import name_keys, open_kb
 from spacy_bioel.mentions.model import (
-    SHORT_FORM,
+    DEFINED_FORM,
     Logits,
     MentionBatch,
     TokenSpans,
@@ -39,7 +39,7 @@ from spacy_bioel.models.tok2vec import make_parameters
 from spacy_bioel.models.torch_io import network_of, weights_from_bytes, weights_to_bytes
 from spacy_bioel.pipe import Parts, StoredPipe, listens, require_token_vectors
 from spacy_bioel.settings import MentionSettings
-from spacy_bioel.text.abbreviations import find_short_forms
+from spacy_bioel.text.abbreviations import find_forms
 from spacy_bioel.text.normalize import BLANK_LINE, normalize_names, on_one_line
 from spacy_bioel.trace import Trace
 from spacy_bioel.types import ScoredSpan
@@ -315,20 +315,20 @@ def match_lexicon(lexicon: Lexicon, docs: list[Doc], *, max_width: int) -> Menti
     tokens = normalized_tokens(docs)
     spans = [np.stack(lexicon.match_spans(tokens, max_width, lengths=lengths), axis=1)]
     for doc, offset in zip(docs, np.cumsum(lengths) - lengths, strict=True):
-        spans.append(_short_forms(lexicon, doc, max_width=max_width) + [offset, 0, 0])
+        spans.append(_defined_forms(lexicon, doc, max_width=max_width) + [offset, 0, 0])
     words = np.stack(lexicon.match_words(tokens), axis=1)
     return MentionBatch(docs, np.concatenate(spans), words)
 
 
-def _short_forms(lexicon: Lexicon, doc: Doc, *, max_width: int) -> NDArray[np.int64]:
+def _defined_forms(lexicon: Lexicon, doc: Doc, *, max_width: int) -> NDArray[np.int64]:
     """Match the abbreviations that the document defines by their long forms. Shape (n, 3)."""
     found: list[tuple[int, int, int]] = []
     if not (long_of := long_forms(doc)):
         return np.zeros((0, 3), dtype=np.int64)
-    places = find_short_forms(text_of(doc), long_of)
+    places = find_forms(text_of(doc), long_of)
     keys = name_keys(normalize_names(list(long_of.values())))
     for short, key in zip(long_of, keys, strict=True):
-        bits = [SHORT_FORM, *unpack_bits(lexicon.names.find(key[None]))[1].tolist()]
+        bits = [DEFINED_FORM, *unpack_bits(lexicon.names.find(key[None]))[1].tolist()]
         for start_char, end_char in places[short]:
             span = doc.char_span(start_char, end_char)
             if span is not None and len(span) <= max_width:

@@ -17,7 +17,7 @@ from spacy_bioel.dictionary.unambiguous import is_in_capitals
 from spacy_bioel.doc import likeliest, long_forms, text_of, texts_of
 from spacy_bioel.entities import RuleSet
 from spacy_bioel.text.abbreviations import (
-    find_short_forms,
+    find_forms,
 )
 from spacy_bioel.text.normalize import BLANK_LINE, has_whole_brackets, normalize_names, on_one_line
 from spacy_bioel.trace import Trace
@@ -130,8 +130,8 @@ def _last_steps(doc: Doc, cfg: Mapping[str, Any]) -> list[tuple[str, Step]]:
     if not cfg["allow_overlap"]:
         steps.append(("overlaps likelier mentions", partial(drop_overlaps, threshold=threshold)))
     if cfg["abbreviations"]:
-        short_forms = partial(add_short_forms, doc)
-        steps.append(("by a short form that the document defines", short_forms))
+        defined_forms = partial(add_defined_forms, doc)
+        steps.append(("by a short form that the document defines", defined_forms))
     return steps
 
 
@@ -252,7 +252,7 @@ def _pattern(words: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile(rf"(?<!\w)(?:{any_of})(?!\w)", re.IGNORECASE)
 
 
-def add_short_forms(doc: Doc, spans: Sequence[ScoredSpan]) -> list[ScoredSpan]:
+def add_defined_forms(doc: Doc, spans: Sequence[ScoredSpan]) -> list[ScoredSpan]:
     """Add every occurrence of the short forms that the document defines for a mention, with the
     label and probability of the mention: "acute kidney injury (AKI)".
 
@@ -266,7 +266,7 @@ def add_short_forms(doc: Doc, spans: Sequence[ScoredSpan]) -> list[ScoredSpan]:
     found = ((short, meant.get(on_one_line(long))) for short, long in forms.items())
     defined = {short: label_p for short, label_p in found if label_p}
     chosen = list(spans)
-    for short, places in find_short_forms(text_of(doc), defined).items():
+    for short, places in find_forms(text_of(doc), defined).items():
         for place in places:
             if (span := doc.char_span(*place)) is None:
                 continue

@@ -63,7 +63,7 @@ def _long_form_of(word: str, long_forms: Mapping[str, str]) -> str | None:
     return long_forms.get(word) or (long_forms.get(word[:-1]) if word.endswith("s") else None)
 
 
-def find_short_forms(text: str, short_forms: Collection[str]) -> dict[str, list[tuple[int, int]]]:
+def find_forms(text: str, short_forms: Collection[str]) -> dict[str, list[tuple[int, int]]]:
     """Find short forms that are whole words, or plurals of them, in one pass over the text.
 
     RETURNS (dict[str, list[tuple[int, int]]]): Character offsets of each short form, left to right,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-_ABBREVIATIONS = frozenset("dr mr mrs ms prof st vs no approx dept fig e.g i.e al".split())
+_NO_ENDS = frozenset("dr mr mrs ms prof st vs no approx dept fig e.g i.e al".split())
 # Where a sentence may end: after a full stop and white space, or at the end of a line.
 _ENDS = re.compile(r"(?P<stop>[.!?]+[\"')\]]*)\s+|(?<![ \t])[ \t]*\r?\n[ \t]*")
 _WORD_BEFORE = re.compile(r"[\w.]*\Z")
@@ -34,7 +34,7 @@ def sentence_borders(text: str) -> list[int]:
         if match["stop"]:
             before = text[max(0, match.start() - 8) : match.start()]
             word = found.group().lower() if (found := _WORD_BEFORE.search(before)) else ""
-            is_short = word in _ABBREVIATIONS or bool(_INITIAL.search(before))
+            is_short = word in _NO_ENDS or bool(_INITIAL.search(before))
             if word == "no":  # "No. 5", but "Fever: no."
                 is_short = text[at : at + 1].isdigit()
             if match["stop"][0] != "." or not (is_short or text[at : at + 1].islower()):

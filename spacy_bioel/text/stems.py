@@ -142,15 +142,15 @@ _POSSESSIVE = re.compile(r"(?<=\w) s\b")
 _PLURALS_OF_NAMES = (("ies", "y"), ("xes", "x"), ("s", ""), ("ses", "sis"), ("ses", "s"))
 
 
-def spelling_variants(name: str) -> list[str]:
+def respellings(name: str) -> list[str]:
     """Return other spellings of a normalised name, the likeliest first: American, in the singular,
     with Roman or Arabic numerals, and in the plural.
     """
     spelled = _american(name)
     plain = _POSSESSIVE.sub("", spelled)  # "parkinson s disease"
-    variants = [spelled, plain, *_singulars(name), *_singulars(spelled), *_renumbered(name)]
-    variants += [] if not name or name.endswith("s") else [name + "s", spelled + "s"]
-    return [v for v in dict.fromkeys(variants) if v and v != name]
+    others = [spelled, plain, *_singulars(name), *_singulars(spelled), *_renumbered(name)]
+    others += [] if not name or name.endswith("s") else [name + "s", spelled + "s"]
+    return [v for v in dict.fromkeys(others) if v and v != name]
 
 
 def _american(name: str) -> str:

@@ -11,7 +11,7 @@ from spacy_bioel.entities import RuleSet
 from spacy_bioel.entities.composites import Composites
 from spacy_bioel.entities.variants import Variants
 from spacy_bioel.mentions.selection import (
-    add_short_forms,
+    add_defined_forms,
     agree,
     apply_lists,
     drop_overlaps,
@@ -199,5 +199,5 @@ def test_short_forms_of_mentions_are_mentions():
     texts = [doc[start:end].text for start, end, *_ in (injury, taken, longer)]
     assert texts == ["Acute kidney injury", "AKI", "AKI care"]
     short = [(4, 5, "Disease", 0.9), (7, 8, "Disease", 0.9)]
-    assert add_short_forms(doc, [injury, taken, longer]) == [injury, *short, longer]
-    assert add_short_forms(doc, []) == []
+    assert add_defined_forms(doc, [injury, taken, longer]) == [injury, *short, longer]
+    assert add_defined_forms(doc, []) == []

@@ -17,6 +17,7 @@ from spacy_bioel.entities.composites import Composites
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.linking.decide import decide
 from spacy_bioel.linking.fusion import rank
+from spacy_bioel.settings import LinkerSettings
 from spacy_bioel.types import Candidate, Concept, Link
 
 COMPOSITES = RuleSet({"composites": Composites()})
@@ -101,7 +102,7 @@ def test_the_candidates_of_parts_come_first():
 def queries(
     doc: Doc, *, abbreviations: bool = True, rules: RuleSet = COMPOSITES
 ) -> Sequence[Query]:
-    mentions = Mentions.of([doc], [list(doc.ents)], abbreviations=abbreviations)
+    mentions = Mentions.of([doc], [list(doc.ents)], LinkerSettings(abbreviations=abbreviations))
     return rules.ask(mentions).queries
 
 
@@ -134,7 +135,7 @@ def test_abbreviations_and_composites_can_be_left_alone():
         Query("fever and cough", text="Fever and Cough"),
         Query("aki", text="AKI"),
     ]
-    assert COMPOSITES.ask(Mentions.of([], [], abbreviations=True)).queries == []
+    assert COMPOSITES.ask(Mentions.of([], [], LinkerSettings())).queries == []
 
 
 def test_ties_are_no_link_in_whatever_batch(tmp_path):

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.evaluation.evaluate import Measurement, evaluate
+from spacy_bioel.evaluation.evaluate import Figure, evaluate
 from spacy_bioel.evaluation.protocols import PROTOCOLS
 from spacy_bioel.types import AnnotatedText, Candidate, Link, Mention
 
@@ -21,7 +21,7 @@ def renamed(id_: str) -> str:
     return {"OLD": "NEW"}.get(id_, id_)
 
 
-def value(found: list[Measurement], metric: str, label: str = "") -> Measurement:
+def value(found: list[Figure], metric: str, label: str = "") -> Figure:
     return next(m for m in found if (m.metric, m.label) == (metric, label))
 
 

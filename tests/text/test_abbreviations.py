@@ -3,8 +3,8 @@ import pytest
 from spacy_bioel.text.abbreviations import (
     expand_abbreviations,
     find_abbreviations,
+    find_forms,
     find_short_binomials,
-    find_short_forms,
 )
 
 
@@ -89,17 +89,17 @@ def test_expand_abbreviations(mention, expected):
 
 def test_short_forms_are_found_as_words_of_their_own():
     text = "AKI, AKIs, xAKI, (AKI) T1 T1 T1-AKI_ T1"
-    assert find_short_forms(text, ["T1 T1", "AKI", "T1", "ZZ", ""]) == {
+    assert find_forms(text, ["T1 T1", "AKI", "T1", "ZZ", ""]) == {
         "T1 T1": [(23, 28)],
         "AKI": [(0, 3), (5, 9), (18, 21)],
         "T1": [(23, 25), (26, 28), (29, 31), (37, 39)],
         "ZZ": [],
         "": [],
     }
-    assert find_short_forms(text, []) == {}
+    assert find_forms(text, []) == {}
     # Another package's detector finds those that begin with a sign.
-    assert find_short_forms("a +AB +ABC", ["+AB"]) == {"+AB": [(2, 5)]}
-    assert find_short_forms("AKIx and Ass", ["AKI", "As"]) == {"AKI": [], "As": [(9, 12)]}
+    assert find_forms("a +AB +ABC", ["+AB"]) == {"+AB": [(2, 5)]}
+    assert find_forms("AKIx and Ass", ["AKI", "As"]) == {"AKI": [], "As": [(9, 12)]}
 
 
 def test_short_names_of_species_that_are_written_out_in_the_text():

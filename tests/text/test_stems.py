@@ -1,7 +1,7 @@
 import pytest
 
 from spacy_bioel.kb.spelling import singular
-from spacy_bioel.text.stems import singular_of, spelling_variants, stem_of, words_of
+from spacy_bioel.text.stems import respellings, singular_of, stem_of, words_of
 
 
 @pytest.mark.parametrize(
@@ -59,8 +59,8 @@ def test_a_number_and_its_unit_are_two_words():
         ("", []),
     ],
 )
-def test_spelling_variants(name, expected):
-    assert spelling_variants(name) == expected
+def test_respellings(name, expected):
+    assert respellings(name) == expected
 
 
 def test_singular():

@@ -146,7 +146,7 @@ def test_nothing_that_is_like_a_name(make_linker):
     texts = [AnnotatedText(str(i), "None.", (Mention(0, 4, "D", ("X:A",)),)) for i in range(3)]
     assert tune_finding(make_linker(), texts, folds=document_folds(3)) is None
     report = tune(make_linker(), texts)
-    assert "finding is unchanged: no name that is found is right" in report.notes
+    assert "finding is unchanged: no name that is found is right" in report.remarks
 
 
 CORPUS = [
@@ -197,7 +197,7 @@ def test_both_pipes_in_order(make_linker, answering):
     ]
     assert [one.fitted for one in report.tuned] == pytest.approx([100.0, 100.0, 100.0])
     assert [one.cross_fitted for one in report.tuned] == pytest.approx([100.0, 100.0, 100.0])
-    assert (report.documents, report.mentions, report.folds, report.notes) == (2, 2, 2, ())
+    assert (report.documents, report.mentions, report.folds, report.remarks) == (2, 2, 2, ())
     written = json.loads(json.dumps(nlp.meta))["bioel"]["tuning"]
     assert written == report.to_json(FEATURES)
     assert written["tuned"][2]["chosen"] == {"nil_threshold": 0.25}
@@ -209,7 +209,7 @@ def test_nothing_to_tune_on(make_linker):
     with pytest.warns(UserWarning, match=r"\[W323\]"):
         report = tune(nlp, TEXTS)
     assert report.tuned == ()
-    assert report.notes == (
+    assert report.remarks == (
         "the weights are unchanged: there is no evidence of strings",
         "the NIL threshold is unchanged: no mention is found in bare text",
     )
@@ -220,7 +220,7 @@ def test_one_document_is_not_cross_fitted(make_linker):
     report = tune(make_linker(), TEXTS[:1])
     assert report.folds == 0
     assert [one.cross_fitted for one in report.tuned] == [None, None]
-    assert report.notes == ("there is one document: nothing is cross-fitted",)
+    assert report.remarks == ("there is one document: nothing is cross-fitted",)
 
 
 def test_mentions_without_ids_leave_the_linker_alone(make_linker, answering):
@@ -228,4 +228,4 @@ def test_mentions_without_ids_leave_the_linker_alone(make_linker, answering):
     linker = answering(nlp.get_pipe("bioel_linker"), {"aa": [linked(0, 2, ("X:A", 0.9))]})
     report = tune(nlp, [AnnotatedText("1", "aa", (Mention(0, 2, "D"),))] * 2)
     assert (report.tuned, linker.fusion) == ((), None)
-    assert report.notes == ("the linker is unchanged: no gold mention has an id",)
+    assert report.remarks == ("the linker is unchanged: no gold mention has an id",)

@@ -19,7 +19,7 @@ from spacy_bioel.entities import EntityRules, Knowledge, Mentions, Query, Vocabu
 from spacy_bioel.entities.notes.layout import ASSETS, OTHER, IntArray, mean_other, tables
 from spacy_bioel.entities.notes.measurements import _LONG, measured
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.text.abbreviations import find_short_forms
+from spacy_bioel.text.abbreviations import find_forms
 from spacy_bioel.text.normalize import normalize_name, normalize_names
 from spacy_bioel.trace import Place, Trace
 from spacy_bioel.types import ScoredSpan
@@ -108,7 +108,7 @@ class _NoteFinder:
             named = ((form, self._named(names)) for form, names in measured(text).items())
             forms |= {form: name for form, name in named if name}
         found: list[tuple[Place, str]] = []
-        places = find_short_forms(text, forms)
+        places = find_forms(text, forms)
         of = sorted((start, -end, form) for form, at in places.items() for start, end in at)
         borders = np.array([[start, -end] for start, end, _ in of], dtype=np.int64).reshape(-1, 2)
         for (start, end, form), is_other in zip(of, mean_other(text, *borders.T), strict=True):
