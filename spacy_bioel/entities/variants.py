@@ -64,10 +64,14 @@ class Variants(EntityRules):
         found = []
         for number, (doc, before) in enumerate(zip(docs, spans, strict=True)):
             added = _with_variants(doc, before)
-            kept = [span for span in added if _says_change(doc, span)]
+            others = [span for span in added if not _says_change(doc, span)]
+            # What is no variant still wins over what is less likely: "fig 5" over a gene "fig".
+            rest = [s for s in added if not any(_wins(other, s) for other in others)]
+            kept = [span for span in rest if span not in others]
             if traces is not None:
                 traces[number].changed(before, added, "by the forms of variants")
-                traces[number].changed(added, kept, "no change of a sequence in it")
+                traces[number].changed(added, rest, "overlaps likelier mentions")
+                traces[number].changed(rest, kept, "no change of a sequence in it")
             found.append(kept)
         return found
 
@@ -182,6 +186,10 @@ def _says_change(doc: Doc, span: ScoredSpan) -> bool:
     if label != VARIANT or p == 1 or RS_NUMBER.fullmatch(place.text):
         return True
     return read_variant(text_of(doc), place.start_char, place.end_char) is not None
+
+
+def _wins(span: ScoredSpan, other: ScoredSpan) -> bool:
+    return span[0] < other[1] and other[0] < span[1] and span[3] > other[3]
 
 
 def rs_numbers(text: str, places: Sequence[tuple[int, int]]) -> list[str]:

@@ -49,7 +49,7 @@ class Antibodies(EntityRules):
         if not self._proposes:
             return list(candidates.of_mentions)
         more = Candidate(self._proposes, self._score, "proposed", "rule")
-        return [best_first([*found, more]) for found in candidates.of_mentions]
+        return best_first([*found, more] for found in candidates.of_mentions)
 
     def facts(self, mentions: Mentions, links: Sequence[Link]) -> list[Mapping[str, Any]]:
         return [
@@ -166,8 +166,13 @@ def test_rules_run_in_other_processes(kb):
 
 
 def test_a_detector_runs_rules_for_its_labels():
-    nlp = blank()
-    entities = {"antibodies": ANTIBODIES, "others": ANTIBODIES | {"label": "Other"}}
-    detector: Any = nlp.add_pipe("bioel_mentions", config={"entities": entities})
-    detector.cfg["labels"] = ["Chemical"]
-    assert set(detector.rules.rules) == {"antibodies", "composites"}
+    config = {"entities": {"antibodies": ANTIBODIES}}
+    detector: Any = blank().add_pipe("bioel_mentions", config=config)
+    found = {}
+    for label in ("Chemical", "Variant"):
+        detector.cfg["labels"] = [label]
+        found[label] = set(detector.rules.rules)
+    assert found == {
+        "Chemical": {"antibodies", "composites"},
+        "Variant": {"variants", "composites"},
+    }

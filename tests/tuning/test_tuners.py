@@ -199,7 +199,7 @@ def test_both_pipes_in_order(make_linker, answering):
     assert [one.cross_fitted for one in report.tuned] == pytest.approx([100.0, 100.0, 100.0])
     assert (report.documents, report.mentions, report.folds, report.remarks) == (2, 2, 2, ())
     written = json.loads(json.dumps(nlp.meta))["bioel"]["tuning"]
-    assert written == report.to_json(FEATURES)
+    assert written == report.to_json()
     assert written["tuned"][2]["chosen"] == {"nil_threshold": 0.25}
 
 
