@@ -52,9 +52,6 @@ PARTS = {
         "model": "The name encoder, `spacy-bioel.ResCNN.v1` by default; or a model that also reads "
         "the text, such as `spacy-bioel.DualEncoder.v1` "
         "([choose a linker](../guides/choose_linker.md)).",
-        "index": "The dense search. `AutoIndex.v1` is exact for up to 32,768 names. Above that it "
-        "compares half of each vector first, and above 200,000 names it is that of faiss, if faiss "
-        "is installed. Also `spacy-bioel.ExactIndex.v1` and `spacy-bioel.FaissIndex.v1`.",
         "spelling": "The search for names of like spelling, by 3-grams of characters.",
         "entities.genes": "Rules for genes. They are of the organisms that the document names; of "
         "those that share a name, the one that it also calls otherwise. As for all of `entities`, "
