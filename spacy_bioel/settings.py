@@ -185,7 +185,12 @@ class EvidenceSettings(Settings):
         default=True,
         description="The spelling search, names that are spelled like the mention.",
     )
-    dense: bool = Field(default=True, description="The dense search, names whose vectors are near.")
+    dense: bool = Field(
+        default=True,
+        description="The dense search, names whose vectors are near. It is exact for up to 32,768 "
+        "names, compares half of each vector first above that, and above 200,000 names uses faiss, "
+        "if faiss is installed.",
+    )
     prior: bool = Field(
         default=True,
         description="How often the concept was mentioned in training, under any name.",
