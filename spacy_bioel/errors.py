@@ -259,6 +259,8 @@ class Errors(metaclass=_Coded):
     B500 = "The rules {rules} returned the candidate {id!r}, which is not in the knowledge base of mentions of {label!r}. Return concepts that it has; ids of other vocabularies need a score of 1."
     B501 = "The pipeline {model} names the function {name!r}, which is not registered in {registry!r}. Give the file that registers it (--code FILE; in Python, import it first), or install the package that has it as an entry point (spacy_{registry})."
     B502 = "The code {path} cannot be imported: {error}. Correct it, or give another file to --code: Python that registers functions, such as rules of entities."
+    B503 = "The rules {rules} returned {found} results from `{name}`, expected {n}: one for each document or mention that they are given. Correct their function."
+    B504 = "The rules {rules} gave a fact {fact!r}, which their `fact_names` lack, so that no table would have it. Add it there."
 
 
 class Warnings(metaclass=_Coded):

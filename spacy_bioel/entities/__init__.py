@@ -232,16 +232,25 @@ class EntityRules:
         bound.knowledge = knowledge
         return bound
 
-    def run(self, name: str, *args: Any) -> Any:
-        """Call one of the functions. RAISES BioelError: [B497] instead of errors without code."""
+    def run(self, name: str, *args: Any, n: int | None = None) -> Any:
+        """Call one of the functions.
+
+        n (int | None): How many results it has to return.
+        RAISES BioelError: [B497] instead of errors without code, [B503] on another number.
+        """
         try:
-            return getattr(self, name)(*args)
+            found = getattr(self, name)(*args)
+            if n is None or len(found) == n:
+                return found
         except BioelError:
             raise
         except Exception as error:
-            found = f"{type(error).__name__}: {error}"
-            message = Errors.B497.format(rules=type(self).__name__, name=name, found=found)
-            raise BioelError(message) from error
+            reason = f"{type(error).__name__}: {error}"
+            raise self.error(Errors.B497, name=name, found=reason) from error
+        raise self.error(Errors.B503, name=name, found=len(found), n=n)
+
+    def error(self, message: str, **about: Any) -> BioelError:
+        return BioelError(message.format(rules=type(self).__name__, **about))
 
     def find(
         self,
@@ -397,6 +406,7 @@ class RuleSet:
                 [docs[i] for i in numbers],
                 [found[i] for i in numbers],
                 [traces[i] for i in numbers] if traces else None,
+                n=len(numbers),
             )
             for i, of_doc in zip(numbers, changed, strict=True):
                 if traces and traces[i].n_said == said[i]:
@@ -404,8 +414,7 @@ class RuleSet:
                 found[i] = of_doc
                 for span in of_doc:
                     if not 0 <= span[0] < span[1] <= len(docs[i]):
-                        about = {"rules": type(one).__name__, "span": span[:3], "n": len(docs[i])}
-                        raise BioelError(Errors.B498.format(**about))
+                        raise one.error(Errors.B498, span=span[:3], n=len(docs[i]))
         return found
 
     def forms_of(self, doc: Doc, *, settings: LinkerSettings) -> dict[str, str]:
@@ -419,7 +428,8 @@ class RuleSet:
         self, doc: Doc, starts: NDArray[np.int64], ends: NDArray[np.int64]
     ) -> Sequence[str]:
         """Why each of some places of a document cannot be a name, or ""."""
-        reasons = [one.run("why_other", doc, starts, ends) for _, one in self.having("why_other")]
+        rules, n = self.having("why_other"), len(starts)
+        reasons = [one.run("why_other", doc, starts, ends, n=n) for _, one in rules]
         if not reasons:
             return [""] * len(starts)
         return [next(filter(None, of_place), "") for of_place in zip(*reasons, strict=True)]
@@ -427,7 +437,7 @@ class RuleSet:
     def ask(self, mentions: Mentions) -> Mentions:
         """The mentions with the strings that rules want to be looked up."""
         for _, one in self.having("queries"):
-            mentions = replace(mentions, queries=one.run("queries", mentions))
+            mentions = replace(mentions, queries=one.run("queries", mentions, n=len(mentions)))
         return mentions
 
     def rewrite(
@@ -435,7 +445,7 @@ class RuleSet:
     ) -> Sequence[str]:
         """Strings as they are looked up in a knowledge base."""
         for _, one in self.having("rewrite"):
-            strings = one.run("rewrite", strings, kb, seen)
+            strings = one.run("rewrite", strings, kb, seen, n=len(strings))
         return strings
 
     def want_all(self, kb: KnowledgeBase) -> bool:
@@ -450,22 +460,26 @@ class RuleSet:
         RAISES BioelError: [B500] when rules add one that the knowledge base of its label lacks.
         """
         for _, one in self.having("rescore"):
-            rescored = one.run("rescore", mentions, candidates)
+            rescored = one.run("rescore", mentions, candidates, n=len(mentions))
             _check_added(one, mentions.labels, candidates.of_mentions, rescored)
             candidates = replace(candidates, of_mentions=list(map(tuple, rescored)))
         return candidates.of_mentions
 
     def facts(self, mentions: Mentions, links: Sequence[Link]) -> list[dict[str, Any]]:
-        """All facts of each mention."""
+        """All facts of each mention. RAISES BioelError: [B504] on one that `fact_names` lacks."""
         found: list[dict[str, Any]] = [{} for _ in links]
         for _, one in self.having("facts"):
-            for known, more in zip(found, one.run("facts", mentions, links), strict=True):
+            said = one.run("facts", mentions, links, n=len(links))
+            for known, more in zip(found, said, strict=True):
+                if unknown := more.keys() - set(one.fact_names):
+                    raise one.error(Errors.B504, fact=min(unknown))
                 known.update(more)
         return found
 
     def explain(self, mentions: Mentions, links: Sequence[Link]) -> list[str]:
         """Sentences on what the rules did to each link."""
-        said = [one.run("explain", mentions, links) for _, one in self.having("explain")]
+        n = len(links)
+        said = [one.run("explain", mentions, links, n=n) for _, one in self.having("explain")]
         return [" ".join(filter(None, of_link)) for of_link in zip(*said, strict=True)] or [
             "" for _ in links
         ]
@@ -490,5 +504,4 @@ def _check_added(
         ids = sorted(of_label)
         rows = rules.knowledge.kb_of(label).find_all(ids)
         if (rows < 0).any():
-            about = {"rules": type(rules).__name__, "id": ids[int(np.argmin(rows))], "label": label}
-            raise BioelError(Errors.B500.format(**about))
+            raise rules.error(Errors.B500, id=ids[int(np.argmin(rows))], label=label)

@@ -12,7 +12,7 @@ from spacy.util import registry
 from tiny import blank, linking_nlp, links
 
 import spacy_bioel
-from spacy_bioel.entities import Candidates, EntityRules, Mentions
+from spacy_bioel.entities import Candidates, EntityRules, Mentions, Query
 from spacy_bioel.errors import BioelError
 from spacy_bioel.export.rows import link_texts, to_row
 from spacy_bioel.kb.build import build_kb
@@ -51,7 +51,12 @@ class Antibodies(EntityRules):
         more = Candidate(self._proposes, self._score, "proposed", "rule")
         return best_first([*found, more] for found in candidates.of_mentions)
 
+    def queries(self, mentions: Mentions) -> Sequence[Query]:
+        return mentions.queries[any(span.text == "lostmab" for span in mentions.spans) :]
+
     def facts(self, mentions: Mentions, links: Sequence[Link]) -> list[Mapping[str, Any]]:
+        if any(span.text == "oddmab" for span in mentions.spans):
+            return [{"color": "red"}] * len(links)
         return [
             {"ending": "mab"} if span.text.endswith("mab") else {"ending": None}
             for span, _ in zip(mentions.spans, links, strict=True)
@@ -125,6 +130,8 @@ def test_rules_run_where_a_label_is_theirs_and_can_be_switched_off(kb):
     [
         ("failumab", "B497", "rules Antibodies failed in find: ValueError: no such antibody"),
         ("outermab", "B498", "rules Antibodies returned the span (1, 4, 'Chemical')"),
+        ("lostmab", "B503", "rules Antibodies returned 0 results from `queries`, expected 1"),
+        ("oddmab", "B504", "rules Antibodies gave a fact 'color', which their `fact_names` lack"),
     ],
 )
 def test_a_document_that_rules_fail_on_is_not_linked_and_the_others_are(kb, word, code, message):
