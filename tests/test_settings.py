@@ -12,7 +12,7 @@ WRONG = [
     ({"nil_threshold": 2}, "nil_threshold = 2: expected a number from 0 to 1"),
     ({"coherence": -1}, "coherence = -1: expected a number of at least 0"),
     ({"coherence": float("inf")}, "coherence = inf: expected a number of at least 0"),
-    ({"composites": 1}, "composites = 1: expected true or false"),
+    ({"abbreviations": 1}, "abbreviations = 1: expected true or false"),
     ({"set_ents": "all"}, "set_ents = 'all': expected true or false or \"links\""),
     ({"spans_key": None}, "spans_key = None: expected a string"),
     ({"finding": {"typo": 1}}, "finding.typo = 1: unknown, expected one of variants, typos, "),
@@ -54,7 +54,7 @@ def test_settings_are_copies_and_may_be_left_out():
     settings = LinkerSettings.of({"label_types": types, "evidence": {"dense": False}})
     types["Disease"].append("F03")
     assert settings.label_types == {"Disease": ("C",)}
-    assert "exact" in settings.evidence and "dense" not in settings.evidence
+    assert "exact" in settings.evidence.names and "dense" not in settings.evidence.names
     assert (settings.finding.threshold, settings.nil_threshold) == (0.5, 0.25)
 
 

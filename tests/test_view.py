@@ -53,7 +53,10 @@ def test_the_table_has_preferred_and_matched_names_and_hgvs(tmp_path):
     concepts = [Concept("X:1", ("B-Raf kinase", "BRAF"))]
     kb = made_kb(tmp_path / "kb", concepts, source="<genes>", release="2026")
     found = (Candidate("X:1", 0.5, "BRAF", "exact", kb.fingerprint), Candidate("X:2", 0.25, "b"))
-    links = [Link(0, 4, "Gene", ("X:1",), found), Link(5, 10, "Variant")]
+    links = [
+        Link(0, 4, "Gene", ("X:1",), found),
+        Link(5, 10, "Variant", facts={"hgvs": "p.Val600Glu"}),
+    ]
     section = render_document("BRAF V600E", links, title="7")
     rows = section.partition("<tbody>")[2].partition("</tbody>")[0]
     assert rows == (
@@ -62,7 +65,7 @@ def test_the_table_has_preferred_and_matched_names_and_hgvs(tmp_path):
         "</details></td><td><ol>"
         "<li>X:1 B-Raf kinase (matched: BRAF) <small>0.50, exact</small></li>"
         "<li>X:2 b <small>0.25, </small></li></ol></td></tr>"
-        '<tr><th scope="row">V600E</th><td>Variant</td><td>NIL p.Val600Glu'
+        '<tr><th scope="row">V600E</th><td>Variant</td><td>NIL <small>hgvs p.Val600Glu</small>'
         "<details><summary>Why</summary>NIL: no name that it may be linked to is like it."
         "</details></td><td></td></tr>"
     )
