@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[1] / "spacy_bioel"
 GROUND = ["types", "errors"]
 FILES_AND_TEXT = [*GROUND, "text", "files"]
-PIPES = [*FILES_AND_TEXT, "parallel", "kb", "nn", "models", "settings", "doc", "pipe", "trace"]
+PIPES = [*FILES_AND_TEXT, "parallel", "kb", "models", "settings", "doc", "pipe", "trace"]
 LINKING = [*PIPES, "dictionary", "entities", "mentions", "linking", "explanation"]
 
 # Folder, or file at the top -> folders that it may import, besides itself. A folder in another one
@@ -26,8 +26,7 @@ ROOMS: dict[str, list[str]] = {
     "text": GROUND,
     "io": FILES_AND_TEXT,
     "kb": [*FILES_AND_TEXT, "parallel"],
-    "nn": GROUND,
-    "models": [*FILES_AND_TEXT, "kb", "nn", "parallel"],
+    "models": [*FILES_AND_TEXT, "kb", "parallel"],
     "doc": [*GROUND, "text", "settings"],
     "trace": GROUND,
     "pipe": [*FILES_AND_TEXT, "models", "settings"],
@@ -70,7 +69,7 @@ PACKAGES: dict[str, list[str]] = {
     "kb/transaction.py": ["filelock"],
     "kb/faiss_index.py": ["faiss"],
     "kb/bundled.py": ["spacy", "srsly"],
-    "nn": ["torch", "pytorch_metric_learning"],
+    "models/networks.py": ["pytorch_metric_learning"],
     "models": ["numpy", "torch", "thinc", "spacy", "tokenizers", "safetensors", "scipy", "sklearn"],
     "settings": ["pydantic"],
     "doc": ["numpy", "spacy"],

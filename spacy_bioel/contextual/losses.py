@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from spacy_bioel.nn.losses import missed
+from spacy_bioel.models.networks import missed
 
 
 def collective_loss(
@@ -33,7 +33,7 @@ def ranking_loss(logits: Tensor, groups: Tensor, right: Tensor) -> Tensor:
     Probabilities are a softmax over the candidates of the mention; with one right candidate the
     loss is cross-entropy. It is the mean over the mentions with a right candidate. Wu et al.
     (2020), https://aclanthology.org/2020.emnlp-main.519; several right candidates as in
-    `nn.losses.marginal_loss`.
+    `models.networks.marginal_loss`.
 
     logits (Tensor): Logits of pairs of a mention and a candidate. Shape (n_pairs,).
     groups (Tensor): Index of the mention of each pair, in any order. Shape (n_pairs,).

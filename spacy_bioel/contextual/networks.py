@@ -31,7 +31,7 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
 
 from spacy_bioel.contextual.losses import restricted_softmax_loss, weighted_mean
-from spacy_bioel.nn.spans import ReaderSettings, TokenReader
+from spacy_bioel.models.networks import ReaderSettings, TokenReader
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -106,7 +106,7 @@ def places_of(starts: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
 class NameTransformer(nn.Module):
     """Token ids of names -> one vector per name.
 
-    No padding, as in `nn.rescnn`: names with equally many tokens are encoded together.
+    No padding, as in `models.networks`: names with equally many tokens are encoded together.
 
     backbone (PreTrainedModel): Its first output has shape (n_names, length, dim).
     pooling (str): "cls": the first token; "mean": the mean of all tokens, special ones included.

@@ -1,4 +1,4 @@
-"""Inference by NumPy: the equations of the networks in `nn`, on their weights as arrays.
+"""Inference by NumPy: the equations of `models.networks`, on their weights as arrays.
 
 All numbers are float32. Weights have the names of the torch networks' own (`state_dict`), so that
 a saved pipeline is read without torch. Results equal those of torch to 1e-5.
@@ -43,13 +43,13 @@ def layer_norm(x: FloatArray, gain: FloatArray, bias: FloatArray, *, epsilon: fl
     return y
 
 
-# Detectors: token vectors and lexicon matches -> logits. See `nn.spans` for the equations.
+# Detectors: token vectors and lexicon matches -> logits. See `models.networks` for the equations.
 
 
 def add_matches(
     weights: Weights, tokens: FloatArray, spans: IntArray, words: IntArray
 ) -> FloatArray:
-    """Add the embeddings of lexicon matches to token vectors; see `nn.spans.TokenReader`."""
+    """Add the embeddings of lexicon matches to token vectors; see `models.networks.TokenReader`."""
     tokens = tokens.copy()
     embeddings = weights["token_features.weight"]
     n_features = len(embeddings) // 3
@@ -78,7 +78,7 @@ def span_logits(
     weights: Weights, tokens: FloatArray, lengths: IntArray, spans: IntArray, words: IntArray,
     *, max_width: int,
 ) -> FloatArray:  # fmt: skip
-    """Logits of all spans; see `nn.spans.SpanScorer.forward` for arguments and shape."""
+    """Logits of all spans; see `models.networks.SpanScorer.forward` for arguments and shape."""
     n = len(tokens)
     tokens = add_matches(weights, tokens, spans, words)
     starts = linear(tokens, weights["start.weight"], weights["start.bias"])
@@ -128,7 +128,7 @@ def tag_logits(
     weights: Weights, tokens: FloatArray, lengths: IntArray, spans: IntArray, words: IntArray,
     *, max_width: int,
 ) -> FloatArray:  # fmt: skip
-    """Logits of all tags; see `nn.spans.TagScorer.forward`."""
+    """Logits of all tags; see `models.networks.TagScorer.forward`."""
     tokens = add_matches(weights, tokens, spans, words)
     return linear(tokens, weights["output.weight"], weights["output.bias"])
 
@@ -141,7 +141,7 @@ def detector_shapes(
     *, width: int, n_labels: int, n_features: int, max_width: int, hidden: int | None = None,
     **others: object,
 ) -> Shapes:  # fmt: skip
-    """Shapes of the weights of `nn.spans.SpanScorer`; without `hidden`, of `TagScorer`."""
+    """Shapes of the weights of `models.networks.SpanScorer`; without `hidden`, of `TagScorer`."""
     shapes: Shapes = {
         "word_features.weight": (n_features, width),
         "token_features.weight": (3 * n_features, width),
@@ -161,14 +161,14 @@ def detector_shapes(
 
 
 class ResCNN:
-    """ResCNN of Lai, Ji and Zhai (2021), see `nn.rescnn`, with its current weights.
+    """ResCNN of Lai, Ji and Zhai (2021), see `models.networks`, with its current weights.
 
     Without position embeddings the input of the first convolution depends on the word piece alone,
     and is computed once for each different one. The taps of all filters at one offset form one
     matrix: a block takes four products, and one addition in place for each offset but 0.
 
     weights (Weights): Of the torch network.
-    tables (Weights): Frozen embeddings, see `nn.rescnn.FrozenEmbeddings`.
+    tables (Weights): Frozen embeddings, see `models.networks.FrozenEmbeddings`.
     widths (Sequence[int]): Odd filter widths.
     """
 
@@ -268,7 +268,7 @@ def rescnn_shapes(
     *, width: int, dim: int, blocks: int, filters: int, widths: Sequence[int], pooling: str,
     **others: object,
 ) -> Shapes:  # fmt: skip
-    """Shapes of the trained weights of `nn.rescnn.ResCNN`. width (int): Of the embeddings."""
+    """Shapes of the trained weights of `models.networks.ResCNN`. width (int): Of the embeddings."""
     concatenated = filters * len(widths)
     hidden = (concatenated + dim) // 2
     shapes = _linear_shapes("project", dim, width)

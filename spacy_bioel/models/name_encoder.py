@@ -320,7 +320,7 @@ def build_rescnn_v1(
     dropout: float = 0.2,
     max_tokens: int = 25,
 ) -> NameEncoder:
-    """Registered as `spacy-bioel.ResCNN.v1`; see `nn.rescnn` for the paper and the arguments.
+    """Registered as `spacy-bioel.ResCNN.v1`; see `models.networks` for the paper and the arguments.
 
     max_tokens (int): Maximum number of word pieces of a name.
     RETURNS (Model[Sequence[str], Floats2d]): An encoder without its network, which `add_encoder`
@@ -359,10 +359,10 @@ def add_rescnn(
 def _network(tables: EmbeddingTables, settings: dict[str, Any]) -> nn.Module:
     import torch
 
-    from spacy_bioel.nn import rescnn
+    from spacy_bioel.models import networks
 
     tensors: dict[str, Any] = {name: torch.from_numpy(array) for name, array in tables.items()}
-    return rescnn.ResCNN(rescnn.FrozenEmbeddings(**tensors), **settings)
+    return networks.ResCNN(networks.FrozenEmbeddings(**tensors), **settings)
 
 
 def _make(model: NameEncoder, source: EncoderSource) -> None:
