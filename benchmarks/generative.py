@@ -29,7 +29,7 @@ from benchmarks.linking import metric_rows, subsets
 from benchmarks.record import Row, SeedOption, question
 from benchmarks.texts import KEY, blank, dev, only, weighed_by_folds
 from spacy_bioel.contextual import generative as network
-from spacy_bioel.contextual.trie import build_trie
+from spacy_bioel.contextual.constrained_decoding import build_trie
 from spacy_bioel.corpus import read_docs
 from spacy_bioel.entities import RuleSet
 from spacy_bioel.evaluation.fit import fit_fusion, gather_reading, gold_docs

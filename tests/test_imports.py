@@ -202,7 +202,7 @@ def test_nothing_outside_imports_a_sealed_room():
     [
         ("text/normalize.py", "from spacy_bioel.kb.knowledge_base import search_names", "kb"),
         ("linking/decide.py", "from spacy_bioel.service.service import Service", "service"),
-        ("linking/decide.py", "def f(): import spacy_bioel.contextual.losses", "contextual"),
+        ("linking/decide.py", "def f(): import spacy_bioel.contextual.networks", "contextual"),
         ("entities/genes.py", "from spacy_bioel.entities.notes import layout", "entities/notes"),
     ],
 )

@@ -59,7 +59,7 @@ def build_dual_encoder_v1(
     from_words: bool = True,
     collective: bool = True,
 ) -> DualEncoder:
-    """Registered as `spacy-bioel.DualEncoder.v1`; see `contextual.networks` for the paper.
+    """Registered as `spacy-bioel.DualEncoder.v1`; see `contextual.token_networks` for the paper.
 
     tok2vec (Model): A listener to the shared pipe `tok2vec`; with `collective = false`, a tok2vec
         of its own.
@@ -239,7 +239,7 @@ class Training(NameTraining):
         self._contrast.mine(names)
 
     def learn(self, examples: Sequence[Example]) -> float:
-        from spacy_bioel.contextual.losses import collective_loss
+        from spacy_bioel.contextual.token_networks import collective_loss
 
         model: Any = self.model
         names, name_concepts = self.draw(examples)
@@ -295,7 +295,7 @@ class DualEncoderRescorer(NetworkRescorer):
     file = "mentions.safetensors"
 
     def make_network(self) -> nn.Module:
-        from spacy_bioel.contextual.networks import MentionTower
+        from spacy_bioel.contextual.token_networks import MentionTower
 
         return MentionTower(
             width=self.model.get_ref("tok2vec").get_dim("nO"),

@@ -44,7 +44,6 @@ from spacy_bioel.contextual.transformers import (
     set_backbone,
     special_pieces,
 )
-from spacy_bioel.contextual.trie import NameTrie, build_trie, open_trie, write_trie
 from spacy_bioel.entities import Mentions
 from spacy_bioel.errors import Warnings
 from spacy_bioel.kb.joined import JoinedKnowledgeBase
@@ -60,6 +59,8 @@ from spacy_bioel.text.normalize import normalize_name, normalize_names
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel
+
+    from spacy_bioel.contextual.constrained_decoding import NameTrie
 
 _PAD, _END = "[PAD]", "[SEP]"
 # Longest input of a network made here, and longest name of one that has no such limit.
@@ -78,7 +79,7 @@ def build_seq2seq_v1(
     learn_rate_scale: float = 1.0,
     mixed_precision: bool = False,
 ) -> Generator:
-    """Registered as `spacy-bioel.Seq2Seq.v1`; see `contextual.seq2seq_network` for the paper.
+    """Registered as `spacy-bioel.Seq2Seq.v1`; see `contextual.networks` for the paper.
 
     `contextual.mention_markers` defines the input, and its truncation.
 
@@ -207,7 +208,7 @@ def _add(
     model: Generator, tokenizer: Tokenizer, backbone: PreTrainedModel, folder: Path | None
 ) -> None:
     """Set word pieces and network, replacing any previous ones."""
-    from spacy_bioel.contextual.seq2seq_network import Seq2Seq
+    from spacy_bioel.contextual.networks import Seq2Seq
 
     size, prompt = model.attrs["max_pieces"], model.attrs["prompt"]
     pieces = marked_pieces(
@@ -318,6 +319,8 @@ class GenerativeRescorer(ReaderRescorer):
 
         RAISES BioelError: Those of `open_trie`, for a knowledge base that is not small.
         """
+        from spacy_bioel.contextual.constrained_decoding import build_trie, open_trie
+
         kb, pool, pieces = generator.kb, generator.state.pool, self.pieces
         if pool is not None:
             make = partial(build_trie, kb, pieces.writable, rows=pool.rows)
@@ -331,6 +334,8 @@ class GenerativeRescorer(ReaderRescorer):
         """Write the trie of a knowledge base, unless it is small, and say what is left out."""
         if not self.is_ready:
             return
+        from spacy_bioel.contextual.constrained_decoding import build_trie, write_trie
+
         if needs_no_folder(kb) or kb.path is None:
             trie = build_trie(kb, self.pieces.writable)
         else:

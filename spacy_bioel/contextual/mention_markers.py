@@ -110,7 +110,7 @@ class MarkedPieces:
 
     def writable(self, names: Sequence[str]) -> list[list[int] | None]:
         """Pieces of normalised names, and the end piece; None where a piece is unknown, or the name
-        is empty or too long. A `contextual.trie.ToPieces`."""
+        is empty or too long. A `contextual.constrained_decoding.ToPieces`."""
         pieces = self._pieces(names)
         unknown = self.tokenizer.token_to_id("[UNK]")
         unknown = getattr(self.tokenizer.model, "unk_token", None) if unknown is None else unknown

@@ -1,6 +1,6 @@
 """Multi-task linker: finds, types and links mentions over the token vectors of a tok2vec.
 
-`contextual.networks` has the network, and the paper.
+`contextual.token_networks` has the network, and the paper.
 
 Reading with a multi-task model, which finds, types and links the mentions of a document.
 """
@@ -61,7 +61,7 @@ IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float32]
 _TASKS = ("mentions", "types", "links")
 _VOCABULARIES = ("open", "closed")
-NIL, UNKNOWN = 0, -100  # see `contextual.networks`, which needs torch
+NIL, UNKNOWN = 0, -100  # see `contextual.token_networks`, which needs torch
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Inventory:
 
 
 class Lesson(NamedTuple):
-    """Gold answers for a batch, and random classes beside them; see `contextual.networks`."""
+    """Gold answers for a batch, and random classes beside them; see `contextual.token_networks`."""
 
     mentions: IntArray
     tags: IntArray
@@ -102,7 +102,7 @@ def build_hierarchical_linker_v1(
     max_width: int = 10,
     dropout: float = 0.3,
 ) -> Model:
-    """Registered as `spacy-bioel.HierarchicalLinker.v1`; see `contextual.networks` for the paper.
+    """Registered as `spacy-bioel.HierarchicalLinker.v1`; `contextual.token_networks` has the paper.
 
     A linker with this model finds mentions itself: set `mentions = "read"`.
 
@@ -367,7 +367,7 @@ class MultitaskRescorer(NetworkRescorer):
         return settings["per_token"] or "mentions" in settings["tasks"]
 
     def make_network(self) -> nn.Module:
-        from spacy_bioel.contextual.networks import Multitask
+        from spacy_bioel.contextual.token_networks import Multitask
 
         model = self.model
         inventory: Inventory = model.attrs["inventory"]

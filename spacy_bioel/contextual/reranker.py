@@ -190,7 +190,7 @@ class Training(NameTraining):
         return self.learn(examples)
 
     def learn(self, examples: Sequence[Example]) -> float | None:
-        from spacy_bioel.contextual.losses import ranking_loss
+        from spacy_bioel.contextual.networks import ranking_loss
 
         gold, ids = gold_mentions(examples, self.state.settings)
         rows = self.kb.find_all(ids)
