@@ -66,7 +66,7 @@ PACKAGES: dict[str, list[str]] = {
     "io/open.py": ["zstandard"],
     "parallel.py": ["torch", "threadpoolctl"],
     "kb": ["numpy"],
-    "kb/transaction.py": ["filelock"],
+    "kb/folder.py": ["filelock"],
     "kb/faiss_index.py": ["faiss"],
     "kb/bundled.py": ["spacy", "srsly"],
     "models/networks.py": ["pytorch_metric_learning"],

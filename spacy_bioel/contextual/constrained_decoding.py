@@ -25,16 +25,16 @@ from torch import Tensor
 from spacy_bioel.contextual.mention_markers import Generator, Marked
 from spacy_bioel.contextual.networks import places_of
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.kb.arrays import (
-    IntArray,
-    gather,
-    offsets_of,
-    read_array,
-    write_array,
+from spacy_bioel.kb.columns import IntArray, gather, offsets_of, read_array, write_array
+from spacy_bioel.kb.folder import (
+    ABOUT_FILE,
+    TRIE_COLUMNS,
+    describe_home,
+    editing,
+    homes_of,
+    trie_name,
 )
-from spacy_bioel.kb.folder import ABOUT_FILE, TRIE_COLUMNS, describe_home, homes_of, trie_name
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.kb.transaction import editing
 from spacy_bioel.models.name_encoder import get_network
 from spacy_bioel.models.torch_io import device_of, to_tensors
 from spacy_bioel.parallel import one_thread_each

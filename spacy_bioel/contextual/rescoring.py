@@ -18,7 +18,7 @@ from spacy.tokens import Doc
 from thinc.api import Model
 from thinc.types import FloatsXd
 
-from spacy_bioel.kb.arrays import entries_of
+from spacy_bioel.kb.columns import entries_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.spelling import name_ngrams
 from spacy_bioel.linking.fusion import rank

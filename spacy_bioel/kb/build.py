@@ -21,18 +21,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.kb.arrays import offsets_of, write_array, write_strings
-from spacy_bioel.kb.folder import (
+from spacy_bioel.kb.columns import (
     ARRAY_COLUMNS,
     XREF_SEPARATOR,
-    check_replaceable,
-    homes_in,
-    is_kb,
     meta_of,
+    offsets_of,
+    write_array,
+    write_strings,
 )
+from spacy_bioel.kb.folder import check_replaceable, editing, homes_in, is_kb
 from spacy_bioel.kb.knowledge_base import KeyArray, SortedKeys, name_keys, word_keys
 from spacy_bioel.kb.spelling import build_postings
-from spacy_bioel.kb.transaction import editing
 from spacy_bioel.parallel import without_collection
 from spacy_bioel.text.normalize import normalize_names, on_one_line
 from spacy_bioel.types import Concept

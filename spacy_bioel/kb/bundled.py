@@ -21,7 +21,8 @@ from spacy.util import load_config
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.files import replacing_file
 from spacy_bioel.kb.build import build_once
-from spacy_bioel.kb.folder import SCHEMA_VERSION, has_columns
+from spacy_bioel.kb.columns import SCHEMA_VERSION
+from spacy_bioel.kb.folder import has_columns
 from spacy_bioel.kb.joined import JoinedKnowledgeBase
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.normalize import NORMALIZER_VERSION

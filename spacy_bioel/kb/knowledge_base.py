@@ -26,14 +26,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.kb.arrays import (
+from spacy_bioel.kb.columns import (
+    COLUMN_FILES,
     LINE_END,
     MEMORY,
     UNSIGNED,
+    XREF_SEPARATOR,
     IntArray,
     Origin,
     RawFile,
     check_contents,
+    checked_meta,
     entries_of,
     pack,
     read_array,
@@ -41,12 +44,10 @@ from spacy_bioel.kb.arrays import (
     write_files,
 )
 from spacy_bioel.kb.folder import (
-    COLUMN_FILES,
     PARTS,
-    XREF_SEPARATOR,
     check_home,
     check_replaceable,
-    checked_meta,
+    editing,
     encoder_of,
     homes_in,
     homes_of,
@@ -57,7 +58,6 @@ from spacy_bioel.kb.folder import (
     vectors_name,
 )
 from spacy_bioel.kb.spelling import Misspellings, NgramIndex, word_overlap
-from spacy_bioel.kb.transaction import editing
 from spacy_bioel.text.normalize import normalize_name, normalize_names, words_of
 from spacy_bioel.types import Concept, KbRelease, remember
 
@@ -331,9 +331,9 @@ class KnowledgeBase:
     name_offsets[i + 1]], and name_is_preferred has the same layout; name_sources has that of
     concept_names. `retired_targets` has the row of the concept that replaced each retired id.
 
-    files (Mapping[str, RawFile]): Files by the names of `kb.folder`; others are ignored.
+    files (Mapping[str, RawFile]): Files by their names, see `kb.folder`; others are ignored.
     path (Path | None): Folder that the files are mapped from; None in memory.
-    RAISES BioelError: Errors of `kb.folder.checked_meta`. Methods and whole columns raise [B211]
+    RAISES BioelError: Errors of `kb.columns.checked_meta`. Methods and whole columns raise [B211]
         when they read damage that is not visible at opening.
     """
 
@@ -410,7 +410,7 @@ class KnowledgeBase:
 
         Later changes of the folder do not affect an open knowledge base or its vectors.
 
-        RAISES BioelError: Errors of `kb.folder.checked_meta`.
+        RAISES BioelError: Errors of `kb.columns.checked_meta`.
         """
         folder = Path(path).resolve()
         kb = cls(map_columns(folder), path=folder)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spacy_bioel.kb.arrays import gather
+from spacy_bioel.kb.columns import gather
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.spelling import word_overlap
 from spacy_bioel.linking.alias_table import ConceptsOfStrings, MentionStatistics
