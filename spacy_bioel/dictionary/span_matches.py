@@ -14,8 +14,8 @@ from spacy.tokens import Doc
 from spacy_bioel.doc import text_of
 from spacy_bioel.kb.gazetteer import MAX_WORDS, NameBags
 from spacy_bioel.kb.knowledge_base import KeyArray
-from spacy_bioel.text.abbreviations import find_forms
 from spacy_bioel.text.normalize import BLANK_LINE, normalize_name, normalize_tokens, words_of
+from spacy_bioel.text.sentences import find_forms
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
