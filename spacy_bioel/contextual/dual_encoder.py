@@ -1,9 +1,7 @@
-"""Bi-encoder: a name encoder, and a mention encoder that reads the document.
+"""Dual encoder: each mention has a vector, by what the document says, compared with all names.
 
-One tower is a `models.name_encoder.NameEncoder`. The other, `networks.MentionTower`, takes the
-token vectors of a pipe `tok2vec`, which the mention detector may share.
-
-Reading with a dual encoder: each mention has a vector, which is compared with all names.
+One tower is a `models.name_encoder.NameEncoder`. The other, `token_networks.MentionTower`, takes
+the token vectors of a pipe `tok2vec`, which the mention detector may share.
 """
 
 from __future__ import annotations

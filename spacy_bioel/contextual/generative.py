@@ -2,8 +2,6 @@
 
 Training starts from a Hugging Face checkpoint, or from a small network made here. Configuration,
 word pieces and weights are saved with the pipe, so that loading a pipeline needs no checkpoint.
-
-Reading with a generative linker: names are written about each mention in its context.
 """
 
 from __future__ import annotations
@@ -27,7 +25,6 @@ from spacy_bioel.contextual.mention_markers import (
     Generator,
     Marked,
     MarkedPieces,
-    add_markers,
 )
 from spacy_bioel.contextual.rescoring import (
     ReaderRescorer,
@@ -137,7 +134,7 @@ def _make(model: Generator, source: EncoderSource) -> None:
     folder, backbone, tokenizer = read_checkpoint(
         model.attrs["path"], max_pieces=model.attrs["max_pieces"], writes=True
     )
-    add_markers(tokenizer)
+    tokenizer.add_special_tokens([AddedToken(piece, special=True) for piece in MARKERS])
     if (n := n_pieces(tokenizer)) > backbone.config.vocab_size:
         backbone.resize_token_embeddings(n, mean_resizing=False)
     _add(model, tokenizer, backbone, folder)
@@ -166,7 +163,7 @@ def new_backbone(tokenizer: Tokenizer, *, layers: int, width: int) -> PreTrained
         d_model=width,
         max_position_embeddings=_POSITIONS,
         init_std=width**-0.5,
-        attention_dropout=0.0,  # see `checkpoint._load_backbone`
+        attention_dropout=0.0,  # see `transformers._load_backbone`
         pad_token_id=pad,
         bos_token_id=end,
         eos_token_id=end,

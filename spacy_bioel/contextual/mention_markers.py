@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from thinc.api import Model
 from thinc.types import Floats1d
-from tokenizers import AddedToken, Tokenizer
+from tokenizers import Tokenizer
 
 from spacy_bioel.models.name_encoder import Pieces
 from spacy_bioel.text.normalize import NORMALIZER_VERSION
@@ -135,11 +135,6 @@ class MarkedPieces:
     def _pieces(self, texts: Iterable[str]) -> dict[str, list[int]]:
         """Pieces of texts, as those of words within a sentence: after a space."""
         return _pieces_of(self.tokenizer, texts, before=" ")
-
-
-def add_markers(tokenizer: Tokenizer) -> None:
-    """Add the pieces MARKERS, unless they are there."""
-    tokenizer.add_special_tokens([AddedToken(marker, special=True) for marker in MARKERS])
 
 
 @dataclass(frozen=True)

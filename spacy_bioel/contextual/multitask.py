@@ -1,8 +1,6 @@
 """Multi-task linker: finds, types and links mentions over the token vectors of a tok2vec.
 
 `contextual.token_networks` has the network, and the paper.
-
-Reading with a multi-task model, which finds, types and links the mentions of a document.
 """
 
 from __future__ import annotations
@@ -163,22 +161,6 @@ def build_hierarchical_linker_v1(
     )
 
 
-def _inventory_to_bytes(inventory: Inventory) -> bytes:
-    return json.dumps(vars(inventory)).encode("utf8")
-
-
-def _inventory_from_bytes(data: bytes) -> Inventory:
-    return Inventory(**{k: tuple(v) for k, v in json.loads(data.decode("utf8")).items()})
-
-
-def _lexicon_to_bytes(lexicon: Lexicon) -> bytes:
-    return save(lexicon.arrays())
-
-
-def _lexicon_from_bytes(data: bytes) -> Lexicon:
-    return Lexicon.from_arrays(load(data))
-
-
 def sentence_lengths(docs: Sequence[Doc]) -> IntArray:
     """Tokens of each sentence of the documents: what the levels read at a time, as published."""
     begins = [b for doc in docs for b in begins_sentence([token.text for token in doc])]
@@ -253,7 +235,7 @@ def _labels(
 
 
 def read_documents(model: Model[Any, Any], docs: Sequence[Doc]) -> dict[str, Any]:
-    """Vectors of the tokens of documents, see `models.multitask_layers.read_states`.
+    """Vectors of the tokens of documents, see `read_states`.
 
     RAISES BioelError: [B174] when the pipe that reads the documents has not been there.
     """
@@ -356,8 +338,16 @@ class MultitaskRescorer(NetworkRescorer):
     training = Training
     file = "multitask.safetensors"
     stored = {
-        "inventory": ("multitask.json", _inventory_to_bytes, _inventory_from_bytes),
-        "lexicon": ("lexicon.safetensors", _lexicon_to_bytes, _lexicon_from_bytes),
+        "inventory": (
+            "multitask.json",
+            lambda inventory: json.dumps(vars(inventory)).encode("utf8"),
+            lambda data: Inventory(**{k: tuple(v) for k, v in json.loads(data).items()}),
+        ),
+        "lexicon": (
+            "lexicon.safetensors",
+            lambda lexicon: save(lexicon.arrays()),
+            lambda data: Lexicon.from_arrays(load(data)),
+        ),
     }
 
     @property

@@ -2,8 +2,6 @@
 
 Training starts from a Hugging Face checkpoint. Configuration, word pieces and weights are saved
 with the pipe, so that loading a pipeline does not need the checkpoint.
-
-Reading with a cross-encoder: each candidate of a mention is read together with its context.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""Hugging Face checkpoints, from a folder or the hub, and the kind of models around one.
-
-Transformer name encoder from a Hugging Face checkpoint, such as SapBERT.
+"""Hugging Face checkpoints, from a folder or the hub, the kind of models around one, and one of
+these: a name encoder such as SapBERT.
 
 Configuration, word pieces and weights are saved with the pipe, so that loading a pipeline does not
 need the checkpoint.

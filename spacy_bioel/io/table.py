@@ -259,7 +259,12 @@ def read_umls(folder: StrPath, *, prefix: str = "") -> Iterator[Concept]:
         ranked = sorted(atoms, key=lambda r: (r[_TS] != "P", r[_STT] != "PF", r[_ISPREF] != "Y"))
         auis = {row[_AUI] for row in atoms}
         in_force = (r[5].strip() for r in definitions.rows(cui) if r[1] in auis and r[6] == "N")
-        codes = (_code(row) for row in atoms if row[_CODE] not in _NO_CODE)
+        # Of its vocabulary, "MSH:D003924"; codes as "HP:0001250" are whole ids.
+        codes = (
+            row[_CODE] if ":" in row[_CODE] else f"{row[_SAB]}:{row[_CODE]}"
+            for row in atoms
+            if row[_CODE] not in _NO_CODE
+        )
         yield Concept(
             cui,
             unique_names(row[_STR] for row in ranked),
@@ -286,11 +291,6 @@ class _InStep:
         while self._next is not None and self._next[0] < cui:
             self._next = next(self._groups, None)
         return self._next[1] if self._next is not None and self._next[0] == cui else []
-
-
-def _code(row: _Row) -> str:
-    """Code of an atom in its vocabulary: "MSH:D003924". Codes as "HP:0001250" are whole ids."""
-    return row[_CODE] if ":" in row[_CODE] else f"{row[_SAB]}:{row[_CODE]}"
 
 
 def _groups(folder: StrPath, name: str, *, optional: bool = False) -> _Groups:

@@ -1,10 +1,8 @@
 """Name encoders, strings -> vectors, and the files of any model with word pieces and a network.
 
 An architecture is a network with word pieces and a `NetworkKind`: its construction, its files and
-its inference. See `models.name_encoder` and `contextual.transformers`; cross-encoder and
-encoder-decoder are stored in the same way.
-
-ResCNN name encoder, with frozen word piece embeddings of a BERT or computed from the names.
+its inference. Here is ResCNN, with frozen word piece embeddings of a BERT or computed from the
+names; transformers, the cross-encoder and the encoder-decoder are stored in the same way.
 """
 
 from __future__ import annotations

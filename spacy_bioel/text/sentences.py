@@ -18,11 +18,7 @@ _NO_ENDS = frozenset("dr mr mrs ms prof st vs no approx dept fig e.g i.e al".spl
 _ENDS = re.compile(r"(?P<stop>[.!?]+[\"')\]]*)\s+|(?<![ \t])[ \t]*\r?\n[ \t]*")
 _WORD_BEFORE = re.compile(r"[\w.]*\Z")
 _INITIAL = re.compile(r"\b(?:dr|mr|mrs|ms|prof)\.?\s+[a-z]\Z", re.I)  # "Dr. J. Smith"
-
-
 _ITEM = re.compile(r"[-*•·|]|[^\n\t]{1,40}\t\S|\(?\d{1,2}[.)]\s|[A-Z][A-Za-z/&' -]{1,48}:")
-
-
 _SHORT = 0.7  # part of the longest line from which on a line is full, and goes on in the next one
 
 
