@@ -22,7 +22,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from spacy_bioel.contextual.mention_markers import Generator, Marked
 from spacy_bioel.contextual.networks import places_of
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.columns import IntArray, gather, offsets_of, read_array, write_array
@@ -42,6 +41,8 @@ from spacy_bioel.text.normalize import normalize_names
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+
+    from spacy_bioel.contextual.generative import Generator, Marked
 
 
 # From normalised names to the pieces of each, the end piece included; None: it cannot be written.
