@@ -167,26 +167,10 @@ def sentence_lengths(docs: Sequence[Doc]) -> IntArray:
     return np.diff(np.append(np.flatnonzero(begins), len(begins)))
 
 
-def read_states(model: Model, batch: MentionBatch) -> dict[str, Tensor]:
-    """Vectors of the tokens of a batch by task: torch tensors, shape (n_tokens, size) each."""
-    import torch
-
-    layer = model.get_ref("network")
-    network = network_of(layer)
-    vectors = token_vectors(model.get_ref("tok2vec"), batch.docs)
-    arrays = (vectors, sentence_lengths(batch.docs), batch.spans, batch.words)
-    tokens, *others = to_tensors(arrays, device_of(layer))
-    if not len(tokens):
-        return {task: tokens.new_zeros(0, network.size) for task in network.tasks}
-    with torch.inference_mode():
-        found: dict[str, Tensor] = network.states(tokens, *others)
-    return found
-
-
 def of_states(
     model: Model, what: str, states: Mapping[str, Tensor], *arrays: NDArray
 ) -> FloatArray:
-    """Compute from states, see `read_states`. what (str): A method of `Multitask`."""
+    """Compute from the result of `read_documents`. what (str): A method of `Multitask`."""
     import torch
 
     layer = model.get_ref("network")
@@ -235,12 +219,23 @@ def _labels(
 
 
 def read_documents(model: Model[Any, Any], docs: Sequence[Doc]) -> dict[str, Any]:
-    """Vectors of the tokens of documents, see `read_states`.
+    """Vectors of the tokens of documents by task: torch tensors, shape (n_tokens, size) each.
 
     RAISES BioelError: [B174] when the pipe that reads the documents has not been there.
     """
+    import torch
+
     require_token_vectors(model, docs)
-    return read_states(model, _matched(model, docs))
+    batch, layer = _matched(model, docs), model.get_ref("network")
+    network = network_of(layer)
+    vectors = token_vectors(model.get_ref("tok2vec"), batch.docs)
+    arrays = (vectors, sentence_lengths(batch.docs), batch.spans, batch.words)
+    tokens, *others = to_tensors(arrays, device_of(layer))
+    if not len(tokens):
+        return {task: tokens.new_zeros(0, network.size) for task in network.tasks}
+    with torch.inference_mode():
+        found: dict[str, Any] = network.states(tokens, *others)
+    return found
 
 
 def _matched(model: Model[Any, Any], docs: Sequence[Doc]) -> MentionBatch:
