@@ -26,8 +26,8 @@ from spacy.util import filter_spans
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.settings import GOLD_KEY, SPANS_KEY
-from spacy_bioel.text.abbreviations import find_abbreviations, find_short_binomials
 from spacy_bioel.text.normalize import normalize_tokens
+from spacy_bioel.text.sentences import find_abbreviations, find_short_binomials
 from spacy_bioel.types import (
     ANNOTATES,
     AnnotatedText,

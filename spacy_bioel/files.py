@@ -81,7 +81,8 @@ def replacing_file(out: Path, *, follow: bool = True) -> Iterator[Path]:
         folder of our own, out of which nothing is written.
     YIELDS (Path): Empty file to write to, or `out`.
     """
-    if follow and not _is_replaceable(out):
+    is_system = any(folder in out.absolute().parents for folder in _SYSTEM)
+    if follow and (is_system or (out.exists() and not out.is_file())):
         yield out
         return
     out = out.resolve() if follow else out
@@ -117,11 +118,6 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _is_replaceable(out: Path) -> bool:
-    is_system = any(folder in out.absolute().parents for folder in _SYSTEM)
-    return not is_system and (out.is_file() or not out.exists())
 
 
 def _make_like(fresh: Path, out: Path) -> None:

@@ -20,8 +20,7 @@ from spacy_bioel.explanation import (
     explain_link,
     releases,
 )
-from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.kb.search import search_names
+from spacy_bioel.kb.knowledge_base import KnowledgeBase, search_names
 from spacy_bioel.linking.candidates import CandidateGenerator
 from spacy_bioel.linking.decide import Ranking, rank_candidates
 from spacy_bioel.linking.evidence import FEATURES

@@ -12,8 +12,8 @@ import numpy as np
 
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.edit import add_concepts, compact_kb, retire_ids
+from spacy_bioel.kb.folder import editing
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.kb.transaction import editing
 from spacy_bioel.kb.vector_files import write_vectors
 from spacy_bioel.types import Concept
 

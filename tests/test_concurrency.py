@@ -23,10 +23,10 @@ import spacy_bioel
 from spacy_bioel.errors import BioelError
 from spacy_bioel.io.pubtator import read_pubtator
 from spacy_bioel.kb import bundled
-from spacy_bioel.kb import transaction as transaction_module
+from spacy_bioel.kb import folder as transaction_module
 from spacy_bioel.kb.build import build_kb
+from spacy_bioel.kb.folder import editing
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.kb.transaction import editing
 from spacy_bioel.kb.vector_files import Encoded, are_outdated, open_vectors, write_vectors
 from spacy_bioel.linking import searches
 

@@ -8,8 +8,7 @@ import pretrain_seq2seq as pretrain
 import pytest
 from safetensors.numpy import load_file
 
-from spacy_bioel.contextual.generative import build_seq2seq_v1
-from spacy_bioel.contextual.mention_markers import Marked
+from spacy_bioel.contextual.generative import Marked, build_seq2seq_v1
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.models.name_encoder import add_encoder
 from spacy_bioel.types import Concept

@@ -13,8 +13,7 @@ import numpy as np
 from typer import Argument, Exit, Option
 
 from spacy_bioel.cli import console, options
-from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.kb.search import corrected, search_names
+from spacy_bioel.kb.knowledge_base import KnowledgeBase, corrected, search_names
 from spacy_bioel.kb.vector_files import describe_vectors
 
 # In tables; JSON has all.

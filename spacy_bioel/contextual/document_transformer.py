@@ -1,6 +1,4 @@
-"""Overlapping windows over long texts, for networks with a maximum number of word pieces.
-
-Transformer as the model of spaCy's pipe `tok2vec`.
+"""Transformer as the model of spaCy's pipe `tok2vec`, over overlapping windows of long texts.
 
 Detector and linker listen to that pipe, so that a document is encoded once. Configuration, word
 pieces and weights are saved: loading a pipeline does not need the checkpoint.
@@ -171,7 +169,7 @@ def _read_if_new(model: DocumentEncoder, X: object = None, Y: object = None) -> 
     """Read the checkpoint, unless the network was loaded with a saved pipeline.
 
     RAISES BioelError: [B171] without a path, [B154] when the width differs; those of
-        `checkpoint.read_checkpoint`.
+        `read_checkpoint`.
     """
     shim: Any = model.shims[0]
     if shim._model is not None:

@@ -1,9 +1,7 @@
-"""Bi-encoder: a name encoder, and a mention encoder that reads the document.
+"""Dual encoder: each mention has a vector, by what the document says, compared with all names.
 
-One tower is a `models.name_encoder.NameEncoder`. The other, `networks.MentionTower`, takes the
-token vectors of a pipe `tok2vec`, which the mention detector may share.
-
-Reading with a dual encoder: each mention has a vector, which is compared with all names.
+One tower is a `models.name_encoder.NameEncoder`. The other, `token_networks.MentionTower`, takes
+the token vectors of a pipe `tok2vec`, which the mention detector may share.
 """
 
 from __future__ import annotations
@@ -59,7 +57,7 @@ def build_dual_encoder_v1(
     from_words: bool = True,
     collective: bool = True,
 ) -> DualEncoder:
-    """Registered as `spacy-bioel.DualEncoder.v1`; see `contextual.networks` for the paper.
+    """Registered as `spacy-bioel.DualEncoder.v1`; see `contextual.token_networks` for the paper.
 
     tok2vec (Model): A listener to the shared pipe `tok2vec`; with `collective = false`, a tok2vec
         of its own.
@@ -239,7 +237,7 @@ class Training(NameTraining):
         self._contrast.mine(names)
 
     def learn(self, examples: Sequence[Example]) -> float:
-        from spacy_bioel.contextual.losses import collective_loss
+        from spacy_bioel.contextual.token_networks import collective_loss
 
         model: Any = self.model
         names, name_concepts = self.draw(examples)
@@ -295,7 +293,7 @@ class DualEncoderRescorer(NetworkRescorer):
     file = "mentions.safetensors"
 
     def make_network(self) -> nn.Module:
-        from spacy_bioel.contextual.networks import MentionTower
+        from spacy_bioel.contextual.token_networks import MentionTower
 
         return MentionTower(
             width=self.model.get_ref("tok2vec").get_dim("nO"),

@@ -2,17 +2,17 @@
 
 Training starts from a Hugging Face checkpoint, or from a small network made here. Configuration,
 word pieces and weights are saved with the pipe, so that loading a pipeline needs no checkpoint.
-
-Reading with a generative linker: names are written about each mention in its context.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
+from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,13 +22,6 @@ from thinc.api import Model
 from thinc.types import Floats1d
 from tokenizers import AddedToken, Tokenizer
 
-from spacy_bioel.contextual.mention_markers import (
-    MARKERS,
-    Generator,
-    Marked,
-    MarkedPieces,
-    add_markers,
-)
 from spacy_bioel.contextual.rescoring import (
     ReaderRescorer,
     Reading,
@@ -38,13 +31,14 @@ from spacy_bioel.contextual.rescoring import (
 )
 from spacy_bioel.contextual.transformers import (
     checkpoint_kind,
+    in_context,
     misfit,
+    pieces_of,
     read_checkpoint,
     require_transformers,
     set_backbone,
     special_pieces,
 )
-from spacy_bioel.contextual.trie import NameTrie, build_trie, open_trie, write_trie
 from spacy_bioel.entities import Mentions
 from spacy_bioel.errors import Warnings
 from spacy_bioel.kb.joined import JoinedKnowledgeBase
@@ -54,16 +48,126 @@ from spacy_bioel.linking.rescoring import Given
 from spacy_bioel.linking.searches import needs_no_folder
 from spacy_bioel.linking.state import Kept
 from spacy_bioel.linking.training import NameTraining, gold_mentions
-from spacy_bioel.models.name_encoder import EncoderSource, NameEncoder, pieces_model
+from spacy_bioel.models.name_encoder import EncoderSource, NameEncoder, Pieces, pieces_model
 from spacy_bioel.models.vocabulary import n_pieces, train_vocabulary
-from spacy_bioel.text.normalize import normalize_name, normalize_names
+from spacy_bioel.text.normalize import NORMALIZER_VERSION, normalize_name, normalize_names
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel
 
+    from spacy_bioel.contextual.constrained_decoding import NameTrie
+
 _PAD, _END = "[PAD]", "[SEP]"
 # Longest input of a network made here, and longest name of one that has no such limit.
 _POSITIONS, _LONGEST = 256, 256
+IntArray = NDArray[np.int64]
+# Pieces before and after a mention.
+MARKERS = ("[START]", "[END]")
+
+
+class Marked(NamedTuple):
+    """A mention between the texts before and after it, normalised."""
+
+    left: str
+    mention: str
+    right: str
+
+
+# Scores of names written about mentions.
+Generator = Model[tuple[Sequence[Marked], Sequence[str]], Floats1d]
+
+
+@dataclass(frozen=True)
+class MarkedPieces:
+    """Encodes mentions as left [START] mention [END] right, and the decoder's part of them.
+
+    A mention that is longer than the room loses its end; `in_context` cuts the context.
+
+    tokenizer (Tokenizer): With the pieces MARKERS, without padding or truncation.
+    prefix, suffix (list[int]): Ids of the special pieces before and after a text.
+    start, end (int): First piece of the decoder, and the piece after a name.
+    max_pieces (int): Maximum length of a source, special pieces and markers included.
+    longest (int): Maximum length of a name.
+    prompt (bool): Begin what is written with the mention and "is".
+    """
+
+    tokenizer: Tokenizer
+    prefix: list[int]
+    suffix: list[int]
+    start: int
+    end: int
+    max_pieces: int
+    longest: int
+    prompt: bool = True
+
+    @cached_property
+    def markers(self) -> tuple[int, int]:
+        """Ids of the pieces before and after a mention."""
+        vocabulary = self.tokenizer.get_vocab()
+        return vocabulary[MARKERS[0]], vocabulary[MARKERS[1]]
+
+    @property
+    def room(self) -> int:
+        """Number of pieces of a source for its text."""
+        return self.max_pieces - len(self.prefix) - len(self.suffix) - len(MARKERS)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Identifies how names are written: word pieces, end piece and greatest length."""
+        digest = blake2b(self.tokenizer.to_str().encode("utf8"), digest_size=8)
+        digest.update(f"{self.end} {self.longest} {NORMALIZER_VERSION}".encode())
+        return digest.hexdigest()
+
+    def sources(self, mentions: Sequence[Marked]) -> Pieces:
+        """Mentions in their contexts."""
+        pieces = self._pieces(text for mention in mentions for text in mention)
+        rows = []
+        for left, mention, right in mentions:
+            marked = [self.markers[0], *pieces[mention][: self.room], self.markers[1]]
+            text = in_context(pieces[left], marked, pieces[right], self.room + len(MARKERS))
+            rows.append([*self.prefix, *text, *self.suffix])
+        return Pieces.of(rows)
+
+    def are_cut(self, mentions: Sequence[Marked]) -> NDArray[np.bool_]:
+        """Whether mentions are longer than the room. Shape (n,)."""
+        pieces = self._pieces(mention.mention for mention in mentions)
+        return np.array([len(pieces[m.mention]) > self.room for m in mentions], dtype=bool)
+
+    def prompts(self, mentions: Sequence[Marked]) -> list[list[int]]:
+        """Beginnings of what the decoder writes, one for each mention."""
+        if not self.prompt:
+            return [[self.start] for _ in mentions]
+        pieces = self._pieces(mention.mention for mention in mentions)
+        verb = self.tokenizer.encode(" is", add_special_tokens=False).ids
+        return [[self.start, *pieces[m.mention][: self.room], *verb] for m in mentions]
+
+    def writable(self, names: Sequence[str]) -> list[list[int] | None]:
+        """Pieces of normalised names, and the end piece; None where a piece is unknown, or the name
+        is empty or too long. A `contextual.constrained_decoding.ToPieces`."""
+        pieces = self._pieces(names)
+        unknown = self.tokenizer.token_to_id("[UNK]")
+        unknown = getattr(self.tokenizer.model, "unk_token", None) if unknown is None else unknown
+        if isinstance(unknown, str):
+            unknown = self.tokenizer.token_to_id(unknown)
+        return [
+            [*pieces[name], self.end]
+            if 0 < len(pieces[name]) <= self.longest and unknown not in pieces[name]
+            else None
+            for name in names
+        ]
+
+    def targets(self, mentions: Sequence[Marked], names: Sequence[str]) -> tuple[Pieces, IntArray]:
+        """Rows that the decoder is to write, and how many pieces of each are given."""
+        prompts, pieces = self.prompts(mentions), self._pieces(names)
+        rows = (
+            [*prompt, *pieces[name][: self.longest], self.end]
+            for prompt, name in zip(prompts, names, strict=True)
+        )
+        return Pieces.of(rows), np.array([len(p) for p in prompts], dtype=np.int64)
+
+    def _pieces(self, texts: Iterable[str]) -> dict[str, list[int]]:
+        """Pieces of texts, as those of words within a sentence: after a space."""
+        return pieces_of(self.tokenizer, texts, before=" ")
 
 
 def build_seq2seq_v1(
@@ -78,9 +182,9 @@ def build_seq2seq_v1(
     learn_rate_scale: float = 1.0,
     mixed_precision: bool = False,
 ) -> Generator:
-    """Registered as `spacy-bioel.Seq2Seq.v1`; see `contextual.seq2seq_network` for the paper.
+    """Registered as `spacy-bioel.Seq2Seq.v1`; see `contextual.networks` for the paper.
 
-    `contextual.mention_markers` defines the input, and its truncation.
+    `MarkedPieces` defines the input, and its truncation.
 
     path (str | None): Folder of a Hugging Face encoder-decoder with safetensors weights, such as
         training/scripts/pretrain_seq2seq.py writes, or its id on the hub. None: a small BART, of
@@ -136,7 +240,7 @@ def _make(model: Generator, source: EncoderSource) -> None:
     folder, backbone, tokenizer = read_checkpoint(
         model.attrs["path"], max_pieces=model.attrs["max_pieces"], writes=True
     )
-    add_markers(tokenizer)
+    tokenizer.add_special_tokens([AddedToken(piece, special=True) for piece in MARKERS])
     if (n := n_pieces(tokenizer)) > backbone.config.vocab_size:
         backbone.resize_token_embeddings(n, mean_resizing=False)
     _add(model, tokenizer, backbone, folder)
@@ -165,7 +269,7 @@ def new_backbone(tokenizer: Tokenizer, *, layers: int, width: int) -> PreTrained
         d_model=width,
         max_position_embeddings=_POSITIONS,
         init_std=width**-0.5,
-        attention_dropout=0.0,  # see `checkpoint._load_backbone`
+        attention_dropout=0.0,  # see `transformers._load_backbone`
         pad_token_id=pad,
         bos_token_id=end,
         eos_token_id=end,
@@ -207,7 +311,7 @@ def _add(
     model: Generator, tokenizer: Tokenizer, backbone: PreTrainedModel, folder: Path | None
 ) -> None:
     """Set word pieces and network, replacing any previous ones."""
-    from spacy_bioel.contextual.seq2seq_network import Seq2Seq
+    from spacy_bioel.contextual.networks import Seq2Seq
 
     size, prompt = model.attrs["max_pieces"], model.attrs["prompt"]
     pieces = marked_pieces(
@@ -229,7 +333,6 @@ def _forward(
     return model.get_ref("network")((*sources, *targets, given), is_train)
 
 
-IntArray = NDArray[np.int64]
 # Of mean log-probabilities: the least that counts as written, and the divisor.
 _FLOOR, _TEMPERATURE = -4.0, 0.25
 
@@ -259,9 +362,6 @@ class Training(NameTraining):
     by any name of their concept. Without them, names that training does not mention are forgotten.
     """
 
-    def update(self, examples: Sequence[Example]) -> float | None:
-        return self.learn(examples)
-
     def draw_names(self, contexts: Sequence[Marked]) -> tuple[list[Marked], list[str]]:
         """Names of the pool in the contexts of mentions, and what is to be written about each."""
         n = self.settings.synonyms
@@ -279,7 +379,7 @@ class Training(NameTraining):
         ]
         return found, names
 
-    def learn(self, examples: Sequence[Example]) -> float | None:
+    def update(self, examples: Sequence[Example]) -> float | None:
         gold, ids = gold_mentions(examples, self.state.settings)
         rows, strings = self.kb.find_all(ids), gold.strings
         known = np.flatnonzero(rows >= 0)
@@ -318,6 +418,8 @@ class GenerativeRescorer(ReaderRescorer):
 
         RAISES BioelError: Those of `open_trie`, for a knowledge base that is not small.
         """
+        from spacy_bioel.contextual.constrained_decoding import build_trie, open_trie
+
         kb, pool, pieces = generator.kb, generator.state.pool, self.pieces
         if pool is not None:
             make = partial(build_trie, kb, pieces.writable, rows=pool.rows)
@@ -331,6 +433,8 @@ class GenerativeRescorer(ReaderRescorer):
         """Write the trie of a knowledge base, unless it is small, and say what is left out."""
         if not self.is_ready:
             return
+        from spacy_bioel.contextual.constrained_decoding import build_trie, write_trie
+
         if needs_no_folder(kb) or kb.path is None:
             trie = build_trie(kb, self.pieces.writable)
         else:
@@ -356,11 +460,7 @@ class GenerativeRescorer(ReaderRescorer):
             return np.where(pairs[at] == wanted, score[at], _FLOOR)
 
         return weigh(
-            kb,
-            given,
-            likeness,
-            owner,
-            concept,
+            *(kb, given, likeness, owner, concept),
             temperature=_TEMPERATURE,
             evidence=self.evidence,
             reads_given=False,

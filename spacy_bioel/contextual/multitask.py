@@ -1,8 +1,6 @@
 """Multi-task linker: finds, types and links mentions over the token vectors of a tok2vec.
 
-`contextual.networks` has the network, and the paper.
-
-Reading with a multi-task model, which finds, types and links the mentions of a document.
+`contextual.token_networks` has the network, and the paper.
 """
 
 from __future__ import annotations
@@ -61,7 +59,7 @@ IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float32]
 _TASKS = ("mentions", "types", "links")
 _VOCABULARIES = ("open", "closed")
-NIL, UNKNOWN = 0, -100  # see `contextual.networks`, which needs torch
+NIL, UNKNOWN = 0, -100  # see `contextual.token_networks`, which needs torch
 
 
 @dataclass(frozen=True)
@@ -75,7 +73,7 @@ class Inventory:
 
 
 class Lesson(NamedTuple):
-    """Gold answers for a batch, and random classes beside them; see `contextual.networks`."""
+    """Gold answers for a batch, and random classes beside them; see `contextual.token_networks`."""
 
     mentions: IntArray
     tags: IntArray
@@ -102,7 +100,7 @@ def build_hierarchical_linker_v1(
     max_width: int = 10,
     dropout: float = 0.3,
 ) -> Model:
-    """Registered as `spacy-bioel.HierarchicalLinker.v1`; see `contextual.networks` for the paper.
+    """Registered as `spacy-bioel.HierarchicalLinker.v1`; `contextual.token_networks` has the paper.
 
     A linker with this model finds mentions itself: set `mentions = "read"`.
 
@@ -163,48 +161,16 @@ def build_hierarchical_linker_v1(
     )
 
 
-def _inventory_to_bytes(inventory: Inventory) -> bytes:
-    return json.dumps(vars(inventory)).encode("utf8")
-
-
-def _inventory_from_bytes(data: bytes) -> Inventory:
-    return Inventory(**{k: tuple(v) for k, v in json.loads(data.decode("utf8")).items()})
-
-
-def _lexicon_to_bytes(lexicon: Lexicon) -> bytes:
-    return save(lexicon.arrays())
-
-
-def _lexicon_from_bytes(data: bytes) -> Lexicon:
-    return Lexicon.from_arrays(load(data))
-
-
 def sentence_lengths(docs: Sequence[Doc]) -> IntArray:
     """Tokens of each sentence of the documents: what the levels read at a time, as published."""
     begins = [b for doc in docs for b in begins_sentence([token.text for token in doc])]
     return np.diff(np.append(np.flatnonzero(begins), len(begins)))
 
 
-def read_states(model: Model, batch: MentionBatch) -> dict[str, Tensor]:
-    """Vectors of the tokens of a batch by task: torch tensors, shape (n_tokens, size) each."""
-    import torch
-
-    layer = model.get_ref("network")
-    network = network_of(layer)
-    vectors = token_vectors(model.get_ref("tok2vec"), batch.docs)
-    arrays = (vectors, sentence_lengths(batch.docs), batch.spans, batch.words)
-    tokens, *others = to_tensors(arrays, device_of(layer))
-    if not len(tokens):
-        return {task: tokens.new_zeros(0, network.size) for task in network.tasks}
-    with torch.inference_mode():
-        found: dict[str, Tensor] = network.states(tokens, *others)
-    return found
-
-
 def of_states(
     model: Model, what: str, states: Mapping[str, Tensor], *arrays: NDArray
 ) -> FloatArray:
-    """Compute from states, see `read_states`. what (str): A method of `Multitask`."""
+    """Compute from the result of `read_documents`. what (str): A method of `Multitask`."""
     import torch
 
     layer = model.get_ref("network")
@@ -253,12 +219,23 @@ def _labels(
 
 
 def read_documents(model: Model[Any, Any], docs: Sequence[Doc]) -> dict[str, Any]:
-    """Vectors of the tokens of documents, see `models.multitask_layers.read_states`.
+    """Vectors of the tokens of documents by task: torch tensors, shape (n_tokens, size) each.
 
     RAISES BioelError: [B174] when the pipe that reads the documents has not been there.
     """
+    import torch
+
     require_token_vectors(model, docs)
-    return read_states(model, _matched(model, docs))
+    batch, layer = _matched(model, docs), model.get_ref("network")
+    network = network_of(layer)
+    vectors = token_vectors(model.get_ref("tok2vec"), batch.docs)
+    arrays = (vectors, sentence_lengths(batch.docs), batch.spans, batch.words)
+    tokens, *others = to_tensors(arrays, device_of(layer))
+    if not len(tokens):
+        return {task: tokens.new_zeros(0, network.size) for task in network.tasks}
+    with torch.inference_mode():
+        found: dict[str, Any] = network.states(tokens, *others)
+    return found
 
 
 def _matched(model: Model[Any, Any], docs: Sequence[Doc]) -> MentionBatch:
@@ -356,8 +333,16 @@ class MultitaskRescorer(NetworkRescorer):
     training = Training
     file = "multitask.safetensors"
     stored = {
-        "inventory": ("multitask.json", _inventory_to_bytes, _inventory_from_bytes),
-        "lexicon": ("lexicon.safetensors", _lexicon_to_bytes, _lexicon_from_bytes),
+        "inventory": (
+            "multitask.json",
+            lambda inventory: json.dumps(vars(inventory)).encode("utf8"),
+            lambda data: Inventory(**{k: tuple(v) for k, v in json.loads(data).items()}),
+        ),
+        "lexicon": (
+            "lexicon.safetensors",
+            lambda lexicon: save(lexicon.arrays()),
+            lambda data: Lexicon.from_arrays(load(data)),
+        ),
     }
 
     @property
@@ -367,7 +352,7 @@ class MultitaskRescorer(NetworkRescorer):
         return settings["per_token"] or "mentions" in settings["tasks"]
 
     def make_network(self) -> nn.Module:
-        from spacy_bioel.contextual.networks import Multitask
+        from spacy_bioel.contextual.token_networks import Multitask
 
         model = self.model
         inventory: Inventory = model.attrs["inventory"]

@@ -2,16 +2,14 @@
 
 Training starts from a Hugging Face checkpoint. Configuration, word pieces and weights are saved
 with the pipe, so that loading a pipeline does not need the checkpoint.
-
-Reading with a cross-encoder: each candidate of a mention is read together with its context.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,13 +19,15 @@ from thinc.api import Model
 from thinc.types import Floats1d
 from tokenizers import Tokenizer
 
-from spacy_bioel.contextual.mention_markers import Pair, PairPieces
 from spacy_bioel.contextual.rescoring import ReaderRescorer, Reading, contextual_model, weigh
 from spacy_bioel.contextual.transformers import (
     checkpoint_kind,
+    in_context,
     misfit,
+    pieces_of,
     read_checkpoint,
     set_backbone,
+    share,
     special_pieces,
 )
 from spacy_bioel.entities import Mentions
@@ -37,12 +37,22 @@ from spacy_bioel.linking.candidates import CandidateGenerator
 from spacy_bioel.linking.rescoring import Given
 from spacy_bioel.linking.state import LinkerState
 from spacy_bioel.linking.training import NameTraining, gold_mentions
-from spacy_bioel.models.name_encoder import EncoderSource, NameEncoder, pieces_model
+from spacy_bioel.models.name_encoder import EncoderSource, NameEncoder, Pieces, pieces_model
 from spacy_bioel.models.torch_io import loss_and_gradients
 from spacy_bioel.settings import TrainingSettings
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+
+
+class Pair(NamedTuple):
+    """A mention in its context, and the name of one of its candidates."""
+
+    left: str
+    mention: str
+    right: str
+    candidate: str
+
 
 PairScorer = Model[Sequence[Pair], Floats1d]
 
@@ -50,6 +60,48 @@ PairScorer = Model[Sequence[Pair], Floats1d]
 _UNUSED = ("[unused1]", "[unused2]")
 # Pairs tokenised at once: bounds the memory.
 _PAIRS = 1024
+
+
+@dataclass(frozen=True)
+class PairPieces:
+    """Encodes pairs as [CLS] left [Ms] mention [Me] right [SEP] candidate [SEP].
+
+    The context is cut first. If mention and candidate alone exceed the room, `share` splits it
+    between them, and they lose their ends.
+
+    tokenizer (Tokenizer): Without padding or truncation.
+    prefix, suffix (list[int]): Ids of the special pieces before and after a text.
+    markers (tuple[int, int]): Ids of the marker pieces before and after the mention.
+    max_pieces (int): Maximum length of a pair, special pieces and markers included.
+    """
+
+    tokenizer: Tokenizer
+    prefix: list[int]
+    suffix: list[int]
+    markers: tuple[int, int]
+    max_pieces: int
+
+    @property
+    def room(self) -> int:
+        """Number of pieces available to the texts of a pair."""
+        return self.max_pieces - len(self.prefix) - 2 * len(self.suffix) - len(self.markers)
+
+    def __call__(self, pairs: Sequence[Pair]) -> tuple[IntArray, IntArray, IntArray]:
+        """Piece ids of all pairs, concatenated, and the segment of each, 0 for the context and
+        1 for the candidate, shape (n_pieces,); the length of each pair, shape (n_pairs,)."""
+        # Contexts and candidates repeat from pair to pair: each text is tokenised once.
+        pieces = pieces_of(self.tokenizer, (text for pair in pairs for text in pair))
+        parts = []
+        for left, mention, right, candidate in (map(pieces.__getitem__, pair) for pair in pairs):
+            n, n_candidate = share(self.room, len(mention), len(candidate))
+            marked = [self.markers[0], *mention[:n], self.markers[1]]
+            room = self.room - n_candidate + len(self.markers)
+            text = in_context(left, marked, right, room)
+            parts.append([*self.prefix, *text, *self.suffix])
+            parts.append([*candidate[:n_candidate], *self.suffix])
+        ids, lengths = Pieces.of(parts)
+        segments = np.repeat(np.arange(len(parts)) % 2, lengths)
+        return ids, segments, lengths.reshape(-1, 2).sum(axis=1)
 
 
 def build_cross_encoder_v1(
@@ -61,7 +113,7 @@ def build_cross_encoder_v1(
 ) -> PairScorer:
     """Registered as `spacy-bioel.CrossEncoder.v1`; see `contextual.networks` for the paper.
 
-    `contextual.mention_markers` defines the input of a pair, and its truncation.
+    `PairPieces` defines the input of a pair, and its truncation.
 
     path (str | None): Folder of a Hugging Face checkpoint with safetensors weights, or its id on
         the hub. It is read by `add_encoder`.
@@ -187,10 +239,7 @@ class Training(NameTraining):
         self._candidates = CandidateGenerator(replace(state, pool=self.pool_of(state)))
 
     def update(self, examples: Sequence[Example]) -> float | None:
-        return self.learn(examples)
-
-    def learn(self, examples: Sequence[Example]) -> float | None:
-        from spacy_bioel.contextual.losses import ranking_loss
+        from spacy_bioel.contextual.networks import ranking_loss
 
         gold, ids = gold_mentions(examples, self.state.settings)
         rows = self.kb.find_all(ids)

@@ -1,6 +1,5 @@
-"""Hugging Face checkpoints, from a folder or the hub, and the kind of models around one.
-
-Transformer name encoder from a Hugging Face checkpoint, such as SapBERT.
+"""Hugging Face checkpoints, from a folder or the hub, the kind of models around one, and one of
+these: a name encoder such as SapBERT.
 
 Configuration, word pieces and weights are saved with the pipe, so that loading a pipeline does not
 need the checkpoint.
@@ -10,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -100,6 +99,27 @@ def special_pieces(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
     n_before = is_special.index(0) if 0 in is_special else len(is_special)
     n_after = len(is_special) - n_before - is_special.count(0)
     return pieces.ids[:n_before], pieces.ids[len(is_special) - n_after :]
+
+
+def pieces_of(tokenizer: Tokenizer, texts: Iterable[str], before: str = "") -> dict[str, list[int]]:
+    """Word pieces of texts, each with what comes before it."""
+    different = list(dict.fromkeys(texts))
+    found = tokenizer.encode_batch_fast(
+        [before + text if text else "" for text in different], add_special_tokens=False
+    )
+    return {text: e.ids for text, e in zip(different, found, strict=True)}
+
+
+def in_context(left: list[int], marked: list[int], right: list[int], room: int) -> list[int]:
+    """A marked mention with as much context as there is room for: the pieces nearest to it."""
+    n_left, n_right = share(room - len(marked), len(left), len(right))
+    return [*left[len(left) - n_left :], *marked, *right[:n_right]]
+
+
+def share(room: int, first: int, second: int) -> tuple[int, int]:
+    """Split `room` between two lengths: half each, and the unused part of a half to the other."""
+    kept = min(first, max(room // 2, room - second))
+    return kept, min(second, room - kept)
 
 
 def _find_checkpoint(path: str) -> Path:

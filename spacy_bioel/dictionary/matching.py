@@ -22,14 +22,14 @@ from spacy_bioel.dictionary.unambiguous import (
     is_other,
 )
 from spacy_bioel.doc import text_of
-from spacy_bioel.kb.bag_of_words import NEGATIONS, NameBags
+from spacy_bioel.kb.gazetteer import NEGATIONS, NameBags
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.text.normalize import normalize_name
-from spacy_bioel.text.stems import (
+from spacy_bioel.text.normalize import (
     LINKING_WORDS,
     amount_of,
     is_amount,
     linking_words_of,
+    normalize_name,
     singular_of,
     stem_of,
     words_of,

@@ -12,11 +12,10 @@ from spacy.attrs import IDX, LENGTH, ORTH, SPACY
 from spacy.tokens import Doc
 
 from spacy_bioel.doc import text_of
-from spacy_bioel.kb.bag_of_words import MAX_WORDS, NameBags
+from spacy_bioel.kb.gazetteer import MAX_WORDS, NameBags
 from spacy_bioel.kb.knowledge_base import KeyArray
-from spacy_bioel.text.abbreviations import find_forms
-from spacy_bioel.text.normalize import BLANK_LINE, normalize_name, normalize_tokens
-from spacy_bioel.text.stems import words_of
+from spacy_bioel.text.normalize import BLANK_LINE, normalize_name, normalize_tokens, words_of
+from spacy_bioel.text.sentences import find_forms
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
@@ -40,7 +39,7 @@ class Words:
     form (IntArray): Number of the form of each word. Shape (n,), as of all up to `before`.
     doc, token (IntArray): Of each word; tokens are counted over all documents.
     begins, ends (BoolArray): Whether a span may begin with a word, and end with it.
-    keys (KeyArray): In a bag, see `kb.bag_of_words`; 0: it counts for nothing.
+    keys (KeyArray): In a bag, see `kb.gazetteer`; 0: it counts for nothing.
     is_short (BoolArray): Whether it is a short form that was written out.
     before (NDArray): Kind of what stands before a word.
     chars, lengths (IntArray): Offset in its document, and length, of each token. Shape (n_tokens,).

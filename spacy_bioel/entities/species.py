@@ -31,7 +31,7 @@ from spacy_bioel.entities import Candidates, Knowledge, Mentions
 from spacy_bioel.entities.species_candidates import PREFIX, Homologs, genes_by_organism
 from spacy_bioel.kb.joined import parts_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.models.fusion import Fusion, share
+from spacy_bioel.models.inference import Fusion, share
 from spacy_bioel.text.sentences import sentence_borders
 from spacy_bioel.types import CELL_LINE, MICROBES, ORGANISM
 

@@ -49,7 +49,7 @@ class Variants(EntityRules):
     """Find variants by their grammar, and say their change, gene and number in dbSNP.
 
     A number is that which the text says, or which the knowledge base has of the change and its
-    gene, see `io.nlm.read_clinvar`.
+    gene, see `io.table.read_clinvar`.
     """
 
     labels = (VARIANT,)

@@ -1,1 +1,1 @@
-"""Files to records, one format a file."""
+"""Files to records."""

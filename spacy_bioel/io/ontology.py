@@ -1,4 +1,4 @@
-"""OBO, OWL and OBO JSON (these two by `pronto`), and the JSON of cellxgene-ontology-guide.
+"""OBO, OWL and OBO JSON (these two by `pronto`), JSON of cellxgene-ontology-guide, and MeSH XML.
 
 OBO is read line by line: ids and names strictly, other fields as far as they are understood.
 """
@@ -12,6 +12,7 @@ import warnings
 from codecs import BOM_UTF8
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from xml.etree.ElementTree import Element
 
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.io.jsonl import iter_json_object, parse_json
@@ -19,10 +20,12 @@ from spacy_bioel.io.open import (
     Place,
     StrPath,
     curie,
+    iter_xml,
     numbered_lines,
     one_record,
     open_binary,
     open_text,
+    tree_types,
     unique_names,
 )
 from spacy_bioel.types import Concept
@@ -255,3 +258,58 @@ def _layout_problem(term: object) -> str:
     if not all(isinstance(name, str) for name in term.get("synonyms") or []):
         return "with a synonym that is no text"
     return ""
+
+
+# -- MeSH ---------------------------------------------------------------------------------------
+
+_HEADING = "HeadingMappedToList/HeadingMappedTo/DescriptorReferredTo/DescriptorUI"
+_SCOPE_NOTE = "ConceptList/Concept[@PreferredConceptYN='Y']/ScopeNote"
+
+
+def read_mesh_xml(path: StrPath, *, prefix: str = "MESH") -> Iterator[Concept]:
+    """Stream MeSH descriptors or supplementary records, depending on the first lines.
+
+    Types and parents of a descriptor follow from its tree numbers: the file is read twice, and
+    only the tree is kept in memory. The parents of a supplementary record are its mapped headings;
+    it has no types. Names are the heading, the preferred concept's terms, then all others.
+    """
+    with open_text(path) as file:
+        head = file.read(4096)
+    kinds = {"<SupplementalRecordSet": "SupplementalRecord", "<DescriptorRecordSet": "Descriptor"}
+    kind = next((kind for start, kind in kinds.items() if start in head), None)
+    if kind is None:
+        raise BioelError(Errors.B121.format(path=path))
+    tag = f"{kind.removesuffix('Record')}Record"
+    ui_of_tree: dict[str, str] = {}
+    if kind == "Descriptor":
+        ui_of_tree = {
+            tree: record.findtext("DescriptorUI", "").strip()
+            for record in iter_xml(path, tag)
+            for tree in _trees(record)
+        }
+    for record in iter_xml(path, tag):
+        with one_record(Place(path)):
+            ui = record.findtext(f"{kind}UI", "").strip()
+            heading = record.findtext(f"{kind}Name/String", "").strip()
+            if not ui or not heading:
+                raise BioelError(Errors.B122.format(path=path, kind=kind, ui=ui, name=heading))
+            parts = record.findall("ConceptList/Concept")
+            parts.sort(key=lambda part: part.get("PreferredConceptYN") != "Y")
+            terms = [t.findtext("String", "") for p in parts for t in p.iterfind("TermList/Term")]
+            trees = _trees(record)
+            above = [ui_of_tree.get(tree.rpartition(".")[0], "") for tree in trees]
+            # A star marks headings that articles are indexed with.
+            above += [(e.text or "").lstrip("*") for e in record.iterfind(_HEADING)]
+            parents = dict.fromkeys(curie(parent, prefix) for parent in above if parent)
+            scope = record.findtext(_SCOPE_NOTE) or record.findtext("Note") or ""
+            yield Concept(
+                curie(ui, prefix),
+                unique_names([heading, *terms]),
+                tree_types(trees),
+                tuple(parents),
+                " ".join(scope.split()),
+            )
+
+
+def _trees(record: Element) -> list[str]:
+    return [(e.text or "").strip() for e in record.iterfind("TreeNumberList/TreeNumber")]

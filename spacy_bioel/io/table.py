@@ -1,10 +1,13 @@
-"""Tables of concepts: CSV or TSV with any columns, and the vocabularies of CTD."""
+"""Tables of concepts: CSV or TSV with any columns; those of CTD, UMLS, NCBI Gene and ClinVar."""
 
 from __future__ import annotations
 
 import csv
 import logging
+import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 
 from spacy_bioel.errors import BioelError, Errors, Warnings
@@ -19,7 +22,7 @@ from spacy_bioel.io.open import (
     tree_types,
     unique_names,
 )
-from spacy_bioel.types import Concept
+from spacy_bioel.types import ORGANISM, VARIANT, Concept
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -222,3 +225,148 @@ def _concepts(where: Place, cells: dict[str, str], prefix: str) -> Iterator[Conc
     yield Concept(concept_id, names, tuple(types), ids("parents"), definition, replaced_by, xrefs)
     for alternate in ids("alt_ids"):
         yield Concept(alternate, (), replaced_by=concept_id)
+
+
+# -- Tables of the National Library of Medicine -------------------------------------------------
+
+# The columns of MRCONSO that are read.
+_LAT, _TS, _STT, _ISPREF, _AUI, _SAB, _CODE, _STR, _SUPPRESS = 1, 2, 4, 6, 7, 11, 13, 14, 16
+_NO_CODE = ("", "NOCODE")
+_SUPPRESSED = ("O", "E", "Y")  # obsolete, or suppressible
+_N_COLUMNS = {"MRCONSO": 18, "MRSTY": 6, "MRDEF": 8, "MRCUI": 7}
+_Row = list[str]
+_Groups = Iterator[tuple[str, list[_Row]]]
+
+
+def read_umls(folder: StrPath, *, prefix: str = "") -> Iterator[Concept]:
+    """Stream the concepts of a UMLS release.
+
+    The files are sorted by CUI and read in parallel, with one concept in memory at a time. Atoms
+    that are suppressed or not English are dropped; a concept without a remaining name is skipped.
+    Retired CUIs come last, if MRCUI has one successor (a synonym, else the only related CUI).
+
+    folder (str | PathLike): With MRCONSO.RRF and MRSTY.RRF; MRDEF.RRF and MRCUI.RRF are optional.
+        Each may be compressed: MRCONSO.RRF.gz, MRCONSO.RRF.zst.
+    prefix (str): Ignored: ids are bare CUIs. Types are TUIs.
+    """
+    types = _InStep(_groups(folder, "MRSTY"))
+    definitions = _InStep(_groups(folder, "MRDEF", optional=True))
+    for cui, rows in _groups(folder, "MRCONSO"):
+        atoms = [row for row in rows if row[_LAT] == "ENG" and row[_SUPPRESS] not in _SUPPRESSED]
+        if not atoms:
+            continue
+        # The preferred name of the concept comes first.
+        ranked = sorted(atoms, key=lambda r: (r[_TS] != "P", r[_STT] != "PF", r[_ISPREF] != "Y"))
+        auis = {row[_AUI] for row in atoms}
+        in_force = (r[5].strip() for r in definitions.rows(cui) if r[1] in auis and r[6] == "N")
+        # Of its vocabulary, "MSH:D003924"; codes as "HP:0001250" are whole ids.
+        codes = (
+            row[_CODE] if ":" in row[_CODE] else f"{row[_SAB]}:{row[_CODE]}"
+            for row in atoms
+            if row[_CODE] not in _NO_CODE
+        )
+        yield Concept(
+            cui,
+            unique_names(row[_STR] for row in ranked),
+            types=tuple(dict.fromkeys(row[1] for row in types.rows(cui))),
+            definition=next(in_force, ""),
+            xrefs=tuple(dict.fromkeys(codes)),
+        )
+    for cui, rows in _groups(folder, "MRCUI", optional=True):
+        for relation in ("SY", "RO"):
+            successors = {row[5] for row in rows if row[2] == relation and row[5]}
+            if len(successors) == 1:
+                yield Concept(cui, (), replaced_by=successors.pop())
+                break
+
+
+class _InStep:
+    """Rows of another file sorted by CUI, for CUIs in ascending order."""
+
+    def __init__(self, groups: _Groups) -> None:
+        self._groups = groups
+        self._next = next(groups, None)
+
+    def rows(self, cui: str) -> list[_Row]:
+        while self._next is not None and self._next[0] < cui:
+            self._next = next(self._groups, None)
+        return self._next[1] if self._next is not None and self._next[0] == cui else []
+
+
+def _groups(folder: StrPath, name: str, *, optional: bool = False) -> _Groups:
+    """Yield the rows of a file by CUI. RAISES BioelError: [B123], [B124]."""
+    paths = [Path(folder, f"{name}.RRF{packed}") for packed in ("", ".gz", ".zst")]
+    path = next(filter(Path.is_file, paths), None)
+    if path is None:
+        if optional:
+            return
+        raise BioelError(Errors.B123.format(folder=folder, name=name))
+    previous = ""
+    for cui, group in groupby(_rows(path, _N_COLUMNS[name]), key=lambda placed: placed[1][0]):
+        rows = list(group)
+        if cui < previous:
+            raise BioelError(Errors.B124.format(where=rows[0][0], cui=cui, previous=previous))
+        previous = cui
+        yield cui, [row for _, row in rows]
+
+
+def _rows(path: Path, n_columns: int) -> Iterator[tuple[Place, _Row]]:
+    for where, line in numbered_lines(path):
+        row = line.split("|")
+        with one_record(where):
+            if len(row) < n_columns:
+                raise BioelError(Errors.B125.format(where=where, n=len(row), expected=n_columns))
+            yield where, row
+
+
+_GENES: dict[str, Column] = {
+    "id": "GeneID",
+    "name": "Symbol",
+    "synonyms": (
+        "Full_name_from_nomenclature_authority", "description", "Synonyms", "Other_designations",
+    ),
+    "types": ("type_of_gene", "tax_id"),
+    "xrefs": "dbXrefs",
+}  # fmt: skip
+_MISSING = "-"
+_NO_SYMBOL = "NEWENTRY"  # symbol of records that await their own
+
+
+def read_gene_info(path: StrPath, *, prefix: str = "NCBIGene") -> Iterator[Concept]:
+    """Stream the genes with a symbol of gene_info (https://ftp.ncbi.nlm.nih.gov/gene/DATA/README).
+
+    Types are "Gene", the type of gene, and the organism, e.g. "NCBITaxon:9606". The file is
+    streamed: of that of all organisms, `--types NCBITaxon:9606` keeps one.
+
+    RAISES BioelError: [B128] when a column is missing, [B132] on a gene of no organism.
+    """
+    for gene in read_table(path, columns=_GENES, prefix=prefix):
+        names = tuple(name for name in gene.names if name not in (_MISSING, _NO_SYMBOL))
+        with one_record(Place(path)):
+            if not any(t.isdigit() for t in gene.types):
+                problem = f"expected a number as tax_id of {gene.id}, found {gene.types}"
+                raise BioelError(Errors.B132.format(where=path, problem=problem))
+            xrefs = tuple(xref for xref in gene.xrefs if xref != _MISSING)
+            types = ("Gene", *(f"{ORGANISM}{t}" if t.isdigit() else t for t in gene.types))
+            if names:
+                yield replace(gene, names=names, types=types, xrefs=xrefs)
+
+
+_VARIANTS: dict[str, Column] = {"id": "RS# (dbSNP)", "name": "Name", "types": "GeneID"}
+_CHANGE = re.compile(r"[:(]([cgmnp]\.[^\s)]+)")
+
+
+def read_clinvar(path: StrPath, *, prefix: str = "dbSNP") -> Iterator[Concept]:
+    """Stream the variants with an rs number of ClinVar's variant_summary.txt.
+
+    "NCBIGene:673:p.Val600Glu" is a retired id of a variant: of the first that has this change.
+    """
+    for row in read_table(path, columns=_VARIANTS, prefix=prefix):
+        number = row.id.partition(":")[2]
+        if number.isdigit():
+            id = f"{prefix}:rs{number}"
+            yield Concept(id, (f"rs{number}",), (VARIANT,))
+            for change in _CHANGE.findall("".join(row.names)):
+                yield from (
+                    Concept(f"NCBIGene:{g}:{change}", (), replaced_by=id) for g in row.types
+                )

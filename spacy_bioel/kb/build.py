@@ -21,18 +21,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.kb.arrays import offsets_of, write_array, write_strings
-from spacy_bioel.kb.folder import (
+from spacy_bioel.kb.columns import (
     ARRAY_COLUMNS,
     XREF_SEPARATOR,
-    check_replaceable,
-    homes_in,
-    is_kb,
     meta_of,
+    offsets_of,
+    write_array,
+    write_strings,
 )
+from spacy_bioel.kb.folder import check_replaceable, editing, homes_in, is_kb
 from spacy_bioel.kb.knowledge_base import KeyArray, SortedKeys, name_keys, word_keys
 from spacy_bioel.kb.spelling import build_postings
-from spacy_bioel.kb.transaction import editing
 from spacy_bioel.parallel import without_collection
 from spacy_bioel.text.normalize import normalize_names, on_one_line
 from spacy_bioel.types import Concept
@@ -129,7 +128,17 @@ def merge_records(
     if source not in drafts.sources:
         drafts.sources.append(source)
     known = frozenset(drafts.current)
-    _collect(concepts, drafts, report, source=drafts.sources.index(source))
+    number_of_source, before = drafts.sources.index(source), dict(drafts.retired)
+    for number, record in enumerate(concepts, start=1):
+        report.records = number
+        check_ids(record, number=number)
+        if record.replaced_by:
+            drafts.retired.setdefault(record.id, record.replaced_by)
+            continue
+        id = before.get(record.id, record.id)
+        report.redirected += id != record.id
+        report.merged_records += id in drafts.current
+        drafts.current.setdefault(id, Draft()).add(record, source=number_of_source)
     for id in drafts.current.keys() & drafts.retired.keys():
         del drafts.retired[id]
         report.retired_current += 1
@@ -165,22 +174,6 @@ def nothing_left(
             seen=", ".join(t for t, _ in seen.most_common(10)) or "none",
         )
     )
-
-
-def _collect(
-    concepts: Iterable[Concept], drafts: Drafts, report: BuildReport, *, source: int
-) -> None:
-    before = dict(drafts.retired)
-    for number, record in enumerate(concepts, start=1):
-        report.records = number
-        check_ids(record, number=number)
-        if record.replaced_by:
-            drafts.retired.setdefault(record.id, record.replaced_by)
-            continue
-        id = before.get(record.id, record.id)
-        report.redirected += id != record.id
-        report.merged_records += id in drafts.current
-        drafts.current.setdefault(id, Draft()).add(record, source=source)
 
 
 def check_ids(record: Concept, *, number: int) -> None:

@@ -21,7 +21,8 @@ from spacy.util import load_config
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.files import replacing_file
 from spacy_bioel.kb.build import build_once
-from spacy_bioel.kb.folder import SCHEMA_VERSION, has_columns
+from spacy_bioel.kb.columns import SCHEMA_VERSION
+from spacy_bioel.kb.folder import has_columns
 from spacy_bioel.kb.joined import JoinedKnowledgeBase
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.normalize import NORMALIZER_VERSION
@@ -127,14 +128,6 @@ KbSetting = str | list[str] | dict[str, str]
 INCLUDED = "kb"  # folder in a saved pipe
 
 
-def _check_kb(value: object) -> None:
-    if isinstance(value, str):
-        return
-    strings = [*value, *value.values()] if isinstance(value, dict) else value
-    if not (isinstance(strings, list) and strings and all(isinstance(s, str) for s in strings)):
-        raise BioelError(Errors.B321.format(found=value))
-
-
 def map_folders(value: KbSetting, change: Callable[[str], str]) -> KbSetting:
     """The setting with other folders."""
     if isinstance(value, str):
@@ -157,7 +150,11 @@ def open_kbs(value: KbSetting, open: Callable[[str], KnowledgeBase]) -> Knowledg
     open (Callable): From a folder to its knowledge base.
     RAISES BioelError: [B321] on another value; those of `open`.
     """
-    _check_kb(value)
+    strings = [value] if isinstance(value, str) else value
+    if isinstance(value, dict):
+        strings = [*value, *value.values()]
+    if not (isinstance(strings, list) and strings and all(isinstance(s, str) for s in strings)):
+        raise BioelError(Errors.B321.format(found=value))
     folders = folders_of(value)
     if len(folders) == 1:
         return open(folders[0])

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.kb.arrays import IntArray
 from spacy_bioel.kb.build import (
     BuildReport,
     Draft,
@@ -29,8 +28,9 @@ from spacy_bioel.kb.build import (
     merge_records,
     write_columns,
 )
+from spacy_bioel.kb.columns import IntArray
+from spacy_bioel.kb.folder import Transaction, editing
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.kb.transaction import Transaction, editing
 from spacy_bioel.kb.vector_files import has_vectors, stored_vectors
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import Concept

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from spacy_bioel.errors import BioelError, Errors, Warnings
-from spacy_bioel.kb.arrays import RawFile, checksum, give_back
+from spacy_bioel.kb.columns import RawFile, checksum, give_back
 from spacy_bioel.kb.knowledge_base import StringColumn
 from spacy_bioel.kb.vectors import (
     Encode,

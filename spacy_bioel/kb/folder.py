@@ -1,4 +1,4 @@
-"""The folder of a knowledge base: its files, their schema, and checks against it.
+"""The folder of a knowledge base: where its files are, and transactions that change them.
 
     meta.json                           names the generation; replaced last, in one step
     columns.3f2a9c01b7d4/               the generation: all columns; never changed
@@ -8,42 +8,48 @@
 
 In memory a knowledge base is a mapping of files: columns by their names, those of a home (of
 vectors, or of a trie) by their paths.
+
+Of transactions there is one at a time, for all kinds of changes. Readers need no lock: their open
+files never change, since a file that was put in place is not written to again. A reader that opens
+the folder gets either the old generation or the new one.
 """
 
 from __future__ import annotations
 
 import json
+import logging
+import os
 import re
+import shutil
+import socket
 import time
-from collections.abc import Mapping
-from contextlib import suppress
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
-from numpy.typing import NDArray
+from filelock import FileLock, Timeout
 
-from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.kb.arrays import (
+from spacy_bioel.errors import BioelError, Errors, Warnings
+from spacy_bioel.files import replacing_file, sync
+from spacy_bioel.kb.columns import (
+    COLUMN_FILES,
+    KB_FILES,
+    META_FILE,
     UNSEALED,
     RawFile,
     check_contents,
     check_seal,
     checksum,
-    edited,
     map_folder,
-    read_array,
     read_json,
     read_small,
     sealed_json,
+    sealed_meta,
 )
-from spacy_bioel.text.normalize import NORMALIZER_VERSION
 
-# Raise it whenever a column is added, dropped or gets another meaning.
-SCHEMA_VERSION = 3
-
-META_FILE = "meta.json"
 VECTOR_COLUMNS = {
     "codes": "int8",  # codes, fine and scales: see kb.vectors
     "fine": "uint8",
@@ -52,169 +58,6 @@ VECTOR_COLUMNS = {
 }
 # Of many vectors without an approximate index: see kb.vectors.
 HEAD_COLUMNS = {"heads": "int8", "projection": "float32"}
-STRING_COLUMNS = (
-    "ids", "names", "definitions", "type_names", "retired",
-    "xrefs",  # of each concept, separated by `XREF_SEPARATOR`
-    "sources",  # that names came from: of the build, and of each later addition
-)  # fmt: skip
-XREF_SEPARATOR = "\t"
-ARRAY_COLUMNS = {
-    # Sorted keys and the row of each, for binary search.
-    "name_keys": "uint64",
-    "name_key_rows": "int32",
-    "id_keys": "uint64",
-    "id_key_rows": "int32",
-    "retired_keys": "uint64",
-    "retired_key_rows": "int32",
-    "retired_targets": "int32",  # the current concept of each retired id
-    # Ragged (CSR) columns: offsets and values.
-    "name_offsets": "int64",
-    "name_concepts": "int32",
-    "name_is_preferred": "bool",  # one per entry of name_concepts
-    "concept_offsets": "int64",
-    "concept_names": "int32",  # the preferred name first
-    "name_sources": "int32",  # row of the source of each entry of concept_names
-    "type_offsets": "int64",
-    "type_ids": "int32",
-    "parent_offsets": "int64",
-    "parents": "int32",
-    # Inverted index of character 3-grams, see kb.spelling.
-    "ngram_codes": "uint32",
-    "ngram_offsets": "int64",
-    "ngram_names": "int32",
-    "ngram_norms": "float32",
-} | {f"{name}.offsets": "uint64" for name in STRING_COLUMNS}
-
-# Columns with the same number of rows; offsets have one entry more.
-_SAME_ROWS = (
-    ("names.offsets", "name_offsets", "name_keys", "name_key_rows", "ngram_norms"),
-    ("ids.offsets", "definitions.offsets", "concept_offsets", "type_offsets", "parent_offsets")
-    + ("id_keys", "id_key_rows", "xrefs.offsets"),
-    ("name_concepts", "name_is_preferred", "concept_names", "name_sources"),
-    ("retired.offsets", "retired_keys", "retired_key_rows", "retired_targets"),
-    ("ngram_codes", "ngram_offsets"),
-)
-
-COLUMN_FILES = tuple(f"{name}.txt" for name in STRING_COLUMNS) + tuple(
-    f"{name}.npy" for name in ARRAY_COLUMNS
-)
-KB_FILES = (META_FILE, *COLUMN_FILES)
-
-
-def meta_of(folder: Path, *, counts: Mapping[str, int], **about: str) -> dict[str, Any]:
-    """Describe the finished columns in a folder, for meta.json.
-
-    counts (Mapping[str, int]): Counts of the build report.
-    about (str): source, release and licence.
-    """
-    columns = {
-        name: {"bytes": int(raw.size), "checksum": checksum(raw)}
-        for name, raw in map_folder(folder, COLUMN_FILES).items()
-    }
-    return {
-        "schema": SCHEMA_VERSION,
-        "normalizer": NORMALIZER_VERSION,
-        "fingerprint": fingerprint_of(columns),
-        "created": datetime.now(UTC).date().isoformat(),
-        **about,
-        "counts": dict(counts),
-        "columns": columns,
-    }
-
-
-def sealed_meta(meta: Mapping[str, Any]) -> bytes:
-    """Contents of meta.json, with its own checksum among those of the columns."""
-    columns = {**meta["columns"], META_FILE: {"checksum": UNSEALED}}
-    return sealed_json({**meta, "columns": columns})
-
-
-def fingerprint_of(columns: Mapping[str, Mapping[str, Any]]) -> str:
-    """Fingerprint of columns: a hash over their checksums, the same for the same contents."""
-    lines = "".join(f"{name} {columns[name]['checksum']}\n" for name in sorted(columns))
-    return blake2b(lines.encode("utf8"), digest_size=16).hexdigest()
-
-
-def checked_meta(files: Mapping[str, RawFile], *, where: str) -> dict[str, Any]:
-    """Read meta.json, and compare the presence, size, type and length of every column with it.
-
-    RAISES BioelError: [B020] no knowledge base, [B409] the name of one of the package, [B408] a
-        saved pipeline, [B030] unreadable meta.json, [B021] another schema, [B022] another
-        normaliser, [B210] edited meta.json, [B023] missing, truncated or foreign column, [B024]
-        damaged small column.
-    """
-    if META_FILE not in files:
-        of_package = Path(where).name.startswith("starter:")
-        raise BioelError((Errors.B409 if of_package else Errors.B020).format(path=where))
-    text = files[META_FILE].tobytes()
-    meta = read_json(text, where=where, file=META_FILE)
-    try:
-        schema, normalizer, columns = meta["schema"], meta["normalizer"], dict(meta["columns"])
-    except (ValueError, KeyError, TypeError) as error:
-        if {"lang", "pipeline"} <= set(meta):  # spaCy's
-            raise BioelError(Errors.B408.format(path=where)) from None
-        raise BioelError(Errors.B030.format(path=where, file=META_FILE, error=error)) from None
-    if type(schema) is not int or schema != SCHEMA_VERSION:
-        raise BioelError(Errors.B021.format(path=where, found=schema, expected=SCHEMA_VERSION))
-    if normalizer != NORMALIZER_VERSION:
-        raise BioelError(
-            Errors.B022.format(path=where, found=normalizer, expected=NORMALIZER_VERSION)
-        )
-    _check_text(text, meta, where=where)
-    lengths = {
-        name: _checked_length(name, files.get(name), columns.get(name), where=where)
-        for name in COLUMN_FILES
-    }
-    for group in _SAME_ROWS:
-        n_rows = {f"{name}.npy": lengths[f"{name}.npy"] - ("offsets" in name) for name in group}
-        expected, *_ = n_rows.values()
-        for name, n in n_rows.items():
-            if n != expected:
-                raise _bad_column(where, name, f"{expected} rows", f"{n} rows")
-    fingerprint = fingerprint_of({name: columns[name] for name in COLUMN_FILES})
-    if (found := meta.get("fingerprint")) != fingerprint:
-        raise edited(where, META_FILE, expected=f"fingerprint {fingerprint}", found=found)
-    return meta
-
-
-def _check_text(text: bytes, meta: Mapping[str, Any], *, where: str) -> None:
-    """Compare meta.json with its own checksum, and check the parts of it that are read."""
-    counts = meta.get("counts")
-    if not isinstance(counts, dict) or not all(type(n) is int for n in counts.values()):
-        raise edited(where, META_FILE, expected="counts", found=counts)
-    own = meta["columns"].get(META_FILE)
-    seal = own.get("checksum") if isinstance(own, dict) else None
-    check_seal(text, seal, where=where, file=META_FILE)
-
-
-def _checked_length(name: str, raw: RawFile | None, recorded: object, *, where: str) -> int:
-    """Compare a column with meta.json (its contents if it is small), and return its length.
-
-    RAISES BioelError: [B023] missing, truncated or foreign, [B024] damaged.
-    """
-    about = recorded if isinstance(recorded, dict) else {}
-    dtype = ARRAY_COLUMNS.get(name.removesuffix(".npy"))
-    of = f" of {dtype}" if dtype else ""
-    expected, n_bytes = f"{about.get('bytes')} bytes{of}", f"{0 if raw is None else raw.size} bytes"
-    if raw is None or raw.size != about.get("bytes"):
-        raise _bad_column(where, name, expected, "no file" if raw is None else n_bytes)
-    array: NDArray[Any] = raw
-    if dtype:
-        try:
-            array = read_array(raw)
-        except ValueError as error:
-            raise _bad_column(where, name, expected, f"{n_bytes} ({error})") from None
-        if array.dtype != dtype or array.ndim != 1:
-            found = f"{n_bytes} of {array.dtype} in {array.ndim} dimensions"
-            raise _bad_column(where, name, expected, found)
-    check_contents(raw, about.get("checksum"), where=where, file=name, if_small=True)
-    return len(array)
-
-
-def _bad_column(where: str, name: str, expected: str, found: str) -> BioelError:
-    """Return error [B023] of a column."""
-    return BioelError(Errors.B023.format(path=where, file=name, expected=expected, found=found))
-
-
 ABOUT_FILE = "about.json"
 TRIE_COLUMNS = ("first_child", "pieces", "leaves", "name_offsets", "names")
 # Files of a home, by its kind: the folder that it is in.
@@ -412,3 +255,185 @@ def _parsed(files: Mapping[str, RawFile], name: str) -> dict[str, Any]:
         found = json.loads(bytes(files[name]))
         return found if isinstance(found, dict) else {}
     return {}
+
+
+# -- Transactions --------------------------------------------------------------------------------
+
+# Seconds that a writer waits for another one, and seconds until it logs a warning.
+PATIENCE = 600.0
+_QUIET = 2.0
+_LOGGER = logging.getLogger(__name__)
+_LOCK, _HOLDER = ".lock", ".holder"
+
+
+@contextmanager
+def editing(folder: Path, *, to: str, make: bool = False) -> Iterator[Transaction]:
+    """Lock a knowledge base for one writer, among all threads and processes.
+
+    The block has to read inside it, or check again, whatever its change depends on. Leftovers of a
+    killed writer are removed first. A writer that waits for more than two seconds logs [W212].
+
+    to (str): Purpose of this writer, shown to waiting writers, e.g. "add concepts".
+    make (bool): Make the folder if it is missing, and remove it if it stays empty.
+    YIELDS (Transaction): Replaces the columns, adds and removes vectors.
+    RAISES BioelError: [B212] when another writer does not finish in time, [B485] a symbolic link
+        within the folder.
+    RAISES OSError: When the folder cannot be written.
+    """
+    _refuse_links(folder)
+    lock = FileLock(folder / _LOCK)
+    _acquire(lock, folder, make=make)
+    try:
+        _say_who(folder, to)
+        transaction = Transaction(folder)
+        transaction.tidy()
+        yield transaction
+    finally:
+        with suppress(OSError):
+            (folder / _HOLDER).unlink(missing_ok=True)
+            if make and os.listdir(folder) == [_LOCK]:
+                (folder / _LOCK).unlink()
+                folder.rmdir()
+        lock.release()
+
+
+class Transaction:
+    """Changes that the one writer of a knowledge base may make."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def replace_columns(self, write: Callable[[Path], Mapping[str, Any]]) -> None:
+        """Replace all columns atomically.
+
+        write (Callable): Writes the columns to an empty folder, and returns the contents of
+            meta.json; see `kb.columns.meta_of`.
+        """
+        with self._fresh_folder() as fresh:
+            meta = write(fresh)
+            name = generation = generation_name(str(meta["fingerprint"]))
+            n = 0
+            while (self.folder / generation).exists():  # never touched, not even by equal ones
+                n += 1
+                generation = f"{name}.{n}"
+            _move(fresh, self.folder / generation)
+            with replacing_file(self.folder / META_FILE, follow=False) as path:
+                path.write_bytes(sealed_meta({**meta, "generation": generation}))
+        self.tidy()
+
+    @contextmanager
+    def adding(self, kind: str, name: str) -> Iterator[Path]:
+        """Add vectors or a trie when the block succeeds, unless they are there.
+
+        kind, name (str): See `PARTS`, `vectors_name` and `trie_name` of this module.
+        YIELDS (Path): Empty folder for their files.
+        """
+        with self._fresh_folder() as fresh:
+            yield fresh
+            if not (self.folder / kind / name).exists():
+                self.put(fresh, kind, name)
+
+    def put(self, filled: Path, kind: str, name: str) -> Path:
+        """Move a folder of vectors or of a trie to its place, and return that."""
+        home = self.folder / kind / name
+        home.parent.mkdir(exist_ok=True)
+        _move(filled, home)
+        return home
+
+    def remove_vectors(self, names: Iterable[str]) -> None:
+        """Remove vectors by their names."""
+        for name in names:
+            home = self.folder / "vectors" / name
+            # The description goes first: without it, readers ignore the rest.
+            (home / ABOUT_FILE).unlink(missing_ok=True)
+            _remove([home])
+
+    def tidy(self) -> None:
+        """Remove columns that meta.json does not name, and files that were never put in place."""
+        folder = self.folder
+        _remove([*folder.glob(".new.*"), *folder.glob(f".{META_FILE}.*")])
+        homes = (folder / "vectors" / name for name in homes_in(folder, "vectors"))
+        _remove(home for home in homes if not (home / ABOUT_FILE).exists())
+        meta = read_small(folder, META_FILE)
+        if meta and not is_kb(folder):
+            return  # damaged: nothing says which columns are the right ones
+        generation = generation_of(meta)
+        found = (path for path in folder.iterdir() if GENERATION.fullmatch(path.name))
+        _remove(path for path in found if path.name != generation)
+        # By the number that follows it, a generation of the same columns has the same tries.
+        old = (name for name in homes_in(folder, "tries") if name[-12:] not in generation)
+        _remove(folder / "tries" / name for name in old)
+
+    @contextmanager
+    def _fresh_folder(self) -> Iterator[Path]:
+        fresh = self.folder / f".new.{uuid4().hex[:12]}"
+        fresh.mkdir()
+        try:
+            yield fresh
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _refuse_links(folder: Path) -> None:
+    """Refuse links by which a change could lead out of the folder, which itself may be one.
+
+    RAISES BioelError: [B485].
+    """
+    for parent, folders, files in os.walk(folder):
+        for path in (Path(parent, name) for name in (*folders, *files)):
+            if path.is_symlink():
+                raise BioelError(Errors.B485.format(path=path, kb=folder))
+
+
+def _acquire(lock: FileLock, folder: Path, *, make: bool) -> None:
+    end = time.monotonic() + PATIENCE
+    quiet = min(_QUIET, PATIENCE)
+    while True:
+        if make:
+            folder.mkdir(parents=True, exist_ok=True)
+        try:
+            lock.acquire(timeout=quiet)
+            return
+        except Timeout:
+            rest = end - time.monotonic()
+            if rest <= 0:
+                raise BioelError(_message(Errors.B212, folder)) from None
+            _LOGGER.warning(_message(Warnings.W212, folder))
+            quiet = rest
+        except FileNotFoundError:
+            if not make:  # else another writer failed and removed the folder that it had made
+                raise
+
+
+def _message(template: str, folder: Path) -> str:
+    holder = "another thread or process"
+    with suppress(OSError, ValueError):
+        holder = (folder / _HOLDER).read_text("utf8")
+    return template.format(path=folder, holder=holder)
+
+
+def _say_who(folder: Path, to: str) -> None:
+    """Write who holds the lock; stale between the death of a writer and the next one's note."""
+    since = time.strftime("%Y-%m-%d %H:%M:%S")
+    (folder / _HOLDER).unlink(missing_ok=True)
+    with (folder / _HOLDER).open("x", encoding="utf8") as file:  # "x": never another's file
+        file.write(f"process {os.getpid()} on {socket.gethostname()} ({to}, since {since})")
+
+
+def _move(filled: Path, place: Path) -> None:
+    """Give a folder its name, when all in it is on disk."""
+    for path in filled.iterdir():
+        sync(path)
+    sync(filled)
+    filled.rename(place)
+    sync(place.parent)
+
+
+def _remove(paths: Iterable[Path]) -> None:
+    """Remove files and folders, except those that the system refuses to (open in a reader)."""
+    for path in list(paths):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            with suppress(OSError):
+                path.unlink()

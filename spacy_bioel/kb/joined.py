@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.kb.arrays import IntArray, RawFile, offsets_of
+from spacy_bioel.kb.columns import IntArray, RawFile, offsets_of
 from spacy_bioel.kb.knowledge_base import (
     KnowledgeBase,
     Ragged,

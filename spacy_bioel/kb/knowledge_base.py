@@ -6,14 +6,16 @@ for the order of offsets, the range of rows and the ends of strings.
 
 The 64-bit key of a normalised name is a polynomial in the hashes of its words. The keys of all
 spans of a document therefore follow from its words by one vectorised recurrence, without building
-strings.
+strings. `search_names` finds concepts by words, as a person types them.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cached_property, lru_cache
+from dataclasses import dataclass
+from functools import cached_property, lru_cache, partial
 from hashlib import blake2b
 from itertools import pairwise
 from operator import attrgetter
@@ -24,14 +26,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.kb.arrays import (
+from spacy_bioel.kb.columns import (
+    COLUMN_FILES,
     LINE_END,
     MEMORY,
     UNSIGNED,
+    XREF_SEPARATOR,
     IntArray,
     Origin,
     RawFile,
     check_contents,
+    checked_meta,
     entries_of,
     pack,
     read_array,
@@ -39,12 +44,10 @@ from spacy_bioel.kb.arrays import (
     write_files,
 )
 from spacy_bioel.kb.folder import (
-    COLUMN_FILES,
     PARTS,
-    XREF_SEPARATOR,
     check_home,
     check_replaceable,
-    checked_meta,
+    editing,
     encoder_of,
     homes_in,
     homes_of,
@@ -54,9 +57,8 @@ from spacy_bioel.kb.folder import (
     map_vectors,
     vectors_name,
 )
-from spacy_bioel.kb.spelling import NgramIndex
-from spacy_bioel.kb.transaction import editing
-from spacy_bioel.text.normalize import normalize_names
+from spacy_bioel.kb.spelling import Misspellings, NgramIndex, word_overlap
+from spacy_bioel.text.normalize import normalize_name, normalize_names, words_of
 from spacy_bioel.types import Concept, KbRelease, remember
 
 _NEAR = np.arange(-1, 3)  # the two offsets of a row, and one more on each side
@@ -329,9 +331,9 @@ class KnowledgeBase:
     name_offsets[i + 1]], and name_is_preferred has the same layout; name_sources has that of
     concept_names. `retired_targets` has the row of the concept that replaced each retired id.
 
-    files (Mapping[str, RawFile]): Files by the names of `kb.folder`; others are ignored.
+    files (Mapping[str, RawFile]): Files by their names, see `kb.folder`; others are ignored.
     path (Path | None): Folder that the files are mapped from; None in memory.
-    RAISES BioelError: Errors of `kb.folder.checked_meta`. Methods and whole columns raise [B211]
+    RAISES BioelError: Errors of `kb.columns.checked_meta`. Methods and whole columns raise [B211]
         when they read damage that is not visible at opening.
     """
 
@@ -408,7 +410,7 @@ class KnowledgeBase:
 
         Later changes of the folder do not affect an open knowledge base or its vectors.
 
-        RAISES BioelError: Errors of `kb.folder.checked_meta`.
+        RAISES BioelError: Errors of `kb.columns.checked_meta`.
         """
         folder = Path(path).resolve()
         kb = cls(map_columns(folder), path=folder)
@@ -710,3 +712,52 @@ def _reopen(path: Path, fingerprint: str) -> KnowledgeBase:
     if kb.fingerprint != fingerprint:
         raise BioelError(Errors.B037.format(path=path, expected=fingerprint, found=kb.fingerprint))
     return kb
+
+
+_NAMES_A_CONCEPT = 8  # names that are looked at for each concept that is wanted
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """Concept that a search found."""
+
+    concept: Concept
+    name: str  # that is most like the words; the id, if that was searched for
+    score: float  # likeness in spelling, from 0.3 to 1
+
+
+def search_names(kb: KnowledgeBase, words: str, k: int = 10) -> list[Hit]:
+    """Find the concepts that have the names most like some words, in any order of the words.
+
+    words (str): Words of a name, which may be misspelled, or the id of a concept.
+    k (int): Number of concepts.
+    RETURNS (list[Hit]): The best first, each concept once: a concept with that id, then names
+        that have all the words; of equal ones, those whose preferred name it is.
+    """
+    words = words.strip()
+    hits = {kb.find(words): Hit(kb[words], words, 1.0)} if words in kb else {}
+    query = normalize_name(words)
+    rows, scores = (found[0] for found in kb.ngrams.search([query], k * _NAMES_A_CONCEPT))
+    rows, scores = rows[rows >= 0], scores[rows >= 0]
+    names = [normalize_name(kb.name(row)) for row in rows.tolist()]
+    numbers = np.arange(len(names))
+    _, shares = word_overlap([query], names, np.zeros_like(numbers), numbers)
+    indptr, concepts, is_preferred = kb.concepts_of_names(rows)
+    owner = np.repeat(numbers, np.diff(indptr))
+    columns = (shares[owner] < 1, -scores[owner], ~is_preferred, rows[owner], concepts)
+    ranked = sorted(zip(*(column.tolist() for column in columns), strict=True))
+    for _, negative, _, row, concept in ranked:
+        if len(hits) >= k:
+            break
+        if concept not in hits:
+            hits[concept] = Hit(kb.concept(concept), kb.name(row), round(-negative, 4))
+    return list(hits.values())[:k]
+
+
+def corrected(kb: KnowledgeBase, words: str) -> str:
+    """Words with those that are one slip away from a word of the names in its place: "siezures",
+    which has no three letters in a row of "seizures", is like no name. Reads all names.
+    """
+    counts = Counter(word for name in normalize_names(list(kb.names)) for word in words_of(name))
+    meant = partial(Misspellings(counts).meant, known={})
+    return " ".join(meant(word) or word for word in normalize_name(words).split())

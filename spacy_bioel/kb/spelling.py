@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spacy_bioel.kb.arrays import MEMORY, IntArray, Origin, entries_of, offsets_of
-from spacy_bioel.text.stems import singular_of
+from spacy_bioel.kb.columns import MEMORY, IntArray, Origin, entries_of, offsets_of
+from spacy_bioel.text.normalize import singular_of
 
 FloatArray = NDArray[np.float32]
 

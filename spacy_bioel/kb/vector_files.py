@@ -22,27 +22,22 @@ from numpy.typing import NDArray
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.files import replacing_file
-from spacy_bioel.kb.arrays import (
-    RawFile,
-    check_contents,
-    map_folder,
-    read_array,
-    write_array,
-)
+from spacy_bioel.kb.columns import RawFile, check_contents, map_folder, read_array, write_array
 from spacy_bioel.kb.faiss_index import ANN_NAMES, has_faiss, write_index
 from spacy_bioel.kb.folder import (
     HEAD_COLUMNS,
     VECTOR_COLUMNS,
+    Transaction,
     check_home,
     describe_home,
     described,
+    editing,
     encoder_of,
     homes_of,
     in_home,
     vectors_name,
 )
 from spacy_bioel.kb.knowledge_base import KnowledgeBase, SortedKeys, open_kb
-from spacy_bioel.kb.transaction import Transaction, editing
 from spacy_bioel.kb.vectors import (
     HEAD_NAMES,
     Encode,

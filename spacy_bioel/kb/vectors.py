@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.kb.arrays import IntArray, RawFile, entries_of, give_back
+from spacy_bioel.kb.columns import IntArray, RawFile, entries_of, give_back
 from spacy_bioel.parallel import one_thread_each, parts_of
 
 FloatArray = NDArray[np.float32]
@@ -88,7 +88,7 @@ class QuantizedVectors:
         return numbers
 
     def give_back(self) -> None:
-        """Release the mapped pages; see `kb.arrays.give_back`."""
+        """Release the mapped pages; see `kb.columns.give_back`."""
         give_back(self.codes, self.fine)
 
     def products(self, queries: FloatArray, *, block_rows: int) -> Callable[[int, int], FloatArray]:

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from spacy_bioel.dictionary.finder import NameFinder
 from spacy_bioel.dictionary.unambiguous import KnownNames
 from spacy_bioel.entities import RuleSet, String, Vocabulary
-from spacy_bioel.kb.arrays import entries_of
 from spacy_bioel.kb.bundled import is_starter
+from spacy_bioel.kb.columns import entries_of
 from spacy_bioel.kb.faiss_index import choose_index
 from spacy_bioel.kb.joined import JoinedKnowledgeBase, parts_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase

@@ -14,13 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spacy_bioel.kb.arrays import gather
+from spacy_bioel.kb.columns import gather
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.spelling import word_overlap
 from spacy_bioel.linking.alias_table import ConceptsOfStrings, MentionStatistics
 from spacy_bioel.linking.searches import Found, SpellingSearch
-from spacy_bioel.text.normalize import normalize_names
-from spacy_bioel.text.stems import respellings
+from spacy_bioel.text.normalize import normalize_names, respellings
 
 # Columns of the feature matrix.
 #   exact: the query is a name of the concept (0.8 for a spelling variant of it)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.evidence import FEATURES
-from spacy_bioel.models.fusion import FloatArray, Fusion, share
+from spacy_bioel.models.inference import Doubles, Fusion, share
 
 DECIMALS = 4  # of the probability of a candidate
 
@@ -47,8 +47,8 @@ _SPELLINGS |= dict.fromkeys(("SCTID", "SNOMEDCT", "SNOMEDCT_US", "SNOMED_CT"), "
 
 
 def share_of_equivalents(
-    kb: KnowledgeBase, concepts: IntArray, scores: FloatArray, groups: IntArray
-) -> FloatArray:
+    kb: KnowledgeBase, concepts: IntArray, scores: Doubles, groups: IntArray
+) -> Doubles:
     """`share` with the likeliest of equivalents counted alone. concepts: rows, shape (n,)."""
     shares = share(scores, groups)
     repeated = repeats(kb, concepts, shares, groups)
@@ -58,12 +58,12 @@ def share_of_equivalents(
 def rank(
     kb: KnowledgeBase,
     concepts: IntArray,
-    scores: FloatArray,
+    scores: Doubles,
     groups: IntArray,
     *,
     top: int,
     kept: NDArray[np.bool_] | None = None,
-) -> tuple[IntArray, FloatArray]:
+) -> tuple[IntArray, Doubles]:
     """The `top` best candidates of each group: their rows, group after group, best first; and the
     probability of each candidate, see `share_of_equivalents`.
 
@@ -81,7 +81,7 @@ def rank(
 
 
 def repeats(
-    kb: KnowledgeBase, concepts: IntArray, shares: FloatArray, groups: IntArray
+    kb: KnowledgeBase, concepts: IntArray, shares: Doubles, groups: IntArray
 ) -> NDArray[np.bool_]:
     """Candidates that are equivalents of a likelier one of their group. Shape (n,).
 

@@ -53,7 +53,7 @@ from spacy_bioel.linking.searches import FrozenEncoder, MakeSearch
 from spacy_bioel.linking.state import Kept, LinkerState
 from spacy_bioel.linking.training import NameTraining, training_strings
 from spacy_bioel.linking.validation import check_order, check_settings, check_types
-from spacy_bioel.models.fusion import Fusion
+from spacy_bioel.models.inference import Fusion
 from spacy_bioel.models.name_encoder import (
     EncoderSource,
     add_encoder,

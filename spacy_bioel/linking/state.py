@@ -11,7 +11,7 @@ from spacy_bioel.entities import RuleSet
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.alias_table import MentionStatistics
 from spacy_bioel.linking.searches import FrozenEncoder, MakeSearch, NamePool
-from spacy_bioel.models.fusion import Fusion
+from spacy_bioel.models.inference import Fusion
 from spacy_bioel.settings import LinkerSettings
 
 if TYPE_CHECKING:

@@ -183,9 +183,9 @@ class NameTraining:
 
     def loss_of_names(self, vectors: Any, concepts: IntArray) -> tuple[Any, ...]:
         """The loss of the settings for vectors of names, and its gradient."""
-        from spacy_bioel.nn import losses
+        from spacy_bioel.models import networks
 
-        loss = getattr(losses, f"{self.settings.loss}_loss")
+        loss = getattr(networks, f"{self.settings.loss}_loss")
         return loss_and_gradients(loss, vectors, concepts)
 
     def draw(self, examples: Sequence[Example]) -> tuple[list[str], IntArray]:

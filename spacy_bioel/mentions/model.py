@@ -78,7 +78,7 @@ _TOKENS = 4096  # tokens scored together
 class DetectorKind:
     """Strategy of an architecture; module-level functions, so that it can be pickled.
 
-    scorer (str): The network, a class of `nn.spans`.
+    scorer (str): The network, a class of `models.networks`.
     infer (Callable): Computes the logits from weights, the inputs of the network as arrays, and
         max_width.
     loss (Callable): Computes the loss and its gradient from logits, gold spans, the probability of
@@ -134,9 +134,9 @@ def add_scorer(model: MentionModel, *, n_labels: int, width: int | None = None) 
 
 
 def _make_scorer(name: str, settings: dict[str, int | float]) -> nn.Module:
-    from spacy_bioel.nn import spans
+    from spacy_bioel.models import networks
 
-    scorer: nn.Module = getattr(spans, name)(**settings)
+    scorer: nn.Module = getattr(networks, name)(**settings)
     return scorer
 
 

@@ -39,8 +39,8 @@ from spacy_bioel.models.tok2vec import make_parameters
 from spacy_bioel.models.torch_io import network_of, weights_from_bytes, weights_to_bytes
 from spacy_bioel.pipe import Parts, StoredPipe, listens, require_token_vectors
 from spacy_bioel.settings import MentionSettings
-from spacy_bioel.text.abbreviations import find_forms
 from spacy_bioel.text.normalize import BLANK_LINE, normalize_names, on_one_line
+from spacy_bioel.text.sentences import find_forms
 from spacy_bioel.trace import Trace
 from spacy_bioel.types import ScoredSpan
 

@@ -1,16 +1,23 @@
-"""Inference by NumPy: the equations of the networks in `nn`, on their weights as arrays.
+"""Inference by NumPy: the equations of `models.networks`, on their weights as arrays.
 
-All numbers are float32. Weights have the names of the torch networks' own (`state_dict`), so that
+Their numbers are float32. Weights have the names of the torch networks' own (`state_dict`), so that
 a saved pipeline is read without torch. Results equal those of torch to 1e-5.
+
+`Fusion` weighs evidence: a network with one small hidden layer gives every candidate a score, and
+the candidates of a mention and NIL, whose score is 0, share the probability.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
+
+from spacy_bioel.errors import BioelError, Errors
 
 FloatArray = NDArray[np.float32]
 IntArray = NDArray[np.int64]
@@ -43,13 +50,13 @@ def layer_norm(x: FloatArray, gain: FloatArray, bias: FloatArray, *, epsilon: fl
     return y
 
 
-# Detectors: token vectors and lexicon matches -> logits. See `nn.spans` for the equations.
+# Detectors: token vectors and lexicon matches -> logits. See `models.networks` for the equations.
 
 
 def add_matches(
     weights: Weights, tokens: FloatArray, spans: IntArray, words: IntArray
 ) -> FloatArray:
-    """Add the embeddings of lexicon matches to token vectors; see `nn.spans.TokenReader`."""
+    """Add the embeddings of lexicon matches to token vectors; see `models.networks.TokenReader`."""
     tokens = tokens.copy()
     embeddings = weights["token_features.weight"]
     n_features = len(embeddings) // 3
@@ -78,7 +85,7 @@ def span_logits(
     weights: Weights, tokens: FloatArray, lengths: IntArray, spans: IntArray, words: IntArray,
     *, max_width: int,
 ) -> FloatArray:  # fmt: skip
-    """Logits of all spans; see `nn.spans.SpanScorer.forward` for arguments and shape."""
+    """Logits of all spans; see `models.networks.SpanScorer.forward` for arguments and shape."""
     n = len(tokens)
     tokens = add_matches(weights, tokens, spans, words)
     starts = linear(tokens, weights["start.weight"], weights["start.bias"])
@@ -128,7 +135,7 @@ def tag_logits(
     weights: Weights, tokens: FloatArray, lengths: IntArray, spans: IntArray, words: IntArray,
     *, max_width: int,
 ) -> FloatArray:  # fmt: skip
-    """Logits of all tags; see `nn.spans.TagScorer.forward`."""
+    """Logits of all tags; see `models.networks.TagScorer.forward`."""
     tokens = add_matches(weights, tokens, spans, words)
     return linear(tokens, weights["output.weight"], weights["output.bias"])
 
@@ -141,7 +148,7 @@ def detector_shapes(
     *, width: int, n_labels: int, n_features: int, max_width: int, hidden: int | None = None,
     **others: object,
 ) -> Shapes:  # fmt: skip
-    """Shapes of the weights of `nn.spans.SpanScorer`; without `hidden`, of `TagScorer`."""
+    """Shapes of the weights of `models.networks.SpanScorer`; without `hidden`, of `TagScorer`."""
     shapes: Shapes = {
         "word_features.weight": (n_features, width),
         "token_features.weight": (3 * n_features, width),
@@ -161,14 +168,14 @@ def detector_shapes(
 
 
 class ResCNN:
-    """ResCNN of Lai, Ji and Zhai (2021), see `nn.rescnn`, with its current weights.
+    """ResCNN of Lai, Ji and Zhai (2021), see `models.networks`, with its current weights.
 
     Without position embeddings the input of the first convolution depends on the word piece alone,
     and is computed once for each different one. The taps of all filters at one offset form one
     matrix: a block takes four products, and one addition in place for each offset but 0.
 
     weights (Weights): Of the torch network.
-    tables (Weights): Frozen embeddings, see `nn.rescnn.FrozenEmbeddings`.
+    tables (Weights): Frozen embeddings, see `models.networks.FrozenEmbeddings`.
     widths (Sequence[int]): Odd filter widths.
     """
 
@@ -268,7 +275,7 @@ def rescnn_shapes(
     *, width: int, dim: int, blocks: int, filters: int, widths: Sequence[int], pooling: str,
     **others: object,
 ) -> Shapes:  # fmt: skip
-    """Shapes of the trained weights of `nn.rescnn.ResCNN`. width (int): Of the embeddings."""
+    """Shapes of the trained weights of `models.networks.ResCNN`. width (int): Of the embeddings."""
     concatenated = filters * len(widths)
     hidden = (concatenated + dim) // 2
     shapes = _linear_shapes("project", dim, width)
@@ -282,3 +289,89 @@ def rescnn_shapes(
         shapes |= _linear_shapes("attention.0", dim // 2, dim)
         shapes |= _linear_shapes("attention.3", 1, dim // 2)
     return shapes
+
+
+# Weights of evidence: features of candidates to a score each, and scores to probabilities.
+
+Doubles = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Fusion:
+    """Weights of the evidence.
+
+    mean, scale (Doubles): Shift and divisor of the features. Shape (n_features,).
+    hidden (Doubles), hidden_bias (Doubles): Shapes (n_features, n_hidden), (n_hidden,).
+    output (Doubles), direct (Doubles): Of the hidden layer and of the features themselves.
+        Shapes (n_hidden,), (n_features,).
+    bias (float): Of every candidate against NIL.
+    """
+
+    mean: Doubles
+    scale: Doubles
+    hidden: Doubles
+    hidden_bias: Doubles
+    output: Doubles
+    direct: Doubles
+    bias: float
+
+    def scores(self, features: NDArray[np.float32]) -> Doubles:
+        """A score of each candidate, as log-odds against NIL. Shape (n,).
+
+        features (NDArray[float32]): Shape (n, len(FEATURES)).
+        """
+        z = (features - self.mean) / self.scale
+        hidden = np.tanh(z @ self.hidden + self.hidden_bias)
+        return hidden @ self.output + z @ self.direct + self.bias
+
+    def weights(self) -> Doubles:
+        """All that is fitted, as one vector, in the order of `evaluation.fit`."""
+        parts = [self.hidden, self.hidden_bias, self.output, self.direct, np.array([self.bias])]
+        return np.concatenate([part.ravel() for part in parts])
+
+    def to_json(self, features: Sequence[str]) -> dict[str, Any]:
+        """Numbers by name, with the features that they are for."""
+        numbers = {name: np.round(value, 5).tolist() for name, value in vars(self).items()}
+        return {"features": list(features)} | numbers
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any], features: Sequence[str]) -> Fusion:
+        """RAISES BioelError: [B062] when the weights are for other features than today's, [B272]
+        when they are no numbers, or numbers of other shapes."""
+        found = data.get("features") if isinstance(data, Mapping) else data
+        if found != list(features):
+            raise BioelError(Errors.B062.format(found=found, expected=features))
+        try:
+            weights = {name: np.array(data[name], dtype=float) for name in cls.__dataclass_fields__}
+        except (KeyError, ValueError, TypeError, OverflowError) as error:
+            raise _no_weights(f"{type(error).__name__} {error}") from error
+        n, hidden = len(features), weights["output"].size
+        shapes = {"hidden": (n, hidden), "hidden_bias": (hidden,), "output": (hidden,), "bias": ()}
+        for name, weight in weights.items():
+            if weight.shape != shapes.get(name, (n,)) or not np.isfinite(weight).all():
+                raise _no_weights(f"{name} of shape {weight.shape}")
+        bias = float(weights.pop("bias"))
+        return cls(bias=bias, **weights)
+
+
+def _no_weights(found: str) -> BioelError:
+    expected = "finite weights, as many as there are features"
+    return BioelError(Errors.B272.format(file="fusion.json", found=found, expected=expected))
+
+
+def share(
+    scores: Doubles, groups: NDArray[np.int64], *, counted: NDArray[np.bool_] | None = None
+) -> Doubles:
+    """Probability of each candidate among those of its group and NIL.
+
+    scores (Doubles): -inf for a candidate that is out of the question. Shape (n,).
+    groups (NDArray[int64]): Number of the mention of each candidate. Shape (n,).
+    counted (NDArray[bool] | None): Candidates that take probability from others; None: all.
+        Shape (n,).
+    """
+    n_groups = int(groups.max(initial=-1)) + 1
+    highest = np.zeros(n_groups)  # NIL's
+    np.maximum.at(highest, groups, scores)
+    odds = np.exp(scores - highest[groups])
+    taken = odds if counted is None else odds * counted
+    return odds / (np.bincount(groups, taken, n_groups) + np.exp(-highest))[groups]

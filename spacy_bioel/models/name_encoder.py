@@ -1,10 +1,8 @@
 """Name encoders, strings -> vectors, and the files of any model with word pieces and a network.
 
 An architecture is a network with word pieces and a `NetworkKind`: its construction, its files and
-its inference. See `models.name_encoder` and `contextual.transformers`; cross-encoder and
-encoder-decoder are stored in the same way.
-
-ResCNN name encoder, with frozen word piece embeddings of a BERT or computed from the names.
+its inference. Here is ResCNN, with frozen word piece embeddings of a BERT or computed from the
+names; transformers, the cross-encoder and the encoder-decoder are stored in the same way.
 """
 
 from __future__ import annotations
@@ -320,7 +318,7 @@ def build_rescnn_v1(
     dropout: float = 0.2,
     max_tokens: int = 25,
 ) -> NameEncoder:
-    """Registered as `spacy-bioel.ResCNN.v1`; see `nn.rescnn` for the paper and the arguments.
+    """Registered as `spacy-bioel.ResCNN.v1`; see `models.networks` for the paper and the arguments.
 
     max_tokens (int): Maximum number of word pieces of a name.
     RETURNS (Model[Sequence[str], Floats2d]): An encoder without its network, which `add_encoder`
@@ -359,10 +357,10 @@ def add_rescnn(
 def _network(tables: EmbeddingTables, settings: dict[str, Any]) -> nn.Module:
     import torch
 
-    from spacy_bioel.nn import rescnn
+    from spacy_bioel.models import networks
 
     tensors: dict[str, Any] = {name: torch.from_numpy(array) for name, array in tables.items()}
-    return rescnn.ResCNN(rescnn.FrozenEmbeddings(**tensors), **settings)
+    return networks.ResCNN(networks.FrozenEmbeddings(**tensors), **settings)
 
 
 def _make(model: NameEncoder, source: EncoderSource) -> None:

@@ -174,7 +174,7 @@ def loss_and_gradients(
 ) -> tuple[Any, ...]:
     """Compute a loss, and its gradients.
 
-    compute (Callable): The loss as a function of tensors, such as those of `nn.losses`.
+    compute (Callable): The loss as a function of tensors, such as those of `models.networks`.
     inputs (arrays): Its arguments.
     RETURNS (tuple): The loss, and its gradient with respect to each input of floats.
     """

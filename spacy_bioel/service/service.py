@@ -26,8 +26,7 @@ from spacy_bioel.export.rows import (
 )
 from spacy_bioel.kb.bundled import place_of, setting_of
 from spacy_bioel.kb.joined import parts_of
-from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.kb.search import search_names
+from spacy_bioel.kb.knowledge_base import KnowledgeBase, search_names
 from spacy_bioel.linking.pipe import Linker
 from spacy_bioel.loading import find_linker
 

@@ -12,11 +12,10 @@ from kb_files import npy_bytes, vectors_of
 
 from spacy_bioel.cli.kb_show import describe
 from spacy_bioel.errors import BioelError
-from spacy_bioel.kb import arrays as files_module
+from spacy_bioel.kb import columns as files_module
 from spacy_bioel.kb import spelling as ngrams
-from spacy_bioel.kb.arrays import checksum, pack, read_array, unpack
+from spacy_bioel.kb.columns import checksum, pack, read_array, sealed_meta, unpack
 from spacy_bioel.kb.edit import drafts_of
-from spacy_bioel.kb.folder import sealed_meta
 from spacy_bioel.kb.gazetteer import Lexicon
 from spacy_bioel.kb.knowledge_base import KnowledgeBase, span_keys
 from spacy_bioel.kb.vector_files import open_vectors, write_vectors

@@ -9,10 +9,9 @@ from kb_files import all_files, made_kb
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb import folder as layout
-from spacy_bioel.kb.arrays import pack
 from spacy_bioel.kb.build import build_kb
+from spacy_bioel.kb.columns import COLUMN_FILES, KB_FILES, pack, sealed_meta
 from spacy_bioel.kb.edit import add_concepts
-from spacy_bioel.kb.folder import COLUMN_FILES, KB_FILES, sealed_meta
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.vector_files import write_vectors
 from spacy_bioel.types import Concept

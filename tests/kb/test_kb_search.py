@@ -5,7 +5,7 @@ from kb_files import made_kb
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build import build_kb
-from spacy_bioel.kb.search import corrected, search_names
+from spacy_bioel.kb.knowledge_base import corrected, search_names
 from spacy_bioel.types import Candidate, Concept
 
 

@@ -11,8 +11,8 @@ from kb_files import columns_of, made_kb
 
 from benchmarks.growth import memory
 from spacy_bioel.errors import BioelError
-from spacy_bioel.kb.arrays import give_back, map_folder, read_array
 from spacy_bioel.kb.build import build_kb
+from spacy_bioel.kb.columns import give_back, map_folder, read_array
 from spacy_bioel.kb.knowledge_base import (
     KnowledgeBase,
     SortedKeys,

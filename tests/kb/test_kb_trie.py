@@ -6,7 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spacy_bioel.contextual.trie import NameTrie, build_trie, open_trie, trie_of, write_trie
+from spacy_bioel.contextual.constrained_decoding import (
+    NameTrie,
+    build_trie,
+    open_trie,
+    trie_of,
+    write_trie,
+)
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.folder import TRIE_COLUMNS

@@ -178,7 +178,7 @@ def test_one_wrong_byte(kb, folder, part):
 
 
 def test_damaged_numbers_and_description(kb, folder, monkeypatch):
-    monkeypatch.setattr("spacy_bioel.kb.arrays.SMALL", 0)
+    monkeypatch.setattr("spacy_bioel.kb.columns.SMALL", 0)
     write_vectors(kb, encode, fingerprint="9f3a", dim=2)
     np.save(file_of(folder, "scales"), np.full(6, np.nan, np.float32))
     with pytest.raises(BioelError, match=r"\[B033\].*numbers from 0"):

@@ -5,7 +5,7 @@ import pytest
 from kb_files import made_kb
 
 from spacy_bioel.kb import spelling as ngrams
-from spacy_bioel.kb.bag_of_words import NameBags, stem_key
+from spacy_bioel.kb.gazetteer import NameBags, stem_key
 from spacy_bioel.kb.knowledge_base import name_key, name_keys, span_keys, word_key
 from spacy_bioel.kb.spelling import Misspellings, word_overlap
 from spacy_bioel.types import Concept

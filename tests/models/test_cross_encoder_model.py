@@ -8,7 +8,7 @@ import torch
 from thinc.api import Adam, Model
 
 from spacy_bioel.contextual import reranker as cross_encoder
-from spacy_bioel.contextual.losses import ranking_loss
+from spacy_bioel.contextual.networks import ranking_loss
 from spacy_bioel.contextual.reranker import Pair, build_cross_encoder_v1, score_pairs
 from spacy_bioel.errors import BioelError
 from spacy_bioel.models.name_encoder import EncoderSource, add_encoder, get_network

@@ -3,7 +3,7 @@
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from spacy_bioel.contextual.mention_markers import Pair, PairPieces
+from spacy_bioel.contextual.reranker import Pair, PairPieces
 
 WORDS = ["[UNK]", "[CLS]", "[SEP]", "[Ms]", "[Me]", *"abcdefghijklmnopqrstuvwxyz"]
 

@@ -8,10 +8,8 @@ import pytest
 import torch
 from thinc.api import Adam
 
-from spacy_bioel.contextual.constrained_decoding import write_about
-from spacy_bioel.contextual.generative import build_seq2seq_v1, new_backbone
-from spacy_bioel.contextual.mention_markers import Marked, MarkedPieces
-from spacy_bioel.contextual.trie import NameTrie, trie_of
+from spacy_bioel.contextual.constrained_decoding import NameTrie, trie_of, write_about
+from spacy_bioel.contextual.generative import Marked, MarkedPieces, build_seq2seq_v1, new_backbone
 from spacy_bioel.errors import BioelError
 from spacy_bioel.models.name_encoder import EncoderSource, add_encoder, get_network
 from spacy_bioel.models.vocabulary import train_vocabulary

@@ -8,7 +8,7 @@ import pytest
 import spacy
 
 from spacy_bioel import pipe as stored_pipe
-from spacy_bioel.contextual.trie import write_trie
+from spacy_bioel.contextual.constrained_decoding import write_trie
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.loading import verify

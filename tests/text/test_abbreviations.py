@@ -1,6 +1,6 @@
 import pytest
 
-from spacy_bioel.text.abbreviations import (
+from spacy_bioel.text.sentences import (
     expand_abbreviations,
     find_abbreviations,
     find_forms,

@@ -1,7 +1,7 @@
 import pytest
 
 from spacy_bioel.kb.spelling import singular
-from spacy_bioel.text.stems import respellings, singular_of, stem_of, words_of
+from spacy_bioel.text.normalize import respellings, singular_of, stem_of, words_of
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,9 @@ import srsly
 import typer
 
 from spacy_bioel.cli.console import show_note
-from spacy_bioel.kb.bag_of_words import NameBags, stem_key
+from spacy_bioel.kb.gazetteer import NameBags, stem_key
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.text.normalize import normalize_name
-from spacy_bioel.text.stems import stem_of, words_of
+from spacy_bioel.text.normalize import normalize_name, stem_of, words_of
 
 OUTPUT = Path("spacy_bioel") / "assets" / "adjectives.json"
 _ADJECTIVE = re.compile(r"[a-z]+(?:al|ar|ic|iac|ary|ory|ine|ous|oid)")

@@ -42,8 +42,8 @@ from spacy_bioel.models.name_encoder import (
     get_network,
     write_encoder,
 )
+from spacy_bioel.models.networks import info_nce_loss
 from spacy_bioel.models.vocabulary import make_vocabulary
-from spacy_bioel.nn.losses import info_nce_loss
 from spacy_bioel.settings import GOLD_KEY
 from spacy_bioel.text.normalize import normalize_name
 

@@ -21,9 +21,14 @@ from pretraining import Run
 from spacy.util import load_config
 from synonyms import Synonyms, by_concept, join_names, names_of_kb
 
-from spacy_bioel.contextual.generative import marked_pieces, new_backbone, new_vocabulary
-from spacy_bioel.contextual.mention_markers import Marked, MarkedPieces
-from spacy_bioel.contextual.seq2seq_network import Seq2Seq
+from spacy_bioel.contextual.generative import (
+    Marked,
+    MarkedPieces,
+    marked_pieces,
+    new_backbone,
+    new_vocabulary,
+)
+from spacy_bioel.contextual.networks import Seq2Seq
 from spacy_bioel.files import replacing_folder
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.normalize import normalize_name

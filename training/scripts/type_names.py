@@ -29,9 +29,9 @@ from specs import load_spec
 
 from spacy_bioel.cli.console import show_note
 from spacy_bioel.files import replacing_file
-from spacy_bioel.io.nlm import read_gene_info
 from spacy_bioel.io.open import skipping_bad
 from spacy_bioel.io.pubtator import read_pubtator
+from spacy_bioel.io.table import read_gene_info
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import PROKARYOTE, VIRUS, Concept
 

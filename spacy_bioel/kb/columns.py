@@ -1,4 +1,4 @@
-"""Files of a knowledge base: mapped or in memory, written, sealed and compared with checksums.
+"""Columns of a knowledge base: files that are mapped or in memory, their schema, and checks of it.
 
 A file is a flat array of its bytes, either mapped from a folder or part of a container in memory;
 all other modules treat both alike. Opening checks headers, lengths and the checksums of small
@@ -13,6 +13,7 @@ import mmap
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
@@ -22,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.text.normalize import NORMALIZER_VERSION
 
 IntArray = NDArray[np.int64]
 RawFile = NDArray[np.uint8]
@@ -287,3 +289,172 @@ def check_seal(text: bytes, seal: object, *, where: str, file: str) -> None:
 def edited(where: str, file: str, *, expected: str, found: object) -> BioelError:
     """Error [B210] for the caller to raise."""
     return BioelError(Errors.B210.format(path=where, file=file, expected=expected, found=found))
+
+
+# -- Schema, and meta.json -----------------------------------------------------------------------
+
+# Raise it whenever a column is added, dropped or gets another meaning.
+SCHEMA_VERSION = 3
+
+META_FILE = "meta.json"
+STRING_COLUMNS = (
+    "ids", "names", "definitions", "type_names", "retired",
+    "xrefs",  # of each concept, separated by `XREF_SEPARATOR`
+    "sources",  # that names came from: of the build, and of each later addition
+)  # fmt: skip
+XREF_SEPARATOR = "\t"
+ARRAY_COLUMNS = {
+    # Sorted keys and the row of each, for binary search.
+    "name_keys": "uint64",
+    "name_key_rows": "int32",
+    "id_keys": "uint64",
+    "id_key_rows": "int32",
+    "retired_keys": "uint64",
+    "retired_key_rows": "int32",
+    "retired_targets": "int32",  # the current concept of each retired id
+    # Ragged (CSR) columns: offsets and values.
+    "name_offsets": "int64",
+    "name_concepts": "int32",
+    "name_is_preferred": "bool",  # one per entry of name_concepts
+    "concept_offsets": "int64",
+    "concept_names": "int32",  # the preferred name first
+    "name_sources": "int32",  # row of the source of each entry of concept_names
+    "type_offsets": "int64",
+    "type_ids": "int32",
+    "parent_offsets": "int64",
+    "parents": "int32",
+    # Inverted index of character 3-grams, see kb.spelling.
+    "ngram_codes": "uint32",
+    "ngram_offsets": "int64",
+    "ngram_names": "int32",
+    "ngram_norms": "float32",
+} | {f"{name}.offsets": "uint64" for name in STRING_COLUMNS}
+
+# Columns with the same number of rows; offsets have one entry more.
+_SAME_ROWS = (
+    ("names.offsets", "name_offsets", "name_keys", "name_key_rows", "ngram_norms"),
+    ("ids.offsets", "definitions.offsets", "concept_offsets", "type_offsets", "parent_offsets")
+    + ("id_keys", "id_key_rows", "xrefs.offsets"),
+    ("name_concepts", "name_is_preferred", "concept_names", "name_sources"),
+    ("retired.offsets", "retired_keys", "retired_key_rows", "retired_targets"),
+    ("ngram_codes", "ngram_offsets"),
+)
+
+COLUMN_FILES = tuple(f"{name}.txt" for name in STRING_COLUMNS) + tuple(
+    f"{name}.npy" for name in ARRAY_COLUMNS
+)
+KB_FILES = (META_FILE, *COLUMN_FILES)
+
+
+def meta_of(folder: Path, *, counts: Mapping[str, int], **about: str) -> dict[str, Any]:
+    """Describe the finished columns in a folder, for meta.json.
+
+    counts (Mapping[str, int]): Counts of the build report.
+    about (str): source, release and licence.
+    """
+    columns = {
+        name: {"bytes": int(raw.size), "checksum": checksum(raw)}
+        for name, raw in map_folder(folder, COLUMN_FILES).items()
+    }
+    return {
+        "schema": SCHEMA_VERSION,
+        "normalizer": NORMALIZER_VERSION,
+        "fingerprint": fingerprint_of(columns),
+        "created": datetime.now(UTC).date().isoformat(),
+        **about,
+        "counts": dict(counts),
+        "columns": columns,
+    }
+
+
+def sealed_meta(meta: Mapping[str, Any]) -> bytes:
+    """Contents of meta.json, with its own checksum among those of the columns."""
+    columns = {**meta["columns"], META_FILE: {"checksum": UNSEALED}}
+    return sealed_json({**meta, "columns": columns})
+
+
+def fingerprint_of(columns: Mapping[str, Mapping[str, Any]]) -> str:
+    """Fingerprint of columns: a hash over their checksums, the same for the same contents."""
+    lines = "".join(f"{name} {columns[name]['checksum']}\n" for name in sorted(columns))
+    return blake2b(lines.encode("utf8"), digest_size=16).hexdigest()
+
+
+def checked_meta(files: Mapping[str, RawFile], *, where: str) -> dict[str, Any]:
+    """Read meta.json, and compare the presence, size, type and length of every column with it.
+
+    RAISES BioelError: [B020] no knowledge base, [B409] the name of one of the package, [B408] a
+        saved pipeline, [B030] unreadable meta.json, [B021] another schema, [B022] another
+        normaliser, [B210] edited meta.json, [B023] missing, truncated or foreign column, [B024]
+        damaged small column.
+    """
+    if META_FILE not in files:
+        of_package = Path(where).name.startswith("starter:")
+        raise BioelError((Errors.B409 if of_package else Errors.B020).format(path=where))
+    text = files[META_FILE].tobytes()
+    meta = read_json(text, where=where, file=META_FILE)
+    try:
+        schema, normalizer, columns = meta["schema"], meta["normalizer"], dict(meta["columns"])
+    except (ValueError, KeyError, TypeError) as error:
+        if {"lang", "pipeline"} <= set(meta):  # spaCy's
+            raise BioelError(Errors.B408.format(path=where)) from None
+        raise BioelError(Errors.B030.format(path=where, file=META_FILE, error=error)) from None
+    if type(schema) is not int or schema != SCHEMA_VERSION:
+        raise BioelError(Errors.B021.format(path=where, found=schema, expected=SCHEMA_VERSION))
+    if normalizer != NORMALIZER_VERSION:
+        raise BioelError(
+            Errors.B022.format(path=where, found=normalizer, expected=NORMALIZER_VERSION)
+        )
+    _check_text(text, meta, where=where)
+    lengths = {
+        name: _checked_length(name, files.get(name), columns.get(name), where=where)
+        for name in COLUMN_FILES
+    }
+    for group in _SAME_ROWS:
+        n_rows = {f"{name}.npy": lengths[f"{name}.npy"] - ("offsets" in name) for name in group}
+        expected, *_ = n_rows.values()
+        for name, n in n_rows.items():
+            if n != expected:
+                raise _bad_column(where, name, f"{expected} rows", f"{n} rows")
+    fingerprint = fingerprint_of({name: columns[name] for name in COLUMN_FILES})
+    if (found := meta.get("fingerprint")) != fingerprint:
+        raise edited(where, META_FILE, expected=f"fingerprint {fingerprint}", found=found)
+    return meta
+
+
+def _check_text(text: bytes, meta: Mapping[str, Any], *, where: str) -> None:
+    """Compare meta.json with its own checksum, and check the parts of it that are read."""
+    counts = meta.get("counts")
+    if not isinstance(counts, dict) or not all(type(n) is int for n in counts.values()):
+        raise edited(where, META_FILE, expected="counts", found=counts)
+    own = meta["columns"].get(META_FILE)
+    seal = own.get("checksum") if isinstance(own, dict) else None
+    check_seal(text, seal, where=where, file=META_FILE)
+
+
+def _checked_length(name: str, raw: RawFile | None, recorded: object, *, where: str) -> int:
+    """Compare a column with meta.json (its contents if it is small), and return its length.
+
+    RAISES BioelError: [B023] missing, truncated or foreign, [B024] damaged.
+    """
+    about = recorded if isinstance(recorded, dict) else {}
+    dtype = ARRAY_COLUMNS.get(name.removesuffix(".npy"))
+    of = f" of {dtype}" if dtype else ""
+    expected, n_bytes = f"{about.get('bytes')} bytes{of}", f"{0 if raw is None else raw.size} bytes"
+    if raw is None or raw.size != about.get("bytes"):
+        raise _bad_column(where, name, expected, "no file" if raw is None else n_bytes)
+    array: NDArray[Any] = raw
+    if dtype:
+        try:
+            array = read_array(raw)
+        except ValueError as error:
+            raise _bad_column(where, name, expected, f"{n_bytes} ({error})") from None
+        if array.dtype != dtype or array.ndim != 1:
+            found = f"{n_bytes} of {array.dtype} in {array.ndim} dimensions"
+            raise _bad_column(where, name, expected, found)
+    check_contents(raw, about.get("checksum"), where=where, file=name, if_small=True)
+    return len(array)
+
+
+def _bad_column(where: str, name: str, expected: str, found: str) -> BioelError:
+    """Return error [B023] of a column."""
+    return BioelError(Errors.B023.format(path=where, file=name, expected=expected, found=found))

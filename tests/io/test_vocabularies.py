@@ -7,7 +7,8 @@ import pytest
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.io.formats import read_ontology
-from spacy_bioel.io.nlm import read_clinvar, read_gene_info, read_mesh_xml, read_umls
+from spacy_bioel.io.ontology import read_mesh_xml
+from spacy_bioel.io.table import read_clinvar, read_gene_info, read_umls
 from spacy_bioel.types import Concept
 
 DESCRIPTORS = """<?xml version="1.0"?>

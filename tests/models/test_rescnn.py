@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from spacy_bioel.nn.rescnn import FrozenEmbeddings, ResCNN
+from spacy_bioel.models.networks import FrozenEmbeddings, ResCNN
 
 
 def embeddings(rows: int, width: int, *, positions: int = 25) -> FrozenEmbeddings:

@@ -1,6 +1,6 @@
 import torch
 
-from spacy_bioel.contextual.networks import LINKS, MENTIONS, TYPES, Multitask
+from spacy_bioel.contextual.token_networks import LINKS, MENTIONS, TYPES, Multitask
 
 
 def network(hidden: int) -> Multitask:

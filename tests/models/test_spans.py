@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 import torch
+from spacy_bioel.nn import spans as module
 from torch import Tensor
 
-from spacy_bioel.nn import spans as module
-from spacy_bioel.nn.spans import SpanScorer, TagScorer
+from spacy_bioel.models.networks import SpanScorer, TagScorer
 
 MAX_WIDTH, N_LABELS, N_FEATURES = 4, 2, 5
 LENGTHS = torch.tensor([3, 0, 1, 6])

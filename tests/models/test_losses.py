@@ -5,8 +5,9 @@ import math
 import pytest
 import torch
 
-from spacy_bioel.contextual.losses import collective_loss, ranking_loss, restricted_softmax_loss
-from spacy_bioel.nn.losses import info_nce_loss, marginal_loss, multi_similarity_loss
+from spacy_bioel.contextual.networks import ranking_loss
+from spacy_bioel.contextual.token_networks import collective_loss, restricted_softmax_loss
+from spacy_bioel.models.networks import info_nce_loss, marginal_loss, multi_similarity_loss
 
 
 def unit(*cosines: float) -> torch.Tensor:

@@ -1,0 +1,381 @@
+"""Networks and losses of the light path, in PyTorch. `models.inference` computes them in NumPy.
+
+`ResCNN`, a small convolutional encoder of names and mention strings: Lai, Ji and Zhai (2021), BERT
+might be Overkill: A Tiny but Effective Biomedical Entity Linker based on Residual Convolutional
+Neural Networks, https://aclanthology.org/2021.findings-emnlp.140. One difference from the published
+network, whose vectors depend on the padding of the batch: no padding. The tokens of all names are
+concatenated, a convolution is a matrix product whose columns are shifted and summed, and masks keep
+a shift within its name.
+
+`SpanScorer` and `TagScorer` score spans and tags over token vectors and lexicon matches. Losses of
+encoders of names are scalars, 0 where there is nothing to learn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypedDict, Unpack, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+class FrozenEmbeddings(nn.Module):
+    """Frozen embedding layer of a BERT: word + position + token type embeddings, then LayerNorm.
+
+    words (Tensor): Word embeddings; integers are multiples of `scale`. Shape (vocabulary, width).
+    scale (Tensor | None): Factor of each row of `words`. Shape (vocabulary, 1).
+    positions (Tensor): Position embeddings, from position 0; all zero if positions are not used.
+        Shape (max_length, width).
+    token_type (Tensor): Token type embedding, added to every token. Shape (width,).
+    norm_weight, norm_bias (Tensor): Parameters of the LayerNorm. Shape (width,).
+    """
+
+    words: Tensor
+    scale: Tensor | None
+    positions: Tensor
+    token_type: Tensor
+    norm_weight: Tensor
+    norm_bias: Tensor
+
+    def __init__(self, *, scale: Tensor | None = None, **tables: Tensor) -> None:
+        super().__init__()
+        # Buffers, not parameters, so that no optimizer updates them. Not persistent: they are
+        # stored in a file of their own, apart from the trained weights.
+        for name, table in (tables | {"scale": scale}).items():
+            self.register_buffer(name, table, persistent=False)
+        self.dropout = nn.Dropout(0.1)
+
+    def forward(self, ids: Tensor, positions: Tensor) -> Tensor:
+        """Embed tokens. ids, positions: shape (n_tokens,). RETURNS (Tensor): (n_tokens, width)."""
+        words = self.words[ids] if self.scale is None else self.words[ids] * self.scale[ids]
+        summed = words + self.positions[positions] + self.token_type
+        width = self.words.shape[1:]
+        return self.dropout(
+            F.layer_norm(summed, width, self.norm_weight, self.norm_bias, eps=1e-12)
+        )
+
+
+class EncodingBlock(nn.Module):
+    """Parallel convolutions of several widths -> feed-forward -> residual."""
+
+    def __init__(self, dim: int, filters: int, widths: Sequence[int], dropout: float) -> None:
+        super().__init__()
+        self.convolutions = nn.ModuleList(
+            nn.Conv1d(dim, filters, width, padding=width // 2) for width in widths
+        )
+        concatenated = filters * len(widths)
+        hidden = (concatenated + dim) // 2
+        self.feed_forward = nn.Sequential(
+            nn.Linear(concatenated, hidden), nn.ReLU(), nn.Dropout(dropout), nn.Linear(hidden, dim)
+        )
+
+    def forward(self, x: Tensor, neighbours: list[Tensor]) -> Tensor:
+        """Apply the block.
+
+        x (Tensor): Shape (n_tokens, dim).
+        neighbours (list[Tensor]): Whether the token at each offset, from the lowest to the highest,
+            is of the same name. Shape (n_tokens, 1) each.
+        """
+        # One matrix product computes all taps of all filters; shifting its columns afterwards
+        # copies far less than gathering the neighbours of every token beforehand.
+        convolutions = cast(list[nn.Conv1d], list(self.convolutions))
+        taps = torch.cat([c.weight.permute(2, 0, 1).flatten(0, 1) for c in convolutions])
+        reach = len(neighbours) // 2
+        products = F.pad(F.linear(x, taps), (0, 0, reach, reach))
+        features, column = [], 0
+        for convolution in convolutions:
+            bias, width = cast(Tensor, convolution.bias), convolution.kernel_size[0]
+            summed = bias.to(products.dtype)
+            for at in range(reach - width // 2, reach + width // 2 + 1):
+                tap = products[at : at + len(x), column : column + convolution.out_channels]
+                summed = summed + tap if at == reach else torch.addcmul(summed, tap, neighbours[at])
+                column += convolution.out_channels
+            features.append(torch.relu(summed))
+        return x + self.feed_forward(torch.cat(features, dim=1))  # (n_tokens, dim)
+
+
+class ResCNN(nn.Module):
+    """Token ids of names -> one vector per name.
+
+    embeddings (FrozenEmbeddings): The token embeddings.
+    dim (int): Size of the vectors and of the residual stream.
+    blocks (int): Number of encoding blocks.
+    filters (int): Number of convolution filters of each width.
+    widths (Sequence[int]): Odd filter widths.
+    pooling (str): "max", or "attention": self-attention pooling.
+    dropout (float): On hidden layers.
+    """
+
+    def __init__(
+        self,
+        embeddings: FrozenEmbeddings,
+        *,
+        dim: int = 256,
+        blocks: int = 4,
+        filters: int = 100,
+        widths: Sequence[int] = (1, 3, 5),
+        pooling: str = "max",
+        dropout: float = 0.2,
+    ) -> None:
+        super().__init__()
+        self.embeddings = embeddings
+        self.widths = widths
+        self.project = nn.Linear(embeddings.words.shape[1], dim)  # a convolution of width 1
+        self.blocks = nn.ModuleList(
+            EncodingBlock(dim, filters, widths, dropout) for _ in range(blocks)
+        )
+        self.attention: nn.Module | None = None
+        if pooling == "attention":
+            self.attention = nn.Sequential(
+                nn.Linear(dim, dim // 2), nn.ReLU(), nn.Dropout(dropout), nn.Linear(dim // 2, 1)
+            )
+
+    def forward(self, ids: Tensor, lengths: Tensor) -> Tensor:
+        """Encode names.
+
+        ids (Tensor): Token ids of all names, concatenated. Shape (n_tokens,).
+        lengths (Tensor): Number of tokens of each name; at least 1. Shape (n_names,).
+        RETURNS (Tensor): Vectors, not normalised. Shape (n_names, dim).
+        """
+        owner = torch.repeat_interleave(lengths)
+        starts = torch.cumsum(lengths, dim=0) - lengths
+        positions = torch.arange(len(owner), device=lengths.device) - starts[owner]
+        x = self.project(self.embeddings(ids, positions))
+        reach = max(self.widths) // 2
+        shifted = [positions + offset for offset in range(-reach, reach + 1)]
+        masks = [((at >= 0) & (at < lengths[owner]))[:, None].to(x.dtype) for at in shifted]
+        for block in self.blocks:
+            x = block(x, masks)
+        if self.attention is None:
+            return torch.segment_reduce(x, "max", lengths=lengths)
+        scores = self.attention(x)  # (n_tokens, 1)
+        highest = torch.segment_reduce(scores.detach(), "max", lengths=lengths)[owner]
+        weights = torch.exp(scores - highest)
+        summed = x.new_zeros(len(lengths), x.shape[1]).index_add(0, owner, weights * x)
+        return summed / weights.new_zeros(len(lengths), 1).index_add(0, owner, weights)
+
+
+# Start tokens whose spans are scored together: the sums stay in the processor's cache.
+_BLOCK = 512
+# Initial bias: nearly all spans are not mentions.
+_START_BIAS = -4.0
+
+
+class ReaderSettings(TypedDict):
+    """Arguments of `TokenReader`."""
+
+    width: int
+    max_width: int
+    n_features: int
+    dropout: float
+
+
+class TokenReader(nn.Module):
+    """Base class of the mention detectors: adds lexicon matches to token vectors.
+
+    Embeddings of lexicon matches are initialised to zero.
+
+    width (int): Size of the token vectors.
+    max_width (int): L, the longest lexicon match, and the longest span, in tokens.
+    n_features (int): Number of kinds of lexicon matches.
+    dropout (float): Dropout on token vectors.
+    """
+
+    def __init__(self, *, width: int, max_width: int, n_features: int, dropout: float) -> None:
+        super().__init__()
+        self.max_width = max_width
+        self.n_features = n_features
+        self.word_features = nn.Embedding(n_features, width)
+        # One embedding each for the first, the last and the inner tokens of a match.
+        self.token_features = nn.Embedding(3 * n_features, width)
+        for features in (self.word_features, self.token_features):
+            nn.init.zeros_(features.weight)
+        self.dropout = nn.Dropout(dropout)
+
+    def read(self, tokens: Tensor, spans: Tensor, words: Tensor) -> Tensor:
+        """Add the embeddings of lexicon matches to the tokens.
+
+        tokens (Tensor): Vectors of the tokens of all documents; at least one. (n_tokens, width).
+        spans (Tensor): Lexicon matches as (start token, width - 1, feature). Shape (n, 3).
+        words (Tensor): Lexicon matches of single tokens as (token, feature). Shape (m, 2).
+        RETURNS (Tensor): Shape (n_tokens, width).
+        """
+        tokens = tokens.index_add(0, words[:, 0], self.word_features(words[:, 1]))
+        start, width, feature = spans.unbind(1)
+        tokens.index_add_(0, start, self.token_features(feature))
+        tokens.index_add_(0, start + width, self.token_features(feature + self.n_features))
+        inside = self.token_features(feature + 2 * self.n_features)
+        for offset in range(1, self.max_width - 1):
+            within = offset < width
+            tokens.index_add_(0, (start + offset)[within], inside[within])
+        return self.dropout(tokens)
+
+
+class TagScorer(TokenReader):
+    """Token vectors of a batch of documents -> one logit per token and BIO tag, by a linear layer.
+
+    n_labels (int): Number of labels; each has two tags beside O, which exclude one another.
+    """
+
+    def __init__(self, *, n_labels: int, **settings: Unpack[ReaderSettings]) -> None:
+        super().__init__(**settings)
+        self.output = nn.Linear(settings["width"], 2 * n_labels + 1)
+
+    def forward(self, tokens: Tensor, lengths: Tensor, spans: Tensor, words: Tensor) -> Tensor:
+        """Score all tags.
+
+        tokens, spans, words (Tensor): See `TokenReader.read`; `tokens` may be empty.
+        lengths (Tensor): Number of tokens of each document. Shape (n_docs,).
+        RETURNS (Tensor): Logits. Shape (n_tokens, n_tags).
+        """
+        if not len(tokens):
+            return tokens.new_zeros(0, self.output.out_features)
+        return self.output(self.read(tokens, spans, words))
+
+
+class SpanScorer(TokenReader):
+    """Token vectors of a batch of documents -> one logit per span and label.
+
+    n_labels (int): Number of labels; each is an independent binary decision.
+    hidden (int): Size of the hidden layer; its dropout is that of the token vectors. 0: equation 4
+        of Bhowmik et al. (2021) as published, for each label: w_s.h_i + w_e.h_j + sum of w_m.h_q
+        over the tokens q = i..j, plus a bias; lexicon matches enter through the token vectors h.
+    """
+
+    def __init__(self, *, n_labels: int, hidden: int, **settings: Unpack[ReaderSettings]) -> None:
+        super().__init__(**settings)
+        self.n_labels, self.hidden = n_labels, hidden
+        width, size = settings["width"], hidden or n_labels
+        if hidden:
+            self.span_features = nn.Embedding(self.n_features, hidden)
+            nn.init.zeros_(self.span_features.weight)
+        self.start = nn.Linear(width, size)
+        self.end = nn.Linear(width, size, bias=False)
+        self.content = nn.Linear(width, size, bias=False)
+        last = self.start
+        if hidden:
+            self.width = nn.Embedding(self.max_width, hidden)
+            last = self.output = nn.Linear(hidden, n_labels)
+        nn.init.constant_(last.bias, _START_BIAS)
+
+    def forward(self, tokens: Tensor, lengths: Tensor, spans: Tensor, words: Tensor) -> Tensor:
+        """Score all spans.
+
+        tokens, spans, words (Tensor): See `TokenReader.read`; `tokens` may be empty.
+        lengths (Tensor): Number of tokens of each document. Shape (n_docs,).
+        RETURNS (Tensor): Logits; [i, w] is the span of w + 1 tokens that starts at token i, and
+            -inf if it ends outside its document. Shape (n_tokens, max_width, n_labels).
+        """
+        if not len(tokens):
+            return tokens.new_zeros(0, self.max_width, self.n_labels)
+        tokens = self.read(tokens, spans, words)
+        widths = torch.arange(self.max_width, device=tokens.device)
+        begin = torch.arange(len(tokens), device=tokens.device)[:, None]
+        if self.hidden:
+            logits = self._score(tokens, spans)
+        else:
+            end = (begin + widths).clamp(max=len(tokens) - 1)  # (n_tokens, max_width)
+            # Sums of the first 0, 1, ... tokens; float64, because differences of them are taken.
+            sums = F.pad(torch.cumsum(self.content(tokens).double(), dim=0), (0, 0, 1, 0))
+            content = (sums[end + 1] - sums[begin]).to(tokens.dtype)
+            logits = self.start(tokens)[:, None] + self.end(tokens)[end] + content
+        left = torch.repeat_interleave(torch.cumsum(lengths, dim=0), lengths)[:, None] - begin
+        return logits.masked_fill((widths >= left)[..., None], -torch.inf)
+
+    def _score(self, tokens: Tensor, spans: Tensor) -> Tensor:
+        # One matrix product; padding rows for spans that end after the last token.
+        weight = torch.cat([layer.weight for layer in (self.start, self.end, self.content)])
+        tokens = F.pad(tokens, (0, 0, 0, self.max_width - 1))
+        starts, ends, content = F.linear(tokens, weight).chunk(3, dim=1)
+        starts = (starts + self.start.bias)[: 1 - self.max_width or None]
+        blocks = [
+            self._score_block(first, starts[first : first + _BLOCK], ends, content, spans)
+            for first in range(0, len(starts), _BLOCK)
+        ]
+        return torch.cat(blocks)
+
+    def _score_block(
+        self, first: int, starts: Tensor, ends: Tensor, content: Tensor, spans: Tensor
+    ) -> Tensor:
+        """Logits of the spans that start in one block, width by width.
+
+        A running sum of the content grows by one token with the width. It is updated in place by
+        slices that are in the processor's cache, without any gather.
+        """
+        n = len(starts)
+        ends, content = (x[first : first + n + self.max_width - 1] for x in (ends, content))
+        spans = spans[(spans[:, 0] >= first) & (spans[:, 0] < first + n)]
+        total = torch.zeros_like(starts)
+        logits = []
+        for width in range(self.max_width):
+            last = slice(width, width + n)
+            total = total + content[last]
+            hidden = starts + ends[last]
+            hidden.add_(total, alpha=1 / (width + 1)).add_(self.width.weight[width])
+            start, _, feature = spans[spans[:, 1] == width].unbind(1)
+            hidden.index_add_(0, start - first, self.span_features(feature))
+            logits.append(self.output(self.dropout(hidden.relu_())))
+        return torch.stack(logits, dim=1)
+
+
+def multi_similarity_loss(vectors: Tensor, labels: Tensor) -> Tensor:
+    """Multi-Similarity loss over the pairs mined by the Multi-Similarity miner.
+
+    The loss raises the cosine of vectors with one label and lowers all other cosines; each pair is
+    weighted by its difficulty. It is the mean over all vectors; a vector without pairs counts as 0.
+    Wang et al. (2019), https://arxiv.org/abs/1904.06627; settings of Lai, Ji and Zhai (2021).
+
+    vectors (Tensor): Vectors of mentions and names. Shape (n, dim).
+    labels (Tensor): Concept of each vector. Shape (n,).
+    """
+    from pytorch_metric_learning.losses import MultiSimilarityLoss
+    from pytorch_metric_learning.miners import MultiSimilarityMiner
+
+    pairs = MultiSimilarityMiner(epsilon=0.2)(vectors, labels)
+    return MultiSimilarityLoss(alpha=2.0, beta=50.0, base=0.5)(vectors, labels, pairs)
+
+
+def info_nce_loss(vectors: Tensor, labels: Tensor, *, temperature: float | Tensor = 0.05) -> Tensor:
+    """InfoNCE with several positives: each positive is contrasted with all vectors of other labels.
+
+    Positives of one vector do not compete with each other. The loss is the mean over all positive
+    pairs. Khosla et al. (2020), https://arxiv.org/abs/2004.11362.
+
+    vectors, labels (Tensor): See `multi_similarity_loss`.
+    temperature (float | Tensor): Divisor of the cosines, as in all losses.
+    """
+    unit = F.normalize(vectors, dim=1)
+    logits = unit @ unit.T / temperature
+    same = labels[:, None] == labels[None, :]
+    negatives = torch.logsumexp(logits.masked_fill(same, -torch.inf), dim=1)
+    # A copy: the backward pass needs the mask above.
+    pairs = same.clone().fill_diagonal_(False).nonzero(as_tuple=True)
+    losses = F.softplus(negatives[pairs[0]] - logits[pairs])
+    return losses.sum() / max(1, len(losses))
+
+
+def marginal_loss(vectors: Tensor, labels: Tensor, *, temperature: float = 0.05) -> Tensor:
+    """Negative log of the total probability of the positives among all other vectors.
+
+    One near synonym suffices, while `info_nce_loss` requires all of them to be near. The loss is
+    the mean over the vectors with a positive. Sung et al. (2020), Biomedical Entity Representations
+    with Synonym Marginalization, https://aclanthology.org/2020.acl-main.335, with the names of the
+    batch as candidates.
+
+    vectors, labels (Tensor): See `multi_similarity_loss`.
+    """
+    unit = F.normalize(vectors, dim=1)
+    itself = torch.eye(len(labels), dtype=torch.bool, device=labels.device)
+    positive = (labels[:, None] == labels[None, :]) & ~itself
+    logits = (unit @ unit.T / temperature).masked_fill(itself, -torch.inf)
+    return missed(logits, positive)
+
+
+def missed(logits: Tensor, right: Tensor) -> Tensor:
+    """Negative log of the probability of the right ones of each row, mean over rows with any."""
+    found = right.any(dim=1)
+    logits, right = logits[found], right[found]
+    positive = torch.logsumexp(logits.masked_fill(~right, -torch.inf), dim=1)
+    return (torch.logsumexp(logits, dim=1) - positive).sum() / max(1, len(logits))

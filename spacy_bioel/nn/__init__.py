@@ -1,1 +1,0 @@
-"""Networks and losses of the light path, in PyTorch."""
