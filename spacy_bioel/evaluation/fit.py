@@ -26,7 +26,7 @@ from spacy_bioel.evaluation.evaluate import percent
 from spacy_bioel.evaluation.protocols import Counts, get_protocol
 from spacy_bioel.evaluation.run import link_open
 from spacy_bioel.linking.candidates import CandidateGenerator
-from spacy_bioel.linking.mentions import rank_mentions
+from spacy_bioel.linking.decide import rank_mentions
 from spacy_bioel.linking.pipe import Linker
 from spacy_bioel.loading import find_linker
 from spacy_bioel.models.fusion import FloatArray, Fusion, share
