@@ -242,7 +242,7 @@ def strings_of_genes(mentions: Mentions, knowledge: Knowledge) -> list[Query]:
     """Queries of mentions, with all that `genes_by_organism` will ask for."""
     queries = list(mentions.queries)
     for kb, numbers in _by_kb(mentions, knowledge).items():
-        forms_of = {i: _forms(mentions, i) for i in numbers}
+        forms_of = _forms(mentions, numbers)
         forms = list(dict.fromkeys(chain.from_iterable(forms_of.values())))
         rows = kb.lookup_names(forms)
         indptr, concepts, _ = kb.concepts_of_names(rows)
@@ -286,7 +286,7 @@ def _of_kb(
 ) -> dict[int, Homologs]:
     given = candidates.of_mentions
     # The same for mentions of the same strings.
-    keys = {i: (_forms(mentions, i), mentions.spans[i].label_) for i in numbers}
+    keys = {i: (own, mentions.labels[i]) for i, own in _forms(mentions, numbers).items()}
     forms = list(dict.fromkeys(form for of, _ in keys.values() for form in of))
     rows = kb.lookup_names(forms).tolist()
     known = {form for form, row in zip(forms, rows, strict=True) if row >= 0}
@@ -332,15 +332,17 @@ def _add_symbols(
             made[key].add(same[symbol, key[1]], organism_of, by_symbol=True)
 
 
-def _forms(mentions: Mentions, number: int) -> tuple[str, ...]:
-    """Normalised strings for a mention, the nearest first."""
-    whole, span = mentions.queries[number].whole, mentions.spans[number]
-    if number >= mentions.n_wholes:
-        return _spelled(whole)
-    text = span.text
-    forms = long_forms(span.doc)
-    short = [s for s, long in forms.items() if long.lower() == text.lower()] if forms else []
-    return _spelled(whole, text, *short)
+def _forms(mentions: Mentions, numbers: Sequence[int]) -> dict[int, tuple[str, ...]]:
+    """Normalised strings for each of some mentions, the nearest first."""
+    defined = {i: long_forms(mentions.docs[i]) for i in {mentions.owners[n] for n in numbers}}
+    found = {}
+    for number in numbers:
+        written = []
+        if number < mentions.n_wholes:
+            text, forms = mentions.spans[number].text, defined[mentions.owners[number]]
+            written = [text, *(s for s, long in forms.items() if long.lower() == text.lower())]
+        found[number] = _spelled(mentions.queries[number].whole, *written)
+    return found
 
 
 @lru_cache(maxsize=1 << 14)

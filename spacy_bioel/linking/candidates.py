@@ -140,6 +140,8 @@ class CandidateGenerator:
             if not self._kept.get("is_dense", (state.kb, state.encoder), searched):
                 state = replace(state, encoder=None)
         self.state = state
+        self._types = dict(state.settings.label_types)
+        self._only_labels = state.settings.only_labels
         self._lock = Lock()
         self._ranked: dict[String, tuple[Candidate, ...]] = {}
         self._masks: dict[str, NDArray[np.bool_] | None] = {}
@@ -200,12 +202,14 @@ class CandidateGenerator:
         return self.state.rules.with_knowledge(self)
 
     @cached_property
+    def _keeps_all(self) -> bool:
+        """Whether all concepts of a name stay candidates."""
+        return self.rules.want_all(self.kb)
+
+    @cached_property
     def labels(self) -> list[str]:
         """Labels that the settings name."""
-        settings = self.state.settings
-        return list(
-            {**dict(settings.label_types), **self._part_of, **dict.fromkeys(settings.only_labels)}
-        )
+        return list({**self._types, **self._part_of, **dict.fromkeys(self._only_labels)})
 
     @property
     def vocabularies(self) -> dict[str, Vocabulary]:
@@ -222,13 +226,12 @@ class CandidateGenerator:
 
     def _vocabularies(self) -> tuple[dict[str, Vocabulary], object]:
         """Of each label that has one, its vocabulary; and what that depends on."""
-        types = dict(self.state.settings.label_types)
-        labels = [label for label in {**types, **self._part_of} if self.types_of(label) != ()]
+        labels = [x for x in {**self._types, **self._part_of} if self.types_of(x) != ()]
         # By parts: their columns are mapped, and those of a joined knowledge base are made.
         own = {label: self.of(label) for label in labels}
         found = {label: Vocabulary(of.kb, of._mask(label)) for label, of in own.items()}
         found = {x: of for x, of in found.items() if of[1] is not None or own[x] is not self}
-        return found, (self.kb, tuple(types.items()), self.state.settings.only_labels)
+        return found, (self.kb, tuple(self._types.items()), self._only_labels)
 
     # Labels.
 
@@ -239,10 +242,9 @@ class CandidateGenerator:
 
     def types_of(self, label: str) -> tuple[str, ...] | None:
         """Semantic types that a mention of this label may link to; None: all."""
-        only = self.state.settings.only_labels
-        if only and label and label not in only:
+        if self._only_labels and label and label not in self._only_labels:
             return ()
-        return dict(self.state.settings.label_types).get(label)
+        return self._types.get(label)
 
     def _mask(self, label: str) -> NDArray[np.bool_] | None:
         """Concepts that a mention of this label may link to; None: all. Shape (n_concepts,)."""
@@ -339,7 +341,7 @@ class CandidateGenerator:
         scores = (self.state.fusion or default_fusion()).scores(table.features)[rows]
         allowed = self.allowed(concepts, [label for _, label in asked], pair)
         own = np.where(allowed, scores, -np.inf)
-        kept = table.sources[rows] & EXACT > 0 if self.rules.want_all(self.kb) else None
+        kept = table.sources[rows] & EXACT > 0 if self._keeps_all else None
         top = self.state.settings.max_candidates
         best, shares = rank(self.kb, concepts, own, pair, top=top, kept=kept)
         best = best[allowed[best]]

@@ -390,7 +390,7 @@ class Ranking:
 
     generator (CandidateGenerator): What the candidates come from.
     mentions (Mentions): Those that get links.
-    asked (Mentions): These and the parts of composites, see `Mentions.with_parts`.
+    asked (Mentions): These and the parts of composites, see `RuleSet.with_parts`.
     candidates (Sequence): Of all that was asked for.
     """
 
@@ -408,13 +408,13 @@ class Ranking:
         """
         settings, rules = self.generator.state.settings, self.generator.rules
         threshold = settings.nil_threshold if nil_threshold is None else nil_threshold
-        mentions, top = self.mentions, settings.max_candidates
+        mentions, top, n = self.mentions, settings.max_candidates, len(self.mentions.spans)
         given = Candidates(self.candidates, threshold, self.generator.rank)
         candidates = rules.rescore(self.asked, given)
         candidates = [found[:top] for found in candidates]
-        of_parts = iter(candidates[len(mentions) :])
+        of_parts = iter(candidates[n:])
         flat = []
-        tied = ties_of(candidates[: len(mentions)])
+        tied = ties_of(candidates[:n])
         wholes = zip(mentions.spans, mentions.queries, tied, strict=True)
         weighed = _weighed(mentions, candidates)
         for (span, query, is_tied), found in zip(wholes, weighed, strict=True):
@@ -436,7 +436,7 @@ class Ranking:
 def rank_candidates(generator: CandidateGenerator, mentions: Mentions) -> Ranking:
     """Rank the candidates of mentions, and of the parts of composites, in one batch."""
     state, settings = generator.state, generator.state.settings
-    asked = mentions.with_parts(generator.rules.ask(mentions.parts()))
+    asked = generator.rules.with_parts(mentions)
     if mentions.likely is not None and not (state.rescorer or state.statistics.counts):
         # Names need no search: their concepts are known, and nobody prefers others.
         candidates = rank_names(generator.kb, asked, coherence=settings.coherence)
