@@ -35,7 +35,7 @@ from spacy_bioel.entities import RuleSet
 from spacy_bioel.evaluation.fit import fit_fusion, gather_reading, gold_docs
 from spacy_bioel.evaluation.run import link_given
 from spacy_bioel.linking.candidates import CandidateGenerator
-from spacy_bioel.models.inference import Fusion
+from spacy_bioel.models.fusion import Fusion
 from spacy_bioel.models.torch_io import network_of
 from spacy_bioel.types import AnnotatedText, Link
 

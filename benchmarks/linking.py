@@ -42,9 +42,8 @@ from spacy_bioel.evaluation.fit import (
 )
 from spacy_bioel.evaluation.run import link_given
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.linking.evidence import EVIDENCE, FEATURES
-from spacy_bioel.linking.fusion import default_fusion
-from spacy_bioel.models.inference import Fusion
+from spacy_bioel.linking.evidence import EVIDENCE, FEATURES, default_fusion
+from spacy_bioel.models.fusion import Fusion
 from spacy_bioel.settings import GOLD_KEY
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import AnnotatedText, Link, Mention

@@ -16,7 +16,7 @@ from spacy_bioel.evaluation.evaluate import evaluate
 from spacy_bioel.evaluation.fit import document_folds
 from spacy_bioel.evaluation.run import link_given
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.models.inference import Fusion
+from spacy_bioel.models.fusion import Fusion
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import AnnotatedText, Link, Mention
 

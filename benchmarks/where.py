@@ -42,7 +42,7 @@ STEPS = {
     "spacy_bioel.dictionary.unambiguous.KnownNames.add_to": (
         "linker: names that mean nothing else"
     ),
-    "spacy_bioel.linking.mentions.agree_in_document": "linker: one string, one concept",
+    "spacy_bioel.linking.decide.agree_in_document": "linker: one string, one concept",
     "spacy_bioel.mentions.pipe.MentionDetector.set_annotations": "spans of the Doc",
     "spacy_bioel.linking.pipe.Linker.set_annotations": "spans of the Doc",
 }

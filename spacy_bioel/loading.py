@@ -26,7 +26,7 @@ from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.bundled import ASSETS
 from spacy_bioel.kb.folder import has_columns
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.linking.alias_table import MentionStatistics
+from spacy_bioel.linking.evidence import MentionStatistics
 from spacy_bioel.linking.starter import read_starter_encoder
 from spacy_bioel.pipe import CFG, MANIFEST, SavedFiles
 from spacy_bioel.settings import DETECTOR, LINKER, SPANS_KEY

@@ -27,10 +27,9 @@ from spacy_bioel.contextual.rescoring import (
 from spacy_bioel.entities import Mentions
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.linking.candidates import SEARCHED, CandidateGenerator
+from spacy_bioel.linking.candidates import SEARCHED, CandidateGenerator, LinkerState
 from spacy_bioel.linking.rescoring import Given
 from spacy_bioel.linking.searches import EncodedNames, FrozenEncoder, NameSearch
-from spacy_bioel.linking.state import LinkerState
 from spacy_bioel.linking.training import NameTraining, gold_mentions, without
 from spacy_bioel.models.name_encoder import NameEncoder
 from spacy_bioel.models.tok2vec import Tok2Vec

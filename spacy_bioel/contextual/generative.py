@@ -43,10 +43,9 @@ from spacy_bioel.entities import Mentions
 from spacy_bioel.errors import Warnings
 from spacy_bioel.kb.joined import JoinedKnowledgeBase
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.linking.candidates import CandidateGenerator
+from spacy_bioel.linking.candidates import CandidateGenerator, Kept
 from spacy_bioel.linking.rescoring import Given
 from spacy_bioel.linking.searches import needs_no_folder
-from spacy_bioel.linking.state import Kept
 from spacy_bioel.linking.training import NameTraining, gold_mentions
 from spacy_bioel.models.name_encoder import EncoderSource, NameEncoder, Pieces, pieces_model
 from spacy_bioel.models.vocabulary import n_pieces, train_vocabulary

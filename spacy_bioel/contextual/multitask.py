@@ -33,9 +33,8 @@ from spacy_bioel.entities import Mentions
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.kb.gazetteer import Lexicon
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.linking.candidates import CandidateGenerator
+from spacy_bioel.linking.candidates import CandidateGenerator, LinkerState
 from spacy_bioel.linking.rescoring import Given
-from spacy_bioel.linking.state import LinkerState
 from spacy_bioel.linking.training import gold_mentions
 from spacy_bioel.mentions.model import (
     N_FEATURES,

@@ -33,9 +33,8 @@ from spacy_bioel.contextual.transformers import (
 from spacy_bioel.entities import Mentions
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.linking.candidates import CandidateGenerator
+from spacy_bioel.linking.candidates import CandidateGenerator, LinkerState
 from spacy_bioel.linking.rescoring import Given
-from spacy_bioel.linking.state import LinkerState
 from spacy_bioel.linking.training import NameTraining, gold_mentions
 from spacy_bioel.models.name_encoder import EncoderSource, NameEncoder, Pieces, pieces_model
 from spacy_bioel.models.torch_io import loss_and_gradients

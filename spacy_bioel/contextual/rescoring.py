@@ -21,9 +21,8 @@ from thinc.types import FloatsXd
 from spacy_bioel.kb.columns import entries_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.spelling import name_ngrams
-from spacy_bioel.linking.fusion import rank
 from spacy_bioel.linking.rescoring import Given, Rescorer
-from spacy_bioel.models.inference import Fusion
+from spacy_bioel.models.fusion import Fusion, rank
 from spacy_bioel.models.name_encoder import (
     EncoderSource,
     Parts,

@@ -22,7 +22,12 @@ from spacy.tokens import Doc
 from spacy_bioel.doc import long_forms, normalized_tokens, text_of, texts_of
 from spacy_bioel.kb.gazetteer import KeyArray, KeyMasks, Lexicon, MaskArray
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.text.normalize import has_whole_brackets, normalize_name, on_one_line
+from spacy_bioel.text.normalize import (
+    has_whole_brackets,
+    normalize_name,
+    normalize_names,
+    on_one_line,
+)
 from spacy_bioel.trace import Trace
 from spacy_bioel.types import GENE, ORGANISM, ScoredSpan
 
@@ -84,7 +89,8 @@ def describe(kb: KnowledgeBase, rows: NDArray[np.int64]) -> list[About]:
     """Return what the kinds of names are made of."""
     indptr, concepts, preferred = kb.concepts_of_names(rows)
     types = kb.types_of_all(concepts)
-    main = kb.names.take(kb.preferred_rows(concepts[indptr[:-1]]))
+    main = kb.preferred_rows(concepts[indptr[:-1]])
+    names = kb.names.take(np.concatenate([rows, main]))
     return [
         About(
             name,
@@ -92,7 +98,7 @@ def describe(kb: KnowledgeBase, rows: NDArray[np.int64]) -> list[About]:
             frozenset(chain.from_iterable(types[start:end])),
         )
         for name, of_first, (start, end) in zip(
-            kb.names.take(rows), main, pairwise(indptr.tolist()), strict=True
+            names[: len(rows)], names[len(rows) :], pairwise(indptr.tolist()), strict=True
         )
     ]
 
@@ -131,9 +137,9 @@ def places_marked(string: str, label: str) -> tuple[int, int]:
     return marked, n
 
 
-def is_in_texts(text: str, label: str) -> bool:
-    """Whether it is known how often texts mean a name of this label by a text."""
-    return normalize_name(text) in _marked()["strings"].get(label, {})
+def is_in_texts(string: str, label: str) -> bool:
+    """Whether it is known how often texts mean a name of this label by a normalised string."""
+    return string in _marked()["strings"].get(label, {})
 
 
 @cache
@@ -300,7 +306,8 @@ class KnownNames:
             near = {taken[i] for i in range(start, end) if i in taken}
             reason = ""
             if len(labels) > 1:
-                told = [label for label in labels if is_in_texts(text, label)]
+                string = normalize_name(text)
+                told = [label for label in labels if is_in_texts(string, label)]
                 labels = told if len(told) == 1 else labels
             if len(labels) > 1:
                 reason = f"a name of {' and '.join(labels)}"
@@ -317,21 +324,21 @@ class KnownNames:
         """Tell how each is spelled in the knowledge base, and why it is no mention, or ""."""
         kept = self._judged if len(self._judged) < _MOST_KEPT else {}
         self._judged = kept
-        new: dict[str, list[String]] = {}
+        new: dict[KnowledgeBase, list[String]] = {}
         for string in strings:
             if string not in kept:
-                new.setdefault(string.label, []).append(string)
-        for label, of_label in new.items():
-            kb = self._kbs[label]
-            rows = kb.lookup_names([normalize_name(string.text) for string in of_label])
-            for string in (of_label[i] for i in np.flatnonzero(rows < 0).tolist()):
+                new.setdefault(self._kbs[string.label], []).append(string)
+        for kb, of_kb in new.items():
+            normalized = normalize_names([string.text for string in of_kb])
+            rows = kb.lookup_names(normalized)
+            for string in (of_kb[i] for i in np.flatnonzero(rows < 0).tolist()):
                 kept[string] = "", _SEVERAL
             there = np.flatnonzero(rows >= 0)
             rows = rows[there]
             columns = there.tolist(), describe(kb, rows), kb.is_added[rows].tolist()
             for i, about, is_added in zip(*columns, strict=True):
-                reason = _why_passed_over(of_label[i], about, is_added)
-                kept[of_label[i]] = about.name, reason
+                reason = _why_passed_over(of_kb[i], normalized[i], about, is_added)
+                kept[of_kb[i]] = about.name, reason
         return kept
 
 
@@ -346,33 +353,28 @@ def _merged(found: Sequence[tuple[KeyArray, MaskArray]]) -> KeyMasks:
     return KeyMasks(keys[starts], np.bitwise_or.reduceat(masks, starts))
 
 
-def _why_passed_over(string: String, about: About, is_added: bool) -> str:
+def _why_passed_over(string: String, normalized: str, about: About, is_added: bool) -> str:
     """Tell why a string is no mention though it is a name, or ""."""
     text, label, in_capitals = string
     if not has_whole_brackets(text) or any(x in text for x in (". ", "\n\n")):
         return _SEVERAL
     if is_added:  # what a user has added is obeyed
         return ""
-    if label == GENE and _is_a_word(text):
+    # Texts may mean an English word and no gene: "cat", "March", and "AIR".
+    is_alone = text.isalpha() and not is_in_texts(normalized, GENE)
+    if label == GENE and is_alone and (not text.isupper() or text.lower() in common_words()):
         return "spelled like a word, which no training text has as a gene"
     if text.split()[0].lower() in STOP_WORDS:
         return "begins with a function word"
     is_preferred = about.name == about.preferred
     if reason := is_other(text, about.name, in_capitals, preferred=is_preferred):
         return reason
-    share = share_marked(normalize_name(text), label, kinds_of(about, label))
+    share = share_marked(normalized, label, kinds_of(about, label))
     if share >= _OFTEN_OF.get(label, _OFTEN):
         return ""
-    if not share and len(normalize_name(text)) < SHORT:
+    if not share and len(normalized) < SHORT:
         return f"fewer than {SHORT} characters, which mean many things"
     return f"of names like it, annotators mark {share:.0%} as mentions"
-
-
-def _is_a_word(text: str) -> bool:
-    """Whether texts may mean an English word and no gene: "cat", "March", and "AIR"."""
-    if not text.isalpha() or is_in_texts(text, GENE):
-        return False
-    return not text.isupper() or text.lower() in common_words()
 
 
 _ACRONYM = 6  # letters of a name in capitals that is matched by case

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import chain
 from typing import Any, NamedTuple, Protocol, Self
 
@@ -137,17 +138,17 @@ class Mentions:
     def __len__(self) -> int:
         return len(self.spans)
 
-    @property
+    @cached_property
     def n_wholes(self) -> int:
         """How many of the spans are mentions, and not parts of them: the first ones."""
         return len(self.spans) - self.n_parts
 
-    @property
+    @cached_property
     def strings(self) -> list[str]:
         """Normalised, abbreviations written out."""
         return [query.whole for query in self.queries]
 
-    @property
+    @cached_property
     def labels(self) -> list[str]:
         return [span.label_ for span in self.spans]
 
@@ -161,19 +162,6 @@ class Mentions:
         ]
         spans, queries, owners = map(list, zip(*parts, strict=True)) if parts else ([], [], [])
         return Mentions(self.docs, spans, queries, owners, n_parts=len(spans))
-
-    def with_parts(self, parts: Mentions) -> Mentions:
-        """Add the parts of composites behind all mentions: what a document says of mentions it says
-        of parts."""
-        if not len(parts):
-            return self
-        return replace(
-            self,
-            spans=[*self.spans, *parts.spans],
-            queries=[*self.queries, *parts.queries],
-            owners=[*self.owners, *parts.owners],
-            n_parts=len(parts),
-        )
 
     def token_ranges(self) -> NDArray[np.int64]:
         """First token, and the one after the last, counted over all documents. Shape (n, 2)."""
@@ -439,6 +427,20 @@ class RuleSet:
         for _, one in self.having("queries"):
             mentions = replace(mentions, queries=one.run("queries", mentions, n=len(mentions)))
         return mentions
+
+    def with_parts(self, mentions: Mentions) -> Mentions:
+        """Add the parts of composites behind all mentions: what a document says of mentions it says
+        of parts."""
+        if not len(parts := mentions.parts()):
+            return mentions
+        parts = self.ask(parts)
+        return replace(
+            mentions,
+            spans=[*mentions.spans, *parts.spans],
+            queries=[*mentions.queries, *parts.queries],
+            owners=[*mentions.owners, *parts.owners],
+            n_parts=len(parts),
+        )
 
     def rewrite(
         self, strings: Sequence[str], kb: KnowledgeBase, seen: Container[str]

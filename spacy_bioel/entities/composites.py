@@ -257,20 +257,20 @@ class Composites(EntityRules):
         traces: Sequence[Trace] | None,
     ) -> list[list[ScoredSpan]]:
         widened = [
-            likeliest([(s[0], self._end(doc, s), *s[2:]) for s in of_doc])
-            for doc, of_doc in zip(docs, spans, strict=True)
+            likeliest([(s[0], self._end(doc, text, s), *s[2:]) for s in of_doc])
+            for doc, text, of_doc in zip(docs, map(text_of, docs), spans, strict=True)
         ]
         for trace, before, after in zip(traces or (), spans, widened, strict=False):
             trace.changed(before, after, "with the rest of a composite")
         return widened
 
-    def _end(self, doc: Doc, span: ScoredSpan) -> int:
+    def _end(self, doc: Doc, text: str, span: ScoredSpan) -> int:
         """The end of a mention, or of the composite that it begins."""
         start, end, label, _ = span
         if label not in self._families:
             return end
         first, last = doc[start].idx, doc[end - 1].idx + len(doc[end - 1])
-        if (rest := end_with_members(text_of(doc), first, last)) == last:
+        if (rest := end_with_members(text, first, last)) == last:
             return end
         whole = doc.char_span(first, rest)
         return end if whole is None else whole.end

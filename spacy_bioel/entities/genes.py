@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
+from itertools import chain, pairwise
 
 from spacy.tokens import Doc, Span
 
 from spacy_bioel.dictionary.unambiguous import common_words, is_other, places_marked
-from spacy_bioel.doc import text_of, texts_of
-from spacy_bioel.entities import Candidates, EntityRules, Mentions, Query
+from spacy_bioel.doc import long_forms, text_of, texts_of
+from spacy_bioel.entities import Candidates, EntityRules, Knowledge, Mentions, Query, Rank
 from spacy_bioel.entities.homonyms import Namesakes, WordsOfDocument
 from spacy_bioel.entities.species import (
+    PREFIX,
+    Homologs,
     is_means,
     is_microbe,
     organism_table,
     organism_words,
     score_species,
 )
-from spacy_bioel.entities.species_candidates import (
-    has_organisms,
-    organism_in,
-    strings_of_genes,
-)
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.text.normalize import normalize_name
+from spacy_bioel.text.normalize import normalize_name, normalize_names
 from spacy_bioel.trace import Trace
 from spacy_bioel.types import GENE, ORGANISM, Candidate, Link, ScoredSpan, best_first
 
@@ -95,10 +94,11 @@ class Genes(EntityRules):
         that are of no organism stay as they are."""
         assert self.knowledge is not None
         found, moved = list(candidates.of_mentions), dict[int, list[Candidate]]()
-        table = organism_table(mentions, candidates, self.knowledge)
+        of_mentions = genes_by_organism(mentions, candidates, self.knowledge)
+        table = organism_table(mentions, candidates, of_mentions, self.knowledge.kb)
         words = cache(lambda owner: WordsOfDocument(text_of(mentions.docs[owner])))
         for number, organisms in score_species(table):
-            homologs, span = table.genes[number], mentions.spans[number]
+            homologs, span = of_mentions[number], mentions.spans[number]
             weighed = []
             for organism, probability in organisms:
                 genes = homologs.genes.get(organism, ())
@@ -194,3 +194,180 @@ def _organism_of(kb: KnowledgeBase, id: str) -> str:
     """The organism that a gene is of; "" for other concepts."""
     row = kb.find(id)
     return organism_in(kb.types_of(row)) if row >= 0 else ""
+
+
+# What a name may have around it: "human TERT gene", "p-AKT", "hTERT".
+_BEFORE = re.compile(
+    r"(?:(?:human|mouse|murine|rat|bovine|yeast|zebrafish|drosophila|wild[- ]type|mutant|mutated|"
+    r"recombinant|phosphorylated|phospho|phosphor|endogenous|soluble|anti|p|pro)[- ])+",
+    re.IGNORECASE,
+)
+_AFTER = re.compile(
+    r"(?:[- ](?:genes?|proteins?|mrnas?|transcripts?|products?|polypeptides?|molecules?|null))+$"
+    r"|(?<=^(?-i:[A-Z][a-z][a-z])\d)p$|(?<=^(?-i:[A-Z][a-z][a-z])\d\d)p$",  # Gdt1p, of yeast
+    re.IGNORECASE,
+)
+_JOINT = re.compile(r"(?<=[a-z])(?=\d)|(?<=\d)(?=[a-z])")
+_MOST = 4  # words that are written together
+
+
+def other_spellings(name: str) -> list[str]:
+    """Normalised, the nearest first: without what is around it, together ("IL-2", "IL2"), and
+    apart ("p 53")."""
+    forms = [name]
+    for pattern in (_AFTER, _BEFORE, PREFIX):
+        found = pattern.search(forms[-1]) if pattern is _AFTER else pattern.match(forms[-1])
+        if found and len(found.group()) < len(forms[-1]):
+            forms.append(forms[-1][: found.start()] + forms[-1][found.end() :])
+    spelled: dict[str, None] = {}
+    for form in normalize_names(forms):
+        words = form.split()
+        spelled[form] = None
+        if 1 < len(words) <= _MOST:
+            spelled["".join(words)] = None
+            for i in range(1, len(words)):
+                spelled[" ".join([*words[: i - 1], words[i - 1] + words[i], *words[i + 1 :]])] = (
+                    None
+                )
+        spelled[_JOINT.sub(" ", form)] = None
+    return [form for form in spelled if len(form) > 1]
+
+
+def has_organisms(kb: KnowledgeBase) -> bool:
+    """Whether documents choose among the organisms of the concepts of a knowledge base."""
+    return any(name.startswith(ORGANISM) for name in kb.type_names)
+
+
+def strings_of_genes(mentions: Mentions, knowledge: Knowledge) -> list[Query]:
+    """Queries of mentions, with all that `genes_by_organism` will ask for."""
+    queries = list(mentions.queries)
+    for kb, numbers in _by_kb(mentions, knowledge).items():
+        forms_of = _forms(mentions, numbers)
+        forms = list(dict.fromkeys(chain.from_iterable(forms_of.values())))
+        rows = kb.lookup_names(forms)
+        indptr, concepts, _ = kb.concepts_of_names(rows)
+        symbols = normalize_names(kb.names.take(kb.preferred_rows(concepts)))
+        asked = {
+            form: (form, *symbols[start:end])
+            for form, row, (start, end) in zip(
+                forms, rows.tolist(), pairwise(indptr.tolist()), strict=True
+            )
+            if row >= 0
+        }
+        for i, of_mention in forms_of.items():
+            others = dict.fromkeys(chain.from_iterable(asked.get(f, ()) for f in of_mention))
+            queries[i] = replace(queries[i], others=tuple(others), parts_agree=True)
+    return queries
+
+
+def genes_by_organism(
+    mentions: Mentions, candidates: Candidates, knowledge: Knowledge
+) -> dict[int, Homologs]:
+    """Candidates by organism, of the mentions whose knowledge base has organisms."""
+    found: dict[int, Homologs] = {}
+    for kb, numbers in _by_kb(mentions, knowledge).items():
+        found |= _of_kb(kb, mentions, candidates, numbers)
+    return dict(sorted(found.items()))
+
+
+def _by_kb(mentions: Mentions, knowledge: Knowledge) -> dict[KnowledgeBase, list[int]]:
+    """Numbers of the mentions by their knowledge base, of those that have organisms."""
+    kbs = knowledge.linked_kbs(set(mentions.labels))
+    kbs = {label: kb for label, kb in kbs.items() if has_organisms(kb)}
+    found: dict[KnowledgeBase, list[int]] = {}
+    for number, label in enumerate(mentions.labels):
+        if label in kbs:
+            found.setdefault(kbs[label], []).append(number)
+    return found
+
+
+def _of_kb(
+    kb: KnowledgeBase, mentions: Mentions, candidates: Candidates, numbers: Sequence[int]
+) -> dict[int, Homologs]:
+    given = candidates.of_mentions
+    # The same for mentions of the same strings.
+    keys = {i: (own, mentions.labels[i]) for i, own in _forms(mentions, numbers).items()}
+    forms = list(dict.fromkeys(form for of, _ in keys.values() for form in of))
+    rows = kb.lookup_names(forms).tolist()
+    known = {form for form, row in zip(forms, rows, strict=True) if row >= 0}
+    wanted = {(form, label): None for of, label in keys.values() for form in of if form in known}
+    ranked = candidates.rank(list(wanted))
+    organism_of = _organisms(kb, [*(given[i] for i in numbers), *ranked.values()])
+    always = [human for human in (f"{ORGANISM}9606",) if human in kb.type_names]
+    made: dict[tuple[tuple[str, ...], str, int], Homologs] = {}
+    found: dict[int, Homologs] = {}
+    for i, (own, label) in keys.items():
+        key = own, label, id(given[i])
+        if key not in made:
+            made[key] = homologs = Homologs(is_whole=bool(own) and own[0] in known, always=always)
+            homologs.others = [c for c in given[i] if c.id not in organism_of]
+            homologs.add(given[i], organism_of)
+            if homologs.genes or not homologs.others:
+                for form in own:
+                    if form in known:
+                        homologs.add(ranked[form, label], organism_of)
+        if made[key].genes:
+            found[i] = made[key]
+    _add_symbols(kb, candidates.rank, {key: of for key, of in made.items() if of.named})
+    return found
+
+
+def _add_symbols(
+    kb: KnowledgeBase, rank: Rank, made: dict[tuple[tuple[str, ...], str, int], Homologs]
+) -> None:
+    """Add the genes that have the symbol of one that was found."""
+    best = {key: [of.genes[o][0].id for o in sorted(of.named)] for key, of in made.items()}
+    symbol_of = _symbols(kb, [id for ids in best.values() for id in ids])
+    strings = {(symbol_of[id], key[1]): None for key, ids in best.items() for id in ids}
+    ranked = rank(list(strings))
+    organism_of = _organisms(kb, ranked.values())
+    of_found = _symbols(kb, organism_of)
+    same = {
+        (symbol, label): tuple(c for c in found if of_found.get(c.id) == symbol)
+        for (symbol, label), found in ranked.items()
+    }
+    for key, ids in best.items():
+        # The symbol of most organisms first: few have another gene of that name.
+        for symbol, _ in Counter(symbol_of[id] for id in ids).most_common():
+            made[key].add(same[symbol, key[1]], organism_of, by_symbol=True)
+
+
+def _forms(mentions: Mentions, numbers: Sequence[int]) -> dict[int, tuple[str, ...]]:
+    """Normalised strings for each of some mentions, the nearest first."""
+    defined = {i: long_forms(mentions.docs[i]) for i in {mentions.owners[n] for n in numbers}}
+    found = {}
+    for number in numbers:
+        written = []
+        if number < mentions.n_wholes:
+            text, forms = mentions.spans[number].text, defined[mentions.owners[number]]
+            written = [text, *(s for s, long in forms.items() if long.lower() == text.lower())]
+        found[number] = _spelled(mentions.queries[number].whole, *written)
+    return found
+
+
+@lru_cache(maxsize=1 << 14)
+def _spelled(whole: str, *written: str) -> tuple[str, ...]:
+    strings = [whole, *normalize_names(written)]
+    for text in (*written, whole):
+        strings += other_spellings(text)
+    return tuple(dict.fromkeys(filter(None, strings)))
+
+
+def _symbols(kb: KnowledgeBase, ids: Iterable[str]) -> dict[str, str]:
+    """The preferred names of concepts, normalised."""
+    ids = list(dict.fromkeys(ids))
+    rows = kb.preferred_rows(kb.find_all(ids))
+    return dict(zip(ids, normalize_names(kb.names.take(rows)), strict=True))
+
+
+def _organisms(kb: KnowledgeBase, candidates: Iterable[Sequence[Candidate]]) -> dict[str, str]:
+    """The organism of each candidate that is of one."""
+    known = sorted({c.id for found in candidates for c in found})
+    of_rows = kb.types_of_all(kb.find_all(known))
+    organisms = map(organism_in, of_rows)
+    return {id: organism for id, organism in zip(known, organisms, strict=True) if organism}
+
+
+def organism_in(types: Iterable[str]) -> str:
+    """The organism among the types of a concept; "" for none."""
+    return next((t for t in types if t.startswith(ORGANISM)), "")

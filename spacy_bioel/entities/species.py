@@ -15,8 +15,8 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
 from itertools import groupby
 from math import log1p
 from pathlib import Path
@@ -27,13 +27,68 @@ from numpy.typing import NDArray
 from spacy.tokens import Doc, Span
 
 from spacy_bioel.doc import text_of
-from spacy_bioel.entities import Candidates, Knowledge, Mentions
-from spacy_bioel.entities.species_candidates import PREFIX, Homologs, genes_by_organism
+from spacy_bioel.entities import Candidates, Mentions
 from spacy_bioel.kb.joined import parts_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.models.inference import Fusion, share
+from spacy_bioel.models.fusion import Fusion, share
 from spacy_bioel.text.sentences import sentence_borders
-from spacy_bioel.types import CELL_LINE, MICROBES, ORGANISM
+from spacy_bioel.types import CELL_LINE, MICROBES, ORGANISM, Candidate
+
+PREFIX = re.compile(r"[hmr](?=[A-Z][A-Za-z]*[A-Z0-9])")
+
+
+_LEAST = 1e-9
+
+
+@dataclass
+class Homologs:
+    """Candidates of a mention by organism: the scores of each are those that they have if the
+    organism is meant.
+
+    named, by_symbol (set): Organisms with a gene of a name of the mention; of the same symbol.
+    is_whole (bool): The mention as it is written is a name.
+    always (Sequence[str]): Organisms that may be meant, whether the document names them or not.
+    others (list): Candidates that are of no organism.
+    """
+
+    genes: dict[str, list[Candidate]] = field(default_factory=dict)
+    named: set[str] = field(default_factory=set)
+    by_symbol: set[str] = field(default_factory=set)
+    is_whole: bool = False
+    always: Sequence[str] = ()
+    others: list[Candidate] = field(default_factory=list)
+
+    @cached_property
+    def shares(self) -> dict[str, float]:
+        named = self.named or self.genes
+        return {organism: 1 / len(named) for organism in named}
+
+    def add(
+        self, found: Sequence[Candidate], organism_of: dict[str, str], *, by_symbol: bool = False
+    ) -> None:
+        """Add the candidates of another form, of organisms that have none of that name so far."""
+        groups: dict[str, list[Candidate]] = {}
+        for c in found:
+            if c.id in organism_of:
+                groups.setdefault(organism_of[c.id], []).append(c)
+        named = {o for o, own in groups.items() if any(map(is_named, own))}
+        total = sum(c.score for o in named for c in groups[o])
+        for o, own in groups.items():
+            if o in named and o not in self.named | self.by_symbol:
+                # Shares are rounded: what training texts mean rarely may have none.
+                part = total / sum(c.score + _LEAST for c in own)
+                self.genes[o] = [replace(c, score=(c.score + _LEAST) * part) for c in own]
+                (self.by_symbol if by_symbol else self.named).add(o)
+            else:
+                self.genes.setdefault(o, own)
+
+
+def is_named(candidate: Candidate) -> bool:
+    """Whether the mention is a name of the concept, and not only like one: for a name, nobody
+    searches by spelling."""
+    sources = candidate.evidence.split("+")
+    return "exact" in sources or ("memory" in sources and "sparse" not in sources)
+
 
 _WORDS = Path(__file__).parents[1] / "assets" / "organism_words.json"
 # Between a gene and the organism that it is said to be of.
@@ -148,28 +203,28 @@ class OrganismTable:
 
     mention (NDArray[int64]): Number of the mention. Shape (n,).
     features (NDArray[float32]): Shape (n, len(FEATURES)).
-    genes (Mapping): Of each mention, its candidates by organism.
     """
 
     mention: NDArray[np.int64]
     organisms: Sequence[str]
     features: NDArray[np.float32]
-    genes: Mapping[int, Homologs]
 
 
 def organism_table(
-    mentions: Mentions, candidates: Candidates, knowledge: Knowledge
+    mentions: Mentions, candidates: Candidates, genes: Mapping[int, Homologs], kb: KnowledgeBase
 ) -> OrganismTable:
     """Gather the evidence for each organism that a mention of a gene may be of.
 
     Parts of composites say nothing of the organisms that their documents name.
+
+    genes (Mapping): Of each mention that may be a gene, its candidates by organism.
+    kb (KnowledgeBase): Tells which organisms are microbes.
     """
     n = mentions.n_wholes
-    genes = genes_by_organism(mentions, candidates, knowledge)
     found, n_cells = _named(mentions, candidates, genes)
     documents = _documents(mentions, found, n_cells)
     named = {id for of in found.values() for _, _, id in of}
-    microbes = {id for id in named if is_microbe(knowledge.kb, id)}
+    microbes = {id for id in named if is_microbe(kb, id)}
     hosts = {
         owner: [place for place in of if place[2] not in microbes]
         for owner, of in found.items()
@@ -205,7 +260,6 @@ def organism_table(
         np.array(owner_of, dtype=np.int64),
         organisms,
         np.array(rows, dtype=np.float32).reshape(-1, len(FEATURES)),
-        genes,
     )
 
 

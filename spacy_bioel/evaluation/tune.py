@@ -40,10 +40,10 @@ from spacy_bioel.evaluation.run import (
     measure_pipeline,
     silent,
 )
-from spacy_bioel.linking.fusion import default_fusion
+from spacy_bioel.linking.evidence import default_fusion
 from spacy_bioel.loading import find_detector, find_linker
 from spacy_bioel.mentions.selection import select_mentions
-from spacy_bioel.models.inference import Fusion
+from spacy_bioel.models.fusion import Fusion
 from spacy_bioel.types import AnnotatedText, Link, ScoredSpan
 
 GIVEN, LINKING, MENTIONS = "gold", "end_to_end", "mention"  # protocols

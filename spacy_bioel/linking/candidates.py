@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from itertools import islice
-from threading import Lock
+from threading import Lock, RLock
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,19 +21,91 @@ from spacy_bioel.kb.faiss_index import choose_index
 from spacy_bioel.kb.joined import JoinedKnowledgeBase, parts_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.vectors import quantize
-from spacy_bioel.linking.evidence import EXACT, SOURCES, Candidates, gather_candidates
-from spacy_bioel.linking.fusion import default_fusion, rank
+from spacy_bioel.linking.evidence import (
+    EXACT,
+    SOURCES,
+    Candidates,
+    MentionStatistics,
+    default_fusion,
+    gather_candidates,
+)
 from spacy_bioel.linking.searches import (
     EncodedNames,
     FrozenEncoder,
     JoinedNames,
+    MakeSearch,
+    NamePool,
     NameSearch,
     SpellingSearch,
     encoded_names,
 )
 from spacy_bioel.linking.starter import is_dense, string_vectors
-from spacy_bioel.linking.state import Kept, LinkerState
+from spacy_bioel.models.fusion import Fusion, rank
+from spacy_bioel.settings import LinkerSettings
 from spacy_bioel.types import Candidate
+
+if TYPE_CHECKING:
+    from spacy_bioel.linking.rescoring import Rescorer
+
+
+T = TypeVar("T")
+
+
+class Kept:
+    """Values that are made at first use, once for all threads, and anew from other parts."""
+
+    def __init__(self) -> None:
+        self._lock = RLock()
+        self._values: dict[object, tuple[object, Any]] = {}
+
+    def get(self, name: object, parts: object, make: Callable[[], T]) -> T:
+        """The value of this name, made now if it was not made of equal parts."""
+        with self._lock:
+            if name not in self._values or self._values[name][0] != parts:
+                self._values[name] = parts, make()
+            value: T = self._values[name][1]
+            return value
+
+    def forget(self, name: object) -> None:
+        with self._lock:
+            self._values.pop(name, None)
+
+    def only(self, name: object) -> Kept:
+        """What is kept under one name, and nothing else."""
+        one = Kept()
+        with self._lock:
+            one._values |= {name: self._values[name]} if name in self._values else {}
+        return one
+
+
+@dataclass(frozen=True)
+class LinkerState:
+    """All that candidates depend on, by identity, and settings by value: none of it changes.
+
+    encoder (FrozenEncoder | None): Of names; None: no dense evidence.
+    fusion, reading (Fusion | None): Weights of the evidence, and of what a contextual model reads;
+        None: the default ones.
+    rules (RuleSet): Rules for kinds of text.
+    rescorer (Rescorer | None): What reads the documents; None: nothing does.
+    pool (NamePool | None): The names that training searches among; None: all.
+    """
+
+    kb: KnowledgeBase
+    encoder: FrozenEncoder | None
+    statistics: MentionStatistics
+    fusion: Fusion | None
+    reading: Fusion | None
+    settings: LinkerSettings
+    make_spelling: MakeSearch
+    rules: RuleSet
+    rescorer: Rescorer | None = None
+    pool: NamePool | None = None
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether the encoder is asked."""
+        return self.encoder is not None and "dense" in self.settings.evidence.names
+
 
 # Strings whose candidates are kept: some 25 MB.
 KEPT = 10_000
@@ -67,6 +140,8 @@ class CandidateGenerator:
             if not self._kept.get("is_dense", (state.kb, state.encoder), searched):
                 state = replace(state, encoder=None)
         self.state = state
+        self._types = dict(state.settings.label_types)
+        self._only_labels = state.settings.only_labels
         self._lock = Lock()
         self._ranked: dict[String, tuple[Candidate, ...]] = {}
         self._masks: dict[str, NDArray[np.bool_] | None] = {}
@@ -127,12 +202,14 @@ class CandidateGenerator:
         return self.state.rules.with_knowledge(self)
 
     @cached_property
+    def _keeps_all(self) -> bool:
+        """Whether all concepts of a name stay candidates."""
+        return self.rules.want_all(self.kb)
+
+    @cached_property
     def labels(self) -> list[str]:
         """Labels that the settings name."""
-        settings = self.state.settings
-        return list(
-            {**dict(settings.label_types), **self._part_of, **dict.fromkeys(settings.only_labels)}
-        )
+        return list({**self._types, **self._part_of, **dict.fromkeys(self._only_labels)})
 
     @property
     def vocabularies(self) -> dict[str, Vocabulary]:
@@ -149,13 +226,12 @@ class CandidateGenerator:
 
     def _vocabularies(self) -> tuple[dict[str, Vocabulary], object]:
         """Of each label that has one, its vocabulary; and what that depends on."""
-        types = dict(self.state.settings.label_types)
-        labels = [label for label in {**types, **self._part_of} if self.types_of(label) != ()]
+        labels = [x for x in {**self._types, **self._part_of} if self.types_of(x) != ()]
         # By parts: their columns are mapped, and those of a joined knowledge base are made.
         own = {label: self.of(label) for label in labels}
         found = {label: Vocabulary(of.kb, of._mask(label)) for label, of in own.items()}
         found = {x: of for x, of in found.items() if of[1] is not None or own[x] is not self}
-        return found, (self.kb, tuple(types.items()), self.state.settings.only_labels)
+        return found, (self.kb, tuple(self._types.items()), self._only_labels)
 
     # Labels.
 
@@ -166,10 +242,9 @@ class CandidateGenerator:
 
     def types_of(self, label: str) -> tuple[str, ...] | None:
         """Semantic types that a mention of this label may link to; None: all."""
-        only = self.state.settings.only_labels
-        if only and label and label not in only:
+        if self._only_labels and label and label not in self._only_labels:
             return ()
-        return dict(self.state.settings.label_types).get(label)
+        return self._types.get(label)
 
     def _mask(self, label: str) -> NDArray[np.bool_] | None:
         """Concepts that a mention of this label may link to; None: all. Shape (n_concepts,)."""
@@ -266,7 +341,7 @@ class CandidateGenerator:
         scores = (self.state.fusion or default_fusion()).scores(table.features)[rows]
         allowed = self.allowed(concepts, [label for _, label in asked], pair)
         own = np.where(allowed, scores, -np.inf)
-        kept = table.sources[rows] & EXACT > 0 if self.rules.want_all(self.kb) else None
+        kept = table.sources[rows] & EXACT > 0 if self._keeps_all else None
         top = self.state.settings.max_candidates
         best, shares = rank(self.kb, concepts, own, pair, top=top, kept=kept)
         best = best[allowed[best]]

@@ -43,17 +43,14 @@ from spacy_bioel.kb.joined import parts_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase, open_kb
 from spacy_bioel.kb.vector_files import Encoded
 from spacy_bioel.linking import starter
-from spacy_bioel.linking.alias_table import MentionStatistics
-from spacy_bioel.linking.candidates import CandidateGenerator
-from spacy_bioel.linking.decide import Ranking, rank_candidates
-from spacy_bioel.linking.evidence import FEATURES
-from spacy_bioel.linking.mentions import find_mentions
+from spacy_bioel.linking.candidates import CandidateGenerator, Kept, LinkerState
+from spacy_bioel.linking.decide import Ranking, find_mentions, rank_candidates
+from spacy_bioel.linking.evidence import FEATURES, MentionStatistics
 from spacy_bioel.linking.rescoring import Rescorer, rescorer_of
 from spacy_bioel.linking.searches import FrozenEncoder, MakeSearch
-from spacy_bioel.linking.state import Kept, LinkerState
 from spacy_bioel.linking.training import NameTraining, training_strings
 from spacy_bioel.linking.validation import check_order, check_settings, check_types
-from spacy_bioel.models.inference import Fusion
+from spacy_bioel.models.fusion import Fusion
 from spacy_bioel.models.name_encoder import (
     EncoderSource,
     add_encoder,

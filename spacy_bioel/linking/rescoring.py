@@ -15,7 +15,7 @@ from spacy_bioel.entities import Mentions
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.candidates import CandidateGenerator
 from spacy_bioel.linking.training import NameTraining
-from spacy_bioel.models.inference import Fusion
+from spacy_bioel.models.fusion import Fusion
 from spacy_bioel.models.name_encoder import EncoderSource, Parts
 from spacy_bioel.settings import LinkerSettings
 from spacy_bioel.types import Candidate

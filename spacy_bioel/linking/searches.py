@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
@@ -25,7 +25,6 @@ from spacy_bioel.kb.vector_files import (
     write_vectors,
 )
 from spacy_bioel.kb.vectors import QuantizedVectors, heads_of, quantize
-from spacy_bioel.linking.alias_table import MentionStatistics
 from spacy_bioel.models.name_encoder import (
     Infer,
     NameEncoder,
@@ -190,12 +189,12 @@ class NamePool:
     which are the most mentioned ones too. It is where negatives are mined, and what the
     development documents are linked against while training; `bioel kb encode` then encodes all.
 
+    mentioned (Iterable[str]): Ids of the concepts of the training corpus.
     rows (IntArray): Name rows in the pool. Shape (n_pool,).
     """
 
-    def __init__(self, kb: KnowledgeBase, statistics: MentionStatistics, *, size: int) -> None:
-        gold = {concept_id for counts in statistics.counts.values() for concept_id in counts}
-        gold_rows = kb.find_all(sorted(gold))
+    def __init__(self, kb: KnowledgeBase, mentioned: Iterable[str], *, size: int) -> None:
+        gold_rows = kb.find_all(sorted(mentioned))
         n_names = np.diff(kb.concept_offsets)
         order = np.argsort(-n_names, kind="stable")
         wanted = np.unique(np.concatenate([gold_rows[gold_rows >= 0], order]), return_index=True)

@@ -23,7 +23,7 @@ from spacy_bioel.kb.joined import parts_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.vector_files import is_encoded, stored_vectors, vectors_of
 from spacy_bioel.kb.vectors import QuantizedVectors, quantize
-from spacy_bioel.linking.alias_table import MentionStatistics
+from spacy_bioel.linking.evidence import MentionStatistics
 from spacy_bioel.linking.searches import FrozenEncoder, needs_no_folder
 from spacy_bioel.models.name_encoder import (
     NameEncoder,

@@ -16,7 +16,8 @@ from spacy_bioel.doc import gold_spans
 from spacy_bioel.entities import Mentions
 from spacy_bioel.errors import Warnings
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.linking.alias_table import MentionStatistics
+from spacy_bioel.linking.candidates import LinkerState
+from spacy_bioel.linking.evidence import MentionStatistics
 from spacy_bioel.linking.searches import (
     Encode,
     EncodedNames,
@@ -25,7 +26,6 @@ from spacy_bioel.linking.searches import (
     NameSearch,
     needs_no_folder,
 )
-from spacy_bioel.linking.state import LinkerState
 from spacy_bioel.models.name_encoder import name_encoder_of
 from spacy_bioel.models.torch_io import loss_and_gradients
 from spacy_bioel.settings import LinkerSettings, TrainingSettings
@@ -138,7 +138,7 @@ class NameTraining:
     ) -> None:
         self.model, self.encoder = model, name_encoder_of(model)
         self.state, self.kb, self.settings = state, state.kb, settings
-        self.pool = NamePool(self.kb, state.statistics, size=settings.pool_names)
+        self.pool = NamePool(self.kb, state.statistics.ids, size=settings.pool_names)
         self._sampler = NameSampler(self.kb, state.statistics, settings)
         self._random = np.random.default_rng(settings.seed)  # for what reads in context
         self._updates = 0

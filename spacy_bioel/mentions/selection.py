@@ -96,16 +96,16 @@ def _keep_texts(doc: Doc, condition: Callable[[str], bool]) -> Step:
 def _first_steps(doc: Doc, cfg: Mapping[str, Any]) -> list[tuple[str, Step]]:
     """List the steps from all spans to those that are likely."""
     threshold: float = cfg["threshold"]
-    below = f"below the threshold of {threshold:g}"
+    below, whole = f"below the threshold of {threshold:g}", text_of(doc)
 
     steps: list[tuple[str, Step]] = [
         ("by the borders of markup or a denial", partial(trim_borders, doc))
     ]
-    if BLANK_LINE.search(text_of(doc)):
+    if BLANK_LINE.search(whole):
         steps.append(
             ("a blank line in it", _keep_texts(doc, lambda text: not BLANK_LINE.search(text)))
         )
-    if is_in_capitals(text_of(doc)):
+    if is_in_capitals(whole):
         is_word = "a function word, in a text in capitals"
         steps.append((is_word, _keep_texts(doc, lambda text: text.lower() not in STOP_WORDS)))
     steps += [

@@ -2,7 +2,7 @@
 
 import pytest
 
-from spacy_bioel.entities.species_candidates import other_spellings
+from spacy_bioel.entities.genes import other_spellings
 
 
 @pytest.mark.parametrize(

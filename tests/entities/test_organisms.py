@@ -9,7 +9,7 @@ from spacy.tokens import Doc, Span
 from tiny import blank
 
 from spacy_bioel.kb.build import build_kb
-from spacy_bioel.linking.alias_table import MentionStatistics
+from spacy_bioel.linking.evidence import MentionStatistics
 from spacy_bioel.types import Concept
 
 HUMAN, MOUSE = "NCBITaxon:9606", "NCBITaxon:10090"

@@ -16,7 +16,7 @@ from spacy_bioel.entities import Mentions, Query, RuleSet
 from spacy_bioel.entities.composites import Composites
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.linking.decide import decide
-from spacy_bioel.linking.fusion import rank
+from spacy_bioel.models.fusion import rank
 from spacy_bioel.settings import LinkerSettings
 from spacy_bioel.types import Candidate, Concept, Link
 

@@ -10,7 +10,7 @@ from tiny import blank
 
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.linking.fusion import repeats, share_of_equivalents
+from spacy_bioel.models.fusion import repeats, share_of_equivalents
 from spacy_bioel.types import Concept
 
 SMALL = {"dim": 16, "blocks": 1, "filters": 4}

@@ -8,8 +8,13 @@ import pytest
 from kb_files import made_kb
 
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.linking.alias_table import MentionStatistics
-from spacy_bioel.linking.evidence import EVIDENCE, FEATURES, SOURCES, gather_candidates
+from spacy_bioel.linking.evidence import (
+    EVIDENCE,
+    FEATURES,
+    SOURCES,
+    MentionStatistics,
+    gather_candidates,
+)
 from spacy_bioel.linking.searches import Found, SpellingSearch
 from spacy_bioel.types import Concept
 

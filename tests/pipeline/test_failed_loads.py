@@ -21,8 +21,7 @@ from tiny import examples as examples_of
 from spacy_bioel.doc import get_links, with_gold_mentions
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.linking.alias_table import MentionStatistics
-from spacy_bioel.linking.fusion import default_fusion
+from spacy_bioel.linking.evidence import MentionStatistics, default_fusion
 from spacy_bioel.settings import EvidenceSettings
 from spacy_bioel.types import AnnotatedText
 

@@ -13,8 +13,7 @@ from tiny import LINKER, VOCABULARY, blank, ents, examples, linking_nlp, links, 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking import searches
-from spacy_bioel.linking.evidence import FEATURES
-from spacy_bioel.linking.fusion import default_fusion
+from spacy_bioel.linking.evidence import FEATURES, default_fusion
 from spacy_bioel.types import AnnotatedText
 
 WHEN = ("before", "after")

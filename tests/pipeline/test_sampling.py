@@ -5,7 +5,7 @@ import pytest
 
 from spacy_bioel.contextual.dual_encoder import CandidateSampler
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.linking.alias_table import MentionStatistics
+from spacy_bioel.linking.evidence import MentionStatistics
 from spacy_bioel.linking.searches import NamePool
 from spacy_bioel.linking.training import NameSampler
 from spacy_bioel.settings import TrainingSettings
@@ -30,13 +30,13 @@ def by_letters(names) -> np.ndarray:
 
 @pytest.mark.parametrize(("size", "n_names"), [(1, 2), (4, 4), (6, 4), (7, 7), (1000, 75)])
 def test_the_pool_has_the_names_of_gold_concepts_first(kb, size, n_names):
-    pool = NamePool(kb, STATISTICS, size=size)
+    pool = NamePool(kb, STATISTICS.ids, size=size)
     assert len(pool.names) == len(pool.rows) == n_names
     assert size < 4 or set(GOLD_NAMES) <= set(pool.names)
 
 
 def test_the_pool_answers_with_rows_of_the_knowledge_base(kb):
-    pool = NamePool(kb, STATISTICS, size=4)
+    pool = NamePool(kb, STATISTICS.ids, size=4)
     names = pool.encoded(by_letters)
     rows, cosines = names.search(by_letters(["heart attack"]), 5)
     assert kb.name(int(rows[0, 0])) == "heart attack"
@@ -45,7 +45,7 @@ def test_the_pool_answers_with_rows_of_the_knowledge_base(kb):
 
 
 def test_vectors_of_names_outside_the_pool_are_zeros(kb):
-    pool = NamePool(kb, STATISTICS, size=4)
+    pool = NamePool(kb, STATISTICS.ids, size=4)
     names = pool.encoded(by_letters)
     outside = int(np.setdiff1d(np.arange(kb.n_names), pool.rows)[-1])
     inside = int(pool.rows[1])
@@ -82,7 +82,7 @@ def test_equal_seeds_draw_equally(kb):
 
 def test_mined_negatives_are_of_other_concepts(kb):
     drawer = sampler(kb, negatives=3)
-    pool = NamePool(kb, drawer.statistics, size=1000)
+    pool = NamePool(kb, drawer.statistics.ids, size=1000)
     drawer.mine(by_letters, pool.encoded(by_letters))
     infarction = kb.find("MESH:D009203")
     names, concepts = drawer.draw([("heart attack", infarction)])
@@ -96,7 +96,7 @@ def test_mentions_are_told_from_a_name_of_theirs_mined_ones_and_any(kb):
     drawer = CandidateSampler(kb, n_candidates=3, seed=0)
     strings, concepts = ["attack of the heart", "cold"], np.array([infarction, cold])
     drawer.remember(strings, concepts, by_letters(strings))
-    names = NamePool(kb, STATISTICS, size=1000).encoded(by_letters)
+    names = NamePool(kb, STATISTICS.ids, size=1000).encoded(by_letters)
     drawer.mine(names)
     for _ in range(5):
         rows = drawer.draw(strings, concepts)
@@ -111,5 +111,5 @@ def test_mentions_are_told_from_a_name_of_theirs_mined_ones_and_any(kb):
 
 def test_nothing_to_tell_from_is_mined_before_mentions_were_read(kb):
     drawer = CandidateSampler(kb, n_candidates=2, seed=0)
-    drawer.mine(NamePool(kb, STATISTICS, size=9).encoded(by_letters))
+    drawer.mine(NamePool(kb, STATISTICS.ids, size=9).encoded(by_letters))
     assert 1 <= len(drawer.draw([], np.zeros(0, dtype=np.int64))) <= 2

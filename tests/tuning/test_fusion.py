@@ -11,9 +11,8 @@ import pytest
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.evaluation.fit import Development, _Loss, fit_fusion, fit_nearest, pool
-from spacy_bioel.linking.evidence import FEATURES
-from spacy_bioel.linking.fusion import default_fusion, rank
-from spacy_bioel.models.inference import Fusion, share
+from spacy_bioel.linking.evidence import FEATURES, default_fusion
+from spacy_bioel.models.fusion import Fusion, rank, share
 
 N = len(FEATURES)
 EXACT, DENSE = FEATURES.index("exact"), FEATURES.index("dense")

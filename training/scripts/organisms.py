@@ -24,9 +24,10 @@ import spacy_bioel
 from spacy_bioel.corpus import read_texts
 from spacy_bioel.doc import add_gold
 from spacy_bioel.entities import Candidates
+from spacy_bioel.entities.genes import genes_by_organism
 from spacy_bioel.entities.species import FEATURES, organism_table
 from spacy_bioel.evaluation.fit import Development, fit_fusion, pool
-from spacy_bioel.linking.alias_table import MentionStatistics
+from spacy_bioel.linking.evidence import MentionStatistics
 from spacy_bioel.settings import GOLD_KEY
 from spacy_bioel.types import GENE, ORGANISM, AnnotatedText
 
@@ -102,7 +103,8 @@ def _development(nlp: Any, linker: Any, texts: Sequence[AnnotatedText]) -> Devel
     ranking = linker.ranking(docs)
     generator, asked = ranking.generator, ranking.asked
     candidates = Candidates(ranking.candidates, linker.cfg["nil_threshold"], generator.rank)
-    table = organism_table(asked, candidates, generator)
+    genes = genes_by_organism(asked, candidates, generator)
+    table = organism_table(asked, candidates, genes, generator.kb)
     rows: dict[int, list[int]] = defaultdict(list)
     for row, number in enumerate(table.mention.tolist()):
         rows[number].append(row)

@@ -50,8 +50,7 @@ from spacy_bioel.io.table import read_table
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.bundled import ASSETS as INSTALLED
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.linking.alias_table import MentionStatistics
-from spacy_bioel.linking.evidence import FEATURES
+from spacy_bioel.linking.evidence import FEATURES, MentionStatistics
 from spacy_bioel.loading import load_model
 from spacy_bioel.mentions.model import add_scorer
 from spacy_bioel.models.torch_io import weights_from_bytes, weights_to_bytes
