@@ -1,4 +1,4 @@
-"""The command `bioel`, with one subcommand per file. No other package imports this one."""
+"""The command `bioel`, with its subcommands. No other package imports this one."""
 
 from spacy_bioel.cli.app import main
 

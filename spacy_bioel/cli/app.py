@@ -20,12 +20,10 @@ from spacy_bioel import __version__
 from spacy_bioel.cli.card import card
 from spacy_bioel.cli.console import NO_ROOM, show_error
 from spacy_bioel.cli.convert import convert
-from spacy_bioel.cli.evaluate import evaluate
-from spacy_bioel.cli.explain import explain
+from spacy_bioel.cli.evaluate import evaluate, tune
 from spacy_bioel.cli.kb_build import add, build, compact, copy, edit, encode, retire
 from spacy_bioel.cli.kb_show import info, search, show, verify
-from spacy_bioel.cli.link import link
-from spacy_bioel.cli.tune import tune
+from spacy_bioel.cli.link import explain, link
 from spacy_bioel.errors import BioelError, Errors
 
 # Errors of wrong paths and missing permissions, in addition to those of a full disk.

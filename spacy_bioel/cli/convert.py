@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from spacy_bioel.cli import console, options
+from spacy_bioel.cli import console
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.files import replacing_file
 from spacy_bioel.io.jsonl import write_texts_jsonl
@@ -24,8 +24,8 @@ _N_EXAMPLES = 5
 def convert(
     corpus: Annotated[Path, Argument(help="PubTator, BioC XML or JSON, BRAT, JSON lines.")],
     out: Annotated[Path, Argument(help="OUT.spacy or OUT.jsonl.")],
-    format: options.Format = None,
-    prefix: options.Prefix = "",
+    format: console.Format = None,
+    prefix: console.Prefix = "",
     lang: Annotated[str, Option(help="Language of the tokenizer.")] = "en",
     tokenizer: Annotated[
         str, Option(help="Registered tokenizer; train with the same one.")
@@ -33,7 +33,7 @@ def convert(
     widen: Annotated[
         bool, Option(help="Widen mentions that cut a token to whole tokens; else drop them.")
     ] = True,
-    json_file: options.Json = None,
+    json_file: console.Json = None,
 ) -> None:
     """Convert a corpus, and report mentions that cannot be aligned to tokens.
 

@@ -1,18 +1,29 @@
-"""`bioel link`: link texts, with output in the formats of `export`."""
+"""`bioel link`: link texts, with output in the formats of `export`; `bioel explain`: why a text has
+the links that it has.
+"""
 
 from __future__ import annotations
 
+import json
+import os
+import sys
+from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Exit, Option
 
-from spacy_bioel.cli import options
-from spacy_bioel.cli.console import count_of, show_note
+from spacy_bioel.cli import console
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.kb.folder import has_columns
+
+if TYPE_CHECKING:
+    from spacy_bioel.explanation import Explanation
+    from spacy_bioel.report import Report
+
 
 Engine = StrEnum("Engine", ["LOCAL", "SPARK"])
 Mentions = StrEnum("Mentions", ["FOUND", "GIVEN"])
@@ -62,8 +73,8 @@ def link(
         bool,
         Option("--affirmed", help="Leave out what is negated, conditional or of another person."),
     ] = False,
-    preset: options.Preset = None,
-    code: options.Code = None,
+    preset: console.Preset = None,
+    code: console.Code = None,
     no_formulas: Annotated[
         bool,
         Option("--no-formulas", help="Mark cells of .csv and .tsv that a spreadsheet would run."),
@@ -105,17 +116,17 @@ def link(
     unless --mentions is given: then their places and labels are read, and never their ids. Labels
     choose the knowledge base.
     """
-    from spacy_bioel.cli import models, texts
+    from spacy_bioel.cli import inputs
     from spacy_bioel.export.rows import check_linker, link_given, link_texts
     from spacy_bioel.loading import add_context, fact_names
 
-    outputs = texts.outputs_of(output or ["-"], html, xrefs=xrefs)
+    outputs = inputs.outputs_of(output or ["-"], html, xrefs=xrefs)
     model, source = _model_and_input(arguments)
     is_given = mentions is Mentions.GIVEN
-    if preset and not format and texts.is_plain_text(source):
+    if preset and not format and inputs.is_plain_text(source):
         format = "whole"
     context |= affirmed or preset is not None
-    texts.check_outputs(outputs, source, context=context and not affirmed)
+    inputs.check_outputs(outputs, source, context=context and not affirmed)
     if is_given and context:
         raise BioelError(Errors.B491)
     if engine is Engine.SPARK:
@@ -139,27 +150,28 @@ def link(
         totals = link_file(source, target, model=model, code=code, batch_size=batch_size)
     else:
         # Read first, so that errors are reported without delay.
-        read: Any = texts.read_mentions if is_given else texts.read_documents
+        read: Any = inputs.read_mentions if is_given else inputs.read_documents
         documents = read(source, format)
-        nlp = models.load_model(model, more=[str(folder) for folder in kb or ()], preset=preset)
+        nlp = inputs.load_model(model, more=[str(folder) for folder in kb or ()], preset=preset)
         if is_given:
-            models.require_linker(nlp, model)
+            inputs.require_linker(nlp, model)
         check_linker(nlp)
         if context:
             add_context(nlp)
         run: Any = link_given if is_given else link_texts
         # Closed even if a result cannot be written, which ends the worker processes.
         with closing(run(nlp, documents, batch_size=batch_size, n_process=n_process)) as linked:
-            found = texts.affirmed(linked) if affirmed else linked
+            found = inputs.affirmed(linked) if affirmed else linked
             options = {"facts": fact_names(nlp), "xrefs": xrefs, "formulas": not no_formulas}
-            totals = texts.write_links(found, outputs, **options)
+            totals = inputs.write_links(found, outputs, **options)
         if is_given and not totals.mentions and not totals.failed:
-            show_note(Warnings.W302.format(source=source))
-    shown = f"{count_of(totals.documents, 'document')}, {count_of(totals.mentions, 'mention')}"
-    show_note(f"{shown}, {totals.nil:,} of them NIL.")
+            console.show_note(Warnings.W302.format(source=source))
+    n_documents = console.count_of(totals.documents, "document")
+    n_mentions = console.count_of(totals.mentions, "mention")
+    console.show_note(f"{n_documents}, {n_mentions}, {totals.nil:,} of them NIL.")
     if totals.failed:
-        failed = count_of(totals.failed, "document")
-        show_note(f"{failed} failed: see error in the output, or above.")
+        failed = console.count_of(totals.failed, "document")
+        console.show_note(f"{failed} failed: see error in the output, or above.")
         raise Exit(1)
 
 
@@ -171,3 +183,126 @@ def _model_and_input(arguments: list[str]) -> tuple[str, str]:
     if len(models) > 1 or is_text or (not models and (is_model or source == "starter")):
         raise BioelError(Errors.B335.format(found=" ".join(arguments)))
     return (models[0] if models else "starter"), source
+
+
+_SPANS = ("start", "end", "text", "label or name", "probability", "mention")
+_CANDIDATES = ("id", "preferred name", "matched name", "score", "by its words", "evidence")
+
+
+def explain(
+    arguments: Annotated[
+        list[str],
+        Argument(
+            metavar="[MODEL] TEXT",
+            help=f"MODEL: {console.MODEL} TEXT: the text itself, in quotes; - for stdin.",
+        ),
+    ],
+    mention: Annotated[
+        str | None,
+        Option(help="Explain these words of the text only, whether they were found or not."),
+    ] = None,
+    preset: console.Preset = None,
+    code: console.Code = None,
+    json_file: console.Json = None,
+    html: Annotated[
+        Path | None, Option(metavar="OUT.html", help="Also write it as a page.")
+    ] = None,
+) -> None:
+    """Explain what a pipeline finds in a text: the spans that it considered, why each is a mention
+    or none, the candidates of each with their evidence and scores, and the release of the knowledge
+    bases.
+    """
+    from spacy_bioel import explanation
+    from spacy_bioel.loading import load_model
+    from spacy_bioel.report import explain as explain_text
+    from spacy_bioel.report import pieces as pieces_of
+
+    if len(arguments) > 2:
+        raise BioelError(Errors.B440.format(found=json.dumps(arguments, ensure_ascii=False)))
+    model, text = ["starter", *arguments][-2:]
+    text = sys.stdin.read() if text == "-" else text
+    if not text.strip() or os.path.exists(text):  # False of what is too long for a path
+        raise BioelError(Errors.B441.format(found=text))
+    report = explain_text(load_model(model, preset=preset), text, mention)
+    pieces = list(pieces_of(report))
+    spans = [
+        (
+            *(str(span.start), str(span.end), span.text, span.label or span.name),
+            f"{span.probability:.4f}",
+            ": ".join(filter(None, ("yes" if span.is_mention else "no", span.reason))),
+        )
+        for span in report.considered
+    ]
+    mentions = [
+        (
+            one,
+            _before(one),
+            [(c.id, *explanation.candidate_cells(c)) for c in one.candidates],
+            _after(one),
+        )
+        for one in report.mentions
+    ]
+    if html is not None:
+        from spacy_bioel.export.html import PAGES
+
+        page = PAGES.get_template("explain.html").render(
+            report=report,
+            pieces=pieces,
+            span_columns=("characters", *_SPANS[2:]),
+            spans=[(f"{start} to {end}", *cells) for start, end, *cells in spans],
+            candidate_columns=_CANDIDATES,
+            mentions=mentions,
+        )
+        with console.writing(html) as file:
+            file.write(page)
+    if console.write_json(json_file, asdict(report)):
+        _show(report, pieces, spans, mentions)
+
+
+def _before(mention: Explanation) -> list[str]:
+    """What is said of a mention before its candidates."""
+    lines = [mention.reason, f"Looked up: {', '.join(map(repr, mention.strings))}"]
+    if mention.said:
+        lines.append(f"In the text: {mention.said}")
+    if not mention.is_mention:
+        lines.insert(0, "The pipeline does not find it. If it were a mention:")
+    return lines
+
+
+def _after(mention: Explanation) -> list[str]:
+    """What is said of a mention after its candidates."""
+    near = [f"Nearest names: {'; '.join(mention.near)}"] if mention.near else []
+    return near + [
+        f"Not allowed for {mention.label}: {c.id} {c.preferred}, which would have {c.score:.2f}; "
+        f"its types: {c.evidence or 'none'}"
+        for c in mention.excluded
+    ]
+
+
+def _show(
+    report: Report,
+    pieces: Sequence[tuple[str, Explanation | None]],
+    spans: Sequence[Sequence[str]],
+    mentions: Sequence[tuple[Explanation, list[str], list[tuple[str, ...]], list[str]]],
+) -> None:
+    parts = [
+        f"[{words} -> {' | '.join(mention.ids) or 'NIL'}]" if mention else words
+        for words, mention in pieces
+    ]
+    console.show_line("".join(parts))
+    console.show_line(f"Pipeline: {report.model}. {report.finds}")
+    for kb in report.kbs:
+        console.show_line(f"Knowledge base: {kb}")
+    if spans:
+        console.show_table(_SPANS, spans, title="Spans")
+    for mention, before, candidates, after in mentions:
+        title = " ".join(filter(None, (mention.text, mention.label)))
+        console.show_line(f"\n{title}: {' | '.join(mention.ids) or 'NIL'}")
+        for line in before:
+            console.show_line(line)
+        if candidates:
+            console.show_table(_CANDIDATES, candidates)
+        for line in after:
+            console.show_line(line)
+    if not (report.mentions or report.considered):
+        console.show_line("Nothing in the text was considered a mention.")
