@@ -124,7 +124,7 @@ def card(
     meta.json, are replaced by those of SCORES.
     """
     from spacy_bioel.cli import inputs
-    from spacy_bioel.training_log import STEPS
+    from spacy_bioel.evaluation.scorers import STEPS
 
     if name and not name.isidentifier():
         raise BioelError(Errors.B368.format(name=name))
