@@ -87,9 +87,8 @@ PACKAGES: dict[str, list[str]] = {
     "evaluation": ["numpy", "spacy", "scipy"],
     "corpus": ["spacy"],
     "export": ["spacy"],
-    "export/parquet.py": ["pyarrow"],
     "export/spark.py": ["pyspark", "pyarrow", "pandas"],
-    "export/formats.py": ["bioc"],
+    "export/formats.py": ["bioc", "pyarrow"],
     "export/html.py": ["pandas", "IPython", "jinja2", "markupsafe"],
     "service/service.py": ["spacy"],
     # Of the extra only to say that it is missing, before the service listens.

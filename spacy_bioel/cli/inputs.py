@@ -22,16 +22,17 @@ from spacy_bioel.cli.console import make_folder, naming, show_note, track, writi
 from spacy_bioel.corpus import declared, read_texts
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.evaluation.run import check_gold, gold_key
-from spacy_bioel.export import parquet
 from spacy_bioel.export.formats import (
     WITH_CONTEXT,
     WITH_FAILURES,
     WITH_XREFS,
     PathFormat,
+    TextFormat,
+    Write,
     format_of,
+    read_parquet,
     suffix_of,
 )
-from spacy_bioel.export.links import TextFormat, Write
 from spacy_bioel.export.rows import Document, LinkedText, Totals
 from spacy_bioel.io.brat import read_brat
 from spacy_bioel.io.formats import CORPUS_FORMATS, detect_corpus_format
@@ -178,7 +179,7 @@ def read_documents(source: str, format: str | None) -> Iterator[Document]:
     _check_format(format)
     path = Path(source)
     if format is None and source.endswith(_PARQUET):
-        return parquet.read_documents(source)
+        return read_parquet(source)
     if path.is_dir():
         if format in (None, _WHOLE):
             return _read_folder(path)

@@ -382,7 +382,7 @@ def check_linker(nlp: Language) -> None:
 
 
 def to_row(linked: LinkedText, *, xrefs: bool = False) -> Row:
-    """Convert to a row of the output, of JSON values in `export.parquet.row_schema`.
+    """Convert to a row of the output, of JSON values in `export.formats.row_schema`.
 
     A link has a key for each of its facts, such as "hgvs" of a variant; and "context", if the
     pipeline has the pipe `bioel_context`.
