@@ -93,9 +93,8 @@ PACKAGES: dict[str, list[str]] = {
     "service/service.py": ["spacy"],
     # Of the extra only to say that it is missing, before the service listens.
     "service/commands.py": ["typer", "fastapi", "prometheus_client"],
-    "service/schemas.py": ["pydantic"],
-    "service/middleware.py": ["fastapi", "starlette", "prometheus_client"],
-    "service/app.py": ["fastapi", "prometheus_client"],
+    "service/middleware.py": ["fastapi", "starlette", "pydantic", "prometheus_client"],
+    "service/app.py": ["fastapi", "pydantic", "prometheus_client"],
     "service/run.py": ["uvicorn"],
     "service/mcp.py": ["mcp", "pydantic"],
     "cli": ["numpy", "spacy", "typer", "rich"],

@@ -26,6 +26,7 @@ from prometheus_client import (
     ProcessCollector,
     generate_latest,
 )
+from pydantic import BaseModel, Field
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -33,12 +34,24 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.export.rows import LinkedText
 from spacy_bioel.service import Limits
-from spacy_bioel.service.schemas import Problem
 from spacy_bioel.service.service import Service
 
 _LOGGER = logging.getLogger("uvicorn.error")
 _LONGEST = 500  # characters of a message; it may quote the request
 _STATUS = {"B337": 404, "B387": 503}  # of errors of the service; any other is our own: 500
+
+
+class Failure(BaseModel):
+    """The error of a text that could not be linked."""
+
+    code: str = Field(description='Code of the message, such as "B384"', examples=["B384"])
+    message: str = Field(description="The error: what was found, what was expected, what to do")
+
+
+class Problem(Failure):
+    """An error. Its code is listed with the errors of spacy-bioel."""
+
+    where: str | None = Field(description='Place in the request, such as "body.texts.3"')
 
 
 class Refusal(HTTPException):
