@@ -331,7 +331,11 @@ def format_of(
         case ".ann":
             return writing_brat
         case ".html":
-            return TextFormat(_section, start=start_page(), end=END_OF_PAGE)
+            return TextFormat(
+                lambda one: render_document(one.text or "", one.links, title=one.id or "") + "\n",
+                start=start_page(),
+                end=END_OF_PAGE,
+            )
         case ".parquet":
             return writing_parquet
     return TextFormat(lambda one: json_of(one) + "\n", has_failures=True)
@@ -356,10 +360,6 @@ def _table(delimiter: str, facts: Sequence[str], *, formulas: bool) -> TextForma
         ),
         start=text_of([columns_of(facts)]),
     )
-
-
-def _section(one: LinkedText) -> str:
-    return render_document(one.text or "", one.links, title=one.id or "") + "\n"
 
 
 _ROWS_PER_GROUP = 1000
