@@ -20,7 +20,7 @@ import typer
 from spacy import blank
 
 from benchmarks.tables import table
-from spacy_bioel.cli.app import app
+from spacy_bioel.cli import app
 from spacy_bioel.errors import Errors, Warnings
 from spacy_bioel.files import replacing_file
 from spacy_bioel.settings import (

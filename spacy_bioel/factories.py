@@ -1,4 +1,4 @@
-"""The factories of the pipes, and the models that they make where a config names none.
+"""The factories of the pipes, the models that they make where a config names none, and a tokenizer.
 
 spaCy imports this module for every pipeline that anyone makes: the pipes are imported when they are
 made.
@@ -11,6 +11,8 @@ from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from spacy.language import Language
+from spacy.tokenizer import Tokenizer
+from spacy.util import compile_infix_regex, compile_prefix_regex
 from thinc.api import Model
 
 from spacy_bioel.settings import (
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from spacy_bioel.entities.notes.context import MentionContext
     from spacy_bioel.linking.pipe import Linker
     from spacy_bioel.mentions.pipe import MentionDetector
+
 
 MENTIONS_MODEL: dict[str, Any] = {
     "@architectures": "spacy-bioel.SpanEnumerator.v1",
@@ -172,3 +175,34 @@ def make_linker(
     linker.check_settings()
     linker.join(nlp)
     return linker
+
+
+# Combining accents stay with their letter. The group matters: spaCy joins and anchors patterns.
+_SEPARATOR = r"(?:[^\w\s\u0300-\u036f]|_)"
+# spaCy leaves an infix at the beginning of a string where it is, unless another one follows. A
+# prefix is needed there and nowhere else: taking all separators off one by one is quadratic.
+_LONE_SEPARATOR = rf"{_SEPARATOR}(?!{_SEPARATOR})"
+_NUMBER_BEFORE_UNIT = r"(?<=[0-9])(?=(?:mg|g|kg|ml|l|[mn]?M|m?mol|hr?|days?|weeks?|wk)(?:[\W_]|$))"
+# "CCR5Delta32" is a gene and its variant.
+_DELETION_BEHIND_GENE = r"(?<=[A-Za-z0-9])(?=(?:[Dd]elta|[Δ∆])[0-9])"
+
+
+def create_bio_tokenizer() -> Callable[[Language], Tokenizer]:
+    """Registered as `spacy-bioel.BioTokenizer.v1`; a plain spaCy Tokenizer with its own rules.
+
+    Mentions of chemicals and diseases begin and end inside what an English tokenizer keeps whole:
+    "naloxone-induced", "levodopa/carbidopa", "[3H]-naloxone", "100mg". spaCy's English tokenizer
+    therefore cannot represent 1.3 % of the mentions of BC5CDR. Here every character that is neither
+    a letter nor a digit is a token of its own, and a number is cut from a unit that follows it.
+    """
+
+    def create_tokenizer(nlp: Language) -> Tokenizer:
+        return Tokenizer(
+            nlp.vocab,
+            prefix_search=compile_prefix_regex([_LONE_SEPARATOR]).search,
+            infix_finditer=compile_infix_regex(
+                [_SEPARATOR, _NUMBER_BEFORE_UNIT, _DELETION_BEHIND_GENE]
+            ).finditer,
+        )
+
+    return create_tokenizer

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 import typer
 
-from spacy_bioel.cli import main
-from spacy_bioel.cli.app import app
+from spacy_bioel.cli import app, main
 
 COMMANDS: Any = typer.main.get_command(app)
 

@@ -18,8 +18,7 @@ import typer
 from kb_files import all_files
 from spacy.training import Example
 
-from spacy_bioel.cli import main
-from spacy_bioel.cli.app import app
+from spacy_bioel.cli import app, main
 from spacy_bioel.errors import BioelError
 from spacy_bioel.export.rows import link_texts
 from spacy_bioel.kb.build import build_kb

@@ -16,8 +16,7 @@ from typing import Annotated, Any, NamedTuple
 from typer import Argument, Option
 
 from spacy_bioel import __version__
-from spacy_bioel.cli import options
-from spacy_bioel.cli.console import count_of, show_note
+from spacy_bioel.cli import console
 from spacy_bioel.cli.evaluate import fingerprint_folder
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.evaluation.protocols import describe
@@ -114,7 +113,7 @@ def card(
     domain: Annotated[str, Option(help='Kind of its texts, e.g. "discharge letters".')] = "",
     train: Annotated[Path | None, Option(help="Training documents, to be counted.")] = None,
     limit: Annotated[list[str] | None, Option(help="A further limit; can be repeated.")] = None,
-    code: options.Code = None,
+    code: console.Code = None,
     replace: Annotated[bool, Option("--replace", help="Replace a README.md.")] = False,
 ) -> None:
     """Write the model card of a tuned and measured pipeline: README.md, and meta.json.
@@ -124,8 +123,8 @@ def card(
     puts both files into the package. The scores and losses of training, which spaCy keeps in
     meta.json, are replaced by those of SCORES.
     """
-    from spacy_bioel.cli import models
-    from spacy_bioel.training_log import STEPS
+    from spacy_bioel.cli import inputs
+    from spacy_bioel.evaluation.scorers import STEPS
 
     if name and not name.isidentifier():
         raise BioelError(Errors.B368.format(name=name))
@@ -137,16 +136,17 @@ def card(
         raise BioelError(Errors.B365.format(path=model))
     found, expected = fingerprint_folder(model), rows[0].get("model_fingerprint")
     if found != expected:
-        show_note(Warnings.W311.format(path=scores, found=expected or "none", expected=found))
-    nlp = models.load_model(str(model))
+        what = Warnings.W311.format(path=scores, found=expected or "none", expected=found)
+        console.show_note(what)
+    nlp = inputs.load_model(str(model))
     meta = json.loads((model / "meta.json").read_text(encoding="utf8"))
-    if models.finds_names(nlp):  # their labels are not those of gold
+    if inputs.finds_names(nlp):  # their labels are not those of gold
         rows = [row for row in rows if row["protocol"] != "mention"]
-    linker = models.find_linker(nlp)
+    linker = inputs.find_linker(nlp)
     made = []
     if STEPS in meta:
         seed = nlp.config["training"]["seed"]
-        made.append(f"Training: {count_of(meta[STEPS], 'update')}, seed {seed}.")
+        made.append(f"Training: {console.count_of(meta[STEPS], 'update')}, seed {seed}.")
     facts = Facts(
         name=name or meta["name"],
         version=version or meta["version"],
@@ -163,7 +163,7 @@ def card(
         only = f"only {', '.join(dict.fromkeys(row['protocol'] for row in rows)) or 'mention'}"
         raise BioelError(Errors.B366.format(path=scores, found=only))
     write_card(model, facts)
-    show_note(f"{model / 'README.md'}, {model / 'meta.json'}")
+    console.show_note(f"{model / 'README.md'}, {model / 'meta.json'}")
 
 
 def read_scores(path: Path) -> list[dict[str, Any]]:
@@ -223,7 +223,7 @@ def _readme(facts: Facts) -> str:
         missing=max(int(row["details"].get("missing_from_kb", 0)) for row in facts.shown),
         versions={"spacy-bioel": __version__, "spacy": version_of("spacy")}
         | {"torch": version_of("torch").partition("+")[0]},
-        count_of=count_of,
+        count_of=console.count_of,
         describe=describe,
         NOT_STATED=NOT_STATED,
         PURPOSE=PURPOSE,

@@ -1,4 +1,6 @@
-"""`bioel evaluate`: evaluate a pipeline on a gold corpus by named protocols."""
+"""`bioel evaluate`: evaluate a pipeline on a gold corpus by named protocols; `bioel tune`: choose
+its weights and thresholds on development documents.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from spacy_bioel.cli import console, options
+from spacy_bioel import __version__
+from spacy_bioel.cli import console
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.evaluation.protocols import (
     ALIASES,
@@ -23,12 +26,15 @@ from spacy_bioel.evaluation.protocols import (
     describe,
     get_protocol,
 )
+from spacy_bioel.files import replacing_folder
 
 if TYPE_CHECKING:
     from spacy.language import Language
 
     from spacy_bioel.evaluation.evaluate import Figure
+    from spacy_bioel.evaluation.tune import Report
     from spacy_bioel.types import AnnotatedText
+
 
 _DEFAULT = ("mention", "end_to_end", "gold")
 _DEFAULT_OF_NAMES = ("mention_unlabelled", *_DEFAULT[1:])  # those of a knowledge base
@@ -46,7 +52,7 @@ def _errors_file(path: Path | None) -> Path | None:
     """Refuse a file of errors that is a folder, or of an unknown format."""
     if path is not None and path.suffix.lower() not in (".tsv", ".csv", ".jsonl"):
         raise BioelError(Errors.B360.format(path=path))
-    return options.refuse_folder(path)
+    return console.refuse_folder(path)
 
 
 def evaluate(
@@ -68,18 +74,18 @@ def evaluate(
             f"Default: {', '.join(_DEFAULT)}; of a knowledge base, mention_unlabelled for mention.",
         ),
     ] = None,
-    format: options.Format = None,
-    prefix: options.Prefixes = None,
-    label: options.Label = None,
-    annotates: options.Annotates = None,
-    preset: options.Preset = None,
-    code: options.Code = None,
+    format: console.Format = None,
+    prefix: console.Prefixes = None,
+    label: console.Label = None,
+    annotates: console.Annotates = None,
+    preset: console.Preset = None,
+    code: console.Code = None,
     seed: Annotated[int, Option(help="Seed of the bootstrap.")] = 0,
     names_alone: Annotated[
         bool,
         Option("--names-alone", help="Also show what names find alone, without training."),
     ] = False,
-    json_file: options.Json = None,
+    json_file: console.Json = None,
     errors: Annotated[
         Path | None,
         Option(
@@ -92,16 +98,16 @@ def evaluate(
         Path | None,
         Option(
             metavar="OUT.html",
-            callback=options.refuse_folder,
+            callback=console.refuse_folder,
             help="Also write a page of errors: counts, confusions, reliability, examples.",
         ),
     ] = None,
 ) -> None:
-    from spacy_bioel.cli import error_files, models
+    from spacy_bioel.cli import error_files, inputs
     from spacy_bioel.evaluation import run as measuring
 
     chosen = dict(get_protocol(name) for name in protocol or _DEFAULT)
-    nlp, texts = models.load_with_mapped_gold(
+    nlp, texts = inputs.load_with_mapped_gold(
         *(model, gold),
         kb=kb,
         format=format,
@@ -110,11 +116,11 @@ def evaluate(
         annotates=annotates,
         preset=preset,
     )
-    linker, by_names = models.find_linker(nlp), models.finds_names(nlp)
+    linker, by_names = inputs.find_linker(nlp), inputs.finds_names(nlp)
     if by_names and not protocol:
         chosen = dict(map(get_protocol, _DEFAULT_OF_NAMES))
     if names_alone or any(one.given_mentions for one in chosen.values()):
-        models.require_linker(nlp, model)
+        inputs.require_linker(nlp, model)
     links = measuring.predict_links(nlp, texts, chosen, progress=console.progress_bar)
     found = measuring.score_links(nlp, texts, links, chosen, seed=seed)
     alone: dict[tuple[str, str], float] = {}
@@ -243,3 +249,98 @@ def _show(
         console.show_note(
             "mention: names of a knowledge base have no label; see mention_unlabelled"
         )
+
+
+def tune(
+    model: Annotated[str, Argument(help="Trained pipeline, by folder or package name.")],
+    dev: Annotated[
+        Path, Argument(help="Gold documents for the choice, in any format of `bioel evaluate`.")
+    ],
+    out: Annotated[
+        Path, Argument(help="Folder of the tuned pipeline; a pipeline there is replaced.")
+    ],
+    kb: Annotated[
+        Path | None, Option(help="Link against this knowledge base, and save it with the pipeline.")
+    ] = None,
+    format: console.Format = None,
+    prefix: console.Prefixes = None,
+    label: console.Label = None,
+    annotates: console.Annotates = None,
+    code: console.Code = None,
+    json_file: console.Json = None,
+) -> None:
+    """Tune a pipeline on development documents and save it with its knowledge base.
+
+    Fits the weights of the linker's evidence, then chooses the detector's threshold, consistency
+    and overlap by mention F1, then the NIL threshold by end-to-end F1, as `bioel evaluate` reports
+    them. Each figure is given twice: fitted, on the documents used for the choice, and
+    cross-fitted, with each document measured under the choice of the other folds. Both are also
+    written to `meta.json` of OUT. OUT must not be the folder of MODEL.
+    """
+    from spacy_bioel.cli.inputs import find_detector, load_with_mapped_gold
+    from spacy_bioel.evaluation.tune import tune as run
+
+    check_out(out, {"MODEL": Path(model), "DEV": dev, "the knowledge base": kb})
+    nlp, texts = load_with_mapped_gold(
+        model, dev, kb=kb, format=format, prefix=prefix, label=label, annotates=annotates
+    )
+    if find_detector(nlp) is None and not any(m.ids for text in texts for m in text.mentions):
+        raise BioelError(Errors.B333.format(path=dev))
+    report = run(nlp, texts, progress=console.progress_bar)
+    require_extra(nlp)
+    with replacing_folder(out) as folder:
+        nlp.to_disk(folder)
+    if console.write_json(json_file, report.to_json()):
+        _show_tuned(report, out)
+
+
+def check_out(out: Path, inputs: dict[str, Path | None]) -> None:
+    """Check that the output folder replaces neither an input nor anything but a pipeline.
+
+    inputs (dict[str, Path | None]): Paths of the inputs by their names in messages.
+    RAISES BioelError: [B230] an input would be replaced, [B231] the folder is not a pipeline.
+    """
+    target = out.resolve()
+    for what, path in inputs.items():
+        if path is None or not path.exists():
+            continue
+        source = path.resolve()
+        if target == source or target in source.parents or source in target.parents:
+            raise BioelError(Errors.B230.format(out=out, what=what, path=path))
+    is_pipeline = all((out / name).is_file() for name in ("config.cfg", "meta.json"))
+    is_empty = out.is_dir() and not any(out.iterdir())
+    if out.exists() and not is_pipeline and not is_empty:
+        raise BioelError(Errors.B231.format(out=out))
+
+
+def require_extra(nlp: Language) -> None:
+    """Add the extra that the networks of a pipeline need to its requirements, if they need one."""
+    from spacy.util import get_minor_version_range
+
+    from spacy_bioel.models.torch_io import needs_torch
+
+    models: list[Any] = [getattr(pipe, "model", None) for _, pipe in nlp.pipeline]
+    # A model of thinc; some pipes have none.
+    nodes = [node for model in models if hasattr(model, "walk") for node in model.walk()]
+    extra = next((node.attrs["extra"] for node in nodes if "extra" in node.attrs), "train")
+    if extra != "train" or any(needs_torch(node) for node in nodes):
+        # `spacy package` copies the requirements into the wheel.
+        versions = get_minor_version_range(__version__)
+        nlp.meta["requirements"] = [f"spacy-bioel[{extra}]{versions}"]
+
+
+def _show_tuned(report: Report, out: Path) -> None:
+    rows = [
+        (
+            one.what,
+            ", ".join(f"{name} {value}" for name, value in one.chosen.items()),
+            f"{one.protocol} {one.metric}",
+            f"{one.fitted:.2f}",
+            "–" if one.cross_fitted is None else f"{one.cross_fitted:.2f}",
+        )
+        for one in report.tuned
+    ]
+    console.show_table(("pipe", "chosen", "measured", "fitted", "cross-fitted"), rows)
+    for remark in report.remarks:
+        console.show_note(remark)
+    console.show_note(f"{report.mentions:,} mentions of {report.documents:,} documents -> {out}")

@@ -15,7 +15,7 @@ from typing import Annotated, TextIO
 
 from typer import Argument, Option
 
-from spacy_bioel.cli import console, options
+from spacy_bioel.cli import console
 from spacy_bioel.cli.kb_show import ann_text, open_kb
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.io.formats import detect_ontology_format, read_ontology
@@ -42,20 +42,20 @@ Columns = dict[str, str | int | tuple[str, ...]]
 
 def build(
     out: Annotated[Path, Argument(help="Folder to create, or knowledge base to replace.")],
-    sources: options.Sources,
-    format: options.Format = None,
-    prefix: options.Prefix = "",
-    columns: options.Columns = None,
-    types: options.Types = None,
+    sources: console.Sources,
+    format: console.Format = None,
+    prefix: console.Prefix = "",
+    columns: console.Columns = None,
+    types: console.Types = None,
     under: Annotated[
         list[str] | None, Option(metavar="ID", help="Keep this and what is below; can be repeated.")
     ] = None,
     exclude: Annotated[
         list[str] | None, Option(metavar="ID", help="Leave this out and what is below; the same.")
     ] = None,
-    source_name: options.SourceName = "",
-    release: options.Release = "",
-    licence: options.Licence = "",
+    source_name: console.SourceName = "",
+    release: console.Release = "",
+    licence: console.Licence = "",
     retired: Annotated[
         Path | None,
         Option(metavar="FILE.tsv", help="Retired ids: the old id, a tab, the current id."),
@@ -64,7 +64,7 @@ def build(
         Path | None,
         Option(metavar="REPORT.tsv", help="Leave out bad records, and write each to this table."),
     ] = None,
-    json_file: options.Json = None,
+    json_file: console.Json = None,
 ) -> None:
     """Build a knowledge base from one or several sources.
 
@@ -102,12 +102,12 @@ def build(
 
 
 def encode(
-    kb: options.KbFolder,
+    kb: console.KbFolder,
     model: Annotated[
         str,
         Argument(help="Pipeline with a bioel_linker; or KB again, for the bundled encoder."),
     ],
-    code: options.Code = None,
+    code: console.Code = None,
 ) -> None:
     """Encode all names with a pipeline's linker, and store the vectors in the knowledge base.
 
@@ -116,7 +116,7 @@ def encode(
     so that an interrupted run resumes. A pipeline that writes names gets a trie of them too.
     Commands that change the knowledge base wait meanwhile.
     """
-    from spacy_bioel.cli.models import load_model, require_linker
+    from spacy_bioel.cli.inputs import load_model, require_linker
 
     base = KnowledgeBase.open(kb)
     linker = require_linker(load_model(model), model)
@@ -244,7 +244,7 @@ _COUNTS = (
 
 
 def copy(
-    kb: options.Kb,
+    kb: console.Kb,
     out: Annotated[Path, Argument(metavar="OUT", help="Folder of the copy.")],
 ) -> None:
     """Copy a knowledge base, also one of the package, to a folder that can be changed."""
@@ -253,16 +253,16 @@ def copy(
 
 
 def add(
-    kb: options.KbFolder,
-    sources: options.Sources,
-    format: options.Format = None,
-    prefix: options.Prefix = "",
-    columns: options.Columns = None,
-    types: options.Types = None,
-    source_name: options.SourceName = "",
-    release: options.Release = "",
-    licence: options.Licence = "",
-    json_file: options.Json = None,
+    kb: console.KbFolder,
+    sources: console.Sources,
+    format: console.Format = None,
+    prefix: console.Prefix = "",
+    columns: console.Columns = None,
+    types: console.Types = None,
+    source_name: console.SourceName = "",
+    release: console.Release = "",
+    licence: console.Licence = "",
+    json_file: console.Json = None,
 ) -> None:
     """Add the concepts of one or several sources to a knowledge base.
 
@@ -304,7 +304,7 @@ def show_growth(title: str, growth: Growth, *, kb: Path, json_file: Path | None)
 
 
 def edit(
-    kb: options.KbFolder,
+    kb: console.KbFolder,
     id: Annotated[str, Argument(help="Id of the concept.")],
     add: Annotated[
         list[str] | None, Option(metavar="NAME", help="Synonym to add; may be repeated.")
@@ -313,8 +313,8 @@ def edit(
         list[str] | None, Option(metavar="NAME", help="Name to remove; may be repeated.")
     ] = None,
     rename: Annotated[str, Option(metavar="NAME", help="New preferred name.")] = "",
-    prefix: options.Prefix = "",
-    json_file: options.Json = None,
+    prefix: console.Prefix = "",
+    json_file: console.Json = None,
 ) -> None:
     """Change the names of one concept of a knowledge base.
 
@@ -335,7 +335,7 @@ def edit(
 
 
 def retire(
-    kb: options.KbFolder,
+    kb: console.KbFolder,
     old: Annotated[str | None, Argument(help="Id to retire.")] = None,
     replaced_by: Annotated[
         str, Option(metavar="ID", help="Id of the concept that takes its place.")
@@ -344,8 +344,8 @@ def retire(
         Path | None,
         Option(metavar="FILE.tsv", help="Ids to retire: the old id, a tab, the current id."),
     ] = None,
-    prefix: options.Prefix = "",
-    json_file: options.Json = None,
+    prefix: console.Prefix = "",
+    json_file: console.Json = None,
 ) -> None:
     """Retire ids of a knowledge base.
 
@@ -365,11 +365,11 @@ def retire(
 
 
 def compact(
-    kb: options.KbFolder,
+    kb: console.KbFolder,
     forget_retired: Annotated[
         bool, Option("--forget-retired", help="Also remove all retired ids.")
     ] = False,
-    json_file: options.Json = None,
+    json_file: console.Json = None,
 ) -> None:
     """Remove unused files of a knowledge base.
 

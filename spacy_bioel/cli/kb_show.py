@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import numpy as np
 from typer import Argument, Exit, Option
 
-from spacy_bioel.cli import console, options
+from spacy_bioel.cli import console
 from spacy_bioel.kb.knowledge_base import KnowledgeBase, corrected, search_names
 from spacy_bioel.kb.vector_files import describe_vectors
 
@@ -22,8 +22,8 @@ _N_CHILDREN = 20
 
 
 def info(
-    kb: options.Kb,
-    json_file: options.Json = None,
+    kb: console.Kb,
+    json_file: console.Json = None,
     verify: Annotated[bool, Option("--verify", help="Compare checksums of every byte.")] = False,
 ) -> None:
     """Show sources, counts and vectors of a knowledge base, and verify its files on request."""
@@ -100,9 +100,9 @@ def ann_text(ann: dict[str, Any] | None) -> str:
 
 
 def show(
-    kb: options.Kb,
+    kb: console.Kb,
     id: Annotated[str, Argument(help="Id of a concept, also one that was retired.")],
-    json_file: options.Json = None,
+    json_file: console.Json = None,
 ) -> None:
     """Show a concept: its names, definition, types, parents, children, cross-references and the ids
     that it replaced."""
@@ -116,10 +116,10 @@ def show(
 
 
 def search(
-    kb: options.Kb,
+    kb: console.Kb,
     words: Annotated[list[str], Argument(help="Words of a name, or an id.")],
     limit: Annotated[int, Option("--limit", "-n", min=1, help="Number of concepts.")] = 10,
-    json_file: options.Json = None,
+    json_file: console.Json = None,
 ) -> None:
     """Search for concepts by their names, which may be misspelled. The exit status is 1 when there
     is none."""
@@ -193,8 +193,8 @@ def _concept_rows(about: dict[str, Any]) -> dict[str, str]:
 
 def verify(
     path: Annotated[Path, Argument(help="Folder of a saved pipeline, or of a knowledge base.")],
-    code: options.Code = None,
-    json_file: options.Json = None,
+    code: console.Code = None,
+    json_file: console.Json = None,
 ) -> None:
     """Read every byte of a saved pipeline or a knowledge base, and compare digests.
 

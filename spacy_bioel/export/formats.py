@@ -1,6 +1,6 @@
 """Linked documents in the formats of corpora: PubTator, BioC by the library `bioc`, and BRAT.
 
-Formats of links, by the ends of file names.
+Formats of links, by the ends of file names. Parquet requires pyarrow (extra `parquet`).
 """
 
 from __future__ import annotations
@@ -8,11 +8,16 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from importlib import import_module
 from itertools import count
 from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, TextIO
 
 from bioc import (
     BioCAnnotation,
@@ -24,21 +29,24 @@ from bioc import (
     biocxml,
 )
 
-from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.export.html import END_OF_PAGE, render_document, start_page
-from spacy_bioel.export.links import (
+from spacy_bioel.errors import BioelError, Errors, needing
+from spacy_bioel.export.html import (
+    END_OF_PAGE,
     FACTS,
-    TextFormat,
-    Write,
     columns_of,
     link_rows,
     linked_candidates,
-    numbered,
+    render_document,
+    start_page,
 )
-from spacy_bioel.export.parquet import writing_rows
-from spacy_bioel.export.rows import LinkedText, to_row
-from spacy_bioel.files import replacing_folder
+from spacy_bioel.export.rows import Document, LinkedText, Row, to_row
+from spacy_bioel.files import replacing_file, replacing_folder
 from spacy_bioel.types import Link, preferred_name
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyarrow.dataset import Dataset
+
 
 # Characters at which readers of corpora divide a field of ids.
 _SEPARATORS = re.compile(r"[|+;,\s]")
@@ -53,6 +61,50 @@ _NOT_IN_FILE_NAMES = re.compile(r'[\x00-\x1f/\\:*?"<>|%]')
 _LINE_END = re.compile(r"\s*[\r\n]\s*")
 # BRAT wants VOCABULARY:ID; these two are written without.
 _BARE = ((re.compile(r"C\d{7,8}"), "UMLS:"), (re.compile(r"CVCL_\w+"), "Cellosaurus:"))
+
+
+Write = Callable[[LinkedText], None]
+
+
+@dataclass(frozen=True, slots=True)
+class TextFormat:
+    """A format that is written document by document.
+
+    document (Callable): From a document to its text.
+    start, between, end (str): Text around the documents.
+    has_failures (bool): Whether documents that failed are written too, with their error, and
+        those without an id have none. Otherwise the former are left out, and the latter numbered.
+    """
+
+    document: Callable[[LinkedText], str]
+    start: str = ""
+    between: str = ""
+    end: str = ""
+    has_failures: bool = False
+
+    @contextmanager
+    def writing(self, file: TextIO) -> Iterator[Write]:
+        """Write a file. YIELDS (Callable[[LinkedText], None]): Writes one document."""
+        numbers, between = count(1), ""
+
+        def write(one: LinkedText) -> None:
+            nonlocal between
+            number = next(numbers)
+            if not self.has_failures:
+                if one.error is not None:
+                    return
+                one = numbered(one, number)
+            file.write(between + self.document(one))
+            between = self.between
+
+        file.write(self.start)
+        yield write
+        file.write(self.end)
+
+
+def numbered(one: LinkedText, number: int) -> LinkedText:
+    """The document, with its number as its id if it has none."""
+    return one if one.id and not one.id.isspace() else replace(one, id=str(number))
 
 
 def _check_ids(links: Sequence[Link], *, format: str) -> None:
@@ -279,9 +331,13 @@ def format_of(
         case ".ann":
             return writing_brat
         case ".html":
-            return TextFormat(_section, start=start_page(), end=END_OF_PAGE)
+            return TextFormat(
+                lambda one: render_document(one.text or "", one.links, title=one.id or "") + "\n",
+                start=start_page(),
+                end=END_OF_PAGE,
+            )
         case ".parquet":
-            return _writing_parquet
+            return writing_parquet
     return TextFormat(lambda one: json_of(one) + "\n", has_failures=True)
 
 
@@ -306,11 +362,86 @@ def _table(delimiter: str, facts: Sequence[str], *, formulas: bool) -> TextForma
     )
 
 
-def _section(one: LinkedText) -> str:
-    return render_document(one.text or "", one.links, title=one.id or "") + "\n"
+_ROWS_PER_GROUP = 1000
+
+
+def row_schema() -> pa.Schema:
+    """Schema of the output, with one row per document.
+
+    Columns: "id" and "text" as in the input; "links", empty without mentions or on failure;
+    "error", null on success. Fields of a link: "start" and "end" count Unicode characters of the
+    text, "id" is null for NIL, "ids" has several ids for a composite, "candidates" is sorted, best
+    first; "hgvs", "component" and "gene" of a variant, or null. Facts of rules of a user's own are
+    left out, so that files of all pipelines have one schema. Fields of an error: "code", "message".
+    """
+    import pyarrow as pa
+
+    def struct(**fields: object) -> pa.StructType:
+        return pa.struct(list(fields.items()))
+
+    string, number = pa.string(), pa.int64()
+    candidate = struct(id=string, score=pa.float64(), name=string, evidence=string)
+    place = {"start": number, "end": number, "text": string, "label": string}
+    many = {"ids": pa.list_(string), "candidates": pa.list_(candidate)}
+    link = struct(**place, id=string, **many, **dict.fromkeys(FACTS, string))
+    error = struct(code=string, message=string)
+    return pa.schema(struct(id=string, text=string, links=pa.list_(link), error=error))
+
+
+def read_parquet(path: str | os.PathLike[str]) -> Iterator[Document]:
+    """Stream (text, id) from the columns "text" and "id" of a Parquet file, or a folder of files.
+
+    RAISES BioelError: [B101] no such path, [B191] a column is missing, [B192] no pyarrow, [B195]
+        not Parquet; all raised by the call itself, not by the first document.
+    """
+    if not Path(path).exists():
+        raise BioelError(Errors.B101.format(path=path))
+    dataset = _import_pyarrow("dataset").dataset
+    try:
+        source = dataset(path, format="parquet")
+    except Exception as error:  # exceptions of pyarrow and of the system
+        raise BioelError(Errors.B195.format(path=path, error=error)) from error
+    check_columns(source.schema.names, "text", "id")
+    return _documents(source)
+
+
+def check_columns(columns: list[str], *expected: str) -> None:
+    """Check for expected columns. RAISES BioelError: [B191] when one is missing."""
+    if missing := [name for name in expected if name not in columns]:
+        raise BioelError(Errors.B191.format(missing=missing[0], columns=", ".join(columns)))
 
 
 @contextmanager
-def _writing_parquet(path: Path) -> Iterator[Write]:
-    with writing_rows(path) as write:
-        yield lambda one: write(to_row(one))
+def writing_parquet(path: Path) -> Iterator[Write]:
+    """Write rows of `row_schema` to a Parquet file, which gets its name only on success.
+
+    YIELDS (Callable[[LinkedText], None]): Writes one document.
+    RAISES BioelError: [B192] no pyarrow.
+    """
+    parquet, pa = _import_pyarrow("parquet"), _import_pyarrow("lib")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rows: list[Row] = []
+    with replacing_file(path) as target, parquet.ParquetWriter(target, row_schema()) as file:
+
+        def flush() -> None:
+            file.write_table(pa.Table.from_pylist(rows, schema=row_schema()))
+            rows.clear()
+
+        def write(one: LinkedText) -> None:
+            rows.append(to_row(one))
+            if len(rows) == _ROWS_PER_GROUP:
+                flush()
+
+        yield write
+        flush()
+
+
+def _documents(dataset: Dataset) -> Iterator[Document]:
+    for batch in dataset.to_batches(columns=["text", "id"]):
+        for text, id in zip(batch["text"].to_pylist(), batch["id"].to_pylist(), strict=True):
+            yield text, None if id is None else str(id)
+
+
+def _import_pyarrow(module: str) -> ModuleType:
+    with needing("parquet", "Parquet"):
+        return import_module(f"pyarrow.{module}")

@@ -4,14 +4,15 @@ The templates in `pages/` escape all values of documents and knowledge bases. (d
 texts, but neither labels nor ids.) Ids are links to the pages of their concepts, see `address_of`.
 The colours follow the reader's choice of dark or light.
 
-Docs of spaCy as data frames and in notebooks.
+Links as flat rows; Docs of spaCy as data frames and in notebooks.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from html import escape as escape_html
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -25,12 +26,12 @@ from spacy.util import filter_spans, is_in_jupyter
 from spacy_bioel.doc import get_links, split_ids
 from spacy_bioel.errors import needing
 from spacy_bioel.explanation import describe, reason_of
-from spacy_bioel.export.links import FACTS, columns_of, link_rows
 from spacy_bioel.settings import SPANS_KEY
 from spacy_bioel.types import Candidate, Link, preferred_name, releases_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
 
 # From a prefix, in lower case, to the address of the vocabulary's own page of a concept.
 _PAGES = {
@@ -151,6 +152,79 @@ def _pieces(text: str, links: Sequence[Link]) -> Iterator[tuple[str, bool, str, 
         depth.update(change[start])
         of = next((said for said in ("negated", "other") if depth[said]), "")
         yield text[start:end], any(depth.values()), of, ending.get(end, [])
+
+
+# Facts of the rules that come with the package, which tables have in any case.
+FACTS = ("hgvs", "component", "gene")
+
+
+@dataclass(frozen=True, slots=True)
+class LinkRow:
+    """A link with its document; the parts of a composite are joined by "|".
+
+    document (str | int): Id of the document, or its number.
+    start, end (int): Offsets in characters; text is what the document has there.
+    label (str): Label of the mention.
+    id, preferred_name (str | None): The concept, and the first of its names; None for NIL. The name
+        is also None where the knowledge base is not open.
+    name, score, evidence: Of the candidate that was linked, see `Candidate`; None for NIL. A
+        composite has the lowest score of its parts.
+    facts (Mapping): What else the text says, such as "hgvs" of a variant, see `entities`.
+    context (str | None): What the text says of it, such as "negated", by `bioel_context`; None:
+        nothing, or the pipe did not run.
+    """
+
+    document: str | int
+    start: int
+    end: int
+    text: str
+    label: str
+    id: str | None
+    preferred_name: str | None
+    name: str | None
+    score: float | None
+    evidence: str | None
+    facts: Mapping[str, Any]
+    context: str | None
+
+    def cells(self, facts: Sequence[str]) -> list[Any]:
+        """Values in the order of `columns_of`."""
+        own = [getattr(self, name) for name in _COLUMNS]
+        return [*own, *(self.facts.get(name) for name in facts), self.context]
+
+
+_COLUMNS = tuple(f.name for f in fields(LinkRow) if f.name not in ("facts", "context"))
+
+
+def columns_of(facts: Sequence[str]) -> list[str]:
+    """Names of the columns of a table of links."""
+    return [*_COLUMNS, *facts, "context"]
+
+
+def link_rows(document: str | int, text: str, links: Sequence[Link]) -> Iterator[LinkRow]:
+    """Yield a row a link."""
+    for link in links:
+        chosen = linked_candidates(link)
+        yield LinkRow(
+            *(document, link.start, link.end, text[link.start : link.end], link.label),
+            "|".join(link.ids) or None,
+            _joined([preferred_name(c.kb, c.id) for c in chosen]),
+            _joined([c.name for c in chosen]),
+            min((c.score for c in chosen), default=None),
+            _joined([c.evidence for c in chosen]),
+            link.facts,
+            _joined(sorted({says for *_, says in link.context.cues})) if link.context else None,
+        )
+
+
+def linked_candidates(link: Link) -> list[Candidate]:
+    """Candidates of the ids of a link, in their order; none for NIL."""
+    found = {candidate.id: candidate for candidate in link.candidates}
+    return [found[id] for id in link.ids if id in found]
+
+
+def _joined(parts: Sequence[str]) -> str | None:
+    return "|".join(parts) if any(parts) else None
 
 
 # A Doc, or a stream of them, or of pairs (Doc, id), as `nlp.pipe(..., as_tuples=True)` makes them.

@@ -32,7 +32,7 @@ from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.evaluation import run as measuring
 from spacy_bioel.loading import UserCode, find_detector, find_linker, spans_key
 from spacy_bioel.parallel import use_one_thread
-from spacy_bioel.types import AnnotatedText, Candidate, Link
+from spacy_bioel.types import AnnotatedText, Link
 
 _Item = TypeVar("_Item")
 Result = TypeVar("Result")
@@ -64,7 +64,11 @@ def worker_processes(
             result: Result = connection.recv()
             return result
         except (EOFError, OSError) as error:
-            raise _death_of(process) from error
+            process.join(_SECONDS_TO_DIE)
+            status = process.exitcode
+            killed = f"signal {-status}" if status is not None and status < 0 else ""
+            how = killed or f"exit status {status}"
+            raise BioelError(Errors.B250.format(how=how)) from error
         finally:
             idle.put(worker)
 
@@ -118,13 +122,6 @@ def _serve(
             connection.send(work(connection.recv()))
     except (EOFError, ConnectionError):
         return
-
-
-def _death_of(process: BaseProcess) -> BioelError:
-    process.join(_SECONDS_TO_DIE)
-    status = process.exitcode
-    how = f"signal {-status}" if status is not None and status < 0 else f"exit status {status}"
-    return BioelError(Errors.B250.format(how=how))
 
 
 Document = tuple[str | None, str | None]
@@ -342,12 +339,11 @@ def _linked(item: Document | AnnotatedText, links: Sequence[Link]) -> LinkedText
 def _failed(item: Document | AnnotatedText, error: Exception) -> LinkedText:
     coded = _CODED.match(str(error))
     code, message = coded.groups() if coded else (type(error).__name__, str(error))
-    text, id = map(_storable, _document(item))
+    text, id = (
+        _SURROGATE.sub("\ufffd", value) if isinstance(value, str) else value
+        for value in _document(item)
+    )
     return LinkedText(id, text, error=Failure(code, _SURROGATE.sub("\ufffd", message)))
-
-
-def _storable(value: str | None) -> str | None:
-    return _SURROGATE.sub("\ufffd", value) if isinstance(value, str) else value
 
 
 @contextmanager
@@ -382,7 +378,7 @@ def check_linker(nlp: Language) -> None:
 
 
 def to_row(linked: LinkedText, *, xrefs: bool = False) -> Row:
-    """Convert to a row of the output, of JSON values in `export.parquet.row_schema`.
+    """Convert to a row of the output, of JSON values in `export.formats.row_schema`.
 
     A link has a key for each of its facts, such as "hgvs" of a variant; and "context", if the
     pipeline has the pipe `bioel_context`.
@@ -403,15 +399,14 @@ def _link_row(linked: LinkedText, link: Link, *, xrefs: bool) -> Row:
         "label": link.label,
         "id": link.ids[0] if link.ids else None,
         "ids": list(link.ids),
-        "candidates": [_candidate_row(candidate, xrefs=xrefs) for candidate in link.candidates],
+        "candidates": [
+            {key: getattr(candidate, key) for key in ("id", "score", "name", "evidence")}
+            | ({"xrefs": list(candidate.xrefs)} if xrefs else {})
+            for candidate in link.candidates
+        ],
     }
     row |= {name: value for name, value in link.facts.items() if value is not None}
     if link.context is not None:
         cues = [dict(zip(("start", "end", "says"), cue, strict=True)) for cue in link.context.cues]
         row["context"] = asdict(link.context) | {"cues": cues}
     return row
-
-
-def _candidate_row(candidate: Candidate, *, xrefs: bool) -> Row:
-    row = {key: getattr(candidate, key) for key in ("id", "score", "name", "evidence")}
-    return row | {"xrefs": list(candidate.xrefs)} if xrefs else row

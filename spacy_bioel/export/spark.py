@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from spacy_bioel.errors import BioelError, Errors, needing
-from spacy_bioel.export.parquet import check_columns, row_schema
+from spacy_bioel.export.formats import check_columns, row_schema
 from spacy_bioel.export.rows import Document, Totals, check_linker, link_texts, to_row
 from spacy_bioel.parallel import use_one_thread
 
@@ -47,7 +47,7 @@ def link(
         `loading.import_code`; under a path valid on all workers.
     text, id (str): Names of the columns; ids become strings.
     batch_size (int): Documents per batch of the pipeline. It does not change results.
-    RETURNS (DataFrame): One row per document, of the schema `export.parquet.row_schema`: id,
+    RETURNS (DataFrame): One row per document, of the schema `export.formats.row_schema`: id,
         text, links, error. A failed document has no links, and the code and message of the error.
     RAISES BioelError: [B191] a column is missing, [B192] no pandas or pyarrow. A worker that
         cannot load the pipeline [B071] fails the job.

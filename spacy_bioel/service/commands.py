@@ -6,21 +6,20 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from spacy_bioel.cli import options
-from spacy_bioel.cli.console import show_note
+from spacy_bioel.cli import console
 from spacy_bioel.errors import BioelError, Errors, needing
 from spacy_bioel.service import Limits
 
 _MEGABYTE = 1_000_000
 _LIMITS = Limits()
 
-Model = Annotated[str, Argument(metavar="[MODEL]", help=options.MODEL.capitalize())]
+Model = Annotated[str, Argument(metavar="[MODEL]", help=console.MODEL.capitalize())]
 
 
 def serve(
     model: Model = "starter",
-    preset: options.Preset = None,
-    code: options.Code = None,
+    preset: console.Preset = None,
+    code: console.Code = None,
     host: Annotated[
         str, Option(help="Address to listen on. A proxy should authenticate other machines.")
     ] = "127.0.0.1",
@@ -64,7 +63,9 @@ def serve(
     # Before all that takes seconds to import, so that clients wait instead of being refused.
     listener = run.listen(host, port)
     shown = f"[{host}]" if ":" in host else host
-    show_note(f"http://{shown}:{listener.getsockname()[1]} serves {model}, which is being loaded.")
+    console.show_note(
+        f"http://{shown}:{listener.getsockname()[1]} serves {model}, which is being loaded."
+    )
     limits = Limits(
         body_bytes=round(max_body * _MEGABYTE),
         waiting_bytes=round(max_waiting * _MEGABYTE),
@@ -76,11 +77,11 @@ def serve(
         *(listener, model, limits),
         preset=preset,
         hosts=[host, *(allowed_host or [])],
-        tell=show_note,
+        tell=console.show_note,
     )
 
 
-def mcp(model: Model = "starter", preset: options.Preset = None, code: options.Code = None) -> None:
+def mcp(model: Model = "starter", preset: console.Preset = None, code: console.Code = None) -> None:
     """Give agents three tools over MCP, on stdin and stdout: link_text, get_concept and
     search_concepts.
 

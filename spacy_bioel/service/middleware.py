@@ -11,6 +11,7 @@ import logging
 import re
 import time
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from ipaddress import ip_address
 from typing import Any
 
@@ -26,6 +27,7 @@ from prometheus_client import (
     ProcessCollector,
     generate_latest,
 )
+from pydantic import BaseModel, Field
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -33,12 +35,24 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.export.rows import LinkedText
 from spacy_bioel.service import Limits
-from spacy_bioel.service.schemas import Problem
 from spacy_bioel.service.service import Service
 
 _LOGGER = logging.getLogger("uvicorn.error")
 _LONGEST = 500  # characters of a message; it may quote the request
 _STATUS = {"B337": 404, "B387": 503}  # of errors of the service; any other is our own: 500
+
+
+class Failure(BaseModel):
+    """The error of a text that could not be linked."""
+
+    code: str = Field(description='Code of the message, such as "B384"', examples=["B384"])
+    message: str = Field(description="The error: what was found, what was expected, what to do")
+
+
+class Problem(Failure):
+    """An error. Its code is listed with the errors of spacy-bioel."""
+
+    where: str | None = Field(description='Place in the request, such as "body.texts.3"')
 
 
 class Refusal(HTTPException):
@@ -102,16 +116,12 @@ def _on_bioel_error(_: Request, error: BioelError) -> JSONResponse:
     return _response(500, Errors.B392.format(error=f"Error {code}"))
 
 
-def _on_bug(_: Request, error: Exception) -> JSONResponse:
-    return _response(500, Errors.B392.format(error=type(error).__name__))
-
-
 # All errors of the application have one form, those of the framework too.
 HANDLERS: dict[Any, Any] = {
     HTTPException: _on_http_error,
     RequestValidationError: _on_invalid,
     BioelError: _on_bioel_error,
-    Exception: _on_bug,
+    Exception: lambda _, bug: _response(500, Errors.B392.format(error=type(bug).__name__)),
 }
 
 
@@ -151,9 +161,8 @@ class CheckHost:
         self.hosts = {"localhost", *(host.lower() for host in hosts)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and not self._is_ours(
-            found := Headers(scope=scope).get("host", "")
-        ):
+        found = Headers(scope=scope).get("host", "") if scope["type"] == "http" else None
+        if found is not None and not self._is_ours(found):
             message = Errors.B486.format(found=found[:80] or "none")
             await Refusal(400, message, where="header").response()(scope, receive, send)
             return
@@ -162,15 +171,10 @@ class CheckHost:
     def _is_ours(self, host: str) -> bool:
         form = _HOST.fullmatch(host)
         name = form[1].strip("[]").lower() if form else ""
-        return not self.hosts.isdisjoint({name, "*"}) or _is_address(name)
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ip_address(name)
-    except ValueError:
-        return False
-    return True
+        with suppress(ValueError):  # of what is no address
+            ip_address(name)
+            return True
+        return not self.hosts.isdisjoint({name, "*"})
 
 
 # Served under any load: they are cheap and say how large it is.
@@ -214,7 +218,11 @@ class LimitRequests:
                 await self.app(scope, read, answer)
         except TimeoutError:
             if not is_answered:  # otherwise nothing else can be said
-                await self._too_slow(is_reading).response()(scope, receive, send)
+                seconds = self.limits.seconds
+                refusal = Refusal(503, Errors.B391.format(seconds=seconds))
+                if is_reading:
+                    refusal = Refusal(408, Errors.B390.format(seconds=seconds), where="body")
+                await refusal.response()(scope, receive, send)
         except Refusal as refusal:
             await refusal.response()(scope, receive, send)
         finally:
@@ -227,12 +235,6 @@ class LimitRequests:
         is_alone = self._in_progress == n_read
         if not is_alone and self._in_progress + n_bytes > self.limits.waiting_bytes:
             raise Refusal(503, Errors.B389)
-
-    def _too_slow(self, is_reading: bool) -> Refusal:
-        seconds = self.limits.seconds
-        if is_reading:
-            return Refusal(408, Errors.B390.format(seconds=seconds), where="body")
-        return Refusal(503, Errors.B391.format(seconds=seconds))
 
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)

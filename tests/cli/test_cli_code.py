@@ -176,8 +176,7 @@ def test_the_service_answers_with_facts(home):
     from starlette.testclient import TestClient
 
     from spacy_bioel.service import Limits
-    from spacy_bioel.service.app import create_app
-    from spacy_bioel.service.schemas import LinkAnswer
+    from spacy_bioel.service.app import LinkAnswer, create_app
     from spacy_bioel.service.service import Service
 
     import_code(str(home / "rules.py"))

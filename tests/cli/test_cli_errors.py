@@ -165,6 +165,6 @@ def test_what_a_corpus_annotates(bioel, model, corpus, tmp_path):
 
 def test_labels_that_the_pipeline_does_not_have(bioel, model, corpus, monkeypatch):
     detector = SimpleNamespace(labels=("Disease", "Drug"))
-    monkeypatch.setattr("spacy_bioel.cli.models.find_detector", lambda nlp: detector)
+    monkeypatch.setattr("spacy_bioel.cli.inputs.find_detector", lambda nlp: detector)
     done = bioel("evaluate", model, corpus, "--label", "Chemical=Drugs", status=2)
     assert "[B369]" in done.err

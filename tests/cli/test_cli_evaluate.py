@@ -6,9 +6,9 @@ import srsly
 from commands import Bioel
 from spacy.cli.evaluate import evaluate
 
-from spacy_bioel.cli.convert import convert
+from spacy_bioel.cli.documents import convert
 from spacy_bioel.cli.evaluate import fingerprint_folder
-from spacy_bioel.cli.models import find_linker
+from spacy_bioel.cli.inputs import find_linker
 from spacy_bioel.corpus import docs_to_bin
 from spacy_bioel.evaluation.run import link_given, link_open
 from spacy_bioel.kb.build import build_kb

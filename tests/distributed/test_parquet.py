@@ -3,7 +3,13 @@ from pathlib import Path
 import pytest
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.export.parquet import read_documents, row_schema, writing_rows
+from spacy_bioel.export.formats import read_parquet, row_schema, writing_parquet
+from spacy_bioel.export.rows import Failure, LinkedText
+from spacy_bioel.types import Candidate, Link
+
+CANDIDATE = Candidate("X:1", 0.125, "mi", "exact")
+LINKED = LinkedText("1", "MI", (Link(0, 2, "Disease", candidates=(CANDIDATE,)),))
+UNLINKED = LinkedText("2", None, error=Failure("B190", "no text"))
 
 ROW = {
     "id": "1",
@@ -45,9 +51,9 @@ def test_rows_come_back_as_they_were(tmp_path):
     import pyarrow.parquet
 
     path = tmp_path / "new" / "out.parquet"
-    with writing_rows(path) as put:
-        for row in [ROW, FAILED] * 501:  # more than a group of rows
-            put(row)
+    with writing_parquet(path) as put:
+        for one in [LINKED, UNLINKED] * 501:  # more than a group of rows
+            put(one)
     table = pyarrow.parquet.read_table(path)
     assert table.schema == row_schema()
     assert table.to_pylist() == [ROW, FAILED] * 501
@@ -55,8 +61,8 @@ def test_rows_come_back_as_they_were(tmp_path):
 
 
 def test_a_file_that_was_not_finished_does_not_appear(tmp_path):
-    with pytest.raises(KeyboardInterrupt), writing_rows(tmp_path / "out.parquet") as put:
-        put(ROW)
+    with pytest.raises(KeyboardInterrupt), writing_parquet(tmp_path / "out.parquet") as put:
+        put(LINKED)
         raise KeyboardInterrupt
     assert list(tmp_path.iterdir()) == []
 
@@ -67,16 +73,16 @@ def test_documents_of_a_file_and_of_a_folder(tmp_path):
     )
     write(tmp_path / "in.parquet" / "2.parquet", {"text": ["c"], "id": [None], "year": [5]})
     first = [("a", "1"), (None, "2")]
-    assert list(read_documents(tmp_path / "in.parquet" / "1.parquet")) == first
-    assert list(read_documents(tmp_path / "in.parquet")) == [*first, ("c", None)]
+    assert list(read_parquet(tmp_path / "in.parquet" / "1.parquet")) == first
+    assert list(read_parquet(tmp_path / "in.parquet")) == [*first, ("c", None)]
 
 
 def test_what_cannot_be_read_is_said_at_once(tmp_path):
     with pytest.raises(BioelError, match=r"\[B101\]"):
-        read_documents(tmp_path / "none.parquet")
+        read_parquet(tmp_path / "none.parquet")
     (tmp_path / "text.parquet").write_text("no Parquet at all")
     with pytest.raises(BioelError, match=r"\[B195\] .*text.parquet is not Parquet"):
-        read_documents(tmp_path / "text.parquet")
+        read_parquet(tmp_path / "text.parquet")
     path = write(tmp_path / "in.parquet", {"abstract": ["a"], "id": ["1"]})
     with pytest.raises(BioelError, match=r"\[B191\] There is no column 'text', .* abstract, id\."):
-        read_documents(path)
+        read_parquet(path)

@@ -8,8 +8,7 @@ from collections.abc import Iterable
 import pytest
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.export.formats import format_of, writing_brat
-from spacy_bioel.export.links import TextFormat
+from spacy_bioel.export.formats import TextFormat, format_of, writing_brat
 from spacy_bioel.export.rows import Failure, LinkedText
 from spacy_bioel.io.formats import read_corpus
 from spacy_bioel.kb.build import build_kb

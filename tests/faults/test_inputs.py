@@ -14,7 +14,7 @@ import zstandard
 
 from spacy_bioel.cli import main
 from spacy_bioel.cli.console import visible
-from spacy_bioel.cli.texts import read_documents
+from spacy_bioel.cli.inputs import read_documents
 from spacy_bioel.errors import BioelError
 from spacy_bioel.io.formats import read_ontology
 from spacy_bioel.io.jsonl import _Reader, iter_json_object

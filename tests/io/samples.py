@@ -16,7 +16,7 @@ from test_brat import ANNOTATIONS, TEXT
 from test_nlm import CONSO, CUI, DEF, DESCRIPTORS, GENES, STY, SUPPLEMENT
 from test_ontology import GRAPHS, OBO, OWL
 
-from spacy_bioel.cli.texts import read_documents
+from spacy_bioel.cli.inputs import read_documents
 from spacy_bioel.corpus import docs_to_bin, read_texts, text_to_doc
 from spacy_bioel.io.formats import read_ontology
 from spacy_bioel.io.table import read_table

@@ -18,7 +18,7 @@ from tiny import (
 )
 from tokenizers import Tokenizer
 
-from spacy_bioel.cli.tune import require_extra
+from spacy_bioel.cli.evaluate import require_extra
 from spacy_bioel.doc import get_links, with_gold_mentions
 from spacy_bioel.errors import BioelError
 from spacy_bioel.evaluation.tune import tune

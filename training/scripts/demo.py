@@ -11,7 +11,7 @@ import srsly
 import typer
 
 from spacy_bioel.cli.console import show_line
-from spacy_bioel.cli.texts import read_documents
+from spacy_bioel.cli.inputs import read_documents
 from spacy_bioel.export.rows import link_texts, to_row
 
 _N_SHOWN = 3  # documents of the corpus

@@ -31,9 +31,9 @@ from thinc.api import NumpyOps, Ops
 
 from spacy_bioel.cli.console import show_error
 from spacy_bioel.errors import BioelError
+from spacy_bioel.evaluation.scorers import STEPS
 from spacy_bioel.files import replacing_folder, scratch_folder
 from spacy_bioel.loading import load_model
-from spacy_bioel.training_log import STEPS
 
 MODELS = ("model-last", "model-best")
 

@@ -1,0 +1,407 @@
+"""`bioel convert`: convert a corpus to spaCy's training format or to JSON lines.
+
+`bioel link`: link texts, with output in the formats of `export`. `bioel explain`: why a text has
+the links that it has.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from typer import Argument, Exit, Option
+
+from spacy_bioel.cli import console
+from spacy_bioel.errors import BioelError, Errors, Warnings
+from spacy_bioel.files import replacing_file
+from spacy_bioel.io.jsonl import write_texts_jsonl
+from spacy_bioel.kb.folder import has_columns
+from spacy_bioel.types import AnnotatedText
+
+if TYPE_CHECKING:
+    from spacy.language import Language
+    from spacy.tokens import Doc
+
+    from spacy_bioel.explanation import Explanation
+    from spacy_bioel.report import Report
+
+
+_N_EXAMPLES = 5
+
+
+def convert(
+    corpus: Annotated[Path, Argument(help="PubTator, BioC XML or JSON, BRAT, JSON lines.")],
+    out: Annotated[Path, Argument(help="OUT.spacy or OUT.jsonl.")],
+    format: console.Format = None,
+    prefix: console.Prefix = "",
+    lang: Annotated[str, Option(help="Language of the tokenizer.")] = "en",
+    tokenizer: Annotated[
+        str, Option(help="Registered tokenizer; train with the same one.")
+    ] = "spacy-bioel.BioTokenizer.v1",
+    widen: Annotated[
+        bool, Option(help="Widen mentions that cut a token to whole tokens; else drop them.")
+    ] = True,
+    json_file: console.Json = None,
+) -> None:
+    """Convert a corpus, and report mentions that cannot be aligned to tokens.
+
+    OUT.spacy has the gold mentions in doc.spans["bioel_gold"], with ids joined by "|" in kb_id_.
+    OUT.jsonl has character offsets, without tokenisation.
+    """
+    from spacy_bioel.corpus import read_texts
+
+    texts = console.track(read_texts(corpus, format=format, prefix=prefix), "Converting")
+    console.make_folder(out.parent)
+    with console.naming(out):
+        if out.suffix == ".jsonl":
+            report = _write_jsonl(texts, out)
+        elif out.suffix == ".spacy":
+            report = _write_docbin(texts, out, nlp=_make_nlp(lang, tokenizer), widen=widen)
+        else:
+            raise BioelError(Errors.B074.format(path=out))
+    n = console.count_of(report["documents"], "document")
+    console.show_note(f"{corpus}: {n} to {out}.")
+    console.write_json(json_file, report)
+
+
+def _make_nlp(lang: str, tokenizer: str) -> Language:
+    import spacy
+
+    try:
+        spacy.util.get_lang_class(lang)
+    except ImportError as error:
+        raise BioelError(Errors.B410.format(lang=lang, error=error)) from error
+    try:
+        return spacy.blank(lang, config={"nlp": {"tokenizer": {"@tokenizers": tokenizer}}})
+    except (ImportError, ValueError) as error:
+        raise BioelError(Errors.B075.format(lang=lang, tokenizer=tokenizer, error=error)) from error
+
+
+def _write_jsonl(texts: Iterable[AnnotatedText], out: Path) -> dict[str, Any]:
+    """Write JSON lines. RETURNS (dict): Counts."""
+    n_mentions = 0
+
+    def counted() -> Iterator[AnnotatedText]:
+        nonlocal n_mentions
+        for text in texts:
+            n_mentions += len(text.mentions)
+            yield text
+
+    n_documents = write_texts_jsonl(out, counted())
+    console.show_note(f"{console.count_of(n_mentions, 'mention')}.")
+    return {"documents": n_documents, "mentions": n_mentions}
+
+
+def _write_docbin(
+    texts: Iterable[AnnotatedText], out: Path, *, nlp: Language, widen: bool
+) -> dict[str, Any]:
+    """Write Docs with gold spans. RETURNS (dict): Counts, and the lost mentions."""
+    from spacy_bioel.corpus import Alignment, docs_to_bin, text_to_doc
+
+    total = Alignment()
+
+    def make_docs() -> Iterator[Doc]:
+        for text in texts:
+            doc, alignment = text_to_doc(nlp, text, widen=widen)
+            total.add(alignment)
+            yield doc
+
+    docs = docs_to_bin(make_docs())
+    with replacing_file(out) as path:
+        docs.to_disk(path)
+    counts = f"{total.widened:,} widened to tokens, {len(total.lost):,} lost"
+    console.show_note(f"{console.count_of(total.n, 'mention')}: {counts}.")
+    for lost in total.lost[:_N_EXAMPLES]:
+        console.show_note(f"  lost: {lost}")
+    about = {"widened": total.widened, "lost": total.lost}
+    return {"documents": len(docs), "mentions": total.n} | about
+
+
+Engine = StrEnum("Engine", ["LOCAL", "SPARK"])
+Mentions = StrEnum("Mentions", ["FOUND", "GIVEN"])
+
+
+def link(
+    arguments: Annotated[
+        list[str],
+        Argument(
+            metavar="[MODEL] INPUT",
+            help="MODEL: a pipeline, by folder or package name; or a knowledge base, whose names "
+            "are then found, and what is nearly one, without training; default: the pipeline of "
+            "the package. INPUT: text with one document per line, a folder of files .txt or "
+            ".txt.gz with one document each, JSONL, CSV, TSV or Parquet with id and text, a "
+            "corpus, or - for stdin.",
+        ),
+    ],
+    output: Annotated[
+        list[str] | None,
+        Option(
+            "--output",
+            "-o",
+            metavar="OUT",
+            help="The end of the name is the format: .jsonl, .json, .csv, .tsv, .parquet, "
+            ".pubtator, .bioc.xml, .bioc.json, .ann (BRAT: a folder) or .html. May be given "
+            "several times. Default: JSON lines to stdout.",
+        ),
+    ] = None,
+    html: Annotated[
+        Path | None,
+        Option(metavar="OUT.html", help="Also write a page of the texts and candidates."),
+    ] = None,
+    mentions: Annotated[
+        Mentions, Option(help="given: link the mentions that INPUT has, in place of finding any.")
+    ] = Mentions.FOUND,
+    kb: Annotated[
+        list[Path] | None,
+        Option(help="Another knowledge base, beside MODEL, which is one too; can be repeated."),
+    ] = None,
+    xrefs: Annotated[
+        bool, Option("--xrefs", help="Also write the cross-references of candidates (JSON).")
+    ] = False,
+    context: Annotated[
+        bool, Option("--context", help="Also say of each mention whether it is negated, past, ...")
+    ] = False,
+    affirmed: Annotated[
+        bool,
+        Option("--affirmed", help="Leave out what is negated, conditional or of another person."),
+    ] = False,
+    preset: console.Preset = None,
+    code: console.Code = None,
+    no_formulas: Annotated[
+        bool,
+        Option("--no-formulas", help="Mark cells of .csv and .tsv that a spreadsheet would run."),
+    ] = False,
+    format: Annotated[
+        str | None,
+        Option(help="Format of the input; whole: a file is one document; default: detected."),
+    ] = None,
+    n_process: Annotated[int, Option(min=1, help="Worker processes, for idle cores.")] = 1,
+    batch_size: Annotated[int, Option(min=1, help="Documents per batch.")] = 64,
+    engine: Annotated[
+        Engine, Option(help="spark: on a cluster, from and to JSONL or Parquet; OUT is a folder.")
+    ] = Engine.LOCAL,
+) -> None:
+    """Find and link the mentions of texts: diseases, chemicals, genes, organisms, cell lines and
+    variants, unless another MODEL is given.
+
+    The end of the output's name is its format:
+
+    * .jsonl, .ndjson, stdout: a JSON object per document, with id, text, error, and links with
+      start, end, text, label, id (null: NIL), ids, and candidates with id, score, name and
+      evidence, and with xrefs on request; variants may have hgvs, component and gene, and other
+      mentions facts of your rules. With --context, links have context: negated, uncertain,
+      historical, hypothetical, experiencer, and cues, the words that say so. With --affirmed, what
+      is negated, conditional or of another person is left out.
+    * .json: these objects as one array.
+    * .parquet: a row per document, without xrefs, context and facts of your rules.
+    * .csv, .tsv: a row per link, with the linked candidate; empty cells for NIL. With
+      --no-formulas an apostrophe stands before cells that begin with =, +, - or @.
+    * .bioc.xml, .bioc.json: BioC, with the linked candidate; no identifier for NIL.
+    * .pubtator: labels and ids, "-" for NIL.
+    * .ann: BRAT, a folder with two files per document; ids are lines N, none for NIL.
+    * .html: a page of the texts and candidates.
+
+    With --preset clinical, a file of text, or stdin, is one note, and links have context.
+
+    A failed document has no links and an error with code and message, and the exit status is 1.
+    Formats from .csv on leave it out, and stderr names it. Annotations in the input are ignored,
+    unless --mentions is given: then their places and labels are read, and never their ids. Labels
+    choose the knowledge base.
+    """
+    from spacy_bioel.cli import inputs
+    from spacy_bioel.export.rows import check_linker, link_given, link_texts
+    from spacy_bioel.loading import add_context, fact_names
+
+    outputs = inputs.outputs_of(output or ["-"], html, xrefs=xrefs)
+    model, source = _model_and_input(arguments)
+    is_given = mentions is Mentions.GIVEN
+    if preset and not format and inputs.is_plain_text(source):
+        format = "whole"
+    context |= affirmed or preset is not None
+    inputs.check_outputs(outputs, source, context=context and not affirmed)
+    if is_given and context:
+        raise BioelError(Errors.B491)
+    if engine is Engine.SPARK:
+        from spacy_bioel.export.spark import link_file
+
+        unsuited = {
+            "--html": html is not None,
+            "--format": format is not None,
+            "--kb": bool(kb),
+            "--xrefs": xrefs,
+            "--no-formulas": no_formulas,
+            "--context, --affirmed or --preset": context,
+            "--n-process": n_process > 1,
+            "--mentions given": is_given,
+            "several --output": len(outputs) > 1,
+        }
+        for option, is_set in unsuited.items():
+            if is_set:
+                raise BioelError(Errors.B196.format(found=f"has {option}", expected="none"))
+        target = next(iter(outputs))
+        totals = link_file(source, target, model=model, code=code, batch_size=batch_size)
+    else:
+        # Read first, so that errors are reported without delay.
+        read: Any = inputs.read_mentions if is_given else inputs.read_documents
+        documents = read(source, format)
+        nlp = inputs.load_model(model, more=[str(folder) for folder in kb or ()], preset=preset)
+        if is_given:
+            inputs.require_linker(nlp, model)
+        check_linker(nlp)
+        if context:
+            add_context(nlp)
+        run: Any = link_given if is_given else link_texts
+        # Closed even if a result cannot be written, which ends the worker processes.
+        with closing(run(nlp, documents, batch_size=batch_size, n_process=n_process)) as linked:
+            found = inputs.affirmed(linked) if affirmed else linked
+            options = {"facts": fact_names(nlp), "xrefs": xrefs, "formulas": not no_formulas}
+            totals = inputs.write_links(found, outputs, **options)
+        if is_given and not totals.mentions and not totals.failed:
+            console.show_note(Warnings.W302.format(source=source))
+    n_documents = console.count_of(totals.documents, "document")
+    n_mentions = console.count_of(totals.mentions, "mention")
+    console.show_note(f"{n_documents}, {n_mentions}, {totals.nil:,} of them NIL.")
+    if totals.failed:
+        failed = console.count_of(totals.failed, "document")
+        console.show_note(f"{failed} failed: see error in the output, or above.")
+        raise Exit(1)
+
+
+def _model_and_input(arguments: list[str]) -> tuple[str, str]:
+    """RAISES BioelError: [B335] on more arguments, or a single one that is a pipeline."""
+    *models, source = arguments
+    is_model = (Path(source) / "config.cfg").is_file() or has_columns(Path(source))
+    is_text = bool(models) and Path(models[0]).is_file()
+    if len(models) > 1 or is_text or (not models and (is_model or source == "starter")):
+        raise BioelError(Errors.B335.format(found=" ".join(arguments)))
+    return (models[0] if models else "starter"), source
+
+
+_SPANS = ("start", "end", "text", "label or name", "probability", "mention")
+_CANDIDATES = ("id", "preferred name", "matched name", "score", "by its words", "evidence")
+
+
+def explain(
+    arguments: Annotated[
+        list[str],
+        Argument(
+            metavar="[MODEL] TEXT",
+            help=f"MODEL: {console.MODEL} TEXT: the text itself, in quotes; - for stdin.",
+        ),
+    ],
+    mention: Annotated[
+        str | None,
+        Option(help="Explain these words of the text only, whether they were found or not."),
+    ] = None,
+    preset: console.Preset = None,
+    code: console.Code = None,
+    json_file: console.Json = None,
+    html: Annotated[
+        Path | None, Option(metavar="OUT.html", help="Also write it as a page.")
+    ] = None,
+) -> None:
+    """Explain what a pipeline finds in a text: the spans that it considered, why each is a mention
+    or none, the candidates of each with their evidence and scores, and the release of the knowledge
+    bases.
+    """
+    from spacy_bioel import explanation
+    from spacy_bioel.loading import load_model
+    from spacy_bioel.report import explain as explain_text
+    from spacy_bioel.report import pieces as pieces_of
+
+    if len(arguments) > 2:
+        raise BioelError(Errors.B440.format(found=json.dumps(arguments, ensure_ascii=False)))
+    model, text = ["starter", *arguments][-2:]
+    text = sys.stdin.read() if text == "-" else text
+    if not text.strip() or os.path.exists(text):  # False of what is too long for a path
+        raise BioelError(Errors.B441.format(found=text))
+    report = explain_text(load_model(model, preset=preset), text, mention)
+    pieces = list(pieces_of(report))
+    spans = [
+        (
+            *(str(span.start), str(span.end), span.text, span.label or span.name),
+            f"{span.probability:.4f}",
+            ": ".join(filter(None, ("yes" if span.is_mention else "no", span.reason))),
+        )
+        for span in report.considered
+    ]
+    mentions = [
+        (
+            one,
+            _before(one),
+            [(c.id, *explanation.candidate_cells(c)) for c in one.candidates],
+            _after(one),
+        )
+        for one in report.mentions
+    ]
+    if html is not None:
+        from spacy_bioel.export.html import PAGES
+
+        page = PAGES.get_template("explain.html").render(
+            report=report,
+            pieces=pieces,
+            span_columns=("characters", *_SPANS[2:]),
+            spans=[(f"{start} to {end}", *cells) for start, end, *cells in spans],
+            candidate_columns=_CANDIDATES,
+            mentions=mentions,
+        )
+        with console.writing(html) as file:
+            file.write(page)
+    if console.write_json(json_file, asdict(report)):
+        _show(report, pieces, spans, mentions)
+
+
+def _before(mention: Explanation) -> list[str]:
+    """What is said of a mention before its candidates."""
+    lines = [mention.reason, f"Looked up: {', '.join(map(repr, mention.strings))}"]
+    if mention.said:
+        lines.append(f"In the text: {mention.said}")
+    if not mention.is_mention:
+        lines.insert(0, "The pipeline does not find it. If it were a mention:")
+    return lines
+
+
+def _after(mention: Explanation) -> list[str]:
+    """What is said of a mention after its candidates."""
+    near = [f"Nearest names: {'; '.join(mention.near)}"] if mention.near else []
+    return near + [
+        f"Not allowed for {mention.label}: {c.id} {c.preferred}, which would have {c.score:.2f}; "
+        f"its types: {c.evidence or 'none'}"
+        for c in mention.excluded
+    ]
+
+
+def _show(
+    report: Report,
+    pieces: Sequence[tuple[str, Explanation | None]],
+    spans: Sequence[Sequence[str]],
+    mentions: Sequence[tuple[Explanation, list[str], list[tuple[str, ...]], list[str]]],
+) -> None:
+    parts = [
+        f"[{words} -> {' | '.join(mention.ids) or 'NIL'}]" if mention else words
+        for words, mention in pieces
+    ]
+    console.show_line("".join(parts))
+    console.show_line(f"Pipeline: {report.model}. {report.finds}")
+    for kb in report.kbs:
+        console.show_line(f"Knowledge base: {kb}")
+    if spans:
+        console.show_table(_SPANS, spans, title="Spans")
+    for mention, before, candidates, after in mentions:
+        title = " ".join(filter(None, (mention.text, mention.label)))
+        console.show_line(f"\n{title}: {' | '.join(mention.ids) or 'NIL'}")
+        for line in before:
+            console.show_line(line)
+        if candidates:
+            console.show_table(_CANDIDATES, candidates)
+        for line in after:
+            console.show_line(line)
+    if not (report.mentions or report.considered):
+        console.show_line("Nothing in the text was considered a mention.")
