@@ -170,5 +170,5 @@ def make_linker(
         scorer=scorer,
     )
     linker.check_settings()
-    linker.join(nlp)
+    linker.pipeline.join(nlp)
     return linker

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
@@ -22,7 +22,8 @@ from spacy.language import Language
 from spacy.pipeline.tok2vec import Tok2Vec, Tok2VecListener
 from spacy.pipeline.trainable_pipe import TrainablePipe
 from spacy.tokens import Doc
-from thinc.api import Model, Optimizer
+from spacy.training import Example, validate_examples
+from thinc.api import Model, Optimizer, set_dropout_rate
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.files import replacing_file
@@ -136,6 +137,31 @@ class StoredPipe(TrainablePipe, Generic[S]):
         parts = self.parts()
         cfg = json.dumps({"cfg": self.stored_cfg(), "parts": sorted(parts)}, indent=1)
         return dict(parts) | {CFG: lambda: cfg.encode("utf8")}
+
+    def update(
+        self,
+        examples: Iterable[Example],
+        *,
+        drop: float = 0.0,
+        sgd: Optimizer | None = None,
+        losses: dict[str, float] | None = None,
+    ) -> dict[str, float]:
+        """Learn from a batch; RAISES what `learn` does."""
+        examples = list(examples)
+        losses = {} if losses is None else losses
+        losses.setdefault(self.name, 0.0)
+        validate_examples(examples, f"{type(self).__name__}.update")
+        set_dropout_rate(self.model, drop)
+        loss = self.learn(examples)
+        if loss is not None:
+            losses[self.name] += loss
+            if sgd is not None:
+                self.finish_update(sgd)
+        return losses
+
+    def learn(self, examples: Sequence[Example]) -> float | None:
+        """Add the gradients of a batch. RETURNS (float | None): Its loss; None: no gradient."""
+        raise NotImplementedError
 
     def finish_update(self, sgd: Optimizer) -> None:
         """Change the weights, and let go of the step's token vectors."""
