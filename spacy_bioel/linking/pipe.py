@@ -37,7 +37,7 @@ from spacy_bioel.linking.training import NameTraining, make_networks, training_s
 from spacy_bioel.models.fusion import Fusion
 from spacy_bioel.models.name_encoder import encoder_parts, load_encoder, name_encoder_of
 from spacy_bioel.parallel import give_back_memory
-from spacy_bioel.pipe import Parts, StoredPipe
+from spacy_bioel.pipe import Parts, Pipeline, StoredPipe
 from spacy_bioel.settings import BY_KB, SPANS_AND_KB, LinkerSettings
 from spacy_bioel.trace import Trace
 from spacy_bioel.types import Link, remember_opener
@@ -79,7 +79,7 @@ class Linker(StoredPipe[LinkerSettings]):
         self._spelling = spelling
         # A relative path is relative to the current folder of now, not of the first use.
         self._base = Path.cwd() if settings.get("kb") else Path()
-        self.pipeline = validation.Pipeline()
+        self.pipeline = Pipeline()
         self._lock = RLock()
         self._kept = Kept()
         self._forget_kb()
@@ -170,7 +170,7 @@ class Linker(StoredPipe[LinkerSettings]):
         RAISES BioelError: Those of `KnowledgeBase.open`, `starter_kb` and `check_settings`.
         """
         with self._lock:
-            self.pipeline.check_order(self)
+            self.pipeline.check_order(partial(validation.check_order, linker=self))
             if self._kb is not None and self.cfg["kb"] != self._opened_as:
                 self.set_kb(self.cfg["kb"])  # another one was assigned
             if self._kb is None or not self._is_equipped:
@@ -350,7 +350,7 @@ class Linker(StoredPipe[LinkerSettings]):
         else:
             mentions = find_mentions(docs, generator, traces)
             if settings.mentions != BY_KB:
-                self.pipeline.check_mentions(mentions, self.name)
+                self.pipeline.check_mentions(mentions.docs, len(mentions.spans), self.name)
         return rank_candidates(generator, mentions)
 
     def set_annotations(self, docs: Iterable[Doc], scores: list[list[Link]]) -> None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
-from weakref import ref
 
 from spacy.language import Language
 from thinc.api import Model
 
-from spacy_bioel.entities import Mentions
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.kb.joined import parts_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
@@ -27,38 +25,6 @@ from spacy_bioel.settings import (
 
 _ENTS, _SPANS = "doc.ents", "doc.spans"
 _N_SHOWN = 5  # types that the knowledge base has
-
-
-class Pipeline:
-    """The pipeline that a linker is in, if any."""
-
-    def __init__(self) -> None:
-        self._nlp: Callable[[], Language | None] = lambda: None
-        self._checked: list[str] = []  # its pipes when their order was checked
-        self._has_mentions = False
-
-    def join(self, nlp: Language) -> None:
-        self._nlp = ref(nlp)
-
-    def check_order(self, linker: StoredPipe[LinkerSettings]) -> None:
-        """Check the order of the pipes at first use, and when it has changed."""
-        nlp = self._nlp()
-        if nlp is not None and nlp.pipe_names != self._checked:
-            check_order(nlp, linker)
-            self._checked = list(nlp.pipe_names)
-
-    def forget_order(self) -> None:
-        self._checked = []
-
-    def check_mentions(self, mentions: Mentions, linker: str) -> None:
-        """Warn [W323], once, when the linker is the only pipe and documents have no mentions."""
-        # Where mentions come with the documents, some documents have none.
-        self._has_mentions = self._has_mentions or len(mentions.spans) > 0
-        nlp = None if self._has_mentions or not any(map(len, mentions.docs)) else self._nlp()
-        # Pipes that are switched off too: rulers read their patterns with the pipes before them.
-        if nlp is not None and nlp.component_names == [linker]:
-            self._has_mentions = True
-            warnings.warn(Warnings.W323.format(linker=linker), stacklevel=3)
 
 
 def check_order(nlp: Language, linker: StoredPipe[LinkerSettings]) -> None:
