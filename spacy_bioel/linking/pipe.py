@@ -49,9 +49,8 @@ _WEIGHTS = ("fusion", "reading")
 class Linker(StoredPipe[LinkerSettings]):
     """Links mentions; `LinkerSettings` has the settings, `doc` the result.
 
-    Weights (`fusion`, `reading`), mention statistics and settings (`cfg`) may be
-    assigned at any time: the next batch is linked by them. Prediction may be called by many
-    threads, training by one.
+    Weights (`fusion`, `reading`), mention statistics and settings (`cfg`) may be assigned at any
+    time: the next batch is linked by them. Many threads may predict, one may train.
     """
 
     def __init__(
@@ -111,8 +110,10 @@ class Linker(StoredPipe[LinkerSettings]):
     @property
     def reads(self) -> bool:
         """Whether mentions are read in their documents."""
-        rescorer, evidence = self.rescorer, self.check_settings().evidence.names
-        return rescorer is not None and rescorer.is_ready and rescorer.evidence in evidence
+        rescorer = self.rescorer
+        if rescorer is None or not rescorer.is_ready:
+            return False
+        return rescorer.evidence in self.check_settings().evidence.names
 
     @property
     def fingerprint(self) -> str:
@@ -164,8 +165,7 @@ class Linker(StoredPipe[LinkerSettings]):
 
     @property
     def kb(self) -> KnowledgeBase:
-        """The knowledge base, which is opened at first use; unset components default to those of
-        the package.
+        """The knowledge base, opened at first use; unset components default to the package's.
 
         RAISES BioelError: Those of `KnowledgeBase.open`, `starter_kb` and `check_settings`.
         """
