@@ -173,7 +173,7 @@ def make_linker(
         scorer=scorer,
     )
     linker.check_settings()
-    linker.join(nlp)
+    linker.pipeline.join(nlp)
     return linker
 
 

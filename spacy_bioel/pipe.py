@@ -11,20 +11,23 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
+from weakref import ref
 
 import srsly
 from spacy.language import Language
 from spacy.pipeline.tok2vec import Tok2Vec, Tok2VecListener
 from spacy.pipeline.trainable_pipe import TrainablePipe
 from spacy.tokens import Doc
-from thinc.api import Model, Optimizer
+from spacy.training import Example, validate_examples
+from thinc.api import Model, Optimizer, set_dropout_rate
 
-from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.files import replacing_file
 from spacy_bioel.models.torch_io import unchanged_on_error
 from spacy_bioel.settings import Settings
@@ -98,6 +101,38 @@ def _describe(data: bytes) -> dict[str, Any]:
 CFG = "cfg.json"
 
 
+class Pipeline:
+    """The pipeline that a pipe is in, if any."""
+
+    def __init__(self) -> None:
+        self._nlp: Callable[[], Language | None] = lambda: None
+        self._checked: list[str] = []  # its pipes when their order was checked
+        self._has_mentions = False
+
+    def join(self, nlp: Language) -> None:
+        self._nlp = ref(nlp)
+
+    def check_order(self, check: Callable[[Language], None]) -> None:
+        """Check the order of the pipes at first use, and when it has changed."""
+        nlp = self._nlp()
+        if nlp is not None and nlp.pipe_names != self._checked:
+            check(nlp)
+            self._checked = list(nlp.pipe_names)
+
+    def forget_order(self) -> None:
+        self._checked = []
+
+    def check_mentions(self, docs: Iterable[Doc], n_mentions: int, linker: str) -> None:
+        """Warn [W323], once, when the linker is the only pipe and documents have no mentions."""
+        # Where mentions come with the documents, some documents have none.
+        self._has_mentions = self._has_mentions or n_mentions > 0
+        nlp = None if self._has_mentions or not any(map(len, docs)) else self._nlp()
+        # Pipes that are switched off too: rulers read their patterns with the pipes before them.
+        if nlp is not None and nlp.component_names == [linker]:
+            self._has_mentions = True
+            warnings.warn(Warnings.W323.format(linker=linker), stacklevel=3)
+
+
 class StoredPipe(TrainablePipe, Generic[S]):
     """A TrainablePipe stored as named parts: its settings as JSON, and the result of `parts`.
 
@@ -136,6 +171,31 @@ class StoredPipe(TrainablePipe, Generic[S]):
         parts = self.parts()
         cfg = json.dumps({"cfg": self.stored_cfg(), "parts": sorted(parts)}, indent=1)
         return dict(parts) | {CFG: lambda: cfg.encode("utf8")}
+
+    def update(
+        self,
+        examples: Iterable[Example],
+        *,
+        drop: float = 0.0,
+        sgd: Optimizer | None = None,
+        losses: dict[str, float] | None = None,
+    ) -> dict[str, float]:
+        """Learn from a batch; RAISES what `learn` does."""
+        examples = list(examples)
+        losses = {} if losses is None else losses
+        losses.setdefault(self.name, 0.0)
+        validate_examples(examples, f"{type(self).__name__}.update")
+        set_dropout_rate(self.model, drop)
+        loss = self.learn(examples)
+        if loss is not None:
+            losses[self.name] += loss
+            if sgd is not None:
+                self.finish_update(sgd)
+        return losses
+
+    def learn(self, examples: Sequence[Example]) -> float | None:
+        """Add the gradients of a batch. RETURNS (float | None): Its loss; None: no gradient."""
+        raise NotImplementedError
 
     def finish_update(self, sgd: Optimizer) -> None:
         """Change the weights, and let go of the step's token vectors."""

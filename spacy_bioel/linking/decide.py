@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from heapq import nlargest
@@ -61,10 +61,12 @@ def _with_names(
     key = generator.state.settings.spans_key
     groups = [doc.spans[key].attrs if key in doc.spans else {} for doc in docs]
     excluded = [frozenset(attrs.get("never", ())) for attrs in groups]
-    given = [
-        _scored(of_doc, attrs.get("scores", ()))
-        for of_doc, attrs in zip(spans, groups, strict=True)
-    ]
+    given: list[list[ScoredSpan]] = []
+    for of_doc, attrs in zip(spans, groups, strict=True):
+        scores = attrs.get("scores", ())
+        known_scores = scores if len(scores) == len(of_doc) else [1.0] * len(of_doc)
+        pairs = zip(of_doc, known_scores, strict=True)
+        given.append([(s.start, s.end, s.label_, p) for s, p in pairs])
     found = generator.known_names.add_to(docs, given, excluded, traces)
     known = [
         frozenset(attrs.get("rules", ()) if of_doc is before else ())
@@ -77,11 +79,6 @@ def _with_names(
         else [Span(doc, start, end, label=label) for start, end, label, _ in scored]
         for doc, of_doc, before, scored in zip(docs, spans, given, found, strict=True)
     ]
-
-
-def _scored(spans: Sequence[Span], scores: Sequence[float]) -> list[ScoredSpan]:
-    known = scores if len(scores) == len(spans) else [1.0] * len(spans)
-    return [(s.start, s.end, s.label_, p) for s, p in zip(spans, known, strict=True)]
 
 
 def finding_of(state: LinkerState) -> Finding:
@@ -416,7 +413,12 @@ class Ranking:
         flat = []
         tied = ties_of(candidates[:n])
         wholes = zip(mentions.spans, mentions.queries, tied, strict=True)
-        weighed = _weighed(mentions, candidates)
+        weighed = candidates[:n]
+        if mentions.likely is not None:  # times the probability of the mention
+            weighed = [
+                tuple(replace(c, score=round(c.score * likely, 4)) for c in found)
+                for found, likely in zip(candidates, mentions.likely, strict=True)
+            ]
         for (span, query, is_tied), found in zip(wholes, weighed, strict=True):
             parts = {part: next(of_parts) for part in query.parts} if query.readings else {}
             link = decide(span, query, found, parts, nil_threshold=threshold)
@@ -446,14 +448,3 @@ def rank_candidates(generator: CandidateGenerator, mentions: Mentions) -> Rankin
         reading = state.rescorer.read(generator, asked, candidates)
         candidates = reading.rank(state.reading, top=settings.max_candidates)
     return Ranking(generator, mentions, asked, candidates)
-
-
-def _weighed(
-    mentions: Mentions, candidates: Sequence[tuple[Candidate, ...]]
-) -> Iterator[tuple[Candidate, ...]]:
-    """Candidates of mentions, with their probability times that of their mention."""
-    if mentions.likely is None:
-        yield from candidates[: len(mentions.spans)]
-        return
-    for found, likely in zip(candidates, mentions.likely, strict=True):
-        yield tuple(replace(c, score=round(c.score * likely, 4)) for c in found)

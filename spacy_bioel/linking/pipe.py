@@ -1,12 +1,7 @@
-"""What a linker links with: settings, knowledge base, encoder, statistics and weights, and how they
-are stored.
-
-The pipe `bioel_linker`: mentions -> candidates from a knowledge base -> `span._.cui`.
-"""
+"""The pipe `bioel_linker`: mentions -> candidates from a knowledge base -> `span._.cui`."""
 
 # No `from __future__ import annotations`: spaCy reads the annotations as types.
 
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
@@ -14,55 +9,36 @@ from functools import partial
 from pathlib import Path
 from threading import RLock
 from typing import Any
-from weakref import ref
 
 import srsly
 from spacy.language import Language
 from spacy.tokens import Doc
-from spacy.training import Example, validate_examples, validate_get_examples
+from spacy.training import Example, validate_get_examples
 from spacy.vocab import Vocab
-from thinc.api import Model, Optimizer, set_dropout_rate
+from thinc.api import Model, Optimizer
 from thinc.types import FloatsXd
 
 from spacy_bioel.doc import set_ent_links, set_links, set_links_as_ents
 from spacy_bioel.entities import RuleSet
-from spacy_bioel.errors import BioelError, Errors, Warnings
+from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.explanation import register_extensions
 from spacy_bioel.kb import bundled
-from spacy_bioel.kb.bundled import (
-    INCLUDED,
-    KbSetting,
-    find_included,
-    folders_of,
-    forget_folder,
-    map_folders,
-    open_kbs,
-    setting_of,
-)
+from spacy_bioel.kb.bundled import INCLUDED, KbSetting, folders_of, open_kbs, setting_of
 from spacy_bioel.kb.joined import parts_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase, open_kb
 from spacy_bioel.kb.vector_files import Encoded
-from spacy_bioel.linking import starter
+from spacy_bioel.linking import starter, validation
 from spacy_bioel.linking.candidates import CandidateGenerator, Kept, LinkerState
 from spacy_bioel.linking.decide import Ranking, find_mentions, rank_candidates
 from spacy_bioel.linking.evidence import FEATURES, MentionStatistics
 from spacy_bioel.linking.rescoring import Rescorer, rescorer_of
 from spacy_bioel.linking.searches import FrozenEncoder, MakeSearch
-from spacy_bioel.linking.training import NameTraining, training_strings
-from spacy_bioel.linking.validation import check_order, check_settings, check_types
+from spacy_bioel.linking.training import NameTraining, make_networks, training_strings
 from spacy_bioel.models.fusion import Fusion
-from spacy_bioel.models.name_encoder import (
-    EncoderSource,
-    add_encoder,
-    encoder_parts,
-    load_encoder,
-    name_encoder_of,
-    read_encoder,
-)
+from spacy_bioel.models.name_encoder import encoder_parts, load_encoder, name_encoder_of
 from spacy_bioel.parallel import give_back_memory
-from spacy_bioel.pipe import Parts, StoredPipe
+from spacy_bioel.pipe import Parts, Pipeline, StoredPipe
 from spacy_bioel.settings import BY_KB, SPANS_AND_KB, LinkerSettings
-from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.trace import Trace
 from spacy_bioel.types import Link, remember_opener
 
@@ -70,8 +46,12 @@ _STATISTICS = "memory.json"
 _WEIGHTS = ("fusion", "reading")
 
 
-class LinkerResources(StoredPipe[LinkerSettings]):
-    """The half of a linker that opens and stores what the other half links with."""
+class Linker(StoredPipe[LinkerSettings]):
+    """Links mentions; `LinkerSettings` has the settings, `doc` the result.
+
+    Weights (`fusion`, `reading`), mention statistics and settings (`cfg`) may be assigned at any
+    time: the next batch is linked by them. Many threads may predict, one may train.
+    """
 
     def __init__(
         self,
@@ -98,9 +78,7 @@ class LinkerResources(StoredPipe[LinkerSettings]):
         self._spelling = spelling
         # A relative path is relative to the current folder of now, not of the first use.
         self._base = Path.cwd() if settings.get("kb") else Path()
-        self._pipeline: Callable[[], Language | None] = lambda: None
-        self._checked: list[str] = []  # pipes of the pipeline when their order was checked
-        self._has_mentions = False
+        self.pipeline = Pipeline()
         self._lock = RLock()
         self._kept = Kept()
         self._forget_kb()
@@ -112,10 +90,6 @@ class LinkerResources(StoredPipe[LinkerSettings]):
         self._is_equipped = False  # with the package's components
         self._training: NameTraining | None = None
         self._kept = self._kept.only("encoder")
-
-    def join(self, nlp: Language) -> None:
-        """Remember the pipeline, whose order is checked at first use, and when it has changed."""
-        self._pipeline = ref(nlp)
 
     # Parts.
 
@@ -151,7 +125,7 @@ class LinkerResources(StoredPipe[LinkerSettings]):
 
     def read_settings(self) -> LinkerSettings:
         """Check the settings; RAISES those of `validation.check_settings`."""
-        return check_settings(self.cfg, self.model)
+        return validation.check_settings(self.cfg, self.model)
 
     @property
     def state(self) -> LinkerState:
@@ -191,16 +165,12 @@ class LinkerResources(StoredPipe[LinkerSettings]):
 
     @property
     def kb(self) -> KnowledgeBase:
-        """The knowledge base, which is opened at first use; unset components default to those of
-        the package.
+        """The knowledge base, opened at first use; unset components default to the package's.
 
         RAISES BioelError: Those of `KnowledgeBase.open`, `starter_kb` and `check_settings`.
         """
         with self._lock:
-            nlp = self._pipeline()
-            if nlp is not None and nlp.pipe_names != self._checked:
-                check_order(nlp, self)
-                self._checked = list(nlp.pipe_names)
+            self.pipeline.check_order(partial(validation.check_order, linker=self))
             if self._kb is not None and self.cfg["kb"] != self._opened_as:
                 self.set_kb(self.cfg["kb"])  # another one was assigned
             if self._kb is None or not self._is_equipped:
@@ -228,7 +198,7 @@ class LinkerResources(StoredPipe[LinkerSettings]):
                 self.statistics = starter.starter_statistics()
         for part in parts_of(kb):
             self._ensure_vectors(part)
-        check_types(kb, self.cfg["label_types"])
+        validation.check_types(kb, self.cfg["label_types"])
 
     def _ensure_vectors(self, kb: KnowledgeBase) -> None:
         """Encode a knowledge base of the package at its first use."""
@@ -264,7 +234,7 @@ class LinkerResources(StoredPipe[LinkerSettings]):
     def _take(self, kb: KnowledgeBase, setting: KbSetting) -> None:
         """Link against an open knowledge base from now on; `setting` has its labels."""
         with self._lock:
-            self._checked = []  # labels are compared with those of the pipes anew
+            self.pipeline.forget_order()  # labels are compared with those of the pipes anew
             # The cache folder of this machine means nothing elsewhere.
             places = [bundled.place_of(part) for part in parts_of(kb)]
             self.cfg["kb"] = setting_of(kb, places, before=setting)
@@ -303,8 +273,7 @@ class LinkerResources(StoredPipe[LinkerSettings]):
     def load_parts(self, parts: Mapping[str, bytes]) -> None:
         names = {_STATISTICS, *(f"{name}.json" for name in _WEIGHTS)} & parts.keys()
         tables = {name: srsly.json_loads(parts[name]) for name in names}
-        for name, table in self._read_tables(tables).items():
-            setattr(self, name, table)
+        self.statistics, self.fusion, self.reading = self._read_tables(tables)
         load_encoder(self.encoder, parts)
         if self.rescorer:
             self.rescorer.load(parts)
@@ -318,21 +287,21 @@ class LinkerResources(StoredPipe[LinkerSettings]):
             return FEATURES
         return self.rescorer.features if self.rescorer else ()
 
-    def _read_tables(self, tables: Mapping[str, Any]) -> dict[str, Any]:
-        """Mention statistics and weights, by the names that the linker has for them.
+    def _read_tables(
+        self, tables: Mapping[str, Any]
+    ) -> tuple[MentionStatistics, Fusion | None, Fusion | None]:
+        """RAISES BioelError: [B062], [B272] when tables are damaged."""
 
-        RAISES BioelError: [B062], [B272] when they are damaged.
-        """
-        found: dict[str, Any] = {"statistics": MentionStatistics.from_json(tables[_STATISTICS])}
-        for name in _WEIGHTS:
+        def weights(name: str) -> Fusion | None:
             table = tables.get(f"{name}.json")
-            features = self.features_of(name)
-            found[name] = None if table is None else Fusion.from_json(table, features)
-        return found
+            return None if table is None else Fusion.from_json(table, self.features_of(name))
+
+        statistics = MentionStatistics.from_json(tables[_STATISTICS])
+        return statistics, weights("fusion"), weights("reading")
 
     def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
         if "kb" not in exclude:
-            self._check_kb()
+            validation.check_saved_kb(self._kb, self.name, includes_kb=self.cfg["include_kb"])
         includes_kb = self.cfg["include_kb"] and "kb" not in exclude
         kbs = [part.to_bytes() for part in parts_of(self.kb)] if includes_kb else []
         data: bytes = srsly.msgpack_dumps({"pipe": super().to_bytes(), "kbs": kbs})
@@ -346,40 +315,20 @@ class LinkerResources(StoredPipe[LinkerSettings]):
             kb = open_kbs(self.cfg["kb"], lambda place: KnowledgeBase.from_bytes(blocks[place]))
             self._take(kb, self.cfg["kb"])
 
-    def _check_kb(self) -> None:
-        """RAISES BioelError: [B467] when the pipe is saved without a knowledge base that is
-        nowhere else, and would come back with that of the package."""
-        is_open = self._kb is not None and not self.cfg["include_kb"]
-        if is_open and any(part.path is None for part in parts_of(self.kb)):
-            raise BioelError(Errors.B467.format(name=self.name))
-
     def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
-        self._check_kb()
+        validation.check_saved_kb(self._kb, self.name, includes_kb=self.cfg["include_kb"])
         super().to_disk(path)
         if self.cfg["include_kb"] and "kb" not in exclude:
             setting = self._included_kb()
-            forget_folder(Path(path), setting)
+            bundled.forget_folder(Path(path), setting)
             for place, part in zip(folders_of(setting), parts_of(self.kb), strict=True):
                 part.save_to(Path(path) / place)
 
     def read_folder(self, folder: Path) -> None:
         super().read_folder(folder)
         if self.cfg["include_kb"] and self.cfg["kb"]:
-            self.cfg["kb"] = map_folders(self.cfg["kb"], partial(find_included, folder.resolve()))
-
-
-def _to_json(table: object) -> bytes:
-    text: str = srsly.json_dumps(table)
-    return text.encode("utf8")
-
-
-class Linker(LinkerResources):
-    """Links mentions; `LinkerSettings` has the settings, `doc` the result.
-
-    Weights (`fusion`, `reading`), mention statistics and settings (`cfg`) may be
-    assigned at any time: the next batch is linked by them. Prediction may be called by many
-    threads, training by one.
-    """
+            find = partial(bundled.find_included, folder.resolve())
+            self.cfg["kb"] = bundled.map_folders(self.cfg["kb"], find)
 
     # Prediction.
 
@@ -400,19 +349,9 @@ class Linker(LinkerResources):
             mentions = generator.rules.ask(self.rescorer.find(docs, settings))
         else:
             mentions = find_mentions(docs, generator, traces)
-            # Where mentions come with the documents, some documents have none.
-            self._has_mentions = self._has_mentions or len(mentions.spans) > 0
-            if not (self._has_mentions or settings.mentions == BY_KB):
-                self._check_alone(mentions.docs)
+            if settings.mentions != BY_KB:
+                self.pipeline.check_mentions(mentions.docs, len(mentions.spans), self.name)
         return rank_candidates(generator, mentions)
-
-    def _check_alone(self, docs: Iterable[Doc]) -> None:
-        """Warn [W323], once, when the linker is the only pipe and documents have no mentions."""
-        nlp = self._pipeline() if any(map(len, docs)) else None
-        # Pipes that are switched off too: rulers read their patterns with the pipes before them.
-        if nlp is not None and nlp.component_names == [self.name]:
-            self._has_mentions = True
-            warnings.warn(Warnings.W323.format(linker=self.name), stacklevel=2)
 
     def set_annotations(self, docs: Iterable[Doc], scores: list[list[Link]]) -> None:
         """Write links as the span group `spans_key`, and as entities, see `set_ents`."""
@@ -444,12 +383,7 @@ class Linker(LinkerResources):
         """Set the knowledge base, count the training mentions, make vocabulary and network.
 
         kb (KnowledgeBase | str | None): Or its folder; None: the one of the component's config.
-        encoder (str | None): Folder of an encoder to start from, see training/scripts/pretrain.py,
-            or "starter", the package's; then the arguments below have no meaning.
-        embeddings (str | None): A Hugging Face model directory to take word pieces and frozen
-            embeddings from; None: make them from the names of the knowledge base. For an encoder
-            that is a transformer: its checkpoint, unless its own settings name one.
-        vocabulary, width (int): Word pieces and size of embeddings made from the names.
+        encoder, embeddings, vocabulary, width: See `training.make_networks`.
         """
         validate_get_examples(get_examples, "Linker.initialize")
         with self._lock:
@@ -457,34 +391,26 @@ class Linker(LinkerResources):
                 self._take(self._opened_kb(), self.cfg["kb"])
             else:
                 self.set_kb(kb)
-            opened = self._opened_kb()
             self.statistics = MentionStatistics()
-            self._forget_tuning(nlp)
+            # Weights were fitted to the evidence of another encoder.
+            self.fusion = self.reading = None
+            if nlp is not None:
+                nlp.meta.get("bioel", {}).pop("tuning", None)
             self.count_mentions(get_examples())
-            source = EncoderSource(
-                opened,
+            make_networks(
+                self.model,
+                self.rescorer,
+                self._opened_kb(),
+                get_examples,
                 more_names=self.statistics.names,
+                gold_key=self.cfg["gold_key"],
+                encoder=encoder,
                 embeddings=embeddings,
                 vocabulary=vocabulary,
                 width=width,
-                read_texts=lambda: [normalize_name(x.reference.text) for x in get_examples()],
             )
-            if encoder is not None:
-                folder = starter.ENCODER if encoder == "starter" else Path(encoder)
-                read_encoder(self.encoder, folder)
-            else:
-                add_encoder(self.encoder, source)
-            if rescorer := self.rescorer:
-                rescorer.collect(get_examples(), opened, gold_key=self.cfg["gold_key"])
-                rescorer.add_network(source)
             self._kept.forget("encoder")
             self._start_training()
-
-    def _forget_tuning(self, nlp: Language | None) -> None:
-        """Drop weights that were fitted to the evidence of another encoder, and their record."""
-        self.fusion = self.reading = None
-        if nlp is not None:
-            nlp.meta.get("bioel", {}).pop("tuning", None)
 
     def count_mentions(self, examples: Iterable[Example]) -> None:
         """Add training mentions to the statistics, with abbreviations written out too."""
@@ -496,30 +422,13 @@ class Linker(LinkerResources):
             for string, concept_id in training_strings([example], settings)
         )
 
-    def update(
-        self,
-        examples: Iterable[Example],
-        *,
-        drop: float = 0.0,
-        sgd: Optimizer | None = None,
-        losses: dict[str, float] | None = None,
-    ) -> dict[str, float]:
-        """Learn from a batch. RAISES BioelError: [B053] before `initialize`."""
-        examples = list(examples)
-        losses = {} if losses is None else losses
-        losses.setdefault(self.name, 0.0)
-        validate_examples(examples, "Linker.update")
+    def learn(self, examples: Sequence[Example]) -> float | None:
+        """Add the gradients of a batch. RAISES BioelError: [B053] before `initialize`."""
         if not self.has_encoder:
             raise BioelError(Errors.B053.format(name=self.name))
         with self._lock:
             training = self._training or self._start_training()
-        set_dropout_rate(self.model, drop)
-        loss = training.update(examples)
-        if loss is not None:
-            losses[self.name] += loss
-            if sgd is not None:
-                self.finish_update(sgd)
-        return losses
+        return training.update(examples)
 
     def _start_training(self) -> NameTraining:
         train = self.rescorer.training if self.rescorer else NameTraining
@@ -527,7 +436,6 @@ class Linker(LinkerResources):
         return self._training
 
     def finish_update(self, sgd: Optimizer) -> None:
-        """Change the weights."""
         super().finish_update(sgd)
         self._kept.forget("encoder")
 
@@ -557,10 +465,8 @@ class Linker(LinkerResources):
         knowledge base, or of each of several; ends a training.
 
         progress (Callable | None): Is told the number of names each time that some are done.
-        RETURNS (kb.vectors.writing.Encoded): How many names were new, and the approximate index;
-            of several knowledge bases that of the last.
-        RAISES BioelError: [B053] without an encoder, its own or the package's; those of
-            `kb.vector_files.write_vectors`.
+        RETURNS (Encoded): The approximate index is that of the last of several knowledge bases.
+        RAISES BioelError: [B053] without an encoder; those of `kb.vector_files.write_vectors`.
         """
         with self._lock:
             if not self.has_encoder:
@@ -577,17 +483,14 @@ class Linker(LinkerResources):
     def __reduce__(self) -> tuple[Any, ...]:
         # For worker processes under spawn. The knowledge base goes by its path, so that the
         # workers share its pages.
-        make = partial(
-            type(self),
-            self.vocab,
-            self.model,
-            self.name,
-            spelling=self._spelling,
-            settings={},
-            entities=self.entities,
-            scorer=self.scorer,
-        )
+        about = {"spelling": self._spelling, "entities": self.entities, "scorer": self.scorer}
+        make = partial(type(self), self.vocab, self.model, self.name, settings={}, **about)
         return _unpickle, (make, self.to_bytes(exclude=["kb"]), self.kb)
+
+
+def _to_json(table: object) -> bytes:
+    text: str = srsly.json_dumps(table)
+    return text.encode("utf8")
 
 
 def _unpickle(make: Callable[[], Linker], data: bytes, kb: KnowledgeBase) -> Linker:

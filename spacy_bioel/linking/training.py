@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,10 +27,19 @@ from spacy_bioel.linking.searches import (
     NameSearch,
     needs_no_folder,
 )
-from spacy_bioel.models.name_encoder import name_encoder_of
+from spacy_bioel.linking.starter import ENCODER
+from spacy_bioel.models.name_encoder import (
+    EncoderSource,
+    add_encoder,
+    name_encoder_of,
+    read_encoder,
+)
 from spacy_bioel.models.torch_io import loss_and_gradients
 from spacy_bioel.settings import LinkerSettings, TrainingSettings
 from spacy_bioel.text.normalize import normalize_name
+
+if TYPE_CHECKING:
+    from spacy_bioel.linking.rescoring import Rescorer
 
 IntArray = NDArray[np.int64]
 _MINED = 10  # confusable names remembered for each training string
@@ -124,6 +134,47 @@ def training_strings(
         for span, whole, concept_id in zip(mentions.spans, mentions.strings, ids, strict=True)
         for string in sorted({normalize_name(span.text), whole} - {""})
     ]
+
+
+def make_networks(
+    model: Model[Any, Any],
+    rescorer: Rescorer | None,
+    kb: KnowledgeBase,
+    get_examples: Callable[[], Iterable[Example]],
+    *,
+    more_names: Sequence[str],
+    gold_key: str,
+    encoder: str | None,
+    embeddings: str | None,
+    vocabulary: int,
+    width: int,
+) -> None:
+    """Make the networks of a linker: its encoder of names and, if it has one, that of its rescorer.
+
+    more_names (Sequence[str]): Strings of the training mentions.
+    encoder (str | None): Folder of an encoder to start from, see training/scripts/pretrain.py, or
+        "starter", the package's; then the arguments below have no meaning.
+    embeddings (str | None): A Hugging Face model directory to take word pieces and frozen
+        embeddings from; None: make them from the names of the knowledge base. For an encoder
+        that is a transformer: its checkpoint, unless its own settings name one.
+    vocabulary, width (int): Word pieces and size of embeddings made from the names.
+    """
+    source = EncoderSource(
+        kb,
+        more_names=more_names,
+        read_texts=lambda: [normalize_name(x.reference.text) for x in get_examples()],
+        embeddings=embeddings,
+        vocabulary=vocabulary,
+        width=width,
+    )
+    if encoder is not None:
+        folder = ENCODER if encoder == "starter" else Path(encoder)
+        read_encoder(name_encoder_of(model), folder)
+    else:
+        add_encoder(name_encoder_of(model), source)
+    if rescorer:
+        rescorer.collect(get_examples(), kb, gold_key=gold_key)
+        rescorer.add_network(source)
 
 
 class NameTraining:

@@ -10,6 +10,7 @@ from spacy.language import Language
 from thinc.api import Model
 
 from spacy_bioel.errors import BioelError, Errors, Warnings
+from spacy_bioel.kb.joined import parts_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.rescoring import rescorer_of
 from spacy_bioel.pipe import StoredPipe
@@ -122,6 +123,13 @@ def check_types(kb: KnowledgeBase, label_types: Mapping[str, Iterable[str]]) -> 
             shown = sorted(known)[:_N_SHOWN]
             message = Warnings.W272.format(label=label, unknown=unknown, path=kb.where, known=shown)
             warnings.warn(message, stacklevel=2)
+
+
+def check_saved_kb(kb: KnowledgeBase | None, linker: str, *, includes_kb: bool) -> None:
+    """RAISES BioelError: [B467] when the pipe is saved without a knowledge base that is nowhere
+    else, and would come back with that of the package."""
+    if kb is not None and not includes_kb and any(part.path is None for part in parts_of(kb)):
+        raise BioelError(Errors.B467.format(name=linker))
 
 
 def check_settings(cfg: Mapping[str, Any], model: Model[Any, Any]) -> LinkerSettings:

@@ -159,10 +159,11 @@ def find_spans(
     """Find spans of at least the lowest probability, in order, and the probability of each, in a
     batch of at least one token."""
     kind, scorer, width = model.attrs["kind"], model.get_ref("scorer"), model.attrs["max_width"]
-    by_torch = needs_torch(scorer) or is_on_gpu(scorer)
+    is_of_torch = needs_torch(scorer)
+    by_torch = is_of_torch or is_on_gpu(scorer)
     weights = {} if by_torch else weights_of(scorer)
     # Tokens beside a piece of a document that its spans depend on; None: all.
-    margin = 2 * (width - 1) if kind.is_local and not needs_torch(scorer) else None
+    margin = 2 * (width - 1) if kind.is_local and not is_of_torch else None
 
     def find(part: tuple[int, slice, Inputs]) -> tuple[TokenSpans, NDArray[np.float32]]:
         first, used, inputs = part

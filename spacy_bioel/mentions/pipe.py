@@ -14,10 +14,10 @@ from safetensors.numpy import load, save
 from spacy.attrs import IS_SPACE
 from spacy.language import Language
 from spacy.tokens import Doc, Span, SpanGroup
-from spacy.training import Example, validate_examples, validate_get_examples
+from spacy.training import Example, validate_get_examples
 from spacy.util import filter_spans
 from spacy.vocab import Vocab
-from thinc.api import Model, Optimizer, set_dropout_rate
+from thinc.api import Model
 
 from spacy_bioel.doc import annotated_labels, gold_spans, long_forms, normalized_tokens, text_of
 from spacy_bioel.entities import RuleSet
@@ -205,29 +205,14 @@ class MentionDetector(StoredPipe[MentionSettings]):
             if self.cfg["set_ents"]:
                 doc.set_ents(filter_spans(spans))
 
-    def update(
-        self,
-        examples: Iterable[Example],
-        *,
-        drop: float = 0.0,
-        sgd: Optimizer | None = None,
-        losses: dict[str, float] | None = None,
-    ) -> dict[str, float]:
-        examples = list(examples)
-        losses = {} if losses is None else losses
-        losses.setdefault(self.name, 0.0)
-        validate_examples(examples, "MentionDetector.update")
+    def learn(self, examples: Sequence[Example]) -> float | None:
         docs, _ = self._read([example.predicted for example in examples])
         if not any(map(len, docs)):
-            return losses
-        set_dropout_rate(self.model, drop)
+            return None
         scores, backprop = self.model.begin_update(self._batch(docs))
         loss, d_scores = self.get_loss(examples, scores)
         backprop(d_scores)
-        if sgd is not None:
-            self.finish_update(sgd)
-        losses[self.name] += loss
-        return losses
+        return loss
 
     def get_loss(self, examples: Iterable[Example], scores: Any) -> tuple[float, Any]:
         """Compute the loss and its gradient with respect to the logits `scores`."""
