@@ -29,13 +29,12 @@ from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.evidence import MentionStatistics
 from spacy_bioel.linking.starter import read_starter_encoder
 from spacy_bioel.pipe import CFG, MANIFEST, SavedFiles
-from spacy_bioel.settings import DETECTOR, LINKER, SPANS_KEY
+from spacy_bioel.settings import CONTEXT, DETECTOR, LINKER, SPANS_KEY
 
 if TYPE_CHECKING:
     from spacy_bioel.linking.pipe import Linker
     from spacy_bioel.mentions.pipe import MentionDetector
 
-CONTEXT = "bioel_context"
 STARTER = "starter"
 CLINICAL = "clinical"  # the preset
 _CODE = "python_code"  # the name that spaCy gives to a file of --code, as a module

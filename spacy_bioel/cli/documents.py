@@ -219,13 +219,13 @@ def link(
     from spacy_bioel.export.rows import check_linker, link_given, link_texts
     from spacy_bioel.loading import add_context, fact_names
 
-    outputs = inputs.outputs_of(output or ["-"], html, xrefs=xrefs)
     model, source = _model_and_input(arguments)
     is_given = mentions is Mentions.GIVEN
     if preset and not format and inputs.is_plain_text(source):
         format = "whole"
     context |= affirmed or preset is not None
-    inputs.check_outputs(outputs, source, context=context and not affirmed)
+    says = context and not affirmed
+    outputs = inputs.outputs_of(output or ["-"], html, source, xrefs=xrefs, context=says)
     if is_given and context:
         raise BioelError(Errors.B491)
     if engine is Engine.SPARK:

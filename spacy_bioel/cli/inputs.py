@@ -310,29 +310,28 @@ def _is_plain(path: Path, format: str | None) -> bool:
         return True
 
 
-def outputs_of(names: Sequence[str], html: Path | None, *, xrefs: bool) -> dict[str, str]:
+def outputs_of(
+    names: Sequence[str], html: Path | None, source: str, *, xrefs: bool, context: bool
+) -> dict[str, str]:
     """Return the names of the outputs with their ends, which say the format.
 
-    RAISES BioelError: [B198] on an unknown format, [B324] on one without cross-references.
+    Warns [W303] of formats without a place for what the text says of a mention.
+
+    context (bool): Whether that is to be written.
+    RAISES BioelError: [B198] on an unknown format, [B324] on one without cross-references, [B493]
+        on an output that is the input.
     """
     outputs = {name: suffix_of(name) for name in names}
     for name, suffix in outputs.items():
         if xrefs and suffix not in WITH_XREFS:
             raise BioelError(Errors.B324.format(path=name, option="--xrefs"))
-    return outputs | ({} if html is None else {str(html): ".html"})
-
-
-def check_outputs(outputs: Mapping[str, str], source: str, *, context: bool) -> None:
-    """Warn [W303] of formats without a place for what the text says of a mention.
-
-    context (bool): Whether that is to be written.
-    RAISES BioelError: [B493] on an output that is the input.
-    """
+    outputs |= {} if html is None else {str(html): ".html"}
     for name, suffix in outputs.items():
         if Path(source).is_file() and Path(name).exists() and Path(name).samefile(source):
             raise BioelError(Errors.B493.format(path=name))
         if context and suffix not in WITH_CONTEXT:
             show_note(Warnings.W303.format(path=name))
+    return outputs
 
 
 def write_links(linked: Iterable[LinkedText], outputs: Mapping[str, str], **options: Any) -> Totals:

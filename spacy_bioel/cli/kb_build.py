@@ -78,11 +78,7 @@ def build(
     had_vectors = bool(map_vectors(out))
     with reporting_bad(skip_bad, sources=sources):
         concepts, about = open_sources(
-            sources,
-            format=format,
-            prefix=prefix,
-            columns=columns,
-            about={"source": source_name, "release": release, "licence": licence},
+            sources, format, prefix, columns, source=source_name, release=release, licence=licence
         )
         if retired is not None:
             concepts = chain(concepts, read_retired(retired, prefix=prefix))
@@ -136,16 +132,11 @@ def read_retired(path: Path, *, prefix: str) -> Iterator[Concept]:
 
 
 def open_sources(
-    paths: Sequence[Path],
-    *,
-    format: str | None,
-    prefix: str,
-    columns: str | None,
-    about: dict[str, str],
+    paths: Sequence[Path], format: str | None, prefix: str, columns: str | None, **about: str
 ) -> tuple[Iterator[Concept], dict[str, str]]:
     """Open the sources given by the options of a command.
 
-    about (dict[str, str]): "source", "release" and "licence".
+    about (str): "source", "release" and "licence".
     RETURNS (tuple): A stream of the concepts of all files; and `about`, by default with the file
         names and the values in OBO headers.
     RAISES BioelError: [B070] when `columns` is not KEY=COLUMN,...; those of the readers.
@@ -276,11 +267,7 @@ def add(
     that are changing the knowledge base.
     """
     concepts, about = open_sources(
-        sources,
-        format=format,
-        prefix=prefix,
-        columns=columns,
-        about={"source": source_name, "release": release, "licence": licence},
+        sources, format, prefix, columns, source=source_name, release=release, licence=licence
     )
     chosen = None if types is None else split_list(types)
     growth = add_concepts(kb, console.track(concepts, "Reading concepts"), types=chosen, **about)

@@ -17,6 +17,7 @@ from functools import partial
 from typing import IO, Any
 
 from spacy.language import Language
+from spacy.scorer import PRFScore
 from spacy.tokens import Span
 from spacy.training import Example
 
@@ -138,12 +139,9 @@ def _of_label(pair: Pair, label: str) -> Pair:
 
 
 def _prf(total: Counter[str]) -> dict[str, float]:
-    n_right, predicted, gold = total["right_gold"], total["predicted"], total["gold"]
-    return {
-        "p": n_right / predicted if predicted else 0.0,
-        "r": n_right / gold if gold else 0.0,
-        "f": 2 * n_right / (predicted + gold) if predicted + gold else 0.0,
-    }
+    right = total["right_gold"]
+    wrong, missed = total["predicted"] - right, total["gold"] - right
+    return PRFScore(tp=right, fp=wrong, fn=missed).to_dict()
 
 
 Log = Callable[[dict[str, Any] | None], None]
