@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 import torch
-from spacy_bioel.nn import spans as module
 from torch import Tensor
 
+from spacy_bioel.models import networks as module
 from spacy_bioel.models.networks import SpanScorer, TagScorer
 
 MAX_WIDTH, N_LABELS, N_FEATURES = 4, 2, 5
