@@ -251,9 +251,8 @@ class Ragged:
         if rows.size and int(rows.view(np.uint64).max()) >= len(self):
             raise IndexError(f"a row of {len(self)} is not there")
         # Compared with the offsets on both sides too, which shows nearly all damage.
-        near = self._of_offsets.rows(
-            self._offsets.take(rows[:, None] + _NEAR, mode="clip"), below=len(self._values) + 1
-        )
+        near = self._offsets.take(rows[:, None] + _NEAR, mode="clip")
+        near = _checked(near, len(self._values) + 1, self._of_offsets)
         steps = np.diff(near)
         if (steps < 0).any() or (steps[:, 1] < self._least).any():
             expected = f"offsets that grow, by {self._least} or more"
