@@ -129,10 +129,8 @@ class Mentions:
             else span.text
             for span, owner in zip(flat, owners, strict=True)
         ]
-        queries = [
-            Query(whole, text=text)
-            for whole, text in zip(normalize_names(texts), texts, strict=True)
-        ]
+        pairs = zip(normalize_names(texts), texts, strict=True)
+        queries = [Query(whole, text=text) for whole, text in pairs]
         return cls(docs, flat, queries, owners, states=states)
 
     def __len__(self) -> int:
@@ -332,27 +330,22 @@ class RuleSet:
 
     def __init__(self, rules: Mapping[str, EntityRules]) -> None:
         self.rules = dict(rules)
-        self.fact_names = self._fact_names()
-        self.labels = {label for one in self.rules.values() for label in one.labels}
-        self._having: dict[str, list[tuple[str, EntityRules]]] = {}
-
-    def _fact_names(self) -> tuple[str, ...]:
         owner: dict[str, str] = {}
         for name, one in self.rules.items():
             for fact in one.fact_names:
                 if fact in owner:
                     raise BioelError(Errors.B499.format(fact=fact, first=owner[fact], second=name))
                 owner[fact] = name
-        return tuple(owner)
+        self.fact_names = tuple(owner)
+        self.labels = {label for one in self.rules.values() for label in one.labels}
+        self._having: dict[str, list[tuple[str, EntityRules]]] = {}
 
     def having(self, function: str) -> list[tuple[str, EntityRules]]:
         """Names and rules of those that override a function."""
         if function not in self._having:
-            default = getattr(EntityRules, function)
+            rules, default = self.rules.items(), getattr(EntityRules, function)
             self._having[function] = [
-                (name, one)
-                for name, one in self.rules.items()
-                if getattr(type(one), function) is not default
+                pair for pair in rules if getattr(type(pair[1]), function) is not default
             ]
         return self._having[function]
 
@@ -364,13 +357,12 @@ class RuleSet:
 
         labelled (bool): Without the latter.
         """
-        return RuleSet(
-            {
-                name: one
-                for name, one in self.rules.items()
-                if (not one.labels and not labelled) or not set(one.labels).isdisjoint(labels)
-            }
-        )
+        wanted = {
+            name: one
+            for name, one in self.rules.items()
+            if (not one.labels and not labelled) or not set(one.labels).isdisjoint(labels)
+        }
+        return RuleSet(wanted)
 
     def find(
         self,
@@ -418,9 +410,8 @@ class RuleSet:
         """Why each of some places of a document cannot be a name, or ""."""
         rules, n = self.having("why_other"), len(starts)
         reasons = [one.run("why_other", doc, starts, ends, n=n) for _, one in rules]
-        if not reasons:
-            return [""] * len(starts)
-        return [next(filter(None, of_place), "") for of_place in zip(*reasons, strict=True)]
+        said = zip(*reasons, strict=True)
+        return [next(filter(None, of_place), "") for of_place in said] or [""] * n
 
     def ask(self, mentions: Mentions) -> Mentions:
         """The mentions with the strings that rules want to be looked up."""
@@ -482,9 +473,8 @@ class RuleSet:
         """Sentences on what the rules did to each link."""
         n = len(links)
         said = [one.run("explain", mentions, links, n=n) for _, one in self.having("explain")]
-        return [" ".join(filter(None, of_link)) for of_link in zip(*said, strict=True)] or [
-            "" for _ in links
-        ]
+        sentences = [" ".join(filter(None, of_link)) for of_link in zip(*said, strict=True)]
+        return sentences or [""] * n
 
 
 def _check_added(
