@@ -13,7 +13,7 @@ import spacy
 import zstandard
 from test_bioc import XML, collection
 from test_brat import ANNOTATIONS, TEXT
-from test_nlm import CONSO, CUI, DEF, DESCRIPTORS, GENES, STY, SUPPLEMENT
+from test_vocabularies import CONSO, CUI, DEF, DESCRIPTORS, GENES, STY, SUPPLEMENT
 from test_ontology import GRAPHS, OBO, OWL
 
 from spacy_bioel.cli.inputs import read_documents
