@@ -14,9 +14,11 @@ from spacy.tokens import Doc, Span
 from spacy_bioel.entities import Mentions
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.explanation import (
+    Considered,
     ExplainedCandidate,
     Explanation,
     Features,
+    Trace,
     explain_link,
     releases,
 )
@@ -28,7 +30,6 @@ from spacy_bioel.linking.pipe import Linker
 from spacy_bioel.loading import find_detector, find_linker
 from spacy_bioel.mentions.pipe import MentionDetector
 from spacy_bioel.settings import BY_KB, SPANS_AND_KB, SPANS_KEY
-from spacy_bioel.trace import Considered, Trace
 from spacy_bioel.types import Candidate, KbRelease, ScoredSpan
 
 _N_EXCLUDED = 3

@@ -12,8 +12,8 @@ import pytest
 ROOT = Path(__file__).parents[1] / "spacy_bioel"
 GROUND = ["types", "errors"]
 FILES_AND_TEXT = [*GROUND, "text", "files"]
-PIPES = [*FILES_AND_TEXT, "parallel", "kb", "models", "settings", "doc", "pipe", "trace"]
-LINKING = [*PIPES, "dictionary", "entities", "mentions", "linking", "explanation"]
+PIPES = [*FILES_AND_TEXT, "parallel", "kb", "models", "settings", "doc", "pipe", "explanation"]
+LINKING = [*PIPES, "dictionary", "entities", "mentions", "linking"]
 
 # Folder, or file at the top -> folders that it may import, besides itself. A folder in another one
 # has a row of its own, and may not be imported by way of the outer one.
@@ -28,13 +28,12 @@ ROOMS: dict[str, list[str]] = {
     "kb": [*FILES_AND_TEXT, "parallel"],
     "models": [*FILES_AND_TEXT, "kb", "parallel"],
     "doc": [*GROUND, "text", "settings"],
-    "trace": GROUND,
     "pipe": [*FILES_AND_TEXT, "models", "settings"],
     "dictionary": PIPES,
     "explanation": PIPES,
     # Of the kinds of text, others import the contract alone, see CONTRACT.
     "entities": [*PIPES, "dictionary"],
-    "entities/notes": [*PIPES, "dictionary", "entities", "explanation"],
+    "entities/notes": [*PIPES, "dictionary", "entities"],
     "mentions": [*PIPES, "dictionary", "entities"],
     "linking": LINKING,
     "factories": ["settings", "entities", "entities/notes", "mentions", "linking"],
@@ -79,7 +78,6 @@ PACKAGES: dict[str, list[str]] = {
         "huggingface_hub",
     ],
     "explanation": ["spacy"],
-    "trace": ["spacy"],
     "factories": ["spacy", "thinc"],
     "loading": ["numpy", "spacy", "thinc", "catalogue"],
     "report": ["numpy", "spacy"],

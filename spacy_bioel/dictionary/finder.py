@@ -23,12 +23,12 @@ from spacy_bioel.dictionary.matching import (
 from spacy_bioel.dictionary.span_matches import Hits, Words, find_hits, read_words
 from spacy_bioel.dictionary.unambiguous import common_words
 from spacy_bioel.doc import long_forms, text_of
+from spacy_bioel.explanation import Considered, Trace
 from spacy_bioel.kb.columns import gather
 from spacy_bioel.kb.gazetteer import NameBags, stem_key
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.spelling import Misspellings
 from spacy_bioel.text.normalize import AMOUNT_WORDS, LINKING_WORDS, normalize_names, stem_of
-from spacy_bioel.trace import Considered, Trace
 
 _ASSETS = Path(__file__).parents[1] / "assets"
 _MOST_KEPT = 1 << 17

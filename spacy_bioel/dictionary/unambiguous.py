@@ -20,6 +20,7 @@ from spacy.lang.en.stop_words import STOP_WORDS
 from spacy.tokens import Doc
 
 from spacy_bioel.doc import long_forms, normalized_tokens, text_of, texts_of
+from spacy_bioel.explanation import Trace
 from spacy_bioel.kb.gazetteer import KeyArray, KeyMasks, Lexicon, MaskArray
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.normalize import (
@@ -28,7 +29,6 @@ from spacy_bioel.text.normalize import (
     normalize_names,
     on_one_line,
 )
-from spacy_bioel.trace import Trace
 from spacy_bioel.types import GENE, ORGANISM, ScoredSpan
 
 _FEWEST = 3  # characters, of names that are not in capitals

@@ -27,11 +27,11 @@ from spacy.util import filter_spans
 
 from spacy_bioel.doc import long_forms
 from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.explanation import Trace
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.settings import LinkerSettings
 from spacy_bioel.text.normalize import normalize_name, normalize_names
 from spacy_bioel.text.sentences import expand_abbreviations
-from spacy_bioel.trace import Trace
 from spacy_bioel.types import Candidate, Link, ScoredSpan
 
 String = tuple[str, str]  # normalised, and the label of the mention

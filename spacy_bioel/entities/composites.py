@@ -11,8 +11,8 @@ from spacy.tokens import Doc
 
 from spacy_bioel.doc import likeliest, text_of
 from spacy_bioel.entities import EntityRules, Mentions, Query
+from spacy_bioel.explanation import Trace
 from spacy_bioel.text.normalize import normalize_names
-from spacy_bioel.trace import Trace
 from spacy_bioel.types import ScoredSpan
 
 _MOST_READINGS = 4

@@ -15,8 +15,8 @@ from spacy_bioel.doc import text_of
 from spacy_bioel.entities import Candidates, EntityRules, Mentions
 from spacy_bioel.entities.species import is_named
 from spacy_bioel.entities.variant_grammar import RS_NUMBER, find_variants, read_variant
+from spacy_bioel.explanation import Trace
 from spacy_bioel.text.sentences import sentence_borders
-from spacy_bioel.trace import Trace
 from spacy_bioel.types import (
     DBSNP,
     GENE,

@@ -21,13 +21,13 @@ from spacy.tokens import Doc, Span
 from spacy_bioel.dictionary.finder import Finding
 from spacy_bioel.doc import mention_spans, text_of
 from spacy_bioel.entities import Candidates, Mentions, Query, RuleSet, String
+from spacy_bioel.explanation import Trace
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.candidates import CandidateGenerator, LinkerState
 from spacy_bioel.models.fusion import repeats
 from spacy_bioel.settings import BY_KB, SPANS_AND_KB
 from spacy_bioel.text.normalize import normalize_names
 from spacy_bioel.text.sentences import sentence_borders
-from spacy_bioel.trace import Trace
 from spacy_bioel.types import Candidate, Link, ScoredSpan, best_first, ties_of
 
 _REST = attrgetter("name", "evidence", "kb")  # of a candidate

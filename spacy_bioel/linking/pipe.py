@@ -21,7 +21,7 @@ from thinc.types import FloatsXd
 from spacy_bioel.doc import set_ent_links, set_links, set_links_as_ents
 from spacy_bioel.entities import RuleSet
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.explanation import register_extensions
+from spacy_bioel.explanation import Trace, register_extensions
 from spacy_bioel.kb import bundled
 from spacy_bioel.kb.bundled import INCLUDED, KbSetting, folders_of, open_kbs, setting_of
 from spacy_bioel.kb.joined import parts_of
@@ -39,7 +39,6 @@ from spacy_bioel.models.name_encoder import encoder_parts, load_encoder, name_en
 from spacy_bioel.parallel import give_back_memory
 from spacy_bioel.pipe import Parts, Pipeline, StoredPipe
 from spacy_bioel.settings import BY_KB, SPANS_AND_KB, LinkerSettings
-from spacy_bioel.trace import Trace
 from spacy_bioel.types import Link, remember_opener
 
 _STATISTICS = "memory.json"

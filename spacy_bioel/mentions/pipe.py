@@ -22,6 +22,7 @@ from thinc.api import Model
 from spacy_bioel.doc import annotated_labels, gold_spans, long_forms, normalized_tokens, text_of
 from spacy_bioel.entities import RuleSet
 from spacy_bioel.errors import BioelError, Errors, Warnings
+from spacy_bioel.explanation import Trace
 from spacy_bioel.kb.bundled import open_kbs, open_setting
 from spacy_bioel.kb.gazetteer import Lexicon, unpack_bits
 from spacy_bioel.kb.knowledge_base import name_keys, open_kb
@@ -41,7 +42,6 @@ from spacy_bioel.pipe import Parts, StoredPipe, listens, require_token_vectors
 from spacy_bioel.settings import MentionSettings
 from spacy_bioel.text.normalize import BLANK_LINE, normalize_names, on_one_line
 from spacy_bioel.text.sentences import find_forms
-from spacy_bioel.trace import Trace
 from spacy_bioel.types import ScoredSpan
 
 

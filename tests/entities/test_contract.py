@@ -14,9 +14,9 @@ from tiny import blank, linking_nlp, links
 import spacy_bioel
 from spacy_bioel.entities import Candidates, EntityRules, Mentions, Query
 from spacy_bioel.errors import BioelError
+from spacy_bioel.explanation import Trace
 from spacy_bioel.export.rows import link_texts, to_row
 from spacy_bioel.kb.build import build_kb
-from spacy_bioel.trace import Trace
 from spacy_bioel.types import Candidate, Concept, Link, ScoredSpan, best_first
 
 WHY = "an antibody by its ending"

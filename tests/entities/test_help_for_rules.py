@@ -4,7 +4,7 @@ import pytest
 from tiny import blank
 
 from spacy_bioel.entities import EntityRules, Query, RuleSet, add_spans
-from spacy_bioel.trace import Trace
+from spacy_bioel.explanation import Trace
 
 TEXT = "Stain of Abcam ab7260 and sc-8017."
 ALL, NUMBER, OTHER = (9, 21), (15, 21), (26, 33)

@@ -13,8 +13,8 @@ import spacy
 import zstandard
 from test_bioc import XML, collection
 from test_brat import ANNOTATIONS, TEXT
-from test_vocabularies import CONSO, CUI, DEF, DESCRIPTORS, GENES, STY, SUPPLEMENT
 from test_ontology import GRAPHS, OBO, OWL
+from test_vocabularies import CONSO, CUI, DEF, DESCRIPTORS, GENES, STY, SUPPLEMENT
 
 from spacy_bioel.cli.inputs import read_documents
 from spacy_bioel.corpus import docs_to_bin, read_texts, text_to_doc

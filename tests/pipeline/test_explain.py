@@ -9,10 +9,9 @@ from tiny import blank, linking_nlp
 
 import spacy_bioel
 from spacy_bioel.errors import BioelError
-from spacy_bioel.explanation import features_text
+from spacy_bioel.explanation import Trace, features_text
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.mentions.selection import select_mentions
-from spacy_bioel.trace import Trace
 from spacy_bioel.types import Concept
 
 CONCEPTS = (

@@ -7,12 +7,11 @@ from tiny import blank, linking_nlp, links
 
 from spacy_bioel.dictionary.finder import Finding, NameFinder
 from spacy_bioel.doc import get_links
-from spacy_bioel.explanation import reason_of
+from spacy_bioel.explanation import Trace, reason_of
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.edit import add_concepts
 from spacy_bioel.kb.joined import JoinedKnowledgeBase
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.trace import Trace
 from spacy_bioel.types import Concept
 
 LONG = " ".join(f"word{i}" for i in range(200))
