@@ -12,6 +12,7 @@ import pytest
 import spacy
 import srsly
 from spacy.language import Language
+from spacy.util import fix_random_seed
 from test_generative import generative_nlp
 from test_multitask import TOK2VEC, multitask_nlp
 from test_reranker import reranking_nlp
@@ -230,6 +231,7 @@ def learn_anew(nlp: Language, texts: list[AnnotatedText], *, updates: int = 3) -
 
 @pytest.mark.parametrize("architecture", MAKERS)
 def test_after_initialising_twice(architecture, kb_folder, checkpoint, texts, tmp_path):
+    fix_random_seed(0)  # 40 updates do not suffice from every start
     updates = 40 if architecture == "multitask" else 3
     few = texts[:3]  # of fewer concepts, which are the classes of a multi-task model
     nlp = learn_anew(MAKERS[architecture](kb_folder, checkpoint), few)
