@@ -288,7 +288,7 @@ def differences(before: Any, after: Any, path: str = "") -> Iterator[str]:
 
 @app.command()
 def compare(before: Path, after: Path, most: int = 20) -> None:
-    """Show the differences of two folders; exit with 1 if there are any."""
+    """Show where two folders differ, and exit with status 1 if they do."""
     n = 0
     for path in sorted(before.glob("*.jsonl")):
         other = after / path.name

@@ -16,7 +16,7 @@ PIPES = [*FILES_AND_TEXT, "parallel", "kb", "models", "settings", "doc", "pipe",
 LINKING = [*PIPES, "dictionary", "entities", "mentions", "linking"]
 
 # Folder, or file at the top -> folders that it may import, besides itself. A folder in another one
-# has a row of its own, and may not be imported by way of the outer one.
+# has a row of its own: permission to import the outer folder does not include it.
 ROOMS: dict[str, list[str]] = {
     "types": ["errors"],
     "errors": [],

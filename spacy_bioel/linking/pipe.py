@@ -234,7 +234,7 @@ class Linker(StoredPipe[LinkerSettings]):
         """Link against an open knowledge base from now on; `setting` has its labels."""
         with self._lock:
             self.pipeline.forget_order()  # labels are compared with those of the pipes anew
-            # The cache folder of this machine means nothing elsewhere.
+            # A path in the local cache would not exist on another machine.
             places = [bundled.place_of(part) for part in parts_of(kb)]
             self.cfg["kb"] = setting_of(kb, places, before=setting)
             self._forget_kb()

@@ -56,7 +56,7 @@ def test_six_types_are_found_and_linked(nlp):
 
 
 def test_each_step_that_is_timed_is_one_of_a_doc(nlp, monkeypatch):
-    """A function that its caller now takes from elsewhere would be timed as nothing."""
+    """The benchmark patches functions by module: one that moved would show a time of zero."""
     called = set()
 
     def noted(path: str) -> Callable:
