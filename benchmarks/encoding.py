@@ -212,7 +212,7 @@ def _copy(tokenizer: Tokenizer) -> Tokenizer:
 
 
 def _starter_model() -> NameEncoder:
-    linker: Any = spacy.blank("en").add_pipe("bioel_linker", config={"mentions": "kb"})
+    linker: Any = spacy.blank("en").add_pipe("bioel_linker", config={"mentions": "dictionary"})
     read_starter_encoder(linker.model)
     return linker.model
 

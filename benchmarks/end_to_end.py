@@ -58,9 +58,9 @@ def end_to_end(
     about = {"corpus": corpus, "split": "dev", "seed": seed}
     yield from ({"system": system, **about, **row} for row in _measure(model, corpus))
     linker: Any = spacy.load(model).get_pipe("bioel_linker")
-    variants = {"strings": {"context": False}} if linker.reads else {}
-    if linker.reads and linker.model.name == "dual_encoder":
-        variants["context"] = dict.fromkeys(linker.cfg["evidence"], False) | {"context": True}
+    variants = {"strings": {"contextual": False}} if linker.is_contextual else {}
+    if linker.is_contextual and linker.model.name == "dual_encoder":
+        variants["contextual"] = dict.fromkeys(linker.cfg["evidence"], False) | {"contextual": True}
     for name, evidence in variants.items():
         with _retuned(model, corpus, evidence) as tuned:
             for row in _measure(tuned, corpus):

@@ -107,7 +107,7 @@ def two_ontologies(data: Path, folder: Path) -> Language:
     nlp = spacy.blank("en", config={"nlp": {"tokenizer": TOKENIZER}})
     kbs = [str(folder / "hp"), str(folder / "mondo")]
     clinical = {"@misc": "spacy-bioel.Notes.v1", "clinical": True, "measurements": True}
-    config = {"kb": kbs, "mentions": "kb", "finding": {"nested": True}}
+    config = {"kb": kbs, "mentions": "dictionary", "dictionary": {"nested": True}}
     nlp.add_pipe("bioel_linker", config=config | {"entities": {"notes": clinical}})
     nlp.add_pipe("bioel_context")
     return nlp
@@ -158,7 +158,7 @@ def contextual(name: str) -> Callable[[Path, Path], Language]:
         nlp = spacy.blank("en", config={"nlp": {"tokenizer": TOKENIZER}})
         mentions = "spans"
         if name == "multitask":
-            mentions = "read"
+            mentions = "model"
         else:
             tok2vec = {"embed": {"width": 48, "rows": [500, 200, 200, 200]}}
             tok2vec["encode"] = {"width": 48, "depth": 1}

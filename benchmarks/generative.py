@@ -96,8 +96,8 @@ def generative(
     def fit(documents: list[int]) -> Fusion:
         return fit_fusion(development.of_documents(documents), n_hidden=0, l2=0.001)
 
-    found["both"] = weighed_by_folds(nlp, linker, texts, fit, weights="reading", seed=seed)
-    linker.reading = None
+    found["both"] = weighed_by_folds(nlp, linker, texts, fit, weights="rescoring", seed=seed)
+    linker.rescoring = None
     for system, links in found.items():
         about = {"system": system, "corpus": corpus, "split": "dev", "seed": seed}
         yield from (about | row for row in _measure(corpus, texts, links, linker.kb))

@@ -81,14 +81,14 @@ class System:
     spelling: str = "spacy-bioel.Ngrams.v1"
 
 
-_SPARSE, _DENSE = ("sparse", "recalled"), ("dense", "recalled_dense")
+_SPARSE, _DENSE = ("ngram", "alias_ngram"), ("dense", "alias_dense")
 SYSTEMS = {
-    "exact": System(("exact", "memory"), (("exact", "memory"),)),
-    "tfidf": System(("sparse", "memory"), (_SPARSE,), "spacy-bioel.Tfidf.v1"),
-    "bm25": System(("sparse", "memory"), (_SPARSE,), "spacy-bioel.BM25.v1"),
-    "dense": System(("dense", "memory"), (_DENSE,)),
-    "biosyn": System(("sparse", "dense", "memory"), (_SPARSE, _DENSE), "spacy-bioel.Tfidf.v1"),
-    "lexical": System(("exact", "memory", "sparse", "prior")),
+    "exact": System(("exact", "alias_table"), (("exact", "alias_table"),)),
+    "tfidf": System(("ngram", "alias_table"), (_SPARSE,), "spacy-bioel.Tfidf.v1"),
+    "bm25": System(("ngram", "alias_table"), (_SPARSE,), "spacy-bioel.BM25.v1"),
+    "dense": System(("dense", "alias_table"), (_DENSE,)),
+    "biosyn": System(("ngram", "dense", "alias_table"), (_SPARSE, _DENSE), "spacy-bioel.Tfidf.v1"),
+    "lexical": System(("exact", "alias_table", "ngram", "prior")),
     "rescnn": System(EVIDENCE),
 }
 

@@ -44,7 +44,7 @@ from spacy_bioel.pipe import with_token_vectors
 from spacy_bioel.settings import EvidenceSettings
 from spacy_bioel.types import AnnotatedText, Link, Mention
 
-ALONE = dict.fromkeys(EvidenceSettings.model_fields, False) | {"context": True}
+ALONE = dict.fromkeys(EvidenceSettings.model_fields, False) | {"contextual": True}
 
 _FOUND = ("precision", "recall", "f1")
 _ALL = {"tasks": ["mentions", "types", "links"]}
@@ -115,7 +115,7 @@ def variants(
 def _config(trunk: Path, settings: dict[str, Any], *, updates: int, documents: int) -> Config:
     finds = settings.get("per_token") or "mentions" in settings["tasks"]
     linker = {
-        "mentions": "read" if finds else "spans",
+        "mentions": "model" if finds else "spans",
         "model": {"vocabulary": "closed"} | settings,
     }
     training = {
@@ -153,7 +153,7 @@ def _measure_closed(nlp: Language, linker: Any, texts: Sequence[AnnotatedText]) 
     """Yield figures of a closed vocabulary: the likeliest class is linked, at any probability."""
     alone(linker)
     linker.model.attrs["vocabulary"] = "closed"
-    linker.reading = None
+    linker.rescoring = None
     links = list(link_open(nlp, linker, texts))
     protocols = ("mention", "mention_unlabelled")
     yield from scored(texts, links, None, dict.fromkeys(protocols, _FOUND))

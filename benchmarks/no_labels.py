@@ -39,7 +39,7 @@ from spacy_bioel.doc import get_links
 from spacy_bioel.entities import RuleSet
 from spacy_bioel.entities.notes.shorthand import Notes
 from spacy_bioel.evaluation.fit import document_folds
-from spacy_bioel.evaluation.tune import tune_finding
+from spacy_bioel.evaluation.tune import tune_dictionary
 from spacy_bioel.io.pubtator import read_pubtator
 from spacy_bioel.loading import add_context, find_linker, load_model
 from spacy_bioel.types import AnnotatedText, Mention
@@ -53,9 +53,9 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "clinical": _NOTES,
     "clinical_without_measurements": {"entities": {"notes": Notes(clinical=True)}},
     f"clinical_{AFFIRMED}": _NOTES,
-    "nested": {"finding": {"nested": True}},
-    "without_typos": {"finding": {"typos": False}},
-    "without_variants": {"finding": {"variants": False}},
+    "nested": {"dictionary": {"nested": True}},
+    "without_typos": {"dictionary": {"typos": False}},
+    "without_variants": {"dictionary": {"variants": False}},
     "without_abbreviations": {"abbreviations": False},
     "without_shorthand": {"entities": {"notes": None}},
 }
@@ -107,7 +107,7 @@ def no_labels(
             found = [set() for _ in texts]
             for fold in document_folds(len(texts)):
                 fitting = [_annotated(*gold[i]) for i in fold.fitting.tolist()]
-                tune_finding(nlp, fitting, folds=document_folds(len(fitting)))
+                tune_dictionary(nlp, fitting, folds=document_folds(len(fitting)))
                 held_out = fold.held_out.tolist()
                 for i, of_text in zip(held_out, find([texts[i] for i in held_out]), strict=True):
                     found[i] = of_text

@@ -60,8 +60,8 @@ PARTS = {
         '("HTN"), unless it is a name of the knowledge base or a mention of the training texts. '
         "With `clinical = true`, also find short forms that are clear in notes alone "
         '("MR", "PE"); with `measurements = true`, measurements out of their reference range: '
-        '"Hb 7.2" is linked as anemia. For `mentions = "kb"` and, if `clinical` is on, '
-        '`"spans_and_kb"`.',
+        '"Hb 7.2" is linked as anemia. For `mentions = "dictionary"` and, if `clinical` is on, '
+        '`"spans+dictionary"`.',
         "entities.variants": "Say the change, the gene and the number in dbSNP of variants; find "
         "them, where names of a knowledge base are found.",
         "entities.composites": "Look for the parts of mentions that name several concepts "

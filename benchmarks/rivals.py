@@ -21,7 +21,7 @@ documents CORPUS: from text to links, with the light pipeline (training/configs/
 project has trained, beside spaCy's stock NER, trained for five rounds on the same documents so that
 it finds a like number of mentions, with scispaCy's EntityLinker, without its filter by definitions.
 
-finding TEXTS hpo=KB mondo=KB: names found without training, by `mentions = "kb"`, by FastHPOCR
+dictionary TEXTS hpo=KB mondo=KB: names found without training, by `mentions = "dictionary"`, by FastHPOCR
 against hp.obo alone, in the row of the first knowledge base, and by pyahocorasick: longest exact
 names in lower case, and nothing else.
 """
@@ -139,8 +139,8 @@ def documents(
     yield from rows_of("light", {"ratio": speed["light"] / speed["scispacy"]}, **about)
 
 
-@question("finding")
-def finding(
+@question("dictionary")
+def dictionary(
     texts: Path,
     kbs: Annotated[list[str], typer.Argument(help="NAME=FOLDER of knowledge bases.")],
     obo: Annotated[Path, typer.Option(help="Of the first, for FastHPOCR.")],

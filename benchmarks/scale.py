@@ -143,7 +143,7 @@ def _workers(session: int) -> list[int]:
 
 def _write_pipeline(folder: Path) -> None:
     nlp = blank()
-    nlp.add_pipe("bioel_linker", config={"mentions": "kb"})
+    nlp.add_pipe("bioel_linker", config={"mentions": "dictionary"})
     nlp("A heart attack.")  # the knowledge base is opened at first use
     nlp.to_disk(folder)
 

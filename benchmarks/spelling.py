@@ -16,8 +16,9 @@ import numpy as np
 import spacy
 from numpy.typing import NDArray
 
+from spacy_bioel.kb.joined import SearchResult
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.linking.searches import Found, MakeSearch
+from spacy_bioel.linking.searches import MakeSearch
 from spacy_bioel.text.normalize import normalize_name
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class TfidfSearch:
         )
         return vectorizer, vectorizer.fit_transform(_normalized_names(self.kb)).T.tocsr()
 
-    def search(self, queries: Sequence[str], k: int) -> Found:
+    def search(self, queries: Sequence[str], k: int) -> SearchResult:
         """See `SpellingSearch.search`."""
         vectorizer, names = self._fitted
         step = max(1, _BLOCK // self.kb.n_names)
@@ -94,7 +95,7 @@ class BM25Search:
         frequency = Counter(chain.from_iterable(map(set, names)))
         return index, frequency, sum(map(len, names)) / len(names)
 
-    def search(self, queries: Sequence[str], k: int) -> Found:
+    def search(self, queries: Sequence[str], k: int) -> SearchResult:
         """See `SpellingSearch.search`."""
         return _best(map(self._scores, queries), shape=(len(queries), k))
 
@@ -143,7 +144,7 @@ def _normalized_names(kb: KnowledgeBase) -> list[str]:
     return [normalize_name(name) for name in kb.names]
 
 
-def _best(scores: Iterable[FloatArray], *, shape: tuple[int, int]) -> Found:
+def _best(scores: Iterable[FloatArray], *, shape: tuple[int, int]) -> SearchResult:
     """The k best names of each query, from the scores of all names for one query after another.
 
     scores (Iterable): Shape (n_names,) each.

@@ -66,7 +66,7 @@ def starter(
     beginning = _script("mixtures").beginning
     nlp = load_model(model)
     if people is not None:
-        nlp.get_pipe(DETECTOR).cfg["people"] = people  # type: ignore[attr-defined]
+        nlp.get_pipe(DETECTOR).cfg["label_people"] = people  # type: ignore[attr-defined]
     trained = {
         beginning(text)
         for folder in (mixture, *(beside or ()))

@@ -121,8 +121,8 @@ def scale() -> Row:
     """Figures of docs/scale.md: 36 million abstracts, 10 million names."""
     spark = {row["metric"]: row["value"] for row in load("spark")}
     kb = {row["question"]: row for row in load("knowledge_base")}
-    grown = {row["question"]: row["value"] for row in pick(load("growth"), {"names": 2_000_000})}
-    speed = pick(load("reading_speed"), {"max_pieces": 64, "metric": "mentions_per_second"})
+    grown = {row["question"]: row["value"] for row in pick(load("kb_size"), {"names": 2_000_000})}
+    speed = pick(load("contextual_speed"), {"max_pieces": 64, "metric": "mentions_per_second"})
     light, reading = (pick(speed, {"system": s})[0]["value"] for s in ("light", "collective"))
     (abstract,) = pick(load("pubmed"), {"metric": "processor_seconds_a_document"})
     hours = 36e6 * abstract["value"] / 3600

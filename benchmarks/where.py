@@ -29,7 +29,7 @@ _FIRST, _BATCH = 64, 32
 STEPS = {
     "spacy.language.Language.make_doc": "tokens",
     "spacy_bioel.mentions.pipe.MentionDetector.predict": "detector: choosing mentions",
-    "spacy_bioel.mentions.pipe.match_lexicon": "detector: names and words of the lexicon",
+    "spacy_bioel.mentions.pipe.match_gazetteer": "detector: names and words of the gazetteer",
     "spacy_bioel.mentions.pipe.find_spans": "detector: scoring spans",
     "spacy_bioel.mentions.model.token_vectors": "detector: network over tokens",
     "spacy_bioel.linking.pipe.Linker.predict": "linker: mentions and decisions",

@@ -173,7 +173,7 @@ def gold_spans(example: Example, *, key: str = GOLD_KEY) -> Iterator[GoldSpan]:
 def mention_spans(doc: Doc, mentions: str, *, spans_key: str = SPANS_KEY) -> list[Span]:
     """The spans of a Doc that a linker is to link.
 
-    mentions (str): "spans", "spans_and_kb", "ents", or "auto": the span group if it is there, else
+    mentions (str): "spans", "spans+dictionary", "ents", or "auto": the span group if it is there, else
         doc.ents.
     """
     if mentions.startswith("spans") or (mentions == "auto" and spans_key in doc.spans):

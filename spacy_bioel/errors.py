@@ -176,7 +176,7 @@ class Errors(metaclass=_Coded):
     B281 = "The knowledge base in {path} has no trie of its names for the word pieces of this pipeline, which writes names. Write one: bioel kb encode {path} MODEL"
     B282 = "The trie in {path} is damaged ({error}). Delete that folder, and write it anew: bioel kb encode {kb} MODEL"
     B300 = 'spacy-bioel.HierarchicalLinker.v1 has {problem}: expected tasks of {tasks}, in this order, with "links" or "mentions" alone; a vocabulary "open" or "closed", the latter with per_token or without links. Correct it.'
-    B301 = 'mentions = "read" asks the model of bioel_linker to find mentions, and {model} cannot, expected spacy-bioel.HierarchicalLinker.v1. Set mentions = "spans" and add bioel_mentions before it.'
+    B301 = 'mentions = "model" asks the model of bioel_linker to find mentions, and {model} cannot, expected spacy-bioel.HierarchicalLinker.v1. Set mentions = "spans" and add bioel_mentions before it.'
     B310 = "{id!r} is no concept of the sources, current or retired: expected the id of a concept whose branch is kept (--under) or left out (--exclude). {hint}"
     B320 = "The knowledge base of this candidate (fingerprint {found}) is not open in this process, where its fields are read. Keep the pipeline that made the link, or open the folder: KnowledgeBase.open(KB)."
     B321 = 'kb = {found!r} is not one of these: a folder; a list of folders, for mentions of all labels; or a folder for each label, such as {{"Disease": "kb/mondo", "Phenotype": "kb/hp"}}. Correct it.'
@@ -285,8 +285,8 @@ class Warnings(metaclass=_Coded):
     W311 = "{path} has the scores of another pipeline (model_fingerprint {found}), this one has {expected}. The card is written; measure this pipeline, and write it again."
     W320 = "{linker!r} with mentions = {mentions!r} links what is in {wanted}, but the pipes before it ({finders}) write to {written}, and not there. Set `mentions` or `spans_key` of {linker!r} to where the mentions are."
     W321 = "The setting `{setting}` of bioel_linker has the labels {unknown}, which the pipes before it ({finders}) do not give: they give {known}. Correct the labels, otherwise they have no effect."
-    W322 = "The setting `always` of bioel_mentions has the labels {unknown}, which its model has not learned: it finds {known}. Correct the labels, unless they are to come from the words alone."
-    W323 = 'No pipe before {linker!r} finds mentions, and the document has none. Add an NER or a ruler before it, set mentions = "kb", or take the pipeline of the package: spacy_bioel.load().'
+    W322 = "The setting `include` of bioel_mentions has the labels {unknown}, which its model has not learned: it finds {known}. Correct the labels, unless they are to come from the words alone."
+    W323 = 'No pipe before {linker!r} finds mentions, and the document has none. Add an NER or a ruler before it, set mentions = "dictionary", or take the pipeline of the package: spacy_bioel.load().'
     W455 = "The names of the knowledge base alone, without training, are better here: {protocol} {metric} {alone:.1f}, the pipeline {value:.1f}. Annotate more documents, or take the knowledge base as the pipeline."
     W477 = "{path}: cross-references and definitions that cannot be read are left out: {n:,}, the first in line {line}: {row!r}. Ids and names are complete."
     W478 = "{path}: {n:,} cells of synonyms have a semicolon, and none a bar: each was read as one name. Synonyms are separated by bars (a|b): if these are several names, replace the semicolons and build again."

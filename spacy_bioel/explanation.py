@@ -190,16 +190,16 @@ def features_text(features: Features) -> str:
         others = f", of {shared} concepts" if shared > 1 else ""
         parts.append(f"a name of it{spelled}{preferred}{others}")
     else:
-        kinds = {"sparse": "spelling", "dense": "vector"}
+        kinds = {"ngram": "spelling", "dense": "vector"}
         parts += [
             f"{kind} of its nearest name {of[name]:.2f}"
             for name, kind in kinds.items()
             if name in of
         ]
-    if "memory" in of:
-        n = expm1(of["seen"])
-        parts.append(f"linked to it {n:,.0f}x in training ({of['memory']:.0%})")
-    elif recalled := max(of.get("recalled", 0.0), of.get("recalled_dense", 0.0)):
+    if "alias_share" in of:
+        n = expm1(of["alias_count"])
+        parts.append(f"linked to it {n:,.0f}x in training ({of['alias_share']:.0%})")
+    elif recalled := max(of.get("alias_ngram", 0.0), of.get("alias_dense", 0.0)):
         parts.append(f"like a training mention of it {recalled:.2f}")
     if "prior" in of:
         parts.append(f"concept {expm1(of['prior']):,.0f}x in training")

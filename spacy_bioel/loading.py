@@ -26,7 +26,7 @@ from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.bundled import ASSETS
 from spacy_bioel.kb.folder import has_columns
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.linking.evidence import MentionStatistics
+from spacy_bioel.linking.evidence import AliasTable
 from spacy_bioel.linking.starter import read_starter_encoder
 from spacy_bioel.pipe import CFG, MANIFEST, SavedFiles
 from spacy_bioel.settings import CONTEXT, DETECTOR, LINKER, SPANS_KEY
@@ -134,7 +134,7 @@ def dictionary_pipeline(kb: str | list[str]) -> Language:
     """A pipeline that links the names of a knowledge base, or of several; nothing is trained."""
     tokenizer = {"@tokenizers": "spacy-bioel.BioTokenizer.v1"}
     nlp = spacy.blank("en", config={"nlp": {"tokenizer": tokenizer}})
-    nlp.add_pipe(LINKER, config={"kb": kb, "mentions": "kb"})
+    nlp.add_pipe(LINKER, config={"kb": kb, "mentions": "dictionary"})
     return nlp
 
 
@@ -161,7 +161,7 @@ def set_preset(nlp: Language, preset: str) -> None:
         clinical = {"clinical": True, "measurements": True}
         _change_rules(nlp, linker, "notes", {"@misc": "spacy-bioel.Notes.v1", **clinical})
     if detector := find_detector(nlp):
-        detector.cfg["never"] = sorted({*detector.cfg["never"], *words_of_notes()})
+        detector.cfg["exclude"] = sorted({*detector.cfg["exclude"], *words_of_notes()})
     add_context(nlp)
 
 
@@ -220,8 +220,8 @@ def load_starter(
         detector.cfg |= {key: chosen[key] for key in changed if key in chosen}
     if linker := pipes.get(LINKER):
         read_starter_encoder(linker.model)
-        counts = json.loads((_FOLDER / "memory.json").read_text(encoding="utf8"))
-        linker.statistics = MentionStatistics(counts)
+        counts = json.loads((_FOLDER / "alias_table.json").read_text(encoding="utf8"))
+        linker.alias_table = AliasTable(counts)
     return nlp
 
 

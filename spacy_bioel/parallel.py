@@ -13,7 +13,7 @@ from threading import Lock
 
 from threadpoolctl import ThreadpoolController
 
-Spread = Callable[[Callable, Iterable], list]
+ParallelMap = Callable[[Callable, Iterable], list]
 
 
 class _Blas:
@@ -69,7 +69,7 @@ class _Blas:
 _BLAS = _Blas()
 
 
-def parts_of(n: int, *, most: int, least: int) -> list[slice]:
+def even_slices(n: int, *, most: int, least: int) -> list[slice]:
     """Cut n rows into parts for `one_thread_each`: one for each thread, if they are few.
 
     most, least (int): Rows of a part; the last one may have fewer.
@@ -79,7 +79,7 @@ def parts_of(n: int, *, most: int, least: int) -> list[slice]:
 
 
 @contextmanager
-def one_thread_each() -> Iterator[Spread]:
+def one_thread_each() -> Iterator[ParallelMap]:
     """Parallelise over the parts of a batch instead of within matrix products.
 
     The parts are spread over as many threads as the BLAS of NumPy may use, each with one thread for
@@ -95,12 +95,12 @@ def one_thread_each() -> Iterator[Spread]:
         limits.callback(_limit_torch())
         with ThreadPoolExecutor(n_threads, initializer=_limit_torch) as pool:
 
-            def spread(function: Callable, parts: Iterable) -> list:
+            def parallel_map(function: Callable, parts: Iterable) -> list:
                 parts = list(parts)
                 is_alone = n_threads == 1 or len(parts) < 2
                 return list(map(function, parts) if is_alone else pool.map(function, parts))
 
-            yield spread
+            yield parallel_map
 
 
 @contextmanager

@@ -29,7 +29,7 @@ from spacy_bioel.linking.evidence import FEATURES
 from spacy_bioel.linking.pipe import Linker
 from spacy_bioel.loading import find_detector, find_linker
 from spacy_bioel.mentions.pipe import MentionDetector
-from spacy_bioel.settings import BY_KB, SPANS_AND_KB, SPANS_KEY
+from spacy_bioel.settings import BY_DICTIONARY, SPANS_AND_DICTIONARY, SPANS_KEY
 from spacy_bioel.types import Candidate, KbRelease, ScoredSpan
 
 _N_EXCLUDED = 3
@@ -126,13 +126,13 @@ def _places(doc: Doc, mention: str) -> list[Span]:
 
 def _finds(nlp: Language, linker: Linker | None, detector: MentionDetector | None) -> str:
     """Sentence that says where mentions come from."""
-    if linker is not None and linker.cfg["mentions"] == BY_KB:
+    if linker is not None and linker.cfg["mentions"] == BY_DICTIONARY:
         return "Mentions are names of the knowledge base."
-    if linker is not None and linker.cfg["mentions"] == "read":
+    if linker is not None and linker.cfg["mentions"] == "model":
         return "Mentions are found by the network of bioel_linker."
     if detector is not None:
         found = f"Mentions are found by bioel_mentions, threshold {detector.cfg['threshold']:g}"
-        if linker is not None and linker.cfg["mentions"] == SPANS_AND_KB:
+        if linker is not None and linker.cfg["mentions"] == SPANS_AND_DICTIONARY:
             found += ", and names of the knowledge base that mean nothing else are mentions too"
         return f"{found}."
     return f"Mentions are found by other components: {', '.join(nlp.pipe_names)}."
@@ -270,7 +270,7 @@ def _kind_of(whole: KnowledgeBase, kb: KnowledgeBase, id: str) -> str:
 
 def _features(generator: CandidateGenerator, string: str) -> dict[str, Features]:
     """Features of each candidate of a string that are not 0, by its id."""
-    table = generator.gather([string] if string else [])
+    table = generator.candidate_table([string] if string else [])
     return {
         id: tuple((name, round(float(x), 4)) for name, x in zip(FEATURES, row, strict=True) if x)
         for id, row in zip(generator.kb.ids_of(table.concept), table.features, strict=True)

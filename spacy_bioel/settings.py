@@ -17,7 +17,7 @@ LINKER, DETECTOR, CONTEXT = "bioel_linker", "bioel_mentions", "bioel_context"  #
 GOLD_KEY = "bioel_gold"
 SPANS_KEY = "bioel"
 # Values of the linker's setting `mentions` that the code names.
-BY_KB, SPANS_AND_KB = "kb", "spans_and_kb"
+BY_DICTIONARY, SPANS_AND_DICTIONARY = "dictionary", "spans+dictionary"
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[int, Field(ge=1)]
@@ -103,7 +103,7 @@ class MentionSettings(Settings):
         description="From 0 to 1. A span is a mention if its probability is above it. `bioel tune` "
         "chooses it.",
     )
-    consistency: Share = Field(
+    document_smoothing: Share = Field(
         default=0.0,
         description="From 0 to 1. How far the probability of a span moves towards that of the "
         "surest occurrence of the same words in the document. `bioel tune` chooses it.",
@@ -118,18 +118,18 @@ class MentionSettings(Settings):
         description='Short forms that the document defines for a mention ("acute kidney injury '
         '(AKI)") are mentions too, wherever they stand.',
     )
-    always: dict[str, Words] = Field(
+    include: dict[str, Words] = Field(
         default={},
         description='Words that are always mentions, by label: `{"Species": ["patients"]}`. Case '
         "does not count. No other mention overlaps them.",
         examples=[{"Species": ["patients"]}],
     )
-    never: Words = Field(
+    exclude: Words = Field(
         default=(),
         description="Words that are never mentions. Case does not count.",
         examples=[["2015"]],
     )
-    people: bool | None = Field(
+    label_people: bool | None = Field(
         default=None,
         description='`true`: "patients", "men" and "women" are mentions of the organism human, as '
         "in BioRED; `false`: they are none, as in Linnaeus and S800; `null`: what the model says.",
@@ -145,12 +145,12 @@ class MentionSettings(Settings):
     )
 
 
-class FindingSettings(Settings):
-    """How names are found with a knowledge base; see `dictionary.finder.NameFinder.find`."""
+class DictionarySettings(Settings):
+    """How names are found with a knowledge base; see `dictionary.lookup.DictionaryLookup.find`."""
 
     variants: bool = Field(
         default=True,
-        description='With `mentions = "kb"`, as for all of `finding`: also find other endings, '
+        description='With `mentions = "dictionary"`, as for all of `dictionary`: also find other endings, '
         "word orders and words than a name has.",
     )
     typos: bool = Field(
@@ -162,7 +162,7 @@ class FindingSettings(Settings):
         default=False,
         description='Find names within longer names too, "colitis" in "ulcerative colitis".',
     )
-    never: Words = Field(
+    exclude: Words = Field(
         default=(),
         description="Names that are no mentions in your texts. `bioel tune` adds those that your "
         "documents do not annotate.",
@@ -177,11 +177,11 @@ class EvidenceSettings(Settings):
         default=True,
         description="The mention is a name of the concept, or a spelling variant of one.",
     )
-    memory: bool = Field(
+    alias_table: bool = Field(
         default=True,
         description="Mention statistics, what training texts called the concept.",
     )
-    sparse: bool = Field(
+    ngram: bool = Field(
         default=True,
         description="The spelling search, names that are spelled like the mention.",
     )
@@ -195,7 +195,7 @@ class EvidenceSettings(Settings):
         default=True,
         description="How often the concept was mentioned in training, under any name.",
     )
-    context: bool = Field(
+    contextual: bool = Field(
         default=True,
         description="What a model reads around the mention. Counts only with a model that reads.",
     )
@@ -263,15 +263,15 @@ class LinkerSettings(Settings):
         '([rules](../knowledge_bases.md#in-one-linker)). `""` is the MeSH of the package.',
         examples=["kb/mondo", ["kb/mondo", "kb/hp"], {"Disease": "kb/mondo", "Phenotype": "kb/hp"}],
     )
-    mentions: Literal["auto", "spans", "spans_and_kb", "ents", "kb", "read"] = Field(
+    mentions: Literal["auto", "spans", "spans+dictionary", "ents", "dictionary", "model"] = Field(
         default="auto",
         description='Mentions to link. `"spans"`: those of the group `spans_key`. '
-        '`"spans_and_kb"`: these, and names of the knowledge base that mean nothing else. '
-        '`"ents"`: `doc.ents`. `"auto"`: the group if it is there, else the entities. `"kb"`: '
+        '`"spans+dictionary"`: these, and names of the knowledge base that mean nothing else. '
+        '`"ents"`: `doc.ents`. `"auto"`: the group if it is there, else the entities. `"dictionary"`: '
         "names of the knowledge base that the linker finds in the text, and what is nearly one. "
-        '`"read"`: those that the model finds, if it is `spacy-bioel.HierarchicalLinker.v1`.',
+        '`"model"`: those that the model finds, if it is `spacy-bioel.HierarchicalLinker.v1`.',
     )
-    finding: FindingSettings = FindingSettings()
+    dictionary: DictionarySettings = DictionarySettings()
     label_types: dict[str, Annotated[tuple[str, ...], _as_tuple]] = Field(
         default={},
         description="Semantic types of the knowledge base that a label may be linked to: "

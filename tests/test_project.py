@@ -172,7 +172,7 @@ def run_config(folder: Path, config: str, *settings: str) -> set[str]:
 @pytest.mark.slow
 def test_hierarchical_config(prepared, checkpoint):
     files = run_config(prepared, "hierarchical", "--vars.transformer", str(checkpoint))
-    assert {"multitask.json", "multitask.safetensors", "lexicon.safetensors"} < files
+    assert {"multitask.json", "multitask.safetensors", "gazetteer.safetensors"} < files
     tuned = read(prepared / "metrics/embedded/tuning.json")
     names = [(one["protocol"], one["metric"]) for one in tuned["tuned"]]
     given = ("gold", "accuracy@1_nil_ignored")
@@ -184,7 +184,7 @@ def test_generative_config(prepared):
     files = run_config(prepared, "generative")
     assert {"seq2seq.config.json", "seq2seq.model.safetensors", "seq2seq.tokenizer.json"} < files
     tuned = read(prepared / "metrics/embedded/tuning.json")
-    assert [one["chosen"].get("weights") for one in tuned["tuned"]][:2] == ["fusion", "reading"]
+    assert [one["chosen"].get("weights") for one in tuned["tuned"]][:2] == ["fusion", "rescoring"]
     records = list(srsly.read_jsonl(prepared / "metrics/embedded/demo.jsonl"))
     evidence = {c["evidence"] for r in records for x in r["links"] for c in x["candidates"]}
     assert any("generated" in one for one in evidence)

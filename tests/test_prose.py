@@ -23,7 +23,7 @@ from spacy_bioel import factories
 from spacy_bioel.dictionary import unambiguous
 from spacy_bioel.errors import Errors, Warnings
 from spacy_bioel.linking import candidates, searches
-from spacy_bioel.settings import FindingSettings, TrainingSettings
+from spacy_bioel.settings import DictionarySettings, TrainingSettings
 
 ROOT = Path(__file__).parents[1]
 PACKAGE, CONFIGS = ROOT / "spacy_bioel", ROOT / "training/configs"
@@ -73,11 +73,11 @@ def numbers() -> Iterator[tuple[str, str, list[float]]]:
     """Page, what it says with {} for each number, and these numbers by the source."""
     yield "README.md", "every span of up to {} tokens", [DETECTOR["max_width"]]
     yield "CHANGELOG.md", "every span of up to {} tokens", [DETECTOR["max_width"]]
-    yield "CHANGELOG.md", "candidates of the last {} strings", [candidates.KEPT]
+    yield "CHANGELOG.md", "candidates of the last {} strings", [candidates.CACHED_STRINGS]
     size = [LINKER["model"][key] for key in ("dim", "blocks", "filters")]
     yield "CHANGELOG.md", "({} dimensions, {} blocks of {} filters)", size
-    found = [FindingSettings().threshold]
-    yield "docs/ontology.md", "`finding.threshold` ({}) is", found
+    found = [DictionarySettings().threshold]
+    yield "docs/ontology.md", "`dictionary.threshold` ({}) is", found
     found = [unambiguous._FEWEST]
     yield "docs/ontology.md", "nearly a name of {} characters or more", found
     nil = load_config(ASSETS / "starter/config.cfg")["components"]["bioel_linker"]["nil_threshold"]
@@ -139,7 +139,7 @@ def numbers() -> Iterator[tuple[str, str, list[float]]]:
              for name in ("spans", "linear_spans", "tags")]  # fmt: skip
     said = "every span scored {}, the published linear score of spans {}, tags {}."
     yield page, said, found
-    rows = srsly.read_json(ROOT / "benchmarks/results/reading_speed.json")
+    rows = srsly.read_json(ROOT / "benchmarks/results/contextual_speed.json")
     faster = [row["value"] for row in rows if row["system"] == "rerank"
               and row["metric"] == "collective_is_faster"]  # fmt: skip
     yield page, "and the dual encoder is {} times as fast", [round(min(faster))]

@@ -39,7 +39,7 @@ NAMES = {
     "spacy_loggers": ["spacy-bioel.ConsoleLog.v1"],
     "spacy_scorers": [
         "spacy-bioel.link_scorer.v1",
-        "spacy-bioel.finder_scorer.v1",
+        "spacy-bioel.end_to_end_scorer.v1",
         "spacy-bioel.mention_scorer.v1",
     ],
 }

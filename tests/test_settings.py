@@ -15,7 +15,10 @@ WRONG = [
     ({"abbreviations": 1}, "abbreviations = 1: expected true or false"),
     ({"set_ents": "all"}, "set_ents = 'all': expected true or false or \"links\""),
     ({"spans_key": None}, "spans_key = None: expected a string"),
-    ({"finding": {"typo": 1}}, "finding.typo = 1: unknown, expected one of variants, typos, "),
+    (
+        {"dictionary": {"typo": 1}},
+        "dictionary.typo = 1: unknown, expected one of variants, typos, ",
+    ),
     ({"evidence": ["exact"]}, "evidence = ['exact']: expected a table"),
     ({"training": {"loss": 3}}, 'training.loss = 3: expected "info_nce", "multi_similarity" or "m'),
     (
@@ -38,7 +41,12 @@ def test_a_message_names_the_setting_and_what_is_expected(cfg, line):
 
 
 def test_a_message_has_a_line_for_each_wrong_setting():
-    wrong = {"threshold": "high", "people": "yes", "always": {"Species": ["", 3]}, "never": "2015"}
+    wrong = {
+        "threshold": "high",
+        "label_people": "yes",
+        "include": {"Species": ["", 3]},
+        "exclude": "2015",
+    }
     with pytest.raises(BioelError) as caught:
         MentionSettings.of(wrong)
     assert str(caught.value).splitlines()[1:-1] == [
@@ -55,12 +63,12 @@ def test_settings_are_copies_and_may_be_left_out():
     types["Disease"].append("F03")
     assert settings.label_types == {"Disease": ("C",)}
     assert "exact" in settings.evidence.names and "dense" not in settings.evidence.names
-    assert (settings.finding.threshold, settings.nil_threshold) == (0.5, 0.25)
+    assert (settings.dictionary.threshold, settings.nil_threshold) == (0.5, 0.25)
 
 
 def test_settings_are_checked_when_they_have_changed():
     linker = blank().add_pipe("bioel_linker")
     before = linker.check_settings()
     assert linker.check_settings() is before
-    linker.cfg["finding"]["typos"] = False
-    assert not linker.check_settings().finding.typos
+    linker.cfg["dictionary"]["typos"] = False
+    assert not linker.check_settings().dictionary.typos

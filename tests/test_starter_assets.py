@@ -18,7 +18,7 @@ from spacy_bioel.factories import LINKER_MODEL
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.bundled import ASSETS
 from spacy_bioel.kb.vectors import ExactIndex, quantize
-from spacy_bioel.linking.starter import read_starter_encoder, starter_statistics
+from spacy_bioel.linking.starter import read_starter_encoder, starter_alias_table
 from spacy_bioel.mentions.pipe import MentionDetector
 from spacy_bioel.models.name_encoder import build_rescnn_v1, encode_names
 from spacy_bioel.text.normalize import normalize_name
@@ -100,7 +100,7 @@ def test_memory_does_not_overrule_names(project):
     docs_to_bin([doc]).to_disk(project / "corpus" / "mine" / "train.spacy")
     (project / "spacy_bioel" / "assets").mkdir(parents=True)
     starter.memory(["mine"])
-    written = srsly.read_json(project / "spacy_bioel" / "assets" / "memory.json")
+    written = srsly.read_json(project / "spacy_bioel" / "assets" / "alias_table.json")
     assert written == {"statins": {"MESH:D1": 1}, "zocor": {"MESH:D2": 1}}
 
 
@@ -145,7 +145,7 @@ def test_what_lies_in_the_package():
     assert concepts["MESH:D008175"][0] == "Lung Neoplasms"
     assert concepts["MESH:D002122"][-2:] == ["CaCl2", "CaCl(2)"]
     assert {"Lung Cancer", "Lung Tumor", "tumour of lung"} < {*concepts["MESH:D008175"]}
-    memory = starter_statistics()
+    memory = starter_alias_table()
     assert "statins" not in memory.counts
     assert memory.counts["gastric cancer"] == {"MESH:D013274": 7}
 

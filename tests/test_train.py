@@ -159,7 +159,7 @@ def test_going_on_after_a_stop(tmp_path, monkeypatch, capsys):
     assert rate["total_steps"] == 3
     assert srsly.read_json("out/model-last/meta.json")["training_steps"] == 5
     nlp = spacy.load("out/model-last")
-    assert nlp.get_pipe("bioel_linker").statistics.counts["acute kidney injury"]
+    assert nlp.get_pipe("bioel_linker").alias_table.counts["acute kidney injury"]
     with monkeypatch.context() as full, pytest.raises(OSError, match="full"):
         full.setattr(Language, "to_disk", fill_disk)
         full.setattr(train, "remove_models", lambda *_: None)
@@ -168,7 +168,7 @@ def test_going_on_after_a_stop(tmp_path, monkeypatch, capsys):
     with pytest.raises(BioelError, match=r"\[T008\] out/model-last .* has had 5 of 2 updates"):
         train.main("tiny", Path("2.cfg"), Path("out"), resume=True)
     # As versions that saved in place have left it when they were killed.
-    Path("out/model-last/bioel_linker/memory.json").write_bytes(b"{")
+    Path("out/model-last/bioel_linker/alias_table.json").write_bytes(b"{")
     (Path("out/tmpabcd1234") / "model-last").mkdir(parents=True)
     with pytest.raises(BioelError, match=r"\[T008\] out/model-best .* has had 5 of 2 updates"):
         train.main("tiny", Path("2.cfg"), Path("out"), resume=True)

@@ -243,6 +243,6 @@ def _about(
         meta = linker.kb.meta
         named = " ".join(str(meta.get(key, "")) for key in ("source", "release")).strip()
         shown["knowledge base"] = f"{named or linker.kb.title}, fingerprint {linker.kb.fingerprint}"
-        if not linker.statistics.counts:
+        if not linker.alias_table.counts:
             shown["mention statistics"] = "none, so that no error is marked as unseen"
     return shown | {"command": str(about["command"])}

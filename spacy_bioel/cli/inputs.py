@@ -41,7 +41,7 @@ from spacy_bioel.io.open import curie, open_binary, open_text
 from spacy_bioel.io.pubtator import read_pubtator
 from spacy_bioel.linking.pipe import Linker
 from spacy_bioel.loading import find_detector, find_linker, load_model
-from spacy_bioel.settings import BY_KB, GOLD_KEY
+from spacy_bioel.settings import BY_DICTIONARY, GOLD_KEY
 from spacy_bioel.types import AnnotatedText, Mention
 
 
@@ -56,7 +56,7 @@ def require_linker(nlp: Language, model: str) -> Linker:
 def finds_names(nlp: Language) -> bool:
     """Whether mentions are names of the knowledge base, which gives no labels."""
     linker = find_linker(nlp)
-    return linker is not None and linker.cfg["mentions"] == BY_KB
+    return linker is not None and linker.cfg["mentions"] == BY_DICTIONARY
 
 
 def load_with_mapped_gold(

@@ -24,7 +24,7 @@ from spacy_bioel.io.open import BadRecord, Skipped, curie, one_record, skipped_s
 from spacy_bioel.io.table import read_table
 from spacy_bioel.kb.build import Branches, build_kb, check_ids
 from spacy_bioel.kb.edit import (
-    Growth,
+    EditReport,
     NameEdit,
     add_concepts,
     compact_kb,
@@ -271,10 +271,10 @@ def add(
     )
     chosen = None if types is None else split_list(types)
     growth = add_concepts(kb, console.track(concepts, "Reading concepts"), types=chosen, **about)
-    show_growth(f"Added to {kb}", growth, kb=kb, json_file=json_file)
+    show_edit_report(f"Added to {kb}", growth, kb=kb, json_file=json_file)
 
 
-def show_growth(title: str, growth: Growth, *, kb: Path, json_file: Path | None) -> None:
+def show_edit_report(title: str, growth: EditReport, *, kb: Path, json_file: Path | None) -> None:
     """Show or write the report of a change, with a note on outdated vectors."""
     report = asdict(growth.report)
     counts = {key: report[key] for key in _COUNTS}
@@ -318,7 +318,7 @@ def edit(
         raise BioelError(Errors.B402)
     change = NameEdit(add=add or (), remove=remove or (), rename=rename)
     growth = edit_names(kb, {curie(id, prefix): change})
-    show_growth(f"Edited {curie(id, prefix)} in {kb}", growth, kb=kb, json_file=json_file)
+    show_edit_report(f"Edited {curie(id, prefix)} in {kb}", growth, kb=kb, json_file=json_file)
 
 
 def retire(
@@ -348,7 +348,7 @@ def retire(
         if known != record.replaced_by:
             places = {"path": pairs, "id": record.id, "first": known}
             raise BioelError(Errors.B205.format(second=record.replaced_by, **places))
-    show_growth(f"Retired in {kb}", retire_ids(kb, chosen), kb=kb, json_file=json_file)
+    show_edit_report(f"Retired in {kb}", retire_ids(kb, chosen), kb=kb, json_file=json_file)
 
 
 def compact(

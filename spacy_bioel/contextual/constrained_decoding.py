@@ -24,7 +24,7 @@ from torch import Tensor
 
 from spacy_bioel.contextual.networks import places_of
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.kb.columns import IntArray, gather, offsets_of, read_array, write_array
+from spacy_bioel.kb.columns import IntArray, offsets_of, positions_of, read_array, write_array
 from spacy_bioel.kb.folder import (
     ABOUT_FILE,
     TRIE_COLUMNS,
@@ -68,7 +68,7 @@ class NameTrie:
 
     def children(self, nodes: NDArray[Any]) -> tuple[IntArray, IntArray]:
         """Children of many nodes, none of -1: indptr, shape (n + 1,), and nodes."""
-        return gather(self.first_child, nodes)
+        return positions_of(self.first_child, nodes)
 
     def pieces_at(self, nodes: IntArray) -> IntArray:
         """Pieces that lead to nodes. Any shape; returns the same."""
@@ -82,7 +82,7 @@ class NameTrie:
     def names_of(self, leaves: IntArray) -> tuple[IntArray, IntArray]:
         """Name rows of many leaves: indptr, shape (n + 1,), and rows."""
         at = np.searchsorted(self.leaves, leaves.astype(self.leaves.dtype))
-        indptr, places = gather(self.name_offsets, at)
+        indptr, places = positions_of(self.name_offsets, at)
         return indptr, self.names[places].astype(np.int64)
 
 
@@ -225,8 +225,8 @@ def write_about(
         return found._replace(mention=part[found.mention])
 
     batches = _batches(np.array([len(prompt) for prompt in prompts]), lengths)
-    with one_thread_each() as spread:
-        written = (spread if device.type == "cpu" else map)(write, batches)
+    with one_thread_each() as parallel_map:
+        written = (parallel_map if device.type == "cpu" else map)(write, batches)
         return _joined(list(written)), int(pieces.are_cut(mentions).sum())
 
 

@@ -19,7 +19,7 @@ from thinc.types import Floats2d, FloatsXd
 
 from spacy_bioel.contextual.rescoring import (
     NetworkRescorer,
-    Reading,
+    PairScores,
     contextual_model,
     forward_over_tokens,
     weigh,
@@ -145,7 +145,7 @@ def compare(
     mentions: Mentions,
     given: Given,
     vectors: NDArray[np.float32],
-) -> Reading:
+) -> PairScores:
     """Compare mentions with all names of the candidates that they were given, and of the nearest.
 
     vectors (NDArray[float32]): Unit vectors of the mentions. Shape (n_mentions, dim).
@@ -300,7 +300,7 @@ class DualEncoderRescorer(NetworkRescorer):
             **self.model.attrs["settings"],
         )
 
-    def read(self, generator: CandidateGenerator, mentions: Mentions, given: Given) -> Reading:
+    def read(self, generator: CandidateGenerator, mentions: Mentions, given: Given) -> PairScores:
         """Pairs: the candidates of the strings, and concepts of the names that are nearest."""
         vectors = encode_in_context(self.model, generator, mentions)
         return compare(generator, mentions, given, vectors)

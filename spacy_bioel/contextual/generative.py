@@ -23,8 +23,8 @@ from thinc.types import Floats1d
 from tokenizers import AddedToken, Tokenizer
 
 from spacy_bioel.contextual.rescoring import (
+    PairScores,
     ReaderRescorer,
-    Reading,
     contextual_model,
     nearest_names,
     weigh,
@@ -43,7 +43,7 @@ from spacy_bioel.entities import Mentions
 from spacy_bioel.errors import Warnings
 from spacy_bioel.kb.joined import JoinedKnowledgeBase
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.linking.candidates import CandidateGenerator, Kept
+from spacy_bioel.linking.candidates import Cache, CandidateGenerator
 from spacy_bioel.linking.rescoring import Given
 from spacy_bioel.linking.searches import needs_no_folder
 from spacy_bioel.linking.training import NameTraining, gold_mentions
@@ -405,7 +405,7 @@ class GenerativeRescorer(ReaderRescorer):
 
     def __init__(self, model: Model[Any, Any]) -> None:
         super().__init__(model)
-        self._kept = Kept()
+        self._cache = Cache()
 
     @property
     def pieces(self) -> MarkedPieces:
@@ -426,7 +426,7 @@ class GenerativeRescorer(ReaderRescorer):
             make = partial(build_trie, kb, pieces.writable)
         else:
             make = partial(open_trie, kb, fingerprint=pieces.fingerprint)
-        return self._kept.get("trie", (pieces.fingerprint, kb, pool), make)
+        return self._cache.get("trie", (pieces.fingerprint, kb, pool), make)
 
     def encode_kb(self, kb: KnowledgeBase) -> None:
         """Write the trie of a knowledge base, unless it is small, and say what is left out."""
@@ -442,7 +442,7 @@ class GenerativeRescorer(ReaderRescorer):
             about = {"n": trie.left_out, "of": kb.n_names, "nameless": trie.nameless}
             warnings.warn(Warnings.W281.format(path=kb.where, **about), stacklevel=2)
 
-    def read(self, generator: CandidateGenerator, mentions: Mentions, given: Given) -> Reading:
+    def read(self, generator: CandidateGenerator, mentions: Mentions, given: Given) -> PairScores:
         """Pairs: the candidates of the strings, and the concepts whose names are written.
 
         A name of several concepts proposes all of them: what their strings say decides.

@@ -23,7 +23,7 @@ from thinc.types import Floats2d, FloatsXd
 from spacy_bioel.contextual import dual_encoder
 from spacy_bioel.contextual.rescoring import (
     NetworkRescorer,
-    Reading,
+    PairScores,
     contextual_model,
     forward_over_tokens,
     weigh,
@@ -31,7 +31,7 @@ from spacy_bioel.contextual.rescoring import (
 from spacy_bioel.doc import GoldSpan, annotated_labels, gold_spans
 from spacy_bioel.entities import Mentions
 from spacy_bioel.errors import BioelError, Errors, Warnings
-from spacy_bioel.kb.gazetteer import Lexicon
+from spacy_bioel.kb.gazetteer import Gazetteer
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.candidates import CandidateGenerator, LinkerState
 from spacy_bioel.linking.rescoring import Given
@@ -43,7 +43,7 @@ from spacy_bioel.mentions.model import (
     encode_bilou,
     longest_spans,
 )
-from spacy_bioel.mentions.pipe import match_lexicon
+from spacy_bioel.mentions.pipe import match_gazetteer
 from spacy_bioel.models.name_encoder import NameEncoder
 from spacy_bioel.models.tok2vec import Tok2Vec, token_vectors
 from spacy_bioel.models.torch_io import device_of, network_of, to_tensors
@@ -95,13 +95,13 @@ def build_hierarchical_linker_v1(
     nil_weight: float = 0.125,
     random: int = 64,
     hard: int = 4,
-    lexicon: bool = True,
+    gazetteer: bool = True,
     max_width: int = 10,
     dropout: float = 0.3,
 ) -> Model:
     """Registered as `spacy-bioel.HierarchicalLinker.v1`; `contextual.token_networks` has the paper.
 
-    A linker with this model finds mentions itself: set `mentions = "read"`.
+    A linker with this model finds mentions itself: set `mentions = "model"`.
 
     tok2vec (Model): A listener to a shared pipe `tok2vec`, or a tok2vec of its own.
     names (NameEncoder): Encoder of the names that mentions are compared with.
@@ -119,7 +119,7 @@ def build_hierarchical_linker_v1(
     nil_weight (float): Weight of tokens outside mentions, and of mentions without a concept.
     random, hard (int): Classes that the right ones are told from, beside those of the batch: drawn
         for the batch, and those of highest score for each token or mention. 0 and 0: as published.
-    lexicon (bool): Add features of names of the knowledge base to the token vectors.
+    gazetteer (bool): Add features of names of the knowledge base to the token vectors.
     max_width (int): The longest such name in tokens.
     dropout (float): On the vectors that each level reads, in training.
     RAISES BioelError: [B300] on settings that do not go together.
@@ -153,9 +153,9 @@ def build_hierarchical_linker_v1(
         vocabulary=vocabulary,
         one_task=one_task,
         random=random,
-        uses_lexicon=lexicon,
+        uses_gazetteer=gazetteer,
         # Set together with the network.
-        lexicon=Lexicon.empty(),
+        gazetteer=Gazetteer.empty(),
         inventory=Inventory(),
     )
 
@@ -239,7 +239,7 @@ def read_documents(model: Model[Any, Any], docs: Sequence[Doc]) -> dict[str, Any
 
 def _matched(model: Model[Any, Any], docs: Sequence[Doc]) -> MentionBatch:
     width = model.attrs["settings"]["max_width"]
-    return match_lexicon(model.attrs["lexicon"], list(docs), max_width=width)
+    return match_gazetteer(model.attrs["gazetteer"], list(docs), max_width=width)
 
 
 def _runs(classes: IntArray, lengths: IntArray) -> tuple[IntArray, IntArray]:
@@ -337,10 +337,10 @@ class MultitaskRescorer(NetworkRescorer):
             lambda inventory: json.dumps(vars(inventory)).encode("utf8"),
             lambda data: Inventory(**{k: tuple(v) for k, v in json.loads(data).items()}),
         ),
-        "lexicon": (
-            "lexicon.safetensors",
-            lambda lexicon: save(lexicon.arrays()),
-            lambda data: Lexicon.from_arrays(load(data)),
+        "gazetteer": (
+            "gazetteer.safetensors",
+            lambda gazetteer: save(gazetteer.arrays()),
+            lambda data: Gazetteer.from_arrays(load(data)),
         ),
     }
 
@@ -366,7 +366,7 @@ class MultitaskRescorer(NetworkRescorer):
         )
 
     def collect(self, examples: Iterable[Example], kb: KnowledgeBase, *, gold_key: str) -> None:
-        """Collect types, classes and the lexicon.
+        """Collect types, classes and the gazetteer.
 
         Warns [W300] of gold mentions that tags cannot represent.
         RAISES BioelError: [B332] when documents annotate different labels.
@@ -396,8 +396,8 @@ class MultitaskRescorer(NetworkRescorer):
             tuple(classes),
             tuple(names.index(of_classes[id_].most_common(1)[0][0]) for id_ in classes),
         )
-        if self.model.attrs["uses_lexicon"]:
-            self.model.attrs["lexicon"] = Lexicon.from_kb(kb)
+        if self.model.attrs["uses_gazetteer"]:
+            self.model.attrs["gazetteer"] = Gazetteer.from_kb(kb)
 
     def find(self, docs: Iterable[Doc], settings: LinkerSettings) -> Mentions:
         """RAISES BioelError: [B174] when the pipe that reads the documents has not been there."""
@@ -420,7 +420,7 @@ class MultitaskRescorer(NetworkRescorer):
             spans[owner].append(Span(docs[owner], start, end, label=label))
         return Mentions.of(docs, spans, settings, states=states)
 
-    def read(self, generator: CandidateGenerator, mentions: Mentions, given: Given) -> Reading:
+    def read(self, generator: CandidateGenerator, mentions: Mentions, given: Given) -> PairScores:
         """Pairs: the candidates of the strings, and those of the model's vocabulary."""
         model = self.model
         states = mentions.states or read_documents(model, mentions.docs)

@@ -19,7 +19,7 @@ from thinc.api import Model
 from thinc.types import Floats1d
 from tokenizers import Tokenizer
 
-from spacy_bioel.contextual.rescoring import ReaderRescorer, Reading, contextual_model, weigh
+from spacy_bioel.contextual.rescoring import PairScores, ReaderRescorer, contextual_model, weigh
 from spacy_bioel.contextual.transformers import (
     checkpoint_kind,
     in_context,
@@ -27,8 +27,8 @@ from spacy_bioel.contextual.transformers import (
     pieces_of,
     read_checkpoint,
     set_backbone,
-    share,
     special_pieces,
+    split_room,
 )
 from spacy_bioel.entities import Mentions
 from spacy_bioel.errors import BioelError, Errors
@@ -65,7 +65,7 @@ _PAIRS = 1024
 class PairPieces:
     """Encodes pairs as [CLS] left [Ms] mention [Me] right [SEP] candidate [SEP].
 
-    The context is cut first. If mention and candidate alone exceed the room, `share` splits it
+    The context is cut first. If mention and candidate alone exceed the room, `split_room` splits it
     between them, and they lose their ends.
 
     tokenizer (Tokenizer): Without padding or truncation.
@@ -92,7 +92,7 @@ class PairPieces:
         pieces = pieces_of(self.tokenizer, (text for pair in pairs for text in pair))
         parts = []
         for left, mention, right, candidate in (map(pieces.__getitem__, pair) for pair in pairs):
-            n, n_candidate = share(self.room, len(mention), len(candidate))
+            n, n_candidate = split_room(self.room, len(mention), len(candidate))
             marked = [self.markers[0], *mention[:n], self.markers[1]]
             room = self.room - n_candidate + len(self.markers)
             text = in_context(left, marked, right, room)
@@ -272,7 +272,7 @@ class RerankerRescorer(ReaderRescorer):
     layer = "pairs"
     prefix = "pairs."
 
-    def read(self, generator: CandidateGenerator, mentions: Mentions, given: Given) -> Reading:
+    def read(self, generator: CandidateGenerator, mentions: Mentions, given: Given) -> PairScores:
         """Pairs: the candidates of the strings, no others."""
         kb, spans = generator.kb, mentions.spans
 

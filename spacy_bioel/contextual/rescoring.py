@@ -52,7 +52,7 @@ IntArray = NDArray[np.int64]
 #   score: of mention and concept, by what was read
 #   read: log of the share of the concept among the candidates by these scores
 #   highest: no other candidate has a higher one
-READ_FEATURES = ("string", "found", "score", "read", "highest")
+CONTEXTUAL_FEATURES = ("string", "found", "score", "read", "highest")
 _LOWEST = 1e-4  # scores are rounded to this
 _NONE = np.zeros(0, dtype=np.int64)
 _TOK2VEC = "tok2vec.msgpack"
@@ -66,7 +66,7 @@ class NetworkRescorer(Rescorer):
         bytes and back.
     """
 
-    features = READ_FEATURES
+    features = CONTEXTUAL_FEATURES
     file: str
     stored: Mapping[str, tuple[str, Callable[[Any], bytes], Callable[[bytes], object]]] = {}
 
@@ -108,7 +108,7 @@ class ReaderRescorer(Rescorer):
     prefix (str): Of its files.
     """
 
-    features = READ_FEATURES
+    features = CONTEXTUAL_FEATURES
     layer: str
     prefix: str
 
@@ -212,22 +212,22 @@ def nearest_names(kb: KnowledgeBase, strings: Sequence[str], concepts: IntArray)
 
 
 @cache
-def default_reading() -> Fusion:
+def default_rescoring() -> Fusion:
     """Weights until `fit_fusion` has seen a corpus: the log-odds of both are added."""
-    n = len(READ_FEATURES)
+    n = len(CONTEXTUAL_FEATURES)
     none, lowest = np.zeros(0), float(np.log(_LOWEST))
     direct = np.array([1.0, lowest, 0.0, 0.5, 0.0])
     return Fusion(np.zeros(n), np.ones(n), np.zeros((n, 0)), none, none, direct, -lowest)
 
 
 @dataclass(eq=False)
-class Reading:
+class PairScores:
     """All pairs of a mention and a concept that are weighed, by mention.
 
     kb (KnowledgeBase): Where the concepts are.
     given (Sequence): Candidates that the string of each mention was given.
     mention, concept (IntArray): Number of the mention, concept row. Shape (n,).
-    features (NDArray[float32]): Shape (n, len(READ_FEATURES)).
+    features (NDArray[float32]): Shape (n, len(CONTEXTUAL_FEATURES)).
     evidence (str): What candidates that were read say of it.
     is_read (NDArray[bool]): Which pairs were. Shape (n,).
     """
@@ -243,9 +243,9 @@ class Reading:
     def rank(self, fusion: Fusion | None, *, top: int) -> list[tuple[Candidate, ...]]:
         """The `top` best candidates of each mention, best first.
 
-        fusion (Fusion | None): Weights for READ_FEATURES; None: those of `default_reading`.
+        fusion (Fusion | None): Weights for CONTEXTUAL_FEATURES; None: those of `default_rescoring`.
         """
-        scores = (fusion or default_reading()).scores(self.features)
+        scores = (fusion or default_rescoring()).scores(self.features)
         order, shares = rank(self.kb, self.concept, scores, self.mention, top=top)
         by_string = [{c.id: c for c in found} for found in self.given]
         ranked: list[list[Candidate]] = [[] for _ in self.given]
@@ -269,9 +269,9 @@ def weigh(
     concept: IntArray = _NONE,
     *,
     temperature: float,
-    evidence: str = "context",
+    evidence: str = "contextual",
     reads_given: bool = True,
-) -> Reading:
+) -> PairScores:
     """The pairs of mentions and the candidates that they were given, and further ones.
 
     score (Callable): Of pairs, by what was read. From numbers of mentions and concept rows, both
@@ -287,7 +287,7 @@ def weigh(
         np.concatenate([of_string, mention * len(kb) + concept]), return_inverse=True
     )
     mention, concept = keys // len(kb), keys % len(kb)
-    features = np.zeros((len(keys), len(READ_FEATURES)), dtype=np.float32)
+    features = np.zeros((len(keys), len(CONTEXTUAL_FEATURES)), dtype=np.float32)
     probability = np.array([c.score for found in given for c in found], dtype=np.float64)
     taken = np.bincount(owner, probability, len(given))
     likeliest = np.zeros(len(given))
@@ -308,4 +308,4 @@ def weigh(
     features[:, 4] = scores >= highest[mention] - 1e-5
     is_read = np.full(len(keys), reads_given)
     is_read[place[len(of_string) :]] = True
-    return Reading(kb, given, mention, concept, features, evidence, is_read)
+    return PairScores(kb, given, mention, concept, features, evidence, is_read)

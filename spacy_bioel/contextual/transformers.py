@@ -112,11 +112,11 @@ def pieces_of(tokenizer: Tokenizer, texts: Iterable[str], before: str = "") -> d
 
 def in_context(left: list[int], marked: list[int], right: list[int], room: int) -> list[int]:
     """A marked mention with as much context as there is room for: the pieces nearest to it."""
-    n_left, n_right = share(room - len(marked), len(left), len(right))
+    n_left, n_right = split_room(room - len(marked), len(left), len(right))
     return [*left[len(left) - n_left :], *marked, *right[:n_right]]
 
 
-def share(room: int, first: int, second: int) -> tuple[int, int]:
+def split_room(room: int, first: int, second: int) -> tuple[int, int]:
     """Split `room` between two lengths: half each, and the unused part of a half to the other."""
     kept = min(first, max(room // 2, room - second))
     return kept, min(second, room - kept)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from spacy.lang.en.stop_words import STOP_WORDS
 
-from spacy_bioel.dictionary.span_matches import COMMA, NOTHING, Hits, Words
+from spacy_bioel.dictionary.span_matches import COMMA, NOTHING, SpanMatches, Words
 from spacy_bioel.dictionary.unambiguous import (
     _ACRONYM,
     _FEWEST,
@@ -22,7 +22,7 @@ from spacy_bioel.dictionary.unambiguous import (
     is_other,
 )
 from spacy_bioel.doc import text_of
-from spacy_bioel.kb.gazetteer import NEGATIONS, NameBags
+from spacy_bioel.kb.gazetteer import NEGATIONS, BagsOfWords
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.normalize import (
     LINKING_WORDS,
@@ -89,12 +89,12 @@ class Evidence:
 class NameEvidence:
     """Find the evidence for names of a knowledge base; cache the names of recent strings."""
 
-    def __init__(self, kb: KnowledgeBase, bags: NameBags) -> None:
+    def __init__(self, kb: KnowledgeBase, bags: BagsOfWords) -> None:
         self.kb = kb
         self.bags = bags
         self._match = lru_cache(maxsize=_MOST_KEPT)(partial(_nearest, kb, bags))
 
-    def of(self, words: Words, hits: Hits) -> tuple[IntArray, Evidence]:
+    def of(self, words: Words, hits: SpanMatches) -> tuple[IntArray, Evidence]:
         """Return the name rows of hits, -1 for what is not a name, and the evidence for them."""
         matches = [self._match(string, bag) for string, bag in self._strings(words, hits)]
         table = np.array(matches, dtype=np.int64).reshape(-1, len(NameMatch._fields))
@@ -128,7 +128,7 @@ class NameEvidence:
             follows[end],
         )
 
-    def _strings(self, words: Words, hits: Hits) -> list[tuple[str, int]]:
+    def _strings(self, words: Words, hits: SpanMatches) -> list[tuple[str, int]]:
         strings = []
         columns = (hits.start, hits.end, hits.gap, hits.resume, hits.bag, hits.place, hits.by)
         for start, end, gap, resume, bag, place, by in zip(
@@ -154,7 +154,7 @@ def _singular(name: str) -> list[str]:
     return list(map(singular_of, words_of(normalize_name(name))))
 
 
-def _nearest(kb: KnowledgeBase, bags: NameBags, string: str, bag: int) -> NameMatch:
+def _nearest(kb: KnowledgeBase, bags: BagsOfWords, string: str, bag: int) -> NameMatch:
     """Find the name of a bag that a string is nearest to."""
     words = string.split()
     rows = bags.rows_of(bag)
@@ -216,7 +216,7 @@ def _may_be_adjective(word: str, noun: str) -> bool:
 
 def ruled_out(
     words: Words,
-    hits: Hits,
+    hits: SpanMatches,
     rows: NDArray[np.int64],
     evidence: Evidence,
     kb: KnowledgeBase,

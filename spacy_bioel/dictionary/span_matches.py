@@ -12,7 +12,7 @@ from spacy.attrs import IDX, LENGTH, ORTH, SPACY
 from spacy.tokens import Doc
 
 from spacy_bioel.doc import text_of
-from spacy_bioel.kb.gazetteer import MAX_WORDS, NameBags
+from spacy_bioel.kb.gazetteer import MAX_WORDS, BagsOfWords
 from spacy_bioel.kb.knowledge_base import KeyArray
 from spacy_bioel.text.normalize import BLANK_LINE, normalize_name, normalize_tokens, words_of
 from spacy_bioel.text.sentences import find_forms
@@ -182,7 +182,7 @@ def _write_out(
 
 
 @dataclass(frozen=True)
-class Hits:
+class SpanMatches:
     """Spans and the bags of names that they may be. Shape (n,) each.
 
     start, end (IntArray): First word, and the one after the last.
@@ -203,22 +203,22 @@ class Hits:
     def __len__(self) -> int:
         return len(self.start)
 
-    def take(self, rows: NDArray) -> Hits:
-        return Hits(*(column[rows] for column in vars(self).values()))
+    def take(self, rows: NDArray) -> SpanMatches:
+        return SpanMatches(*(column[rows] for column in vars(self).values()))
 
     @classmethod
-    def join(cls, parts: Sequence[Hits]) -> Hits:
+    def join(cls, parts: Sequence[SpanMatches]) -> SpanMatches:
         columns = zip(*(vars(part).values() for part in parts), strict=True)
         return cls(*(np.concatenate(column) for column in columns))
 
 
-def find_hits(
+def find_span_matches(
     words: Words,
-    bags: NameBags,
+    bags: BagsOfWords,
     known: BoolArray,
     *,
     loosely: bool,
-) -> Hits:
+) -> SpanMatches:
     """Look up all spans that are bags of names.
 
     known (BoolArray): Whether a form is a word of the knowledge base, or a linking word.
@@ -235,13 +235,13 @@ def find_hits(
         return plain
     free = (bag == 0) | (end - start == 1)
     replaced = _replaced(words, bags, start[free], end[free], keys[free])
-    return Hits.join([plain, replaced, _coordinated(words, bags, sums, plain)])
+    return SpanMatches.join([plain, replaced, _coordinated(words, bags, sums, plain)])
 
 
-def _hits(start: IntArray, end: IntArray, bag: IntArray, **others: IntArray) -> Hits:
+def _hits(start: IntArray, end: IntArray, bag: IntArray, **others: IntArray) -> SpanMatches:
     none = np.full(len(start), -1)
     columns = {"gap": end, "resume": end, "place": none, "by": none} | others
-    return Hits(start=start, end=end, bag=bag, **columns)
+    return SpanMatches(start=start, end=end, bag=bag, **columns)
 
 
 def _spans(words: Words, known: BoolArray) -> IntArray:
@@ -260,7 +260,7 @@ def _spans(words: Words, known: BoolArray) -> IntArray:
     return np.stack([np.concatenate(starts), np.concatenate(ends)])
 
 
-def _long_spans(words: Words, bags: NameBags, sums: KeyArray) -> IntArray:
+def _long_spans(words: Words, bags: BagsOfWords, sums: KeyArray) -> IntArray:
     """Spans of more words, where such a name begins. Shape (2, n)."""
     most = bags.long.find(sums[MAX_WORDS:] - sums[:-MAX_WORDS]).astype(np.int64)
     spans = [
@@ -272,7 +272,9 @@ def _long_spans(words: Words, bags: NameBags, sums: KeyArray) -> IntArray:
     return np.array(spans, dtype=np.int64).reshape(-1, 2).T
 
 
-def _replaced(words: Words, bags: NameBags, start: IntArray, end: IntArray, keys: KeyArray) -> Hits:
+def _replaced(
+    words: Words, bags: BagsOfWords, start: IntArray, end: IntArray, keys: KeyArray
+) -> SpanMatches:
     """Spans with a word that stands for another, or of an adjective that stands for a noun."""
     counted = np.append(0, np.cumsum(words.keys != 0))
     n = counted[end] - counted[start]
@@ -297,7 +299,9 @@ def _replaced(words: Words, bags: NameBags, start: IntArray, end: IntArray, keys
     return _hits(start[span], end[span], bag[found], place=place[entry[found]], by=by[found])
 
 
-def _coordinated(words: Words, bags: NameBags, sums: KeyArray, plain: Hits) -> Hits:
+def _coordinated(
+    words: Words, bags: BagsOfWords, sums: KeyArray, plain: SpanMatches
+) -> SpanMatches:
     """Names that "and" cuts in two, beside a name that is whole.
 
     "Cleft lip and palate": "cleft lip" is a name, and so is "cleft palate", the words before "and"

@@ -1,4 +1,4 @@
-"""How often annotators mark names, and names like them; training/scripts/marked.py counts it.
+"""How often annotators mark names, and names like them; training/scripts/annotation_rates.py counts it.
 
 Names of the knowledge base that mean nothing else: what a detector has missed is a mention if it
 is one, unless annotators pass over names like it, as "disease" or "protein".
@@ -21,7 +21,7 @@ from spacy.tokens import Doc
 
 from spacy_bioel.doc import long_forms, normalized_tokens, text_of, texts_of
 from spacy_bioel.explanation import Trace
-from spacy_bioel.kb.gazetteer import KeyArray, KeyMasks, Lexicon, MaskArray
+from spacy_bioel.kb.gazetteer import Gazetteer, KeyArray, KeyMasks, MaskArray
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.normalize import (
     has_whole_brackets,
@@ -144,8 +144,8 @@ def is_in_texts(string: str, label: str) -> bool:
 
 @cache
 def _marked() -> dict[str, Any]:
-    """Read what annotators mark, see training/scripts/marked.py."""
-    marked: dict[str, Any] = srsly.read_gzip_json(_ASSETS / "marked.json.gz")
+    """Read what annotators mark, see training/scripts/annotation_rates.py."""
+    marked: dict[str, Any] = srsly.read_gzip_json(_ASSETS / "annotation_rates.json.gz")
     return marked
 
 
@@ -211,7 +211,7 @@ class KnownNames:
             rows = kb.lookup_names([word for word in STOP_WORDS if word.isalpha()])
             of_names[rows[(rows >= 0) & ~kb.is_added[rows]]] = 0
             found.append((kb.name_keys, of_names[kb.name_key_rows]))
-        self._lexicon = Lexicon(_merged(found), KeyMasks.empty())
+        self._lexicon = Gazetteer(_merged(found), KeyMasks.empty())
         self._judged: dict[String, tuple[str, str]] = {}
 
     def add_to(
@@ -290,7 +290,7 @@ class KnownNames:
         self,
         doc: Doc,
         spans: list[ScoredSpan],
-        never: Collection[str],
+        exclude: Collection[str],
         places: Mapping[tuple[int, int], list[str]],
     ) -> list[KnownName]:
         """Names that are not mentions already, as the text has them, with reasons of this text."""
@@ -311,8 +311,8 @@ class KnownNames:
                 labels = told if len(told) == 1 else labels
             if len(labels) > 1:
                 reason = f"a name of {' and '.join(labels)}"
-            elif never and on_one_line(text.lower()) in never:
-                reason = "by the word list `never`"
+            elif exclude and on_one_line(text.lower()) in exclude:
+                reason = "by the word list `exclude`"
             elif text in defined:
                 reason = f"a short form of {defined[text]}"
             elif not same and any(s[0] < start or s[1] > end or s[2] != labels[0] for s in near):

@@ -23,8 +23,8 @@ from spacy_bioel.doc import long_forms, text_of, texts_of
 from spacy_bioel.entities import Candidates, EntityRules, Knowledge, Mentions, Query, Rank
 from spacy_bioel.entities.species import (
     PREFIX,
-    Homologs,
-    is_means,
+    SpeciesCandidates,
+    is_experimental_system,
     is_microbe,
     organism_table,
     organism_words,
@@ -50,7 +50,7 @@ class Genes(EntityRules):
 
     In texts that say nothing of genes, words that are names of genes are dropped. Genes of several
     organisms share names: the organism is chosen by the document, see `entities.species`. Genes of
-    one organism that share a name are told apart by their other names, see `Namesakes`.
+    one organism that share a name are told apart by their other names, see `HomonymResolver`.
     """
 
     def find(
@@ -111,7 +111,7 @@ class Genes(EntityRules):
                 if len(genes) > 1:
                     kb = self.knowledge.kb_of(span.label_)
                     document = words(mentions.owners[number])
-                    genes = self._namesakes(kb).tell_apart(genes, span.text, document)
+                    genes = self._homonyms(kb).resolve(genes, span.text, document)
                 weighed += [replace(c, score=round(c.score * probability, 4)) for c in genes]
             moved[number] = [*weighed, *homologs.others]
         for number, of_mention in zip(moved, best_first(moved.values()), strict=True):
@@ -119,11 +119,11 @@ class Genes(EntityRules):
         return found
 
     @cached_property
-    def _made(self) -> dict[KnowledgeBase, Namesakes]:
+    def _made(self) -> dict[KnowledgeBase, HomonymResolver]:
         return {}
 
-    def _namesakes(self, kb: KnowledgeBase) -> Namesakes:
-        return self._made.setdefault(kb, Namesakes(kb))
+    def _homonyms(self, kb: KnowledgeBase) -> HomonymResolver:
+        return self._made.setdefault(kb, HomonymResolver(kb))
 
     def explain(self, mentions: Mentions, links: Sequence[Link]) -> list[str]:
         assert self.knowledge is not None
@@ -145,7 +145,7 @@ class Genes(EntityRules):
             sentence = self._of_document(link, named[owner], kb)
             if sentence and link.ids and _organism_of(kb, link.ids[0]):
                 words = WordsOfDocument(texts[owner])
-                other = self._namesakes(kb).other_name(link.ids[0], span.text, words)
+                other = self._homonyms(kb).other_name(link.ids[0], span.text, words)
                 if other and other not in span.text:
                     sentence += f' The document calls it "{other}", too.'
             said.append(sentence)
@@ -187,7 +187,7 @@ def _named_organisms(links: Sequence[tuple[Span, Link]], text: str) -> dict[str,
     ends = set()
     for span, link in links:
         for id in link.ids:
-            if id.startswith(ORGANISM) and not is_means(span):
+            if id.startswith(ORGANISM) and not is_experimental_system(span):
                 organisms.setdefault(id, []).append(span.text)
                 ends.add(span.end_char)
     for start, end, id in organism_words(text):
@@ -268,9 +268,9 @@ def strings_of_genes(mentions: Mentions, knowledge: Knowledge) -> list[Query]:
 
 def genes_by_organism(
     mentions: Mentions, candidates: Candidates, knowledge: Knowledge
-) -> dict[int, Homologs]:
+) -> dict[int, SpeciesCandidates]:
     """Candidates by organism, of the mentions whose knowledge base has organisms."""
-    found: dict[int, Homologs] = {}
+    found: dict[int, SpeciesCandidates] = {}
     for kb, numbers in _by_kb(mentions, knowledge).items():
         found |= _of_kb(kb, mentions, candidates, numbers)
     return dict(sorted(found.items()))
@@ -289,7 +289,7 @@ def _by_kb(mentions: Mentions, knowledge: Knowledge) -> dict[KnowledgeBase, list
 
 def _of_kb(
     kb: KnowledgeBase, mentions: Mentions, candidates: Candidates, numbers: Sequence[int]
-) -> dict[int, Homologs]:
+) -> dict[int, SpeciesCandidates]:
     given = candidates.of_mentions
     # The same for mentions of the same strings.
     keys = {i: (own, mentions.labels[i]) for i, own in _forms(mentions, numbers).items()}
@@ -300,12 +300,14 @@ def _of_kb(
     ranked = candidates.rank(list(wanted))
     organism_of = _organisms(kb, [*(given[i] for i in numbers), *ranked.values()])
     always = [human for human in (f"{ORGANISM}9606",) if human in kb.type_names]
-    made: dict[tuple[tuple[str, ...], str, int], Homologs] = {}
-    found: dict[int, Homologs] = {}
+    made: dict[tuple[tuple[str, ...], str, int], SpeciesCandidates] = {}
+    found: dict[int, SpeciesCandidates] = {}
     for i, (own, label) in keys.items():
         key = own, label, id(given[i])
         if key not in made:
-            made[key] = homologs = Homologs(is_whole=bool(own) and own[0] in known, always=always)
+            made[key] = homologs = SpeciesCandidates(
+                is_whole=bool(own) and own[0] in known, always=always
+            )
             homologs.others = [c for c in given[i] if c.id not in organism_of]
             homologs.add(given[i], organism_of)
             if homologs.genes or not homologs.others:
@@ -319,7 +321,7 @@ def _of_kb(
 
 
 def _add_symbols(
-    kb: KnowledgeBase, rank: Rank, made: dict[tuple[tuple[str, ...], str, int], Homologs]
+    kb: KnowledgeBase, rank: Rank, made: dict[tuple[tuple[str, ...], str, int], SpeciesCandidates]
 ) -> None:
     """Add the genes that have the symbol of one that was found."""
     best = {key: [of.genes[o][0].id for o in sorted(of.named)] for key, of in made.items()}
@@ -412,14 +414,14 @@ class WordsOfDocument:
         self.short = {_together(piece): piece for piece in [*text.split(), *_PIECE.findall(text)]}
 
 
-class Namesakes:
+class HomonymResolver:
     """Tells apart the genes of a knowledge base; may be shared by threads."""
 
     def __init__(self, kb: KnowledgeBase) -> None:
         self.kb = kb
         self._called = lru_cache(maxsize=_MOST_KEPT)(self._read)
 
-    def tell_apart(
+    def resolve(
         self, candidates: Sequence[Candidate], mention: str, document: WordsOfDocument
     ) -> list[Candidate]:
         """Weigh candidates that are of one organism; together they stay as likely as they were."""

@@ -6,7 +6,7 @@ A symbol is a gene in each organism that has it. Curators read which one is mean
 that are named, how often and how near ("human BRCA1"); people and cell lines, which are human; how
 the symbol is written (TP53, Tp53); what the other genes are. So did SR4GN (Wei et al. 2012,
 https://doi.org/10.1371/journal.pone.0038460); the weights are fitted
-(training/scripts/organisms.py).
+(training/scripts/species_assignment.py).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from spacy_bioel.doc import text_of
 from spacy_bioel.entities import Candidates, Mentions
 from spacy_bioel.kb.joined import parts_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.models.fusion import Fusion, share
+from spacy_bioel.models.fusion import Fusion, softmax_by_group
 from spacy_bioel.text.sentences import sentence_borders
 from spacy_bioel.types import CELL_LINE, MICROBES, ORGANISM, Candidate
 
@@ -41,7 +41,7 @@ _LEAST = 1e-9
 
 
 @dataclass
-class Homologs:
+class SpeciesCandidates:
     """Candidates of a mention by organism: the scores of each are those that they have if the
     organism is meant.
 
@@ -87,10 +87,10 @@ def is_named(candidate: Candidate) -> bool:
     """Whether the mention is a name of the concept, and not only like one: for a name, nobody
     searches by spelling."""
     sources = candidate.evidence.split("+")
-    return "exact" in sources or ("memory" in sources and "sparse" not in sources)
+    return "exact" in sources or ("alias_table" in sources and "ngram" not in sources)
 
 
-_WORDS = Path(__file__).parents[1] / "assets" / "organism_words.json"
+_WORDS = Path(__file__).parents[1] / "assets" / "species_words.json"
 # Between a gene and the organism that it is said to be of.
 _OF = re.compile(
     r"\s(?:(?:genes?|proteins?|mRNAs?|expression|mutations?|homologu?es?|orthologu?es?)\s)?"
@@ -147,7 +147,7 @@ class NamedOrganisms:
         return self.ids[number - 1] if number and at - self.ends[number - 1] <= within else ""
 
 
-def is_means(span: Span) -> bool:
+def is_experimental_system(span: Span) -> bool:
     """Whether an organism is but a means: "yeast two-hybrid", "nude mice"."""
     text = text_of(span.doc)
     before = text[max(0, span.start_char - 40) : span.start_char]
@@ -194,7 +194,7 @@ _PREFIXES = {"h": HUMAN, "m": MOUSE, "r": RAT}
 _HUMAN_PREFIX = 8.0
 _BACTERIAL = re.compile(r"[a-z]{3}[A-Z]\d?")  # "recA"
 _NEAR = 2  # characters between an organism and the gene that it stands before
-_WEIGHTS = Path(__file__).parents[1] / "assets" / "organisms.json"
+_WEIGHTS = Path(__file__).parents[1] / "assets" / "species_assignment.json"
 
 
 @dataclass(frozen=True)
@@ -211,7 +211,10 @@ class OrganismTable:
 
 
 def organism_table(
-    mentions: Mentions, candidates: Candidates, genes: Mapping[int, Homologs], kb: KnowledgeBase
+    mentions: Mentions,
+    candidates: Candidates,
+    genes: Mapping[int, SpeciesCandidates],
+    kb: KnowledgeBase,
 ) -> OrganismTable:
     """Gather the evidence for each organism that a mention of a gene may be of.
 
@@ -281,7 +284,7 @@ class _Place:
 
 
 def _rows(
-    homologs: Homologs, document: NamedOrganisms, place: _Place
+    homologs: SpeciesCandidates, document: NamedOrganisms, place: _Place
 ) -> Iterator[tuple[str, tuple[float, ...]]]:
     """Features of each organism that the mention may be of."""
     text, counted = place.text, place.is_counted
@@ -325,7 +328,7 @@ def _rows(
 
 def score_species(table: OrganismTable) -> Iterator[tuple[int, list[tuple[str, float]]]]:
     """Yield each mention with the organisms that it may be of, and their probabilities."""
-    likely = share(default_weights().scores(table.features), table.mention).tolist()
+    likely = softmax_by_group(default_weights().scores(table.features), table.mention).tolist()
     rows = zip(table.mention.tolist(), table.organisms, likely, strict=True)
     for number, of_mention in groupby(rows, key=lambda row: row[0]):
         yield number, [(organism, probability) for _, organism, probability in of_mention]
@@ -338,7 +341,7 @@ def default_weights() -> Fusion:
 
 
 def _named(
-    mentions: Mentions, candidates: Candidates, genes: Mapping[int, Homologs]
+    mentions: Mentions, candidates: Candidates, genes: Mapping[int, SpeciesCandidates]
 ) -> tuple[dict[int, list[tuple[int, int, str]]], Counter[int]]:
     """Where the documents with genes name organisms, and how many cell lines they name."""
     found: dict[int, list[tuple[int, int, str]]] = {mentions.owners[g]: [] for g in genes}
@@ -349,7 +352,7 @@ def _named(
     ):
         best = of_mention[0] if of_mention else None
         if best is not None and best.score >= candidates.nil_threshold and owner in found:
-            if best.id.startswith(ORGANISM) and not is_means(span):
+            if best.id.startswith(ORGANISM) and not is_experimental_system(span):
                 found[owner].append((span.start_char, span.end_char, best.id))
         cells[owner] += span.label_ == CELL_LINE and not any(organism_words(span.text))
     return found, cells

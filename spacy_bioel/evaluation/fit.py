@@ -29,7 +29,7 @@ from spacy_bioel.linking.candidates import CandidateGenerator
 from spacy_bioel.linking.decide import rank_mentions
 from spacy_bioel.linking.pipe import Linker
 from spacy_bioel.loading import find_linker
-from spacy_bioel.models.fusion import FloatArray, Fusion, share
+from spacy_bioel.models.fusion import FloatArray, Fusion, softmax_by_group
 from spacy_bioel.pipe import with_token_vectors
 from spacy_bioel.types import AnnotatedText
 
@@ -234,15 +234,15 @@ def gather_development(linker: Linker, docs: Iterable[Doc]) -> Development:
                 gold = (number, whole, span.label_, split_ids(span.kb_id_))
                 generator = linker.generator.of(span.label_)
                 of_generators.setdefault(generator, []).append(gold)
-    parts = [_gather(*mentions) for mentions in of_generators.items()]
+    parts = [_development(*mentions) for mentions in of_generators.items()]
     if len(parts) < 2:
-        return parts[0] if parts else _gather(linker.generator, [])
+        return parts[0] if parts else _development(linker.generator, [])
     return replace(pool(parts), documents=[number for part in parts for number in part.documents])
 
 
-def _gather(generator: CandidateGenerator, mentions: Sequence[_Gold]) -> Development:
+def _development(generator: CandidateGenerator, mentions: Sequence[_Gold]) -> Development:
     queries = list(dict.fromkeys(query for _, query, *_ in mentions))
-    candidates = generator.gather(queries)
+    candidates = generator.candidate_table(queries)
     first = np.searchsorted(candidates.query, np.arange(len(queries) + 1))
     rows_of = {q: np.arange(first[i], first[i + 1]) for i, q in enumerate(queries)}
     rows = []
@@ -403,7 +403,7 @@ class _Loss:
         d, rows = z.shape[1], once.rows
         self.z, self.right = z[np.concatenate(rows)], np.concatenate(once.right)
         self.groups = np.repeat(np.arange(len(rows)), [len(r) for r in rows])
-        self.share = np.array(list(Counter(keys).values())) / len(keys)  # of all mentions
+        self.weight_of_group = np.array(list(Counter(keys).values())) / len(keys)  # of all mentions
         self.l2 = l2
         self.centre: FloatArray | float = 0.0  # the penalty is on the distance to it
         self._shapes = [(d, n_hidden), (n_hidden,), (n_hidden,), (d,), (1,)]
@@ -418,14 +418,17 @@ class _Loss:
     def __call__(self, weights: FloatArray) -> tuple[float, FloatArray]:
         hidden, hidden_bias, output, direct, bias = self.split(weights)
         active = np.tanh(self.z @ hidden + hidden_bias)
-        probability = share(active @ output + self.z @ direct + bias, self.groups)
-        total = np.bincount(self.groups, probability, len(self.share))
-        right = np.bincount(self.groups, probability * self.right, len(self.share))
+        probability = softmax_by_group(active @ output + self.z @ direct + bias, self.groups)
+        total = np.bincount(self.groups, probability, len(self.weight_of_group))
+        right = np.bincount(self.groups, probability * self.right, len(self.weight_of_group))
         likelihood = np.maximum(np.where(self._has_right, right, 1 - total), 1e-9)
-        value = -self.share @ np.log(likelihood) + self.l2 * ((weights - self.centre) ** 2).sum()
+        value = (
+            -self.weight_of_group @ np.log(likelihood)
+            + self.l2 * ((weights - self.centre) ** 2).sum()
+        )
         wanted = probability * self.right / likelihood[self.groups]
         d_scores = probability - wanted * self._has_right[self.groups]
-        d_scores *= self.share[self.groups]
+        d_scores *= self.weight_of_group[self.groups]
         d_active = np.outer(d_scores, output) * (1 - active**2)
         parts = [
             self.z.T @ d_active,

@@ -196,7 +196,7 @@ def changed(cfg: dict[str, Any], values: Mapping[str, Any]) -> Iterator[None]:
 
 def knowledge_of(linker: Linker) -> Knowledge:
     """Answers of a linker's knowledge base and mention statistics, see `find_errors`."""
-    kb, counts = linker.kb, linker.statistics.counts
+    kb, counts = linker.kb, linker.alias_table.counts
     linked = {id_ for ids in counts.values() for id_ in ids}
 
     def has_name(id_: str, name: str) -> bool:

@@ -52,8 +52,8 @@ def make_link_scorer_v1(spans_key: str = "bioel", gold_key: str = "bioel_gold") 
     return partial(_score, spans_key=spans_key, gold_key=gold_key, mentions=False, links=True)
 
 
-def make_finder_scorer_v1(spans_key: str = "bioel", gold_key: str = "bioel_gold") -> Scorer:
-    """Registered as `spacy-bioel.finder_scorer.v1`: both scorers above, for a linker that finds
+def make_end_to_end_scorer_v1(spans_key: str = "bioel", gold_key: str = "bioel_gold") -> Scorer:
+    """Registered as `spacy-bioel.end_to_end_scorer.v1`: both scorers above, for a linker that finds
     its mentions itself."""
     return partial(_score, spans_key=spans_key, gold_key=gold_key, mentions=True, links=True)
 

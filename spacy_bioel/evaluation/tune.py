@@ -59,8 +59,8 @@ NIL: list[dict[str, Value]] = [
     {"nil_threshold": t} for t in sorted(_steps(0.0, 0.8), key=lambda t: abs(t - 0.25))
 ]
 DETECTOR: list[dict[str, Value]] = [
-    {"threshold": t, "consistency": consistency, "allow_overlap": allow_overlap}
-    for t, consistency, allow_overlap in sorted(
+    {"threshold": t, "document_smoothing": document_smoothing, "allow_overlap": allow_overlap}
+    for t, document_smoothing, allow_overlap in sorted(
         product(_steps(0.1, 0.9), (0.0, 0.25, 0.5, 0.75), (True, False)),
         key=lambda s: (abs(s[0] - 0.5), s[1], not s[2]),
     )
@@ -92,7 +92,7 @@ def tune_weights(
 ) -> Tuned | None:
     """Fit weights of the linker, so that scores of candidates are probabilities of being right.
 
-    name (str): "fusion", the evidence of strings; "reading", scores from the context against those.
+    name (str): "fusion", the evidence of strings; "rescoring", scores from the context against those.
     RETURNS (Tuned | None): None without evidence, which may be switched off.
     """
     linker, docs = linker_of(nlp), gold_docs(nlp, texts)
@@ -120,7 +120,7 @@ def tune_weights(
     return Tuned(linker.name, chosen, GIVEN, ACCURACY, None, cross_fitted)
 
 
-def tune_finding(
+def tune_dictionary(
     nlp: Language,
     texts: Sequence[AnnotatedText],
     *,
@@ -135,7 +135,7 @@ def tune_finding(
     RETURNS (Tuned | None): None without folds, or when no name that is found is right.
     """
     linker = linker_of(nlp)
-    finding = {"never": [], **linker.cfg["finding"]}
+    dictionary = {"exclude": [], **linker.cfg["dictionary"]}
     names = gather_names(nlp, texts)
     if not folds or not any(is_right for of_text in names for _, is_right in of_text):
         return None
@@ -145,23 +145,23 @@ def tune_finding(
         seen = [names[i] for i in documents]
         n = sum(len(texts[i].mentions) for i in documents)
         wrong = wrong_names(seen, n, least=int(setting["left_out"]))
-        never = sorted({*finding["never"], *wrong})
-        return {**finding, "never": never, "threshold": setting["threshold"]}
+        exclude = sorted({*dictionary["exclude"], *wrong})
+        return {**dictionary, "exclude": exclude, "threshold": setting["threshold"]}
 
     try:
         with progress("Choosing how names are found", total=len(folds) * len(FINDING)) as advance:
             for fold in folds:
                 held_out = fold.held_out.tolist()
                 for of_setting, setting in zip(counts, FINDING, strict=True):
-                    linker.cfg["finding"] = setting_of(setting, fold.fitting.tolist())
+                    linker.cfg["dictionary"] = setting_of(setting, fold.fitting.tolist())
                     found = _counts(nlp, [texts[i] for i in held_out], LINKING)
                     for i, count in zip(held_out, found, strict=True):
                         of_setting[i] = count
                     advance(1)
     finally:
-        linker.cfg["finding"] = finding
+        linker.cfg["dictionary"] = dictionary
     tuned = choose(linker.name, FINDING, counts, protocol=LINKING, folds=folds)
-    linker.cfg["finding"] = setting_of(tuned.chosen, range(len(texts)))
+    linker.cfg["dictionary"] = setting_of(tuned.chosen, range(len(texts)))
     return tuned
 
 
@@ -278,13 +278,13 @@ def tune(
         if weights is None:
             remarks.append("the weights are unchanged: there is no evidence of strings")
         found.append(weights)
-        if linker.reads:
-            found.append(tune_weights(nlp, texts, "reading", folds=folds, progress=progress))
-        if linker.cfg["mentions"] == "kb":
-            finding = tune_finding(nlp, texts, folds=folds, progress=progress)
-            if folds and finding is None:
-                remarks.append("finding is unchanged: no name that is found is right")
-            found.append(finding)
+        if linker.is_contextual:
+            found.append(tune_weights(nlp, texts, "rescoring", folds=folds, progress=progress))
+        if linker.cfg["mentions"] == "dictionary":
+            dictionary = tune_dictionary(nlp, texts, folds=folds, progress=progress)
+            if folds and dictionary is None:
+                remarks.append("dictionary is unchanged: no name that is found is right")
+            found.append(dictionary)
     if detector is not None:
         found.append(mentions := tune_detector(nlp, texts, folds=folds, progress=progress))
         if not mentions.fitted:

@@ -72,7 +72,7 @@ def worker_processes(
         finally:
             idle.put(worker)
 
-    def spread(items: Iterable[_Item]) -> Iterator[Result]:
+    def parallel_map(items: Iterable[_Item]) -> Iterator[Result]:
         waiting: deque[Future[Result]] = deque()
         for item in items:
             waiting.append(threads.submit(ask, item))
@@ -87,7 +87,7 @@ def worker_processes(
         for _ in range(n_process):
             workers.append(_start(work))
             idle.put(workers[-1])
-        yield spread
+        yield parallel_map
     finally:
         for process, _ in workers:
             process.kill()  # not terminate: an inherited signal handler might block it
@@ -243,8 +243,8 @@ def _in_batches(
     n_process: int,
 ) -> Generator[LinkedText, None, None]:
     serial = nullcontext(partial(map, work))
-    with serial if n_process < 2 else worker_processes(work, n_process) as spread:
-        for linked in spread(minibatch(items, batch_size)):
+    with serial if n_process < 2 else worker_processes(work, n_process) as parallel_map:
+        for linked in parallel_map(minibatch(items, batch_size)):
             yield from linked
 
 

@@ -81,7 +81,7 @@ def offsets_of(counts: Sequence[int] | NDArray[Any]) -> IntArray:
     return offsets
 
 
-def gather(offsets: NDArray[Any], rows: NDArray[Any]) -> tuple[IntArray, IntArray]:
+def positions_of(offsets: NDArray[Any], rows: NDArray[Any]) -> tuple[IntArray, IntArray]:
     """Find the entries of many rows of a ragged (CSR) column at once; negative rows have none.
 
     RETURNS (tuple): indptr, shape (n + 1,), and positions in the values of the column: rows[i] has
@@ -93,7 +93,7 @@ def gather(offsets: NDArray[Any], rows: NDArray[Any]) -> tuple[IntArray, IntArra
 
 
 def entries_of(starts: IntArray, counts: IntArray) -> tuple[IntArray, IntArray]:
-    """Positions of runs of entries, by the first position and the length of each; see `gather`."""
+    """Positions of runs of entries, by the first position and the length of each; see `positions_of`."""
     indptr = offsets_of(counts)
     return indptr, np.repeat(starts - indptr[:-1], counts) + np.arange(indptr[-1])
 
@@ -294,7 +294,7 @@ def edited(where: str, file: str, *, expected: str, found: object) -> BioelError
 # -- Schema, and meta.json -----------------------------------------------------------------------
 
 # Raise it whenever a column is added, dropped or gets another meaning.
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 META_FILE = "meta.json"
 STRING_COLUMNS = (

@@ -87,7 +87,7 @@ def _others(pairs: list[tuple[str, int]], name: str) -> list[tuple[str, int]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Growth:
+class EditReport:
     """Effect of a change on a knowledge base: differences to the counts before."""
 
     concepts: int
@@ -105,7 +105,7 @@ def add_concepts(
     source: str = "",
     release: str = "",
     licence: str = "",
-) -> Growth:
+) -> EditReport:
     """Add records to a knowledge base, in any order.
 
     A record of a known id adds names, types and parents to the concept, and a definition if it had
@@ -126,7 +126,7 @@ def add_concepts(
         return _replace(transaction, kb, drafts, report, about)
 
 
-def retire_ids(path: str | Path, replaced_by: Mapping[str, str]) -> Growth:
+def retire_ids(path: str | Path, replaced_by: Mapping[str, str]) -> EditReport:
     """Remove concepts from a knowledge base.
 
     The replacement of a concept inherits its names, its children and its id.
@@ -157,7 +157,9 @@ def retire_ids(path: str | Path, replaced_by: Mapping[str, str]) -> Growth:
         return _replace(transaction, kb, drafts, report, _about(kb))
 
 
-def edit_names(path: str | Path, edits: Mapping[str, NameEdit], *, source: str = "edit") -> Growth:
+def edit_names(
+    path: str | Path, edits: Mapping[str, NameEdit], *, source: str = "edit"
+) -> EditReport:
     """Change the names of concepts of a knowledge base.
 
     edits (Mapping[str, NameEdit]): By the ids of the concepts.
@@ -182,7 +184,7 @@ class Compaction:
 
     leftovers: int  # sets of vectors
     n_bytes: int
-    growth: Growth | None  # of the dropped ids, if they were to be forgotten
+    growth: EditReport | None  # of the dropped ids, if they were to be forgotten
 
 
 def compact_kb(path: str | Path, *, forget_retired: bool = False) -> Compaction:
@@ -253,11 +255,11 @@ def _replace(
     drafts: Drafts,
     report: BuildReport,
     about: Mapping[str, str],
-) -> Growth:
+) -> EditReport:
     """Replace the columns of `kb` by columns of drafts."""
     write = partial(write_columns, drafts=drafts, report=report, about=about)
     transaction.replace_columns(write)
-    return Growth(
+    return EditReport(
         concepts=report.concepts - len(kb),
         names=report.names - kb.n_names,
         retired=report.retired - len(kb.retired),

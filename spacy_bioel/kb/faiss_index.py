@@ -19,10 +19,10 @@ from spacy_bioel.kb.vectors import (
     Encode,
     ExactIndex,
     FloatArray,
-    HeadIndex,
     IntArray,
     QuantizedVectors,
     Steps,
+    TwoStageIndex,
     checked_queries,
     rescored,
 )
@@ -91,7 +91,7 @@ def choose_index(vectors: QuantizedVectors) -> ExactIndex | FaissIndex:
         if vectors.ann is not None and has_faiss():
             return _open_index(vectors, vectors.ann)
         warnings.warn(Warnings.W180.format(n=len(vectors)), stacklevel=2)
-    return ExactIndex(vectors) if vectors.heads is None else HeadIndex(vectors)
+    return ExactIndex(vectors) if vectors.coarse is None else TwoStageIndex(vectors)
 
 
 def _open_index(vectors: QuantizedVectors, file: RawFile) -> FaissIndex:

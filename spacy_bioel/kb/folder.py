@@ -57,12 +57,12 @@ VECTOR_COLUMNS = {
     "digests": "uint64",  # digests of the normalised names, see kb.vector_files
 }
 # Of many vectors without an approximate index: see kb.vectors.
-HEAD_COLUMNS = {"heads": "int8", "projection": "float32"}
+COARSE_COLUMNS = {"coarse": "int8", "projection": "float32"}
 ABOUT_FILE = "about.json"
 TRIE_COLUMNS = ("first_child", "pieces", "leaves", "name_offsets", "names")
 # Files of a home, by its kind: the folder that it is in.
 PARTS = {
-    "vectors": (ABOUT_FILE, *(f"{x}.npy" for x in (*VECTOR_COLUMNS, *HEAD_COLUMNS)), "ann"),
+    "vectors": (ABOUT_FILE, *(f"{x}.npy" for x in (*VECTOR_COLUMNS, *COARSE_COLUMNS)), "ann"),
     "tries": (ABOUT_FILE, *(f"{name}.npy" for name in TRIE_COLUMNS)),
 }
 # Name of a home: of the encoder or the word pieces, and of the time or the names.

@@ -1,9 +1,9 @@
 """Names of a knowledge base, to be found in a text by their keys.
 
-`Lexicon`, a compact view for mention detection, goes from name key to set of types. It takes about
+`Gazetteer`, a compact view for mention detection, goes from name key to set of types. It takes about
 ten bytes a name: a detector carries it and needs no knowledge base at run time.
 
-`NameBags` has names as bags of stems: lookup in any order, with other endings and linking words,
+`BagsOfWords` has names as bags of stems: lookup in any order, with other endings and linking words,
 and with words that its own synonyms have in the place of each other. The key of a bag is the sum of
 the keys of its stems, so the keys of all spans of a text are differences of running sums, and the
 key with another word in place of one is a sum away.
@@ -83,7 +83,7 @@ class KeyMasks:
 
 
 @dataclass(frozen=True, eq=False)
-class Lexicon:
+class Gazetteer:
     """Types of the names of a knowledge base, and of the single words in its names.
 
     names (KeyMasks): Types of the concepts that have a name.
@@ -95,11 +95,11 @@ class Lexicon:
     words: KeyMasks
 
     @classmethod
-    def empty(cls) -> Lexicon:
+    def empty(cls) -> Gazetteer:
         return cls(KeyMasks.empty(), KeyMasks.empty())
 
     @classmethod
-    def from_kb(cls, kb: KnowledgeBase) -> Lexicon:
+    def from_kb(cls, kb: KnowledgeBase) -> Gazetteer:
         """Collect the names and words of `kb` with the 63 most frequent types of its concepts."""
         masks = _name_masks(kb)
         names = KeyMasks(np.array(kb.name_keys), masks[kb.name_key_rows])
@@ -116,8 +116,8 @@ class Lexicon:
         return arrays
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray]) -> Lexicon:
-        """Create a lexicon from the result of `arrays`."""
+    def from_arrays(cls, arrays: Mapping[str, NDArray]) -> Gazetteer:
+        """Create a gazetteer from the result of `arrays`."""
 
         def table(name: str) -> KeyMasks:
             masks = arrays[f"{name}.different_masks"][arrays[f"{name}.mask_numbers"]]
@@ -232,7 +232,7 @@ class Substitutes:
 
 
 @dataclass(frozen=True)
-class NameBags:
+class BagsOfWords:
     """Names by their bags."""
 
     found: KeyMasks  # distinct keys, with the number of the bag, from 1
@@ -247,7 +247,7 @@ class NameBags:
         return self.rows[self.offsets[bag - 1] : self.offsets[bag]].tolist()
 
     @classmethod
-    def from_kb(cls, kb: KnowledgeBase, nouns: Mapping[str, str] | None = None) -> NameBags:
+    def from_kb(cls, kb: KnowledgeBase, nouns: Mapping[str, str] | None = None) -> BagsOfWords:
         """Read all names, which takes a second for 100,000.
 
         nouns (Mapping[str, str] | None): From an adjective to what it means: "renal", "kidney".

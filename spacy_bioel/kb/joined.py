@@ -346,7 +346,7 @@ def _ragged(owner: IntArray, values: IntArray, n: int, *, below: int) -> Ragged:
     return Ragged(offsets, values.astype(np.int32), below=below)
 
 
-Found = tuple[IntArray, NDArray[np.float32]]
+SearchResult = tuple[IntArray, NDArray[np.float32]]
 
 
 class JoinedSearch:
@@ -362,7 +362,7 @@ class JoinedSearch:
     ) -> None:
         self._searches, self._rows, self._nothing = searches, rows, nothing
 
-    def search(self, queries: Sequence[str] | NDArray[np.float32], k: int) -> Found:
+    def search(self, queries: Sequence[str] | NDArray[np.float32], k: int) -> SearchResult:
         """The k best rows for each query, best first, lower row first among equals."""
         found = [search.search(queries, k) for search in self._searches]
         pairs = zip(found, self._rows, strict=True)
@@ -382,7 +382,7 @@ class JoinedSearch:
         return mean
 
 
-def _in_order(rows: NDArray[np.int64], scores: NDArray[np.float32]) -> Found:
+def _in_order(rows: NDArray[np.int64], scores: NDArray[np.float32]) -> SearchResult:
     """Rows of each query by score; -1 last."""
     order = np.lexsort((rows, -np.where(rows >= 0, scores, -np.inf)))
     return np.take_along_axis(rows, order, axis=1), np.take_along_axis(scores, order, axis=1)

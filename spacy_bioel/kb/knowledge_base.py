@@ -220,8 +220,8 @@ class Ragged:
         [[start, end]] = self._bounds(np.array([row], dtype=np.int64))
         return self.at(slice(start, end))
 
-    def gather(self, rows: NDArray[Any]) -> tuple[IntArray, IntArray]:
-        """Find the positions of the values of many rows at once; see `gather`."""
+    def positions_of(self, rows: NDArray[Any]) -> tuple[IntArray, IntArray]:
+        """Find the positions of the values of many rows at once; see `positions_of`."""
         rows = np.asarray(rows, dtype=np.int64)
         bounds = self._bounds(np.maximum(rows, 0))
         return entries_of(bounds[:, 0], np.where(rows >= 0, bounds[:, 1] - bounds[:, 0], 0))
@@ -609,7 +609,7 @@ class KnowledgeBase:
 
     def types_of_all(self, concepts: IntArray) -> list[tuple[str, ...]]:
         """`types_of` of many concepts at once."""
-        indptr, positions = self._types_of_concept.gather(concepts)
+        indptr, positions = self._types_of_concept.positions_of(concepts)
         types = [self.type_names[i] for i in self._types_of_concept.at(positions).tolist()]
         return [tuple(types[start:end]) for start, end in pairwise(indptr.tolist())]
 
@@ -673,7 +673,7 @@ class KnowledgeBase:
         RETURNS (tuple): indptr, shape (n + 1,), and name rows: the names of concepts[i], the
             preferred one first, are at indptr[i] : indptr[i + 1].
         """
-        indptr, positions = self._names_of_concept.gather(concepts)
+        indptr, positions = self._names_of_concept.positions_of(concepts)
         return indptr, self._names_of_concept.at(positions)
 
     def lookup(self, keys: KeyArray) -> IntArray:
@@ -697,7 +697,7 @@ class KnowledgeBase:
             preferred name of that concept, shape (n_entries,) each. The entries of rows[i] are at
             indptr[i] : indptr[i + 1].
         """
-        indptr, positions = self._concepts_of_name.gather(rows)
+        indptr, positions = self._concepts_of_name.positions_of(rows)
         return indptr, self._concepts_of_name.at(positions), self.name_is_preferred[positions]
 
 

@@ -25,7 +25,7 @@ from spacy_bioel.files import replacing_file
 from spacy_bioel.kb.columns import RawFile, check_contents, map_folder, read_array, write_array
 from spacy_bioel.kb.faiss_index import ANN_NAMES, has_faiss, write_index
 from spacy_bioel.kb.folder import (
-    HEAD_COLUMNS,
+    COARSE_COLUMNS,
     VECTOR_COLUMNS,
     Transaction,
     check_home,
@@ -40,12 +40,12 @@ from spacy_bioel.kb.folder import (
 from spacy_bioel.kb.knowledge_base import KnowledgeBase, SortedKeys, open_kb
 from spacy_bioel.kb.vectors import (
     HEAD_NAMES,
+    CoarseCodes,
     Encode,
     FloatArray,
-    Heads,
     IntArray,
     QuantizedVectors,
-    heads_of,
+    coarse_codes_of,
     quantize,
 )
 from spacy_bioel.text.normalize import normalize_names
@@ -53,7 +53,7 @@ from spacy_bioel.text.normalize import normalize_names
 Columns = dict[str, NDArray[Any]]
 
 # Of a description, beside "text", its own checksum. "ann": None, or what `write_index` returns.
-_KEYS = ("fingerprint", "kb", "n", "dim", "checksums", "ann", "heads")
+_KEYS = ("fingerprint", "kb", "n", "dim", "checksums", "ann", "coarse")
 
 
 def column_shapes(n: int, dim: int) -> dict[str, tuple[int, ...]]:
@@ -114,9 +114,9 @@ class StoredVectors:
         RAISES BioelError: Errors of `about` and `columns`, also for heads and index.
         """
         vectors = vectors_of(self.columns)
-        if width := self.about["heads"]:
+        if width := self.about["coarse"]:
             shapes = (len(vectors), width), (vectors.shape[1], width)
-            vectors.heads = Heads(*map(self._column, HEAD_COLUMNS, shapes))
+            vectors.coarse = CoarseCodes(*map(self._column, COARSE_COLUMNS, shapes))
         if ann := self.about["ann"]:
             raw, expected = self.files.get("ann"), f"{ann['bytes']} bytes"
             if raw is None or raw.size != ann["bytes"]:
@@ -130,7 +130,7 @@ class StoredVectors:
         check_home(self.files, **self._place)
 
     def _column(self, name: str, shape: tuple[int, ...]) -> NDArray[Any]:
-        kind = (VECTOR_COLUMNS | HEAD_COLUMNS)[name]
+        kind = (VECTOR_COLUMNS | COARSE_COLUMNS)[name]
         file, expected = f"{name}.npy", f"{kind} of shape {shape}"
         if (raw := self.files.get(file)) is None:
             raise self._bad(file, expected, "no file")
@@ -282,7 +282,7 @@ def _write(
     usable = _usable(before, dim=about["dim"])
     needs_index = kb.n_names > ANN_NAMES and has_faiss()
     needs_heads = kb.n_names >= HEAD_NAMES and not needs_index
-    has = usable and (usable.about["ann"] is not None, usable.about["heads"] > 0)
+    has = usable and (usable.about["ann"] is not None, usable.about["coarse"] > 0)
     if usable and usable.is_current and has == (needs_index, needs_heads):
         report(kb.n_names)
         transaction.remove_vectors(stored.name for stored in before if stored is not usable)
@@ -298,16 +298,16 @@ def _write(
     finally:
         if not unfinished.done:
             unfinished.discard()  # no finished block to continue from
-    for file in ("ann", *(f"{name}.npy" for name in HEAD_COLUMNS)):
+    for file in ("ann", *(f"{name}.npy" for name in COARSE_COLUMNS)):
         (unfinished.folder / file).unlink(missing_ok=True)
     vectors = vectors_of(unfinished.columns)
     ann = write_index(kb.names, vectors, encode, unfinished.folder / "ann")
     width = 0
-    if ann is None and (heads := heads_of(vectors)):
-        width = heads.codes.shape[1]
-        for name, column in zip(HEAD_COLUMNS, heads, strict=True):
+    if ann is None and (coarse := coarse_codes_of(vectors)):
+        width = coarse.codes.shape[1]
+        for name, column in zip(COARSE_COLUMNS, coarse, strict=True):
             write_array(unfinished.folder, name, np.asarray(column))
-    unfinished.put_in_place(about | {"ann": ann, "heads": width}, transaction)
+    unfinished.put_in_place(about | {"ann": ann, "coarse": width}, transaction)
     transaction.remove_vectors(stored.name for stored in before)
     return Encoded(n_encoded, kb.n_names - n_encoded, ann)
 

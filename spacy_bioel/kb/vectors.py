@@ -1,6 +1,6 @@
 """Quantised unit vectors of names, and the search for those nearest to query vectors.
 
-`ExactIndex` compares all vectors. `HeadIndex` compares all by the first half of their principal
+`ExactIndex` compares all vectors. `TwoStageIndex` compares all by the first half of their principal
 components, and the nearest of these in full.
 """
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.columns import IntArray, RawFile, entries_of, give_back
-from spacy_bioel.parallel import one_thread_each, parts_of
+from spacy_bioel.parallel import even_slices, one_thread_each
 
 FloatArray = NDArray[np.float32]
 Encode = Callable[[Sequence[str]], FloatArray]  # from n normalised names to shape (n, dim)
@@ -35,7 +35,7 @@ _NONE = np.uint64((1 << 64) - 1)  # key of no row
 _ROW = np.uint64((1 << 32) - 1)  # bits of a key that hold the row
 
 
-class Heads(NamedTuple):
+class CoarseCodes(NamedTuple):
     """First principal components of vectors in eight bits, see `kb.vectors`.
 
     codes (NDArray[int8]): Possibly mapped. Shape (n, width).
@@ -57,7 +57,7 @@ class QuantizedVectors:
 
     codes (NDArray[int8]), fine (NDArray[uint8]): Possibly mapped. Shape (n, dim).
     scales (FloatArray): Possibly mapped. Shape (n,).
-    heads (Heads | None): None: the search is exact.
+    coarse (CoarseCodes | None): None: the search is exact.
     ann (RawFile | None): File of the approximate index, see `kb.faiss_index`. Possibly mapped.
     ann_steps (Steps): Steps of a search in the index.
     ann_checksum (str): Checksum of the file.
@@ -66,7 +66,7 @@ class QuantizedVectors:
     codes: NDArray[np.int8]
     fine: NDArray[np.uint8]
     scales: FloatArray
-    heads: Heads | None = None
+    coarse: CoarseCodes | None = None
     ann: RawFile | None = None
     ann_steps: Steps = ()
     ann_checksum: str = ""
@@ -149,9 +149,9 @@ class ExactIndex:
         """
         queries = checked_queries(queries, self.vectors)
         find = partial(self._candidates, width=k + _SPARE)
-        parts = [queries[part] for part in parts_of(len(queries), most=_QUERIES, least=_FEWEST)]
-        with one_thread_each() as spread:
-            rows = np.concatenate([np.zeros((0, k + _SPARE), np.int64), *spread(find, parts)])
+        parts = [queries[part] for part in even_slices(len(queries), most=_QUERIES, least=_FEWEST)]
+        with one_thread_each() as parallel_map:
+            rows = np.concatenate([np.zeros((0, k + _SPARE), np.int64), *parallel_map(find, parts)])
         return rescored(self.vectors, queries, rows, k=k)
 
     def _candidates(self, queries: FloatArray, *, width: int) -> IntArray:
@@ -304,7 +304,7 @@ _POOL, _EVERY = 4, 8
 _ROWS = 1 << 12  # heads per block, which fit into the cache of the processor
 
 
-def heads_of(vectors: QuantizedVectors) -> Heads | None:
+def coarse_codes_of(vectors: QuantizedVectors) -> CoarseCodes | None:
     """Compute the heads of unit vectors; None: they are too few to need them."""
     n, dim = vectors.shape
     if n < HEAD_NAMES:
@@ -317,22 +317,22 @@ def heads_of(vectors: QuantizedVectors) -> Heads | None:
         codes = np.empty((n, len(step)), np.int8)
         for start in range(0, n, _BLOCK):
             rows = slice(start, start + _BLOCK)
-            heads = _stretched(vectors.take(rows) @ components) / step
-            codes[rows] = np.clip(np.rint(heads), -127, 127)
-    return Heads(codes, np.ascontiguousarray(components * step, np.float32))
+            coarse = _stretched(vectors.take(rows) @ components) / step
+            codes[rows] = np.clip(np.rint(coarse), -127, 127)
+    return CoarseCodes(codes, np.ascontiguousarray(components * step, np.float32))
 
 
-def _stretched(heads: FloatArray) -> FloatArray:
+def _stretched(coarse: FloatArray) -> FloatArray:
     """Lengthen heads: the shorter they are, the more of their vectors is likely in the rest."""
-    length = np.linalg.norm(heads, axis=1, keepdims=True)
-    return heads * (1 + _REST * np.sqrt(np.maximum(0, 1 - length**2)) / np.maximum(length, 1e-6))
+    length = np.linalg.norm(coarse, axis=1, keepdims=True)
+    return coarse * (1 + _REST * np.sqrt(np.maximum(0, 1 - length**2)) / np.maximum(length, 1e-6))
 
 
 @dataclass(eq=False)
-class HeadIndex(ExactIndex):
-    """Like exact search, among the vectors whose heads are nearest; see `heads_of`.
+class TwoStageIndex(ExactIndex):
+    """Like exact search, among the vectors whose heads are nearest; see `coarse_codes_of`.
 
-    Heads are compared in whole numbers, whose sums are exact: which names are found depends neither
+    CoarseCodes are compared in whole numbers, whose sums are exact: which names are found depends neither
     on the other queries nor on the processor.
     """
 
@@ -352,24 +352,24 @@ class HeadIndex(ExactIndex):
 
     def _near(self, queries: FloatArray, *, n: int) -> tuple[IntArray, IntArray]:
         """Query and row of the some n nearest heads of each query, by query."""
-        assert self.vectors.heads is not None  # whoever made this index has looked
-        heads, projection = self.vectors.heads
+        assert self.vectors.coarse is not None  # whoever made this index has looked
+        coarse, projection = self.vectors.coarse
         # In float64, so that no other query makes it another whole number.
         wanted = queries.astype(np.float64) @ projection
         largest = np.abs(wanted).max(axis=1, keepdims=True)
         # Not so large that a sum of products could be no whole number.
-        wanted *= (_WHOLE // (128 * heads.shape[1]) - 1) / np.maximum(largest, 1e-12)
+        wanted *= (_WHOLE // (128 * coarse.shape[1]) - 1) / np.maximum(largest, 1e-12)
         wanted = np.rint(wanted).T.astype(np.float32, order="C")
-        sample = (heads[::_EVERY].astype(np.float32) @ wanted).T.copy()
+        sample = (coarse[::_EVERY].astype(np.float32) @ wanted).T.copy()
         at = max(0, sample.shape[1] - n // _EVERY)
         bound = np.partition(sample, at, axis=1)[:, at]
-        size = min(_ROWS, len(heads))
-        rows = np.empty((size, heads.shape[1]), np.float32)
+        size = min(_ROWS, len(coarse))
+        rows = np.empty((size, coarse.shape[1]), np.float32)
         found = np.empty((size, len(queries)), np.float32)
         places = []
-        for start in range(0, len(heads), size):
-            m = min(size, len(heads) - start)
-            np.copyto(rows[:m], heads[start : start + m])
+        for start in range(0, len(coarse), size):
+            m = min(size, len(coarse) - start)
+            np.copyto(rows[:m], coarse[start : start + m])
             np.matmul(rows[:m], wanted, out=found[:m])
             places.append(np.flatnonzero(found[:m] >= bound) + start * len(queries))
         row, query = np.divmod(np.concatenate(places), len(queries))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from spacy_bioel.dictionary.finder import NameFinder
+from spacy_bioel.dictionary.lookup import DictionaryLookup
 from spacy_bioel.dictionary.unambiguous import KnownNames
 from spacy_bioel.entities import RuleSet, String, Vocabulary
 from spacy_bioel.kb.bundled import is_starter
@@ -24,10 +24,10 @@ from spacy_bioel.kb.vectors import quantize
 from spacy_bioel.linking.evidence import (
     EXACT,
     SOURCES,
-    Candidates,
-    MentionStatistics,
+    AliasTable,
+    CandidateTable,
+    candidate_table,
     default_fusion,
-    gather_candidates,
 )
 from spacy_bioel.linking.searches import (
     EncodedNames,
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Kept:
+class Cache:
     """Values that are made at first use, once for all threads, and anew from other parts."""
 
     def __init__(self) -> None:
@@ -70,9 +70,9 @@ class Kept:
         with self._lock:
             self._values.pop(name, None)
 
-    def only(self, name: object) -> Kept:
+    def only(self, name: object) -> Cache:
         """What is kept under one name, and nothing else."""
-        one = Kept()
+        one = Cache()
         with self._lock:
             one._values |= {name: self._values[name]} if name in self._values else {}
         return one
@@ -83,7 +83,7 @@ class LinkerState:
     """All that candidates depend on, by identity, and settings by value: none of it changes.
 
     encoder (FrozenEncoder | None): Of names; None: no dense evidence.
-    fusion, reading (Fusion | None): Weights of the evidence, and of what a contextual model reads;
+    fusion, rescoring (Fusion | None): Weights of the evidence, and of what a contextual model reads;
         None: the default ones.
     rules (RuleSet): Rules for kinds of text.
     rescorer (Rescorer | None): What reads the documents; None: nothing does.
@@ -92,9 +92,9 @@ class LinkerState:
 
     kb: KnowledgeBase
     encoder: FrozenEncoder | None
-    statistics: MentionStatistics
+    alias_table: AliasTable
     fusion: Fusion | None
-    reading: Fusion | None
+    rescoring: Fusion | None
     settings: LinkerSettings
     make_spelling: MakeSearch
     rules: RuleSet
@@ -108,7 +108,7 @@ class LinkerState:
 
 
 # Strings whose candidates are kept: some 25 MB.
-KEPT = 10_000
+CACHED_STRINGS = 10_000
 SEARCHED = 32  # nearest names that a search finds for a mention
 _TOGETHER = 1024  # strings that are ranked together: bounds the table of their candidates
 
@@ -120,24 +120,24 @@ class CandidateGenerator:
     new generator. While training searches a pool of names, a joined knowledge base has no `parts`:
     labels choose among what was found in the pool.
 
-    kept (Kept | None): What generators of earlier states made, where it is that of this state too.
+    cache (Cache | None): What generators of earlier states made, where it is that of this state too.
     """
 
-    def __init__(self, state: LinkerState, kept: Kept | None = None) -> None:
+    def __init__(self, state: LinkerState, cache: Cache | None = None) -> None:
         self.kb: KnowledgeBase = state.kb
         self.parts: list[CandidateGenerator] = []
-        self._kept = kept or Kept()
+        self._cache = cache or Cache()
         self._part_of: dict[str, int] = {}
         if isinstance(self.kb, JoinedKnowledgeBase):
             # Which knows its labels; in bytes it has no folders.
             state = replace(state, settings=state.settings.model_copy(update={"kb": ""}))
             self._part_of = self.kb.labels
             for number, part in enumerate(self.kb.parts if state.pool is None else ()):
-                of_part = self._kept.get(("part", number), part, Kept)
+                of_part = self._cache.get(("part", number), part, Cache)
                 self.parts.append(CandidateGenerator(replace(state, kb=part), of_part))
         elif state.pool is None and state.encoder is not None and state.is_dense:
             searched = partial(is_dense, state.kb, state.encoder, mentions=state.settings.mentions)
-            if not self._kept.get("is_dense", (state.kb, state.encoder), searched):
+            if not self._cache.get("is_dense", (state.kb, state.encoder), searched):
                 state = replace(state, encoder=None)
         self.state = state
         self._types = dict(state.settings.label_types)
@@ -158,7 +158,7 @@ class CandidateGenerator:
     def names(self) -> EncodedNames | JoinedNames:
         """The names that are searched among by vectors."""
         parts = self.kb, self.encoder, self.state.pool
-        return self._kept.get("names", parts, self._encoded_names)
+        return self._cache.get("names", parts, self._encoded_names)
 
     def _encoded_names(self) -> EncodedNames | JoinedNames:
         if self.state.pool is not None:
@@ -170,11 +170,11 @@ class CandidateGenerator:
     @cached_property
     def _training_strings(self) -> NameSearch:
         """The search among `statistics.names` by vectors."""
-        parts = self.state.statistics, self.encoder
-        return self._kept.get("training strings", parts, self._encoded_strings)
+        parts = self.state.alias_table, self.encoder
+        return self._cache.get("training strings", parts, self._encoded_strings)
 
     def _encoded_strings(self) -> NameSearch:
-        names = self.state.statistics.names
+        names = self.state.alias_table.names
         if self.state.pool is None and all(map(is_starter, parts_of(self.kb))):
             return choose_index(string_vectors(self.encoder, names))
         return choose_index(quantize(self.encoder.encode(names)))
@@ -183,18 +183,18 @@ class CandidateGenerator:
     def spelling(self) -> SpellingSearch:
         """The search among the names by spelling."""
         make = self.state.make_spelling
-        return self._kept.get("spelling", (self.kb, make), partial(make, self.kb))
+        return self._cache.get("spelling", (self.kb, make), partial(make, self.kb))
 
     @cached_property
-    def finder(self) -> NameFinder:
+    def dictionary(self) -> DictionaryLookup:
         """Finds names of the knowledge base in texts."""
-        return self._kept.get("finder", self.kb, partial(NameFinder, self.kb))
+        return self._cache.get("dictionary", self.kb, partial(DictionaryLookup, self.kb))
 
     @cached_property
     def known_names(self) -> KnownNames:
         """Finds names that mean nothing else, for the labels that have a vocabulary."""
         found, parts = self._vocabularies()
-        return self._kept.get("known names", parts, partial(KnownNames, found))
+        return self._cache.get("known names", parts, partial(KnownNames, found))
 
     @cached_property
     def rules(self) -> RuleSet:
@@ -278,22 +278,22 @@ class CandidateGenerator:
 
     # Strings.
 
-    def gather(self, queries: Sequence[str]) -> Candidates:
+    def candidate_table(self, queries: Sequence[str]) -> CandidateTable:
         """All evidence about different normalised strings."""
         state = self.state
-        queries = self.rules.rewrite(queries, self.kb, state.statistics.counts)
-        dense = recalled = None
+        queries = self.rules.rewrite(queries, self.kb, state.alias_table.counts)
+        dense = dense_aliases = None
         if state.is_dense:
             vectors = self.encoder.encode(queries)
             dense = self.names.search(vectors, SEARCHED)
-            if "memory" in state.settings.evidence.names:
-                recalled = self._training_strings.search(vectors, SEARCHED)
-        return gather_candidates(
+            if "alias_table" in state.settings.evidence.names:
+                dense_aliases = self._training_strings.search(vectors, SEARCHED)
+        return candidate_table(
             queries,
             self.kb,
-            statistics=state.statistics,
-            dense=dense,
-            recalled=recalled,
+            alias_table=state.alias_table,
+            dense_names=dense,
+            dense_aliases=dense_aliases,
             spelling=self.spelling,
             k=SEARCHED,
             evidence=state.settings.evidence.names,
@@ -322,7 +322,7 @@ class CandidateGenerator:
             known |= self._rank(new[start : start + _TOGETHER])
         with self._lock:
             self._ranked |= {pair: known[pair] for pair in new}
-            for pair in list(islice(self._ranked, max(0, len(self._ranked) - KEPT))):
+            for pair in list(islice(self._ranked, max(0, len(self._ranked) - CACHED_STRINGS))):
                 del self._ranked[pair]
         return ranked | known
 
@@ -332,7 +332,7 @@ class CandidateGenerator:
         numbers = {query: i for i, query in enumerate(dict.fromkeys(query for query, _ in asked))}
         if not numbers:
             return dict.fromkeys(wanted, ())
-        table = self.gather(list(numbers))
+        table = self.candidate_table(list(numbers))
         # The rows of the table, for each label that its string has.
         first = np.searchsorted(table.query, np.arange(len(numbers) + 1))
         queries = np.array([numbers[query] for query, _ in asked])

@@ -18,14 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 from spacy.tokens import Doc, Span
 
-from spacy_bioel.dictionary.finder import Finding
+from spacy_bioel.dictionary.lookup import LookupOptions
 from spacy_bioel.doc import mention_spans, text_of
 from spacy_bioel.entities import Candidates, Mentions, Query, RuleSet, String
 from spacy_bioel.explanation import Trace
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.candidates import CandidateGenerator, LinkerState
 from spacy_bioel.models.fusion import repeats
-from spacy_bioel.settings import BY_KB, SPANS_AND_KB
+from spacy_bioel.settings import BY_DICTIONARY, SPANS_AND_DICTIONARY
 from spacy_bioel.text.normalize import normalize_names
 from spacy_bioel.text.sentences import sentence_borders
 from spacy_bioel.types import Candidate, Link, ScoredSpan, best_first, ties_of
@@ -39,11 +39,11 @@ def find_mentions(
 ) -> Mentions:
     """Find the mentions to link in a batch of documents, by the setting `mentions`."""
     docs, settings = list(docs), generator.state.settings
-    if settings.mentions == BY_KB:
+    if settings.mentions == BY_DICTIONARY:
         return _find_names(docs, generator, traces)
     key = settings.spans_key
     spans = [mention_spans(doc, settings.mentions, spans_key=key) for doc in docs]
-    if settings.mentions == SPANS_AND_KB:
+    if settings.mentions == SPANS_AND_DICTIONARY:
         spans = _with_names(docs, spans, generator, traces)
     return generator.rules.ask(Mentions.of(docs, spans, settings))
 
@@ -60,7 +60,7 @@ def _with_names(
     """
     key = generator.state.settings.spans_key
     groups = [doc.spans[key].attrs if key in doc.spans else {} for doc in docs]
-    excluded = [frozenset(attrs.get("never", ())) for attrs in groups]
+    excluded = [frozenset(attrs.get("exclude", ())) for attrs in groups]
     given: list[list[ScoredSpan]] = []
     for of_doc, attrs in zip(spans, groups, strict=True):
         scores = attrs.get("scores", ())
@@ -81,11 +81,11 @@ def _with_names(
     ]
 
 
-def finding_of(state: LinkerState) -> Finding:
+def lookup_options(state: LinkerState) -> LookupOptions:
     """How names are found by the settings of a linker."""
-    options: dict[str, Any] = dict(state.settings.finding)
-    options["never"] = frozenset(normalize_names(list(options["never"])))
-    return Finding(**options)
+    options: dict[str, Any] = dict(state.settings.dictionary)
+    options["exclude"] = frozenset(normalize_names(list(options["exclude"])))
+    return LookupOptions(**options)
 
 
 def _find_names(
@@ -94,9 +94,9 @@ def _find_names(
     """Find names of the knowledge base, or nearly so; the name is the query of its mention. Rules
     with labels add what they find to them."""
     rules = generator.rules
-    found = generator.finder.find(
+    found = generator.dictionary.find(
         docs,
-        finding_of(generator.state),
+        lookup_options(generator.state),
         forms_of=partial(rules.forms_of, settings=generator.state.settings),
         why_other=rules.why_other if rules.having("why_other") else None,
         traces=traces,
@@ -168,7 +168,7 @@ def rank_mentions(
     ranked = generator.rank(sorted({*strings, *others})) if strings else {}
     n = mentions.n_wholes
     agreed = _agreed(mentions.owners, strings, ranked, n=n, coherence=coherence)
-    return settle_ties(generator.kb, mentions.spans, agreed) if coherence else agreed
+    return break_ties(generator.kb, mentions.spans, agreed) if coherence else agreed
 
 
 def rank_names(
@@ -193,7 +193,7 @@ def rank_names(
     ranked = {(string, ""): of for string, of in zip(different, best_first(found), strict=True)}
     strings = [(string, "") for string in mentions.strings]
     agreed = _agreed(mentions.owners, strings, ranked, n=len(strings), coherence=coherence)
-    return settle_ties(kb, mentions.spans, agreed) if coherence else agreed
+    return break_ties(kb, mentions.spans, agreed) if coherence else agreed
 
 
 def _shares(
@@ -275,7 +275,7 @@ _MARGIN, _RATIO = 0.1, 2.0
 _SURE = 0.9  # score of a neighbour that has a say
 
 
-def settle_ties(
+def break_ties(
     kb: KnowledgeBase, mentions: Sequence[Span], ranked: Sequence[tuple[Candidate, ...]]
 ) -> list[tuple[Candidate, ...]]:
     """Put first which of tied candidates is clearly nearer to the other concepts of the sentence
@@ -425,7 +425,7 @@ class Ranking:
             if len(link.ids) == 1 and is_tied:  # parts of a composite are no tie
                 link = replace(link, ids=())
             flat.append(link)
-        if settings.mentions == BY_KB:
+        if settings.mentions == BY_DICTIONARY:
             flat = with_labels(flat, self.generator.kb)
         links: list[list[Link]] = [[] for _ in mentions.docs]
         for owner, link, said in zip(
@@ -439,12 +439,12 @@ def rank_candidates(generator: CandidateGenerator, mentions: Mentions) -> Rankin
     """Rank the candidates of mentions, and of the parts of composites, in one batch."""
     state, settings = generator.state, generator.state.settings
     asked = generator.rules.with_parts(mentions)
-    if mentions.likely is not None and not (state.rescorer or state.statistics.counts):
+    if mentions.likely is not None and not (state.rescorer or state.alias_table.counts):
         # Names need no search: their concepts are known, and nobody prefers others.
         candidates = rank_names(generator.kb, asked, coherence=settings.coherence)
     else:
         candidates = rank_mentions(generator, asked, coherence=settings.coherence)
     if candidates and state.rescorer:
         reading = state.rescorer.read(generator, asked, candidates)
-        candidates = reading.rank(state.reading, top=settings.max_candidates)
+        candidates = reading.rank(state.rescoring, top=settings.max_candidates)
     return Ranking(generator, mentions, asked, candidates)

@@ -28,9 +28,9 @@ from spacy_bioel.kb.joined import parts_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase, open_kb
 from spacy_bioel.kb.vector_files import Encoded
 from spacy_bioel.linking import starter, validation
-from spacy_bioel.linking.candidates import CandidateGenerator, Kept, LinkerState
+from spacy_bioel.linking.candidates import Cache, CandidateGenerator, LinkerState
 from spacy_bioel.linking.decide import Ranking, find_mentions, rank_candidates
-from spacy_bioel.linking.evidence import FEATURES, MentionStatistics
+from spacy_bioel.linking.evidence import FEATURES, AliasTable
 from spacy_bioel.linking.rescoring import Rescorer, rescorer_of
 from spacy_bioel.linking.searches import FrozenEncoder, MakeSearch
 from spacy_bioel.linking.training import NameTraining, make_networks, training_strings
@@ -38,17 +38,17 @@ from spacy_bioel.models.fusion import Fusion
 from spacy_bioel.models.name_encoder import encoder_parts, load_encoder, name_encoder_of
 from spacy_bioel.parallel import give_back_memory
 from spacy_bioel.pipe import Parts, Pipeline, StoredPipe
-from spacy_bioel.settings import BY_KB, SPANS_AND_KB, LinkerSettings
+from spacy_bioel.settings import BY_DICTIONARY, SPANS_AND_DICTIONARY, LinkerSettings
 from spacy_bioel.types import Link, remember_opener
 
-_STATISTICS = "memory.json"
-_WEIGHTS = ("fusion", "reading")
+_STATISTICS = "alias_table.json"
+_WEIGHTS = ("fusion", "rescoring")
 
 
 class Linker(StoredPipe[LinkerSettings]):
     """Links mentions; `LinkerSettings` has the settings, `doc` the result.
 
-    Weights (`fusion`, `reading`), mention statistics and settings (`cfg`) may be assigned at any
+    Weights (`fusion`, `rescoring`), mention statistics and settings (`cfg`) may be assigned at any
     time: the next batch is linked by them. Many threads may predict, one may train.
     """
 
@@ -71,15 +71,15 @@ class Linker(StoredPipe[LinkerSettings]):
         self.name = name
         self.scorer = scorer
         self.cfg = settings
-        self.statistics = MentionStatistics()
+        self.alias_table = AliasTable()
         self.fusion: Fusion | None = None
-        self.reading: Fusion | None = None
+        self.rescoring: Fusion | None = None
         self._spelling = spelling
         # A relative path is relative to the current folder of now, not of the first use.
         self._base = Path.cwd() if settings.get("kb") else Path()
         self.pipeline = Pipeline()
         self._lock = RLock()
-        self._kept = Kept()
+        self._cache = Cache()
         self._forget_kb()
 
     def _forget_kb(self) -> None:
@@ -88,7 +88,7 @@ class Linker(StoredPipe[LinkerSettings]):
         self._opened_as: KbSetting = ""  # the setting `kb` when it was opened
         self._is_equipped = False  # with the package's components
         self._training: NameTraining | None = None
-        self._kept = self._kept.only("encoder")
+        self._cache = self._cache.only("encoder")
 
     # Parts.
 
@@ -104,10 +104,10 @@ class Linker(StoredPipe[LinkerSettings]):
     @property
     def rescorer(self) -> Rescorer | None:
         """The contextual side of the model; None: it is a mere name encoder."""
-        return self._kept.get("rescorer", self.model, partial(rescorer_of, self.model))
+        return self._cache.get("rescorer", self.model, partial(rescorer_of, self.model))
 
     @property
-    def reads(self) -> bool:
+    def is_contextual(self) -> bool:
         """Whether mentions are read in their documents."""
         rescorer = self.rescorer
         if rescorer is None or not rescorer.is_ready:
@@ -133,13 +133,13 @@ class Linker(StoredPipe[LinkerSettings]):
             return LinkerState(
                 kb=self.kb,  # first: opening it may bring the package's encoder and statistics
                 encoder=self._freeze() if self.has_encoder else None,
-                statistics=self.statistics,
+                alias_table=self.alias_table,
                 fusion=self.fusion,
-                reading=self.reading,
+                rescoring=self.rescoring,
                 settings=self.check_settings(),
                 make_spelling=self._spelling,
                 rules=self.entities,
-                rescorer=self.rescorer if self.reads else None,
+                rescorer=self.rescorer if self.is_contextual else None,
             )
 
     @property
@@ -153,12 +153,12 @@ class Linker(StoredPipe[LinkerSettings]):
             state = self.state
             if self._training is not None:
                 state = replace(state, pool=self._training.pool_of(state))
-            made = partial(CandidateGenerator, state, self._kept)
-            return self._kept.get("generator", state, made)
+            made = partial(CandidateGenerator, state, self._cache)
+            return self._cache.get("generator", state, made)
 
     def _freeze(self) -> FrozenEncoder:
         network = self.encoder.get_ref("network")
-        return self._kept.get("encoder", network, lambda: FrozenEncoder.of(self.encoder))
+        return self._cache.get("encoder", network, lambda: FrozenEncoder.of(self.encoder))
 
     # The knowledge base.
 
@@ -193,8 +193,8 @@ class Linker(StoredPipe[LinkerSettings]):
         """Add what the package has for a knowledge base: encoder, statistics, vectors."""
         if not self.has_encoder:
             starter.add_starter_encoder(self.encoder, kb, mentions=self.cfg["mentions"])
-            if bundled.is_starter(kb) and not self.statistics.counts:
-                self.statistics = starter.starter_statistics()
+            if bundled.is_starter(kb) and not self.alias_table.counts:
+                self.alias_table = starter.starter_alias_table()
         for part in parts_of(kb):
             self._ensure_vectors(part)
         validation.check_types(kb, self.cfg["label_types"])
@@ -260,7 +260,7 @@ class Linker(StoredPipe[LinkerSettings]):
     def parts(self) -> Parts:
         if not self.has_encoder:
             _ = self.kb  # opening it brings the package's encoder, where that serves
-        tables: dict[str, Any] = {_STATISTICS: self.statistics.counts, "fusion.json": None}
+        tables: dict[str, Any] = {_STATISTICS: self.alias_table.counts, "fusion.json": None}
         for name in _WEIGHTS:
             if weights := getattr(self, name):
                 tables[f"{name}.json"] = weights.to_json(self.features_of(name))
@@ -272,31 +272,31 @@ class Linker(StoredPipe[LinkerSettings]):
     def load_parts(self, parts: Mapping[str, bytes]) -> None:
         names = {_STATISTICS, *(f"{name}.json" for name in _WEIGHTS)} & parts.keys()
         tables = {name: srsly.json_loads(parts[name]) for name in names}
-        self.statistics, self.fusion, self.reading = self._read_tables(tables)
+        self.alias_table, self.fusion, self.rescoring = self._read_tables(tables)
         load_encoder(self.encoder, parts)
         if self.rescorer:
             self.rescorer.load(parts)
         with self._lock:
-            self._kept = Kept()
+            self._cache = Cache()
             self._forget_kb()
 
     def features_of(self, weights: str) -> Sequence[str]:
-        """What the weights "fusion" or "reading" are for."""
+        """What the weights "fusion" or "rescoring" are for."""
         if weights == "fusion":
             return FEATURES
         return self.rescorer.features if self.rescorer else ()
 
     def _read_tables(
         self, tables: Mapping[str, Any]
-    ) -> tuple[MentionStatistics, Fusion | None, Fusion | None]:
+    ) -> tuple[AliasTable, Fusion | None, Fusion | None]:
         """RAISES BioelError: [B062], [B272] when tables are damaged."""
 
         def weights(name: str) -> Fusion | None:
             table = tables.get(f"{name}.json")
             return None if table is None else Fusion.from_json(table, self.features_of(name))
 
-        statistics = MentionStatistics.from_json(tables[_STATISTICS])
-        return statistics, weights("fusion"), weights("reading")
+        alias_table = AliasTable.from_json(tables[_STATISTICS])
+        return alias_table, weights("fusion"), weights("rescoring")
 
     def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
         if "kb" not in exclude:
@@ -342,20 +342,20 @@ class Linker(StoredPipe[LinkerSettings]):
         """
         generator = self.generator
         settings = generator.state.settings
-        if settings.mentions == "read":
+        if settings.mentions == "model":
             if self.rescorer is None or not self.rescorer.is_ready:
                 raise BioelError(Errors.B053.format(name=self.name))
             mentions = generator.rules.ask(self.rescorer.find(docs, settings))
         else:
             mentions = find_mentions(docs, generator, traces)
-            if settings.mentions != BY_KB:
+            if settings.mentions != BY_DICTIONARY:
                 self.pipeline.check_mentions(mentions.docs, len(mentions.spans), self.name)
         return rank_candidates(generator, mentions)
 
     def set_annotations(self, docs: Iterable[Doc], scores: list[list[Link]]) -> None:
         """Write links as the span group `spans_key`, and as entities, see `set_ents`."""
         key, kb, nil = self.cfg["spans_key"], self.kb.fingerprint, self.cfg["nil_threshold"]
-        adds = self.cfg["mentions"] == SPANS_AND_KB
+        adds = self.cfg["mentions"] == SPANS_AND_DICTIONARY
         for doc, links in zip(docs, scores, strict=True):
             from_ents = self.cfg["mentions"] == "ents" or (
                 self.cfg["mentions"] == "auto" and key not in doc.spans
@@ -390,9 +390,9 @@ class Linker(StoredPipe[LinkerSettings]):
                 self._take(self._opened_kb(), self.cfg["kb"])
             else:
                 self.set_kb(kb)
-            self.statistics = MentionStatistics()
+            self.alias_table = AliasTable()
             # Weights were fitted to the evidence of another encoder.
-            self.fusion = self.reading = None
+            self.fusion = self.rescoring = None
             if nlp is not None:
                 nlp.meta.get("bioel", {}).pop("tuning", None)
             self.count_mentions(get_examples())
@@ -401,21 +401,21 @@ class Linker(StoredPipe[LinkerSettings]):
                 self.rescorer,
                 self._opened_kb(),
                 get_examples,
-                more_names=self.statistics.names,
+                more_names=self.alias_table.names,
                 gold_key=self.cfg["gold_key"],
                 encoder=encoder,
                 embeddings=embeddings,
                 vocabulary=vocabulary,
                 width=width,
             )
-            self._kept.forget("encoder")
+            self._cache.forget("encoder")
             self._start_training()
 
     def count_mentions(self, examples: Iterable[Example]) -> None:
         """Add training mentions to the statistics, with abbreviations written out too."""
         kb = self._kb or self.kb
         settings = self.check_settings()
-        self.statistics = self.statistics.with_mentions(
+        self.alias_table = self.alias_table.with_mentions(
             (string, kb.canonical(concept_id))
             for example in examples
             for string, concept_id in training_strings([example], settings)
@@ -436,7 +436,7 @@ class Linker(StoredPipe[LinkerSettings]):
 
     def finish_update(self, sgd: Optimizer) -> None:
         super().finish_update(sgd)
-        self._kept.forget("encoder")
+        self._cache.forget("encoder")
 
     def use_params(self, params: dict[tuple[int, str], FloatsXd]) -> Iterator[None]:
         """Predict by other weights, such as averages, until asked for the next item.
@@ -445,10 +445,10 @@ class Linker(StoredPipe[LinkerSettings]):
         """
         try:
             with self.model.use_params(params):
-                self._kept.forget("encoder")
+                self._cache.forget("encoder")
                 yield
         finally:
-            self._kept.forget("encoder")
+            self._cache.forget("encoder")
 
     def score(self, examples: Iterable[Example], **kwargs: object) -> dict[str, Any]:
         """Scores by the pipe's scorer, which is told the current id of each retired one."""
@@ -472,7 +472,7 @@ class Linker(StoredPipe[LinkerSettings]):
                 starter.read_starter_encoder(self.encoder)
             if not self.has_encoder:
                 raise BioelError(Errors.B053.format(name=self.name))
-            self._training, self._kept = None, self._kept.only("encoder")
+            self._training, self._cache = None, self._cache.only("encoder")
             encoder = self._freeze()
         done = [encoder.write(part, progress=progress) for part in parts_of(open_kb(kb))]
         if self.rescorer:

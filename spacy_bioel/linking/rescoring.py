@@ -23,7 +23,7 @@ from spacy_bioel.types import Candidate
 Given = Sequence[Sequence[Candidate]]  # candidates that the string of each mention was given
 
 
-class Reading(Protocol):
+class ContextualScores(Protocol):
     """Pairs of a mention and a concept, by mention, and what is weighed of each.
 
     mention, concept: Number of the mention, concept row. Shape (n,).
@@ -52,7 +52,7 @@ class Rescorer:
     proposes (bool): Whether it brings candidates that the strings were not given.
     """
 
-    evidence = "context"
+    evidence = "contextual"
     features: Sequence[str] = ()
     proposes = True
     training: type[NameTraining] = NameTraining
@@ -67,7 +67,7 @@ class Rescorer:
 
     @property
     def finds_mentions(self) -> bool:
-        """Whether `find` works, for the setting `mentions = "read"`."""
+        """Whether `find` works, for the setting `mentions = "model"`."""
         return False
 
     def collect(self, examples: Iterable[Example], kb: KnowledgeBase, *, gold_key: str) -> None:
@@ -90,7 +90,9 @@ class Rescorer:
         """Mentions that the model finds in documents, with their types as labels."""
         raise NotImplementedError
 
-    def read(self, generator: CandidateGenerator, mentions: Mentions, given: Given) -> Reading:
+    def read(
+        self, generator: CandidateGenerator, mentions: Mentions, given: Given
+    ) -> ContextualScores:
         """Score pairs of mentions and concepts by what the documents say."""
         raise NotImplementedError
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from spacy_bioel.errors import Warnings
 from spacy_bioel.kb.faiss_index import choose_index
-from spacy_bioel.kb.joined import JoinedKnowledgeBase, JoinedSearch, parts_of
+from spacy_bioel.kb.joined import JoinedKnowledgeBase, JoinedSearch, SearchResult, parts_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.vector_files import (
     Encoded,
@@ -24,7 +24,7 @@ from spacy_bioel.kb.vector_files import (
     open_vectors,
     write_vectors,
 )
-from spacy_bioel.kb.vectors import QuantizedVectors, heads_of, quantize
+from spacy_bioel.kb.vectors import QuantizedVectors, coarse_codes_of, quantize
 from spacy_bioel.models.name_encoder import (
     Infer,
     NameEncoder,
@@ -35,19 +35,18 @@ from spacy_bioel.models.name_encoder import (
 from spacy_bioel.text.normalize import NORMALIZER_VERSION, normalize_names
 
 IntArray = NDArray[np.int64]
-Found = tuple[IntArray, NDArray[np.float32]]
 
 
 class NameSearch(Protocol):
     """Nearest names of unit vectors; `kb.vectors.ExactIndex` is one."""
 
-    def search(self, queries: NDArray[np.float32], k: int) -> Found: ...
+    def search(self, queries: NDArray[np.float32], k: int) -> SearchResult: ...
 
 
 class SpellingSearch(Protocol):
     """Names that are spelled like a query."""
 
-    def search(self, queries: Sequence[str], k: int) -> Found:
+    def search(self, queries: Sequence[str], k: int) -> SearchResult:
         """The k names most alike to each query.
 
         queries (Sequence[str]): Normalised strings.
@@ -175,7 +174,7 @@ def encoded_names(kb: KnowledgeBase, encoder: FrozenEncoder) -> EncodedNames:
         if outdated:
             warnings.warn(Warnings.W181.format(path=kb.where), stacklevel=2)
         vectors = quantize(encoder.encode(normalize_names(list(kb.names))))
-        vectors.heads = heads_of(vectors)
+        vectors.coarse = coarse_codes_of(vectors)
     else:
         vectors = open_vectors(kb, fingerprint=encoder.fingerprint)
     return EncodedNames(vectors, choose_index(vectors))

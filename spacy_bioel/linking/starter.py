@@ -23,7 +23,7 @@ from spacy_bioel.kb.joined import parts_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.vector_files import is_encoded, stored_vectors, vectors_of
 from spacy_bioel.kb.vectors import QuantizedVectors, quantize
-from spacy_bioel.linking.evidence import MentionStatistics
+from spacy_bioel.linking.evidence import AliasTable
 from spacy_bioel.linking.searches import FrozenEncoder, needs_no_folder
 from spacy_bioel.models.name_encoder import (
     NameEncoder,
@@ -32,21 +32,21 @@ from spacy_bioel.models.name_encoder import (
     encoder_settings,
     read_encoder,
 )
-from spacy_bioel.settings import BY_KB
+from spacy_bioel.settings import BY_DICTIONARY
 
 ENCODER = ASSETS / "encoder"
 
 
-def starter_statistics() -> MentionStatistics:
+def starter_alias_table() -> AliasTable:
     """Concepts that strings meant in the training documents that the package's encoder has seen."""
-    return MentionStatistics(srsly.read_json(ASSETS / "memory.json"))
+    return AliasTable(srsly.read_json(ASSETS / "alias_table.json"))
 
 
 def ensure_vectors(kb: KnowledgeBase, encoder: FrozenEncoder) -> None:
     """Encode the knowledge base of MeSH, if vectors of this encoder, or their heads, are absent."""
     if _name_of(kb) == _MESH:
         stored = stored_vectors(kb, encoder.fingerprint)
-        if not any(one.is_current and one.about["heads"] for one in stored):
+        if not any(one.is_current and one.about["coarse"] for one in stored):
             encoder.write(kb)
 
 
@@ -106,7 +106,7 @@ def add_starter_encoder(model: NameEncoder, kb: KnowledgeBase, *, mentions: str)
 
 
 def _warn_of(kb: KnowledgeBase, mentions: str) -> None:
-    if mentions != BY_KB:
+    if mentions != BY_DICTIONARY:
         warnings.warn(Warnings.W064.format(kb=kb.where, n=kb.n_names), stacklevel=3)
 
 

@@ -18,7 +18,7 @@ from spacy_bioel.entities import Mentions
 from spacy_bioel.errors import Warnings
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.candidates import LinkerState
-from spacy_bioel.linking.evidence import MentionStatistics
+from spacy_bioel.linking.evidence import AliasTable
 from spacy_bioel.linking.searches import (
     Encode,
     EncodedNames,
@@ -53,16 +53,16 @@ class NameSampler:
     """
 
     def __init__(
-        self, kb: KnowledgeBase, statistics: MentionStatistics, settings: TrainingSettings
+        self, kb: KnowledgeBase, alias_table: AliasTable, settings: TrainingSettings
     ) -> None:
-        self.kb, self.statistics, self.settings = kb, statistics, settings
+        self.kb, self.alias_table, self.settings = kb, alias_table, settings
         self._generator = np.random.default_rng(settings.seed)
         self._with_synonyms = np.flatnonzero(np.diff(kb.concept_offsets) > 1)
         self._mined: dict[str, IntArray] = {}
 
     def mine(self, encode: Encode, search: NameSearch) -> None:
         """Find, for each training string, the names of other concepts that are nearest to it."""
-        names, right = self.statistics.names, self.statistics.concepts(self.kb)
+        names, right = self.alias_table.names, self.alias_table.concepts(self.kb)
         rows, _ = search.search(encode(names), 2 * _MINED)
         of_names = pairwise(right.offsets.tolist())
         for name, candidates, (start, end) in zip(names, rows, of_names, strict=True):
@@ -189,8 +189,8 @@ class NameTraining:
     ) -> None:
         self.model, self.encoder = model, name_encoder_of(model)
         self.state, self.kb, self.settings = state, state.kb, settings
-        self.pool = NamePool(self.kb, state.statistics.ids, size=settings.pool_names)
-        self._sampler = NameSampler(self.kb, state.statistics, settings)
+        self.pool = NamePool(self.kb, state.alias_table.ids, size=settings.pool_names)
+        self._sampler = NameSampler(self.kb, state.alias_table, settings)
         self._random = np.random.default_rng(settings.seed)  # for what reads in context
         self._updates = 0
 

@@ -15,10 +15,10 @@ from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.rescoring import rescorer_of
 from spacy_bioel.pipe import StoredPipe
 from spacy_bioel.settings import (
-    BY_KB,
+    BY_DICTIONARY,
     DETECTOR,
     LINKER,
-    SPANS_AND_KB,
+    SPANS_AND_DICTIONARY,
     EvidenceSettings,
     LinkerSettings,
 )
@@ -42,7 +42,7 @@ def check_order(nlp: Language, linker: StoredPipe[LinkerSettings]) -> None:
         is_linker = nlp.get_pipe_meta(name).factory == LINKER
         if is_linker and pipe is not linker and pipe.cfg["spans_key"] == key:  # type: ignore[attr-defined]
             raise BioelError(Errors.B271.format(first=names[0], second=name, key=key))
-    if linker.cfg["mentions"] in (BY_KB, "read"):
+    if linker.cfg["mentions"] in (BY_DICTIONARY, "model"):
         return
     at = nlp.pipe_names.index(names[0])
     before, after = dict(nlp.pipeline[:at]), dict(nlp.pipeline[at + 1 :])
@@ -81,7 +81,7 @@ def _group(key: str) -> str:
 def _check_places(name: str, cfg: Mapping[str, Any], finders: Mapping[str, set[str]]) -> None:
     """Warn [W320] when the pipes before write mentions where the linker does not look."""
     spans = {_SPANS, _group(cfg["spans_key"])}
-    places = {"ents": {_ENTS}, "spans": spans, SPANS_AND_KB: spans}
+    places = {"ents": {_ENTS}, "spans": spans, SPANS_AND_DICTIONARY: spans}
     wanted = places.get(cfg["mentions"], {_ENTS, *spans})
     written = set().union(*finders.values())
     if wanted.isdisjoint(written):
@@ -140,10 +140,10 @@ def check_settings(cfg: Mapping[str, Any], model: Model[Any, Any]) -> LinkerSett
     """
     settings = LinkerSettings.of(cfg)
     rescorer = rescorer_of(model)
-    if settings.mentions == "read" and not (rescorer and rescorer.finds_mentions):
+    if settings.mentions == "model" and not (rescorer and rescorer.finds_mentions):
         raise BioelError(Errors.B301.format(model=model.name))
     proposed = {rescorer.evidence} if rescorer and rescorer.proposes else set()
-    idle = {"context", "generated"} - proposed
+    idle = {"contextual", "generated"} - proposed
     if not settings.evidence.names - idle:
         raise BioelError(Errors.B066.format(known=list(EvidenceSettings.model_fields)))
     return settings

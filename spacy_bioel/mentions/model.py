@@ -41,14 +41,14 @@ from spacy_bioel.parallel import one_thread_each
 if TYPE_CHECKING:
     from torch import nn
 
-# Features are the bits of a lexicon mask, and one more: a short form that the document defines.
+# Features are the bits of a gazetteer mask, and one more: a short form that the document defines.
 DEFINED_FORM = 64
 N_FEATURES = 65
 
 
 @dataclass(frozen=True)
 class MentionBatch:
-    """Documents, which may be empty, with their lexicon matches.
+    """Documents, which may be empty, with their gazetteer matches.
 
     spans (NDArray[int64]): Matches of spans, (start, width - 1, feature); tokens are counted over
         all documents. Shape (n, 3).
@@ -68,7 +68,7 @@ TokenSpans = NDArray[np.int64]
 Logits = NDArray[np.float32]
 
 MentionModel = Model[MentionBatch, Logits]
-# Token vectors, tokens per document, lexicon matches of spans and of words; see `DetectorKind`.
+# Token vectors, tokens per document, gazetteer matches of spans and of words; see `DetectorKind`.
 Inputs = tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 
 _TOKENS = 4096  # tokens scored together
@@ -174,9 +174,9 @@ def find_spans(
         found, probabilities = kind.decode(logits[used], inputs[1], lowest)
         return found + np.array([first, first, 0]), probabilities
 
-    with one_thread_each() as spread:
-        vectors = token_vectors(model.get_ref("tok2vec"), batch.docs, spread=spread)
-        found = spread(find, _parts(vectors, batch, margin))
+    with one_thread_each() as parallel_map:
+        vectors = token_vectors(model.get_ref("tok2vec"), batch.docs, parallel_map=parallel_map)
+        found = parallel_map(find, _parts(vectors, batch, margin))
     spans, probabilities = zip(*found, strict=True)
     return np.concatenate(spans), np.concatenate(probabilities)
 
@@ -236,7 +236,7 @@ def build_span_enumerator_v1(
     tok2vec (Model): Any spaCy tok2vec, or a listener to a shared one.
     max_width (int): L, the longest span in tokens; longer mentions cannot be found.
     hidden (int): Size of the hidden layer of the span scorer; 0: the linear score of Bhowmik et al.
-        (2021), equation 4 as published, without hidden layer and width embedding, and with lexicon
+        (2021), equation 4 as published, without hidden layer and width embedding, and with gazetteer
         matches as token features only.
     dropout (float): Dropout on token vectors and hidden layer, in training.
     RETURNS (Model[MentionBatch, Logits]): A model without its torch part, which `add_scorer` adds
@@ -386,7 +386,7 @@ def build_bio_tagger_v1(
     most probable tag of each token whatever the threshold: a low one adds few mentions.
 
     tok2vec (Model): Any spaCy tok2vec, or a listener to a shared one.
-    max_width (int): The longest lexicon match in tokens.
+    max_width (int): The longest gazetteer match in tokens.
     dropout (float): Dropout on token vectors, in training.
     RETURNS (Model[MentionBatch, Logits]): A model without its torch part, which `add_scorer` adds
         once the labels are known.

@@ -24,7 +24,7 @@ from spacy_bioel.entities import RuleSet
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.explanation import Trace
 from spacy_bioel.kb.bundled import open_kbs, open_setting
-from spacy_bioel.kb.gazetteer import Lexicon, unpack_bits
+from spacy_bioel.kb.gazetteer import Gazetteer, unpack_bits
 from spacy_bioel.kb.knowledge_base import name_keys, open_kb
 from spacy_bioel.mentions.model import (
     DEFINED_FORM,
@@ -62,7 +62,7 @@ class MentionDetector(StoredPipe[MentionSettings]):
         self.model = model
         self.name = name
         self.scorer = scorer
-        self.lexicon = Lexicon.empty()
+        self.gazetteer = Gazetteer.empty()
         self.entities = entities or RuleSet({})
         self.cfg: dict[str, Any] = {"labels": [], **settings}
         self.check_settings()
@@ -116,7 +116,7 @@ class MentionDetector(StoredPipe[MentionSettings]):
         if kb is not None:
             if isinstance(kb, str | list | dict):
                 kb = open_kbs(kb, open_setting)
-            self.lexicon = Lexicon.from_kb(open_kb(kb))
+            self.gazetteer = Gazetteer.from_kb(open_kb(kb))
         sample = [example.reference for example in islice(get_examples(), 10)]
         self.model.get_ref("tok2vec").initialize(X=sample)
         add_scorer(self.model, n_labels=len(self.labels))
@@ -189,18 +189,18 @@ class MentionDetector(StoredPipe[MentionSettings]):
         return [_doc_of(doc, of) for doc, of in zip(docs, kept, strict=True)], kept
 
     def _batch(self, docs: list[Doc]) -> MentionBatch:
-        return match_lexicon(self.lexicon, docs, max_width=self.model.attrs["max_width"])
+        return match_gazetteer(self.gazetteer, docs, max_width=self.model.attrs["max_width"])
 
     def set_annotations(self, docs: Iterable[Doc], scores: list[list[ScoredSpan]]) -> None:
-        key, (_, never) = self.cfg["spans_key"], word_lists(self.cfg)
+        key, (_, exclude) = self.cfg["spans_key"], word_lists(self.cfg)
         rules = list(self.rules.rules)
         for doc, mentions in zip(docs, scores, strict=True):
             spans = [Span(doc, start, end, label=label) for start, end, label, _ in mentions]
             attrs: dict[str, Any] = {"scores": [round(score, 4) for *_, score in mentions]}
             # The linker runs other rules, and adds no names that are excluded here.
             attrs["rules"] = rules
-            if never:
-                attrs["never"] = [on_one_line(words.lower()) for words in never]
+            if exclude:
+                attrs["exclude"] = [on_one_line(words.lower()) for words in exclude]
             doc.spans[key] = SpanGroup(doc, name=key, attrs=attrs, spans=spans)
             if self.cfg["set_ents"]:
                 doc.set_ents(filter_spans(spans))
@@ -249,12 +249,12 @@ class MentionDetector(StoredPipe[MentionSettings]):
     def parts(self) -> Parts:
         return {
             "model.safetensors": lambda: weights_to_bytes(self.model),
-            "lexicon.safetensors": lambda: save(self.lexicon.arrays()),
+            "gazetteer.safetensors": lambda: save(self.gazetteer.arrays()),
         }
 
     def load_parts(self, parts: Mapping[str, bytes]) -> None:
         width = self.cfg.pop("width")
-        self.lexicon = Lexicon.from_arrays(load(parts["lexicon.safetensors"]))
+        self.gazetteer = Gazetteer.from_arrays(load(parts["gazetteer.safetensors"]))
         if self.labels:
             make_parameters(self.model.get_ref("tok2vec"))
             add_scorer(self.model, n_labels=len(self.labels), width=width)
@@ -294,18 +294,18 @@ def _doc_of(doc: Doc, kept: NDArray[np.int64]) -> Doc:
     return Doc(doc.vocab, [token.text for token in tokens], spaces)
 
 
-def match_lexicon(lexicon: Lexicon, docs: list[Doc], *, max_width: int) -> MentionBatch:
+def match_gazetteer(gazetteer: Gazetteer, docs: list[Doc], *, max_width: int) -> MentionBatch:
     """Match documents with names of at most so many tokens, and with words of names."""
     lengths = np.array([len(doc) for doc in docs], dtype=np.int64)
     tokens = normalized_tokens(docs)
-    spans = [np.stack(lexicon.match_spans(tokens, max_width, lengths=lengths), axis=1)]
+    spans = [np.stack(gazetteer.match_spans(tokens, max_width, lengths=lengths), axis=1)]
     for doc, offset in zip(docs, np.cumsum(lengths) - lengths, strict=True):
-        spans.append(_defined_forms(lexicon, doc, max_width=max_width) + [offset, 0, 0])
-    words = np.stack(lexicon.match_words(tokens), axis=1)
+        spans.append(_defined_forms(gazetteer, doc, max_width=max_width) + [offset, 0, 0])
+    words = np.stack(gazetteer.match_words(tokens), axis=1)
     return MentionBatch(docs, np.concatenate(spans), words)
 
 
-def _defined_forms(lexicon: Lexicon, doc: Doc, *, max_width: int) -> NDArray[np.int64]:
+def _defined_forms(gazetteer: Gazetteer, doc: Doc, *, max_width: int) -> NDArray[np.int64]:
     """Match the abbreviations that the document defines by their long forms. Shape (n, 3)."""
     found: list[tuple[int, int, int]] = []
     if not (long_of := long_forms(doc)):
@@ -313,7 +313,7 @@ def _defined_forms(lexicon: Lexicon, doc: Doc, *, max_width: int) -> NDArray[np.
     places = find_forms(text_of(doc), long_of)
     keys = name_keys(normalize_names(list(long_of.values())))
     for short, key in zip(long_of, keys, strict=True):
-        bits = [DEFINED_FORM, *unpack_bits(lexicon.names.find(key[None]))[1].tolist()]
+        bits = [DEFINED_FORM, *unpack_bits(gazetteer.names.find(key[None]))[1].tolist()]
         for start_char, end_char in places[short]:
             span = doc.char_span(start_char, end_char)
             if span is not None and len(span) <= max_width:

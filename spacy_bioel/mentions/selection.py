@@ -37,7 +37,7 @@ _CLIP = 1e-7
 _UNIT = 1e-9
 
 
-# What BioRED marks as organisms, of all words for people; for the setting `people`.
+# What BioRED marks as organisms, of all words for people; for the setting `label_people`.
 PEOPLE = ("patient", "patients", "man", "men", "woman", "women")
 # White space between words, without a blank line.
 _SPACE = r"(?:[^\S\r\n]++(?:\r?\n[^\S\r\n]*+)?|\r?\n[^\S\r\n]*+)"
@@ -111,22 +111,22 @@ def _first_steps(doc: Doc, cfg: Mapping[str, Any]) -> list[tuple[str, Step]]:
     steps += [
         ("half of a pair of brackets", _keep_texts(doc, _has_whole_brackets)),
         (below, _keep_likely(min(threshold, DOUBTFUL))),
-        ("", partial(agree, doc, weight=cfg["consistency"])),
+        ("", partial(agree, doc, weight=cfg["document_smoothing"])),
         (below, _keep_likely(threshold)),
     ]
-    always, never = word_lists(cfg)
-    if always or never:
-        lists = partial(apply_lists, doc, always=always, never=never)
-        steps.append(("by the word lists `always` and `never`", lists))
+    include, exclude = word_lists(cfg)
+    if include or exclude:
+        lists = partial(apply_lists, doc, include=include, exclude=exclude)
+        steps.append(("by the word lists `include` and `exclude`", lists))
     return steps
 
 
 def _last_steps(doc: Doc, cfg: Mapping[str, Any]) -> list[tuple[str, Step]]:
     """List the steps from likely spans, and those of rules, to the mentions."""
     threshold, steps = cfg["threshold"], list[tuple[str, Step]]()
-    if never := word_lists(cfg)[1]:
-        lists = partial(apply_lists, doc, always={}, never=never)
-        steps.append(("by the word lists `always` and `never`", lists))
+    if exclude := word_lists(cfg)[1]:
+        lists = partial(apply_lists, doc, include={}, exclude=exclude)
+        steps.append(("by the word lists `include` and `exclude`", lists))
     if not cfg["allow_overlap"]:
         steps.append(("overlaps likelier mentions", partial(drop_overlaps, threshold=threshold)))
     if cfg["abbreviations"]:
@@ -208,28 +208,28 @@ def _log_odds(p: float) -> float:
 
 def word_lists(cfg: Mapping[str, Any]) -> tuple[dict[str, Sequence[str]], Sequence[str]]:
     """Words that are always mentions, by label, and those that never are."""
-    always, never, people = dict(cfg["always"]), cfg["never"], cfg.get("people")
-    if people:
-        always["Species"] = [*always.get("Species", ()), *PEOPLE]
-    return always, [*never, *PEOPLE] if people is False else never
+    include, exclude, label_people = dict(cfg["include"]), cfg["exclude"], cfg.get("label_people")
+    if label_people:
+        include["Species"] = [*include.get("Species", ()), *PEOPLE]
+    return include, [*exclude, *PEOPLE] if label_people is False else exclude
 
 
 def apply_lists(
     doc: Doc,
     spans: Sequence[ScoredSpan],
     *,
-    always: Mapping[str, Sequence[str]],
-    never: Sequence[str],
+    include: Mapping[str, Sequence[str]],
+    exclude: Sequence[str],
 ) -> list[ScoredSpan]:
     """Drop excluded mentions and add forced ones. Case is ignored.
 
-    always (Mapping): Label -> words. Their probability is 1, and no other span overlaps them.
-    never (Sequence[str]): Words that are not a mention of any label.
+    include (Mapping): Label -> words. Their probability is 1, and no other span overlaps them.
+    exclude (Sequence[str]): Words that are not a mention of any label.
     """
-    excluded = {on_one_line(words.lower()) for words in never}
+    excluded = {on_one_line(words.lower()) for words in exclude}
     found = [
         (span.start, span.end, label, 1.0)
-        for label, words in always.items()
+        for label, words in include.items()
         if words
         for match in _pattern(tuple(words)).finditer(text_of(doc))
         if (span := doc.char_span(*match.span())) is not None

@@ -83,7 +83,7 @@ def _no_weights(found: str) -> BioelError:
     return BioelError(Errors.B272.format(file="fusion.json", found=found, expected=expected))
 
 
-def share(
+def softmax_by_group(
     scores: FloatArray, groups: NDArray[np.int64], *, counted: NDArray[np.bool_] | None = None
 ) -> FloatArray:
     """Probability of each candidate among those of its group and NIL.
@@ -119,13 +119,13 @@ _SPELLINGS = {"MSH": "MESH", "UMLS": "", "UMLS_CUI": ""}
 _SPELLINGS |= dict.fromkeys(("SCTID", "SNOMEDCT", "SNOMEDCT_US", "SNOMED_CT"), "SNOMED")
 
 
-def share_of_equivalents(
+def softmax_with_equivalents(
     kb: KnowledgeBase, concepts: IntArray, scores: FloatArray, groups: IntArray
 ) -> FloatArray:
-    """`share` with the likeliest of equivalents counted alone. concepts: rows, shape (n,)."""
-    shares = share(scores, groups)
+    """`softmax_by_group` with the likeliest of equivalents counted alone. concepts: rows, shape (n,)."""
+    shares = softmax_by_group(scores, groups)
     repeated = repeats(kb, concepts, shares, groups)
-    return share(scores, groups, counted=~repeated) if repeated.any() else shares
+    return softmax_by_group(scores, groups, counted=~repeated) if repeated.any() else shares
 
 
 def rank(
@@ -138,14 +138,14 @@ def rank(
     kept: NDArray[np.bool_] | None = None,
 ) -> tuple[IntArray, FloatArray]:
     """The `top` best candidates of each group: their rows, group after group, best first; and the
-    probability of each candidate, see `share_of_equivalents`.
+    probability of each candidate, see `softmax_with_equivalents`.
 
     kept (NDArray[bool] | None): Candidates that are returned in any case. Shape (n,).
 
     Ties go to the lower concept row, which is the lower id. Probabilities are as they are shown:
     what differs in the last bits, by the other rows of a batch, is a tie.
     """
-    shares = share_of_equivalents(kb, concepts, scores, groups)
+    shares = softmax_with_equivalents(kb, concepts, scores, groups)
     order = np.lexsort((concepts, -np.round(shares, DECIMALS), groups))
     in_order = groups[order]
     first = np.searchsorted(in_order, in_order)

@@ -43,13 +43,13 @@ def layer_norm(x: FloatArray, gain: FloatArray, bias: FloatArray, *, epsilon: fl
     return y
 
 
-# Detectors: token vectors and lexicon matches -> logits. See `models.networks` for the equations.
+# Detectors: token vectors and gazetteer matches -> logits. See `models.networks` for the equations.
 
 
 def add_matches(
     weights: Weights, tokens: FloatArray, spans: IntArray, words: IntArray
 ) -> FloatArray:
-    """Add the embeddings of lexicon matches to token vectors; see `models.networks.TokenReader`."""
+    """Add the embeddings of gazetteer matches to token vectors; see `models.networks.TokenReader`."""
     tokens = tokens.copy()
     embeddings = weights["token_features.weight"]
     n_features = len(embeddings) // 3

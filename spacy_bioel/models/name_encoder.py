@@ -207,9 +207,9 @@ def encode_pieces(
 ) -> NDArray[np.float32]:
     """`encode_names` of batches of piece ids, as from `piece_ids`, each on one thread."""
     infer = infer or inference_of(model)
-    with one_thread_each() as spread:
+    with one_thread_each() as parallel_map:
         on_cpu = model.ops.device_type == "cpu"
-        encoded = (spread if on_cpu else map)(infer, batches)
+        encoded = (parallel_map if on_cpu else map)(infer, batches)
     vectors = np.concatenate([np.zeros((0, model.get_dim("nO")), np.float32), *encoded])
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     return (vectors / np.maximum(norms, 1e-12)).astype(np.float32)

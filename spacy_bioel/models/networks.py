@@ -7,7 +7,7 @@ network, whose vectors depend on the padding of the batch: no padding. The token
 concatenated, a convolution is a matrix product whose columns are shifted and summed, and masks keep
 a shift within its name.
 
-`SpanScorer` and `TagScorer` score spans and tags over token vectors and lexicon matches. Losses of
+`SpanScorer` and `TagScorer` score spans and tags over token vectors and gazetteer matches. Losses of
 encoders of names are scalars, 0 where there is nothing to learn.
 """
 
@@ -173,13 +173,13 @@ class ReaderSettings(TypedDict):
 
 
 class TokenReader(nn.Module):
-    """Base class of the mention detectors: adds lexicon matches to token vectors.
+    """Base class of the mention detectors: adds gazetteer matches to token vectors.
 
-    Embeddings of lexicon matches are initialised to zero.
+    Embeddings of gazetteer matches are initialised to zero.
 
     width (int): Size of the token vectors.
-    max_width (int): L, the longest lexicon match, and the longest span, in tokens.
-    n_features (int): Number of kinds of lexicon matches.
+    max_width (int): L, the longest gazetteer match, and the longest span, in tokens.
+    n_features (int): Number of kinds of gazetteer matches.
     dropout (float): Dropout on token vectors.
     """
 
@@ -195,11 +195,11 @@ class TokenReader(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def read(self, tokens: Tensor, spans: Tensor, words: Tensor) -> Tensor:
-        """Add the embeddings of lexicon matches to the tokens.
+        """Add the embeddings of gazetteer matches to the tokens.
 
         tokens (Tensor): Vectors of the tokens of all documents; at least one. (n_tokens, width).
-        spans (Tensor): Lexicon matches as (start token, width - 1, feature). Shape (n, 3).
-        words (Tensor): Lexicon matches of single tokens as (token, feature). Shape (m, 2).
+        spans (Tensor): Gazetteer matches as (start token, width - 1, feature). Shape (n, 3).
+        words (Tensor): Gazetteer matches of single tokens as (token, feature). Shape (m, 2).
         RETURNS (Tensor): Shape (n_tokens, width).
         """
         tokens = tokens.index_add(0, words[:, 0], self.word_features(words[:, 1]))
@@ -241,7 +241,7 @@ class SpanScorer(TokenReader):
     n_labels (int): Number of labels; each is an independent binary decision.
     hidden (int): Size of the hidden layer; its dropout is that of the token vectors. 0: equation 4
         of Bhowmik et al. (2021) as published, for each label: w_s.h_i + w_e.h_j + sum of w_m.h_q
-        over the tokens q = i..j, plus a bias; lexicon matches enter through the token vectors h.
+        over the tokens q = i..j, plus a bias; gazetteer matches enter through the token vectors h.
     """
 
     def __init__(self, *, n_labels: int, hidden: int, **settings: Unpack[ReaderSettings]) -> None:

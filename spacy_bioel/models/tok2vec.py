@@ -77,18 +77,20 @@ _PARAMETERS |= {_CHAIN: (), _RESIDUAL: (), _WINDOW: (), "thinc.layers.dropout": 
 
 _BASE = 0x9E3779B97F4A7C15  # odd, so that multiplication loses no bits
 
-Spread = Callable[[Callable, Iterable], Iterable]
+ParallelMap = Callable[[Callable, Iterable], Iterable]
 Function = Callable[[FloatArray], FloatArray]  # shape (n, width in) to (n, width out)
 
 
-def token_vectors(tok2vec: Model, docs: Sequence[Doc], *, spread: Spread = map) -> FloatArray:
+def token_vectors(
+    tok2vec: Model, docs: Sequence[Doc], *, parallel_map: ParallelMap = map
+) -> FloatArray:
     """Token vectors of all documents, concatenated.
 
     They equal `tok2vec.predict(docs)` up to rounding.
 
     tok2vec (Model): Any tok2vec. Fast on a CPU: `spacy.Tok2Vec.v2` with `spacy.MultiHashEmbed.v2`
         without static vectors and `spacy.MaxoutWindowEncoder.v2`.
-    spread (Callable): A `map` that may run parts of the documents in parallel.
+    parallel_map (Callable): A `map` that may run parts of the documents in parallel.
     RETURNS (NDArray[float32]): Shape (n_tokens, width).
     """
     known = _known(tok2vec)
@@ -114,7 +116,7 @@ def token_vectors(tok2vec: Model, docs: Sequence[Doc], *, spread: Spread = map) 
         found = _run(convolve, embedded[place[low : end + pad]])
         vectors[start:end] = found[start - low : end - low]
 
-    list(spread(fill, range(0, len(place), _TOKENS)))
+    list(parallel_map(fill, range(0, len(place), _TOKENS)))
     return vectors[rows]
 
 

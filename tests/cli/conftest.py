@@ -59,7 +59,7 @@ def model(tmp_path_factory) -> Path:
     build_kb(CONCEPTS, folder / "kb")
     tokenizer = {"@tokenizers": "spacy-bioel.BioTokenizer.v1"}
     nlp = spacy.blank("en", config={"nlp": {"tokenizer": tokenizer}})
-    settings = {"mentions": "kb", "kb": str(folder / "kb"), "nil_threshold": 0.5}
+    settings = {"mentions": "dictionary", "kb": str(folder / "kb"), "nil_threshold": 0.5}
     nlp.add_pipe("bioel_linker", config=settings | {"model": {"dim": 16}})
     nlp.to_disk(folder / "pipeline")
     return folder / "pipeline"

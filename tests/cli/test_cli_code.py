@@ -64,7 +64,7 @@ def home(tmp_path_factory) -> Path:
     nlp = blank()
     rules = {"@misc": "test-antibodies.v1", "vendor": "Abcam"}
     config = {"kb": {"Antibody": str(home / "kb")}, "entities": {"antibodies": rules}}
-    nlp.add_pipe("bioel_linker", config={"mentions": "kb", **config})
+    nlp.add_pipe("bioel_linker", config={"mentions": "dictionary", **config})
     nlp.to_disk(home / "pipeline")
     return home
 

@@ -114,7 +114,7 @@ def test_the_linker_is_given_places_and_labels_but_no_ids(model):
         (10, 19, "D", ("MESH:D003000",)),
     ]
     assert found == list(link_given(nlp, linker, [with_ids]))
-    assert linker.cfg["mentions"] == "kb"  # its own choice, again
+    assert linker.cfg["mentions"] == "dictionary"  # its own choice, again
 
 
 def test_fingerprint_follows_names_and_contents(tmp_path):

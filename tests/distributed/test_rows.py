@@ -29,7 +29,7 @@ def breaks(doc: Doc) -> Doc:
 def nlp(tmp_path_factory) -> Language:
     kb = tmp_path_factory.mktemp("rows") / "kb"
     build_kb([Concept("X:1", ("Naloxone", "Narcan")), Concept("X:2", ("Clonidine",))], kb)
-    nlp = linking_nlp(kb, mentions="kb", model={"dim": 16})
+    nlp = linking_nlp(kb, mentions="dictionary", model={"dim": 16})
     nlp.add_pipe("breaks", first=True)
     return nlp
 
@@ -165,7 +165,7 @@ def test_each_mention_is_linked_where_its_label_says(batch_size, monkeypatch, tm
     drugs = [Concept("D:1", ("Naloxone", "Narcan")), Concept("D:2", ("Rash",))]
     build_kb(drugs, tmp_path / "drugs")
     build_kb([Concept("S:1", ("Rash",))], tmp_path / "signs")
-    nlp = linking_nlp(tmp_path, mentions="kb", model={"dim": 16})
+    nlp = linking_nlp(tmp_path, mentions="dictionary", model={"dim": 16})
     linker: Any = nlp.get_pipe("bioel_linker")
     linker.cfg["kb"] = {"Drug": str(tmp_path / "drugs"), "Sign": str(tmp_path / "signs")}
     predict = linker.predict
@@ -185,4 +185,4 @@ def test_each_mention_is_linked_where_its_label_says(batch_size, monkeypatch, tm
         [(0, 4, "Drug", ("D:2",)), (0, 4, "Sign", ("S:1",))],
     ]
     assert [one.error and one.error.code for one in found] == [None, None, "MemoryError", None]
-    assert linker.cfg["mentions"] == "kb"
+    assert linker.cfg["mentions"] == "dictionary"

@@ -46,7 +46,7 @@ def model(tmp_path_factory) -> str:
     folder = tmp_path_factory.mktemp("spark")
     concepts = [Concept(f"X:{n}", (name,)) for n, name in enumerate(NAMES)]
     build_kb(concepts, folder / "kb")
-    linking_nlp(folder / "kb", mentions="kb", model={"dim": 16}).to_disk(folder / "nlp")
+    linking_nlp(folder / "kb", mentions="dictionary", model={"dim": 16}).to_disk(folder / "nlp")
     return str(folder / "nlp")
 
 

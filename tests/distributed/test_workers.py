@@ -150,7 +150,7 @@ if __name__ == "__main__":
 def test_workers_that_are_spawned_link(tmp_path):
     """Whichever start method is the system's."""
     build_kb([Concept("X:1", ("Narcan",)), Concept("X:2", ("Clonidine",))], tmp_path / "kb")
-    linking_nlp(tmp_path / "kb", mentions="kb", model={"dim": 16}).to_disk(tmp_path / "nlp")
+    linking_nlp(tmp_path / "kb", mentions="dictionary", model={"dim": 16}).to_disk(tmp_path / "nlp")
     (tmp_path / "link.py").write_text(SPAWNED)
     command = [sys.executable, str(tmp_path / "link.py"), str(tmp_path / "nlp")]
     done = subprocess.run(command, capture_output=True, check=True, timeout=300)

@@ -95,7 +95,9 @@ def made(kb: Path, **options: Any) -> Language:
     """Names are found, and antibodies where a label is theirs."""
     settings = options.pop("settings", {"label_types": {"Chemical": ["Chemical"]}})
     rules = {"antibodies": ANTIBODIES | options}
-    return linking_nlp(kb, mentions="kb", evidence={"dense": False}, entities=rules, **settings)
+    return linking_nlp(
+        kb, mentions="dictionary", evidence={"dense": False}, entities=rules, **settings
+    )
 
 
 def labelled(nlp: Language, text: str = TEXT) -> list[tuple[str, str, str | None]]:
@@ -120,7 +122,7 @@ def test_rules_add_spans_and_facts(kb):
 def test_rules_run_where_a_label_is_theirs_and_can_be_switched_off(kb):
     assert ("zumab", "") not in [x[:2] for x in labelled(made(kb, label="Other"), "A zumab")]
     assert labelled(made(kb, settings={}), "A zumab") == []
-    off = linking_nlp(kb, mentions="kb", entities={"notes": None, "genes": None})
+    off = linking_nlp(kb, mentions="dictionary", entities={"notes": None, "genes": None})
     assert set(off.get_pipe("bioel_linker").entities.rules) == {"variants", "composites"}
     assert off.config["components"]["bioel_linker"]["entities"]["genes"] is None
 

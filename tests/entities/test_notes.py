@@ -94,7 +94,7 @@ TEXT = "PMH: MR, CKD3. Wt loss, no SOB. Hb 7.2, BMI 41."
 
 
 def test_notes_with_a_knowledge_base_alone(kb):
-    nlp = linking_nlp(kb, mentions="kb")
+    nlp = linking_nlp(kb, mentions="dictionary")
     assert links(nlp(TEXT)) == [("Wt loss", "X:5"), ("SOB", "X:2")]
     set_preset(nlp, "clinical")
     expected = [("MR", "X:1"), ("CKD3", "X:6"), ("Wt loss", "X:5"), ("SOB", "X:2")]
@@ -126,7 +126,7 @@ def test_notes_with_a_knowledge_base_alone(kb):
     ],
 )  # fmt: skip
 def test_what_words_mean_in_notes(kb, text, expected):
-    nlp = linking_nlp(kb, mentions="kb")
+    nlp = linking_nlp(kb, mentions="dictionary")
     set_preset(nlp, "clinical")
     assert links(nlp(text)) == expected
     considered = spacy_bioel.explain(nlp, text).considered

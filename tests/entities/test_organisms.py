@@ -9,7 +9,7 @@ from spacy.tokens import Doc, Span
 from tiny import blank
 
 from spacy_bioel.kb.build import build_kb
-from spacy_bioel.linking.evidence import MentionStatistics
+from spacy_bioel.linking.evidence import AliasTable
 from spacy_bioel.types import Concept
 
 HUMAN, MOUSE = "NCBITaxon:9606", "NCBITaxon:10090"
@@ -105,7 +105,7 @@ def test_a_gene_that_no_host_has_may_be_of_a_microbe(human):
 
 def test_training_mentions_of_one_organism_do_not_decide(both):
     linker: Any = both.get_pipe("bioel_linker")
-    linker.statistics = MentionStatistics({"abc1": {"NCBIGene:1": 50}})
+    linker.alias_table = AliasTable({"abc1": {"NCBIGene:1": 50}})
     assert linked(both, "In mice and mouse cells ABC1 is low") == ["NCBIGene:11"]
     assert linked(both, "the mouse ABC1") == ["NCBIGene:11"]
     assert linked(both, "ABC1 is low") == ["NCBIGene:1"]

@@ -43,7 +43,7 @@ def kb(tmp_path_factory) -> Path:
 )
 def test_shorthand_is_found(kb, text, expected):
     nlp = blank()
-    linker: Any = nlp.add_pipe("bioel_linker", config={"kb": str(kb), "mentions": "kb"})
+    linker: Any = nlp.add_pipe("bioel_linker", config={"kb": str(kb), "mentions": "dictionary"})
     assert links(nlp(text)) == expected
     linker.entities = RuleSet({})
     assert ("HTN", "X:0") not in links(nlp(text))

@@ -198,6 +198,6 @@ def test_a_gene_without_a_link_is_none() -> None:
     text_of_tert = "hTERT C228T; IRS1 and TERT"
     of_tert = [Link(13, 17, "Gene", ("G:2",)), Link(22, 26, "Gene", ("G:4",))]
     assert gene_of(text_of_tert, 6, 11, [Link(0, 0, "Gene"), *of_tert]) == "G:4"
-    like = (Candidate("G:1", 0.1, "DGAT", "sparse"),)  # not its name
+    like = (Candidate("G:1", 0.1, "DGAT", "ngram"),)  # not its name
     links[0] = Link(0, 5, "Gene", (), like)
     assert gene(6, "K232A") == "G:2"

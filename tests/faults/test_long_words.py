@@ -12,7 +12,7 @@ from kb_files import made_kb
 from spacy.tokens import Doc
 from spacy.vocab import Vocab
 
-from spacy_bioel.dictionary.finder import NameFinder
+from spacy_bioel.dictionary.lookup import DictionaryLookup
 from spacy_bioel.kb import spelling
 from spacy_bioel.mentions import model as detector
 from spacy_bioel.mentions.model import MentionBatch
@@ -42,9 +42,9 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
 
 
 @pytest.fixture(scope="module")
-def finder(tmp_path_factory) -> NameFinder:
+def finder(tmp_path_factory) -> DictionaryLookup:
     folder = tmp_path_factory.mktemp("names") / "kb"
-    return NameFinder(
+    return DictionaryLookup(
         made_kb(folder, [Concept("X:1", ("Pneumonia",)), Concept("X:2", ("Sequence", DNA))])
     )
 

@@ -72,7 +72,7 @@ def test_names_without_a_word_are_dropped(tmp_path):
     assert list(kb.ids) == ["X:1"]
     assert names_of(kb, 0) == ["Plus sign"]
     assert kb.name_is_preferred.tolist() == [True]
-    assert (report.empty_names, report.dropped_nameless) == (3, 1)
+    assert (report.empty_names, report.dropped_nameless) == (4, 1)
 
 
 def test_types_come_from_parents_wherever_they_are(tmp_path):
@@ -152,7 +152,7 @@ def test_nothing_left(tmp_path):
 
 def test_meta_tells_where_it_comes_from(folder):
     meta = json.loads((folder / "meta.json").read_text("utf8"))
-    assert (meta["schema"], meta["normalizer"]) == (3, 1)
+    assert (meta["schema"], meta["normalizer"]) == (4, 1)
     assert (meta["source"], meta["release"], meta["licence"]) == ("made up", "2026", "CC0")
     assert meta["counts"] == {
         "records": 5, "concepts": 4, "names": 6, "entries": 7, "ambiguous_names": 1,

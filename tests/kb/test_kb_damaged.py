@@ -16,7 +16,7 @@ from spacy_bioel.kb import columns as files_module
 from spacy_bioel.kb import spelling as ngrams
 from spacy_bioel.kb.columns import checksum, pack, read_array, sealed_meta, unpack
 from spacy_bioel.kb.edit import drafts_of
-from spacy_bioel.kb.gazetteer import Lexicon
+from spacy_bioel.kb.gazetteer import Gazetteer
 from spacy_bioel.kb.knowledge_base import KnowledgeBase, span_keys
 from spacy_bioel.kb.vector_files import open_vectors, write_vectors
 from spacy_bioel.kb.vectors import ExactIndex
@@ -43,7 +43,7 @@ def answers(kb: KnowledgeBase) -> list[Any]:
     rows = np.arange(kb.n_names)
     concepts = np.arange(len(kb))
     vectors = open_vectors(kb, fingerprint="9f3a")
-    lexicon = Lexicon.from_kb(kb)
+    gazetteer = Gazetteer.from_kb(kb)
     found: list[Any] = [
         *(len(kb), list(kb.ids), list(kb.names), kb.names.take(rows), kb.ids_of(concepts)),
         *([kb.definition(i) for i in concepts], [kb.types_of(i) for i in concepts]),
@@ -53,7 +53,7 @@ def answers(kb: KnowledgeBase) -> list[Any]:
         *(kb.find_all(["X:1", "X:2", "X:8", "X:9"]), kb.canonical("X:8")),
         *(kb.lookup_names(QUERIES), kb.lookup(span_keys(["common", "cold", "attack"], 2))),
         *(kb.type_mask(["Disease"]), kb.ngrams.search(QUERIES, 3), describe(kb)),
-        *(lexicon.arrays(), drafts_of(kb), ExactIndex(vectors).search(encode(QUERIES), 3)),
+        *(gazetteer.arrays(), drafts_of(kb), ExactIndex(vectors).search(encode(QUERIES), 3)),
         vectors.take(rows),
     ]
     return found

@@ -7,9 +7,9 @@ import sys
 
 import numpy as np
 import pytest
+from benchmarks.growth import memory
 from kb_files import columns_of, made_kb
 
-from benchmarks.growth import memory
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.columns import give_back, map_folder, read_array
@@ -162,7 +162,7 @@ def test_a_foreign_column(folder):
 @pytest.mark.parametrize(
     ("change", "code"),
     [
-        ({"schema": 99}, "B021.*99.*expects 3"),
+        ({"schema": 99}, "B021.*99.*expects 4"),
         ({"normalizer": 0}, "B022.*version 0"),
         ({"columns": {}}, "B210"),
         ({"columns": 3}, "B030"),

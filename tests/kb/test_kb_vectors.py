@@ -70,7 +70,7 @@ def test_folder_holds_vectors_and_what_made_them(kb, folder):
     assert describe_vectors(kb) == [about | {"current": True}]
     checksums = about.pop("checksums")
     assert about == {
-        "fingerprint": "9f3a", "kb": kb.fingerprint, "n": 6, "dim": 2, "ann": None, "heads": 0,
+        "fingerprint": "9f3a", "kb": kb.fingerprint, "n": 6, "dim": 2, "ann": None, "coarse": 0,
     }  # fmt: skip
     assert {name: len(value) for name, value in checksums.items()} == {
         "codes.npy": 32, "fine.npy": 32, "scales.npy": 32, "digests.npy": 32,

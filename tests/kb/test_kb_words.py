@@ -5,7 +5,7 @@ import pytest
 from kb_files import made_kb
 
 from spacy_bioel.kb import spelling as ngrams
-from spacy_bioel.kb.gazetteer import NameBags, stem_key
+from spacy_bioel.kb.gazetteer import BagsOfWords, stem_key
 from spacy_bioel.kb.knowledge_base import name_key, name_keys, span_keys, word_key
 from spacy_bioel.kb.spelling import Misspellings, word_overlap
 from spacy_bioel.types import Concept
@@ -76,17 +76,17 @@ PARTS = ("eye", "ear", "nose", "hand")
 
 
 @pytest.fixture
-def bags(tmp_path) -> NameBags:
+def bags(tmp_path) -> BagsOfWords:
     concepts = [
         Concept(f"X:{i}", (f"Abnormality of the {part}", f"{part} anomaly"))
         for i, part in enumerate(PARTS)
     ]
-    return NameBags.from_kb(
+    return BagsOfWords.from_kb(
         made_kb(tmp_path / "kb", [*concepts, Concept("X:9", ("Failure, Heart",))])
     )
 
 
-def _bag(bags: NameBags, text: str) -> int:
+def _bag(bags: BagsOfWords, text: str) -> int:
     key = sum(map(stem_key, text.split())) % (1 << 64)
     return int(bags.found.find(np.array([key], dtype=np.uint64))[0])
 

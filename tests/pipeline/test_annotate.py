@@ -134,14 +134,14 @@ TEXT = AnnotatedText(
         Mention(37, 40, "Sign"),
     ),
 )
-KEPT = [("lung and breast cancer", "X:2|X:3"), ("breast cancer", "X:3"), ("odd", "")]
+CACHED_STRINGS = [("lung and breast cancer", "X:2|X:3"), ("breast cancer", "X:3"), ("odd", "")]
 
 
 @pytest.mark.parametrize(
     ("widen", "widened", "lost", "spans"),
     [
-        (False, 0, ["7:4-11 'adenoma'"], KEPT),
-        (True, 1, [], [("cystadenoma", "X:1"), *KEPT]),
+        (False, 0, ["7:4-11 'adenoma'"], CACHED_STRINGS),
+        (True, 1, [], [("cystadenoma", "X:1"), *CACHED_STRINGS]),
     ],
 )
 def test_alignment_counts(widen, widened, lost, spans):

@@ -26,9 +26,11 @@ def linker(kb_folder) -> Linker:
 def asked(monkeypatch) -> list[list[str]]:
     """Strings for which evidence was gathered, by batch."""
     batches: list[list[str]] = []
-    gather = CandidateGenerator.gather
+    candidate_table = CandidateGenerator.candidate_table
     monkeypatch.setattr(
-        CandidateGenerator, "gather", lambda self, qs: batches.append(list(qs)) or gather(self, qs)
+        CandidateGenerator,
+        "candidate_table",
+        lambda self, qs: batches.append(list(qs)) or candidate_table(self, qs),
     )
     return batches
 
@@ -41,14 +43,14 @@ def test_a_string_is_looked_up_once(linker, asked):
     assert second[ATTACK][0].id == "MESH:D009203"
 
 
-@pytest.mark.parametrize("name", ["exact", "sparse"])
+@pytest.mark.parametrize("name", ["exact", "ngram"])
 def test_other_settings_make_another_generator(linker, asked, name):
     generator = linker.generator
     before = generator.rank([COLD])
     linker.cfg["evidence"][name] = False
     after = linker.generator.rank([COLD])
     assert asked == [["cold"], ["cold"]]
-    assert (before == after) == (name == "sparse")
+    assert (before == after) == (name == "ngram")
     linker.cfg["max_candidates"] = 1
     assert [len(found) for found in linker.generator.rank([COLD]).values()] == [1]
     linker.cfg["label_types"][""] = ["T_NO_SUCH"]
@@ -75,12 +77,12 @@ def test_strings_not_asked_for_longest_are_forgotten(linker, asked, monkeypatch)
 
 
 def test_mentions_that_are_counted_later_matter(linker):
-    assert "memory" not in linker.generator.rank([ATTACK])[ATTACK][0].evidence
+    assert "alias_table" not in linker.generator.rank([ATTACK])[ATTACK][0].evidence
     doc = blank().make_doc("A heart attack.")
     add_gold(doc, AnnotatedText("1", doc.text, (Mention(2, 14, "Thing", ("MESH:D003139",)),)))
     linker.count_mentions([Example(doc, doc)])
     found = {c.id: c.evidence for c in linker.generator.rank([ATTACK])[ATTACK]}
-    assert "memory" in found["MESH:D003139"]
+    assert "alias_table" in found["MESH:D003139"]
 
 
 def test_threads_that_share_a_small_cache(linker, monkeypatch):
@@ -121,28 +123,30 @@ def test_cold_threads_encode_the_names_once(linker, monkeypatch):
 
 def test_evidence_that_is_not_named_is_on_as_in_a_config(linker):
     linker.cfg["kb"] = ""  # the starter
-    linker.cfg["evidence"] = {"dense": False, "memory": False, "sparse": False}
+    linker.cfg["evidence"] = {"dense": False, "alias_table": False, "ngram": False}
     found = linker.generator.rank([ATTACK])[ATTACK]
     assert [candidate.evidence for candidate in found] == ["exact"]
 
 
 def test_training_strings_are_encoded_only_where_they_count(linker, monkeypatch):
     asked: list[bool] = []
-    gather = candidates.gather_candidates
+    candidate_table = candidates.candidate_table
     monkeypatch.setattr(
         candidates,
-        "gather_candidates",
-        lambda *args, **given: asked.append(given["recalled"] is None) or gather(*args, **given),
+        "candidate_table",
+        lambda *args, **given: (
+            asked.append(given["dense_aliases"] is None) or candidate_table(*args, **given)
+        ),
     )
     linker.generator.rank([COLD])
-    linker.cfg["evidence"]["memory"] = False
+    linker.cfg["evidence"]["alias_table"] = False
     linker.generator.rank([COLD])
     assert asked == [False, True]
 
 
 def test_other_statistics_leave_the_vectors_of_names(linker):
     names = linker.generator.names
-    linker.statistics = linker.statistics.with_mentions([("chill", "MESH:D003139")])
+    linker.alias_table = linker.alias_table.with_mentions([("chill", "MESH:D003139")])
     assert linker.generator.names is names
     found = {c.id: c.evidence for c in linker.generator.rank([("chills", "")])["chills", ""]}
-    assert "memory" in found["MESH:D003139"]
+    assert "alias_table" in found["MESH:D003139"]

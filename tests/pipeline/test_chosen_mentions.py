@@ -128,8 +128,8 @@ def test_markup_and_denials_are_no_part_of_a_mention(text, found, kept):
 def test_function_words_of_a_text_in_capitals(text, kept):
     doc = blank().make_doc(text)
     spans = [(t.i, t.i + 1, "D", 0.9) for t in doc if t.text == "AN"]
-    cfg = {"threshold": 0.5, "consistency": 0, "allow_overlap": True, "abbreviations": False}
-    (chosen,) = select_mentions([doc], [spans], {**cfg, "always": {}, "never": []})
+    cfg = {"threshold": 0.5, "document_smoothing": 0, "allow_overlap": True, "abbreviations": False}
+    (chosen,) = select_mentions([doc], [spans], {**cfg, "include": {}, "exclude": []})
     assert [doc[first:last].text for first, last, *_ in chosen] == kept
 
 
@@ -141,8 +141,8 @@ def test_composites_are_whole():
         span = doc.char_span(start := doc.text.index(text), start + len(text))
         assert span is not None
         spans.append((span.start, span.end, label, 0.4 if text == "CDK4/6" else 0.9))
-    cfg = {"threshold": 0.5, "consistency": 0, "allow_overlap": True, "abbreviations": False}
-    cfg |= {"always": {}, "never": []}
+    cfg = {"threshold": 0.5, "document_smoothing": 0, "allow_overlap": True, "abbreviations": False}
+    cfg |= {"include": {}, "exclude": []}
     (chosen,) = select_mentions([doc], [spans], cfg, RuleSet({"composites": Composites()}))
     found = [(doc[a:b].text, p) for a, b, _, p in chosen]
     assert found == [("CDK4/6", 0.9), ("IL-6 and -8", 0.9), ("MCF-7", 0.9)]
@@ -150,7 +150,13 @@ def test_composites_are_whole():
 
 def test_variants_have_the_borders_of_their_form_and_say_of_a_change():
     doc = blank().make_doc("A G to C substitution at position -174 in fig 5 , and Delta32")
-    cfg = {"threshold": 0.5, "consistency": 0, "always": {}, "never": [], "allow_overlap": False}
+    cfg = {
+        "threshold": 0.5,
+        "document_smoothing": 0,
+        "include": {},
+        "exclude": [],
+        "allow_overlap": False,
+    }
     cfg |= {"abbreviations": False}
     spans = [(1, 3, "Variant", 0.9), (10, 12, "Variant", 0.9), (10, 11, "Gene", 0.6)]
     (chosen,) = select_mentions([doc], [spans], cfg, RuleSet({"variants": Variants()}))
@@ -161,7 +167,7 @@ def test_variants_have_the_borders_of_their_form_and_say_of_a_change():
 
 
 @pytest.mark.parametrize(
-    ("people", "kept"),
+    ("label_people", "kept"),
     [
         (None, ["Men", "mice"]),
         (True, ["Men", "patients", "woman", "mice"]),
@@ -171,8 +177,8 @@ def test_variants_have_the_borders_of_their_form_and_say_of_a_change():
 def test_people_are_organisms_or_not(people, kept):
     doc = blank().make_doc("Men , patients , a woman and children had mice")
     spans = [(t.i, t.i + 1, "Species", 0.9) for t in doc if t.text in ("Men", "mice")]
-    cfg = {"threshold": 0.5, "consistency": 0, "allow_overlap": True, "abbreviations": False}
-    cfg |= {"always": {}, "never": [], "people": people}
+    cfg = {"threshold": 0.5, "document_smoothing": 0, "allow_overlap": True, "abbreviations": False}
+    cfg |= {"include": {}, "exclude": [], "label_people": people}
     (chosen,) = select_mentions([doc], [spans], cfg)
     assert [doc[start].text for start, *_ in chosen] == kept
 
@@ -180,14 +186,14 @@ def test_people_are_organisms_or_not(people, kept):
 def test_forced_and_excluded_mentions():
     doc = blank()("Patients with renal failure in 2015, outpatients too")
     spans = [(0, 4, "Disease", 0.9), (2, 4, "Disease", 0.8), (5, 6, "Gene", 0.7)]
-    always = {"Species": ["patients", "renal"], "Drug": ["nowhere"], "Gene": []}
+    include = {"Species": ["patients", "renal"], "Drug": ["nowhere"], "Gene": []}
     forced = [(0, 1, "Species", 1.0), (2, 3, "Species", 1.0)]
-    assert apply_lists(doc, spans, always=always, never=["2015"]) == forced
-    assert apply_lists(doc, spans, always={}, never=["RENAL failure"]) == [spans[0], spans[2]]
+    assert apply_lists(doc, spans, include=include, exclude=["2015"]) == forced
+    assert apply_lists(doc, spans, include={}, exclude=["RENAL failure"]) == [spans[0], spans[2]]
     # A name may go on in the next line, and not after a blank line.
     doc = blank().make_doc("breast\ncancer, heart \n attack, breast\n\ncancer")
     heart = [(4, 7, "Disease", 0.9)]
-    found = apply_lists(doc, heart, always={"X": ["Breast cancer"]}, never=["heart attack"])
+    found = apply_lists(doc, heart, include={"X": ["Breast cancer"]}, exclude=["heart attack"])
     assert [(doc[start:end].text, label) for start, end, label, _ in found] == [
         ("breast\ncancer", "X")
     ]

@@ -37,7 +37,7 @@ def test_learns_both_by_heart(dual, texts):
     assert len(gold_links(texts) - found) <= 3
     # The parts of a composite are looked up by their strings.
     spans = [span for doc in docs for span in doc.spans["bioel"] if len(span._.cuis) == 1]
-    assert {span._.candidates[0].evidence.rpartition("+")[2] for span in spans} == {"context"}
+    assert {span._.candidates[0].evidence.rpartition("+")[2] for span in spans} == {"contextual"}
 
 
 def test_same_links_from_bytes_in_any_batch_and_without_gold(dual, texts):
@@ -68,17 +68,17 @@ def test_two_processes_after_training(kb_folder, checkpoint, texts, start_method
 
 def test_reading_alone(dual, texts):
     linker = dual.get_pipe("bioel_linker")
-    leave_evidence(dual, "context")
+    leave_evidence(dual, "contextual")
     linker.cfg["nil_threshold"] = 0.0
     linker.set_kb(linker.kb)
-    assert evidence_of([dual(texts[0].text)]) == {"context"}
+    assert evidence_of([dual(texts[0].text)]) == {"contextual"}
 
 
 def test_not_reading(dual, texts):
-    dual.get_pipe("bioel_linker").cfg["evidence"]["context"] = False
+    dual.get_pipe("bioel_linker").cfg["evidence"]["contextual"] = False
     found = evidence_of(dual.pipe(text.text for text in texts))
     assert {"dense", "exact+memory+dense"} < found
-    assert not any("context" in evidence for evidence in found)
+    assert not any("contextual" in evidence for evidence in found)
 
 
 def test_documents_that_were_not_read(dual):

@@ -10,7 +10,7 @@ from tiny import blank
 
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.models.fusion import repeats, share_of_equivalents
+from spacy_bioel.models.fusion import repeats, softmax_with_equivalents
 from spacy_bioel.types import Concept
 
 SMALL = {"dim": 16, "blocks": 1, "filters": 4}
@@ -93,8 +93,8 @@ def test_the_likeliest_of_equivalents_is_counted_alone(vocabulary):
     concepts = vocabulary.find_all(["A:1", "MESH:D1", "D:1", "A:1", "A:2"])
     scores = np.log([3.0, 1.0, 1.0, 3.0, 1.0])
     groups = np.array([0, 0, 0, 1, 1])
-    shares = share_of_equivalents(vocabulary, concepts, scores, groups)
+    shares = softmax_with_equivalents(vocabulary, concepts, scores, groups)
     # Of 3 + 1 + 1 (NIL), for the second one is the first; in the other group of 3 + 1 + 1.
     assert shares.tolist() == pytest.approx([0.6, 0.2, 0.2, 0.6, 0.2])
-    alone = share_of_equivalents(vocabulary, concepts[:3:2], scores[:3:2], groups[:3:2])
+    alone = softmax_with_equivalents(vocabulary, concepts[:3:2], scores[:3:2], groups[:3:2])
     assert alone.tolist() == pytest.approx([0.6, 0.2])

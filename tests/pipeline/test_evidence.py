@@ -7,15 +7,16 @@ import numpy as np
 import pytest
 from kb_files import made_kb
 
+from spacy_bioel.kb.joined import SearchResult
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.evidence import (
     EVIDENCE,
     FEATURES,
     SOURCES,
-    MentionStatistics,
-    gather_candidates,
+    AliasTable,
+    candidate_table,
 )
-from spacy_bioel.linking.searches import Found, SpellingSearch
+from spacy_bioel.linking.searches import SpellingSearch
 from spacy_bioel.types import Concept
 
 CONCEPTS = (
@@ -27,11 +28,11 @@ CONCEPTS = (
 )
 NAMES = ["Heart attack", "MI", "Cold", "common cold", "Cold temperature", "Anemia"]
 # What is so in every row where the training memory of these tests is used.
-TRAINED = {"trained": 1.0}
-SAME = ("exact", "dense", "nearest", "sparse", "alike", "words", "covered")
+TRAINED = {"has_alias_table": 1.0}
+SAME = ("exact", "dense", "dense_best", "ngram", "ngram_best", "words", "covered")
 ITSELF = dict.fromkeys(SAME, 1.0) | TRAINED
-VOTES = ("dense_vote", "sparse_vote")
-RECALLED = ("recalled", "recalled_dense", "recalled_vote", "recalled_dense_vote")
+VOTES = ("dense_vote", "ngram_vote")
+RECALLED = ("alias_ngram", "alias_dense", "alias_ngram_vote", "alias_dense_vote")
 PRIOR_2, PRIOR_3 = log(1 + 3), log(1 + 1)
 
 
@@ -44,32 +45,32 @@ def kb(tmp_path_factory) -> KnowledgeBase:
 
 
 @pytest.fixture
-def statistics() -> MentionStatistics:
+def alias_table() -> AliasTable:
     """ "Flu" was X:2 three times, X:3 once (by its retired id), and four times something lost."""
-    return MentionStatistics({"flu": {"X:2": 3, "X:9": 1, "GONE:1": 4}})
+    return AliasTable({"flu": {"X:2": 3, "X:9": 1, "GONE:1": 4}})
 
 
-def found(*rows: tuple[list[int], list[float]]) -> Found:
+def found(*rows: tuple[list[int], list[float]]) -> SearchResult:
     return np.array([r for r, _ in rows]), np.array([c for _, c in rows], dtype=np.float32)
 
 
 def table(
     queries: list[str],
     kb: KnowledgeBase,
-    statistics: MentionStatistics,
+    alias_table: AliasTable,
     *,
-    dense: Found | None = None,
-    recalled: Found | None = None,
+    dense: SearchResult | None = None,
+    dense_aliases: SearchResult | None = None,
     spelling: SpellingSearch | None = None,
     evidence: Collection[str] = EVIDENCE,
 ) -> dict[tuple[str, str], dict[str, float]]:
     """(query, concept id) -> features that are not zero, where the name is from and which it is."""
-    candidates = gather_candidates(
+    candidates = candidate_table(
         queries,
         kb,
-        statistics=statistics,
-        dense=dense,
-        recalled=recalled,
+        alias_table=alias_table,
+        dense_names=dense,
+        dense_aliases=dense_aliases,
         spelling=spelling or kb.ngrams,
         k=3,
         evidence=evidence,
@@ -89,56 +90,56 @@ def table(
     return result
 
 
-def test_an_exact_name_of_two_concepts(kb, statistics):
+def test_an_exact_name_of_two_concepts(kb, alias_table):
     # The votes of its names go half to the one and half to the other.
     about = {"sources": "exact", "name": "Cold"} | dict.fromkeys(VOTES, 0.5)
-    assert table(["cold"], kb, statistics) == {
+    assert table(["cold"], kb, alias_table) == {
         ("cold", "X:2"): ITSELF | {"preferred": 1.0, "unique": 0.5, "prior": PRIOR_2} | about,
         ("cold", "X:3"): ITSELF | {"unique": 0.5, "prior": PRIOR_3} | about,
     }
 
 
-def test_a_spelling_variant_is_looked_up_where_the_name_is_absent(kb, statistics):
-    found = table(["anaemia", "heart attacks"], kb, statistics)
-    # "alike" is 1: by 3-grams this name is the nearest; the cosine itself is below 0.8.
+def test_a_spelling_variant_is_looked_up_where_the_name_is_absent(kb, alias_table):
+    found = table(["anaemia", "heart attacks"], kb, alias_table)
+    # "ngram_best" is 1: by 3-grams this name is the nearest; the cosine itself is below 0.8.
     variant = dict.fromkeys((*SAME, *VOTES, "unique", "preferred"), 0.8) | TRAINED
     assert found["anaemia", "X:4"] == variant | {
-        "alike": 1.0, "sources": "exact+sparse", "name": "Anemia",
+        "ngram_best": 1.0, "sources": "exact+sparse", "name": "Anemia",
     }  # fmt: skip
     assert found["heart attacks", "X:1"]["exact"] == 0.8
 
 
-def test_memory_shares_its_string_between_concepts(kb, statistics):
-    assert table(["flu"], kb, statistics) == {
+def test_memory_shares_its_string_between_concepts(kb, alias_table):
+    assert table(["flu"], kb, alias_table) == {
         ("flu", "X:2"): {
-            "memory": 3 / 8, "seen": log(1 + 3), "prior": PRIOR_2, "sources": "memory",
+            "alias_share": 3 / 8, "alias_count": log(1 + 3), "prior": PRIOR_2, "sources": "alias_table",
             "name": None,
         } | dict.fromkeys(RECALLED, 3 / 8) | TRAINED,
         ("flu", "X:3"): {
-            "memory": 1 / 8, "seen": log(1 + 1), "prior": PRIOR_3, "sources": "memory",
+            "alias_share": 1 / 8, "alias_count": log(1 + 1), "prior": PRIOR_3, "sources": "alias_table",
             "name": None,
         } | dict.fromkeys(RECALLED, 1 / 8) | TRAINED,
     }  # fmt: skip
 
 
-def test_dense_search(kb, statistics):
+def test_dense_search(kb, alias_table):
     # Names 5 (X:4), 2 (X:2 and X:3), 3 (X:2 again, worse); two are equally near.
     dense = found(([5, 2, 3], [0.9, 0.9, 0.4]), ([-1, -1, -1], [0.0, 0.0, 0.0]))
-    recalled = found(([0], [0.5]), ([-1], [0.0]))
+    dense_aliases = found(([0], [0.5]), ([-1], [0.0]))
     # Three concepts share the vote of the nearest; the name at 0.4 has next to none.
-    near = {"dense": 0.9, "nearest": 1.0, "dense_vote": 0.9 / 3, "encoded": 1.0} | TRAINED
+    near = {"dense": 0.9, "dense_best": 1.0, "dense_vote": 0.9 / 3, "has_encoder": 1.0} | TRAINED
     from_flu = {
-        "recalled_dense": 0.5 * 3 / 8,
-        "recalled_dense_vote": 0.5 * 3 / 4,
+        "alias_dense": 0.5 * 3 / 8,
+        "alias_dense_vote": 0.5 * 3 / 4,
         "prior": PRIOR_2,
         "sources": "memory+dense",
     }
-    assert table(["zzz", "qqq"], kb, statistics, dense=dense, recalled=recalled) == {
+    assert table(["zzz", "qqq"], kb, alias_table, dense=dense, dense_aliases=dense_aliases) == {
         ("zzz", "X:2"): near | from_flu | {"name": "Cold"},
         ("zzz", "X:3"): near
         | {
-            "recalled_dense": 0.5 * 1 / 8,
-            "recalled_dense_vote": 0.5 * 1 / 4,
+            "alias_dense": 0.5 * 1 / 8,
+            "alias_dense_vote": 0.5 * 1 / 4,
             "prior": PRIOR_3,
             "sources": "memory+dense",
             "name": "Cold",
@@ -147,39 +148,39 @@ def test_dense_search(kb, statistics):
     }
 
 
-def test_negative_cosines_are_no_evidence(kb, statistics):
+def test_negative_cosines_are_no_evidence(kb, alias_table):
     dense = found(([5], [-0.3]))
-    assert table(["zzz"], kb, statistics, dense=dense) == {
+    assert table(["zzz"], kb, alias_table, dense=dense) == {
         ("zzz", "X:4"): TRAINED
-        | {"nearest": 1.0, "encoded": 1.0, "sources": "dense", "name": "Anemia"}
+        | {"dense_best": 1.0, "has_encoder": 1.0, "sources": "dense", "name": "Anemia"}
     }
 
 
 def test_words_in_common_with_the_best_name(kb):
     # "heart" has 5 letters, the query 5 + 5 and "heart attack" 5 + 6 of them.
     dense = found(([0, 1], [0.6, 0.5]))
-    assert table(["renal hearts"], kb, MentionStatistics(), dense=dense, evidence=("dense",)) == {
+    assert table(["renal hearts"], kb, AliasTable(), dense=dense, evidence=("dense",)) == {
         ("renal hearts", "X:1"): {
-            "dense": 0.6, "nearest": 1.0, "words": 10 / 21, "covered": 5 / 10, "encoded": 1.0,
+            "dense": 0.6, "dense_best": 1.0, "words": 10 / 21, "covered": 5 / 10, "has_encoder": 1.0,
             "dense_vote": 0.6, "sources": "dense", "name": "Heart attack",
         }
     }  # fmt: skip
 
 
-def test_search_by_spelling_is_for_unseen_strings(kb, statistics):
-    found = table(["cold temperatur", "flus"], kb, statistics)
-    assert found["cold temperatur", "X:3"]["sources"] == "sparse"
-    assert found["cold temperatur", "X:3"]["alike"] == 1.0
+def test_search_by_spelling_is_for_unseen_strings(kb, alias_table):
+    found = table(["cold temperatur", "flus"], kb, alias_table)
+    assert found["cold temperatur", "X:3"]["sources"] == "ngram"
+    assert found["cold temperatur", "X:3"]["ngram_best"] == 1.0
     # The training string "flu" is like "flus", and was X:2 more often than X:3.
-    near = found["flus", "X:2"]["recalled"].expected
+    near = found["flus", "X:2"]["alias_ngram"].expected
     assert 0.3 * 3 / 8 <= near < 3 / 8
-    assert found["flus", "X:3"]["recalled"] == near / 3
+    assert found["flus", "X:3"]["alias_ngram"] == near / 3
 
 
 def test_nothing_is_known(kb):
-    assert table(["zzz", "qqq"], kb, MentionStatistics()) == {}
-    assert table([], kb, MentionStatistics()) == {}
-    assert table(["cold"], kb, MentionStatistics({"cold": {"X:2": 1}}), evidence=()) == {}
+    assert table(["zzz", "qqq"], kb, AliasTable()) == {}
+    assert table([], kb, AliasTable()) == {}
+    assert table(["cold"], kb, AliasTable({"cold": {"X:2": 1}}), evidence=()) == {}
 
 
 class Fixed:
@@ -188,48 +189,52 @@ class Fixed:
     def __init__(self, *rows: tuple[list[int], list[float]]) -> None:
         self.rows = rows
 
-    def search(self, queries: Sequence[str], k: int) -> Found:
+    def search(self, queries: Sequence[str], k: int) -> SearchResult:
         return found(*[self.rows[0]] * len(queries))
 
 
 def test_another_search_by_spelling(kb):
     spelling = Fixed(([5, 1], [0.7, 0.2]))
-    assert table(["zzz"], kb, MentionStatistics(), spelling=spelling) == {
+    assert table(["zzz"], kb, AliasTable(), spelling=spelling) == {
         ("zzz", "X:4"): {
-            "sparse": 0.7, "alike": 1.0, "sparse_vote": 0.7, "sources": "sparse", "name": "Anemia",
+            "ngram": 0.7, "ngram_best": 1.0, "ngram_vote": 0.7, "sources": "ngram", "name": "Anemia",
         },
-        ("zzz", "X:1"): {"sparse": 0.2, "sparse_vote": 0.0, "sources": "sparse", "name": "MI"},
+        ("zzz", "X:1"): {"ngram": 0.2, "ngram_vote": 0.0, "sources": "ngram", "name": "MI"},
     }  # fmt: skip
 
 
 def test_near_names_have_the_greater_vote(kb):
     # "Anemia" is X:4; "Cold", farther by 0.05, has 1/e of its vote, once for X:2 and once for X:3.
-    rows = table(
-        ["zzz"], kb, MentionStatistics(), dense=found(([5, 2], [0.5, 0.45])), evidence=("dense",)
-    )
+    rows = table(["zzz"], kb, AliasTable(), dense=found(([5, 2], [0.5, 0.45])), evidence=("dense",))
     assert rows["zzz", "X:4"]["dense_vote"] == 0.5 / (1 + 2 / e)
     assert rows["zzz", "X:2"]["dense_vote"] == 0.5 / e / (1 + 2 / e)
 
 
-def switched(kb: KnowledgeBase, statistics: MentionStatistics, off: str) -> dict[str, set[str]]:
+def switched(kb: KnowledgeBase, alias_table: AliasTable, off: str) -> dict[str, set[str]]:
     """Features of "cold" as X:2 by all sources, and of "flus", with one kind of evidence off."""
     dense = found(([5, 2], [0.9, 0.5]), ([5, 2], [0.9, 0.5]))
-    recalled = found(([0], [0.5]), ([0], [0.6]))
+    dense_aliases = found(([0], [0.5]), ([0], [0.6]))
     rows = table(
         ["cold", "flus"],
         kb,
-        statistics,
-        dense=dense,
-        recalled=recalled,
+        alias_table,
+        dense_names=dense,
+        dense_aliases=dense_aliases,
         spelling=Fixed(([2, 3], [0.6, 0.4])),
         evidence=[name for name in EVIDENCE if name != off],
     )
     return {query: set(rows[query, "X:2"]) - {"name", "sources"} for query in ("cold", "flus")}
 
 
-COLD = {"dense", "sparse", "alike", "nearest", "exact", "preferred", "unique", "words", "covered",
-        "recalled_dense", "recalled_dense_vote", "prior", "encoded", "trained", *VOTES}  # fmt: skip
-FLUS = {"dense", "sparse", "alike", "prior", "encoded", "trained", *VOTES, *RECALLED}
+COLD = {
+    *{"dense", "dense_best", "ngram", "ngram_best", "exact", "preferred", "unique", "words"},
+    *{"covered", "alias_dense", "alias_dense_vote", "prior", "has_encoder", "has_alias_table"},
+    *VOTES,
+}
+FLUS = {
+    *{"dense", "ngram", "ngram_best", "prior", "has_encoder", "has_alias_table"},
+    *(*VOTES, *RECALLED),
+}
 
 
 @pytest.mark.parametrize(
@@ -237,22 +242,22 @@ FLUS = {"dense", "sparse", "alike", "prior", "encoded", "trained", *VOTES, *RECA
     [
         ("", set(), set()),
         # "cold" is then searched by spelling, and is not the nearest of these answers.
-        ("exact", {"exact", "preferred", "unique", "nearest"}, set()),
-        ("memory", {"recalled_dense", "recalled_dense_vote", "prior", "trained"},
-         {"prior", "trained", *RECALLED}),
-        ("sparse", set(), {"sparse", "alike", "sparse_vote", "recalled", "recalled_vote"}),
-        ("dense", {"recalled_dense", "recalled_dense_vote", "encoded"},
-         {"dense", "dense_vote", "recalled_dense", "recalled_dense_vote", "encoded"}),
+        ("exact", {"exact", "preferred", "unique", "dense_best"}, set()),
+        ("alias_table", {"alias_dense", "alias_dense_vote", "prior", "has_alias_table"},
+         {"prior", "has_alias_table", *RECALLED}),
+        ("ngram", set(), {"ngram", "ngram_best", "ngram_vote", "alias_ngram", "alias_ngram_vote"}),
+        ("dense", {"alias_dense", "alias_dense_vote", "has_encoder"},
+         {"dense", "dense_vote", "alias_dense", "alias_dense_vote", "has_encoder"}),
         ("prior", {"prior"}, {"prior"}),
     ],
 )  # fmt: skip
-def test_switches(kb, statistics, off, cold, flus):
-    assert switched(kb, statistics, off) == {"cold": COLD - cold, "flus": FLUS - flus}
+def test_switches(kb, alias_table, off, cold, flus):
+    assert switched(kb, alias_table, off) == {"cold": COLD - cold, "flus": FLUS - flus}
 
 
-def test_one_letter_is_like_nothing(kb, statistics):
+def test_one_letter_is_like_nothing(kb, alias_table):
     dense = found(([0, 1, 2], [0.9, 0.8, 0.7]), ([0, 1, 2], [0.9, 0.8, 0.7]))
-    assert {id for _, id in table(["c", "mi"], kb, statistics, dense=dense)} != set()
-    assert {query for query, _ in table(["c", "mi"], kb, statistics, dense=dense)} == {"mi"}
-    counted = MentionStatistics({"c": {"X:4": 3}})
+    assert {id for _, id in table(["c", "mi"], kb, alias_table, dense=dense)} != set()
+    assert {query for query, _ in table(["c", "mi"], kb, alias_table, dense=dense)} == {"mi"}
+    counted = AliasTable({"c": {"X:4": 3}})
     assert [id for _, id in table(["c"], kb, counted)] == ["X:4"]

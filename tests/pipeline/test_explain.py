@@ -22,9 +22,9 @@ CONCEPTS = (
 )
 CFG = {
     "threshold": 0.5,
-    "consistency": 0.0,
-    "always": {},
-    "never": ["cold"],
+    "document_smoothing": 0.0,
+    "include": {},
+    "exclude": ["cold"],
     "allow_overlap": False,
     "abbreviations": True,
 }
@@ -97,7 +97,7 @@ def test_words_that_are_no_mention(nlp):
 
 
 def test_names_of_a_knowledge_base(folder):
-    nlp = linking_nlp(folder, mentions="kb")
+    nlp = linking_nlp(folder, mentions="dictionary")
     (mention,) = spacy_bioel.explain(nlp, "The bowing.", "bowing").mentions
     assert (mention.ids, mention.candidates) == ((), ())
     assert mention.near == ("Femoral bowing (X:4)",)

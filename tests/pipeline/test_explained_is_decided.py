@@ -22,7 +22,7 @@ Decision = tuple[int, int, str, tuple[str, ...], list[tuple[str, float]]]
 @pytest.fixture(scope="module", params=["light", "reading", "ontology"])
 def nlp(request, kb_folder, trained_folder, texts) -> Language:
     if request.param == "ontology":
-        nlp = linking_nlp(kb_folder, mentions="kb")
+        nlp = linking_nlp(kb_folder, mentions="dictionary")
     elif request.param == "light":
         nlp = spacy.load(trained_folder)
     else:

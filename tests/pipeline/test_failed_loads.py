@@ -22,7 +22,7 @@ from tiny import examples as examples_of
 from spacy_bioel.doc import get_links, with_gold_mentions
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.linking.evidence import MentionStatistics, default_fusion
+from spacy_bioel.linking.evidence import AliasTable, default_fusion
 from spacy_bioel.settings import EvidenceSettings
 from spacy_bioel.types import AnnotatedText
 
@@ -123,16 +123,16 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("bioel_linker", {"nil_threshold": float("nan")}, "B270"),
     ("bioel_linker", {"max_candidates": True}, "B270"),
     ("bioel_linker", {"mentions": "spams"}, "B270"),
-    ("bioel_linker", {"mentions": "read"}, "B301"),
+    ("bioel_linker", {"mentions": "model"}, "B301"),
     ("bioel_linker", {"evidence": dict.fromkeys(EvidenceSettings.defaults(), False)}, "B066"),
     ("bioel_linker", {"evidence": {"exact": "yes"}}, "B270"),
-    ("bioel_linker", {"finding": {"typo": True}}, "B270"),
+    ("bioel_linker", {"dictionary": {"typo": True}}, "B270"),
     ("bioel_linker", {"label_types": {"Disease": {"C"}}}, "B270"),
     ("bioel_linker", {"training": {"loss": "nonsense"}}, "B270"),
     ("bioel_mentions", {"treshold": 0.5}, "B270"),
     ("bioel_mentions", {"threshold": "high"}, "B270"),
-    ("bioel_mentions", {"always": ["fever"]}, "B270"),
-    ("bioel_mentions", {"never": [""]}, "B270"),
+    ("bioel_mentions", {"include": ["fever"]}, "B270"),
+    ("bioel_mentions", {"exclude": [""]}, "B270"),
     ("bioel_mentions", {"set_ents": "links"}, "B270"),
 ]
 
@@ -160,8 +160,8 @@ def test_weights_and_statistics_that_cannot_be_loaded(trained, tmp_path):
     linker: Any = trained.get_pipe("bioel_linker")
     wrong = [
         ("fusion", replace(default_fusion(), bias=float("nan"))),
-        ("reading", default_fusion()),  # of other features
-        ("statistics", MentionStatistics({"aspirin": {"MESH:D001241": 0}})),
+        ("rescoring", default_fusion()),  # of other features
+        ("statistics", AliasTable({"aspirin": {"MESH:D001241": 0}})),
     ]
     for name, value in wrong:
         before = getattr(linker, name)
@@ -190,12 +190,12 @@ def test_a_knowledge_base_in_memory_is_not_lost(kb_folder, tmp_path):
 
 def test_initialising_forgets_what_was_tuned(trained, texts):
     linker: Any = trained.get_pipe("bioel_linker")
-    linker.fusion = linker.reading = default_fusion()
+    linker.fusion = linker.rescoring = default_fusion()
     trained.meta["bioel"] = {"tuning": {"documents": 6}, "other": 1}
     trained.config["initialize"]["components"] = {"bioel_linker": VOCABULARY}
     with trained.select_pipes(enable="bioel_linker"):
         trained.initialize(lambda: examples_of(trained, texts))
-    assert (linker.fusion, linker.reading) == (None, None)
+    assert (linker.fusion, linker.rescoring) == (None, None)
     assert trained.meta["bioel"] == {"other": 1}
 
 

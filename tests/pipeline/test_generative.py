@@ -121,9 +121,9 @@ def test_the_trie_is_kept_until_there_is_another_knowledge_base(generative):
 
 def test_tuning_weighs_strings_and_what_is_written(generative, texts):
     report = tune(generative, texts)
-    assert [one.chosen.get("weights") for one in report.tuned][:2] == ["fusion", "reading"]
+    assert [one.chosen.get("weights") for one in report.tuned][:2] == ["fusion", "rescoring"]
     linker: Any = generative.get_pipe("bioel_linker")
-    assert linker.reading.direct.shape == (5,)
+    assert linker.rescoring.direct.shape == (5,)
     assert sum(right(generative, texts)) > 20
 
 

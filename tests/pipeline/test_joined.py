@@ -140,7 +140,7 @@ def test_another_set_of_them(folders):
 
 
 def test_names_in_the_text_have_the_label_of_their_knowledge_base(folders):
-    nlp = linking_nlp(folders, mentions="kb", model=SMALL)
+    nlp = linking_nlp(folders, mentions="dictionary", model=SMALL)
     doc = nlp("Paludism and pyrexia")
     assert [(s.text, s.label_, s._.cui) for s in doc.spans["bioel"]] == [
         ("Paludism", "Disease", "B:1"),
@@ -150,7 +150,7 @@ def test_names_in_the_text_have_the_label_of_their_knowledge_base(folders):
 
 def test_names_of_several_knowledge_bases_do_not_compete(folders):
     def scores(kb: Any) -> list[tuple[str, float]]:
-        nlp = linking_nlp(kb, mentions="kb", model=SMALL)
+        nlp = linking_nlp(kb, mentions="dictionary", model=SMALL)
         doc = nlp("Fever, cough, malaria and fever.")
         return [(c.id, c.score) for c in doc.spans["bioel"][0]._.candidates]
 
@@ -197,7 +197,7 @@ def test_trained_and_tuned_as_any_other(folders, tmp_path):
     ]
     assert all(right.any() for right in development.right)
     # Features are those of linking: a mention with a label is not compared with the other's names.
-    alone = linker.generator.parts[0].gather(["fever"]).features
+    alone = linker.generator.parts[0].candidate_table(["fever"]).features
     of_fever = development.rows[development.strings.index("fever")]
     assert (development.features[of_fever] == alone).all()
     encoded = linker.encode_kb(linker.kb)

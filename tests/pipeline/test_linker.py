@@ -66,8 +66,8 @@ def test_label_types_decide_between_homonyms(kb_folder):
         ({}, {"exact+dense", "dense"}),
         ({"dense": False}, {"exact"}),
         ({"exact": False}, {"dense+sparse", "dense"}),
-        ({"exact": False, "dense": False}, {"sparse"}),
-        ({"exact": False, "dense": False, "sparse": False}, set()),
+        ({"exact": False, "dense": False}, {"ngram"}),
+        ({"exact": False, "dense": False, "ngram": False}, set()),
     ],
 )
 def test_evidence_can_be_switched_off(kb_folder, evidence, expected):
@@ -173,7 +173,7 @@ def test_a_batch_gives_what_its_documents_give_alone(kb_folder):
 
 def test_links_become_entities(kb_folder):
     text = "Naloxone and clonidine."
-    nlp = linking_nlp(kb_folder, mentions="kb", set_ents="links")
+    nlp = linking_nlp(kb_folder, mentions="dictionary", set_ents="links")
     for doc in (nlp(text), *nlp.pipe([text], n_process=2)):
         found = [(ent.text, ent.label_, ent.kb_id_) for ent in doc.ents]
         assert found == [(s.text, s.label_, s.kb_id_) for s in doc.spans["bioel"]]
@@ -182,4 +182,4 @@ def test_links_become_entities(kb_folder):
             ("clonidine", "MESH:D003000"),
         ]
         assert all(ent.label_ and ent._.candidates for ent in doc.ents)
-    assert not linking_nlp(kb_folder, mentions="kb")(text).ents
+    assert not linking_nlp(kb_folder, mentions="dictionary")(text).ents

@@ -57,7 +57,7 @@ def test_the_same_is_saved_before_and_after_the_first_use(kb_folder, tmp_path):
         == [
             [
                 *["cfg.json", "embeddings.safetensors", "fusion.json", "kb", "manifest.json"],
-                *["memory.json", "model.safetensors", "tokenizer.json"],
+                *["alias_table.json", "model.safetensors", "tokenizer.json"],
             ]
         ]
         * 2
@@ -130,12 +130,12 @@ def test_the_fingerprint_is_that_of_the_encoder(trained, trained_folder):
 @pytest.mark.parametrize(
     ("file", "text", "code"),
     [
-        ("memory.json", '{"aspirin": {"MESH:D001241": "x"}}', "B272"),
-        ("memory.json", '{"aspirin": {"MESH:D001241": -5}}', "B272"),
-        ("memory.json", '{"aspirin": {"MESH:D001241": 1e400}}', "B272"),
-        ("memory.json", '{"aspirin": 1}', "B272"),
-        ("memory.json", "null", "B272"),
-        ("memory.json", "[]", "B272"),
+        ("alias_table.json", '{"aspirin": {"MESH:D001241": "x"}}', "B272"),
+        ("alias_table.json", '{"aspirin": {"MESH:D001241": -5}}', "B272"),
+        ("alias_table.json", '{"aspirin": {"MESH:D001241": 1e400}}', "B272"),
+        ("alias_table.json", '{"aspirin": 1}', "B272"),
+        ("alias_table.json", "null", "B272"),
+        ("alias_table.json", "[]", "B272"),
         ("fusion.json", "[]", "B062"),
         ("fusion.json", "{}", "B062"),
         ("fusion.json", "bias NaN", "B058"),

@@ -25,7 +25,7 @@ def make_linker(kb_folder, texts: list[AnnotatedText], **training) -> Language:
 
 def test_memory_of_the_training_mentions(kb_folder, texts):
     linker = make_linker(kb_folder, texts).get_pipe("bioel_linker")
-    counts = {name: dict(ids) for name, ids in linker.statistics.counts.items()}
+    counts = {name: dict(ids) for name, ids in linker.alias_table.counts.items()}
     assert counts["parkinson s disease"] == {"MESH:D010300": 1}
     assert counts["aki"] == {"MESH:D058186": 2}  # as written ...
     assert counts["acute kidney injury"] == {"MESH:D058186": 3}  # ... and written out
@@ -38,7 +38,7 @@ def test_initializing_again_starts_again(kb_folder, texts):
     nlp = make_linker(kb_folder, texts)
     data = examples(nlp, texts[:1])
     nlp.initialize(lambda: data)
-    counts = nlp.get_pipe("bioel_linker").statistics.counts
+    counts = nlp.get_pipe("bioel_linker").alias_table.counts
     assert {name: dict(ids) for name, ids in counts.items()} == {
         "naloxone": {"MESH:D009270": 2},
         "hypertension": {"MESH:D006973": 2},
@@ -60,7 +60,7 @@ def test_ids_that_the_knowledge_base_lacks_are_no_obstacle(kb_folder):
     lost = AnnotatedText("1", "aspirin", (Mention(0, 7, "Drug", ("GONE:1",)),))
     nlp = make_linker(kb_folder, [lost])
     nlp.update(examples(nlp, [lost]), sgd=nlp.create_optimizer())
-    assert dict(nlp.get_pipe("bioel_linker").statistics.counts["aspirin"]) == {"GONE:1": 1}
+    assert dict(nlp.get_pipe("bioel_linker").alias_table.counts["aspirin"]) == {"GONE:1": 1}
 
 
 @pytest.mark.parametrize("loss", ["multi_similarity", "info_nce"])

@@ -48,7 +48,7 @@ OVERLAPS = r"\[W300\] 2 of 36 gold mentions"
 
 def multitask_nlp(kb: Path, **settings: Any) -> Language:
     """A linker that finds its mentions, untrained. settings: Of the architecture."""
-    return with_linker(blank(), kb, multitask_model(**settings), mentions="read")
+    return with_linker(blank(), kb, multitask_model(**settings), mentions="model")
 
 
 def multitask_model(**settings: Any) -> dict[str, Any]:
@@ -123,7 +123,7 @@ def test_closed_vocabulary_alone(multi, texts):
     """As published: the likeliest class, whatever the knowledge base calls it."""
     linker = multi.get_pipe("bioel_linker")
     linker.model.attrs["vocabulary"] = "closed"
-    leave_evidence(multi, "context")
+    leave_evidence(multi, "contextual")
     linker.cfg["nil_threshold"] = 0.0
     classes = set(linker.model.attrs["inventory"].classes)
     docs = list(multi.pipe(text.text for text in texts))
@@ -132,7 +132,7 @@ def test_closed_vocabulary_alone(multi, texts):
     gold = {(t.text[m.start : m.end], m.ids) for t in texts for m in t.mentions if len(m.ids) == 1}
     found = {(span.text, span._.cuis) for span in spans}
     assert len(gold & found) >= len(gold) - 4
-    assert evidence_of(docs) == {"context"}
+    assert evidence_of(docs) == {"contextual"}
 
 
 def test_open_vocabulary_links_to_a_concept_without_a_mention(kb_folder, kb, texts):
@@ -147,7 +147,7 @@ def test_open_vocabulary_links_to_a_concept_without_a_mention(kb_folder, kb, tex
         doc.spans["bioel"] = [doc[:]]
     linker = multi.get_pipe("bioel_linker")
     linker.cfg["mentions"] = "spans"
-    leave_evidence(multi, "context")
+    leave_evidence(multi, "contextual")
     found = [doc.spans["bioel"][0]._.candidates[0].id for doc in linker.pipe(docs)]
     right = sum(id_ == kb.ids[row] for id_, row in zip(found, unseen, strict=True))
     assert right == len(unseen) == 14
@@ -158,7 +158,7 @@ def test_one_task_alone_is_learnt_at_a_time(kb_folder, checkpoint, texts):
     nlp = sharing_nlp(checkpoint)
     nlp.remove_pipe("bioel_mentions")
     model = multitask_model(tok2vec=LISTENER, hidden=8, one_task=True)
-    nlp = with_linker(nlp, kb_folder, model, mentions="read")
+    nlp = with_linker(nlp, kb_folder, model, mentions="model")
     with pytest.warns(UserWarning, match=OVERLAPS):
         learn(nlp, texts, updates=1, name="bioel_linker")
     linker, shim = nlp.get_pipe("bioel_linker"), nlp.get_pipe("tok2vec").model.shims[0]
@@ -192,7 +192,7 @@ def test_tasks_that_are_not_learnt(kb_folder, texts):
     nlp = multitask_nlp(kb_folder, hidden=0, tasks=["mentions"], vocabulary="closed")
     with pytest.warns(UserWarning, match=OVERLAPS):
         learn(nlp, texts, updates=40, name="bioel_linker")
-    leave_evidence(nlp, "context")
+    leave_evidence(nlp, "contextual")
     docs = list(nlp.pipe(text.text for text in texts))
     spans = [span for doc in docs for span in doc.spans["bioel"]]
     assert len(spans) > 25
@@ -220,7 +220,7 @@ def test_a_type_and_a_concept_that_training_has_not(kb_folder, texts):
 def test_documents_that_were_not_read(kb_folder, checkpoint, texts):
     nlp = sharing_nlp(checkpoint)
     nlp.remove_pipe("bioel_mentions")
-    nlp = with_linker(nlp, kb_folder, multitask_model(tok2vec=LISTENER), mentions="read")
+    nlp = with_linker(nlp, kb_folder, multitask_model(tok2vec=LISTENER), mentions="model")
     with pytest.raises(BioelError, match=r"\[B053\]"):
         nlp.get_pipe("bioel_linker")(nlp.make_doc("AKI"))
     with pytest.warns(UserWarning, match=OVERLAPS):
@@ -247,7 +247,7 @@ def test_settings_that_do_not_go_together(kb_folder, settings):
 def test_a_model_that_finds_nothing(kb_folder):
     with pytest.raises(BioelError, match=r"\[B301\].*rescnn"):
         with_linker(
-            blank(), kb_folder, {"@architectures": "spacy-bioel.ResCNN.v1"}, mentions="read"
+            blank(), kb_folder, {"@architectures": "spacy-bioel.ResCNN.v1"}, mentions="model"
         )
     with pytest.raises(BioelError, match=r"\[B301\].*multitask"):
         multitask_nlp(kb_folder, tasks=["links"])

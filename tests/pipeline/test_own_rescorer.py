@@ -5,7 +5,7 @@ import spacy
 from thinc.api import Model
 from tiny import LINKER, with_entity, with_linker
 
-from spacy_bioel.contextual.rescoring import READ_FEATURES, contextual_model, weigh
+from spacy_bioel.contextual.rescoring import CONTEXTUAL_FEATURES, contextual_model, weigh
 from spacy_bioel.doc import get_links
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.linking.rescoring import Rescorer
@@ -15,7 +15,7 @@ from spacy_bioel.types import Concept
 class Mentioned(Rescorer):
     """Prefers concepts whose preferred name stands in the document."""
 
-    features = READ_FEATURES
+    features = CONTEXTUAL_FEATURES
     is_ready = True
     proposes = False
 
@@ -47,4 +47,4 @@ def test_a_rescorer_of_ones_own(tmp_path):
     for text, id in (("Is it flu, this cold?", "X:1"), ("The cold is low heat.", "X:2")):
         doc = linker(with_entity(nlp, text, "cold"))
         assert [link.ids for link in get_links(doc)] == [(id,)]
-        assert get_links(doc)[0].candidates[0].evidence.endswith("context")
+        assert get_links(doc)[0].candidates[0].evidence.endswith("contextual")

@@ -160,7 +160,7 @@ def test_genes_alone_need_no_vectors():
 
 def test_parts_of_it_and_other_settings():
     settings = {
-        "components": {"bioel_mentions": {"always": {"Species": ["patient"]}, "threshold": 0.9}},
+        "components": {"bioel_mentions": {"include": {"Species": ["patient"]}, "threshold": 0.9}},
         "components.bioel_linker.nil_threshold": 1.0,
     }
     nlp = spacy_bioel.load(config=settings, disable="bioel_linker")

@@ -5,12 +5,12 @@ import pytest
 
 from spacy_bioel.contextual.dual_encoder import CandidateSampler
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.linking.evidence import MentionStatistics
+from spacy_bioel.linking.evidence import AliasTable
 from spacy_bioel.linking.searches import NamePool
 from spacy_bioel.linking.training import NameSampler
 from spacy_bioel.settings import TrainingSettings
 
-STATISTICS = MentionStatistics(
+STATISTICS = AliasTable(
     {"heart attack": {"MESH:D009203": 2}, "chill": {"MESH:D003139": 1, "MESH:GONE": 1}}
 )
 # Names of both, with the homonym "cold".
@@ -82,7 +82,7 @@ def test_equal_seeds_draw_equally(kb):
 
 def test_mined_negatives_are_of_other_concepts(kb):
     drawer = sampler(kb, negatives=3)
-    pool = NamePool(kb, drawer.statistics.ids, size=1000)
+    pool = NamePool(kb, drawer.alias_table.ids, size=1000)
     drawer.mine(by_letters, pool.encoded(by_letters))
     infarction = kb.find("MESH:D009203")
     names, concepts = drawer.draw([("heart attack", infarction)])

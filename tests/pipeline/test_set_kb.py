@@ -19,7 +19,7 @@ def test_a_document_is_linked_to_one_of_them(tmp_path):
     for folder, prefix in zip(folders, "AB", strict=True):
         concepts = [Concept(f"{prefix}:1", ("aspirin",)), Concept(f"{prefix}:2", ("seizure",))]
         build_kb(concepts, folder)
-    nlp: Language = linking_nlp(folders[0], mentions="kb", model={"dim": 16})
+    nlp: Language = linking_nlp(folders[0], mentions="dictionary", model={"dim": 16})
     linker = nlp.get_pipe("bioel_linker")
     done = Event()
 
@@ -47,7 +47,7 @@ def test_a_document_is_linked_to_one_of_them(tmp_path):
 def test_one_that_is_assigned_is_that_of_the_next_batch(tmp_path):
     for name in "ab":
         build_kb([Concept(f"{name.upper()}:1", ("aspirin",))], tmp_path / name)
-    nlp = linking_nlp(tmp_path / "a", mentions="kb", model={"dim": 16})
+    nlp = linking_nlp(tmp_path / "a", mentions="dictionary", model={"dim": 16})
     linker = nlp.get_pipe("bioel_linker")
 
     def linked() -> list[str]:

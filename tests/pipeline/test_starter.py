@@ -237,7 +237,7 @@ def test_encoding_a_large_knowledge_base_as_the_warning_says(large, tmp_path):
 
 
 def test_names_that_are_found_need_no_encoder_and_no_warning(large):
-    nlp = linking_nlp(large, mentions="kb")
+    nlp = linking_nlp(large, mentions="dictionary")
     with warnings.catch_warnings(action="error"):
         doc = nlp("He took aspirin.")
     (span,) = doc.spans["bioel"]

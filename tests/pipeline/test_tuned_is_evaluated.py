@@ -20,10 +20,10 @@ pytest.importorskip("transformers")
 pytestmark = pytest.mark.filterwarnings("ignore:.*W300")
 
 SETTINGS = {
-    "always": {"Disease": ["odd syndrome"]},
-    "never": ["lithium"],
+    "include": {"Disease": ["odd syndrome"]},
+    "exclude": ["lithium"],
     "threshold": 0.02,  # below what `predict` looks at by default
-    "consistency": 0.5,
+    "document_smoothing": 0.5,
     "allow_overlap": False,
 }
 
@@ -32,7 +32,7 @@ SETTINGS = {
 def nlp(request, kb_folder, checkpoint, texts) -> Language:
     """A pipeline of each kind, trained so little that every setting matters."""
     if request.param == "ontology":
-        return linking_nlp(kb_folder, mentions="kb", evidence={"dense": False})
+        return linking_nlp(kb_folder, mentions="dictionary", evidence={"dense": False})
     nlp = MAKERS[request.param](kb_folder, checkpoint)
     nlp.config["initialize"]["components"] = {"bioel_linker": VOCABULARY}
     data = examples_of(nlp, texts)
@@ -55,8 +55,8 @@ def test_every_setting_that_is_tried(nlp, texts, monkeypatch):
         for setting, tried in zip(settings, counts, strict=True):
             pipe, values = (detector if protocol == "mention" else linker), setting
             if "left_out" in setting:
-                finding = {**linker.cfg["finding"], "threshold": setting["threshold"]}
-                values = {"finding": finding}
+                finding = {**linker.cfg["dictionary"], "threshold": setting["threshold"]}
+                values = {"dictionary": finding}
             with changed(pipe.cfg, values):
                 links = list(link_open(nlp, linker, texts))
             found = count_documents(texts, links, protocol=protocol, canonical=linker.kb.canonical)

@@ -25,7 +25,7 @@ def kb(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def nlp(kb) -> Language:
-    return linking_nlp(kb, mentions="kb", model={"dim": 16})
+    return linking_nlp(kb, mentions="dictionary", model={"dim": 16})
 
 
 @pytest.fixture(scope="module")

@@ -233,7 +233,7 @@ def test_another_generation_of_the_knowledge_base(tmp_path, started):
 
     build_kb([Concept("A:1", ("aspirin",))], tmp_path / "kb")
     client, service = make(
-        lambda: linking_nlp(tmp_path / "kb", mentions="kb", model={"dim": 16}), started
+        lambda: linking_nlp(tmp_path / "kb", mentions="dictionary", model={"dim": 16}), started
     )
     service.start()
     assert ids(client.post("/link", json={"texts": ["aspirin"]}).json()) == [["A:1"]]

@@ -35,7 +35,7 @@ def make_linker(kb_folder) -> Callable[..., Language]:
 
     def make(**settings: Any) -> Language:
         nlp = spacy.blank("en", config=TOKENIZER)
-        config = {"kb": str(kb_folder), "mentions": "kb", "evidence": {"dense": False}}
+        config = {"kb": str(kb_folder), "mentions": "dictionary", "evidence": {"dense": False}}
         nlp.add_pipe("bioel_linker", config=config | {"model": {"dim": 16}} | settings)
         return nlp
 

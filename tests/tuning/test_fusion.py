@@ -12,7 +12,7 @@ import pytest
 from spacy_bioel.errors import BioelError
 from spacy_bioel.evaluation.fit import Development, _Loss, fit_fusion, fit_nearest, pool
 from spacy_bioel.linking.evidence import FEATURES, default_fusion
-from spacy_bioel.models.fusion import Fusion, rank, share
+from spacy_bioel.models.fusion import Fusion, rank, softmax_by_group
 
 N = len(FEATURES)
 EXACT, DENSE = FEATURES.index("exact"), FEATURES.index("dense")
@@ -48,7 +48,7 @@ def test_shares_by_hand():
     scores = np.array([0.0, 1.0, 2.0, -np.inf, -np.inf])
     groups = np.array([0, 1, 1, 1, 2])
     both = exp(1) + exp(2) + 1  # the 1 is NIL
-    assert share(scores, groups).tolist() == pytest.approx(
+    assert softmax_by_group(scores, groups).tolist() == pytest.approx(
         [1 / 2, exp(1) / both, exp(2) / both, 0.0, 0.0]
     )
 
@@ -111,7 +111,7 @@ def fitted() -> Fusion:
 def test_fitted_weights_tell_right_from_wrong(fitted):
     data = development(100, seed=1)
     groups = np.repeat(np.arange(100), 4)
-    shares = share(fitted.scores(data.features), groups)
+    shares = softmax_by_group(fitted.scores(data.features), groups)
     is_right = np.concatenate(data.right)
     assert shares[is_right].min() > 0.5 > shares[~is_right].max()
     nil = 1 - np.bincount(groups, shares)

@@ -9,13 +9,13 @@ import spacy
 from spacy.language import Language
 
 from spacy_bioel.evaluation.fit import document_folds, gather_development, gold_docs
-from spacy_bioel.evaluation.tune import tune, tune_detector, tune_finding, tune_nil, tune_weights
+from spacy_bioel.evaluation.tune import tune, tune_detector, tune_dictionary, tune_nil, tune_weights
 from spacy_bioel.linking.evidence import FEATURES
 from spacy_bioel.types import AnnotatedText, Candidate, Link, Mention
 
 Answering = Callable[..., Any]
 MakeLinker = Callable[..., Language]
-DEFAULTS = {"threshold": 0.5, "consistency": 0.0, "allow_overlap": True}
+DEFAULTS = {"threshold": 0.5, "document_smoothing": 0.0, "allow_overlap": True}
 
 
 @pytest.fixture()
@@ -60,7 +60,7 @@ def test_threshold_of_the_detector(detecting, answering):
             "aa xx aa",
             [(0, 1, "D", 0.9), (1, 2, "D", 0.45), (2, 3, "D", 0.1)],
             [(0, 2, "D"), (6, 8, "D")],
-            {"consistency": 0.5},
+            {"document_smoothing": 0.5},
         ),
         ("aa bb", [(0, 2, "D", 0.9), (0, 1, "D", 0.6)], [(0, 5, "D")], {"allow_overlap": False}),
     ],
@@ -119,12 +119,12 @@ def found(nlp: Language, text: str) -> list[str]:
 def test_it_stays_as_it_is_where_nothing_is_gained(make_linker):
     nlp = make_linker()
     linker: Any = nlp.get_pipe("bioel_linker")
-    tuned = tune_finding(nlp, [right(i) for i in range(4)], folds=document_folds(4))
+    tuned = tune_dictionary(nlp, [right(i) for i in range(4)], folds=document_folds(4))
     assert tuned is not None
     assert tuned.chosen == {"left_out": 0, "threshold": 0.5}
     assert (tuned.protocol, tuned.metric) == ("end_to_end", "f1")
     assert (tuned.fitted, tuned.cross_fitted) == (100.0, 100.0)
-    assert linker.cfg["finding"]["never"] == []
+    assert linker.cfg["dictionary"]["exclude"] == []
 
 
 def test_names_that_a_corpus_does_not_annotate_are_left_out_and_saved(make_linker, tmp_path):
@@ -132,10 +132,10 @@ def test_names_that_a_corpus_does_not_annotate_are_left_out_and_saved(make_linke
     linker: Any = nlp.get_pipe("bioel_linker")
     assert found(nlp, "Beta fevers are a group.") == ["Beta fevers"]
     texts = [make(i) for i in range(10) for make in (right, untouched)]
-    tuned = tune_finding(nlp, texts, folds=document_folds(len(texts)))
+    tuned = tune_dictionary(nlp, texts, folds=document_folds(len(texts)))
     assert tuned is not None and tuned.chosen == {"left_out": 3, "threshold": 0.5}
     assert (tuned.fitted, tuned.cross_fitted) == (100.0, 100.0)
-    assert linker.cfg["finding"]["never"] == ["beta fever"]
+    assert linker.cfg["dictionary"]["exclude"] == ["beta fever"]
     nlp.to_disk(tmp_path / "saved")
     for once_more in (nlp, spacy.load(tmp_path / "saved")):
         assert found(once_more, "Beta fevers are a group.") == []
@@ -144,9 +144,9 @@ def test_names_that_a_corpus_does_not_annotate_are_left_out_and_saved(make_linke
 
 def test_nothing_that_is_like_a_name(make_linker):
     texts = [AnnotatedText(str(i), "None.", (Mention(0, 4, "D", ("X:A",)),)) for i in range(3)]
-    assert tune_finding(make_linker(), texts, folds=document_folds(3)) is None
+    assert tune_dictionary(make_linker(), texts, folds=document_folds(3)) is None
     report = tune(make_linker(), texts)
-    assert "finding is unchanged: no name that is found is right" in report.remarks
+    assert "dictionary is unchanged: no name that is found is right" in report.remarks
 
 
 CORPUS = [
@@ -204,7 +204,7 @@ def test_both_pipes_in_order(make_linker, answering):
 
 
 def test_nothing_to_tune_on(make_linker):
-    evidence = dict.fromkeys(("exact", "memory", "sparse", "dense"), False) | {"prior": True}
+    evidence = dict.fromkeys(("exact", "alias_table", "ngram", "dense"), False) | {"prior": True}
     nlp = make_linker(mentions="ents", nil_threshold=0.4, evidence=evidence)
     with pytest.warns(UserWarning, match=r"\[W323\]"):
         report = tune(nlp, TEXTS)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from alike import doubts
+from doubts import doubts
 from specs import is_mixture, load_spec, parts_of
 
 from spacy_bioel.cli.card import CorpusFacts, Facts, read_scores, size_of, write_card

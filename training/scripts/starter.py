@@ -50,7 +50,7 @@ from spacy_bioel.io.table import read_table
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.bundled import ASSETS as INSTALLED
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.linking.evidence import FEATURES, MentionStatistics
+from spacy_bioel.linking.evidence import FEATURES, AliasTable
 from spacy_bioel.loading import load_model
 from spacy_bioel.mentions.model import add_scorer
 from spacy_bioel.models.torch_io import weights_from_bytes, weights_to_bytes
@@ -183,10 +183,10 @@ def encoder(folder: Path) -> None:
 
 @app.command()
 def memory(corpora: list[str]) -> None:
-    """Write assets/memory.json: mention statistics for the starter KB."""
+    """Write assets/alias_table.json: mention statistics for the starter KB."""
     counts = _counts(corpora, str(KBS / "descriptors"))
     text = json.dumps(counts, ensure_ascii=False, indent=0)
-    (ASSETS / "memory.json").write_text(text + "\n", encoding="utf8")
+    (ASSETS / "alias_table.json").write_text(text + "\n", encoding="utf8")
 
 
 @app.command()
@@ -200,7 +200,7 @@ def pipeline(
     """
     counts = _counts(corpora, ["starter:mesh", "starter:genes", "starter:species", "starter:cells"])
     folder = ASSETS / "starter"
-    with replacing_file(folder / "memory.json") as path:
+    with replacing_file(folder / "alias_table.json") as path:
         path.write_text(json.dumps(counts, ensure_ascii=False) + "\n", encoding="utf8")
     file = folder / "bioel_mentions" / "model.safetensors"
     before = load_file(file) if share < 1 else {}
@@ -256,9 +256,9 @@ def _counts(corpora: list[str], kb: str | list[str]) -> dict[str, dict[str, int]
     for corpus in corpora:
         found: dict[str, Counter[str]] = defaultdict(Counter)
         for doc in read_docs(Path("corpus") / corpus / "train.spacy", linker.vocab):
-            linker.statistics = MentionStatistics()
+            linker.alias_table = AliasTable()
             linker.count_mentions([Example(doc, doc)])
-            for string, ids in linker.statistics.counts.items():
+            for string, ids in linker.alias_table.counts.items():
                 for concept_id, count in ids.items():
                     # Genes by documents: what one text says over and over, others do not.
                     is_gene = concept_id.startswith("NCBIGene:")
@@ -300,10 +300,10 @@ def fusion(corpora: list[str]) -> None:
                 linker.set_kb(kb)
                 held_out = []
                 for fold in document_folds(len(docs)):
-                    linker.statistics = MentionStatistics()
+                    linker.alias_table = AliasTable()
                     linker.count_mentions(Example(docs[i], docs[i]) for i in fold.fitting.tolist())
                     held_out.append(gather_development(linker, [docs[i] for i in fold.held_out]))
-                linker.statistics = MentionStatistics()
+                linker.alias_table = AliasTable()
                 parts += [_sample(pool(held_out)), _sample(gather_development(linker, docs))]
     fitted = fit_fusion(pool(parts))
     text = json.dumps(fitted.to_json(FEATURES))

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-import alike
+import doubts
 import pytest
 
 from spacy_bioel.io.jsonl import write_texts_jsonl
@@ -32,7 +32,7 @@ def said(train: list[AnnotatedText], dev: list[AnnotatedText]) -> str:
         folder = Path("assets/mine")
         folder.mkdir(parents=True, exist_ok=True)
         write_texts_jsonl(folder / f"{split}.jsonl", texts)
-    return " / ".join(alike.doubts("mine", "dev"))
+    return " / ".join(doubts.doubts("mine", "dev"))
 
 
 def test_templates_are_few_and_alike():

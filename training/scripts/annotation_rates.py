@@ -1,4 +1,4 @@
-"""Make spacy_bioel/assets/marked.json.gz: how often annotators mark names of the package's
+"""Make spacy_bioel/assets/annotation_rates.json.gz: how often annotators mark names of the package's
 knowledge bases that are in no other mention, from training documents.
 
 strings: by label and string, how often it was marked and how often it is there; names that the
@@ -25,7 +25,7 @@ from spacy_bioel.dictionary.unambiguous import describe, kinds_of
 from spacy_bioel.files import replacing_file
 from spacy_bioel.text.normalize import normalize_name, normalize_names
 
-_FILE = ASSETS / "marked.json.gz"
+_FILE = ASSETS / "annotation_rates.json.gz"
 _FEWEST = 5  # strings of a kind
 _GIVEN = 9
 _ALL = 0.9  # share of the strings of a label that a type says nothing of

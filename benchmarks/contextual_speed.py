@@ -1,6 +1,6 @@
 """Mentions that each kind of linker links in a second of processor time, and its size.
 
-python -m benchmarks.run reading_speed CORPUS PIPELINE CHECKPOINT takes the pipeline that `project
+python -m benchmarks.run contextual_speed CORPUS PIPELINE CHECKPOINT takes the pipeline that `project
 run all --vars.config multitask` has made of a corpus, and the transformer's checkpoint. All kinds
 get the gold mentions of the same development documents, with the same knowledge base, in one run:
 
@@ -46,8 +46,8 @@ _OF_STRINGS = {
 }
 
 
-@question("reading_speed", key=("corpus", "system", "metric", "max_pieces"))
-def reading_speed(
+@question("contextual_speed", key=("corpus", "system", "metric", "max_pieces"))
+def contextual_speed(
     corpus: str,
     pipeline: Path,
     checkpoint: Path,

@@ -1,4 +1,4 @@
-"""Fit the weights of the evidence for the organism of a gene: spacy_bioel/assets/organisms.json.
+"""Fit the weights of the evidence for the organism of a gene: spacy_bioel/assets/species_assignment.json.
 
 On the training documents of corpora that the project has fetched, with the genes of the package,
 the organisms and cell lines that its detector finds, and mention statistics of other documents.
@@ -27,7 +27,7 @@ from spacy_bioel.entities import Candidates
 from spacy_bioel.entities.genes import genes_by_organism
 from spacy_bioel.entities.species import FEATURES, organism_table
 from spacy_bioel.evaluation.fit import Development, fit_fusion, pool
-from spacy_bioel.linking.evidence import MentionStatistics
+from spacy_bioel.linking.evidence import AliasTable
 from spacy_bioel.settings import GOLD_KEY
 from spacy_bioel.types import GENE, ORGANISM, AnnotatedText
 
@@ -43,7 +43,7 @@ def fit(
         list[str] | None,
         typer.Option(help="Corpora whose development documents are left out, too."),
     ] = None,
-    output: Annotated[Path, typer.Option()] = ASSETS / "organisms.json",
+    output: Annotated[Path, typer.Option()] = ASSETS / "species_assignment.json",
 ) -> None:
     """Fit on the training documents of these corpora; leave one out to measure on it."""
     nlp = spacy_bioel.load()
@@ -54,11 +54,11 @@ def fit(
         left_out |= set(map(beginning, texts[corpus]))
     every = [text for of_corpus in texts.values() for text in of_corpus]
     linker: Any = nlp.get_pipe("bioel_linker")
-    starter = linker.statistics.counts
+    starter = linker.alias_table.counts
     parts = []
     for fifth in range(FIFTHS):
         # What a string was where it stands, they know nothing of.
-        linker.statistics = MentionStatistics(_without_genes(starter))
+        linker.alias_table = AliasTable(_without_genes(starter))
         others = (_gold(nlp, text) for text in every if fifth_of(text.id) != fifth)
         linker.count_mentions(Example(doc, doc) for doc in others)
         for of_corpus in texts.values():

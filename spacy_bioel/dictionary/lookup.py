@@ -20,12 +20,12 @@ from spacy_bioel.dictionary.matching import (
     has_capitals_alone,
     ruled_out,
 )
-from spacy_bioel.dictionary.span_matches import Hits, Words, find_hits, read_words
+from spacy_bioel.dictionary.span_matches import SpanMatches, Words, find_span_matches, read_words
 from spacy_bioel.dictionary.unambiguous import common_words
 from spacy_bioel.doc import long_forms, text_of
 from spacy_bioel.explanation import Considered, Trace
-from spacy_bioel.kb.columns import gather
-from spacy_bioel.kb.gazetteer import NameBags, stem_key
+from spacy_bioel.kb.columns import positions_of
+from spacy_bioel.kb.gazetteer import BagsOfWords, stem_key
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.spelling import Misspellings
 from spacy_bioel.text.normalize import AMOUNT_WORDS, LINKING_WORDS, normalize_names, stem_of
@@ -50,14 +50,14 @@ class FoundName:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """How names are found: see `settings.FindingSettings`."""
+class LookupOptions:
+    """How names are found: see `settings.DictionarySettings`."""
 
     variants: bool = True
     typos: bool = True
     threshold: float = 0.5
     nested: bool = False
-    never: frozenset[str] = frozenset()  # normalised names
+    exclude: frozenset[str] = frozenset()  # normalised names
 
 
 FormsOf = Callable[[Doc], dict[str, str]]
@@ -68,17 +68,17 @@ WhyOther = Callable[[Doc, NDArray[np.int64], NDArray[np.int64]], Sequence[str]]
 class Weighed(NamedTuple):
     """Spans near a name: their name rows, the evidence, and why each is ruled out, or ""."""
 
-    hits: Hits
+    hits: SpanMatches
     rows: NDArray[np.int64]
     evidence: Evidence
     reasons: list[str]
 
 
-class NameFinder:
+class DictionaryLookup:
     """Finds the names of one knowledge base; may be shared by threads."""
 
     def __init__(self, kb: KnowledgeBase) -> None:
-        self.bags = NameBags.from_kb(kb, _nouns())
+        self.bags = BagsOfWords.from_kb(kb, _nouns())
         correct = partial(Misspellings(self.bags.words).meant, known=common_words())
         self._correct = lru_cache(maxsize=_MOST_KEPT)(correct)
         self.evidence = NameEvidence(kb, self.bags)
@@ -90,8 +90,8 @@ class NameFinder:
         )
 
     def look_up(
-        self, docs: Sequence[Doc], how: Finding, forms_of: FormsOf = long_forms
-    ) -> tuple[Words, Hits]:
+        self, docs: Sequence[Doc], how: LookupOptions, forms_of: FormsOf = long_forms
+    ) -> tuple[Words, SpanMatches]:
         """Look up all spans that may be names."""
         words = read_words(docs, stem_key, forms_of)
         if how.typos:
@@ -101,14 +101,14 @@ class NameFinder:
                     words.keys[(words.form == number) & ~words.is_short] = stem_key(other)
         is_known = [word in LINKING_WORDS or stem_of(word) in self._stems for word in words.meant]
         known = np.array(is_known, dtype=bool)
-        return words, find_hits(words, self.bags, known, loosely=how.variants)
+        return words, find_span_matches(words, self.bags, known, loosely=how.variants)
 
     def _meant(self, form: str) -> str:
         # "Drowsy" is no slip for "dropsy" where a name has "drowsiness"; "dizzyness" is one.
         meant, stem = self._correct(form) or form, stem_of(form)
         return form if stem in self._stems and stem_of(meant) != stem else meant
 
-    def weigh(self, words: Words, hits: Hits) -> Weighed:
+    def weigh(self, words: Words, hits: SpanMatches) -> Weighed:
         """Return the spans near a name with the evidence, and why some are ruled out."""
         rows, evidence = self.evidence.of(words, hits)
         reasons = ruled_out(
@@ -121,7 +121,7 @@ class NameFinder:
     def find(
         self,
         docs: Sequence[Doc],
-        how: Finding = Finding(),
+        how: LookupOptions = LookupOptions(),
         *,
         forms_of: FormsOf = long_forms,
         why_other: WhyOther | None = None,
@@ -159,7 +159,7 @@ class NameFinder:
         weighed: Weighed,
         probability: NDArray[np.float64],
         kept: set[int],
-        how: Finding,
+        how: LookupOptions,
     ) -> None:
         """Write which spans are names or nearly so, and why each was kept or not."""
         hits, rows, _, reasons = weighed
@@ -178,7 +178,7 @@ class NameFinder:
             traces[doc].record([one])
 
     def _decide(
-        self, weighed: Weighed, how: Finding
+        self, weighed: Weighed, how: LookupOptions
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Choose among the spans that are not ruled out: return the probability that each means the
         name, and the rows of those that are kept.
@@ -191,10 +191,10 @@ class NameFinder:
         # No text tells what users mean by the words that they add.
         added = self.kb.is_added[rows] & is_equal & evidence.is_single
         likely[added] = np.maximum(likely[added], _LIKELY[EQUAL])
-        if how.never:
+        if how.exclude:
             names = normalize_names(self.kb.names.take(rows))
-            for i in np.flatnonzero([name in how.never for name in names]).tolist():
-                reasons[i] = reasons[i] or "left out by `finding.never`"
+            for i in np.flatnonzero([name in how.exclude for name in names]).tolist():
+                reasons[i] = reasons[i] or "left out by `dictionary.exclude`"
         likely[[bool(reason) for reason in reasons]] = 0.0
         return likely, choose(hits, likely, threshold=how.threshold, nested=how.nested)
 
@@ -219,7 +219,7 @@ def _above_most(kb: KnowledgeBase) -> NDArray[np.bool_]:
     of = concept  # the concept of the sample that another is above
     pairs = np.zeros(0, dtype=np.int64)  # both as one number
     while len(concept):
-        indptr, at = gather(kb.parent_offsets, concept)
+        indptr, at = positions_of(kb.parent_offsets, concept)
         found = np.repeat(of, np.diff(indptr)) * n + kb.parents[at]
         new = np.setdiff1d(found, pairs)
         pairs = np.union1d(pairs, new)
@@ -228,7 +228,7 @@ def _above_most(kb: KnowledgeBase) -> NDArray[np.bool_]:
 
 
 def choose(
-    hits: Hits, probability: NDArray[np.float64], *, threshold: float, nested: bool = False
+    hits: SpanMatches, probability: NDArray[np.float64], *, threshold: float, nested: bool = False
 ) -> NDArray[np.int64]:
     """Choose the rows of hits to keep: the likely ones, the longest first where they overlap.
 

@@ -10,7 +10,7 @@ from spacy_bioel.kb import vectors as heads_module
 from spacy_bioel.kb.faiss_index import choose_index
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.vector_files import open_vectors, write_vectors
-from spacy_bioel.kb.vectors import ExactIndex, HeadIndex, heads_of, quantize
+from spacy_bioel.kb.vectors import ExactIndex, TwoStageIndex, coarse_codes_of, quantize
 
 
 def names_and_queries():
@@ -25,22 +25,22 @@ def names_and_queries():
 
 def test_nearest_names_of_all():
     vectors, queries = names_and_queries()
-    vectors.heads = heads_of(vectors)
-    assert (vectors.heads.codes.shape, vectors.heads.codes.dtype) == ((40_000, 24), np.int8)
-    rows, scores = HeadIndex(vectors).search(queries, 10)
+    vectors.coarse = coarse_codes_of(vectors)
+    assert (vectors.coarse.codes.shape, vectors.coarse.codes.dtype) == ((40_000, 24), np.int8)
+    rows, scores = TwoStageIndex(vectors).search(queries, 10)
     exact, of_exact = ExactIndex(vectors).search(queries, 10)
     assert rows[:, 0].tolist() == list(range(0, 40_000, 400))
     assert (rows == exact).all(axis=1).sum() >= 95
     same = rows == exact
     assert (scores[same] == of_exact[same]).all()
-    alone = [HeadIndex(vectors).search(query[None], 10) for query in queries]
+    alone = [TwoStageIndex(vectors).search(query[None], 10) for query in queries]
     assert [one[0][0].tolist() for one in alone] == rows.tolist()
-    assert HeadIndex(vectors).search(queries[:0], 10)[0].shape == (0, 10)
+    assert TwoStageIndex(vectors).search(queries[:0], 10)[0].shape == (0, 10)
 
 
 def test_few_vectors_are_compared_in_full():
     vectors = quantize(np.eye(3))
-    assert heads_of(vectors) is None
+    assert coarse_codes_of(vectors) is None
     assert type(choose_index(vectors)) is ExactIndex
 
 
@@ -50,21 +50,21 @@ def encode(names):
 
 def test_heads_are_made_of_stored_vectors(kb, folder, monkeypatch):
     write_vectors(kb, encode, fingerprint="9f3a", dim=4)
-    assert open_vectors(folder, fingerprint="9f3a").heads is None
+    assert open_vectors(folder, fingerprint="9f3a").coarse is None
     monkeypatch.setattr(heads_module, "HEAD_NAMES", 2)
     monkeypatch.setattr(writing_module, "HEAD_NAMES", 2)
     done = write_vectors(kb, encode, fingerprint="9f3a", dim=4)
     assert (done.encoded, done.copied) == (0, 6)
     vectors = open_vectors(folder, fingerprint="9f3a")
-    assert (vectors.heads.codes.shape, vectors.heads.projection.shape) == ((6, 2), (4, 2))
-    assert type(choose_index(vectors)) is HeadIndex
+    assert (vectors.coarse.codes.shape, vectors.coarse.projection.shape) == ((6, 2), (4, 2))
+    assert type(choose_index(vectors)) is TwoStageIndex
     home = vectors_of(folder, "9f3a")
     assert write_vectors(kb, encode, fingerprint="9f3a", dim=4).copied == 6
     assert vectors_of(folder, "9f3a") == home  # nothing to do
     KnowledgeBase.open(folder).verify_homes()
 
 
-@pytest.mark.parametrize("name", ["heads", "projection"])
+@pytest.mark.parametrize("name", ["coarse", "projection"])
 def test_heads_that_are_gone(kb, folder, monkeypatch, name):
     monkeypatch.setattr(heads_module, "HEAD_NAMES", 2)
     monkeypatch.setattr(writing_module, "HEAD_NAMES", 2)

@@ -5,7 +5,7 @@ import pytest
 from kb_files import made_kb
 from tiny import blank, linking_nlp, links
 
-from spacy_bioel.dictionary.finder import Finding, NameFinder
+from spacy_bioel.dictionary.lookup import DictionaryLookup, LookupOptions
 from spacy_bioel.doc import get_links
 from spacy_bioel.explanation import Trace, reason_of
 from spacy_bioel.kb.build import build_kb
@@ -56,13 +56,13 @@ def kb_of(folder: Path, concepts: Iterable[tuple[str, ...]]) -> KnowledgeBase:
 
 
 @pytest.fixture(scope="module")
-def finder(tmp_path_factory) -> NameFinder:
-    return NameFinder(kb_of(tmp_path_factory.mktemp("finder") / "mine", NAMES))
+def finder(tmp_path_factory) -> DictionaryLookup:
+    return DictionaryLookup(kb_of(tmp_path_factory.mktemp("finder") / "mine", NAMES))
 
 
-def find(finder: NameFinder, text: str, **options: bool) -> list[tuple[str, str]]:
+def find(finder: DictionaryLookup, text: str, **options: bool) -> list[tuple[str, str]]:
     doc = blank().make_doc(text)
-    (found,) = finder.find([doc], Finding(**options))
+    (found,) = finder.find([doc], LookupOptions(**options))
     return [(doc[n.first : n.last + 1].text, finder.kb.name(n.row)) for n in found]
 
 
@@ -156,13 +156,13 @@ VITAMINS = ("Vitamin A deficiency", "Vitamin D level", "Protein S deficiency", "
 )
 def test_no_letter_that_tells_names_apart_is_dropped(tmp_path, text, expected):
     names = (*VITAMINS, "Fish", "Group A antigen", "Hepatitis A", "Hepatitis", "Factor S")
-    finder = NameFinder(kb_of(tmp_path / "kb", ((name,) for name in names)))
+    finder = DictionaryLookup(kb_of(tmp_path / "kb", ((name,) for name in names)))
     assert [name for _, name in find(finder, text)] == expected
 
 
 def test_names_within_names_are_the_users_choice(tmp_path):
     names = [("Ulcerative colitis",), ("Colitis",), ("Active ulcer",)]
-    finder = NameFinder(kb_of(tmp_path / "nested", names))
+    finder = DictionaryLookup(kb_of(tmp_path / "nested", names))
     text = "Active ulcerative colitis."
     longest = [("ulcerative colitis", "Ulcerative colitis")]
     assert find(finder, text) == longest
@@ -171,7 +171,7 @@ def test_names_within_names_are_the_users_choice(tmp_path):
 
 def test_words_of_the_field_are_not_everyday_words(tmp_path):
     concepts = [("Neoplasm", "Cancer", "Tumor"), ("Agent", "Drug")]
-    finder = NameFinder(kb_of(tmp_path / "kb", concepts))
+    finder = DictionaryLookup(kb_of(tmp_path / "kb", concepts))
     texts = ("Tumors were seen.", "Patient has cancer.", "Patient has a drug.")
     found = [find(finder, text) for text in texts]
     assert found == [[("Tumors", "Tumor")], [("cancer", "Cancer")], []]
@@ -183,7 +183,7 @@ def test_names_that_a_user_adds_are_found(tmp_path, is_joined):
     build_kb([Concept("X:1", names)], tmp_path / "kb", source="first")
     add_concepts(tmp_path / "kb", [Concept("X:2", ("AF", "drug", "z", "it"))], source="mine")
     kb = KnowledgeBase.open(tmp_path / "kb")
-    finder = NameFinder(JoinedKnowledgeBase([kb, kb]) if is_joined else kb)
+    finder = DictionaryLookup(JoinedKnowledgeBase([kb, kb]) if is_joined else kb)
     text = "VT, AF, tension, drug, q, z, it"
     found = [name for _, name in find(finder, text)]
     assert found == ["VT", "AF", "tension", "drug", "z", "it"]
@@ -202,7 +202,9 @@ def test_documents_do_not_depend_on_their_batch(finder):
 
 def test_the_pipe_finds_and_links(finder):
     nlp = blank()
-    linker = nlp.add_pipe("bioel_linker", config={"kb": str(finder.kb.path), "mentions": "kb"})
+    linker = nlp.add_pipe(
+        "bioel_linker", config={"kb": str(finder.kb.path), "mentions": "dictionary"}
+    )
     doc = nlp("Siezures and cleft lip and palate.")
     assert links(doc) == [
         ("Siezures", "X:00"),
@@ -210,7 +212,7 @@ def test_the_pipe_finds_and_links(finder):
         ("cleft lip and palate", "X:10"),
     ]
     assert [span.label_ for span in doc.spans["bioel"]] == ["mine"] * 3
-    linker.cfg["finding"] = {"typos": False}
+    linker.cfg["dictionary"] = {"typos": False}
     assert links(nlp("Siezures")) == []
 
 
@@ -243,13 +245,13 @@ CLINICAL = (
     ],
 )
 def test_what_notes_say_in_other_words(tmp_path, text, expected):
-    finder = NameFinder(kb_of(tmp_path / "kb", CLINICAL))
+    finder = DictionaryLookup(kb_of(tmp_path / "kb", CLINICAL))
     assert [found for found, _ in find(finder, text)] == expected
 
 
 def test_a_plural_is_of_the_preferred_name(tmp_path):
     concepts = [("Pair of lungs", "Lungs"), ("Lung",), ("Set of hairs", "Hairs"), ("Head", "Hair")]
-    finder = NameFinder(kb_of(tmp_path / "kb", concepts))
+    finder = DictionaryLookup(kb_of(tmp_path / "kb", concepts))
     expected = [("lungs", "Lung"), ("Lung", "Lung"), ("hairs", "Hairs")]
     assert find(finder, "Her lungs. Lung, hairs.") == expected
 
@@ -258,7 +260,7 @@ def test_a_plural_is_of_the_preferred_name(tmp_path):
 def test_a_concept_above_most_others_is_no_mention(tmp_path, n_below, found):
     concepts = [Concept("X:0", ("cell",)), Concept("X:1", ("motile cell",), parents=("X:0",))]
     concepts += [Concept(f"X:1{i}", (f"a{i} cell",), parents=("X:1",)) for i in range(n_below - 1)]
-    finder = NameFinder(made_kb(tmp_path / "kb", concepts))
+    finder = DictionaryLookup(made_kb(tmp_path / "kb", concepts))
     assert [text for text, _ in find(finder, "Cells.")] == found
     assert [text for text, _ in find(finder, "A motile cell.")] == ["motile cell"]
 
@@ -270,12 +272,12 @@ def test_a_concept_above_most_others_is_no_mention(tmp_path, n_below, found):
         ("An EYE ANOMALY? No, TUMOR.", ""),
         ("There was no nail changes.", "it begins with a negation"),
         ("Group X here.", "fewer than 3 characters, or no letter"),
-        ("Hearts and cardiac cells", "left out by `finding.never`"),
+        ("Hearts and cardiac cells", "left out by `dictionary.exclude`"),
     ],
 )
 def test_why_a_name_is_none(finder, text, reason):
     doc = blank().make_doc(text)
-    finder.find([doc], Finding(never=frozenset({"heart"})), traces=[trace := Trace(doc)])
+    finder.find([doc], LookupOptions(exclude=frozenset({"heart"})), traces=[trace := Trace(doc)])
     assert reason in {one.reason for one in trace.considered([])}
 
 
@@ -285,7 +287,7 @@ def test_names_found_with_an_ontology_have_a_label(tmp_path):
     build_kb(concepts, tmp_path / "kb", source="mine.obo.gz")  # as within a pipeline
     build_kb([Concept("X:2", ("fever",))], tmp_path / "plain")
     for kb, expected in (("kb", ["Drug", "mine"]), ("plain", ["plain"])):
-        nlp = linking_nlp(tmp_path / kb, mentions="kb")
+        nlp = linking_nlp(tmp_path / kb, mentions="dictionary")
         doc = nlp("Aspirin for fever.")
         doc.ents = list(doc.spans["bioel"])
         assert [ent.label_ for ent in doc.ents] == expected
@@ -306,7 +308,7 @@ def test_neighbours_decide_a_name_of_several_concepts(tmp_path):
     ]
     build_kb(concepts, tmp_path / "kb")
     nlp = blank()
-    config = {"kb": str(tmp_path / "kb"), "mentions": "kb", "evidence": {"dense": False}}
+    config = {"kb": str(tmp_path / "kb"), "mentions": "dictionary", "evidence": {"dense": False}}
     nlp.add_pipe("bioel_linker", config=config)
     texts = ("ASD, open duct.", "Speech delay. ASD, open duct.", "Speech delay. ASD.")
     for text, id in zip(texts, ("X:2", "X:2", "X:1"), strict=True):
@@ -321,16 +323,16 @@ def test_neighbours_decide_a_name_of_several_concepts(tmp_path):
 
 def test_names_of_an_ontology_in_capitals(tmp_path):
     words = "ASTHMA RASH GOUT STROKE FEVER COUGH SEPSIS EDEMA COPD".split()
-    finder = NameFinder(kb_of(tmp_path / "words", [(word,) for word in words]))
+    finder = DictionaryLookup(kb_of(tmp_path / "words", [(word,) for word in words]))
     text = "She has asthma, a rash, gout, cough, fever, COPD and sepsis."
     found = ["asthma", "rash", "gout", "cough", "fever", "COPD", "sepsis"]
     assert found_in(finder, text) == found
     assert found_in(finder, "ASTHMA, RASH AND FEVER.") == ["ASTHMA", "RASH", "FEVER"]
     symbols = "BRAF TP53 MICE ABCA4 KRAS CDK4 IL6 HLA-B NCOA4".split()
-    finder = NameFinder(kb_of(tmp_path / "symbols", [(symbol,) for symbol in symbols]))
+    finder = DictionaryLookup(kb_of(tmp_path / "symbols", [(symbol,) for symbol in symbols]))
     assert found_in(finder, "The mice had BRAF.") == ["BRAF"]
 
 
-def found_in(finder: NameFinder, text: str) -> list[str]:
+def found_in(finder: DictionaryLookup, text: str) -> list[str]:
     doc = blank()(text)
     return [doc[one.first : one.last + 1].text for one in finder.find([doc])[0]]

@@ -29,7 +29,7 @@ def nlp(tmp_path_factory) -> Language:
     nlp = blank()
     config = {
         "kb": str(folder),
-        "mentions": "spans_and_kb",
+        "mentions": "spans+dictionary",
         "label_types": {"Chemical": ["Drug"], "Disease": ["Illness"]},
         "evidence": {"dense": False},
     }
@@ -93,7 +93,7 @@ def test_explain_says_why(nlp):
 
 def test_words_that_are_never_mentions(nlp):
     doc = nlp.make_doc("Zorbanib for blue lung\ndisease")
-    attrs = {"scores": [], "never": ["zorbanib"]}  # as the detector writes them
+    attrs = {"scores": [], "exclude": ["zorbanib"]}  # as the detector writes them
     doc.spans["bioel"] = SpanGroup(doc, name="bioel", attrs=attrs)
     assert [(s.text, s.label_) for s in nlp(doc).spans["bioel"]] == [
         ("blue lung\ndisease", "Disease")
@@ -111,7 +111,7 @@ def test_a_batch_is_as_single_documents(nlp):
 
 def test_an_empty_knowledge_base(tmp_path):
     build_kb([Concept("X:1", ("Zorbanib",), ())], tmp_path / "kb")
-    nlp = linking_nlp(tmp_path / "kb", mentions="spans_and_kb")
+    nlp = linking_nlp(tmp_path / "kb", mentions="spans+dictionary")
     with pytest.warns(UserWarning, match="W323"):
         assert found(nlp, "Zorbanib") == []  # no label is known
 
@@ -126,7 +126,11 @@ def test_a_gene_that_is_spelled_like_a_word_needs_a_detector(tmp_path):
     build_kb([*genes, Concept("C:1", ("A-rest",), ("Drug",))], tmp_path / "kb")
     nlp = blank()
     label_types = {"Gene": ["Gene"], "Chemical": ["Drug"]}
-    config = {"kb": str(tmp_path / "kb"), "mentions": "spans_and_kb", "label_types": label_types}
+    config = {
+        "kb": str(tmp_path / "kb"),
+        "mentions": "spans+dictionary",
+        "label_types": label_types,
+    }
     nlp.add_pipe("bioel_linker", config={**config, "evidence": {"dense": False}})
     # "AIR" in capitals is a common word too; the chemical begins with an article.
     text = "Zorbin, flibber, Flibber and the AIR at rest; HAD A REST; Zorb7."
@@ -143,7 +147,11 @@ def test_a_word_is_no_gene_in_a_text_that_says_nothing_of_genes(tmp_path):
     build_kb(genes_of, tmp_path / "kb")
     nlp = blank()
     label_types = {"Gene": ["Gene"], "Chemical": ["Drug"]}
-    config = {"kb": str(tmp_path / "kb"), "mentions": "spans_and_kb", "label_types": label_types}
+    config = {
+        "kb": str(tmp_path / "kb"),
+        "mentions": "spans+dictionary",
+        "label_types": label_types,
+    }
     nlp.add_pipe("bioel_linker", config={**config, "evidence": {"dense": False}})
 
     def genes(text: str, score: float = 0.7) -> list[str]:

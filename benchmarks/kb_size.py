@@ -1,6 +1,6 @@
 """Cost of linking as the knowledge base grows: time, memory, and mistakes of the search.
 
-python -m benchmarks.run growth KB MENTIONS draws names of a large knowledge base (`python -m spacy
+python -m benchmarks.run kb_size KB MENTIONS draws names of a large knowledge base (`python -m spacy
 project run kb_large .` makes kb/large), 10,000 at first, and lets a knowledge base grow with `kb
 add` and `kb encode` to 2 million of them; the smaller one is always a part of the larger. MENTIONS
 is a corpus in any format, as corpus/bc5cdr/dev.jsonl of the project, of which the strings of the
@@ -55,7 +55,7 @@ _METRICS = dict.fromkeys(("add", "encode", "open", "mention"), "seconds") | dict
 )
 _SIZES = (10_000, 100_000, 1_000_000, 2_000_000)
 _STRINGS = 500  # of each kind
-_FOLDER = Path("kb/growth")  # of the knowledge base that grows
+_FOLDER = Path("kb/kb_size")  # of the knowledge base that grows
 BASE = 100_000
 _BLOCK = 1 << 14  # names that are compared to all strings at a time
 _SAME = 1e-6  # cosines nearer than this are of names that are equally near
@@ -64,8 +64,8 @@ _MEMORY = {"resident": "VmRSS", "own": "RssAnon", "peak": "VmHWM"}
 Array = NDArray[np.float32]
 
 
-@question("growth", key=("question", "metric", "names"))
-def growth(
+@question("kb_size", key=("question", "metric", "names"))
+def kb_size(
     kb: Path,
     mentions: Path,
     seed: SeedOption = 0,
@@ -77,11 +77,11 @@ def growth(
     gold = [string for text in read_texts(mentions) for string in mention_strings(text)]
     strings = {"edited": edited, "mentions": list(dict.fromkeys(gold))[:_STRINGS]}
     asked = {"question": "mention", "metric": "seconds", "names": BASE}
-    base = next((row["value"] for row in load("growth") if asked.items() <= row.items()), None)
+    base = next((row["value"] for row in load("kb_size") if asked.items() <= row.items()), None)
     done = 0
     for size in _SIZES:
         costs = grow(_FOLDER, large, order[done:size], is_new=not done)
-        step = [sys.executable, "-m", "benchmarks.growth", str(_FOLDER)]
+        step = [sys.executable, "-m", "benchmarks.kb_size", str(_FOLDER)]
         found = subprocess.run(step, input=json.dumps(strings), stdout=-1, text=True, check=True)
         costs |= json.loads(found.stdout.splitlines()[-1])
         about = {"system": "light", "corpus": mentions.parent.name, "split": mentions.stem}
@@ -202,5 +202,5 @@ def are_nearest(
     return own >= best - _SAME
 
 
-if __name__ == "__main__":  # a step of `growth`
+if __name__ == "__main__":  # a step of `kb_size`
     print(json.dumps(measure(Path(sys.argv[1]), json.load(sys.stdin))))
