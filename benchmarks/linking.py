@@ -195,7 +195,7 @@ def make_pipeline(
     nlp = blank()
     config = {
         "kb": f"kb/{corpus}",
-        "spelling": {"@misc": system.spelling},
+        "ngram_search": {"@misc": system.spelling},
         "evidence": {name: name in system.evidence for name in EVIDENCE},
         "entities": {"composites": None} if system.ranks_by else {},
         "coherence": 0.0 if system.ranks_by else 1.0,

@@ -52,7 +52,7 @@ PARTS = {
         "model": "The name encoder, `spacy-bioel.ResCNN.v1` by default; or a model that also reads "
         "the text, such as `spacy-bioel.DualEncoder.v1` "
         "([choose a linker](../guides/choose_linker.md)).",
-        "spelling": "The search for names of like spelling, by 3-grams of characters.",
+        "ngram_search": "The search for names of like spelling, by 3-grams of characters.",
         "entities.genes": "Rules for genes. They are of the organisms that the document names; of "
         "those that share a name, the one that it also calls otherwise. As for all of `entities`, "
         "`null` switches the rules off.",

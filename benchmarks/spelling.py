@@ -1,6 +1,6 @@
 """Spelling searches of other systems, TF-IDF and BM25, to compare the linker's own with.
 
-Both are `SpellingSearch`es of `linking.searches`. Names are weighed when the first query
+Both are `NgramSearch`es of `linking.searches`. Names are weighed when the first query
 comes.
 """
 

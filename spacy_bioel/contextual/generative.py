@@ -23,8 +23,8 @@ from thinc.types import Floats1d
 from tokenizers import AddedToken, Tokenizer
 
 from spacy_bioel.contextual.rescoring import (
+    ContextualRescorer,
     PairScores,
-    ReaderRescorer,
     contextual_model,
     nearest_names,
     weigh,
@@ -397,7 +397,7 @@ class Training(NameTraining):
         return float(losses.mean())
 
 
-class GenerativeRescorer(ReaderRescorer):
+class GenerativeRescorer(ContextualRescorer):
     evidence = "generated"
     training = Training
     layer = "generator"

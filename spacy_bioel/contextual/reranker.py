@@ -19,7 +19,7 @@ from thinc.api import Model
 from thinc.types import Floats1d
 from tokenizers import Tokenizer
 
-from spacy_bioel.contextual.rescoring import PairScores, ReaderRescorer, contextual_model, weigh
+from spacy_bioel.contextual.rescoring import ContextualRescorer, PairScores, contextual_model, weigh
 from spacy_bioel.contextual.transformers import (
     checkpoint_kind,
     in_context,
@@ -266,7 +266,7 @@ class Training(NameTraining):
         return float(loss)
 
 
-class RerankerRescorer(ReaderRescorer):
+class RerankerRescorer(ContextualRescorer):
     proposes = False
     training = Training
     layer = "pairs"

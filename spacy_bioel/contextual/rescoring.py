@@ -101,7 +101,7 @@ class NetworkRescorer(Rescorer):
             self.model.get_ref("tok2vec").from_bytes(parts[_TOK2VEC])
 
 
-class ReaderRescorer(Rescorer):
+class ContextualRescorer(Rescorer):
     """Reads by a layer of its own, a model of word pieces with a `NetworkKind`.
 
     layer (str): Its name in the model.
@@ -143,7 +143,7 @@ def contextual_model(
     """Make a linker's model without its contextual network, which its rescorer adds.
 
     layers (dict): Layers by name; "names" is the name encoder.
-    forward (Callable | None): None: that of the layer of a `ReaderRescorer`.
+    forward (Callable | None): None: that of the layer of a `ContextualRescorer`.
     """
     return Model(
         name,

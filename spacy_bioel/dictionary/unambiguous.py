@@ -119,10 +119,10 @@ def _words(name: str) -> str:
     return "words" if " " in name else "word"
 
 
-def share_marked(string: str, label: str, kinds: Sequence[str]) -> float:
+def annotation_rate(string: str, label: str, kinds: Sequence[str]) -> float:
     """Estimate how often annotators mark a string as a mention of a label, where it is a name and
     in no mention: by the string where training texts have it, and by its kinds."""
-    of_kinds, (marked, n) = _marked()["kinds"], places_marked(string, label)
+    of_kinds, (marked, n) = _marked()["kinds"], annotation_counts(string, label)
     if len(string) < SHORT and not n:
         return 0.0
     known = [of_kinds[kind] for kind in kinds[:-1] if kind in of_kinds]
@@ -130,7 +130,7 @@ def share_marked(string: str, label: str, kinds: Sequence[str]) -> float:
     return float((marked + _KIND * share) / (n + _KIND))
 
 
-def places_marked(string: str, label: str) -> tuple[int, int]:
+def annotation_counts(string: str, label: str) -> tuple[int, int]:
     """How often training texts have a normalised string as a mention of a label, and how often they
     have it at all."""
     marked, n = _marked()["strings"].get(label, {}).get(string, (0, 0))
@@ -181,7 +181,7 @@ class String(NamedTuple):
     in_capitals: bool
 
 
-class KnownNames:
+class UnambiguousNames:
     """Finds names that may have one label only; may be shared by threads.
 
     vocabularies (Mapping): Of each label, a knowledge base, and which of its concepts mentions may
@@ -369,7 +369,7 @@ def _why_passed_over(string: String, normalized: str, about: About, is_added: bo
     is_preferred = about.name == about.preferred
     if reason := is_other(text, about.name, in_capitals, preferred=is_preferred):
         return reason
-    share = share_marked(normalized, label, kinds_of(about, label))
+    share = annotation_rate(normalized, label, kinds_of(about, label))
     if share >= _OFTEN_OF.get(label, _OFTEN):
         return ""
     if not share and len(normalized) < SHORT:

@@ -18,7 +18,12 @@ from math import exp, log1p
 
 from spacy.tokens import Doc, Span
 
-from spacy_bioel.dictionary.unambiguous import common_words, everyday_words, is_other, places_marked
+from spacy_bioel.dictionary.unambiguous import (
+    annotation_counts,
+    common_words,
+    everyday_words,
+    is_other,
+)
 from spacy_bioel.doc import long_forms, text_of, texts_of
 from spacy_bioel.entities import Candidates, EntityRules, Knowledge, Mentions, Query, Rank
 from spacy_bioel.entities.species import (
@@ -82,7 +87,7 @@ class Genes(EntityRules):
         row = int(kb.lookup_names([normalize_name(text)])[0])
         if row < 0 or kb.is_added[row]:
             return False
-        marked, n = places_marked(text.lower(), GENE)
+        marked, n = annotation_counts(text.lower(), GENE)
         if text.isupper():  # "AIR", which no training text has as a gene
             return n > 1 and not marked and text.lower() in common_words()
         if n and marked >= _GENE_ALONE * n:

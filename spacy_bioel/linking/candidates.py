@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spacy_bioel.dictionary.lookup import DictionaryLookup
-from spacy_bioel.dictionary.unambiguous import KnownNames
+from spacy_bioel.dictionary.unambiguous import UnambiguousNames
 from spacy_bioel.entities import RuleSet, String, Vocabulary
 from spacy_bioel.kb.bundled import is_starter
 from spacy_bioel.kb.columns import entries_of
@@ -36,7 +36,7 @@ from spacy_bioel.linking.searches import (
     MakeSearch,
     NamePool,
     NameSearch,
-    SpellingSearch,
+    NgramSearch,
     encoded_names,
 )
 from spacy_bioel.linking.starter import is_dense, string_vectors
@@ -96,7 +96,7 @@ class LinkerState:
     fusion: Fusion | None
     rescoring: Fusion | None
     settings: LinkerSettings
-    make_spelling: MakeSearch
+    make_ngram_search: MakeSearch
     rules: RuleSet
     rescorer: Rescorer | None = None
     pool: NamePool | None = None
@@ -180,10 +180,10 @@ class CandidateGenerator:
         return choose_index(quantize(self.encoder.encode(names)))
 
     @cached_property
-    def spelling(self) -> SpellingSearch:
+    def ngram_search(self) -> NgramSearch:
         """The search among the names by spelling."""
-        make = self.state.make_spelling
-        return self._cache.get("spelling", (self.kb, make), partial(make, self.kb))
+        make = self.state.make_ngram_search
+        return self._cache.get("ngram_search", (self.kb, make), partial(make, self.kb))
 
     @cached_property
     def dictionary(self) -> DictionaryLookup:
@@ -191,10 +191,10 @@ class CandidateGenerator:
         return self._cache.get("dictionary", self.kb, partial(DictionaryLookup, self.kb))
 
     @cached_property
-    def known_names(self) -> KnownNames:
+    def unambiguous_names(self) -> UnambiguousNames:
         """Finds names that mean nothing else, for the labels that have a vocabulary."""
         found, parts = self._vocabularies()
-        return self._cache.get("known names", parts, partial(KnownNames, found))
+        return self._cache.get("unambiguous names", parts, partial(UnambiguousNames, found))
 
     @cached_property
     def rules(self) -> RuleSet:
@@ -294,7 +294,7 @@ class CandidateGenerator:
             alias_table=state.alias_table,
             dense_names=dense,
             dense_aliases=dense_aliases,
-            spelling=self.spelling,
+            ngram_search=self.ngram_search,
             k=SEARCHED,
             evidence=state.settings.evidence.names,
         )

@@ -67,7 +67,7 @@ def _with_names(
         known_scores = scores if len(scores) == len(of_doc) else [1.0] * len(of_doc)
         pairs = zip(of_doc, known_scores, strict=True)
         given.append([(s.start, s.end, s.label_, p) for s, p in pairs])
-    found = generator.known_names.add_to(docs, given, excluded, traces)
+    found = generator.unambiguous_names.add_to(docs, given, excluded, traces)
     known = [
         frozenset(attrs.get("rules", ()) if of_doc is before else ())
         for attrs, of_doc, before in zip(groups, found, given, strict=True)

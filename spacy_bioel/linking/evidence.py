@@ -24,7 +24,7 @@ from spacy_bioel.kb.columns import positions_of
 from spacy_bioel.kb.joined import SearchResult
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.spelling import NgramIndex, build_postings, word_overlap
-from spacy_bioel.linking.searches import SpellingSearch
+from spacy_bioel.linking.searches import NgramSearch
 from spacy_bioel.models.fusion import Fusion
 from spacy_bioel.text.normalize import normalize_names, respellings
 
@@ -190,7 +190,7 @@ def candidate_table(
     alias_table: AliasTable,
     dense_names: SearchResult | None,
     dense_aliases: SearchResult | None,
-    spelling: SpellingSearch,
+    ngram_search: NgramSearch,
     k: int,
     evidence: Container[str] = EVIDENCE,
 ) -> CandidateTable:
@@ -199,7 +199,7 @@ def candidate_table(
     queries (Sequence[str]): Different normalised strings.
     dense_names (Found | None): Nearest names of the knowledge base by the encoder, if there is one.
     dense_aliases (SearchResult | None): Nearest of `alias_table.names` by the encoder.
-    spelling (SpellingSearch): Searches the names of the knowledge base by spelling.
+    ngram_search (NgramSearch): Searches the names of the knowledge base by spelling.
     k (int): Names looked at in the search by spelling.
     evidence (Container[str]): Which of EVIDENCE to use.
     """
@@ -220,7 +220,7 @@ def candidate_table(
         if unsure.any():
             numbers = np.flatnonzero(unsure)
             strings = [queries[i] for i in numbers.tolist()]
-            names, near = spelling.search(strings, k), alias_table.ngrams.search(strings, k)
+            names, near = ngram_search.search(strings, k), alias_table.ngrams.search(strings, k)
             proposals.append(
                 _from_names(kb, strings, numbers, names, best="ngram_best", value="ngram")
             )

@@ -58,7 +58,7 @@ class Linker(StoredPipe[LinkerSettings]):
         model: Model[Any, Any],
         name: str,
         *,
-        spelling: MakeSearch,
+        ngram_search: MakeSearch,
         settings: dict[str, Any],
         entities: RuleSet | None = None,
         scorer: Callable[..., dict[str, Any]] | None = None,
@@ -74,7 +74,7 @@ class Linker(StoredPipe[LinkerSettings]):
         self.alias_table = AliasTable()
         self.fusion: Fusion | None = None
         self.rescoring: Fusion | None = None
-        self._spelling = spelling
+        self._ngram_search = ngram_search
         # A relative path is relative to the current folder of now, not of the first use.
         self._base = Path.cwd() if settings.get("kb") else Path()
         self.pipeline = Pipeline()
@@ -137,7 +137,7 @@ class Linker(StoredPipe[LinkerSettings]):
                 fusion=self.fusion,
                 rescoring=self.rescoring,
                 settings=self.check_settings(),
-                make_spelling=self._spelling,
+                make_ngram_search=self._ngram_search,
                 rules=self.entities,
                 rescorer=self.rescorer if self.is_contextual else None,
             )
@@ -482,7 +482,11 @@ class Linker(StoredPipe[LinkerSettings]):
     def __reduce__(self) -> tuple[Any, ...]:
         # For worker processes under spawn. The knowledge base goes by its path, so that the
         # workers share its pages.
-        about = {"spelling": self._spelling, "entities": self.entities, "scorer": self.scorer}
+        about = {
+            "ngram_search": self._ngram_search,
+            "entities": self.entities,
+            "scorer": self.scorer,
+        }
         make = partial(type(self), self.vocab, self.model, self.name, settings={}, **about)
         return _unpickle, (make, self.to_bytes(exclude=["kb"]), self.kb)
 

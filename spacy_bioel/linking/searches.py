@@ -43,7 +43,7 @@ class NameSearch(Protocol):
     def search(self, queries: NDArray[np.float32], k: int) -> SearchResult: ...
 
 
-class SpellingSearch(Protocol):
+class NgramSearch(Protocol):
     """Names that are spelled like a query."""
 
     def search(self, queries: Sequence[str], k: int) -> SearchResult:
@@ -56,7 +56,7 @@ class SpellingSearch(Protocol):
         ...
 
 
-MakeSearch = Callable[[KnowledgeBase], SpellingSearch]
+MakeSearch = Callable[[KnowledgeBase], NgramSearch]
 
 
 def create_ngrams_v1() -> MakeSearch:

@@ -16,7 +16,7 @@ from spacy_bioel.linking.evidence import (
     AliasTable,
     candidate_table,
 )
-from spacy_bioel.linking.searches import SpellingSearch
+from spacy_bioel.linking.searches import NgramSearch
 from spacy_bioel.types import Concept
 
 CONCEPTS = (
@@ -61,7 +61,7 @@ def table(
     *,
     dense: SearchResult | None = None,
     dense_aliases: SearchResult | None = None,
-    spelling: SpellingSearch | None = None,
+    ngram_search: NgramSearch | None = None,
     evidence: Collection[str] = EVIDENCE,
 ) -> dict[tuple[str, str], dict[str, float]]:
     """(query, concept id) -> features that are not zero, where the name is from and which it is."""
@@ -71,7 +71,7 @@ def table(
         alias_table=alias_table,
         dense_names=dense,
         dense_aliases=dense_aliases,
-        spelling=spelling or kb.ngrams,
+        ngram_search=ngram_search or kb.ngrams,
         k=3,
         evidence=evidence,
     )
@@ -194,8 +194,8 @@ class Fixed:
 
 
 def test_another_search_by_spelling(kb):
-    spelling = Fixed(([5, 1], [0.7, 0.2]))
-    assert table(["zzz"], kb, AliasTable(), spelling=spelling) == {
+    ngram_search = Fixed(([5, 1], [0.7, 0.2]))
+    assert table(["zzz"], kb, AliasTable(), ngram_search=ngram_search) == {
         ("zzz", "X:4"): {
             "ngram": 0.7, "ngram_best": 1.0, "ngram_vote": 0.7, "sources": "ngram", "name": "Anemia",
         },
@@ -220,7 +220,7 @@ def switched(kb: KnowledgeBase, alias_table: AliasTable, off: str) -> dict[str, 
         alias_table,
         dense_names=dense,
         dense_aliases=dense_aliases,
-        spelling=Fixed(([2, 3], [0.6, 0.4])),
+        ngram_search=Fixed(([2, 3], [0.6, 0.4])),
         evidence=[name for name in EVIDENCE if name != off],
     )
     return {query: set(rows[query, "X:2"]) - {"name", "sources"} for query in ("cold", "flus")}

@@ -2,10 +2,9 @@
 
 import pytest
 import spacy
+from benchmarks.spelling import TfidfSearch
 from spacy.tokens import Span
 from tiny import ents, linking_nlp, links, with_entity
-
-from benchmarks.spelling import TfidfSearch
 
 
 def test_three_lines_link_entities(kb_folder):
@@ -77,10 +76,10 @@ def test_evidence_can_be_switched_off(kb_folder, evidence, expected):
 
 def test_another_search_by_spelling(kb_folder):
     settings = {"evidence": {"dense": False}, "nil_threshold": 0.0}
-    spelling = {"@misc": "spacy-bioel.Tfidf.v1"}
-    nlp = linking_nlp(kb_folder, ["asprin"], spelling=spelling, **settings)
+    ngram_search = {"@misc": "spacy-bioel.Tfidf.v1"}
+    nlp = linking_nlp(kb_folder, ["asprin"], ngram_search=ngram_search, **settings)
     assert ents(nlp("asprin")) == [("asprin", "MESH:D001241")]
-    assert isinstance(nlp.get_pipe("bioel_linker").generator.spelling, TfidfSearch)
+    assert isinstance(nlp.get_pipe("bioel_linker").generator.ngram_search, TfidfSearch)
 
 
 def test_composites(kb_folder):

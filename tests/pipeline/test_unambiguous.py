@@ -5,7 +5,7 @@ from spacy.language import Language
 from spacy.tokens import Doc, Span, SpanGroup
 from tiny import blank, linking_nlp
 
-from spacy_bioel.dictionary.unambiguous import share_marked
+from spacy_bioel.dictionary.unambiguous import annotation_rate
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.report import explain
 from spacy_bioel.types import Concept
@@ -117,8 +117,8 @@ def test_an_empty_knowledge_base(tmp_path):
 
 
 def test_the_string_tells_more_than_its_kind():
-    assert share_marked("disease", "Disease", ["Disease"]) < 0.1
-    assert share_marked("zorbanib", "Unknown", ["Unknown"]) == 1.0
+    assert annotation_rate("disease", "Disease", ["Disease"]) < 0.1
+    assert annotation_rate("zorbanib", "Unknown", ["Unknown"]) == 1.0
 
 
 def test_a_gene_that_is_spelled_like_a_word_needs_a_detector(tmp_path):

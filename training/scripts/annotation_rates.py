@@ -38,7 +38,7 @@ def main(
 ) -> None:
     nlp = spacy_bioel.load()
     linker: Any = nlp.get_pipe("bioel_linker")
-    names, kb = linker.generator.known_names, linker.kb
+    names, kb = linker.generator.unambiguous_names, linker.kb
     marked, there = Counter[Place](), Counter[Place]()
     for text in (text for path in texts for text in read_texts(path)):
         doc = nlp.make_doc(text.text)
