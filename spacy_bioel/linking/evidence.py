@@ -240,8 +240,8 @@ def candidate_table(
     return candidates
 
 
-def _rows_of(proposals: SearchResult, queries: IntArray) -> SearchResult:
-    return proposals[0][queries], proposals[1][queries]
+def _rows_of(result: SearchResult, queries: IntArray) -> SearchResult:
+    return result[0][queries], result[1][queries]
 
 
 def _merge(proposals: list[_Proposals], n: int) -> CandidateTable:
@@ -315,13 +315,13 @@ def _from_names(
     kb: KnowledgeBase,
     queries: Sequence[str],
     numbers: IntArray,
-    proposals: SearchResult,
+    result: SearchResult,
     *,
     best: str,
     value: str,
 ) -> _Proposals:
     """Concepts of the names that a search found for queries with these numbers."""
-    rows, cosines = proposals
+    rows, cosines = result
     different, number = np.unique(rows.ravel(), return_inverse=True)
     # The first may stand for no name, -1.
     n_none = int((different < 0).sum())
@@ -344,10 +344,10 @@ def _from_names(
 
 
 def _from_aliases(
-    meant: ConceptsOfAliases, numbers: IntArray, proposals: SearchResult, *, value: str
+    meant: ConceptsOfAliases, numbers: IntArray, result: SearchResult, *, value: str
 ) -> _Proposals:
     """Concepts of the training strings that a search found for queries with these numbers."""
-    rows, cosines = proposals
+    rows, cosines = result
     hit = np.flatnonzero(rows.ravel() >= 0)
     entry, number = _entries(meant, rows.ravel()[hit])
     hit, share, concept = hit[number], meant.shares[entry], meant.concepts[entry]

@@ -77,7 +77,7 @@ def test_reading_alone(dual, texts):
 def test_not_reading(dual, texts):
     dual.get_pipe("bioel_linker").cfg["evidence"]["contextual"] = False
     found = evidence_of(dual.pipe(text.text for text in texts))
-    assert {"dense", "exact+memory+dense"} < found
+    assert {"dense", "exact+alias_table+dense"} < found
     assert not any("contextual" in evidence for evidence in found)
 
 

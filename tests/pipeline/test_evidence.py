@@ -104,7 +104,7 @@ def test_a_spelling_variant_is_looked_up_where_the_name_is_absent(kb, alias_tabl
     # "ngram_best" is 1: by 3-grams this name is the nearest; the cosine itself is below 0.8.
     variant = dict.fromkeys((*SAME, *VOTES, "unique", "preferred"), 0.8) | TRAINED
     assert found["anaemia", "X:4"] == variant | {
-        "ngram_best": 1.0, "sources": "exact+sparse", "name": "Anemia",
+        "ngram_best": 1.0, "sources": "exact+ngram", "name": "Anemia",
     }  # fmt: skip
     assert found["heart attacks", "X:1"]["exact"] == 0.8
 
@@ -132,7 +132,7 @@ def test_dense_search(kb, alias_table):
         "alias_dense": 0.5 * 3 / 8,
         "alias_dense_vote": 0.5 * 3 / 4,
         "prior": PRIOR_2,
-        "sources": "memory+dense",
+        "sources": "alias_table+dense",
     }
     assert table(["zzz", "qqq"], kb, alias_table, dense=dense, dense_aliases=dense_aliases) == {
         ("zzz", "X:2"): near | from_flu | {"name": "Cold"},
@@ -141,7 +141,7 @@ def test_dense_search(kb, alias_table):
             "alias_dense": 0.5 * 1 / 8,
             "alias_dense_vote": 0.5 * 1 / 4,
             "prior": PRIOR_3,
-            "sources": "memory+dense",
+            "sources": "alias_table+dense",
             "name": "Cold",
         },
         ("zzz", "X:4"): near | {"sources": "dense", "name": "Anemia"},
@@ -218,7 +218,7 @@ def switched(kb: KnowledgeBase, alias_table: AliasTable, off: str) -> dict[str, 
         ["cold", "flus"],
         kb,
         alias_table,
-        dense_names=dense,
+        dense=dense,
         dense_aliases=dense_aliases,
         ngram_search=Fixed(([2, 3], [0.6, 0.4])),
         evidence=[name for name in EVIDENCE if name != off],

@@ -92,8 +92,8 @@ def test_its_package_asks_for_transformers(generative):
 
 def test_written_candidates_are_weighed_with_those_of_the_strings(generative, texts):
     evidence = evidence_of(generative.pipe(given(generative, texts)))
-    assert {"exact+memory+dense+sparse+generated", "generated"} & evidence
-    assert {"dense", "dense+sparse"} & evidence  # what was not written does not say so
+    assert {"exact+alias_table+dense+sparse+generated", "generated"} & evidence
+    assert {"dense", "dense+ngram"} & evidence  # what was not written does not say so
     found = right(generative, texts)
     assert sum(found) >= 0.85 * len(found)
     generative.get_pipe("bioel_linker").cfg["evidence"]["generated"] = False

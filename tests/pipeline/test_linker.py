@@ -64,7 +64,7 @@ def test_label_types_decide_between_homonyms(kb_folder):
     [
         ({}, {"exact+dense", "dense"}),
         ({"dense": False}, {"exact"}),
-        ({"exact": False}, {"dense+sparse", "dense"}),
+        ({"exact": False}, {"dense+ngram", "dense"}),
         ({"exact": False, "dense": False}, {"ngram"}),
         ({"exact": False, "dense": False, "ngram": False}, set()),
     ],

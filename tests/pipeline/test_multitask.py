@@ -99,7 +99,7 @@ def test_learns_by_heart(trained, texts):
     types = {(t.text[m.start : m.end], m.label) for t in texts for m in t.mentions}
     labels = {(span.text, span.label_) for doc in docs for span in doc.spans["bioel"]}
     assert len(types - labels) <= MISSED
-    assert "exact+memory+dense+context" in evidence_of(docs)
+    assert "exact+alias_table+dense+contextual" in evidence_of(docs)
 
 
 def test_same_links_from_bytes_in_any_batch_and_without_gold(trained, texts):
