@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -23,14 +22,13 @@ from spacy_bioel.doc import (
     split_ids,
     with_gold_mentions,
 )
-from spacy_bioel.errors import BioelError, Errors, Warnings
+from spacy_bioel.errors import LOGGER, BioelError, Errors, Warnings
 from spacy_bioel.io.formats import read_corpus
 from spacy_bioel.settings import GOLD_KEY
 from spacy_bioel.types import AnnotatedText, Mention
 
 Corpus = Callable[[Language], Iterator[Example]]
 _ID = "bioel_id"
-_LOGGER = logging.getLogger(__name__)
 
 
 def create_corpus_v1(
@@ -72,7 +70,7 @@ def create_corpus_v1(
             yield Example(predicted, reference)
         if total.lost:
             lost, first = len(total.lost), "; ".join(total.lost[:3])
-            _LOGGER.warning(Warnings.W060.format(path=path, lost=lost, n=total.n, first=first))
+            LOGGER.warning(Warnings.W060.format(path=path, lost=lost, n=total.n, first=first))
 
     return read_examples
 

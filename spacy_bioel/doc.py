@@ -28,14 +28,7 @@ from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.settings import GOLD_KEY, SPANS_KEY
 from spacy_bioel.text.normalize import normalize_tokens
 from spacy_bioel.text.sentences import find_abbreviations, find_short_binomials
-from spacy_bioel.types import (
-    ANNOTATES,
-    AnnotatedText,
-    Candidate,
-    Context,
-    Link,
-    ScoredSpan,
-)
+from spacy_bioel.types import ANNOTATES, AnnotatedText, Candidate, Context, Link, ScoredSpan
 
 NIL = "NIL"
 

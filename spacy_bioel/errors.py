@@ -7,8 +7,11 @@ bases, B38x-B39x services, W for warnings.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+LOGGER = logging.getLogger("spacy_bioel")
 
 
 class _Coded(type):

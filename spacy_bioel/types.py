@@ -10,7 +10,15 @@ from threading import Lock
 from typing import Any, Protocol
 from weakref import WeakSet
 
+import numpy as np
+from numpy.typing import NDArray
+
 from spacy_bioel.errors import BioelError, Errors
+
+BoolArray = NDArray[np.bool_]
+IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float32]
+DoubleArray = NDArray[np.float64]
 
 # Attribute of a span group: the labels that were looked for, see `AnnotatedText`.
 ANNOTATES = "annotates"

@@ -59,6 +59,7 @@ PACKAGES: dict[str, list[str]] = {
     "io/ontology.py": ["pronto"],
     "io/open.py": ["zstandard"],
     "parallel.py": ["torch", "threadpoolctl"],
+    "types": ["numpy"],
     "kb": ["numpy"],
     "kb/folder.py": ["filelock"],
     "kb/faiss_index.py": ["faiss"],

@@ -1,7 +1,7 @@
 """`bioel card`: write the model card of a pipeline, README.md and meta.json, from its scores.
 
 Its scores are those of `bioel evaluate`, by protocol. Those of the training loop are not: they were
-measured with other weights and thresholds, and losses are no scores. It is `pages/card.md`.
+measured with other weights and thresholds, and losses are no scores. It is `templates/card.md`.
 """
 
 from __future__ import annotations

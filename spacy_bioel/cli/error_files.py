@@ -1,6 +1,6 @@
 """Files of the errors of a pipeline: what `bioel evaluate --errors` and `--html` write.
 
-The page is `pages/errors.html`. It needs no other file, and its colours follow the reader's
+The page is `templates/errors.html`. It needs no other file, and its colours follow the reader's
 preference for dark or light.
 """
 

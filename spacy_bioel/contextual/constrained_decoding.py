@@ -24,7 +24,7 @@ from torch import Tensor
 
 from spacy_bioel.contextual.networks import places_of
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.kb.columns import IntArray, offsets_of, positions_of, read_array, write_array
+from spacy_bioel.kb.columns import offsets_of, positions_of, read_array, write_array
 from spacy_bioel.kb.folder import (
     ABOUT_FILE,
     TRIE_COLUMNS,
@@ -38,6 +38,7 @@ from spacy_bioel.models.name_encoder import get_network
 from spacy_bioel.models.torch_io import device_of, to_tensors
 from spacy_bioel.parallel import one_thread_each
 from spacy_bioel.text.normalize import normalize_names
+from spacy_bioel.types import FloatArray, IntArray
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -187,7 +188,6 @@ def open_trie(kb: KnowledgeBase, *, fingerprint: str) -> NameTrie:
         raise BioelError(Errors.B282.format(path=where, kb=kb.where, error=error)) from error
 
 
-FloatArray = NDArray[np.float32]
 # Mentions of a batch, and their word pieces, padding included: bound the memory.
 _MENTIONS, _PIECES = 128, 8192
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import srsly
-from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 from spacy.tokens import Doc
@@ -28,13 +27,9 @@ from spacy_bioel.contextual.transformers import (
 )
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.models.tok2vec import Tok2Vec
-from spacy_bioel.models.torch_io import (
-    AveragingShim,
-    arrays_of,
-    run_network,
-    set_arrays,
-)
+from spacy_bioel.models.torch_io import AveragingShim, arrays_of, run_network, set_arrays
 from spacy_bioel.text.sentences import begins_sentence
+from spacy_bioel.types import IntArray
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -83,7 +78,6 @@ def _best_cut(borders: Sequence[int], low: int, high: int, *, latest: bool) -> i
 
 
 DocumentEncoder = Model[list[Doc], list[Floats2d]]
-IntArray = NDArray[np.int64]
 
 
 def build_transformer_v1(

@@ -37,11 +37,11 @@ from spacy_bioel.models.torch_io import loss_and_gradients
 from spacy_bioel.pipe import require_token_vectors
 from spacy_bioel.settings import TrainingSettings
 from spacy_bioel.text.normalize import normalize_names
+from spacy_bioel.types import IntArray
 
 if TYPE_CHECKING:
     from torch import nn
 
-IntArray = NDArray[np.int64]
 DualEncoder = Model[Any, Floats2d]
 TEMPERATURE = 0.05
 # Tokens of context on each side of a mention, where mentions are encoded one by one.

@@ -50,6 +50,7 @@ from spacy_bioel.linking.training import NameTraining, gold_mentions
 from spacy_bioel.models.name_encoder import EncoderSource, NameEncoder, Pieces, pieces_model
 from spacy_bioel.models.vocabulary import n_pieces, train_vocabulary
 from spacy_bioel.text.normalize import NORMALIZER_VERSION, normalize_name, normalize_names
+from spacy_bioel.types import IntArray
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel
@@ -59,7 +60,6 @@ if TYPE_CHECKING:
 _PAD, _END = "[PAD]", "[SEP]"
 # Longest input of a network made here, and longest name of one that has no such limit.
 _POSITIONS, _LONGEST = 256, 256
-IntArray = NDArray[np.int64]
 # Pieces before and after a mention.
 MARKERS = ("[START]", "[END]")
 

@@ -50,12 +50,11 @@ from spacy_bioel.models.torch_io import device_of, network_of, to_tensors
 from spacy_bioel.pipe import require_token_vectors
 from spacy_bioel.settings import LinkerSettings, TrainingSettings
 from spacy_bioel.text.sentences import begins_sentence
+from spacy_bioel.types import FloatArray, IntArray
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-IntArray = NDArray[np.int64]
-FloatArray = NDArray[np.float32]
 _TASKS = ("mentions", "types", "links")
 _VOCABULARIES = ("open", "closed")
 NIL, UNKNOWN = 0, -100  # see `contextual.token_networks`, which needs torch

@@ -39,6 +39,7 @@ from spacy_bioel.linking.training import NameTraining, gold_mentions
 from spacy_bioel.models.name_encoder import EncoderSource, NameEncoder, Pieces, pieces_model
 from spacy_bioel.models.torch_io import loss_and_gradients
 from spacy_bioel.settings import TrainingSettings
+from spacy_bioel.types import IntArray
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -202,9 +203,6 @@ def _forward(
     model: PairScorer, pairs: Sequence[Pair], is_train: bool
 ) -> tuple[Floats1d, Callable[[Floats1d], list]]:
     return model.get_ref("network")(model.attrs["pieces"](pairs), is_train)
-
-
-IntArray = NDArray[np.int64]
 
 
 def make_pairs(

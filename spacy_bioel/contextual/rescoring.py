@@ -40,12 +40,11 @@ from spacy_bioel.models.torch_io import (
     weights_to_bytes,
 )
 from spacy_bioel.text.normalize import normalize_names
-from spacy_bioel.types import Candidate
+from spacy_bioel.types import Candidate, IntArray
 
 if TYPE_CHECKING:
     from torch import nn
 
-IntArray = NDArray[np.int64]
 # Columns of what is weighed.
 #   string: log-odds against NIL that the string was given; the lowest where it was not
 #   found: whether the string was given it

@@ -34,9 +34,7 @@ from spacy_bioel.text.normalize import (
     stem_of,
     words_of,
 )
-
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
+from spacy_bioel.types import BoolArray, IntArray
 
 # How near a string is to a name: equal; apart from plurals, British spelling, or the adjective of a
 # name of one word; in another order; of the same families of words ("bowing", "bowed"); both.

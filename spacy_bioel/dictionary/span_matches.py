@@ -16,9 +16,7 @@ from spacy_bioel.kb.gazetteer import MAX_WORDS, BagsOfWords
 from spacy_bioel.kb.knowledge_base import KeyArray
 from spacy_bioel.text.normalize import BLANK_LINE, normalize_name, normalize_tokens, words_of
 from spacy_bioel.text.sentences import find_forms
-
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
+from spacy_bioel.types import BoolArray, IntArray
 
 # Kinds of what stands between words, the strongest last. A name may go on in the next line.
 NOTHING, LINE, COMMA, STOP = 0, 1, 2, 3

@@ -17,15 +17,7 @@ from spacy_bioel.entities.species import is_named
 from spacy_bioel.entities.variant_grammar import RS_NUMBER, find_variants, read_variant
 from spacy_bioel.explanation import Trace
 from spacy_bioel.text.sentences import sentence_borders
-from spacy_bioel.types import (
-    DBSNP,
-    GENE,
-    VARIANT,
-    Candidate,
-    Link,
-    ScoredSpan,
-    is_tied,
-)
+from spacy_bioel.types import DBSNP, GENE, VARIANT, Candidate, Link, ScoredSpan, is_tied
 
 _OF_A_FORM = 0.99  # probability of what is written as nothing else is
 # Evidence of the number of a variant, and the reason.

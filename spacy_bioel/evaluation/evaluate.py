@@ -26,9 +26,8 @@ from spacy_bioel.evaluation.protocols import (
     one_to_one,
     pair_by_offsets,
 )
-from spacy_bioel.types import AnnotatedText, Candidate, Link, Mention
+from spacy_bioel.types import AnnotatedText, Candidate, DoubleArray, Link, Mention
 
-FloatArray = NDArray[np.float64]
 BINS = 10
 _BLOCK = 50  # resamples drawn at a time, to bound memory on corpora of many documents
 
@@ -200,11 +199,11 @@ def _count(
     return rows
 
 
-def percent(metric: Metric, sums: Mapping[str, FloatArray]) -> FloatArray:
+def percent(metric: Metric, sums: Mapping[str, DoubleArray]) -> DoubleArray:
     """Compute a metric from several sums of counts at once.
 
-    sums (Mapping[str, FloatArray]): Sums by name of the count. Shape (n_sums,) each.
-    RETURNS (FloatArray): Percentages; 0 where a denominator is 0. Shape (n_sums,).
+    sums (Mapping[str, DoubleArray]): Sums by name of the count. Shape (n_sums,) each.
+    RETURNS (DoubleArray): Percentages; 0 where a denominator is 0. Shape (n_sums,).
     """
     values = [_ratio(sums[top], sums[bottom]) for top, bottom in metric.ratios]
     if len(values) == 2:
@@ -212,23 +211,23 @@ def percent(metric: Metric, sums: Mapping[str, FloatArray]) -> FloatArray:
     return 100.0 * values[0]
 
 
-def _ratio(top: FloatArray, bottom: FloatArray) -> FloatArray:
+def _ratio(top: DoubleArray, bottom: DoubleArray) -> DoubleArray:
     return np.divide(top, bottom, out=np.zeros_like(top), where=bottom > 0)
 
 
-def _has_items(metric: Metric, sums: Mapping[str, FloatArray]) -> NDArray[np.bool_]:
+def _has_items(metric: Metric, sums: Mapping[str, DoubleArray]) -> NDArray[np.bool_]:
     """Whether each sum has items, gold or predicted, to compute a metric from. Shape (n_sums,)."""
     counted = [sums[metric.n], *(sums[bottom] for _, bottom in metric.ratios)]
     return np.any(np.stack(counted) > 0, axis=0)
 
 
-def bootstrap_sums(counts_dc: FloatArray, *, n_resamples: int, seed: int) -> FloatArray:
+def bootstrap_sums(counts_dc: DoubleArray, *, n_resamples: int, seed: int) -> DoubleArray:
     """Sum counts over documents drawn with replacement.
 
     The unit is the document, because mentions of one document are not independent.
 
-    counts_dc (FloatArray): Counts of each document. Shape (n_documents, n_counts).
-    RETURNS (FloatArray): One row per resample. Shape (n_resamples, n_counts).
+    counts_dc (DoubleArray): Counts of each document. Shape (n_documents, n_counts).
+    RETURNS (DoubleArray): One row per resample. Shape (n_resamples, n_counts).
     """
     n_docs = len(counts_dc)
     rng = np.random.default_rng(seed)

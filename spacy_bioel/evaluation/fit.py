@@ -29,12 +29,11 @@ from spacy_bioel.linking.candidates import CandidateGenerator
 from spacy_bioel.linking.decide import rank_mentions
 from spacy_bioel.linking.pipe import Linker
 from spacy_bioel.loading import find_linker
-from spacy_bioel.models.fusion import FloatArray, Fusion, softmax_by_group
+from spacy_bioel.models.fusion import Fusion, softmax_by_group
 from spacy_bioel.pipe import with_token_vectors
-from spacy_bioel.types import AnnotatedText
+from spacy_bioel.types import AnnotatedText, DoubleArray, IntArray
 
 Value = float | bool | str
-IntArray = NDArray[np.int64]
 FOLDS = 5
 
 
@@ -395,7 +394,7 @@ class _Loss:
     """
 
     def __init__(
-        self, z: FloatArray, development: Development, *, l2: float, n_hidden: int
+        self, z: DoubleArray, development: Development, *, l2: float, n_hidden: int
     ) -> None:
         mentions = zip(development.rows, development.right, strict=True)
         keys = [(rows.tobytes(), right.tobytes()) for rows, right in mentions]
@@ -405,17 +404,17 @@ class _Loss:
         self.groups = np.repeat(np.arange(len(rows)), [len(r) for r in rows])
         self.weight_of_group = np.array(list(Counter(keys).values())) / len(keys)  # of all mentions
         self.l2 = l2
-        self.centre: FloatArray | float = 0.0  # the penalty is on the distance to it
+        self.centre: DoubleArray | float = 0.0  # the penalty is on the distance to it
         self._shapes = [(d, n_hidden), (n_hidden,), (n_hidden,), (d,), (1,)]
         self.n_weights = sum(int(np.prod(shape)) for shape in self._shapes)
         self._has_right = np.bincount(self.groups, self.right, len(rows)) > 0
 
-    def split(self, weights: FloatArray) -> list[FloatArray]:
+    def split(self, weights: DoubleArray) -> list[DoubleArray]:
         """Split the vector of weights into the parameters of a `Fusion`."""
         parts = np.split(weights, np.cumsum([int(np.prod(s)) for s in self._shapes])[:-1])
         return [part.reshape(shape) for part, shape in zip(parts, self._shapes, strict=True)]
 
-    def __call__(self, weights: FloatArray) -> tuple[float, FloatArray]:
+    def __call__(self, weights: DoubleArray) -> tuple[float, DoubleArray]:
         hidden, hidden_bias, output, direct, bias = self.split(weights)
         active = np.tanh(self.z @ hidden + hidden_bias)
         probability = softmax_by_group(active @ output + self.z @ direct + bias, self.groups)

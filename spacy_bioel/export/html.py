@@ -1,6 +1,6 @@
 """Self-contained HTML of linked texts: mentions marked in their text, candidates in a table below.
 
-The templates in `pages/` escape all values of documents and knowledge bases. (displaCy escapes
+The templates in `templates/` escape all values of documents and knowledge bases. (displaCy escapes
 texts, but neither labels nor ids.) Ids are links to the pages of their concepts, see `address_of`.
 The colours follow the reader's choice of dark or light.
 
@@ -94,7 +94,7 @@ def _named(candidate: Candidate) -> str:
 
 # The templates of all pages and of the model card.
 PAGES = Environment(
-    loader=PackageLoader("spacy_bioel", "pages"),
+    loader=PackageLoader("spacy_bioel", "templates"),
     autoescape=select_autoescape(),
     trim_blocks=True,
     lstrip_blocks=True,

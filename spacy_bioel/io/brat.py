@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from spacy_bioel.errors import BioelError, Errors, Warnings
+from spacy_bioel.errors import LOGGER, BioelError, Errors, Warnings
 from spacy_bioel.io.open import Place, StrPath, check_words, numbered_lines, open_text, split_ids
 from spacy_bioel.types import AnnotatedText, Mention
 
@@ -22,7 +21,6 @@ _ENTITY = re.compile(
 _REFERENCE = re.compile(r"N\w+\t\s*Reference\s+(\S+)\s+(\S+)\s*(?:\t.*)?", re.S)
 _TRIGGER = re.compile(r"E\w+\t[^\s:]+:(T\w+)(?: .*)?")
 _N_SHOWN = 3  # file names in a warning
-_LOGGER = logging.getLogger(__name__)
 
 
 def read_brat(
@@ -67,7 +65,7 @@ def _pairs(path: Path) -> Iterator[tuple[Path, Path]]:
         alone = [name for name in alone if path / name.removesuffix(".txt") not in names]
         if alone:
             first = ", ".join(alone[:_N_SHOWN])
-            _LOGGER.warning(Warnings.W301.format(path=path, n=len(alone), first=first))
+            LOGGER.warning(Warnings.W301.format(path=path, n=len(alone), first=first))
     if not names:
         raise BioelError(Errors.B263.format(path=path, missing="*.ann"))
     for name in sorted(names):

@@ -6,14 +6,13 @@ JSON lines are for output, and for sources without a reader of their own.
 from __future__ import annotations
 
 import json
-import logging
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TextIO
 
-from spacy_bioel.errors import BioelError, Errors, Warnings
+from spacy_bioel.errors import LOGGER, BioelError, Errors, Warnings
 from spacy_bioel.files import replacing_text
 from spacy_bioel.io.open import (
     Place,
@@ -173,7 +172,6 @@ _MENTION_KEYS = {
     "start": int, "end": int, "label": str, "ids": (list, str), "fragments": list, "text": str,
 }  # fmt: skip
 _Record = dict[str, Any]
-_LOGGER = logging.getLogger(__name__)
 
 
 def read_concepts_jsonl(path: StrPath, *, prefix: str = "") -> Iterator[Concept]:
@@ -216,7 +214,7 @@ def read_texts_jsonl(path: StrPath, *, prefix: str = "") -> Iterator[AnnotatedTe
             said = f"{error!r}"
             if isinstance(error, dict):
                 said = f"{error.get('code', 'error')}: {error.get('message', '')}"
-            _LOGGER.warning(Warnings.W260.format(where=where, error=said[:200]))
+            LOGGER.warning(Warnings.W260.format(where=where, error=said[:200]))
             continue
         _check_keys(where, record, _TEXT_KEYS, "text")
         text = record["text"]

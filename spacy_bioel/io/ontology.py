@@ -6,7 +6,6 @@ OBO is read line by line: ids and names strictly, other fields as far as they ar
 from __future__ import annotations
 
 import io
-import logging
 import re
 import warnings
 from codecs import BOM_UTF8
@@ -14,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from xml.etree.ElementTree import Element
 
-from spacy_bioel.errors import BioelError, Errors, Warnings
+from spacy_bioel.errors import LOGGER, BioelError, Errors, Warnings
 from spacy_bioel.io.jsonl import iter_json_object, parse_json
 from spacy_bioel.io.open import (
     Place,
@@ -52,7 +51,6 @@ _PATTERNS = {
     "xref": (_XREF, ""),
 }
 _OPTIONAL = ("def", "xref")
-_LOGGER = logging.getLogger(__name__)
 
 _Lines = list[tuple[Place, str]]
 _Fields = Mapping[str, Sequence[str]]
@@ -80,7 +78,7 @@ def read_obo(path: StrPath, *, prefix: str = "") -> Iterator[Concept]:
                 namespace = "".join(_fields(lines, unread)["default-namespace"])
     if unread:
         (_, number), row = unread[0]
-        _LOGGER.warning(Warnings.W477.format(path=path, n=len(unread), line=number, row=row[:80]))
+        LOGGER.warning(Warnings.W477.format(path=path, n=len(unread), line=number, row=row[:80]))
 
 
 def read_obo_header(path: StrPath) -> tuple[str, str]:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Iterator
 
-from spacy_bioel.errors import BioelError, Errors, Warnings
+from spacy_bioel.errors import LOGGER, BioelError, Errors, Warnings
 from spacy_bioel.io.open import Place, StrPath, check_words, one_record, open_text, split_ids
 from spacy_bioel.types import AnnotatedText, Mention
 
 _TEXT_ROW = re.compile(r"([^|\t]+)\|([ta])\|(.*)", re.S)
 _Row = tuple[Place, str]
-_LOGGER = logging.getLogger(__name__)
 
 
 def read_pubtator(
@@ -45,7 +43,7 @@ def _blocks(path: StrPath, *, warn: bool) -> Iterator[list[_Row]]:
                 block = []
     if block:
         if warn and "\t" in line and not line.endswith("\n"):
-            _LOGGER.warning(Warnings.W140.format(path=path))
+            LOGGER.warning(Warnings.W140.format(path=path))
         yield block
 
 

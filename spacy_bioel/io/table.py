@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import csv
-import logging
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
-from spacy_bioel.errors import BioelError, Errors, Warnings
+from spacy_bioel.errors import LOGGER, BioelError, Errors, Warnings
 from spacy_bioel.io.open import (
     Place,
     StrPath,
@@ -23,8 +22,6 @@ from spacy_bioel.io.open import (
     unique_names,
 )
 from spacy_bioel.types import ORGANISM, VARIANT, Concept
-
-_LOGGER = logging.getLogger(__name__)
 
 Column = str | int | tuple[str, ...]
 _Rows = Iterator[tuple[Place, list[str]]]
@@ -123,7 +120,7 @@ def read_table(
             with one_record(where):
                 yield from _concepts(where, cells, prefix)
     if 2 * n_semicolons > n_cells and not n_bars:
-        _LOGGER.warning(Warnings.W478.format(path=path, n=n_semicolons))
+        LOGGER.warning(Warnings.W478.format(path=path, n=n_semicolons))
 
 
 def read_ctd(path: StrPath, *, prefix: str = "MESH") -> Iterator[Concept]:

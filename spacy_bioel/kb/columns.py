@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.text.normalize import NORMALIZER_VERSION
+from spacy_bioel.types import IntArray
 
-IntArray = NDArray[np.int64]
 RawFile = NDArray[np.uint8]
 Rows = TypeVar("Rows", bound=NDArray[np.integer])
 

@@ -28,12 +28,11 @@ from spacy_bioel.kb.build import (
     merge_records,
     write_columns,
 )
-from spacy_bioel.kb.columns import IntArray
 from spacy_bioel.kb.folder import Transaction, editing
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.vector_files import has_vectors, stored_vectors
 from spacy_bioel.text.normalize import normalize_name
-from spacy_bioel.types import Concept
+from spacy_bioel.types import Concept, IntArray
 
 _ABOUT = ("source", "release", "licence")
 

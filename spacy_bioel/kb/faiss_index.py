@@ -18,8 +18,6 @@ from spacy_bioel.kb.knowledge_base import StringColumn
 from spacy_bioel.kb.vectors import (
     Encode,
     ExactIndex,
-    FloatArray,
-    IntArray,
     QuantizedVectors,
     Steps,
     TwoStageIndex,
@@ -27,6 +25,7 @@ from spacy_bioel.kb.vectors import (
     rescored,
 )
 from spacy_bioel.text.normalize import normalize_name
+from spacy_bioel.types import FloatArray, IntArray
 
 _NONE = -1.0  # threshold that every cosine reaches
 

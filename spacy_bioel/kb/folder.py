@@ -17,7 +17,6 @@ the folder gets either the old generation or the new one.
 from __future__ import annotations
 
 import json
-import logging
 import os
 import re
 import shutil
@@ -32,7 +31,7 @@ from uuid import uuid4
 
 from filelock import FileLock, Timeout
 
-from spacy_bioel.errors import BioelError, Errors, Warnings
+from spacy_bioel.errors import LOGGER, BioelError, Errors, Warnings
 from spacy_bioel.files import replacing_file, sync
 from spacy_bioel.kb.columns import (
     COLUMN_FILES,
@@ -262,7 +261,6 @@ def _parsed(files: Mapping[str, RawFile], name: str) -> dict[str, Any]:
 # Seconds that a writer waits for another one, and seconds until it logs a warning.
 PATIENCE = 600.0
 _QUIET = 2.0
-_LOGGER = logging.getLogger(__name__)
 _LOCK, _HOLDER = ".lock", ".holder"
 
 
@@ -398,7 +396,7 @@ def _acquire(lock: FileLock, folder: Path, *, make: bool) -> None:
             rest = end - time.monotonic()
             if rest <= 0:
                 raise BioelError(_message(Errors.B212, folder)) from None
-            _LOGGER.warning(_message(Warnings.W212, folder))
+            LOGGER.warning(_message(Warnings.W212, folder))
             quiet = rest
         except FileNotFoundError:
             if not make:  # else another writer failed and removed the folder that it had made

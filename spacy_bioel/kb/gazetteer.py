@@ -19,7 +19,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from spacy_bioel.kb.columns import IntArray, entries_of
+from spacy_bioel.kb.columns import entries_of
 from spacy_bioel.kb.knowledge_base import KeyArray, KnowledgeBase, name_keys, span_keys, word_key
 from spacy_bioel.text.normalize import (
     LINKING_WORDS,
@@ -31,6 +31,7 @@ from spacy_bioel.text.normalize import (
     stem_of,
     words_of,
 )
+from spacy_bioel.types import IntArray
 
 # One bit of a 64-bit mask per type. The last bit marks preferred names, and words that are usually
 # the last word of a name.

@@ -16,16 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.kb.columns import IntArray, RawFile, offsets_of
-from spacy_bioel.kb.knowledge_base import (
-    KnowledgeBase,
-    Ragged,
-    SortedKeys,
-    StringColumn,
-    word_keys,
-)
+from spacy_bioel.kb.columns import RawFile, offsets_of
+from spacy_bioel.kb.knowledge_base import KnowledgeBase, Ragged, SortedKeys, StringColumn, word_keys
 from spacy_bioel.text.normalize import normalize_names
-from spacy_bioel.types import KbRelease, remember
+from spacy_bioel.types import IntArray, KbRelease, remember
 
 SameForm = Callable[[list[str]], list[str]]
 

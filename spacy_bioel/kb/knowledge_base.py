@@ -32,7 +32,6 @@ from spacy_bioel.kb.columns import (
     MEMORY,
     UNSIGNED,
     XREF_SEPARATOR,
-    IntArray,
     Origin,
     RawFile,
     check_contents,
@@ -59,7 +58,7 @@ from spacy_bioel.kb.folder import (
 )
 from spacy_bioel.kb.spelling import Misspellings, NgramIndex, word_overlap
 from spacy_bioel.text.normalize import normalize_name, normalize_names, words_of
-from spacy_bioel.types import Concept, KbRelease, remember
+from spacy_bioel.types import Concept, IntArray, KbRelease, remember
 
 _NEAR = np.arange(-1, 3)  # the two offsets of a row, and one more on each side
 _BLOCK = 1 << 12  # strings per block when all are read

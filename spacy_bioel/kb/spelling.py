@@ -16,10 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spacy_bioel.kb.columns import MEMORY, IntArray, Origin, entries_of, offsets_of
+from spacy_bioel.kb.columns import MEMORY, Origin, entries_of, offsets_of
 from spacy_bioel.text.normalize import singular_of
-
-FloatArray = NDArray[np.float32]
+from spacy_bioel.types import FloatArray, IntArray
 
 _SPACE = ord(" ")
 _SIZE = 3

@@ -42,13 +42,12 @@ from spacy_bioel.kb.vectors import (
     HEAD_NAMES,
     CoarseCodes,
     Encode,
-    FloatArray,
-    IntArray,
     QuantizedVectors,
     coarse_codes_of,
     quantize,
 )
 from spacy_bioel.text.normalize import normalize_names
+from spacy_bioel.types import FloatArray, IntArray
 
 Columns = dict[str, NDArray[Any]]
 

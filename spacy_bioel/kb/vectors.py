@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.kb.columns import IntArray, RawFile, entries_of, give_back
+from spacy_bioel.kb.columns import RawFile, entries_of, give_back
 from spacy_bioel.parallel import even_slices, one_thread_each
+from spacy_bioel.types import FloatArray, IntArray
 
-FloatArray = NDArray[np.float32]
 Encode = Callable[[Sequence[str]], FloatArray]  # from n normalised names to shape (n, dim)
 Steps = Sequence[Sequence[float]]  # steps of an approximate search, see `kb.faiss_index`
 

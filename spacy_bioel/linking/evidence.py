@@ -27,6 +27,7 @@ from spacy_bioel.kb.spelling import NgramIndex, build_postings, word_overlap
 from spacy_bioel.linking.searches import NgramSearch
 from spacy_bioel.models.fusion import Fusion
 from spacy_bioel.text.normalize import normalize_names, respellings
+from spacy_bioel.types import IntArray
 
 
 @dataclass(frozen=True)
@@ -151,8 +152,6 @@ _RESPELLED = 0.8
 _TEMPERATURE = 0.05  # a name farther by this cosine has 1/e of the vote
 EXACT, ALIAS, DENSE, NGRAM = 1, 2, 4, 8
 SOURCES = {EXACT: "exact", ALIAS: "alias_table", DENSE: "dense", NGRAM: "ngram"}
-
-IntArray = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

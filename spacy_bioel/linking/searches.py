@@ -33,8 +33,7 @@ from spacy_bioel.models.name_encoder import (
     inference_of,
 )
 from spacy_bioel.text.normalize import NORMALIZER_VERSION, normalize_names
-
-IntArray = NDArray[np.int64]
+from spacy_bioel.types import IntArray
 
 
 class NameSearch(Protocol):

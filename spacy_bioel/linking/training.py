@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from spacy.training import Example
 from thinc.api import Model
 
@@ -37,11 +36,11 @@ from spacy_bioel.models.name_encoder import (
 from spacy_bioel.models.torch_io import loss_and_gradients
 from spacy_bioel.settings import LinkerSettings, TrainingSettings
 from spacy_bioel.text.normalize import normalize_name
+from spacy_bioel.types import IntArray
 
 if TYPE_CHECKING:
     from spacy_bioel.linking.rescoring import Rescorer
 
-IntArray = NDArray[np.int64]
 _MINED = 10  # confusable names remembered for each training string
 
 

@@ -29,14 +29,9 @@ from thinc.types import FloatsXd
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.models.inference import detector_shapes, span_logits, tag_logits
 from spacy_bioel.models.tok2vec import Tok2Vec, read_tokens, token_vectors
-from spacy_bioel.models.torch_io import (
-    is_on_gpu,
-    needs_torch,
-    set_layer,
-    torch_layer,
-    weights_of,
-)
+from spacy_bioel.models.torch_io import is_on_gpu, needs_torch, set_layer, torch_layer, weights_of
 from spacy_bioel.parallel import one_thread_each
+from spacy_bioel.types import IntArray
 
 if TYPE_CHECKING:
     from torch import nn
@@ -289,7 +284,6 @@ _ENUMERATOR = DetectorKind(
 )
 
 
-IntArray = NDArray[np.int64]
 O, B, I, L, U = range(5)  # noqa: E741
 # Whether a tag needs an open mention before it, and leaves one open.
 _NEEDS_OPEN = np.array([0, 0, 1, 1, 0])

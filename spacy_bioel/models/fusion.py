@@ -16,30 +16,29 @@ from numpy.typing import NDArray
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-
-FloatArray = NDArray[np.float64]
+from spacy_bioel.types import DoubleArray, IntArray
 
 
 @dataclass(frozen=True, eq=False)
 class Fusion:
     """Weights of the evidence.
 
-    mean, scale (FloatArray): Shift and divisor of the features. Shape (n_features,).
-    hidden (FloatArray), hidden_bias (FloatArray): Shapes (n_features, n_hidden), (n_hidden,).
-    output (FloatArray), direct (FloatArray): Of the hidden layer and of the features themselves.
+    mean, scale (DoubleArray): Shift and divisor of the features. Shape (n_features,).
+    hidden (DoubleArray), hidden_bias (DoubleArray): Shapes (n_features, n_hidden), (n_hidden,).
+    output (DoubleArray), direct (DoubleArray): Of the hidden layer and of the features themselves.
         Shapes (n_hidden,), (n_features,).
     bias (float): Of every candidate against NIL.
     """
 
-    mean: FloatArray
-    scale: FloatArray
-    hidden: FloatArray
-    hidden_bias: FloatArray
-    output: FloatArray
-    direct: FloatArray
+    mean: DoubleArray
+    scale: DoubleArray
+    hidden: DoubleArray
+    hidden_bias: DoubleArray
+    output: DoubleArray
+    direct: DoubleArray
     bias: float
 
-    def scores(self, features: NDArray[np.float32]) -> FloatArray:
+    def scores(self, features: NDArray[np.float32]) -> DoubleArray:
         """A score of each candidate, as log-odds against NIL. Shape (n,).
 
         features (NDArray[float32]): Shape (n, len(FEATURES)).
@@ -48,7 +47,7 @@ class Fusion:
         hidden = np.tanh(z @ self.hidden + self.hidden_bias)
         return hidden @ self.output + z @ self.direct + self.bias
 
-    def weights(self) -> FloatArray:
+    def weights(self) -> DoubleArray:
         """All that is fitted, as one vector, in the order of `evaluation.fit`."""
         parts = [self.hidden, self.hidden_bias, self.output, self.direct, np.array([self.bias])]
         return np.concatenate([part.ravel() for part in parts])
@@ -84,11 +83,11 @@ def _no_weights(found: str) -> BioelError:
 
 
 def softmax_by_group(
-    scores: FloatArray, groups: NDArray[np.int64], *, counted: NDArray[np.bool_] | None = None
-) -> FloatArray:
+    scores: DoubleArray, groups: NDArray[np.int64], *, counted: NDArray[np.bool_] | None = None
+) -> DoubleArray:
     """Probability of each candidate among those of its group and NIL.
 
-    scores (FloatArray): -inf for a candidate that is out of the question. Shape (n,).
+    scores (DoubleArray): -inf for a candidate that is out of the question. Shape (n,).
     groups (NDArray[int64]): Number of the mention of each candidate. Shape (n,).
     counted (NDArray[bool] | None): Candidates that take probability from others; None: all.
         Shape (n,).
@@ -104,9 +103,6 @@ def softmax_by_group(
 DECIMALS = 4  # of the probability of a candidate
 
 
-IntArray = NDArray[np.int64]
-
-
 _Identity = tuple[str, set[str]]  # id and cross-references of a concept, in one spelling
 
 
@@ -120,8 +116,8 @@ _SPELLINGS |= dict.fromkeys(("SCTID", "SNOMEDCT", "SNOMEDCT_US", "SNOMED_CT"), "
 
 
 def softmax_with_equivalents(
-    kb: KnowledgeBase, concepts: IntArray, scores: FloatArray, groups: IntArray
-) -> FloatArray:
+    kb: KnowledgeBase, concepts: IntArray, scores: DoubleArray, groups: IntArray
+) -> DoubleArray:
     """`softmax_by_group` with the likeliest of equivalents counted alone. concepts: rows, shape (n,)."""
     shares = softmax_by_group(scores, groups)
     repeated = repeats(kb, concepts, shares, groups)
@@ -131,12 +127,12 @@ def softmax_with_equivalents(
 def rank(
     kb: KnowledgeBase,
     concepts: IntArray,
-    scores: FloatArray,
+    scores: DoubleArray,
     groups: IntArray,
     *,
     top: int,
     kept: NDArray[np.bool_] | None = None,
-) -> tuple[IntArray, FloatArray]:
+) -> tuple[IntArray, DoubleArray]:
     """The `top` best candidates of each group: their rows, group after group, best first; and the
     probability of each candidate, see `softmax_with_equivalents`.
 
@@ -154,7 +150,7 @@ def rank(
 
 
 def repeats(
-    kb: KnowledgeBase, concepts: IntArray, shares: FloatArray, groups: IntArray
+    kb: KnowledgeBase, concepts: IntArray, shares: DoubleArray, groups: IntArray
 ) -> NDArray[np.bool_]:
     """Candidates that are equivalents of a likelier one of their group. Shape (n,).
 

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float32]
-IntArray = NDArray[np.int64]
+from spacy_bioel.types import FloatArray, IntArray
+
 Weights = Mapping[str, NDArray]
 Shapes = dict[str, tuple[int, ...]]
 

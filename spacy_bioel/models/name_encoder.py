@@ -44,13 +44,11 @@ from spacy_bioel.models.vocabulary import (
 )
 from spacy_bioel.parallel import one_thread_each
 from spacy_bioel.text.normalize import normalize_name, normalize_names
+from spacy_bioel.types import IntArray
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
-
-
-IntArray = NDArray[np.int64]
 
 
 class Pieces(NamedTuple):

@@ -18,7 +18,8 @@ from spacy.tokens import Doc
 from thinc.api import Model, NumpyOps, zero_init
 from thinc.types import Floats2d
 
-from spacy_bioel.models.inference import FloatArray, layer_norm
+from spacy_bioel.models.inference import layer_norm
+from spacy_bioel.types import FloatArray
 
 Tok2Vec = Model[list[Doc], list[Floats2d]]
 

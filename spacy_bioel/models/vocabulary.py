@@ -16,11 +16,11 @@ from safetensors import SafetensorError, safe_open
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.types import IntArray
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-IntArray = NDArray[np.int64]
 EmbeddingTables = dict[str, NDArray]
 _UNKNOWN = "[UNK]"
 _SPACE = "\u2581"  # before the first piece of a word

@@ -13,13 +13,7 @@ from spacy_bioel.errors import BioelError
 from spacy_bioel.files import replacing_folder
 from spacy_bioel.kb import vector_files as writing
 from spacy_bioel.kb.build import build_kb
-from spacy_bioel.kb.edit import (
-    NameEdit,
-    add_concepts,
-    compact_kb,
-    edit_names,
-    retire_ids,
-)
+from spacy_bioel.kb.edit import NameEdit, add_concepts, compact_kb, edit_names, retire_ids
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.vector_files import Unfinished
 from spacy_bioel.pipe import save_files

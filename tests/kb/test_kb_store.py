@@ -13,12 +13,7 @@ from kb_files import columns_of, made_kb
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.columns import give_back, map_folder, read_array
-from spacy_bioel.kb.knowledge_base import (
-    KnowledgeBase,
-    SortedKeys,
-    name_keys,
-    span_keys,
-)
+from spacy_bioel.kb.knowledge_base import KnowledgeBase, SortedKeys, name_keys, span_keys
 from spacy_bioel.types import Concept
 
 

@@ -9,13 +9,7 @@ from kb_files import made_kb
 
 from spacy_bioel.kb.joined import SearchResult
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.linking.evidence import (
-    EVIDENCE,
-    FEATURES,
-    SOURCES,
-    AliasTable,
-    candidate_table,
-)
+from spacy_bioel.linking.evidence import EVIDENCE, FEATURES, SOURCES, AliasTable, candidate_table
 from spacy_bioel.linking.searches import NgramSearch
 from spacy_bioel.types import Concept
 

@@ -2,9 +2,10 @@
 
 import pytest
 import spacy
-from benchmarks.spelling import TfidfSearch
 from spacy.tokens import Span
 from tiny import ents, linking_nlp, links, with_entity
+
+from benchmarks.spelling import TfidfSearch
 
 
 def test_three_lines_link_entities(kb_folder):

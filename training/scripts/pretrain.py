@@ -20,7 +20,6 @@ from typing import Annotated, Any
 import numpy as np
 import torch
 import typer
-from numpy.typing import NDArray
 from pretraining import Run
 from spacy.util import load_config, registry
 from spacy.vocab import Vocab
@@ -46,11 +45,11 @@ from spacy_bioel.models.networks import info_nce_loss
 from spacy_bioel.models.vocabulary import make_vocabulary
 from spacy_bioel.settings import GOLD_KEY
 from spacy_bioel.text.normalize import normalize_name
+from spacy_bioel.types import IntArray
 
 _LOGGER = logging.getLogger("pretrain")
 _NEIGHBOURS = 8
 _SENTENCE_END = re.compile(r"(?<=[.;:])\s+")
-IntArray = NDArray[np.int64]
 
 
 class PieceRows:

@@ -16,7 +16,6 @@ from typing import Annotated
 import numpy as np
 import torch
 import typer
-from numpy.typing import NDArray
 from pretraining import Run
 from spacy.util import load_config
 from synonyms import Synonyms, by_concept, join_names, names_of_kb
@@ -37,7 +36,6 @@ _LOGGER = logging.getLogger("pretrain")
 _TOGETHER = 8  # batches drawn at a time, and sorted by length: less padding
 _MOST_NAMES = 3
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
-IntArray = NDArray[np.int64]
 
 
 class Examples:

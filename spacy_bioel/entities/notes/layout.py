@@ -12,7 +12,8 @@ import numpy as np
 import srsly
 from numpy.typing import NDArray
 
-IntArray = NDArray[np.int64]
+from spacy_bioel.types import IntArray
+
 ASSETS = Path(__file__).parents[2] / "assets"
 OTHER = "the name of a section, or another meaning of the word in notes"
 _HEADER = re.compile(

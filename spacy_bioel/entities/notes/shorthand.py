@@ -16,13 +16,13 @@ from spacy.tokens import Doc
 from spacy_bioel.dictionary.unambiguous import is_in_capitals
 from spacy_bioel.doc import long_forms, text_of
 from spacy_bioel.entities import EntityRules, Knowledge, Mentions, Query, Vocabulary
-from spacy_bioel.entities.notes.layout import ASSETS, OTHER, IntArray, mean_other, tables
+from spacy_bioel.entities.notes.layout import ASSETS, OTHER, mean_other, tables
 from spacy_bioel.entities.notes.measurements import _LONG, measured
 from spacy_bioel.explanation import Place, Trace
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.normalize import normalize_name, normalize_names
 from spacy_bioel.text.sentences import find_forms
-from spacy_bioel.types import ScoredSpan
+from spacy_bioel.types import IntArray, ScoredSpan
 
 _ROMAN = ("I", "II", "III", "IV", "V")
 
