@@ -1,8 +1,8 @@
-"""Parts of the reference that are generated from the code.
+"""Generate the parts of the reference pages that come from the code.
 
 `python -m benchmarks.reference` writes the settings into their page, between
-`<!-- generated: NAME -->` and `<!-- end -->`. Commands, error codes and mistakes are put in the
-place of `<!-- built: NAME -->` when the site is built.
+`<!-- generated: NAME -->` and `<!-- end -->`. When the site is built, commands, error codes and
+common mistakes replace `<!-- built: NAME -->`.
 """
 
 import json
@@ -35,45 +35,49 @@ from spacy_bioel.settings import (
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "settings.md"
 MISTAKES = Path(__file__).parents[1] / "tests" / "mistakes.yml"
 MODELS: dict[str, type[Settings]] = {
-    of.pipe: of for of in (MentionSettings, LinkerSettings, ContextSettings)
+    model.pipe: model for model in (MentionSettings, LinkerSettings, ContextSettings)
 }
-# What registered functions make for a pipe.
+# Parts of the pipes that registered functions make; their other settings are in `MODELS`.
 PARTS = {
     DETECTOR: {
-        "model": "The network that scores spans, `spacy-bioel.SpanEnumerator.v1` by default; "
+        "model": "The network that scores spans: `spacy-bioel.SpanEnumerator.v1` by default. "
         "`spacy-bioel.BioTagger.v1` tags tokens instead.",
-        "entities.variants": "Rules for sequence variants, which find them by their grammar. As "
-        "for all of `entities`, `null` switches the rules off.",
-        "entities.composites": "A mention goes on with the members of its family that follow: "
-        '"CDK4" of "CDK4/6".',
-        "scorer": "What `spacy evaluate` and training report of this pipe.",
+        "entities.variants": "Rules that find sequence variants by their grammar. As for all of "
+        "`entities`, `null` turns the rules off.",
+        "entities.composites": "Rules that extend a mention to the other members of its family: "
+        '"CDK4" becomes "CDK4/6".',
+        "scorer": "Function that computes the scores of this pipe for `spacy evaluate` and during "
+        "training.",
     },
     LINKER: {
-        "model": "The name encoder, `spacy-bioel.ResCNN.v1` by default; or a model that also reads "
-        "the text, such as `spacy-bioel.DualEncoder.v1` "
+        "model": "The name encoder: `spacy-bioel.ResCNN.v1` by default; or a contextual model, "
+        "which also reads the text, such as `spacy-bioel.DualEncoder.v1` "
         "([choose a linker](../guides/choose_linker.md)).",
-        "ngram_search": "The search for names of like spelling, by 3-grams of characters.",
-        "entities.genes": "Rules for genes. They are of the organisms that the document names; of "
-        "those that share a name, the one that it also calls otherwise. As for all of `entities`, "
-        "`null` switches the rules off.",
-        "entities.notes": "Write out shorthand of clinical notes that the document does not define "
-        '("HTN"), unless it is a name of the knowledge base or a mention of the training texts. '
-        "With `clinical = true`, also find short forms that are clear in notes alone "
-        '("MR", "PE"); with `measurements = true`, measurements out of their reference range: '
-        '"Hb 7.2" is linked as anemia. For `mentions = "dictionary"` and, if `clinical` is on, '
-        '`"spans+dictionary"`.',
-        "entities.variants": "Say the change, the gene and the number in dbSNP of variants; find "
-        "them, where names of a knowledge base are found.",
-        "entities.composites": "Look for the parts of mentions that name several concepts "
+        "ngram_search": "Function that makes the n-gram search, which finds similarly spelled "
+        "names.",
+        "entities.genes": "Rules that choose the species of genes from the organisms that the "
+        "document names, and decide between genes with the same name by other names that the "
+        "document uses for them. As for all of `entities`, `null` turns the rules off.",
+        "entities.notes": "Rules for clinical notes. Shorthand that the document does not define "
+        'is expanded ("HTN"), unless it is a name in the knowledge base or a mention in the '
+        "training texts. `clinical = true` also recognises short forms that are unambiguous only "
+        'in notes ("MR", "PE"); `measurements = true` recognises measurements outside their '
+        'reference range: "Hb 7.2" is linked as anemia. For `mentions = "dictionary"` and, with '
+        '`clinical = true`, for `"spans+dictionary"`.',
+        "entities.variants": "Rules that add the HGVS form, the gene and the dbSNP number of "
+        "sequence variants. They also find variants if the linker itself looks for names.",
+        "entities.composites": "Rules that link the parts of mentions that name several concepts "
         '("nausea and vomiting").',
-        "scorer": "What `spacy evaluate` and training report of this pipe.",
+        "scorer": "Function that computes the scores of this pipe for `spacy evaluate` and during "
+        "training.",
     },
 }
 
 
 def settings_table(pipe: str) -> str:
-    """One line a setting: its default, and what it does."""
-    config = blank("en").get_factory_meta(pipe).default_config  # it brings the factories
+    """Return a table with the default and the description of each setting of a pipe."""
+    # `blank` registers the factories.
+    config = blank("en").get_factory_meta(pipe).default_config
     parts = [
         (name, reduce(getitem, name.split("."), config), text)
         for name, text in PARTS.get(pipe, {}).items()
@@ -86,7 +90,7 @@ def settings_table(pipe: str) -> str:
 
 
 def settings_of(model: type[Settings], group: str = "") -> Iterator[tuple[str, object, str]]:
-    """Name, default and description of each setting; those of a group as `group.name`."""
+    """Yield the name, default and description of each setting; those of groups as `group.name`."""
     for name, field in model.model_fields.items():
         if isinstance(field.default, Settings):
             yield from settings_of(type(field.default), f"{name}.")
@@ -103,7 +107,7 @@ def _shown(value: object) -> str:
 
 
 def commands() -> str:
-    """A section for each command, with its help, arguments and options."""
+    """Return a section for each command, with its help, arguments and options."""
     group = typer.main.get_command(app)
     return "\n\n".join(_command(command, path) for path, command in _leaves(group, "bioel"))
 
@@ -133,7 +137,7 @@ def _command(command: Any, path: str) -> str:
 
 
 def _value(param: Any) -> str:
-    """Placeholder of an option's value: the choices where there are some."""
+    """Return the placeholder for an option's value: its choices, or its metavar or type."""
     annotation = param.type_descriptor.annotation
     if isinstance(annotation, type) and issubclass(annotation, Enum):
         return " or ".join(choice.value for choice in annotation)
@@ -148,7 +152,7 @@ def _default(param: Any) -> str:
 
 
 def codes(messages: type) -> str:
-    """One line a code: the message, with the names of what is filled in."""
+    """Return a table of codes and their messages, in which the fields are italic."""
     names = sorted(name for name in vars(messages) if re.fullmatch(r"[A-Z]\d{3}", name))
     lines = []
     for name in names:
@@ -158,21 +162,21 @@ def codes(messages: type) -> str:
 
 
 def _cell(text: str) -> str:
-    """A text as it may stand in a cell of a table; what a message fills in is set in italics."""
+    """Escape a text for a cell of a table, with the fields of messages in italics."""
     text = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;").replace("|", "\\|")
     return re.sub(r"\{(\w+)[^}]*\}", r"*\1*", text)
 
 
 def mistakes() -> str:
-    """List what tests/mistakes.yml makes wrong, with the codes of the messages."""
+    """Return the mistakes of tests/mistakes.yml, with the codes of the messages."""
     parts = []
-    for section, found in srsly.read_yaml(MISTAKES).items():
+    for section, examples in srsly.read_yaml(MISTAKES).items():
         parts.append(f"## {section}\n")
-        for about, what in found.items():
-            code, mistake = about.split(" ", 1)
+        for title, example in examples.items():
+            code, mistake = title.split(" ", 1)
             page = f"](error_codes.md#{code})" if code[0] in "BW" else "]"
-            # Not as ```python, which would be run: it is meant to fail.
-            lines = "".join(f"    {line}\n" for line in what.splitlines())
+            # Not as ```python: the tests of the pages would run it, and it fails on purpose.
+            lines = "".join(f"    {line}\n" for line in example.splitlines())
             parts.append(f"**{mistake[0].upper()}{mistake[1:]}**: [{code}{page}\n\n{lines}")
     return "\n".join(parts)
 
@@ -186,7 +190,7 @@ BUILT: dict[str, Callable[[], str]] = {
 
 
 def filled(page: str) -> str:
-    """Write the settings as they are now into a page."""
+    """Fill the tables of settings of a page."""
     return re.sub(
         r"(<!-- generated: settings (\w+) -->\n).*?(?=\n<!-- end -->)",
         lambda match: match[1] + settings_table(match[2]),
@@ -196,7 +200,7 @@ def filled(page: str) -> str:
 
 
 def built(page: str) -> str:
-    """Put the parts that only the site has into a page."""
+    """Fill in the parts of a page that only the site has."""
     return re.sub(f"<!-- built: ({'|'.join(BUILT)}) -->", lambda m: BUILT[m[1]](), page)
 
 

@@ -51,9 +51,9 @@ def test_a_message_has_a_line_for_each_wrong_setting():
         MentionSettings.of(wrong)
     assert str(caught.value).splitlines()[1:-1] == [
         "threshold = 'high': expected a number from 0 to 1",
-        "always = {'Species': ['', 3]}: expected a value such as {\"Species\": [\"patients\"]}",
-        "never = '2015': expected a value such as [\"2015\"]",
-        "people = 'yes': expected true or false or null",
+        "include = {'Species': ['', 3]}: expected a value such as {\"Species\": [\"patients\"]}",
+        "exclude = '2015': expected a value such as [\"2015\"]",
+        "label_people = 'yes': expected true or false or null",
     ]
 
 
