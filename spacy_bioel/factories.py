@@ -134,7 +134,7 @@ def make_context(nlp: Language, name: str, **settings: Any) -> "MentionContext":
 @Language.factory(
     LINKER,
     assigns=["doc.spans", "doc.ents"]
-    + [f"span._.{name}" for name in ("cui", "cuis", "candidates")],
+    + [f"span._.{name}" for name in ("concept_id", "cui", "cuis", "candidates")],
     default_config={
         "model": LINKER_MODEL,
         "ngram_search": {"@misc": "spacy-bioel.Ngrams.v1"},

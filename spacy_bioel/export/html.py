@@ -25,7 +25,7 @@ from spacy.util import filter_spans, is_in_jupyter
 
 from spacy_bioel.doc import get_links, split_ids
 from spacy_bioel.errors import needing
-from spacy_bioel.explanation import describe, reason_of
+from spacy_bioel.explanation import describe_context, reason_of
 from spacy_bioel.settings import SPANS_KEY
 from spacy_bioel.types import Candidate, Link, preferred_name, releases_of
 
@@ -100,7 +100,7 @@ PAGES = Environment(
     lstrip_blocks=True,
     keep_trailing_newline=True,
 )
-PAGES.globals |= {"describe": describe, "reason_of": reason_of}
+PAGES.globals |= {"describe": describe_context, "reason_of": reason_of}
 PAGES.filters["escaped"] = lambda text: text.replace("|", r"\|")  # in a table of Markdown
 PAGES.filters["linked"] = linked_id
 PAGES.filters["named"] = _named

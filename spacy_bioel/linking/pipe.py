@@ -37,7 +37,7 @@ from spacy_bioel.linking.training import NameTraining, make_networks, training_s
 from spacy_bioel.models.fusion import Fusion
 from spacy_bioel.models.name_encoder import encoder_parts, load_encoder, name_encoder_of
 from spacy_bioel.parallel import give_back_memory
-from spacy_bioel.pipe import Parts, Pipeline, StoredPipe
+from spacy_bioel.pipe import SavedParts, Pipeline, StoredPipe
 from spacy_bioel.settings import BY_DICTIONARY, SPANS_AND_DICTIONARY, LinkerSettings
 from spacy_bioel.types import Link, remember_opener
 
@@ -90,7 +90,7 @@ class Linker(StoredPipe[LinkerSettings]):
         self._training: NameTraining | None = None
         self._cache = self._cache.only("encoder")
 
-    # Parts.
+    # SavedParts.
 
     @property
     def encoder(self) -> Model[Any, Any]:
@@ -257,7 +257,7 @@ class Linker(StoredPipe[LinkerSettings]):
         places = [INCLUDED] if n == 1 else [f"{INCLUDED}.{number}" for number in range(n)]
         return setting_of(self.kb, places, before=self.cfg["kb"])
 
-    def parts(self) -> Parts:
+    def parts(self) -> SavedParts:
         if not self.has_encoder:
             _ = self.kb  # opening it brings the package's encoder, where that serves
         tables: dict[str, Any] = {_STATISTICS: self.alias_table.counts, "fusion.json": None}

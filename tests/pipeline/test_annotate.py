@@ -50,6 +50,7 @@ def test_ids_of_spans(doc):
         ("nephritis", "Sign", "NIL", None, ()),
         ("rash", "Sign", "NIL", None, ()),
     ]
+    assert [s._.concept_id for s in doc.spans["bioel"]] == ["X:1", "X:1", None, None]
 
 
 def test_two_labels_on_the_same_characters_do_not_share(doc):

@@ -76,7 +76,7 @@ def test_a_changed_file_is_refused_when_it_is_loaded(bioel, model, monkeypatch):
                 spacy.load(model)
             path.write_bytes(whole)
     weights = model / "bioel_mentions" / "model.safetensors"
-    monkeypatch.setattr(stored_pipe, "CHECKED", 100)
+    monkeypatch.setattr(stored_pipe, "MAX_BYTES_CHECKED", 100)
     whole = flip(weights, 0.6)
     spacy.load(model)  # large files are compared by size alone
     said = bioel("verify", model, status=1).err
