@@ -219,7 +219,7 @@ def _explain_mentions(
     for number, (span, link) in enumerate(zip(mentions.spans, links, strict=True)):
         if (span.start, span.end) not in wanted:
             continue
-        generator = ranking.generator.of(span.label_)
+        generator = ranking.generator.for_label(span.label_)
         explanation = explain_link(
             span,
             link,
@@ -248,7 +248,7 @@ def _explain_mentions(
 def _add_evidence(explanation: Explanation, ranking: Ranking, number: int) -> Explanation:
     """Add the evidence for the string of the mention with this number to its explanation."""
     label, query = ranking.mentions.spans[number].label_, ranking.mentions.queries[number]
-    generator = ranking.generator.of(label)
+    generator = ranking.generator.for_label(label)
     with_label, without_label = (query.whole, label), (query.whole, "")
     ranked = generator.rank([with_label, without_label])
     of_string = {c.id: c.score for c in ranked[with_label]}

@@ -231,7 +231,7 @@ def gather_development(linker: Linker, docs: Iterable[Doc]) -> Development:
         for span, whole in zip(mentions.spans, mentions.strings, strict=True):
             if whole:
                 gold = (number, whole, span.label_, split_ids(span.kb_id_))
-                generator = linker.generator.of(span.label_)
+                generator = linker.generator.for_label(span.label_)
                 of_generators.setdefault(generator, []).append(gold)
     parts = [_development(*mentions) for mentions in of_generators.items()]
     if len(parts) < 2:

@@ -15,7 +15,6 @@ from operator import attrgetter, itemgetter
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from spacy.tokens import Doc, Span
 
 from spacy_bioel.dictionary.lookup import LookupOptions
@@ -28,7 +27,15 @@ from spacy_bioel.models.fusion import repeats
 from spacy_bioel.settings import BY_DICTIONARY, SPANS_AND_DICTIONARY
 from spacy_bioel.text.normalize import normalize_names
 from spacy_bioel.text.sentences import sentence_borders
-from spacy_bioel.types import Candidate, Link, ScoredSpan, best_first, ties_of
+from spacy_bioel.types import (
+    Candidate,
+    DoubleArray,
+    IntArray,
+    Link,
+    ScoredSpan,
+    best_first,
+    ties_of,
+)
 
 _REST = attrgetter("name", "evidence", "kb")  # of a candidate
 Ranked = Mapping[String, tuple[Candidate, ...]]
@@ -198,13 +205,13 @@ def rank_names(
 
 def _shares(
     kb: KnowledgeBase,
-    concepts: NDArray[np.int64],
-    weights: NDArray[np.float64],
-    counts: NDArray[np.int64],
-) -> NDArray[np.float64]:
+    concepts: IntArray,
+    weights: DoubleArray,
+    counts: IntArray,
+) -> DoubleArray:
     """Of each concept of a name, its share among those of the same knowledge base. Shape (n,).
 
-    counts (NDArray[int64]): Concepts of each name.
+    counts (IntArray): Concepts of each name.
     """
     name = np.repeat(np.arange(len(counts)), counts)
     shares = np.zeros(len(concepts))

@@ -37,7 +37,7 @@ from spacy_bioel.linking.training import NameTraining, make_networks, training_s
 from spacy_bioel.models.fusion import Fusion
 from spacy_bioel.models.name_encoder import encoder_parts, load_encoder, name_encoder_of
 from spacy_bioel.parallel import give_back_memory
-from spacy_bioel.pipe import SavedParts, Pipeline, StoredPipe
+from spacy_bioel.pipe import Pipeline, SavedParts, StoredPipe
 from spacy_bioel.settings import BY_DICTIONARY, SPANS_AND_DICTIONARY, LinkerSettings
 from spacy_bioel.types import Link, remember_opener
 

@@ -11,7 +11,6 @@ from operator import attrgetter
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spacy_bioel.errors import Warnings
 from spacy_bioel.kb.faiss_index import choose_index
@@ -33,13 +32,13 @@ from spacy_bioel.models.name_encoder import (
     inference_of,
 )
 from spacy_bioel.text.normalize import NORMALIZER_VERSION, normalize_names
-from spacy_bioel.types import IntArray
+from spacy_bioel.types import FloatArray, IntArray
 
 
 class NameSearch(Protocol):
     """Nearest names of unit vectors; `kb.vectors.ExactIndex` is one."""
 
-    def search(self, queries: NDArray[np.float32], k: int) -> SearchResult: ...
+    def search(self, queries: FloatArray, k: int) -> SearchResult: ...
 
 
 class NgramSearch(Protocol):
@@ -63,7 +62,7 @@ def create_ngrams_v1() -> MakeSearch:
     return attrgetter("ngrams")
 
 
-Encode = Callable[[Sequence[str]], NDArray[np.float32]]
+Encode = Callable[[Sequence[str]], FloatArray]
 # A knowledge base of up to this many names is encoded in memory when it comes without vectors.
 ENCODE_ON_LOAD = 60_000
 
@@ -92,7 +91,7 @@ class FrozenEncoder:
             digest.update(name.encode() + part())
         return digest.hexdigest()
 
-    def encode(self, names: Sequence[str]) -> NDArray[np.float32]:
+    def encode(self, names: Sequence[str]) -> FloatArray:
         """Unit vectors of normalised names. Shape (n_names, dim)."""
         return encode_names(self.model, names, infer=self.infer)
 
@@ -115,14 +114,14 @@ class EncodedNames:
     index: NameSearch
     rows: IntArray | None = None
 
-    def search(self, queries: NDArray[np.float32], k: int) -> tuple[IntArray, NDArray[np.float32]]:
+    def search(self, queries: FloatArray, k: int) -> tuple[IntArray, FloatArray]:
         """Like `ExactIndex.search`, with name rows of the knowledge base."""
         found, scores = self.index.search(queries, k)
         if self.rows is not None:
             found = np.where(found >= 0, self.rows[found], -1)
         return found, scores
 
-    def take(self, rows: IntArray) -> NDArray[np.float32]:
+    def take(self, rows: IntArray) -> FloatArray:
         """Vectors of name rows; zeros of those that are not here. Shape (len(rows), dim)."""
         if self.rows is None:
             return self.vectors.take(rows)
@@ -146,7 +145,7 @@ class JoinedNames:
         search = JoinedSearch([n for n, _ in found], [r for _, r in found], nothing=-np.inf)
         self.search = search.search  # like `EncodedNames.search`, with joined name rows
 
-    def take(self, rows: IntArray) -> NDArray[np.float32]:
+    def take(self, rows: IntArray) -> FloatArray:
         """Vectors of joined name rows; zeros of those without. Shape (len(rows), dim)."""
         parts = [(at, own, self._of_parts[number]) for number, at, own in self._names.local(rows)]
         found = [(at, names.take(own)) for at, own, names in parts if names is not None]

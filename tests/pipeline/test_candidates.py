@@ -68,15 +68,15 @@ def test_each_label_has_its_types(linker):
     assert linker.generator.allowed(concepts[:0], [], owners[:0]).tolist() == []
 
 
-def test_strings_not_asked_for_longest_are_forgotten(linker, asked, monkeypatch):
-    monkeypatch.setattr(candidates, "KEPT", 2)
+def test_the_least_recently_used_strings_are_dropped(linker, asked, monkeypatch):
+    monkeypatch.setattr(candidates, "CACHED_STRINGS", 2)
     for pair in (COLD, ATTACK, COLD, ("chill", ""), COLD, ATTACK):
         linker.generator.rank([pair])
     assert asked == [["cold"], ["heart attack"], ["chill"], ["heart attack"]]
     assert len(linker.generator.rank([COLD, ATTACK, ("chill", "")])) == 3
 
 
-def test_mentions_that_are_counted_later_matter(linker):
+def test_mentions_that_are_counted_later_change_candidates(linker):
     assert "alias_table" not in linker.generator.rank([ATTACK])[ATTACK][0].evidence
     doc = blank().make_doc("A heart attack.")
     add_gold(doc, AnnotatedText("1", doc.text, (Mention(2, 14, "Thing", ("MESH:D003139",)),)))
@@ -86,12 +86,11 @@ def test_mentions_that_are_counted_later_matter(linker):
 
 
 def test_threads_that_share_a_small_cache(linker, monkeypatch):
-    monkeypatch.setattr(
-        candidates, "KEPT", 1
-    )  # so that one thread drops what another has asked for
+    # One thread drops strings that another has asked for.
+    monkeypatch.setattr(candidates, "CACHED_STRINGS", 1)
     strings = [COLD, ATTACK, ("chill", ""), ("aspirin", ""), NOTHING]
     expected = {pair: linker.generator.rank([pair])[pair] for pair in strings}
-    linker.cfg["max_candidates"] = 4  # a generator that has kept nothing
+    linker.cfg["max_candidates"] = 4  # a generator with an empty cache
     expected = {pair: found[:4] for pair, found in expected.items()}
     barrier = Barrier(8)
 
