@@ -118,7 +118,7 @@ def _lines(spec: Mapping[str, Any], rows: Rows) -> Iterator[Mapping[str, Any]]:
 
 
 def scale() -> Row:
-    """Figures of docs/scale.md: 36 million abstracts, 10 million names."""
+    """Figures of docs/guides/scale.md: 36 million abstracts, 10 million names."""
     spark = {row["metric"]: row["value"] for row in load("spark")}
     kb = {row["question"]: row for row in load("knowledge_base")}
     grown = {row["question"]: row["value"] for row in pick(load("growth"), {"names": 2_000_000})}
