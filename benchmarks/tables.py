@@ -151,7 +151,7 @@ def install_table(rows: Rows) -> str:
     rows = pick(rows, {"question": "install_size"})
     heads = [f"extra `{row['system']}` adds" for row in rows if row["system"] != "package"]
     cells = [f"{row['value']:,.0f} MB" for row in rows]
-    return table(["spacy-bioel with all that it needs", *heads], [cells])
+    return table(["spacy-bioel and its dependencies", *heads], [cells])
 
 
 def linking_tables(rows: Rows) -> str:
