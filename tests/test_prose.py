@@ -77,7 +77,7 @@ def numbers() -> Iterator[tuple[str, str, list[float]]]:
     size = [LINKER["model"][key] for key in ("dim", "blocks", "filters")]
     yield "CHANGELOG.md", "({} dimensions, {} blocks of {} filters)", size
     found = [FindingSettings().threshold]
-    yield "docs/concepts/dictionary.md", "`finding.threshold` ({}) is", found
+    yield "docs/concepts/dictionary.md", "`dictionary.threshold` ({}) is", found
     found = [unambiguous._FEWEST]
     yield "docs/concepts/dictionary.md", "nearly a name of {} characters or more", found
     nil = load_config(ASSETS / "starter/config.cfg")["components"]["bioel_linker"]["nil_threshold"]
@@ -93,7 +93,7 @@ def numbers() -> Iterator[tuple[str, str, list[float]]]:
     yield large, "Up to {} names are encoded in memory", [searches.ENCODE_ON_LOAD]
     with lzma.open(ASSETS / "mesh.jsonl.xz", "rt") as lines:
         found = [len({name for line in lines for name in srsly.json_loads(line).get("names", ())})]
-    yield large, "own knowledge base of MeSH has {} names.", found
+    yield large, "The bundled MeSH has {} names.", found
     systems = ("pubtator", "ours", "hunflair2", "bern")
     found = [round(measured("peers", system=s, subset="not seen", metric="f1"), 1) for s in systems]
     yield "README.md", "is {} for PubTator, {} for ours, {} for HunFlair2 and {} for BERN2", found
