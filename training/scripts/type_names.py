@@ -24,7 +24,7 @@ import typer
 import zstandard
 from concepts import record_of, write_names
 from documents import selected
-from finder import DOWNLOADS, Finder
+from corpus_files import DOWNLOADS, Finder
 from specs import load_spec
 
 from spacy_bioel.cli.console import show_note
