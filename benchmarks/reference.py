@@ -1,18 +1,22 @@
-"""Generate the parts of the reference pages that come from the code.
+"""Parts of the reference that are generated from the code: settings, commands, messages, the API.
 
-`python -m benchmarks.reference` writes the settings into their page, between
-`<!-- generated: NAME -->` and `<!-- end -->`. When the site is built, commands, error codes and
-common mistakes replace `<!-- built: NAME -->`.
+`python -m benchmarks.reference` writes them into the pages of `docs/reference`, between
+`<!-- generated: NAME -->` and `<!-- end -->`. Run it after a change of settings, commands,
+messages, docstrings or `tests/mistakes.yml`.
 """
 
+import ast
 import json
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import is_dataclass
 from enum import Enum
 from functools import partial, reduce
-from inspect import cleandoc
+from inspect import cleandoc, getsource
 from operator import getitem
 from pathlib import Path
+from pkgutil import resolve_name
+from textwrap import dedent
 from typing import Any
 
 import srsly
@@ -32,11 +36,77 @@ from spacy_bioel.settings import (
     Settings,
 )
 
-PAGE = Path(__file__).parents[1] / "docs" / "reference" / "settings.md"
-MISTAKES = Path(__file__).parents[1] / "tests" / "mistakes.yml"
+ROOT = Path(__file__).parents[1]
+PAGES = [
+    ROOT / "docs/reference" / f"{name}.md"
+    for name in ("settings", "cli", "error_codes", "mistakes", "api")
+]
+MISTAKES = ROOT / "tests" / "mistakes.yml"
+# Objects in each section of the API page, with the members to list (None: all public ones).
+API: dict[str, dict[str, tuple[str, ...] | None]] = {
+    "package": {
+        "spacy_bioel.load": None,
+        "spacy_bioel.doc.get_links": None,
+        "spacy_bioel.report.explain": None,
+        "spacy_bioel.export.html.render": None,
+        "spacy_bioel.export.html.links_frame": None,
+    },
+    "records": {
+        "spacy_bioel.types.Concept": None,
+        "spacy_bioel.types.Mention": None,
+        "spacy_bioel.types.AnnotatedText": None,
+        "spacy_bioel.types.Candidate": None,
+        "spacy_bioel.types.Link": None,
+    },
+    "kb": {
+        "spacy_bioel.kb.knowledge_base.KnowledgeBase": (
+            "open",
+            "__getitem__",
+            "__contains__",
+            "find",
+            "names_of",
+            "name",
+            "xrefs",
+            "sources_of",
+            "save_to",
+        ),
+        "spacy_bioel.kb.knowledge_base.search_names": None,
+    },
+    "linker": {"spacy_bioel.linking.pipe.Linker": ("set_kb", "encode_kb")},
+    "rules": {
+        "spacy_bioel.entities.EntityRules": None,
+        "spacy_bioel.entities.Mentions": ("strings", "labels", "n_wholes"),
+        "spacy_bioel.entities.Query": None,
+        "spacy_bioel.entities.Candidates": None,
+        "spacy_bioel.entities.add_spans": None,
+    },
+    "models": {
+        "spacy_bioel.mentions.model.build_span_enumerator_v1": None,
+        "spacy_bioel.mentions.model.build_bio_tagger_v1": None,
+        "spacy_bioel.models.name_encoder.build_rescnn_v1": None,
+        "spacy_bioel.contextual.transformers.build_transformer_names_v1": None,
+        "spacy_bioel.contextual.document_transformer.build_transformer_v1": None,
+        "spacy_bioel.contextual.document_transformer.build_with_spelling_v1": None,
+        "spacy_bioel.contextual.dual_encoder.build_dual_encoder_v1": None,
+        "spacy_bioel.contextual.reranker.build_reranker_v1": None,
+        "spacy_bioel.contextual.multitask.build_hierarchical_linker_v1": None,
+        "spacy_bioel.contextual.generative.build_generative_linker_v1": None,
+    },
+    "corpora": {
+        "spacy_bioel.corpus.create_corpus_v1": None,
+        "spacy_bioel.corpus.mix_corpora_v1": None,
+    },
+    "spark": {"spacy_bioel.export.spark.link": None},
+}
 MODELS: dict[str, type[Settings]] = {
     model.pipe: model for model in (MentionSettings, LinkerSettings, ContextSettings)
 }
+# Items and sections of a docstring: "name (type): ...", "RETURNS (type): ...".
+_ITEM = re.compile(
+    r"^(?P<names>\w+(?:, \w+)*) \((?P<type>[^)]*(?:\([^)]*\)[^)]*)*)\): (?P<text>.*)", re.M
+)
+_SECTION = re.compile(r"(RETURNS|YIELDS|RAISES) (.*)")
+_WIDTH = 88
 # Parts of the pipes that registered functions make; their other settings are in `MODELS`.
 PARTS = {
     DETECTOR: {
@@ -61,8 +131,8 @@ PARTS = {
         "entities.notes": "Rules for clinical notes. Shorthand that the document does not define "
         'is expanded ("HTN"), unless it is a name in the knowledge base or a mention in the '
         "training texts. `clinical = true` also recognises short forms that are unambiguous only "
-        'in notes ("MR", "PE"); `measurements = true` recognises measurements outside their '
-        'reference range: "Hb 7.2" is linked as anemia. For `mentions = "dictionary"` and, with '
+        'in notes ("MR", "PE"); `measurements = true` links abnormal lab values: "Hb 7.2" as '
+        'anemia. For `mentions = "dictionary"` and, with '
         '`clinical = true`, for `"spans+dictionary"`.',
         "entities.variants": "Rules that add the HGVS form, the gene and the dbSNP number of "
         "sequence variants. They also find variants if the linker itself looks for names.",
@@ -181,29 +251,143 @@ def mistakes() -> str:
     return "\n".join(parts)
 
 
-BUILT: dict[str, Callable[[], str]] = {
+def api(section: str) -> str:
+    """Return the signatures and docstrings of the objects in a section of the API page."""
+    return "\n\n".join(_documented(name, members) for name, members in API[section].items())
+
+
+def _documented(name: str, members: tuple[str, ...] | None) -> str:
+    thing = resolve_name(name)
+    parts = [f"### `{name}`"]
+    (node,) = ast.parse(dedent(getsource(thing))).body
+    if not isinstance(node, ast.ClassDef):
+        return "\n\n".join([*parts, *_function(node)])
+    doc = ast.get_docstring(node) or ""
+    has_fields = is_dataclass(thing) or hasattr(thing, "_fields")
+    listed = {name for match in _ITEM.finditer(doc) for name in match["names"].split(", ")}
+    fields = [
+        f"    {_field(item)}"
+        for item in node.body
+        if isinstance(item, ast.AnnAssign)
+        and not (target := ast.unparse(item.target)).startswith("_")
+        and (has_fields or target in listed)
+    ]
+    colon = ":" if fields else ""
+    parts += [_code("\n".join([f"class {node.name}{colon}", *fields])), markdown(doc)]
+    public = [key for key in vars(thing) if not key.startswith("_")]
+    for member in public if members is None else members:
+        method = getattr(thing, member)
+        method = method.fget if isinstance(method, property) else method
+        if callable(method) and method.__doc__:
+            (inner,) = ast.parse(dedent(getsource(method))).body
+            parts += [f"#### `{node.name}.{member}`", *_function(inner)]
+    return "\n\n".join(parts)
+
+
+def _field(node: ast.AnnAssign) -> str:
+    text = f"{ast.unparse(node.target)}: {ast.unparse(node.annotation)}"
+    if node.value is None:
+        return text
+    is_factory = isinstance(node.value, ast.Call)  # field(default_factory=...)
+    return f"{text} = {'...' if is_factory else ast.unparse(node.value)}"
+
+
+def _function(node: Any) -> list[str]:
+    """Return the signature of a function, without `self`, and its docstring."""
+    kinds = [ast.unparse(decorator) for decorator in node.decorator_list]
+    arguments = node.args
+    if arguments.args and arguments.args[0].arg in ("self", "cls"):
+        del arguments.args[0]
+    returns = f" -> {ast.unparse(node.returns)}" if node.returns else ""
+    doc = markdown(ast.get_docstring(node) or "")
+    if "property" in kinds or "cached_property" in kinds:
+        return [_code(f"{node.name}: {ast.unparse(node.returns)}"), doc]
+    positional = [*arguments.posonlyargs, *arguments.args]
+    no_default = [None] * (len(positional) - len(arguments.defaults))
+    pairs = zip(positional, [*no_default, *arguments.defaults], strict=True)
+    texts = [_argument(*pair) for pair in pairs]
+    if arguments.vararg:
+        texts.append(f"*{ast.unparse(arguments.vararg)}")
+    elif arguments.kwonlyargs:
+        texts.append("*")
+    pairs = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    texts += [_argument(*pair) for pair in pairs]
+    if arguments.kwarg:
+        texts.append(f"**{ast.unparse(arguments.kwarg)}")
+    line = f"def {node.name}({', '.join(texts)}){returns}"
+    if len(line) > _WIDTH:
+        lines = "".join(f"    {text},\n" for text in texts)
+        line = f"def {node.name}(\n{lines}){returns}"
+    return [_code(line), doc]
+
+
+def _argument(argument: ast.arg, default: ast.expr | None) -> str:
+    text = ast.unparse(argument)
+    equals = " = " if argument.annotation else "="
+    return f"{text}{equals}{ast.unparse(default)}" if default else text
+
+
+def _code(text: str) -> str:
+    text = text.replace("'", '"')  # ast.unparse writes single quotes
+    return f"```py\n{text}\n```"  # not ```python: the tests would run it
+
+
+def markdown(doc: str) -> str:
+    """Convert a docstring to Markdown; its arguments, RETURNS and RAISES become a list."""
+    done: list[str] = []
+    in_list = False
+    for line in doc.splitlines():
+        section, item = _SECTION.match(line), _ITEM.match(line)
+        if section or item:
+            if not in_list and done and done[-1]:
+                done.append("")
+            in_list = True
+        if section:
+            kind, _, rest = section[2].partition(": ")
+            done.append(f"- **{section[1].capitalize()}** `{kind.strip('()')}`: {_inline(rest)}")
+        elif item:
+            names = ", ".join(f"`{name}`" for name in item["names"].split(", "))
+            done.append(f"- {names} (`{item['type']}`): {_inline(item['text'])}")
+        elif in_list and line.startswith(" "):
+            done[-1] += f" {_inline(line.strip())}"
+        else:
+            in_list = in_list and not line.strip()
+            done.append(_inline(line))
+    return "\n".join(done)
+
+
+def _inline(text: str) -> str:
+    """Convert a line of a docstring to Markdown, with links to the error codes."""
+    parts = re.split("(`[^`]*`)", text)
+    for i, part in enumerate(parts):
+        if not part.startswith("`"):
+            part = re.sub(r"([*<\\])", r"\\\1", part)
+            parts[i] = re.sub(r"\[([BW]\d{3})\]", r"[[\1](error_codes.md#\1)]", part)
+    return "".join(parts)
+
+
+GENERATED: dict[str, Callable[[], str]] = {
+    **{f"settings {pipe}": partial(settings_table, pipe) for pipe in MODELS},
     "commands": commands,
     "errors": partial(codes, Errors),
     "warnings": partial(codes, Warnings),
     "mistakes": mistakes,
+    **{f"api {section}": partial(api, section) for section in API},
 }
 
 
 def filled(page: str) -> str:
-    """Fill the tables of settings of a page."""
+    """Return a page with its generated parts brought up to date."""
     return re.sub(
-        r"(<!-- generated: settings (\w+) -->\n).*?(?=\n<!-- end -->)",
-        lambda match: match[1] + settings_table(match[2]),
+        r"(<!-- generated: ([\w ]+) -->\n).*?(?=<!-- end -->)",
+        lambda match: f"{match[1]}{GENERATED[match[2]]()}\n",
         page,
         flags=re.DOTALL,
     )
 
 
-def built(page: str) -> str:
-    """Fill in the parts of a page that only the site has."""
-    return re.sub(f"<!-- built: ({'|'.join(BUILT)}) -->", lambda m: BUILT[m[1]](), page)
-
-
 if __name__ == "__main__":
-    with replacing_file(PAGE) as temporary:
-        temporary.write_text(filled(PAGE.read_text("utf8")), encoding="utf8")
+    for path in PAGES:
+        text = filled(path.read_text("utf8"))
+        with replacing_file(path) as temporary:
+            temporary.write_text(text, encoding="utf8")

@@ -279,7 +279,7 @@ class LinkerSettings(Settings):
         default="",
         description="Folder of a knowledge base; or a list of folders, which are all "
         'searched; or a folder for each label, `{"Disease": "kb/mondo"}` '
-        '([rules](../knowledge_bases.md#in-one-linker)). `""` is the bundled MeSH.',
+        '([rules](../guides/knowledge_bases.md#in-one-linker)). `""` is the bundled MeSH.',
         examples=["kb/mondo", ["kb/mondo", "kb/hp"], {"Disease": "kb/mondo", "Phenotype": "kb/hp"}],
     )
     mentions: Literal["auto", "spans", "spans+dictionary", "ents", "dictionary", "model"] = Field(
