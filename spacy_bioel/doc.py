@@ -96,7 +96,7 @@ class Alignment:
         self.lost += other.lost
 
 
-def split_ids(kb_id: str) -> tuple[str, ...]:
+def split_kb_id(kb_id: str) -> tuple[str, ...]:
     """Split a `kb_id_` into ids: several for a composite, none for "" and "NIL"."""
     return () if kb_id in ("", NIL) else tuple(kb_id.split("|"))
 
@@ -159,7 +159,7 @@ def gold_spans(example: Example, *, key: str = GOLD_KEY) -> Iterator[GoldSpan]:
     for span, score in zip(example.reference.spans[key], scores, strict=True):
         aligned = example.predicted.char_span(span.start_char, span.end_char)
         if aligned is not None:
-            ids = split_ids(span.kb_id_)
+            ids = split_kb_id(span.kb_id_)
             yield GoldSpan(aligned.start, aligned.end, span.label_, ids, score)
 
 
@@ -237,7 +237,7 @@ def get_links(doc: Doc, spans_key: str = SPANS_KEY) -> list[Link]:
         if _LINKS in group.attrs and key not in known:
             raise BioelError(Errors.B052.format(key=spans_key, text=span.text, place=key[:2]))
         candidates, facts = known.get(key, ((), {}))
-        ids, context = split_ids(span.kb_id_), contexts.get(key[:2])
+        ids, context = split_kb_id(span.kb_id_), contexts.get(key[:2])
         links.append(Link(*key, ids, candidates, context, facts))
     return links
 
@@ -308,7 +308,7 @@ def record_of(span: Span) -> tuple[Link, SpanGroup] | None:
         for start, end, label, candidate_records, facts in islice(records, first, None):
             if (start, end, label) == key:
                 candidates = _candidates(group, candidate_records)
-                return Link(*key, split_ids(span.kb_id_), candidates, facts=facts), group
+                return Link(*key, split_kb_id(span.kb_id_), candidates, facts=facts), group
             if start > key[0]:
                 break
     return None

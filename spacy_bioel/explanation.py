@@ -17,7 +17,7 @@ from typing import Any
 
 from spacy.tokens import Doc, Span
 
-from spacy_bioel.doc import context_of, record_of, split_ids
+from spacy_bioel.doc import context_of, record_of, split_kb_id
 from spacy_bioel.errors import BioelError, Warnings
 from spacy_bioel.kb.joined import JoinedKnowledgeBase
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
@@ -300,11 +300,11 @@ def register_extensions(facts: Iterable[str] = ()) -> None:
 
 
 def _get_cuis(span: Span) -> tuple[str, ...]:
-    return split_ids(span.kb_id_)
+    return split_kb_id(span.kb_id_)
 
 
 def _get_concept_id(span: Span) -> str | None:
-    ids = split_ids(span.kb_id_)
+    ids = split_kb_id(span.kb_id_)
     return ids[0] if ids else None
 
 

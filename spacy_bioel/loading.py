@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 STARTER = "starter"
 CLINICAL = "clinical"  # the only preset
-_CODE = "python_code"  # spaCy's module name for a file of --code
+_CODE_MODULE = "python_code"  # spaCy's module name for a file of --code
 _UNREGISTERED = re.compile("function '(.+?)' in function registry '(.+?)'")  # E893 of spaCy
 
 
@@ -47,11 +47,11 @@ def import_code(path: str) -> UserCode:
     RAISES BioelError: [B502] when the file is missing or fails.
     """
     path = os.path.abspath(path)
-    loader = SourceFileLoader(_CODE, path)
-    spec = spec_from_loader(_CODE, loader)
+    loader = SourceFileLoader(_CODE_MODULE, path)
+    spec = spec_from_loader(_CODE_MODULE, loader)
     assert spec is not None
     # pickle looks for the module of a class in `sys.modules`.
-    module = sys.modules[_CODE] = module_from_spec(spec)
+    module = sys.modules[_CODE_MODULE] = module_from_spec(spec)
     try:
         loader.exec_module(module)
     except Exception as error:
@@ -81,7 +81,7 @@ class UserCode:
     """
 
     def __reduce__(self) -> tuple[Any, ...]:
-        module = sys.modules.get(_CODE)
+        module = sys.modules.get(_CODE_MODULE)
         return (UserCode, ()) if module is None else (import_code, (module.__file__,))
 
 
@@ -244,7 +244,7 @@ def _nested(names: Sequence[str], value: object) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Verification:
-    """Result of `verify` for each folder.
+    """Result of `verify_saved` for each folder.
 
     whole (list[str]): Folders whose files are unchanged, and the pipeline if it loads.
     without (list[str]): Pipes without a manifest, which was removed after an edit by hand.
@@ -264,7 +264,7 @@ class Verification:
             (self.whole if has_manifest else self.without).append(str(folder))
 
 
-def verify(path: Path) -> Verification:
+def verify_saved(path: Path) -> Verification:
     """Compare saved files with their digests, to the last byte.
 
     In a pipeline, these are the files of this package's pipes and of their knowledge bases. Other

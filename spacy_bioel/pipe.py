@@ -69,13 +69,15 @@ class SavedFiles:
             if len(data) <= self._max_bytes_checked:
                 found = _size_and_digest(data)
             if not isinstance(saved, dict):
-                raise _changed_file(path, expected="no such file", found=_listed(found))
+                raise _changed_file(path, expected="no such file", found=_properties_text(found))
             if not found.items() <= saved.items():
-                raise _changed_file(path, expected=_listed(saved), found=_listed(found))
+                raise _changed_file(
+                    path, expected=_properties_text(saved), found=_properties_text(found)
+                )
         return data
 
 
-def _listed(properties: Mapping[str, Any]) -> str:
+def _properties_text(properties: Mapping[str, Any]) -> str:
     return ", ".join(f"{key} {value}" for key, value in properties.items())
 
 

@@ -271,11 +271,7 @@ def _add_evidence(explanation: Explanation, ranking: Ranking, number: int) -> Ex
 
 
 def _type_name(whole: KnowledgeBase, kb: KnowledgeBase, id: str) -> str:
-    """Return the preferred name of the first type of a concept that is a concept too; else "".
-
-    whole (KnowledgeBase): Has the type, such as the species of a gene.
-    kb (KnowledgeBase): Has the concept.
-    """
+    """Return the name of a type of a concept in `kb` that is a concept in `whole`, or ""."""
     row = kb.find(id)
     for name in kb.types_of(row) if row >= 0 else ():
         if ":" in name and (type_row := whole.find(name)) >= 0:

@@ -100,36 +100,32 @@ def _either(values: Iterable[str]) -> str:
 
 
 class MentionSettings(Settings):
-    """Settings of `bioel_mentions`."""
-
     pipe = DETECTOR
 
     threshold: Share = Field(
         default=0.5,
-        description="A span is a mention if its probability, from 0 to 1, is above this "
-        "value. `bioel tune` chooses it.",
+        description="A span is a mention if its probability, from 0 to 1, is above this value. "
+        "`bioel tune` chooses it.",
     )
     document_smoothing: Share = Field(
         default=0.0,
-        description="How far the probability of a span moves towards the highest "
-        "probability of the same words in the document, from 0 (not at all) to 1. `bioel "
-        "tune` chooses it.",
+        description="How far the probability of a span moves towards the highest probability of "
+        "the same words in the document, from 0 (not at all) to 1. `bioel tune` chooses it.",
     )
     allow_overlap: bool = Field(
         default=True,
-        description="Keep overlapping and nested mentions. `false` keeps the most probable "
-        "set of mentions without overlaps.",
+        description="Keep overlapping and nested mentions. `false` keeps the most probable set of "
+        "mentions without overlaps.",
     )
     abbreviations: bool = Field(
         default=False,
-        description='If the document defines a short form for a mention ("acute kidney '
-        'injury (AKI)"), every occurrence of the short form is a mention too.',
+        description='If the document defines a short form for a mention ("acute kidney injury '
+        '(AKI)"), every occurrence of the short form is a mention too.',
     )
     include: dict[str, NonEmptyStrings] = Field(
         default={},
-        description='Words that are always mentions, by label: `{"Species": '
-        '["patients"]}`. Case is ignored. Other mentions that overlap these words are '
-        "dropped.",
+        description='Words that are always mentions, by label: `{"Species": ["patients"]}`. Case '
+        "is ignored. Other mentions that overlap these words are dropped.",
         examples=[{"Species": ["patients"]}],
     )
     exclude: NonEmptyStrings = Field(
@@ -139,18 +135,16 @@ class MentionSettings(Settings):
     )
     label_people: bool | None = Field(
         default=None,
-        description='`true`: "patients", "men" and "women" are mentions of the species '
-        "human, as in BioRED. `false`: they are not mentions, as in Linnaeus and S800. "
-        "`null`: the model decides.",
+        description='`true`: "patients", "men" and "women" are mentions of the species human, as '
+        "in BioRED. `false`: they are not mentions, as in Linnaeus and S800. `null`: the model "
+        "decides.",
     )
     set_ents: bool = Field(
         default=False,
-        description="Also write the mentions to `doc.ents`, without ids. Where mentions "
-        "overlap, the longest is kept.",
+        description="Also write the mentions to `doc.ents`, without ids. Where mentions overlap, "
+        "the longest is kept.",
     )
-    spans_key: str = Field(
-        default=SPANS_KEY, description="Span group that the mentions are written to."
-    )
+    spans_key: str = Field(default=SPANS_KEY, description="Span group for the mentions.")
     gold_key: str = Field(
         default=GOLD_KEY, description="Span group with the gold mentions, for training."
     )
@@ -161,25 +155,23 @@ class DictionarySettings(Settings):
 
     variants: bool = Field(
         default=True,
-        description="Also find inflected forms, other word orders and related words. The "
-        'settings of `dictionary` have an effect only with `mentions = "dictionary"`.',
+        description="Also find inflected forms, other word orders and related words. The settings "
+        'of `dictionary` have an effect only with `mentions = "dictionary"`.',
     )
     typos: bool = Field(
         default=True,
-        description="Also find words that are one typing error away from a word in the "
-        "knowledge base.",
+        description="Also find words that are one typing error away from a word in the knowledge "
+        "base.",
     )
-    threshold: Share = Field(
-        default=0.5, description="Minimum probability of a mention, from 0 to 1."
-    )
+    threshold: Share = Field(default=0.5, description="Minimum probability of a mention.")
     nested: bool = Field(
         default=False,
         description='Also find names inside longer names: "colitis" in "ulcerative colitis".',
     )
     exclude: NonEmptyStrings = Field(
         default=(),
-        description="Names that are not mentions in your texts. `bioel tune` adds names "
-        "that your documents do not annotate.",
+        description="Names that are not mentions in your texts. `bioel tune` adds names that your "
+        "documents do not annotate.",
         examples=[["protein"]],
     )
 
@@ -189,8 +181,8 @@ class EvidenceSettings(Settings):
 
     exact: bool = Field(
         default=True,
-        description="Exact match of the mention with a name of the concept, or with a "
-        "spelling variant of a name.",
+        description="Exact match of the mention with a name of the concept, or with a spelling "
+        "variant of a name.",
     )
     alias_table: bool = Field(
         default=True,
@@ -198,14 +190,14 @@ class EvidenceSettings(Settings):
     )
     ngram: bool = Field(
         default=True,
-        description="The n-gram search: names that share 3-grams (three characters in a "
-        "row) with the mention.",
+        description="The n-gram search: names that share 3-grams (three characters in a row) with "
+        "the mention.",
     )
     dense: bool = Field(
         default=True,
         description="The dense search: names whose vectors are close to the vector of the "
-        "mention. It is exact for up to 32,768 names; with more names, it compares half of "
-        "each vector first; above 200,000 names, it uses faiss if faiss is installed.",
+        "mention. It is exact for up to 32,768 names; with more names, it compares half of each "
+        "vector first; above 200,000 names, it uses faiss if faiss is installed.",
     )
     prior: bool = Field(
         default=True,
@@ -213,8 +205,8 @@ class EvidenceSettings(Settings):
     )
     contextual: bool = Field(
         default=True,
-        description="Scores of a contextual model, which reads the text around the "
-        "mention. No effect with other models.",
+        description="Scores of a contextual model, which reads the text around the mention. No "
+        "effect with other models.",
     )
     generated: bool = Field(
         default=True,
@@ -228,8 +220,6 @@ class EvidenceSettings(Settings):
 
 
 class TrainingSettings(Settings):
-    """Settings for the training of linkers."""
-
     synonyms: Natural = Field(
         default=96,
         description="Pairs of synonyms from the knowledge base in each update of the name "
@@ -237,18 +227,18 @@ class TrainingSettings(Settings):
     )
     negatives: Natural = Field(
         default=2,
-        description="Hard negatives (similar names of other concepts) for each mention in "
-        "an update of the name encoder.",
+        description="Hard negatives (similar names of other concepts) for each mention in an "
+        "update of the name encoder.",
     )
     candidates: Positive = Field(
         default=10,
-        description="Contextual models: candidates that compete with the right concept of "
-        "each mention. Dual encoders draw this many at random and this many hard negatives.",
+        description="Contextual models: candidates that compete with the right concept of each "
+        "mention. Dual encoders draw this many at random and this many hard negatives.",
     )
     mentions: Positive = Field(
         default=24,
-        description="Mentions that a cross-encoder or a generative model learns from in "
-        "each update.",
+        description="Mentions that a cross-encoder or a generative model learns from in each "
+        "update.",
     )
     refresh_every: Positive = Field(
         default=250,
@@ -256,8 +246,8 @@ class TrainingSettings(Settings):
     )
     pool_names: Positive = Field(
         default=50_000,
-        description="Names of a large knowledge base that are searched during training, "
-        "for hard negatives and for evaluation.",
+        description="Names of a large knowledge base that are searched during training, for hard "
+        "negatives and for evaluation.",
     )
     loss: Literal["info_nce", "multi_similarity", "marginal"] = Field(
         default="info_nce",
@@ -267,8 +257,6 @@ class TrainingSettings(Settings):
 
 
 class LinkerSettings(Settings):
-    """Settings of `bioel_linker`."""
-
     pipe = LINKER
 
     kb: (
@@ -277,32 +265,32 @@ class LinkerSettings(Settings):
         | Annotated[dict[str, str], Field(min_length=1)]
     ) = Field(
         default="",
-        description="Folder of a knowledge base; or a list of folders, which are all "
-        'searched; or a folder for each label, `{"Disease": "kb/mondo"}` '
+        description="Folder of a knowledge base; or a list of folders, which are all searched; or "
+        'a folder for each label, `{"Disease": "kb/mondo"}` '
         '([rules](../guides/knowledge_bases.md#in-one-linker)). `""` is the bundled MeSH.',
         examples=["kb/mondo", ["kb/mondo", "kb/hp"], {"Disease": "kb/mondo", "Phenotype": "kb/hp"}],
     )
     mentions: Literal["auto", "spans", "spans+dictionary", "ents", "dictionary", "model"] = Field(
         default="auto",
-        description='Which mentions are linked. `"spans"`: those in the span group '
-        '`spans_key`. `"spans+dictionary"`: those in the group, and unambiguous names in the '
-        'knowledge base. `"ents"`: `doc.ents`. `"auto"`: the span group if the document has '
-        'it, otherwise `doc.ents`. `"dictionary"`: the linker itself looks for names of the '
-        'knowledge base, exact or similar. `"model"`: the model finds the mentions; it must '
-        "be `spacy-bioel.HierarchicalLinker.v1`.",
+        description='Which mentions are linked. `"spans"`: those in the span group `spans_key`. '
+        '`"spans+dictionary"`: those in the group, and unambiguous names in the knowledge base. '
+        '`"ents"`: `doc.ents`. `"auto"`: the span group if the document has it, otherwise '
+        '`doc.ents`. `"dictionary"`: the linker itself looks for names of the knowledge base, '
+        'exact or similar. `"model"`: the model finds the mentions; it must be '
+        "`spacy-bioel.HierarchicalLinker.v1`.",
     )
     dictionary: DictionarySettings = DictionarySettings()
     label_types: dict[str, Annotated[tuple[str, ...], _as_tuple]] = Field(
         default={},
-        description='Semantic types that mentions of a label can link to: `{"Disease": '
-        '["C", "F03"]}`. Labels that are not listed can link to any type; `{"ORG": []}` '
-        "excludes a label.",
+        description='Semantic types that mentions of a label can link to: `{"Disease": ["C", '
+        '"F03"]}`. Labels that are not listed can link to any type; `{"ORG": []}` excludes a '
+        "label.",
         examples=[{"Disease": ["C", "F03"]}],
     )
     nil_threshold: Share = Field(
         default=0.25,
-        description="If the best candidate scores below this value, from 0 to 1, the "
-        "mention is not linked (NIL). `bioel tune` chooses it.",
+        description="If the best candidate scores below this value, from 0 to 1, the mention is "
+        "not linked (NIL). `bioel tune` chooses it.",
     )
     # With more candidates, the search is slow and the table of candidates fills the memory.
     max_candidates: int = Field(
@@ -319,8 +307,8 @@ class LinkerSettings(Settings):
     coherence: float = Field(
         default=1.0,
         ge=0,
-        description="Weight of document coherence: how strongly a mention prefers "
-        "candidates that other mentions of the document have too. 0 turns it off.",
+        description="Weight of document coherence: how strongly a mention prefers candidates that "
+        "other mentions of the document have too. 0 turns it off.",
     )
     include_kb: bool = Field(
         default=True,
@@ -329,13 +317,11 @@ class LinkerSettings(Settings):
     set_ents: bool | Literal["links"] = Field(
         default=True,
         description="If the mentions come from `doc.ents`, write ids to these entities "
-        '(`ent.kb_id_`). `"links"` replaces `doc.ents` with the links; where links overlap, '
-        "the longest is kept.",
+        '(`ent.kb_id_`). `"links"` replaces `doc.ents` with the links; where links overlap, the '
+        "longest is kept.",
     )
     training: TrainingSettings = TrainingSettings()
-    spans_key: str = Field(
-        default=SPANS_KEY, description="Span group with the mentions, which the links replace."
-    )
+    spans_key: str = Field(default=SPANS_KEY, description="Span group of the mentions and links.")
     gold_key: str = Field(
         default=GOLD_KEY, description="Span group with the gold mentions, for training."
     )
@@ -351,13 +337,11 @@ class LinkerSettings(Settings):
 
 
 class ContextSettings(Settings):
-    """Settings of `bioel_context`."""
-
     pipe = CONTEXT
 
     rules: str = Field(
         default="",
-        description='JSON file of cues and sections; `""` for the bundled rules. The rules '
-        "are saved with the pipeline.",
+        description='JSON file of cues and sections; `""` for the bundled rules. The rules are '
+        "saved with the pipeline.",
     )
     spans_key: str = Field(default=SPANS_KEY, description="Span group with the mentions.")

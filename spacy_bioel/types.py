@@ -229,18 +229,18 @@ class Opener(Protocol):
 # look it up here. Several open knowledge bases can have the same fingerprint.
 _OPENED: WeakSet[Opened] = WeakSet()
 _OPENERS: WeakSet[Opener] = WeakSet()
-_LOCK = Lock()
+_OPENED_LOCK = Lock()
 
 
 def remember(kb: Opened) -> None:
     """Register an open knowledge base, so that records find it."""
-    with _LOCK:
+    with _OPENED_LOCK:
         _OPENED.add(kb)
 
 
 def remember_opener(opener: Opener) -> None:
     """Register a pipe whose knowledge base is opened when records from other processes need it."""
-    with _LOCK:
+    with _OPENED_LOCK:
         _OPENERS.add(opener)
 
 
@@ -248,7 +248,7 @@ def opened(fingerprint: str) -> Opened:
     """Return the open knowledge base with a fingerprint. RAISES BioelError: [B320] without one."""
     if (kb := _find_opened(fingerprint)) is not None:
         return kb
-    with _LOCK:
+    with _OPENED_LOCK:
         openers = list(_OPENERS)
     for opener in openers:
         with suppress(BioelError):
@@ -259,7 +259,7 @@ def opened(fingerprint: str) -> Opened:
 
 
 def _find_opened(fingerprint: str) -> Opened | None:
-    with _LOCK:
+    with _OPENED_LOCK:
         return next((kb for kb in _OPENED if kb.fingerprint == fingerprint), None)
 
 

@@ -134,7 +134,7 @@ def _with_rule_spans(
     """Add the spans that rules find to names, and drop names that overlap them."""
     no_spans: list[list[ScoredSpan]] = [[] for _ in mentions.docs]
     new: list[list[Span]] = []
-    taken = set()  # document and token
+    taken: set[tuple[int, int]] = set()  # document and token
     for number, scored in enumerate(rules.find(mentions.docs, no_spans, traces)):
         new.append([Span(mentions.docs[number], *span[:3]) for span in scored])
         for start, end, *_ in scored:

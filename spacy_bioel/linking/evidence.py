@@ -145,7 +145,7 @@ _COLUMN = {name: index for index, name in enumerate(FEATURES)}
 _NAME_FEATURES = ("dense", "dense_best", "ngram", "ngram_best", "words", "covered")
 _ALIAS_FEATURES = ("alias_ngram", "alias_dense", "alias_ngram_vote", "alias_dense_vote")
 _RESPELLED_EXACT = 0.8  # the feature "exact" of spelling variants
-_TEMPERATURE = 0.05  # a name whose cosine is lower by this much has 1/e of the vote
+_VOTE_TEMPERATURE = 0.05  # a name whose cosine is lower by this much has 1/e of the vote
 EXACT, ALIAS, DENSE, NGRAM = 1, 2, 4, 8
 SOURCES = {EXACT: "exact", ALIAS: "alias_table", DENSE: "dense", NGRAM: "ngram"}
 
@@ -371,7 +371,7 @@ def _votes(
     """
     best = np.zeros(int(query.max(initial=-1)) + 1)
     np.maximum.at(best, query, cosine)
-    weight = np.exp((cosine - best[query]) / _TEMPERATURE) * share
+    weight = np.exp((cosine - best[query]) / _VOTE_TEMPERATURE) * share
     total = np.bincount(query, weight, len(best))
     keys = query * (int(concept.max(initial=0)) + 1) + concept
     _, pair = np.unique(keys, return_inverse=True)

@@ -23,7 +23,7 @@ from spacy_bioel.settings import (
     LinkerSettings,
 )
 
-_ENTS, _SPANS = "doc.ents", "doc.spans"
+_DOC_ENTS, _DOC_SPANS = "doc.ents", "doc.spans"
 _MAX_TYPES_SHOWN = 5
 
 
@@ -68,33 +68,33 @@ def _finders(nlp: Language, pipes: Mapping[str, Any]) -> dict[str, set[str]]:
     finders = {}
     for name, pipe in pipes.items():
         meta = nlp.get_pipe_meta(name)
-        locations = {_ENTS, _SPANS} & set(meta.assigns)
+        locations = {_DOC_ENTS, _DOC_SPANS} & set(meta.assigns)
         if not locations or meta.factory == LINKER:
             continue
         if meta.factory == DETECTOR:
             locations = {_group(pipe.cfg["spans_key"])}
             if pipe.cfg["set_ents"]:
-                locations.add(_ENTS)
-        elif _SPANS in locations and isinstance(key := getattr(pipe, "key", None), str):
-            locations = locations - {_SPANS} | {_group(key)}
+                locations.add(_DOC_ENTS)
+        elif _DOC_SPANS in locations and isinstance(key := getattr(pipe, "key", None), str):
+            locations = locations - {_DOC_SPANS} | {_group(key)}
         finders[name] = locations
     return finders
 
 
 def _group(key: str) -> str:
-    return f"{_SPANS}[{key!r}]"
+    return f"{_DOC_SPANS}[{key!r}]"
 
 
 def _check_locations(name: str, cfg: Mapping[str, Any], finders: Mapping[str, set[str]]) -> None:
     """Warn [W320] if the earlier pipes write mentions where the linker does not look."""
-    spans = {_SPANS, _group(cfg["spans_key"])}
-    locations = {"ents": {_ENTS}, "spans": spans, SPANS_AND_DICTIONARY: spans}
-    wanted = locations.get(cfg["mentions"], {_ENTS, *spans})
+    spans = {_DOC_SPANS, _group(cfg["spans_key"])}
+    locations = {"ents": {_DOC_ENTS}, "spans": spans, SPANS_AND_DICTIONARY: spans}
+    wanted = locations.get(cfg["mentions"], {_DOC_ENTS, *spans})
     written = set().union(*finders.values())
     if wanted.isdisjoint(written):
         message = Warnings.W320.format(
             linker=name,
-            wanted=" or ".join(sorted(wanted - {_SPANS})),
+            wanted=" or ".join(sorted(wanted - {_DOC_SPANS})),
             mentions=cfg["mentions"],
             finders=", ".join(finders),
             written=", ".join(sorted(written)),
