@@ -1,4 +1,4 @@
-"""Messages on wrong settings; what is refused where is in tests/pipeline/test_failed_loads.py."""
+"""Messages on wrong settings; tests/pipeline/test_failed_loads.py tests when they are refused."""
 
 import pytest
 from tiny import blank
@@ -57,7 +57,7 @@ def test_a_message_has_a_line_for_each_wrong_setting():
     ]
 
 
-def test_settings_are_copies_and_may_be_left_out():
+def test_settings_are_copies_and_have_defaults():
     types = {"Disease": ["C"]}
     settings = LinkerSettings.of({"label_types": types, "evidence": {"dense": False}})
     types["Disease"].append("F03")
