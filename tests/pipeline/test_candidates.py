@@ -1,4 +1,4 @@
-"""Candidate generation: kept under the state of now, within a bound, the same for all threads."""
+"""The cache of candidates: depends on the state, is bounded, and is shared by threads."""
 
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
@@ -24,7 +24,7 @@ def linker(kb_folder) -> Linker:
 
 @pytest.fixture
 def asked(monkeypatch) -> list[list[str]]:
-    """Strings for which evidence was gathered, by batch."""
+    """Strings whose evidence was collected, by batch."""
     batches: list[list[str]] = []
     candidate_table = CandidateGenerator.candidate_table
     monkeypatch.setattr(
@@ -44,7 +44,7 @@ def test_a_string_is_looked_up_once(linker, asked):
 
 
 @pytest.mark.parametrize("name", ["exact", "ngram"])
-def test_other_settings_make_another_generator(linker, asked, name):
+def test_other_settings_need_another_generator(linker, asked, name):
     generator = linker.generator
     before = generator.rank([COLD])
     linker.cfg["evidence"][name] = False
@@ -120,14 +120,14 @@ def test_cold_threads_encode_the_names_once(linker, monkeypatch):
     assert calls == [1]
 
 
-def test_evidence_that_is_not_named_is_on_as_in_a_config(linker):
+def test_evidence_is_on_by_default(linker):
     linker.cfg["kb"] = ""  # the starter
     linker.cfg["evidence"] = {"dense": False, "alias_table": False, "ngram": False}
     found = linker.generator.rank([ATTACK])[ATTACK]
     assert [candidate.evidence for candidate in found] == ["exact"]
 
 
-def test_training_strings_are_encoded_only_where_they_count(linker, monkeypatch):
+def test_training_strings_are_encoded_only_if_the_alias_table_is_on(linker, monkeypatch):
     asked: list[bool] = []
     candidate_table = candidates.candidate_table
     monkeypatch.setattr(
@@ -143,7 +143,7 @@ def test_training_strings_are_encoded_only_where_they_count(linker, monkeypatch)
     assert asked == [False, True]
 
 
-def test_other_statistics_leave_the_vectors_of_names(linker):
+def test_another_alias_table_keeps_the_vectors_of_names(linker):
     names = linker.generator.names
     linker.alias_table = linker.alias_table.with_mentions([("chill", "MESH:D003139")])
     assert linker.generator.names is names

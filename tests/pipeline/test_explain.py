@@ -109,7 +109,7 @@ def test_names_of_a_knowledge_base(folder):
     assert [(m.text, m.ids) for m in report.mentions] == [("common cold", ("X:2",))]
 
 
-def test_every_span_has_a_fate():
+def test_every_span_has_a_reason():
     doc = blank().make_doc("Acute kidney injury (AKI) and a cold. AKI was (mild.")
     spans = [(0, 3, "D", 0.9), (1, 3, "D", 0.6), (4, 5, "D", 0.4), (8, 9, "D", 0.8)]
     spans += [(10, 14, "D", 0.9)]

@@ -1,4 +1,4 @@
-"""`bioel verify`: one bit of any file that differs from what was saved is found."""
+"""`bioel verify` detects a single changed bit in any file."""
 
 import shutil
 from pathlib import Path
@@ -31,7 +31,7 @@ def model(trained, trained_folder, tmp_path) -> Path:
 
 
 def flip(path: Path, at: float) -> bytes:
-    """Change one bit of a file. RETURNS (bytes): As it was."""
+    """Change one bit of a file. RETURNS (bytes): The original content."""
     whole = path.read_bytes()
     changed = bytearray(whole)
     changed[int(at * (len(whole) - 1))] ^= 1
