@@ -219,9 +219,7 @@ def _span_key(span: Span) -> tuple[int, int, str]:
 
 
 def get_links(doc: Doc, spans_key: str = SPANS_KEY) -> list[Link]:
-    """Return the links of a Doc, in the order of its span group.
-
-    The group may have been sorted or filtered since it was written.
+    """Return the links of a Doc, in the order of its span group, which may have been changed.
 
     RAISES BioelError: [B052] when a span without a link was added to the group.
     """

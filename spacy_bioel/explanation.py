@@ -86,10 +86,7 @@ class Trace:
         self._others += considered
 
     def considered(self, mentions: Iterable[ScoredSpan]) -> list[Considered]:
-        """List the spans that were considered, in the order of the text.
-
-        mentions (Iterable[ScoredSpan]): Mentions after the last step.
-        """
+        """List the considered spans in the order of the text; `mentions` are the final ones."""
         recorded = {(c.start, c.end, c.label) for c in self._others if c.is_mention}
         considered = set(self._others)
         for span in mentions:
@@ -132,7 +129,6 @@ class ExplainedCandidate:
 
     @property
     def title(self) -> str:
-        """Preferred name of the concept, with its type."""
         return f"{self.preferred} ({self.kind})" if self.kind else self.preferred
 
 
@@ -249,10 +245,7 @@ def explain_link(
     nil_threshold: float,
     probability: float | None,
 ) -> Explanation:
-    """Explain a link without the evidence of its candidates.
-
-    kb (KnowledgeBase | None): The knowledge base of the candidates, if it is open.
-    """
+    """Explain a link; `kb` is the knowledge base of its candidates, if it is open."""
     candidates = []
     for c in link.candidates:
         row = -1 if kb is None else kb.find(c.id)

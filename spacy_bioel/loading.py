@@ -74,11 +74,7 @@ def _describe_code_error(error: Exception, path: str) -> str:
 
 
 class UserCode:
-    """The imported file of --code.
-
-    Unpickling it in another process imports the file there, so that objects with classes of the
-    file can be unpickled after it.
-    """
+    """The imported file of --code; unpickling it in another process imports the file there."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         module = sys.modules.get(_CODE_MODULE)
@@ -211,10 +207,7 @@ def load_starter(
     exclude: str | Iterable[str] = (),
     config: Mapping[str, Any] | None = None,
 ) -> Language:
-    """Load the starter, see `spacy_bioel.load`.
-
-    Its knowledge bases are built when it links for the first time.
-    """
+    """Load the starter, see `spacy_bioel.load`; its KBs are built when it links first."""
     meta = json.loads((_STARTER_FOLDER / "meta.json").read_text(encoding="utf8"))
     changes = Config()
     for name, value in (config or {}).items():
@@ -235,10 +228,7 @@ def load_starter(
 
 
 def _nested(names: Sequence[str], value: object) -> dict[str, Any]:
-    """Nest a value in sections: (["a", "b"], 1) becomes {"a": {"b": 1}}.
-
-    spaCy's `dot_to_dict` would change labels to lower case.
-    """
+    """Nest a value: {"a": {"b": 1}} for "a.b". spaCy's `dot_to_dict` would lower-case labels."""
     return {names[0]: _nested(names[1:], value) if names[1:] else value}
 
 
@@ -296,7 +286,6 @@ def _verify_kb(folder: Path) -> None:
 
 
 def _verify_pipe(folder: Path) -> bool:
-    """Return False for a pipe without a manifest."""
     files = SavedFiles(folder, whole=True)
     for name in files.manifest or ():
         files.read(name)

@@ -153,9 +153,7 @@ class StoredPipe(TrainablePipe, Generic[S]):
         raise NotImplementedError
 
     def check_settings(self) -> S:
-        """Return the current settings; check them if they have changed.
-
-        Called when the pipe is made, used, saved and loaded.
+        """Return the current settings; check them if they have changed since the last call.
 
         RAISES BioelError: [B270] and others, see `read_settings`.
         """

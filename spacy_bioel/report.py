@@ -102,10 +102,7 @@ def explain(nlp: Language, text: str, mention: str | None = None) -> Report:
 
 
 def pieces(report: Report) -> Iterator[tuple[str, Explanation | None]]:
-    """Split the text of a report at its mentions; yield each piece with its mention, or None.
-
-    Where mentions overlap, the first is taken.
-    """
+    """Yield the pieces of a text with their mentions, or None; the first of overlapping ones."""
     end = 0
     for mention in sorted(report.mentions, key=lambda m: (m.start, -m.end)):
         if mention.is_mention and mention.start >= end:
@@ -294,9 +291,9 @@ def _of_change(explanation: Explanation, rule_reason: str, *, is_name: bool) -> 
     rule_reason (str): Sentence of the rules of `entities`; may be empty.
     is_name (bool): The mention was found as a name; scores are multiplied by its probability.
     """
-    best = explanation.candidates[0] if explanation.candidates else None
-    if best is None:
+    if not explanation.candidates:
         return ""
+    best = explanation.candidates[0]
     if best.of_string is None and explanation.ids == (best.id,):
         sentence = (
             "The mention is not a name of this concept: the concept was found by a short form, by"

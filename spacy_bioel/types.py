@@ -151,11 +151,6 @@ class Candidate:
         return source[self.id].xrefs if self.id in source else ()
 
 
-def ties_of(candidates: Iterable[Sequence[Candidate]]) -> list[bool]:
-    """Return for each mention whether its best candidates are tied."""
-    return list(map(is_tied, candidates))
-
-
 def is_tied(candidates: Sequence[Candidate]) -> bool:
     """Return whether the two best candidates have the same score.
 
@@ -293,4 +288,4 @@ ScoredSpan = tuple[int, int, str, float]
 
 def best_first(candidates: Iterable[Iterable[Candidate]]) -> list[tuple[Candidate, ...]]:
     """Sort the candidates of each mention by score, then by id, so that batches do not matter."""
-    return [tuple(sorted(found, key=lambda c: (-c.score, c.id))) for found in candidates]
+    return [tuple(sorted(mention, key=lambda c: (-c.score, c.id))) for mention in candidates]

@@ -32,7 +32,7 @@ from spacy_bioel.types import (
     Link,
     ScoredSpan,
     best_first,
-    ties_of,
+    is_tied,
 )
 
 Ranked = Mapping[String, tuple[Candidate, ...]]
@@ -78,13 +78,11 @@ def _with_names(
         is_unchanged = with_names[number] is before[number]
         already_run.append(frozenset(attrs.get("rules", ()) if is_unchanged else ()))
     rules = generator.rules.for_labels(generator.labels)
+    result = [list(doc_spans) for doc_spans in spans]
     after = rules.find(docs, with_names, traces, known=already_run)
-    result = []
     for number, doc in enumerate(docs):
-        if after[number] is before[number]:
-            result.append(list(spans[number]))
-        else:
-            result.append([Span(doc, *scored[:3]) for scored in after[number]])
+        if after[number] is not before[number]:
+            result[number] = [Span(doc, *scored[:3]) for scored in after[number]]
     return result
 
 
@@ -141,21 +139,15 @@ def _with_rule_spans(
             taken.update((number, token) for token in range(start, end))
     added = rules.ask(Mentions.of(mentions.docs, new, generator.state.settings))
     rows = list(zip(added.owners, added.spans, added.queries, [1.0] * len(added), strict=True))
-    names = zip(
-        mentions.owners, mentions.spans, mentions.queries, mentions.likely or (), strict=True
-    )
-    for row in names:
+    probabilities = mentions.likely or ()
+    for row in zip(mentions.owners, mentions.spans, mentions.queries, probabilities, strict=True):
         tokens = range(row[1].start, row[1].end)
         if taken.isdisjoint((row[0], token) for token in tokens):
             rows.append(row)
     rows.sort(key=lambda row: (row[0], row[1].start, row[1].end))
-    return Mentions(
-        mentions.docs,
-        [span for _, span, _, _ in rows],
-        [query for _, _, query, _ in rows],
-        [owner for owner, _, _, _ in rows],
-        [probability for _, _, _, probability in rows],
-    )
+    owners, spans = [row[0] for row in rows], [row[1] for row in rows]
+    queries, likely = [row[2] for row in rows], [row[3] for row in rows]
+    return Mentions(mentions.docs, spans, queries, owners, likely)
 
 
 def rank_mentions(
@@ -299,7 +291,8 @@ def break_ties(
     Neighbours are the concepts of confident mentions in the sentence; or in the document, if those
     of the sentence do not decide.
     """
-    if not any(is_tied := ties_of(ranked)):
+    tied = [is_tied(candidates) for candidates in ranked]
+    if not any(tied):
         return list(ranked)
     borders = {
         doc: sentence_borders(text_of(doc)) for doc in dict.fromkeys(m.doc for m in mentions)
@@ -332,7 +325,7 @@ def break_ties(
 
     decided = list(ranked)
     for number, (place, candidates) in enumerate(zip(sentences, ranked, strict=True)):
-        for neighbourhood in (place, place[0]) if is_tied[number] else ():
+        for neighbourhood in (place, place[0]) if tied[number] else ():
             similarities = [similarity(c.id, neighbourhood) for c in candidates]
             top_score, pairs = candidates[0].score, list(zip(candidates, similarities, strict=True))
             first, second = nlargest(2, (s for c, s in pairs if c.score == top_score))
@@ -435,7 +428,7 @@ class Ranking:
         rescored = rules.rescore(self.asked, unscored)
         candidates = [of_mention[: settings.max_candidates] for of_mention in rescored]
         wholes, parts = candidates[:n], iter(candidates[n:])
-        is_tied = ties_of(wholes)
+        tied = [is_tied(of_mention) for of_mention in wholes]
         if mentions.likely is not None:
             for number, probability in enumerate(mentions.likely):
                 wholes[number] = tuple(
@@ -445,7 +438,7 @@ class Ranking:
         for number, (span, query) in enumerate(zip(mentions.spans, mentions.queries, strict=True)):
             part_candidates = {part: next(parts) for part in query.parts}
             link = decide(span, query, wholes[number], part_candidates, nil_threshold=threshold)
-            if len(link.ids) == 1 and is_tied[number]:
+            if len(link.ids) == 1 and tied[number]:
                 link = replace(link, ids=())
             links.append(link)
         if settings.mentions == BY_DICTIONARY:

@@ -92,14 +92,10 @@ def _check_locations(name: str, cfg: Mapping[str, Any], finders: Mapping[str, se
     wanted = locations.get(cfg["mentions"], {_DOC_ENTS, *spans})
     written = set().union(*finders.values())
     if wanted.isdisjoint(written):
-        message = Warnings.W320.format(
-            linker=name,
-            wanted=" or ".join(sorted(wanted - {_DOC_SPANS})),
-            mentions=cfg["mentions"],
-            finders=", ".join(finders),
-            written=", ".join(sorted(written)),
-        )
-        warnings.warn(message, stacklevel=3)
+        fields = {"linker": name, "mentions": cfg["mentions"], "finders": ", ".join(finders)}
+        fields["wanted"] = " or ".join(sorted(wanted - {_DOC_SPANS}))
+        fields["written"] = ", ".join(sorted(written))
+        warnings.warn(Warnings.W320.format(**fields), stacklevel=3)
 
 
 def _check_labels(
@@ -122,10 +118,8 @@ def _check_labels(
         return
     for setting, labels in settings.items():
         if unknown := sorted(labels - known - rule_labels):
-            names = ", ".join(finders)
-            message = Warnings.W321.format(
-                setting=setting, unknown=unknown, finders=names, known=sorted(known)
-            )
+            fields = {"finders": ", ".join(finders), "known": sorted(known)}
+            message = Warnings.W321.format(setting=setting, unknown=unknown, **fields)
             warnings.warn(message, stacklevel=3)
 
 
@@ -142,10 +136,7 @@ def check_types(kb: KnowledgeBase, label_types: Mapping[str, Iterable[str]]) -> 
 
 
 def check_saved_kb(kb: KnowledgeBase | None, linker: str, *, includes_kb: bool) -> None:
-    """Refuse to save a linker without a knowledge base that is only in memory.
-
-    RAISES BioelError: [B467]; the linker would be loaded with the bundled MeSH.
-    """
+    """RAISES BioelError: [B467] when the pipe is saved without a KB that is only in memory."""
     if kb is not None and not includes_kb and any(part.path is None for part in parts_of(kb)):
         raise BioelError(Errors.B467.format(name=linker))
 
