@@ -67,7 +67,7 @@ def test_built_once(small_starter, monkeypatch):
     assert bundled.starter_kb().fingerprint == kb.fingerprint
     with monkeypatch.context() as later:
         later.setattr(bundled, "NORMALIZER_VERSION", 99)
-        with pytest.raises(TypeError):  # it is built anew
+        with pytest.raises(TypeError):  # it is built again
             bundled.starter_kb()
 
 
@@ -78,7 +78,7 @@ def test_loading_draws_no_random_numbers():
     np.random.seed(1)
     spacy_bioel.load(exclude="bioel_linker")
     assert np.random.random() == 0.417022004702574
-    hashes[0].initialize()  # to train anew
+    hashes[0].initialize()  # to train again
     assert hashes[0].get_param("E").any() and np.random.random() != 0.7203244934421581
 
 
