@@ -43,7 +43,7 @@ from spacy_bioel.kb.columns import (
     write_files,
 )
 from spacy_bioel.kb.folder import (
-    PARTS,
+    HOME_FILES,
     check_home,
     check_replaceable,
     editing,
@@ -412,7 +412,7 @@ class KnowledgeBase:
         """
         folder = Path(path).resolve()
         kb = cls(map_columns(folder), path=folder)
-        kb.attach(map_vectors(folder, of=kb.fingerprint))
+        kb.attach(map_vectors(folder, fingerprint=kb.fingerprint))
         return kb
 
     @classmethod
@@ -455,7 +455,11 @@ class KnowledgeBase:
         """All files by name, with vectors and tries that were written after opening."""
         if self.path is None:
             return dict(self._files)
-        return self._files | map_vectors(self.path) | map_tries(self.path, of=self.fingerprint)
+        return (
+            self._files
+            | map_vectors(self.path)
+            | map_tries(self.path, fingerprint=self.fingerprint)
+        )
 
     def attach(self, files: Mapping[str, RawFile]) -> None:
         """Add files (vectors) to an open knowledge base."""
@@ -480,7 +484,7 @@ class KnowledgeBase:
         """Read all vectors and tries, and compare checksums. RAISES BioelError: Those of
         `check_home`."""
         files = self.files()
-        for kind in PARTS:
+        for kind in HOME_FILES:
             for name, parts in homes_of(files, kind).items():
                 check_home(parts, home=f"{kind}/{name}", where=self.where)
 

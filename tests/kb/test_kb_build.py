@@ -72,7 +72,7 @@ def test_names_without_a_word_are_dropped(tmp_path):
     assert list(kb.ids) == ["X:1"]
     assert names_of(kb, 0) == ["Plus sign"]
     assert kb.name_is_preferred.tolist() == [True]
-    assert (report.empty_names, report.dropped_nameless) == (4, 1)
+    assert (report.empty_names, report.dropped_nameless) == (3, 1)
 
 
 def test_types_come_from_parents_wherever_they_are(tmp_path):

@@ -7,9 +7,9 @@ import sys
 
 import numpy as np
 import pytest
-from benchmarks.growth import memory
 from kb_files import columns_of, made_kb
 
+from benchmarks.kb_size import memory
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.columns import give_back, map_folder, read_array
