@@ -260,7 +260,7 @@ class Ragged:
 
 
 _BASE = 0x9E3779B97F4A7C15  # odd, so that multiplication loses no bits
-_MASK = (1 << 64) - 1
+KEY_MASK = (1 << 64) - 1
 
 KeyArray = NDArray[np.uint64]
 
@@ -281,7 +281,7 @@ def name_key(normalized: str) -> int:
     """Key of a name that `normalize_name` returned; 0 for the empty name."""
     key = 0
     for word in normalized.split():
-        key = (key * _BASE + word_key(word)) & _MASK
+        key = (key * _BASE + word_key(word)) & KEY_MASK
     return key
 
 
