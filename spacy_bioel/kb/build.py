@@ -437,7 +437,7 @@ class _Writer:
         write_strings(self.folder, name, values)
 
     def keys(self, name: str, keys: KeyArray) -> None:
-        ordered = SortedKeys.of(keys)
+        ordered = SortedKeys.from_keys(keys)
         self.array(f"{name}_keys", ordered.keys)
         self.array(f"{name}_key_rows", ordered.rows)
 

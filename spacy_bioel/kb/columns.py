@@ -29,7 +29,7 @@ from spacy_bioel.types import IntArray
 RawFile = NDArray[np.uint8]
 Rows = TypeVar("Rows", bound=NDArray[np.integer])
 
-UNSIGNED: dict[int, type[np.unsignedinteger]] = {4: np.uint32, 8: np.uint64}  # by bytes
+_UNSIGNED: dict[int, type[np.unsignedinteger]] = {4: np.uint32, 8: np.uint64}  # by bytes
 
 LINE_END = ord("\n")
 
@@ -50,7 +50,7 @@ class Origin:
     def rows(self, values: Rows, *, below: int) -> Rows:
         """Return the values if all are rows from 0 to `below` - 1. RAISES BioelError: [B211]."""
         # As unsigned integers, negative numbers are the largest: one pass checks both bounds.
-        unsigned = values.view(UNSIGNED[values.itemsize])
+        unsigned = values.view(_UNSIGNED[values.itemsize])
         if values.size and int(unsigned.max()) >= below:
             wrong = values[unsigned >= below].flat[0]
             raise self.damaged(expected=f"rows from 0 to {below - 1}", found=wrong)

@@ -16,7 +16,7 @@ from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.kb.columns import RawFile, checksum, give_back
 from spacy_bioel.kb.knowledge_base import StringColumn
 from spacy_bioel.kb.vectors import (
-    Encode,
+    EncodeNames,
     ExactIndex,
     QuantizedVectors,
     Steps,
@@ -118,7 +118,7 @@ def _open_index(vectors: QuantizedVectors, file: RawFile) -> FaissIndex:
 
 
 def write_index(
-    names: StringColumn, vectors: QuantizedVectors, encode: Encode, path: Path
+    names: StringColumn, vectors: QuantizedVectors, encode: EncodeNames, path: Path
 ) -> dict[str, Any] | None:
     """Build the approximate index of more than `ANN_NAMES` names, if faiss is installed.
 

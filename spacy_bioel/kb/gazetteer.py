@@ -115,7 +115,7 @@ class Gazetteer:
         return cls(names, _word_masks([normalize_name(name) for name in kb.names], masks))
 
     def arrays(self) -> dict[str, NDArray]:
-        """Return all arrays by name, for storage: keys, distinct masks, and the mask of each key."""
+        """Return all arrays by name, for storage: keys, distinct masks, and the mask of each."""
         arrays: dict[str, NDArray] = {}
         for name, table in (("names", self.names), ("words", self.words)):
             masks, mask_numbers = np.unique(table.masks, return_inverse=True)
@@ -374,7 +374,7 @@ def _substitutes(
 
 
 def _with_nouns(table: Substitutes, nouns: Mapping[str, str], stems: Container[str]) -> Substitutes:
-    """Add adjectives and their nouns as substitutes for each other, if names have the substitute."""
+    """Add adjectives and their nouns as substitutes, if the substitute occurs in names."""
     pairs = [(adjective, noun, adjective) for adjective, noun in nouns.items()]
     pairs += [(noun, adjective, "") for adjective, noun in nouns.items()]
     pairs = [pair for pair in pairs if stem_of(pair[1]) in stems]

@@ -63,16 +63,16 @@ def test_memory_of_finding_names(finder, text):
 
 
 def test_pieces_of_a_word_are_of_words_that_may_be_misspelled(monkeypatch):
-    shortened, lengths = spelling._shortened, []
+    shortened, lengths = spelling._deletions, []
 
     def count(word: str):
         lengths.append(len(word))
         return shortened(word)
 
-    monkeypatch.setattr(spelling, "_shortened", count)
+    monkeypatch.setattr(spelling, "_deletions", count)
     misspellings = spelling.Misspellings({"pneumonia": 1, "a" * N: 1})
-    assert misspellings.meant("a" * (N - 1), known={}) is None
-    assert misspellings.meant("pnuemonia", known={}) == "pneumonia"
+    assert misspellings.correction("a" * (N - 1), known={}) is None
+    assert misspellings.correction("pnuemonia", known={}) == "pneumonia"
     assert set(lengths) == {9}
 
 

@@ -62,7 +62,7 @@ def answers(kb: KnowledgeBase) -> list[Any]:
 def proposed(kb: KnowledgeBase) -> Any:
     """Names that a spelling search finds as in a knowledge base too large to compare them all."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ngrams, "_ALL", 0)
+        patch.setattr(ngrams, "_MAX_SCORED_NAMES", 0)
         return kb.ngrams.search(QUERIES, 3)
 
 

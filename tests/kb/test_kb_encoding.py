@@ -72,10 +72,10 @@ def test_names_whose_digests_begin_alike_are_encoded_again(kb, folder, monkeypat
 
 
 def test_a_stopped_process_leaves_what_it_did(kb, folder, monkeypatch):
-    monkeypatch.setattr(vectors_module, "_BLOCK", 2)
+    monkeypatch.setattr(vectors_module, "_ENCODED_PER_BLOCK", 2)
     write(kb, Encoder(), fingerprint="old")
     before = stored(kb)
-    monkeypatch.setattr(vectors_module, "_BATCH", 1)
+    monkeypatch.setattr(vectors_module, "_NAMES_PER_CALL", 1)
     with pytest.raises(KeyboardInterrupt):
         write(kb, Encoder(fails_after=5))
     assert np.array_equal(stored(kb), before)
@@ -91,8 +91,8 @@ def test_a_stopped_process_leaves_what_it_did(kb, folder, monkeypatch):
 
 @pytest.mark.parametrize("damage", ["other encoder", "cut column", "no column", "no journal"])
 def test_what_does_not_fit_is_thrown_away(kb, folder, monkeypatch, damage):
-    monkeypatch.setattr(vectors_module, "_BLOCK", 2)
-    monkeypatch.setattr(vectors_module, "_BATCH", 1)
+    monkeypatch.setattr(vectors_module, "_ENCODED_PER_BLOCK", 2)
+    monkeypatch.setattr(vectors_module, "_NAMES_PER_CALL", 1)
     with pytest.raises(KeyboardInterrupt):
         write(kb, Encoder(fails_after=5))
     codes = folder / ".encoding" / "codes.npy"

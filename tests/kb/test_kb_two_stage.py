@@ -6,7 +6,7 @@ from kb_files import vectors_of
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb import vector_files as writing_module
-from spacy_bioel.kb import vectors as heads_module
+from spacy_bioel.kb import vectors as coarse_module
 from spacy_bioel.kb.faiss_index import choose_index
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.vector_files import open_vectors, write_vectors
@@ -51,8 +51,8 @@ def encode(names):
 def test_heads_are_made_of_stored_vectors(kb, folder, monkeypatch):
     write_vectors(kb, encode, fingerprint="9f3a", dim=4)
     assert open_vectors(folder, fingerprint="9f3a").coarse is None
-    monkeypatch.setattr(heads_module, "HEAD_NAMES", 2)
-    monkeypatch.setattr(writing_module, "HEAD_NAMES", 2)
+    monkeypatch.setattr(coarse_module, "MIN_COARSE_NAMES", 2)
+    monkeypatch.setattr(writing_module, "MIN_COARSE_NAMES", 2)
     done = write_vectors(kb, encode, fingerprint="9f3a", dim=4)
     assert (done.encoded, done.copied) == (0, 6)
     vectors = open_vectors(folder, fingerprint="9f3a")
@@ -66,8 +66,8 @@ def test_heads_are_made_of_stored_vectors(kb, folder, monkeypatch):
 
 @pytest.mark.parametrize("name", ["coarse", "projection"])
 def test_heads_that_are_gone(kb, folder, monkeypatch, name):
-    monkeypatch.setattr(heads_module, "HEAD_NAMES", 2)
-    monkeypatch.setattr(writing_module, "HEAD_NAMES", 2)
+    monkeypatch.setattr(coarse_module, "MIN_COARSE_NAMES", 2)
+    monkeypatch.setattr(writing_module, "MIN_COARSE_NAMES", 2)
     write_vectors(kb, encode, fingerprint="9f3a", dim=4)
     (vectors_of(folder, "9f3a") / f"{name}.npy").unlink()
     with pytest.raises(BioelError, match=rf"\[B033\].*{name}\.npy"):

@@ -45,8 +45,8 @@ def reopened(kb):
 
 
 def test_blocks_and_batches(kb, monkeypatch):
-    monkeypatch.setattr(vectors_module, "_BLOCK", 4)
-    monkeypatch.setattr(vectors_module, "_BATCH", 3)
+    monkeypatch.setattr(vectors_module, "_ENCODED_PER_BLOCK", 4)
+    monkeypatch.setattr(vectors_module, "_NAMES_PER_CALL", 3)
     batches, done = [], []
 
     def recorded(names):
