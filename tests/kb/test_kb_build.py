@@ -150,7 +150,7 @@ def test_nothing_left(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_meta_tells_where_it_comes_from(folder):
+def test_meta_has_source_release_and_licence(folder):
     meta = json.loads((folder / "meta.json").read_text("utf8"))
     assert (meta["schema"], meta["normalizer"]) == (4, 1)
     assert (meta["source"], meta["release"], meta["licence"]) == ("made up", "2026", "CC0")

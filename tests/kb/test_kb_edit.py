@@ -1,4 +1,4 @@
-"""A knowledge base that changes, beside the one that is built at once."""
+"""Edits of a knowledge base, compared with building the result at once."""
 
 import json
 from functools import partial
@@ -29,7 +29,7 @@ def test_nothing_added_changes_nothing(folder, kb):
     assert has_vectors(KnowledgeBase.open(folder))
 
 
-def test_added_is_as_built_at_once(tmp_path):
+def test_adding_gives_the_same_as_building_at_once(tmp_path):
     old = [
         Concept("X:3", ("Heart Attack", "cold"), ("Disease",), ("X:1",), "An infarct."),
         Concept("X:1", ("Disease", "Illness"), ("Disease",)),
@@ -48,7 +48,7 @@ def test_added_is_as_built_at_once(tmp_path):
     assert change.report.fingerprint == built.fingerprint
 
 
-def test_what_is_there_stays_and_gets_more(folder):
+def test_known_concepts_stay_and_get_more_names(folder):
     change = add_concepts(
         folder,
         [
@@ -77,13 +77,13 @@ def test_a_retired_id_adds_to_its_replacement(folder):
     assert kb.parents_of(kb.find("X:6")).tolist() == [kb.find("X:3")]
 
 
-def test_a_record_does_not_retire_what_is_current(folder):
+def test_a_record_does_not_retire_a_current_id(folder):
     change = add_concepts(folder, [Concept("X:1", (), replaced_by="X:2")])
     assert KnowledgeBase.open(folder).canonical("X:1") == "X:1"
     assert (change.retired, change.report.retired_current) == (0, 1)
 
 
-def test_types_are_asked_of_new_concepts_and_inherited_by_them(tmp_path):
+def test_the_type_filter_and_inheritance_apply_to_new_concepts(tmp_path):
     base = [Concept("X:1", ("a",), ("T",)), Concept("X:2", ("b",), (), ("X:3",))]
     build_kb([*base, Concept("X:3", ("c",))], tmp_path / "kb")
     new = [
@@ -96,7 +96,7 @@ def test_types_are_asked_of_new_concepts_and_inherited_by_them(tmp_path):
     )
     kb = KnowledgeBase.open(tmp_path / "kb")
     assert list(kb.ids) == ["X:1", "X:2", "X:3", "X:4", "X:6"]
-    # X:2 was there when its parent had no type, X:6 was not.
+    # When X:2 was added, its parent had no type yet; X:6 was added later.
     assert [kb.types_of(row) for row in (1, 2, 4)] == [(), ("U",), ("U",)]
     assert change.report.dropped_by_type == 1
 
@@ -117,7 +117,7 @@ def test_meta_names_all_sources(folder):
         partial(compact_kb, forget_retired=True),
     ],
 )
-def test_damage_is_not_written_anew(folder, change):
+def test_damage_is_not_rewritten_with_new_checksums(folder, change):
     names = columns_of(folder) / "names.txt"
     names.write_bytes(names.read_bytes().replace(b"e", b"X", 1))
     before = all_files(folder)
@@ -133,7 +133,7 @@ def test_a_replaced_concept_leaves_names_and_children(folder):
     assert list(kb.ids) == ["X:1", "X:2", "X:4", "X:5"]
     assert names_of(kb, "X:1") == ["Disease", "Illness", "Heart Attack", "Cold"]
     assert kb.parents_of(kb.find("X:5")).tolist() == [kb.find("X:1")]
-    # X:8 led to X:3 before.
+    # X:8 was retired in favour of X:3.
     assert [kb.canonical(id) for id in ("X:3", "X:8")] == ["X:1", "X:1"]
     assert (change.concepts, change.names, change.retired) == (-1, 0, 1)
     kb.verify()
@@ -228,7 +228,7 @@ def gout(tmp_path):
         (NameEdit(rename="Gouty arthritis"), ["Gouty arthritis", "Gout", "podagra"]),
         (NameEdit(rename="Podagra"), ["Podagra", "Gout"]),
         (NameEdit(rename="New", remove=["gout", "podagra"]), ["New"]),
-        (NameEdit(add=["rash"]), ["Gout", "podagra", "Rash"]),  # spelled as the first that has it
+        (NameEdit(add=["rash"]), ["Gout", "podagra", "Rash"]),  # the spelling of its first concept
     ],
 )
 def test_names_are_edited(gout, edit, names):

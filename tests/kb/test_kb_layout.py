@@ -1,4 +1,4 @@
-"""What is in the folder of a knowledge base, and folders that are not knowledge bases."""
+"""Files in the folder of a knowledge base, and folders of other things."""
 
 import json
 from pathlib import Path

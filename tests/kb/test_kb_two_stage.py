@@ -1,4 +1,4 @@
-"""Search by the first half of the principal components."""
+"""Search by coarse codes, the first half of the principal components."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from spacy_bioel.kb.vectors import ExactIndex, TwoStageIndex, coarse_codes_of, q
 
 
 def names_and_queries():
-    """40,000 unit vectors, most of whose length is in a third of their numbers; some changed."""
+    """Return 40,000 unit vectors, long in a third of their dimensions, and some as noisy queries."""
     random = np.random.default_rng(0)
     vectors = random.standard_normal((40_000, 48)) * np.where(np.arange(48) < 16, 1, 0.3)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -23,7 +23,7 @@ def names_and_queries():
     return quantize(vectors), queries.astype(np.float32)
 
 
-def test_nearest_names_of_all():
+def test_results_are_those_of_exact_search():
     vectors, queries = names_and_queries()
     vectors.coarse = coarse_codes_of(vectors)
     assert (vectors.coarse.codes.shape, vectors.coarse.codes.dtype) == ((40_000, 24), np.int8)
@@ -48,7 +48,7 @@ def encode(names):
     return np.array([[len(name), name.count("c"), 1, 0] for name in names], dtype=np.float32)
 
 
-def test_heads_are_made_of_stored_vectors(kb, folder, monkeypatch):
+def test_coarse_codes_are_made_of_stored_vectors(kb, folder, monkeypatch):
     write_vectors(kb, encode, fingerprint="9f3a", dim=4)
     assert open_vectors(folder, fingerprint="9f3a").coarse is None
     monkeypatch.setattr(coarse_module, "MIN_COARSE_NAMES", 2)
@@ -65,7 +65,7 @@ def test_heads_are_made_of_stored_vectors(kb, folder, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["coarse", "projection"])
-def test_heads_that_are_gone(kb, folder, monkeypatch, name):
+def test_missing_coarse_codes(kb, folder, monkeypatch, name):
     monkeypatch.setattr(coarse_module, "MIN_COARSE_NAMES", 2)
     monkeypatch.setattr(writing_module, "MIN_COARSE_NAMES", 2)
     write_vectors(kb, encode, fingerprint="9f3a", dim=4)

@@ -40,7 +40,7 @@ def file_of(folder, part):
 
 
 def reopened(kb):
-    """Mapped files stay mapped, whatever becomes of their names."""
+    """Mapped files stay mapped after they are renamed or removed."""
     return KnowledgeBase.open(kb.path)
 
 
