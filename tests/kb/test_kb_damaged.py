@@ -159,11 +159,11 @@ HEADER = npy_bytes(np.arange(3)).tobytes()
     "raw",
     [
         b"", HEADER[:8], HEADER[:-1], HEADER + b"\0",
-        HEADER.reposition(b"(3,)", b"(30000000000000000,)"), HEADER.reposition(b"(3,)", b"(3, 9)"),
-        HEADER.reposition(b"{", b"("), HEADER.reposition(b"'", b'"'), HEADER.reposition(b"<i8", b"|O8"),
-        HEADER.reposition(b"<i8", b"<f1"), HEADER.reposition(b"<i8", b">i8"),
-        HEADER.reposition(b"False", b"True "), HEADER.reposition(b"\x01\x00", b"\x02\x00", 1),
-        HEADER.reposition(b"}", b"} + 1"),
+        HEADER.replace(b"(3,)", b"(30000000000000000,)"), HEADER.replace(b"(3,)", b"(3, 9)"),
+        HEADER.replace(b"{", b"("), HEADER.replace(b"'", b'"'), HEADER.replace(b"<i8", b"|O8"),
+        HEADER.replace(b"<i8", b"<f1"), HEADER.replace(b"<i8", b">i8"),
+        HEADER.replace(b"False", b"True "), HEADER.replace(b"\x01\x00", b"\x02\x00", 1),
+        HEADER.replace(b"}", b"} + 1"),
     ],
 )  # fmt: skip
 def test_invalid_headers(raw):

@@ -14,7 +14,7 @@ from spacy_bioel.kb.vectors import ExactIndex, TwoStageIndex, coarse_codes_of, q
 
 
 def names_and_queries():
-    """Return 40,000 unit vectors, long in a third of their dimensions, and some as noisy queries."""
+    """Return 40,000 unit vectors, mostly in a third of their dimensions, and noisy queries."""
     random = np.random.default_rng(0)
     vectors = random.standard_normal((40_000, 48)) * np.where(np.arange(48) < 16, 1, 0.3)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
