@@ -74,10 +74,7 @@ MEMORY = Origin()
 
 
 def offsets_of(counts: Sequence[int] | NDArray[Any]) -> IntArray:
-    """Return the offsets of consecutive runs of values, by the length of each run.
-
-    counts: shape (n,); returns shape (n + 1,).
-    """
+    """Return the offsets of runs of values, by their lengths. Shape (n,); returns (n + 1,)."""
     offsets = np.zeros(len(counts) + 1, dtype=np.int64)
     np.cumsum(counts, out=offsets[1:])
     return offsets
@@ -194,7 +191,7 @@ def map_folder(folder: Path, names: Iterable[str]) -> dict[str, RawFile]:
 
 
 def read_small(folder: Path, name: str) -> dict[str, RawFile]:
-    """Read a file that may be replaced meanwhile. RETURNS (dict): Empty if the file is missing."""
+    """Read a file that a writer may replace. RETURNS (dict): Empty if the file is missing."""
     try:
         return {name: np.frombuffer((folder / name).read_bytes(), dtype=np.uint8)}
     except (FileNotFoundError, NotADirectoryError):
@@ -254,10 +251,7 @@ def checksum(raw: RawFile | bytes) -> str:
 def check_contents(
     raw: RawFile | None, expected: object, *, where: str, file: str, if_small: bool = False
 ) -> None:
-    """Compare a file with its checksum; with `if_small` only a small file.
-
-    RAISES BioelError: [B024] when it differs or is missing.
-    """
+    """Compare a file with its checksum, if it is small. RAISES BioelError: [B024]."""
     if raw is not None and if_small and raw.size > SMALL:
         return
     if (found := "no file" if raw is None else checksum(raw)) != expected:

@@ -1,4 +1,4 @@
-"""Change a knowledge base: add concepts, edit names, retire ids, remove leftovers.
+"""Change a knowledge base: add concepts, edit names, retire ids, remove outdated vectors.
 
 Each change rewrites all columns, which takes seconds for half a million names. There are no
 tombstones and no segments to merge, so a changed knowledge base is read as fast as a new one.
@@ -189,7 +189,7 @@ class Compaction:
 
 
 def compact_kb(path: str | Path, *, forget_retired: bool = False) -> Compaction:
-    """Remove outdated vectors of each encoder, and the leftovers of killed commands.
+    """Remove outdated vectors of each encoder, and unfinished files of killed commands.
 
     forget_retired (bool): Also drop all retired ids, which become unknown.
     RAISES BioelError: Those of `_changing`; errors of `verify` only with `forget_retired`.

@@ -131,7 +131,7 @@ def check_replaceable(out: Path) -> None:
 
 
 def _is_leftover(path: Path) -> bool:
-    """Whether a path is a leftover of a killed writer in a folder without a knowledge base."""
+    """Whether a killed writer has left this path in a folder without a knowledge base."""
     if path.name == "vectors" and path.is_dir():
         return all(_HOME_NAMES["vectors"].fullmatch(home.name) for home in path.iterdir())
     return bool(_LEFTOVERS.fullmatch(path.name))
@@ -262,8 +262,8 @@ _LOCK_FILE, _HOLDER_FILE = ".lock", ".holder"
 def editing(folder: Path, *, to: str, make: bool = False) -> Iterator[Transaction]:
     """Lock a knowledge base for one writer, among all threads and processes.
 
-    Whatever a change depends on must be read, or checked again, inside the block. Leftovers of a
-    killed writer are removed first. A writer that waits for more than two seconds logs [W212].
+    Whatever a change depends on must be read, or checked again, inside the block. Unfinished files
+    of a killed writer are removed first. A writer that waits for over two seconds logs [W212].
 
     to (str): Purpose of this writer, shown to waiting writers, e.g. "add concepts".
     make (bool): Make the folder if it is missing, and remove it if it stays empty.

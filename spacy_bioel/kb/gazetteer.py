@@ -193,10 +193,9 @@ def _word_masks(names: Sequence[str], masks: MaskArray) -> KeyMasks:
     """Return the types and the usual position of words that occur in more than one name."""
     numbers: dict[str, int] = {}
     split_names = [name.split() for name in names]
-    word_numbers = np.array(
-        [numbers.setdefault(word, len(numbers)) for words in split_names for word in words]
-    )
-    lengths = np.array([len(words) for words in split_names])
+    words = [word for name_words in split_names for word in name_words]
+    word_numbers = np.array([numbers.setdefault(word, len(numbers)) for word in words])
+    lengths = np.array([len(name_words) for name_words in split_names])
     total = np.bincount(word_numbers, minlength=len(numbers))
     word_masks = np.zeros(len(numbers), dtype=np.uint64)
     masks_of_names = np.repeat(masks, lengths)

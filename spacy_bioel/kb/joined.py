@@ -54,8 +54,7 @@ class JoinedStrings(StringColumn):
         """
         parts = self._part[rows]
         for number in range(len(self._columns)):
-            positions = np.flatnonzero(parts == number)
-            if len(positions):
+            if len(positions := np.flatnonzero(parts == number)):
                 yield number, positions, self._row[rows[positions]].astype(np.int64)
 
     def raw(self) -> tuple[RawFile, NDArray[np.uint64]]:
@@ -239,16 +238,14 @@ class JoinedKnowledgeBase(KnowledgeBase):
 
     def _mapped(self, column: str, joined_rows: Sequence[NDArray[np.integer]]) -> IntArray:
         """Concatenate a column of rows of all parts, as joined rows."""
-        columns = []
-        for rows, part in zip(joined_rows, self.parts, strict=True):
-            columns.append(rows[getattr(part, column)])
-        return np.concatenate(columns).astype(np.int64)
+        pairs = zip(joined_rows, self.parts, strict=True)
+        values = [rows[getattr(part, column)] for rows, part in pairs]
+        return np.concatenate(values).astype(np.int64)
 
     def _owners(self, offsets: str) -> IntArray:
         """Return the joined concept row of each value of a ragged column, of all parts."""
-        owners = []
-        for rows, part in zip(self.concept_rows, self.parts, strict=True):
-            owners.append(np.repeat(rows, np.diff(getattr(part, offsets))))
+        pairs = zip(self.concept_rows, self.parts, strict=True)
+        owners = [np.repeat(rows, np.diff(getattr(part, offsets))) for rows, part in pairs]
         return np.concatenate(owners).astype(np.int64)
 
     def _distinct(self, offsets: str, values: IntArray, *, below: int) -> Ragged:

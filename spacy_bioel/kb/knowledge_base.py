@@ -527,10 +527,7 @@ class KnowledgeBase:
         raise BioelError(Errors.B337.format(id=id, kb=name, example=example, hint=hint))
 
     def concept(self, row: int) -> Concept:
-        """Return the concept of a row.
-
-        Names that differ only in case or punctuation share one spelling in the knowledge base.
-        """
+        """Return the concept of a row. Names that differ only in case have one spelling."""
         return Concept(
             id=self.ids[row],
             names=tuple(self.names.take(self.names_of(row))),
@@ -679,10 +676,7 @@ class KnowledgeBase:
         return np.where(np.asarray(keys) == 0, -1, self._by_name.search(keys))
 
     def lookup_names(self, normalized: Sequence[str]) -> IntArray:
-        """Return the row of each normalised name, -1 if it is unknown. Shape (n,).
-
-        Strings are compared, since keys are hashes and may collide.
-        """
+        """Find names by comparing strings, not only hashes: rows, -1 if unknown. Shape (n,)."""
         keys = name_keys(normalized)
         return self._by_name.find(
             keys, normalized, lambda rows: normalize_names(self.names.take(rows))

@@ -125,10 +125,7 @@ class NgramIndex:
         self._are_checked = np.zeros(len(grams), dtype=bool)
 
     def rarity(self, codes: IntArray) -> NDArray[np.float64]:
-        """Return the inverse document frequency of 3-grams.
-
-        codes (IntArray): Codes from `name_ngrams`. Shape (n,); returns the same.
-        """
+        """Return the inverse document frequency of codes from `name_ngrams`. Shape (n,)."""
         gram, known = self._find(codes)
         frequency = np.where(known, self._offsets[gram + known] - self._offsets[gram], 0)
         return _rarity(frequency, len(self._norms))

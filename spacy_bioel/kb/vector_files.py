@@ -1,8 +1,7 @@
 """Write and open the vectors of the names of a knowledge base, which are stored in its folder.
 
 A folder may have vectors of several encoders, current and outdated. Names are encoded block by
-block, so that a process can continue where another was stopped, and vectors of known names are
-copied.
+block, so that a process can continue where another was stopped; vectors of old names are copied.
 """
 
 from __future__ import annotations
@@ -167,11 +166,7 @@ def stored_vectors(kb: KnowledgeBase, fingerprint: str | None = None) -> list[St
     stored = [StoredVectors(kb, name, parts) for name, parts in homes.items()]
     if fingerprint is not None:
         stored = [vectors for vectors in stored if vectors.encoder == fingerprint]
-
-    def current_then_time(vectors: StoredVectors) -> tuple[bool, str]:
-        return vectors.is_current, vectors.name.rpartition(".")[2]
-
-    return sorted(stored, key=current_then_time, reverse=True)
+    return sorted(stored, key=lambda v: (v.is_current, v.name.rpartition(".")[2]), reverse=True)
 
 
 def has_vectors(kb: KnowledgeBase, fingerprint: str | None = None) -> bool:
@@ -220,11 +215,9 @@ def open_vectors(kb: KnowledgeBase | str | Path, *, fingerprint: str | None) -> 
     if not of_encoder:
         others = ", ".join(sorted({vectors.encoder for vectors in stored}))
         raise BioelError(Errors.B031.format(path=kb.where, found=others, expected=fingerprint))
-    encoded_kb = of_encoder[0].about["kb"]
-    if encoded_kb != kb.fingerprint:
-        raise BioelError(
-            Errors.B034.format(path=kb.where, found=encoded_kb, expected=kb.fingerprint)
-        )
+    state = of_encoder[0].about["kb"]
+    if state != kb.fingerprint:
+        raise BioelError(Errors.B034.format(path=kb.where, found=state, expected=kb.fingerprint))
     return of_encoder[0].vectors
 
 
@@ -360,7 +353,7 @@ def _fill(
     encode: EncodeNames,
     report: ReportProgress,
 ) -> Iterator[tuple[int, int]]:
-    """Fill the unfinished rows, block by block; vectors of known names are copied.
+    """Fill the unfinished rows, block by block; vectors of old names are copied.
 
     YIELDS (tuple): The first row of the next block, and the number of names encoded in this one.
     RAISES BioelError: [B035] when the encoder returns NaN, infinity or another shape.
