@@ -66,7 +66,9 @@ class Origin:
     def growing(self, offsets: NDArray[Any], *, least: int) -> NDArray[Any]:
         """Return the offsets if each step is `least` or more. RAISES BioelError: [B211]."""
         if (np.diff(offsets.view(np.int64)) < least).any():
-            raise self.damaged(expected=f"offsets that grow by {least} or more", found="others")
+            raise self.damaged(
+                expected=f"offsets that grow by {least} or more", found="other offsets"
+            )
         return offsets
 
 

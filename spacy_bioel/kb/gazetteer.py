@@ -349,14 +349,14 @@ def _substitutes(
     concept, rest, stem = concept[has_rest], rest[has_rest], stem[has_rest]
     order = np.lexsort((stem, rest, concept))
     concept, rest, stem = concept[order], rest[order], stem[order]
-    found = []
+    pair_blocks = []
     for step in range(1, _MAX_STEP):
         same = (concept[step:] == concept[:-step]) & (rest[step:] == rest[:-step])
         same &= stem[step:] != stem[:-step]
         first, second = stem[:-step][same], stem[step:][same]
         low, high = np.minimum(first, second), np.maximum(first, second)
-        found.append(np.stack([concept[:-step][same], low, high], axis=1))
-    pairs = np.unique(np.concatenate(found), axis=0)[:, 1:]
+        pair_blocks.append(np.stack([concept[:-step][same], low, high], axis=1))
+    pairs = np.unique(np.concatenate(pair_blocks), axis=0)[:, 1:]
     pairs, counts = np.unique(pairs, axis=0, return_counts=True)
     share = counts / np.minimum(*n_concepts[pairs].T) if len(pairs) else counts.astype(float)
     negations = {stem_of(word) for word in NEGATIONS}

@@ -244,7 +244,7 @@ class Ragged:
         steps = np.diff(offsets)
         if (steps < 0).any() or (steps[:, 1] < self._least).any():
             expected = f"offsets that grow by {self._least} or more"
-            raise self._offsets_origin.damaged(expected=expected, found="others")
+            raise self._offsets_origin.damaged(expected=expected, found="other offsets")
         return offsets[:, 1:3]
 
 
