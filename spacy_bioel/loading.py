@@ -23,7 +23,7 @@ from thinc.api import Config
 from spacy_bioel.entities import RuleSet
 from spacy_bioel.entities.notes.layout import words_of_notes
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.kb.bundled import ASSETS
+from spacy_bioel.kb.bundled import ASSETS_FOLDER
 from spacy_bioel.kb.folder import has_columns
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.evidence import AliasTable
@@ -198,7 +198,7 @@ def _find_pipe(nlp: Language, factory: str) -> Any:
     return None
 
 
-_STARTER_FOLDER = ASSETS / "starter"
+_STARTER_FOLDER = ASSETS_FOLDER / "starter"
 
 
 def load_starter(

@@ -368,7 +368,7 @@ def compact(
     done = compact_kb(kb, forget_retired=forget_retired)
     about = {"leftovers": done.leftovers, "megabytes": round(done.n_bytes / 1e6, 1), "forgotten": 0}
     shown = f"Removed {console.count_of(done.leftovers, 'leftover')} of {about['megabytes']:,} MB."
-    if (growth := done.growth) is not None:
+    if (growth := done.edit) is not None:
         about["forgotten"] = -growth.retired
         shown += f" Forgot {console.count_of(-growth.retired, 'retired id')}."
         if growth.vectors_outdated:

@@ -1,4 +1,4 @@
-"""The trie of names: its columns by hand, and its files."""
+"""The trie of names: columns compared with columns worked out by hand, and files."""
 
 from collections.abc import Sequence
 from pathlib import Path
