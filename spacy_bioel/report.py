@@ -189,14 +189,16 @@ def _with(
         best = max(here, key=lambda c: c.probability, default=None)
         label = best.label if best is not None else ""
         spans.append(Span(place.doc, place.start, place.end, label=label))
-    likely = mentions.likely if mentions.likely is None else [*mentions.likely, *[1.0] * len(spans)]
+    probabilities = mentions.probabilities
+    if probabilities is not None:
+        probabilities = [*probabilities, *[1.0] * len(spans)]
     more = Mentions.of(mentions.docs, [spans], generator.state.settings)
     return replace(
         mentions,
         spans=[*mentions.spans, *spans],
         queries=[*mentions.queries, *generator.rules.ask(more).queries],
         owners=[0] * (len(mentions) + len(spans)),
-        likely=likely,
+        probabilities=probabilities,
     )
 
 
@@ -245,7 +247,7 @@ def _explain(
             excluded=_excluded(generator, ranked[unlabelled], span.label_),
             near=tuple(f"{hit.name} ({hit.concept.id})" for hit in hits),
         )
-        if ranking.mentions.likely is not None:
+        if ranking.mentions.probabilities is not None:
             reason = about.reason + _of_words(
                 about, "; the score counts how likely the words are a name here."
             )

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from spacy_bioel.dictionary.lookup import DictionaryLookup
 from spacy_bioel.dictionary.unambiguous import UnambiguousNames
-from spacy_bioel.entities import RuleSet, String, Vocabulary
+from spacy_bioel.entities import LabelledString, RuleSet, Vocabulary
 from spacy_bioel.kb.bundled import is_starter
 from spacy_bioel.kb.columns import entries_of
 from spacy_bioel.kb.faiss_index import choose_index
@@ -143,7 +143,7 @@ class CandidateGenerator:
         self._types = dict(state.settings.label_types)
         self._only_labels = state.settings.only_labels
         self._lock = Lock()
-        self._ranked: dict[String, tuple[Candidate, ...]] = {}
+        self._ranked: dict[LabelledString, tuple[Candidate, ...]] = {}
         self._masks: dict[str, NDArray[np.bool_] | None] = {}
 
     # What is made of the state, at first use.
@@ -299,14 +299,14 @@ class CandidateGenerator:
             evidence=state.settings.evidence.names,
         )
 
-    def rank(self, wanted: Sequence[String]) -> dict[String, tuple[Candidate, ...]]:
+    def rank(self, wanted: Sequence[LabelledString]) -> dict[LabelledString, tuple[Candidate, ...]]:
         """Best candidates of (normalised string, label) pairs, in one batch.
 
         wanted (Sequence): Different pairs.
         RETURNS (dict): Best first; empty where nothing is known or the string is "".
         """
-        ranked: dict[String, tuple[Candidate, ...]] = {}
-        of_parts: dict[int, list[String]] = {}
+        ranked: dict[LabelledString, tuple[Candidate, ...]] = {}
+        of_parts: dict[int, list[LabelledString]] = {}
         if self.parts:
             for pair in wanted:
                 of_parts.setdefault(self._part_of.get(pair[1], -1), []).append(pair)
@@ -326,7 +326,9 @@ class CandidateGenerator:
                 del self._ranked[pair]
         return ranked | known
 
-    def _rank(self, wanted: Sequence[String]) -> dict[String, tuple[Candidate, ...]]:
+    def _rank(
+        self, wanted: Sequence[LabelledString]
+    ) -> dict[LabelledString, tuple[Candidate, ...]]:
         types = {label: self.types_of(label) for label in {label for _, label in wanted}}
         asked = [pair for pair in wanted if pair[0] and types[pair[1]] != ()]
         numbers = {query: i for i, query in enumerate(dict.fromkeys(query for query, _ in asked))}

@@ -20,7 +20,7 @@ from spacy.tokens import Doc, Span
 
 from spacy_bioel.dictionary.lookup import LookupOptions
 from spacy_bioel.doc import mention_spans, text_of
-from spacy_bioel.entities import Candidates, Mentions, Query, RuleSet, String
+from spacy_bioel.entities import Candidates, LabelledString, Mentions, Query, RuleSet
 from spacy_bioel.explanation import Trace
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.candidates import CandidateGenerator, LinkerState
@@ -31,7 +31,7 @@ from spacy_bioel.text.sentences import sentence_borders
 from spacy_bioel.types import Candidate, Link, ScoredSpan, best_first, ties_of
 
 _REST = attrgetter("name", "evidence", "kb")  # of a candidate
-Ranked = Mapping[String, tuple[Candidate, ...]]
+Ranked = Mapping[LabelledString, tuple[Candidate, ...]]
 
 
 def find_mentions(
@@ -72,7 +72,9 @@ def _with_names(
         frozenset(attrs.get("rules", ()) if of_doc is before else ())
         for attrs, of_doc, before in zip(groups, found, given, strict=True)
     ]
-    found = generator.rules.for_labels(generator.labels).find(docs, found, traces, known=known)
+    found = generator.rules.for_labels(generator.labels).find(
+        docs, found, traces, already_run=known
+    )
     return [
         list(of_doc)
         if scored is before
@@ -98,7 +100,7 @@ def _find_names(
         docs,
         lookup_options(generator.state),
         forms_of=partial(rules.forms_of, settings=generator.state.settings),
-        why_other=rules.why_other if rules.having("why_other") else None,
+        why_other=rules.why_other if rules.overriding("why_other") else None,
         traces=traces,
     )
     pairs = [(number, name) for number, of_doc in enumerate(found) for name in of_doc]
@@ -111,7 +113,7 @@ def _find_names(
         [name.probability for _, name in pairs],
     )
     own = rules.for_labels(generator.labels, labelled=True)
-    return _with_found(mentions, own, generator, traces) if own.having("find") else mentions
+    return _with_found(mentions, own, generator, traces) if own.overriding("find") else mentions
 
 
 def _with_found(
@@ -139,9 +141,12 @@ def _with_found(
         if taken.isdisjoint((owner, token) for token in range(span.start, span.end))
     ]
     added = rules.ask(Mentions.of(mentions.docs, new, generator.state.settings))
-    likely = mentions.likely or ()
+    probabilities = mentions.probabilities or ()
     rows = [
-        *((mentions.owners[i], mentions.spans[i], mentions.queries[i], likely[i]) for i in kept),
+        *(
+            (mentions.owners[i], mentions.spans[i], mentions.queries[i], probabilities[i])
+            for i in kept
+        ),
         *zip(added.owners, added.spans, added.queries, [1.0] * len(added), strict=True),
     ]
     rows.sort(key=lambda row: (row[0], row[1].start, row[1].end))
@@ -216,10 +221,15 @@ def _shares(
 
 
 def _agreed(
-    owners: Sequence[int], strings: Sequence[String], ranked: Ranked, *, n: int, coherence: float
+    owners: Sequence[int],
+    strings: Sequence[LabelledString],
+    ranked: Ranked,
+    *,
+    n: int,
+    coherence: float,
 ) -> list[tuple[Candidate, ...]]:
     """Candidates of each mention, which agree in its document; the arguments as above."""
-    of_docs: dict[int, dict[String, None]] = defaultdict(dict)
+    of_docs: dict[int, dict[LabelledString, None]] = defaultdict(dict)
     for owner, string in zip(owners[:n] if coherence else (), strings, strict=False):
         of_docs[owner][string] = None
     agreed = {
@@ -234,8 +244,8 @@ def _agreed(
 
 
 def agree_in_document(
-    pairs: Collection[String], ranked: Ranked, *, weight: float
-) -> dict[String, tuple[Candidate, ...]]:
+    pairs: Collection[LabelledString], ranked: Ranked, *, weight: float
+) -> dict[LabelledString, tuple[Candidate, ...]]:
     """Draw the candidates of a document's mentions to what its other mentions are.
 
     A document calls one thing by several names ("renal impairment", then "renal insufficiency"):
@@ -414,10 +424,10 @@ class Ranking:
         tied = ties_of(candidates[:n])
         wholes = zip(mentions.spans, mentions.queries, tied, strict=True)
         weighed = candidates[:n]
-        if mentions.likely is not None:  # times the probability of the mention
+        if mentions.probabilities is not None:  # times the probability of the mention
             weighed = [
-                tuple(replace(c, score=round(c.score * likely, 4)) for c in found)
-                for found, likely in zip(candidates, mentions.likely, strict=True)
+                tuple(replace(c, score=round(c.score * probability, 4)) for c in found)
+                for found, probability in zip(candidates, mentions.probabilities, strict=True)
             ]
         for (span, query, is_tied), found in zip(wholes, weighed, strict=True):
             parts = {part: next(of_parts) for part in query.parts} if query.readings else {}
@@ -439,7 +449,7 @@ def rank_candidates(generator: CandidateGenerator, mentions: Mentions) -> Rankin
     """Rank the candidates of mentions, and of the parts of composites, in one batch."""
     state, settings = generator.state, generator.state.settings
     asked = generator.rules.with_parts(mentions)
-    if mentions.likely is not None and not (state.rescorer or state.alias_table.counts):
+    if mentions.probabilities is not None and not (state.rescorer or state.alias_table.counts):
         # Names need no search: their concepts are known, and nobody prefers others.
         candidates = rank_names(generator.kb, asked, coherence=settings.coherence)
     else:
