@@ -434,7 +434,7 @@ class WordsOfDocument:
 
     def __init__(self, text: str) -> None:
         self.words = set(_alphanumeric_words(text))
-        self.short = {_joined(piece): piece for piece in [*text.split(), *_PIECE.findall(text)]}
+        self.short = {_compact(piece): piece for piece in [*text.split(), *_PIECE.findall(text)]}
 
 
 class HomonymResolver:
@@ -448,14 +448,14 @@ class HomonymResolver:
         self, candidates: Sequence[Candidate], mention: str, document: WordsOfDocument
     ) -> list[Candidate]:
         """Rescore candidates of one organism; the sum of their scores stays the same."""
-        name, words = _joined(mention), document.words.difference(_alphanumeric_words(mention))
+        name, words = _compact(mention), document.words.difference(_alphanumeric_words(mention))
         odds = [c.score * exp(self._log_odds(c.id, name, words, document)) for c in candidates]
         factor = sum(c.score for c in candidates) / (sum(odds) or 1.0)
         return [replace(c, score=factor * o) for c, o in zip(candidates, odds, strict=True)]
 
     def other_name(self, id: str, mention: str, document: WordsOfDocument) -> str:
         """Return another one-word name of a gene that the document uses, or ""."""
-        others = (self._names_of(id).short - {_joined(mention)}) & document.short.keys()
+        others = (self._names_of(id).short - {_compact(mention)}) & document.short.keys()
         return document.short[min(others)] if others else ""
 
     def _log_odds(self, id: str, name: str, words: set[str], document: WordsOfDocument) -> float:
@@ -478,11 +478,11 @@ class HomonymResolver:
         homologs = concepts[is_preferred & (concepts != row)].tolist()
         homolog_names = [name for gene in homologs for name in kb.names.take(kb.names_of(gene))]
         names = dict.fromkeys([*gene_names, *homolog_names])
-        short = {_joined(name) for name in names if " " not in name} - everyday_words()
+        short = {_compact(name) for name in names if " " not in name} - everyday_words()
         return _GeneNames(
             frozenset(s for s in short if len(s) >= _MIN_OTHER_NAME_LENGTH and not s.isdigit()),
             tuple(filter(None, (_word_weights(name) for name in names if " " in name))),
-            frozenset(map(_joined, homolog_names)),
+            frozenset(map(_compact, homolog_names)),
         )
 
 
@@ -497,5 +497,5 @@ def _alphanumeric_words(text: str) -> list[str]:
     return _ALPHANUMERIC.findall(text.lower())
 
 
-def _joined(name: str) -> str:
+def _compact(name: str) -> str:
     return _NON_ALPHANUMERIC.sub("", name).lower()

@@ -32,7 +32,7 @@ from spacy_bioel.models.fusion import Fusion, softmax_by_group
 from spacy_bioel.text.sentences import sentence_borders
 from spacy_bioel.types import CELL_LINE, MICROBES, ORGANISM, Candidate
 
-_ASSETS = Path(__file__).parents[1] / "assets"
+_SPECIES_ASSETS = Path(__file__).parents[1] / "assets"
 _SCORE_FLOOR = 1e-9  # scores are rounded: genes that training texts rarely mention may have 0
 NamedPlace = tuple[int, int, str]  # start and end in characters, id of the organism
 
@@ -172,7 +172,7 @@ def _organism_pattern() -> tuple[re.Pattern[str], list[str]]:
 
     The file has words for people, strains, and cell lines that are not human.
     """
-    words_of: dict[str, list[str]] = srsly.read_json(_ASSETS / "species_words.json")
+    words_of: dict[str, list[str]] = srsly.read_json(_SPECIES_ASSETS / "species_words.json")
     groups = "|".join(f"({'|'.join(words)})" for words in words_of.values())
     return re.compile(rf"(?<![\w-])(?:{groups})(?!\w)", re.IGNORECASE), list(words_of)
 
@@ -366,7 +366,7 @@ def score_species(table: OrganismTable) -> Iterator[tuple[int, list[tuple[str, f
 @cache
 def default_weights() -> Fusion:
     """Return the fitted weights of the features."""
-    weights = srsly.read_json(_ASSETS / "species_assignment.json")
+    weights = srsly.read_json(_SPECIES_ASSETS / "species_assignment.json")
     return Fusion.from_json(weights, SPECIES_FEATURES)
 
 

@@ -98,12 +98,12 @@ _TOKEN_KINDS = (
     ("rs_number", "z", r"(?i:rs[1-9]\d{2,9})(?![A-Za-z\d])"),
     ("other", "", r"[^\W_]+|."),
 )  # fmt: skip
-_TOKENS = re.compile(
+_VARIANT_TOKENS = re.compile(
     "|".join(f"(?P<{name}>{pattern})" for name, _, pattern in _TOKEN_KINDS), re.ASCII | re.DOTALL
 )
 _LETTER_OF_KIND = {name: letter for name, letter, _ in _TOKEN_KINDS}
 # Groups of letters, see `_letter_of`: a number; a base or amino acid; one or more bases; several.
-_NUM, _ONE, _SOME, _SEVERAL = "[dmMnrsN]", "[agwT]", "[gDG]", "[DG]"
+_NUM, _ONE, _SOME, _BASES = "[dmMnrsN]", "[agwT]", "[gDG]", "[DG]"
 _NAME = r"[wT]c?(?: ?\([agADG]\))?"  # "glutamine codon (Q)"
 _AT = rf"i?p\(?{_NUM}(?:h{_NUM})?\)?"  # " substitution at codons 12 and 13"
 _SHIFT = rf"f(?: ?{_ONE}?{_NUM})?"  # "fsX12"
@@ -131,7 +131,7 @@ VARIANT_FORMS = tuple(
         ("bases", rf"v ?{_NUM} ?\(?{_SOME}[t/]{_SOME}\)?", "c.1799T>A", "c.1799T>A"),
         (
             "deletion, insertion, duplication with level",
-            rf"v ?{_NUM} ?(?:[kKb] ?\.?{_SOME}?){{1,2}}(?:\({_SEVERAL}\))?(?:\({_NUM}\))?",
+            rf"v ?{_NUM} ?(?:[kKb] ?\.?{_SOME}?){{1,2}}(?:\({_BASES}\))?(?:\({_NUM}\))?",
             "c.35delG", "c.35del",
         ),
         (
@@ -164,7 +164,7 @@ VARIANT_FORMS = tuple(
             "185delAG", "c|DEL|185|AG",
         ),
         ("length after change", rf"{_NUM}k{_NUM}", "1494del6", "c|DEL|1494|6"),
-        ("change without place", rf"k(?:{_SEVERAL}|l)", "dup24bp", "c|DUP||24|"),
+        ("change without place", rf"k(?:{_BASES}|l)", "dup24bp", "c|DUP||24|"),
         ("length after gap", "[kb] l", "del 6bp", "c|DEL||6"),
         ("arrow at place", rf"[gaDG]t[gaDG]{_AT}", "A>T at codon 12", "c|SUB|A|CODON12|T"),
         ("bracket at place", rf"\({_SOME}t{_SOME}\){_AT}", "(A>T) at nt 12", "c.12A>T"),
@@ -179,23 +179,23 @@ VARIANT_FORMS = tuple(
         ("change after place", rf"p{_NUM}{_SOME}? [Kb]", "nt 35G deletion", "c|DEL|35|G"),
         (
             "length first",
-            rf"l(?:[ -]?[ygDGw])*(?:[ -]|\({_SEVERAL}\))*[kKb](?:{_AT})?",
+            rf"l(?:[ -]?[ygDGw])*(?:[ -]|\({_BASES}\))*[kKb](?:{_AT})?",
             "12-bp deletion", "c|DEL||12",
         ),
         (
             "change of a length",
-            rf"[kKb]q(?:l|[DGw]c?|\({_SEVERAL}\){_NUM}?{_SEVERAL}?)(?:{_AT})?",
+            rf"[kKb]q(?:l|[DGw]c?|\({_BASES}\){_NUM}?{_BASES}?)(?:{_AT})?",
             "deletion of 6 bp at position 1494", "c|DEL|1494|6",
         ),
         ("change of a base", rf"[kKb](?:qg)?{_AT}", "insertion of T at nt 76", "c|INS|76|T"),
         ("base, change", rf"[gDGw] ?[Kb]{_AT}", "A deletion in codon 242", "c|DEL|CODON242|A"),
         ("bases, change", "[wDG] ?[Kb]", "AAG deletion", "c|DEL||AAG"),
-        ("change, bases", rf"K ?{_SEVERAL}", "duplication CAG", "c|DUP||CAG|"),
-        ("bases in brackets", rf"\({_SEVERAL}\) ?K", "(AAG) deletion", "c|DEL||AAG"),
-        ("repeat", rf"{_SEVERAL} ?R", "CAG repeat", "c|DUP||CAG|"),
+        ("change, bases", rf"K ?{_BASES}", "duplication CAG", "c|DUP||CAG|"),
+        ("bases in brackets", rf"\({_BASES}\) ?K", "(AAG) deletion", "c|DEL||AAG"),
+        ("repeat", rf"{_BASES} ?R", "CAG repeat", "c|DUP||CAG|"),
         (
             "repeats in brackets",
-            rf"(?:\({_SEVERAL}\)[dmnx])+{_SEVERAL}?(?: R)?",
+            rf"(?:\({_BASES}\)[dmnx])+{_BASES}?(?: R)?",
             "(GT)21", "c|DUP||GT|21",
         ),
     )
@@ -269,7 +269,7 @@ _READ_LETTERS = frozenset("vlnbkfo/_r")
 
 def find_variants(text: str) -> list[tuple[int, int]]:
     """Return start and end of the variants whose form is that of nothing else."""
-    tokens = list(_TOKENS.finditer(text))
+    tokens = list(_VARIANT_TOKENS.finditer(text))
     places = []
     for match in _VARIANT.finditer("".join(map(_letter_of, tokens))):
         start, end = tokens[match.start()].start(), tokens[match.end() - 1].end()
@@ -330,7 +330,7 @@ def read_variant(text: str, start: int = 0, end: int | None = None) -> Variant |
         return None
     tokens: list[re.Match[str]] = []
     shape = ""  # "c.35delG": "vnkr"
-    for token in _TOKENS.finditer(mention):
+    for token in _VARIANT_TOKENS.finditer(mention):
         letter = _letter_of(token).translate(_SHAPE_LETTERS)
         if letter in _READ_LETTERS:
             tokens.append(token)

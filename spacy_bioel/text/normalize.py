@@ -17,8 +17,8 @@ from itertools import accumulate
 NORMALIZER_VERSION = 1
 
 # A blank line ends a name; other white space between words counts as one space.
-_LINE_END = r"(?:\r\n|\n|\r(?!\n))"
-BLANK_LINE = re.compile(rf"{_LINE_END}[^\S\r\n]*{_LINE_END}")
+_LINE_BREAK = r"(?:\r\n|\n|\r(?!\n))"
+BLANK_LINE = re.compile(rf"{_LINE_BREAK}[^\S\r\n]*{_LINE_BREAK}")
 _GREEK = {
     "α": "alpha", "β": "beta", "γ": "gamma", "δ": "delta", "ε": "epsilon", "ζ": "zeta",
     "η": "eta", "θ": "theta", "ι": "iota", "κ": "kappa", "λ": "lambda", "μ": "mu", "ν": "nu",
@@ -27,7 +27,7 @@ _GREEK = {
 }  # fmt: skip
 _FOLD = str.maketrans(_GREEK | {"ß": "ss", "æ": "ae", "œ": "oe", "ø": "o", "ł": "l", "đ": "d"})
 _SYMBOLS = re.compile(r"[^\w\s\u0300-\u036f]+")
-_SEPARATORS = re.compile(r"[\W_]+")
+_WORD_SEPARATORS = re.compile(r"[\W_]+")
 _ASCII_SEPARATORS = re.compile(r"[^0-9a-z]+")
 _SEPARATORS_IN_LINE = re.compile(r"[^0-9a-z\n]+")
 
@@ -46,7 +46,7 @@ def normalize_name(name: str) -> str:
     # Remove symbols first: NFKD would turn the sign of "Gleevec™" into letters.
     folded = unicodedata.normalize("NFKD", _SYMBOLS.sub(" ", name)).lower().translate(_FOLD)
     folded = "".join([c for c in folded if not unicodedata.combining(c)])
-    return _SEPARATORS.sub(" ", folded).strip()
+    return _WORD_SEPARATORS.sub(" ", folded).strip()
 
 
 def on_one_line(text: str) -> str:

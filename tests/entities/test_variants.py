@@ -5,7 +5,7 @@ import re
 import pytest
 
 from spacy_bioel.entities.variant_grammar import (
-    _TOKENS,
+    _VARIANT_TOKENS,
     REWRITES,
     VARIANT_FORMS,
     _letter_of,
@@ -29,7 +29,7 @@ def test_the_example_of_a_form_is_found_and_read(form):
     text = f"It had {form.example}, and ({form.example}) was new."
     starts = [text.index(form.example), text.rindex(form.example)]
     assert find_variants(text) == [(start, start + len(form.example)) for start in starts]
-    letters = "".join(map(_letter_of, _TOKENS.finditer(form.example)))
+    letters = "".join(map(_letter_of, _VARIANT_TOKENS.finditer(form.example)))
     assert re.fullmatch(form.letters, letters)
     component, hgvs = _read(form.example)
     assert (hgvs or component) == form.reading
