@@ -421,12 +421,12 @@ class _GeneNames:
 
     short (frozenset): Names of one word.
     long (tuple): The words of each longer name, with their weights.
-    homologs (frozenset): Names of the homologs.
+    homolog_names (frozenset): Names of the homologs only.
     """
 
     short: frozenset[str]
     long: tuple[dict[str, float], ...]
-    homologs: frozenset[str]
+    homolog_names: frozenset[str]
 
 
 class WordsOfDocument:
@@ -467,7 +467,7 @@ class HomonymResolver:
         return (
             _OTHER_NAME_WEIGHT * has_other_name
             + _LONG_NAME_WEIGHT * coverage
-            + _HOMOLOG_NAME_WEIGHT * (name in names.homologs)
+            + _HOMOLOG_NAME_WEIGHT * (name in names.homolog_names)
         )
 
     def _read_names(self, id: str) -> _GeneNames:
@@ -475,8 +475,10 @@ class HomonymResolver:
         gene_names = kb.names.take(kb.names_of(row))
         symbol_rows = kb.lookup_names([normalize_name(gene_names[0])])
         _, concepts, is_preferred = kb.concepts_of_names(symbol_rows)
-        homologs = concepts[is_preferred & (concepts != row)].tolist()
-        homolog_names = [name for gene in homologs for name in kb.names.take(kb.names_of(gene))]
+        homolog_rows = concepts[is_preferred & (concepts != row)].tolist()
+        homolog_names = [
+            name for homolog in homolog_rows for name in kb.names.take(kb.names_of(homolog))
+        ]
         names = dict.fromkeys([*gene_names, *homolog_names])
         short = {_compact(name) for name in names if " " not in name} - everyday_words()
         return _GeneNames(
