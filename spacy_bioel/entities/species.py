@@ -87,8 +87,8 @@ class SpeciesCandidates:
 
 
 def is_named(candidate: Candidate) -> bool:
-    """Whether the mention is a name of the concept, and not only similar to one: known names are
-    not looked up by n-gram search."""
+    """Whether the mention is a name of the concept, and not only similar to one: n-gram search is
+    not run for names."""
     sources = candidate.evidence.split("+")
     return "exact" in sources or ("alias_table" in sources and "ngram" not in sources)
 
