@@ -256,8 +256,8 @@ def queries_of_genes(mentions: Mentions, knowledge: LinkerKnowledge) -> list[Que
     """Return the queries of mentions with all strings that `genes_by_organism` will ask for: known
     spellings, and the symbols of the genes of that name."""
     queries = list(mentions.queries)
-    for kb, indices in _mentions_by_kb(mentions, knowledge).items():
-        spellings_of = _spellings_of_mentions(mentions, indices)
+    for kb, indices in _genes_by_kb(mentions, knowledge).items():
+        spellings_of = _mention_spellings(mentions, indices)
         spellings = list(dict.fromkeys(chain.from_iterable(spellings_of.values())))
         rows = kb.lookup_names(spellings)
         indptr, concepts, _ = kb.concepts_of_names(rows)
@@ -277,14 +277,12 @@ def genes_by_organism(
 ) -> dict[int, SpeciesCandidates]:
     """Return the candidates by organism of the mentions whose knowledge base has organisms."""
     genes_of: dict[int, SpeciesCandidates] = {}
-    for kb, indices in _mentions_by_kb(mentions, knowledge).items():
+    for kb, indices in _genes_by_kb(mentions, knowledge).items():
         genes_of |= _species_candidates_in(kb, mentions, candidates, indices)
     return dict(sorted(genes_of.items()))
 
 
-def _mentions_by_kb(
-    mentions: Mentions, knowledge: LinkerKnowledge
-) -> dict[KnowledgeBase, list[int]]:
+def _genes_by_kb(mentions: Mentions, knowledge: LinkerKnowledge) -> dict[KnowledgeBase, list[int]]:
     """Return the indices of the mentions of each knowledge base that has organisms."""
     kbs = knowledge.linked_kbs(set(mentions.labels))
     kbs = {label: kb for label, kb in kbs.items() if has_organisms(kb)}
@@ -303,7 +301,7 @@ def _species_candidates_in(
     kb: KnowledgeBase, mentions: Mentions, candidates: Candidates, indices: Sequence[int]
 ) -> dict[int, SpeciesCandidates]:
     """Return the candidates by organism of the mentions that may be genes of a knowledge base."""
-    spellings_of = _spellings_of_mentions(mentions, indices)
+    spellings_of = _mention_spellings(mentions, indices)
     spellings = list(dict.fromkeys(chain.from_iterable(spellings_of.values())))
     rows = kb.lookup_names(spellings).tolist()
     known = {spelling for spelling, row in zip(spellings, rows, strict=True) if row >= 0}
@@ -334,9 +332,8 @@ def _species_candidates_in(
             made[key] = species_candidates
         if made[key].genes:
             genes_of[index] = made[key]
-    _add_genes_by_symbol(
-        kb, candidates.rank, {k: found for k, found in made.items() if found.named}
-    )
+    with_named = {key: genes for key, genes in made.items() if genes.named}
+    _add_genes_by_symbol(kb, candidates.rank, with_named)
     return genes_of
 
 
@@ -354,15 +351,13 @@ def _add_genes_by_symbol(
     organism_of = _organisms_of(kb, ranked.values())
     ranked_symbol_of = _symbols_of(kb, organism_of)
     for key, ids in best_ids.items():
-        # The most frequent symbol first: organisms with a gene of another symbol are few.
+        # The most frequent symbol first: `add` keeps the gene of an organism that has one.
         for symbol, _ in Counter(symbol_of[id] for id in ids).most_common():
             same = [c for c in ranked[symbol, key[1]] if ranked_symbol_of.get(c.id) == symbol]
             candidates_of[key].add(same, organism_of, by_symbol=True)
 
 
-def _spellings_of_mentions(
-    mentions: Mentions, indices: Sequence[int]
-) -> dict[int, tuple[str, ...]]:
+def _mention_spellings(mentions: Mentions, indices: Sequence[int]) -> dict[int, tuple[str, ...]]:
     """Return the normalised spellings to look up for each of these mentions, best first."""
     owners = {mentions.owners[index] for index in indices}
     definitions = {owner: long_forms(mentions.docs[owner]) for owner in owners}
@@ -404,8 +399,8 @@ def organism_among(types: Iterable[str]) -> str:
 
 
 # Contributions to the log-odds of a homonym, chosen on training documents of BioRED, NLM-Gene and
-# GNormPlus: the document has another one-word name of the gene; all words of a longer name (part of
-# the words contributes in proportion); a homolog has the name of the mention.
+# GNormPlus: the document has another one-word name of the gene; it has all words of a longer name,
+# or some, in proportion; a homolog has the name of the mention.
 _OTHER_NAME_WEIGHT, _LONG_NAME_WEIGHT, _HOMOLOG_NAME_WEIGHT = 2.5, 2.0, 1.5
 _MIN_OTHER_NAME_LENGTH = 3
 _CACHED_GENES = 1 << 14

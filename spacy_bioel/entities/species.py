@@ -1,10 +1,10 @@
 """Species assignment: the probability of each organism that a mention of a gene may belong to.
 
-A symbol is a gene in each organism that has it. Curators decide which one is meant by the organisms
-that the document names, how often and how near ("human BRCA1"), by words for people and cell lines,
-by the spelling of the symbol (TP53, Tp53), and by the other genes of the document. SR4GN works in
-the same way (Wei et al. 2012, https://doi.org/10.1371/journal.pone.0038460). The weights are fitted
-(training/scripts/species_assignment.py).
+Many organisms have a gene of the same symbol. Curators choose one by the organisms that the
+document names, how often and how near ("human BRCA1"), by words for people and cell lines, by the
+spelling of the symbol (TP53, Tp53), and by the other genes of the document. SR4GN works in the same
+way (Wei et al. 2012, https://doi.org/10.1371/journal.pone.0038460). The weights are fitted by
+training/scripts/species_assignment.py.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ NamedPlace = tuple[int, int, str]  # start and end in characters, id of the orga
 
 @dataclass
 class SpeciesCandidates:
-    """The candidates of a mention by organism, scored as if the mention was of that organism.
+    """The candidates of a mention by organism, scored as if the mention were of that organism.
 
     named, by_symbol (set): Organisms with a gene of the same name as the mention; with a gene of
         the same symbol as one of those.
@@ -184,7 +184,7 @@ def organism_words(text: str) -> Iterator[NamedPlace]:
         yield (*match.span(), organisms[(match.lastindex or 1) - 1])
 
 
-# Features of a mention and an organism; `_species_features` says what each of them is.
+# Features of a mention and an organism, in the order of the weights; see `_species_features`.
 SPECIES_FEATURES = (
     "human", "alone", "cells", "upper", "title", "rodent", "often", "heading", "before", "last",
     "behind", "sentence", "after", "prefix", "named", "homolog", "others", "near", "elsewhere",
@@ -237,8 +237,8 @@ def organism_table(
             host_places[owner] = hosts
     host_documents = documents | _named_organisms_of(mentions, host_places, n_cell_lines)
 
-    # How often genes of each organism are mentioned in a document and in a sentence, with the
-    # number of genes as the count of "", and which organisms stand right before a string.
+    # Mentions of genes by organism in each document and each sentence, with the count of all genes
+    # under "", and the organisms right before each string of a document.
     counts: dict[object, Counter[str]] = defaultdict(Counter)
     gene_mentions: dict[int, _GeneMention] = {}
     strings = mentions.strings
@@ -288,7 +288,7 @@ class _GeneMention:
     start, end (int): Characters of the mention, or of the composite that it is a part of.
     is_counted (bool): Whether the following counts include the mention.
     in_document, in_sentence (Counter): Mentions of genes by organism; "": of any.
-    right_before (Counter): Organisms that stand right before the same string in the document.
+    right_before (Counter): Organisms right before the same string in the document.
     """
 
     text: str

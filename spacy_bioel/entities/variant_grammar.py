@@ -35,7 +35,7 @@ _VARIANT_WORDS = (
     rf"(?:{_VARIANT_WORD}|(?:for|to|by|with|of|at|the|in|between|and|through)\s"
     rf"(?:(?:the|an?|premature)\s)*+(?:[^a-z]|{_VARIANT_WORD}))"
 )
-# Kinds of tokens, the first that matches counts: name, letter ("": see `_letter_of`), pattern.
+# Kinds of tokens: name, letter ("": see `_letter_of`), pattern. The first kind that matches counts.
 _TOKEN_KINDS = (
     (  # other words
         "plain", "",
@@ -102,7 +102,8 @@ _VARIANT_TOKENS = re.compile(
     "|".join(f"(?P<{name}>{pattern})" for name, _, pattern in _TOKEN_KINDS), re.ASCII | re.DOTALL
 )
 _LETTER_OF_KIND = {name: letter for name, letter, _ in _TOKEN_KINDS}
-# Groups of letters, see `_letter_of`: a number; a base or amino acid; one or more bases; several.
+# Groups of letters, see `_letter_of`: a number; a base or amino acid; one or more bases; several
+# bases.
 _NUM, _ONE, _SOME, _BASES = "[dmMnrsN]", "[agwT]", "[gDG]", "[DG]"
 _NAME = r"[wT]c?(?: ?\([agADG]\))?"  # "glutamine codon (Q)"
 _AT = rf"i?p\(?{_NUM}(?:h{_NUM})?\)?"  # " substitution at codons 12 and 13"
@@ -164,19 +165,19 @@ VARIANT_FORMS = tuple(
             "185delAG", "c|DEL|185|AG",
         ),
         ("length after change", rf"{_NUM}k{_NUM}", "1494del6", "c|DEL|1494|6"),
-        ("change without place", rf"k(?:{_BASES}|l)", "dup24bp", "c|DUP||24|"),
+        ("change without position", rf"k(?:{_BASES}|l)", "dup24bp", "c|DUP||24|"),
         ("length after gap", "[kb] l", "del 6bp", "c|DEL||6"),
-        ("arrow at place", rf"[gaDG]t[gaDG]{_AT}", "A>T at codon 12", "c|SUB|A|CODON12|T"),
-        ("bracket at place", rf"\({_SOME}t{_SOME}\){_AT}", "(A>T) at nt 12", "c.12A>T"),
+        ("arrow at position", rf"[gaDG]t[gaDG]{_AT}", "A>T at codon 12", "c|SUB|A|CODON12|T"),
+        ("bracket at position", rf"\({_SOME}t{_SOME}\){_AT}", "(A>T) at nt 12", "c.12A>T"),
         ("name to name", rf"{_NAME} ?[to] ?{_NAME}(?:{_AT})?", "Ser>Leu", "p|SUB|S||L"),
         ("stop codon", rf"Tc?{_AT}", "stop codon at position 372", "p|Allele|X|372"),
-        ("allele at place", "g[ep][sN]", "T allele at -31", "c|Allele|T|-31"),
+        ("allele at position", "g[ep][sN]", "T allele at -31", "c|Allele|T|-31"),
         (
-            "place first",
+            "position first",
             rf"p{_NUM}[, ]*\(?(?:{_SOME}[t/]{_SOME}|{_NAME}[t/]{_NAME})\)?",
             "codon 282, CGG-->TGG", "p.Arg282Trp",
         ),
-        ("change after place", rf"p{_NUM}{_SOME}? [Kb]", "nt 35G deletion", "c|DEL|35|G"),
+        ("change after position", rf"p{_NUM}{_SOME}? [Kb]", "nt 35G deletion", "c|DEL|35|G"),
         (
             "length first",
             rf"l(?:[ -]?[ygDGw])*(?:[ -]|\({_BASES}\))*[kKb](?:{_AT})?",
