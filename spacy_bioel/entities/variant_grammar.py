@@ -37,58 +37,35 @@ _VARIANT_WORDS = (
 )
 # Kinds of tokens: name, letter ("": see `_letter_of`), pattern. The first kind that matches counts.
 _TOKEN_KINDS = (
-    (  # other words
-        "plain", "",
-        rf"\s?(?!{_VARIANT_WORDS})[a-z]{{2,}}\b"
-        rf"(?:[,;]?\s(?!{_VARIANT_WORDS})(?:[a-z]{{2,}}|a)\b)*+",
-    ),
+    ("plain", "",  # other words
+     rf"\s?(?!{_VARIANT_WORDS})[a-z]{{2,}}\b"
+     rf"(?:[,;]?\s(?!{_VARIANT_WORDS})(?:[a-z]{{2,}}|a)\b)*+"),
     ("gap", " ", r"[ ](?=[ABD-Z0-9(])"),
     ("level", "v", r"(?<![A-Za-z])[cgmnrp]\."),
-    (  # "at codon " of "at codon 12"
-        "site", "p",
-        rf"\s?(?:\b(?:at|of|in|between)\s)?(?:the\s)?\b{_SITE}(?:\s{_SITE})?[\s:]?(?:\(CD\)\s?)?"
-        r"(?=\(?[-+*]?\d)|\sat\s(?:the\s)?(?=-\d\d|\d{3})",
-    ),
-    (
-        "region", "x",
-        r"(?i:exons?|introns?)\s(?:\d+|[IVX]+\b)|IVS\s?\d++(?!\s?[-+])"
-        r"|\b(?:CD|SNPs?|c?DNA|m?RNA|UTR)\b|(?<=\))n\b",
-    ),
-    (  # "22-bp", "four base pair"
-        "length", "l",
-        rf"(?:\d[\d,.]*|\b(?:{_NUMERAL})\b)[\s-]?(?i:[kM]?(?:bp|(?<=[kM])b|base(?:[ -]?pair)?"
-        r"|nucleotide|nt|amino[ ]acid)s?\b)",
-    ),
-    (  # "600", "-308", "88+2", "IVS2+1", "76_77"
-        "number", "",
-        r"(?:(?:IVS[ -]?(?:\d++|IV|V|I{1,3})|Ex\s?\d++)[:,]?\s?(?:[-+]\s)?)?"
-        rf"[-+*]?\d+{_OFFSET}(?:\s?_\s?[-+*]?\d+{_OFFSET})?",
-    ),
-    (
-        "indel", "b",
-        r"(?i:ins\w{0,6}\s?[/-]\s?del\w{0,5}|del\w{0,5}\s?[/-]\s?ins\w{0,6}|delins|indels?)(?![a-z])"
-        r"|I/D",
-    ),
-    (
-        "change", "",
-        r"(?i:del(?:etions?|eted|ta[ -]?)?|[Δ∆]|ins(?:ert(?:ions?|ed)?)?"
-        r"|dup(?:licat(?:ions?|ed|ing))?|repeats?)(?![a-z])|\bDD(?=32\b)",
-    ),
+    ("site", "p",  # "at codon " of "at codon 12"
+     rf"\s?(?:\b(?:at|of|in|between)\s)?(?:the\s)?\b{_SITE}(?:\s{_SITE})?[\s:]?(?:\(CD\)\s?)?"
+     r"(?=\(?[-+*]?\d)|\sat\s(?:the\s)?(?=-\d\d|\d{3})"),
+    ("region", "x", r"(?i:exons?|introns?)\s(?:\d+|[IVX]+\b)|IVS\s?\d++(?!\s?[-+])"
+     r"|\b(?:CD|SNPs?|c?DNA|m?RNA|UTR)\b|(?<=\))n\b"),
+    ("length", "l",  # "22-bp", "four base pair"
+     rf"(?:\d[\d,.]*|\b(?:{_NUMERAL})\b)[\s-]?(?i:[kM]?(?:bp|(?<=[kM])b|base(?:[ -]?pair)?"
+     r"|nucleotide|nt|amino[ ]acid)s?\b)"),
+    ("number", "",  # "600", "-308", "88+2", "IVS2+1", "76_77"
+     r"(?:(?:IVS[ -]?(?:\d++|IV|V|I{1,3})|Ex\s?\d++)[:,]?\s?(?:[-+]\s)?)?"
+     rf"[-+*]?\d+{_OFFSET}(?:\s?_\s?[-+*]?\d+{_OFFSET})?"),
+    ("indel", "b",
+     r"(?i:ins\w{0,6}\s?[/-]\s?del\w{0,5}|del\w{0,5}\s?[/-]\s?ins\w{0,6}|delins|indels?)(?![a-z])"
+     r"|I/D"),
+    ("change", "", r"(?i:del(?:etions?|eted|ta[ -]?)?|[Δ∆]|ins(?:ert(?:ions?|ed)?)?"
+     r"|dup(?:licat(?:ions?|ed|ing))?|repeats?)(?![a-z])|\bDD(?=32\b)"),
     ("frameshift", "f", r"(?i:fs|frame-?shift)"),
     ("instead", "o", r"(?:\bfor\b|instead\sof|rather\sthan)(?:\s(?:the|an?)\b)?"),
-    (  # "Val", "guanine", "stop"
-        "residue", "",
-        r"(?:(?<![a-z])|(?<=del)|(?<=ins)|(?<=dup)|(?<=fs))"
-        rf"(?i:{_RESIDUE_NAMES})(?![a-ceg-z]|f[^s]|d[^eu])",
-    ),
-    (
-        "letters", "",
-        r"[ACDEFGHIKLMNPQRSTUVWXY*]+(?![a-ceg-z])|(?<![A-Za-z])[acgtu]+(?=\s?-*>)|(?<=>)[acgtu]+\b",
-    ),
-    (
-        "arrow", "t",
-        r"\s?(?:-*>|→|–>|&gt;|-to-)\s?|\s(?:to|by|with)\s(?:an?\s)?(?:premature\s)?",
-    ),
+    ("residue", "",  # "Val", "guanine", "stop"
+     r"(?:(?<![a-z])|(?<=del)|(?<=ins)|(?<=dup)|(?<=fs))"
+     rf"(?i:{_RESIDUE_NAMES})(?![a-ceg-z]|f[^s]|d[^eu])"),
+    ("letters", "",
+     r"[ACDEFGHIKLMNPQRSTUVWXY*]+(?![a-ceg-z])|(?<![A-Za-z])[acgtu]+(?=\s?-*>)|(?<=>)[acgtu]+\b"),
+    ("arrow", "t", r"\s?(?:-*>|→|–>|&gt;|-to-)\s?|\s(?:to|by|with)\s(?:an?\s)?(?:premature\s)?"),
     ("codon", "c", r"\s(?:codon|residue)\b"),
     ("allele", "e", r"\s?alleles?\s(?:of|at)\s(?:the\s)?"),
     ("exchange", "i", r"\s(?:substitution|transition|transversion|mutation|polymorphism)\b"),
@@ -130,22 +107,15 @@ VARIANT_FORMS = tuple(
     for row in (
         ("dbSNP number", "z", "rs6025", ""),
         ("bases", rf"v ?{_NUM} ?\(?{_SOME}[t/]{_SOME}\)?", "c.1799T>A", "c.1799T>A"),
-        (
-            "deletion, insertion, duplication with level",
-            rf"v ?{_NUM} ?(?:[kKb] ?\.?{_SOME}?){{1,2}}(?:\({_BASES}\))?(?:\({_NUM}\))?",
-            "c.35delG", "c.35del",
-        ),
-        (
-            "range of amino acids",
-            rf"v?{_ONE}{_NUM}(?:_{_ONE}{_NUM})+ ?[kKb]{{1,2}}[agADGw]?",
-            "E746_A750del", "p.Glu746_Ala750del",
-        ),
+        ("deletion, insertion, duplication with level",
+         rf"v ?{_NUM} ?(?:[kKb] ?\.?{_SOME}?){{1,2}}(?:\({_BASES}\))?(?:\({_NUM}\))?",
+         "c.35delG", "c.35del"),
+        ("range of amino acids", rf"v?{_ONE}{_NUM}(?:_{_ONE}{_NUM})+ ?[kKb]{{1,2}}[agADGw]?",
+         "E746_A750del", "p.Glu746_Ala750del"),
         ("range with level", rf"v{_ONE}{_NUM}_{_ONE}{_NUM}", "p.A5_S6", "p.Ala5Ser"),
-        (
-            "amino acid with level",
-            rf"v[([]?{_ONE} ?{_NUM}(?: ?{_ONE}?{_SHIFT}|t?{_ONE}(?:/{_ONE})?| ?k[agADG]?|=)?[)\]]?",
-            "p.(Val600Glu)", "p.Val600Glu",
-        ),
+        ("amino acid with level",
+         rf"v[([]?{_ONE} ?{_NUM}(?: ?{_ONE}?{_SHIFT}|t?{_ONE}(?:/{_ONE})?| ?k[agADG]?|=)?[)\]]?",
+         "p.(Val600Glu)", "p.Val600Glu"),
         ("letters", rf"[ag][mn][ag](?:/[ag]|{_SHIFT})?", "V600E/K", "p.Val600Glu^Lys"),
         ("letters after number", "[nm][ag]/[ag]", "600V/E", "p.Val600Glu"),
         ("frameshift", rf"(?:[ag][mnN]|w{_NUM})(?:{_SHIFT}|k)", "R97fs", "p.Arg97fs"),
@@ -159,11 +129,8 @@ VARIANT_FORMS = tuple(
         ("histone", r"ad(?:\.d)?[ag]m[ag]", "H3K27M", "p.Lys27Met"),
         ("slash after sign", r"[sN][ ,]* ?\(?g/g\)?", "+49 A/G", "c.+49A>G"),
         ("allele after sign", "N ?[gD]", "-308A", "c|Allele|A|-308"),
-        (
-            "deletion, insertion, duplication",
-            rf"{_NUM} ?[kb] ?\(?[gADG]\)?(?:\({_NUM}\))?",
-            "185delAG", "c|DEL|185|AG",
-        ),
+        ("deletion, insertion, duplication", rf"{_NUM} ?[kb] ?\(?[gADG]\)?(?:\({_NUM}\))?",
+         "185delAG", "c|DEL|185|AG"),
         ("length after change", rf"{_NUM}k{_NUM}", "1494del6", "c|DEL|1494|6"),
         ("change without position", rf"k(?:{_BASES}|l)", "dup24bp", "c|DUP||24|"),
         ("length after gap", "[kb] l", "del 6bp", "c|DEL||6"),
@@ -172,33 +139,21 @@ VARIANT_FORMS = tuple(
         ("name to name", rf"{_NAME} ?[to] ?{_NAME}(?:{_AT})?", "Ser>Leu", "p|SUB|S||L"),
         ("stop codon", rf"Tc?{_AT}", "stop codon at position 372", "p|Allele|X|372"),
         ("allele at position", "g[ep][sN]", "T allele at -31", "c|Allele|T|-31"),
-        (
-            "position first",
-            rf"p{_NUM}[, ]*\(?(?:{_SOME}[t/]{_SOME}|{_NAME}[t/]{_NAME})\)?",
-            "codon 282, CGG-->TGG", "p.Arg282Trp",
-        ),
+        ("position first", rf"p{_NUM}[, ]*\(?(?:{_SOME}[t/]{_SOME}|{_NAME}[t/]{_NAME})\)?",
+         "codon 282, CGG-->TGG", "p.Arg282Trp"),
         ("change after position", rf"p{_NUM}{_SOME}? [Kb]", "nt 35G deletion", "c|DEL|35|G"),
-        (
-            "length first",
-            rf"l(?:[ -]?[ygDGw])*(?:[ -]|\({_BASES}\))*[kKb](?:{_AT})?",
-            "12-bp deletion", "c|DEL||12",
-        ),
-        (
-            "change of a length",
-            rf"[kKb]q(?:l|[DGw]c?|\({_BASES}\){_NUM}?{_BASES}?)(?:{_AT})?",
-            "deletion of 6 bp at position 1494", "c|DEL|1494|6",
-        ),
+        ("length first", rf"l(?:[ -]?[ygDGw])*(?:[ -]|\({_BASES}\))*[kKb](?:{_AT})?",
+         "12-bp deletion", "c|DEL||12"),
+        ("change of a length", rf"[kKb]q(?:l|[DGw]c?|\({_BASES}\){_NUM}?{_BASES}?)(?:{_AT})?",
+         "deletion of 6 bp at position 1494", "c|DEL|1494|6"),
         ("change of a base", rf"[kKb](?:qg)?{_AT}", "insertion of T at nt 76", "c|INS|76|T"),
         ("base, change", rf"[gDGw] ?[Kb]{_AT}", "A deletion in codon 242", "c|DEL|CODON242|A"),
         ("bases, change", "[wDG] ?[Kb]", "AAG deletion", "c|DEL||AAG"),
         ("change, bases", rf"K ?{_BASES}", "duplication CAG", "c|DUP||CAG|"),
         ("bases in brackets", rf"\({_BASES}\) ?K", "(AAG) deletion", "c|DEL||AAG"),
         ("repeat", rf"{_BASES} ?R", "CAG repeat", "c|DUP||CAG|"),
-        (
-            "repeats in brackets",
-            rf"(?:\({_BASES}\)[dmnx])+{_BASES}?(?: R)?",
-            "(GT)21", "c|DUP||GT|21",
-        ),
+        ("repeats in brackets", rf"(?:\({_BASES}\)[dmnx])+{_BASES}?(?: R)?",
+         "(GT)21", "c|DUP||GT|21"),
     )
 )  # fmt: skip
 _VARIANT = re.compile(
@@ -240,14 +195,10 @@ REWRITES = tuple(
         (r"(?<!\d)(-?)(\d+)(?:\sand\s|/)(\d+)", 0, _as_range, "-76 and 77", "-76_-77"),
         (r"(?:\(|^)-([ACGT]+)\b", 0, r"del \1", "-CTT", "del CTT"),
         (r"\(([ACGT]{2,})\)n", 0, r"repeat \1", "(CAG)n", "repeat CAG"),
-        (
-            r"IVS-?(IV|V|I{1,3})(?=\s?[-+])", 0,
-            lambda match: f"IVS{_INTRONS.index(match[1])}", "IVSII+1", "IVS2+1",
-        ),
-        (
-            rf"\b({_NUMERAL})(?=[ -](?:base|bp|nucleotide|amino|additional))", 0,
-            lambda match: str(_NUMERALS_IN_WORDS.index(match[0]) + 1), "four bp", "4 bp",
-        ),
+        (r"IVS-?(IV|V|I{1,3})(?=\s?[-+])", 0,
+         lambda match: f"IVS{_INTRONS.index(match[1])}", "IVSII+1", "IVS2+1"),
+        (rf"\b({_NUMERAL})(?=[ -](?:base|bp|nucleotide|amino|additional))", 0,
+         lambda match: str(_NUMERALS_IN_WORDS.index(match[0]) + 1), "four bp", "4 bp"),
         (r"additional |^H[1-4](?:[.]\d)?(?=[A-Z]\d)", 0, "", "H3K27M", "K27M"),
         (r"(?<=[A-Za-z])-(\d+)-(?=[A-Za-z])", 0, r"\1", "Val-600-Glu", "Val600Glu"),
         (r"([A-Z][a-z]{0,2})(\d+)=", 0, r"\1\2\1", "Gln787=", "Gln787Gln"),
