@@ -445,6 +445,6 @@ def rank_candidates(generator: CandidateGenerator, mentions: Mentions) -> Rankin
     else:
         candidates = rank_mentions(generator, asked, coherence=settings.coherence)
     if candidates and state.rescorer:
-        reading = state.rescorer.read(generator, asked, candidates)
+        reading = state.rescorer.score(generator, asked, candidates)
         candidates = reading.rank(state.rescoring, top=settings.max_candidates)
     return Ranking(generator, mentions, asked, candidates)

@@ -90,7 +90,7 @@ class Rescorer:
         """Mentions that the model finds in documents, with their types as labels."""
         raise NotImplementedError
 
-    def read(
+    def score(
         self, generator: CandidateGenerator, mentions: Mentions, given: Given
     ) -> ContextualScores:
         """Score pairs of mentions and concepts by what the documents say."""

@@ -38,7 +38,7 @@ def test_states_of_levels_are_as_large_as_token_vectors():
     assert list(states(network(hidden=6), last=MENTIONS)) == ["mentions"]
 
 
-def test_without_hierarchy_all_tasks_read_the_same():
+def test_without_hierarchy_all_tasks_share_states():
     found = states(network(hidden=0))
     assert found[LINKS] is found[MENTIONS]
     assert found[LINKS].shape == (5, 8)
