@@ -62,10 +62,6 @@ class NameTrie:
     left_out: int = 0  # number of names that cannot be generated
     nameless: int = 0  # number of concepts without any name in the trie
 
-    def __len__(self) -> int:
-        """Return the number of nodes."""
-        return len(self.pieces)
-
     def children(self, nodes: NDArray[Any]) -> tuple[IntArray, IntArray]:
         """Return the children of nodes: indptr, shape (n + 1,), and nodes. -1 has no children."""
         return positions_of(self.first_child, nodes)

@@ -1,7 +1,6 @@
 """Transformer as the model of spaCy's pipe `tok2vec`, over overlapping windows of long texts.
 
-Detector and linker listen to that pipe, so that a document is encoded once. Configuration, word
-pieces and weights are saved, so that loading a pipeline does not need the checkpoint.
+Detector and linker listen to that pipe, so that a document is encoded once.
 """
 
 from __future__ import annotations
@@ -142,10 +141,7 @@ class _TransformerShim(AveragingShim):
         return srsly.msgpack_dumps(parts | {"cfg": self.cfg, "weights": weights})
 
     def from_bytes(self, bytes_data: bytes) -> _TransformerShim:
-        """Load the output of `to_bytes`.
-
-        RAISES BioelError: [B041] if the weights do not fit, [B150] without transformers.
-        """
+        """Load the output of `to_bytes`. RAISES BioelError: [B041] if the weights do not fit."""
         if bytes_data:
             parts = srsly.msgpack_loads(bytes_data)
             self.cfg = parts["cfg"]

@@ -44,8 +44,7 @@ if TYPE_CHECKING:
 
 DualEncoder = Model[Any, Floats2d]
 TEMPERATURE = 0.05
-# Tokens of context on each side of a mention that is encoded separately.
-_CONTEXT_TOKENS = 64
+_CONTEXT_TOKENS = 64  # on each side of a mention that is encoded separately
 
 
 def build_dual_encoder_v1(
@@ -90,7 +89,7 @@ def _cut_out_mentions(docs: Sequence[Doc], spans: IntArray) -> tuple[list[Doc], 
 
     spans (IntArray): Start and end token of each mention, counted over the concatenated documents.
         Shape (n_mentions, 2).
-    RETURNS (tuple[list[Doc], IntArray]): The short documents, and the spans counted over them.
+    RETURNS (tuple): The short documents, and the spans counted over them.
     """
     offsets = np.cumsum([0, *(len(doc) for doc in docs)])
     doc_index = np.searchsorted(offsets, spans[:, 0], side="right") - 1
@@ -209,8 +208,7 @@ class CandidateSampler:
     def draw(self, strings: Sequence[str], concepts: IntArray) -> IntArray:
         """Return different name rows to compare mentions with, one of each right concept included.
 
-        strings (Sequence[str]), concepts (IntArray): String and concept row of each mention. Shape
-            (n_mentions,).
+        concepts (IntArray): Concept row of each mention. Shape (n_mentions,).
         """
         right = [self._generator.choice(self.kb.names_of(row)) for row in concepts.tolist()]
         mined = [self._mined[key] for key in _mention_keys(strings, concepts) if key in self._mined]

@@ -1,7 +1,6 @@
 """Generative linker: an encoder-decoder generates names of the knowledge base for a mention.
 
-Training starts from a Hugging Face checkpoint, or from a small network made here. Configuration,
-word pieces and weights are saved with the pipe, so that loading a pipeline needs no checkpoint.
+Training starts from a Hugging Face checkpoint, or from a small network made here.
 """
 
 from __future__ import annotations
@@ -140,10 +139,8 @@ class MarkedPieces:
         return [[self.start, *pieces[m.mention][: self.room], *is_pieces] for m in mentions]
 
     def for_names(self, names: Sequence[str]) -> list[list[int] | None]:
-        """Return the pieces of normalised names with the end piece, as `build_trie` takes them.
-
-        None for a name that cannot be generated: with an unknown piece, empty or too long.
-        """
+        """Return the pieces of names, and the end piece, for a trie; None for a name that cannot be
+        generated, because it is empty or too long or has an unknown piece."""
         pieces = self._pieces(names)
         unknown = self.tokenizer.token_to_id("[UNK]")
         if unknown is None:
@@ -230,10 +227,7 @@ def build_generative_linker_v1(names: NameEncoder, generator: Seq2SeqModel) -> M
 
 
 def _make_seq2seq(model: Seq2SeqModel, source: EncoderSource) -> None:
-    """Load the checkpoint, or make a small network.
-
-    RAISES BioelError: Those of `read_checkpoint` and `marked_pieces`.
-    """
+    """Load the checkpoint, or make a small network."""
     if model.attrs["path"] is None:
         size = model.attrs["vocabulary"]
         tokenizer = new_vocabulary(source.names, source.read_texts(), size=size)

@@ -162,7 +162,7 @@ def build_hierarchical_linker_v1(
 
 def sentence_lengths(docs: Sequence[Doc]) -> IntArray:
     """Return the number of tokens of each sentence; the levels run over sentences, as published."""
-    is_first = [x for doc in docs for x in begins_sentence([token.text for token in doc])]
+    is_first = [b for doc in docs for b in begins_sentence([token.text for token in doc])]
     return np.diff(np.append(np.flatnonzero(is_first), len(is_first)))
 
 
@@ -401,10 +401,7 @@ class MultitaskRescorer(TokenVectorRescorer):
             self.model.attrs["gazetteer"] = Gazetteer.from_kb(kb)
 
     def find(self, docs: Iterable[Doc], settings: LinkerSettings) -> Mentions:
-        """Find mentions in documents, with predicted types as labels.
-
-        RAISES BioelError: [B174] if the pipe tok2vec did not run on the documents.
-        """
+        """Find mentions, labelled with their types. RAISES BioelError: See `encode_documents`."""
         model, docs = self.model, list(docs)
         states = encode_documents(model, docs)
         lengths = np.array([len(doc) for doc in docs], dtype=np.int64)

@@ -3,8 +3,6 @@
 `NameTransformer`, an encoder of names: Liu et al. (2021), Self-Alignment Pretraining for Biomedical
 Entity Representations (SapBERT), https://aclanthology.org/2021.naacl-main.334.
 
-`DocumentTransformer`, an encoder of the tokens of documents.
-
 `CrossEncoder`, a scorer of a mention in its context together with a candidate, with a linear layer
 on the last hidden state of [CLS]: Wu et al. (2020), Scalable Zero-shot Entity Linking with Dense
 Entity Retrieval (BLINK), https://aclanthology.org/2020.emnlp-main.519.

@@ -1,8 +1,4 @@
-"""Cross-encoder: a transformer that scores a mention in its context together with a candidate.
-
-Training starts from a Hugging Face checkpoint. Configuration, word pieces and weights are saved
-with the pipe, so that loading a pipeline does not need the checkpoint.
-"""
+"""Cross-encoder: a transformer that scores a mention in its context together with a candidate."""
 
 from __future__ import annotations
 
@@ -154,11 +150,7 @@ def build_reranker_v1(names: NameEncoder, pairs: PairScorer) -> Model:
 
 
 def _make_cross_encoder(model: PairScorer, source: EncoderSource) -> None:
-    """Load the checkpoint and add a new linear layer on top.
-
-    RAISES BioelError: [B159] if no checkpoint is named; those of `read_checkpoint` and
-        `_set_cross_encoder`.
-    """
+    """Load the checkpoint and add a new linear layer. RAISES BioelError: [B159] without a path."""
     if model.attrs["path"] is None:
         raise BioelError(Errors.B159)
     folder, backbone, tokenizer = read_checkpoint(

@@ -78,7 +78,11 @@ def collective_loss(
     return missed(mentions @ F.normalize(names, dim=1).T / temperature, right)
 
 
-MENTIONS, TYPES, LINKS = "mentions", "types", "links"  # from the lowest level to the highest
+MENTION_TASK, TYPE_TASK, LINK_TASK = (
+    "mentions",
+    "types",
+    "links",
+)  # from the lowest level to the highest
 N_TAGS, OUTSIDE = 5, 0  # as `mentions.model` numbers them
 # Class and type of a token outside mentions, and class of a mention without a concept.
 NIL_CLASS = 0
@@ -146,8 +150,8 @@ class Multitask(TokenReader):
             )
             size = width + 2 * hidden
         self.size = size = 2 * hidden if hidden else width
-        self.tags = nn.Linear(size, N_TAGS) if MENTIONS in tasks else None
-        self.types = nn.Linear(size, n_types) if TYPES in tasks else None
+        self.tags = nn.Linear(size, N_TAGS) if MENTION_TASK in tasks else None
+        self.types = nn.Linear(size, n_types) if TYPE_TASK in tasks else None
         self.classes = nn.Embedding(n_classes, size)
         nn.init.normal_(self.classes.weight, std=0.02)
         self.bias = nn.Parameter(torch.zeros(n_classes))
@@ -224,27 +228,27 @@ class Multitask(TokenReader):
         RETURNS (tuple): Unit vectors of the mentions, shape (n_mentions, dim), or `strings` if
             these vectors are not trained; and the loss.
         """
-        if task in (MENTIONS, TYPES):
+        if task in (MENTION_TASK, TYPE_TASK):
             tokens = tokens.detach()
         states = self.states(tokens, lengths, spans, words, last=task)
         trained = [name for name in self.tasks if task in (None, name)]
         # Vectors that types and classes are predicted from.
         units = {}
         for name in trained:
-            if name != MENTIONS:
+            if name != MENTION_TASK:
                 vectors = states[name]
                 units[name] = vectors if self.per_token else mean_of_spans(vectors, mentions)
         losses = []
-        if MENTIONS in trained:
+        if MENTION_TASK in trained:
             # A mean over all tokens would be tiny compared with the losses of mentions: spaCy's CNN
             # had a mention F1 of 35 instead of 69 after 150 updates on BC5CDR.
             total = F.cross_entropy(self.tag_logits(states), tags, reduction="sum")
             losses.append(total / (tags != OUTSIDE).sum().clamp(min=1))
-        if TYPES in trained:
-            losses.append(self._types_loss(units[TYPES], types))
+        if TYPE_TASK in trained:
+            losses.append(self._types_loss(units[TYPE_TASK], types))
         vectors = strings.detach()
-        if LINKS in trained:
-            losses.append(self._links_loss(units[LINKS], classes, others))
+        if LINK_TASK in trained:
+            losses.append(self._links_loss(units[LINK_TASK], classes, others))
             if self.tower is not None:
                 vectors = self.mention_vectors(states, mentions, strings)
         return vectors, torch.stack(losses).sum()
@@ -254,26 +258,23 @@ class Multitask(TokenReader):
     def tag_logits(self, states: dict[str, Tensor]) -> Tensor:
         """Return the logits of the BILOU tags of each token. Shape (n_tokens, 5)."""
         assert self.tags is not None
-        return self.tags(states[MENTIONS])
+        return self.tags(states[MENTION_TASK])
 
     def type_logits(self, states: dict[str, Tensor], spans: Tensor) -> Tensor:
         """Return the logits of the types of mentions, NIL first. Shape (n_mentions, n_types)."""
         assert self.types is not None
-        return self.types(mean_of_spans(states[TYPES], spans))
+        return self.types(mean_of_spans(states[TYPE_TASK], spans))
 
     def class_logits(self, states: dict[str, Tensor], spans: Tensor | None = None) -> Tensor:
         """Return the logits of all classes, NIL first, of mentions or, without spans, of tokens.
-
-        The layer is linear, so the logits of a mention are the mean of those of its tokens. Shape
-        (n, n_classes).
-        """
-        tokens = states[LINKS]
+        Those of a mention are the mean of its tokens' (a linear layer). Shape (n, n_classes)."""
+        tokens = states[LINK_TASK]
         return self._logits(tokens if spans is None else mean_of_spans(tokens, spans))
 
     def mention_vectors(self, states: dict[str, Tensor], spans: Tensor, strings: Tensor) -> Tensor:
         """Return unit vectors of mentions, to compare with those of names. (n_mentions, dim)."""
         assert self.tower is not None
-        return self.tower(states[LINKS], spans, strings)
+        return self.tower(states[LINK_TASK], spans, strings)
 
     def _logits(self, units: Tensor) -> Tensor:
         return units @ self.classes.weight.T + self.bias

@@ -40,10 +40,7 @@ _NOT_STORED = ("_name_or_path", "transformers_version", "architectures", "dtype"
 
 
 def require_transformers() -> None:
-    """Check that transformers and torch are installed.
-
-    RAISES BioelError: [B150] without the package transformers, [B040] without torch.
-    """
+    """Check that transformers and torch are installed. RAISES BioelError: [B150], [B040] if not."""
     require_torch()
     try:
         import transformers  # noqa: F401
@@ -89,10 +86,8 @@ def backbone_from_json(config: str, *, is_seq2seq: bool = False) -> PreTrainedMo
 
 
 def special_pieces(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
-    """Return the ids of the special pieces before and after a text, such as [CLS] and [SEP].
-
-    This switches off padding and truncation of the tokenizer.
-    """
+    """Switch off padding and truncation, and return the ids of the special pieces before and after
+    a text, such as [CLS] and [SEP]."""
     tokenizer.no_padding()
     tokenizer.no_truncation()
     pieces = tokenizer.encode("a")

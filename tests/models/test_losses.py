@@ -11,7 +11,7 @@ from spacy_bioel.models.networks import info_nce_loss, marginal_loss, multi_simi
 
 
 def unit(*cosines: float) -> torch.Tensor:
-    """Return an anchor (1, 0, ...), and a vector for each cosine with it, each in a new dimension."""
+    """Return an anchor (1, 0, ...), and a vector for each cosine with it, each in its dimension."""
     vectors = torch.zeros(len(cosines) + 1, len(cosines) + 1, dtype=torch.float64)
     vectors[0, 0] = 1.0
     for i, cosine in enumerate(cosines, start=1):
