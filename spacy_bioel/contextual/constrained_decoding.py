@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 # From normalised names to the pieces of each with the end piece; None if it cannot be generated.
 ToPieces = Callable[[Sequence[str]], Iterable[Sequence[int] | None]]
-_NAMES_PER_TOKENIZATION = 1 << 14  # names that are tokenised at a time
+_NAMES_PER_TOKENIZATION = 1 << 14  # bounds the memory
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def build_trie(
 
 
 def trie_of(flat: NDArray[Any], lengths: IntArray, rows: NDArray[Any]) -> NameTrie:
-    """Build a trie level by level: each different pair of a parent and a piece is a node.
+    """Build a trie level by level: each distinct pair of a parent and a piece is a node.
 
     flat (NDArray): Pieces of all names, concatenated. Shape (n_pieces,).
     lengths (IntArray): Number of pieces of each name; names of length 0 are left out. Shape (n,).

@@ -133,7 +133,7 @@ def encode_mentions(
 
 
 def encode_strings(generator: CandidateGenerator, strings: Sequence[str]) -> NDArray[np.float32]:
-    """Return unit vectors of strings; each different string is encoded once. Shape (n, dim)."""
+    """Return unit vectors of strings; each distinct string is encoded once. Shape (n, dim)."""
     row_of = {string: i for i, string in enumerate(dict.fromkeys(strings))}
     vectors = generator.encoder.encode(list(row_of))
     return vectors[[row_of[string] for string in strings]]
@@ -206,7 +206,7 @@ class CandidateSampler:
             self._mined[key] = without(self.kb, rows, {key[1]})[: self.n_candidates]
 
     def draw(self, strings: Sequence[str], concepts: IntArray) -> IntArray:
-        """Return different name rows to compare mentions with, one of each right concept included.
+        """Return distinct name rows to compare mentions with, one of each right concept included.
 
         concepts (IntArray): Concept row of each mention. Shape (n_mentions,).
         """
@@ -246,7 +246,7 @@ class DualEncoderTraining(NameTraining):
         known_strings = [strings[i] for i in known]
         rows = self._candidate_sampler.draw(known_strings, concepts[known])
         candidates = normalize_names(self.kb.names.take(rows))
-        # Each different text is encoded once. Those of `names` come first.
+        # Each distinct text is encoded once. Those of `names` come first.
         row_of = {text: i for i, text in enumerate(dict.fromkeys([*names, *strings, *candidates]))}
         string_rows = np.array([row_of[text] for text in strings], dtype=np.int64)
         candidate_rows = np.array([row_of[text] for text in candidates], dtype=np.int64)

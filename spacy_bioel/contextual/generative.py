@@ -323,8 +323,9 @@ def _seq2seq_forward(
 ) -> tuple[Floats1d, Callable[[Floats1d], list]]:
     mentions, names = inputs
     pieces: MarkedPieces = model.attrs["pieces"]
-    sources, (targets, given) = pieces.sources(mentions), pieces.targets(mentions, names)
-    return model.get_ref("network")((*sources, *targets, given), is_train)
+    targets, prompt_lengths = pieces.targets(mentions, names)
+    inputs_of_network = (*pieces.sources(mentions), *targets, prompt_lengths)
+    return model.get_ref("network")(inputs_of_network, is_train)
 
 
 # Minimum of the mean log-probabilities, also of names that were not generated; and their divisor.

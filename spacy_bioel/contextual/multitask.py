@@ -124,18 +124,19 @@ def build_hierarchical_linker_v1(
     dropout (float): Dropout of the input of each level in training.
     RAISES BioelError: [B300] for settings that do not fit together.
     """
-    known = [task for task in _TASKS if task in tasks]
+    sorted_tasks = [task for task in _TASKS if task in tasks]
     problem = None
-    if known != list(tasks) or (known[-1:] != ["links"] and known != ["mentions"]):
+    is_complete = sorted_tasks[-1:] == ["links"] or sorted_tasks == ["mentions"]
+    if sorted_tasks != list(tasks) or not is_complete:
         problem = f"tasks = {list(tasks)}"
     elif vocabulary not in _VOCABULARIES:
         problem = f'vocabulary = "{vocabulary}"'
-    elif vocabulary == "open" and (per_token or "links" not in known):
-        problem = f'vocabulary = "open", per_token = {per_token} and tasks = {known}'
+    elif vocabulary == "open" and (per_token or "links" not in sorted_tasks):
+        problem = f'vocabulary = "open", per_token = {per_token} and tasks = {sorted_tasks}'
     if problem:
         raise BioelError(Errors.B300.format(problem=problem, tasks=list(_TASKS)))
     settings = {
-        "tasks": known,
+        "tasks": sorted_tasks,
         "per_token": per_token,
         "hidden": hidden,
         "layers": layers,

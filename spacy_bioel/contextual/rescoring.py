@@ -230,7 +230,7 @@ class PairScores:
     """Features of pairs of a mention and a concept, sorted by mention.
 
     kb (KnowledgeBase): Holds the concepts.
-    given (Sequence): Candidates of the string of each mention.
+    string_candidates (Sequence): Candidates of the string of each mention.
     mention, concept (IntArray): Number of the mention, concept row. Shape (n,).
     features (NDArray[float32]): Shape (n, len(CONTEXTUAL_FEATURES)).
     evidence (str): Name of the evidence of the contextual model.
@@ -238,7 +238,7 @@ class PairScores:
     """
 
     kb: KnowledgeBase
-    given: Given
+    string_candidates: Given
     mention: IntArray
     concept: IntArray
     features: NDArray[np.float32]
@@ -252,12 +252,12 @@ class PairScores:
         """
         scores = (fusion or default_rescoring()).scores(self.features)
         order, probabilities = rank(self.kb, self.concept, scores, self.mention, top=top)
-        string_candidates = [{c.id: c for c in candidates} for candidates in self.given]
-        ranked: list[list[Candidate]] = [[] for _ in self.given]
+        candidates_by_id = [{c.id: c for c in candidates} for candidates in self.string_candidates]
+        ranked: list[list[Candidate]] = [[] for _ in self.string_candidates]
         ids = self.kb.ids_of(self.concept[order])
         for row, id_ in zip(order.tolist(), ids, strict=True):
             number, score = int(self.mention[row]), round(float(probabilities[row]), 4)
-            by_string = string_candidates[number].get(id_)
+            by_string = candidates_by_id[number].get(id_)
             if by_string:
                 name, sources = by_string.name, [by_string.evidence]
             else:
@@ -271,7 +271,7 @@ class PairScores:
 
 def rescore_pairs(
     kb: KnowledgeBase,
-    given: Given,
+    string_candidates: Given,
     score: Callable[[IntArray, IntArray], NDArray[np.floating]],
     mention: IntArray = _NO_ROWS,
     concept: IntArray = _NO_ROWS,
@@ -289,18 +289,19 @@ def rescore_pairs(
     evidence (str): Name of the evidence of the contextual model.
     evidence_for_all (bool): Give this evidence to all pairs; else only to the further pairs.
     """
-    candidates = [c for of_mention in given for c in of_mention]
-    owner = np.repeat(np.arange(len(given)), [len(of_mention) for of_mention in given])
-    string_pairs = owner * len(kb) + kb.find_all([c.id for c in candidates])
+    n_mentions = len(string_candidates)
+    owner = np.repeat(np.arange(n_mentions), [len(c) for c in string_candidates])
+    flat = [candidate for candidates in string_candidates for candidate in candidates]
+    string_pairs = owner * len(kb) + kb.find_all([candidate.id for candidate in flat])
     pairs, pair_index = np.unique(
         np.concatenate([string_pairs, mention * len(kb) + concept]), return_inverse=True
     )
     from_string, further = pair_index[: len(string_pairs)], pair_index[len(string_pairs) :]
     mention, concept = pairs // len(kb), pairs % len(kb)
     features = np.zeros((len(pairs), len(CONTEXTUAL_FEATURES)), dtype=np.float32)
-    probability = np.array([c.score for c in candidates], dtype=np.float64)
-    total_probability = np.bincount(owner, probability, len(given))
-    max_probability = np.zeros(len(given))
+    probability = np.array([candidate.score for candidate in flat], dtype=np.float64)
+    total_probability = np.bincount(owner, probability, n_mentions)
+    max_probability = np.zeros(n_mentions)
     np.maximum.at(max_probability, owner, probability)
     # Each of several equivalent concepts has the probability of all, so their sum may exceed 1.
     has_equivalents = total_probability > 1 + _MIN_PROBABILITY * 10
@@ -310,13 +311,13 @@ def rescore_pairs(
     features[from_string, 0] = np.log(odds)
     features[from_string, 1] = 1.0
     scores = score(mention, concept)
-    highest = np.full(len(given), -np.inf)
+    highest = np.full(n_mentions, -np.inf)
     np.maximum.at(highest, mention, scores)
     weight = np.exp((scores - highest[mention]) / temperature)
-    total_weight = np.bincount(mention, weight, len(given))
+    total_weight = np.bincount(mention, weight, n_mentions)
     features[:, 2] = scores
     features[:, 3] = np.log(np.maximum(weight / total_weight[mention], _MIN_PROBABILITY))
     features[:, 4] = scores >= highest[mention] - 1e-5
     has_evidence = np.full(len(pairs), evidence_for_all)
     has_evidence[further] = True
-    return PairScores(kb, given, mention, concept, features, evidence, has_evidence)
+    return PairScores(kb, string_candidates, mention, concept, features, evidence, has_evidence)
