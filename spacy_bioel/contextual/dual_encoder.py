@@ -65,7 +65,7 @@ def build_dual_encoder_v1(
     from_words (bool): Add the name encoder's vector of the mention's string to that of its tokens.
         Otherwise only the tokens are used, as in the paper.
     collective (bool): Encode a document once for all its mentions. Otherwise each mention is
-        encoded separately, with `_CONTEXT_TOKENS` tokens before and after it: the paper's baseline.
+        encoded separately, with 64 tokens before and after it: the paper's baseline.
     RAISES BioelError: [B175] for an unknown pooling, [B177] for a listener with
         `collective = false`, because a listener has vectors of whole documents.
     """
