@@ -465,6 +465,6 @@ def rank_candidates(generator: CandidateGenerator, mentions: Mentions) -> Rankin
     else:
         candidates = rank_mentions(generator, asked, coherence=settings.coherence)
     if candidates and state.rescorer:
-        scores = state.rescorer.read(generator, asked, candidates)
+        scores = state.rescorer.score(generator, asked, candidates)
         candidates = scores.rank(state.rescoring, top=settings.max_candidates)
     return Ranking(generator, mentions, asked, candidates)
