@@ -125,7 +125,7 @@ class MarkedPieces:
             marked = [self.markers[0], *pieces[mention][: self.room], self.markers[1]]
             text = in_context(pieces[left], marked, pieces[right], self.room + len(MARKERS))
             rows.append([*self.prefix, *text, *self.suffix])
-        return Pieces.of(rows)
+        return Pieces.of_rows(rows)
 
     def are_cut(self, mentions: Sequence[Marked]) -> NDArray[np.bool_]:
         """Whether mentions are longer than the room. Shape (n,)."""
@@ -162,7 +162,7 @@ class MarkedPieces:
             [*prompt, *pieces[name][: self.longest], self.end]
             for prompt, name in zip(prompts, names, strict=True)
         )
-        return Pieces.of(rows), np.array([len(p) for p in prompts], dtype=np.int64)
+        return Pieces.of_rows(rows), np.array([len(p) for p in prompts], dtype=np.int64)
 
     def _pieces(self, texts: Iterable[str]) -> dict[str, list[int]]:
         """Pieces of texts, as those of words within a sentence: after a space."""

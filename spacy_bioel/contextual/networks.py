@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from spacy_bioel.models.networks import missed
+from spacy_bioel.models.networks import negative_log_likelihood
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -227,7 +227,7 @@ def ranking_loss(logits: Tensor, groups: Tensor, right: Tensor) -> Tensor:
     right (Tensor): Whether the candidate is right; bool. Shape (n_pairs,).
     """
     own = torch.unique(groups[right])[:, None] == groups  # (n_mentions, n_pairs)
-    return missed(torch.where(own, logits, -torch.inf), own & right)
+    return negative_log_likelihood(torch.where(own, logits, -torch.inf), own & right)
 
 
 class Seq2Seq(Pretrained):

@@ -99,7 +99,7 @@ class PairPieces:
             text = in_context(left, marked, right, room)
             parts.append([*self.prefix, *text, *self.suffix])
             parts.append([*candidate[:n_candidate], *self.suffix])
-        ids, lengths = Pieces.of(parts)
+        ids, lengths = Pieces.of_rows(parts)
         segments = np.repeat(np.arange(len(parts)) % 2, lengths)
         return ids, segments, lengths.reshape(-1, 2).sum(axis=1)
 

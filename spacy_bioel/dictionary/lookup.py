@@ -138,14 +138,10 @@ class DictionaryLookup:
         words = read_words(docs, stem_key, forms_of)
         if options.typos:
             words.corrected = tuple(map(self._corrected, words.forms))
-            for form, (word, corrected) in enumerate(
-                zip(words.forms, words.corrected, strict=True)
-            ):
-                if word != corrected:
+            for form, corrected in enumerate(words.corrected):
+                if corrected != words.forms[form]:
                     words.keys[(words.form == form) & ~words.is_short_form] = stem_key(corrected)
-        is_known = [
-            word in LINKING_WORDS or stem_of(word) in self._stems for word in words.corrected
-        ]
+        is_known = [w in LINKING_WORDS or stem_of(w) in self._stems for w in words.corrected]
         known = np.array(is_known, dtype=bool)
         return words, find_span_matches(words, self.bags_of_words, known, variants=options.variants)
 
@@ -159,13 +155,7 @@ class DictionaryLookup:
         """Return the spans that match a name, also those that have a reason against them."""
         rows, evidence = self._matcher.rows_and_evidence(words, spans)
         reasons = reasons_against(
-            words,
-            spans,
-            rows,
-            evidence,
-            self.kb,
-            self._too_general,
-            ignore_capitals=self._ignore_capitals,
+            words, spans, rows, evidence, self.kb, self._too_general, self._ignore_capitals
         )
         kept = np.flatnonzero(rows >= 0)
         kept_reasons = [reasons[i] for i in kept.tolist()]
@@ -192,10 +182,7 @@ class DictionaryLookup:
                 if name in options.exclude:
                     reasons[i] = reasons[i] or "excluded by `dictionary.exclude`"
         probability[[bool(reason) for reason in reasons]] = 0.0
-        kept = _spans_to_keep(
-            spans, probability, threshold=options.threshold, nested=options.nested
-        )
-        return probability, kept
+        return probability, _spans_to_keep(spans, probability, options)
 
     def _record(
         self,
@@ -254,15 +241,14 @@ def _concepts_above_most(kb: KnowledgeBase) -> BoolArray:
 
 
 def _spans_to_keep(
-    spans: SpanMatches, probability: DoubleArray, *, threshold: float, nested: bool
+    spans: SpanMatches, probability: DoubleArray, options: LookupOptions
 ) -> IntArray:
     """Choose the spans above the threshold; where they overlap, the longest first.
 
-    The parts of a coordination are kept next to the whole name that they share words with.
-
-    nested (bool): Also keep spans within one that is kept; of equal spans the most probable.
+    The parts of a coordination are kept next to the whole name that they share words with. With
+    `nested`, so are spans within one that is kept; of equal spans the most probable.
     """
-    above = np.flatnonzero((probability >= threshold) & (probability > 0))
+    above = np.flatnonzero((probability >= options.threshold) & (probability > 0))
     order = above[np.lexsort((-probability[above], (spans.start - spans.end)[above]))]
     has_gap = (spans.gap < spans.end)[order]
     is_taken = np.zeros(int(spans.end.max(initial=0)) + 1, dtype=bool)
@@ -277,7 +263,7 @@ def _spans_to_keep(
         elif is_taken[start:end].any():
             outer = outermost[start]
             is_within = outer >= 0 and (outermost[start:end] == outer).all()
-            if not (nested and is_within and (start, end) not in borders):
+            if not (options.nested and is_within and (start, end) not in borders):
                 continue
         is_taken[start:end] = True
         outermost[start:end] = np.where(outermost[start:end] < 0, i, outermost[start:end])
@@ -288,6 +274,5 @@ def _spans_to_keep(
 
 @cache
 def _noun_of_adjective() -> dict[str, str]:
-    """Read the nouns of adjectives, such as "kidney" of "renal"; see
-    training/scripts/adjectives.py."""
+    """Read the nouns of adjectives, as training/scripts/adjectives.py writes them."""
     return srsly.read_json(_ADJECTIVES_FILE)

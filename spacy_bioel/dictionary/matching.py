@@ -228,7 +228,6 @@ def reasons_against(
     evidence: MatchEvidence,
     kb: KnowledgeBase,
     too_general: BoolArray,
-    *,
     ignore_capitals: bool,
 ) -> list[str]:
     """Explain for each span why it is not a name, "" if it may be one, as all short forms that the

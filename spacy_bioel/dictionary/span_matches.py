@@ -253,10 +253,8 @@ def find_span_matches(
     whole = _make_matches(start[bag > 0], end[bag > 0], bag[bag > 0])
     if not variants:
         return whole
-    unmatched = (bag == 0) | (end - start == 1)
-    substituted = _substituted_matches(
-        words, bags, start[unmatched], end[unmatched], keys[unmatched]
-    )
+    rows = np.flatnonzero((bag == 0) | (end - start == 1))
+    substituted = _substituted_matches(words, bags, start[rows], end[rows], keys[rows])
     return SpanMatches.join([whole, substituted, _coordinated_matches(words, bags, sums, whole)])
 
 
@@ -284,12 +282,11 @@ def _spans_of_known_words(words: WordTable, known: BoolArray) -> IntArray:
 
 def _spans_of_long_names(words: WordTable, bags: BagsOfWords, sums: KeyArray) -> IntArray:
     """Return the spans of more than MAX_WORDS words that begin like a name. Shape (2, n)."""
-    max_widths = bags.long.find(sums[MAX_WORDS:] - sums[:-MAX_WORDS]).astype(np.int64)
+    max_width = bags.long.find(sums[MAX_WORDS:] - sums[:-MAX_WORDS]).astype(np.int64)
     spans = []
-    for start in np.flatnonzero(max_widths).tolist():
-        for end in range(
-            start + MAX_WORDS + 1, min(start + int(max_widths[start]), len(words)) + 1
-        ):
+    for start in np.flatnonzero(max_width).tolist():
+        last_end = min(start + int(max_width[start]), len(words))
+        for end in range(start + MAX_WORDS + 1, last_end + 1):
             is_in_doc = words.doc[start] == words.doc[end - 1]
             if is_in_doc and words.can_begin[start] and words.can_end[end - 1]:
                 spans.append((start, end))

@@ -126,9 +126,8 @@ def describe_names(kb: KnowledgeBase, rows: IntArray) -> list[DescribedName]:
     for i, name in enumerate(names[: len(rows)]):
         entries = slice(*indptr[i : i + 2].tolist())
         preferred = name if is_preferred[entries].any() else names[len(rows) + i]
-        described.append(
-            DescribedName(name, preferred, frozenset(chain.from_iterable(types[entries])))
-        )
+        name_types = frozenset(chain.from_iterable(types[entries]))
+        described.append(DescribedName(name, preferred, name_types))
     return described
 
 
@@ -250,20 +249,18 @@ class UnambiguousNames:
         excluded: Sequence[Collection[str]],
     ) -> list[list[NameInText]]:
         """Return the names in each document that are not mentions yet, with all reasons."""
-        names_in_docs = list(
-            map(_names_besides_mentions, docs, spans, excluded, self.longest(docs))
-        )
+        longest = self.longest(docs)
+        names_in_docs = list(map(_names_besides_mentions, docs, spans, excluded, longest))
         strings_in_docs = []
         for doc, names in zip(docs, names_in_docs, strict=True):
             in_capitals = is_in_capitals(text_of(doc))
             strings_in_docs.append([NameString(n.name, n.label, in_capitals) for n in names])
         verdicts = self._judge(dict.fromkeys(chain.from_iterable(strings_in_docs)))
-        judged: list[list[NameInText]] = [[] for _ in docs]
-        for doc_names, names, strings in zip(judged, names_in_docs, strings_in_docs, strict=True):
-            for name, string in zip(names, strings, strict=True):
+        for names, strings in zip(names_in_docs, strings_in_docs, strict=True):
+            for i, string in enumerate(strings):
                 spelling, reason = verdicts[string]
-                doc_names.append(name._replace(name=spelling, reason=name.reason or reason))
-        return judged
+                names[i] = names[i]._replace(name=spelling, reason=names[i].reason or reason)
+        return names_in_docs
 
     def longest(self, docs: Sequence[Doc]) -> list[LabelledSpans]:
         """Find the longest names in each document: start token, end token (exclusive), and the
@@ -273,9 +270,8 @@ class UnambiguousNames:
         if not (tokens and len(self._gazetteer.names.keys)):
             return found
         lengths = np.array([len(doc) for doc in docs], dtype=np.int64)
-        starts, widths, bits = self._gazetteer.match_spans(
-            tokens, _MAX_NAME_TOKENS, lengths=lengths
-        )
+        matches = self._gazetteer.match_spans(tokens, _MAX_NAME_TOKENS, lengths=lengths)
+        starts, widths, bits = matches
         is_covered = bytearray(len(tokens))
         offsets = np.cumsum(lengths) - lengths
         doc_indices = np.searchsorted(offsets, starts, side="right") - 1

@@ -24,7 +24,7 @@ from spacy_bioel.entities import Candidates, Mentions, Query, RuleSet, String
 from spacy_bioel.explanation import Trace
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.candidates import CandidateGenerator, LinkerState
-from spacy_bioel.models.fusion import repeats
+from spacy_bioel.models.fusion import have_likelier_equivalents
 from spacy_bioel.settings import BY_DICTIONARY, SPANS_AND_DICTIONARY
 from spacy_bioel.text.normalize import normalize_names
 from spacy_bioel.text.sentences import sentence_borders
@@ -210,7 +210,9 @@ def _shares(
     shares = np.zeros(len(concepts))
     for part in kb.memberships():
         own = weights * part[concepts]
-        total = np.bincount(name, own * ~repeats(kb, concepts, own, name), len(counts))[name]
+        total = np.bincount(
+            name, own * ~have_likelier_equivalents(kb, concepts, own, name), len(counts)
+        )[name]
         shares = np.maximum(shares, np.divide(own, total, out=np.zeros_like(own), where=total > 0))
     return shares
 

@@ -16,7 +16,7 @@ from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.candidates import CandidateGenerator
 from spacy_bioel.linking.training import NameTraining
 from spacy_bioel.models.fusion import Fusion
-from spacy_bioel.models.name_encoder import EncoderSource, Parts
+from spacy_bioel.models.name_encoder import EncoderFiles, EncoderSource
 from spacy_bioel.settings import LinkerSettings
 from spacy_bioel.types import Candidate
 
@@ -76,7 +76,7 @@ class Rescorer:
     def add_network(self, source: EncoderSource) -> None:
         """Add the contextual network, in the place of an earlier one."""
 
-    def parts(self) -> Parts:
+    def parts(self) -> EncoderFiles:
         """Files for `load`: bytes by file name; empty without a contextual network."""
         return {}
 

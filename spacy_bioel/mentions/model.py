@@ -223,11 +223,7 @@ def _forward_detector(
 
 
 def build_span_enumerator_v1(
-    tok2vec: Tok2Vec,
-    *,
-    max_width: int = 10,
-    hidden: int = 128,
-    dropout: float = 0.2,
+    tok2vec: Tok2Vec, *, max_width: int = 10, hidden: int = 128, dropout: float = 0.2
 ) -> MentionModel:
     """Registered as `spacy-bioel.SpanEnumerator.v1`.
 
@@ -241,10 +237,8 @@ def build_span_enumerator_v1(
         once the labels are known.
     RAISES BioelError: [B173] when the tok2vec is a transformer: only its weights would be saved.
     """
-    settings = {"hidden": hidden, "dropout": dropout}
-    return mention_model(
-        "span_enumerator", _ENUMERATOR, tok2vec, max_width=max_width, settings=settings
-    )
+    name, settings = "span_enumerator", {"hidden": hidden, "dropout": dropout}
+    return mention_model(name, _ENUMERATOR, tok2vec, max_width=max_width, settings=settings)
 
 
 def _span_loss(

@@ -168,10 +168,8 @@ class MentionDetector(StoredPipe[MentionSettings]):
         read_docs, kept_tokens = self._without_line_breaks(docs)
         if not any(map(len, read_docs)):
             return scored
-        min_probability = min(self.cfg["threshold"], min_probability)
-        spans, probabilities = find_spans(
-            self.model, self._batch(read_docs), min_probability=min_probability
-        )
+        batch, lowest = self._batch(read_docs), min(self.cfg["threshold"], min_probability)
+        spans, probabilities = find_spans(self.model, batch, min_probability=lowest)
         offsets = np.cumsum([0] + [len(doc) for doc in read_docs])
         doc_indices = np.searchsorted(offsets, spans[:, 0], side="right") - 1
         tokens = np.concatenate(kept_tokens)

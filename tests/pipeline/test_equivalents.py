@@ -10,7 +10,7 @@ from tiny import blank
 
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.models.fusion import repeats, softmax_with_equivalents
+from spacy_bioel.models.fusion import have_likelier_equivalents, softmax_with_equivalents
 from spacy_bioel.types import Concept
 
 SMALL = {"dim": 16, "blocks": 1, "filters": 4}
@@ -35,7 +35,7 @@ def candidates(kb: Any, mentions: str) -> list[tuple[str, float]]:
     return [(c.id, c.score) for c in span._.candidates]
 
 
-@pytest.mark.parametrize("mentions", ["ents", "kb"])
+@pytest.mark.parametrize("mentions", ["ents", "dictionary"])
 def test_their_scores_are_those_that_one_alone_has(mentions, tmp_path):
     mine = kb(tmp_path / "mine", MALARIA, *OTHERS)
     ((_, alone),) = candidates(mine, mentions)
@@ -83,10 +83,10 @@ def test_what_equivalents_are(vocabulary, ids, expected):
     concepts = vocabulary.find_all(ids)
     shares = np.linspace(0.5, 0.1, len(ids))  # the first is the likeliest
     groups = np.zeros(len(ids), dtype=np.int64)
-    assert repeats(vocabulary, concepts, shares, groups).tolist() == expected
+    assert have_likelier_equivalents(vocabulary, concepts, shares, groups).tolist() == expected
     # In another group, or hardly likely, nothing is repeated.
-    assert not repeats(vocabulary, concepts, shares, np.arange(len(ids))).any()
-    assert not repeats(vocabulary, concepts, shares / 100, groups).any()
+    assert not have_likelier_equivalents(vocabulary, concepts, shares, np.arange(len(ids))).any()
+    assert not have_likelier_equivalents(vocabulary, concepts, shares / 100, groups).any()
 
 
 def test_the_likeliest_of_equivalents_is_counted_alone(vocabulary):
