@@ -37,7 +37,7 @@ from spacy_bioel.types import BoolArray, DoubleArray, IntArray
 
 _ADJECTIVES_FILE = Path(__file__).parents[1] / "assets" / "adjectives.json"
 _MAX_CACHED_CORRECTIONS = 1 << 17
-_SAMPLE_SIZE = 1000  # concepts, or names, that tell what a knowledge base is like
+_SAMPLE_SIZE = 1000  # concepts, or names, to estimate properties of a knowledge base from
 # In smaller knowledge bases, users want the mentions of the most general concepts too.
 _MIN_BELOW_TOO_GENERAL = 100
 # Probability that a span with a difference from a name, EQUAL to FAMILY_ORDERED, is the name.

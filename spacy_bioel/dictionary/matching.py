@@ -230,8 +230,7 @@ def reasons_against(
     too_general: BoolArray,
     ignore_capitals: bool,
 ) -> list[str]:
-    """Explain for each span why it is not a name, "" if it may be one, as all short forms that the
-    document defines.
+    """Explain for each span why it is not a name; "" if it may be one.
 
     rows (IntArray): Name row of each span. Shape (n,).
     too_general (BoolArray): Concepts that are above most others. Shape (n_concepts,).

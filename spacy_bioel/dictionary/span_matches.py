@@ -206,7 +206,7 @@ def _expand_short_forms(
 
 @dataclass(frozen=True)
 class SpanMatches:
-    """Spans of words with the keys of bags of words that names have. Shape (n,) each.
+    """Spans of words that match the bag of words of a name. Shape (n,) each.
 
     start, end (IntArray): First word, and the one after the last.
     gap, resume (IntArray): Words from gap to before resume are left out: "and" with the words on
@@ -239,7 +239,7 @@ class SpanMatches:
 def find_span_matches(
     words: WordTable, bags: BagsOfWords, known: BoolArray, *, variants: bool
 ) -> SpanMatches:
-    """Look up all spans that are bags of words of names.
+    """Look up all spans whose words are those of a name, in any order.
 
     known (BoolArray): Whether a form is a word of the knowledge base, or a linking word.
     variants (bool): Also replace words by others that synonyms have instead, replace adjectives by
@@ -328,10 +328,10 @@ def _substituted_matches(
 def _coordinated_matches(
     words: WordTable, bags: BagsOfWords, sums: KeyArray, whole: SpanMatches
 ) -> SpanMatches:
-    """Match names that a conjunction separates, next to a name that is whole.
+    """Match names that share words with another name across a conjunction.
 
-    In "cleft lip and palate", "cleft lip" is a name. So is "cleft palate": the first words before
-    "and", with the words that follow it. Likewise in "pontine and cerebellar hypoplasia".
+    In "cleft lip and palate", "cleft lip" is a name, and so is "cleft palate": the first words
+    before "and", and the words after it. Likewise in "pontine and cerebellar hypoplasia".
     """
     is_and = np.array([form in _CONJUNCTIONS for form in words.forms], dtype=bool)
     is_and = np.append(is_and[words.form], False) if len(words) else np.zeros(1, dtype=bool)
@@ -363,6 +363,6 @@ def _coordinated_matches(
 
 
 def _expand(counts: IntArray) -> tuple[IntArray, IntArray]:
-    """Return, for each member of groups of these sizes, its group and its index in the group."""
+    """Return the group of each member, and its index in the group, for groups of these sizes."""
     group = np.repeat(np.arange(len(counts)), counts)
     return group, np.arange(len(group)) - np.repeat(np.cumsum(counts) - counts, counts)

@@ -117,7 +117,7 @@ class DescribedName(NamedTuple):
 
 
 def describe_names(kb: KnowledgeBase, rows: IntArray) -> list[DescribedName]:
-    """Return the names in some rows with what `name_kinds` needs to know about them."""
+    """Describe the names in these rows of a knowledge base, for `name_kinds`."""
     indptr, concepts, is_preferred = kb.concepts_of_names(rows)
     types = kb.types_of_all(concepts)
     preferred_rows = kb.preferred_rows(concepts[indptr[:-1]])
@@ -150,7 +150,7 @@ def _word_or_words(name: str) -> str:
 
 def annotation_rate(string: str, label: str, kinds: Sequence[str]) -> float:
     """Estimate how often annotators mark a normalised string as a mention of a label, where it is
-    in no longer mention: by its counts in training texts, and by the rates of its kinds."""
+    not part of a longer mention, from its counts in training texts and the rates of its kinds."""
     rates, (n_marked, n) = _annotation_counts_and_rates()["kinds"], annotation_counts(string, label)
     if len(string) < _MIN_UNSEEN_LENGTH and not n:
         return 0.0
@@ -250,7 +250,7 @@ class UnambiguousNames:
     ) -> list[list[NameInText]]:
         """Return the names in each document that are not mentions yet, with all reasons."""
         longest = self.longest(docs)
-        names_in_docs = list(map(_names_besides_mentions, docs, spans, excluded, longest))
+        names_in_docs = list(map(_missed_names, docs, spans, excluded, longest))
         strings_in_docs = []
         for doc, names in zip(docs, names_in_docs, strict=True):
             in_capitals = is_in_capitals(text_of(doc))
@@ -340,10 +340,10 @@ def _merge_masks(tables: Sequence[tuple[KeyArray, MaskArray]]) -> KeyMasks:
     return KeyMasks(keys[starts], np.bitwise_or.reduceat(masks, starts))
 
 
-def _names_besides_mentions(
+def _missed_names(
     doc: Doc, spans: list[ScoredSpan], exclude: Collection[str], longest: LabelledSpans
 ) -> list[NameInText]:
-    """Return the names in a document that are not mentions yet, with reasons by this text alone."""
+    """Return the names in a document that are not mentions yet, with reasons from its text."""
     label_of_span = {(start, end): label for start, end, label, _ in spans}
     span_of_token = {i: span for span in spans for i in range(*span[:2])}
     defined, names = long_forms(doc), []

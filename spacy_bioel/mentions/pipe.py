@@ -136,8 +136,8 @@ class MentionDetector(StoredPipe[MentionSettings]):
         """Find the mentions of each document as (start token, end token, label, probability).
 
         traces (Sequence[Trace] | None): For each document, records the spans that were considered.
-        RAISES BioelError: [B053] before training; [B174] without the token vectors that the model
-            reads; those of `check_settings`.
+        RAISES BioelError: [B053] before training; [B174] when the token vectors are missing; those
+            of `check_settings`.
         """
         docs = list(docs)
         self.check_settings()  # users may have changed them
@@ -186,7 +186,7 @@ class MentionDetector(StoredPipe[MentionSettings]):
         """
         if listens(self.model):
             return docs, [np.arange(len(doc)) for doc in docs]
-        kept = [_tokens_besides_breaks(doc) for doc in docs]
+        kept = [_tokens_without_breaks(doc) for doc in docs]
         return [_doc_of_tokens(doc, tokens) for doc, tokens in zip(docs, kept, strict=True)], kept
 
     def _batch(self, docs: list[Doc]) -> MentionBatch:
@@ -279,7 +279,7 @@ def _unpickle_detector(
     return make(settings=cfg).from_bytes(data)
 
 
-def _tokens_besides_breaks(doc: Doc) -> IntArray:
+def _tokens_without_breaks(doc: Doc) -> IntArray:
     """List the tokens of a document, without white space other than blank lines."""
     white_space = np.flatnonzero(doc.to_array([IS_SPACE]).ravel()).tolist()
     breaks = [i for i in white_space if not BLANK_LINE.search(doc[i].text)]

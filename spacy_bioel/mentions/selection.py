@@ -22,7 +22,7 @@ from spacy_bioel.types import ScoredSpan
 
 # What BioRED marks as organisms, of all words for people; for the setting `label_people`.
 PEOPLE = ("patient", "patients", "man", "men", "woman", "women")
-# Less probable spans cannot become mentions, whatever the rest of the document has.
+# Less probable spans cannot become mentions, whatever the rest of the document says.
 MIN_SCORED_PROBABILITY = 0.05
 # Markup, and "Denies" at the start of a sentence of a clinical note, which training texts lack.
 _NEVER_IN_MENTIONS = re.compile(r"</?[A-Za-z][\w-]*(?:\s[^<>]*)?/?>|\b[Dd]en(?:y|ies|ied|ying)\b")
@@ -149,8 +149,8 @@ def smooth_over_document(
 
 
 def trim_borders(doc: Doc, spans: Sequence[ScoredSpan]) -> list[ScoredSpan]:
-    """Trim tokens that are in no mention: "<b>melanoma</b>" to "melanoma", and "Denies fever" to
-    "fever"."""
+    """Trim tokens that are never part of a mention: "<b>melanoma</b>" to "melanoma", "Denies fever"
+    to "fever"."""
     trimmed: set[int] = set()
     for match in _NEVER_IN_MENTIONS.finditer(text_of(doc)):
         span = doc.char_span(*match.span(), alignment_mode="expand")

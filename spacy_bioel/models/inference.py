@@ -196,7 +196,7 @@ class NumpyResCNN:
         return self._linear(normed, "project")
 
     def __call__(self, names: Sequence[list[int]]) -> FloatArray:
-        """Encode names, given as one word piece or more each. Shape (n_names, dim)."""
+        """Encode names, each a list of one or more word pieces. Shape (n_names, dim)."""
         lengths = np.array([len(name) for name in names])
         ids = np.concatenate(names)
         starts = np.cumsum(lengths) - lengths

@@ -102,7 +102,7 @@ class EncoderSource:
 
 
 def infer_by_torch(network: Callable[[Tensor, Tensor], Tensor], device: torch.device) -> Infer:
-    """Return the inference by a torch network, which halves batches that do not fit on a GPU."""
+    """Return a function that runs a torch network, and halves batches too large for a GPU."""
 
     def infer(names: Sequence[list[int]]) -> FloatArray:
         import torch
@@ -134,7 +134,7 @@ class NetworkKind:
     file, to_bytes (str, Callable): Name and contents of the file that is stored in addition to word
         pieces and weights.
     rebuild (Callable): Rebuilds the network from word pieces and this file, without weights.
-    infer (Callable): Returns the inference of a name encoder with its current weights.
+    infer (Callable): Returns the function that encodes names with the current weights.
     """
 
     make: Callable[[Model, EncoderSource], None]
@@ -184,7 +184,7 @@ def get_network(model: Model) -> Any:
 
 
 def inference_of(model: NameEncoder) -> Infer:
-    """Return the inference with the current weights, for `encode_names`."""
+    """Return the function that encodes names with the current weights, for `encode_names`."""
     infer: Infer = model.attrs["kind"].infer(model)
     return infer
 

@@ -176,7 +176,7 @@ class ReaderSettings(TypedDict):
 
 
 class TokenReader(nn.Module):
-    """Base class of detectors: adds embeddings of gazetteer matches, at first 0, to token vectors.
+    """Base class of detector networks, which adds gazetteer matches to token vectors.
 
     width (int): Size of the token vectors.
     max_width (int): L, the longest gazetteer match, and the longest span, in tokens.
@@ -198,7 +198,7 @@ class TokenReader(nn.Module):
     def read(self, tokens: Tensor, spans: Tensor, words: Tensor) -> Tensor:
         """Add the embeddings of gazetteer matches to the tokens.
 
-        tokens (Tensor): Vectors of the tokens of all documents, not 0. Shape (n_tokens, width).
+        tokens (Tensor): Vectors of all tokens, at least one. Shape (n_tokens, width).
         spans (Tensor): Gazetteer matches as (start token, width - 1, feature). Shape (n, 3).
         words (Tensor): Gazetteer matches of single tokens as (token, feature). Shape (m, 2).
         RETURNS (Tensor): Shape (n_tokens, width).

@@ -45,7 +45,7 @@ _HASH_BASE = 0x9E3779B97F4A7C15  # odd, so that multiplication loses no bits
 
 
 def make_parameters(tok2vec: Model) -> None:
-    """Make the parameters of a tok2vec as zeros, to be replaced by loaded weights.
+    """Initialise the parameters of a tok2vec with zeros, which loaded weights replace.
 
     thinc would draw random numbers several times for each layer: half of the time of loading.
     """

@@ -257,7 +257,7 @@ def _thinc_parameters(model: Model) -> Iterator[tuple[str, Model, str]]:
 
 
 def _torch_layers(model: Model) -> Iterator[tuple[str, Model]]:
-    """Yield the layers with a torch network, made or not, and their prefix of keys in a file."""
+    """Yield the layers with a torch network, made or not, and the prefix of their keys."""
     for index, node in enumerate(model.walk()):
         if node.shims or "make" in node.attrs:
             yield f"{index}.torch.", node

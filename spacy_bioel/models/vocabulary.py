@@ -141,7 +141,7 @@ def _load_wordpiece_tokenizer(folder: Path) -> Tokenizer:
 
 
 def n_pieces(tokenizer: Tokenizer) -> int:
-    """Return how many rows an embedding table needs: more than pieces if ids have gaps."""
+    """Return the number of rows of an embedding table: the highest id of a piece plus 1."""
     return max(tokenizer.get_vocab().values(), default=-1) + 1
 
 
