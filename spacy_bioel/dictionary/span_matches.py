@@ -72,10 +72,8 @@ class WordTable:
 
     def char_spans(self, start: IntArray, end: IntArray) -> tuple[IntArray, IntArray]:
         """Return first and last character (exclusive) of spans of words. Shape (n,) each."""
-        last = self.token[end - 1]
-        return self.token_offset[self.token[start]], self.token_offset[last] + self.token_length[
-            last
-        ]
+        first, last = self.token[start], self.token[end - 1]
+        return self.token_offset[first], self.token_offset[last] + self.token_length[last]
 
 
 def read_words(
@@ -96,26 +94,21 @@ def read_words(
     # Distinct tokens are normalised and split into words once.
     orths, orth_of_token = np.unique(table[:, 0], return_inverse=True)
     texts = [docs[0].vocab.strings[orth] for orth in orths.tolist()]
-    words_of_orths = list(map(words_of, normalize_tokens(texts)))
-    form_indices: dict[str, int] = {}
-    flat = [
-        form_indices.setdefault(word, len(form_indices))
-        for words in words_of_orths
-        for word in words
-    ]
-    n_words = np.fromiter(map(len, words_of_orths), dtype=np.int64, count=len(words_of_orths))
+    orth_words = list(map(words_of, normalize_tokens(texts)))
+    form_of: dict[str, int] = {}
+    flat = [form_of.setdefault(word, len(form_of)) for words in orth_words for word in words]
+    n_words = np.fromiter(map(len, orth_words), dtype=np.int64, count=len(orth_words))
     n_words_of_token = n_words[orth_of_token]
     token, word_in_token = _expand(n_words_of_token)
     flat_index = (np.cumsum(n_words) - n_words)[orth_of_token[token]] + word_in_token
     form = np.array(flat, dtype=np.int64)[flat_index]
-    form_keys = np.fromiter(map(key_of, form_indices), dtype=np.uint64, count=len(form_indices))
-    keys = form_keys[form]
+    keys = np.fromiter(map(key_of, form_of), dtype=np.uint64, count=len(form_of))[form]
     # "S" may end a name, as in "protein S"; "of" may not.
     is_upper = np.array([text.isupper() for text in texts], dtype=bool)[orth_of_token[token]]
     is_border = (keys != 0) | is_upper
     words = WordTable(
         docs,
-        tuple(form_indices),
+        tuple(form_of),
         form,
         np.repeat(np.arange(len(docs)), n_tokens)[token],
         token,
@@ -337,15 +330,15 @@ def _coordinated_matches(
     is_and = np.append(is_and[words.form], False) if len(words) else np.zeros(1, dtype=bool)
     has_more_words = whole.end - whole.start > 1
     widths = range(1, _MAX_WORDS_AT_CONJUNCTION + 1)
-    n_shared, n_other = np.array(list(product(widths, widths))).T[:, :, None]
-    # A whole name before "and": the second name ends otherwise.
+    n_leading, n_other = np.array(list(product(widths, widths))).T[:, :, None]
+    # A whole name before "and": the second name has its leading words, and another end.
     rows = np.flatnonzero(is_and[whole.end] & has_more_words)
     first, end = whole.start[rows], whole.end[rows]
-    after = np.broadcast_arrays(first, first + n_shared, end + 1, end + 1 + n_other)
-    # A whole name after "and": the first name begins otherwise.
+    after = np.broadcast_arrays(first, first + n_leading, end + 1, end + 1 + n_other)
+    # A whole name after "and": the first name has another beginning than its leading words.
     rows = np.flatnonzero((whole.start > 0) & is_and[whole.start - 1] & has_more_words)
     first, end = whole.start[rows], whole.end[rows]
-    before = np.broadcast_arrays(first - 1 - n_other, first - 1, first + n_shared, end)
+    before = np.broadcast_arrays(first - 1 - n_other, first - 1, first + n_leading, end)
     spans = np.concatenate([np.stack(part).reshape(4, -1) for part in (after, before)], axis=1)
     start, gap, resume, end = spans
     fits = (start >= 0) & (gap < resume - 1) & (resume < end) & (end <= len(words))
