@@ -314,7 +314,7 @@ def test_neighbours_decide_a_name_of_several_concepts(tmp_path):
     for text, id in zip(texts, ("X:2", "X:2", "X:1"), strict=True):
         asd = next(link for link in get_links(nlp(text)) if text[link.start : link.end] == "ASD")
         assert asd.ids == (id,)
-    # Without evidence, a tie is NIL, whatever the order of mentions.
+    # Nothing tells: a tie is no link, in whatever order.
     for text in ("ASD.", "ASD, speech delay, open duct."):
         link = get_links(nlp(text))[0]
         assert link.ids == () and len({c.score for c in link.candidates}) == 1
