@@ -39,7 +39,7 @@ STEPS = {
     "spacy_bioel.kb.vectors.ExactIndex.search": "linker: nearest vectors",
     "spacy_bioel.kb.spelling.NgramIndex.search": "linker: spelling",
     "spacy_bioel.entities.genes.Genes.rescore": "linker: organisms",
-    "spacy_bioel.dictionary.unambiguous.KnownNames.add_to": (
+    "spacy_bioel.dictionary.unambiguous.UnambiguousNames.add_to": (
         "linker: names that mean nothing else"
     ),
     "spacy_bioel.linking.decide.agree_in_document": "linker: one string, one concept",

@@ -78,7 +78,7 @@ def numbers() -> Iterator[tuple[str, str, list[float]]]:
     yield "CHANGELOG.md", "({} dimensions, {} blocks of {} filters)", size
     found = [DictionarySettings().threshold]
     yield "docs/concepts/dictionary.md", "`dictionary.threshold` ({}) is", found
-    found = [unambiguous._FEWEST]
+    found = [unambiguous.MIN_NAME_LENGTH]
     yield "docs/concepts/dictionary.md", "nearly a name of {} characters or more", found
     nil = load_config(ASSETS / "starter/config.cfg")["components"]["bioel_linker"]["nil_threshold"]
     yield "docs/tutorials/starter.md", 'linker.cfg["nil_threshold"] = {} ```', [nil]

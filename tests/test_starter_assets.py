@@ -119,7 +119,7 @@ def test_a_label_that_only_helped_is_dropped_and_weights_are_mixed(project, monk
     assert plain.labels == ("Gene", "Species")
 
     def scores(pipe: MentionDetector) -> dict[tuple[int, int, str], float]:
-        (spans,) = pipe.score_spans([nlp.make_doc(doc.text)], lowest=0.0)
+        (spans,) = pipe.score_spans([nlp.make_doc(doc.text)], min_probability=0.0)
         return {(start, end, label): p for start, end, label, p in spans if label != "AnyGene"}
 
     assert scores(plain) == pytest.approx(scores(detector), rel=1e-5)

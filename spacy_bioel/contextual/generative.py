@@ -123,7 +123,7 @@ class MarkedPieces:
             marked = [self.markers[0], *pieces[mention][: self.room], self.markers[1]]
             text = fit_context(pieces[left], marked, pieces[right], self.room + len(MARKERS))
             rows.append([*self.prefix, *text, *self.suffix])
-        return Pieces.of(rows)
+        return Pieces.of_rows(rows)
 
     def are_cut(self, mentions: Sequence[MarkedMention]) -> NDArray[np.bool_]:
         """Return which mentions are longer than the room. Shape (n,)."""
@@ -162,7 +162,7 @@ class MarkedPieces:
             [*prompt, *pieces[name][: self.longest_name], self.end]
             for prompt, name in zip(prompts, names, strict=True)
         ]
-        return Pieces.of(rows), np.array([len(prompt) for prompt in prompts], dtype=np.int64)
+        return Pieces.of_rows(rows), np.array([len(prompt) for prompt in prompts], dtype=np.int64)
 
     def _pieces(self, texts: Iterable[str]) -> dict[str, list[int]]:
         # As words within a sentence have them, after a space.

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from spacy_bioel.models.networks import missed
+from spacy_bioel.models.networks import negative_log_likelihood
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -224,7 +224,9 @@ def ranking_loss(logits: Tensor, groups: Tensor, right: Tensor) -> Tensor:
     right (Tensor): Whether the candidate is right; bool. Shape (n_pairs,).
     """
     is_candidate = torch.unique(groups[right])[:, None] == groups  # (n_mentions, n_pairs)
-    return missed(torch.where(is_candidate, logits, -torch.inf), is_candidate & right)
+    return negative_log_likelihood(
+        torch.where(is_candidate, logits, -torch.inf), is_candidate & right
+    )
 
 
 class Seq2Seq(Pretrained):

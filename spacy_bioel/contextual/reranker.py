@@ -100,7 +100,7 @@ class PairPieces:
             context = fit_context(left, marked, right, room)
             segments_of_pairs.append([*self.prefix, *context, *self.suffix])
             segments_of_pairs.append([*candidate[:n_candidate], *self.suffix])
-        ids, lengths = Pieces.of(segments_of_pairs)
+        ids, lengths = Pieces.of_rows(segments_of_pairs)
         segments = np.repeat(np.arange(len(segments_of_pairs)) % 2, lengths)
         return ids, segments, lengths.reshape(-1, 2).sum(axis=1)
 

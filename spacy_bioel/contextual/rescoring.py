@@ -24,8 +24,8 @@ from spacy_bioel.kb.spelling import name_ngrams
 from spacy_bioel.linking.rescoring import Given, Rescorer
 from spacy_bioel.models.fusion import Fusion, rank
 from spacy_bioel.models.name_encoder import (
+    EncoderFiles,
     EncoderSource,
-    Parts,
     add_encoder,
     encoder_parts,
     load_encoder,
@@ -78,11 +78,11 @@ class TokenVectorRescorer(Rescorer):
         self.model.get_ref("tok2vec").initialize()
         set_layer(self.model, torch_layer(self.make_network()))
 
-    def parts(self) -> Parts:
+    def parts(self) -> EncoderFiles:
         if not self.is_ready:
             return {}
         model, tok2vec = self.model, self.model.get_ref("tok2vec")
-        parts: Parts = {self.file: lambda: weights_to_bytes(model.get_ref("network"))}
+        parts: EncoderFiles = {self.file: lambda: weights_to_bytes(model.get_ref("network"))}
         for name, (file, to_bytes, _) in self.stored.items():
             parts[file] = partial(to_bytes, model.attrs[name])
         if not isinstance(tok2vec, Tok2VecListener):  # the pipe tok2vec saves what it listens to
@@ -120,7 +120,7 @@ class WordPieceRescorer(Rescorer):
         add_encoder(self.contextual_layer, source)
         self.model.set_ref("network", self.contextual_layer)
 
-    def parts(self) -> Parts:
+    def parts(self) -> EncoderFiles:
         parts = encoder_parts(self.contextual_layer) if self.is_ready else {}
         return {self.prefix + name: part for name, part in parts.items()}
 

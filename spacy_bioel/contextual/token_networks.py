@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
 
-from spacy_bioel.models.networks import ReaderSettings, TokenReader, missed
+from spacy_bioel.models.networks import ReaderSettings, TokenReader, negative_log_likelihood
 
 
 class MentionTower(nn.Module):
@@ -75,7 +75,7 @@ def collective_loss(
     names (Tensor): Vectors of the candidates. Shape (n_candidates, dim).
     right (Tensor): Whether a candidate is right; bool. Shape (n_mentions, n_candidates).
     """
-    return missed(mentions @ F.normalize(names, dim=1).T / temperature, right)
+    return negative_log_likelihood(mentions @ F.normalize(names, dim=1).T / temperature, right)
 
 
 MENTION_TASK, TYPE_TASK, LINK_TASK = (

@@ -1,1 +1,1 @@
-"""Names of a knowledge base in texts, found without training."""
+"""Lookup of the names of a knowledge base in texts, without training."""

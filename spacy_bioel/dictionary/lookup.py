@@ -1,4 +1,4 @@
-"""Names of any knowledge base in texts, as they are or nearly so, without training on labels."""
+"""Find names of a knowledge base in texts, also in other words or misspelled, without training."""
 
 from __future__ import annotations
 
@@ -10,17 +10,21 @@ from typing import NamedTuple
 
 import numpy as np
 import srsly
-from numpy.typing import NDArray
 from spacy.tokens import Doc
 
 from spacy_bioel.dictionary.matching import (
     EQUAL,
-    Evidence,
-    NameEvidence,
-    has_capitals_alone,
-    ruled_out,
+    MatchEvidence,
+    NameMatcher,
+    are_words_in_capitals,
+    reasons_against,
 )
-from spacy_bioel.dictionary.span_matches import SpanMatches, Words, find_span_matches, read_words
+from spacy_bioel.dictionary.span_matches import (
+    SpanMatches,
+    WordTable,
+    find_span_matches,
+    read_words,
+)
 from spacy_bioel.dictionary.unambiguous import common_words
 from spacy_bioel.doc import long_forms, text_of
 from spacy_bioel.explanation import Considered, Trace
@@ -29,19 +33,21 @@ from spacy_bioel.kb.gazetteer import BagsOfWords, stem_key
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.spelling import Misspellings
 from spacy_bioel.text.normalize import AMOUNT_WORDS, LINKING_WORDS, normalize_names, stem_of
+from spacy_bioel.types import BoolArray, DoubleArray, IntArray
 
-_ASSETS = Path(__file__).parents[1] / "assets"
-_MOST_KEPT = 1 << 17
-_SAMPLED = 1000
-_MANY = 100  # concepts: of the head of a smaller list, users want the mentions
-# A span this near to a name, EQUAL to FAMILY_ORDERED, is one with this probability.
-_LIKELY = np.array([0.95, 0.9, 0.85, 0.75, 0.6])
-_TYPO = 0.9  # times this for each misspelled word
+_ADJECTIVES_FILE = Path(__file__).parents[1] / "assets" / "adjectives.json"
+_MAX_CACHED_CORRECTIONS = 1 << 17
+_SAMPLE_SIZE = 1000  # concepts, or names, to estimate properties of a knowledge base from
+# In smaller knowledge bases, users want the mentions of the most general concepts too.
+_MIN_BELOW_TOO_GENERAL = 100
+# Probability that a span with a difference from a name, EQUAL to FAMILY_ORDERED, is the name.
+_PROBABILITIES = np.array([0.95, 0.9, 0.85, 0.75, 0.6])
+_TYPO_FACTOR = 0.9  # of the probability, for each misspelled word
 
 
 @dataclass(frozen=True, slots=True)
 class FoundName:
-    """A name in a document, by its first and last token, and its row in the knowledge base."""
+    """A name in a document: its first and last token, and its name row in the knowledge base."""
 
     first: int
     last: int
@@ -61,67 +67,39 @@ class LookupOptions:
 
 
 FormsOf = Callable[[Doc], dict[str, str]]
-# From places in a document to why each cannot be a name, or "".
-WhyOther = Callable[[Doc, NDArray[np.int64], NDArray[np.int64]], Sequence[str]]
+# From start and end characters of spans in a document to why each cannot be a name, or "".
+WhyOther = Callable[[Doc, IntArray, IntArray], Sequence[str]]
 
 
-class Weighed(NamedTuple):
-    """Spans near a name: their name rows, the evidence, and why each is ruled out, or ""."""
+class MatchedNames(NamedTuple):
+    """Spans that match a name: the name rows, the evidence, and why each is not a name, or ""."""
 
-    hits: SpanMatches
-    rows: NDArray[np.int64]
-    evidence: Evidence
+    spans: SpanMatches
+    rows: IntArray
+    evidence: MatchEvidence
     reasons: list[str]
 
 
 class DictionaryLookup:
-    """Finds the names of one knowledge base; may be shared by threads."""
+    """Finds the names of one knowledge base in documents; may be shared by threads."""
 
     def __init__(self, kb: KnowledgeBase) -> None:
-        self.bags = BagsOfWords.from_kb(kb, _nouns())
-        correct = partial(Misspellings(self.bags.words).correction, known=common_words())
-        self._correct = lru_cache(maxsize=_MOST_KEPT)(correct)
-        self.evidence = NameEvidence(kb, self.bags)
+        nouns = _noun_of_adjective()
         self.kb = kb
-        self._stems = {stem_of(word) for word in (*self.bags.words, *_nouns(), *AMOUNT_WORDS)}
-        self._general = _above_most(kb)
-        self._capitals = has_capitals_alone(
-            kb.names.take(np.arange(0, kb.n_names, max(1, kb.n_names // _SAMPLED)))
-        )
-
-    def look_up(
-        self, docs: Sequence[Doc], how: LookupOptions, forms_of: FormsOf = long_forms
-    ) -> tuple[Words, SpanMatches]:
-        """Look up all spans that may be names."""
-        words = read_words(docs, stem_key, forms_of)
-        if how.typos:
-            words.meant = tuple(map(self._meant, words.forms))
-            for number, (form, other) in enumerate(zip(words.forms, words.meant, strict=True)):
-                if form != other:
-                    words.keys[(words.form == number) & ~words.is_short] = stem_key(other)
-        is_known = [word in LINKING_WORDS or stem_of(word) in self._stems for word in words.meant]
-        known = np.array(is_known, dtype=bool)
-        return words, find_span_matches(words, self.bags, known, loosely=how.variants)
-
-    def _meant(self, form: str) -> str:
-        # "Drowsy" is no slip for "dropsy" where a name has "drowsiness"; "dizzyness" is one.
-        meant, stem = self._correct(form) or form, stem_of(form)
-        return form if stem in self._stems and stem_of(meant) != stem else meant
-
-    def weigh(self, words: Words, hits: SpanMatches) -> Weighed:
-        """Return the spans near a name with the evidence, and why some are ruled out."""
-        rows, evidence = self.evidence.of(words, hits)
-        reasons = ruled_out(
-            words, hits, rows, evidence, self.kb, self._general, capitals=self._capitals
-        )
-        named = np.flatnonzero(rows >= 0)
-        of_named = [reasons[i] for i in named.tolist()]
-        return Weighed(hits.take(named), rows[named], evidence.take(named), of_named)
+        self.bags_of_words = BagsOfWords.from_kb(kb, nouns)
+        correct = partial(Misspellings(self.bags_of_words.words).correction, known=common_words())
+        self._correct = lru_cache(maxsize=_MAX_CACHED_CORRECTIONS)(correct)
+        self._matcher = NameMatcher(kb, self.bags_of_words)
+        known_words = (*self.bags_of_words.words, *nouns, *AMOUNT_WORDS)
+        self._stems = {stem_of(word) for word in known_words}
+        self._too_general = _concepts_above_most(kb)
+        step = max(1, kb.n_names // _SAMPLE_SIZE)
+        self._ignore_capitals = are_words_in_capitals(kb.names.take(np.arange(0, kb.n_names, step)))
 
     def find(
         self,
         docs: Sequence[Doc],
-        how: LookupOptions = LookupOptions(),
+        options: LookupOptions = LookupOptions(),
         *,
         forms_of: FormsOf = long_forms,
         why_other: WhyOther | None = None,
@@ -129,138 +107,172 @@ class DictionaryLookup:
     ) -> list[list[FoundName]]:
         """Find the names in each document, left to right. Only parts of coordinations overlap.
 
-        forms_of (Callable): What short forms in a document stand for.
-        why_other (Callable | None): Tells why places of a document cannot be names.
-        traces (Sequence[Trace] | None): Of each document, to be told what was considered.
+        forms_of (Callable): Returns the short forms in a document with their long forms.
+        why_other (Callable | None): Explains why spans of a document cannot be names.
+        traces (Sequence[Trace] | None): For each document, records the spans that were considered.
         """
-        found: list[list[FoundName]] = [[] for _ in docs]
+        names: list[list[FoundName]] = [[] for _ in docs]
         if not docs:
-            return found
-        words, hits = self.look_up(docs, how, forms_of)
-        weighed = self.weigh(words, hits)
+            return names
+        words, spans = self._look_up(docs, options, forms_of)
+        matched = self._match(words, spans)
         if why_other is not None:
-            _rule_out(words, weighed, why_other)
-        probability, kept = self._decide(weighed, how)
-        start, end = weighed.hits.start[kept], weighed.hits.end[kept]
-        of_doc = words.doc[start]
-        first, last = (words.token[i] - words.token_starts[of_doc] for i in (start, end - 1))
+            _add_reasons(words, matched, why_other)
+        probability, kept = self._choose(matched, options)
+        start, end = matched.spans.start[kept], matched.spans.end[kept]
+        doc_indices = words.doc[start]
+        first = words.token[start] - words.first_token[doc_indices]
+        last = words.token[end - 1] - words.first_token[doc_indices]
         order = np.lexsort((last, first))
-        columns = (of_doc, first, last, weighed.rows[kept], probability[kept])
-        for doc, *name in zip(*(column[order].tolist() for column in columns), strict=True):
-            found[doc].append(FoundName(*name))
+        columns = (doc_indices, first, last, matched.rows[kept], probability[kept])
+        for doc_index, *name in zip(*(column[order].tolist() for column in columns), strict=True):
+            names[doc_index].append(FoundName(*name))
         if traces is not None:
-            self._record(traces, words, weighed, probability, set(kept.tolist()), how)
-        return found
+            self._record(traces, words, matched, probability, set(kept.tolist()), options)
+        return names
+
+    def _look_up(
+        self, docs: Sequence[Doc], options: LookupOptions, forms_of: FormsOf
+    ) -> tuple[WordTable, SpanMatches]:
+        """Read the words of documents, correct them, and look up all spans that may be names."""
+        words = read_words(docs, stem_key, forms_of)
+        if options.typos:
+            words.corrected = tuple(map(self._corrected, words.forms))
+            for form, corrected in enumerate(words.corrected):
+                if corrected != words.forms[form]:
+                    words.keys[(words.form == form) & ~words.is_short_form] = stem_key(corrected)
+        is_known = [w in LINKING_WORDS or stem_of(w) in self._stems for w in words.corrected]
+        known = np.array(is_known, dtype=bool)
+        return words, find_span_matches(words, self.bags_of_words, known, variants=options.variants)
+
+    def _corrected(self, word: str) -> str:
+        """Return the word that a misspelled word should be; a correct word as it is."""
+        corrected, stem = self._correct(word) or word, stem_of(word)
+        # "Drowsy" is not misspelled "dropsy" if a name has "drowsiness"; "dizzyness" is misspelled.
+        return word if stem in self._stems and stem_of(corrected) != stem else corrected
+
+    def _match(self, words: WordTable, spans: SpanMatches) -> MatchedNames:
+        """Return the spans that match a name, also those that have a reason against them."""
+        rows, evidence = self._matcher.rows_and_evidence(words, spans)
+        reasons = reasons_against(
+            words, spans, rows, evidence, self.kb, self._too_general, self._ignore_capitals
+        )
+        kept = np.flatnonzero(rows >= 0)
+        kept_reasons = [reasons[i] for i in kept.tolist()]
+        return MatchedNames(spans.take(kept), rows[kept], evidence.take(kept), kept_reasons)
+
+    def _choose(
+        self, matched: MatchedNames, options: LookupOptions
+    ) -> tuple[DoubleArray, IntArray]:
+        """Return the probability that each span means the name, and the indices of those to keep.
+
+        Adds the reasons of the settings to those of the spans.
+        """
+        spans, rows, evidence, reasons = matched
+        probability = _PROBABILITIES[evidence.difference] * np.sqrt(evidence.substitute_share)
+        probability = probability * _TYPO_FACTOR**evidence.n_typos
+        is_equal = evidence.difference == EQUAL
+        if not options.variants:
+            probability[~is_equal] = 0.0
+        # Users may add words that usually have another meaning.
+        added = self.kb.is_added[rows] & is_equal & evidence.is_single
+        probability[added] = np.maximum(probability[added], _PROBABILITIES[EQUAL])
+        if options.exclude:
+            for i, name in enumerate(normalize_names(self.kb.names.take(rows))):
+                if name in options.exclude:
+                    reasons[i] = reasons[i] or "excluded by `dictionary.exclude`"
+        probability[[bool(reason) for reason in reasons]] = 0.0
+        return probability, _spans_to_keep(spans, probability, options)
 
     def _record(
         self,
         traces: Sequence[Trace],
-        words: Words,
-        weighed: Weighed,
-        probability: NDArray[np.float64],
+        words: WordTable,
+        matched: MatchedNames,
+        probability: DoubleArray,
         kept: set[int],
-        how: LookupOptions,
+        options: LookupOptions,
     ) -> None:
-        """Write which spans are names or nearly so, and why each was kept or not."""
-        hits, rows, _, reasons = weighed
-        starts, ends = words.places(hits.start, hits.end)
-        columns = (words.doc[hits.start], starts, ends, probability)
+        """Record the spans that match a name, and why each was kept or dropped."""
+        spans, rows, _, reasons = matched
+        starts, ends = words.char_spans(spans.start, spans.end)
+        columns = (words.doc[spans.start], starts, ends, probability)
         names = self.kb.names.take(rows)
-        for i, (doc, start, end, p, name, reason) in enumerate(
-            zip(*(column.tolist() for column in columns), names, reasons, strict=True)
-        ):
+        table = zip(*(column.tolist() for column in columns), strict=True)
+        for i, (doc_index, start, end, p) in enumerate(table):
+            reason = reasons[i]
             if not reason and i not in kept:
                 reason = "overlaps a longer or likelier name"
-                if p < how.threshold:
-                    reason = f"below the threshold of {how.threshold:g}"
-            text = text_of(traces[doc].doc)[start:end]
-            one = Considered(start, end, text, "", round(p, 4), i in kept, reason, name)
-            traces[doc].record([one])
-
-    def _decide(
-        self, weighed: Weighed, how: LookupOptions
-    ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Choose among the spans that are not ruled out: return the probability that each means the
-        name, and the rows of those that are kept.
-        """
-        hits, rows, evidence, reasons = weighed
-        likely = _LIKELY[evidence.near] * np.sqrt(evidence.share) * _TYPO**evidence.typos
-        is_equal = evidence.near == EQUAL
-        if not how.variants:
-            likely[~is_equal] = 0.0
-        # No text tells what users mean by the words that they add.
-        added = self.kb.is_added[rows] & is_equal & evidence.is_single
-        likely[added] = np.maximum(likely[added], _LIKELY[EQUAL])
-        if how.exclude:
-            names = normalize_names(self.kb.names.take(rows))
-            for i in np.flatnonzero([name in how.exclude for name in names]).tolist():
-                reasons[i] = reasons[i] or "left out by `dictionary.exclude`"
-        likely[[bool(reason) for reason in reasons]] = 0.0
-        return likely, choose(hits, likely, threshold=how.threshold, nested=how.nested)
+                if p < options.threshold:
+                    reason = f"below the threshold of {options.threshold:g}"
+            text = text_of(traces[doc_index].doc)[start:end]
+            considered = Considered(start, end, text, "", round(p, 4), i in kept, reason, names[i])
+            traces[doc_index].record([considered])
 
 
-def _rule_out(words: Words, weighed: Weighed, why_other: WhyOther) -> None:
-    """Write reasons for spans that cannot be names."""
-    hits, reasons = weighed.hits, weighed.reasons
-    starts, ends = words.places(hits.start, hits.end)
-    of_doc = words.doc[hits.start]
-    for number, doc in enumerate(words.docs):
-        here = np.flatnonzero(of_doc == number)
-        for i, why in zip(here.tolist(), why_other(doc, starts[here], ends[here]), strict=True):
-            reasons[i] = reasons[i] or why
+def _add_reasons(words: WordTable, matched: MatchedNames, why_other: WhyOther) -> None:
+    """Add the reasons of rules for kinds of text to those of the spans."""
+    spans, reasons = matched.spans, matched.reasons
+    starts, ends = words.char_spans(spans.start, spans.end)
+    doc_indices = words.doc[spans.start]
+    for doc_index, doc in enumerate(words.docs):
+        in_doc = np.flatnonzero(doc_indices == doc_index)
+        new = why_other(doc, starts[in_doc], ends[in_doc])
+        for i, reason in zip(in_doc.tolist(), new, strict=True):
+            reasons[i] = reasons[i] or reason
 
 
-def _above_most(kb: KnowledgeBase) -> NDArray[np.bool_]:
-    """Tell which concepts are above most others, as "cell" is in the Cell Ontology: that a text
-    has one of them says nothing. Judged by a sample of concepts. Shape (n_concepts,).
+def _concepts_above_most(kb: KnowledgeBase) -> BoolArray:
+    """Tell which concepts are above most others, as "cell" is in the Cell Ontology: mentions of
+    them are not informative. Estimated from a sample of concepts. Shape (n_concepts,).
     """
-    n, step = len(kb), max(1, len(kb) // _SAMPLED)
+    n, step = len(kb), max(1, len(kb) // _SAMPLE_SIZE)
     concept = np.arange(0, n, step)
-    of = concept  # the concept of the sample that another is above
-    pairs = np.zeros(0, dtype=np.int64)  # both as one number
+    descendant = concept  # the concept of the sample that each concept is above
+    pairs = np.zeros(0, dtype=np.int64)  # a descendant and an ancestor, as one number
     while len(concept):
-        indptr, at = positions_of(kb.parent_offsets, concept)
-        found = np.repeat(of, np.diff(indptr)) * n + kb.parents[at]
-        new = np.setdiff1d(found, pairs)
+        indptr, positions = positions_of(kb.parent_offsets, concept)
+        parent_pairs = np.repeat(descendant, np.diff(indptr)) * n + kb.parents[positions]
+        new = np.setdiff1d(parent_pairs, pairs)
         pairs = np.union1d(pairs, new)
-        of, concept = np.divmod(new, n)
-    return np.bincount(pairs % max(n, 1), minlength=n) * step > max(n / 2, _MANY)
+        descendant, concept = np.divmod(new, n)
+    n_below = np.bincount(pairs % max(n, 1), minlength=n) * step
+    return n_below > max(n / 2, _MIN_BELOW_TOO_GENERAL)
 
 
-def choose(
-    hits: SpanMatches, probability: NDArray[np.float64], *, threshold: float, nested: bool = False
-) -> NDArray[np.int64]:
-    """Choose the rows of hits to keep: the likely ones, the longest first where they overlap.
+def _spans_to_keep(
+    spans: SpanMatches, probability: DoubleArray, options: LookupOptions
+) -> IntArray:
+    """Choose the spans above the threshold; where they overlap, the longest first.
 
-    The parts of a coordination stay beside the whole name that they share words with.
-
-    nested (bool): Keep what lies within one that is kept; of equal spans the likeliest.
+    The parts of a coordination are kept next to the whole name that they share words with. With
+    `nested`, so are spans within one that is kept; of equal spans the most probable.
     """
-    likely = np.flatnonzero((probability >= threshold) & (probability > 0))
-    order = likely[np.lexsort((-probability[likely], (hits.start - hits.end)[likely]))]
-    coordinated = (hits.gap < hits.end)[order]
-    taken = np.zeros(int(hits.end.max(initial=0)) + 1, dtype=bool)
+    above = np.flatnonzero((probability >= options.threshold) & (probability > 0))
+    order = above[np.lexsort((-probability[above], (spans.start - spans.end)[above]))]
+    has_gap = (spans.gap < spans.end)[order]
+    is_taken = np.zeros(int(spans.end.max(initial=0)) + 1, dtype=bool)
     kept: list[int] = []
-    spans: set[tuple[int, int]] = set()
-    around = np.full(len(taken), -1)  # of each word, the first kept hit that has it
-    for i in [*order[~coordinated].tolist(), *order[coordinated].tolist()]:
-        start, end = int(hits.start[i]), int(hits.end[i])
-        if hits.gap[i] < hits.end[i]:
-            if (start, end) in spans:
+    borders: set[tuple[int, int]] = set()
+    outermost = np.full(len(is_taken), -1)  # of each word, the first kept span that has it
+    for i in [*order[~has_gap].tolist(), *order[has_gap].tolist()]:
+        start, end = int(spans.start[i]), int(spans.end[i])
+        if spans.gap[i] < spans.end[i]:
+            if (start, end) in borders:
                 continue
-        elif taken[start:end].any():
-            outer = around[start]
-            is_within = outer >= 0 and (around[start:end] == outer).all()
-            if not (nested and is_within and (start, end) not in spans):
+        elif is_taken[start:end].any():
+            outer = outermost[start]
+            is_within = outer >= 0 and (outermost[start:end] == outer).all()
+            if not (options.nested and is_within and (start, end) not in borders):
                 continue
-        taken[start:end] = True
-        around[start:end] = np.where(around[start:end] < 0, i, around[start:end])
-        spans.add((start, end))
+        is_taken[start:end] = True
+        outermost[start:end] = np.where(outermost[start:end] < 0, i, outermost[start:end])
+        borders.add((start, end))
         kept.append(i)
     return np.array(kept, dtype=np.int64)
 
 
 @cache
-def _nouns() -> dict[str, str]:
-    """Read the nouns that adjectives stand for, see training/scripts/adjectives.py."""
-    return srsly.read_json(_ASSETS / "adjectives.json")
+def _noun_of_adjective() -> dict[str, str]:
+    """Read the nouns of adjectives, as training/scripts/adjectives.py writes them."""
+    return srsly.read_json(_ADJECTIVES_FILE)

@@ -1,25 +1,24 @@
-"""Evidence that a span of a text is a name, and reasons why it cannot be one."""
+"""How well a span of a text matches a name of a knowledge base, and reasons against the match."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from spacy.lang.en.stop_words import STOP_WORDS
 
-from spacy_bioel.dictionary.span_matches import COMMA, NOTHING, SpanMatches, Words
+from spacy_bioel.dictionary.span_matches import COMMA, NOTHING, SpanMatches, WordTable
 from spacy_bioel.dictionary.unambiguous import (
-    _ACRONYM,
-    _FEWEST,
-    _is_acronym,
+    MAX_ACRONYM_LENGTH,
+    MIN_NAME_LENGTH,
     common_words,
+    is_acronym,
     is_in_capitals,
-    is_other,
+    why_not_name,
 )
 from spacy_bioel.doc import text_of
 from spacy_bioel.kb.gazetteer import NEGATIONS, BagsOfWords
@@ -36,174 +35,184 @@ from spacy_bioel.text.normalize import (
 )
 from spacy_bioel.types import BoolArray, IntArray
 
-# How near a string is to a name: equal; apart from plurals, British spelling, or the adjective of a
-# name of one word; in another order; of the same families of words ("bowing", "bowed"); both.
+# Differences between a string and a name: none; plurals, British spelling, or the adjective of a
+# name of one word; word order; other words of the same families ("bowing", "bowed"); the last two.
 EQUAL, SPELLED, ORDERED, FAMILY, FAMILY_ORDERED = range(5)
-_ASSETS = Path(__file__).parents[1] / "assets"
-_MOST_KEPT = 1 << 16
-
-
-_SHORT_WORD = 5  # letters of an adjective that may be of another family
+_OTHER_MEANING = FAMILY_ORDERED + 1
+_MAX_CACHED_MATCHES = 1 << 16
+_MIN_ADJECTIVE_LENGTH = 6  # letters of an adjective that may have another stem than its noun
 
 
 class NameMatch(NamedTuple):
-    """The name of a bag that a string is nearest to.
+    """The name in a bag of words that is most similar to a string.
 
-    row (int): Of the name; -1: the string stands for none of the bag.
+    row (int): Row of the name; -1: the string has another meaning than all names in the bag.
+    difference (int): EQUAL to FAMILY_ORDERED.
     is_single (bool): Whether the string is one word.
     has_comma (bool): Whether the name has a comma.
     """
 
     row: int
-    near: int
+    difference: int
     is_single: bool = False
     has_comma: bool = False
 
 
 @dataclass(frozen=True)
-class Evidence:
-    """What speaks for spans being names. Shape (n,) each.
+class MatchEvidence:
+    """Evidence that spans are names. Shape (n,) each.
 
-    near (IntArray): EQUAL to FAMILY_ORDERED.
-    share (NDArray): Where a word stands for another, how often names have it in its place; else 1.
-    typos (IntArray): Misspelled words.
-    is_single, is_short (BoolArray): One word; an abbreviation.
-    is_preferred (BoolArray): The preferred name of a concept.
-    goes_on (BoolArray): A word follows with nothing between.
+    difference (IntArray): EQUAL to FAMILY_ORDERED.
+    substitute_share (NDArray[float64]): Where a word is replaced, the share of concepts that have
+        names with both words; else 1.
+    n_typos (IntArray): Number of misspelled words.
+    is_single, is_short_form (BoolArray): Whether a span is one word; has an expanded short form.
+    is_preferred (BoolArray): Whether the name is the preferred name of a concept.
+    has_next_word (BoolArray): Whether a word follows without a separator.
     """
 
-    near: IntArray
-    share: NDArray[np.float64]
-    typos: IntArray
+    difference: IntArray
+    substitute_share: NDArray[np.float64]
+    n_typos: IntArray
     is_single: BoolArray
-    is_short: BoolArray
+    is_short_form: BoolArray
     is_preferred: BoolArray
-    goes_on: BoolArray
+    has_next_word: BoolArray
 
-    def take(self, rows: NDArray) -> Evidence:
-        return Evidence(*(column[rows] for column in vars(self).values()))
+    def take(self, rows: NDArray) -> MatchEvidence:
+        return MatchEvidence(*(column[rows] for column in vars(self).values()))
 
 
-class NameEvidence:
-    """Find the evidence for names of a knowledge base; cache the names of recent strings."""
+class NameMatcher:
+    """Finds the most similar names of a knowledge base; caches those of recent strings."""
 
     def __init__(self, kb: KnowledgeBase, bags: BagsOfWords) -> None:
         self.kb = kb
         self.bags = bags
-        self._match = lru_cache(maxsize=_MOST_KEPT)(partial(_nearest, kb, bags))
+        match_string = partial(_most_similar_name, kb, bags)
+        self._match_string = lru_cache(maxsize=_MAX_CACHED_MATCHES)(match_string)
 
-    def of(self, words: Words, hits: SpanMatches) -> tuple[IntArray, Evidence]:
-        """Return the name rows of hits, -1 for what is not a name, and the evidence for them."""
-        matches = [self._match(string, bag) for string, bag in self._strings(words, hits)]
-        table = np.array(matches, dtype=np.int64).reshape(-1, len(NameMatch._fields))
-        rows, near, single, has_comma = table.T.copy()
-        start, end, is_replaced = hits.start, hits.end, hits.by >= 0
-        commas = np.append(0, np.cumsum(words.before == COMMA))
-        cut = commas[end] > commas[np.minimum(start + 1, len(words))]
-        rows[cut & ((has_comma == 0) | (near > SPELLED) | is_replaced)] = -1
-        rows[(single > 0) & (near > SPELLED)] = -1
-        # "Shortness of breath and leg swelling" has no short leg.
-        rows[(hits.gap < end) & (near > ORDERED)] = -1
-        # "8, 9" is no "VIII nerve", though names of nerves differ in a number.
+    def rows_and_evidence(
+        self, words: WordTable, matches: SpanMatches
+    ) -> tuple[IntArray, MatchEvidence]:
+        """Return the name row of each span, -1 if the span is not a name, and the evidence."""
+        strings = self._strings(words, matches)
+        names = [self._match_string(string, bag) for string, bag in strings]
+        table = np.array(names, dtype=np.int64).reshape(-1, len(NameMatch._fields))
+        rows, difference, single, has_comma = table.T.copy()
+        start, end, is_replaced = matches.start, matches.end, matches.substitute >= 0
+        n_commas = np.append(0, np.cumsum(words.separator == COMMA))
+        is_cut = n_commas[end] > n_commas[np.minimum(start + 1, len(words))]
+        rows[is_cut & ((has_comma == 0) | (difference > SPELLED) | is_replaced)] = -1
+        rows[(single > 0) & (difference > SPELLED)] = -1
+        # "Shortness of breath and leg swelling" does not mean a short leg.
+        rows[(matches.gap < end) & (difference > ORDERED)] = -1
+        # "8, 9" is not "VIII nerve", though names of nerves differ in a number only.
         is_digit = np.array([form.isdigit() for form in words.forms], dtype=bool)[words.form]
-        digits = np.append(0, np.cumsum(is_digit))
-        rows[(digits[end] - digits[start] == end - start) & is_replaced] = -1
-        # "Renal" is evidence of "kidney" as "retinal" is of "retina".
+        n_digits = np.append(0, np.cumsum(is_digit))
+        rows[(n_digits[end] - n_digits[start] == end - start) & is_replaced] = -1
+        # "Renal" is as good a match for "kidney" as "retinal" is for "retina".
         is_adjective = is_replaced & (end - start == 1)
-        pairs = zip(words.forms, words.meant, strict=True)
-        is_typo = np.array([form != meant for form, meant in pairs], dtype=bool)[words.form]
-        typos = np.append(0, np.cumsum(is_typo & ~words.is_short))
-        short = np.append(0, np.cumsum(words.is_short))
-        articles = np.array([form == "a" for form in words.forms], dtype=bool)[words.form]
-        follows = np.append((words.before == NOTHING) & (words.keys != 0) & ~articles, False)
-        return rows, Evidence(
-            np.where(is_adjective, SPELLED, near),
-            np.where(is_replaced & ~is_adjective, self.bags.substitutes.share_of(hits.by), 1.0),
-            typos[end] - typos[start],
+        pairs = zip(words.forms, words.corrected, strict=True)
+        is_typo = np.array([form != corrected for form, corrected in pairs], dtype=bool)[words.form]
+        n_typos = np.append(0, np.cumsum(is_typo & ~words.is_short_form))
+        n_short = np.append(0, np.cumsum(words.is_short_form))
+        is_article = np.array([form == "a" for form in words.forms], dtype=bool)[words.form]
+        is_next = np.append((words.separator == NOTHING) & (words.keys != 0) & ~is_article, False)
+        shares = self.bags.substitutes.share_of(matches.substitute)
+        return rows, MatchEvidence(
+            np.where(is_adjective, SPELLED, difference),
+            np.where(is_replaced & ~is_adjective, shares, 1.0),
+            n_typos[end] - n_typos[start],
             single > 0,
-            short[end] > short[start],
-            _is_preferred(self.kb, rows),
-            follows[end],
+            n_short[end] > n_short[start],
+            _are_preferred(self.kb, rows),
+            is_next[end],
         )
 
-    def _strings(self, words: Words, hits: SpanMatches) -> list[tuple[str, int]]:
+    def _strings(self, words: WordTable, matches: SpanMatches) -> list[tuple[str, int]]:
+        """Return the string that each span is looked up as, and its bag."""
         strings = []
-        columns = (hits.start, hits.end, hits.gap, hits.resume, hits.bag, hits.place, hits.by)
-        for start, end, gap, resume, bag, place, by in zip(
-            *(column.tolist() for column in columns), strict=True
-        ):
-            own = [words.meant[i] for i in words.form[start:end].tolist()]
-            if by >= 0:
-                own[place - start] = self.bags.substitutes.stem[by]
-            if words.long:
-                own = [" ".join(words.long.get(i, [w])) for i, w in enumerate(own, start=start)]
-            del own[gap - start : resume - start]
-            strings.append((" ".join(own), bag))
+        columns = [column.tolist() for column in vars(matches).values()]
+        for start, end, gap, resume, bag, replaced, substitute in zip(*columns, strict=True):
+            span_words = [words.corrected[form] for form in words.form[start:end].tolist()]
+            if substitute >= 0:
+                span_words[replaced - start] = self.bags.substitutes.stem[substitute]
+            if words.expanded:
+                for i, word in enumerate(span_words):
+                    span_words[i] = " ".join(words.expanded.get(start + i, [word]))
+            del span_words[gap - start : resume - start]
+            strings.append((" ".join(span_words), bag))
         return strings
 
 
-def _is_preferred(kb: KnowledgeBase, rows: IntArray) -> BoolArray:
+def _are_preferred(kb: KnowledgeBase, rows: IntArray) -> BoolArray:
+    """Tell which names are the preferred name of a concept. Shape (n,)."""
     indptr, _, is_preferred = kb.concepts_of_names(rows)
     name = np.repeat(np.arange(len(rows)), np.diff(indptr))
     return np.bincount(name, is_preferred, minlength=len(rows)) > 0
 
 
-def _singular(name: str) -> list[str]:
+def _singular_words(name: str) -> list[str]:
     return list(map(singular_of, words_of(normalize_name(name))))
 
 
-def _nearest(kb: KnowledgeBase, bags: BagsOfWords, string: str, bag: int) -> NameMatch:
-    """Find the name of a bag that a string is nearest to."""
+def _most_similar_name(kb: KnowledgeBase, bags: BagsOfWords, string: str, bag: int) -> NameMatch:
     words = string.split()
     rows = bags.rows_of(bag)
     names = kb.names.take(rows)
-    nears = [_nearness(words, name) for name in names]
-    near, row, name = min(zip(nears, rows, names, strict=True))
-    if near == EQUAL and SPELLED in nears:
-        # "Lungs" are the lung, though a pair of lungs has them for a synonym.
-        preferred = _is_preferred(kb, np.array(rows)).tolist()
-        same = [_singular(other) == _singular(name) for other in names]
-        order = [not (p and s) for p, s in zip(preferred, same, strict=True)]
-        _, _, row, name = min(zip(order, nears, rows, names, strict=True))
-    if near > FAMILY_ORDERED:
+    differences = [_difference(words, name) for name in names]
+    difference, row, name = min(zip(differences, rows, names, strict=True))
+    if difference == EQUAL and SPELLED in differences:
+        # "Lungs" means the concept "lung", although "pair of lungs" has the synonym "lungs".
+        singular = _singular_words(name)
+        preferred = _are_preferred(kb, np.array(rows)).tolist()
+        candidates = []
+        for i, other in enumerate(names):
+            is_singular_preferred = preferred[i] and _singular_words(other) == singular
+            candidates.append((not is_singular_preferred, differences[i], rows[i], other))
+        _, _, row, name = min(candidates)
+    if difference > FAMILY_ORDERED:
         return NameMatch(-1, FAMILY_ORDERED)
-    own = [word for word in words if word not in LINKING_WORDS] or words
-    return NameMatch(row, near, len(own) == 1, "," in name)
+    content_words = [word for word in words if word not in LINKING_WORDS] or words
+    return NameMatch(row, difference, len(content_words) == 1, "," in name)
 
 
-def _nearness(words: list[str], name: str) -> int:
-    """Rank how near words are to a name, EQUAL to FAMILY_ORDERED; more: they mean another."""
-    others = words_of(normalize_name(name))
-    if words == others:
+def _difference(words: list[str], name: str) -> int:
+    """Return the difference of words and a name, from EQUAL to _OTHER_MEANING."""
+    name_words = words_of(normalize_name(name))
+    if words == name_words:
         return EQUAL
-    if list(map(singular_of, words)) == list(map(singular_of, others)):
+    if list(map(singular_of, words)) == list(map(singular_of, name_words)):
         return SPELLED
-    if len(words) == len(others) == 1 and _may_be_adjective(words[0], others[0]):
-        return SPELLED if stem_of(words[0]) == stem_of(others[0]) else FAMILY_ORDERED + 1
-    if is_amount(others) and amount_of(words) == amount_of(others):
+    if len(words) == len(name_words) == 1 and _may_be_adjective(words[0], name_words[0]):
+        return SPELLED if stem_of(words[0]) == stem_of(name_words[0]) else _OTHER_MEANING
+    if is_amount(name_words) and amount_of(words) == amount_of(name_words):
         return FAMILY
-    # "Seizures were absent" are no absence seizures.
-    if "absent" in words and "absence" in others and "of" not in others:
-        return FAMILY_ORDERED + 1
+    # "Seizures were absent" does not mean absence seizures.
+    if "absent" in words and "absence" in name_words and "of" not in name_words:
+        return _OTHER_MEANING
     linking = linking_words_of(name)
-    own = [word for word in words if word not in linking]
-    theirs = [word for word in others if word not in linking]
+    content = [word for word in words if word not in linking]
+    name_content = [word for word in name_words if word not in linking]
     if words[0] in linking or words[-1] in linking:
-        return FAMILY_ORDERED + 1
-    # Words may change places round "of" and "is", where the name is inverted, and before its head.
-    may_reorder = len(own) < len(words) or len(theirs) < len(others) or "," in name
-    same_head = singular_of(own[-1]) == singular_of(theirs[-1])
-    if sorted(map(singular_of, own)) == sorted(map(singular_of, theirs)):
-        return ORDERED if may_reorder or same_head else FAMILY_ORDERED + 1
-    if list(map(stem_of, own)) == list(map(stem_of, theirs)):
+        return _OTHER_MEANING
+    # Words may be reordered around "of" and "is", if the name is inverted, and before the head.
+    has_linking_words = len(content) < len(words) or len(name_content) < len(name_words)
+    may_reorder = has_linking_words or "," in name
+    same_head = singular_of(content[-1]) == singular_of(name_content[-1])
+    if sorted(map(singular_of, content)) == sorted(map(singular_of, name_content)):
+        return ORDERED if may_reorder or same_head else _OTHER_MEANING
+    if list(map(stem_of, content)) == list(map(stem_of, name_content)):
         return FAMILY
-    return FAMILY_ORDERED if may_reorder else FAMILY_ORDERED + 1
+    return FAMILY_ORDERED if may_reorder else _OTHER_MEANING
 
 
 def _may_be_adjective(word: str, noun: str) -> bool:
-    """As "retinal", "embryonic" and "hypertensive" are; "muscarinic" is of a substance."""
-    if word.endswith(("al", "ar", "oid")) and len(word) > _SHORT_WORD:  # "oral" is of no name
-        return word != noun + "eal"  # "corneal" is of the cornea
+    """Tell by the endings whether a word may be the adjective of a noun, as "retinal", "embryonic"
+    and "hypertensive" are. Those of substances differ: "muscarinic" does not mean muscarine."""
+    if word.endswith(("al", "ar", "oid")) and len(word) >= _MIN_ADJECTIVE_LENGTH:  # not "oral"
+        return word != noun + "eal"  # "corneal" is the adjective of "cornea", not of "corn"
     if word.endswith("ic") and noun.endswith(("o", "ome", "ele")):
         return True
     if word.endswith("y") and noun.endswith("iness"):
@@ -212,64 +221,61 @@ def _may_be_adjective(word: str, noun: str) -> bool:
     return is_adjective and noun.endswith(("ia", "sis", "sion", "tion", "epsy", "oma", "ema"))
 
 
-def ruled_out(
-    words: Words,
-    hits: SpanMatches,
-    rows: NDArray[np.int64],
-    evidence: Evidence,
+def reasons_against(
+    words: WordTable,
+    matches: SpanMatches,
+    rows: IntArray,
+    evidence: MatchEvidence,
     kb: KnowledgeBase,
-    general: BoolArray,
-    *,
-    capitals: bool,
+    too_general: BoolArray,
+    ignore_capitals: bool,
 ) -> list[str]:
-    """Tell why hits stand for something else, "" if they do not. Defined abbreviations never do.
+    """Explain for each span why it is not a name; "" if it may be one.
 
-    rows (NDArray[int64]): Name rows of the hits. Shape (n,).
-    general (NDArray[bool]): Concepts that are above most others. Shape (n_concepts,).
-    capitals (bool): The knowledge base has all its names in capitals, see `has_capitals_alone`.
+    rows (IntArray): Name row of each span. Shape (n,).
+    too_general (BoolArray): Concepts that are above most others. Shape (n_concepts,).
+    ignore_capitals (bool): The names are written in capitals, see `are_words_in_capitals`.
     """
-    added = kb.is_added[rows]
-    # "No nail changes" has no "no nail", which HPO has as a name.
-    negates = np.array([form in NEGATIONS for form in words.forms], dtype=bool)[words.form]
-    is_negated = np.append(negates, False)[hits.start] & evidence.goes_on
-    out = ["it begins with a negation" if negated else "" for negated in is_negated.tolist()]
-    of = np.flatnonzero(evidence.is_single & ~evidence.is_short & (rows >= 0))
-    indptr, concepts, _ = kb.concepts_of_names(rows[of])
-    n_general = np.diff(np.append(0, np.cumsum(general[concepts]))[indptr]).tolist()
-    starts, ends = words.places(hits.start[of], hits.end[of])
-    docs = words.doc[hits.start[of]]
-    texts = {number: text_of(words.docs[number]) for number in set(docs.tolist())}
-    in_capitals = {number: is_in_capitals(text) for number, text in texts.items()}
-    names = kb.names.take(rows[of])
-    columns = (of.tolist(), docs.tolist(), starts.tolist(), ends.tolist(), names, n_general)
-    for i, doc, start, end, name, is_general in zip(*columns, strict=True):
-        text = texts[doc][start:end]
-        # What a user has added is obeyed.
-        is_meant = added[i] and (text == name or not _needs_case(name))
-        preferred = bool(evidence.is_preferred[i])
-        if is_meant:
-            out[i] = ""
+    is_added = kb.is_added[rows]
+    # "No nail changes" does not mean "no nail", which is a name in HPO.
+    is_negation = np.array([form in NEGATIONS for form in words.forms], dtype=bool)[words.form]
+    is_negated = np.append(is_negation, False)[matches.start] & evidence.has_next_word
+    reasons = ["begins with a negation" if negated else "" for negated in is_negated.tolist()]
+    single = np.flatnonzero(evidence.is_single & ~evidence.is_short_form & (rows >= 0))
+    indptr, concepts, _ = kb.concepts_of_names(rows[single])
+    n_general = np.diff(np.append(0, np.cumsum(too_general[concepts]))[indptr]).tolist()
+    starts, ends = words.char_spans(matches.start[single], matches.end[single])
+    docs = words.doc[matches.start[single]]
+    texts = {doc_index: text_of(words.docs[doc_index]) for doc_index in set(docs.tolist())}
+    in_capitals = {doc_index: is_in_capitals(text) for doc_index, text in texts.items()}
+    names = kb.names.take(rows[single])
+    columns = (single.tolist(), docs.tolist(), starts.tolist(), ends.tolist(), names, n_general)
+    for i, doc_index, start, end, name, is_general in zip(*columns, strict=True):
+        text = texts[doc_index][start:end]
+        if is_added[i] and (text == name or not _needs_case(name)):
+            reasons[i] = ""  # a name that a user has added is always found
         elif is_general:
-            out[i] = "most concepts are below it"
+            reasons[i] = "too general: most concepts are below it"
         else:
-            if capitals and (text != name or in_capitals[doc]):
+            if ignore_capitals and (text != name or in_capitals[doc_index]):
                 name = name.lower()
-            out[i] = is_other(text, name, in_capitals[doc], preferred=preferred)
-    return out
+            preferred = bool(evidence.is_preferred[i])
+            reasons[i] = why_not_name(text, name, in_capitals[doc_index], preferred=preferred)
+    return reasons
 
 
-def has_capitals_alone(names: Sequence[str]) -> bool:
-    """Tell whether names are words written in capitals, as hospitals export them, so that their
+def are_words_in_capitals(names: Sequence[str]) -> bool:
+    """Tell whether names are words written in capitals, as in exports of hospitals, so that their
     case means nothing. Symbols of genes are not words.
     """
-    in_capitals = sum(name == name.upper() for name in names)
-    are_words = sum(any(map(_is_a_word, name.lower().split())) for name in names)
-    return 10 * in_capitals >= 9 * len(names) and 2 * are_words > len(names)
+    n_in_capitals = sum(name == name.upper() for name in names)
+    n_with_word = sum(any(map(_is_word, name.lower().split())) for name in names)
+    return 10 * n_in_capitals >= 9 * len(names) and 2 * n_with_word > len(names)
 
 
-def _is_a_word(lowered: str) -> bool:
-    return lowered.isalpha() and (len(lowered) > _ACRONYM or lowered in common_words())
+def _is_word(lowered: str) -> bool:
+    return lowered.isalpha() and (len(lowered) > MAX_ACRONYM_LENGTH or lowered in common_words())
 
 
 def _needs_case(name: str) -> bool:
-    return len(name) < _FEWEST or _is_acronym(name) or name.lower() in STOP_WORDS
+    return len(name) < MIN_NAME_LENGTH or is_acronym(name) or name.lower() in STOP_WORDS

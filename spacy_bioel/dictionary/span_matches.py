@@ -1,4 +1,4 @@
-"""The words of a batch of documents as arrays, and all of their spans that may be names."""
+"""Words of a batch of documents as arrays, and all spans of words that may be names."""
 
 from __future__ import annotations
 
@@ -18,32 +18,34 @@ from spacy_bioel.text.normalize import BLANK_LINE, normalize_name, normalize_tok
 from spacy_bioel.text.sentences import find_forms
 from spacy_bioel.types import BoolArray, IntArray
 
-# Kinds of what stands between words, the strongest last. A name may go on in the next line.
+# Separators between words, the strongest last. A name may continue on the next line.
 NOTHING, LINE, COMMA, STOP = 0, 1, 2, 3
 _OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
-_ENDING, _SIGNS = frozenset(".;:!?"), frozenset("=<>%≥≤±")
-_MASK = (1 << 64) - 1
-_MOST_REPLACED = 6  # words of a span in which one is replaced
-_MOST_SHARED = 4  # words on a side of "and"
+_PUNCTUATION, _SIGNS = frozenset(".;:!?"), frozenset("=<>%≥≤±")
+_MAX_WORDS_WITH_SUBSTITUTE = 6  # of a span in which one word is replaced
+_MAX_WORDS_AT_CONJUNCTION = 4  # on each side of "and"
 _CONJUNCTIONS = ("and", "or", "nor")
 
 
 @dataclass
-class Words:
+class WordTable:
     """Words of a batch of documents, one document after the other.
 
     docs (Sequence[Doc]): The documents.
-    forms (tuple[str, ...]): The different words, normalised.
-    form (IntArray): Number of the form of each word. Shape (n,), as of all up to `before`.
-    doc, token (IntArray): Of each word; tokens are counted over all documents.
-    begins, ends (BoolArray): Whether a span may begin with a word, and end with it.
-    keys (KeyArray): In a bag, see `kb.gazetteer`; 0: it counts for nothing.
-    is_short (BoolArray): Whether it is a short form that was written out.
-    before (NDArray): Kind of what stands before a word.
-    chars, lengths (IntArray): Offset in its document, and length, of each token. Shape (n_tokens,).
-    token_starts (IntArray): First token of each document. Shape (n_docs,).
-    long (dict[int, list[str]]): Words that a short form stands for, by each word of it.
-    meant (tuple[str, ...]): What each form means: another word where it is misspelled.
+    forms (tuple[str, ...]): The distinct words, normalised.
+    form (IntArray): Index into `forms` of each word. Shape (n_words,), like all columns up to
+        `separator`.
+    doc, token (IntArray): Index of the document, and of the token in the batch, of each word.
+    can_begin, can_end (BoolArray): Whether a span may begin, or end, with a word.
+    keys (KeyArray): Keys in a bag, see `kb.gazetteer`; 0: the word is ignored.
+    is_short_form (BoolArray): Whether a word belongs to a short form that was expanded.
+    separator (NDArray[int8]): What is before a word: NOTHING, LINE, COMMA or STOP.
+    token_offset, token_length (IntArray): First character in the document, and length, of each
+        token. Shape (n_tokens,).
+    first_token (IntArray): First token of each document. Shape (n_docs,).
+    expanded (dict[int, list[str]]): Words of the long form, by the first word of a short form; the
+        other words of the short form have none.
+    corrected (tuple[str, ...]): Each form with its spelling corrected.
     """
 
     docs: Sequence[Doc]
@@ -51,143 +53,160 @@ class Words:
     form: IntArray
     doc: IntArray
     token: IntArray
-    begins: BoolArray
-    ends: BoolArray
+    can_begin: BoolArray
+    can_end: BoolArray
     keys: KeyArray
-    is_short: BoolArray
-    before: NDArray[np.int8]
-    chars: IntArray
-    lengths: IntArray
-    token_starts: IntArray
-    long: dict[int, list[str]] = field(default_factory=dict)
-    meant: tuple[str, ...] = ()
+    is_short_form: BoolArray
+    separator: NDArray[np.int8]
+    token_offset: IntArray
+    token_length: IntArray
+    first_token: IntArray
+    expanded: dict[int, list[str]] = field(default_factory=dict)
+    corrected: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        self.meant = self.forms
+        self.corrected = self.forms
 
     def __len__(self) -> int:
         return len(self.form)
 
-    def places(self, start: IntArray, end: IntArray) -> tuple[IntArray, IntArray]:
-        """First and last character of spans of words, each in its document. Shape (n,) each."""
-        last = self.token[end - 1]
-        return self.chars[self.token[start]], self.chars[last] + self.lengths[last]
+    def char_spans(self, start: IntArray, end: IntArray) -> tuple[IntArray, IntArray]:
+        """Return first and last character (exclusive) of spans of words. Shape (n,) each."""
+        first, last = self.token[start], self.token[end - 1]
+        return self.token_offset[first], self.token_offset[last] + self.token_length[last]
 
 
 def read_words(
     docs: Sequence[Doc],
     key_of: Callable[[str], int],
     forms_of: Callable[[Doc], Mapping[str, str]],
-) -> Words:
+) -> WordTable:
     """Read the words of documents that share a vocabulary.
 
-    key_of (Callable): Key of a normalised word in a bag.
-    forms_of (Callable): Short forms of a document, which get the key of their long form.
+    key_of (Callable): Returns the key of a normalised word in a bag.
+    forms_of (Callable): Returns the short forms of a document with their long forms, whose keys
+        they get.
     """
     tables = [doc.to_array([ORTH, SPACY, IDX, LENGTH]).reshape(-1, 4) for doc in docs]
     table = np.concatenate([np.zeros((0, 4), np.uint64), *tables])
-    n_tokens = np.array([len(part) for part in tables], dtype=np.int64)
-    token_starts = np.cumsum(n_tokens) - n_tokens
-    orths, of_token = np.unique(table[:, 0], return_inverse=True)
+    n_tokens = np.array([len(doc_table) for doc_table in tables], dtype=np.int64)
+    first_token = np.cumsum(n_tokens) - n_tokens
+    # Distinct tokens are normalised and split into words once.
+    orths, orth_of_token = np.unique(table[:, 0], return_inverse=True)
     texts = [docs[0].vocab.strings[orth] for orth in orths.tolist()]
-    split = list(map(words_of, normalize_tokens(texts)))
-    numbers: dict[str, int] = {}
-    flat = [numbers.setdefault(word, len(numbers)) for words in split for word in words]
-    sizes = np.fromiter(map(len, split), dtype=np.int64, count=len(split))
-    counts = sizes[of_token]
-    token = np.repeat(np.arange(len(of_token)), counts)
-    nth = np.arange(len(token)) - np.repeat(np.cumsum(counts) - counts, counts)
-    at = (np.cumsum(sizes) - sizes)[of_token[token]] + nth
-    form = np.array(flat, dtype=np.int64)[at]
-    keys = np.fromiter(map(key_of, numbers), dtype=np.uint64, count=len(numbers))[form]
-    # "S" ends "protein S"; no name ends with "of".
-    is_upper = np.array([text.isupper() for text in texts], dtype=bool)[of_token[token]]
-    may_border = (keys != 0) | is_upper
-    before = _between(texts, of_token, table[:, 1] != 0, token, token_starts)
-    words = Words(
+    orth_words = list(map(words_of, normalize_tokens(texts)))
+    form_of: dict[str, int] = {}
+    flat = [form_of.setdefault(word, len(form_of)) for words in orth_words for word in words]
+    n_words = np.fromiter(map(len, orth_words), dtype=np.int64, count=len(orth_words))
+    n_words_of_token = n_words[orth_of_token]
+    token, word_in_token = _expand(n_words_of_token)
+    flat_index = (np.cumsum(n_words) - n_words)[orth_of_token[token]] + word_in_token
+    form = np.array(flat, dtype=np.int64)[flat_index]
+    keys = np.fromiter(map(key_of, form_of), dtype=np.uint64, count=len(form_of))[form]
+    # "S" may end a name, as in "protein S"; "of" may not.
+    is_upper = np.array([text.isupper() for text in texts], dtype=bool)[orth_of_token[token]]
+    is_border = (keys != 0) | is_upper
+    words = WordTable(
         docs,
-        tuple(numbers),
+        tuple(form_of),
         form,
         np.repeat(np.arange(len(docs)), n_tokens)[token],
         token,
-        begins=(nth == 0) & may_border,
-        ends=(nth == counts[token] - 1) & may_border,
+        can_begin=(word_in_token == 0) & is_border,
+        can_end=(word_in_token == n_words_of_token[token] - 1) & is_border,
         keys=keys,
-        is_short=np.zeros(len(token), dtype=bool),
-        before=before,
-        chars=table[:, 2].astype(np.int64),
-        lengths=table[:, 3].astype(np.int64),
-        token_starts=token_starts,
+        is_short_form=np.zeros(len(token), dtype=bool),
+        separator=_separators(texts, orth_of_token, table[:, 1] != 0, token, first_token),
+        token_offset=table[:, 2].astype(np.int64),
+        token_length=table[:, 3].astype(np.int64),
+        first_token=first_token,
     )
-    for doc, first, n in zip(docs, token_starts.tolist(), n_tokens.tolist(), strict=True):
+    for doc, first, n in zip(docs, first_token.tolist(), n_tokens.tolist(), strict=True):
         if forms := forms_of(doc):
-            _write_out(words, text_of(doc), slice(first, first + n), forms, key_of)
+            _expand_short_forms(words, text_of(doc), slice(first, first + n), forms, key_of)
     return words
 
 
-def _between(
-    texts: Sequence[str], of_token: IntArray, spaced: BoolArray, token: IntArray, starts: IntArray
+def _separators(
+    texts: Sequence[str],
+    orth_of_token: IntArray,
+    spaced: BoolArray,
+    token: IntArray,
+    first_token: IntArray,
 ) -> NDArray[np.int8]:
-    """Kind of what stands before each word."""
+    """Return the strongest separator before each word. Shape (n_words,).
 
-    def among(kinds: frozenset[str]) -> BoolArray:
-        return np.array([text in kinds for text in texts], dtype=bool)[of_token]
+    texts (Sequence[str]): The distinct tokens.
+    spaced (BoolArray): Whether a space follows each token. Shape (n_tokens,).
+    """
 
-    n = len(of_token)
+    def is_among(characters: frozenset[str]) -> BoolArray:
+        return np.array([text in characters for text in texts], dtype=bool)[orth_of_token]
+
+    n = len(orth_of_token)
     white = [text for text in texts if text.isspace()]
-    blanks = among(frozenset(white))
-    lines = among(frozenset(text for text in white if "\n" in text or "\r" in text))
-    spaced = spaced | blanks | np.append(blanks[1:], False)[:n]
+    is_blank = is_among(frozenset(white))
+    is_line = is_among(frozenset(text for text in white if "\n" in text or "\r" in text))
+    spaced = spaced | is_blank | np.append(is_blank[1:], False)[:n]
     after_space = np.append(True, spaced)[:n]
-    # "1,2-dimethyl", "2.5" and "C(=O)" have no space beside these characters.
-    is_ending, is_comma = among(_ENDING), among(frozenset(","))
-    before_ending = np.append((is_ending | is_comma)[1:], True)[:n]
-    stops = (is_ending | among(_CLOSING)) & (spaced | before_ending) | among(_OPENING) & after_space
-    stops |= among(_SIGNS) | among(frozenset(filter(BLANK_LINE.search, white)))
-    between = (lines, is_comma & spaced, stops)
-    gaps = [np.append(0, np.cumsum(of))[token] for of in between]
-    line, comma, stop = (np.diff(of, prepend=of[:1]) > 0 for of in gaps)
-    kind = np.select([stop, comma, line], [STOP, COMMA, LINE], NOTHING).astype(np.int8)
-    first = np.searchsorted(token, starts)  # nothing goes over the border of a document
-    kind[first[first < len(token)]] = STOP
-    return kind
+    # "1,2-dimethyl", "2.5" and "C(=O)" have no space next to these characters.
+    is_punctuation, is_comma = is_among(_PUNCTUATION), is_among(frozenset(","))
+    before_punctuation = np.append((is_punctuation | is_comma)[1:], True)[:n]
+    is_stop = (is_punctuation | is_among(_CLOSING)) & (spaced | before_punctuation)
+    is_stop |= is_among(_OPENING) & after_space
+    is_stop |= is_among(_SIGNS) | is_among(frozenset(filter(BLANK_LINE.search, white)))
+
+    def is_before_word(is_separator: BoolArray) -> BoolArray:
+        n_before = np.append(0, np.cumsum(is_separator))[token]
+        return np.diff(n_before, prepend=n_before[:1]) > 0
+
+    conditions = [is_before_word(kind) for kind in (is_stop, is_comma & spaced, is_line)]
+    separators = np.select(conditions, [STOP, COMMA, LINE], NOTHING).astype(np.int8)
+    first = np.searchsorted(token, first_token)  # no name continues in the next document
+    separators[first[first < len(token)]] = STOP
+    return separators
 
 
-def _write_out(
-    words: Words, text: str, tokens: slice, forms: Mapping[str, str], key_of: Callable[[str], int]
+def _expand_short_forms(
+    words: WordTable,
+    text: str,
+    tokens: slice,
+    forms: Mapping[str, str],
+    key_of: Callable[[str], int],
 ) -> None:
-    """Give short forms the keys of what they stand for."""
-    starts = words.chars[tokens]
-    ends = starts + words.lengths[tokens]
+    """Give the short forms in a document the keys of their long forms."""
+    starts = words.token_offset[tokens]
+    ends = starts + words.token_length[tokens]
     # The longest last: "CKD stage 3" replaces "CKD".
-    for short, places in find_forms(text, sorted(forms, key=len)).items():
-        long = words_of(normalize_name(forms[short]))
-        key = sum(map(key_of, long)) & _MASK
-        for start, end in places if key else ():
+    for short, char_spans in find_forms(text, sorted(forms, key=len)).items():
+        long_form = words_of(normalize_name(forms[short]))
+        key = sum(map(key_of, long_form)) % (1 << 64)
+        for start, end in char_spans if key else ():
             first, last = np.searchsorted(starts, start), np.searchsorted(ends, end)
             if last >= len(ends) or starts[first] != start or ends[last] != end:
                 continue
-            wanted = [tokens.start + first, tokens.start + last + 1]
-            begin, stop = np.searchsorted(words.token, wanted).tolist()
+            token_span = [tokens.start + first, tokens.start + last + 1]
+            begin, stop = np.searchsorted(words.token, token_span).tolist()
             if begin < stop:
                 words.keys[begin:stop] = 0
                 words.keys[begin] = key
-                words.begins[begin:stop] = words.ends[begin:stop] = False
-                words.begins[begin] = words.ends[stop - 1] = True
-                words.is_short[begin:stop] = True
-                words.before[begin + 1 : stop] = NOTHING  # "Na: 124"
-                words.long |= dict.fromkeys(range(begin, stop), []) | {begin: long}
+                words.can_begin[begin:stop] = words.can_end[begin:stop] = False
+                words.can_begin[begin] = words.can_end[stop - 1] = True
+                words.is_short_form[begin:stop] = True
+                words.separator[begin + 1 : stop] = NOTHING  # "Na: 124"
+                words.expanded |= dict.fromkeys(range(begin, stop), []) | {begin: long_form}
 
 
 @dataclass(frozen=True)
 class SpanMatches:
-    """Spans and the bags of names that they may be. Shape (n,) each.
+    """Spans of words that match the bag of words of a name. Shape (n,) each.
 
     start, end (IntArray): First word, and the one after the last.
-    gap, resume (IntArray): Words from gap to before resume are left out: "and" with what stands on
+    gap, resume (IntArray): Words from gap to before resume are left out: "and" with the words on
         one side of it, in "cleft lip and palate". Both are `end` where nothing is left out.
     bag (IntArray): Number of the bag, from 1.
-    place, by (IntArray): Word that another stands for, and the row of `Substitutes`; -1: none.
+    replaced, substitute (IntArray): Word that is replaced by another, and the row of that in
+        `Substitutes`; -1: none.
     """
 
     start: IntArray
@@ -195,8 +214,8 @@ class SpanMatches:
     gap: IntArray
     resume: IntArray
     bag: IntArray
-    place: IntArray
-    by: IntArray
+    replaced: IntArray
+    substitute: IntArray
 
     def __len__(self) -> int:
         return len(self.start)
@@ -211,129 +230,132 @@ class SpanMatches:
 
 
 def find_span_matches(
-    words: Words,
-    bags: BagsOfWords,
-    known: BoolArray,
-    *,
-    loosely: bool,
+    words: WordTable, bags: BagsOfWords, known: BoolArray, *, variants: bool
 ) -> SpanMatches:
-    """Look up all spans that are bags of names.
+    """Look up all spans whose words are those of a name, in any order.
 
     known (BoolArray): Whether a form is a word of the knowledge base, or a linking word.
-    loosely (bool): Also replace words by others that names have in their place, adjectives by
-        nouns, and look at both sides of "and".
+    variants (bool): Also replace words by others that synonyms have instead, replace adjectives by
+        nouns, and complete the two sides of "and".
     """
     sums = np.append(np.zeros(1, np.uint64), np.cumsum(words.keys, dtype=np.uint64))
-    spans = [_spans(words, known), _long_spans(words, bags, sums)]
+    spans = [_spans_of_known_words(words, known), _spans_of_long_names(words, bags, sums)]
     start, end = np.concatenate(spans, axis=1)
     keys = sums[end] - sums[start]
     bag = bags.found.find(keys).astype(np.int64)
-    plain = _hits(start[bag > 0], end[bag > 0], bag[bag > 0])
-    if not loosely:
-        return plain
-    free = (bag == 0) | (end - start == 1)
-    replaced = _replaced(words, bags, start[free], end[free], keys[free])
-    return SpanMatches.join([plain, replaced, _coordinated(words, bags, sums, plain)])
+    whole = _make_matches(start[bag > 0], end[bag > 0], bag[bag > 0])
+    if not variants:
+        return whole
+    rows = np.flatnonzero((bag == 0) | (end - start == 1))
+    substituted = _substituted_matches(words, bags, start[rows], end[rows], keys[rows])
+    return SpanMatches.join([whole, substituted, _coordinated_matches(words, bags, sums, whole)])
 
 
-def _hits(start: IntArray, end: IntArray, bag: IntArray, **others: IntArray) -> SpanMatches:
+def _make_matches(start: IntArray, end: IntArray, bag: IntArray, **others: IntArray) -> SpanMatches:
     none = np.full(len(start), -1)
-    columns = {"gap": end, "resume": end, "place": none, "by": none} | others
+    columns = {"gap": end, "resume": end, "replaced": none, "substitute": none} | others
     return SpanMatches(start=start, end=end, bag=bag, **columns)
 
 
-def _spans(words: Words, known: BoolArray) -> IntArray:
-    """List spans of known words, none across a stop. Shape (2, n)."""
+def _spans_of_known_words(words: WordTable, known: BoolArray) -> IntArray:
+    """Return the spans of known words without a stop inside. Shape (2, n)."""
     n = len(words)
-    is_bar = (~known[words.form] & ~words.is_short) if n else np.zeros(0, dtype=bool)
-    bars = np.append(0, np.cumsum(is_bar))
-    stops = np.append(0, np.cumsum(words.before == STOP))
+    is_unknown = (~known[words.form] & ~words.is_short_form) if n else np.zeros(0, dtype=bool)
+    n_unknown = np.append(0, np.cumsum(is_unknown))
+    n_stops = np.append(0, np.cumsum(words.separator == STOP))
     starts, ends = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for width in range(1, min(MAX_WORDS, n) + 1):
-        start = np.flatnonzero(words.begins[: n - width + 1] & words.ends[width - 1 :])
+        start = np.flatnonzero(words.can_begin[: n - width + 1] & words.can_end[width - 1 :])
         end = start + width
-        kept = (bars[end] == bars[start]) & (stops[end] == stops[start + 1])
+        kept = (n_unknown[end] == n_unknown[start]) & (n_stops[end] == n_stops[start + 1])
         starts.append(start[kept])
         ends.append(end[kept])
     return np.stack([np.concatenate(starts), np.concatenate(ends)])
 
 
-def _long_spans(words: Words, bags: BagsOfWords, sums: KeyArray) -> IntArray:
-    """Spans of more words, where such a name begins. Shape (2, n)."""
-    most = bags.long.find(sums[MAX_WORDS:] - sums[:-MAX_WORDS]).astype(np.int64)
-    spans = [
-        (start, end)
-        for start in np.flatnonzero(most).tolist()
-        for end in range(start + MAX_WORDS + 1, min(start + int(most[start]), len(words)) + 1)
-        if words.doc[start] == words.doc[end - 1] and words.begins[start] and words.ends[end - 1]
-    ]
+def _spans_of_long_names(words: WordTable, bags: BagsOfWords, sums: KeyArray) -> IntArray:
+    """Return the spans of more than MAX_WORDS words that begin like a name. Shape (2, n)."""
+    max_width = bags.long.find(sums[MAX_WORDS:] - sums[:-MAX_WORDS]).astype(np.int64)
+    spans = []
+    for start in np.flatnonzero(max_width).tolist():
+        last_end = min(start + int(max_width[start]), len(words))
+        for end in range(start + MAX_WORDS + 1, last_end + 1):
+            is_in_doc = words.doc[start] == words.doc[end - 1]
+            if is_in_doc and words.can_begin[start] and words.can_end[end - 1]:
+                spans.append((start, end))
     return np.array(spans, dtype=np.int64).reshape(-1, 2).T
 
 
-def _replaced(
-    words: Words, bags: BagsOfWords, start: IntArray, end: IntArray, keys: KeyArray
+def _substituted_matches(
+    words: WordTable, bags: BagsOfWords, start: IntArray, end: IntArray, keys: KeyArray
 ) -> SpanMatches:
-    """Spans with a word that stands for another, or of an adjective that stands for a noun."""
-    counted = np.append(0, np.cumsum(words.keys != 0))
-    n = counted[end] - counted[start]
-    wanted = (n >= np.where(end - start == 1, 1, 2)) & (end - start <= _MOST_REPLACED)
-    start, end, keys = start[wanted], end[wanted], keys[wanted]
+    """Match spans in which one word is replaced by a substitute, or an adjective by its noun."""
+    n_before = np.append(0, np.cumsum(words.keys != 0))
+    n_content_words = n_before[end] - n_before[start]
+    is_enough = n_content_words >= np.where(end - start == 1, 1, 2)
+    kept = is_enough & (end - start <= _MAX_WORDS_WITH_SUBSTITUTE)
+    start, end, keys = start[kept], end[kept], keys[kept]
     span, nth = _expand(end - start)
-    place = start[span] + nth
-    low = np.searchsorted(bags.substitutes.word, words.keys[place])
-    high = np.searchsorted(bags.substitutes.word, words.keys[place], side="right")
-    entry, nth = _expand(high - low)
-    by = low[entry] + nth
+    word = start[span] + nth
     table = bags.substitutes
-    bag = bags.found.find(keys[span[entry]] - table.word[by] + table.by[by]).astype(np.int64)
-    form = words.form[place[entry]]
-    is_more = (end - start > 1)[span[entry]]
-    found = [
+    low = np.searchsorted(table.word, words.keys[word])
+    high = np.searchsorted(table.word, words.keys[word], side="right")
+    entry, nth = _expand(high - low)
+    word, span, substitute = word[entry], span[entry], low[entry] + nth
+    replaced_keys = keys[span] - table.word[substitute] + table.by[substitute]
+    bag = bags.found.find(replaced_keys).astype(np.int64)
+    form = words.form[word]
+    has_more_words = (end - start > 1)[span]
+    # A single word is replaced only if it is the adjective of a noun that is a name.
+    rows = [
         i
         for i in np.flatnonzero(bag).tolist()
-        if is_more[i] or words.meant[form[i]] == table.adjective[by[i]]
+        if has_more_words[i] or words.corrected[form[i]] == table.adjective[substitute[i]]
     ]
-    span = span[entry[found]]
-    return _hits(start[span], end[span], bag[found], place=place[entry[found]], by=by[found])
+    span = span[rows]
+    return _make_matches(
+        start[span], end[span], bag[rows], replaced=word[rows], substitute=substitute[rows]
+    )
 
 
-def _coordinated(
-    words: Words, bags: BagsOfWords, sums: KeyArray, plain: SpanMatches
+def _coordinated_matches(
+    words: WordTable, bags: BagsOfWords, sums: KeyArray, whole: SpanMatches
 ) -> SpanMatches:
-    """Names that "and" cuts in two, beside a name that is whole.
+    """Match names that share words with another name across a conjunction.
 
-    "Cleft lip and palate": "cleft lip" is a name, and so is "cleft palate", the words before "and"
-    with fewer at their end and what follows it. Or "pontine and cerebellar hypoplasia".
+    In "cleft lip and palate", "cleft lip" is a name, and so is "cleft palate": the first words
+    before "and", and the words after it. Likewise in "pontine and cerebellar hypoplasia".
     """
     is_and = np.array([form in _CONJUNCTIONS for form in words.forms], dtype=bool)
     is_and = np.append(is_and[words.form], False) if len(words) else np.zeros(1, dtype=bool)
-    is_whole = plain.end - plain.start > 1
-    widths = range(1, _MOST_SHARED + 1)
-    kept, more = np.array(list(product(widths, widths))).T[:, :, None]
-    # A whole name before "and": other ends.
-    rows = np.flatnonzero(is_and[plain.end] & is_whole)
-    first, end = plain.start[rows], plain.end[rows]
-    ends = np.broadcast_arrays(first, first + kept, end + 1, end + 1 + more)
-    # A whole name after "and": other beginnings.
-    rows = np.flatnonzero((plain.start > 0) & is_and[plain.start - 1] & is_whole)
-    first, end = plain.start[rows], plain.end[rows]
-    beginnings = np.broadcast_arrays(first - 1 - more, first - 1, first + kept, end)
-    spans = np.concatenate([np.stack(part).reshape(4, -1) for part in (ends, beginnings)], axis=1)
+    has_more_words = whole.end - whole.start > 1
+    widths = range(1, _MAX_WORDS_AT_CONJUNCTION + 1)
+    n_leading, n_other = np.array(list(product(widths, widths))).T[:, :, None]
+    # A whole name before "and": the second name has its leading words, and another end.
+    rows = np.flatnonzero(is_and[whole.end] & has_more_words)
+    first, end = whole.start[rows], whole.end[rows]
+    after = np.broadcast_arrays(first, first + n_leading, end + 1, end + 1 + n_other)
+    # A whole name after "and": the first name has another beginning than its leading words.
+    rows = np.flatnonzero((whole.start > 0) & is_and[whole.start - 1] & has_more_words)
+    first, end = whole.start[rows], whole.end[rows]
+    before = np.broadcast_arrays(first - 1 - n_other, first - 1, first + n_leading, end)
+    spans = np.concatenate([np.stack(part).reshape(4, -1) for part in (after, before)], axis=1)
     start, gap, resume, end = spans
     fits = (start >= 0) & (gap < resume - 1) & (resume < end) & (end <= len(words))
     spans = spans[:, fits]
-    stops = np.append(0, np.cumsum(words.before == STOP))
+    n_stops = np.append(0, np.cumsum(words.separator == STOP))
     start, gap, resume, end = spans
-    fits = words.begins[start] & words.ends[end - 1] & (stops[end] == stops[start + 1])
-    # A short form that was written out stays whole.
-    fits &= (words.ends | ~words.is_short)[gap - 1] & (words.begins | ~words.is_short)[resume]
+    fits = words.can_begin[start] & words.can_end[end - 1] & (n_stops[end] == n_stops[start + 1])
+    # A short form that was expanded stays whole.
+    fits &= (words.can_end | ~words.is_short_form)[gap - 1]
+    fits &= (words.can_begin | ~words.is_short_form)[resume]
     start, gap, resume, end = spans[:, fits]
     bag = bags.found.find(sums[gap] - sums[start] + sums[end] - sums[resume]).astype(np.int64)
-    found = bag > 0
-    return _hits(start[found], end[found], bag[found], gap=gap[found], resume=resume[found])
+    rows = np.flatnonzero(bag)
+    return _make_matches(start[rows], end[rows], bag[rows], gap=gap[rows], resume=resume[rows])
 
 
 def _expand(counts: IntArray) -> tuple[IntArray, IntArray]:
-    """Number the members of groups of these sizes: by group, and within the group."""
+    """Return the group of each member, and its index in the group, for groups of these sizes."""
     group = np.repeat(np.arange(len(counts)), counts)
     return group, np.arange(len(group)) - np.repeat(np.cumsum(counts) - counts, counts)

@@ -22,7 +22,7 @@ from spacy_bioel.dictionary.unambiguous import (
     annotation_counts,
     common_words,
     everyday_words,
-    is_other,
+    why_not_name,
 )
 from spacy_bioel.doc import long_forms, text_of, texts_of
 from spacy_bioel.entities import Candidates, EntityRules, LinkerKnowledge, Mentions, Query, Rank
@@ -95,7 +95,7 @@ class Genes(EntityRules):
             return n > 1 and not n_annotated and text.lower() in common_words()
         if n and n_annotated >= _MIN_ANNOTATION_RATE * n:
             return False
-        return bool(is_other(text, kb.name(row), in_capitals=False, preferred=False))
+        return bool(why_not_name(text, kb.name(row), in_capitals=False, preferred=False))
 
     def queries(self, mentions: Mentions) -> Sequence[Query]:
         return queries_of_genes(mentions, self.knowledge) if self.knowledge else mentions.queries

@@ -21,7 +21,7 @@ from spacy_bioel.entities import Candidates, LabelledString, Mentions, Query, Ru
 from spacy_bioel.explanation import Trace
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.candidates import CandidateGenerator, LinkerState
-from spacy_bioel.models.fusion import repeats
+from spacy_bioel.models.fusion import have_likelier_equivalents
 from spacy_bioel.settings import BY_DICTIONARY, SPANS_AND_DICTIONARY
 from spacy_bioel.text.normalize import normalize_names
 from spacy_bioel.text.sentences import sentence_borders
@@ -206,7 +206,9 @@ def _shares_within_kbs(
     shares = np.zeros(len(concepts))
     for is_member in kb.memberships():
         weight = weights * is_member[concepts]
-        is_first = ~repeats(kb, concepts, weight, name)  # equivalent concepts count once
+        is_first = ~have_likelier_equivalents(
+            kb, concepts, weight, name
+        )  # equivalent concepts count once
         total = np.bincount(name, weight * is_first, len(counts))[name]
         share = np.divide(weight, total, out=np.zeros_like(weight), where=total > 0)
         shares = np.maximum(shares, share)

@@ -14,7 +14,7 @@ from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.candidates import CandidateGenerator
 from spacy_bioel.linking.training import NameTraining
 from spacy_bioel.models.fusion import Fusion
-from spacy_bioel.models.name_encoder import EncoderSource, Parts
+from spacy_bioel.models.name_encoder import EncoderFiles, EncoderSource
 from spacy_bioel.settings import LinkerSettings
 from spacy_bioel.types import Candidate, FloatArray, IntArray
 
@@ -74,7 +74,7 @@ class Rescorer:
     def add_network(self, source: EncoderSource) -> None:
         """Add the contextual network, or replace it."""
 
-    def parts(self) -> Parts:
+    def parts(self) -> EncoderFiles:
         """Return the files to save; empty without a contextual network."""
         return {}
 

@@ -1,1 +1,1 @@
-"""The pipe `bioel_mentions`: a trained detector, and the selection among its spans."""
+"""The pipe `bioel_mentions`: a trained detector, and the selection of mentions among its spans."""

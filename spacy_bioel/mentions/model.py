@@ -1,15 +1,13 @@
-"""Mention detection models, tok2vec -> logits of spans or tags: common part of all architectures.
+"""Models that detect mentions, from token vectors to spans: span enumeration and BIO tagging.
 
-An architecture is a network over the tokens of a batch with a `DetectorKind`: its inference by
-NumPy, its loss and its decoding. There are two: spans and tags.
+An architecture is a network over the tokens of a batch with a `DetectorKind`: its inference in
+NumPy, its loss and its decoding. Span enumeration makes a binary decision for each label of each
+span of up to L tokens. BIO tagging is the baseline of Bhowmik, Stratos and de Melo (2021), Fast and
+effective biomedical entity linking using a dual encoder,
+https://aclanthology.org/2021.louhi-1.4.
 
-Mention detection by span enumeration: spans of up to L tokens, a binary decision per label.
-
-Mention detection by BIO tagging, with BILOU tags.
-
-The baseline to the span scorer in Bhowmik, Stratos and de Melo (2021), Fast and effective
-biomedical entity linking using a dual encoder, https://aclanthology.org/2021.louhi-1.4. B, I and L
-are the first, an inner and the last token of a mention, U is a mention of one token, O is none.
+Contextual models tag by BILOU: B, I and L are the first, an inner and the last token of a mention,
+U is a mention of one token, O is outside.
 """
 
 from __future__ import annotations
@@ -21,7 +19,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from spacy.tokens import Doc
 from thinc.api import Model
 from thinc.types import FloatsXd
@@ -31,12 +28,12 @@ from spacy_bioel.models.inference import detector_shapes, span_logits, tag_logit
 from spacy_bioel.models.tok2vec import Tok2Vec, read_tokens, token_vectors
 from spacy_bioel.models.torch_io import is_on_gpu, needs_torch, set_layer, torch_layer, weights_of
 from spacy_bioel.parallel import one_thread_each
-from spacy_bioel.types import IntArray
+from spacy_bioel.types import BoolArray, DoubleArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
     from torch import nn
 
-# Features are the bits of a gazetteer mask, and one more: a short form that the document defines.
+# Features are the bits of a gazetteer mask, and one for short forms that the document defines.
 DEFINED_FORM = 64
 N_FEATURES = 65
 
@@ -45,28 +42,32 @@ N_FEATURES = 65
 class MentionBatch:
     """Documents, which may be empty, with their gazetteer matches.
 
-    spans (NDArray[int64]): Matches of spans, (start, width - 1, feature); tokens are counted over
-        all documents. Shape (n, 3).
-    words (NDArray[int64]): Matches of single tokens, (token, feature). Shape (n, 2).
+    spans (IntArray): Matches of spans: start, width - 1, feature; tokens are counted over all
+        documents. Shape (n, 3).
+    words (IntArray): Matches of single tokens: token, feature. Shape (n, 2).
     """
 
     docs: list[Doc]
-    spans: NDArray[np.int64]
-    words: NDArray[np.int64]
+    spans: IntArray
+    words: IntArray
 
 
-# Start token, end token (exclusive) and label of each span of a batch, as tokens are counted there.
+# Start token, end token (exclusive) and label of each span; tokens are counted over the batch.
 # Shape (n_spans, 3).
-TokenSpans = NDArray[np.int64]
+TokenSpans = IntArray
 
-# Output of a network for the tokens of a batch. Shape (n_tokens, ...), by architecture.
-Logits = NDArray[np.float32]
+# Output of a network for the tokens of a batch. Shape (n_tokens, ...), depends on the architecture.
+Logits = FloatArray
 
 MentionModel = Model[MentionBatch, Logits]
 # Token vectors, tokens per document, gazetteer matches of spans and of words; see `DetectorKind`.
-Inputs = tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
+Inputs = tuple[FloatArray, IntArray, IntArray, IntArray]
 
-_TOKENS = 4096  # tokens scored together
+_TOKENS_PER_PART = 4096  # tokens scored together
+O, B, I, L, U = range(5)  # noqa: E741
+# Whether a BILOU tag needs an open mention before it, and leaves one open.
+_NEEDS_OPEN = np.array([0, 0, 1, 1, 0])
+_LEAVES_OPEN = np.array([0, 1, 1, 0, 0])
 
 
 @dataclass(frozen=True)
@@ -77,32 +78,30 @@ class DetectorKind:
     infer (Callable): Computes the logits from weights, the inputs of the network as arrays, and
         max_width.
     loss (Callable): Computes the loss and its gradient from logits, gold spans, the probability of
-        each, and the labels that were looked for at each token, shape (n_tokens, n_labels): what is
-        not there of any other label is unknown.
+        each, and the labels that were annotated at each token, shape (n_tokens, n_labels): whether
+        there are mentions of the other labels is unknown.
     decode (Callable): Decodes logits, given the tokens of each document and a minimum probability,
-        into spans in order of their start and their probabilities, shape (n_spans,).
-    is_local (bool): Spans depend on the logits of their first token alone, and these on
-        tokens and matches that are near: long documents are read in pieces.
+        into spans in order of their start, and their probabilities, shape (n_spans,).
+    is_local (bool): Whether spans depend only on the logits of their first token, and these only on
+        nearby tokens and matches, so that long documents can be split.
     """
 
     scorer: str
     infer: Callable[..., Logits]
-    loss: Callable[
-        [Logits, TokenSpans, NDArray[np.float32], NDArray[np.bool_]], tuple[float, Logits]
-    ]
-    decode: Callable[[Logits, NDArray[np.int64], float], tuple[TokenSpans, NDArray[np.float32]]]
+    loss: Callable[[Logits, TokenSpans, FloatArray, BoolArray], tuple[float, Logits]]
+    decode: Callable[[Logits, IntArray, float], tuple[TokenSpans, FloatArray]]
     is_local: bool = False
 
 
 def mention_model(
     name: str, kind: DetectorKind, tok2vec: Tok2Vec, *, max_width: int, settings: dict[str, Any]
 ) -> MentionModel:
-    """Make a model without its torch part, as the builders of the architectures do."""
+    """Build the model of an architecture, without its torch part; see `add_scorer`."""
     if any(node.attrs.get("extra") == "transformers" for node in tok2vec.walk()):
         raise BioelError(Errors.B173.format(name=name))
     return Model(
         name,
-        _forward,
+        _forward_detector,
         init=None,
         layers=[tok2vec],
         attrs={"kind": kind, "max_width": max_width, "settings": settings},
@@ -112,9 +111,9 @@ def mention_model(
 
 
 def add_scorer(model: MentionModel, *, n_labels: int, width: int | None = None) -> None:
-    """Add the torch part to a model, in the place of an earlier one.
+    """Add the torch part to a model, or replace it.
 
-    width (int | None): Width of the token vectors; None: the width of the tok2vec.
+    width (int | None): Width of the token vectors; None: that of the tok2vec.
     """
     settings = {
         "width": width or model.get_ref("tok2vec").get_dim("nO"),
@@ -139,73 +138,77 @@ def mention_loss(
     model: MentionModel,
     logits: FloatsXd,
     gold: TokenSpans,
-    likely: NDArray[np.float32],
-    known: NDArray[np.bool_],
+    probabilities: FloatArray,
+    annotated: BoolArray,
 ) -> tuple[float, FloatsXd]:
-    """The loss of a batch and its gradient, on the device of the logits: `DetectorKind.loss`."""
-    loss, gradient = model.attrs["kind"].loss(model.ops.to_numpy(logits), gold, likely, known)
+    """Compute `DetectorKind.loss` and its gradient, on the device of the logits."""
+    compute_loss = model.attrs["kind"].loss
+    loss, gradient = compute_loss(model.ops.to_numpy(logits), gold, probabilities, annotated)
     on_device: Any = model.ops.asarray(gradient)
     return loss, on_device
 
 
 def find_spans(
-    model: MentionModel, batch: MentionBatch, *, lowest: float
-) -> tuple[TokenSpans, NDArray[np.float32]]:
-    """Find spans of at least the lowest probability, in order, and the probability of each, in a
-    batch of at least one token."""
+    model: MentionModel, batch: MentionBatch, *, min_probability: float
+) -> tuple[TokenSpans, FloatArray]:
+    """Find the spans of at least a probability in a batch of at least one token; return them in
+    order, and their probabilities."""
     kind, scorer, width = model.attrs["kind"], model.get_ref("scorer"), model.attrs["max_width"]
-    is_of_torch = needs_torch(scorer)
-    by_torch = is_of_torch or is_on_gpu(scorer)
-    weights = {} if by_torch else weights_of(scorer)
-    # Tokens beside a piece of a document that its spans depend on; None: all.
-    margin = 2 * (width - 1) if kind.is_local and not is_of_torch else None
+    uses_torch = needs_torch(scorer) or is_on_gpu(scorer)
+    weights = {} if uses_torch else weights_of(scorer)
+    # Spans of a part depend on this many tokens before and after; None: on whole documents.
+    margin = 2 * (width - 1) if kind.is_local and not needs_torch(scorer) else None
 
-    def find(part: tuple[int, slice, Inputs]) -> tuple[TokenSpans, NDArray[np.float32]]:
-        first, used, inputs = part
-        if by_torch:
+    def find(part: tuple[int, slice, Inputs]) -> tuple[TokenSpans, FloatArray]:
+        first, without_margin, inputs = part
+        if uses_torch:
             logits = scorer.ops.to_numpy(scorer.predict(inputs))
         else:
             logits = kind.infer(weights, *inputs, max_width=width)
-        found, probabilities = kind.decode(logits[used], inputs[1], lowest)
-        return found + np.array([first, first, 0]), probabilities
+        spans, probabilities = kind.decode(logits[without_margin], inputs[1], min_probability)
+        return spans + np.array([first, first, 0]), probabilities
 
     with one_thread_each() as parallel_map:
         vectors = token_vectors(model.get_ref("tok2vec"), batch.docs, parallel_map=parallel_map)
-        found = parallel_map(find, _parts(vectors, batch, margin))
+        found = parallel_map(find, _split_batch(vectors, batch, margin))
     spans, probabilities = zip(*found, strict=True)
     return np.concatenate(spans), np.concatenate(probabilities)
 
 
-def _parts(
-    vectors: NDArray[np.float32], batch: MentionBatch, margin: int | None
+def _split_batch(
+    vectors: FloatArray, batch: MentionBatch, margin: int | None
 ) -> Iterator[tuple[int, slice, Inputs]]:
-    """Split a batch: into whole documents without a margin, else at any token.
+    """Split a batch between any tokens; without a margin, between documents.
 
-    YIELDS (tuple): The first token of a part, those of its inputs that are its own, and its inputs.
+    YIELDS (tuple): The first token of a part, its tokens without the margins, and its inputs.
     """
     ends = np.cumsum([len(doc) for doc in batch.docs])
-    edges = np.append(np.arange(0, ends[-1], _TOKENS), ends[-1])
-    if margin is None:  # to the end of the document that is cut
+    n_tokens = int(ends[-1])
+    edges = np.append(np.arange(0, n_tokens, _TOKENS_PER_PART), n_tokens)
+    if margin is None:  # extend each part to the end of its last document
         edges = np.unique(np.append(0, ends[np.searchsorted(ends, edges[1:])]))
     spans = batch.spans[np.argsort(batch.spans[:, 0], kind="stable")]
     for start, end in pairwise(edges.tolist()):
-        low, high = max(0, start - (margin or 0)), min(int(ends[-1]), end + (margin or 0))
+        low, high = max(0, start - (margin or 0)), min(n_tokens, end + (margin or 0))
         lengths = np.diff(np.clip(ends, low, high), prepend=low)
-        inside = _between(spans, low, high)
+        inside = _matches_between(spans, low, high)
         inside = inside[inside[:, 0] + inside[:, 1] < high - low]
-        inputs = (vectors[low:high], lengths, inside, _between(batch.words, low, high))
-        yield start, slice(start - low, end - low), inputs
+        words = _matches_between(batch.words, low, high)
+        yield start, slice(start - low, end - low), (vectors[low:high], lengths, inside, words)
 
 
-def _between(matches: NDArray[np.int64], low: int, high: int) -> NDArray[np.int64]:
-    """Matches that begin at tokens from low to high, in this order, counted from low."""
+def _matches_between(matches: IntArray, low: int, high: int) -> IntArray:
+    """Return the matches that begin at tokens [low, high), with tokens counted from low.
+
+    matches (IntArray): In order of their first token.
+    """
     first, last = np.searchsorted(matches[:, 0], [low, high])
-    found = matches[first:last].copy()
-    found[:, 0] -= low
-    return found
+    inside = matches[first:last].copy()
+    inside[:, 0] -= low
+    return inside
 
 
-def _forward(
+def _forward_detector(
     model: MentionModel, batch: MentionBatch, is_train: bool
 ) -> tuple[FloatsXd, Callable[[FloatsXd], list[Doc]]]:
     tokens, backprop_tokens = read_tokens(model.get_ref("tok2vec"), batch.docs, is_train)
@@ -220,62 +223,57 @@ def _forward(
 
 
 def build_span_enumerator_v1(
-    tok2vec: Tok2Vec,
-    *,
-    max_width: int = 10,
-    hidden: int = 128,
-    dropout: float = 0.2,
+    tok2vec: Tok2Vec, *, max_width: int = 10, hidden: int = 128, dropout: float = 0.2
 ) -> MentionModel:
     """Registered as `spacy-bioel.SpanEnumerator.v1`.
 
     tok2vec (Model): Any spaCy tok2vec, or a listener to a shared one.
     max_width (int): L, the longest span in tokens; longer mentions cannot be found.
     hidden (int): Size of the hidden layer of the span scorer; 0: the linear score of Bhowmik et al.
-        (2021), equation 4 as published, without hidden layer and width embedding, and with gazetteer
-        matches as token features only.
+        (2021), equation 4 as published: no hidden layer, no width embedding, and gazetteer matches
+        as token features only.
     dropout (float): Dropout on token vectors and hidden layer, in training.
     RETURNS (Model[MentionBatch, Logits]): A model without its torch part, which `add_scorer` adds
         once the labels are known.
     RAISES BioelError: [B173] when the tok2vec is a transformer: only its weights would be saved.
     """
-    settings = {"hidden": hidden, "dropout": dropout}
-    return mention_model(
-        "span_enumerator", _ENUMERATOR, tok2vec, max_width=max_width, settings=settings
-    )
+    name, settings = "span_enumerator", {"hidden": hidden, "dropout": dropout}
+    return mention_model(name, _ENUMERATOR, tok2vec, max_width=max_width, settings=settings)
 
 
 def _span_loss(
-    logits: Logits, gold: TokenSpans, likely: NDArray[np.float32], known: NDArray[np.bool_]
+    logits: Logits, gold: TokenSpans, probabilities: FloatArray, annotated: BoolArray
 ) -> tuple[float, Logits]:
-    """Binary cross-entropy, summed over all spans and the labels that were looked for, and divided
-    by the gold mentions.
+    """Compute the binary cross-entropy, summed over all spans and the labels that were annotated,
+    and divided by the number of gold mentions.
 
     logits (Logits): -inf for spans outside a document. Shape (n_tokens, max_width, n_labels).
     """
-    short = gold[:, 1] - gold[:, 0] <= logits.shape[1]
-    start, end, label = gold[short].T
+    is_possible = gold[:, 1] - gold[:, 0] <= logits.shape[1]
+    start, end, label = gold[is_possible].T
     target = np.zeros(logits.shape, dtype="float32")
-    np.maximum.at(target, (start, end - start - 1, label), likely[short])
-    possible = np.isfinite(logits) & known[:, None, :]
+    np.maximum.at(target, (start, end - start - 1, label), probabilities[is_possible])
+    counted = np.isfinite(logits) & annotated[:, None, :]
     p = _sigmoid(logits)
     scale = 1.0 / max(1.0, target.sum())
-    gradient = np.where(possible, (p - target) * scale, 0.0).astype("float32")
-    log_p, log_rest = (np.log(np.maximum(x[possible], 1e-8)) for x in (p, 1 - p))
-    target = target[possible]
+    gradient = np.where(counted, (p - target) * scale, 0.0).astype("float32")
+    log_p = np.log(np.maximum(p[counted], 1e-8))
+    log_rest = np.log(np.maximum((1 - p)[counted], 1e-8))
+    target = target[counted]
     return float(-(target * log_p + (1 - target) * log_rest).sum() * scale), gradient
 
 
 def _decode_spans(
-    logits: Logits, lengths: NDArray[np.int64], lowest: float
-) -> tuple[TokenSpans, NDArray[np.float32]]:
-    """Decode all spans of at least the minimum probability, overlapping ones included."""
-    probabilities = _sigmoid(logits)
-    start, width, label = np.nonzero((probabilities >= lowest) & np.isfinite(logits))
-    return np.stack([start, start + width + 1, label], axis=1), probabilities[start, width, label]
+    logits: Logits, lengths: IntArray, min_probability: float
+) -> tuple[TokenSpans, FloatArray]:
+    """Decode all spans of at least the minimum probability, including those that overlap."""
+    p = _sigmoid(logits)
+    start, width, label = np.nonzero((p >= min_probability) & np.isfinite(logits))
+    return np.stack([start, start + width + 1, label], axis=1), p[start, width, label]
 
 
 def _sigmoid(logits: Logits) -> Logits:
-    # Clipped, because exp would overflow for the linear scores of wide spans.
+    # Clipped: exp would overflow for the linear scores of wide spans.
     return (1 / (1 + np.exp(-np.maximum(logits, -80.0)))).astype("float32")
 
 
@@ -284,14 +282,8 @@ _ENUMERATOR = DetectorKind(
 )
 
 
-O, B, I, L, U = range(5)  # noqa: E741
-# Whether a tag needs an open mention before it, and leaves one open.
-_NEEDS_OPEN = np.array([0, 0, 1, 1, 0])
-_LEAVES_OPEN = np.array([0, 1, 1, 0, 0])
-
-
-def longest_spans(spans: IntArray) -> NDArray[np.bool_]:
-    """Which of spans to keep without overlaps: the longest first, of equal length the first."""
+def longest_spans(spans: IntArray) -> BoolArray:
+    """Choose spans without overlaps: the longest first, of equal length the first. Shape (n,)."""
     kept = np.zeros(len(spans), dtype=bool)
     taken: set[int] = set()
     for i in np.lexsort((spans[:, 1], spans[:, 0], spans[:, 0] - spans[:, 1])).tolist():
@@ -303,7 +295,7 @@ def longest_spans(spans: IntArray) -> NDArray[np.bool_]:
 
 
 def encode_bilou(spans: IntArray, n_tokens: int) -> IntArray:
-    """Tag of each token. spans (IntArray): Without overlaps, shape (n, 2)."""
+    """Return the BILOU tag of each token. spans (IntArray): Without overlaps, shape (n, 2)."""
     tags = np.full(n_tokens, O)
     for start, end in spans.tolist():
         tags[start:end] = I
@@ -313,12 +305,11 @@ def encode_bilou(spans: IntArray, n_tokens: int) -> IntArray:
     return tags
 
 
-def decode_bilou(
-    logits: NDArray[np.float32], lengths: IntArray
-) -> tuple[IntArray, NDArray[np.float64], IntArray]:
-    """The most probable legal sequence of tags of each document, by the algorithm of Viterbi.
+def decode_bilou(logits: FloatArray, lengths: IntArray) -> tuple[IntArray, DoubleArray, IntArray]:
+    """Find the mentions of the most probable legal tags of each document, by Viterbi decoding.
 
-    logits (NDArray): Of the tags of all tokens, one document after the other. Shape (n_tokens, 5).
+    logits (FloatArray): Of the tags of all tokens, one document after the other. Shape
+        (n_tokens, 5).
     lengths (IntArray): Tokens of each document.
     RETURNS (tuple): Start and end (exclusive) of each mention, counted over all documents, shape
         (n_mentions, 2); the lowest probability of its tags, (n_mentions,); and how many tokens of
@@ -326,45 +317,47 @@ def decode_bilou(
     """
     scores = logits - logits.max(axis=1, keepdims=True, initial=-np.inf)
     scores = (scores - np.log(np.exp(scores).sum(axis=1, keepdims=True))).astype(np.float64)
-    tags = _best_legal(scores, lengths)
+    tags = _most_probable_tags(scores, lengths)
     start = np.flatnonzero((tags == B) | (tags == U))
     end = np.flatnonzero((tags == L) | (tags == U)) + 1
     # A last element, so that a mention may end with the last token; a legal sequence has no gaps.
-    of_tags = np.append(np.exp(scores[np.arange(len(tags)), tags]), 1.0)
+    tag_probability = np.append(np.exp(scores[np.arange(len(tags)), tags]), 1.0)
     borders = np.stack([start, end], axis=1)
-    lowest = np.minimum.reduceat(of_tags, borders.ravel())[::2] if len(start) else np.zeros(0)
-    owner = np.repeat(np.arange(len(lengths)), lengths)
-    repaired = np.bincount(owner, tags != scores.argmax(axis=1), minlength=len(lengths))
-    return borders, lowest, repaired.astype(np.int64)
+    lowest = np.zeros(0)
+    if len(start):
+        lowest = np.minimum.reduceat(tag_probability, borders.ravel())[::2]
+    doc_index = np.repeat(np.arange(len(lengths)), lengths)
+    n_repaired = np.bincount(doc_index, tags != scores.argmax(axis=1), minlength=len(lengths))
+    return borders, lowest, n_repaired.astype(np.int64)
 
 
-def _best_legal(scores: NDArray[np.float64], lengths: IntArray) -> IntArray:
-    """Tags of all documents, computed for all of them at once, token by token."""
+def _most_probable_tags(scores: DoubleArray, lengths: IntArray) -> IntArray:
+    """Return the most probable legal tags of all documents, computed in parallel token by token."""
     n, longest = len(lengths), int(lengths.max(initial=0))
     first = np.cumsum(lengths) - lengths
-    # Of the best sequences that leave no mention open, and that do: score, and last tag.
+    # Score of the best sequence of each document that leaves no mention open, and that leaves one.
     best = np.tile([0.0, -np.inf], (n, 1))
-    reached_by = np.zeros((longest, n, 2), dtype=np.int64)
-    for at in range(longest):
-        alive = np.flatnonzero(lengths > at)
-        total = best[alive][:, _NEEDS_OPEN] + scores[first[alive] + at]  # (n_alive, 5)
+    last_tag = np.zeros((longest, n, 2), dtype=np.int64)  # of the best sequence up to each token
+    for position in range(longest):
+        docs = np.flatnonzero(lengths > position)
+        total = best[docs][:, _NEEDS_OPEN] + scores[first[docs] + position]  # (n_docs, 5)
         for leaves_open in (0, 1):
             tags = np.flatnonzero(_LEAVES_OPEN == leaves_open)
-            reached_by[at, alive, leaves_open] = tags[total[:, tags].argmax(axis=1)]
-            best[alive, leaves_open] = total[:, tags].max(axis=1)
-    tags_of = np.zeros((longest, n), dtype=np.int64)
-    is_open = np.zeros(n, dtype=np.int64)  # a document ends with all mentions closed
-    for at in reversed(range(longest)):
-        alive = np.flatnonzero(lengths > at)
-        tags_of[at, alive] = reached_by[at, alive, is_open[alive]]
-        is_open[alive] = _NEEDS_OPEN[tags_of[at, alive]]
-    owner = np.repeat(np.arange(n), lengths)
-    within = np.arange(int(lengths.sum())) - np.repeat(first, lengths)
-    found: IntArray = tags_of[within, owner]
-    return found
+            last_tag[position, docs, leaves_open] = tags[total[:, tags].argmax(axis=1)]
+            best[docs, leaves_open] = total[:, tags].max(axis=1)
+    best_tags = np.zeros((longest, n), dtype=np.int64)
+    is_open = np.zeros(n, dtype=np.int64)  # at the end of a document, all mentions are closed
+    for position in reversed(range(longest)):
+        docs = np.flatnonzero(lengths > position)
+        best_tags[position, docs] = last_tag[position, docs, is_open[docs]]
+        is_open[docs] = _NEEDS_OPEN[best_tags[position, docs]]
+    doc_index = np.repeat(np.arange(n), lengths)
+    position_in_doc = np.arange(int(lengths.sum())) - np.repeat(first, lengths)
+    flat: IntArray = best_tags[position_in_doc, doc_index]
+    return flat
 
 
-# BIO tags: 0 is O, followed by B of each label, then I of each label.
+# BIO tags are numbered: O, then B of each label, then I of each label.
 
 
 def build_bio_tagger_v1(
@@ -373,11 +366,11 @@ def build_bio_tagger_v1(
     """Registered as `spacy-bioel.BioTagger.v1`.
 
     Fast, and not limited in the length of mentions. BIO tags cannot represent overlapping
-    mentions: of these it learns the longest (at equal length the first) and predicts no other.
+    mentions: the tagger learns the longest of these (at equal length the first).
 
-    The probability of a mention is the lowest of its tokens' probabilities. Unlike their product
-    it does not fall with the length, so that one threshold suits all mentions. Decoding takes the
-    most probable tag of each token whatever the threshold: a low one adds few mentions.
+    The probability of a mention is the lowest of its tokens' probabilities. Unlike their product,
+    this does not fall with the length, so that one threshold suits all mentions. Decoding takes the
+    most probable tag of each token whatever the threshold, so a low threshold adds few mentions.
 
     tok2vec (Model): Any spaCy tok2vec, or a listener to a shared one.
     max_width (int): The longest gazetteer match in tokens.
@@ -391,24 +384,27 @@ def build_bio_tagger_v1(
 
 
 def _tag_loss(
-    logits: Logits, gold: TokenSpans, likely: NDArray[np.float32], known: NDArray[np.bool_]
+    logits: Logits, gold: TokenSpans, probabilities: FloatArray, annotated: BoolArray
 ) -> tuple[float, Logits]:
-    """Cross-entropy of the tags, mean over tokens; of a token outside, O and the tags of all labels
-    that were not looked for are right together. Only likely spans have tags.
+    """Compute the cross-entropy of the tags, averaged over tokens.
+
+    Only spans with a probability of at least 0.5 have tags. For other tokens, O and the tags of all
+    labels that were not annotated are right together.
 
     logits (Logits): Of the tags. Shape (n_tokens, 2 * n_labels + 1).
     """
     n_tokens, n_tags = logits.shape
-    tags = _gold_tags(gold[likely >= 0.5], n_tokens, n_labels=n_tags // 2)
-    right = np.arange(n_tags) == tags[:, None]
-    right[:, 1:] |= (tags == 0)[:, None] & ~np.tile(known, 2)
+    tags = _gold_tags(gold[probabilities >= 0.5], n_tokens, n_labels=n_tags // 2)
+    is_right = np.arange(n_tags) == tags[:, None]
+    is_right[:, 1:] |= (tags == 0)[:, None] & ~np.tile(annotated, 2)
     p = _softmax(logits)
-    likelihood = np.maximum((p * right).sum(axis=1, keepdims=True), 1e-8)
-    return float(-np.log(likelihood).mean()), (p - p * right / likelihood) / n_tokens
+    likelihood = np.maximum((p * is_right).sum(axis=1, keepdims=True), 1e-8)
+    return float(-np.log(likelihood).mean()), (p - p * is_right / likelihood) / n_tokens
 
 
-def _gold_tags(gold: TokenSpans, n_tokens: int, *, n_labels: int) -> NDArray[np.int64]:
-    """Gold tag of each token; of overlapping mentions, the longest wins, then the first."""
+def _gold_tags(gold: TokenSpans, n_tokens: int, *, n_labels: int) -> IntArray:
+    """Return the gold tag of each token; of mentions that overlap, the longest counts, then the
+    first."""
     tags = np.zeros(n_tokens, dtype=np.int64)
     gold = gold[np.argsort(gold[:, 2], kind="stable")]
     for start, end, label in gold[longest_spans(gold[:, :2])].tolist():
@@ -418,8 +414,8 @@ def _gold_tags(gold: TokenSpans, n_tokens: int, *, n_labels: int) -> NDArray[np.
 
 
 def _decode_tags(
-    logits: Logits, lengths: NDArray[np.int64], lowest: float
-) -> tuple[TokenSpans, NDArray[np.float32]]:
+    logits: Logits, lengths: IntArray, min_probability: float
+) -> tuple[TokenSpans, FloatArray]:
     """Decode mentions from the most probable tag of each token.
 
     A mention starts at B, and at an I that follows O, another label or the start of a document.
@@ -427,16 +423,16 @@ def _decode_tags(
     n_labels = logits.shape[1] // 2
     tags, confidence = logits.argmax(axis=1), _softmax(logits).max(axis=1)
     labels = np.where(tags > 0, (tags - 1) % n_labels, -1)
-    before = np.concatenate([[-1], labels[:-1]])
-    before[(np.cumsum(lengths) - lengths)[lengths > 0]] = -1
-    starts = (labels >= 0) & ((tags <= n_labels) | (labels != before))
+    label_before = np.concatenate([[-1], labels[:-1]])
+    label_before[(np.cumsum(lengths) - lengths)[lengths > 0]] = -1
+    is_start = (labels >= 0) & ((tags <= n_labels) | (labels != label_before))
     # A mention ends before the next start, before the next O, or with the last token.
-    borders = np.append(np.flatnonzero(starts | (labels < 0)), len(tags))
-    start = np.flatnonzero(starts)
+    borders = np.append(np.flatnonzero(is_start | (labels < 0)), len(tags))
+    start = np.flatnonzero(is_start)
     end = borders[np.searchsorted(borders, start, side="right")]
-    lowest_of = [confidence[first:last].min() for first, last in zip(start, end, strict=True)]
-    probabilities = np.array(lowest_of, dtype=np.float32)
-    kept = probabilities >= lowest
+    lowest = [confidence[first:last].min() for first, last in zip(start, end, strict=True)]
+    probabilities = np.array(lowest, dtype=np.float32)
+    kept = probabilities >= min_probability
     return np.stack([start, end, labels[start]], axis=1)[kept], probabilities[kept]
 
 

@@ -1,4 +1,4 @@
-"""The pipe `bioel_mentions`: a model that scores spans or tags tokens finds mentions."""
+"""The pipe `bioel_mentions`: detects mentions by a model that scores spans or tags tokens."""
 
 # No `from __future__ import annotations`: spaCy reads the annotations as types.
 
@@ -9,7 +9,6 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from safetensors.numpy import load, save
 from spacy.attrs import IS_SPACE
 from spacy.language import Language
@@ -35,18 +34,18 @@ from spacy_bioel.mentions.model import (
     find_spans,
     mention_loss,
 )
-from spacy_bioel.mentions.selection import DOUBTFUL, select_mentions, word_lists
+from spacy_bioel.mentions.selection import MIN_SCORED_PROBABILITY, select_mentions, word_lists
 from spacy_bioel.models.tok2vec import make_parameters
 from spacy_bioel.models.torch_io import network_of, weights_from_bytes, weights_to_bytes
 from spacy_bioel.pipe import SavedParts, StoredPipe, listens, require_token_vectors
 from spacy_bioel.settings import MentionSettings
 from spacy_bioel.text.normalize import BLANK_LINE, normalize_names, on_one_line
 from spacy_bioel.text.sentences import find_forms
-from spacy_bioel.types import ScoredSpan
+from spacy_bioel.types import BoolArray, FloatArray, IntArray, ScoredSpan
 
 
 class MentionDetector(StoredPipe[MentionSettings]):
-    """Find mentions; write doc.spans["bioel"] with their probabilities in attrs["scores"]."""
+    """Finds mentions; writes doc.spans["bioel"], with their probabilities in attrs["scores"]."""
 
     def __init__(
         self,
@@ -69,7 +68,7 @@ class MentionDetector(StoredPipe[MentionSettings]):
 
     def read_settings(self) -> MentionSettings:
         """Check the settings. RAISES BioelError: [B270]."""
-        stored = ("labels", "width")  # beside them
+        stored = ("labels", "width")  # stored with the settings
         return MentionSettings.of({k: v for k, v in self.cfg.items() if k not in stored})
 
     @property
@@ -97,17 +96,17 @@ class MentionDetector(StoredPipe[MentionSettings]):
         labels: Sequence[str] | None = None,
         kb: Any = None,
     ) -> None:
-        """Collect labels, take the names of a knowledge base as features, build the network.
+        """Collect labels, read a knowledge base for the features of spans, and build the network.
 
         labels (Sequence[str] | None): Label set, e.g. from `spacy init labels`.
-        kb (KnowledgeBase | str | list | dict | None): Or as in the linker's setting `kb`. Its names
-            and types become features of spans. The detector keeps a compact copy and does not need
-            it afterwards.
+        kb (KnowledgeBase | str | list | dict | None): A knowledge base, or a value of the linker's
+            setting `kb`. Its names and types become features of spans. The detector keeps a
+            compact copy and does not need the knowledge base afterwards.
         RAISES BioelError: [B051] when no example has a gold mention, [B331] when no example
             annotates one of the labels.
         """
         validate_get_examples(get_examples, "MentionDetector.initialize")
-        groups = (eg.reference.spans.get(self.cfg["gold_key"], []) for eg in get_examples())
+        groups = (e.reference.spans.get(self.cfg["gold_key"], []) for e in get_examples())
         for label in labels or sorted({span.label_ for group in groups for span in group}):
             self.add_label(label)
         self._check_annotated(get_examples())
@@ -136,57 +135,59 @@ class MentionDetector(StoredPipe[MentionSettings]):
     ) -> list[list[ScoredSpan]]:
         """Find the mentions of each document as (start token, end token, label, probability).
 
-        traces (Sequence[Trace] | None): Of each document, to be told what was considered.
-        RAISES BioelError: [B053] before training; [B174] without the token vectors that it reads;
-            those of `check_settings`.
+        traces (Sequence[Trace] | None): For each document, records the spans that were considered.
+        RAISES BioelError: [B053] before training; [B174] when the token vectors are missing; those
+            of `check_settings`.
         """
         docs = list(docs)
-        self.check_settings()  # they may have been assigned
+        self.check_settings()  # users may have changed them
         if unknown := sorted(set(word_lists(self.cfg)[0]) - set(self.labels)):
             message = Warnings.W322.format(unknown=unknown, known=", ".join(self.labels))
             warnings.warn(message, stacklevel=2)
-        lowest = min((trace.lowest for trace in traces or ()), default=DOUBTFUL)
-        scored = self.score_spans(docs, lowest=lowest)
+        lowest = min((trace.lowest for trace in traces or ()), default=MIN_SCORED_PROBABILITY)
+        scored = self.score_spans(docs, min_probability=lowest)
         return select_mentions(docs, scored, self.cfg, self.rules, traces)
 
     @property
     def rules(self) -> RuleSet:
-        """The rules for kinds of text that are for its labels."""
+        """The rules for kinds of text that apply to the labels of the detector."""
         return self.entities.for_labels(self.labels)
 
-    def score_spans(self, docs: list[Doc], *, lowest: float = DOUBTFUL) -> list[list[ScoredSpan]]:
-        """Score the spans of each document that may become mentions, before any is chosen.
+    def score_spans(
+        self, docs: list[Doc], *, min_probability: float = MIN_SCORED_PROBABILITY
+    ) -> list[list[ScoredSpan]]:
+        """Score the spans of each document that may become mentions, before any is selected.
 
-        lowest (float): Least probability of a span, or the threshold if this is lower.
+        min_probability (float): Lowest probability of a span; the threshold, if that is lower.
         RAISES BioelError: [B053], [B174], as `predict` does.
         """
         if not self.labels:
             raise BioelError(Errors.B053.format(name=self.name))
         require_token_vectors(self.model, docs)
-        mentions: list[list[ScoredSpan]] = [[] for _ in docs]
-        read, kept = self._read(docs)
-        if not any(map(len, read)):
-            return mentions
-        lowest = min(self.cfg["threshold"], lowest)
-        spans, probabilities = find_spans(self.model, self._batch(read), lowest=lowest)
-        offsets = np.cumsum([0] + [len(doc) for doc in read])
-        owners = np.searchsorted(offsets, spans[:, 0], side="right") - 1
-        tokens = np.concatenate(kept)
-        columns = (owners, tokens[spans[:, 0]], tokens[spans[:, 1] - 1] + 1, spans[:, 2])
-        rows = zip(*(column.tolist() for column in (*columns, probabilities)), strict=True)
-        for owner, start, end, label, p in rows:
-            mentions[owner].append((start, end, self.labels[label], p))
-        return mentions
+        scored: list[list[ScoredSpan]] = [[] for _ in docs]
+        read_docs, kept_tokens = self._without_line_breaks(docs)
+        if not any(map(len, read_docs)):
+            return scored
+        batch, lowest = self._batch(read_docs), min(self.cfg["threshold"], min_probability)
+        spans, probabilities = find_spans(self.model, batch, min_probability=lowest)
+        offsets = np.cumsum([0] + [len(doc) for doc in read_docs])
+        doc_indices = np.searchsorted(offsets, spans[:, 0], side="right") - 1
+        tokens = np.concatenate(kept_tokens)
+        starts, ends = tokens[spans[:, 0]], tokens[spans[:, 1] - 1] + 1
+        columns = (doc_indices, starts, ends, spans[:, 2], probabilities)
+        for doc_index, start, end, label, p in zip(*(c.tolist() for c in columns), strict=True):
+            scored[doc_index].append((start, end, self.labels[label], p))
+        return scored
 
-    def _read(self, docs: list[Doc]) -> tuple[list[Doc], list[NDArray[np.int64]]]:
-        """Return the documents that the network reads, and which of the given tokens they have.
+    def _without_line_breaks(self, docs: list[Doc]) -> tuple[list[Doc], list[IntArray]]:
+        """Return the documents as the network reads them, and the indices of the tokens kept.
 
         Line breaks are dropped, unless token vectors come from another pipe.
         """
         if listens(self.model):
             return docs, [np.arange(len(doc)) for doc in docs]
-        kept = [_without_breaks(doc) for doc in docs]
-        return [_doc_of(doc, of) for doc, of in zip(docs, kept, strict=True)], kept
+        kept = [_tokens_without_breaks(doc) for doc in docs]
+        return [_doc_of_tokens(doc, tokens) for doc, tokens in zip(docs, kept, strict=True)], kept
 
     def _batch(self, docs: list[Doc]) -> MentionBatch:
         return match_gazetteer(self.gazetteer, docs, max_width=self.model.attrs["max_width"])
@@ -197,7 +198,7 @@ class MentionDetector(StoredPipe[MentionSettings]):
         for doc, mentions in zip(docs, scores, strict=True):
             spans = [Span(doc, start, end, label=label) for start, end, label, _ in mentions]
             attrs: dict[str, Any] = {"scores": [round(score, 4) for *_, score in mentions]}
-            # The linker runs other rules, and adds no names that are excluded here.
+            # The linker reads which rules have run, and which names must not be added.
             attrs["rules"] = rules
             if exclude:
                 attrs["exclude"] = [on_one_line(words.lower()) for words in exclude]
@@ -206,7 +207,7 @@ class MentionDetector(StoredPipe[MentionSettings]):
                 doc.set_ents(filter_spans(spans))
 
     def learn(self, examples: Sequence[Example]) -> float | None:
-        docs, _ = self._read([example.predicted for example in examples])
+        docs, _ = self._without_line_breaks([example.predicted for example in examples])
         if not any(map(len, docs)):
             return None
         scores, backprop = self.model.begin_update(self._batch(docs))
@@ -218,28 +219,27 @@ class MentionDetector(StoredPipe[MentionSettings]):
         """Compute the loss and its gradient with respect to the logits `scores`."""
         return mention_loss(self.model, scores, *self._targets(examples))
 
-    def _targets(
-        self, examples: Iterable[Example]
-    ) -> tuple[TokenSpans, NDArray[np.float32], NDArray[np.bool_]]:
-        """Return the gold mentions on the concatenated tokens that the network reads, the
-        probability of each, and which labels were looked for at each token, shape (n_tokens,
-        n_labels).
+    def _targets(self, examples: Iterable[Example]) -> tuple[TokenSpans, FloatArray, BoolArray]:
+        """Return the gold mentions, their probabilities, and the annotated labels of each token.
+
+        Tokens are those that the network reads, counted over all documents. Shapes (n_mentions, 3),
+        (n_mentions,), (n_tokens, n_labels).
         """
         examples, key = list(examples), self.cfg["gold_key"]
-        gold, likely, known, offset = [], [], [], 0
-        _, kept = self._read([example.predicted for example in examples])
+        gold, probabilities, annotated, offset = [], [], [], 0
+        _, kept = self._without_line_breaks([example.predicted for example in examples])
         for example, tokens in zip(examples, kept, strict=True):
             for span in gold_spans(example, key=key):
                 start, end = np.searchsorted(tokens, [span.start, span.end]).tolist()
                 if span.label in self.labels and start < end:
                     gold.append((offset + start, offset + end, self.labels.index(span.label)))
-                    likely.append(span.probability)
-            annotates = annotated_labels(example.reference, key=key)
-            row = [not annotates or label in annotates for label in self.labels]
-            known.append(np.tile(np.array(row, dtype=bool), (len(tokens), 1)))
+                    probabilities.append(span.probability)
+            doc_labels = annotated_labels(example.reference, key=key)
+            row = [not doc_labels or label in doc_labels for label in self.labels]
+            annotated.append(np.tile(np.array(row, dtype=bool), (len(tokens), 1)))
             offset += len(tokens)
         spans = np.array(gold, dtype=np.int64).reshape(-1, 3)
-        return spans, np.array(likely, dtype=np.float32), np.concatenate(known)
+        return spans, np.array(probabilities, dtype=np.float32), np.concatenate(annotated)
 
     # Serialisation, see pipe.py.
 
@@ -270,52 +270,53 @@ class MentionDetector(StoredPipe[MentionSettings]):
             entities=self.entities,
             scorer=self.scorer,
         )
-        return _unpickle, (make, self.cfg, self.to_bytes())
+        return _unpickle_detector, (make, self.cfg, self.to_bytes())
 
 
-def _unpickle(
+def _unpickle_detector(
     make: Callable[..., MentionDetector], cfg: dict[str, Any], data: bytes
 ) -> MentionDetector:
     return make(settings=cfg).from_bytes(data)
 
 
-def _without_breaks(doc: Doc) -> NDArray[np.int64]:
-    """List the tokens that are no white space, and those of blank lines."""
-    breaks = np.flatnonzero(doc.to_array([IS_SPACE]).ravel()).tolist()
-    return np.delete(np.arange(len(doc)), [i for i in breaks if not BLANK_LINE.search(doc[i].text)])
+def _tokens_without_breaks(doc: Doc) -> IntArray:
+    """List the tokens of a document, without white space other than blank lines."""
+    white_space = np.flatnonzero(doc.to_array([IS_SPACE]).ravel()).tolist()
+    breaks = [i for i in white_space if not BLANK_LINE.search(doc[i].text)]
+    return np.delete(np.arange(len(doc)), breaks)
 
 
-def _doc_of(doc: Doc, kept: NDArray[np.int64]) -> Doc:
-    """Return a document of these tokens; a space stands for what was between them."""
+def _doc_of_tokens(doc: Doc, kept: IntArray) -> Doc:
+    """Return a document of some of the tokens, with a space for those left out between two."""
     if len(kept) == len(doc):
         return doc
-    tokens, follows = [doc[i] for i in kept.tolist()], np.append(kept[1:], len(doc)) - kept == 1
-    spaces = [bool(t.whitespace_) or not follow for t, follow in zip(tokens, follows, strict=True)]
+    tokens, is_gap = [doc[i] for i in kept.tolist()], np.append(kept[1:], len(doc)) - kept > 1
+    spaces = [bool(token.whitespace_ or gap) for token, gap in zip(tokens, is_gap, strict=True)]
     return Doc(doc.vocab, [token.text for token in tokens], spaces)
 
 
 def match_gazetteer(gazetteer: Gazetteer, docs: list[Doc], *, max_width: int) -> MentionBatch:
-    """Match documents with names of at most so many tokens, and with words of names."""
+    """Match the names of at most `max_width` tokens, and the single words of names."""
     lengths = np.array([len(doc) for doc in docs], dtype=np.int64)
     tokens = normalized_tokens(docs)
     spans = [np.stack(gazetteer.match_spans(tokens, max_width, lengths=lengths), axis=1)]
     for doc, offset in zip(docs, np.cumsum(lengths) - lengths, strict=True):
-        spans.append(_defined_forms(gazetteer, doc, max_width=max_width) + [offset, 0, 0])
+        spans.append(_match_defined_forms(gazetteer, doc, max_width=max_width) + [offset, 0, 0])
     words = np.stack(gazetteer.match_words(tokens), axis=1)
     return MentionBatch(docs, np.concatenate(spans), words)
 
 
-def _defined_forms(gazetteer: Gazetteer, doc: Doc, *, max_width: int) -> NDArray[np.int64]:
-    """Match the abbreviations that the document defines by their long forms. Shape (n, 3)."""
-    found: list[tuple[int, int, int]] = []
+def _match_defined_forms(gazetteer: Gazetteer, doc: Doc, *, max_width: int) -> IntArray:
+    """Match short forms that the document defines, by their long forms. Shape (n, 3)."""
+    matches: list[tuple[int, int, int]] = []
     if not (long_of := long_forms(doc)):
         return np.zeros((0, 3), dtype=np.int64)
-    places = find_forms(text_of(doc), long_of)
+    char_spans = find_forms(text_of(doc), long_of)
     keys = name_keys(normalize_names(list(long_of.values())))
     for short, key in zip(long_of, keys, strict=True):
         bits = [DEFINED_FORM, *unpack_bits(gazetteer.names.find(key[None]))[1].tolist()]
-        for start_char, end_char in places[short]:
+        for start_char, end_char in char_spans[short]:
             span = doc.char_span(start_char, end_char)
             if span is not None and len(span) <= max_width:
-                found += [(span.start, len(span) - 1, bit) for bit in bits]
-    return np.array(found, dtype=np.int64).reshape(-1, 3)
+                matches += [(span.start, len(span) - 1, bit) for bit in bits]
+    return np.array(matches, dtype=np.int64).reshape(-1, 3)

@@ -1,7 +1,7 @@
-"""Inference by NumPy: the equations of `models.networks`, on their weights as arrays.
+"""Inference in NumPy: the equations of `models.networks`, with their weights as arrays.
 
-All numbers are float32. Weights have the names of the torch networks' own (`state_dict`), so that
-a saved pipeline is read without torch. Results equal those of torch to 1e-5.
+All numbers are float32. Weights have the names of the `state_dict` of the torch networks, so that
+saved pipelines run without torch. Results equal those of torch to 1e-5.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from spacy_bioel.types import FloatArray, IntArray
 Weights = Mapping[str, NDArray]
 Shapes = dict[str, tuple[int, ...]]
 
-_BLOCK = 512  # rows whose sums are computed together: they stay in the processor's cache
+# First tokens whose spans are scored together: the sums stay in the processor's cache.
+_STARTS_PER_BLOCK = 512
 
 
 def linear(x: FloatArray, weight: FloatArray, bias: FloatArray | None = None) -> FloatArray:
-    """x W' + b. x: shape (n, width in); weight: (width out, width in)."""
+    """Compute x W' + b. x: shape (n, width in); weight: (width out, width in)."""
     y = x @ weight.T
     if bias is not None:
         y += bias
@@ -29,12 +30,12 @@ def linear(x: FloatArray, weight: FloatArray, bias: FloatArray | None = None) ->
 
 
 def relu(x: FloatArray) -> FloatArray:
-    """Replace negative numbers by 0, in place."""
+    """Replace negative numbers with 0, in place."""
     return np.maximum(x, 0, out=x)
 
 
 def layer_norm(x: FloatArray, gain: FloatArray, bias: FloatArray, *, epsilon: float) -> FloatArray:
-    """Shift and scale each row to mean 0 and variance 1, then by gain and bias."""
+    """Scale each row to mean 0 and variance 1, then multiply by gain and add bias."""
     y = x - x.mean(axis=1, keepdims=True)
     variance = np.einsum("ij,ij->i", y, y) / np.float32(x.shape[1])
     y /= np.sqrt(variance + np.float32(epsilon))[:, None]
@@ -43,70 +44,69 @@ def layer_norm(x: FloatArray, gain: FloatArray, bias: FloatArray, *, epsilon: fl
     return y
 
 
-# Detectors: token vectors and gazetteer matches -> logits. See `models.networks` for the equations.
+# Detectors: from token vectors and gazetteer matches to logits. Equations: `models.networks`.
 
 
 def add_matches(
     weights: Weights, tokens: FloatArray, spans: IntArray, words: IntArray
 ) -> FloatArray:
-    """Add the embeddings of gazetteer matches to token vectors; see `models.networks.TokenReader`."""
+    """Add embeddings of gazetteer matches to token vectors; see `models.networks.TokenReader`."""
     tokens = tokens.copy()
     embeddings = weights["token_features.weight"]
     n_features = len(embeddings) // 3
     start, width, feature = spans.T
     length = np.maximum(width - 1, 0)  # tokens between the first and the last
     inner = np.repeat(start + 1 - np.cumsum(length) + length, length) + np.arange(length.sum())
-    places = np.concatenate([start, start + width, inner])
-    kinds = np.concatenate(
-        [feature, feature + n_features, np.repeat(feature, length) + 2 * n_features]
-    )
+    inner_feature = np.repeat(feature, length) + 2 * n_features
+    positions = np.concatenate([start, start + width, inner])
+    features = np.concatenate([feature, feature + n_features, inner_feature])
     _add_rows(tokens, words[:, 0], weights["word_features.weight"][words[:, 1]])
-    _add_rows(tokens, places, embeddings[kinds])
+    _add_rows(tokens, positions, embeddings[features])
     return tokens
 
 
-def _add_rows(x: FloatArray, places: IntArray, rows: FloatArray) -> None:
-    """Add rows to those of x at some places, of which some may be equal, in their order."""
-    if not len(places):
+def _add_rows(x: FloatArray, positions: IntArray, rows: FloatArray) -> None:
+    """Add rows to x at some positions, in their order; positions may occur several times."""
+    if not len(positions):
         return
-    order = np.argsort(places, kind="stable")
-    first = np.flatnonzero(np.diff(places[order], prepend=-1))
-    x[places[order][first]] += np.add.reduceat(rows[order], first)
+    order = np.argsort(positions, kind="stable")
+    in_order = positions[order]
+    first = np.flatnonzero(np.diff(in_order, prepend=-1))
+    x[in_order[first]] += np.add.reduceat(rows[order], first)
 
 
 def span_logits(
     weights: Weights, tokens: FloatArray, lengths: IntArray, spans: IntArray, words: IntArray,
     *, max_width: int,
 ) -> FloatArray:  # fmt: skip
-    """Logits of all spans; see `models.networks.SpanScorer.forward` for arguments and shape."""
+    """Score all spans; see `models.networks.SpanScorer.forward` for arguments and shape."""
     n = len(tokens)
     tokens = add_matches(weights, tokens, spans, words)
     starts = linear(tokens, weights["start.weight"], weights["start.bias"])
     padding = np.zeros((max_width - 1, starts.shape[1]), np.float32)
-    ends, content = (
-        np.concatenate([tokens @ weights[f"{k}.weight"].T, padding]) for k in ("end", "content")
-    )
+    ends = np.concatenate([tokens @ weights["end.weight"].T, padding])
+    content = np.concatenate([tokens @ weights["content.weight"].T, padding])
     if "output.weight" in weights:
         logits = _hidden_logits(weights, starts, ends, content, spans)
     else:
-        ends, content = (
-            sliding_window_view(x, max_width, axis=0).swapaxes(1, 2) for x in (ends, content)
-        )
+        ends = sliding_window_view(ends, max_width, axis=0).swapaxes(1, 2)
+        content = sliding_window_view(content, max_width, axis=0).swapaxes(1, 2)
         sums = np.cumsum(content, axis=1, dtype=np.float64).astype(np.float32)
         logits = starts[:, None] + ends + sums
-    left = np.repeat(np.cumsum(lengths), lengths) - np.arange(n)
-    logits[np.arange(max_width) >= left[:, None]] = -np.inf  # outside of the document
+    n_left = np.repeat(np.cumsum(lengths), lengths) - np.arange(n)
+    logits[np.arange(max_width) >= n_left[:, None]] = -np.inf  # outside the document
     return logits
 
 
 def _hidden_logits(
     weights: Weights, starts: FloatArray, ends: FloatArray, content: FloatArray, spans: IntArray
 ) -> FloatArray:
+    """Score spans by a hidden layer, block by block; see `models.networks.SpanScorer`."""
     output, widths = weights["output.weight"], weights["width.weight"]
     n, max_width = len(starts), len(widths)
     logits = np.empty((n, max_width, len(output)), np.float32)
-    for low in range(0, n, _BLOCK):
-        high = min(low + _BLOCK, n)
+    for low in range(0, n, _STARTS_PER_BLOCK):
+        high = min(low + _STARTS_PER_BLOCK, n)
         inside = spans[(spans[:, 0] >= low) & (spans[:, 0] < high)]
         total = np.zeros_like(starts[low:high])
         hidden = np.empty_like(total)
@@ -128,7 +128,7 @@ def tag_logits(
     weights: Weights, tokens: FloatArray, lengths: IntArray, spans: IntArray, words: IntArray,
     *, max_width: int,
 ) -> FloatArray:  # fmt: skip
-    """Logits of all tags; see `models.networks.TagScorer.forward`."""
+    """Score all tags; see `models.networks.TagScorer.forward`."""
     tokens = add_matches(weights, tokens, spans, words)
     return linear(tokens, weights["output.weight"], weights["output.bias"])
 
@@ -141,7 +141,7 @@ def detector_shapes(
     *, width: int, n_labels: int, n_features: int, max_width: int, hidden: int | None = None,
     **others: object,
 ) -> Shapes:  # fmt: skip
-    """Shapes of the weights of `models.networks.SpanScorer`; without `hidden`, of `TagScorer`."""
+    """Return the shapes of the weights of a `SpanScorer`; without `hidden`, of a `TagScorer`."""
     shapes: Shapes = {
         "word_features.weight": (n_features, width),
         "token_features.weight": (3 * n_features, width),
@@ -157,25 +157,26 @@ def detector_shapes(
     return shapes
 
 
-# Name encoder: word pieces of names -> vectors.
+# Name encoder: from word pieces of names to vectors.
 
 
-class ResCNN:
-    """ResCNN of Lai, Ji and Zhai (2021), see `models.networks`, with its current weights.
+class NumpyResCNN:
+    """`models.networks.ResCNN` in NumPy, with the weights at the time of its creation.
 
-    Without position embeddings the input of the first convolution depends on the word piece alone,
-    and is computed once for each different one. The taps of all filters at one offset form one
-    matrix: a block takes four products, and one addition in place for each offset but 0.
+    Without position embeddings, the input of the first convolution depends on the word piece only,
+    and is computed once for each distinct one. The taps of all filters at one offset form one
+    matrix: a block takes four products, and one addition in place for each offset other than 0.
 
-    weights (Weights): Of the torch network.
+    weights (Weights): Weights of the torch network.
     tables (Weights): Frozen embeddings, see `models.networks.FrozenEmbeddings`.
     widths (Sequence[int]): Odd filter widths.
     """
 
     def __init__(self, weights: Weights, tables: Weights, *, widths: Sequence[int]) -> None:
-        # Copies, as blocks have: the arrays of a network that is trained change.
-        own = {name: array for name, array in weights.items() if not name.startswith("blocks.")}
-        self.weights = {name: array.copy() for name, array in own.items()}
+        # Copies, as blocks have, because training changes the arrays of a network.
+        self.weights = {
+            name: array.copy() for name, array in weights.items() if not name.startswith("blocks.")
+        }
         self.tables = tables
         self.has_positions = bool(tables["positions"].any())
         n_blocks = 1 + max(int(k.split(".")[1]) for k in weights if k.startswith("blocks."))
@@ -195,38 +196,38 @@ class ResCNN:
         return self._linear(normed, "project")
 
     def __call__(self, names: Sequence[list[int]]) -> FloatArray:
-        """Encode names. names: word pieces of each, at least one. RETURNS: Shape (n_names, dim)."""
+        """Encode names, each a list of one or more word pieces. Shape (n_names, dim)."""
         lengths = np.array([len(name) for name in names])
         ids = np.concatenate(names)
         starts = np.cumsum(lengths) - lengths
         positions = np.arange(len(ids)) - np.repeat(starts, lengths)
-        left = np.repeat(lengths, lengths) - positions
+        n_left = np.repeat(lengths, lengths) - positions
         if self.has_positions:
             x = self._embed(ids, positions)
         else:
-            different, number = np.unique(ids, return_inverse=True)
-            x = self._embed(different, np.zeros_like(different))[number]
+            distinct, index = np.unique(ids, return_inverse=True)
+            x = self._embed(distinct, np.zeros_like(distinct))[index]
         for block in self.blocks:
-            x += block(x, positions, left)
+            x += block(x, positions, n_left)
         if "attention.0.weight" not in self.weights:
             return np.maximum.reduceat(x, starts)
         scores = self._linear(relu(self._linear(x, "attention.0")), "attention.3")
         highest = np.repeat(np.maximum.reduceat(scores, starts), lengths, axis=0)
-        shares = np.exp(scores - highest)
-        pooled = np.add.reduceat(shares * x, starts)
-        return np.divide(pooled, np.add.reduceat(shares, starts), dtype=np.float32)
+        attention = np.exp(scores - highest)
+        pooled = np.add.reduceat(attention * x, starts)
+        return np.divide(pooled, np.add.reduceat(attention, starts), dtype=np.float32)
 
 
 class _Block:
-    """An encoding block, its filters sorted from the widest to the narrowest."""
+    """Encoding block with its filters sorted from the widest to the narrowest."""
 
     def __init__(self, weights: Weights, prefix: str, widths: Sequence[int]) -> None:
-        made = [weights[f"{prefix}convolutions.{i}.weight"] for i in range(len(widths))]
+        filters = [weights[f"{prefix}convolutions.{i}.weight"] for i in range(len(widths))]
         order = sorted(range(len(widths)), key=lambda i: -widths[i])
 
         def taps(offset: int) -> FloatArray:
             reaching = [i for i in order if widths[i] // 2 >= abs(offset)]
-            return np.concatenate([made[i][:, :, widths[i] // 2 + offset] for i in reaching])
+            return np.concatenate([filters[i][:, :, widths[i] // 2 + offset] for i in reaching])
 
         reach = max(widths) // 2
         self.centre = taps(0)
@@ -234,33 +235,37 @@ class _Block:
         sides = {offset: taps(offset) for offset in range(-reach, reach + 1) if offset}
         self.offsets = [(offset, len(rows)) for offset, rows in sides.items()]
         self.sides = np.concatenate([self.centre[:0], *sides.values()])
-        # Columns of the first layer follow the network's order of the filters.
+        # Columns of the first layer are in the order of the filters of the network.
         first = weights[f"{prefix}feed_forward.0.weight"]
-        columns = np.split(first, np.cumsum([len(one) for one in made])[:-1], axis=1)
+        columns = np.split(
+            first, np.cumsum([len(taps_of_width) for taps_of_width in filters])[:-1], axis=1
+        )
         self.first = (
             np.concatenate([columns[i] for i in order], axis=1),
             weights[f"{prefix}feed_forward.0.bias"].copy(),
         )
-        self.second = tuple(
-            weights[f"{prefix}feed_forward.3.{k}"].copy() for k in ("weight", "bias")
+        self.second = (
+            weights[f"{prefix}feed_forward.3.weight"].copy(),
+            weights[f"{prefix}feed_forward.3.bias"].copy(),
         )
 
-    def __call__(self, x: FloatArray, positions: IntArray, left: IntArray) -> FloatArray:
-        """Convolutions and feed-forward network.
+    def __call__(self, x: FloatArray, positions: IntArray, n_left: IntArray) -> FloatArray:
+        """Compute convolutions and feed-forward network.
 
-        positions, left (IntArray): Tokens of the same name before each token, and from it on.
+        positions, n_left (IntArray): How many tokens of the same name are before each token, and
+            how many from it on.
         """
         features = linear(x, self.centre, self.bias)
         products = x @ self.sides.T
         column, n = 0, len(x)
-        for offset, filters in self.offsets:
-            taps = products[:, column : column + filters]
-            column += filters
-            # Those that would reach into another name.
-            taps[positions < offset if offset > 0 else left <= -offset] = 0
+        for offset, n_filters in self.offsets:
+            taps = products[:, column : column + n_filters]
+            column += n_filters
+            # Drop products that would reach into another name.
+            taps[positions < offset if offset > 0 else n_left <= -offset] = 0
             rows = slice(max(0, -offset), max(0, n - max(0, offset)))
             neighbours = slice(max(0, offset), max(0, n - max(0, -offset)))
-            features[rows, :filters] += taps[neighbours]
+            features[rows, :n_filters] += taps[neighbours]
         return linear(relu(linear(relu(features), *self.first)), *self.second)
 
 
@@ -268,13 +273,13 @@ def rescnn_shapes(
     *, width: int, dim: int, blocks: int, filters: int, widths: Sequence[int], pooling: str,
     **others: object,
 ) -> Shapes:  # fmt: skip
-    """Shapes of the trained weights of `models.networks.ResCNN`. width (int): Of the embeddings."""
+    """Return the shapes of the weights of `models.networks.ResCNN`, by the width of embeddings."""
     concatenated = filters * len(widths)
     hidden = (concatenated + dim) // 2
     shapes = _linear_shapes("project", dim, width)
     for i in range(blocks):
-        for j, reach in enumerate(widths):
-            shapes[f"blocks.{i}.convolutions.{j}.weight"] = (filters, dim, reach)
+        for j, filter_width in enumerate(widths):
+            shapes[f"blocks.{i}.convolutions.{j}.weight"] = (filters, dim, filter_width)
             shapes[f"blocks.{i}.convolutions.{j}.bias"] = (filters,)
         shapes |= _linear_shapes(f"blocks.{i}.feed_forward.0", hidden, concatenated)
         shapes |= _linear_shapes(f"blocks.{i}.feed_forward.3", dim, hidden)

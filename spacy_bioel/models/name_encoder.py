@@ -1,8 +1,8 @@
-"""Name encoders, strings -> vectors, and the files of any model with word pieces and a network.
+"""Name encoders, from strings to vectors, and the files of any model with word pieces.
 
-An architecture is a network with word pieces and a `NetworkKind`: its construction, its files and
-its inference. Here is ResCNN, with frozen word piece embeddings of a BERT or computed from the
-names; transformers, the cross-encoder and the encoder-decoder are stored in the same way.
+An architecture is a network with word pieces and a `NetworkKind`: how to make, store and run the
+network. ResCNN is defined here; its word piece embeddings are frozen, and come from a BERT or are
+computed from the names. Transformers, cross-encoders and encoder-decoders are stored the same way.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from safetensors.numpy import load, save
 from thinc.api import Model
 from thinc.types import Floats2d
@@ -23,7 +22,7 @@ from tokenizers import Tokenizer
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.models.inference import ResCNN, rescnn_shapes
+from spacy_bioel.models.inference import NumpyResCNN, rescnn_shapes
 from spacy_bioel.models.torch_io import (
     device_of,
     is_on_gpu,
@@ -44,7 +43,7 @@ from spacy_bioel.models.vocabulary import (
 )
 from spacy_bioel.parallel import one_thread_each
 from spacy_bioel.text.normalize import normalize_name, normalize_names
-from spacy_bioel.types import IntArray
+from spacy_bioel.types import FloatArray, IntArray
 
 if TYPE_CHECKING:
     import torch
@@ -55,37 +54,38 @@ class Pieces(NamedTuple):
     """Rows of word pieces.
 
     flat (IntArray): Pieces of all rows, concatenated. Shape (n_pieces,).
-    lengths (IntArray): Of each row. Shape (n_rows,).
+    lengths (IntArray): Pieces of each row. Shape (n_rows,).
     """
 
     flat: IntArray
     lengths: IntArray
 
     @classmethod
-    def of(cls, rows: Iterable[Sequence[int]]) -> Pieces:
+    def of_rows(cls, rows: Iterable[Sequence[int]]) -> Pieces:
         rows = list(rows)
         lengths = np.array([len(row) for row in rows], dtype=np.int64)
-        return cls(np.array([i for row in rows for i in row], dtype=np.int64), lengths)
+        return cls(np.array([piece for row in rows for piece in row], dtype=np.int64), lengths)
 
 
 NameEncoder = Model[Sequence[str], Floats2d]
-Parts = dict[str, Callable[[], bytes]]
+EncoderFiles = dict[str, Callable[[], bytes]]
 # From word pieces of names, at least one each, to vectors, shape (n_names, dim).
-Infer = Callable[[Sequence[list[int]]], NDArray[np.float32]]
+Infer = Callable[[Sequence[list[int]]], FloatArray]
 
-_ABOUT, _TOKENIZER, _WEIGHTS = "encoder.json", "tokenizer.json", "model.safetensors"
-# Batches on a GPU are this many times as large; `infer_by_torch` halves those out of memory.
-_GPU_BATCHES = 32
+_SETTINGS_FILE, _TOKENIZER_FILE = "encoder.json", "tokenizer.json"
+_WEIGHTS_FILE, _EMBEDDINGS_FILE = "model.safetensors", "embeddings.safetensors"
+# How many times larger batches are on a GPU; `infer_by_torch` halves those that do not fit.
+_GPU_BATCH_FACTOR = 32
 
 
 @dataclass(frozen=True)
 class EncoderSource:
-    """Sources of vocabulary and network; each architecture uses a part of them.
+    """Sources of vocabulary and network; each architecture uses some of them.
 
-    more_names (Sequence[str]): Normalised names beside those of the KB, e.g. training mentions.
+    more_names (Sequence[str]): Normalised names that the KB lacks, e.g. training mentions.
     embeddings (str | None): A Hugging Face model folder.
     vocabulary, width (int): Number of word pieces and size of embeddings, if made from names.
-    read_texts (Callable): Reads the training documents, normalised: few architectures need them.
+    read_texts (Callable): Reads the normalised training documents, which few architectures need.
     """
 
     kb: KnowledgeBase
@@ -97,32 +97,32 @@ class EncoderSource:
 
     @property
     def names(self) -> list[str]:
-        """Normalised names of the knowledge base, and the further ones."""
+        """Normalised names of the knowledge base, and the additional names."""
         return [*normalize_names(list(self.kb.names)), *self.more_names]
 
 
 def infer_by_torch(network: Callable[[Tensor, Tensor], Tensor], device: torch.device) -> Infer:
-    """Inference by the torch network; batches that do not fit into a GPU's memory are halved."""
+    """Return a function that runs a torch network, and halves batches too large for a GPU."""
 
-    def infer(names: Sequence[list[int]]) -> NDArray[np.float32]:
+    def infer(names: Sequence[list[int]]) -> FloatArray:
         import torch
 
         try:
             with torch.inference_mode():
-                tensors = to_tensors(Pieces.of(names), device)
-                found: NDArray[np.float32] = network(*tensors).float().cpu().numpy()
-                return found
+                tensors = to_tensors(Pieces.of_rows(names), device)
+                vectors: FloatArray = network(*tensors).float().cpu().numpy()
+                return vectors
         except torch.cuda.OutOfMemoryError:
             if len(names) == 1:
                 raise
-        # Outside the handler, which holds references to the tensors of the failed batch.
+        # Not in the handler, which keeps the tensors of the failed batch alive.
         half = len(names) // 2
         return np.concatenate([infer(names[:half]), infer(names[half:])])
 
     return infer
 
 
-def _by_torch(model: NameEncoder) -> Infer:
+def _torch_inference(model: NameEncoder) -> Infer:
     return infer_by_torch(get_network(model), device_of(model.get_ref("network")))
 
 
@@ -131,16 +131,17 @@ class NetworkKind:
     """Strategy of an architecture; module-level functions, so that it can be pickled.
 
     make (Callable): Adds word pieces and network to a model.
-    file, to_bytes (str, Callable): The file beside word pieces and weights, and its contents.
+    file, to_bytes (str, Callable): Name and contents of the file that is stored in addition to word
+        pieces and weights.
     rebuild (Callable): Rebuilds the network from word pieces and this file, without weights.
-    infer (Callable): Makes the function of inference of a name encoder, with the current weights.
+    infer (Callable): Returns the function that encodes names with the current weights.
     """
 
     make: Callable[[Model, EncoderSource], None]
     file: str
     to_bytes: Callable[[Model], bytes]
     rebuild: Callable[[Model, Tokenizer, bytes], None]
-    infer: Callable[[NameEncoder], Infer] = _by_torch
+    infer: Callable[[NameEncoder], Infer] = _torch_inference
 
 
 def pieces_model(
@@ -151,20 +152,21 @@ def pieces_model(
     forward: Callable | None = None,
     **attrs: object,
 ) -> Model:
-    """Make a model of word pieces without its network, which `add_encoder` adds.
+    """Build a model of word pieces without its network, which `add_encoder` adds.
 
-    settings (dict): Of the network.
-    forward (Callable | None): None: that of a name encoder, which has `max_tokens`, the maximum
+    settings (dict): Settings of the network.
+    forward (Callable | None): None: a name encoder, with the attributes `max_tokens`, the maximum
         number of word pieces of a name, and `batch_size`, the names that are encoded together.
     """
     attrs = {"kind": kind, "settings": settings, "tokenizer": None} | attrs
     # Special pieces before and after each name.
     attrs |= {"prefix": [], "suffix": []}
-    return Model(name, forward or _forward, attrs=attrs, dims={"nO": None}, refs={"network": None})
+    forward = forward or _forward_name_encoder
+    return Model(name, forward, attrs=attrs, dims={"nO": None}, refs={"network": None})
 
 
 def name_encoder_of(model: Model) -> NameEncoder:
-    """The layer of a linker's model that encodes names, or the model itself."""
+    """Return the layer of a linker's model that encodes names, or the model itself."""
     return model.get_ref("names") if model.has_ref("names") else model
 
 
@@ -177,24 +179,24 @@ def add_encoder(model: Model, source: EncoderSource) -> None:
 
 
 def get_network(model: Model) -> Any:
-    """Torch module of a model. Call it after `add_encoder`."""
+    """Return the torch module of a model. Call it after `add_encoder`."""
     return network_of(model.get_ref("network"))
 
 
 def inference_of(model: NameEncoder) -> Infer:
-    """The function of inference with the current weights, for `encode_names`."""
-    made: Infer = model.attrs["kind"].infer(model)
-    return made
+    """Return the function that encodes names with the current weights, for `encode_names`."""
+    infer: Infer = model.attrs["kind"].infer(model)
+    return infer
 
 
 def encode_names(
     model: NameEncoder, names: Sequence[str], *, infer: Infer | None = None
-) -> NDArray[np.float32]:
-    """Unit vectors of normalised names, encoded in parallel batches. Shape (n_names, dim).
+) -> FloatArray:
+    """Encode normalised names as unit vectors, in parallel batches. Shape (n_names, dim).
 
-    infer (Callable | None): That of `inference_of`; None: it is made anew.
+    infer (Callable | None): The result of `inference_of`; None: with the current weights.
     """
-    size = model.attrs["batch_size"] * (_GPU_BATCHES if model.ops.device_type == "gpu" else 1)
+    size = model.attrs["batch_size"] * (_GPU_BATCH_FACTOR if model.ops.device_type == "gpu" else 1)
     batches = [names[start : start + size] for start in range(0, len(names), size)]
     pieces = [piece_ids(model, batch) for batch in batches]
     return encode_pieces(model, pieces, infer=infer)
@@ -202,19 +204,19 @@ def encode_names(
 
 def encode_pieces(
     model: NameEncoder, batches: Sequence[Sequence[list[int]]], *, infer: Infer | None = None
-) -> NDArray[np.float32]:
-    """`encode_names` of batches of piece ids, as from `piece_ids`, each on one thread."""
+) -> FloatArray:
+    """Encode batches of names as `encode_names` does, given the results of `piece_ids`."""
     infer = infer or inference_of(model)
     with one_thread_each() as parallel_map:
-        on_cpu = model.ops.device_type == "cpu"
-        encoded = (parallel_map if on_cpu else map)(infer, batches)
+        map_batches = parallel_map if model.ops.device_type == "cpu" else map
+        encoded = map_batches(infer, batches)
     vectors = np.concatenate([np.zeros((0, model.get_dim("nO")), np.float32), *encoded])
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     return (vectors / np.maximum(norms, 1e-12)).astype(np.float32)
 
 
 def piece_ids(model: NameEncoder, names: Sequence[str]) -> list[list[int]]:
-    """Word piece ids of each name, special pieces included; never empty ([UNK] if need be)."""
+    """Return the word piece ids of each name, with special pieces; [UNK] if there are none."""
     tokenizer = model.attrs["tokenizer"]
     prefix, suffix = model.attrs["prefix"], model.attrs["suffix"]
     encodings = tokenizer.encode_batch_fast(list(names), add_special_tokens=False)
@@ -222,42 +224,42 @@ def piece_ids(model: NameEncoder, names: Sequence[str]) -> list[list[int]]:
     return [[*prefix, *encoding.ids, *suffix] or unknown for encoding in encodings]
 
 
-def _forward(
+def _forward_name_encoder(
     model: NameEncoder, names: Sequence[str], is_train: bool
 ) -> tuple[Floats2d, Callable[[Floats2d], list]]:
-    return model.get_ref("network")(Pieces.of(piece_ids(model, names)), is_train)
+    return model.get_ref("network")(Pieces.of_rows(piece_ids(model, names)), is_train)
 
 
 # Files.
 
 
-def encoder_parts(model: Model) -> Parts:
-    """Files for `load_encoder`: bytes by file name; empty before `add_encoder`."""
+def encoder_parts(model: Model) -> EncoderFiles:
+    """Return the files for `load_encoder`, by name; none before `add_encoder`."""
     tokenizer, kind = model.attrs["tokenizer"], model.attrs["kind"]
     if tokenizer is None:
         return {}
-    # The order is part of a linker's fingerprint.
-    return (
-        {_TOKENIZER: lambda: tokenizer.to_str().encode("utf8")}
-        | {kind.file: lambda: kind.to_bytes(model)}
-        | {_WEIGHTS: lambda: weights_to_bytes(model)}
-    )
+    # The fingerprint of a linker depends on the order.
+    return {
+        _TOKENIZER_FILE: lambda: tokenizer.to_str().encode("utf8"),
+        kind.file: lambda: kind.to_bytes(model),
+        _WEIGHTS_FILE: lambda: weights_to_bytes(model),
+    }
 
 
 def load_encoder(model: Model, parts: Mapping[str, bytes]) -> None:
-    """Load the files of `encoder_parts`; without them the model has no encoder afterwards.
+    """Load the files of `encoder_parts`; if there are none, drop the encoder of the model.
 
-    RAISES BioelError: [B041] weights that do not fit, [B044] tables of another vocabulary, [B240]
-        any other damaged file; [B040, B150] torch or transformers is missing.
+    RAISES BioelError: [B041] when weights do not fit, [B044] when the tables belong to another
+        vocabulary, [B240] when a file is damaged; [B040, B150] without torch or transformers.
     """
-    if _TOKENIZER not in parts:
+    if _TOKENIZER_FILE not in parts:
         drop_encoder(model)
         return
-    with reading_part(_TOKENIZER):
-        tokenizer = Tokenizer.from_str(parts[_TOKENIZER].decode("utf8"))
+    with reading_part(_TOKENIZER_FILE):
+        tokenizer = Tokenizer.from_str(parts[_TOKENIZER_FILE].decode("utf8"))
     kind = model.attrs["kind"]
     kind.rebuild(model, tokenizer, parts[kind.file])
-    weights_from_bytes(model, parts[_WEIGHTS])
+    weights_from_bytes(model, parts[_WEIGHTS_FILE])
 
 
 def write_encoder(model: NameEncoder, folder: Path) -> None:
@@ -265,24 +267,25 @@ def write_encoder(model: NameEncoder, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, part in encoder_parts(model).items():
         (folder / name).write_bytes(part())
-    about = json.dumps(encoder_settings(model), indent=1) + "\n"
-    (folder / _ABOUT).write_text(about, encoding="utf8")
+    settings = json.dumps(encoder_settings(model), indent=1) + "\n"
+    (folder / _SETTINGS_FILE).write_text(settings, encoding="utf8")
 
 
 def read_encoder(model: NameEncoder, folder: Path) -> None:
     """Load word pieces and weights from a folder of `write_encoder`.
 
     RAISES BioelError: [B046] when a file is missing, [B047] when architecture or size differ from
-        those of `model`; those of `load_encoder`.
+        the settings of `model`; those of `load_encoder`.
     """
     try:
-        about = json.loads((folder / _ABOUT).read_text(encoding="utf8"))
-        parts = {path.name: path.read_bytes() for path in folder.iterdir() if path.name != _ABOUT}
+        found = json.loads((folder / _SETTINGS_FILE).read_text(encoding="utf8"))
+        parts = {path.name: path.read_bytes() for path in folder.iterdir()}
+        del parts[_SETTINGS_FILE]
     except (OSError, ValueError, RecursionError) as error:
         raise BioelError(Errors.B046.format(folder=folder, reason=error)) from error
-    if about != (own := encoder_settings(model)):
-        raise BioelError(Errors.B047.format(folder=folder, found=about, expected=own))
-    if missing := {_TOKENIZER, _WEIGHTS} - set(parts):
+    if found != (expected := encoder_settings(model)):
+        raise BioelError(Errors.B047.format(folder=folder, found=found, expected=expected))
+    if missing := {_TOKENIZER_FILE, _WEIGHTS_FILE} - set(parts):
         raise BioelError(Errors.B046.format(folder=folder, reason=f"no {sorted(missing)}"))
     try:
         load_encoder(model, parts)
@@ -291,19 +294,16 @@ def read_encoder(model: NameEncoder, folder: Path) -> None:
 
 
 def drop_encoder(model: Model) -> None:
-    """Take word pieces and network away, as if `read_encoder` had not been called."""
+    """Remove word pieces and network from a model."""
     model.attrs["tokenizer"] = None
     model.layers.clear()
     model.set_ref("network", None)
 
 
 def encoder_settings(model: NameEncoder) -> dict[str, Any]:
-    """Settings that two encoders must share for one to load the weights of the other."""
+    """Return the settings that an encoder must have in common with another to load its weights."""
     settings = {k: v for k, v in model.attrs["settings"].items() if k != "dropout"}
     return {"encoder": model.name, "max_tokens": model.attrs["max_tokens"], **settings}
-
-
-_TABLES = "embeddings.safetensors"
 
 
 def build_rescnn_v1(
@@ -327,18 +327,22 @@ def build_rescnn_v1(
         raise BioelError(Errors.B045.format(pooling=pooling))
     settings: dict[str, Any] = {"dim": dim, "blocks": blocks, "filters": filters}
     settings |= {"widths": list(widths), "pooling": pooling, "dropout": dropout}
-    # 256 names fit the processor's caches.
-    model = pieces_model("rescnn", _KIND, settings, max_tokens=max_tokens, batch_size=256)
+    # 256 names fit into the processor's caches.
+    model = pieces_model("rescnn", _RESCNN, settings, max_tokens=max_tokens, batch_size=256)
     model.set_dim("nO", dim)
     return model
 
 
 def add_rescnn(
-    model: NameEncoder, tokenizer: Tokenizer, tables: EmbeddingTables, *, source: str = _TABLES
+    model: NameEncoder,
+    tokenizer: Tokenizer,
+    tables: EmbeddingTables,
+    *,
+    source: str = _EMBEDDINGS_FILE,
 ) -> None:
     """Add vocabulary and network to an encoder.
 
-    source (str): Where the tables are from, for messages.
+    source (str): Where the tables come from, for messages.
     RAISES BioelError: [B044] when the tables belong to another vocabulary.
     """
     rows, pieces = len(tables["words"]), n_pieces(tokenizer)
@@ -349,10 +353,11 @@ def add_rescnn(
     settings = model.attrs["settings"]
     model.attrs.update(tokenizer=tokenizer, tables=tables)
     shapes = rescnn_shapes(width=tables["words"].shape[1], **settings)
-    set_layer(model, torch_layer(make=partial(_network, tables, settings), shapes=shapes))
+    make = partial(_make_rescnn_network, tables, settings)
+    set_layer(model, torch_layer(make=make, shapes=shapes))
 
 
-def _network(tables: EmbeddingTables, settings: dict[str, Any]) -> nn.Module:
+def _make_rescnn_network(tables: EmbeddingTables, settings: dict[str, Any]) -> nn.Module:
     import torch
 
     from spacy_bioel.models import networks
@@ -361,13 +366,13 @@ def _network(tables: EmbeddingTables, settings: dict[str, Any]) -> nn.Module:
     return networks.ResCNN(networks.FrozenEmbeddings(**tensors), **settings)
 
 
-def _make(model: NameEncoder, source: EncoderSource) -> None:
-    """Make word pieces and embeddings from a Hugging Face folder, else from the names."""
+def _make_rescnn(model: NameEncoder, source: EncoderSource) -> None:
+    """Add word pieces and embeddings from a Hugging Face folder, or made from the names."""
     max_tokens, kb = model.attrs["max_tokens"], source.kb
     if source.embeddings is not None:
-        made = load_huggingface(Path(source.embeddings), max_tokens=max_tokens)
+        vocabulary = load_huggingface(Path(source.embeddings), max_tokens=max_tokens)
     else:
-        made = make_vocabulary(
+        vocabulary = make_vocabulary(
             [normalize_name(name) for name in kb.names],
             kb.name_concepts[kb.name_offsets[:-1]].astype(np.int64),
             more_names=source.more_names,
@@ -375,7 +380,7 @@ def _make(model: NameEncoder, source: EncoderSource) -> None:
             width=source.width,
             max_tokens=max_tokens,
         )
-    add_rescnn(model, *made, source=source.embeddings or _TABLES)
+    add_rescnn(model, *vocabulary, source=source.embeddings or _EMBEDDINGS_FILE)
     get_network(model)
 
 
@@ -383,32 +388,34 @@ def _tables_to_bytes(model: NameEncoder) -> bytes:
     return save(model.attrs["tables"])
 
 
-def _rebuild(model: NameEncoder, tokenizer: Tokenizer, data: bytes) -> None:
-    with reading_part(_TABLES):
+def _rebuild_rescnn(model: NameEncoder, tokenizer: Tokenizer, data: bytes) -> None:
+    with reading_part(_EMBEDDINGS_FILE):
         tables = load(data)
         _check_tables(tables, max_tokens=model.attrs["max_tokens"])
     add_rescnn(model, tokenizer, tables)
 
 
 def _check_tables(tables: EmbeddingTables, *, max_tokens: int) -> None:
-    """Check types and shapes. RAISES ValueError: When the tables do not fit `FrozenEmbeddings`."""
+    """Check types and shapes. RAISES ValueError: when the tables do not fit `FrozenEmbeddings`."""
     found = {name: table.shape for name, table in tables.items()}
     n, width = found.get("words", (0, 0))
     expected = {"words": (n, width), "positions": (max_tokens, width), "token_type": (width,)}
     expected |= {"norm_weight": (width,), "norm_bias": (width,)}
     if "scale" in found:  # words are integers
         expected["scale"] = (n, 1)
-    kinds = {table.dtype for name, table in tables.items() if name != "words"}
-    if found != expected or kinds != {np.dtype(np.float32)}:
+    dtypes = {table.dtype for name, table in tables.items() if name != "words"}
+    if found != expected or dtypes != {np.dtype(np.float32)}:
         raise ValueError(f"expected float32 of the shapes {expected}, found {found}")
 
 
-def _infer(model: NameEncoder) -> Infer:
+def _rescnn_inference(model: NameEncoder) -> Infer:
     layer = model.get_ref("network")
     if is_on_gpu(layer):
         return infer_by_torch(get_network(model), device_of(layer))
     widths = model.attrs["settings"]["widths"]
-    return ResCNN(weights_of(layer), model.attrs["tables"], widths=widths)
+    return NumpyResCNN(weights_of(layer), model.attrs["tables"], widths=widths)
 
 
-_KIND = NetworkKind(_make, _TABLES, _tables_to_bytes, _rebuild, _infer)
+_RESCNN = NetworkKind(
+    _make_rescnn, _EMBEDDINGS_FILE, _tables_to_bytes, _rebuild_rescnn, _rescnn_inference
+)

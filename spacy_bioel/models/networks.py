@@ -1,14 +1,14 @@
 """Networks and losses of the light path, in PyTorch. `models.inference` computes them in NumPy.
 
-`ResCNN`, a small convolutional encoder of names and mention strings: Lai, Ji and Zhai (2021), BERT
-might be Overkill: A Tiny but Effective Biomedical Entity Linker based on Residual Convolutional
-Neural Networks, https://aclanthology.org/2021.findings-emnlp.140. One difference from the published
-network, whose vectors depend on the padding of the batch: no padding. The tokens of all names are
-concatenated, a convolution is a matrix product whose columns are shifted and summed, and masks keep
-a shift within its name.
+`ResCNN` is a small convolutional encoder of names and mention strings: Lai, Ji and Zhai (2021),
+BERT might be Overkill: A Tiny but Effective Biomedical Entity Linker based on Residual
+Convolutional Neural Networks, https://aclanthology.org/2021.findings-emnlp.140. Unlike in the
+published network, vectors do not depend on the padding of a batch, since there is none. The tokens
+of all names are concatenated, a convolution is a matrix product whose columns are shifted and
+summed, and masks keep a shift within its name.
 
-`SpanScorer` and `TagScorer` score spans and tags over token vectors and gazetteer matches. Losses of
-encoders of names are scalars, 0 where there is nothing to learn.
+`SpanScorer` and `TagScorer` score spans and tags from token vectors and gazetteer matches. Losses
+of name encoders are scalars, 0 where there is nothing to learn.
 """
 
 from __future__ import annotations
@@ -20,11 +20,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+# First tokens whose spans are scored together: the sums stay in the processor's cache.
+_SPAN_STARTS_PER_BLOCK = 512
+_START_BIAS = -4.0  # initial value: nearly all spans are not mentions
+
 
 class FrozenEmbeddings(nn.Module):
     """Frozen embedding layer of a BERT: word + position + token type embeddings, then LayerNorm.
 
-    words (Tensor): Word embeddings; integers are multiples of `scale`. Shape (vocabulary, width).
+    words (Tensor): Embeddings; integers are multiples of `scale`. Shape (vocabulary, width).
     scale (Tensor | None): Factor of each row of `words`. Shape (vocabulary, 1).
     positions (Tensor): Position embeddings, from position 0; all zero if positions are not used.
         Shape (max_length, width).
@@ -41,14 +45,14 @@ class FrozenEmbeddings(nn.Module):
 
     def __init__(self, *, scale: Tensor | None = None, **tables: Tensor) -> None:
         super().__init__()
-        # Buffers, not parameters, so that no optimizer updates them. Not persistent: they are
-        # stored in a file of their own, apart from the trained weights.
+        # Buffers, so that no optimizer updates them; not persistent, because they have their own
+        # file.
         for name, table in (tables | {"scale": scale}).items():
             self.register_buffer(name, table, persistent=False)
         self.dropout = nn.Dropout(0.1)
 
     def forward(self, ids: Tensor, positions: Tensor) -> Tensor:
-        """Embed tokens. ids, positions: shape (n_tokens,). RETURNS (Tensor): (n_tokens, width)."""
+        """Embed tokens. ids, positions: shape (n_tokens,). RETURNS: shape (n_tokens, width)."""
         words = self.words[ids] if self.scale is None else self.words[ids] * self.scale[ids]
         summed = words + self.positions[positions] + self.token_type
         width = self.words.shape[1:]
@@ -58,7 +62,7 @@ class FrozenEmbeddings(nn.Module):
 
 
 class EncodingBlock(nn.Module):
-    """Parallel convolutions of several widths -> feed-forward -> residual."""
+    """Parallel convolutions of several widths, a feed-forward network, and a residual."""
 
     def __init__(self, dim: int, filters: int, widths: Sequence[int], dropout: float) -> None:
         super().__init__()
@@ -72,14 +76,14 @@ class EncodingBlock(nn.Module):
         )
 
     def forward(self, x: Tensor, neighbours: list[Tensor]) -> Tensor:
-        """Apply the block.
+        """Apply the block. Shape (n_tokens, dim).
 
         x (Tensor): Shape (n_tokens, dim).
-        neighbours (list[Tensor]): Whether the token at each offset, from the lowest to the highest,
-            is of the same name. Shape (n_tokens, 1) each.
+        neighbours (list[Tensor]): For each offset, from the lowest to the highest: whether the
+            token at that offset belongs to the same name. Shape (n_tokens, 1) each.
         """
-        # One matrix product computes all taps of all filters; shifting its columns afterwards
-        # copies far less than gathering the neighbours of every token beforehand.
+        # One matrix product computes all taps of all filters. Shifting its columns afterwards
+        # copies far less than gathering the neighbours of every token before.
         convolutions = cast(list[nn.Conv1d], list(self.convolutions))
         taps = torch.cat([c.weight.permute(2, 0, 1).flatten(0, 1) for c in convolutions])
         reach = len(neighbours) // 2
@@ -88,16 +92,19 @@ class EncodingBlock(nn.Module):
         for convolution in convolutions:
             bias, width = cast(Tensor, convolution.bias), convolution.kernel_size[0]
             summed = bias.to(products.dtype)
-            for at in range(reach - width // 2, reach + width // 2 + 1):
-                tap = products[at : at + len(x), column : column + convolution.out_channels]
-                summed = summed + tap if at == reach else torch.addcmul(summed, tap, neighbours[at])
+            for shift in range(reach - width // 2, reach + width // 2 + 1):
+                tap = products[shift : shift + len(x), column : column + convolution.out_channels]
+                if shift == reach:
+                    summed = summed + tap
+                else:
+                    summed = torch.addcmul(summed, tap, neighbours[shift])
                 column += convolution.out_channels
             features.append(torch.relu(summed))
         return x + self.feed_forward(torch.cat(features, dim=1))  # (n_tokens, dim)
 
 
 class ResCNN(nn.Module):
-    """Token ids of names -> one vector per name.
+    """Encoder from token ids of names to one vector per name.
 
     embeddings (FrozenEmbeddings): The token embeddings.
     dim (int): Size of the vectors and of the residual stream.
@@ -105,7 +112,7 @@ class ResCNN(nn.Module):
     filters (int): Number of convolution filters of each width.
     widths (Sequence[int]): Odd filter widths.
     pooling (str): "max", or "attention": self-attention pooling.
-    dropout (float): On hidden layers.
+    dropout (float): Dropout on hidden layers.
     """
 
     def __init__(
@@ -139,28 +146,24 @@ class ResCNN(nn.Module):
         lengths (Tensor): Number of tokens of each name; at least 1. Shape (n_names,).
         RETURNS (Tensor): Vectors, not normalised. Shape (n_names, dim).
         """
-        owner = torch.repeat_interleave(lengths)
+        name = torch.repeat_interleave(lengths)
         starts = torch.cumsum(lengths, dim=0) - lengths
-        positions = torch.arange(len(owner), device=lengths.device) - starts[owner]
+        positions = torch.arange(len(name), device=lengths.device) - starts[name]
         x = self.project(self.embeddings(ids, positions))
         reach = max(self.widths) // 2
-        shifted = [positions + offset for offset in range(-reach, reach + 1)]
-        masks = [((at >= 0) & (at < lengths[owner]))[:, None].to(x.dtype) for at in shifted]
+        masks = []
+        for offset in range(-reach, reach + 1):
+            shifted = positions + offset
+            masks.append(((shifted >= 0) & (shifted < lengths[name]))[:, None].to(x.dtype))
         for block in self.blocks:
             x = block(x, masks)
         if self.attention is None:
             return torch.segment_reduce(x, "max", lengths=lengths)
         scores = self.attention(x)  # (n_tokens, 1)
-        highest = torch.segment_reduce(scores.detach(), "max", lengths=lengths)[owner]
+        highest = torch.segment_reduce(scores.detach(), "max", lengths=lengths)[name]
         weights = torch.exp(scores - highest)
-        summed = x.new_zeros(len(lengths), x.shape[1]).index_add(0, owner, weights * x)
-        return summed / weights.new_zeros(len(lengths), 1).index_add(0, owner, weights)
-
-
-# Start tokens whose spans are scored together: the sums stay in the processor's cache.
-_BLOCK = 512
-# Initial bias: nearly all spans are not mentions.
-_START_BIAS = -4.0
+        summed = x.new_zeros(len(lengths), x.shape[1]).index_add(0, name, weights * x)
+        return summed / weights.new_zeros(len(lengths), 1).index_add(0, name, weights)
 
 
 class ReaderSettings(TypedDict):
@@ -173,9 +176,7 @@ class ReaderSettings(TypedDict):
 
 
 class TokenReader(nn.Module):
-    """Base class of the mention detectors: adds gazetteer matches to token vectors.
-
-    Embeddings of gazetteer matches are initialised to zero.
+    """Base class of detector networks, which adds gazetteer matches to token vectors.
 
     width (int): Size of the token vectors.
     max_width (int): L, the longest gazetteer match, and the longest span, in tokens.
@@ -197,7 +198,7 @@ class TokenReader(nn.Module):
     def read(self, tokens: Tensor, spans: Tensor, words: Tensor) -> Tensor:
         """Add the embeddings of gazetteer matches to the tokens.
 
-        tokens (Tensor): Vectors of the tokens of all documents; at least one. (n_tokens, width).
+        tokens (Tensor): Vectors of all tokens, at least one. Shape (n_tokens, width).
         spans (Tensor): Gazetteer matches as (start token, width - 1, feature). Shape (n, 3).
         words (Tensor): Gazetteer matches of single tokens as (token, feature). Shape (m, 2).
         RETURNS (Tensor): Shape (n_tokens, width).
@@ -214,9 +215,9 @@ class TokenReader(nn.Module):
 
 
 class TagScorer(TokenReader):
-    """Token vectors of a batch of documents -> one logit per token and BIO tag, by a linear layer.
+    """Linear layer from token vectors of a batch of documents to one logit per token and BIO tag.
 
-    n_labels (int): Number of labels; each has two tags beside O, which exclude one another.
+    n_labels (int): Number of labels; each has the tags B and I, which exclude all others.
     """
 
     def __init__(self, *, n_labels: int, **settings: Unpack[ReaderSettings]) -> None:
@@ -236,7 +237,7 @@ class TagScorer(TokenReader):
 
 
 class SpanScorer(TokenReader):
-    """Token vectors of a batch of documents -> one logit per span and label.
+    """Network from token vectors of a batch of documents to one logit per span and label.
 
     n_labels (int): Number of labels; each is an independent binary decision.
     hidden (int): Size of the hidden layer; its dropout is that of the token vectors. 0: equation 4
@@ -265,8 +266,8 @@ class SpanScorer(TokenReader):
 
         tokens, spans, words (Tensor): See `TokenReader.read`; `tokens` may be empty.
         lengths (Tensor): Number of tokens of each document. Shape (n_docs,).
-        RETURNS (Tensor): Logits; [i, w] is the span of w + 1 tokens that starts at token i, and
-            -inf if it ends outside its document. Shape (n_tokens, max_width, n_labels).
+        RETURNS (Tensor): Logits; [i, w] are those of the span of w + 1 tokens that starts at token
+            i, -inf if the span ends outside its document. Shape (n_tokens, max_width, n_labels).
         """
         if not len(tokens):
             return tokens.new_zeros(0, self.max_width, self.n_labels)
@@ -274,45 +275,46 @@ class SpanScorer(TokenReader):
         widths = torch.arange(self.max_width, device=tokens.device)
         begin = torch.arange(len(tokens), device=tokens.device)[:, None]
         if self.hidden:
-            logits = self._score(tokens, spans)
+            logits = self._hidden_logits(tokens, spans)
         else:
             end = (begin + widths).clamp(max=len(tokens) - 1)  # (n_tokens, max_width)
-            # Sums of the first 0, 1, ... tokens; float64, because differences of them are taken.
+            # Sums of the first 0, 1, ... tokens; float64, because they are subtracted.
             sums = F.pad(torch.cumsum(self.content(tokens).double(), dim=0), (0, 0, 1, 0))
             content = (sums[end + 1] - sums[begin]).to(tokens.dtype)
             logits = self.start(tokens)[:, None] + self.end(tokens)[end] + content
-        left = torch.repeat_interleave(torch.cumsum(lengths, dim=0), lengths)[:, None] - begin
-        return logits.masked_fill((widths >= left)[..., None], -torch.inf)
+        n_left = torch.repeat_interleave(torch.cumsum(lengths, dim=0), lengths)[:, None] - begin
+        return logits.masked_fill((widths >= n_left)[..., None], -torch.inf)
 
-    def _score(self, tokens: Tensor, spans: Tensor) -> Tensor:
-        # One matrix product; padding rows for spans that end after the last token.
+    def _hidden_logits(self, tokens: Tensor, spans: Tensor) -> Tensor:
+        """Score spans by the hidden layer, block by block; one matrix product for all tokens."""
         weight = torch.cat([layer.weight for layer in (self.start, self.end, self.content)])
-        tokens = F.pad(tokens, (0, 0, 0, self.max_width - 1))
+        tokens = F.pad(tokens, (0, 0, 0, self.max_width - 1))  # for ends after the last token
         starts, ends, content = F.linear(tokens, weight).chunk(3, dim=1)
         starts = (starts + self.start.bias)[: 1 - self.max_width or None]
-        blocks = [
-            self._score_block(first, starts[first : first + _BLOCK], ends, content, spans)
-            for first in range(0, len(starts), _BLOCK)
-        ]
+        blocks = []
+        for first in range(0, len(starts), _SPAN_STARTS_PER_BLOCK):
+            block = starts[first : first + _SPAN_STARTS_PER_BLOCK]
+            blocks.append(self._block_logits(first, block, ends, content, spans))
         return torch.cat(blocks)
 
-    def _score_block(
+    def _block_logits(
         self, first: int, starts: Tensor, ends: Tensor, content: Tensor, spans: Tensor
     ) -> Tensor:
-        """Logits of the spans that start in one block, width by width.
+        """Score the spans that start in one block, width by width.
 
-        A running sum of the content grows by one token with the width. It is updated in place by
-        slices that are in the processor's cache, without any gather.
+        A running sum of the content grows by one token with the width. Its slices are in the
+        processor's cache, and nothing is gathered.
         """
         n = len(starts)
-        ends, content = (x[first : first + n + self.max_width - 1] for x in (ends, content))
+        ends = ends[first : first + n + self.max_width - 1]
+        content = content[first : first + n + self.max_width - 1]
         spans = spans[(spans[:, 0] >= first) & (spans[:, 0] < first + n)]
         total = torch.zeros_like(starts)
         logits = []
         for width in range(self.max_width):
-            last = slice(width, width + n)
-            total = total + content[last]
-            hidden = starts + ends[last]
+            last_tokens = slice(width, width + n)
+            total = total + content[last_tokens]
+            hidden = starts + ends[last_tokens]
             hidden.add_(total, alpha=1 / (width + 1)).add_(self.width.weight[width])
             start, _, feature = spans[spans[:, 1] == width].unbind(1)
             hidden.index_add_(0, start - first, self.span_features(feature))
@@ -321,7 +323,7 @@ class SpanScorer(TokenReader):
 
 
 def multi_similarity_loss(vectors: Tensor, labels: Tensor) -> Tensor:
-    """Multi-Similarity loss over the pairs mined by the Multi-Similarity miner.
+    """Compute the Multi-Similarity loss over the pairs of the Multi-Similarity miner.
 
     The loss raises the cosine of vectors with one label and lowers all other cosines; each pair is
     weighted by its difficulty. It is the mean over all vectors; a vector without pairs counts as 0.
@@ -338,26 +340,26 @@ def multi_similarity_loss(vectors: Tensor, labels: Tensor) -> Tensor:
 
 
 def info_nce_loss(vectors: Tensor, labels: Tensor, *, temperature: float | Tensor = 0.05) -> Tensor:
-    """InfoNCE with several positives: each positive is contrasted with all vectors of other labels.
+    """Compute InfoNCE, with each of several positives against all vectors of other labels.
 
     Positives of one vector do not compete with each other. The loss is the mean over all positive
     pairs. Khosla et al. (2020), https://arxiv.org/abs/2004.11362.
 
     vectors, labels (Tensor): See `multi_similarity_loss`.
-    temperature (float | Tensor): Divisor of the cosines, as in all losses.
+    temperature (float | Tensor): Divisor of the cosines.
     """
     unit = F.normalize(vectors, dim=1)
     logits = unit @ unit.T / temperature
     same = labels[:, None] == labels[None, :]
     negatives = torch.logsumexp(logits.masked_fill(same, -torch.inf), dim=1)
-    # A copy: the backward pass needs the mask above.
+    # The backward pass needs `same` unchanged.
     pairs = same.clone().fill_diagonal_(False).nonzero(as_tuple=True)
     losses = F.softplus(negatives[pairs[0]] - logits[pairs])
     return losses.sum() / max(1, len(losses))
 
 
 def marginal_loss(vectors: Tensor, labels: Tensor, *, temperature: float = 0.05) -> Tensor:
-    """Negative log of the total probability of the positives among all other vectors.
+    """Compute the negative log of the total probability of the positives among all other vectors.
 
     One near synonym suffices, while `info_nce_loss` requires all of them to be near. The loss is
     the mean over the vectors with a positive. Sung et al. (2020), Biomedical Entity Representations
@@ -367,15 +369,16 @@ def marginal_loss(vectors: Tensor, labels: Tensor, *, temperature: float = 0.05)
     vectors, labels (Tensor): See `multi_similarity_loss`.
     """
     unit = F.normalize(vectors, dim=1)
-    itself = torch.eye(len(labels), dtype=torch.bool, device=labels.device)
-    positive = (labels[:, None] == labels[None, :]) & ~itself
-    logits = (unit @ unit.T / temperature).masked_fill(itself, -torch.inf)
-    return missed(logits, positive)
+    is_itself = torch.eye(len(labels), dtype=torch.bool, device=labels.device)
+    is_positive = (labels[:, None] == labels[None, :]) & ~is_itself
+    logits = (unit @ unit.T / temperature).masked_fill(is_itself, -torch.inf)
+    return negative_log_likelihood(logits, is_positive)
 
 
-def missed(logits: Tensor, right: Tensor) -> Tensor:
-    """Negative log of the probability of the right ones of each row, mean over rows with any."""
-    found = right.any(dim=1)
-    logits, right = logits[found], right[found]
-    positive = torch.logsumexp(logits.masked_fill(~right, -torch.inf), dim=1)
+def negative_log_likelihood(logits: Tensor, is_positive: Tensor) -> Tensor:
+    """Compute the negative log of the total probability of the positives of each row, averaged over
+    the rows with a positive."""
+    has_positive = is_positive.any(dim=1)
+    logits, is_positive = logits[has_positive], is_positive[has_positive]
+    positive = torch.logsumexp(logits.masked_fill(~is_positive, -torch.inf), dim=1)
     return (torch.logsumexp(logits, dim=1) - positive).sum() / max(1, len(logits))

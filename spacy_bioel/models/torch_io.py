@@ -1,9 +1,7 @@
-"""Torch modules as thinc layers.
+"""Torch modules as thinc layers, and the parameters of a model as one safetensors file.
 
-The parameters of a model as one safetensors file.
-
-thinc's own `to_bytes` embeds `torch.save` blobs, which are pickles. Here each parameter of each
-node, of thinc or torch, is a named tensor.
+thinc's own `to_bytes` embeds the output of `torch.save`, a pickle. Here each parameter of each
+layer of thinc or torch is a named tensor.
 """
 
 from __future__ import annotations
@@ -35,6 +33,10 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
+_MAX_REASON_LENGTH = 500  # characters of another library's message in one of ours
+# Attributes of a thinc model that loading may change; thinc cannot undo this.
+_MODEL_ATTRIBUTES = ("_layers", "_refs", "_dims", "_attrs", "_has_params", "_shims")
+
 
 def require_torch() -> None:
     """Check that torch is installed. RAISES BioelError: [B040] if it is not."""
@@ -45,15 +47,15 @@ def require_torch() -> None:
 
 
 class AveragingShim(PyTorchShim):
-    """PyTorchShim with weight averaging, and a learning rate of its own for a pretrained part.
+    """PyTorchShim with weight averaging, and another learning rate for a pretrained part.
 
-    The network is in evaluation mode except within `begin_update`. thinc's own shim switches modes
-    at each prediction, so that a second thread may predict with dropout.
+    The network is in evaluation mode except in `begin_update`. thinc's own shim switches modes at
+    each prediction, so that a second thread may predict with dropout.
 
-    thinc's optimizer stores averages by (shim id, name), but thinc's own shim looks for string
-    keys: it would evaluate averaged thinc layers together with torch layers that are not averaged.
+    thinc's optimizer stores averages by (shim id, name), but thinc's own shim looks for strings: it
+    would evaluate averaged thinc layers together with torch layers that are not averaged.
 
-    A module may have a `learn_rate_scale`: a factor on the learning rate of its `backbone`.
+    A module may have a `learn_rate_scale`: a factor of the learning rate of its `backbone`.
     """
 
     def __init__(self, model: nn.Module | None, config: dict[str, Any] | None = None) -> None:
@@ -76,12 +78,13 @@ class AveragingShim(PyTorchShim):
     @contextmanager
     def use_params(self, params: dict) -> Iterator[None]:
         state = self._model.state_dict()
-        # Ids of shims and of thinc layers overlap, so the name is needed too.
-        own = {
-            name: value for (id_, name), value in params.items() if id_ == self.id and name in state
+        # Shims and thinc layers may have the same id, so the name has to match too.
+        averaged = {
+            name: xp2torch(value, device=self.device)
+            for (id, name), value in params.items()
+            if id == self.id and name in state
         }
-        backup = {name: state[name].clone() for name in own}
-        averaged = {name: xp2torch(value, device=self.device) for name, value in own.items()}
+        backup = {name: state[name].clone() for name in averaged}
         self._model.load_state_dict(averaged, strict=False)
         try:
             yield
@@ -94,8 +97,8 @@ class AveragingShim(PyTorchShim):
         def update(
             key: tuple[int, str], weights: FloatsXd, gradient: FloatsXd
         ) -> tuple[FloatsXd, FloatsXd]:
-            of_this = scale if key[1].startswith("backbone.") else 1.0
-            return optimizer(key, weights, gradient, lr_scale=of_this)
+            lr_scale = scale if key[1].startswith("backbone.") else 1.0
+            return optimizer(key, weights, gradient, lr_scale=lr_scale)
 
         super().finish_update(update)  # type: ignore[arg-type]  # the shim only calls it
 
@@ -106,15 +109,15 @@ def torch_layer(
     make: Callable[[], nn.Module] | None = None,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
 ) -> Model:
-    """A layer that computes with a torch network, from arrays to its output or outputs as arrays.
+    """Build a layer that computes with a torch network, from arrays to one or more arrays.
 
-    It is called with a sequence of arrays, and other arguments of the network. Its callback takes
-    the gradient of the output, or of each output, and returns those of the arrays of floats.
+    The layer is called with the arguments of the network, with arrays for tensors. Its callback
+    takes the gradient of the output, or of each output, and returns those of the float inputs.
 
-    network (torch.nn.Module | None): None: it is made when it is trained. Until then the layer has
-        weights as arrays, which `weights_of` returns: inference needs no torch.
+    network (torch.nn.Module | None): None: the network is made when it is trained. Until then the
+        layer has weights as arrays, which `weights_of` returns, and inference needs no torch.
     make (Callable): Makes the network; can be pickled.
-    shapes (Mapping): Of its weights; empty, if inference needs the network.
+    shapes (Mapping): Shapes of its weights; empty if inference needs the network.
     """
     attrs = {"make": make, "shapes": shapes or {}, "weights": None}
     shims: list[Any] = [] if network is None else [AveragingShim(network)]
@@ -125,30 +128,33 @@ def torch_layer(
 
 
 def run_network(layer: Model, inputs: Sequence[Any], is_train: bool) -> tuple[Any, Callable]:
-    """The forward function of `torch_layer`."""
+    """Run the forward pass of a `torch_layer`."""
     network_of(layer)
     tensors = to_tensors(inputs, device_of(layer), learn=is_train)
     output, backprop = layer.shims[0](ArgsKwargs(args=tuple(tensors), kwargs={}), is_train)
-    is_one = not isinstance(output, tuple)
-    outputs = (output,) if is_one else output
+    is_single = not isinstance(output, tuple)
+    outputs = (output,) if is_single else output
     arrays = tuple(torch2xp(tensor.detach()) for tensor in outputs)
 
     def backprop_arrays(gradients: FloatsXd | tuple[FloatsXd, ...]) -> list[FloatsXd]:
-        pairs: Any = zip(outputs, (gradients,) if is_one else gradients, strict=True)
-        learnt = [(tensor, d) for tensor, d in pairs if tensor.requires_grad]
+        learnt, learnt_gradients = [], []
+        pairs: Any = zip(outputs, (gradients,) if is_single else gradients, strict=True)
+        for tensor, gradient in pairs:
+            if tensor.requires_grad:
+                learnt.append(tensor)
+                learnt_gradients.append(xp2torch(gradient, device=tensor.device))
         if learnt:
-            given = tuple(xp2torch(d, device=tensor.device) for tensor, d in learnt)
-            args = (tuple(tensor for tensor, _ in learnt),)
-            backprop(ArgsKwargs(args=args, kwargs={"grad_tensors": given}))
+            kwargs = {"grad_tensors": tuple(learnt_gradients)}
+            backprop(ArgsKwargs(args=(tuple(learnt),), kwargs=kwargs))
         return _gradients(tensors)
 
-    return arrays[0] if is_one else arrays, backprop_arrays
+    return arrays[0] if is_single else arrays, backprop_arrays
 
 
 def to_tensors(inputs: Sequence[Any], device: torch.device, *, learn: bool = False) -> list[Any]:
-    """Inputs of a network: arrays as tensors, all else as it is.
+    """Convert the arrays among the inputs of a network to tensors.
 
-    learn (bool): Whether those of floats have a gradient.
+    learn (bool): Whether tensors of floats have a gradient.
     """
     import torch
 
@@ -164,7 +170,7 @@ def to_tensors(inputs: Sequence[Any], device: torch.device, *, learn: bool = Fal
 
 
 def _gradients(tensors: Sequence[Any]) -> list[Any]:
-    """Gradients of the tensors that have one, as arrays; zeros where nothing was to learn."""
+    """Return the gradients of tensors as arrays; zeros for tensors without effect on the loss."""
     learnt = [x for x in tensors if hasattr(x, "dtype") and x.requires_grad]
     return [torch2xp(x.new_zeros(x.shape) if x.grad is None else x.grad) for x in learnt]
 
@@ -172,10 +178,10 @@ def _gradients(tensors: Sequence[Any]) -> list[Any]:
 def loss_and_gradients(
     compute: Callable[..., Tensor], *inputs: FloatsXd | NDArray, **settings: float
 ) -> tuple[Any, ...]:
-    """Compute a loss, and its gradients.
+    """Compute a loss and its gradients.
 
-    compute (Callable): The loss as a function of tensors, such as those of `models.networks`.
-    inputs (arrays): Its arguments.
+    compute (Callable): The loss as a function of tensors, such as those in `models.networks`.
+    inputs (arrays): Arguments of the loss.
     RETURNS (tuple): The loss, and its gradient with respect to each input of floats.
     """
     tensors = to_tensors(inputs, get_torch_default_device(), learn=True)
@@ -185,14 +191,14 @@ def loss_and_gradients(
 
 
 def set_layer(model: Model, layer: Model, *, ref: str = "network") -> None:
-    """Set a layer of a model, in the place of an earlier one of this name."""
+    """Add a layer to a model, or replace the one with this name."""
     before = model.maybe_get_ref(ref)
     model.layers[:] = [*(other for other in model.layers if other is not before), layer]
     model.set_ref(ref, layer)
 
 
 def network_of(layer: Model) -> Any:
-    """The torch network of a layer, made at first use. RAISES BioelError: [B040] without torch."""
+    """Return the torch network of a layer, made at first use. RAISES BioelError: [B040]."""
     if not layer.shims:
         require_torch()
         network = layer.attrs["make"]()
@@ -205,50 +211,45 @@ def network_of(layer: Model) -> Any:
 
 
 def device_of(layer: Model) -> torch.device:
-    """The device of the torch network of a layer, once it is made."""
+    """Return the device of the torch network of a layer, once the network is made."""
     shim: Any = layer.shims[0]
     device: torch.device = shim.device
     return device
 
 
 def weights_of(layer: Model) -> Weights:
-    """Weights of a layer with a torch network: arrays by name, which change as it learns."""
+    """Return the weights of a `torch_layer`: arrays by name, which training changes."""
     if not layer.shims and layer.attrs["weights"] is not None:
-        found: Weights = layer.attrs["weights"]
-        return found
+        weights: Weights = layer.attrs["weights"]
+        return weights
     return arrays_of(network_of(layer))
 
 
 def needs_torch(layer: Model) -> bool:
-    """Whether a layer computes with torch in inference too."""
+    """Tell whether the inference of a layer needs torch."""
     return bool(layer.shims) and not layer.attrs.get("shapes")
 
 
 def is_on_gpu(layer: Model) -> bool:
-    """Whether the network of a layer is on a GPU, or would be if it were made."""
+    """Tell whether the network of a layer is on a GPU, or will be once it is made."""
     return device_of(layer).type != "cpu" if layer.shims else layer.ops.device_type == "gpu"
 
 
 def arrays_of(network: nn.Module) -> dict[str, NDArray]:
-    """Weights of a torch network as arrays, which change with it on a CPU."""
+    """Return the weights of a torch network as arrays; on a CPU, training changes these."""
     state = network.state_dict()
     return {name: t.detach().cpu().contiguous().numpy() for name, t in state.items()}
 
 
 def set_arrays(network: nn.Module, weights: Weights) -> None:
-    """Set the weights of a torch network. RAISES RuntimeError: When they do not fit."""
+    """Set the weights of a torch network. RAISES RuntimeError: when they do not fit."""
     import torch
 
     network.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})
 
 
-_SHOWN = 500  # maximum characters of the reason in a message
-# What loading may change in a layer of thinc, which has no other way to take it back.
-_SLOTS = ("_layers", "_refs", "_dims", "_attrs", "_has_params", "_shims")
-
-
-def _parameters(model: Model) -> Iterator[tuple[str, Model, str]]:
-    """Parameters of the layers of thinc: key in a file, layer, and name."""
+def _thinc_parameters(model: Model) -> Iterator[tuple[str, Model, str]]:
+    """Yield the parameters of thinc layers: their key in a file, layer, and name."""
     for index, node in enumerate(model.walk()):
         for name in node.param_names:
             if node.has_param(name):
@@ -256,20 +257,20 @@ def _parameters(model: Model) -> Iterator[tuple[str, Model, str]]:
 
 
 def _torch_layers(model: Model) -> Iterator[tuple[str, Model]]:
-    """Layers with a torch network, made or not, and the prefix of their weights in a file."""
+    """Yield the layers with a torch network, made or not, and the prefix of their keys."""
     for index, node in enumerate(model.walk()):
         if node.shims or "make" in node.attrs:
             yield f"{index}.torch.", node
 
 
 def weights_to_bytes(model: Model) -> bytes:
-    """All parameters of `model` in safetensors format."""
+    """Return all parameters of a model in safetensors format."""
     tensors = {
-        key: node.ops.to_numpy(node.get_param(name)) for key, node, name in _parameters(model)
+        key: node.ops.to_numpy(node.get_param(name)) for key, node, name in _thinc_parameters(model)
     }
     for prefix, node in _torch_layers(model):
         tensors |= {prefix + name: array for name, array in weights_of(node).items()}
-    # safetensors reads the memory of an array as it lies there.
+    # safetensors ignores the strides of an array.
     return save_bytes({key: np.ascontiguousarray(array) for key, array in tensors.items()})
 
 
@@ -280,90 +281,94 @@ def weights_from_bytes(model: Model, data: bytes) -> None:
     """
     try:
         tensors = load_bytes(data)
-        _check(tensors, model)
-        for key, node, name in _parameters(model):
+        _check_tensors(tensors, model)
+        for key, node, name in _thinc_parameters(model):
             before: Any = node.get_param(name)
             ops: Any = node.ops
             node.set_param(name, ops.asarray(tensors[key].astype(before.dtype, copy=False)))
         for prefix, node in _torch_layers(model):
-            own = {k.removeprefix(prefix): x for k, x in tensors.items() if k.startswith(prefix)}
+            weights = {
+                k.removeprefix(prefix): x for k, x in tensors.items() if k.startswith(prefix)
+            }
             if node.shims:
-                set_arrays(network_of(node), {name: array.copy() for name, array in own.items()})
+                set_arrays(network_of(node), {name: x.copy() for name, x in weights.items()})
             else:
                 node.attrs["weights"] = {
-                    name: own[name].astype(np.float32, copy=False) for name in node.attrs["shapes"]
+                    name: weights[name].astype(np.float32, copy=False)
+                    for name in node.attrs["shapes"]
                 }
     except (SafetensorError, ValueError, TypeError, KeyError) as error:
-        # KeyError and TypeError: types that numpy or torch lacks, such as BF16 and U16.
-        raise BioelError(Errors.B041.format(reason=str(error)[:_SHOWN])) from error
+        # KeyError and TypeError: number types that numpy or torch lacks, such as BF16 and U16.
+        raise BioelError(Errors.B041.format(reason=str(error)[:_MAX_REASON_LENGTH])) from error
 
 
-def _check(tensors: Weights, model: Model) -> None:
-    """Check the tensors of a file, which may be in half precision: their names, shapes, and kinds
-    of numbers, for torch would load integers as weights. RAISES ValueError: When they differ."""
+def _check_tensors(tensors: Weights, model: Model) -> None:
+    """Check names, shapes and number types of the tensors of a file, which may be in half
+    precision. torch would load integers as weights. RAISES ValueError: when they do not fit."""
     expected: dict[str, tuple[Sequence[int], str]] = {}
-    for key, node, name in _parameters(model):
+    for key, node, name in _thinc_parameters(model):
         parameter: Any = node.get_param(name)
         expected[key] = parameter.shape, "f"
     for prefix, node in _torch_layers(model):
         if not node.shims:
-            expected |= {prefix + n: (shape, "f") for n, shape in node.attrs["shapes"].items()}
+            for name, shape in node.attrs["shapes"].items():
+                expected[prefix + name] = shape, "f"
             continue
         for name, tensor in network_of(node).state_dict().items():
             kinds = "f" if tensor.is_floating_point() else "iu"
             expected[prefix + name] = tuple(tensor.shape), kinds
     for key, (shape, kinds) in expected.items():
-        if (of := getattr(tensors.get(key), "shape", "no such tensor")) != shape:
-            raise ValueError(f"{key}: expected shape {shape}, found {of}")
-        if (found := tensors[key].dtype).kind not in kinds:
-            needed = "floats" if kinds == "f" else "integers"
-            raise ValueError(f"{key}: expected {needed}, found {found}")
-    if more := tensors.keys() - expected.keys():
-        raise ValueError(f"no place for {sorted(more)[:3]}")
+        if key not in tensors:
+            raise ValueError(f"{key}: expected shape {shape}, found no such tensor")
+        if tensors[key].shape != shape:
+            raise ValueError(f"{key}: expected shape {shape}, found {tensors[key].shape}")
+        if (dtype := tensors[key].dtype).kind not in kinds:
+            number_type = "floats" if kinds == "f" else "integers"
+            raise ValueError(f"{key}: expected {number_type}, found {dtype}")
+    if unexpected := tensors.keys() - expected.keys():
+        raise ValueError(f"unexpected tensors {sorted(unexpected)[:3]}")
 
 
 @contextmanager
 def reading_part(file: str) -> Iterator[None]:
-    """Turn any error of reading a damaged file of a saved model into [B240].
+    """Raise [B240] for any error in reading a damaged file of a saved model.
 
-    RAISES BioelError: [B240] naming the file; coded errors and missing files (KeyError) pass.
+    RAISES BioelError: [B240] with the file name; errors with a code, and KeyError for a missing
+        file, are raised unchanged.
     """
     try:
         yield
     except (BioelError, KeyError):
         raise
-    except Exception as error:  # readers raise various exceptions, tokenizers bare ones
-        reason = str(error)[:_SHOWN]
+    except Exception as error:  # tokenizers raises bare exceptions
+        reason = str(error)[:_MAX_REASON_LENGTH]
         raise BioelError(Errors.B240.format(file=file, error=reason)) from error
 
 
 @contextmanager
 def unchanged_on_error(model: Model) -> Iterator[None]:
-    """Give a model back its layers, sizes, attributes and weights when the block fails."""
-    nodes = [
-        (
-            node,
-            {slot: copy(getattr(node, slot)) for slot in _SLOTS},
-            {n: node.get_param(n) if node.has_param(n) else None for n in node.param_names},
-        )
-        for node in model.walk()
-    ]
+    """Restore the layers, sizes, attributes and weights of a model when the block fails."""
+    nodes = []
+    for node in model.walk():
+        attributes = {name: copy(getattr(node, name)) for name in _MODEL_ATTRIBUTES}
+        params = {n: node.get_param(n) if node.has_param(n) else None for n in node.param_names}
+        nodes.append((node, attributes, params))
+    networks = []
     shims: list[Any] = [shim for node in model.walk() for shim in node.shims]
-    states = [{} if shim._model is None else shim._model.state_dict() for shim in shims]
-    networks = [
-        (shim, dict(vars(shim)), {name: tensor.clone() for name, tensor in state.items()})
-        for shim, state in zip(shims, states, strict=True)
-    ]
+    for shim in shims:
+        state = {} if shim._model is None else shim._model.state_dict()
+        weights = {name: tensor.clone() for name, tensor in state.items()}
+        networks.append((shim, dict(vars(shim)), weights))
     try:
         yield
     except BaseException:
-        for node, contents, params in nodes:
+        for node, attributes, params in nodes:
             for name, value in params.items():
                 node.set_param(name, value)
-            for slot, content in contents.items():
-                setattr(node, slot, content)
-        for shim, had, weights in networks:
-            vars(shim).update(had)
+            for name, value in attributes.items():
+                setattr(node, name, value)
+        for shim, shim_attributes, weights in networks:
+            vars(shim).update(shim_attributes)
             if weights:
                 shim._model.load_state_dict(weights)
         raise

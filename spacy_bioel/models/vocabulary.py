@@ -1,7 +1,7 @@
 """Word pieces and frozen embeddings of a name encoder, from a Hugging Face folder or from names.
 
-Embeddings come from the concepts that word pieces name, from co-occurrence, and from what another
-encoder makes of them: singular value decompositions, nothing is trained.
+Embeddings of word pieces are computed from the concepts that they name, from co-occurrence, and
+from the vectors of another encoder, by singular value decompositions; nothing is trained.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ from safetensors import SafetensorError, safe_open
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.types import IntArray
+from spacy_bioel.types import DoubleArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 EmbeddingTables = dict[str, NDArray]
-_UNKNOWN = "[UNK]"
-_SPACE = "\u2581"  # before the first piece of a word
-# Random share of an embedding, which distinguishes word pieces that always occur together.
-_IDENTITY_SHARE = 0.25
-_IDENTITY_SHARE_WITH_TEXTS = 0.125
-_WINDOW = 5
+_UNKNOWN_PIECE = "[UNK]"
+_PIECE_START = "\u2581"  # begins the first piece of a word
+# Share of an embedding that is random, to distinguish word pieces that always occur together.
+_RANDOM_SHARE = 0.25
+_RANDOM_SHARE_WITH_TEXTS = 0.125
+_CONTEXT_WIDTH = 5  # word pieces on each side of one
 
 
 def make_vocabulary(
     names: Sequence[str],
-    concepts: NDArray[np.int64],
+    concepts: IntArray,
     *,
     size: int,
     width: int,
     max_tokens: int,
     more_names: Sequence[str] = (),
     texts: Sequence[str] = (),
-    encode: Callable[[Sequence[str]], NDArray[np.float32]] | None = None,
+    encode: Callable[[Sequence[str]], FloatArray] | None = None,
 ) -> tuple[Tokenizer, EmbeddingTables]:
-    """Train word pieces on names, and compute their embeddings.
+    """Train word pieces on names and compute their embeddings.
 
     names (Sequence[str]): Normalised names.
     concepts (NDArray[int64]): Concept row of each name. Shape (n_names,).
@@ -50,33 +50,32 @@ def make_vocabulary(
     more_names (Sequence[str]): Names for the word pieces only, e.g. training mentions.
     texts (Sequence[str]): Normalised sentences. If given, half of the part that is not random
         comes from co-occurrence.
-    encode (Callable | None): Another encoder, to vectors of the words that pieces are: half of the
-        part that is not random.
+    encode (Callable | None): Returns the vectors of another encoder for word pieces as words. If
+        given, half of the part that is not random comes from these.
     RETURNS (tuple): Word pieces, and tables for `FrozenEmbeddings`; positions are zero.
     """
     tokenizer = train_vocabulary([*names, *more_names], size=size)
-    share = _IDENTITY_SHARE_WITH_TEXTS if texts else _IDENTITY_SHARE
-    n_latent = int(width * (1 - share))
+    random_share = _RANDOM_SHARE_WITH_TEXTS if texts else _RANDOM_SHARE
+    n_latent = int(width * (1 - random_share))
     counts = _piece_concepts(tokenizer, names, concepts)
     matrices = [counts, _piece_contexts(tokenizer, texts)] if texts else [counts]
     shares = [1 / len(matrices)] * len(matrices)
     if encode is not None:
         vocabulary = tokenizer.get_vocab()
         pieces = sorted(vocabulary, key=vocabulary.__getitem__)
-        known = encode([piece.replace(_SPACE, " ").strip() or piece for piece in pieces])
-        matrices = [known - known.mean(axis=0), *matrices]
+        vectors = encode([piece.replace(_PIECE_START, " ").strip() or piece for piece in pieces])
+        matrices = [vectors - vectors.mean(axis=0), *matrices]
         shares = [0.5, *(share / 2 for share in shares)]
     borders = (n_latent * np.cumsum([0, *shares])).astype(int)
-    # Rows are of unit length: a part of half the share is to have half of the squared length.
-    latent = [
-        _latent(matrix, size) * np.sqrt(share / shares[0])
-        for matrix, size, share in zip(matrices, np.diff(borders), shares, strict=True)
-    ]
-    n_identity = width - sum(part.shape[1] for part in latent)
-    identity = np.random.default_rng(0).standard_normal((tokenizer.get_vocab_size(), n_identity))
-    identity *= np.sqrt(_IDENTITY_SHARE) / np.linalg.norm(identity, axis=1, keepdims=True)
-    words = np.concatenate([*latent, identity], axis=1).astype(np.float32)
-    # Bytes with one scale per piece: a quarter of the memory, without an effect on accuracy.
+    parts = []
+    for matrix, size, share in zip(matrices, np.diff(borders), shares, strict=True):
+        # A part with half of the share gets half of the squared length.
+        parts.append(_latent_vectors(matrix, size) * np.sqrt(share / shares[0]))
+    n_random = width - sum(part.shape[1] for part in parts)
+    random = np.random.default_rng(0).standard_normal((tokenizer.get_vocab_size(), n_random))
+    random *= np.sqrt(_RANDOM_SHARE) / np.linalg.norm(random, axis=1, keepdims=True)
+    words = np.concatenate([*parts, random], axis=1).astype(np.float32)
+    # Bytes with one scale per piece take a quarter of the memory, and accuracy is the same.
     scale = np.abs(words).max(axis=1, keepdims=True) / 127
     return tokenizer, {
         "words": np.round(words / np.maximum(scale, 1e-8)).astype(np.int8),
@@ -97,20 +96,20 @@ def load_huggingface(folder: Path, *, max_tokens: int) -> tuple[Tokenizer, Embed
     RAISES BioelError: [B043] when a file or a tensor is missing.
     """
     if not (folder / "model.safetensors").is_file():
-        raise _missing(folder, "model.safetensors")
-    tokenizer = _load_tokenizer(folder)
+        raise _missing_file_error(folder, "model.safetensors")
+    tokenizer = _load_wordpiece_tokenizer(folder)
     try:
         tensors: Any = safe_open(folder / "model.safetensors", framework="numpy")
     except SafetensorError as error:
-        raise _missing(folder, f"readable model.safetensors ({error})") from error
-    # Keys from the first "embeddings." on, as in "bert.embeddings.word_embeddings.weight".
+        raise _missing_file_error(folder, f"readable model.safetensors ({error})") from error
+    # Keys without what precedes "embeddings.", as in "bert.embeddings.word_embeddings.weight".
     keys = {key.split("embeddings.", 1)[1]: key for key in tensors.keys() if "embeddings." in key}
 
-    def table(*names: str) -> NDArray[np.float32]:
+    def table(*names: str) -> FloatArray:
         for name in names:
             if name in keys:
                 return tensors.get_tensor(keys[name]).astype(np.float32)
-        raise _missing(folder, f"embeddings.{names[0]}")
+        raise _missing_file_error(folder, f"embeddings.{names[0]}")
 
     return tokenizer, {
         "words": table("word_embeddings.weight"),
@@ -121,89 +120,89 @@ def load_huggingface(folder: Path, *, max_tokens: int) -> tuple[Tokenizer, Embed
     }
 
 
-def _missing(folder: Path, missing: str) -> BioelError:
+def _missing_file_error(folder: Path, missing: str) -> BioelError:
     return BioelError(Errors.B043.format(folder=folder, missing=missing))
 
 
-def _load_tokenizer(folder: Path) -> Tokenizer:
+def _load_wordpiece_tokenizer(folder: Path) -> Tokenizer:
     if (folder / "tokenizer.json").is_file():
         try:
             return Tokenizer.from_file(str(folder / "tokenizer.json"))
         except Exception as error:  # tokenizers raises bare exceptions
-            raise _missing(folder, f"readable tokenizer.json ({error})") from error
+            raise _missing_file_error(folder, f"readable tokenizer.json ({error})") from error
     if not (folder / "vocab.txt").is_file():
-        raise _missing(folder, "tokenizer.json or vocab.txt")
+        raise _missing_file_error(folder, "tokenizer.json or vocab.txt")
     pieces = (folder / "vocab.txt").read_text(encoding="utf8").splitlines()
     vocabulary = {piece: index for index, piece in enumerate(pieces)}
-    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token=_UNKNOWN))
+    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token=_UNKNOWN_PIECE))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     return tokenizer
 
 
 def n_pieces(tokenizer: Tokenizer) -> int:
-    """Rows that an embedding table needs; more than there are pieces if ids have gaps."""
+    """Return the number of rows of an embedding table: the highest id of a piece plus 1."""
     return max(tokenizer.get_vocab().values(), default=-1) + 1
 
 
 def train_vocabulary(names: Sequence[str], *, size: int) -> Tokenizer:
-    """Train byte-pair encoding of up to `size` pieces on normalised names, deterministically.
+    """Train byte-pair encoding of up to `size` pieces on normalised names.
 
-    (The library's WordPiece trainer is not deterministic: ids, and ties by them, are random.)
+    The WordPiece trainer of the library is not deterministic: it gives pieces random ids.
     """
-    tokenizer = Tokenizer(models.BPE(unk_token=_UNKNOWN))
+    tokenizer = Tokenizer(models.BPE(unk_token=_UNKNOWN_PIECE))
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
     trainer = trainers.BpeTrainer(
-        vocab_size=size, min_frequency=2, special_tokens=[_UNKNOWN], show_progress=False
+        vocab_size=size, min_frequency=2, special_tokens=[_UNKNOWN_PIECE], show_progress=False
     )
     tokenizer.train_from_iterator(names, trainer)
     return tokenizer
 
 
 def _pieces_of(tokenizer: Tokenizer, texts: Sequence[str]) -> tuple[IntArray, IntArray]:
-    """Pieces of all texts, and the number of the text of each."""
+    """Return the pieces of all texts, and the index of the text of each piece."""
     ids = [encoding.ids for encoding in tokenizer.encode_batch_fast(list(texts))]
     flat = np.concatenate([np.zeros(0, np.int64), *ids]).astype(np.int64)
     return flat, np.repeat(np.arange(len(ids)), [len(text_ids) for text_ids in ids])
 
 
 def _piece_concepts(tokenizer: Tokenizer, names: Sequence[str], concepts: IntArray) -> csr_array:
-    """Weighted counts of pieces in the names of concepts, a sparse matrix (n_pieces, n_concepts).
+    """Return weighted counts of pieces in the names of concepts. Sparse (n_pieces, n_concepts).
 
-    Pieces that name the same concepts, such as "renal" and "kidney", get similar rows (latent
-    semantic analysis, Deerwester et al., 1990).
+    Pieces in names of the same concepts, such as "renal" and "kidney", get similar rows: latent
+    semantic analysis, Deerwester et al. (1990).
     """
     from scipy.sparse import coo_array
 
-    rows, owner = _pieces_of(tokenizer, names)
-    columns = concepts[owner]
-    n_pieces, n_concepts = tokenizer.get_vocab_size(), int(concepts.max(initial=0)) + 1
+    rows, name = _pieces_of(tokenizer, names)
+    columns = concepts[name]
+    shape = tokenizer.get_vocab_size(), int(concepts.max(initial=0)) + 1
     ones = np.ones(len(rows), dtype=np.float32)
-    counts = coo_array((ones, (rows, columns)), shape=(n_pieces, n_concepts)).tocsr()
+    counts = coo_array((ones, (rows, columns)), shape=shape).tocsr()
     counts.data = np.log1p(counts.data)
-    # Inverse document frequency: a piece of every concept is uninformative.
-    frequency = np.diff(counts.indptr)
-    rarity = np.log((1 + n_concepts) / (1 + frequency)).astype(np.float32)
-    return counts.multiply(rarity[:, None]).tocsr()
+    n_concepts_of_piece = np.diff(counts.indptr)
+    inverse_frequency = np.log((1 + shape[1]) / (1 + n_concepts_of_piece)).astype(np.float32)
+    return counts.multiply(inverse_frequency[:, None]).tocsr()
 
 
 def _piece_contexts(tokenizer: Tokenizer, texts: Sequence[str]) -> csr_array:
-    """Positive pointwise mutual information of neighbouring pieces, sparse (n_pieces, n_pieces).
+    """Return the positive pointwise mutual information of nearby pieces. Sparse (n_pieces,
+    n_pieces).
 
     Levy and Goldberg (2014), Neural Word Embedding as Implicit Matrix Factorization.
     """
     from scipy.sparse import coo_array
 
-    flat, owner = _pieces_of(tokenizer, texts)
+    flat, text = _pieces_of(tokenizer, texts)
     first, second, weight = [], [], []
-    for distance in range(1, _WINDOW + 1):
-        together = np.flatnonzero(owner[:-distance] == owner[distance:])
-        first += [flat[together], flat[together + distance]]
-        second += [flat[together + distance], flat[together]]
-        weight.append(np.full(2 * len(together), 1 / distance, dtype=np.float32))
+    for distance in range(1, _CONTEXT_WIDTH + 1):
+        left = np.flatnonzero(text[:-distance] == text[distance:])
+        first += [flat[left], flat[left + distance]]
+        second += [flat[left + distance], flat[left]]
+        weight.append(np.full(2 * len(left), 1 / distance, dtype=np.float32))
     n = tokenizer.get_vocab_size()
-    places = (np.concatenate(first), np.concatenate(second))
-    counts = coo_array((np.concatenate(weight), places), shape=(n, n)).tocsr().tocoo()
+    cells = (np.concatenate(first), np.concatenate(second))
+    counts = coo_array((np.concatenate(weight), cells), shape=(n, n)).tocsr().tocoo()
     total = np.asarray(counts.sum(axis=1)).ravel()
     smoothed = total**0.75 / (total**0.75).sum()
     information = np.log(counts.data / (total[counts.row] * smoothed[counts.col]))
@@ -211,8 +210,8 @@ def _piece_contexts(tokenizer: Tokenizer, texts: Sequence[str]) -> csr_array:
     return counts.tocsr()
 
 
-def _latent(matrix: csr_array | NDArray[np.float32], n_latent: int) -> NDArray[np.float64]:
-    """Truncated SVD of a matrix: unit rows of at most `n_latent` dimensions."""
+def _latent_vectors(matrix: csr_array | FloatArray, n_latent: int) -> DoubleArray:
+    """Compute the truncated SVD of a matrix: unit rows of at most `n_latent` dimensions."""
     from sklearn.utils.extmath import randomized_svd
 
     size = max(1, min(n_latent, min(matrix.shape) - 1))

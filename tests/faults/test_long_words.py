@@ -81,11 +81,11 @@ def test_a_network_reads_long_documents_in_pieces(n):
     docs = [Doc(Vocab(), words=["."] * size) for size in (n, 10)]
     match = np.array([[n - 5, 3, 1], [4000, 200, 1], [0, 0, 1]])
     batch = MentionBatch(docs, match, match[:, [0, 2]])
-    parts = list(detector._parts(np.zeros((n + 10, 2), np.float32), batch, 18))
+    parts = list(detector._split_batch(np.zeros((n + 10, 2), np.float32), batch, 18))
     assert max(len(vectors) for _, _, (vectors, *_) in parts) == 4096 + 2 * 18
     assert sum(used.stop - used.start for _, used, _ in parts) == n + 10
     assert len(parts) == -(-(n + 10) // 4096)
-    assert len(list(detector._parts(np.zeros((n + 10, 2), np.float32), batch, None))) == 2
+    assert len(list(detector._split_batch(np.zeros((n + 10, 2), np.float32), batch, None))) == 2
 
 
 @pytest.mark.slow

@@ -6,5 +6,5 @@ import pytest
 
 @pytest.fixture
 def copy(checkpoint, tmp_path) -> Path:
-    """The checkpoint, to be changed."""
+    """A copy of the checkpoint, for tests that change it."""
     return shutil.copytree(checkpoint, tmp_path / "copy")

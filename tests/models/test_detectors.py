@@ -1,4 +1,4 @@
-"""Detectors without their networks: BILOU and BIO tags, losses, and what logits decode to."""
+"""Detectors without their networks: BILOU and BIO tags, losses, and decoding."""
 
 import warnings
 from itertools import product
@@ -32,7 +32,7 @@ def test_the_longest_of_overlapping_mentions_are_kept():
     assert longest_spans(np.zeros((0, 2), dtype=np.int64)).tolist() == []
 
 
-def test_clear_logits_give_the_mentions_back():
+def test_mentions_survive_encoding_and_decoding():
     spans = np.array([[1, 2], [3, 6], [6, 8], [9, 10]])
     tags = encode_bilou(spans, 10)
     assert tags.tolist() == [O, U, O, B, I, L, B, L, O, U]
@@ -45,13 +45,13 @@ def test_clear_logits_give_the_mentions_back():
 
 
 def test_an_illegal_sequence_is_repaired_and_counted():
-    tags = [O, I, L, O, B, O, B]  # I after O, O after B, and a mention that the end cuts
+    tags = [O, I, L, O, B, O, B]  # I after O, O after B, and an open mention at the end
     logits = (4 * np.eye(5)[tags]).astype(np.float32)
     logits[1, B] = 3.5
     found, _, repaired = decode_bilou(logits, np.array([7]))
     assert found.tolist()[0] == [1, 3]
     assert repaired[0] == 3
-    # A mention never reaches from one document into the next.
+    # A mention never continues in the next document.
     logits = (4 * np.eye(5)[[B, L]]).astype(np.float32)
     found, _, repaired = decode_bilou(logits, np.array([1, 1]))
     assert found.tolist() == []
@@ -92,7 +92,7 @@ BIO = build_bio_tagger_v1(noop()).attrs["kind"]
 
 
 def logits_of(*tags: str, sure: float | list[float] = 0.9) -> NDArray[np.float32]:
-    """Logits under which these are the tags, each of its probability, the others alike."""
+    """Return logits that give each of these tags its probability, and the others equal ones."""
     probabilities = np.broadcast_to(np.asarray(sure), len(tags))
     p = np.repeat((1 - probabilities)[:, None] / 4, 5, axis=1)
     p[np.arange(len(tags)), [TAGS.index(tag) for tag in tags]] = probabilities
@@ -108,7 +108,7 @@ SURE = np.ones(9, dtype="float32")  # probabilities of gold mentions
         ("O O", []),
         ("B-X I-X O", [(0, 2, "X")]),
         ("O I-X I-X", [(1, 3, "X")]),  # I after O opens a mention
-        ("B-X I-Y I-Y", [(0, 1, "X"), (1, 3, "Y")]),  # and so does I of another label
+        ("B-X I-Y I-Y", [(0, 1, "X"), (1, 3, "Y")]),  # as does I of another label
         ("I-X B-X I-X O I-Y", [(0, 1, "X"), (1, 3, "X"), (4, 5, "Y")]),
     ],
 )
@@ -128,7 +128,7 @@ def test_a_mention_ends_with_its_document():
         assert BIO.decode(logits, np.array(lengths), 0.0)[0].tolist() == found
 
 
-def test_a_mention_is_as_sure_as_its_least_sure_token():
+def test_a_mention_has_the_lowest_probability_of_its_tokens():
     logits = logits_of("B-X", "I-X", "O", "B-Y", sure=[0.9, 0.6, 0.99, 0.8])
     spans, probabilities = BIO.decode(logits, np.array([4]), 0.0)
     assert spans.tolist() == [[0, 2, 0], [3, 4, 1]]
@@ -151,18 +151,20 @@ def test_a_mention_is_as_sure_as_its_least_sure_token():
 def test_the_least_loss_is_that_of_these_tags(gold, tags):
     spans = np.array(gold, dtype=np.int64).reshape(-1, 3)
     # The gradient points away from the gold tag of each token alone.
-    known = np.ones((5, 2), dtype=bool)
-    loss, gradient = BIO.loss(np.zeros((5, 5), dtype="float32"), spans, SURE[: len(spans)], known)
+    annotated = np.ones((5, 2), dtype=bool)
+    loss, gradient = BIO.loss(
+        np.zeros((5, 5), dtype="float32"), spans, SURE[: len(spans)], annotated
+    )
     assert [TAGS[i] for i in gradient.argmin(axis=1)] == tags.split()
     assert loss == pytest.approx(np.log(5))
     sure = logits_of(*tags.split(), sure=0.9)
-    assert BIO.loss(sure, spans, SURE[: len(spans)], known)[0] == pytest.approx(-np.log(0.9))
+    assert BIO.loss(sure, spans, SURE[: len(spans)], annotated)[0] == pytest.approx(-np.log(0.9))
 
 
-def test_outside_may_be_any_label_that_was_not_looked_for():
-    known = np.array([[True, False]] * 3)
+def test_tokens_outside_may_have_labels_that_were_not_annotated():
+    annotated = np.array([[True, False]] * 3)
     loss, gradient = BIO.loss(
-        np.zeros((3, 5), dtype="float32"), np.array([[1, 2, 0]]), SURE[:1], known
+        np.zeros((3, 5), dtype="float32"), np.array([[1, 2, 0]]), SURE[:1], annotated
     )
     # Tokens 0 and 2 are O, B-Y or I-Y, of five tags; token 1 is B-X.
     assert loss == pytest.approx((2 * np.log(5 / 3) + np.log(5)) / 3)
@@ -173,15 +175,16 @@ def test_outside_may_be_any_label_that_was_not_looked_for():
 def test_the_gradient_is_that_of_finite_differences():
     logits = np.random.default_rng(0).standard_normal((4, 5)).astype("float32")
     gold = np.array([[1, 3, 1]])
-    known = np.array([[True, True], [True, False], [True, False], [True, False]])
-    _, gradient = BIO.loss(logits, gold, SURE[: len(gold)], known)
-    for place in np.ndindex(4, 5):
+    annotated = np.array([[True, True], [True, False], [True, False], [True, False]])
+    _, gradient = BIO.loss(logits, gold, SURE[: len(gold)], annotated)
+    for index in np.ndindex(4, 5):
         nudge = np.zeros_like(logits)
-        nudge[place] = 1e-2
+        nudge[index] = 1e-2
         up, down = (
-            BIO.loss(logits + sign * nudge, gold, SURE[: len(gold)], known)[0] for sign in (1, -1)
+            BIO.loss(logits + sign * nudge, gold, SURE[: len(gold)], annotated)[0]
+            for sign in (1, -1)
         )
-        assert gradient[place] == pytest.approx((up - down) / 2e-2, abs=1e-4)
+        assert gradient[index] == pytest.approx((up - down) / 2e-2, abs=1e-4)
 
 
 # Spans: one document of two tokens, spans of up to two tokens, one label.
@@ -191,23 +194,25 @@ LOGITS = np.array([[[np.log(3)], [-500.0]], [[-np.log(4)], [-np.inf]]], dtype="f
 
 
 @pytest.mark.parametrize(
-    ("lowest", "expected"),
+    ("min_probability", "expected"),
     [
         (0.5, [[0, 1, 0]]),
         (0.1, [[0, 1, 0], [1, 2, 0]]),
         (0.0, [[0, 1, 0], [0, 2, 0], [1, 2, 0]]),  # and none that leaves its document
     ],
 )
-def test_spans_of_a_probability(lowest, expected):
+def test_spans_of_a_minimum_probability(min_probability, expected):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        spans, probabilities = SPANS.decode(LOGITS, np.array([2]), lowest)
+        spans, probabilities = SPANS.decode(LOGITS, np.array([2]), min_probability)
     assert spans.tolist() == expected
-    of = {(0, 1, 0): 0.75, (0, 2, 0): 0.0, (1, 2, 0): 0.2}
-    assert probabilities.tolist() == pytest.approx([of[tuple(span)] for span in expected])
+    probability_of = {(0, 1, 0): 0.75, (0, 2, 0): 0.0, (1, 2, 0): 0.2}
+    assert probabilities.tolist() == pytest.approx(
+        [probability_of[tuple(span)] for span in expected]
+    )
 
 
-def test_scores_far_off_have_a_loss():
+def test_the_loss_of_extreme_scores_is_finite():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         value, gradient = SPANS.loss(

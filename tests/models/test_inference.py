@@ -1,4 +1,4 @@
-"""Inference by NumPy equals the networks that are trained, and needs no torch."""
+"""Inference in NumPy equals the torch networks, and runs without torch."""
 
 import subprocess
 import sys
@@ -27,7 +27,7 @@ from spacy_bioel.models.tok2vec import token_vectors
 SIZES = {"width": 7, "max_width": 4, "n_features": 5, "n_labels": 2}
 LENGTHS = np.array([300, 0, 1, 600])
 TOKENS = np.random.default_rng(0).standard_normal((901, 7)).astype(np.float32)
-# (first token, width - 1, feature): several of one span too.
+# (first token, width - 1, feature), some of the same span.
 SPANS = np.array([[0, 2, 1], [0, 2, 4], [0, 2, 1], [511, 3, 0], [512, 1, 3], [900, 0, 2]])
 MATCHED = np.array([[1, 0], [1, 3], [600, 4]])
 
@@ -97,7 +97,7 @@ def test_rescnn(settings, lengths):
         expected = network(torch.tensor(sum(pieces, [])), torch.tensor(lengths)).numpy()
     weights = {name: tensor.numpy() for name, tensor in network.state_dict().items()}
     tables = {name: tensor.numpy() for name, tensor in network.embeddings.named_buffers()}
-    fast = inference.ResCNN(weights, tables, widths=network.widths)
+    fast = inference.NumpyResCNN(weights, tables, widths=network.widths)
     assert np.abs(fast(pieces) - expected).max() < 1e-5
     alone = np.concatenate([fast([name]) for name in pieces])
     assert alone.shape == (len(lengths), 16)
@@ -124,7 +124,7 @@ def make_tok2vec(encode: Any = MaxoutWindowEncoder, **settings: int) -> Model:
     tok2vec = build_Tok2Vec_model(embed, encode(16, **({"window_size": 2, "depth": 3} | settings)))
     tok2vec.initialize(X=DOCS)
     for layer in tok2vec.walk():
-        # What starts at 0 or 1 is random.
+        # Parameters that start at 0 or 1 are made random.
         for name in ("b", "G"):
             if layer.has_param(name):
                 shape = layer.get_param(name).shape
@@ -142,12 +142,12 @@ def test_vectors_are_those_of_thinc(pieces):
     tok2vec = make_tok2vec(maxout_pieces=pieces)
     found = token_vectors(tok2vec, DOCS)
     assert found.shape == (len(WORDS) * 202 + 1, 16)
-    assert module._known(tok2vec) is not None
+    assert module._numpy_functions(tok2vec) is not None
     assert np.abs(found - reference(tok2vec)).max() < 1e-5
     alone = np.concatenate([token_vectors(tok2vec, [doc]) for doc in DOCS])
     assert np.abs(found - alone).max() < 1e-5
     assert token_vectors(tok2vec, DOCS[1:2]).shape == (0, 16)
-    # Weights that change count at once.
+    # Changes of weights have an effect at once.
     maxout = next(layer for layer in tok2vec.layers[1].walk() if layer.name == "maxout")
     maxout.set_param("W", -maxout.get_param("W"))
     changed = token_vectors(tok2vec, DOCS)
@@ -160,7 +160,7 @@ def doubled(layer: Model, inputs: Any, is_train: bool) -> Any:
 
 
 def with_another_dropout(tok2vec: Model) -> None:
-    """A layer that has the name of a known one."""
+    """Replace a layer by one with the same name."""
     for parent in tok2vec.layers[1].walk():
         names = [layer.name for layer in parent.layers]
         if "dropout" in names:
@@ -172,24 +172,24 @@ def with_one_more_layer(tok2vec: Model) -> None:
 
 
 @pytest.mark.parametrize("change", [None, with_another_dropout, with_one_more_layer])
-def test_other_architectures_run_as_they_are(change):
+def test_other_architectures_run_their_own_predict(change):
     if change is None:
         tok2vec = make_tok2vec(MishWindowEncoder)
     else:
         tok2vec = make_tok2vec(maxout_pieces=3)
         change(tok2vec)
-    assert module._known(tok2vec) is None
+    assert module._numpy_functions(tok2vec) is None
     assert np.array_equal(token_vectors(tok2vec, DOCS), reference(tok2vec))
 
 
-def test_rows_of_small_numbers_are_told_apart():
+def test_rows_of_small_numbers_are_distinguished():
     rows = np.array([[7, 5, 0], [7, 0, 3], [7, 5, 0]], dtype=np.uint64)
-    different, number = module._unique_rows(rows)
-    assert different[number].tolist() == [[7, 5, 0], [7, 0, 3], [7, 5, 0]]
-    assert len(different) == 2
+    distinct, index = module._unique_rows(rows)
+    assert distinct[index].tolist() == [[7, 5, 0], [7, 0, 3], [7, 5, 0]]
+    assert len(distinct) == 2
 
 
-# As where torch is not installed: None stops its import.
+# None prevents the import, as if torch were not installed.
 WITHOUT_TORCH = """
 import sys
 sys.modules["torch"] = None

@@ -66,7 +66,7 @@ def test_packed_equals_padded_and_alone(pooling):
 
 
 def padded_forward(network: ResCNN, names: list[list[int]]) -> Tensor:
-    """The textbook form: pad, mask after every layer, convolve with torch's own Conv1d."""
+    """Encode names in the usual way: pad, mask after every layer, convolve with torch's Conv1d."""
     longest = max(map(len, names))
     ids = torch.tensor([name + [0] * (longest - len(name)) for name in names])
     mask = torch.tensor([[i < len(name) for i in range(longest)] for name in names])

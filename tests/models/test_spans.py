@@ -1,4 +1,4 @@
-"""Scores of spans equal brute force, at document borders too; those of tags are one layer."""
+"""Scores of spans equal brute force, also at document borders; scores of tags are one layer."""
 
 import math
 from typing import Any
@@ -20,7 +20,7 @@ NO_SPANS, NO_WORDS = torch.zeros(0, 3, dtype=torch.int64), torch.zeros(0, 2, dty
 
 
 def make(kind: str) -> Any:
-    """A scorer whose zero-initialised weights are random."""
+    """Make a scorer in which weights that start at zero are random."""
     torch.manual_seed(0)
     sizes: dict[str, Any] = {"width": 7, "n_labels": N_LABELS, "max_width": MAX_WIDTH}
     sizes |= {"n_features": N_FEATURES, "dropout": 0.2}
@@ -36,15 +36,15 @@ both = pytest.mark.parametrize("kind", ["spans", "linear"])
 
 
 def brute_force(scorer: SpanScorer, tokens: Tensor) -> Tensor:
-    """Each span of each document by itself, its content averaged token by token."""
+    """Score each span of each document by itself, averaging its content token by token."""
     x = tokens.clone()
     for token, feature in WORDS.tolist():
         x[token] += scorer.word_features.weight[feature]
     for start, width, feature in SPANS.tolist():
-        places = [(0, start), (1, start + width)]
-        places += [(2, inside) for inside in range(start + 1, start + width)]
-        for place, token in places:
-            x[token] += scorer.token_features.weight[feature + place * N_FEATURES]
+        positions = [(0, start), (1, start + width)]  # first, last, inner
+        positions += [(2, inside) for inside in range(start + 1, start + width)]
+        for position, token in positions:
+            x[token] += scorer.token_features.weight[feature + position * N_FEATURES]
 
     def score(i: int, j: int) -> Tensor:
         hidden = scorer.start(x[i]) + scorer.end(x[j]) + scorer.content(x[i : j + 1]).mean(0)
@@ -66,7 +66,7 @@ def brute_force(scorer: SpanScorer, tokens: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("block", [4096, 4, 1])
 def test_scores_equal_brute_force(block, monkeypatch):
-    monkeypatch.setattr(module, "_BLOCK", block)
+    monkeypatch.setattr(module, "_SPAN_STARTS_PER_BLOCK", block)
     scorer = make("spans")
     with torch.no_grad():
         scores = scorer(TOKENS, LENGTHS, SPANS, WORDS)
@@ -91,7 +91,7 @@ def test_linear_scores_are_equation_4():
 
 
 @pytest.mark.parametrize("kind", ["spans", "linear", "tags"])
-def test_a_document_scores_the_same_alone(kind):
+def test_scores_do_not_depend_on_the_batch(kind):
     scorer = make(kind)
     with torch.no_grad():
         together = scorer(TOKENS, LENGTHS, NO_SPANS, NO_WORDS)

@@ -1,4 +1,4 @@
-"""An encoder in a folder of its own, as pre-training writes it."""
+"""Encoders in folders, as pre-training writes them."""
 
 import json
 from pathlib import Path
@@ -52,7 +52,7 @@ def test_round_trip(model, folder):
         "embeddings.safetensors", "encoder.json", "model.safetensors", "tokenizer.json",
     ]  # fmt: skip
     assert json.loads((folder / "encoder.json").read_text("utf8")) == encoder_settings(model)
-    # Dropout is no part of an encoder: another may train on from it.
+    # Dropout may differ: it is not stored with an encoder.
     assert encoder_settings(model) == encoder_settings(empty(dropout=0.5)) == {
         "encoder": "rescnn", "max_tokens": 6, "dim": 8, "blocks": 1, "filters": 2,
         "widths": [1, 3, 5], "pooling": "max",
@@ -99,7 +99,7 @@ def test_names_that_do_not_fit_into_memory_are_encoded_in_parts(model):
 
 
 def outcome(model: NameEncoder, folder: Path) -> str:
-    """The code of the error of reading and using an encoder; "" without one."""
+    """Read and use an encoder; return the code of the error, or ""."""
     try:
         read_encoder(model, folder)
         encode_names(model, NAMES)
@@ -134,7 +134,7 @@ def test_each_damaged_file_has_a_coded_error(folder, file, codes):
         ("tokenizer.json", "[" * 100_000), ("model.safetensors", ""),
     ],
 )  # fmt: skip
-def test_files_that_are_none(folder, file, text):
+def test_files_of_another_kind(folder, file, text):
     (folder / file).write_text(text, "utf8")
     assert outcome(empty(), folder) in {"[B046]", "[B240]", "[B041]"}
 

@@ -1,4 +1,4 @@
-"""Layers with a torch network: averages, learning rates, gradients, and their weights in a file."""
+"""Layers with a torch network: averages, learning rates, gradients, and stored weights."""
 
 import sys
 from collections.abc import Callable
@@ -74,7 +74,7 @@ def test_weights_come_back_after_an_error():
         assert predict(model) == 14.0
         raise RuntimeError("stop")
     assert predict(model) == 6.0
-    # Layers and shims are counted apart, so that a layer may have the number of the shim.
+    # A layer may have the same id as a shim.
     with model.use_params({(shim.id, "gain"): 0 * ONE}):
         assert predict(model) == 6.0
     with pytest.raises(RuntimeError, match="stop"), unchanged_on_error(model):
@@ -86,7 +86,7 @@ def test_weights_come_back_after_an_error():
 
 
 class SlowAndFast(torch.nn.Module):
-    """Two linear layers of one input, side by side, all of whose parameters are 1."""
+    """Sum of two linear layers of one input, with all parameters 1."""
 
     learn_rate_scale = 0.25
 
@@ -122,7 +122,7 @@ def test_gradients_of_several_outputs_and_inputs():
     (product, square), backprop = layer.begin_update((x, np.array([3, 4]), x, "square"))
     assert (product.tolist(), float(square)) == ([3.0, 8.0], 5.0)
     d_x, d_y = backprop((np.ones(2, "f"), np.array(10, "f")))
-    # Integers have none, and what is not read has zeros.
+    # Integers have no gradient; that of an input without effect is 0.
     assert (d_x.tolist(), d_y.tolist()) == ([23.0, 44.0], [0.0, 0.0])
     _, backprop = layer.begin_update((x, np.array([3, 4]), x, "none"))
     assert backprop((np.ones(2, "f"), np.ones(2, "f")))[0].tolist() == [3.0, 4.0]
@@ -137,7 +137,7 @@ def test_a_loss_by_hand():
 
 
 def test_without_torch(monkeypatch):
-    # For this call alone: what ends a test may need torch, pytest-randomly does.
+    # For this call only: pytest-randomly needs torch when a test ends.
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "torch", None)
         with pytest.raises(BioelError, match=r"\[B040\].*pip install 'spacy-bioel.train.'"):
@@ -164,7 +164,7 @@ def test_round_trip_by_readable_names():
     assert {"15.hashembed.E", "2.torch.output.bias"} <= load(saved).keys()
 
 
-def test_weights_that_lie_across_memory():
+def test_weights_that_are_not_contiguous():
     network = torch.nn.Linear(2, 3, bias=False)
     network.weight.data = torch.arange(6.0).reshape(2, 3).T
     saved = weights_to_bytes(torch_layer(network))
@@ -172,7 +172,7 @@ def test_weights_that_lie_across_memory():
 
 
 def changed(**changes: np.ndarray | None) -> bytes:
-    """Weights of a detector, tensors whose name has this ending left out or replaced."""
+    """Return the weights of a detector without the tensors with these endings, or with others."""
     tensors = load(weights_to_bytes(make_detector()))
     for ending, new in changes.items():
         name = next((n for n in tensors if n.endswith(f".{ending}")), f"9.{ending}")
@@ -187,18 +187,18 @@ def changed(**changes: np.ndarray | None) -> bytes:
         (lambda: weights_to_bytes(make_detector(width=10)), "expected shape"),
         (lambda: changed(E=None), "no such tensor"),
         (lambda: changed(E=np.ones((20, 8), int)), "expected floats"),
-        (lambda: changed(x=np.ones(1, "f")), "no place for"),
+        (lambda: changed(x=np.ones(1, "f")), "unexpected tensors"),
         (lambda: weights_to_bytes(make_detector())[:100], ""),
         (lambda: b"", ""),
     ],
     ids=["width", "missing", "integers", "too many", "cut", "empty"],
 )
-def test_foreign_weights(data, reason):
+def test_weights_that_do_not_fit(data, reason):
     with pytest.raises(BioelError, match=rf"(?s)\[B041\].*{reason}"):
         weights_from_bytes(make_detector(), data())
 
 
-def test_numbers_that_numpy_has_not():
+def test_number_types_that_numpy_lacks():
     saved = weights_to_bytes(make_detector())
     size = int.from_bytes(saved[:8], "little")
     header = saved[8 : 8 + size].replace(b'"F32"', b'"U32"')

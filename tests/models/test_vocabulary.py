@@ -29,7 +29,7 @@ TENSORS = {
 
 @pytest.fixture
 def checkpoint(tmp_path) -> Path:
-    """A folder like that of a BERT, with random tables."""
+    """A folder with the files of a BERT, and random tables."""
     write_tensors(tmp_path, TENSORS)
     (tmp_path / "vocab.txt").write_text("\n".join(PIECES) + "\n", encoding="utf8")
     return tmp_path
@@ -132,11 +132,11 @@ def test_pieces_of_the_same_concepts_are_alike():
     )
     assert cosine(renal, kidney) > 0.7
     assert cosine(renal, heart) < 0.4
-    # A quarter of the square of a word is random, the rest, if it occurs, is of length 1.
+    # The random part of a vector adds a quarter to the squared length of the rest, which is 1.
     assert np.linalg.norm(heart) == pytest.approx(1.25**0.5, abs=0.01)
 
 
-def test_own_embeddings_are_bytes_with_a_scale():
+def test_computed_embeddings_are_bytes_with_a_scale():
     tokenizer, tables = embed()
     assert np.array_equal(embed()[1]["words"], tables["words"])
     words, scale = tables["words"], tables["scale"]

@@ -1,4 +1,4 @@
-"""From spans with probabilities to mentions."""
+"""The selection of mentions among scored spans."""
 
 import random
 from itertools import combinations
@@ -12,10 +12,10 @@ from spacy_bioel.entities.composites import Composites
 from spacy_bioel.entities.variants import Variants
 from spacy_bioel.mentions.selection import (
     add_defined_forms,
-    agree,
     apply_lists,
     drop_overlaps,
     select_mentions,
+    smooth_over_document,
     trim_borders,
 )
 from spacy_bioel.text.normalize import has_whole_brackets
@@ -44,8 +44,8 @@ def test_drop_overlaps(threshold, mentions, kept):
 
 
 def brute_force(mentions: list[ScoredSpan], threshold: float) -> tuple[float, int]:
-    """Greatest sum of log-odds above the threshold of all subsets without overlaps, and the
-    most tokens among the subsets that have it."""
+    """Return the greatest sum of log-odds above the threshold of all subsets without overlaps, and
+    the most tokens of the subsets with this sum."""
     floor = log(threshold / (1 - threshold))
     best = (0.0, 0)
     for size in range(1, len(mentions) + 1):
@@ -81,12 +81,12 @@ def test_no_subset_is_better(seed):
     ("weight", "expected"),
     [(0.0, [0.9, 0.1, 0.2, 0.3]), (0.5, [0.9, 0.5, 0.2, 0.3]), (1.0, [0.9, 0.9, 0.2, 0.3])],
 )
-def test_the_same_words_agree(weight, expected):
+def test_probabilities_of_the_same_words_are_smoothed(weight, expected):
     doc = blank().make_doc("Aspirin, aspirin and morphine")
     spans = [(0, 1, "Drug", 0.9), (2, 3, "Drug", 0.1), (2, 3, "Sign", 0.2), (4, 5, "Drug", 0.3)]
-    agreed = agree(doc, spans, weight=weight)
-    assert [p for *_, p in agreed] == pytest.approx(expected)
-    assert [span[:3] for span in agreed] == [span[:3] for span in spans]
+    smoothed = smooth_over_document(doc, spans, weight=weight)
+    assert [p for *_, p in smoothed] == pytest.approx(expected)
+    assert [span[:3] for span in smoothed] == [span[:3] for span in spans]
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_brackets(text, expected):
 
 
 @pytest.mark.parametrize(
-    ("text", "found", "kept"),
+    ("text", "mention", "kept"),
     [
         ("<b>melanoma</b>", "b>melanoma", ["melanoma"]),
         ("a <i class='x'>skin melanoma</i>", "skin melanoma</i>", ["skin melanoma"]),
@@ -112,10 +112,10 @@ def test_brackets(text, expected):
         ("Denies chest pain.", "Denies chest pain", ["chest pain"]),
     ],
 )
-def test_markup_and_denials_are_no_part_of_a_mention(text, found, kept):
+def test_markup_and_denials_are_trimmed(text, mention, kept):
     doc = blank().make_doc(text)
-    start = text.index(found)
-    span = doc.char_span(start, start + len(found))
+    start = text.index(mention)
+    span = doc.char_span(start, start + len(mention))
     assert span is not None
     spans = trim_borders(doc, [(span.start, span.end, "D", 0.9)])
     assert [doc[first:last].text for first, last, *_ in spans] == kept
@@ -148,7 +148,7 @@ def test_composites_are_whole():
     assert found == [("CDK4/6", 0.9), ("IL-6 and -8", 0.9), ("MCF-7", 0.9)]
 
 
-def test_variants_have_the_borders_of_their_form_and_say_of_a_change():
+def test_borders_of_variants():
     doc = blank().make_doc("A G to C substitution at position -174 in fig 5 , and Delta32")
     cfg = {
         "threshold": 0.5,
@@ -174,23 +174,23 @@ def test_variants_have_the_borders_of_their_form_and_say_of_a_change():
         (False, ["mice"]),
     ],
 )
-def test_people_are_organisms_or_not(people, kept):
+def test_people_are_organisms_or_not(label_people, kept):
     doc = blank().make_doc("Men , patients , a woman and children had mice")
     spans = [(t.i, t.i + 1, "Species", 0.9) for t in doc if t.text in ("Men", "mice")]
     cfg = {"threshold": 0.5, "document_smoothing": 0, "allow_overlap": True, "abbreviations": False}
-    cfg |= {"include": {}, "exclude": [], "label_people": people}
+    cfg |= {"include": {}, "exclude": [], "label_people": label_people}
     (chosen,) = select_mentions([doc], [spans], cfg)
     assert [doc[start].text for start, *_ in chosen] == kept
 
 
-def test_forced_and_excluded_mentions():
+def test_included_and_excluded_words():
     doc = blank()("Patients with renal failure in 2015, outpatients too")
     spans = [(0, 4, "Disease", 0.9), (2, 4, "Disease", 0.8), (5, 6, "Gene", 0.7)]
     include = {"Species": ["patients", "renal"], "Drug": ["nowhere"], "Gene": []}
-    forced = [(0, 1, "Species", 1.0), (2, 3, "Species", 1.0)]
-    assert apply_lists(doc, spans, include=include, exclude=["2015"]) == forced
+    included = [(0, 1, "Species", 1.0), (2, 3, "Species", 1.0)]
+    assert apply_lists(doc, spans, include=include, exclude=["2015"]) == included
     assert apply_lists(doc, spans, include={}, exclude=["RENAL failure"]) == [spans[0], spans[2]]
-    # A name may go on in the next line, and not after a blank line.
+    # A name may continue on the next line, but not after a blank line.
     doc = blank().make_doc("breast\ncancer, heart \n attack, breast\n\ncancer")
     heart = [(4, 7, "Disease", 0.9)]
     found = apply_lists(doc, heart, include={"X": ["Breast cancer"]}, exclude=["heart attack"])

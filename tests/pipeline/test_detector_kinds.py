@@ -69,7 +69,7 @@ def test_a_document_is_the_same_alone_and_in_any_batch(detector, texts, n_tokens
     docs = [tokenised(text) for text in ("", *(text.text for text in texts), "", "Aspirin")]
     alone = [detector.predict([doc])[0] for doc in docs]
     assert sum(map(len, alone)) > 10
-    monkeypatch.setattr(detector_models, "_TOKENS", n_tokens)
+    monkeypatch.setattr(detector_models, "_TOKENS_PER_PART", n_tokens)
     for step in (1, -1):
         together = detector.predict(docs[::step])
         for spans, expected in zip(together, alone[::step], strict=True):

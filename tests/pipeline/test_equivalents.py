@@ -10,7 +10,7 @@ from tiny import blank
 
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.models.fusion import repeats, softmax_with_equivalents
+from spacy_bioel.models.fusion import have_likelier_equivalents, softmax_with_equivalents
 from spacy_bioel.types import Concept
 
 SMALL = {"dim": 16, "blocks": 1, "filters": 4}
@@ -36,7 +36,7 @@ def candidates(kb: Any, mentions: str) -> list[tuple[str, float]]:
 
 
 @pytest.mark.parametrize("mentions", ["ents", "dictionary"])
-def test_equivalents_score_like_one_concept_alone(mentions, tmp_path):
+def test_their_scores_are_those_that_one_alone_has(mentions, tmp_path):
     mine = kb(tmp_path / "mine", MALARIA, *OTHERS)
     ((_, alone),) = candidates(mine, mentions)
     joined = [mine, kb(tmp_path / "same", SAME)]
@@ -83,10 +83,10 @@ def test_which_concepts_are_equivalent(vocabulary, ids, expected):
     concepts = vocabulary.find_all(ids)
     shares = np.linspace(0.5, 0.1, len(ids))  # the first is the most probable
     groups = np.zeros(len(ids), dtype=np.int64)
-    assert repeats(vocabulary, concepts, shares, groups).tolist() == expected
-    # Nothing is repeated in different groups, or with low probabilities.
-    assert not repeats(vocabulary, concepts, shares, np.arange(len(ids))).any()
-    assert not repeats(vocabulary, concepts, shares / 100, groups).any()
+    assert have_likelier_equivalents(vocabulary, concepts, shares, groups).tolist() == expected
+    # In another group, or hardly likely, nothing is repeated.
+    assert not have_likelier_equivalents(vocabulary, concepts, shares, np.arange(len(ids))).any()
+    assert not have_likelier_equivalents(vocabulary, concepts, shares / 100, groups).any()
 
 
 def test_only_the_most_probable_equivalent_counts(vocabulary):

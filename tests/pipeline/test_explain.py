@@ -121,7 +121,7 @@ def test_every_span_has_a_reason():
         ("AKI", False, "below the threshold of 0.5"),
         ("cold", False, "by the word lists `include` and `exclude`"),
         ("AKI", True, "by a short form that the document defines"),
-        ("AKI was (mild", False, "half of a pair of brackets"),
+        ("AKI was (mild", False, "contains half of a pair of brackets"),
     ]
     assert [span[:2] for span in chosen] == [(0, 3), (4, 5), (10, 11)]
 

@@ -65,7 +65,7 @@ def answers(nlp: Language, texts: list[AnnotatedText]) -> list[object]:
         docs = [nlp.make_doc(text.text) for text in texts]
         if "tok2vec" in nlp.pipe_names:
             docs = [nlp.get_pipe("tok2vec")(doc) for doc in docs]  # type: ignore[operator]
-        found += detector.score_spans(docs, lowest=0.001)
+        found += detector.score_spans(docs, min_probability=0.001)
     with nlp.select_pipes(enable=[name for name in nlp.pipe_names if name != "bioel_mentions"]):
         given = [with_gold_mentions(nlp.make_doc(text.text), text) for text in texts]
         found += [get_links(doc) for doc in nlp.pipe(given)]

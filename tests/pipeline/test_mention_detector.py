@@ -114,7 +114,7 @@ def test_matches_of_the_knowledge_base(kb, texts):
 
 def test_a_word_list_for_a_label_that_the_model_has_not_learned():
     nlp = initialized(TEXT, include={"Diseese": ["flu"]})
-    with pytest.warns(UserWarning, match=r"\[W322\] .*`always`.*\['Diseese'\].* finds Disease\."):
+    with pytest.warns(UserWarning, match=r"\[W322\] .*`include`.*\['Diseese'\].* finds Disease\."):
         doc = nlp("flu")
     assert [span.label_ for span in doc.spans["bioel"] if span.text == "flu"] == ["Diseese"]
 

@@ -1,4 +1,4 @@
-"""Names of a knowledge base that mean nothing else are mentions, also where no pipe found them."""
+"""Unambiguous names in a knowledge base become mentions, also where no pipe has found them."""
 
 import pytest
 from spacy.language import Language
@@ -38,7 +38,7 @@ def nlp(tmp_path_factory) -> Language:
 
 
 def found(nlp: Language, text: str, **given: str) -> list[tuple[str, str, str]]:
-    """Link a text, where other pipes have found words, each with a label."""
+    """Link a text in which other pipes have found mentions: a label for each string."""
     doc = nlp.make_doc(text)
     places = [(text.index(words.replace("_", " ")), words) for words in given]
     spans = [doc.char_span(at, at + len(words), label=given[words]) for at, words in places]
@@ -57,17 +57,17 @@ def test_a_missed_name_is_a_mention(nlp):
 
 
 @pytest.mark.filterwarnings("ignore:.W323")  # where it is the first test
-def test_what_may_mean_something_else_is_none(nlp):
+def test_a_name_with_other_meanings_is_not_a_mention(nlp):
     assert found(nlp, "Quaxin was given.") == []  # a name of both labels
     assert found(nlp, "Zob was given.") == []  # short
-    assert found(nlp, "The disease was seen.") == []  # annotators pass it over
+    assert found(nlp, "The disease was seen.") == []  # annotators rarely mark it
     assert found(nlp, "The zo rbanib. Blue\n\nlung disease.") == []
     assert found(nlp, "A zebra orb (Zorbanib) was seen; Zorbanib too.", zebra="Disease")[0] == (
         "zebra", "Disease", "",
     )  # fmt: skip
 
 
-def test_what_overlaps_in_part_stays(nlp):
+def test_a_mention_that_a_name_overlaps_in_part_stays(nlp):
     doc = nlp.make_doc("dark blue lung disease")
     doc.spans["bioel"] = [Span(doc, 0, 3, label="Disease")]
     assert [span.text for span in nlp(doc).spans["bioel"]] == ["dark blue lung"]
@@ -82,12 +82,12 @@ def test_scores_of_the_detector_are_kept(nlp):
 
 def test_explain_says_why(nlp):
     report = explain(nlp, "Zorbanib, Quaxin, Zob; the disease.")
-    said = {c.text: (c.is_mention, c.reason) for c in report.considered}
-    assert said == {
-        "Zorbanib": (True, "a name of the knowledge base that means nothing else"),
+    reasons = {c.text: (c.is_mention, c.reason) for c in report.considered}
+    assert reasons == {
+        "Zorbanib": (True, "an unambiguous name in the knowledge base"),
         "Quaxin": (False, "a name of Chemical and Disease"),
-        "Zob": (False, "fewer than 4 characters, which mean many things"),
-        "disease": (False, "of names like it, annotators mark 1% as mentions"),
+        "Zob": (False, "names of fewer than 4 characters have too many meanings"),
+        "disease": (False, "annotators mark only 1% of such names as mentions"),
     }
 
 
@@ -100,7 +100,7 @@ def test_words_that_are_never_mentions(nlp):
     ]
 
 
-def test_a_batch_is_as_single_documents(nlp):
+def test_a_batch_gives_the_results_of_single_documents(nlp):
     texts = ["Zorbanib.", "", "\n", "blue lung disease and Zorbanib", "blue", "lung disease"]
 
     def places(doc: Doc) -> list[tuple[str, str]]:
@@ -116,7 +116,7 @@ def test_an_empty_knowledge_base(tmp_path):
         assert found(nlp, "Zorbanib") == []  # no label is known
 
 
-def test_the_string_tells_more_than_its_kind():
+def test_annotation_rate_depends_on_the_string_first():
     assert annotation_rate("disease", "Disease", ["Disease"]) < 0.1
     assert annotation_rate("zorbanib", "Unknown", ["Unknown"]) == 1.0
 
@@ -138,13 +138,13 @@ def test_a_gene_that_is_spelled_like_a_word_needs_a_detector(tmp_path):
     assert found(nlp, text, flibber="Gene")[0] == ("flibber", "Gene", "G:1")
 
 
-def test_a_word_is_no_gene_in_a_text_that_says_nothing_of_genes(tmp_path):
-    genes_of = [
+def test_a_word_is_not_a_gene_in_a_text_that_is_not_about_genes(tmp_path):
+    concepts = [
         Concept("G:1", ("CAT",), ("Gene",)),
         Concept("G:2", ("PTEN",), ("Gene",)),
         Concept("C:1", ("Zorbanib",), ("Drug",)),
     ]
-    build_kb(genes_of, tmp_path / "kb")
+    build_kb(concepts, tmp_path / "kb")
     nlp = blank()
     label_types = {"Gene": ["Gene"], "Chemical": ["Drug"]}
     config = {
@@ -168,4 +168,4 @@ def test_a_word_is_no_gene_in_a_text_that_says_nothing_of_genes(tmp_path):
     assert genes("Loss of Pten did not change Zorbanib.") == ["Pten"]
     assert genes("Activity of cat and Zb7.") == ["cat", "Zb7"]
     assert genes("Expression of cat.") == ["cat"]
-    assert genes("The cat had Zorbanib.", score=1.0) == ["cat"]  # by the word list `always`
+    assert genes("The cat had Zorbanib.", score=1.0) == ["cat"]  # by the word list `include`

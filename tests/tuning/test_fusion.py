@@ -93,7 +93,7 @@ def development(n: int, *, seed: int) -> Development:
     features = np.zeros((4 * n, N), np.float32)
     features[:, EXACT] = generator.random(4 * n) > 0.5  # says nothing
     features[:, DENSE] = generator.uniform(0.0, 0.5, 4 * n)
-    features[:, FEATURES.index("encoded")] = 1.0
+    features[:, FEATURES.index("has_encoder")] = 1.0
     is_right = np.zeros(4 * n, dtype=bool)
     known = np.flatnonzero(generator.random(n) > 0.3)
     is_right[4 * known + generator.integers(0, 4, len(known))] = True
@@ -172,5 +172,5 @@ def test_json_round_trip(fitted):
 
 def test_weights_for_other_features(fitted):
     data = fitted.to_json(FEATURES) | {"features": list(FEATURES[:-1])}
-    with pytest.raises(BioelError, match=r"\[B062\].*'trained'.*bioel tune MODEL DEV OUT"):
+    with pytest.raises(BioelError, match=r"\[B062\].*'has_alias_table'.*bioel tune MODEL DEV OUT"):
         Fusion.from_json(data, FEATURES)

@@ -21,7 +21,7 @@ from type_names import names_of_texts
 
 import spacy_bioel
 from spacy_bioel.corpus import read_texts
-from spacy_bioel.dictionary.unambiguous import describe, kinds_of
+from spacy_bioel.dictionary.unambiguous import describe_names, name_kinds
 from spacy_bioel.files import replacing_file
 from spacy_bioel.text.normalize import normalize_name, normalize_names
 
@@ -55,14 +55,16 @@ def main(
                     continue
                 there[place] += 1
                 marked[place] += is_marked
-    about = dict(zip(there, describe(kb, kb.lookup_names([s for _, s in there])), strict=True))
+    about = dict(
+        zip(there, describe_names(kb, kb.lookup_names([s for _, s in there])), strict=True)
+    )
     have = Counter((label, type) for (label, _), of in about.items() for type in of.types)
     of_label = Counter(label for label, _ in there)
     shares: dict[str, list[float]] = defaultdict(list)
     for place, of in about.items():
         label = place[0]
         telling = {t for t in of.types if have[label, t] < _ALL * of_label[label]}
-        for kind in kinds_of(of._replace(types=frozenset(telling)), label):
+        for kind in name_kinds(of._replace(types=frozenset(telling)), label):
             shares[kind].append(marked[place] / there[place])
     strings: dict[str, dict[str, list[int]]] = defaultdict(dict)
     for label, string in sorted(there):

@@ -73,7 +73,7 @@ def mean_of(pipelines: Sequence[Language], texts: Sequence[str]) -> Iterator[Spa
                 docs = list(nlp.pipe(batch))
             for doc, spans, mean in zip(
                 docs,
-                detector.score_spans(docs, lowest=_LEAST),  # type: ignore[attr-defined]
+                detector.score_spans(docs, min_probability=_LEAST),  # type: ignore[attr-defined]
                 means,
                 strict=True,
             ):
