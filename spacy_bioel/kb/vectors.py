@@ -149,7 +149,9 @@ class ExactIndex:
         """
         queries = checked_queries(queries, self.vectors)
         find = partial(self._candidates, width=k + _SPARE)
-        parts = [queries[part] for part in even_slices(len(queries), most=_QUERIES, least=_FEWEST)]
+        parts = [
+            queries[part] for part in even_slices(len(queries), max_rows=_QUERIES, min_rows=_FEWEST)
+        ]
         with one_thread_each() as parallel_map:
             rows = np.concatenate([np.zeros((0, k + _SPARE), np.int64), *parallel_map(find, parts)])
         return rescored(self.vectors, queries, rows, k=k)

@@ -137,7 +137,7 @@ def fuzz(name: str, folder: Path, n: int, seed: int) -> None:
     log: list[str] = []
     with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
         warnings.simplefilter("error")
-        patch.setattr("spacy_bioel.io.open._FREE", 1 << 16)
+        patch.setattr("spacy_bioel.io.open._MIN_LIMIT", 1 << 16)
         for _ in range(n):
             read_changed(SAMPLES[name], folder, draw, log)
     assert not log, "\n".join(log[:5])

@@ -8,7 +8,7 @@ import zstandard
 from spacy_bioel.errors import BioelError
 from spacy_bioel.io import jsonl as json_text
 from spacy_bioel.io.jsonl import iter_json_object
-from spacy_bioel.io.open import curie, iter_xml, numbered_lines, split_ids, unique_names
+from spacy_bioel.io.open import curie, iter_xml, numbered_lines, split_curies, unique_names
 
 PACKED = pytest.mark.parametrize(
     "pack", [bytes, gzip.compress, zstandard.compress], ids=["plain", "gz", "zst"]
@@ -61,7 +61,7 @@ def test_iter_xml_streams_and_reports_the_line(write):
 @pytest.fixture(params=[1, 7, 1 << 20])
 def chunk(request, monkeypatch) -> None:
     """However few characters are read at a time."""
-    monkeypatch.setattr(json_text, "_CHUNK", request.param)
+    monkeypatch.setattr(json_text, "_JSON_CHUNK_CHARS", request.param)
 
 
 @pytest.mark.usefixtures("chunk")
@@ -88,7 +88,7 @@ def test_entries(write, content, expected):
         ('{"a": 1, 2: 3}', "'2' where a key in quotes was expected, after 'a'"),
         ('{"a" 1}', "'1' where : was expected"),
         ('{"a": 1, "b": "\\ud800"}', r"\\ud800, which is half of a character, after 'a'"),
-        ('{"a": ' + "[" * 101 + "]" * 101 + "}", "lists and objects more than 100 deep"),
+        ('{"a": ' + "[" * 101 + "]" * 101 + "}", "lists and objects nested more than 100 deep"),
         ('{"a": 1,}', "'}' where a key in quotes was expected, after 'a'"),
     ],
 )
@@ -129,7 +129,7 @@ def test_curie(raw, prefix, expected):
     ],
 )
 def test_split_ids(raw, expected):
-    assert split_ids(raw, "MESH") == expected
+    assert split_curies(raw, "MESH") == expected
 
 
 def test_unique_names_keep_their_order():

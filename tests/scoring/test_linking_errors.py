@@ -4,10 +4,10 @@ import pytest
 
 from spacy_bioel.evaluation.evaluate import (
     Bin,
-    Knowledge,
+    GoldLookup,
     confusions,
     find_errors,
-    pairs,
+    pair_mentions,
     reliability,
     strings_of,
 )
@@ -16,7 +16,7 @@ from spacy_bioel.types import AnnotatedText, Candidate, Link, Mention
 
 GOLD = Mention(0, 4, "D", ("A",))
 NAMES = {"A": ["cold"], "B": ["cold", "flu"], "C": ["cough"]}
-KNOWLEDGE = Knowledge(
+KNOWLEDGE = GoldLookup(
     canonical=lambda id: {"old": "A"}.get(id, id),
     knows=lambda id: id in NAMES,
     has_name=lambda id, name: name in NAMES.get(id, ()),
@@ -87,12 +87,13 @@ def test_pairs_are_one_to_one_equal_offsets_first_then_the_longest_overlap():
     gold = [Mention(0, 4, "D"), Mention(0, 10, "D"), Mention(20, 30, "D")]
     links = [link(0, 4), link(2, 9), link(20, 22), link(23, 30), link(40, 44)]
     places = [
-        (m and (m.start, m.end), x and (x.start, x.end)) for m, x in pairs(gold, [*links, link()])
+        (m and (m.start, m.end), x and (x.start, x.end))
+        for m, x in pair_mentions(gold, [*links, link()])
     ]
     first = [((0, 4), (0, 4)), ((0, 10), (2, 9)), ((20, 30), (23, 30))]
     assert places == [*first, (None, (20, 22)), (None, (40, 44))]
     # A small overlap far to the left is seen.
-    far = pairs([Mention(90, 99, "D")], [link(0, 91), link(5, 9)])
+    far = pair_mentions([Mention(90, 99, "D")], [link(0, 91), link(5, 9)])
     assert [m is not None for m, _ in far] == [True, False]
 
 

@@ -110,7 +110,9 @@ def test_what_a_killed_run_left_is_removed_by_the_next(tmp_path, kind):
     assert left.startswith(".out.") and left.endswith(".new")
     other = tmp_path / f".other.{left.removeprefix('.out.')}"
     other.touch()
-    alive = atomic._beside(tmp_path / "out", "new")  # this process's, as if of another thread
+    alive = atomic._temporary_path(
+        tmp_path / "out", "new"
+    )  # this process's, as if of another thread
     alive.touch()
     if kind == "file":
         write(tmp_path / "out")
@@ -160,7 +162,7 @@ def test_a_folder_that_a_killed_run_moved_away_is_put_back(tmp_path, monkeypatch
                              capture_output=True, text=True, check=True)  # fmt: skip
     with monkeypatch.context() as patch:
         patch.setattr(os, "getpid", lambda: int(process.stdout))
-        moved = atomic._beside(tmp_path / "out", "old")
+        moved = atomic._temporary_path(tmp_path / "out", "old")
     moved.mkdir()
     (moved / "old").touch()
     with pytest.raises(RuntimeError), replacing_folder(tmp_path / "out"):

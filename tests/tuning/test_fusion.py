@@ -10,7 +10,13 @@ import numpy as np
 import pytest
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.evaluation.fit import Development, _Loss, fit_fusion, fit_nearest, pool
+from spacy_bioel.evaluation.fit import (
+    Development,
+    _FusionLoss,
+    fit_fusion,
+    fit_with_best_prior,
+    merge_development,
+)
 from spacy_bioel.linking.evidence import FEATURES, default_fusion
 from spacy_bioel.models.fusion import Fusion, rank, softmax_by_group
 
@@ -71,7 +77,7 @@ def test_the_gradient_is_that_of_finite_differences():
     rows = [np.arange(0, 3), np.arange(3, 5), np.arange(0), np.arange(5, 8)]
     right = np.array([0, 1, 0, 0, 0, 1, 0, 1], dtype=bool)
     z = generator.standard_normal((8, 3))
-    loss = _Loss(
+    loss = _FusionLoss(
         z,
         Development(z, rows, [right[r] for r in rows], list("abcd"), [0] * 4),
         l2=0.01,
@@ -93,7 +99,7 @@ def development(n: int, *, seed: int) -> Development:
     features = np.zeros((4 * n, N), np.float32)
     features[:, EXACT] = generator.random(4 * n) > 0.5  # says nothing
     features[:, DENSE] = generator.uniform(0.0, 0.5, 4 * n)
-    features[:, FEATURES.index("encoded")] = 1.0
+    features[:, FEATURES.index("has_encoder")] = 1.0
     is_right = np.zeros(4 * n, dtype=bool)
     known = np.flatnonzero(generator.random(n) > 0.3)
     is_right[4 * known + generator.integers(0, 4, len(known))] = True
@@ -124,10 +130,10 @@ def test_a_start_that_misleads_is_left_aside(fitted):
     backwards = replace(fitted, output=-fitted.output, direct=-fitted.direct)
     data = development(40, seed=3)
     for priors in ([fitted, backwards], [backwards, fitted]):
-        near = fit_nearest(data, priors)
+        near = fit_with_best_prior(data, priors)
         assert near.to_json(FEATURES) == fit_fusion(data, prior=fitted).to_json(FEATURES)
     # Far from what they should be, no weights are a better start than such.
-    near = fit_nearest(data, [backwards, None])
+    near = fit_with_best_prior(data, [backwards, None])
     assert near.to_json(FEATURES) == fit_fusion(data).to_json(FEATURES)
 
 
@@ -145,18 +151,18 @@ def test_strings_do_not_leak_into_the_choice_of_a_start(monkeypatch):
 
     monkeypatch.setattr("spacy_bioel.evaluation.fit.fit_fusion", fit)
     monkeypatch.setattr("spacy_bioel.evaluation.fit.log_loss", loss)
-    fit_nearest(data, [default_fusion(), None])
+    fit_with_best_prior(data, [default_fusion(), None])
     assert len(seen) == 5 * 2 + 1 and len(seen[-1]) == 6
 
 
 def test_mentions_of_several_corpora_are_pooled():
     first, second = development(3, seed=0), development(2, seed=1)
-    both = pool([first, second])
+    both = merge_development([first, second])
     assert both.features.shape == (20, N) and len(both) == 5
     assert both.rows[3].tolist() == [12, 13, 14, 15]
     assert list(both.documents) == [0, 1, 2, 3, 4]
     assert both.strings[3] == "string 0"
-    assert both.of_documents([1, 3]).rows[1].tolist() == [12, 13, 14, 15]
+    assert both.for_documents([1, 3]).rows[1].tolist() == [12, 13, 14, 15]
     assert both.right[3].tolist() == second.right[0].tolist()
     assert both.features[both.rows[4]].tolist() == second.features[4:8].tolist()
 
@@ -172,5 +178,5 @@ def test_json_round_trip(fitted):
 
 def test_weights_for_other_features(fitted):
     data = fitted.to_json(FEATURES) | {"features": list(FEATURES[:-1])}
-    with pytest.raises(BioelError, match=r"\[B062\].*'trained'.*bioel tune MODEL DEV OUT"):
+    with pytest.raises(BioelError, match=r"\[B062\].*'has_alias_table'.*bioel tune MODEL DEV OUT"):
         Fusion.from_json(data, FEATURES)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from spacy_bioel.evaluation.fit import Tuned, choose, document_folds, percent_of
+from spacy_bioel.evaluation.fit import Tuned, document_folds, grid_search, percent_of
 from spacy_bioel.evaluation.protocols import Counts
 
 
@@ -26,7 +26,9 @@ def test_the_best_setting_with_both_figures():
     first = [counted(2, 2, 2), counted(0, 1, 2), counted(0, 1, 2)]
     second = [counted(0, 2, 2), counted(2, 2, 2), counted(1, 2, 2)]
     settings = [{"chosen": "first"}, {"chosen": "second"}]
-    choice = choose("pipe", settings, [first, second], protocol="mention", folds=document_folds(3))
+    choice = grid_search(
+        "pipe", settings, [first, second], protocol="mention", folds=document_folds(3)
+    )
     # On all: 2 * 2 / (4 + 6) against 2 * 3 / (6 + 6).
     assert (choice.chosen, choice.fitted) == (settings[1], pytest.approx(50.0))
     # Without the first document: 0 against 3 right of 4; it is measured with "second": 0, 2, 2.
@@ -37,7 +39,7 @@ def test_the_best_setting_with_both_figures():
 
 def test_of_equal_settings_the_first():
     same, settings = [counted(1, 2, 2)], [{"chosen": "a"}, {"chosen": "b"}]
-    choice = choose("pipe", settings, [same, same], protocol="mention", folds=[])
+    choice = grid_search("pipe", settings, [same, same], protocol="mention", folds=[])
     assert choice == Tuned("pipe", {"chosen": "a"}, "mention", "f1", pytest.approx(50.0), None)
 
 

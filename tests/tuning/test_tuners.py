@@ -9,7 +9,13 @@ import spacy
 from spacy.language import Language
 
 from spacy_bioel.evaluation.fit import document_folds, gather_development, gold_docs
-from spacy_bioel.evaluation.tune import tune, tune_detector, tune_dictionary, tune_nil, tune_weights
+from spacy_bioel.evaluation.tune import (
+    tune_detector,
+    tune_dictionary,
+    tune_nil,
+    tune_pipeline,
+    tune_weights,
+)
 from spacy_bioel.linking.evidence import FEATURES
 from spacy_bioel.types import AnnotatedText, Candidate, Link, Mention
 
@@ -145,8 +151,8 @@ def test_names_that_a_corpus_does_not_annotate_are_left_out_and_saved(make_linke
 def test_nothing_that_is_like_a_name(make_linker):
     texts = [AnnotatedText(str(i), "None.", (Mention(0, 4, "D", ("X:A",)),)) for i in range(3)]
     assert tune_dictionary(make_linker(), texts, folds=document_folds(3)) is None
-    report = tune(make_linker(), texts)
-    assert "dictionary is unchanged: no name that is found is right" in report.remarks
+    report = tune_pipeline(make_linker(), texts)
+    assert "the dictionary is unchanged: no name that it finds is right" in report.remarks
 
 
 CORPUS = [
@@ -189,7 +195,7 @@ def test_both_pipes_in_order(make_linker, answering):
     nlp = make_linker(mentions="auto")
     nlp.add_pipe("bioel_mentions", first=True)
     answering(nlp.get_pipe("bioel_mentions"), SPANS)
-    report = tune(nlp, TEXTS)
+    report = tune_pipeline(nlp, TEXTS)
     assert [(one.what, one.protocol) for one in report.tuned] == [
         ("bioel_linker", "gold"),
         ("bioel_mentions", "mention"),
@@ -207,25 +213,25 @@ def test_nothing_to_tune_on(make_linker):
     evidence = dict.fromkeys(("exact", "alias_table", "ngram", "dense"), False) | {"prior": True}
     nlp = make_linker(mentions="ents", nil_threshold=0.4, evidence=evidence)
     with pytest.warns(UserWarning, match=r"\[W323\]"):
-        report = tune(nlp, TEXTS)
+        report = tune_pipeline(nlp, TEXTS)
     assert report.tuned == ()
     assert report.remarks == (
         "the weights are unchanged: there is no evidence of strings",
-        "the NIL threshold is unchanged: no mention is found in bare text",
+        "the NIL threshold is unchanged: no mentions are found in bare text",
     )
     assert nlp.get_pipe("bioel_linker").cfg["nil_threshold"] == 0.4  # type: ignore[attr-defined]
 
 
 def test_one_document_is_not_cross_fitted(make_linker):
-    report = tune(make_linker(), TEXTS[:1])
+    report = tune_pipeline(make_linker(), TEXTS[:1])
     assert report.folds == 0
     assert [one.cross_fitted for one in report.tuned] == [None, None]
-    assert report.remarks == ("there is one document: nothing is cross-fitted",)
+    assert report.remarks == ("there is only one document: nothing is cross-fitted",)
 
 
 def test_mentions_without_ids_leave_the_linker_alone(make_linker, answering):
     nlp = make_linker()
     linker = answering(nlp.get_pipe("bioel_linker"), {"aa": [linked(0, 2, ("X:A", 0.9))]})
-    report = tune(nlp, [AnnotatedText("1", "aa", (Mention(0, 2, "D"),))] * 2)
+    report = tune_pipeline(nlp, [AnnotatedText("1", "aa", (Mention(0, 2, "D"),))] * 2)
     assert (report.tuned, linker.fusion) == ((), None)
     assert report.remarks == ("the linker is unchanged: no gold mention has an id",)
