@@ -1,8 +1,8 @@
 """Evaluation protocols: their rules, counts of one document and metrics; and the kinds of errors.
 
-The help, output and error files of `bioel evaluate`, docs/protocols.md and docs/guides/errors.md
-take their definitions from here. Ids are canonical, sorted and unique. This module does not import
-numpy, to keep `--help` fast.
+The help, output and error files of `bioel evaluate`, docs/reference/protocols.md and
+docs/guides/errors.md take their definitions from here. Ids are canonical, sorted and unique. This
+module does not import numpy, to keep `--help` fast.
 """
 
 from __future__ import annotations
@@ -378,7 +378,7 @@ class ProtocolRules:
     offsets: str = "equal"
     label: str = "ignored"
     ids: str = "equal sets"
-    counted: str = "distinct offsets with ids"
+    counted: str = "distinct spans with ids"
     nil: str = "NIL gold and NIL predictions are excluded separately"
     composites: str = _EXACTLY
     retired: str = "replaced by current ids on both sides"
@@ -406,7 +406,7 @@ class Protocol:
 _mention_rules = partial(
     ProtocolRules,
     ids="ignored",
-    nil="counted like any other mention",
+    nil="NIL counts like any other mention",
     composites="counted as one mention",
     retired="ids are not compared",
 )
@@ -420,12 +420,12 @@ _given_rules = partial(
 PROTOCOLS: dict[str, Protocol] = {
     "mention": Protocol(
         _mention_rules(
-            label="equal", counted="distinct offsets, labels", neleval="strong_typed_mention_match"
+            label="equal", counted="distinct labelled spans", neleval="strong_typed_mention_match"
         ),
         partial(count_sets, items_of=lambda x: [(x.start, x.end, x.label)], ids=False),
     ),
     "mention_unlabelled": Protocol(
-        _mention_rules(counted="distinct offsets", neleval="strong_mention_match"),
+        _mention_rules(counted="distinct spans", neleval="strong_mention_match"),
         partial(count_sets, items_of=lambda x: [(x.start, x.end)], ids=False),
     ),
     "end_to_end": Protocol(
@@ -436,7 +436,7 @@ PROTOCOLS: dict[str, Protocol] = {
     ),
     "end_to_end_with_nil": Protocol(
         ProtocolRules(
-            nil="treated as an id: correct if both gold and prediction are NIL",
+            nil="NIL is treated as an id: correct if both gold and prediction are NIL",
             neleval="strong_all_match",
         ),
         partial(count_sets, items_of=lambda x: [(x.start, x.end, x.ids)]),
@@ -494,6 +494,6 @@ def protocol_summary(name: str) -> str:
     """Summarise a protocol in one line: required agreement, NIL and composites."""
     rules = PROTOCOLS[name].rules
     return (
-        f"offsets: {rules.offsets}; labels: {rules.label}; ids: {rules.ids}; NIL: {rules.nil}; "
+        f"offsets: {rules.offsets}; labels: {rules.label}; ids: {rules.ids}; {rules.nil}; "
         f"composites: {rules.composites}"
     )

@@ -46,7 +46,7 @@ def test_end_to_end_and_gold(bioel, model, corpus, tmp_path):
         "offsets": "equal",
         "label": "ignored",
         "ids": "equal sets",
-        "counted": "distinct offsets with ids",
+        "counted": "distinct spans with ids",
         "nil": "NIL gold and NIL predictions are excluded separately",
         "composites": "correct if the predicted ids are exactly its ids",
         "retired": "replaced by current ids on both sides",
