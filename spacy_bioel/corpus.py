@@ -156,14 +156,12 @@ def doc_to_text(doc: Doc, *, gold_key: str = GOLD_KEY) -> AnnotatedText:
     """Convert a Doc, with the gold mentions of its group `gold_key`, to an annotated text."""
     spans = doc.spans[gold_key] if gold_key in doc.spans else ()
     scores = gold_scores(doc, key=gold_key) if spans else ()
-    mentions = tuple(
-        Mention(
-            span.start_char, span.end_char, span.label_, split_ids(span.kb_id_), probability=score
-        )
-        for span, score in zip(spans, scores, strict=True)
-    )
-    annotates = annotated_labels(doc, key=gold_key)
-    return AnnotatedText(str(doc.user_data.get(_DOC_ID_KEY, "")), doc.text, mentions, annotates)
+    mentions = []
+    for span, score in zip(spans, scores, strict=True):
+        offsets, ids = (span.start_char, span.end_char), split_ids(span.kb_id_)
+        mentions.append(Mention(*offsets, span.label_, ids, probability=score))
+    doc_id, annotates = doc.user_data.get(_DOC_ID_KEY, ""), annotated_labels(doc, key=gold_key)
+    return AnnotatedText(str(doc_id), doc.text, tuple(mentions), annotates)
 
 
 def docs_to_bin(docs: Iterable[Doc]) -> DocBin:

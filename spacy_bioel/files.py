@@ -28,10 +28,7 @@ _SYSTEM_FOLDERS = (Path("/dev"), Path("/proc"))
 
 @contextmanager
 def scratch_folder(out: Path) -> Iterator[Path]:
-    """Make an empty folder next to `out`, and remove it at the end.
-
-    YIELDS (Path): The folder; the caller may rename it.
-    """
+    """Make an empty folder next to `out`, which the caller may rename, and remove it at the end."""
     out.parent.mkdir(parents=True, exist_ok=True)
     _clean_up_killed_runs(out)
     fresh = _temporary_path(out, "new")

@@ -137,10 +137,7 @@ def count_documents(
     protocol: str,
     canonical: Callable[[str], str] = str,
 ) -> list[Counts]:
-    """Count each document by one protocol; `evaluate_links` sums these counts.
-
-    RAISES BioelError: [B080], [B081], see `evaluate_links`.
-    """
+    """Count each document by one protocol. RAISES BioelError: Those of `evaluate_links`."""
     return _count(*canonicalise(gold, predicted, canonical), protocol=get_protocol(protocol)[1])
 
 
@@ -191,11 +188,9 @@ def _count(
             doc_links = [x for x in doc_links if x.label == label]
         row = protocol.count(mentions, doc_links)
         if in_kb is not None:
-            known = [[in_kb(id_) for id_ in m.ids] for m in mentions if m.ids]
-            row["missing_from_kb"] = sum(not any(are_known) for are_known in known)
-            row["partly_missing_from_kb"] = sum(
-                any(are_known) and not all(are_known) for are_known in known
-            )
+            ids_in_kb = [[in_kb(id_) for id_ in m.ids] for m in mentions if m.ids]
+            row["missing_from_kb"] = sum(not any(known) for known in ids_in_kb)
+            row["partly_missing_from_kb"] = sum(any(k) and not all(k) for k in ids_in_kb)
         rows.append(row)
     return rows
 

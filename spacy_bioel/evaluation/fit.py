@@ -73,10 +73,7 @@ def document_folds(n_documents: int, *, seed: int = 0) -> list[Fold]:
         return []
     n_folds = min(FOLDS, n_documents)
     fold = np.random.default_rng(seed).permutation(n_documents) % n_folds
-    return [
-        Fold(np.flatnonzero(fold != number), np.flatnonzero(fold == number))
-        for number in range(n_folds)
-    ]
+    return [Fold(np.flatnonzero(fold != i), np.flatnonzero(fold == i)) for i in range(n_folds)]
 
 
 def grid_search(
@@ -293,9 +290,7 @@ def _contextual_batch(
     return Development(scores.features, rows, right, mentions.strings, mentions.owners)
 
 
-def gather_judged_names(
-    nlp: Language, texts: Sequence[AnnotatedText]
-) -> list[list[tuple[str, bool]]]:
+def judge_names(nlp: Language, texts: Sequence[AnnotatedText]) -> list[list[tuple[str, bool]]]:
     """Return the names that the pipeline finds in each document, and whether each is right."""
     linker, judged_names = linker_of(nlp), []
     for text, links in zip(texts, link_bare_texts(nlp, linker, texts), strict=True):
@@ -428,21 +423,14 @@ class _FusionLoss:
         total = np.bincount(self.groups, probability, len(self.weight_of_group))
         right = np.bincount(self.groups, probability * self.right, len(self.weight_of_group))
         likelihood = np.maximum(np.where(self._has_right, right, 1 - total), 1e-9)
-        value = (
-            -self.weight_of_group @ np.log(likelihood)
-            + self.l2 * ((weights - self.centre) ** 2).sum()
-        )
+        penalty = self.l2 * ((weights - self.centre) ** 2).sum()
+        value = -self.weight_of_group @ np.log(likelihood) + penalty
         wanted = probability * self.right / likelihood[self.groups]
         d_scores = probability - wanted * self._has_right[self.groups]
         d_scores *= self.weight_of_group[self.groups]
         d_active = np.outer(d_scores, output) * (1 - active**2)
-        parts = [
-            self.z.T @ d_active,
-            d_active.sum(0),
-            active.T @ d_scores,
-            self.z.T @ d_scores,
-            d_scores.sum(keepdims=True),
-        ]
-        gradient = np.concatenate([part.ravel() for part in parts])
+        hidden_parts = [(self.z.T @ d_active).ravel(), d_active.sum(0), active.T @ d_scores]
+        direct_parts = [self.z.T @ d_scores, d_scores.sum(keepdims=True)]
+        gradient = np.concatenate(hidden_parts + direct_parts)
         gradient += 2 * self.l2 * (weights - self.centre)
         return float(value), gradient

@@ -128,10 +128,7 @@ def measure_kb_only(
     *,
     progress: ProgressBar = no_progress,
 ) -> dict[tuple[str, str], float]:
-    """Measure the baseline that uses only the knowledge base of a pipeline, without training.
-
-    Protocols that give the gold mentions are left out.
-    """
+    """Measure the knowledge-base-only baseline, by the protocols that do not give gold mentions."""
     baseline = dictionary_pipeline("")
     linker, baseline_linker = find_linker(nlp), find_linker(baseline)
     assert linker is not None and baseline_linker is not None
@@ -149,10 +146,7 @@ def link_bare_texts(
     *,
     progress: ProgressBar = no_progress,
 ) -> Iterator[list[Link]]:
-    """Yield the links that the whole pipeline finds in the text of each document.
-
-    Without a linker, links are the mentions of the detector.
-    """
+    """Yield the links of the whole pipeline on bare text; without a linker, its mentions."""
     key = spans_key(linker)
     bare = [text.text for text in texts]
     with progress("Running the pipeline", total=len(bare)) as advance:

@@ -53,8 +53,7 @@ def make_link_scorer_v1(spans_key: str = "bioel", gold_key: str = "bioel_gold") 
 
 
 def make_end_to_end_scorer_v1(spans_key: str = "bioel", gold_key: str = "bioel_gold") -> Scorer:
-    """Registered as `spacy-bioel.end_to_end_scorer.v1`: score mentions and links, for a linker that
-    finds its own mentions."""
+    """Registered as `spacy-bioel.end_to_end_scorer.v1`: score both mentions and links."""
     return partial(_score, spans_key=spans_key, gold_key=gold_key, mentions=True, links=True)
 
 
@@ -187,9 +186,7 @@ def _open_log(
         if info is None or info["score"] is None:  # an update without an evaluation
             return
         step, max_steps = info["step"], training["max_steps"]
-        remaining = None
-        if step and max_steps:
-            remaining = info["seconds"] * (max_steps - step) / step
+        remaining = info["seconds"] * (max_steps - step) / step if step and max_steps else None
         cells = [_progress(step, max_steps), str(info["epoch"])]
         cells += [f"{info['losses'].get(name, 0.0):.2f}" for name in pipes]
         cells += [_percent(info["other_scores"], name) for name in scores]

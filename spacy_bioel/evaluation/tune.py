@@ -23,9 +23,9 @@ from spacy_bioel.evaluation.fit import (
     fit_with_best_prior,
     gather_contextual_development,
     gather_development,
-    gather_judged_names,
     gold_docs,
     grid_search,
+    judge_names,
     linker_of,
     percent_of,
     require_scipy,
@@ -128,7 +128,7 @@ def tune_dictionary(
     folds: Sequence[Fold],
     progress: ProgressBar = no_progress,
 ) -> Tuned | None:
-    """Set the excluded names and the threshold of the dictionary that have the best end-to-end F1.
+    """Set the dictionary's excluded names and threshold to those with the best end-to-end F1.
 
     Names that a corpus does not annotate ("protein") are excluded. Each fold is measured with the
     names that were excluded because of the other folds.
@@ -137,7 +137,7 @@ def tune_dictionary(
     """
     linker = linker_of(nlp)
     dictionary = {"exclude": [], **linker.cfg["dictionary"]}
-    names = gather_judged_names(nlp, texts)
+    names = judge_names(nlp, texts)
     if not folds or not any(is_right for text_names in names for _, is_right in text_names):
         return None
     counts: list[list[Counts]] = [[{}] * len(texts) for _ in DICTIONARY_GRID]
@@ -173,7 +173,7 @@ def tune_nil(
     folds: Sequence[Fold],
     progress: ProgressBar = no_progress,
 ) -> Tuned | None:
-    """Set the NIL threshold of the linker that has the best end-to-end F1.
+    """Set the linker's NIL threshold to the one with the best end-to-end F1.
 
     RETURNS (Tuned | None): None if the pipeline finds no mentions in the bare text.
     """
@@ -206,7 +206,7 @@ def tune_detector(
     folds: Sequence[Fold],
     progress: ProgressBar = no_progress,
 ) -> Tuned:
-    """Set the settings of the detector that have the best mention F1."""
+    """Set the detector's settings to those with the best mention F1."""
     detector = find_detector(nlp)
     assert detector is not None
     docs: list[Doc] = []
@@ -230,9 +230,8 @@ def tune_detector(
 
 
 def _links(doc: Doc, mentions: list[ScoredSpan]) -> list[Link]:
-    spans = [doc[start:end] for start, end, *_ in mentions]
-    labels = [label for *_, label, _ in mentions]
-    return [Link(s.start_char, s.end_char, x) for s, x in zip(spans, labels, strict=True)]
+    spans = [(doc[start:end], label) for start, end, label, _ in mentions]
+    return [Link(span.start_char, span.end_char, label) for span, label in spans]
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,8 +287,7 @@ def tune_pipeline(
                 remarks.append("the dictionary is unchanged: no name that it finds is right")
             steps.append(dictionary)
     if detector is not None:
-        mentions = tune_detector(nlp, texts, folds=folds, progress=progress)
-        steps.append(mentions)
+        steps.append(mentions := tune_detector(nlp, texts, folds=folds, progress=progress))
         if not mentions.fitted:
             remarks.append("the detector finds no gold mentions: train it for longer")
     if linker is not None and has_ids:

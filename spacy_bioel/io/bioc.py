@@ -11,7 +11,7 @@ from bioc import biocjson, biocxml
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.io.jsonl import parse_json
-from spacy_bioel.io.open import StrPath, check_words, iter_xml, open_text, split_curies
+from spacy_bioel.io.open import StrPath, check_words, iter_xml, open_text, parse_ids
 from spacy_bioel.types import AnnotatedText, Mention
 
 # Infon keys that hold ids, in lower case, and the vocabulary of the ids; "": the caller's prefix.
@@ -21,7 +21,7 @@ _ID_INFONS = {"mesh": "MESH", "omim": "OMIM", "umls": "UMLS", "cui": "UMLS"} | {
 # Exceptions that `bioc` raises for a missing key, a value of the wrong type, or deep nesting.
 _MALFORMED = (LookupError, TypeError, ValueError, AttributeError, RecursionError, SyntaxError)
 # Maximum number of characters missing before and between the passages of a document.
-_MAX_GAP_CHARS = 1_000_000
+_MAX_GAP = 1_000_000
 
 
 def read_bioc_xml(path: StrPath, *, prefix: str = "") -> Iterator[AnnotatedText]:
@@ -36,9 +36,7 @@ def read_bioc_xml(path: StrPath, *, prefix: str = "") -> Iterator[AnnotatedText]
     has_documents = False
     for element in iter_xml(path, "document"):
         has_documents = True
-        yield _read_bioc_document(
-            path, element.findtext("id"), partial(_parse_xml_document, element), prefix
-        )
+        yield _bioc_document(path, element.findtext("id"), partial(_parse_xml, element), prefix)
     if not has_documents:
         raise BioelError(Errors.B115.format(path=path, error="no element <document>"))
 
@@ -63,15 +61,15 @@ def read_bioc_json(path: StrPath, *, prefix: str = "") -> Iterator[AnnotatedText
         for raw in collection[key]:
             doc_id = raw.get("id") if isinstance(raw, dict) else None
             parse = partial(biocjson.fromJSON, raw, "BioCDocument")
-            yield _read_bioc_document(path, doc_id, parse, prefix)
+            yield _bioc_document(path, doc_id, parse, prefix)
 
 
-def _parse_xml_document(element: Element) -> bioc.BioCDocument:
+def _parse_xml(element: Element) -> bioc.BioCDocument:
     xml = f"<collection>{tostring(element, encoding='unicode')}</collection>"
     return biocxml.loads(xml).documents[0]
 
 
-def _read_bioc_document(
+def _bioc_document(
     path: StrPath, doc_id: object, parse: Callable[[], bioc.BioCDocument], prefix: str
 ) -> AnnotatedText:
     """Parse one document with `bioc` and convert it. RAISES BioelError: [B112] malformed."""
@@ -87,7 +85,7 @@ def _read_bioc_document(
 
 def _to_annotated_text(where: str, document: bioc.BioCDocument, prefix: str) -> AnnotatedText:
     """Join the passages, and collect the mentions of the document, its passages and sentences."""
-    text, n_passage_chars = "", 0
+    text, n_chars = "", 0
     annotations = list(document.annotations)
     for passage in document.passages:
         annotations += passage.annotations
@@ -99,13 +97,11 @@ def _to_annotated_text(where: str, document: bioc.BioCDocument, prefix: str) -> 
         for offset, piece in pieces:
             if offset < len(text):
                 raise BioelError(Errors.B113.format(where=where, offset=offset, length=len(text)))
-            if offset - n_passage_chars > _MAX_GAP_CHARS:
+            if offset - n_chars > _MAX_GAP:
                 raise BioelError(
-                    Errors.B261.format(
-                        where=where, offset=offset, n=n_passage_chars, most=_MAX_GAP_CHARS
-                    )
+                    Errors.B261.format(where=where, offset=offset, n=n_chars, most=_MAX_GAP)
                 )
-            n_passage_chars += len(piece)
+            n_chars += len(piece)
             text = text.ljust(offset) + piece
     mentions = [
         _bioc_mention(f"{where}, annotation {annotation.id}", annotation, text, prefix)
@@ -124,7 +120,7 @@ def _bioc_mention(where: str, annotation: bioc.BioCAnnotation, text: str, prefix
     ids: list[str] = []
     for key, value in infons.items():
         if key in _ID_INFONS:
-            ids += split_curies(value, _ID_INFONS[key] or prefix)
+            ids += parse_ids(value, _ID_INFONS[key] or prefix)
     return Mention(
         fragments[0][0],
         max(end for _, end in fragments),

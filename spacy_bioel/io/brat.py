@@ -8,14 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from spacy_bioel.errors import LOGGER, BioelError, Errors, Warnings
-from spacy_bioel.io.open import (
-    RecordPlace,
-    StrPath,
-    check_words,
-    numbered_lines,
-    open_text,
-    split_curies,
-)
+from spacy_bioel.io.open import Place, StrPath, check_words, numbered_lines, open_text, parse_ids
 from spacy_bioel.types import AnnotatedText, Mention
 
 # Relations, attributes, equivalences and notes are skipped; of events only the triggers are read.
@@ -85,7 +78,7 @@ def _document_files(path: Path) -> Iterator[tuple[Path, Path]]:
 
 def _read_mentions(path: Path, text: str, prefix: str) -> list[Mention]:
     mentions: dict[str, Mention] = {}
-    references: list[tuple[RecordPlace, str, str]] = []
+    references: list[tuple[Place, str, str]] = []
     triggers: set[str] = set()
     for where, line in numbered_lines(path):
         if match := _ENTITY.fullmatch(line):
@@ -103,12 +96,12 @@ def _read_mentions(path: Path, text: str, prefix: str) -> list[Mention]:
             continue
         if key not in mentions:
             raise BioelError(Errors.B265.format(where=where, key=key))
-        merged = dict.fromkeys([*mentions[key].ids, *split_curies(raw_ids, prefix)])
+        merged = dict.fromkeys([*mentions[key].ids, *parse_ids(raw_ids, prefix)])
         mentions[key] = replace(mentions[key], ids=tuple(merged))
     return [mention for key, mention in mentions.items() if key not in triggers]
 
 
-def _brat_mention(where: RecordPlace, match: re.Match[str], text: str) -> Mention:
+def _brat_mention(where: Place, match: re.Match[str], text: str) -> Mention:
     pairs = (offsets.split(" ") for offsets in match["offsets"].split(";"))
     fragments = tuple(sorted((int(start), int(end)) for start, end in pairs))
     check_words(text, fragments, match["words"], where=where)

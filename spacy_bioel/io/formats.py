@@ -40,10 +40,7 @@ CORPUS_FORMATS: Formats[AnnotatedText] = {
     "brat": (read_brat, r"[TREMA]\d+\t[^\t\n ]+ [0-9]+ [0-9]+[;\t]"),
 }
 ONTOLOGY_FORMATS: Formats[Concept] = {
-    "obo": (
-        read_obo,
-        r"format-version:|((?:[a-z!][^\n]*)?\n)*\[Term\]",
-    ),
+    "obo": (read_obo, r"format-version:|((?:[a-z!][^\n]*)?\n)*\[Term\]"),
     "owl": (read_owl, r'(?=<)(?s:.*)<(\w+:)?(RDF|Ontology)\b|\{(?s:.*)"graphs"\s*:'),
     "mesh": (read_mesh_xml, r"(?=<)(?s:.*)<(DescriptorRecordSet|SupplementalRecordSet)\b"),
     "cellxgene": (

@@ -15,14 +15,14 @@ from typing import Any, TextIO
 from spacy_bioel.errors import LOGGER, BioelError, Errors, Warnings
 from spacy_bioel.files import replacing_text
 from spacy_bioel.io.open import (
-    RecordPlace,
+    Place,
     StrPath,
     check_words,
     curie,
     numbered_lines,
     open_text,
+    parse_ids,
     skip_if_bad,
-    split_curies,
 )
 from spacy_bioel.types import AnnotatedText, Concept, Mention
 
@@ -181,7 +181,7 @@ def read_concepts_jsonl(path: StrPath, *, prefix: str = "") -> Iterator[Concept]
     "id" is required. A record without "names" is a retired id if it has "replaced_by"; otherwise
     `bioel kb build` drops it and counts it.
     """
-    for where, record in _json_records(path):
+    for where, record in _records(path):
         with skip_if_bad():
             _check_keys(where, record, _CONCEPT_KEYS, "id")
             if unknown := ", ".join(map(repr, sorted(record.keys() - _CONCEPT_KEYS.keys()))):
@@ -206,11 +206,10 @@ def read_texts_jsonl(path: StrPath, *, prefix: str = "") -> Iterator[AnnotatedTe
     A mention is {"start", "end", "label", "ids"} or, as in MedMentions, [start, end, words, ids].
     Optional keys are "fragments", and "text", which is compared with the text at the offsets.
     Without "id" or "pmid" the number of the record is the id. "mentions" is optional, and so is
-    "annotates", the labels that the annotators looked for. Other keys are ignored. Output of
-    `bioel link` has "links" instead of "mentions"; documents that failed to link are skipped, with
-    a warning [W260].
+    "annotates", the labels that were annotated. Other keys are ignored. Output of `bioel link` has
+    "links" instead of "mentions"; documents that failed there are skipped, with a warning [W260].
     """
-    for number, (where, record) in enumerate(_json_records(path), start=1):
+    for number, (where, record) in enumerate(_records(path), start=1):
         error = record.get("error")
         if error is not None and not record.get("links"):
             reason = f"{error!r}"
@@ -232,7 +231,7 @@ def read_texts_jsonl(path: StrPath, *, prefix: str = "") -> Iterator[AnnotatedTe
 def read_documents_jsonl(path: StrPath) -> Iterator[tuple[Any, str]]:
     """Stream the text and the id of each line, unchecked; the text is None if it is missing."""
     # Lone surrogates are accepted, so that one bad text does not stop the others.
-    for number, (_, record) in enumerate(_json_records(path, lone_surrogates=True), start=1):
+    for number, (_, record) in enumerate(_records(path, lone_surrogates=True), start=1):
         yield record.get("text"), _id_of(record, number)
 
 
@@ -280,12 +279,10 @@ def _json_mention(where: str, mention: Any, text: str, prefix: str) -> Mention:
     ids = mention.get("ids", [])
     raw_ids = ids if isinstance(ids, str) else "|".join(_strings(where, mention, "ids"))
     label = mention.get("label", "")
-    return Mention(start, end, label, split_curies(raw_ids, prefix), tuple(fragments))
+    return Mention(start, end, label, parse_ids(raw_ids, prefix), tuple(fragments))
 
 
-def _json_records(
-    path: StrPath, *, lone_surrogates: bool = False
-) -> Iterator[tuple[RecordPlace, _Record]]:
+def _records(path: StrPath, *, lone_surrogates: bool = False) -> Iterator[tuple[Place, _Record]]:
     """Yield the JSON objects of a file; blank lines are skipped."""
     for where, line in numbered_lines(path):
         if not line.strip():

@@ -1,7 +1,6 @@
 """Readers of OBO, OWL and OBO JSON, JSON of cellxgene-ontology-guide, and MeSH XML.
 
-`pronto` parses OWL and OBO JSON. OBO is read here line by line: malformed ids and names are errors,
-malformed optional fields are skipped.
+`pronto` parses OWL and OBO JSON. OBO is read line by line; only optional fields may be malformed.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from xml.etree.ElementTree import Element
 from spacy_bioel.errors import LOGGER, BioelError, Errors, Warnings
 from spacy_bioel.io.jsonl import iter_json_object, parse_json
 from spacy_bioel.io.open import (
-    RecordPlace,
+    Place,
     StrPath,
     curie,
     iter_xml,
@@ -54,7 +53,7 @@ _VALUE_PATTERNS = {
 }
 _OPTIONAL_TAGS = ("def", "xref")
 
-_Lines = list[tuple[RecordPlace, str]]
+_Lines = list[tuple[Place, str]]
 _Fields = Mapping[str, Sequence[str]]
 
 
@@ -103,7 +102,7 @@ def read_obo_header(path: StrPath) -> tuple[str, str]:
 
 def _stanzas(path: StrPath) -> Iterator[tuple[str, _Lines]]:
     """Yield the kind and the lines of each stanza, [KIND] first; the kind of the header is ""."""
-    kind, lines = "", [(RecordPlace(path, 1), "")]
+    kind, lines = "", [(Place(path, 1), "")]
     continued = False
     for where, line in numbered_lines(path):
         if continued:
@@ -121,10 +120,7 @@ def _stanzas(path: StrPath) -> Iterator[tuple[str, _Lines]]:
 
 
 def _parse_fields(lines: _Lines, malformed: _Lines) -> dict[str, list[str]]:
-    """Return the values of a stanza by tag; synonyms by scope. Unknown tags are ignored.
-
-    malformed (list): Lines of malformed optional fields are appended to it.
-    """
+    """Return values by tag, of synonyms by scope; append bad optional lines to `malformed`."""
     fields: dict[str, list[str]] = defaultdict(list)
     for where, line in lines[1:]:
         field = _FIELD.fullmatch(line)
@@ -150,7 +146,7 @@ def _parse_fields(lines: _Lines, malformed: _Lines) -> dict[str, list[str]]:
     return fields
 
 
-def _line_error(where: RecordPlace, line: str, expected: str) -> BioelError:
+def _line_error(where: Place, line: str, expected: str) -> BioelError:
     """Return error B116 for a line, which becomes the place of the bad record."""
     with skip_if_bad(where):
         pass
@@ -234,7 +230,7 @@ def read_cellxgene_json(path: StrPath, *, prefix: str = "") -> Iterator[Concept]
     distance 1. Terms are streamed, because NCBITaxon has a million, each with all its ancestors.
     """
     for term_id, term in iter_json_object(path, problem=Errors.B120):
-        with skip_if_bad(RecordPlace(path)):
+        with skip_if_bad(Place(path)):
             if problem := _layout_problem(term):
                 raise BioelError(Errors.B120.format(path=path, found=f"{term_id!r} {problem}"))
             replacement = curie(term.get("replaced_by") or "", prefix)
@@ -292,7 +288,7 @@ def read_mesh_xml(path: StrPath, *, prefix: str = "MESH") -> Iterator[Concept]:
             for tree in _trees(record)
         }
     for record in iter_xml(path, tag):
-        with skip_if_bad(RecordPlace(path)):
+        with skip_if_bad(Place(path)):
             ui = record.findtext(f"{kind}UI", "").strip()
             heading = record.findtext(f"{kind}Name/String", "").strip()
             if not ui or not heading:

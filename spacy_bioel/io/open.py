@@ -28,11 +28,11 @@ StrPath = str | os.PathLike[str]
 # Prefix of a CURIE by the spelling of the vocabulary in sources. CTD has "DO:DOID:0001816".
 _PREFIX_OF_VOCABULARY = {"mesh": "MESH:", "omim": "OMIM:", "umls": "", "do": "", "cellosaurus": ""}
 _ID_SEPARATORS = re.compile(r"[|+;,]")
-_NIL_IDS = frozenset({"", "-", "-1", "nil", "cui-less"})
+_NIL = frozenset({"", "-", "-1", "nil", "cui-less"})
 _OMIM_NUMBER = re.compile(r"\d{6}")
 
 
-class RecordPlace(NamedTuple):
+class Place(NamedTuple):
     """File and line where a record begins; line 0: the format has no lines."""
 
     path: StrPath
@@ -59,12 +59,10 @@ def curie(raw: str, prefix: str = "") -> str:
     return _PREFIX_OF_VOCABULARY.get(vocabulary.lower(), f"{vocabulary}:") + local.strip()
 
 
-def split_curies(raw: str, prefix: str = "") -> tuple[str, ...]:
+def parse_ids(raw: str, prefix: str = "") -> tuple[str, ...]:
     """Split a field at "|", "+", ";" and "," into distinct CURIEs; drop "-1", "NIL" etc."""
     parts = (part.strip() for part in _ID_SEPARATORS.split(raw))
-    return tuple(
-        dict.fromkeys(curie(part, prefix) for part in parts if part.lower() not in _NIL_IDS)
-    )
+    return tuple(dict.fromkeys(curie(part, prefix) for part in parts if part.lower() not in _NIL))
 
 
 def unique_names(names: Iterable[str]) -> tuple[str, ...]:
@@ -116,7 +114,6 @@ class BadRecord:
 class Skipped:
     """The bad records of a `skipping_bad` block; a file that is read twice counts once.
 
-    report (Callable): Called with each bad record.
     kept (int): Number of records that were not skipped, if the caller counts them.
     """
 
@@ -124,7 +121,7 @@ class Skipped:
     first: BadRecord | None = None
     n: int = 0
     kept: int = 0
-    place: RecordPlace = RecordPlace("")
+    place: Place = Place("")
     _seen: set[int] = field(default_factory=set)  # hashes: there may be millions
 
     def add(self, error: BioelError) -> None:
@@ -154,12 +151,12 @@ def skipping_bad(report: Callable[[BadRecord], None]) -> Iterator[Skipped]:
 class skip_if_bad:
     """Block that reads one record: inside `skipping_bad` its errors are reported, not raised.
 
-    place (RecordPlace | None): None: another function has read the record and set its place.
+    place (Place | None): None: another function has read the record and set its place.
     """
 
     __slots__ = ("_place",)
 
-    def __init__(self, place: RecordPlace | None = None) -> None:
+    def __init__(self, place: Place | None = None) -> None:
         self._place = place
 
     def __enter__(self) -> None:
@@ -243,8 +240,7 @@ def open_binary(path: StrPath) -> Iterator[io.BufferedReader]:
     their first bytes, and unpacked.
 
     RAISES BioelError: [B101] no such file, [B407] a folder, [B102] empty file, [B104] damaged
-        archive, [B477] a .zip of several files, [B478] an archive that unpacks to far more bytes
-        than text does.
+        archive, [B477] a .zip of several files, [B478] an archive that unpacks to too many bytes.
     """
     path = Path(path)
     if path.is_dir():
@@ -278,13 +274,13 @@ def open_text(path: StrPath, *, errors: str = "strict") -> Iterator[TextIO]:
         except UnicodeDecodeError:  # the wrapper reads ahead: find the line of the bad byte
             with open_binary(path) as reader:
                 for number, line in enumerate(reader, start=1):
-                    _decode_line(RecordPlace(path, number), line)
+                    _decode_line(Place(path, number), line)
             raise
         finally:
             text.detach()
 
 
-def _decode_line(place: RecordPlace, line: bytes) -> str:
+def _decode_line(place: Place, line: bytes) -> str:
     try:
         return line.decode("utf8")
     except UnicodeDecodeError as error:
@@ -295,14 +291,14 @@ def _decode_line(place: RecordPlace, line: bytes) -> str:
         raise BioelError(message) from error
 
 
-def numbered_lines(path: StrPath) -> Iterator[tuple[RecordPlace, str]]:
+def numbered_lines(path: StrPath) -> Iterator[tuple[Place, str]]:
     """Stream the lines of a text file, without line ends, and their places.
 
     RAISES BioelError: Errors of `open_text`.
     """
     with open_binary(path) as reader:
         for number, raw in enumerate(reader, start=1):
-            place = RecordPlace(path, number)
+            place = Place(path, number)
             try:
                 line = _decode_line(place, raw).rstrip("\r\n")
             except BioelError:
@@ -334,7 +330,7 @@ def iter_xml(path: StrPath, tag: str) -> Iterator[Element]:
                     yield element
                     root.clear()
         except ParseError as error:
-            where = RecordPlace(path, error.position[0])
+            where = Place(path, error.position[0])
             raise BioelError(Errors.B111.format(where=where, error=error)) from error
         except BioelError:
             raise

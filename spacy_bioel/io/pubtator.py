@@ -6,18 +6,11 @@ import re
 from collections.abc import Iterator
 
 from spacy_bioel.errors import LOGGER, BioelError, Errors, Warnings
-from spacy_bioel.io.open import (
-    RecordPlace,
-    StrPath,
-    check_words,
-    open_text,
-    skip_if_bad,
-    split_curies,
-)
+from spacy_bioel.io.open import Place, StrPath, check_words, open_text, parse_ids, skip_if_bad
 from spacy_bioel.types import AnnotatedText, Mention
 
 _TEXT_ROW = re.compile(r"([^|\t]+)\|([ta])\|(.*)", re.S)
-_NumberedRow = tuple[RecordPlace, str]
+_PlacedRow = tuple[Place, str]
 
 
 def read_pubtator(
@@ -27,24 +20,24 @@ def read_pubtator(
 
     The text is the title, a space, and the abstract. Composite ids ("A|B", "A+B") become several
     ids; an id "-1" and a row of five columns mean a mention without an id. Nested and overlapping
-    mentions are kept, relation rows are skipped. A last row without a line end may be truncated, so
-    it causes a warning [W140].
+    mentions are kept, relation rows are skipped. A last row without a line end causes a warning
+    [W140], because it may be truncated.
 
     annotations (bool): Whether to read the mentions; False also skips the checks of mentions.
     YIELDS (AnnotatedText): One document. Document ids may repeat, as they do in the NCBI corpus.
     """
     for block in _blocks(path, warn=annotations):
         with skip_if_bad(block[0][0]):
-            yield _read_pubtator_document(block, prefix, annotations=annotations)
+            yield _parse_block(block, prefix, annotations=annotations)
 
 
-def _blocks(path: StrPath, *, warn: bool) -> Iterator[list[_NumberedRow]]:
+def _blocks(path: StrPath, *, warn: bool) -> Iterator[list[_PlacedRow]]:
     """Yield the rows of each document, without line ends."""
-    block: list[_NumberedRow] = []
+    block: list[_PlacedRow] = []
     with open_text(path) as file:
         for number, line in enumerate(file, start=1):
             if line.strip():
-                block.append((RecordPlace(path, number), line.rstrip("\r\n")))
+                block.append((Place(path, number), line.rstrip("\r\n")))
             elif block:
                 yield block
                 block = []
@@ -54,9 +47,7 @@ def _blocks(path: StrPath, *, warn: bool) -> Iterator[list[_NumberedRow]]:
         yield block
 
 
-def _read_pubtator_document(
-    block: list[_NumberedRow], prefix: str, *, annotations: bool
-) -> AnnotatedText:
+def _parse_block(block: list[_PlacedRow], prefix: str, *, annotations: bool) -> AnnotatedText:
     doc_id, title = _text_row(*block[0], kind="t")
     abstract_id, abstract = _text_row(*block[min(1, len(block) - 1)], kind="a")
     rows = block[2:]
@@ -69,7 +60,7 @@ def _read_pubtator_document(
     return AnnotatedText(doc_id, text, tuple(filter(None, mentions)))
 
 
-def _text_row(where: RecordPlace, line: str, *, kind: str) -> tuple[str, str]:
+def _text_row(where: Place, line: str, *, kind: str) -> tuple[str, str]:
     """Return the document id and the text of a title row ("t") or an abstract row ("a")."""
     match = _TEXT_ROW.fullmatch(line)
     if match is None or match[2] != kind:
@@ -77,7 +68,7 @@ def _text_row(where: RecordPlace, line: str, *, kind: str) -> tuple[str, str]:
     return match[1].strip(), match[3]
 
 
-def _pubtator_mention(where: RecordPlace, line: str, text: str, prefix: str) -> Mention | None:
+def _pubtator_mention(where: Place, line: str, text: str, prefix: str) -> Mention | None:
     """Parse a row "id start end words type ids", separated by tabs; None for a relation row."""
     columns = line.split("\t")
     # The second column of a relation is its name: "6794356  CID  D008094  D014262".
@@ -94,4 +85,4 @@ def _pubtator_mention(where: RecordPlace, line: str, text: str, prefix: str) -> 
     if len(columns) > 5 and not columns[5].strip():
         raise BioelError(Errors.B140.format(where=where, row=line[:60]))
     check_words(text, [(start, end)], columns[3], where=where)
-    return Mention(start, end, columns[4].strip(), split_curies("".join(columns[5:6]), prefix))
+    return Mention(start, end, columns[4].strip(), parse_ids("".join(columns[5:6]), prefix))

@@ -11,20 +11,20 @@ from pathlib import Path
 
 from spacy_bioel.errors import LOGGER, BioelError, Errors, Warnings
 from spacy_bioel.io.open import (
-    RecordPlace,
+    Place,
     StrPath,
     curie,
     first_line,
     numbered_lines,
+    parse_ids,
     skip_if_bad,
-    split_curies,
     tree_types,
     unique_names,
 )
 from spacy_bioel.types import ORGANISM, VARIANT, Concept
 
 Column = str | int | tuple[str, ...]
-_TableRows = Iterator[tuple[RecordPlace, list[str]]]
+_TableRows = Iterator[tuple[Place, list[str]]]
 
 COLUMN_KEYS = (
     "id", "name", "synonyms", "types", "trees", "parents", "definition", "alt_ids", "replaced_by",
@@ -46,7 +46,7 @@ _CTD_LAYOUTS: tuple[dict[str, Column], ...] = (
     _CTD_CHEMICALS,
 )  # fmt: skip
 _SEPARATOR_OF_SUFFIX = {".tsv": "\t", ".tab": "\t", ".rrf": "|"}
-_VALUE_SEPARATOR = "|"  # inside a cell
+_BAR = "|"  # inside a cell
 
 
 def read_rows(path: StrPath, *, separator: str, quoted: bool) -> _TableRows:
@@ -59,7 +59,7 @@ def read_rows(path: StrPath, *, separator: str, quoted: bool) -> _TableRows:
     if not quoted:
         yield from ((place, line.split(separator)) for place, line in lines if line.strip())
         return
-    where = RecordPlace(path)
+    where = Place(path)
 
     def csv_lines() -> Iterator[str]:
         nonlocal where  # csv.reader counts only the lines that were not skipped
@@ -107,20 +107,19 @@ def read_table(
     quoted = separator not in "\t|"
     rows = read_rows(path, separator=separator, quoted=quoted)
     has_header = not all(isinstance(column, int) for column in columns.values())
-    indices = _column_indices(
-        path, columns, _read_header(path, rows, columns) if has_header else []
-    )
+    header = _read_header(path, rows, columns) if has_header else []
+    indices = _column_indices(path, columns, header)
     n_cells, n_semicolons, n_bars = 0, 0, 0
     for where, row in rows:
         if not row[0].startswith("#"):
             cells = {
-                key: _VALUE_SEPARATOR.join(row[i].strip() for i in positions if i < len(row))
+                key: _BAR.join(row[i].strip() for i in positions if i < len(row))
                 for key, positions in indices.items()
             }
             synonyms = cells.get("synonyms", "")
             n_cells += bool(synonyms)
             n_semicolons += ";" in synonyms
-            n_bars += _VALUE_SEPARATOR in synonyms
+            n_bars += _BAR in synonyms
             with skip_if_bad(where):
                 yield from _row_concepts(where, cells, prefix)
     if 2 * n_semicolons > n_cells and not n_bars:
@@ -150,10 +149,7 @@ def read_header_table(path: StrPath, *, prefix: str = "") -> Iterator[Concept]:
 
 
 def _separator_of(path: StrPath) -> str:
-    """Return the separator of cells, by extension or by the first row.
-
-    Tabs take precedence over commas, because names may have commas.
-    """
+    """Return the separator of cells, by extension or first row; tabs win, as names have commas."""
     suffixes = [suffix for suffix in Path(path).suffixes if suffix not in (".gz", ".zst")]
     suffix = suffixes[-1].lower() if suffixes else ""
     if suffix in _SEPARATOR_OF_SUFFIX:
@@ -199,29 +195,26 @@ def _column_indices(
     missing = sorted(_column_names(columns) - set(header))
     if missing:
         raise BioelError(Errors.B128.format(path=path, missing=missing, header=header))
-    for key, column in columns.items():
-        if isinstance(column, int) and column < 1:
-            raise BioelError(Errors.B262.format(path=path, key=key, column=column))
     indices = {}
     for key, column in columns.items():
-        if isinstance(column, int):
-            indices[key] = [column - 1]
-        else:
+        if not isinstance(column, int):
             indices[key] = [header.index(name) for name in _names_of(column)]
+        elif column < 1:
+            raise BioelError(Errors.B262.format(path=path, key=key, column=column))
+        else:
+            indices[key] = [column - 1]
     return indices
 
 
-def _row_concepts(where: RecordPlace, cells: dict[str, str], prefix: str) -> Iterator[Concept]:
+def _row_concepts(where: Place, cells: dict[str, str], prefix: str) -> Iterator[Concept]:
     """Yield the concept of a row, then its alternate ids."""
 
     def values(key: str) -> list[str]:
-        return [
-            value.strip() for value in cells.get(key, "").split(_VALUE_SEPARATOR) if value.strip()
-        ]
+        return [value.strip() for value in cells.get(key, "").split(_BAR) if value.strip()]
 
     def ids(key: str) -> tuple[str, ...]:
         # Unlike names, ids may also be separated by commas, semicolons or "+".
-        return tuple(dict.fromkeys(i for value in values(key) for i in split_curies(value, prefix)))
+        return tuple(dict.fromkeys(i for value in values(key) for i in parse_ids(value, prefix)))
 
     concept_id = curie(cells["id"], prefix)
     names = unique_names([cells.get("name", ""), *values("synonyms")])
@@ -266,9 +259,7 @@ def read_umls(folder: StrPath, *, prefix: str = "") -> Iterator[Concept]:
         # The preferred name of the concept comes first.
         ranked = sorted(atoms, key=lambda r: (r[_TS] != "P", r[_STT] != "PF", r[_ISPREF] != "Y"))
         auis = {row[_AUI] for row in atoms}
-        current_definitions = [
-            row[5].strip() for row in definitions.rows(cui) if row[1] in auis and row[6] == "N"
-        ]
+        current = [r[5].strip() for r in definitions.rows(cui) if r[1] in auis and r[6] == "N"]
         # The vocabulary is prepended, "MSH:D003924", unless the code has it, "HP:0001250".
         codes = (
             row[_CODE] if ":" in row[_CODE] else f"{row[_SAB]}:{row[_CODE]}"
@@ -279,7 +270,7 @@ def read_umls(folder: StrPath, *, prefix: str = "") -> Iterator[Concept]:
             cui,
             unique_names(row[_STR] for row in ranked),
             types=tuple(dict.fromkeys(row[1] for row in types.rows(cui))),
-            definition=current_definitions[0] if current_definitions else "",
+            definition=current[0] if current else "",
             xrefs=tuple(dict.fromkeys(codes)),
         )
     for cui, rows in _rows_by_cui(folder, "MRCUI", optional=True):
@@ -320,7 +311,7 @@ def _rows_by_cui(folder: StrPath, name: str, *, optional: bool = False) -> _CuiG
         yield cui, [row for _, row in rows]
 
 
-def _rrf_rows(path: Path, n_columns: int) -> Iterator[tuple[RecordPlace, _RrfRow]]:
+def _rrf_rows(path: Path, n_columns: int) -> Iterator[tuple[Place, _RrfRow]]:
     for where, line in numbered_lines(path):
         row = line.split("|")
         with skip_if_bad(where):
@@ -345,15 +336,14 @@ _NO_SYMBOL = "NEWENTRY"  # symbol of new records that do not have one yet
 def read_gene_info(path: StrPath, *, prefix: str = "NCBIGene") -> Iterator[Concept]:
     """Stream the genes of gene_info that have a symbol.
 
-    Types are "Gene", the type of gene, and the organism, e.g. "NCBITaxon:9606": with
-    `--types NCBITaxon:9606` a build from the file of all organisms keeps only one of them.
-    https://ftp.ncbi.nlm.nih.gov/gene/DATA/README describes the file.
+    Types are "Gene", the type of gene, and the organism, so that `--types NCBITaxon:9606` keeps one
+    organism of the whole file. Format: https://ftp.ncbi.nlm.nih.gov/gene/DATA/README
 
     RAISES BioelError: [B128] when a column is missing, [B132] for a gene without an organism.
     """
     for gene in read_table(path, columns=_GENE_INFO_COLUMNS, prefix=prefix):
         names = tuple(name for name in gene.names if name not in (_NO_VALUE, _NO_SYMBOL))
-        with skip_if_bad(RecordPlace(path)):
+        with skip_if_bad(Place(path)):
             if not any(t.isdigit() for t in gene.types):
                 problem = f"expected a number as tax_id of {gene.id}, found {gene.types}"
                 raise BioelError(Errors.B132.format(where=path, problem=problem))

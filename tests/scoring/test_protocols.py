@@ -39,7 +39,7 @@ def test_end_to_end_sums_over_documents():
     assert value(found, "recall", "D").value == pytest.approx(50.0)
     assert value(found, "f1", "C").value == pytest.approx(100.0)
     alone = evaluate_links(TEXTS, LINKS, protocols=["strict"], per_label=False)
-    assert {m.protocol for m in alone} == {"end_to_end"}  # the proper name of the alias
+    assert {m.protocol for m in alone} == {"end_to_end"}  # the name that the alias refers to
     assert {m.label for m in alone} == {""}
     uncanonical = evaluate_links(TEXTS, LINKS, protocols=["end_to_end"])
     assert value(uncanonical, "recall").value == pytest.approx(100 / 3)  # only A
@@ -149,7 +149,7 @@ def test_ranks_of_given_mentions(name, expected):
     assert value(found, "mrr").n == 4 and value(found, "mrr_normalised").n == 3
 
 
-def test_nothing_is_normalised_by_no_mention():
+def test_no_normalised_metrics_without_candidates():
     links = [[Link(0, 4, "D", ("X",), candidates("X"))]]
     texts = [AnnotatedText("1", "x" * 9, (Mention(0, 4, "D", ("A",)),))]
     found = {
@@ -162,7 +162,7 @@ def test_nothing_is_normalised_by_no_mention():
     ("kept", "expected"),
     [(1, [1]), (3, [1]), (5, [1, 5]), (9, [1, 5]), (10, [1, 5, 10]), (64, [1, 5, 10])],
 )
-def test_no_recall_beyond_the_candidates_that_are_kept(kept, expected):
+def test_no_recall_above_the_number_of_candidates(kept, expected):
     found = evaluate_links(RANKED, RANKED_LINKS, protocols=["gold", "mention"], max_candidates=kept)
     recalls = {m.metric for m in found if m.protocol == "gold" and m.metric.startswith("recall")}
     assert recalls == {f"recall@{k}" for k in expected}
@@ -196,8 +196,8 @@ def test_interval_is_seeded_and_by_document():
     assert first == second
 
 
-def test_accuracy_decides_and_accuracy_with_nil_ignored_ranks():
-    # Two mentions, both with the right candidate first; the linker was sure of one.
+def test_accuracy_with_and_without_the_nil_threshold():
+    # Two mentions, both with the right candidate first; only one score is above the NIL threshold.
     texts = [AnnotatedText("1", "x" * 9, (Mention(0, 4, "D", ("A",)), Mention(5, 9, "D", ("B",))))]
     best = (Candidate("A", 0.9),), (Candidate("B", 0.2),)
     links = [[Link(0, 4, "D", ("A",), best[0]), Link(5, 9, "D", (), best[1])]]
@@ -209,7 +209,7 @@ def test_accuracy_decides_and_accuracy_with_nil_ignored_ranks():
     assert value(found, "accuracy@1_nil_ignored_normalised").value == 100.0
 
 
-def test_labels_that_were_not_looked_for_do_not_count():
+def test_labels_that_are_not_annotated_do_not_count():
     texts = [replace(text, annotates=("D",)) for text in TEXTS]
     texts[0] = replace(texts[0], mentions=texts[0].mentions[:1])
     links = [LINKS[0], [*LINKS[1], Link(5, 9, "C", ("X",))]]

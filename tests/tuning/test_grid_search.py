@@ -1,4 +1,4 @@
-"""Choices of settings and their two figures, by hand."""
+"""Grid search: the chosen settings and both figures, compared with answers by hand."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def test_folds_are_of_documents_and_the_same_each_time():
 
 
 def test_the_best_setting_with_both_figures():
-    # Of three documents each of two settings gets some right:
+    # Counts of three documents under two settings.
     first = [counted(2, 2, 2), counted(0, 1, 2), counted(0, 1, 2)]
     second = [counted(0, 2, 2), counted(2, 2, 2), counted(1, 2, 2)]
     settings = [{"chosen": "first"}, {"chosen": "second"}]
@@ -37,7 +37,7 @@ def test_the_best_setting_with_both_figures():
     assert choice.cross_fitted == 0.0
 
 
-def test_of_equal_settings_the_first():
+def test_the_first_of_equal_settings_is_chosen():
     same, settings = [counted(1, 2, 2)], [{"chosen": "a"}, {"chosen": "b"}]
     choice = grid_search("pipe", settings, [same, same], protocol="mention", folds=[])
     assert choice == Tuned("pipe", {"chosen": "a"}, "mention", "f1", pytest.approx(50.0), None)

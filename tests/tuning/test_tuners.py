@@ -1,4 +1,4 @@
-"""Each tuner by hand, and everything that is tuned, of pipelines with either pipe or both."""
+"""Each tuner, compared with answers by hand, and the tuning of pipelines with one or both pipes."""
 
 import json
 from collections.abc import Callable
@@ -27,7 +27,7 @@ DEFAULTS = {"threshold": 0.5, "document_smoothing": 0.0, "allow_overlap": True}
 @pytest.fixture()
 def detecting() -> Language:
     nlp = spacy.blank("en")
-    nlp.add_pipe("bioel_mentions", name="finder")
+    nlp.add_pipe("bioel_mentions", name="detector")
     return nlp
 
 
@@ -47,12 +47,12 @@ def test_threshold_of_the_detector(detecting, answering):
         "aa bb": [(0, 1, "D", 0.9), (1, 2, "D", 0.3)],
         "cc dd": [(0, 1, "D", 0.9), (1, 2, "D", 0.2)],
     }
-    detector = answering(detecting.get_pipe("finder"), found)
+    detector = answering(detecting.get_pipe("detector"), found)
     tuned = tune_detector(detecting, texts, folds=document_folds(2))
-    # At 0.25 and 0.3 all three are right and nothing else; 0.3 is nearer to the default.
+    # At 0.25 and 0.3 all three are right and nothing else; 0.3 is closer to the default.
     assert tuned.chosen == DEFAULTS | {"threshold": 0.3}
     assert {key: detector.cfg[key] for key in DEFAULTS} == tuned.chosen
-    assert (tuned.what, tuned.protocol, tuned.metric) == ("finder", "mention", "f1")
+    assert (tuned.what, tuned.protocol, tuned.metric) == ("detector", "mention", "f1")
     # The second document with the 0.3 of the first: 1 of 1. The first with the 0.5 of the second:
     # 1 of 2. 2 right, 2 predicted, 3 gold.
     assert (tuned.fitted, tuned.cross_fitted) == (pytest.approx(100.0), pytest.approx(80.0))
@@ -71,8 +71,8 @@ def test_threshold_of_the_detector(detecting, answering):
         ("aa bb", [(0, 2, "D", 0.9), (0, 1, "D", 0.6)], [(0, 5, "D")], {"allow_overlap": False}),
     ],
 )
-def test_consistency_and_overlap(detecting, answering, words, found, gold, chosen):
-    answering(detecting.get_pipe("finder"), {words: found})
+def test_document_smoothing_and_overlap(detecting, answering, words, found, gold, chosen):
+    answering(detecting.get_pipe("detector"), {words: found})
     tuned = tune_detector(detecting, [text(words, *gold)], folds=[])
     assert tuned.chosen == DEFAULTS | chosen
     assert (tuned.fitted, tuned.cross_fitted) == (pytest.approx(100.0), None)
@@ -113,7 +113,7 @@ def right(number: int) -> AnnotatedText:
 
 
 def untouched(number: int) -> AnnotatedText:
-    """Beta fever is no mention here, as in a corpus whose guidelines leave a concept out."""
+    """Beta fever is not annotated, as in a corpus whose guidelines exclude a concept."""
     return AnnotatedText(str(number), "Beta fevers are a group.", ())
 
 
@@ -122,7 +122,7 @@ def found(nlp: Language, text: str) -> list[str]:
     return [span.text for span in doc.spans["bioel"]]
 
 
-def test_it_stays_as_it_is_where_nothing_is_gained(make_linker):
+def test_settings_without_a_gain_are_unchanged(make_linker):
     nlp = make_linker()
     linker: Any = nlp.get_pipe("bioel_linker")
     tuned = tune_dictionary(nlp, [right(i) for i in range(4)], folds=document_folds(4))
@@ -148,7 +148,7 @@ def test_names_that_a_corpus_does_not_annotate_are_left_out_and_saved(make_linke
         assert found(once_more, "No alpha fever.") == ["alpha fever"]
 
 
-def test_nothing_that_is_like_a_name(make_linker):
+def test_no_similar_names(make_linker):
     texts = [AnnotatedText(str(i), "None.", (Mention(0, 4, "D", ("X:A",)),)) for i in range(3)]
     assert tune_dictionary(make_linker(), texts, folds=document_folds(3)) is None
     report = tune_pipeline(make_linker(), texts)
@@ -167,7 +167,7 @@ def test_evidence_by_document_and_string(make_linker):
     found = gather_development(nlp.get_pipe("bioel_linker"), gold_docs(nlp, CORPUS))
     assert found.strings == ["alpha fever", "beta fever", "no", "gamma ache"]
     assert found.documents == [0, 1, 1, 2]
-    # One right candidate each, by the current id of the retired one; none of what has no id.
+    # One right candidate each, of the retired id the current one; none for the mention without id.
     assert [int(right.sum()) for right in found.right] == [1, 1, 0, 1]
 
 
@@ -178,10 +178,10 @@ def test_weights_with_both_figures(make_linker):
     assert tuned is not None and linker.fusion is not None
     assert linker.state.fusion is linker.fusion
     saved = linker.fusion.to_json(FEATURES)
-    assert saved["direct"] == linker.fusion.direct.tolist()  # measured as rounded as it is saved
+    assert saved["direct"] == linker.fusion.direct.tolist()  # rounded as in the saved file
     assert tuned.chosen == {"weights": "fusion", "mentions": 4}
     assert (tuned.protocol, tuned.metric) == ("gold", "accuracy@1_nil_ignored")
-    assert (tuned.fitted, tuned.cross_fitted) == (None, 100.0)  # fitted: see `tune`
+    assert (tuned.fitted, tuned.cross_fitted) == (None, 100.0)  # fitted: see `tune_pipeline`
 
 
 TEXTS = [

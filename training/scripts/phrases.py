@@ -10,13 +10,13 @@ from pathlib import Path
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.io.jsonl import iter_json_object
 from spacy_bioel.io.open import (
-    RecordPlace,
+    Place,
     StrPath,
     curie,
     first_line,
     numbered_lines,
+    parse_ids,
     skip_if_bad,
-    split_curies,
     unique_names,
 )
 from spacy_bioel.io.table import read_rows
@@ -56,7 +56,7 @@ def read_phrase_table(path: StrPath, *, prefix: str = "") -> Iterator[AnnotatedT
         if not phrase:
             found = "\t".join(row)[:80]
             raise BioelError(BAD_PHRASE.format(where=where, n=n_columns, found=found))
-        mention = Mention(0, len(phrase), "", split_curies(row[id_at], prefix))
+        mention = Mention(0, len(phrase), "", parse_ids(row[id_at], prefix))
         yield AnnotatedText(f"{Path(path).name}:{where.line}", phrase, (mention,))
 
 
@@ -113,7 +113,7 @@ def read_name_lists(path: StrPath, *, prefix: str = "") -> Iterator[Concept]:
     "primary" come first.
     """
     for raw_id, pairs in iter_json_object(path, problem=BAD_NAMES):
-        with skip_if_bad(RecordPlace(path)):
+        with skip_if_bad(Place(path)):
             is_list = isinstance(pairs, list) and all(isinstance(pair, list) for pair in pairs)
             if not is_list or any([*map(type, pair)] != [str, str] for pair in pairs):
                 found = f"{raw_id!r}: {str(pairs)[:60]}"
