@@ -70,10 +70,7 @@ _BLAS = _Blas()
 
 
 def even_slices(n: int, *, max_rows: int, min_rows: int) -> list[slice]:
-    """Cut n rows into parts for `one_thread_each`: one part per thread, if n is small.
-
-    max_rows, min_rows (int): Limits of the size of a part; the last part may be smaller.
-    """
+    """Cut n rows into parts of `min_rows` to `max_rows`, one part per thread if n is small."""
     size = min(max_rows, max(min_rows, -(-n // _BLAS.threads())))
     return [slice(start, start + size) for start in range(0, n, size)]
 

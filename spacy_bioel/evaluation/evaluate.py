@@ -448,7 +448,6 @@ def _ranked_pairs(
 
 
 def _without_duplicates(items: Iterable) -> list:
-    """Return the items; of exact duplicates, only one."""
     return list({(x.start, x.end, x.label, x.ids): x for x in items}.values())
 
 

@@ -198,7 +198,6 @@ def merge_development(parts: Sequence[Development]) -> Development:
 
 
 def linker_of(nlp: Language) -> Linker:
-    """Return the linker of a pipeline that has one."""
     linker = find_linker(nlp)
     assert linker is not None
     return linker

@@ -334,14 +334,14 @@ def _metric(meaning: str, numerator: str, n: str = "gold", rank: int = 0) -> Met
     return Metric(meaning, ((numerator, n),), n, rank)
 
 
-_LINKED = "fraction of mentions whose linked ids are correct; NIL is wrong, because gold has an id"
+_CORRECT = "fraction of mentions whose linked ids are correct; NIL is wrong, as gold has an id"
 _NIL_IGNORED = "like accuracy@1, but a NIL link counts as a link to its first candidate"
 _NORMALISED = "like {}, over the mentions whose gold ids are candidates or were linked"
 _RECALLED = "fraction of mentions whose gold ids are among the first {} candidates"
 _TIED = "like accuracy@1, but a tie for the highest score is decided {} the gold id"
 _NIL_ACCURACY = "fraction of gold mentions without an id that are linked to NIL"
 _ACCURACY = {
-    "accuracy@1": _metric(_LINKED, "right"),
+    "accuracy@1": _metric(_CORRECT, "right"),
     "accuracy@1_nil_ignored": _metric(_NIL_IGNORED, "right_nil_ignored"),
     "accuracy@1_normalised": _metric(_NORMALISED.format("accuracy@1"), "right", "among_candidates"),
     "accuracy@1_nil_ignored_normalised": _metric(
@@ -399,7 +399,6 @@ class Protocol:
 
     @property
     def metrics(self) -> dict[str, Metric]:
-        """Metrics of the summed counts, by name."""
         return _ACCURACY if self.given_mentions else _F1
 
 

@@ -34,7 +34,6 @@ ProgressBar = Callable[..., AbstractContextManager[Callable[[int], None]]]
 
 @contextmanager
 def no_progress(description: str, *, total: int | None = None) -> Iterator[Callable[[int], None]]:
-    """Show no progress: the default `ProgressBar`."""
     yield lambda n: None
 
 

@@ -46,7 +46,7 @@ from spacy_bioel.mentions.selection import select_mentions
 from spacy_bioel.models.fusion import Fusion
 from spacy_bioel.types import AnnotatedText, Link, ScoredSpan
 
-GIVEN, LINKING, MENTIONS = "gold", "end_to_end", "mention"  # protocols
+GOLD_PROTOCOL, LINK_PROTOCOL, MENTION_PROTOCOL = "gold", "end_to_end", "mention"
 ACCURACY = "accuracy@1_nil_ignored"  # because the NIL threshold is chosen afterwards
 
 
@@ -72,7 +72,7 @@ DICTIONARY_GRID: list[dict[str, Value]] = [
 
 def _count_links(nlp: Language, texts: Sequence[AnnotatedText], protocol: str) -> list[Counts]:
     linker = linker_of(nlp)
-    link = link_gold_mentions if protocol == GIVEN else link_bare_texts
+    link = link_gold_mentions if protocol == GOLD_PROTOCOL else link_bare_texts
     links = list(link(nlp, linker, texts))
     return count_documents(texts, links, protocol=protocol, canonical=linker.kb.canonical)
 
@@ -112,13 +112,13 @@ def tune_weights(
         for fold in folds:
             part = development.for_documents(fold.fitting.tolist())
             setattr(linker, name, _as_saved(fit(part), features) if len(part) else previous)
-            held_out += _count_links(nlp, [texts[i] for i in fold.held_out.tolist()], GIVEN)
+            held_out += _count_links(nlp, [texts[i] for i in fold.held_out.tolist()], GOLD_PROTOCOL)
             advance(1)
         setattr(linker, name, _as_saved(fit(development), features))
         advance(1)
     chosen: dict[str, Value] = {"weights": name, "mentions": len(development)}
-    cross_fitted = percent_of(held_out, GIVEN, ACCURACY) if held_out else None
-    return Tuned(linker.name, chosen, GIVEN, ACCURACY, None, cross_fitted)
+    cross_fitted = percent_of(held_out, GOLD_PROTOCOL, ACCURACY) if held_out else None
+    return Tuned(linker.name, chosen, GOLD_PROTOCOL, ACCURACY, None, cross_fitted)
 
 
 def tune_dictionary(
@@ -155,13 +155,13 @@ def tune_dictionary(
                 held_out = fold.held_out.tolist()
                 for setting_counts, setting in zip(counts, DICTIONARY_GRID, strict=True):
                     linker.cfg["dictionary"] = dictionary_with(setting, fold.fitting.tolist())
-                    fold_counts = _count_links(nlp, [texts[i] for i in held_out], LINKING)
+                    fold_counts = _count_links(nlp, [texts[i] for i in held_out], LINK_PROTOCOL)
                     for i, count in zip(held_out, fold_counts, strict=True):
                         setting_counts[i] = count
                     advance(1)
     finally:
         linker.cfg["dictionary"] = dictionary
-    tuned = grid_search(linker.name, DICTIONARY_GRID, counts, protocol=LINKING, folds=folds)
+    tuned = grid_search(linker.name, DICTIONARY_GRID, counts, protocol=LINK_PROTOCOL, folds=folds)
     linker.cfg["dictionary"] = dictionary_with(tuned.chosen, range(len(texts)))
     return tuned
 
@@ -188,13 +188,13 @@ def tune_nil(
             for setting_counts, setting in zip(counts, NIL_GRID, strict=True):
                 links = ranking.links(nil_threshold=float(setting["nil_threshold"]))
                 setting_counts += count_documents(
-                    gold, links, protocol=LINKING, canonical=linker.kb.canonical
+                    gold, links, protocol=LINK_PROTOCOL, canonical=linker.kb.canonical
                 )
             n_mentions += sum(map(len, links))
             advance(len(docs))
     if not n_mentions:
         return None
-    tuned = grid_search(linker.name, NIL_GRID, counts, protocol=LINKING, folds=folds)
+    tuned = grid_search(linker.name, NIL_GRID, counts, protocol=LINK_PROTOCOL, folds=folds)
     linker.cfg |= tuned.chosen
     return tuned
 
@@ -222,9 +222,10 @@ def tune_detector(
             cfg = {**detector.cfg, **setting}
             spans = select_mentions(docs, scored, cfg, rules)
             links = list(map(_links, docs, spans))
-            counts.append(count_documents(texts, links, protocol=MENTIONS))
+            counts.append(count_documents(texts, links, protocol=MENTION_PROTOCOL))
             advance(1)
-    tuned = grid_search(detector.name, DETECTOR_GRID, counts, protocol=MENTIONS, folds=folds)
+    name = detector.name
+    tuned = grid_search(name, DETECTOR_GRID, counts, protocol=MENTION_PROTOCOL, folds=folds)
     detector.cfg |= tuned.chosen
     return tuned
 

@@ -13,10 +13,9 @@ from spacy_bioel.types import AnnotatedText, Mention
 
 # Relations, attributes, equivalences and notes are skipped; of events only the triggers are read.
 _OTHER_LINES = re.compile(r"(?:[RMA]\w+|\*|#\w*)\t")
-_OFFSETS = "[0-9]{1,15} [0-9]{1,15}"
+_SPAN = "[0-9]{1,15} [0-9]{1,15}"
 _ENTITY = re.compile(
-    rf"(?P<key>T\w+)\t(?P<label>[^\t ]+) (?P<offsets>{_OFFSETS}(?:;{_OFFSETS})*)\t(?P<words>.+)",
-    re.S,
+    rf"(?P<key>T\w+)\t(?P<label>[^\t ]+) (?P<spans>{_SPAN}(?:;{_SPAN})*)\t(?P<words>.+)", re.S
 )
 _REFERENCE = re.compile(r"N\w+\t\s*Reference\s+(\S+)\s+(\S+)\s*(?:\t.*)?", re.S)
 _TRIGGER = re.compile(r"E\w+\t[^\s:]+:(T\w+)(?: .*)?")
@@ -102,7 +101,7 @@ def _read_mentions(path: Path, text: str, prefix: str) -> list[Mention]:
 
 
 def _brat_mention(where: Place, match: re.Match[str], text: str) -> Mention:
-    pairs = (offsets.split(" ") for offsets in match["offsets"].split(";"))
+    pairs = (span.split(" ") for span in match["spans"].split(";"))
     fragments = tuple(sorted((int(start), int(end)) for start, end in pairs))
     check_words(text, fragments, match["words"], where=where)
     start, end = fragments[0][0], max(end for _, end in fragments)

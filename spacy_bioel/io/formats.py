@@ -27,8 +27,7 @@ from spacy_bioel.types import AnnotatedText, Concept
 
 _HEAD_CHARS = 1 << 16
 RecordT = TypeVar("RecordT", AnnotatedText, Concept)
-# By format name, the reader and a pattern that the beginning of a file matches (after white space).
-# The patterns take linear time.
+# By format, the reader and a linear-time pattern for the start of a file, after white space.
 Formats = Mapping[str, tuple[Callable[..., Iterator[RecordT]], str]]
 
 # Formats are tried in this order.

@@ -134,7 +134,6 @@ class _JsonReader:
         return character
 
     def value(self) -> Any:
-        """Parse the next value."""
         self.peek()
         while True:
             try:

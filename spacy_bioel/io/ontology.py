@@ -258,8 +258,6 @@ def _layout_problem(term: object) -> str:
     return ""
 
 
-# -- MeSH ---------------------------------------------------------------------------------------
-
 _MAPPED_HEADING = "HeadingMappedToList/HeadingMappedTo/DescriptorReferredTo/DescriptorUI"
 _SCOPE_NOTE = "ConceptList/Concept[@PreferredConceptYN='Y']/ScopeNote"
 

@@ -228,10 +228,8 @@ def _row_concepts(where: Place, cells: dict[str, str], prefix: str) -> Iterator[
         yield Concept(alternate, (), replaced_by=concept_id)
 
 
-# -- Tables of the National Library of Medicine -------------------------------------------------
-
 # Indices of columns of MRCONSO.
-_LAT, _TS, _STT, _ISPREF, _AUI, _SAB, _CODE, _STR, _SUPPRESS = 1, 2, 4, 6, 7, 11, 13, 14, 16
+_LAT, _TS, _STT, _ISPREF, _AUI, _SAB, _RRF_CODE, _STR, _SUPPRESS = 1, 2, 4, 6, 7, 11, 13, 14, 16
 _NO_CODE = ("", "NOCODE")
 _SUPPRESSED = ("O", "E", "Y")  # obsolete, or suppressible by an editor or the source
 _N_COLUMNS = {"MRCONSO": 18, "MRSTY": 6, "MRDEF": 8, "MRCUI": 7}
@@ -262,9 +260,9 @@ def read_umls(folder: StrPath, *, prefix: str = "") -> Iterator[Concept]:
         current = [r[5].strip() for r in definitions.rows(cui) if r[1] in auis and r[6] == "N"]
         # The vocabulary is prepended, "MSH:D003924", unless the code has it, "HP:0001250".
         codes = (
-            row[_CODE] if ":" in row[_CODE] else f"{row[_SAB]}:{row[_CODE]}"
+            row[_RRF_CODE] if ":" in row[_RRF_CODE] else f"{row[_SAB]}:{row[_RRF_CODE]}"
             for row in atoms
-            if row[_CODE] not in _NO_CODE
+            if row[_RRF_CODE] not in _NO_CODE
         )
         yield Concept(
             cui,

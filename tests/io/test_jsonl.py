@@ -140,6 +140,4 @@ def test_brackets_and_escaped_surrogates_inside_a_text(tmp_path):
     path.write_text(json.dumps({"text": text + "🙂"}) + "\n")
     assert [t.text for t in read_texts_jsonl(path)] == [text + "🙂"]
     path.write_text('{"text": "\\ud800"}\n')
-    assert list(read_documents_jsonl(path)) == [
-        ("\ud800", "1")
-    ]  # its row in the output will have the error
+    assert list(read_documents_jsonl(path)) == [("\ud800", "1")]  # linking will report the error

@@ -110,9 +110,7 @@ def test_files_of_a_killed_run_are_removed_by_the_next(tmp_path, kind):
     assert left.startswith(".out.") and left.endswith(".new")
     other = tmp_path / f".other.{left.removeprefix('.out.')}"
     other.touch()
-    alive = atomic._temporary_path(
-        tmp_path / "out", "new"
-    )  # this process's, as if of another thread
+    alive = atomic._temporary_path(tmp_path / "out", "new")  # as if of another thread
     alive.touch()
     if kind == "file":
         write(tmp_path / "out")

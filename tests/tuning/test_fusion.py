@@ -77,12 +77,8 @@ def test_the_gradient_is_that_of_finite_differences():
     rows = [np.arange(0, 3), np.arange(3, 5), np.arange(0), np.arange(5, 8)]
     right = np.array([0, 1, 0, 0, 0, 1, 0, 1], dtype=bool)
     z = generator.standard_normal((8, 3))
-    loss = _FusionLoss(
-        z,
-        Development(z, rows, [right[r] for r in rows], list("abcd"), [0] * 4),
-        l2=0.01,
-        n_hidden=2,
-    )
+    mentions = Development(z, rows, [right[r] for r in rows], list("abcd"), [0] * 4)
+    loss = _FusionLoss(z, mentions, l2=0.01, n_hidden=2)
     assert loss.n_weights == 3 * 2 + 2 + 2 + 3 + 1
     weights = generator.standard_normal(loss.n_weights)
     _, gradient = loss(weights)

@@ -26,9 +26,8 @@ def test_the_best_setting_with_both_figures():
     first = [counted(2, 2, 2), counted(0, 1, 2), counted(0, 1, 2)]
     second = [counted(0, 2, 2), counted(2, 2, 2), counted(1, 2, 2)]
     settings = [{"chosen": "first"}, {"chosen": "second"}]
-    choice = grid_search(
-        "pipe", settings, [first, second], protocol="mention", folds=document_folds(3)
-    )
+    folds = document_folds(3)
+    choice = grid_search("pipe", settings, [first, second], protocol="mention", folds=folds)
     # On all: 2 * 2 / (4 + 6) against 2 * 3 / (6 + 6).
     assert (choice.chosen, choice.fitted) == (settings[1], pytest.approx(50.0))
     # Without the first document: 0 against 3 right of 4; it is measured with "second": 0, 2, 2.
