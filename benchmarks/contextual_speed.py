@@ -34,7 +34,7 @@ from benchmarks.record import Row, question, rows_of
 from benchmarks.texts import CANDIDATES, dev
 from spacy_bioel.contextual.dual_encoder import build_dual_encoder_v1
 from spacy_bioel.contextual.reranker import build_cross_encoder_v1, build_reranker_v1
-from spacy_bioel.evaluation.run import link_given, link_open
+from spacy_bioel.evaluation.run import link_bare_texts, link_gold_mentions
 from spacy_bioel.models.name_encoder import EncoderSource
 
 _OF_STRINGS = {
@@ -73,7 +73,7 @@ def contextual_speed(
         nlp = make()
         linker: Any = nlp.get_pipe("bioel_linker")
         linker.set_kb(f"kb/{corpus}")
-        link = link_open if name == "tagging" else link_given
+        link = link_bare_texts if name == "tagging" else link_gold_mentions
         list(link(nlp, linker, texts[:2]))
         start = time.process_time()
         list(link(nlp, linker, texts[2:]))

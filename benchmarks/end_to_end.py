@@ -29,7 +29,7 @@ import typer
 from benchmarks.linking import subsets
 from benchmarks.record import Row, SeedOption, question, rows_of
 from benchmarks.texts import CANDIDATES, KEY, dev, dev_file, only, python, scored
-from spacy_bioel.evaluation.run import link_given, link_open
+from spacy_bioel.evaluation.run import link_bare_texts, link_gold_mentions
 from spacy_bioel.types import AnnotatedText, Mention
 
 _F1 = ("precision", "recall", "f1")
@@ -87,11 +87,11 @@ def _measure(model: Path, corpus: str) -> Iterator[Row]:
     linker = nlp.get_pipe("bioel_linker")
     texts, about = dev(corpus), {"kb": linker.kb.fingerprint}
     if "bioel_mentions" in nlp.pipe_names:
-        links = list(link_open(nlp, linker, texts))
+        links = list(link_bare_texts(nlp, linker, texts))
         for row in scored(texts, links, linker.kb, _TEXT_ONLY, **about):
             yield row | {"protocol": _NAMES.get(row["protocol"], row["protocol"])}
     linker.cfg["max_candidates"] = CANDIDATES  # for recall@10
-    links = list(link_given(nlp, linker, texts))
+    links = list(link_gold_mentions(nlp, linker, texts))
     given = {"gold": _GIVEN, "gold_any": _GIVEN}
     for subset, belongs in subsets(corpus, linker.kb).items():
         for row in scored(only(texts, belongs), links, linker.kb, given, **about):
@@ -152,7 +152,7 @@ def detection(corpus: str, seed: SeedOption = 0) -> Iterator[Row]:
             best = folder / "model-best"
             python("-m", "spacy_bioel", "tune", best, dev_file(corpus), tuned)
         nlp = spacy.load(tuned)
-        links = list(link_open(nlp, None, texts))
+        links = list(link_bare_texts(nlp, None, texts))
         about = {"system": system, "corpus": corpus, "split": "dev", "seed": seed}
         for subset, belongs in _kinds_of_mentions(nlp).items():
             wanted = {"mention": ("recall",) if subset else _F1}

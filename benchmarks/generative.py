@@ -32,8 +32,8 @@ from spacy_bioel.contextual import generative as network
 from spacy_bioel.contextual.constrained_decoding import build_trie
 from spacy_bioel.corpus import read_docs
 from spacy_bioel.entities import RuleSet
-from spacy_bioel.evaluation.fit import fit_fusion, gather_reading, gold_docs
-from spacy_bioel.evaluation.run import link_given
+from spacy_bioel.evaluation.fit import fit_fusion, gather_contextual_development, gold_docs
+from spacy_bioel.evaluation.run import link_gold_mentions
 from spacy_bioel.linking.candidates import CandidateGenerator
 from spacy_bioel.models.fusion import Fusion
 from spacy_bioel.models.torch_io import network_of
@@ -81,20 +81,20 @@ def generative(
     rules = linker.entities
     linker.entities = RuleSet({k: v for k, v in rules.rules.items() if k != "composites"})
     if ablation:
-        links = list(link_given(nlp, linker, texts[:_ABLATED]))
+        links = list(link_gold_mentions(nlp, linker, texts[:_ABLATED]))
         about = {"system": f"ablation: {ablation}", "corpus": corpus, "split": "dev", "seed": seed}
         yield from (about | row for row in _measure(corpus, texts[:_ABLATED], links, linker.kb))
         return
-    found = {"generated": list(link_given(nlp, linker, texts))}
+    found = {"generated": list(link_gold_mentions(nlp, linker, texts))}
     linker.cfg.update(before)
     linker.entities = rules
     linker.cfg["evidence"]["generated"] = False
-    found["strings"] = list(link_given(nlp, linker, texts))
+    found["strings"] = list(link_gold_mentions(nlp, linker, texts))
     linker.cfg["evidence"]["generated"] = True
-    development = gather_reading(nlp, gold_docs(nlp, texts))
+    development = gather_contextual_development(nlp, gold_docs(nlp, texts))
 
     def fit(documents: list[int]) -> Fusion:
-        return fit_fusion(development.of_documents(documents), n_hidden=0, l2=0.001)
+        return fit_fusion(development.for_documents(documents), n_hidden=0, l2=0.001)
 
     found["both"] = weighed_by_folds(nlp, linker, texts, fit, weights="rescoring", seed=seed)
     linker.rescoring = None

@@ -35,12 +35,12 @@ from spacy_bioel.doc import split_kb_id
 from spacy_bioel.evaluation.fit import (
     document_folds,
     fit_fusion,
-    fit_nearest,
+    fit_with_best_prior,
     gather_development,
     gold_docs,
-    pool,
+    merge_development,
 )
-from spacy_bioel.evaluation.run import link_given
+from spacy_bioel.evaluation.run import link_gold_mentions
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.evidence import EVIDENCE, FEATURES, default_fusion
 from spacy_bioel.models.fusion import Fusion
@@ -122,7 +122,7 @@ def measure(
     links: Sequence[Sequence[Link]]
     if chosen.ranks_by:
         linker.fusion = Similarity(chosen.ranks_by)
-        links = list(link_given(nlp, linker, texts))
+        links = list(link_gold_mentions(nlp, linker, texts))
     else:
         prior = fit_prior(PRIORS[corpus], chosen, encoder=encoder) if corpus in PRIORS else None
         links = cross_fitted(nlp, linker, texts, seed=seed, prior=prior)
@@ -166,9 +166,9 @@ def phrases(
                 linker.fusion = Similarity(chosen.ranks_by)
             else:
                 gathered = gather_development(linker, gold_docs(nlp, dev(corpus)))
-                linker.fusion = fit_nearest(gathered, [default_fusion(), None])
+                linker.fusion = fit_with_best_prior(gathered, [default_fusion(), None])
             about = {"system": system, "corpus": corpus, "split": "test", "fold": fold}
-            for row in metric_rows(test, list(link_given(nlp, linker, test)), linker.kb):
+            for row in metric_rows(test, list(link_gold_mentions(nlp, linker, test)), linker.kb):
                 if row["metric"] in ("recall@1", "recall@5"):
                     yield {**about, **row, "seed": seed, "protocol": "biosyn"}
 
@@ -212,7 +212,7 @@ def make_pipeline(
         linker.count_mentions(examples)
     else:
         linker.initialize(lambda: examples, nlp=nlp, encoder=encoder)
-    linker.encode_kb(linker.kb)  # ends the training, which searches a pool of names
+    linker.encode_kb(linker.kb)  # ends the training, which searches a merge_development of names
     return nlp, linker
 
 
@@ -228,7 +228,7 @@ def fit_prior(corpus: str, system: System, *, encoder: str) -> Fusion:
     for uses_training in (True, False):
         nlp, linker = make_pipeline(corpus, system, encoder=encoder, uses_training=uses_training)
         parts.append(gather_development(linker, gold_docs(nlp, known_texts(corpus, linker.kb))))
-    return fit_fusion(pool(parts))
+    return fit_fusion(merge_development(parts))
 
 
 def cross_fitted(
@@ -245,10 +245,10 @@ def cross_fitted(
     parts = [gather_development(linker, [docs[i] for i in held_out]) for held_out in folds]
     links: list[list[Link]] = [[] for _ in texts]
     for number, held_out in enumerate(folds):
-        others = pool(parts[:number] + parts[number + 1 :])
+        others = merge_development(parts[:number] + parts[number + 1 :])
         fitting = np.random.default_rng(seed).permutation(len(others))[:MOST_FITTED]
         linker.fusion = fit_fusion(others.take(fitting), prior=prior)
-        found = link_given(nlp, linker, [texts[i] for i in held_out])
+        found = link_gold_mentions(nlp, linker, [texts[i] for i in held_out])
         for i, doc_links in zip(held_out, found, strict=True):
             links[i] = doc_links
     return links

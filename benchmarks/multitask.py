@@ -37,7 +37,7 @@ from spacy_bioel.contextual import multitask as network
 from spacy_bioel.contextual.multitask import compute_from_states
 from spacy_bioel.doc import get_links
 from spacy_bioel.evaluation.fit import document_folds
-from spacy_bioel.evaluation.run import link_given, link_open
+from spacy_bioel.evaluation.run import link_bare_texts, link_gold_mentions
 from spacy_bioel.evaluation.tune import tune_nil
 from spacy_bioel.mentions.model import decode_bilou
 from spacy_bioel.pipe import with_token_vectors
@@ -76,7 +76,7 @@ def multitask(
     about = {"system": system, "corpus": corpus, "split": "dev", "seed": seed}
     if linker.model.attrs["vocabulary"] == "open":
         for name in ("open", "open_alone"):
-            links = list(link_open(nlp, linker, texts))
+            links = list(link_bare_texts(nlp, linker, texts))
             yield from (about | row for row in _score(linker, texts, links, name))
             yield from (about | row for row in _score_given(nlp, linker, texts, name))
             alone(linker)
@@ -154,7 +154,7 @@ def _measure_closed(nlp: Language, linker: Any, texts: Sequence[AnnotatedText]) 
     alone(linker)
     linker.model.attrs["vocabulary"] = "closed"
     linker.rescoring = None
-    links = list(link_open(nlp, linker, texts))
+    links = list(link_bare_texts(nlp, linker, texts))
     protocols = ("mention", "mention_unlabelled")
     yield from scored(texts, links, None, dict.fromkeys(protocols, _FOUND))
     yield from _score(linker, texts, links, "closed")
@@ -213,5 +213,5 @@ def _score_given(
     """Yield the accuracy for gold mentions, any id of a mention being right."""
     about = {"protocol": f"gold_any_{name}", "kb": linker.kb.fingerprint}
     wanted = {"gold_any": ("accuracy@1_nil_ignored", "recall@5")}
-    links = list(link_given(nlp, linker, texts))
+    links = list(link_gold_mentions(nlp, linker, texts))
     yield from (row | about for row in scored(texts, links, linker.kb, wanted))

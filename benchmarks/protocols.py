@@ -8,7 +8,14 @@ from pathlib import Path
 from benchmarks.readme import write_block
 from benchmarks.tables import table
 from spacy_bioel.cli.error_files import COLUMNS
-from spacy_bioel.evaluation.protocols import ALIASES, KINDS, MARKS, PAIRING, PROTOCOLS, Rules
+from spacy_bioel.evaluation.protocols import (
+    ALIASES,
+    KINDS,
+    MARKS,
+    PAIRING,
+    PROTOCOLS,
+    ProtocolRules,
+)
 
 _DOCS = Path(__file__).parents[1] / "docs"
 PAGE, ERRORS = _DOCS / "reference" / "protocols.md", _DOCS / "guides" / "errors.md"
@@ -33,7 +40,7 @@ def errors_page() -> str:
 
 def _tables(*, given_mentions: bool) -> str:
     """Return the rules of these protocols, and what their metrics mean."""
-    names = [field.name for field in fields(Rules)]
+    names = [field.name for field in fields(ProtocolRules)]
     lines, metrics = [], {}
     for name, protocol in PROTOCOLS.items():
         if bool(protocol.given_mentions) == given_mentions:

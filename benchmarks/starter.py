@@ -34,9 +34,9 @@ from spacy.language import Language
 
 from benchmarks.record import NoteOption, Row, SeedOption, figures, question, rows_of
 from benchmarks.texts import CANDIDATES, KEY, blank, only, scored
-from spacy_bioel.corpus import declared, read_texts
-from spacy_bioel.evaluation.evaluate import evaluate
-from spacy_bioel.evaluation.run import link_given, link_open
+from spacy_bioel.corpus import declare_labels, read_texts
+from spacy_bioel.evaluation.evaluate import evaluate_links
+from spacy_bioel.evaluation.run import link_bare_texts, link_gold_mentions
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.loading import find_linker, load_model
 from spacy_bioel.settings import DETECTOR
@@ -89,7 +89,7 @@ def development_texts(corpus: str) -> list[AnnotatedText]:
     specs = _script("specs")
     spec, path = specs.load_spec(corpus), specs.find_split(corpus, "dev")
     texts = [
-        declared(text, spec["annotates"], path=path)
+        declare_labels(text, spec["annotates"], path=path)
         for text in read_texts(path, prefix=spec["prefix"])
     ]
     found = tuple(label for label in spec["annotates"] if label != "AnyGene")
@@ -102,15 +102,16 @@ def _measure(nlp: Language, texts: Sequence[AnnotatedText]) -> Iterator[Row]:
     the accuracy of linking gold mentions of each type.
     """
     linker = find_linker(nlp)
-    links = [list(map(_without_rs, of_text)) for of_text in link_open(nlp, linker, texts)]
+    links = [list(map(_without_rs, of_text)) for of_text in link_bare_texts(nlp, linker, texts)]
     canonical = linker.kb.canonical if linker is not None else str
     protocols = ["mention", "end_to_end"] if linker is not None else ["mention"]
     found = [
-        (row.label, row) for row in evaluate(texts, links, protocols=protocols, canonical=canonical)
+        (row.label, row)
+        for row in evaluate_links(texts, links, protocols=protocols, canonical=canonical)
     ]
     if all(_LINKED < {*text.annotates} for text in texts):
         few = [replace(text, annotates=tuple(sorted(_LINKED))) for text in texts]
-        rows = evaluate(few, links, protocols=protocols, canonical=canonical, per_label=False)
+        rows = evaluate_links(few, links, protocols=protocols, canonical=canonical, per_label=False)
         found += [(", ".join(sorted(_LINKED)), row) for row in rows]
     for subset, row in found:
         if row.metric == "f1" and row.n:  # some corpora have no ids
@@ -130,7 +131,7 @@ def _measure_given(
 ) -> Iterator[Row]:
     """Yield the accuracy of linking gold mentions of a label whose ids the knowledge base has."""
     for subset, chosen in _subsets(texts, label, linker.kb).items():
-        links = list(link_given(nlp, linker, chosen))
+        links = list(link_gold_mentions(nlp, linker, chosen))
         for row in scored(chosen, links, linker.kb, wanted):
             yield row | {"metric": _GIVEN[row["metric"]], "subset": f"{label}, {subset}"}
 

@@ -12,9 +12,9 @@ from spacy.language import Language
 
 from benchmarks.record import Row, figures
 from spacy_bioel.corpus import read_texts
-from spacy_bioel.evaluation.evaluate import evaluate
+from spacy_bioel.evaluation.evaluate import evaluate_links
 from spacy_bioel.evaluation.fit import document_folds
-from spacy_bioel.evaluation.run import link_given
+from spacy_bioel.evaluation.run import link_gold_mentions
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.models.fusion import Fusion
 from spacy_bioel.text.normalize import normalize_name
@@ -73,7 +73,7 @@ def weighed_by_folds(
     for fold in document_folds(len(texts), seed=seed):
         setattr(linker, weights, fit(fold.fitting.tolist()))
         held_out = fold.held_out.tolist()
-        found = link_given(nlp, linker, [texts[i] for i in held_out])
+        found = link_gold_mentions(nlp, linker, [texts[i] for i in held_out])
         for i, of_doc in zip(held_out, found, strict=True):
             links[i] = of_doc
     return links
@@ -91,7 +91,7 @@ def scored(
 
     wanted (dict): Metrics by protocol.
     """
-    found = evaluate(
+    found = evaluate_links(
         texts,
         links,
         protocols=list(wanted),

@@ -29,8 +29,8 @@ from benchmarks.starter import _script
 from benchmarks.texts import KEY
 from spacy_bioel.entities.variant_grammar import read_variant
 from spacy_bioel.entities.variants import gene_of, rs_numbers
-from spacy_bioel.evaluation.evaluate import evaluate
-from spacy_bioel.evaluation.run import link_open
+from spacy_bioel.evaluation.evaluate import evaluate_links
+from spacy_bioel.evaluation.run import link_bare_texts
 from spacy_bioel.io.open import open_text
 from spacy_bioel.loading import find_linker, load_model
 from spacy_bioel.types import GENE, AnnotatedText, Link, Mention
@@ -87,7 +87,7 @@ def variants_forms(
     for path in files:
         texts = [document for document in documents(path) if document.id not in known]
         known |= {document.id for document in texts}
-        links = link_open(nlp, find_linker(nlp), [AnnotatedText(d.id, d.text) for d in texts])
+        links = link_bare_texts(nlp, find_linker(nlp), [AnnotatedText(d.id, d.text) for d in texts])
         right: dict[tuple[str, str, str], list[bool]] = {}
         for document, found in zip(texts, links, strict=True):
             is_last = blake2b(document.id.encode(), digest_size=8).digest()[-1] % 4 == 3
@@ -144,7 +144,7 @@ def peers(
         for d in documents(folder / "tmvar3_goldstandard.txt.gz")
     ]
     nlp = load_model(model)
-    found = {"ours": list(link_open(nlp, find_linker(nlp), gold))}
+    found = {"ours": list(link_bare_texts(nlp, find_linker(nlp), gold))}
     for tool in TOOLS:
         of_tool = {d.id: d.annotations for d in documents(folder / f"tmvar3_{tool}.txt.gz")}
         genes = [_genes(of_tool.get(text.id, ())) for text in gold]
@@ -155,7 +155,7 @@ def peers(
         for subset, chosen in {"": range(len(gold)), **({"not seen": new} if seen else {})}.items():
             texts = [gold[i] for i in chosen]
             near = [[_snapped(link, gold[i].mentions) for link in links[i]] for i in chosen]
-            for row in evaluate(texts, near, protocols=["end_to_end_any"], per_label=False):
+            for row in evaluate_links(texts, near, protocols=["end_to_end_any"], per_label=False):
                 yield {
                     "system": system,
                     "corpus": "tmvar3",

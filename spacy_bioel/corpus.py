@@ -1,4 +1,4 @@
-"""Conversion between annotated texts and Docs, and the corpus reader for `spacy train`."""
+"""Conversion between annotated texts and Docs, and corpus readers for `spacy train`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 
 from spacy.language import Language
@@ -28,7 +28,7 @@ from spacy_bioel.settings import GOLD_KEY
 from spacy_bioel.types import AnnotatedText, Mention
 
 Corpus = Callable[[Language], Iterator[Example]]
-_ID = "bioel_id"
+_DOC_ID_KEY = "bioel_id"
 
 
 def create_corpus_v1(
@@ -41,19 +41,19 @@ def create_corpus_v1(
     given_mentions: bool = False,
     annotates: Sequence[str] = (),
 ) -> Corpus:
-    """Registered as `spacy-bioel.Corpus.v1`: any supported corpus file as training examples.
+    """Registered as `spacy-bioel.Corpus.v1`: read any supported corpus file as training examples.
 
     path (str): A .spacy file of `bioel convert`, or PubTator, BioC, JSONL, ...
     format (str | None): Name of the format; None: detected from the content.
     prefix (str): CURIE prefix for ids without one, e.g. "MESH".
-    widen (bool): Widen mentions that cut a token to whole tokens; otherwise drop them, with a
-        warning that counts them.
+    widen (bool): Widen mentions that begin or end inside a token to whole tokens; False: drop
+        them, with a warning that counts them [W060].
     limit (int): Maximum number of documents; 0: all.
-    given_mentions (bool): Give the pipeline the offsets and labels of the gold mentions, never
-        their ids: for a pipeline with a linker only.
-    annotates (Sequence[str]): Labels that the corpus annotates: where it has no mention of another
-        label, that is unknown, and not learned from. None given: what the documents say, or all.
-    RAISES BioelError: [B330] on a mention of another label.
+    given_mentions (bool): Give the pipeline the offsets and labels of the gold mentions, but not
+        their ids, to train a pipeline that has only a linker.
+    annotates (Sequence[str]): Labels that the corpus annotates. For other labels, training does not
+        take unannotated text as negative examples. Empty: as the documents say, or all labels.
+    RAISES BioelError: [B330] for a mention with another label.
     """
 
     def read_examples(nlp: Language) -> Iterator[Example]:
@@ -61,7 +61,7 @@ def create_corpus_v1(
         texts = read_texts(Path(path), format=format, prefix=prefix)
         for text in islice(texts, limit or None):
             if annotates:
-                text = declared(text, annotates, path=Path(path))
+                text = declare_labels(text, annotates, path=Path(path))
             reference, alignment = text_to_doc(nlp, text, widen=widen)
             total.add(alignment)
             predicted = nlp.make_doc(text.text)
@@ -76,18 +76,22 @@ def create_corpus_v1(
 
 
 def mix_corpora_v1(*corpora: Corpus) -> Corpus:
-    """Registered as `spacy-bioel.Mix.v1`: the documents of several corpora, one after another.
+    """Registered as `spacy-bioel.Mix.v1`: read the documents of several corpora in sequence.
 
-    corpora: Readers, such as `spacy-bioel.Corpus.v1`, each with what its corpus `annotates`.
+    corpora: Readers, such as `spacy-bioel.Corpus.v1`, each with the labels that it `annotates`.
     """
 
-    return lambda nlp: chain.from_iterable(corpus(nlp) for corpus in corpora)
+    def read_examples(nlp: Language) -> Iterator[Example]:
+        for corpus in corpora:
+            yield from corpus(nlp)
+
+    return read_examples
 
 
-def declared(
+def declare_labels(
     text: AnnotatedText, annotates: Sequence[str], *, path: Path, error: str = Errors.B330
 ) -> AnnotatedText:
-    """Add the labels that were looked for. RAISES BioelError: `error` on another one."""
+    """Set the labels that a document annotates. RAISES BioelError: `error` for other labels."""
     for m in text.mentions:
         if m.label not in annotates:
             found, known = f"{m.label!r} ({text.text[m.start : m.end]!r})", ", ".join(annotates)
@@ -101,7 +105,7 @@ def read_texts(
     """Read the documents of a corpus file in any format, .spacy included.
 
     gold_key (str): Span group of the gold mentions in a .spacy file.
-    RAISES BioelError: [B060] on a damaged .spacy file; those of the format's reader.
+    RAISES BioelError: [B060] for a damaged .spacy file; errors of the reader.
     """
     if format == "spacy" or (format is None and path.suffix == ".spacy"):
         return (text for _, text in _docs_and_texts(path, Vocab(), gold_key))
@@ -109,12 +113,12 @@ def read_texts(
 
 
 def read_docs(path: Path, vocab: Vocab) -> Iterator[Doc]:
-    """Read a .spacy file. RAISES BioelError: [B060] when it is missing, damaged or not one."""
+    """Read a .spacy file. RAISES BioelError: [B060] if it is missing, damaged or another file."""
     return (doc for doc, _ in _docs_and_texts(path, vocab, GOLD_KEY))
 
 
 def _docs_and_texts(path: Path, vocab: Vocab, gold_key: str) -> Iterator[tuple[Doc, AnnotatedText]]:
-    """Yield Docs of a .spacy file with their texts; in a damaged one, both conversions may fail."""
+    """Yield the Docs of a .spacy file with their texts; both may fail if the file is damaged."""
     with _spacy_errors(path):
         docs = DocBin().from_disk(path).get_docs(vocab)
     while True:
@@ -128,12 +132,12 @@ def _docs_and_texts(path: Path, vocab: Vocab, gold_key: str) -> Iterator[tuple[D
 
 @contextmanager
 def _spacy_errors(path: Path) -> Iterator[None]:
-    """Turn errors of spaCy, zlib, msgpack, numpy and the system into [B060]."""
-    collects = gc.isenabled()
+    """Turn the errors of spaCy, zlib, msgpack, numpy and the system into [B060]."""
+    gc_was_enabled = gc.isenabled()
     try:
         yield
     except Exception as error:
-        if collects:  # srsly does not enable it again after an error
+        if gc_was_enabled:  # srsly leaves it disabled after an error
             gc.enable()
         reason = str(error) or type(error).__name__
         raise BioelError(Errors.B060.format(path=path, error=f"{reason:.200}")) from error
@@ -142,24 +146,22 @@ def _spacy_errors(path: Path) -> Iterator[None]:
 def text_to_doc(
     nlp: Language, text: AnnotatedText, *, widen: bool = False
 ) -> tuple[Doc, Alignment]:
-    """Tokenise a text, with its gold mentions in doc.spans["bioel_gold"]."""
+    """Tokenise a text, and add its gold mentions as doc.spans["bioel_gold"]."""
     doc = nlp.make_doc(text.text)
-    doc.user_data[_ID] = text.id
+    doc.user_data[_DOC_ID_KEY] = text.id
     return doc, add_gold(doc, text, widen=widen)
 
 
 def doc_to_text(doc: Doc, *, gold_key: str = GOLD_KEY) -> AnnotatedText:
-    """Convert a Doc to an annotated text; without the group `gold_key` it has no mentions."""
+    """Convert a Doc, with the gold mentions of its group `gold_key`, to an annotated text."""
     spans = doc.spans[gold_key] if gold_key in doc.spans else ()
     scores = gold_scores(doc, key=gold_key) if spans else ()
-    mentions = tuple(
-        Mention(
-            span.start_char, span.end_char, span.label_, split_kb_id(span.kb_id_), probability=score
-        )
-        for span, score in zip(spans, scores, strict=True)
-    )
-    annotates = annotated_labels(doc, key=gold_key)
-    return AnnotatedText(str(doc.user_data.get(_ID, "")), doc.text, mentions, annotates)
+    mentions = []
+    for span, score in zip(spans, scores, strict=True):
+        offsets, ids = (span.start_char, span.end_char), split_kb_id(span.kb_id_)
+        mentions.append(Mention(*offsets, span.label_, ids, probability=score))
+    doc_id, annotates = doc.user_data.get(_DOC_ID_KEY, ""), annotated_labels(doc, key=gold_key)
+    return AnnotatedText(str(doc_id), doc.text, tuple(mentions), annotates)
 
 
 def docs_to_bin(docs: Iterable[Doc]) -> DocBin:

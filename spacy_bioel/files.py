@@ -1,7 +1,7 @@
-"""Atomic writes: a temporary file or folder beside the target, then one step that replaces it.
+"""Atomic writes: fill a temporary file or folder next to the target, then replace it in one step.
 
-A killed run leaves its temporary file, whose name has its host and process. The next run on the
-same target removes it.
+The name of a temporary file contains the host and the process. If a run is killed, its temporary
+file stays, and the next run with the same target removes it.
 """
 
 from __future__ import annotations
@@ -20,21 +20,18 @@ from pathlib import Path
 from typing import TextIO
 from uuid import uuid4
 
-_AT_CWD = -100
-_EXCHANGE = 2
-# Paths of the system, which are never replaced, e.g. the target of a redirection.
-_SYSTEM = (Path("/dev"), Path("/proc"))
+_AT_FDCWD = -100  # arguments of renameat2(2)
+_RENAME_EXCHANGE = 2
+# Files here, such as the target of a redirection, are written to and never replaced.
+_SYSTEM_FOLDERS = (Path("/dev"), Path("/proc"))
 
 
 @contextmanager
 def scratch_folder(out: Path) -> Iterator[Path]:
-    """Make an empty folder beside `out` that is removed at the end, or by the next run on `out`.
-
-    YIELDS (Path): The folder, which may be renamed.
-    """
+    """Make an empty folder next to `out`, which the caller may rename, and remove it at the end."""
     out.parent.mkdir(parents=True, exist_ok=True)
-    _tidy(out)
-    fresh = _beside(out, "new")
+    _clean_up_killed_runs(out)
+    fresh = _temporary_path(out, "new")
     fresh.mkdir()
     try:
         yield fresh
@@ -44,17 +41,17 @@ def scratch_folder(out: Path) -> Iterator[Path]:
 
 @contextmanager
 def replacing_folder(out: Path) -> Iterator[Path]:
-    """Fill a new folder beside `out`, and replace `out` by it when the block succeeds.
+    """Fill a new folder next to `out`, and replace `out` with it when the block succeeds.
 
-    When the block fails, nothing is left behind. The two folders are exchanged in one step where
-    the system supports it. Elsewhere a run that is killed between two steps leaves the old folder
-    under a temporary name, and the next run on `out` restores it before it begins. If `out` is a
+    When the block fails, nothing is left behind. The two folders are exchanged in one step if the
+    system supports that. Elsewhere, a run that is killed between two steps leaves the old folder
+    under a temporary name, and the next run with the same `out` restores it first. If `out` is a
     symbolic link, its target is replaced.
 
     YIELDS (Path): Empty folder to fill.
     """
     out = out.resolve()
-    old = _beside(out, "old")
+    old = _temporary_path(out, "old")
     with scratch_folder(out) as fresh:
         yield fresh
         if not out.exists():
@@ -72,24 +69,24 @@ def replacing_folder(out: Path) -> Iterator[Path]:
 
 @contextmanager
 def replacing_file(out: Path, *, follow: bool = True) -> Iterator[Path]:
-    """Fill a new file beside `out`, and replace `out` by it when the block succeeds.
+    """Fill a new file next to `out`, and replace `out` with it when the block succeeds.
 
-    The new file has the permissions of the old one, and its owner where the system allows that.
-    Devices and pipes are not replaced: the block then writes to `out` itself.
+    The new file gets the permissions of the old one, and its owner if the system allows that.
+    Devices and pipes are not replaced: the block writes to `out` itself.
 
-    follow (bool): If `out` is a symbolic link, replace its target; False: replace the link, as in a
-        folder of our own, out of which nothing is written.
+    follow (bool): If `out` is a symbolic link, replace its target; False: replace the link itself,
+        so that nothing outside the folder is written.
     YIELDS (Path): Empty file to write to, or `out`.
     """
-    is_system = any(folder in out.absolute().parents for folder in _SYSTEM)
+    is_system = any(folder in out.absolute().parents for folder in _SYSTEM_FOLDERS)
     if follow and (is_system or (out.exists() and not out.is_file())):
         yield out
         return
     out = out.resolve() if follow else out
-    _tidy(out)
-    fresh = _beside(out, "new")
+    _clean_up_killed_runs(out)
+    fresh = _temporary_path(out, "new")
     try:
-        _make_like(fresh, out)
+        _create_with_permissions(fresh, out)
         yield fresh
         sync(fresh)
         os.replace(fresh, out)
@@ -100,7 +97,7 @@ def replacing_file(out: Path, *, follow: bool = True) -> Iterator[Path]:
 
 @contextmanager
 def replacing_text(out: Path, *, follow: bool = True) -> Iterator[TextIO]:
-    """Write a text file that replaces `out` when the block succeeds; see `replacing_file`."""
+    """Open a new text file that replaces `out` when the block succeeds; see `replacing_file`."""
     with (
         replacing_file(out, follow=follow) as path,
         path.open("w", encoding="utf8", newline="\n") as file,
@@ -109,7 +106,7 @@ def replacing_text(out: Path, *, follow: bool = True) -> Iterator[TextIO]:
 
 
 def sync(path: Path) -> None:
-    """Flush a file, or the entries of a folder, to disk, so that they survive a system crash."""
+    """Flush a file, or the entries of a folder, to disk, so that it survives a system crash."""
     if path.is_dir() and sys.platform == "win32":
         return  # Windows cannot open folders
     # Windows syncs only files that are open for writing.
@@ -120,8 +117,8 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def _make_like(fresh: Path, out: Path) -> None:
-    """Make an empty file with the permissions of `out`, and never with wider ones."""
+def _create_with_permissions(fresh: Path, out: Path) -> None:
+    """Create an empty file with the permissions of `out`, which are never wider in between."""
     try:
         old = out.stat()
     except FileNotFoundError:
@@ -135,32 +132,32 @@ def _make_like(fresh: Path, out: Path) -> None:
 
 
 def _exchange(first: Path, second: Path) -> bool:
-    """Exchange two paths in one step. RETURNS (bool): False where the system cannot do it."""
+    """Exchange two paths in one step. RETURNS (bool): False if the system does not support it."""
     rename = getattr(ctypes.CDLL(None), "renameat2", None) if sys.platform == "linux" else None
     if rename is None:
         return False
     paths = os.fsencode(first), os.fsencode(second)
-    return bool(rename(_AT_CWD, paths[0], _AT_CWD, paths[1], _EXCHANGE) == 0)
+    return bool(rename(_AT_FDCWD, paths[0], _AT_FDCWD, paths[1], _RENAME_EXCHANGE) == 0)
 
 
-def _prefix(out: Path) -> str:
+def _temporary_prefix(out: Path) -> str:
     host = blake2b(socket.gethostname().encode("utf8"), digest_size=3).hexdigest()
     return f".{out.name}.{host}-"
 
 
-def _beside(out: Path, kind: str) -> Path:
-    return out.with_name(f"{_prefix(out)}{os.getpid()}-{uuid4().hex[:8]}.{kind}")
+def _temporary_path(out: Path, kind: str) -> Path:
+    return out.with_name(f"{_temporary_prefix(out)}{os.getpid()}-{uuid4().hex[:8]}.{kind}")
 
 
-def _tidy(out: Path) -> None:
-    """Restore or remove the leftovers of killed runs on `out`."""
-    made = re.compile(rf"{re.escape(_prefix(out))}(\d+)-.*\.(new|old)")
+def _clean_up_killed_runs(out: Path) -> None:
+    """Restore or remove what killed runs with the target `out` left behind."""
+    temporary_name = re.compile(rf"{re.escape(_temporary_prefix(out))}(\d+)-.*\.(new|old)")
     with suppress(FileNotFoundError):
         for path in out.parent.iterdir():
-            match = made.fullmatch(path.name)
+            match = temporary_name.fullmatch(path.name)
             if match is None or _is_alive(int(match[1])):
                 continue
-            with suppress(OSError):  # another run may do the same
+            with suppress(OSError):  # another run may clean up at the same time
                 if match[2] == "old" and not out.exists():
                     path.rename(out)
                 elif path.is_dir():
@@ -170,7 +167,7 @@ def _tidy(out: Path) -> None:
 
 
 def _is_alive(process: int) -> bool:
-    if sys.platform != "win32":  # where os.kill(process, 0) would end it
+    if sys.platform != "win32":  # on Windows, os.kill(process, 0) would end the process
         try:
             os.kill(process, 0)
         except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""The policy of threads: parts of a batch side by side, each on one thread; and of memory."""
+"""Threads and memory: run parts of a batch in parallel, each on one thread, and free memory."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ ParallelMap = Callable[[Callable, Iterable], list]
 
 
 class _Blas:
-    """The BLAS of NumPy, whose number of threads is that of the process.
+    """The BLAS of NumPy, whose number of threads applies to the whole process.
 
-    The first user limits it to one thread and the last one restores it: users may overlap.
+    Users may overlap: the first one limits it to one thread, and the last one restores the number.
     """
 
     def __init__(self) -> None:
@@ -29,10 +29,10 @@ class _Blas:
 
     @contextmanager
     def one_thread(self) -> Iterator[int]:
-        """Limit it. YIELDS (int): The threads that it had before."""
+        """Limit BLAS to one thread. YIELDS (int): The number of threads before."""
         with self._lock:
             if not self._users:
-                self._threads = self._now()
+                self._threads = self._current_threads()
                 self._set(1)
             self._users += 1
         try:
@@ -44,13 +44,13 @@ class _Blas:
                     self._set(self._threads)
 
     def threads(self) -> int:
-        """The threads that it has, or had before it was limited."""
+        """Return the number of threads, or the number before it was limited."""
         with self._lock:
-            return self._threads if self._users else self._now()
+            return self._threads if self._users else self._current_threads()
 
-    def _now(self) -> int:
+    def _current_threads(self) -> int:
         libraries = _controller("blas").lib_controllers
-        return max([one.num_threads for one in libraries], default=1)
+        return max([library.num_threads for library in libraries], default=1)
 
     def use_one_thread(self) -> None:
         with self._lock:
@@ -59,22 +59,19 @@ class _Blas:
 
     def _set(self, n_threads: int) -> None:
         for library in _controller("blas").lib_controllers:
-            # threadpoolctl lets one thread set limits. Users on other threads enter and leave.
-            free = getattr(library, "clear_controlling_thread", lambda **_: None)
-            free(force=True)
+            # threadpoolctl lets only one thread set limits, but ours may come from any thread.
+            release = getattr(library, "clear_controlling_thread", lambda **_: None)
+            release(force=True)
             library.set_num_threads(n_threads)
-            free(force=True)
+            release(force=True)
 
 
 _BLAS = _Blas()
 
 
-def even_slices(n: int, *, most: int, least: int) -> list[slice]:
-    """Cut n rows into parts for `one_thread_each`: one for each thread, if they are few.
-
-    most, least (int): Rows of a part; the last one may have fewer.
-    """
-    size = min(most, max(least, -(-n // _BLAS.threads())))
+def even_slices(n: int, *, max_rows: int, min_rows: int) -> list[slice]:
+    """Cut n rows into parts of `min_rows` to `max_rows`, one part per thread if n is small."""
+    size = min(max_rows, max(min_rows, -(-n // _BLAS.threads())))
     return [slice(start, start + size) for start in range(0, n, size)]
 
 
@@ -82,14 +79,14 @@ def even_slices(n: int, *, most: int, least: int) -> list[slice]:
 def one_thread_each() -> Iterator[ParallelMap]:
     """Parallelise over the parts of a batch instead of within matrix products.
 
-    The parts are spread over as many threads as the BLAS of NumPy may use, each with one thread for
-    its products. Threads that share a small product synchronise at every step, which on a busy
-    machine takes ten times as long as one thread does, and rounding depends on their number. A
-    single part runs on the calling thread, to save the start and the heap of another one.
+    The parts run on as many threads as the BLAS of NumPy may use, and each part uses one thread for
+    its products. Threads that share a small product synchronise at every step: on a busy machine
+    that takes ten times as long as one thread, and rounding depends on the number of threads. A
+    single part runs on the calling thread, which saves starting another thread and its heap.
 
     PyTorch, if it is imported, is limited in the same way; its limits are local to a thread.
 
-    YIELDS (Callable): A `map` of a function over parts, which returns a list.
+    YIELDS (Callable): Maps a function over parts, and returns a list.
     """
     with _BLAS.one_thread() as n_threads, ExitStack() as limits:
         limits.callback(_limit_torch())
@@ -97,35 +94,35 @@ def one_thread_each() -> Iterator[ParallelMap]:
 
             def parallel_map(function: Callable, parts: Iterable) -> list:
                 parts = list(parts)
-                is_alone = n_threads == 1 or len(parts) < 2
-                return list(map(function, parts) if is_alone else pool.map(function, parts))
+                if n_threads == 1 or len(parts) < 2:
+                    return [function(part) for part in parts]
+                return list(pool.map(function, parts))
 
             yield parallel_map
 
 
 @contextmanager
 def without_collection() -> Iterator[None]:
-    """Look for no garbage that refers to itself, where many objects are made and none of it: the
-    collector would take a sixth of the time of a build."""
-    collects = gc.isenabled()
+    """Disable garbage collection, which would take a sixth of the time of a build."""
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if collects:
+        if was_enabled:
             gc.enable()
 
 
 def give_back_memory() -> None:
-    """Give freed memory back to the system, which the allocator of Linux keeps for itself."""
-    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None:
+    """Return freed memory to the system; the allocator of Linux would keep it."""
+    if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)):
         trim(0)
 
 
 def use_one_thread() -> None:
-    """Limit matrix products to one thread for the rest of this process, a worker process.
+    """Limit matrix products to one thread for the rest of a worker process.
 
-    Unlike the limits of `one_thread_each` it also applies to threads of PyTorch started later.
+    Unlike the limits of `one_thread_each`, this applies to threads of PyTorch that start later.
     """
     _BLAS.use_one_thread()
     if torch := sys.modules.get("torch"):
@@ -135,13 +132,13 @@ def use_one_thread() -> None:
 def _limit_torch() -> Callable[[], None]:
     """Limit PyTorch to one thread in the calling thread. RETURNS (Callable): Restores the limits.
 
-    `torch.set_num_threads` would also set the default of later threads: two threads that set and
-    restore it in turn would leave the process at one.
+    `torch.set_num_threads` also sets the default of later threads: two overlapping calls that set
+    and restore it would leave the process with one thread.
     """
     torch = sys.modules.get("torch")
     if torch is None:
         return lambda: None
-    # A thread takes over the number of the process at its first call of torch.
+    # A thread copies the number of the process when it first calls torch.
     torch.get_num_threads()
     openmp = _controller("openmp").limit(limits=1)
     set_mkl = _mkl_setter()
@@ -156,16 +153,16 @@ def _limit_torch() -> Callable[[], None]:
 
 @cache
 def _controller(user_api: str) -> ThreadpoolController:
-    """Controller of the libraries that are loaded by now; limits of OpenMP are thread-local."""
+    """Return the controller of the loaded libraries; limits of OpenMP are local to a thread."""
     return ThreadpoolController().select(user_api=user_api)
 
 
 @cache
 def _mkl_setter() -> Callable[[int], int]:
-    """Function that sets MKL's number of threads in the calling thread, and returns the old one.
+    """Return a function that sets MKL's threads in the calling thread and returns the old number.
 
     After `torch.set_num_threads` MKL ignores the number of OpenMP. threadpoolctl does not find MKL,
-    which is linked into torch's own library.
+    because it is linked into the library of torch.
     """
     library = ctypes.CDLL(sys.modules["torch"]._C.__file__)
     return getattr(library, "MKL_Set_Num_Threads_Local", lambda n: n)

@@ -1,4 +1,4 @@
-"""Texts <-> Docs, and the corpus reader for `spacy train`."""
+"""Conversion between texts and Docs, and the corpus reader for `spacy train`."""
 
 import gc
 import re
@@ -59,7 +59,7 @@ def test_examples(nlp, spacy_file, file):
     gold = examples[0].reference.spans["bioel_gold"]
     assert [span.text for span in gold] == FIRST
     assert [span.kb_id_ for span in gold][:2] == ["MESH:D009270", "MESH:D006973"]
-    # The prediction side knows nothing of the gold.
+    # The predicted Docs have no gold annotation.
     assert all(not example.predicted.spans for example in examples)
 
 
@@ -79,7 +79,7 @@ def test_mentions_of_a_doc(nlp):
 
 
 @pytest.mark.parametrize("content", [None, b"", b"not a DocBin"], ids=["missing", "empty", "text"])
-def test_a_file_that_is_no_docbin(tmp_path, nlp, content):
+def test_a_file_that_is_not_a_docbin(tmp_path, nlp, content):
     path = tmp_path / "x.spacy"
     if content is not None:
         path.write_bytes(content)
@@ -90,7 +90,7 @@ def test_a_file_that_is_no_docbin(tmp_path, nlp, content):
 
 
 def test_a_damaged_spacy_file_is_refused_wherever_it_shows(tmp_path):
-    """Some damage shows when the file is opened, some when a doc is made, some when it is read."""
+    """Some damage shows when the file is opened, some when a Doc is made, some when it is read."""
     doc, _ = text_to_doc(spacy.blank("en"), AnnotatedText("1", "Flu", (Mention(0, 3, "D"),)))
     whole = msgpack_loads(zlib.decompress(docs_to_bin([doc]).to_bytes()))
     path = tmp_path / "x.spacy"
@@ -102,7 +102,7 @@ def test_a_damaged_spacy_file_is_refused_wherever_it_shows(tmp_path):
     assert gc.isenabled()
 
 
-def test_what_a_corpus_annotates_goes_with_its_documents(nlp, tmp_path):
+def test_documents_keep_the_labels_that_a_corpus_annotates(nlp, tmp_path):
     read = create_corpus_v1(str(PUBTATOR), annotates=["Disease", "Chemical"])
     first, *_ = (example.reference for example in read(nlp))
     assert first.spans["bioel_gold"].attrs["annotates"] == ["Disease", "Chemical"]

@@ -1,4 +1,4 @@
-"""Threads that limit themselves leave no trace in the process."""
+"""Limits of threads are restored for the process."""
 
 import gc
 from collections.abc import Callable, Iterator
@@ -39,17 +39,17 @@ def test_parts_have_one_thread_each():
     meet = Barrier(2, timeout=60)
 
     def ask(part: int) -> tuple[int, int, list[int]]:
-        meet.wait()  # on two threads at once
+        meet.wait()  # both parts run at the same time
         return part, torch.get_num_threads(), blas_threads()
 
-    with one_thread_each() as spread:
+    with one_thread_each() as parallel_map:
         assert torch.get_num_threads() == 1
-        assert spread(ask, [7, 8]) == [(7, 1, [1]), (8, 1, [1])]
+        assert parallel_map(ask, [7, 8]) == [(7, 1, [1]), (8, 1, [1])]
         assert in_new_thread(torch.get_num_threads) == 3
     assert (torch.get_num_threads(), blas_threads()) == (3, [3])
 
 
-def test_uses_that_overlap_leave_the_numbers_as_they_were():
+def test_overlapping_uses_restore_the_numbers():
     entered, first_left = Barrier(2, timeout=60), Barrier(2, timeout=60)
 
     def first() -> int:
@@ -60,10 +60,10 @@ def test_uses_that_overlap_leave_the_numbers_as_they_were():
 
     def second() -> int:
         entered.wait()
-        with one_thread_each() as spread:
+        with one_thread_each() as parallel_map:
             first_left.wait()
             assert blas_threads() == [1]
-            assert spread(lambda _: torch.get_num_threads(), [1, 2]) == [1, 1]
+            assert parallel_map(lambda _: torch.get_num_threads(), [1, 2]) == [1, 1]
         return torch.get_num_threads()
 
     with ThreadPoolExecutor(2) as pool:
@@ -72,13 +72,13 @@ def test_uses_that_overlap_leave_the_numbers_as_they_were():
     assert blas_threads() == [3]
 
 
-def test_an_error_leaves_the_numbers_as_they_were():
-    with pytest.raises(ZeroDivisionError), one_thread_each() as spread:
-        spread(lambda part: 1 // part, [1, 0])
+def test_the_numbers_are_restored_after_an_error():
+    with pytest.raises(ZeroDivisionError), one_thread_each() as parallel_map:
+        parallel_map(lambda part: 1 // part, [1, 0])
     assert (torch.get_num_threads(), in_new_thread(torch.get_num_threads)) == (3, 3)
 
 
-def test_what_collected_garbage_collects_it_again():
+def test_garbage_collection_is_enabled_again():
     with pytest.raises(ValueError, match="full"), without_collection():
         assert not gc.isenabled()
         with without_collection():

@@ -19,7 +19,7 @@ from spacy_bioel import __version__
 from spacy_bioel.cli import console
 from spacy_bioel.cli.evaluate import fingerprint_folder
 from spacy_bioel.errors import BioelError, Errors, Warnings
-from spacy_bioel.evaluation.protocols import describe
+from spacy_bioel.evaluation.protocols import protocol_summary
 from spacy_bioel.files import replacing_text
 
 NOT_STATED = "not stated"
@@ -224,7 +224,7 @@ def _readme(facts: Facts) -> str:
         versions={"spacy-bioel": __version__, "spacy": version_of("spacy")}
         | {"torch": version_of("torch").partition("+")[0]},
         count_of=console.count_of,
-        describe=describe,
+        describe=protocol_summary,
         NOT_STATED=NOT_STATED,
         PURPOSE=PURPOSE,
     )

@@ -23,8 +23,8 @@ from spacy_bioel.evaluation.protocols import (
     MARKS,
     PAIRING,
     PROTOCOLS,
-    describe,
     get_protocol,
+    protocol_summary,
 )
 from spacy_bioel.files import replacing_folder
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from spacy.language import Language
 
     from spacy_bioel.evaluation.evaluate import Figure
-    from spacy_bioel.evaluation.tune import Report
+    from spacy_bioel.evaluation.tune import TuningReport
     from spacy_bioel.types import AnnotatedText
 
 
@@ -127,7 +127,7 @@ def evaluate(
     if names_alone:
         # Names have no labels of gold, so that they are right and wrong without them.
         compared = {name: one for name, one in chosen.items() if name != "mention"}
-        alone = measuring.measure_names(nlp, texts, compared, progress=console.progress_bar)
+        alone = measuring.measure_kb_only(nlp, texts, compared, progress=console.progress_bar)
     about = {
         "model": model,
         "model_fingerprint": fingerprint_folder(nlp.path) if nlp.path is not None else "",
@@ -171,7 +171,7 @@ the rules of its protocol. Ranks are counted within the linker's `max_candidates
 
 Rules of the protocols:
 
-{_listed({name: describe(name) for name in PROTOCOLS})}
+{_listed({name: protocol_summary(name) for name in PROTOCOLS})}
 
 Kinds of errors, of --errors and --html. They are those of the whole pipeline on the bare text; with
 no protocol but "gold" and "gold_any", those of the given mentions. {PAIRING} Labels are not
@@ -241,7 +241,7 @@ def _show(
     console.show_table((*_COLUMNS, *more), rows)
     totals = {row.protocol: row.details for row in reversed(found) if not row.label}
     for name, details in reversed(totals.items()):
-        console.show_note(f"{name}: {describe(name)}")
+        console.show_note(f"{name}: {protocol_summary(name)}")
         counted = [f"{key} {details[key]:.0f}" for key in _NOTES if details.get(key)]
         if counted:
             console.show_note(f"{name}: {', '.join(counted)}")
@@ -278,7 +278,7 @@ def tune(
     written to `meta.json` of OUT. OUT must not be the folder of MODEL.
     """
     from spacy_bioel.cli.inputs import find_detector, load_with_mapped_gold
-    from spacy_bioel.evaluation.tune import tune as run
+    from spacy_bioel.evaluation.tune import tune_pipeline
 
     check_out(out, {"MODEL": Path(model), "DEV": dev, "the knowledge base": kb})
     nlp, texts = load_with_mapped_gold(
@@ -286,7 +286,7 @@ def tune(
     )
     if find_detector(nlp) is None and not any(m.ids for text in texts for m in text.mentions):
         raise BioelError(Errors.B333.format(path=dev))
-    report = run(nlp, texts, progress=console.progress_bar)
+    report = tune_pipeline(nlp, texts, progress=console.progress_bar)
     require_extra(nlp)
     with replacing_folder(out) as folder:
         nlp.to_disk(folder)
@@ -329,7 +329,7 @@ def require_extra(nlp: Language) -> None:
         nlp.meta["requirements"] = [f"spacy-bioel[{extra}]{versions}"]
 
 
-def _show_tuned(report: Report, out: Path) -> None:
+def _show_tuned(report: TuningReport, out: Path) -> None:
     rows = [
         (
             one.what,

@@ -19,7 +19,7 @@ from typing import Any
 from spacy.language import Language
 
 from spacy_bioel.cli.console import make_folder, naming, show_note, track, writing
-from spacy_bioel.corpus import declared, read_texts
+from spacy_bioel.corpus import declare_labels, read_texts
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.evaluation.run import check_gold, gold_key
 from spacy_bioel.export.formats import (
@@ -99,7 +99,7 @@ def load_with_mapped_gold(
     texts = [_mapped(text, labels, prefixes) for text in texts]
     if annotates:
         names = tuple(dict.fromkeys(annotates))
-        texts = [declared(text, names, path=gold, error=Errors.B364) for text in texts]
+        texts = [declare_labels(text, names, path=gold, error=Errors.B364) for text in texts]
     if kb is not None:
         require_linker(nlp, model).set_kb(kb)
     check_gold(texts, find_linker(nlp), gold)

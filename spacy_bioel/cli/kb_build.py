@@ -20,7 +20,7 @@ from spacy_bioel.cli.kb_show import ann_text, open_kb
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.io.formats import detect_ontology_format, read_ontology
 from spacy_bioel.io.ontology import read_obo_header
-from spacy_bioel.io.open import BadRecord, Skipped, curie, one_record, skipped_so_far, skipping_bad
+from spacy_bioel.io.open import BadRecord, Skipped, curie, skip_if_bad, skipped_so_far, skipping_bad
 from spacy_bioel.io.table import read_table
 from spacy_bioel.kb.build import Branches, build_kb, check_ids
 from spacy_bioel.kb.edit import (
@@ -159,7 +159,7 @@ def open_sources(
 def _with_good_ids(concepts: Iterable[Concept], skipped: Skipped) -> Iterator[Concept]:
     """Concepts that a knowledge base may have, of sources whose bad records are skipped."""
     for number, concept in enumerate(concepts, start=1):
-        with one_record():
+        with skip_if_bad():
             check_ids(concept, number=number)
             skipped.kept += 1
             yield concept

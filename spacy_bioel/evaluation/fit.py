@@ -1,16 +1,11 @@
-"""Selection of settings by metrics of `evaluation.protocols`, with cross-fitting by document.
-
-Development mentions: features and gold candidates on which the fusion is fitted.
-
-Fitting of the fusion, the weights of the evidence, on development mentions.
-"""
+"""Grid search over settings, and fitting of evidence weights, both cross-fitted by document."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import chain, pairwise
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -24,7 +19,7 @@ from spacy_bioel.entities import Mentions
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.evaluation.evaluate import percent
 from spacy_bioel.evaluation.protocols import Counts, get_protocol
-from spacy_bioel.evaluation.run import link_open
+from spacy_bioel.evaluation.run import DOCS_PER_BATCH, link_bare_texts
 from spacy_bioel.linking.candidates import CandidateGenerator
 from spacy_bioel.linking.decide import rank_mentions
 from spacy_bioel.linking.pipe import Linker
@@ -50,12 +45,13 @@ class Tuned:
     """Settings chosen on development documents, with their fitted and cross-fitted figures.
 
     what (str): Name of the pipe.
-    chosen (dict): Its chosen settings, by name.
+    chosen (dict): Chosen settings, by name.
     protocol, metric (str): Protocol and metric that were maximised, as in `bioel evaluate`.
     fitted (float | None): Percentage on the documents used for the choice, which is optimistic.
-        None: not measured yet, see `tune`.
-    cross_fitted (float | None): The same, each document measured with the settings chosen on the
-        other folds; settings of earlier steps are not chosen again. None: only one document.
+        None: not measured yet, see `tune_pipeline`.
+    cross_fitted (float | None): Percentage with each document measured under the settings that
+        were chosen on the other folds; settings of earlier steps are not chosen again. None: there
+        is only one document.
     """
 
     what: str
@@ -67,7 +63,8 @@ class Tuned:
 
     def to_json(self) -> dict[str, Any]:
         figures = {"fitted": self.fitted, "cross_fitted": self.cross_fitted}
-        return asdict(self) | {n: x if x is None else round(x, 2) for n, x in figures.items()}
+        rounded = {name: x if x is None else round(x, 2) for name, x in figures.items()}
+        return asdict(self) | rounded
 
 
 def document_folds(n_documents: int, *, seed: int = 0) -> list[Fold]:
@@ -76,13 +73,10 @@ def document_folds(n_documents: int, *, seed: int = 0) -> list[Fold]:
         return []
     n_folds = min(FOLDS, n_documents)
     fold = np.random.default_rng(seed).permutation(n_documents) % n_folds
-    return [
-        Fold(np.flatnonzero(fold != number), np.flatnonzero(fold == number))
-        for number in range(n_folds)
-    ]
+    return [Fold(np.flatnonzero(fold != i), np.flatnonzero(fold == i)) for i in range(n_folds)]
 
 
-def choose(
+def grid_search(
     what: str,
     settings: Sequence[dict[str, Value]],
     counts: Sequence[Sequence[Counts]],
@@ -90,63 +84,63 @@ def choose(
     protocol: str,
     folds: Sequence[Fold],
 ) -> Tuned:
-    """Choose the settings of a pipe with the highest F1; at a tie, the first.
+    """Choose the settings of a pipe with the highest F1, the first of them in a tie.
 
     settings (Sequence): At least one, in the order of preference.
     counts (Sequence): For each of the settings, the counts of each document.
     folds (Sequence[Fold]): Folds of the documents; empty: no cross-fitting.
     """
 
-    def best_on(documents: Iterable[int]) -> int:
-        chosen = list(documents)
-        found = [percent_of([rows[i] for i in chosen], protocol, "f1") for rows in counts]
-        return int(np.argmax(found))
+    def best_on(documents: Sequence[int]) -> int:
+        f1 = [percent_of([rows[i] for i in documents], protocol, "f1") for rows in counts]
+        return int(np.argmax(f1))
 
     best = best_on(range(len(counts[0])))
     fitted = percent_of(counts[best], protocol, "f1")
     held_out: list[Counts] = []
     for fold in folds:
-        of_others = counts[best_on(fold.fitting.tolist())]
-        held_out += [of_others[i] for i in fold.held_out.tolist()]
+        best_counts = counts[best_on(fold.fitting.tolist())]
+        held_out += [best_counts[i] for i in fold.held_out.tolist()]
     cross_fitted = percent_of(held_out, protocol, "f1") if folds else None
     return Tuned(what, dict(settings[best]), protocol, "f1", fitted, cross_fitted)
 
 
 def wrong_names(
-    found: Iterable[Sequence[tuple[str, bool]]], n_gold: int, *, least: int
+    names: Iterable[Sequence[tuple[str, bool]]], n_gold: int, *, min_wrong: int
 ) -> list[str]:
-    """Choose names without which F1 is higher: they are right less often than half of F1.
+    """Return the names whose exclusion raises F1: their precision is below half of F1.
 
-    found (Iterable): Of each document its names, and whether each is right.
-    least (int): Times that a name is found and wrong; 0: no name is left out.
+    names (Iterable): For each document, the names that were found, and whether each is right.
+    min_wrong (int): How often a name must be wrong to be excluded; 0: no name is excluded.
     """
-    right, times = Counter[str](), Counter[str]()
-    for name, is_right in chain.from_iterable(found):
-        times[name] += 1
-        right[name] += is_right
-    half = right.total() / max(times.total() + n_gold, 1)
+    if not min_wrong:
+        return []
+    n_right, n_found = Counter[str](), Counter[str]()
+    for name, is_right in chain.from_iterable(names):
+        n_found[name] += 1
+        n_right[name] += is_right
+    half_f1 = n_right.total() / max(n_found.total() + n_gold, 1)
     return [
         name
-        for name, n in times.items()
-        if least and n - right[name] >= least and right[name] / n < half
+        for name, n in n_found.items()
+        if n - n_right[name] >= min_wrong and n_right[name] / n < half_f1
     ]
 
 
 def percent_of(counts: Sequence[Counts], protocol: str, metric: str) -> float:
     """Compute a metric of a protocol, in percent, from the summed counts of documents."""
-    how = get_protocol(protocol)[1].metrics[metric]
-    names = {name for ratio in how.ratios for name in ratio}
+    definition = get_protocol(protocol)[1].metrics[metric]
+    names = {name for ratio in definition.ratios for name in ratio}
     sums = {name: np.array([sum(row[name] for row in counts)], float) for name in names}
-    return float(percent(how, sums)[0])
+    return float(percent(definition, sums)[0])
 
 
-_BATCH = 32  # documents that are read at once
-_Gold = tuple[int, str, str, tuple[str, ...]]  # number of the document, query, label, ids
+_Gold = tuple[int, str, str, tuple[str, ...]]  # index of the document, query, label, ids
 
 
 @dataclass(frozen=True)
 class Development:
-    """Evidence for the candidates of gold mentions.
+    """Evidence for the candidates of gold mentions, to fit weights on.
 
     features (NDArray[float32]): Features of all candidates. Shape (n, len(FEATURES)).
     rows (Sequence): For each mention, the rows of its candidates.
@@ -166,17 +160,22 @@ class Development:
 
     def take(self, mentions: Iterable[int]) -> Development:
         """Select mentions by index."""
-        chosen = list(mentions)
-        columns: tuple[Sequence[Any], ...] = (self.rows, self.right, self.strings, self.documents)
-        return Development(self.features, *([column[i] for i in chosen] for column in columns))
+        indices = list(mentions)
+        return Development(
+            self.features,
+            [self.rows[i] for i in indices],
+            [self.right[i] for i in indices],
+            [self.strings[i] for i in indices],
+            [self.documents[i] for i in indices],
+        )
 
-    def of_documents(self, numbers: Iterable[int]) -> Development:
-        """Select the mentions of some documents."""
-        wanted = set(numbers)
-        return self.take(i for i, number in enumerate(self.documents) if number in wanted)
+    def for_documents(self, documents: Iterable[int]) -> Development:
+        """Select the mentions of some documents, by their indices."""
+        wanted = set(documents)
+        return self.take(i for i, doc_index in enumerate(self.documents) if doc_index in wanted)
 
 
-def pool(parts: Sequence[Development]) -> Development:
+def merge_development(parts: Sequence[Development]) -> Development:
     """Concatenate the mentions of several corpora, or of one corpus with several sets of evidence.
 
     Documents are numbered consecutively over all parts.
@@ -185,8 +184,8 @@ def pool(parts: Sequence[Development]) -> Development:
     documents: list[int] = []
     n_features = n_documents = 0
     for part in parts:
-        rows += [own + n_features for own in part.rows]
-        documents += [n_documents + number for number in part.documents]
+        rows += [part_rows + n_features for part_rows in part.rows]
+        documents += [n_documents + doc_index for doc_index in part.documents]
         n_features += len(part.features)
         n_documents += max(part.documents, default=-1) + 1
     return Development(
@@ -199,21 +198,21 @@ def pool(parts: Sequence[Development]) -> Development:
 
 
 def linker_of(nlp: Language) -> Linker:
-    """Return the linker of a pipeline that has one."""
     linker = find_linker(nlp)
     assert linker is not None
     return linker
 
 
 def gold_docs(nlp: Language, texts: Iterable[AnnotatedText]) -> list[Doc]:
-    """Tokenise documents and add their gold mentions in the linker's group `gold_key`.
+    """Tokenise documents, and add their gold mentions as the span group that the linker expects.
 
-    Mentions are aligned by characters; a mention that cuts a token is widened to whole tokens.
+    Mentions that begin or end inside a token are widened to whole tokens.
     """
     key, docs = linker_of(nlp).cfg["gold_key"], []
     for text in texts:
-        docs.append(doc := nlp.make_doc(text.text))
+        doc = nlp.make_doc(text.text)
         add_gold(doc, text, widen=True, key=key)
+        docs.append(doc)
     return docs
 
 
@@ -223,93 +222,94 @@ def _gold_spans(linker: Linker, doc: Doc) -> list[Span]:
 
 
 def gather_development(linker: Linker, docs: Iterable[Doc]) -> Development:
-    """Gather the evidence of candidate generation for the mentions in documents' `gold_key`."""
-    of_generators: dict[CandidateGenerator, list[_Gold]] = {}
+    """Gather the evidence of candidate generation for the gold mentions of documents."""
+    gold_by_generator: dict[CandidateGenerator, list[_Gold]] = {}
     settings = linker.check_settings()
-    for number, doc in enumerate(docs):
+    for doc_index, doc in enumerate(docs):
         mentions = Mentions.of([doc], [_gold_spans(linker, doc)], settings)
-        for span, whole in zip(mentions.spans, mentions.strings, strict=True):
-            if whole:
-                gold = (number, whole, span.label_, split_kb_id(span.kb_id_))
+        for span, query in zip(mentions.spans, mentions.strings, strict=True):
+            if query:
+                gold = (doc_index, query, span.label_, split_kb_id(span.kb_id_))
                 generator = linker.generator.for_label(span.label_)
-                of_generators.setdefault(generator, []).append(gold)
-    parts = [_development(*mentions) for mentions in of_generators.items()]
+                gold_by_generator.setdefault(generator, []).append(gold)
+    parts = [_development(generator, gold) for generator, gold in gold_by_generator.items()]
     if len(parts) < 2:
         return parts[0] if parts else _development(linker.generator, [])
-    return replace(pool(parts), documents=[number for part in parts for number in part.documents])
+    documents = [doc_index for part in parts for doc_index in part.documents]
+    return replace(merge_development(parts), documents=documents)
 
 
 def _development(generator: CandidateGenerator, mentions: Sequence[_Gold]) -> Development:
     queries = list(dict.fromkeys(query for _, query, *_ in mentions))
     candidates = generator.candidate_table(queries)
     first = np.searchsorted(candidates.query, np.arange(len(queries) + 1))
-    rows_of = {q: np.arange(first[i], first[i + 1]) for i, q in enumerate(queries)}
-    rows = []
-    for _, query, label, _ in mentions:
-        concepts = candidates.concept[rows_of[query]]
-        rows.append(rows_of[query][generator.allowed(concepts, [label], np.zeros_like(concepts))])
-    right = [
-        np.isin(candidates.concept[r], generator.kb.find_all(gold))
-        for r, (*_, gold) in zip(rows, mentions, strict=True)
-    ]
-    strings, documents = [q for _, q, *_ in mentions], [number for number, *_ in mentions]
+    rows_of_query = {q: np.arange(first[i], first[i + 1]) for i, q in enumerate(queries)}
+    rows, right = [], []
+    for _, query, label, gold_ids in mentions:
+        query_rows = rows_of_query[query]
+        concepts = candidates.concept[query_rows]
+        is_allowed = generator.allowed(concepts, [label], np.zeros_like(concepts))
+        rows.append(query_rows[is_allowed])
+        right.append(np.isin(concepts[is_allowed], generator.kb.find_all(gold_ids)))
+    strings = [query for _, query, _, _ in mentions]
+    documents = [doc_index for doc_index, _, _, _ in mentions]
     return Development(candidates.features, rows, right, strings, documents)
 
 
-def gather_reading(nlp: Language, docs: Sequence[Doc]) -> Development:
-    """Gather the evidence of a contextual linker, as `gather_development` does of the others."""
+def gather_contextual_development(nlp: Language, docs: Sequence[Doc]) -> Development:
+    """Gather the evidence of a contextual linker for the gold mentions of documents."""
     linker, parts = linker_of(nlp), []
-    for batch in minibatch(docs, size=_BATCH):
+    for batch in minibatch(docs, size=DOCS_PER_BATCH):
         # Copies, so that their token vectors do not stay in memory.
         copies = list(with_token_vectors(nlp, [doc.copy() for doc in batch]))
         spans = [_gold_spans(linker, doc) for doc in copies]
-        parts.append(_read_batch(linker, copies, spans))
-    numbers = [number for number, doc in enumerate(docs) for _ in _gold_spans(linker, doc)]
-    return replace(pool(parts), documents=numbers)
+        parts.append(_contextual_batch(linker, copies, spans))
+    documents = [i for i, doc in enumerate(docs) for _ in _gold_spans(linker, doc)]
+    return replace(merge_development(parts), documents=documents)
 
 
-def _read_batch(
+def _contextual_batch(
     linker: Linker, docs: Sequence[Doc], spans: Sequence[Sequence[Span]]
 ) -> Development:
-    """Gather the evidence for the gold mentions of a batch of documents with token vectors."""
+    """Gather the evidence for the gold mentions of a batch, whose docs have token vectors."""
     mentions = Mentions.of(docs, spans, linker.check_settings())
     rescorer = linker.rescorer
     assert rescorer is not None  # the linker is contextual
     if not len(mentions):
         return Development(np.zeros((0, len(rescorer.features)), np.float32), [], [], [], [])
     generator = linker.generator
-    given = rank_mentions(generator, mentions, coherence=linker.cfg["coherence"])
-    reading = rescorer.score(generator, mentions, given)
-    ids = [split_kb_id(span.kb_id_) for span in mentions.spans]
-    starts = np.searchsorted(reading.mention, np.arange(len(ids) + 1))
-    rows = [np.arange(*pair) for pair in pairwise(starts.tolist())]
-    right = [
-        np.isin(reading.concept[r], generator.kb.find_all(gold))
-        for r, gold in zip(rows, ids, strict=True)
-    ]
-    return Development(reading.features, rows, right, mentions.strings, mentions.owners)
+    ranked = rank_mentions(generator, mentions, coherence=linker.cfg["coherence"])
+    scores = rescorer.score(generator, mentions, ranked)
+    first = np.searchsorted(scores.mention, np.arange(len(mentions.spans) + 1))
+    rows, right = [], []
+    for i, span in enumerate(mentions.spans):
+        rows.append(np.arange(first[i], first[i + 1]))
+        gold_rows = generator.kb.find_all(split_kb_id(span.kb_id_))
+        right.append(np.isin(scores.concept[rows[i]], gold_rows))
+    return Development(scores.features, rows, right, mentions.strings, mentions.owners)
 
 
-def gather_names(nlp: Language, texts: Sequence[AnnotatedText]) -> list[list[tuple[str, bool]]]:
-    """The names that each document is found to have, and whether each is right."""
-    linker, found = linker_of(nlp), []
-    for text, links in zip(texts, link_open(nlp, linker, texts), strict=True):
+def judge_names(nlp: Language, texts: Sequence[AnnotatedText]) -> list[list[tuple[str, bool]]]:
+    """Return the names that the pipeline finds in each document, and whether each is right."""
+    linker, judged_names = linker_of(nlp), []
+    for text, links in zip(texts, link_bare_texts(nlp, linker, texts), strict=True):
         gold = {
             (mention.start, mention.end, linker.kb.canonical(id))
             for mention in text.mentions
             for id in mention.ids
         }
-        linked = [link for link in links if link.ids]
-        right = [any((link.start, link.end, id) in gold for id in link.ids) for link in linked]
-        names = [link.candidates[0].name for link in linked]
-        found.append(list(zip(names, right, strict=True)))
-    return found
+        names = []
+        for link in links:
+            if link.ids:
+                is_right = any((link.start, link.end, id) in gold for id in link.ids)
+                names.append((link.candidates[0].name, is_right))
+        judged_names.append(names)
+    return judged_names
 
 
-# Weight of the prior: it equals that of this many mentions for a weight that differs by one.
+# Strength of the prior: this many mentions balance a weight that differs from the prior by one.
 _PRIOR_MENTIONS = 80.0
-# Maximum number of mentions for the choice of the initial weights.
-_CHOOSING_MENTIONS = 1000
+_MAX_MENTIONS_TO_CHOOSE_PRIOR = 1000
 
 
 def require_scipy() -> None:
@@ -328,11 +328,12 @@ def fit_fusion(
     l2: float = 0.02,
     seed: int = 0,
 ) -> Fusion:
-    """Fit a fusion: maximise the probability of right candidates, and of NIL where none is right.
+    """Fit a fusion: maximise the probability of right candidates, or of NIL if none is right.
 
-    prior (Fusion | None): Weights fitted on other corpora, used as initial weights and as centre of
-        the penalty: a few hundred mentions are too few to fit all weights. None: random ones.
-    n_hidden, l2: Size of the hidden layer and strength of the penalty, without a prior.
+    prior (Fusion | None): Weights fitted on other corpora: the initial weights and the centre of
+        the penalty, because a few hundred mentions cannot determine all weights. None: the initial
+        weights are random.
+    n_hidden, l2: Size of the hidden layer and strength of the penalty without a prior.
     """
     require_scipy()
     from scipy.optimize import minimize
@@ -341,10 +342,10 @@ def fit_fusion(
     mean, spread = features.mean(0, dtype=float), features.std(0, dtype=float)
     if prior is not None:
         mean, spread, n_hidden = prior.mean, prior.scale, len(prior.output)
-    # A feature without variance, such as "trained" in one corpus, is not scaled: divided by almost
-    # zero, it would dominate wherever it differs, and `to_json` would round the scale to 0.
+    # A feature without variance, such as "has_alias_table" in one corpus, is not scaled: divided by
+    # almost zero, it would dominate wherever it differs, and `to_json` would round the scale to 0.
     scale = np.where(spread > 1e-3, spread, 1.0)
-    loss = _Loss((features - mean) / scale, development, l2=l2, n_hidden=n_hidden)
+    loss = _FusionLoss((features - mean) / scale, development, l2=l2, n_hidden=n_hidden)
     if prior is None:
         start = np.random.default_rng(seed).standard_normal(loss.n_weights) * 0.1
     else:
@@ -355,19 +356,19 @@ def fit_fusion(
     return Fusion(mean, scale, hidden, hidden_bias, output, direct, float(bias[0]))
 
 
-def fit_nearest(development: Development, priors: Sequence[Fusion | None]) -> Fusion:
-    """Fit a fusion with the prior under which held-out mentions are most likely.
+def fit_with_best_prior(development: Development, priors: Sequence[Fusion | None]) -> Fusion:
+    """Fit a fusion with the prior that makes held-out mentions most likely.
 
-    The default weights may be a poor prior for some corpora, such as phrases of patients. Mentions
+    The default weights are a poor prior for some corpora, such as phrases of patients. Mentions
     with equal strings are in one fold, because their evidence is equal.
 
-    priors (Sequence): Priors to choose from, weights of other corpora; None: no prior.
+    priors (Sequence): Weights fitted on other corpora, to choose from; None: no prior.
     """
-    # With more mentions than these, the prior matters little.
-    sample = np.random.default_rng(0).permutation(len(development))[:_CHOOSING_MENTIONS]
+    # The more mentions there are, the less the prior matters.
+    sample = np.random.default_rng(0).permutation(len(development))[:_MAX_MENTIONS_TO_CHOOSE_PRIOR]
     strings = np.array([development.strings[i] for i in sample], dtype=object)
-    different, string = np.unique(strings, return_inverse=True)
-    fold = (np.random.default_rng(0).permutation(len(different)) % FOLDS)[string]
+    unique_strings, string_index = np.unique(strings, return_inverse=True)
+    fold = (np.random.default_rng(0).permutation(len(unique_strings)) % FOLDS)[string_index]
     losses = [0.0] * len(priors)
     for number in sorted(set(fold.tolist())) if fold.any() else []:
         fitting = development.take(sample[fold != number])
@@ -378,19 +379,19 @@ def fit_nearest(development: Development, priors: Sequence[Fusion | None]) -> Fu
 
 
 def log_loss(fusion: Fusion, development: Development) -> float:
-    """Sum of the negative log-likelihood of mentions under a fusion."""
+    """Return the sum of the negative log-likelihoods of mentions under a fusion."""
     if not len(development):
         return 0.0
     z = (development.features - fusion.mean) / fusion.scale
-    loss = _Loss(z, development, l2=0.0, n_hidden=len(fusion.output))
+    loss = _FusionLoss(z, development, l2=0.0, n_hidden=len(fusion.output))
     return loss(fusion.weights())[0] * len(development)
 
 
-class _Loss:
-    """Mean negative log-likelihood with its gradient, as a function of one vector of weights.
+class _FusionLoss:
+    """Mean negative log-likelihood and its gradient, as a function of one vector of weights.
 
-    Mentions with the same evidence and the same right candidates, such as those of a string that is
-    often mentioned, are computed once.
+    Mentions with the same evidence and the same right candidates, such as repeated mentions of a
+    string, are computed once.
     """
 
     def __init__(
@@ -421,21 +422,14 @@ class _Loss:
         total = np.bincount(self.groups, probability, len(self.weight_of_group))
         right = np.bincount(self.groups, probability * self.right, len(self.weight_of_group))
         likelihood = np.maximum(np.where(self._has_right, right, 1 - total), 1e-9)
-        value = (
-            -self.weight_of_group @ np.log(likelihood)
-            + self.l2 * ((weights - self.centre) ** 2).sum()
-        )
+        penalty = self.l2 * ((weights - self.centre) ** 2).sum()
+        value = -self.weight_of_group @ np.log(likelihood) + penalty
         wanted = probability * self.right / likelihood[self.groups]
         d_scores = probability - wanted * self._has_right[self.groups]
         d_scores *= self.weight_of_group[self.groups]
         d_active = np.outer(d_scores, output) * (1 - active**2)
-        parts = [
-            self.z.T @ d_active,
-            d_active.sum(0),
-            active.T @ d_scores,
-            self.z.T @ d_scores,
-            d_scores.sum(keepdims=True),
-        ]
-        gradient = np.concatenate([part.ravel() for part in parts])
+        hidden_parts = [(self.z.T @ d_active).ravel(), d_active.sum(0), active.T @ d_scores]
+        direct_parts = [self.z.T @ d_scores, d_scores.sum(keepdims=True)]
+        gradient = np.concatenate(hidden_parts + direct_parts)
         gradient += 2 * self.l2 * (weights - self.centre)
         return float(value), gradient

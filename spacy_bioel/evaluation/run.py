@@ -1,4 +1,4 @@
-"""A pipeline run on gold documents: on their bare text, or on their gold mentions."""
+"""Run and measure a pipeline on gold documents: on their bare text, or on their gold mentions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from spacy.util import minibatch
 from spacy_bioel.doc import get_links, with_gold_mentions
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.evaluation import protocols
-from spacy_bioel.evaluation.evaluate import Figure, Knowledge, evaluate
+from spacy_bioel.evaluation.evaluate import Figure, GoldLookup, evaluate_links
 from spacy_bioel.linking.pipe import Linker
 from spacy_bioel.loading import dictionary_pipeline, find_linker, spans_key
 from spacy_bioel.mentions.pipe import MentionDetector
@@ -24,22 +24,21 @@ from spacy_bioel.settings import GOLD_KEY
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import AnnotatedText, Link
 
-_BATCH = 32
-_N_SHOWN = 5  # unknown ids in a message
-# Links of each document, by whether the linker was given the gold mentions.
+DOCS_PER_BATCH = 32
+_MAX_IDS_SHOWN = 5  # in a message
+# By whether the linker was given the gold mentions, the links of each document.
 Predicted = dict[bool, list[list[Link]]]
-# Called with a description and, by name, a total; yields a function that is told how many are done.
+# Called with a description and `total`; yields a function to call with the number of steps done.
 ProgressBar = Callable[..., AbstractContextManager[Callable[[int], None]]]
 
 
 @contextmanager
-def silent(description: str, *, total: int | None = None) -> Iterator[Callable[[int], None]]:
-    """A `ProgressBar` that shows nothing."""
+def no_progress(description: str, *, total: int | None = None) -> Iterator[Callable[[int], None]]:
     yield lambda n: None
 
 
 def gold_key(nlp: Language) -> str:
-    """The span group in which the trainable pipes expect gold mentions."""
+    """Return the span group in which the trainable pipes expect gold mentions."""
     for _, pipe in nlp.pipeline:
         cfg = getattr(pipe, "cfg", None)
         if isinstance(cfg, Mapping) and "gold_key" in cfg:
@@ -48,9 +47,9 @@ def gold_key(nlp: Language) -> str:
 
 
 def check_gold(texts: Sequence[AnnotatedText], linker: Linker | None, path: Path) -> None:
-    """Refuse gold documents that nothing can be measured on.
+    """Refuse gold documents that cannot measure a pipeline.
 
-    RAISES BioelError: [B076] without a gold mention, [B077] when a linker knows no gold id.
+    RAISES BioelError: [B076] no gold mentions, [B077] the linker's KB has none of the gold ids.
     """
     if not any(text.mentions for text in texts):
         raise BioelError(Errors.B076.format(path=path, n=len(texts)))
@@ -58,7 +57,7 @@ def check_gold(texts: Sequence[AnnotatedText], linker: Linker | None, path: Path
     if linker is None or not ids:
         return
     if (linker.kb.find_all(ids) < 0).all():
-        first = ", ".join(list(dict.fromkeys(ids))[:_N_SHOWN])
+        first = ", ".join(list(dict.fromkeys(ids))[:_MAX_IDS_SHOWN])
         raise BioelError(Errors.B077.format(n=len(ids), path=path, first=first))
 
 
@@ -67,12 +66,12 @@ def measure_pipeline(
     texts: Sequence[AnnotatedText],
     chosen: Mapping[str, protocols.Protocol],
     *,
-    progress: ProgressBar = silent,
+    progress: ProgressBar = no_progress,
 ) -> dict[tuple[str, str], float]:
-    """Run a pipeline once a kind of protocol, and return its figures by protocol and metric."""
+    """Run a pipeline once per kind of protocol; return percentages by protocol and metric."""
     links = predict_links(nlp, texts, chosen, progress=progress)
-    rows = score_links(nlp, texts, links, chosen)
-    return {(row.protocol, row.metric): row.value for row in rows if not row.label}
+    figures = score_links(nlp, texts, links, chosen)
+    return {(one.protocol, one.metric): one.value for one in figures if not one.label}
 
 
 def predict_links(
@@ -80,15 +79,15 @@ def predict_links(
     texts: Sequence[AnnotatedText],
     chosen: Mapping[str, protocols.Protocol],
     *,
-    progress: ProgressBar = silent,
+    progress: ProgressBar = no_progress,
 ) -> Predicted:
-    """Run a pipeline once a kind of protocol: on bare texts, and, if it has a linker, on given
-    mentions.
-    """
-    link: dict[bool, Any] = {True: link_given, False: link_open}
-    kinds = sorted({one.given_mentions for one in chosen.values()})
+    """Run a pipeline once per kind of protocol: on bare texts, on gold mentions, or on both."""
     linker = find_linker(nlp)
-    return {given: list(link[given](nlp, linker, texts, progress=progress)) for given in kinds}
+    links: Predicted = {}
+    for given in sorted({protocol.given_mentions for protocol in chosen.values()}):
+        link: Any = link_gold_mentions if given else link_bare_texts
+        links[given] = list(link(nlp, linker, texts, progress=progress))
+    return links
 
 
 def score_links(
@@ -99,92 +98,88 @@ def score_links(
     *,
     seed: int = 0,
 ) -> list[Figure]:
-    """Score what `predict_links` returned, in the order of the protocols."""
-    of_linker: dict[str, Any] = {}
+    """Score the result of `predict_links`, in the order of the protocols."""
+    options: dict[str, Any] = {}
     if (linker := find_linker(nlp)) is not None:
         kb = linker.kb
-        of_linker = {"canonical": kb.canonical, "in_kb": lambda id_: kb.find(id_) >= 0}
-        of_linker["max_candidates"] = linker.cfg["max_candidates"]
-    found: list[Figure] = []
-    for given, of_kind in links.items():
-        names = [name for name, one in chosen.items() if one.given_mentions == given]
-        found += evaluate(texts, of_kind, protocols=names, seed=seed, **of_linker)
-    return sorted(found, key=lambda row: list(chosen).index(row.protocol))
+        options = {"canonical": kb.canonical, "in_kb": lambda id_: kb.find(id_) >= 0}
+        options["max_candidates"] = linker.cfg["max_candidates"]
+    figures: list[Figure] = []
+    for given, predicted in links.items():
+        names = [name for name, protocol in chosen.items() if protocol.given_mentions == given]
+        figures += evaluate_links(texts, predicted, protocols=names, seed=seed, **options)
+    return sorted(figures, key=lambda figure: list(chosen).index(figure.protocol))
 
 
-def batches_before(
+def batches_before_pipe(
     nlp: Language, pipe: Linker | MentionDetector, texts: Iterable[AnnotatedText]
 ) -> Iterator[list[Doc]]:
-    """Batches of documents as a pipe of the pipeline gets them."""
+    """Yield batches of documents, processed by all pipes before this one."""
     later = nlp.pipe_names[nlp.pipe_names.index(pipe.name) :]
-    docs = nlp.pipe((text.text for text in texts), batch_size=_BATCH, disable=later)
-    return minibatch(docs, _BATCH)
+    docs = nlp.pipe((text.text for text in texts), batch_size=DOCS_PER_BATCH, disable=later)
+    return minibatch(docs, DOCS_PER_BATCH)
 
 
-def measure_names(
+def measure_kb_only(
     nlp: Language,
     texts: Sequence[AnnotatedText],
     chosen: Mapping[str, protocols.Protocol],
     *,
-    progress: ProgressBar = silent,
+    progress: ProgressBar = no_progress,
 ) -> dict[tuple[str, str], float]:
-    """Measure what the names of a pipeline's knowledge base find alone, without any training, by
-    the protocols that give no mentions.
-    """
-    alone = dictionary_pipeline("")
-    linker, of_names = find_linker(nlp), find_linker(alone)
-    assert linker is not None and of_names is not None
-    of_names.set_kb(linker.kb)
+    """Measure the knowledge-base-only baseline, by the protocols that do not give gold mentions."""
+    baseline = dictionary_pipeline("")
+    linker, baseline_linker = find_linker(nlp), find_linker(baseline)
+    assert linker is not None and baseline_linker is not None
+    baseline_linker.set_kb(linker.kb)
     bare = {name: one for name, one in chosen.items() if not one.given_mentions}
-    # Names have the types of the knowledge base for labels, and no corpus says those.
+    # The labels of the baseline are types of the knowledge base, which corpora do not list.
     texts = [replace(text, annotates=()) for text in texts]
-    return measure_pipeline(alone, texts, bare, progress=progress)
+    return measure_pipeline(baseline, texts, bare, progress=progress)
 
 
-def link_open(
+def link_bare_texts(
     nlp: Language,
     linker: Linker | None,
     texts: Iterable[AnnotatedText],
     *,
-    progress: ProgressBar = silent,
+    progress: ProgressBar = no_progress,
 ) -> Iterator[list[Link]]:
-    """Links of the whole pipeline, which is shown nothing but the text; without a linker, the
-    mentions of its detector.
-    """
+    """Yield the links of the whole pipeline on bare text; without a linker, its mentions."""
     key = spans_key(linker)
     bare = [text.text for text in texts]
     with progress("Running the pipeline", total=len(bare)) as advance:
-        for doc in nlp.pipe(bare, batch_size=_BATCH):
+        for doc in nlp.pipe(bare, batch_size=DOCS_PER_BATCH):
             yield get_links(doc, spans_key=key)
             advance(1)
 
 
-def link_given(
+def link_gold_mentions(
     nlp: Language,
     linker: Linker,
     texts: Sequence[AnnotatedText],
     *,
-    progress: ProgressBar = silent,
+    progress: ProgressBar = no_progress,
 ) -> Iterator[list[Link]]:
-    """Links of the linker alone, which is shown the places and labels of the gold mentions."""
+    """Yield the links of the linker, given the offsets and labels of the gold mentions."""
     key = spans_key(linker)
     docs: Iterable[Doc] = (
         with_gold_mentions(nlp.make_doc(t.text), t, spans_key=key) for t in texts
     )
     if listens(linker.model):
         docs = with_token_vectors(nlp, docs)
-    # Spans, and not entities, or names of the knowledge base.
+    # Whatever the setting is, link the gold spans, not entities or names of the KB.
     with (
-        changed(linker.cfg, {"mentions": "spans"}),
+        changed_settings(linker.cfg, {"mentions": "spans"}),
         progress("Linking gold mentions", total=len(texts)) as advance,
     ):
-        for doc in linker.pipe(docs, batch_size=_BATCH):
+        for doc in linker.pipe(docs, batch_size=DOCS_PER_BATCH):
             yield get_links(doc, spans_key=key)
             advance(1)
 
 
 @contextmanager
-def changed(cfg: dict[str, Any], values: Mapping[str, Any]) -> Iterator[None]:
+def changed_settings(cfg: dict[str, Any], values: Mapping[str, Any]) -> Iterator[None]:
     """Change settings of a pipe, and restore them at the end of the block."""
     previous = {name: cfg[name] for name in values}
     try:
@@ -194,10 +189,10 @@ def changed(cfg: dict[str, Any], values: Mapping[str, Any]) -> Iterator[None]:
         cfg.update(previous)
 
 
-def knowledge_of(linker: Linker) -> Knowledge:
-    """Answers of a linker's knowledge base and mention statistics, see `find_errors`."""
+def knowledge_of(linker: Linker) -> GoldLookup:
+    """Look up gold mentions in a linker's knowledge base and alias table, for `find_errors`."""
     kb, counts = linker.kb, linker.alias_table.counts
-    linked = {id_ for ids in counts.values() for id_ in ids}
+    linked_ids = {id_ for ids in counts.values() for id_ in ids}
 
     def has_name(id_: str, name: str) -> bool:
         row = kb.find(id_)
@@ -205,9 +200,9 @@ def knowledge_of(linker: Linker) -> Knowledge:
         return normalize_name(name) in map(normalize_name, names)
 
     def is_seen(string: str, ids: Iterable[str]) -> bool:
-        return normalize_name(string) in counts or not linked.isdisjoint(ids)
+        return normalize_name(string) in counts or not linked_ids.isdisjoint(ids)
 
-    return Knowledge(
+    return GoldLookup(
         canonical=kb.canonical,
         knows=lambda id_: kb.find(id_) >= 0,
         has_name=has_name,

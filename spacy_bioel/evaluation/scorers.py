@@ -1,11 +1,11 @@
-"""What the training loop of spaCy reports: scores based on `protocols`, its log, and its steps.
+"""Scorers based on `protocols`, and the log and the step counter of the training loop of spaCy.
 
 Gold mentions come from `example.reference.spans[gold_key]`, predictions from
 `example.predicted.spans[spans_key]`; they are compared by character offsets. `kb_id_` holds ids
 joined by "|"; "" and "NIL" both mean no id.
 
-`spacy evaluate` prints keys that begin with `spans_` and the name of a span group, and no others of
-ours: with `--spans-key bioel` mention detection, with `--spans-key bioel_link` links.
+`spacy evaluate` only prints scores whose key is `spans_` and the name of a span group:
+`--spans-key bioel` shows mention detection, `--spans-key bioel_link` shows links.
 """
 
 from __future__ import annotations
@@ -24,37 +24,36 @@ from spacy.training import Example
 from spacy_bioel.evaluation.protocols import PROTOCOLS
 from spacy_bioel.types import ANNOTATES, Link, Mention
 
-Scores = dict[str, Any]
-Scorer = Callable[..., Scores]
-Pair = tuple[list[Mention], list[Link]]
+ScoreDict = dict[str, Any]
+Scorer = Callable[..., ScoreDict]
+GoldAndLinks = tuple[list[Mention], list[Link]]
 
 
 def make_mention_scorer_v1(spans_key: str = "bioel", gold_key: str = "bioel_gold") -> Scorer:
-    """Registered as `spacy-bioel.mention_scorer.v1`: mention detection by offsets and label.
+    """Registered as `spacy-bioel.mention_scorer.v1`: score mention detection by offsets and label.
 
-    RETURNS (Scorer): Computes `bioel_mention_p`, `_r` and `_f` in [0, 1]; None without gold. Also
-        as `spans_KEY_p`, `_r` and `_f`, and of each label as `spans_KEY_per_type`, for the KEY of
-        the group.
+    RETURNS (Scorer): Computes `bioel_mention_p`, `_r` and `_f` in [0, 1]; None without gold. They
+        are also returned as `spans_KEY_p`, `_r` and `_f`, where KEY is the span group, and by label
+        as `spans_KEY_per_type`.
     """
-    # Partial functions, not closures, so that pipelines with them can be pickled.
+    # A partial function can be pickled with the pipeline; a closure cannot.
     return partial(_score, spans_key=spans_key, gold_key=gold_key, mentions=True, links=False)
 
 
 def make_link_scorer_v1(spans_key: str = "bioel", gold_key: str = "bioel_gold") -> Scorer:
-    """Registered as `spacy-bioel.link_scorer.v1`: strict end to end over linked mentions.
+    """Registered as `spacy-bioel.link_scorer.v1`: score links by strict end to end.
 
     RETURNS (Scorer): Computes `bioel_link_p`, `_r` and `_f`, and `bioel_link_acc`: the share of
-        exactly right ids among gold mentions with an id whose offsets were predicted; 0 when none
-        was predicted. All are in [0, 1]; None without gold, as in spaCy's own scorers. A
-        `bioel_linker` passes its KB's canonical ids: a retired id counts as its replacement. P, R
-        and F are also `spans_KEY_link_p`, `_r`, `_f` and `_per_type`, for the KEY of the group.
+        gold mentions with exactly the right ids, among those that have an id and whose offsets were
+        predicted; 0 if none was predicted. All are in [0, 1]; None without gold, as in the scorers
+        of spaCy. `bioel_linker` makes ids canonical: a retired id counts as its replacement. P, R
+        and F are also returned as `spans_KEY_link_p`, `_r`, `_f` and `_per_type`.
     """
     return partial(_score, spans_key=spans_key, gold_key=gold_key, mentions=False, links=True)
 
 
 def make_end_to_end_scorer_v1(spans_key: str = "bioel", gold_key: str = "bioel_gold") -> Scorer:
-    """Registered as `spacy-bioel.end_to_end_scorer.v1`: both scorers above, for a linker that finds
-    its mentions itself."""
+    """Registered as `spacy-bioel.end_to_end_scorer.v1`: score both mentions and links."""
     return partial(_score, spans_key=spans_key, gold_key=gold_key, mentions=True, links=True)
 
 
@@ -67,26 +66,26 @@ def _score(
     links: bool,
     canonical: Callable[[str], str] = str,
     **settings: object,
-) -> Scores:
-    pairs = list(_pairs(examples, spans_key, gold_key, canonical))
-    scores: Scores = {}
+) -> ScoreDict:
+    pairs = list(_gold_and_links(examples, spans_key, gold_key, canonical))
+    scores: ScoreDict = {}
     if mentions:
-        scores |= _scores("mention", pairs, "bioel_mention", f"spans_{spans_key}")
+        scores |= _prf_scores("mention", pairs, "bioel_mention", f"spans_{spans_key}")
     if links:
-        scores |= _scores("end_to_end", pairs, "bioel_link", f"spans_{spans_key}_link")
+        scores |= _prf_scores("end_to_end", pairs, "bioel_link", f"spans_{spans_key}_link")
         scores["bioel_link_acc"] = _accuracy_of_found(pairs)
     return scores
 
 
-def _pairs(
+def _gold_and_links(
     examples: Iterable[Example], spans_key: str, gold_key: str, canonical: Callable[[str], str]
-) -> Iterator[Pair]:
+) -> Iterator[GoldAndLinks]:
     def ids_of(span: Span) -> tuple[str, ...]:
         return tuple(sorted({canonical(i) for i in set(span.kb_id_.split("|")) - {"", "NIL"}}))
 
     for example in examples:
         gold_spans = example.reference.spans.get(gold_key, ())
-        # Labels that were looked for; none given: all.
+        # Labels that the document annotates; none: all.
         annotates = getattr(gold_spans, "attrs", {}).get(ANNOTATES)
         yield (
             [Mention(s.start_char, s.end_char, s.label_, ids_of(s)) for s in gold_spans],
@@ -98,42 +97,46 @@ def _pairs(
         )
 
 
-def _accuracy_of_found(pairs: Iterable[Pair]) -> float | None:
-    """Share of right ids among gold mentions with an id whose offsets were predicted."""
-    at_gold = []
+def _accuracy_of_found(pairs: Iterable[GoldAndLinks]) -> float | None:
+    """Return the accuracy of ids on gold mentions with an id whose offsets were predicted."""
+    with_equal_offsets = []
     for gold, links in pairs:
         # The protocol also pairs a mention with a link that covers it.
-        places = {(mention.start, mention.end) for mention in gold}
-        at_gold.append((gold, [x for x in links if (x.start, x.end) in places]))
-    total = _sum_counts("gold", at_gold)
+        offsets = {(mention.start, mention.end) for mention in gold}
+        with_equal_offsets.append((gold, [x for x in links if (x.start, x.end) in offsets]))
+    total = _sum_counts("gold", with_equal_offsets)
     if not total["gold"]:
         return None
-    # 0, not None, when nothing was found: spaCy's training loop ignores a score for the rest of
-    # the training once it has been None.
+    # 0, not None, if nothing was found: once a score is None, the training loop of spaCy ignores
+    # it for the rest of the training.
     n_found = total["gold"] - total["not_predicted"]
     return total["right"] / n_found if n_found else 0.0
 
 
-def _sum_counts(protocol: str, pairs: Iterable[Pair]) -> Counter[str]:
+def _sum_counts(protocol: str, pairs: Iterable[GoldAndLinks]) -> Counter[str]:
     total: Counter[str] = Counter()
     for gold, links in pairs:
         total.update(PROTOCOLS[protocol].count(gold, links))  # type: ignore[arg-type]
     return total
 
 
-def _scores(protocol: str, pairs: Sequence[Pair], name: str, key: str) -> Scores:
-    """Precision, recall and F under both names, and of each label under the second one."""
+def _prf_scores(protocol: str, pairs: Sequence[GoldAndLinks], name: str, key: str) -> ScoreDict:
+    """Return precision, recall and F under `name` and `key`, and by label under `key`."""
     total = _sum_counts(protocol, pairs)
-    prf: Scores = _prf(total) if total["gold"] else dict.fromkeys("prf")
-    per_type = {
-        label: _prf(_sum_counts(protocol, (_of_label(pair, label) for pair in pairs)))
-        for label in sorted({item.label for pair in pairs for items in pair for item in items})
+    prf: ScoreDict = _prf(total) if total["gold"] else dict.fromkeys("prf")
+    scores: ScoreDict = {}
+    for prefix in (name, key):
+        scores |= {f"{prefix}_{letter}": value for letter, value in prf.items()}
+    labels = {mention.label for gold, _ in pairs for mention in gold}
+    labels |= {link.label for _, links in pairs for link in links}
+    scores[f"{key}_per_type"] = {
+        label: _prf(_sum_counts(protocol, (_with_label(pair, label) for pair in pairs)))
+        for label in sorted(labels)
     }
-    scores = {f"{start}_{letter}": value for start in (name, key) for letter, value in prf.items()}
-    return scores | {f"{key}_per_type": per_type}
+    return scores
 
 
-def _of_label(pair: Pair, label: str) -> Pair:
+def _with_label(pair: GoldAndLinks, label: str) -> GoldAndLinks:
     gold, links = pair
     return [m for m in gold if m.label == label], [x for x in links if x.label == label]
 
@@ -145,16 +148,16 @@ def _prf(total: Counter[str]) -> dict[str, float]:
 
 
 Log = Callable[[dict[str, Any] | None], None]
-_LEAST_WIDTH = 7
+_MIN_COLUMN_WIDTH = 7
 
 
 def create_console_log_v1() -> Callable[..., tuple[Log, Callable[[], None]]]:
     """Registered as `spacy-bioel.ConsoleLog.v1`, for `[training.logger]`.
 
-    A row has the update and how many there are, the epoch, the loss of each pipe since the row
-    before, the scores that count, in percent, their weighted sum by which the best pipeline is
-    chosen, and the time so far and that which is left. spaCy's own log cuts the names of pipes and
-    scores that begin alike to the same column title. Training may stop earlier, see `patience`.
+    Each row shows the update and the number of updates, the epoch, the loss of each pipe since the
+    previous row, the scores with a weight, in percent, their weighted sum, by which the best
+    pipeline is chosen, the elapsed time, and the remaining time. Training may stop earlier, see
+    `patience`. The log of spaCy truncates our names of pipes and scores to equal column titles.
     """
     return _open_log
 
@@ -166,9 +169,9 @@ def _open_log(
     pipes = [name for name, pipe in nlp.pipeline if getattr(pipe, "is_trainable", False)]
     pipes = [name for name in pipes if name not in training["frozen_components"]]
     scores = [name for name, weight in training["score_weights"].items() if weight]
-    titles = ["update", "epoch", *(f"loss {_short(name)}" for name in pipes)]
-    titles += [*map(_short, scores), "score", "time", "left"]
-    widths = [max(_LEAST_WIDTH, len(title)) for title in titles]
+    titles = ["update", "epoch", *(f"loss {_column_title(name)}" for name in pipes)]
+    titles += [*map(_column_title, scores), "score", "time", "left"]
+    widths = [max(_MIN_COLUMN_WIDTH, len(title)) for title in titles]
     widths[0] = max(widths[0], len(_progress(training["max_steps"], training["max_steps"])))
 
     def write(cells: list[str]) -> None:
@@ -182,24 +185,24 @@ def _open_log(
     def log(info: dict[str, Any] | None) -> None:
         if info is None or info["score"] is None:  # an update without an evaluation
             return
-        step, most = info["step"], training["max_steps"]
-        losses, found = info["losses"], info["other_scores"]
-        left = info["seconds"] * (most - step) / step if step and most else None
-        cells = [_progress(step, most), str(info["epoch"])]
-        cells += [f"{losses.get(name, 0.0):.2f}" for name in pipes]
-        cells += [_percent(found, name) for name in scores]
-        write([*cells, f"{info['score'] * 100:.2f}", _clock(info["seconds"]), _clock(left)])
+        step, max_steps = info["step"], training["max_steps"]
+        remaining = info["seconds"] * (max_steps - step) / step if step and max_steps else None
+        cells = [_progress(step, max_steps), str(info["epoch"])]
+        cells += [f"{info['losses'].get(name, 0.0):.2f}" for name in pipes]
+        cells += [_percent(info["other_scores"], name) for name in scores]
+        cells += [f"{info['score'] * 100:.2f}", _clock(info["seconds"]), _clock(remaining)]
+        write(cells)
 
     return log, lambda: None
 
 
-def _short(name: str) -> str:
-    """Name a score or pipe without what the names of this package begin with: "mention f"."""
+def _column_title(name: str) -> str:
+    """Shorten the name of a score or pipe, e.g. "bioel_mention_f" to "mention f"."""
     return name.removeprefix("bioel_").replace("_", " ")
 
 
-def _progress(step: int, most: int) -> str:
-    return f"{step}/{most}" if most else str(step)
+def _progress(step: int, max_steps: int) -> str:
+    return f"{step}/{max_steps}" if max_steps else str(step)
 
 
 def _percent(scores: Mapping[str, Any], name: str) -> str:
@@ -221,13 +224,13 @@ STEPS = "training_steps"
 def create_step_counter_v1(*, done: int = 0) -> Callable[[Language, dict[str, Any]], None]:
     """Registered as `spacy-bioel.StepCounter.v1`, for `[training.before_update]`.
 
-    Each saved pipeline then says in its meta.json, as `training_steps`, at which step of the
-    training it was saved, so that training can go on from there.
+    Each saved pipeline records, as `training_steps` in its meta.json, the step at which it was
+    saved, so that training can resume from there.
 
     done (int): Updates of earlier runs.
     """
 
-    def count_steps(nlp: Language, about: dict[str, Any]) -> None:
-        nlp.meta[STEPS] = done + about["step"]
+    def count_steps(nlp: Language, info: dict[str, Any]) -> None:
+        nlp.meta[STEPS] = done + info["step"]
 
     return count_steps

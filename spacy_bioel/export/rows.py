@@ -309,7 +309,7 @@ def _run_linker(
     linker = find_linker(nlp)
     assert linker is not None
     with _errors_to(nlp, raise_error):  # all or none
-        found = list(measuring.link_given(nlp, linker, list(texts.values())))
+        found = list(measuring.link_gold_mentions(nlp, linker, list(texts.values())))
     for (n, text), links in zip(texts.items(), found, strict=True):
         # The linker has seen whole tokens.
         pairs = zip(links, text.mentions, strict=True)

@@ -1,1 +1,1 @@
-"""Files to records."""
+"""Readers of corpora and ontologies: from files to annotated texts and concepts."""

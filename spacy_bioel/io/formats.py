@@ -1,4 +1,4 @@
-"""Registry of readers, and detection of the format of a file from its contents."""
+"""Registry of the readers, and detection of the format of a file from its contents."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from spacy_bioel.io.table import (
 )
 from spacy_bioel.types import AnnotatedText, Concept
 
-_HEAD = 1 << 16
-T = TypeVar("T", AnnotatedText, Concept)
-# A reader, and a pattern of the beginning of its files, after white space, which takes linear time.
-Formats = Mapping[str, tuple[Callable[..., Iterator[T]], str]]
+_HEAD_CHARS = 1 << 16
+RecordT = TypeVar("RecordT", AnnotatedText, Concept)
+# By format, the reader and a linear-time pattern for the start of a file, after white space.
+Formats = Mapping[str, tuple[Callable[..., Iterator[RecordT]], str]]
 
-# In the order in which they are tried.
+# Formats are tried in this order.
 CORPUS_FORMATS: Formats[AnnotatedText] = {
     "bioc-xml": (read_bioc_xml, r"(?=<)(?s:.*)<collection\b"),
     "bioc-json": (read_bioc_json, r'[\[{](?s:.*)"(documents|PubTator3)"\s*:\s*\['),
@@ -39,10 +39,7 @@ CORPUS_FORMATS: Formats[AnnotatedText] = {
     "brat": (read_brat, r"[TREMA]\d+\t[^\t\n ]+ [0-9]+ [0-9]+[;\t]"),
 }
 ONTOLOGY_FORMATS: Formats[Concept] = {
-    "obo": (
-        read_obo,
-        r"format-version:|((?:[a-z!][^\n]*)?\n)*\[Term\]",
-    ),
+    "obo": (read_obo, r"format-version:|((?:[a-z!][^\n]*)?\n)*\[Term\]"),
     "owl": (read_owl, r'(?=<)(?s:.*)<(\w+:)?(RDF|Ontology)\b|\{(?s:.*)"graphs"\s*:'),
     "mesh": (read_mesh_xml, r"(?=<)(?s:.*)<(DescriptorRecordSet|SupplementalRecordSet)\b"),
     "cellxgene": (
@@ -59,7 +56,7 @@ ONTOLOGY_FORMATS: Formats[Concept] = {
 
 
 def detect_corpus_format(path: StrPath) -> str:
-    """Detect the key in CORPUS_FORMATS, from the contents, or for BRAT from file names.
+    """Detect the format, a key of CORPUS_FORMATS, from the contents; BRAT from the file names.
 
     RAISES BioelError: [B133] not recognised; errors of `open_text`.
     """
@@ -67,7 +64,7 @@ def detect_corpus_format(path: StrPath) -> str:
 
 
 def detect_ontology_format(path: StrPath) -> str:
-    """Detect the key in ONTOLOGY_FORMATS of a file or a UMLS folder.
+    """Detect the format, a key of ONTOLOGY_FORMATS, of a file or of a UMLS folder.
 
     RAISES BioelError: [B133] not recognised; errors of `open_text`.
     """
@@ -83,11 +80,11 @@ def read_corpus(
 
     format (str | None): A key of CORPUS_FORMATS; None: detected from the contents.
     prefix (str): Vocabulary of ids without a prefix.
-    RAISES BioelError: [B133] not recognised, [B134] unknown format; with their place, whatever the
-        reader does not understand.
+    RAISES BioelError: [B133] not recognised, [B134] unknown format; errors of the reader, which
+        give the line of a malformed record.
     """
     name = detect_corpus_format(path) if format is None else format
-    return _reader(CORPUS_FORMATS, name)(path, prefix=prefix)
+    return _reader_of(CORPUS_FORMATS, name)(path, prefix=prefix)
 
 
 def read_ontology(
@@ -111,24 +108,24 @@ def read_ontology(
             raise BioelError(Errors.B135.format(path=path, format=format))
         return read_table(path, columns=columns, prefix=prefix)
     name = detect_ontology_format(path) if format is None else format
-    reader = _reader(ONTOLOGY_FORMATS, name)
+    reader = _reader_of(ONTOLOGY_FORMATS, name)
     return reader(path, prefix=prefix) if prefix else reader(path)
 
 
-def _detect(path: StrPath, formats: Formats[T]) -> str:
-    with open_text(path, errors="replace") as file:  # readers say where bytes are wrong
-        head = file.read(_HEAD)
+def _detect(path: StrPath, formats: Formats[RecordT]) -> str:
+    with open_text(path, errors="replace") as file:  # the reader will report bad bytes
+        head = file.read(_HEAD_CHARS)
         # White space is skipped here, since patterns over a long run of it take quadratic time.
         while head and not (head := head.lstrip()):
-            head = file.read(_HEAD)
-        head += file.read(_HEAD - len(head))
+            head = file.read(_HEAD_CHARS)
+        head += file.read(_HEAD_CHARS - len(head))
     for name, (_, pattern) in formats.items():
         if re.match(pattern, head):
             return name
     raise BioelError(Errors.B133.format(path=path, known=", ".join(formats), head=head[:60]))
 
 
-def _reader(formats: Formats[T], name: str) -> Callable[..., Iterator[T]]:
+def _reader_of(formats: Formats[RecordT], name: str) -> Callable[..., Iterator[RecordT]]:
     if name not in formats:
         raise BioelError(Errors.B134.format(format=name, known=", ".join(formats)))
     return formats[name][0]

@@ -1,6 +1,6 @@
-"""JSON: parsed with limits, streamed entry by entry, and JSON lines of concepts and texts.
+"""JSON parsing with limits, streaming of large JSON objects, and JSON lines of concepts and texts.
 
-JSON lines are for output, and for sources without a reader of their own.
+JSON lines are our output format, and the input format for sources that have no reader here.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from spacy_bioel.io.open import (
     check_words,
     curie,
     numbered_lines,
-    one_record,
     open_text,
-    split_ids,
+    parse_ids,
+    skip_if_bad,
 )
 from spacy_bioel.types import AnnotatedText, Concept, Mention
 
 _MAX_DEPTH = 100
-_TOO_DEEP = f"lists and objects more than {_MAX_DEPTH} deep"
-_HALF_A_PAIR = re.compile(r"\\ud[89a-f]", re.I)
-_CHUNK = 1 << 20
+_TOO_DEEP = f"lists and objects nested more than {_MAX_DEPTH} deep"
+_LONE_SURROGATE = re.compile(r"\\ud[89a-f]", re.I)
+_JSON_CHUNK_CHARS = 1 << 20
 _NOT_SPACE = re.compile(r"\S")
 
 
@@ -38,7 +38,7 @@ def parse_json(text: str, *, lone_surrogates: bool = False) -> Any:
 
     lone_surrogates (bool): Accept halves of surrogate pairs. UTF-8 cannot encode them, so the
         caller has to handle them.
-    RAISES ValueError: Invalid JSON, lists and objects nested more than 100 deep, a number of
+    RAISES ValueError: Invalid JSON, lists and objects nested more than 100 deep, a number with
         thousands of digits, or half of a surrogate pair.
     """
     try:
@@ -48,44 +48,44 @@ def parse_json(text: str, *, lone_surrogates: bool = False) -> Any:
     except RecursionError:
         raise ValueError(_TOO_DEEP) from None
     except ValueError:  # Python reads integers of up to 4,300 digits
-        raise ValueError("a number of thousands of digits") from None
+        raise ValueError("a number with thousands of digits") from None
     _check_value(value, text, lone_surrogates=lone_surrogates)
     return value
 
 
 def _check_value(value: object, text: str, *, lone_surrogates: bool = False) -> None:
-    """Check the depth and the surrogates of a value with this text."""
+    """Refuse a value that is nested too deep or has half of a surrogate pair."""
     if text.count("[") + text.count("{") > _MAX_DEPTH and _depth(value) > _MAX_DEPTH:
         raise ValueError(_TOO_DEEP)
-    if not lone_surrogates and _HALF_A_PAIR.search(text):
-        written = json.dumps(value, ensure_ascii=False)
+    if not lone_surrogates and _LONE_SURROGATE.search(text):
+        unescaped = json.dumps(value, ensure_ascii=False)
         try:
-            written.encode("utf8")
+            unescaped.encode("utf8")
         except UnicodeEncodeError as error:
-            found = f"\\u{ord(written[error.start]):x}"
-            raise ValueError(f"{found}, which is half of a character") from None
+            surrogate = f"\\u{ord(unescaped[error.start]):x}"
+            raise ValueError(f"{surrogate}, which is half of a character") from None
 
 
-def _depth(value: object, above: int = 0) -> int:
-    """Depth of lists and objects in each other; those below the first that is too deep are left."""
-    if above > _MAX_DEPTH or not isinstance(value, dict | list):
-        return above
+def _depth(value: object, level: int = 0) -> int:
+    """Return how deep lists and objects are nested; stop below `_MAX_DEPTH`."""
+    if level > _MAX_DEPTH or not isinstance(value, dict | list):
+        return level
     values = value.values() if isinstance(value, dict) else value
-    return max((_depth(nested, above + 1) for nested in values), default=above + 1)
+    return max((_depth(nested, level + 1) for nested in values), default=level + 1)
 
 
 def iter_json_object(path: StrPath, *, problem: str) -> Iterator[tuple[str, Any]]:
     """Stream the entries of a file that is one JSON object, with one entry in memory at a time.
 
-    problem (str): Template of `Errors` with {path} and {found}, for files with other contents.
-    RAISES BioelError: Errors of `open_text`; the error of `problem`.
+    problem (str): Template of `Errors` with {path} and {found}, for any other file.
+    RAISES BioelError: Errors of `open_text`; `problem`.
     """
     key = ""
     with open_text(path) as file:
         try:
-            for key, value in _entries(_Reader(file)):
+            for key, value in _json_entries(_JsonReader(file)):
                 yield key, value
-        except (BioelError, UnicodeDecodeError):  # of the file, not of JSON
+        except (BioelError, UnicodeDecodeError):  # the file cannot be read, whatever the JSON is
             raise
         except ValueError as error:
             message = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
@@ -93,74 +93,74 @@ def iter_json_object(path: StrPath, *, problem: str) -> Iterator[tuple[str, Any]
             raise BioelError(problem.format(path=path, found=found)) from error
 
 
-def _entries(reader: _Reader) -> Iterator[tuple[str, Any]]:
+def _json_entries(reader: _JsonReader) -> Iterator[tuple[str, Any]]:
     reader.take("{")
-    mark = reader.take("}") if reader.peek() == "}" else ","
-    while mark == ",":
+    separator = reader.take("}") if reader.peek() == "}" else ","
+    while separator == ",":
         if reader.peek() != '"':
             raise reader.error("a key in quotes")
         key = reader.value()
         reader.take(":")
         yield key, reader.value()
-        mark = reader.take(",}")
+        separator = reader.take(",}")
     if reader.peek():
         raise reader.error("nothing more")
 
 
-class _Reader:
-    """Reader of JSON values and the marks between them, from a file that is read in chunks."""
+class _JsonReader:
+    """Reads JSON values and the punctuation between them from a file, in chunks."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
         self._text = ""
-        self._at = 0
+        self._position = 0
         self._decode = json.JSONDecoder().raw_decode
 
     def peek(self) -> str:
-        """Return the next character that is not white space, which stays; "" at the end."""
-        while not (found := _NOT_SPACE.search(self._text, self._at)):
-            self._at = len(self._text)
-            if not self._read_on():
+        """Return the next character after white space without consuming it; "" at the end."""
+        while not (match := _NOT_SPACE.search(self._text, self._position)):
+            self._position = len(self._text)
+            if not self._read_chunk():
                 return ""
-        self._at = found.start()
-        return found[0]
+        self._position = match.start()
+        return match[0]
 
-    def take(self, marks: str) -> str:
-        """Consume the next character, which has to be one of `marks`."""
-        mark = self.peek()
-        if not mark or mark not in marks:
-            raise self.error(" or ".join(marks))
-        self._at += 1
-        return mark
+    def take(self, allowed: str) -> str:
+        """Consume the next character, which has to be one of `allowed`."""
+        character = self.peek()
+        if not character or character not in allowed:
+            raise self.error(" or ".join(allowed))
+        self._position += 1
+        return character
 
     def value(self) -> Any:
-        """Parse the next value."""
         self.peek()
         while True:
             try:
-                value, end = self._decode(self._text, self._at)
+                value, end = self._decode(self._text, self._position)
             except json.JSONDecodeError:
-                if not self._read_on():
+                if not self._read_chunk():
                     raise
                 continue
             except (RecursionError, ValueError):
-                raise self.error("a value that is not so deep or long") from None
+                raise self.error("a value that is less deep or long") from None
             # A number at the end of the chunk may continue in the next one.
-            if end < len(self._text) or not self._read_on():
-                _check_value(value, self._text[self._at : end])
-                self._at = end
+            if end < len(self._text) or not self._read_chunk():
+                _check_value(value, self._text[self._position : end])
+                self._position = end
                 return value
 
     def error(self, expected: str) -> ValueError:
         found = repr(self.peek()) if self.peek() else "the end of the file"
         return ValueError(f"{found} where {expected} was expected")
 
-    def _read_on(self) -> bool:
+    def _read_chunk(self) -> bool:
         """Read the next chunk and drop the consumed text; False at the end of the file."""
-        # As much as there is, so that a long value is not parsed again for each chunk of it.
-        piece = self._file.read(max(_CHUNK, len(self._text) - self._at))
-        self._text, self._at = self._text[self._at :] + piece, 0
-        return bool(piece)
+        rest = self._text[self._position :]
+        # Doubling the text each time bounds how often a long value is parsed again.
+        chunk = self._file.read(max(_JSON_CHUNK_CHARS, len(rest)))
+        self._text, self._position = rest + chunk, 0
+        return bool(chunk)
 
 
 _TEXT_KEYS = {"text": str, "mentions": list, "links": list, "annotates": list}
@@ -175,19 +175,19 @@ _Record = dict[str, Any]
 
 
 def read_concepts_jsonl(path: StrPath, *, prefix: str = "") -> Iterator[Concept]:
-    """Stream concepts, one JSON object a line with the fields of `Concept`.
+    """Stream concepts, one JSON object per line with the fields of `Concept`.
 
     "id" is required. A record without "names" is a retired id if it has "replaced_by"; otherwise
-    a build counts and drops it.
+    `bioel kb build` drops it and counts it.
     """
     for where, record in _records(path):
-        with one_record():
+        with skip_if_bad():
             _check_keys(where, record, _CONCEPT_KEYS, "id")
             if unknown := ", ".join(map(repr, sorted(record.keys() - _CONCEPT_KEYS.keys()))):
                 known = ", ".join(_CONCEPT_KEYS)
-                raise _problem(where, f"unknown key {unknown} (known: {known})")
+                raise _record_error(where, f"unknown key {unknown} (known: {known})")
             if not record["id"].strip():
-                raise _problem(where, "empty 'id'")
+                raise _record_error(where, "empty 'id'")
             yield Concept(
                 curie(record["id"], prefix),
                 _strings(where, record, "names"),
@@ -200,42 +200,42 @@ def read_concepts_jsonl(path: StrPath, *, prefix: str = "") -> Iterator[Concept]
 
 
 def read_texts_jsonl(path: StrPath, *, prefix: str = "") -> Iterator[AnnotatedText]:
-    """Stream texts, one JSON object a line: {"id", "text", "mentions"}.
+    """Stream texts, one JSON object per line: {"id", "text", "mentions"}.
 
     A mention is {"start", "end", "label", "ids"} or, as in MedMentions, [start, end, words, ids].
     Optional keys are "fragments", and "text", which is compared with the text at the offsets.
     Without "id" or "pmid" the number of the record is the id. "mentions" is optional, and so is
-    "annotates", the labels that were looked for; other keys are ignored. Output of `bioel link` has
-    "links" in place of "mentions"; a document that failed there is skipped, with a warning [W260].
+    "annotates", the labels that were annotated. Other keys are ignored. Output of `bioel link` has
+    "links" instead of "mentions"; documents that failed there are skipped, with a warning [W260].
     """
     for number, (where, record) in enumerate(_records(path), start=1):
         error = record.get("error")
         if error is not None and not record.get("links"):
-            said = f"{error!r}"
+            reason = f"{error!r}"
             if isinstance(error, dict):
-                said = f"{error.get('code', 'error')}: {error.get('message', '')}"
-            LOGGER.warning(Warnings.W260.format(where=where, error=said[:200]))
+                reason = f"{error.get('code', 'error')}: {error.get('message', '')}"
+            LOGGER.warning(Warnings.W260.format(where=where, error=reason[:200]))
             continue
         _check_keys(where, record, _TEXT_KEYS, "text")
         text = record["text"]
-        found: list[object] = record.get("mentions" if "mentions" in record else "links", [])
+        raw_mentions = record.get("mentions" if "mentions" in record else "links", [])
         mentions = tuple(
-            _read_mention(f"{where}, mention {i}", mention, text, prefix)
-            for i, mention in enumerate(found, start=1)
+            _json_mention(f"{where}, mention {i}", mention, text, prefix)
+            for i, mention in enumerate(raw_mentions, start=1)
         )
         annotates = _strings(where, record, "annotates")
         yield AnnotatedText(_id_of(record, number), text, mentions, annotates)
 
 
 def read_documents_jsonl(path: StrPath) -> Iterator[tuple[Any, str]]:
-    """Stream the text, None if it is missing, and the id of each line, unchecked."""
-    # Lone surrogates pass, since one bad text must not stop the others.
+    """Stream the text and the id of each line, unchecked; the text is None if it is missing."""
+    # Lone surrogates are accepted, so that one bad text does not stop the others.
     for number, (_, record) in enumerate(_records(path, lone_surrogates=True), start=1):
         yield record.get("text"), _id_of(record, number)
 
 
 def write_texts_jsonl(path: StrPath, texts: Iterable[AnnotatedText]) -> int:
-    """Write texts as `read_texts_jsonl` reads them. RETURNS (int): How many."""
+    """Write texts in the format of `read_texts_jsonl`. RETURNS (int): Number of texts."""
     n = 0
     with replacing_text(Path(path)) as file:
         for text in texts:
@@ -255,7 +255,7 @@ def _id_of(record: _Record, number: int) -> str:
     return str(record.get("id", record.get("pmid", number)))
 
 
-def _read_mention(where: str, mention: Any, text: str, prefix: str) -> Mention:
+def _json_mention(where: str, mention: Any, text: str, prefix: str) -> Mention:
     match mention:
         case [start, end, words, ids]:
             mention = {"start": start, "end": end, "text": words, "ids": ids}
@@ -263,7 +263,7 @@ def _read_mention(where: str, mention: Any, text: str, prefix: str) -> Mention:
             pass
         case _:
             expected = "an object or [start, end, words, ids]"
-            raise _problem(where, f"expected {expected}, found {mention!r}")
+            raise _record_error(where, f"expected {expected}, found {mention!r}")
     _check_keys(where, mention, _MENTION_KEYS, "start", "end")
     start, end = mention["start"], mention["end"]
     check_words(text, [(start, end)], None, where=where)
@@ -273,12 +273,12 @@ def _read_mention(where: str, mention: Any, text: str, prefix: str) -> Mention:
             case [int(first), int(last)]:
                 fragments.append((first, last))
             case _:
-                raise _problem(where, f"'fragments' has {pair!r}, expected [start, end]")
+                raise _record_error(where, f"'fragments' has {pair!r}, expected [start, end]")
     check_words(text, fragments or [(start, end)], mention.get("text"), where=where)
     ids = mention.get("ids", [])
     raw_ids = ids if isinstance(ids, str) else "|".join(_strings(where, mention, "ids"))
     label = mention.get("label", "")
-    return Mention(start, end, label, split_ids(raw_ids, prefix), tuple(fragments))
+    return Mention(start, end, label, parse_ids(raw_ids, prefix), tuple(fragments))
 
 
 def _records(path: StrPath, *, lone_surrogates: bool = False) -> Iterator[tuple[Place, _Record]]:
@@ -286,7 +286,7 @@ def _records(path: StrPath, *, lone_surrogates: bool = False) -> Iterator[tuple[
     for where, line in numbered_lines(path):
         if not line.strip():
             continue
-        with one_record(where):
+        with skip_if_bad(where):
             try:
                 record = parse_json(line, lone_surrogates=lone_surrogates)
             except ValueError as error:
@@ -296,7 +296,7 @@ def _records(path: StrPath, *, lone_surrogates: bool = False) -> Iterator[tuple[
             yield where, record
 
 
-def _problem(where: object, problem: str) -> BioelError:
+def _record_error(where: object, problem: str) -> BioelError:
     return BioelError(Errors.B132.format(where=where, problem=problem))
 
 
@@ -309,11 +309,11 @@ def _check_keys(where: object, record: _Record, types: dict[str, Any], *required
         if key in types and (isinstance(value, bool) or not isinstance(value, types[key]))
     ]
     if problems:
-        raise _problem(where, "; ".join(problems))
+        raise _record_error(where, "; ".join(problems))
 
 
 def _strings(where: object, record: _Record, key: str) -> tuple[str, ...]:
     values = record.get(key, [])
     if not all(isinstance(value, str) for value in values):
-        raise _problem(where, f"{key!r} is {values!r:.40}, expected a list of strings")
+        raise _record_error(where, f"{key!r} is {values!r:.40}, expected a list of strings")
     return tuple(values)

@@ -1,5 +1,5 @@
-"""What all readers have in common: files are opened, compressed or not, and read line by line or
-element by element; ids become CURIEs, offsets are checked, and bad records may be skipped.
+"""Helpers of all readers: open plain and compressed files, stream lines and XML elements, convert
+ids to CURIEs, check offsets, and skip bad records.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ import zstandard
 from spacy_bioel.errors import BioelError, Errors
 
 StrPath = str | os.PathLike[str]
-# From spellings of a vocabulary in sources to prefixes of this package. CTD has "DO:DOID:0001816".
-_SPELLINGS = {"mesh": "MESH:", "omim": "OMIM:", "umls": "", "do": "", "cellosaurus": ""}
-_SEPARATORS = re.compile(r"[|+;,]")
+# Prefix of a CURIE by the spelling of the vocabulary in sources. CTD has "DO:DOID:0001816".
+_PREFIX_OF_VOCABULARY = {"mesh": "MESH:", "omim": "OMIM:", "umls": "", "do": "", "cellosaurus": ""}
+_ID_SEPARATORS = re.compile(r"[|+;,]")
 _NIL = frozenset({"", "-", "-1", "nil", "cui-less"})
 _OMIM_NUMBER = re.compile(r"\d{6}")
 
 
 class Place(NamedTuple):
-    """Where a record begins; line 0: the format has no lines."""
+    """File and line where a record begins; line 0: the format has no lines."""
 
     path: StrPath
     line: int = 0
@@ -56,12 +56,12 @@ def curie(raw: str, prefix: str = "") -> str:
             prefix = "OMIM"
         raw = f"{prefix}:{raw}"
     vocabulary, local = raw.split(":", 1)
-    return _SPELLINGS.get(vocabulary.lower(), f"{vocabulary}:") + local.strip()
+    return _PREFIX_OF_VOCABULARY.get(vocabulary.lower(), f"{vocabulary}:") + local.strip()
 
 
-def split_ids(raw: str, prefix: str = "") -> tuple[str, ...]:
-    """Split a field at "|", "+", ";" and "," into distinct CURIEs; "-1", "NIL", ... are no ids."""
-    parts = (part.strip() for part in _SEPARATORS.split(raw))
+def parse_ids(raw: str, prefix: str = "") -> tuple[str, ...]:
+    """Split a field at "|", "+", ";" and "," into distinct CURIEs; drop "-1", "NIL" etc."""
+    parts = (part.strip() for part in _ID_SEPARATORS.split(raw))
     return tuple(dict.fromkeys(curie(part, prefix) for part in parts if part.lower() not in _NIL))
 
 
@@ -80,24 +80,26 @@ def tree_types(trees: Iterable[str]) -> tuple[str, ...]:
 def check_words(
     text: str, fragments: Sequence[tuple[int, int]], words: str | None, *, where: object
 ) -> None:
-    """Refuse a mention outside the text [B105], or with other words than the text has at its
-    offsets [B106]; white space may differ, and None are not known.
+    """Check that the offsets of a mention are in the text, and that its words are there.
+
+    words (str | None): Words that the source gives for the mention; white space may differ.
+    RAISES BioelError: [B105] offsets outside the text, [B106] other words at these offsets.
     """
     for start, end in fragments:
         if not 0 <= start < end <= len(text):
             message = Errors.B105.format(where=where, start=start, end=end, length=len(text))
             raise BioelError(message)
-    found = " ".join(text[start:end] for start, end in fragments)
-    if words not in (None, found) and "".join(found.split()) != "".join(str(words).split()):
+    actual = " ".join(text[start:end] for start, end in fragments)
+    if words not in (None, actual) and "".join(actual.split()) != "".join(str(words).split()):
         start, end = fragments[0][0], fragments[-1][1]
         raise BioelError(
-            Errors.B106.format(where=where, start=start, end=end, found=found, expected=words)
+            Errors.B106.format(where=where, start=start, end=end, found=actual, expected=words)
         )
 
 
 @dataclass(frozen=True, slots=True)
 class BadRecord:
-    """A record that was skipped; its line is 0 where the format has no lines."""
+    """A record that was skipped; its line is 0 if the format has no lines."""
 
     path: str
     line: int
@@ -110,12 +112,12 @@ class BadRecord:
 
 @dataclass(slots=True)
 class Skipped:
-    """Bad records so far, of which `tell` is told; files that are read twice have theirs once.
+    """The bad records of a `skipping_bad` block; a file that is read twice counts once.
 
-    kept (int): Records that were not skipped, as far as the caller counts them.
+    kept (int): Number of records that were not skipped, if the caller counts them.
     """
 
-    tell: Callable[[BadRecord], None]
+    report: Callable[[BadRecord], None]
     first: BadRecord | None = None
     n: int = 0
     kept: int = 0
@@ -128,7 +130,7 @@ class Skipped:
             self._seen.add(hash(record))
             self.first = self.first or record
             self.n += 1
-            self.tell(record)
+            self.report(record)
 
 
 _SKIPPED: ContextVar[Skipped | None] = ContextVar("skipped", default=None)
@@ -136,9 +138,9 @@ skipped_so_far = _SKIPPED.get  # None outside `skipping_bad`
 
 
 @contextmanager
-def skipping_bad(tell: Callable[[BadRecord], None]) -> Iterator[Skipped]:
-    """Skip bad records inside this block, in all readers that are consumed there."""
-    skipped = Skipped(tell)
+def skipping_bad(report: Callable[[BadRecord], None]) -> Iterator[Skipped]:
+    """Skip the bad records of all readers that are consumed inside this block, and report them."""
+    skipped = Skipped(report)
     token = _SKIPPED.set(skipped)
     try:
         yield skipped
@@ -146,10 +148,10 @@ def skipping_bad(tell: Callable[[BadRecord], None]) -> Iterator[Skipped]:
         _SKIPPED.reset(token)
 
 
-class one_record:
-    """The reading of one record; inside `skipping_bad` its errors are noted and not raised.
+class skip_if_bad:
+    """Block that reads one record: inside `skipping_bad` its errors are reported, not raised.
 
-    place (Place | None): None: that of the record before, which another function reads on.
+    place (Place | None): None: another function has read the record and set its place.
     """
 
     __slots__ = ("_place",)
@@ -168,23 +170,23 @@ class one_record:
         return True
 
 
-_BESIDE = re.compile(r"/$|^__MACOSX/")  # folders, and what a Mac adds
-_CHUNK = 1 << 16
+_ARCHIVE_EXTRAS = re.compile(r"/$|^__MACOSX/")  # folders, and metadata that macOS adds
+_CHUNK_BYTES = 1 << 16
 _ZSTD_CHUNK = 1 << 11  # packed bytes, which become 64 MB at most
-# Text becomes up to 40 times smaller; what is many times smaller would only fill the memory.
+# Text compresses up to 40-fold. An archive that unpacks to far more is likely a zip bomb.
 _MAX_RATIO = 100
-_FREE = 1 << 26  # bytes that any archive may have
+_MIN_LIMIT = 1 << 26  # bytes; the limit of small archives
 _DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError, zipfile.BadZipFile)
 
 
-class _Unpacked(io.RawIOBase):
-    """Raw bytes of an archive, which may not be many times larger than the archive."""
+class _UnpackedBytes(io.RawIOBase):
+    """Unpacked bytes of an archive, limited to a multiple of its size [B478]."""
 
     def __init__(self, chunks: Iterator[bytes], path: Path) -> None:
         self._chunks = chunks
         self._path = path
         self._ready = memoryview(b"")
-        self._left = self._limit = max(_FREE, _MAX_RATIO * path.stat().st_size)
+        self._left = self._limit = max(_MIN_LIMIT, _MAX_RATIO * path.stat().st_size)
 
     def readable(self) -> bool:
         return True
@@ -200,28 +202,28 @@ class _Unpacked(io.RawIOBase):
         return n
 
 
-def _unpacking(raw: io.BufferedReader, path: Path) -> Iterator[bytes] | None:
-    """Return the contents of an archive in chunks; None for another file."""
+def _unpack(raw: io.BufferedReader, path: Path) -> Iterator[bytes] | None:
+    """Return the contents of an archive in chunks; None if the file is not an archive."""
     magic = raw.peek(4)
     if magic.startswith(b"\x1f\x8b"):
-        return iter(partial(gzip.GzipFile(fileobj=raw).read, _CHUNK), b"")
+        return iter(partial(gzip.GzipFile(fileobj=raw).read, _CHUNK_BYTES), b"")
     if magic.startswith(b"\x28\xb5\x2f\xfd"):
-        return _unpacking_zstd(raw)
+        return _unpack_zstd(raw)
     if not magic.startswith(b"PK\x03\x04"):
         return None
     try:
         archive = zipfile.ZipFile(raw)
-        names = [name for name in archive.namelist() if not _BESIDE.search(name)]
+        names = [name for name in archive.namelist() if not _ARCHIVE_EXTRAS.search(name)]
         if len(names) == 1:
-            return iter(partial(archive.open(names[0]).read, _CHUNK), b"")
-    except Exception as error:  # of any kind: damaged, encrypted, an unknown method
+            return iter(partial(archive.open(names[0]).read, _CHUNK_BYTES), b"")
+    except Exception as error:  # damaged, encrypted, unknown method: zipfile raises many kinds
         raise BioelError(Errors.B104.format(path=path, error=error)) from error
     first = ", ".join(names[:3]) or "none"
     raise BioelError(Errors.B477.format(path=path, n=len(names), first=first))
 
 
-def _unpacking_zstd(raw: io.BufferedReader) -> Iterator[bytes]:
-    """Unpack all frames. Unlike zstandard's own reader, this detects truncated files."""
+def _unpack_zstd(raw: io.BufferedReader) -> Iterator[bytes]:
+    """Unpack all frames. Unlike the reader of `zstandard`, this detects truncated files."""
     chunk = raw.read(_ZSTD_CHUNK)
     while chunk:
         frame = zstandard.ZstdDecompressor().decompressobj()
@@ -234,11 +236,11 @@ def _unpacking_zstd(raw: io.BufferedReader) -> Iterator[bytes]:
 
 @contextmanager
 def open_binary(path: StrPath) -> Iterator[io.BufferedReader]:
-    """Open a file for reading bytes; .gz, .zst and a .zip of one file are recognised by their first
-    bytes, and unpacked.
+    """Open a file for reading bytes. Archives (.gz, .zst, a .zip of one file) are recognised by
+    their first bytes, and unpacked.
 
     RAISES BioelError: [B101] no such file, [B407] a folder, [B102] empty file, [B104] damaged
-        archive, [B477] a .zip of several files, [B478] an archive of far more bytes than text has.
+        archive, [B477] a .zip of several files, [B478] an archive that unpacks to too many bytes.
     """
     path = Path(path)
     if path.is_dir():
@@ -247,8 +249,8 @@ def open_binary(path: StrPath) -> Iterator[io.BufferedReader]:
         raise BioelError(Errors.B101.format(path=path))
     with open(path, "rb") as reader:
         try:
-            if (chunks := _unpacking(reader, path)) is not None:
-                reader = io.BufferedReader(_Unpacked(chunks, path), _CHUNK)
+            if (chunks := _unpack(reader, path)) is not None:
+                reader = io.BufferedReader(_UnpackedBytes(chunks, path), _CHUNK_BYTES)
             if not reader.peek(1):
                 raise BioelError(Errors.B102.format(path=path))
             yield reader
@@ -258,39 +260,39 @@ def open_binary(path: StrPath) -> Iterator[io.BufferedReader]:
 
 @contextmanager
 def open_text(path: StrPath, *, errors: str = "strict") -> Iterator[TextIO]:
-    """Open a text file in UTF-8 as `open_binary` does; a byte order mark is dropped.
+    """Open a UTF-8 text file, plain or compressed; a byte order mark is dropped.
 
     Lines end at "\\n" only and keep their ends, so that offsets into the text are exact.
 
-    errors (str): As of `open`: "replace" takes any bytes.
+    errors (str): As in `open`: "replace" accepts any bytes.
     RAISES BioelError: Errors of `open_binary`; [B103] bytes that do not decode, with their line.
     """
     with open_binary(path) as reader:
         text = io.TextIOWrapper(reader, encoding="utf-8-sig", errors=errors, newline="\n")
         try:
             yield text
-        except UnicodeDecodeError:  # it has read ahead, and does not know the line
+        except UnicodeDecodeError:  # the wrapper reads ahead: find the line of the bad byte
             with open_binary(path) as reader:
                 for number, line in enumerate(reader, start=1):
-                    _decoded(Place(path, number), line)
+                    _decode_line(Place(path, number), line)
             raise
         finally:
             text.detach()
 
 
-def _decoded(place: Place, line: bytes) -> str:
+def _decode_line(place: Place, line: bytes) -> str:
     try:
         return line.decode("utf8")
     except UnicodeDecodeError as error:
-        found = f"byte 0x{line[error.start]:02x} at column {error.start + 1}"
+        bad_byte = f"byte 0x{line[error.start]:02x} at column {error.start + 1}"
         path, number = place
-        likely = "utf-16" if line.startswith((BOM_UTF16_BE, BOM_UTF16_LE)) else "windows-1252"
-        message = Errors.B103.format(path=path, line=number, found=found, likely=likely)
+        encoding = "utf-16" if line.startswith((BOM_UTF16_BE, BOM_UTF16_LE)) else "windows-1252"
+        message = Errors.B103.format(path=path, line=number, found=bad_byte, likely=encoding)
         raise BioelError(message) from error
 
 
 def numbered_lines(path: StrPath) -> Iterator[tuple[Place, str]]:
-    """Stream the lines of a text file with their places, without line ends.
+    """Stream the lines of a text file, without line ends, and their places.
 
     RAISES BioelError: Errors of `open_text`.
     """
@@ -298,16 +300,16 @@ def numbered_lines(path: StrPath) -> Iterator[tuple[Place, str]]:
         for number, raw in enumerate(reader, start=1):
             place = Place(path, number)
             try:
-                line = _decoded(place, raw).rstrip("\r\n")
+                line = _decode_line(place, raw).rstrip("\r\n")
             except BioelError:
-                with one_record(place):
+                with skip_if_bad(place):
                     raise
                 continue
             yield place, line.removeprefix("\ufeff") if number == 1 else line
 
 
 def first_line(path: StrPath) -> str:
-    """Return the first line of a text file that decodes; "" if none does, and bad ones are skipped.
+    """Return the first line of a text file, the first that decodes inside `skipping_bad`, or "".
 
     RAISES BioelError: Errors of `open_text`.
     """
@@ -315,7 +317,7 @@ def first_line(path: StrPath) -> str:
 
 
 def iter_xml(path: StrPath, tag: str) -> Iterator[Element]:
-    """Stream the complete elements of one tag; each is freed when the next one is read.
+    """Stream the elements with a tag; each element is freed when the next one is read.
 
     RAISES BioelError: Errors of `open_binary`; [B111] not well-formed XML, [B260] unknown encoding.
     """

@@ -1,4 +1,4 @@
-"""PubTator: rows of title and abstract, then one tab-separated row per mention."""
+"""PubTator format: a title row and an abstract row, then one tab-separated row per mention."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator
 
 from spacy_bioel.errors import LOGGER, BioelError, Errors, Warnings
-from spacy_bioel.io.open import Place, StrPath, check_words, one_record, open_text, split_ids
+from spacy_bioel.io.open import Place, StrPath, check_words, open_text, parse_ids, skip_if_bad
 from spacy_bioel.types import AnnotatedText, Mention
 
 _TEXT_ROW = re.compile(r"([^|\t]+)\|([ta])\|(.*)", re.S)
-_Row = tuple[Place, str]
+_PlacedRow = tuple[Place, str]
 
 
 def read_pubtator(
@@ -19,21 +19,21 @@ def read_pubtator(
     """Stream the documents of a PubTator file; blank lines separate them.
 
     The text is the title, a space, and the abstract. Composite ids ("A|B", "A+B") become several
-    ids, "-1" none, and neither has a row of five columns. Nested and overlapping mentions are kept,
-    relation rows are skipped. A last row without a line end warns [W140], since it may be
-    truncated.
+    ids; an id "-1" and a row of five columns mean a mention without an id. Nested and overlapping
+    mentions are kept, relation rows are skipped. A last row without a line end causes a warning
+    [W140], because it may be truncated.
 
-    annotations (bool): Whether to read the mentions; False also skips their checks.
-    YIELDS (AnnotatedText): One document; ids may repeat, as they do in the NCBI corpus.
+    annotations (bool): Whether to read the mentions; False also skips the checks of mentions.
+    YIELDS (AnnotatedText): One document. Document ids may repeat, as they do in the NCBI corpus.
     """
     for block in _blocks(path, warn=annotations):
-        with one_record(block[0][0]):
-            yield _read_document(block, prefix, annotations=annotations)
+        with skip_if_bad(block[0][0]):
+            yield _parse_block(block, prefix, annotations=annotations)
 
 
-def _blocks(path: StrPath, *, warn: bool) -> Iterator[list[_Row]]:
+def _blocks(path: StrPath, *, warn: bool) -> Iterator[list[_PlacedRow]]:
     """Yield the rows of each document, without line ends."""
-    block: list[_Row] = []
+    block: list[_PlacedRow] = []
     with open_text(path) as file:
         for number, line in enumerate(file, start=1):
             if line.strip():
@@ -47,35 +47,35 @@ def _blocks(path: StrPath, *, warn: bool) -> Iterator[list[_Row]]:
         yield block
 
 
-def _read_document(block: list[_Row], prefix: str, *, annotations: bool) -> AnnotatedText:
+def _parse_block(block: list[_PlacedRow], prefix: str, *, annotations: bool) -> AnnotatedText:
     doc_id, title = _text_row(*block[0], kind="t")
     abstract_id, abstract = _text_row(*block[min(1, len(block) - 1)], kind="a")
     rows = block[2:]
     ids = [abstract_id, *(re.split(r"[|\t]", line, maxsplit=1)[0] for _, line in rows)]
-    for (where, _), found in zip(block[1:], ids, strict=True):
-        if found.strip() != doc_id:
-            raise BioelError(Errors.B109.format(where=where, expected=doc_id, found=found[:60]))
+    for (where, _), row_id in zip(block[1:], ids, strict=True):
+        if row_id.strip() != doc_id:
+            raise BioelError(Errors.B109.format(where=where, expected=doc_id, found=row_id[:60]))
     text = f"{title} {abstract}"
-    found_mentions = (_read_mention(*row, text, prefix) for row in rows if annotations)
-    return AnnotatedText(doc_id, text, tuple(filter(None, found_mentions)))
+    mentions = (_pubtator_mention(*row, text, prefix) for row in rows if annotations)
+    return AnnotatedText(doc_id, text, tuple(filter(None, mentions)))
 
 
 def _text_row(where: Place, line: str, *, kind: str) -> tuple[str, str]:
-    """Return document id and text of the row of the title ("t") or the abstract ("a")."""
+    """Return the document id and the text of a title row ("t") or an abstract row ("a")."""
     match = _TEXT_ROW.fullmatch(line)
     if match is None or match[2] != kind:
         raise BioelError(Errors.B108.format(where=where, kind=kind, row=line[:60]))
     return match[1].strip(), match[3]
 
 
-def _read_mention(where: Place, line: str, text: str, prefix: str) -> Mention | None:
-    """Read a mention from the columns id, start, end, words, type, ids; None for a relation row."""
+def _pubtator_mention(where: Place, line: str, text: str, prefix: str) -> Mention | None:
+    """Parse a row "id start end words type ids", separated by tabs; None for a relation row."""
     columns = line.split("\t")
-    # A relation has its name in the column of the start: "6794356  CID  D008094  D014262".
+    # The second column of a relation is its name: "6794356  CID  D008094  D014262".
     if len(columns) in (4, 5) and not any(c.isdigit() for c in columns[1]):
         return None
-    # The seventh column of BC5CDR has the parts of a composite mention; GNormPlus leaves the sixth
-    # out where a mention has no id.
+    # BC5CDR has a seventh column with the parts of composite mentions. GNormPlus omits the sixth
+    # column for mentions without an id.
     if len(columns) not in (5, 6, 7):
         raise BioelError(Errors.B107.format(where=where, n=len(columns), row=line[:60]))
     try:
@@ -85,4 +85,4 @@ def _read_mention(where: Place, line: str, text: str, prefix: str) -> Mention | 
     if len(columns) > 5 and not columns[5].strip():
         raise BioelError(Errors.B140.format(where=where, row=line[:60]))
     check_words(text, [(start, end)], columns[3], where=where)
-    return Mention(start, end, columns[4].strip(), split_ids("".join(columns[5:6]), prefix))
+    return Mention(start, end, columns[4].strip(), parse_ids("".join(columns[5:6]), prefix))

@@ -1,4 +1,4 @@
-"""Tables of concepts: CSV or TSV with any columns; those of CTD, UMLS, NCBI Gene and ClinVar."""
+"""Readers of concepts in tables: CSV or TSV with any columns, CTD, UMLS, NCBI Gene and ClinVar."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from spacy_bioel.io.open import (
     curie,
     first_line,
     numbered_lines,
-    one_record,
-    split_ids,
+    parse_ids,
+    skip_if_bad,
     tree_types,
     unique_names,
 )
 from spacy_bioel.types import ORGANISM, VARIANT, Concept
 
 Column = str | int | tuple[str, ...]
-_Rows = Iterator[tuple[Place, list[str]]]
+_TableRows = Iterator[tuple[Place, list[str]]]
 
 COLUMN_KEYS = (
     "id", "name", "synonyms", "types", "trees", "parents", "definition", "alt_ids", "replaced_by",
     "xrefs",
 )  # fmt: skip
 
-# Vocabularies of the Comparative Toxicogenomics Database, recognised by their header. Since 2024
-# chemicals have two columns of synonyms; both layouts are in use.
+# Columns of the vocabularies of the Comparative Toxicogenomics Database, which are recognised by
+# their header. Since 2024 chemicals have two columns of synonyms; both layouts are in use.
 _CTD_CHEMICALS: dict[str, Column] = {
     "id": "ChemicalID", "name": "ChemicalName", "trees": "TreeNumbers", "parents": "ParentIDs",
     "definition": "Definition", "synonyms": "Synonyms",
 }  # fmt: skip
-_CTD: tuple[dict[str, Column], ...] = (
+_CTD_LAYOUTS: tuple[dict[str, Column], ...] = (
     {
         "id": "DiseaseID", "name": "DiseaseName", "synonyms": "Synonyms", "trees": "TreeNumbers",
         "parents": "ParentIDs", "definition": "Definition", "alt_ids": "AltDiseaseIDs",
@@ -45,15 +45,15 @@ _CTD: tuple[dict[str, Column], ...] = (
     _CTD_CHEMICALS | {"synonyms": ("MESHSynonyms", "CTDCuratedSynonyms")},
     _CTD_CHEMICALS,
 )  # fmt: skip
-_SEPARATORS = {".tsv": "\t", ".tab": "\t", ".rrf": "|"}
-_MULTI = "|"  # between the values of a cell
+_SEPARATOR_OF_SUFFIX = {".tsv": "\t", ".tab": "\t", ".rrf": "|"}
+_BAR = "|"  # inside a cell
 
 
-def read_rows(path: StrPath, *, separator: str, quoted: bool) -> _Rows:
+def read_rows(path: StrPath, *, separator: str, quoted: bool) -> _TableRows:
     """Stream the rows of a table with their places; blank lines are skipped.
 
     quoted (bool): Whether double quotes protect separators and line ends, as in CSV. In other
-        tables quotes are part of the names, and a single one would swallow the rows after it.
+        tables quotes belong to the names, and an unpaired quote must not swallow the next rows.
     """
     lines = numbered_lines(path)
     if not quoted:
@@ -61,21 +61,21 @@ def read_rows(path: StrPath, *, separator: str, quoted: bool) -> _Rows:
         return
     where = Place(path)
 
-    def placed() -> Iterator[str]:
-        nonlocal where  # the reader's own count leaves out lines that were skipped
+    def csv_lines() -> Iterator[str]:
+        nonlocal where  # csv.reader counts only the lines that were not skipped
         for place, line in lines:
             where = place
             yield f"{line}\n"
 
-    reader = csv.reader(placed(), delimiter=separator, strict=True)
+    reader = csv.reader(csv_lines(), delimiter=separator, strict=True)
     while True:
         try:
             row = next(reader, None)
         except csv.Error as error:
             problem = BioelError(Errors.B126.format(where=where, error=error))
-            if "expected after" not in str(error):  # a quote that nothing closes swallows rows
+            if "expected after" not in str(error):  # an unclosed quote swallows the other rows
                 raise problem from None
-            with one_record(where):
+            with skip_if_bad(where):
                 raise problem from None
             continue
         if row is None:
@@ -89,47 +89,50 @@ def read_table(
 ) -> Iterator[Concept]:
     """Stream the concepts of a table, one per row.
 
-    Lines that start with "#" are comments; one of them may be the header, as in CTD. The separator
-    of cells follows from the extension, else from the first row.
+    Lines that start with "#" are comments; one of them may be the header, as in CTD. The extension
+    of the file determines the separator of cells, or else its first row does.
 
     columns (Mapping[str, str | int | tuple[str, ...]]): From "id" and any of "name", "synonyms",
         "types", "trees" (MeSH tree numbers), "parents", "definition", "alt_ids", "replaced_by",
         "xrefs" to the name of the column in the header (or several names), or its number from 1.
         If all are numbers, the table has no header.
-    YIELDS (Concept): One per row, and one without names for each alternate id. When most cells of
-        synonyms have a semicolon and none a bar, a warning says so [W478].
+    YIELDS (Concept): One per row, and one without names for each alternate id. If most cells of
+        synonyms contain semicolons and none a bar, a warning is logged [W478].
     """
     if "id" not in columns or not columns.keys() <= set(COLUMN_KEYS):
         known = ", ".join(COLUMN_KEYS)
         raise BioelError(Errors.B127.format(path=path, found=list(columns), known=known))
-    separator = _separator(path)
+    separator = _separator_of(path)
     # Tables separated by tabs or bars have no quoting, see `read_rows`.
     quoted = separator not in "\t|"
     rows = read_rows(path, separator=separator, quoted=quoted)
     has_header = not all(isinstance(column, int) for column in columns.values())
-    indices = _indices(path, columns, _read_header(path, rows, columns) if has_header else [])
+    header = _read_header(path, rows, columns) if has_header else []
+    indices = _column_indices(path, columns, header)
     n_cells, n_semicolons, n_bars = 0, 0, 0
     for where, row in rows:
         if not row[0].startswith("#"):
             cells = {
-                key: _MULTI.join(row[i].strip() for i in places if i < len(row))
-                for key, places in indices.items()
+                key: _BAR.join(row[i].strip() for i in positions if i < len(row))
+                for key, positions in indices.items()
             }
-            n_cells += bool(synonyms := cells.get("synonyms", ""))
-            n_semicolons, n_bars = n_semicolons + (";" in synonyms), n_bars + (_MULTI in synonyms)
-            with one_record(where):
-                yield from _concepts(where, cells, prefix)
+            synonyms = cells.get("synonyms", "")
+            n_cells += bool(synonyms)
+            n_semicolons += ";" in synonyms
+            n_bars += _BAR in synonyms
+            with skip_if_bad(where):
+                yield from _row_concepts(where, cells, prefix)
     if 2 * n_semicolons > n_cells and not n_bars:
         LOGGER.warning(Warnings.W478.format(path=path, n=n_semicolons))
 
 
 def read_ctd(path: StrPath, *, prefix: str = "MESH") -> Iterator[Concept]:
-    """Stream CTD_diseases or CTD_chemicals, as .csv or .tsv, recognised by the header."""
+    """Stream CTD_diseases or CTD_chemicals, .csv or .tsv; the header tells which it is."""
     for _, line in numbered_lines(path):
         if not line.startswith("#"):
             break
         cells = line.lstrip("# ").replace(",", "\t").split("\t")
-        for columns in _CTD:
+        for columns in _CTD_LAYOUTS:
             if _column_names(columns) <= set(cells):
                 yield from read_table(path, columns=columns, prefix=prefix)
                 return
@@ -137,20 +140,20 @@ def read_ctd(path: StrPath, *, prefix: str = "MESH") -> Iterator[Concept]:
 
 
 def read_header_table(path: StrPath, *, prefix: str = "") -> Iterator[Concept]:
-    """Stream a table whose header has the keys of `read_table`: id, name, synonyms, ..."""
-    header = [cell.strip(' #"') for cell in first_line(path).split(_separator(path))]
+    """Stream a table whose header has the column keys of `read_table`: id, name, synonyms, ..."""
+    header = [cell.strip(' #"') for cell in first_line(path).split(_separator_of(path))]
     columns: dict[str, Column] = {key: key for key in COLUMN_KEYS if key in header}
     if "id" not in columns:
         raise BioelError(Errors.B141.format(path=path, header=header))
     yield from read_table(path, columns=columns, prefix=prefix)
 
 
-def _separator(path: StrPath) -> str:
-    """Separator by extension, else by the first row; tabs win, since names may have commas."""
+def _separator_of(path: StrPath) -> str:
+    """Return the separator of cells, by extension or first row; tabs win, as names have commas."""
     suffixes = [suffix for suffix in Path(path).suffixes if suffix not in (".gz", ".zst")]
     suffix = suffixes[-1].lower() if suffixes else ""
-    if suffix in _SEPARATORS:
-        return _SEPARATORS[suffix]
+    if suffix in _SEPARATOR_OF_SUFFIX:
+        return _SEPARATOR_OF_SUFFIX[suffix]
     is_csv = suffixes[-1:] == [".csv"]
     for _, line in numbered_lines(path):
         if line.strip() and not line.startswith("#"):
@@ -161,7 +164,7 @@ def _separator(path: StrPath) -> str:
 
 
 def _names_of(column: Column) -> tuple[str, ...]:
-    """Names of a column in the header; none for a number."""
+    """Return the names of a column in the header; () for a number."""
     if isinstance(column, int):
         return ()
     return (column,) if isinstance(column, str) else column
@@ -171,9 +174,8 @@ def _column_names(columns: Mapping[str, Column]) -> set[str]:
     return {name for column in columns.values() for name in _names_of(column)}
 
 
-def _read_header(path: StrPath, rows: _Rows, columns: Mapping[str, Column]) -> list[str]:
-    """Find the header: the first comment with all names, or the first row; a comment with more of
-    the names than that row is the header of a table that lacks some."""
+def _read_header(path: StrPath, rows: _TableRows, columns: Mapping[str, Column]) -> list[str]:
+    """Find the header: a comment or the first row, whichever has the most of the wanted names."""
     wanted = _column_names(columns)
     best: list[str] = []
     for _, row in rows:
@@ -187,30 +189,32 @@ def _read_header(path: StrPath, rows: _Rows, columns: Mapping[str, Column]) -> l
     raise BioelError(Errors.B128.format(path=path, missing=sorted(wanted), header=best))
 
 
-def _indices(
+def _column_indices(
     path: StrPath, columns: Mapping[str, Column], header: list[str]
 ) -> dict[str, list[int]]:
     missing = sorted(_column_names(columns) - set(header))
     if missing:
         raise BioelError(Errors.B128.format(path=path, missing=missing, header=header))
+    indices = {}
     for key, column in columns.items():
-        if isinstance(column, int) and column < 1:
+        if not isinstance(column, int):
+            indices[key] = [header.index(name) for name in _names_of(column)]
+        elif column < 1:
             raise BioelError(Errors.B262.format(path=path, key=key, column=column))
-    return {
-        key: [column - 1] if isinstance(column, int) else list(map(header.index, _names_of(column)))
-        for key, column in columns.items()
-    }
+        else:
+            indices[key] = [column - 1]
+    return indices
 
 
-def _concepts(where: Place, cells: dict[str, str], prefix: str) -> Iterator[Concept]:
+def _row_concepts(where: Place, cells: dict[str, str], prefix: str) -> Iterator[Concept]:
     """Yield the concept of a row, then its alternate ids."""
 
     def values(key: str) -> list[str]:
-        return [value.strip() for value in cells.get(key, "").split(_MULTI) if value.strip()]
+        return [value.strip() for value in cells.get(key, "").split(_BAR) if value.strip()]
 
     def ids(key: str) -> tuple[str, ...]:
-        # Ids may have other separators than the names in the table, e.g. commas.
-        return tuple(dict.fromkeys(i for value in values(key) for i in split_ids(value, prefix)))
+        # Unlike names, ids may also be separated by commas, semicolons or "+".
+        return tuple(dict.fromkeys(i for value in values(key) for i in parse_ids(value, prefix)))
 
     concept_id = curie(cells["id"], prefix)
     names = unique_names([cells.get("name", ""), *values("synonyms")])
@@ -224,52 +228,50 @@ def _concepts(where: Place, cells: dict[str, str], prefix: str) -> Iterator[Conc
         yield Concept(alternate, (), replaced_by=concept_id)
 
 
-# -- Tables of the National Library of Medicine -------------------------------------------------
-
-# The columns of MRCONSO that are read.
-_LAT, _TS, _STT, _ISPREF, _AUI, _SAB, _CODE, _STR, _SUPPRESS = 1, 2, 4, 6, 7, 11, 13, 14, 16
+# Indices of columns of MRCONSO.
+_LAT, _TS, _STT, _ISPREF, _AUI, _SAB, _RRF_CODE, _STR, _SUPPRESS = 1, 2, 4, 6, 7, 11, 13, 14, 16
 _NO_CODE = ("", "NOCODE")
-_SUPPRESSED = ("O", "E", "Y")  # obsolete, or suppressible
+_SUPPRESSED = ("O", "E", "Y")  # obsolete, or suppressible by an editor or the source
 _N_COLUMNS = {"MRCONSO": 18, "MRSTY": 6, "MRDEF": 8, "MRCUI": 7}
-_Row = list[str]
-_Groups = Iterator[tuple[str, list[_Row]]]
+_RrfRow = list[str]
+_CuiGroups = Iterator[tuple[str, list[_RrfRow]]]
 
 
 def read_umls(folder: StrPath, *, prefix: str = "") -> Iterator[Concept]:
     """Stream the concepts of a UMLS release.
 
-    The files are sorted by CUI and read in parallel, with one concept in memory at a time. Atoms
+    The files are sorted by CUI and read side by side, with one concept in memory at a time. Atoms
     that are suppressed or not English are dropped; a concept without a remaining name is skipped.
-    Retired CUIs come last, if MRCUI has one successor (a synonym, else the only related CUI).
+    Retired CUIs follow if MRCUI has one successor (a synonym, else the only related CUI).
 
-    folder (str | PathLike): With MRCONSO.RRF and MRSTY.RRF; MRDEF.RRF and MRCUI.RRF are optional.
-        Each may be compressed: MRCONSO.RRF.gz, MRCONSO.RRF.zst.
-    prefix (str): Ignored: ids are bare CUIs. Types are TUIs.
+    folder (str | PathLike): Contains MRCONSO.RRF and MRSTY.RRF, and optionally MRDEF.RRF and
+        MRCUI.RRF. Each may be compressed: MRCONSO.RRF.gz, MRCONSO.RRF.zst.
+    prefix (str): Ignored, because ids are bare CUIs. Types are TUIs.
     """
-    types = _InStep(_groups(folder, "MRSTY"))
-    definitions = _InStep(_groups(folder, "MRDEF", optional=True))
-    for cui, rows in _groups(folder, "MRCONSO"):
+    types = _RowLookup(_rows_by_cui(folder, "MRSTY"))
+    definitions = _RowLookup(_rows_by_cui(folder, "MRDEF", optional=True))
+    for cui, rows in _rows_by_cui(folder, "MRCONSO"):
         atoms = [row for row in rows if row[_LAT] == "ENG" and row[_SUPPRESS] not in _SUPPRESSED]
         if not atoms:
             continue
         # The preferred name of the concept comes first.
         ranked = sorted(atoms, key=lambda r: (r[_TS] != "P", r[_STT] != "PF", r[_ISPREF] != "Y"))
         auis = {row[_AUI] for row in atoms}
-        in_force = (r[5].strip() for r in definitions.rows(cui) if r[1] in auis and r[6] == "N")
-        # Of its vocabulary, "MSH:D003924"; codes as "HP:0001250" are whole ids.
+        current = [r[5].strip() for r in definitions.rows(cui) if r[1] in auis and r[6] == "N"]
+        # The vocabulary is prepended, "MSH:D003924", unless the code has it, "HP:0001250".
         codes = (
-            row[_CODE] if ":" in row[_CODE] else f"{row[_SAB]}:{row[_CODE]}"
+            row[_RRF_CODE] if ":" in row[_RRF_CODE] else f"{row[_SAB]}:{row[_RRF_CODE]}"
             for row in atoms
-            if row[_CODE] not in _NO_CODE
+            if row[_RRF_CODE] not in _NO_CODE
         )
         yield Concept(
             cui,
             unique_names(row[_STR] for row in ranked),
             types=tuple(dict.fromkeys(row[1] for row in types.rows(cui))),
-            definition=next(in_force, ""),
+            definition=current[0] if current else "",
             xrefs=tuple(dict.fromkeys(codes)),
         )
-    for cui, rows in _groups(folder, "MRCUI", optional=True):
+    for cui, rows in _rows_by_cui(folder, "MRCUI", optional=True):
         for relation in ("SY", "RO"):
             successors = {row[5] for row in rows if row[2] == relation and row[5]}
             if len(successors) == 1:
@@ -277,29 +279,29 @@ def read_umls(folder: StrPath, *, prefix: str = "") -> Iterator[Concept]:
                 break
 
 
-class _InStep:
-    """Rows of another file sorted by CUI, for CUIs in ascending order."""
+class _RowLookup:
+    """Looks up the rows of a file that is sorted by CUI, for CUIs in ascending order."""
 
-    def __init__(self, groups: _Groups) -> None:
+    def __init__(self, groups: _CuiGroups) -> None:
         self._groups = groups
         self._next = next(groups, None)
 
-    def rows(self, cui: str) -> list[_Row]:
+    def rows(self, cui: str) -> list[_RrfRow]:
         while self._next is not None and self._next[0] < cui:
             self._next = next(self._groups, None)
         return self._next[1] if self._next is not None and self._next[0] == cui else []
 
 
-def _groups(folder: StrPath, name: str, *, optional: bool = False) -> _Groups:
-    """Yield the rows of a file by CUI. RAISES BioelError: [B123], [B124]."""
-    paths = [Path(folder, f"{name}.RRF{packed}") for packed in ("", ".gz", ".zst")]
+def _rows_by_cui(folder: StrPath, name: str, *, optional: bool = False) -> _CuiGroups:
+    """Yield the rows of each CUI. RAISES BioelError: [B123] no such file, [B124] not sorted."""
+    paths = [Path(folder, f"{name}.RRF{suffix}") for suffix in ("", ".gz", ".zst")]
     path = next(filter(Path.is_file, paths), None)
     if path is None:
         if optional:
             return
         raise BioelError(Errors.B123.format(folder=folder, name=name))
     previous = ""
-    for cui, group in groupby(_rows(path, _N_COLUMNS[name]), key=lambda placed: placed[1][0]):
+    for cui, group in groupby(_rrf_rows(path, _N_COLUMNS[name]), key=lambda placed: placed[1][0]):
         rows = list(group)
         if cui < previous:
             raise BioelError(Errors.B124.format(where=rows[0][0], cui=cui, previous=previous))
@@ -307,16 +309,16 @@ def _groups(folder: StrPath, name: str, *, optional: bool = False) -> _Groups:
         yield cui, [row for _, row in rows]
 
 
-def _rows(path: Path, n_columns: int) -> Iterator[tuple[Place, _Row]]:
+def _rrf_rows(path: Path, n_columns: int) -> Iterator[tuple[Place, _RrfRow]]:
     for where, line in numbered_lines(path):
         row = line.split("|")
-        with one_record(where):
+        with skip_if_bad(where):
             if len(row) < n_columns:
                 raise BioelError(Errors.B125.format(where=where, n=len(row), expected=n_columns))
             yield where, row
 
 
-_GENES: dict[str, Column] = {
+_GENE_INFO_COLUMNS: dict[str, Column] = {
     "id": "GeneID",
     "name": "Symbol",
     "synonyms": (
@@ -325,45 +327,44 @@ _GENES: dict[str, Column] = {
     "types": ("type_of_gene", "tax_id"),
     "xrefs": "dbXrefs",
 }  # fmt: skip
-_MISSING = "-"
-_NO_SYMBOL = "NEWENTRY"  # symbol of records that await their own
+_NO_VALUE = "-"
+_NO_SYMBOL = "NEWENTRY"  # symbol of new records that do not have one yet
 
 
 def read_gene_info(path: StrPath, *, prefix: str = "NCBIGene") -> Iterator[Concept]:
-    """Stream the genes with a symbol of gene_info (https://ftp.ncbi.nlm.nih.gov/gene/DATA/README).
+    """Stream the genes of gene_info that have a symbol.
 
-    Types are "Gene", the type of gene, and the organism, e.g. "NCBITaxon:9606". The file is
-    streamed: of that of all organisms, `--types NCBITaxon:9606` keeps one.
+    Types are "Gene", the type of gene, and the organism, so that `--types NCBITaxon:9606` keeps one
+    organism of the whole file. Format: https://ftp.ncbi.nlm.nih.gov/gene/DATA/README
 
-    RAISES BioelError: [B128] when a column is missing, [B132] on a gene of no organism.
+    RAISES BioelError: [B128] when a column is missing, [B132] for a gene without an organism.
     """
-    for gene in read_table(path, columns=_GENES, prefix=prefix):
-        names = tuple(name for name in gene.names if name not in (_MISSING, _NO_SYMBOL))
-        with one_record(Place(path)):
+    for gene in read_table(path, columns=_GENE_INFO_COLUMNS, prefix=prefix):
+        names = tuple(name for name in gene.names if name not in (_NO_VALUE, _NO_SYMBOL))
+        with skip_if_bad(Place(path)):
             if not any(t.isdigit() for t in gene.types):
                 problem = f"expected a number as tax_id of {gene.id}, found {gene.types}"
                 raise BioelError(Errors.B132.format(where=path, problem=problem))
-            xrefs = tuple(xref for xref in gene.xrefs if xref != _MISSING)
+            xrefs = tuple(xref for xref in gene.xrefs if xref != _NO_VALUE)
             types = ("Gene", *(f"{ORGANISM}{t}" if t.isdigit() else t for t in gene.types))
             if names:
                 yield replace(gene, names=names, types=types, xrefs=xrefs)
 
 
-_VARIANTS: dict[str, Column] = {"id": "RS# (dbSNP)", "name": "Name", "types": "GeneID"}
-_CHANGE = re.compile(r"[:(]([cgmnp]\.[^\s)]+)")
+_CLINVAR_COLUMNS: dict[str, Column] = {"id": "RS# (dbSNP)", "name": "Name", "types": "GeneID"}
+_HGVS_CHANGE = re.compile(r"[:(]([cgmnp]\.[^\s)]+)")
 
 
 def read_clinvar(path: StrPath, *, prefix: str = "dbSNP") -> Iterator[Concept]:
-    """Stream the variants with an rs number of ClinVar's variant_summary.txt.
+    """Stream the variants of ClinVar's variant_summary.txt that have an rs number.
 
-    "NCBIGene:673:p.Val600Glu" is a retired id of a variant: of the first that has this change.
+    "NCBIGene:673:p.Val600Glu" becomes a retired id of the first variant with this change.
     """
-    for row in read_table(path, columns=_VARIANTS, prefix=prefix):
+    for row in read_table(path, columns=_CLINVAR_COLUMNS, prefix=prefix):
         number = row.id.partition(":")[2]
         if number.isdigit():
             id = f"{prefix}:rs{number}"
             yield Concept(id, (f"rs{number}",), (VARIANT,))
-            for change in _CHANGE.findall("".join(row.names)):
-                yield from (
-                    Concept(f"NCBIGene:{g}:{change}", (), replaced_by=id) for g in row.types
-                )
+            for change in _HGVS_CHANGE.findall("".join(row.names)):
+                for gene in row.types:
+                    yield Concept(f"NCBIGene:{gene}:{change}", (), replaced_by=id)

@@ -149,7 +149,9 @@ class ExactIndex:
         """
         queries = checked_queries(queries, self.vectors)
         find = partial(self._candidates, width=k + _SPARE)
-        slices = even_slices(len(queries), most=_QUERIES_PER_BLOCK, least=_MIN_QUERIES_PER_THREAD)
+        slices = even_slices(
+            len(queries), max_rows=_QUERIES_PER_BLOCK, min_rows=_MIN_QUERIES_PER_THREAD
+        )
         blocks = [queries[part] for part in slices]
         with one_thread_each() as parallel_map:
             no_rows = np.zeros((0, k + _SPARE), np.int64)

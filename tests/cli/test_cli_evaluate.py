@@ -10,7 +10,7 @@ from spacy_bioel.cli.documents import convert
 from spacy_bioel.cli.evaluate import fingerprint_folder
 from spacy_bioel.cli.inputs import find_linker
 from spacy_bioel.corpus import docs_to_bin
-from spacy_bioel.evaluation.run import link_given, link_open
+from spacy_bioel.evaluation.run import link_bare_texts, link_gold_mentions
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.types import AnnotatedText, Concept, Mention
 
@@ -46,10 +46,10 @@ def test_end_to_end_and_gold(bioel, model, corpus, tmp_path):
         "offsets": "equal",
         "label": "ignored",
         "ids": "equal sets",
-        "counted": "different offsets with their ids",
-        "nil": "left out, on its own side",
-        "composites": "right with exactly its ids",
-        "retired": "compared as their current ids, on both sides",
+        "counted": "distinct spans with ids",
+        "nil": "NIL gold and NIL predictions are excluded separately",
+        "composites": "correct if the predicted ids are exactly its ids",
+        "retired": "replaced by current ids on both sides",
         "neleval": "strong_link_match",
     }
     assert len(gold["kb_fingerprint"]) == 32 and len(gold["model_fingerprint"]) == 16
@@ -74,7 +74,7 @@ def test_table_for_people(bioel, model, corpus):
     # Names that are found in the text have no label; given mentions have.
     of_labels = [line for line in table if "Chemical" in line or "Disease" in line]
     assert {line.split()[0] for line in of_labels} == {"gold"}
-    for note in ("end_to_end: nil_gold 1", "end_to_end: offsets ", "seed: 0", "kb_fingerprint: "):
+    for note in ("end_to_end: nil_gold 1", "end_to_end: offsets: ", "seed: 0", "kb_fingerprint: "):
         assert f"\n{note}" in f"\n{done.err}"
 
 
@@ -97,9 +97,9 @@ def test_gold_never_reaches_the_pipeline_in_end_to_end(model):
     text = "Narcan or a kind of pressure"
     bare = [AnnotatedText("1", text)]
     annotated = [AnnotatedText("1", text, (Mention(20, 28, "D", ("MESH:D006973",)),))]
-    expected = list(link_open(nlp, linker, bare))
+    expected = list(link_bare_texts(nlp, linker, bare))
     assert [(x.start, x.end) for x in expected[0]] == [(0, 6)]
-    assert list(link_open(nlp, linker, annotated)) == expected
+    assert list(link_bare_texts(nlp, linker, annotated)) == expected
 
 
 def test_the_linker_is_given_places_and_labels_but_no_ids(model):
@@ -108,12 +108,12 @@ def test_the_linker_is_given_places_and_labels_but_no_ids(model):
     mentions = Mention(0, 6, "D", ("MESH:D009270",)), Mention(10, 19, "D", ("X:1", "X:2"))
     with_ids = AnnotatedText("1", "Narcan or clonidine", mentions)
     without = replace(with_ids, mentions=tuple(replace(m, ids=()) for m in mentions))
-    found = list(link_given(nlp, linker, [without]))
+    found = list(link_gold_mentions(nlp, linker, [without]))
     assert [(x.start, x.end, x.label, x.ids) for x in found[0]] == [
         (0, 6, "D", ("MESH:D009270",)),
         (10, 19, "D", ("MESH:D003000",)),
     ]
-    assert found == list(link_given(nlp, linker, [with_ids]))
+    assert found == list(link_gold_mentions(nlp, linker, [with_ids]))
     assert linker.cfg["mentions"] == "dictionary"  # its own choice, again
 
 

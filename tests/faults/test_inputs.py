@@ -17,7 +17,7 @@ from spacy_bioel.cli.console import visible
 from spacy_bioel.cli.inputs import read_documents
 from spacy_bioel.errors import BioelError
 from spacy_bioel.io.formats import read_ontology
-from spacy_bioel.io.jsonl import _Reader, iter_json_object
+from spacy_bioel.io.jsonl import _JsonReader, iter_json_object
 from spacy_bioel.io.open import BadRecord, open_binary, skipping_bad
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
@@ -74,8 +74,10 @@ def test_a_long_value_is_parsed_a_few_times(tmp_path, monkeypatch):
     path = tmp_path / "long.json"
     path.write_text(json.dumps({"X:1": "a" * (30 * MB), "X:2": 2}))
     read: list[bool] = []
-    read_on = _Reader._read_on
-    monkeypatch.setattr(_Reader, "_read_on", lambda self: read.append(True) or read_on(self))
+    read_chunk = _JsonReader._read_chunk
+    monkeypatch.setattr(
+        _JsonReader, "_read_chunk", lambda self: read.append(True) or read_chunk(self)
+    )
     assert [key for key, _ in iter_json_object(path, problem="")] == ["X:1", "X:2"]
     assert len(read) <= 8
 

@@ -1,4 +1,4 @@
-"""One good file of each format that the package reads, and how it is read."""
+"""One valid file of each format that the package reads, and the function that reads it."""
 
 import gzip
 import io
@@ -44,7 +44,7 @@ CTD = (
 
 @dataclass(frozen=True)
 class Sample:
-    """A file, or a folder of files, by name, that reads without an error."""
+    """A file, or a folder of files by name, that is read without errors."""
 
     files: dict[str, bytes]
     read: Callable[[Path], Iterable[Any]]

@@ -121,7 +121,7 @@ def test_malformed_xml(write, old, new, message):
         ({"texts": []}, "B115"),
         (collection(annotations=[annotation(text="sodium!")]), "B106.*document 8, annotation 0"),
         (collection(offset="zero"), "B112.*document 8"),
-        # It would be filled with as many spaces.
+        # The gap would be filled with that many spaces.
         (collection(offset=10**10), r"\[B261\].*10000000000"),
     ],
 )

@@ -92,7 +92,7 @@ def test_a_folder_without_annotations_and_a_document_without_a_text(tmp_path):
     assert list(read_brat(tmp_path)) == [AnnotatedText("7", "")]
 
 
-def test_a_trigger_is_no_mention(tmp_path):
+def test_triggers_are_not_mentions(tmp_path):
     lines = (
         "T1\tChemical 36 43\tlithium\nT2\tCausing 24 29\tafter\nE1\tCausing:T2 Cause:T1\n"
         "N1\tReference E1 GO:1\tx\nN2\tReference T2 GO:2\tx\nM1\tNegation E1\n"
@@ -111,7 +111,7 @@ def test_windows_line_ends_are_characters_of_the_text(tmp_path):
     assert document.mentions == (Mention(9, 16, "Chemical", ("MESH:D1",)),)
 
 
-def test_a_text_without_annotations_is_named(tmp_path, caplog):
+def test_the_warning_names_texts_without_annotations(tmp_path, caplog):
     write(tmp_path)
     (tmp_path / "8.txt").write_text("Lithium")
     assert list(read_brat(tmp_path, prefix="MESH")) == [DOCUMENT]

@@ -37,7 +37,7 @@ ONTOLOGIES = {
     ("content", "name"),
     [
         *((content, name) for name, content in CORPORA.items()),
-        (" " * 70_000 + CORPORA["pubtator"], "pubtator"),  # white space is no content
+        (" " * 70_000 + CORPORA["pubtator"], "pubtator"),  # leading white space is skipped
     ],
 )
 def test_corpora_are_recognised_by_content(write, content, name):

@@ -1,4 +1,4 @@
-"""Readers of any bytes end in records or in a coded error."""
+"""Readers turn any bytes into records or raise a coded error."""
 
 import gzip
 import json
@@ -59,7 +59,7 @@ def move(draw: Draw, content: bytes) -> bytes:
 
 
 def replace_value(draw: Draw, content: bytes) -> bytes:
-    """Another value, often of another type, in the place of a number or of a string in quotes."""
+    """Replace a number or a quoted string with another value, often of another type."""
     values = list(re.finditer(rb'\d+|"[^"]*"|\[[^][]*\]|\w+', content))
     if not values:
         return content
@@ -68,7 +68,7 @@ def replace_value(draw: Draw, content: bytes) -> bytes:
 
 
 def nest(draw: Draw, content: bytes) -> bytes:
-    """Brackets 100,000 or some 1,000 deep, closed or not, in the place of a value or anywhere."""
+    """Insert or substitute brackets up to 100,000 deep, closed or not."""
     before, after = draw.choice(_DEEP)
     depth = draw.choice([90, 950, 1_100, 100_000])
     deep = before * depth + b"1" + after * draw.choice([0, depth])
@@ -78,7 +78,7 @@ def nest(draw: Draw, content: bytes) -> bytes:
 
 
 def encode(draw: Draw, content: bytes) -> bytes:
-    """Another encoding, or the name of one that nobody knows."""
+    """Use another encoding, or declare an unknown one."""
     if draw.random() < 0.5:
         name = draw.choice([b"klingon", b"utf-16", b"hex", b"idna", b"x" * 300, b"big5", b""])
         declared = b'<?xml version="1.0" encoding="' + name + b'"?>'
@@ -88,7 +88,7 @@ def encode(draw: Draw, content: bytes) -> bytes:
 
 
 def pack(draw: Draw, content: bytes) -> bytes:
-    """An archive, whole or damaged, also of far more than it should have."""
+    """Pack the content, perhaps damage the archive, perhaps exceed the limit of its size."""
     if draw.random() < 0.1:
         content += draw.choice([b" ", b"\n", b"[],", b"a"]) * 1_000_000
     packed = draw.choice([gzip.compress, zstandard.compress])(content)
@@ -96,7 +96,7 @@ def pack(draw: Draw, content: bytes) -> bytes:
 
 
 def one_line(draw: Draw, content: bytes) -> bytes:
-    """Nothing but one line, which does not decode."""
+    """Return a single line that does not decode."""
     line = draw.choice(content.splitlines() or [b""])
     return line[: _place(draw, line)] + b"\xe9" + draw.choice([b"", b"\n", b"\r", b"\r\n"])
 
@@ -107,7 +107,7 @@ CHANGES: tuple[Callable[[Draw, bytes], bytes], ...] = (
 
 
 def check(record: object) -> None:
-    """Records hold text that can be written, and mentions lie within it."""
+    """Check that the text of records can be encoded, and that mentions lie inside the text."""
     assert isinstance(record, AnnotatedText | Concept)
     json.dumps(asdict(record), ensure_ascii=False).encode("utf8")
     if isinstance(record, AnnotatedText):
@@ -137,7 +137,7 @@ def fuzz(name: str, folder: Path, n: int, seed: int) -> None:
     log: list[str] = []
     with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
         warnings.simplefilter("error")
-        patch.setattr("spacy_bioel.io.open._FREE", 1 << 16)
+        patch.setattr("spacy_bioel.io.open._MIN_LIMIT", 1 << 16)
         for _ in range(n):
             read_changed(SAMPLES[name], folder, draw, log)
     assert not log, "\n".join(log[:5])

@@ -27,7 +27,7 @@ def lines(write, *records: object):
 
 def test_concepts(write):
     more = {"types": ["C05", "C"], "parents": ["D0"], "definition": "Dry mouth."}
-    # Those without names are for the build to count.
+    # Concepts without names are dropped and counted by the build.
     others = {"id": "D9", "replaced_by": "MESH:D1"}, {"id": "D2", "names": []}, {"id": "HP:3"}
     path = lines(write, {"id": "D1", "names": ["Sjögren"]} | more, *others)
     assert list(read_concepts_jsonl(path, prefix="MESH")) == [
@@ -38,7 +38,7 @@ def test_concepts(write):
     ]
 
 
-def test_texts_there_and_back(tmp_path):
+def test_texts_round_trip(tmp_path):
     path = tmp_path / "texts.jsonl"
     assert write_texts_jsonl(path, iter(TEXTS)) == 2
     assert list(read_texts_jsonl(path)) == TEXTS
@@ -98,7 +98,7 @@ def test_malformed_mentions(write, mention, message):
         list(read_texts_jsonl(lines(write, {"id": "1"})))
 
 
-def test_what_bioel_link_wrote_is_read(write, caplog):
+def test_output_of_bioel_link_is_read(write, caplog):
     candidates = [{"id": "MESH:D1", "score": 0.9, "name": "flu", "evidence": "exact"}]
     link = {"start": 4, "end": 7, "text": "flu", "label": "", "candidates": candidates}
     rows = [
@@ -128,16 +128,16 @@ def test_what_bioel_link_wrote_is_read(write, caplog):
         ('"\\ud800"', r"\\ud800, which is half"),
     ],
 )
-def test_json_that_no_record_needs(write, value, found):
+def test_unusual_json_is_refused(write, value, found):
     path = write(f'{{"id": "1", "names": [], "x": {value}}}\n', "x.jsonl")
     with pytest.raises(BioelError, match=rf"\[B131\] .*line 1: .*{found}"):
         list(read_concepts_jsonl(path))
 
 
-def test_brackets_and_halves_of_characters_in_a_text_are_text(tmp_path):
+def test_brackets_and_escaped_surrogates_inside_a_text(tmp_path):
     path = tmp_path / "x.jsonl"
     text = "[" * 200 + "\\ud800"
     path.write_text(json.dumps({"text": text + "🙂"}) + "\n")
     assert [t.text for t in read_texts_jsonl(path)] == [text + "🙂"]
     path.write_text('{"text": "\\ud800"}\n')
-    assert list(read_documents_jsonl(path)) == [("\ud800", "1")]  # its row will have the error
+    assert list(read_documents_jsonl(path)) == [("\ud800", "1")]  # linking will report the error

@@ -1,4 +1,4 @@
-"""OBO as real files have it, OWL, OBO JSON, and the JSON of cellxgene-ontology-guide."""
+"""OBO with the constructs of real files, OWL, OBO JSON, and JSON of cellxgene-ontology-guide."""
 
 import json
 import logging
@@ -127,12 +127,12 @@ def test_names(write, line, names):
         " [X:2]",
     ],
 )
-def test_what_follows_a_synonym_does_not_matter(write, rest):
+def test_text_after_a_synonym_is_ignored(write, rest):
     lines = f'name: limb\nsynonym: "limb \\"bud\\"; a, b"{rest}\n'
     assert read(write, lines)[0].names == ("limb", 'limb "bud"; a, b')
 
 
-def test_scopes_are_the_order_of_names(write):
+def test_names_are_ordered_by_scope(write):
     lines = (
         'synonym: "e" RELATED []\nsynonym: "d" []\nsynonym: "c" BROAD []\nsynonym: "b" EXACT []\n'
         'exact_synonym: "a" [X:1]\nname: z\nsynonym: "n" NARROW LATIN []\nrelated_synonym: "f" []\n'
@@ -168,7 +168,7 @@ def test_cross_references(write, line, xrefs, caplog):
     assert not caplog.records
 
 
-def test_what_names_do_not_need_is_left_out_and_counted(write, caplog):
+def test_malformed_optional_fields_are_skipped_and_counted(write, caplog):
     lines = (
         'name: a\ndef: "A thing, \\"b\\"." [GO:[GOC\\:mtg_sensu\\, ISBN\\:1\\]]\n'
         "xref: PHENOSCAPE: wd\nxref: PMID:1 \\n\nxref:\nproperty_value: anything {at all\n"

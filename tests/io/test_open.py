@@ -1,4 +1,4 @@
-"""Opening of files, lines, XML, large JSON objects; and ids."""
+"""Open files, stream lines, XML and large JSON objects, and parse ids."""
 
 import gzip
 
@@ -8,7 +8,7 @@ import zstandard
 from spacy_bioel.errors import BioelError
 from spacy_bioel.io import jsonl as json_text
 from spacy_bioel.io.jsonl import iter_json_object
-from spacy_bioel.io.open import curie, iter_xml, numbered_lines, split_ids, unique_names
+from spacy_bioel.io.open import curie, iter_xml, numbered_lines, parse_ids, unique_names
 
 PACKED = pytest.mark.parametrize(
     "pack", [bytes, gzip.compress, zstandard.compress], ids=["plain", "gz", "zst"]
@@ -17,8 +17,8 @@ PROBLEM = "{path}: found {found}"
 
 
 @PACKED
-def test_lines_are_numbered_whatever_the_packing(write, pack):
-    # Recognised by content: the name does not say how it is packed.
+def test_lines_of_compressed_files_are_numbered(write, pack):
+    # Recognised by content, because the name has no suffix of an archive.
     path = write(pack("\ufeffSjögren\r\nsecond\u2028half\n\nlast".encode()))
     expected = ["Sjögren", "second\u2028half", "", "last"]
     assert list(numbered_lines(path)) == [((path, n + 1), x) for n, x in enumerate(expected)]
@@ -60,8 +60,8 @@ def test_iter_xml_streams_and_reports_the_line(write):
 
 @pytest.fixture(params=[1, 7, 1 << 20])
 def chunk(request, monkeypatch) -> None:
-    """However few characters are read at a time."""
-    monkeypatch.setattr(json_text, "_CHUNK", request.param)
+    """Number of characters that are read at a time."""
+    monkeypatch.setattr(json_text, "_JSON_CHUNK_CHARS", request.param)
 
 
 @pytest.mark.usefixtures("chunk")
@@ -88,11 +88,11 @@ def test_entries(write, content, expected):
         ('{"a": 1, 2: 3}', "'2' where a key in quotes was expected, after 'a'"),
         ('{"a" 1}', "'1' where : was expected"),
         ('{"a": 1, "b": "\\ud800"}', r"\\ud800, which is half of a character, after 'a'"),
-        ('{"a": ' + "[" * 101 + "]" * 101 + "}", "lists and objects more than 100 deep"),
+        ('{"a": ' + "[" * 101 + "]" * 101 + "}", "lists and objects nested more than 100 deep"),
         ('{"a": 1,}', "'}' where a key in quotes was expected, after 'a'"),
     ],
 )
-def test_what_is_no_object_is_named_by_the_entry_before(write, content, found):
+def test_errors_name_the_previous_entry(write, content, found):
     with pytest.raises(BioelError, match=f"x.txt: found {found}$"):
         list(iter_json_object(write(content), problem=PROBLEM))
 
@@ -128,8 +128,8 @@ def test_curie(raw, prefix, expected):
         *((nil, ()) for nil in ("-1", "", "-", "NIL", "CUI-less")),
     ],
 )
-def test_split_ids(raw, expected):
-    assert split_ids(raw, "MESH") == expected
+def test_parse_ids(raw, expected):
+    assert parse_ids(raw, "MESH") == expected
 
 
 def test_unique_names_keep_their_order():

@@ -67,7 +67,7 @@ def test_malformed_rows(write, rows, message):
         read(write, TEXT + rows)
 
 
-def test_wrong_annotations_can_be_left_unread(write):
+def test_annotations_can_be_skipped(write):
     path = write(TEXT + "1\t0\t5\tLiver\tDisease\t\n1\tnowhere\n\n2|t|Next\n2|a|Text\n")
     assert list(read_pubtator(path, annotations=False)) == [
         AnnotatedText("1", "Renal and liver failure. After naïve lithium use."),
@@ -78,7 +78,7 @@ def test_wrong_annotations_can_be_left_unread(write):
         list(read_pubtator(path, annotations=False))
 
 
-def test_a_last_row_that_may_be_cut_is_warned_of(write, caplog):
+def test_warning_about_a_last_row_that_may_be_truncated(write, caplog):
     row = "1\t0\t5\tRenal\tDisease\tD00"
     assert read(write, TEXT + row)[0].mentions[0].ids == ("MESH:D00",)
     (warning,) = caplog.messages

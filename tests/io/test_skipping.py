@@ -1,4 +1,4 @@
-"""Bad records that are skipped and noted, in each format that has records."""
+"""Bad records are skipped and reported, in each format that has records."""
 
 from collections.abc import Callable
 
@@ -53,7 +53,7 @@ CONSO = "C000000{n}|ENG|P|L1|PF|S1|Y|A1||||SRC|PT|1|name {n}|0|N||\n"
         ),
     ],
 )
-def test_the_others_are_read(tmp_path, name, content, ids, bad):
+def test_good_records_are_read(tmp_path, name, content, ids, bad):
     path = tmp_path / name
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
@@ -67,7 +67,7 @@ def test_the_others_are_read(tmp_path, name, content, ids, bad):
     assert [(record.line, record.code) for record in noted] == bad
     assert skipped.n == len(bad) and skipped.first == noted[0]
     assert {record.path for record in noted} == {str(path)}
-    with pytest.raises(BioelError):  # outside of the block all is as ever
+    with pytest.raises(BioelError):  # outside the block, errors are raised again
         list(read_ontology(source))
 
 
@@ -80,7 +80,7 @@ def test_the_others_are_read(tmp_path, name, content, ids, bad):
         ("a.owl", "<rdf:RDF><Class>", "B119"),
     ],
 )
-def test_damage_of_a_file_as_a_whole_is_an_error(tmp_path, name, content, code):
+def test_a_damaged_file_is_an_error(tmp_path, name, content, code):
     (tmp_path / name).write_text(content)
     skip: Callable[[BadRecord], None] = [].append
     with skipping_bad(skip), pytest.raises(BioelError, match=rf"\[{code}\]"):

@@ -57,7 +57,7 @@ def test_columns_by_name_with_every_key(write):
     ]
 
 
-def test_synonyms_separated_by_semicolons_are_one_name_and_said(write, caplog):
+def test_warning_about_synonyms_separated_by_semicolons(write, caplog):
     columns = {"id": "id", "name": "name", "synonyms": "more"}
     path = write("id,name,more\n1,Fever,Pyrexia; hot\n2,Cough,\n3,Pain,ache;dolor\n", "t.csv")
     with caplog.at_level("WARNING"):
@@ -77,7 +77,7 @@ def test_separators(write):
     columns = {"id": 1, "name": 2, "synonyms": 3}
     assert list(read_table(write("1,a b,c d\n", "n.csv"), columns=columns)) == concept
     assert list(read_table(write("1\ta b\tc d\n", "n.txt"), columns=columns)) == concept
-    # A spreadsheet writes semicolons where the comma is in numbers.
+    # Spreadsheets write semicolons in locales with decimal commas.
     path = write("id;name\n1;a, b\n", "n.csv")
     assert list(read_header_table(path)) == [Concept("1", ("a, b",))]
 

@@ -1,4 +1,4 @@
-"""MeSH XML, UMLS, NCBI Gene and ClinVar."""
+"""Readers of MeSH XML, UMLS, NCBI Gene and ClinVar."""
 
 import gzip
 from pathlib import Path

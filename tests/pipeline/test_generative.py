@@ -21,7 +21,7 @@ from tokenizers import Tokenizer
 from spacy_bioel.cli.evaluate import require_extra
 from spacy_bioel.doc import get_links, with_gold_mentions
 from spacy_bioel.errors import BioelError
-from spacy_bioel.evaluation.tune import tune
+from spacy_bioel.evaluation.tune import tune_pipeline
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.types import AnnotatedText, Concept, Mention
 
@@ -120,7 +120,7 @@ def test_the_trie_is_kept_until_there_is_another_knowledge_base(generative):
 
 
 def test_tuning_fits_fusion_and_rescoring(generative, texts):
-    report = tune(generative, texts)
+    report = tune_pipeline(generative, texts)
     assert [one.chosen.get("weights") for one in report.tuned][:2] == ["fusion", "rescoring"]
     linker: Any = generative.get_pipe("bioel_linker")
     assert linker.rescoring.direct.shape == (5,)

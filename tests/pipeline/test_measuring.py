@@ -3,7 +3,7 @@
 import spacy
 from tiny import LINKER, blank
 
-from spacy_bioel.evaluation.run import link_given
+from spacy_bioel.evaluation.run import link_gold_mentions
 from spacy_bioel.pipe import with_token_vectors
 from spacy_bioel.types import AnnotatedText, Mention
 
@@ -13,7 +13,7 @@ def test_token_vectors_are_made_for_listeners_only(kb_folder):
     nlp.add_pipe("tok2vec")  # not initialized: it would fail
     linker = nlp.add_pipe("bioel_linker", config=LINKER | {"kb": str(kb_folder)})
     text = AnnotatedText("1", "aspirin", (Mention(0, 7, "Drug", ()),))
-    ((link,),) = link_given(nlp, linker, [text])
+    ((link,),) = link_gold_mentions(nlp, linker, [text])
     assert link.ids == ("MESH:D001241",)
 
 

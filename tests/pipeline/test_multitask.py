@@ -27,7 +27,7 @@ from tiny import (
 )
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.evaluation.run import link_given
+from spacy_bioel.evaluation.run import link_gold_mentions
 from spacy_bioel.factories import MENTIONS_MODEL
 from spacy_bioel.types import AnnotatedText, Mention
 
@@ -108,7 +108,7 @@ def test_same_links_from_bytes_in_any_batch_and_without_gold(trained, texts):
 
 
 def test_given_mentions_are_linked_too(trained, texts):
-    given = list(link_given(trained, trained.get_pipe("bioel_linker"), texts))
+    given = list(link_gold_mentions(trained, trained.get_pipe("bioel_linker"), texts))
     assert [len(of_doc) for of_doc in given] == [len(text.mentions) for text in texts]
     right = sum(
         set(link.ids) == set(m.ids)

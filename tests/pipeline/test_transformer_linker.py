@@ -9,7 +9,7 @@ import spacy
 from spacy.language import Language
 from tiny import blank, examples, fleeting, links, train, with_linker
 
-from spacy_bioel.evaluation.run import link_given
+from spacy_bioel.evaluation.run import link_gold_mentions
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.vector_files import open_vectors
 
@@ -55,8 +55,8 @@ def test_loads_without_the_checkpoint(saved, texts):
     again = spacy.util.load_model_from_config(nlp.config).from_bytes(nlp.to_bytes())
     assert again.get_pipe("bioel_linker").fingerprint == linker.fingerprint
     for first, second in zip(
-        link_given(nlp, linker, texts),
-        link_given(again, again.get_pipe("bioel_linker"), texts),
+        link_gold_mentions(nlp, linker, texts),
+        link_gold_mentions(again, again.get_pipe("bioel_linker"), texts),
         strict=True,
     ):
         assert first == second

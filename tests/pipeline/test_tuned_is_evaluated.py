@@ -9,11 +9,11 @@ from test_failed_loads import MAKERS
 from tiny import VOCABULARY, linking_nlp, step
 from tiny import examples as examples_of
 
-from spacy_bioel.evaluation import fit as choosing
+from spacy_bioel.evaluation import fit
 from spacy_bioel.evaluation.evaluate import count_documents
 from spacy_bioel.evaluation.protocols import get_protocol
-from spacy_bioel.evaluation.run import changed, link_open, measure_pipeline
-from spacy_bioel.evaluation.tune import tune
+from spacy_bioel.evaluation.run import changed_settings, link_bare_texts, measure_pipeline
+from spacy_bioel.evaluation.tune import tune_pipeline
 from spacy_bioel.loading import find_detector, find_linker
 
 pytest.importorskip("transformers")
@@ -50,30 +50,30 @@ def test_every_setting_that_is_tried(nlp, texts, monkeypatch):
     detector: Any = find_detector(nlp)
     done = []
 
-    def choose(what: str, settings: Any, counts: Any, *, protocol: str, **more: Any) -> Any:
+    def grid_search(what: str, settings: Any, counts: Any, *, protocol: str, **more: Any) -> Any:
         different: list[Any] = []
         for setting, tried in zip(settings, counts, strict=True):
             pipe, values = (detector if protocol == "mention" else linker), setting
             if "left_out" in setting:
                 finding = {**linker.cfg["dictionary"], "threshold": setting["threshold"]}
                 values = {"dictionary": finding}
-            with changed(pipe.cfg, values):
-                links = list(link_open(nlp, linker, texts))
+            with changed_settings(pipe.cfg, values):
+                links = list(link_bare_texts(nlp, linker, texts))
             found = count_documents(texts, links, protocol=protocol, canonical=linker.kb.canonical)
             # Names are excluded by fold, and each fold is measured on the other documents.
             assert tried == found or setting.get("left_out"), setting
             different += [found] if found not in different else []
         assert detector is None or len(different) > 1
         done.append([*settings[0]][0])
-        return choosing.choose(what, settings, counts, protocol=protocol, **more)
+        return fit.grid_search(what, settings, counts, protocol=protocol, **more)
 
-    monkeypatch.setattr("spacy_bioel.evaluation.tune.choose", choose)
-    tune(nlp, texts)
+    monkeypatch.setattr("spacy_bioel.evaluation.tune.grid_search", grid_search)
+    tune_pipeline(nlp, texts)
     assert done == ["left_out" if detector is None else "threshold", "nil_threshold"]
 
 
 def test_the_report_is_of_the_pipeline_that_is_saved(nlp, texts, tmp_path):
-    report = tune(nlp, texts)
+    report = tune_pipeline(nlp, texts)
     nlp.to_disk(tmp_path / "tuned")
     loaded = spacy.load(tmp_path / "tuned")
     chosen = {one.protocol: get_protocol(one.protocol)[1] for one in report.tuned}

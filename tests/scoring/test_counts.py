@@ -28,7 +28,7 @@ def test_mentions_need_equal_offsets_and_label():
     assert right(count("mention_unlabelled", golds, links)) == (2, 3, 2, 3)
 
 
-def test_strict_leaves_nil_out_on_its_own_side():
+def test_strict_excludes_nil_gold_and_nil_predictions():
     golds = [gold(0, 4, "A"), gold(5, 9, "B"), gold(10, 12)]
     links = [link(0, 4, "A"), link(5, 9, "Z"), link(10, 12), link(20, 22), link(30, 31, "A")]
     # gold: A, B; predicted: A, Z, A at 30; right: the first A
@@ -52,14 +52,14 @@ def test_composites_strict_and_any():
     assert right(count("end_to_end_any", golds, links)) == (2, 3, 2, 3)
 
 
-def test_any_id_counts_each_side_by_itself():
+def test_any_id_counts_each_side_separately():
     # Two predictions agree with one gold mention: both are right, and 1 of 1 gold is found.
     found = count("end_to_end_any", [gold(0, 4, "A", "B")], [link(0, 4, "A"), link(0, 4, "B")])
     assert right(found) == (2, 2, 1, 1)
 
 
 def test_partial_binary_pairs_one_to_one_by_longest_overlap():
-    # Gold 0-10 overlaps 0-2 (2), 3-9 (6); gold 9-12 overlaps none of equal id but 8-12 (3).
+    # Gold 0-10 overlaps 0-2 (2), 3-9 (6); gold 9-12 overlaps only 8-12 (3).
     golds = [gold(0, 10, "A"), gold(9, 12, "A"), gold(20, 25, "B")]
     links = [link(0, 2, "A"), link(3, 9, "A"), link(8, 12, "A"), link(20, 25, "C")]
     # Pairs, longest first: (0-10, 3-9), (9-12, 8-12). 0-2 finds gold 0-10 taken.
@@ -76,7 +76,7 @@ def test_fractional_compares_all_pairs_and_only_equal_ids():
     assert right(found) == (pytest.approx(1.3), 3, 2.0, 2)
 
 
-def test_fractional_keeps_duplicates_and_what_matches_nothing():
+def test_fractional_counts_duplicates_and_unmatched_mentions():
     golds = [gold(0, 10, "A"), gold(20, 30, "B"), gold(40, 50)]
     links = [link(5, 15, "A"), link(5, 15, "A"), link(20, 30, "A"), link(40, 50)]
     # predicted: 5/10 twice, 0; NIL left out. gold: 5/10, 0.
@@ -97,8 +97,8 @@ def ranked(start: int, end: int, ids: tuple[str, ...], *scored: tuple[str, float
 @pytest.mark.parametrize(
     ("scored", "expected"),
     [
-        ([("A", 0.9), ("B", 0.9)], (1, 1, 0)),  # a toss-up that went well
-        ([("B", 0.9), ("A", 0.9)], (0, 1, 0)),  # and one that did not
+        ([("A", 0.9), ("B", 0.9)], (1, 1, 0)),  # a tie, decided in favour of the gold id
+        ([("B", 0.9), ("A", 0.9)], (0, 1, 0)),  # a tie, decided against it
         ([("B", 0.9), ("C", 0.9)], (0, 0, 0)),
         ([("A", 0.9), ("B", 0.8)], (1, 1, 1)),  # no tie
     ],
@@ -113,7 +113,7 @@ def test_widened_mention_finds_the_link_that_covers_it():
     links = [link(0, 10, "A"), link(20, 25, "B"), link(20, 25, "X", label="C")]
     found = count("gold", golds, links)
     assert (found["right"], found["widened"], found["not_predicted"]) == (2, 1, 0)
-    # That of another gold mention is not borrowed.
+    # The link of another gold mention is not reused.
     found = count("gold", [gold(0, 10, "A"), gold(2, 5, "A")], [link(0, 10, "A")])
     assert (found["right"], found["not_predicted"]) == (1, 1)
 
@@ -144,11 +144,11 @@ def test_reciprocal_ranks(ids, ranking, strict, lenient):
         found = count(protocol, golds, links)
         assert found["reciprocal_ranks"] == pytest.approx(expected)
         assert found["among_candidates"] == (expected > 0)
-        # Rank one is what recall@1 asks for.
+        # recall@1 requires rank 1.
         assert found["recalled@1"] == (expected == 1.0)
 
 
-def test_what_was_linked_was_a_candidate():
+def test_linked_ids_count_as_candidates():
     found = count("gold", [gold(0, 4, "A", "B")], [ranked(0, 4, ("A", "B"), ("C", 0.5))])
     assert (found["right"], found["among_candidates"]) == (1, 1)
     assert (found["reciprocal_ranks"], found["recalled@10"]) == (0.0, 0)

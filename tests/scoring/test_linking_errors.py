@@ -1,13 +1,13 @@
-"""Kinds and marks of errors, and reliability of scores, by examples with their answers."""
+"""Kinds and marks of errors, and reliability of scores, compared with answers by hand."""
 
 import pytest
 
 from spacy_bioel.evaluation.evaluate import (
     Bin,
-    Knowledge,
+    GoldLookup,
     confusions,
     find_errors,
-    pairs,
+    pair_mentions,
     reliability,
     strings_of,
 )
@@ -16,7 +16,7 @@ from spacy_bioel.types import AnnotatedText, Candidate, Link, Mention
 
 GOLD = Mention(0, 4, "D", ("A",))
 NAMES = {"A": ["cold"], "B": ["cold", "flu"], "C": ["cough"]}
-KNOWLEDGE = Knowledge(
+KNOWLEDGE = GoldLookup(
     canonical=lambda id: {"old": "A"}.get(id, id),
     knows=lambda id: id in NAMES,
     has_name=lambda id, name: name in NAMES.get(id, ()),
@@ -87,35 +87,36 @@ def test_pairs_are_one_to_one_equal_offsets_first_then_the_longest_overlap():
     gold = [Mention(0, 4, "D"), Mention(0, 10, "D"), Mention(20, 30, "D")]
     links = [link(0, 4), link(2, 9), link(20, 22), link(23, 30), link(40, 44)]
     places = [
-        (m and (m.start, m.end), x and (x.start, x.end)) for m, x in pairs(gold, [*links, link()])
+        (m and (m.start, m.end), x and (x.start, x.end))
+        for m, x in pair_mentions(gold, [*links, link()])
     ]
     first = [((0, 4), (0, 4)), ((0, 10), (2, 9)), ((20, 30), (23, 30))]
     assert places == [*first, (None, (20, 22)), (None, (40, 44))]
-    # A small overlap far to the left is seen.
-    far = pairs([Mention(90, 99, "D")], [link(0, 91), link(5, 9)])
+    # A link that begins far to the left overlaps too.
+    far = pair_mentions([Mention(90, 99, "D")], [link(0, 91), link(5, 9)])
     assert [m is not None for m, _ in far] == [True, False]
 
 
-def test_of_two_at_one_place_the_one_with_the_right_id_is_paired():
+def test_of_equal_offsets_the_right_id_is_paired():
     gold = [Mention(0, 4, "D", ("A",)), Mention(0, 4, "S", ("C",))]
     links = [link(0, 4, "S", "A"), link(0, 4, "D", "C")]
     assert found("cold", gold, links) == [("cold", "wrong_label", (), 1)] * 2
 
 
-def test_a_pipeline_without_a_linker_is_asked_for_mentions_alone():
+def test_without_a_linker_only_mentions_are_compared():
     gold = [Mention(0, 4, "D", ("A",)), Mention(5, 8, "D", ("B",))]
     links = [link(0, 4), link(5, 8, "S")]
     assert found("cold flu", gold, links, knowledge=None) == [("flu", "wrong_label", (), 0)]
 
 
-def test_given_mentions_that_were_widened_stand_for_themselves():
+def test_widened_mentions_count_as_the_gold_mentions():
     gold = [Mention(0, 4, "D", ("A",)), Mention(6, 9, "D", ("B",))]
     links = [link(0, 4, "D", "A"), link(5, 9, "D", "C")]
     assert found("cold xflu", gold, links, given=True) == [("flu", "wrong_id", ("unseen",), 0)]
     assert [kind for _, kind, *_ in found("cold xflu", gold, links)] == ["wrong_borders"]
 
 
-def test_labels_that_nobody_annotated_are_not_spurious():
+def test_labels_that_are_not_annotated_are_not_spurious():
     text = AnnotatedText("1", "cold flu", (), annotates=("D",))
     links = [link(0, 4, "D"), link(5, 8, "S")]
     assert [e.string for e in find_errors([text], [links], knowledge=KNOWLEDGE)] == ["cold"]
@@ -136,10 +137,10 @@ def test_reliability():
 
     text = AnnotatedText("1", "cold cold cold cold", (GOLD, Mention(5, 9, "D", ("A",))))
     links = [
-        scored(0, 0.92, "old", "old"),  # right, for it is A by now
+        scored(0, 0.92, "old", "old"),  # right: the current id of "old" is A
         scored(5, 0.96, "B", "B"),
-        scored(10, 0.3, "A"),  # NIL, where gold has nothing
-        scored(15, 1.0, "A", "A", "B"),  # of several ids
+        scored(10, 0.3, "A"),  # NIL, and there is no gold mention
+        scored(15, 1.0, "A", "A", "B"),  # has several ids
         Link(15, 19, "D"),  # without candidates
     ]
     of_all = reliability([text], [links], canonical=KNOWLEDGE.canonical)

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.evaluation.evaluate import Figure, evaluate
+from spacy_bioel.evaluation.evaluate import Figure, evaluate_links
 from spacy_bioel.evaluation.protocols import PROTOCOLS
 from spacy_bioel.types import AnnotatedText, Candidate, Link, Mention
 
@@ -26,7 +26,7 @@ def value(found: list[Figure], metric: str, label: str = "") -> Figure:
 
 
 def test_end_to_end_sums_over_documents():
-    found = evaluate(TEXTS, LINKS, protocols=["end_to_end"], canonical=renamed)
+    found = evaluate_links(TEXTS, LINKS, protocols=["end_to_end"], canonical=renamed)
     # right: A, NEW; predicted: 4; gold with an id: 3. P 2/4, R 2/3, F = 2 * 2 / (4 + 3)
     assert value(found, "precision").value == pytest.approx(50.0)
     assert value(found, "recall").value == pytest.approx(200 / 3)
@@ -38,10 +38,10 @@ def test_end_to_end_sums_over_documents():
     assert value(found, "precision", "D").value == pytest.approx(100 / 3)
     assert value(found, "recall", "D").value == pytest.approx(50.0)
     assert value(found, "f1", "C").value == pytest.approx(100.0)
-    alone = evaluate(TEXTS, LINKS, protocols=["strict"], per_label=False)
-    assert {m.protocol for m in alone} == {"end_to_end"}  # the proper name of the alias
+    alone = evaluate_links(TEXTS, LINKS, protocols=["strict"], per_label=False)
+    assert {m.protocol for m in alone} == {"end_to_end"}  # the name that the alias refers to
     assert {m.label for m in alone} == {""}
-    uncanonical = evaluate(TEXTS, LINKS, protocols=["end_to_end"])
+    uncanonical = evaluate_links(TEXTS, LINKS, protocols=["end_to_end"])
     assert value(uncanonical, "recall").value == pytest.approx(100 / 3)  # only A
 
 
@@ -54,10 +54,10 @@ def test_identical_sets_give_100_and_none_0_over_all_gold(name):
         ]
         for text in TEXTS
     ]
-    found = evaluate(TEXTS, links, protocols=[name])
+    found = evaluate_links(TEXTS, links, protocols=[name])
     assert found
     assert {(m.value, m.low, m.high) for m in found} <= {(100.0, 100.0, 100.0)}
-    found = evaluate(TEXTS, [[], []], protocols=[name], per_label=False)
+    found = evaluate_links(TEXTS, [[], []], protocols=[name], per_label=False)
     assert {m.value for m in found} == {0.0}
     n_with_nil = {"mention": 4, "mention_unlabelled": 4, "end_to_end_with_nil": 4}
     assert found[0].n == n_with_nil.get(name, 3)
@@ -77,7 +77,7 @@ def test_gold_mentions_report_what_the_kb_lacks():
         )
     ]
     links = [[Link(0, 4, "D", ("A",), (Candidate("A", 0.9),)), Link(15, 19, "D", ("A",))]]
-    found = evaluate(texts, links, protocols=["gold"], in_kb=lambda id_: id_ == "A")
+    found = evaluate_links(texts, links, protocols=["gold"], in_kb=lambda id_: id_ == "A")
     accuracy = value(found, "accuracy@1")
     assert (accuracy.value, accuracy.n) == (pytest.approx(100 / 3), 3)
     assert accuracy.details["missing_from_kb"] == 1
@@ -92,7 +92,7 @@ def test_recall_is_over_distinct_concepts():
     same = tuple(Candidate(f"OLD{i}", 0.9) for i in range(5))
     links = [[Link(0, 4, "D", ("A",), (*same, Candidate("B", 0.1)))]]
     current = {f"OLD{i}": "A" for i in range(5)} | {"B": "B", "A": "A"}
-    found = evaluate(
+    found = evaluate_links(
         texts, links, protocols=["gold"], max_candidates=5, canonical=current.__getitem__
     )
     # OLD0 to OLD4 are one concept, so B is second and not sixth.
@@ -141,16 +141,18 @@ METRICS = (
     ],
 )
 def test_ranks_of_given_mentions(name, expected):
-    found = evaluate(RANKED, RANKED_LINKS, protocols=[name], max_candidates=10, per_label=False)
-    values = {m.metric: m.value / 100 for m in found}
+    found = evaluate_links(RANKED, RANKED_LINKS, protocols=[name], max_candidates=10)
+    values = {m.metric: m.value / 100 for m in found if not m.label}
     assert [values[metric] for metric in METRICS] == pytest.approx(expected)
     assert value(found, "mrr").n == 4 and value(found, "mrr_normalised").n == 3
 
 
-def test_nothing_is_normalised_by_no_mention():
+def test_no_normalised_metrics_without_candidates():
     links = [[Link(0, 4, "D", ("X",), candidates("X"))]]
     texts = [AnnotatedText("1", "x" * 9, (Mention(0, 4, "D", ("A",)),))]
-    found = {m.metric: m.value for m in evaluate(texts, links, protocols=["gold"], per_label=False)}
+    found = {
+        m.metric: m.value for m in evaluate_links(texts, links, protocols=["gold"], per_label=False)
+    }
     assert found["mrr"] == 0.0 and "mrr_normalised" not in found
 
 
@@ -158,8 +160,8 @@ def test_nothing_is_normalised_by_no_mention():
     ("kept", "expected"),
     [(1, [1]), (3, [1]), (5, [1, 5]), (9, [1, 5]), (10, [1, 5, 10]), (64, [1, 5, 10])],
 )
-def test_no_recall_beyond_the_candidates_that_are_kept(kept, expected):
-    found = evaluate(RANKED, RANKED_LINKS, protocols=["gold", "mention"], max_candidates=kept)
+def test_no_recall_above_the_number_of_candidates(kept, expected):
+    found = evaluate_links(RANKED, RANKED_LINKS, protocols=["gold", "mention"], max_candidates=kept)
     recalls = {m.metric for m in found if m.protocol == "gold" and m.metric.startswith("recall")}
     assert recalls == {f"recall@{k}" for k in expected}
     assert {m.candidates for m in found if m.protocol == "gold"} == {kept}
@@ -168,14 +170,14 @@ def test_no_recall_beyond_the_candidates_that_are_kept(kept, expected):
 
 def test_bad_arguments():
     with pytest.raises(BioelError, match=r"\[B080\].* 2 gold documents and 1 "):
-        evaluate(TEXTS, LINKS[:1], protocols=["mention"])
+        evaluate_links(TEXTS, LINKS[:1], protocols=["mention"])
     with pytest.raises(BioelError, match=r"\[B081\].*'f_score'.*end_to_end"):
-        evaluate(TEXTS, LINKS, protocols=["f_score"])
+        evaluate_links(TEXTS, LINKS, protocols=["f_score"])
 
 
 def test_nothing_to_measure():
-    assert evaluate([], [], protocols=["mention"]) == []
-    assert evaluate([AnnotatedText("1", "x")], [[]], protocols=["mention", "gold"]) == []
+    assert evaluate_links([], [], protocols=["mention"]) == []
+    assert evaluate_links([AnnotatedText("1", "x")], [[]], protocols=["mention", "gold"]) == []
 
 
 def test_interval_is_seeded_and_by_document():
@@ -185,18 +187,19 @@ def test_interval_is_seeded_and_by_document():
     texts = [AnnotatedText("1", "x" * 10, mentions), AnnotatedText("2", "x" * 10, mentions)]
     links = [[Link(m.start, m.end, "D", ("A",)) for m in mentions], []]
     first, second = (
-        value(evaluate(texts, links, protocols=["end_to_end"], seed=3), "recall") for _ in range(2)
+        value(evaluate_links(texts, links, protocols=["end_to_end"], seed=3), "recall")
+        for _ in range(2)
     )
     assert (first.value, first.low, first.high) == (50.0, 0.0, 100.0)
     assert first == second
 
 
-def test_accuracy_decides_and_accuracy_with_nil_ignored_ranks():
-    # Two mentions, both with the right candidate first; the linker was sure of one.
+def test_accuracy_with_and_without_the_nil_threshold():
+    # Two mentions, both with the right candidate first; only one score is above the NIL threshold.
     texts = [AnnotatedText("1", "x" * 9, (Mention(0, 4, "D", ("A",)), Mention(5, 9, "D", ("B",))))]
     best = (Candidate("A", 0.9),), (Candidate("B", 0.2),)
     links = [[Link(0, 4, "D", ("A",), best[0]), Link(5, 9, "D", (), best[1])]]
-    found = evaluate(texts, links, protocols=["gold"])
+    found = evaluate_links(texts, links, protocols=["gold"])
     assert value(found, "accuracy@1").value == 50.0
     assert value(found, "accuracy@1_nil_ignored").value == 100.0
     assert value(found, "accuracy@1_tie_optimistic").value == 50.0
@@ -204,11 +207,11 @@ def test_accuracy_decides_and_accuracy_with_nil_ignored_ranks():
     assert value(found, "accuracy@1_nil_ignored_normalised").value == 100.0
 
 
-def test_labels_that_were_not_looked_for_do_not_count():
+def test_labels_that_are_not_annotated_do_not_count():
     texts = [replace(text, annotates=("D",)) for text in TEXTS]
     texts[0] = replace(texts[0], mentions=texts[0].mentions[:1])
     links = [LINKS[0], [*LINKS[1], Link(5, 9, "C", ("X",))]]
-    found = evaluate(texts, links, protocols=["end_to_end"], canonical=renamed)
+    found = evaluate_links(texts, links, protocols=["end_to_end"], canonical=renamed)
     # right: A; predicted with the label D: 3; gold with an id: 2.
     assert value(found, "precision").value == pytest.approx(100 / 3)
     assert value(found, "recall").value == pytest.approx(50.0)

@@ -32,7 +32,7 @@ GOLD = [(0, 5, "D", "A|B"), (12, 20, "C", "C"), (25, 32, "C", "")]
 
 
 def ours(scores: dict[str, object]) -> dict[str, object]:
-    """Scores without those that repeat them for `spacy evaluate`."""
+    """Return the scores without the copies for `spacy evaluate`."""
     return {key: value for key, value in scores.items() if not key.startswith("spans_")}
 
 
@@ -89,7 +89,7 @@ def test_none_without_gold_and_zero_without_predictions(nlp):
 
 def test_a_longer_span_is_not_the_gold_span(nlp):
     gold = [(12, 20, "C", "C"), (25, 32, "C", "A")]
-    # Of the right ids, but from another place on: "after levodopa", "levodopa and aspirin".
+    # Right ids at other offsets: "after levodopa", "levodopa and aspirin".
     none_found = make_example(nlp, gold, [(6, 20, "C", "C"), (12, 32, "C", "A")])
     assert make_link_scorer_v1()([none_found])["bioel_link_acc"] == 0.0
     one_found = make_example(nlp, gold, [(6, 20, "C", "C"), (25, 32, "C", "A")])
@@ -109,7 +109,7 @@ def test_keys_are_settings_and_the_scorers_are_registered(nlp):
     assert scores["bioel_link_f"] == scores["spans_mine_link_f"] == 1.0
 
 
-def test_labels_that_were_not_looked_for_do_not_count(nlp):
+def test_labels_that_are_not_annotated_do_not_count(nlp):
     predicted = [(0, 5, "D", "A|B"), (6, 11, "C", "C"), (12, 20, "C", "C")]
     example = make_example(nlp, [(0, 5, "D", "A|B")], predicted)
     assert make_mention_scorer_v1()([example])["bioel_mention_p"] == pytest.approx(1 / 3)

@@ -1,4 +1,4 @@
-"""Files and folders that appear whole or not at all, whatever is in their place."""
+"""Files and folders are replaced completely or not at all."""
 
 import os
 import stat
@@ -66,7 +66,7 @@ def test_the_owner_stays(tmp_path):
 
 
 @posix
-def test_of_a_symbolic_link_what_it_leads_to_is_replaced(tmp_path):
+def test_the_target_of_a_symbolic_link_is_replaced(tmp_path):
     (tmp_path / "there").mkdir()
     for name in ("file", "nothing yet"):
         link = tmp_path / f"link to {name}"
@@ -104,13 +104,13 @@ with (replacing_file if sys.argv[1] == "file" else replacing_folder)(Path(sys.ar
 
 @posix
 @pytest.mark.parametrize("kind", ["file", "folder"])
-def test_what_a_killed_run_left_is_removed_by_the_next(tmp_path, kind):
+def test_files_of_a_killed_run_are_removed_by_the_next(tmp_path, kind):
     subprocess.run([sys.executable, "-c", KILLED, kind, tmp_path / "out"], check=False)
     [left] = names_in(tmp_path)
     assert left.startswith(".out.") and left.endswith(".new")
     other = tmp_path / f".other.{left.removeprefix('.out.')}"
     other.touch()
-    alive = atomic._beside(tmp_path / "out", "new")  # this process's, as if of another thread
+    alive = atomic._temporary_path(tmp_path / "out", "new")  # as if of another thread
     alive.touch()
     if kind == "file":
         write(tmp_path / "out")
@@ -136,7 +136,7 @@ def test_a_folder_is_replaced_or_stays(tmp_path, monkeypatch, can_exchange):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the system call of Linux")
-def test_a_folder_is_there_at_any_time(tmp_path):
+def test_a_folder_exists_at_any_time(tmp_path):
     out, seen, done = tmp_path / "out", [], threading.Event()
     out.mkdir()
 
@@ -155,12 +155,12 @@ def test_a_folder_is_there_at_any_time(tmp_path):
 
 
 @posix
-def test_a_folder_that_a_killed_run_moved_away_is_put_back(tmp_path, monkeypatch):
+def test_a_folder_moved_by_a_killed_run_is_restored(tmp_path, monkeypatch):
     process = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"],
                              capture_output=True, text=True, check=True)  # fmt: skip
     with monkeypatch.context() as patch:
         patch.setattr(os, "getpid", lambda: int(process.stdout))
-        moved = atomic._beside(tmp_path / "out", "old")
+        moved = atomic._temporary_path(tmp_path / "out", "old")
     moved.mkdir()
     (moved / "old").touch()
     with pytest.raises(RuntimeError), replacing_folder(tmp_path / "out"):
@@ -168,7 +168,7 @@ def test_a_folder_that_a_killed_run_moved_away_is_put_back(tmp_path, monkeypatch
     assert (names_in(tmp_path), names_in(tmp_path / "out")) == (["out"], ["old"])
 
 
-def test_a_failed_exchange_puts_the_old_one_back(tmp_path, monkeypatch):
+def test_a_failed_exchange_restores_the_old_folder(tmp_path, monkeypatch):
     out, rename = tmp_path / "out", Path.rename
     out.mkdir()
 

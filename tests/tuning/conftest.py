@@ -1,4 +1,4 @@
-"""A knowledge base of a few concepts, and pipes whose answers a test sets by hand."""
+"""A knowledge base of a few concepts, and pipes whose answers are set by hand."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,7 +31,7 @@ def kb_folder(tmp_path_factory) -> Path:
 
 @pytest.fixture()
 def make_linker(kb_folder) -> Callable[..., Language]:
-    """A pipeline of a linker alone, which links names of the knowledge base by their strings."""
+    """Make a pipeline with only a linker, which finds and links the names of the knowledge base."""
 
     def make(**settings: Any) -> Language:
         nlp = spacy.blank("en", config=TOKENIZER)
@@ -44,24 +44,24 @@ def make_linker(kb_folder) -> Callable[..., Language]:
 
 @dataclass
 class Ranked:
-    """Links whose candidates are known, decided by hand."""
+    """A ranking with candidates set by hand."""
 
     linker: Any
-    found: list[list[Link]]
+    ranked: list[list[Link]]
 
     def links(self, *, nil_threshold: float | None = None) -> list[list[Link]]:
-        least = self.linker.cfg["nil_threshold"] if nil_threshold is None else nil_threshold
-        return [[decided(link, least) for link in of_text] for of_text in self.found]
+        threshold = self.linker.cfg["nil_threshold"] if nil_threshold is None else nil_threshold
+        return [[decided(link, threshold) for link in links] for links in self.ranked]
 
 
-def decided(link: Link, least: float) -> Link:
-    is_linked = link.candidates[0].score >= least
+def decided(link: Link, nil_threshold: float) -> Link:
+    is_linked = link.candidates[0].score >= nil_threshold
     return link if is_linked else replace(link, ids=())
 
 
 @pytest.fixture()
 def answering(monkeypatch) -> Callable[..., Any]:
-    """Let a detector score these spans of texts, or a linker rank these candidates."""
+    """Make a detector return these spans, or a linker these candidates, by text."""
 
     def patch(pipe: Any, answers: Mapping[str, Sequence[Any]]) -> Any:
         def scored(docs: Sequence[Doc], **_: Any) -> list[list[Any]]:

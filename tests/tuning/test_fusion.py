@@ -1,4 +1,4 @@
-"""The decision made from the table of evidence: scores and shares by hand, and fitted weights."""
+"""Scores and probabilities of a fusion, computed by hand, and the fitting of its weights."""
 
 import json
 from dataclasses import replace
@@ -10,7 +10,13 @@ import numpy as np
 import pytest
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.evaluation.fit import Development, _Loss, fit_fusion, fit_nearest, pool
+from spacy_bioel.evaluation.fit import (
+    Development,
+    _FusionLoss,
+    fit_fusion,
+    fit_with_best_prior,
+    merge_development,
+)
 from spacy_bioel.linking.evidence import FEATURES, default_fusion
 from spacy_bioel.models.fusion import Fusion, rank, softmax_by_group
 
@@ -19,12 +25,12 @@ EXACT, DENSE = FEATURES.index("exact"), FEATURES.index("dense")
 
 
 def table(*rows: dict[str, float]) -> np.ndarray:
-    """Features of candidates, zero where nothing is said."""
+    """Return the features of candidates; those that are not given are 0."""
     return np.array([[row.get(name, 0.0) for name in FEATURES] for row in rows], dtype=np.float32)
 
 
 def fusion_by_hand() -> Fusion:
-    """One hidden unit that looks at "exact", "dense" directly, and -1 against NIL."""
+    """Return a fusion with one hidden unit on "exact", a direct weight of "dense", and bias -1."""
     mean, scale, direct = np.zeros(N), np.ones(N), np.zeros(N)
     hidden = np.zeros((N, 1))
     mean[DENSE], scale[DENSE], direct[DENSE] = 0.5, 0.25, 0.3
@@ -44,7 +50,7 @@ def test_scores_by_hand():
     )
 
 
-def test_shares_by_hand():
+def test_softmax_by_hand():
     scores = np.array([0.0, 1.0, 2.0, -np.inf, -np.inf])
     groups = np.array([0, 1, 1, 1, 2])
     both = exp(1) + exp(2) + 1  # the 1 is NIL
@@ -71,12 +77,8 @@ def test_the_gradient_is_that_of_finite_differences():
     rows = [np.arange(0, 3), np.arange(3, 5), np.arange(0), np.arange(5, 8)]
     right = np.array([0, 1, 0, 0, 0, 1, 0, 1], dtype=bool)
     z = generator.standard_normal((8, 3))
-    loss = _Loss(
-        z,
-        Development(z, rows, [right[r] for r in rows], list("abcd"), [0] * 4),
-        l2=0.01,
-        n_hidden=2,
-    )
+    mentions = Development(z, rows, [right[r] for r in rows], list("abcd"), [0] * 4)
+    loss = _FusionLoss(z, mentions, l2=0.01, n_hidden=2)
     assert loss.n_weights == 3 * 2 + 2 + 2 + 3 + 1
     weights = generator.standard_normal(loss.n_weights)
     _, gradient = loss(weights)
@@ -88,10 +90,10 @@ def test_the_gradient_is_that_of_finite_differences():
 
 
 def development(n: int, *, seed: int) -> Development:
-    """Mentions of 4 candidates: the right one is above 0.6 by the encoder, if one is; no other."""
+    """Return mentions with 4 candidates: only the right one, if any, has "dense" above 0.6."""
     generator = np.random.default_rng(seed)
     features = np.zeros((4 * n, N), np.float32)
-    features[:, EXACT] = generator.random(4 * n) > 0.5  # says nothing
+    features[:, EXACT] = generator.random(4 * n) > 0.5  # random
     features[:, DENSE] = generator.uniform(0.0, 0.5, 4 * n)
     features[:, FEATURES.index("has_encoder")] = 1.0
     is_right = np.zeros(4 * n, dtype=bool)
@@ -115,23 +117,23 @@ def test_fitted_weights_tell_right_from_wrong(fitted):
     is_right = np.concatenate(data.right)
     assert shares[is_right].min() > 0.5 > shares[~is_right].max()
     nil = 1 - np.bincount(groups, shares)
-    nothing = np.array([not found.any() for found in data.right])
-    assert 10 < nothing.sum() < 50
-    assert nil[nothing].min() > 0.5 > nil[~nothing].max()
+    is_nil = np.array([not right.any() for right in data.right])
+    assert 10 < is_nil.sum() < 50
+    assert nil[is_nil].min() > 0.5 > nil[~is_nil].max()
 
 
-def test_a_start_that_misleads_is_left_aside(fitted):
+def test_a_misleading_prior_is_not_used(fitted):
     backwards = replace(fitted, output=-fitted.output, direct=-fitted.direct)
     data = development(40, seed=3)
     for priors in ([fitted, backwards], [backwards, fitted]):
-        near = fit_nearest(data, priors)
-        assert near.to_json(FEATURES) == fit_fusion(data, prior=fitted).to_json(FEATURES)
-    # Far from what they should be, no weights are a better start than such.
-    near = fit_nearest(data, [backwards, None])
-    assert near.to_json(FEATURES) == fit_fusion(data).to_json(FEATURES)
+        fitted_again = fit_with_best_prior(data, priors)
+        assert fitted_again.to_json(FEATURES) == fit_fusion(data, prior=fitted).to_json(FEATURES)
+    # No prior is better than a misleading one.
+    fitted_again = fit_with_best_prior(data, [backwards, None])
+    assert fitted_again.to_json(FEATURES) == fit_fusion(data).to_json(FEATURES)
 
 
-def test_strings_do_not_leak_into_the_choice_of_a_start(monkeypatch):
+def test_strings_do_not_leak_into_the_choice_of_a_prior(monkeypatch):
     data = replace(development(30, seed=0), strings=[f"string {i % 6}" for i in range(30)])
     seen: list[set[str]] = []
 
@@ -145,18 +147,18 @@ def test_strings_do_not_leak_into_the_choice_of_a_start(monkeypatch):
 
     monkeypatch.setattr("spacy_bioel.evaluation.fit.fit_fusion", fit)
     monkeypatch.setattr("spacy_bioel.evaluation.fit.log_loss", loss)
-    fit_nearest(data, [default_fusion(), None])
+    fit_with_best_prior(data, [default_fusion(), None])
     assert len(seen) == 5 * 2 + 1 and len(seen[-1]) == 6
 
 
-def test_mentions_of_several_corpora_are_pooled():
+def test_mentions_of_several_corpora_are_merged():
     first, second = development(3, seed=0), development(2, seed=1)
-    both = pool([first, second])
+    both = merge_development([first, second])
     assert both.features.shape == (20, N) and len(both) == 5
     assert both.rows[3].tolist() == [12, 13, 14, 15]
     assert list(both.documents) == [0, 1, 2, 3, 4]
     assert both.strings[3] == "string 0"
-    assert both.of_documents([1, 3]).rows[1].tolist() == [12, 13, 14, 15]
+    assert both.for_documents([1, 3]).rows[1].tolist() == [12, 13, 14, 15]
     assert both.right[3].tolist() == second.right[0].tolist()
     assert both.features[both.rows[4]].tolist() == second.features[4:8].tolist()
 

@@ -1,8 +1,8 @@
-"""Choices of settings and their two figures, by hand."""
+"""Grid search: the chosen settings and both figures, compared with answers by hand."""
 
 import pytest
 
-from spacy_bioel.evaluation.fit import Tuned, choose, document_folds, percent_of
+from spacy_bioel.evaluation.fit import Tuned, document_folds, grid_search, percent_of
 from spacy_bioel.evaluation.protocols import Counts
 
 
@@ -22,11 +22,12 @@ def test_folds_are_of_documents_and_the_same_each_time():
 
 
 def test_the_best_setting_with_both_figures():
-    # Of three documents each of two settings gets some right:
+    # Counts of three documents under two settings.
     first = [counted(2, 2, 2), counted(0, 1, 2), counted(0, 1, 2)]
     second = [counted(0, 2, 2), counted(2, 2, 2), counted(1, 2, 2)]
     settings = [{"chosen": "first"}, {"chosen": "second"}]
-    choice = choose("pipe", settings, [first, second], protocol="mention", folds=document_folds(3))
+    folds = document_folds(3)
+    choice = grid_search("pipe", settings, [first, second], protocol="mention", folds=folds)
     # On all: 2 * 2 / (4 + 6) against 2 * 3 / (6 + 6).
     assert (choice.chosen, choice.fitted) == (settings[1], pytest.approx(50.0))
     # Without the first document: 0 against 3 right of 4; it is measured with "second": 0, 2, 2.
@@ -35,9 +36,9 @@ def test_the_best_setting_with_both_figures():
     assert choice.cross_fitted == 0.0
 
 
-def test_of_equal_settings_the_first():
+def test_the_first_of_equal_settings_is_chosen():
     same, settings = [counted(1, 2, 2)], [{"chosen": "a"}, {"chosen": "b"}]
-    choice = choose("pipe", settings, [same, same], protocol="mention", folds=[])
+    choice = grid_search("pipe", settings, [same, same], protocol="mention", folds=[])
     assert choice == Tuned("pipe", {"chosen": "a"}, "mention", "f1", pytest.approx(50.0), None)
 
 

@@ -1,4 +1,4 @@
-"""Each tuner by hand, and everything that is tuned, of pipelines with either pipe or both."""
+"""Each tuner, compared with answers by hand, and the tuning of pipelines with one or both pipes."""
 
 import json
 from collections.abc import Callable
@@ -9,7 +9,13 @@ import spacy
 from spacy.language import Language
 
 from spacy_bioel.evaluation.fit import document_folds, gather_development, gold_docs
-from spacy_bioel.evaluation.tune import tune, tune_detector, tune_dictionary, tune_nil, tune_weights
+from spacy_bioel.evaluation.tune import (
+    tune_detector,
+    tune_dictionary,
+    tune_nil,
+    tune_pipeline,
+    tune_weights,
+)
 from spacy_bioel.linking.evidence import FEATURES
 from spacy_bioel.types import AnnotatedText, Candidate, Link, Mention
 
@@ -21,7 +27,7 @@ DEFAULTS = {"threshold": 0.5, "document_smoothing": 0.0, "allow_overlap": True}
 @pytest.fixture()
 def detecting() -> Language:
     nlp = spacy.blank("en")
-    nlp.add_pipe("bioel_mentions", name="finder")
+    nlp.add_pipe("bioel_mentions", name="detector")
     return nlp
 
 
@@ -41,12 +47,12 @@ def test_threshold_of_the_detector(detecting, answering):
         "aa bb": [(0, 1, "D", 0.9), (1, 2, "D", 0.3)],
         "cc dd": [(0, 1, "D", 0.9), (1, 2, "D", 0.2)],
     }
-    detector = answering(detecting.get_pipe("finder"), found)
+    detector = answering(detecting.get_pipe("detector"), found)
     tuned = tune_detector(detecting, texts, folds=document_folds(2))
-    # At 0.25 and 0.3 all three are right and nothing else; 0.3 is nearer to the default.
+    # At 0.25 and 0.3 all three are right and nothing else; 0.3 is closer to the default.
     assert tuned.chosen == DEFAULTS | {"threshold": 0.3}
     assert {key: detector.cfg[key] for key in DEFAULTS} == tuned.chosen
-    assert (tuned.what, tuned.protocol, tuned.metric) == ("finder", "mention", "f1")
+    assert (tuned.what, tuned.protocol, tuned.metric) == ("detector", "mention", "f1")
     # The second document with the 0.3 of the first: 1 of 1. The first with the 0.5 of the second:
     # 1 of 2. 2 right, 2 predicted, 3 gold.
     assert (tuned.fitted, tuned.cross_fitted) == (pytest.approx(100.0), pytest.approx(80.0))
@@ -65,8 +71,8 @@ def test_threshold_of_the_detector(detecting, answering):
         ("aa bb", [(0, 2, "D", 0.9), (0, 1, "D", 0.6)], [(0, 5, "D")], {"allow_overlap": False}),
     ],
 )
-def test_consistency_and_overlap(detecting, answering, words, found, gold, chosen):
-    answering(detecting.get_pipe("finder"), {words: found})
+def test_document_smoothing_and_overlap(detecting, answering, words, found, gold, chosen):
+    answering(detecting.get_pipe("detector"), {words: found})
     tuned = tune_detector(detecting, [text(words, *gold)], folds=[])
     assert tuned.chosen == DEFAULTS | chosen
     assert (tuned.fitted, tuned.cross_fitted) == (pytest.approx(100.0), None)
@@ -107,7 +113,7 @@ def right(number: int) -> AnnotatedText:
 
 
 def untouched(number: int) -> AnnotatedText:
-    """Beta fever is no mention here, as in a corpus whose guidelines leave a concept out."""
+    """Beta fever is not annotated, as in a corpus whose guidelines exclude a concept."""
     return AnnotatedText(str(number), "Beta fevers are a group.", ())
 
 
@@ -116,7 +122,7 @@ def found(nlp: Language, text: str) -> list[str]:
     return [span.text for span in doc.spans["bioel"]]
 
 
-def test_it_stays_as_it_is_where_nothing_is_gained(make_linker):
+def test_settings_without_a_gain_are_unchanged(make_linker):
     nlp = make_linker()
     linker: Any = nlp.get_pipe("bioel_linker")
     tuned = tune_dictionary(nlp, [right(i) for i in range(4)], folds=document_folds(4))
@@ -142,11 +148,11 @@ def test_names_that_a_corpus_does_not_annotate_are_left_out_and_saved(make_linke
         assert found(once_more, "No alpha fever.") == ["alpha fever"]
 
 
-def test_nothing_that_is_like_a_name(make_linker):
+def test_no_similar_names(make_linker):
     texts = [AnnotatedText(str(i), "None.", (Mention(0, 4, "D", ("X:A",)),)) for i in range(3)]
     assert tune_dictionary(make_linker(), texts, folds=document_folds(3)) is None
-    report = tune(make_linker(), texts)
-    assert "dictionary is unchanged: no name that is found is right" in report.remarks
+    report = tune_pipeline(make_linker(), texts)
+    assert "the dictionary is unchanged: no name that it finds is right" in report.remarks
 
 
 CORPUS = [
@@ -161,7 +167,7 @@ def test_evidence_by_document_and_string(make_linker):
     found = gather_development(nlp.get_pipe("bioel_linker"), gold_docs(nlp, CORPUS))
     assert found.strings == ["alpha fever", "beta fever", "no", "gamma ache"]
     assert found.documents == [0, 1, 1, 2]
-    # One right candidate each, by the current id of the retired one; none of what has no id.
+    # One right candidate each, of the retired id the current one; none for the mention without id.
     assert [int(right.sum()) for right in found.right] == [1, 1, 0, 1]
 
 
@@ -172,10 +178,10 @@ def test_weights_with_both_figures(make_linker):
     assert tuned is not None and linker.fusion is not None
     assert linker.state.fusion is linker.fusion
     saved = linker.fusion.to_json(FEATURES)
-    assert saved["direct"] == linker.fusion.direct.tolist()  # measured as rounded as it is saved
+    assert saved["direct"] == linker.fusion.direct.tolist()  # rounded as in the saved file
     assert tuned.chosen == {"weights": "fusion", "mentions": 4}
     assert (tuned.protocol, tuned.metric) == ("gold", "accuracy@1_nil_ignored")
-    assert (tuned.fitted, tuned.cross_fitted) == (None, 100.0)  # fitted: see `tune`
+    assert (tuned.fitted, tuned.cross_fitted) == (None, 100.0)  # fitted: see `tune_pipeline`
 
 
 TEXTS = [
@@ -189,7 +195,7 @@ def test_both_pipes_in_order(make_linker, answering):
     nlp = make_linker(mentions="auto")
     nlp.add_pipe("bioel_mentions", first=True)
     answering(nlp.get_pipe("bioel_mentions"), SPANS)
-    report = tune(nlp, TEXTS)
+    report = tune_pipeline(nlp, TEXTS)
     assert [(one.what, one.protocol) for one in report.tuned] == [
         ("bioel_linker", "gold"),
         ("bioel_mentions", "mention"),
@@ -207,25 +213,25 @@ def test_nothing_to_tune_on(make_linker):
     evidence = dict.fromkeys(("exact", "alias_table", "ngram", "dense"), False) | {"prior": True}
     nlp = make_linker(mentions="ents", nil_threshold=0.4, evidence=evidence)
     with pytest.warns(UserWarning, match=r"\[W323\]"):
-        report = tune(nlp, TEXTS)
+        report = tune_pipeline(nlp, TEXTS)
     assert report.tuned == ()
     assert report.remarks == (
         "the weights are unchanged: there is no evidence of strings",
-        "the NIL threshold is unchanged: no mention is found in bare text",
+        "the NIL threshold is unchanged: no mentions are found in bare text",
     )
     assert nlp.get_pipe("bioel_linker").cfg["nil_threshold"] == 0.4  # type: ignore[attr-defined]
 
 
 def test_one_document_is_not_cross_fitted(make_linker):
-    report = tune(make_linker(), TEXTS[:1])
+    report = tune_pipeline(make_linker(), TEXTS[:1])
     assert report.folds == 0
     assert [one.cross_fitted for one in report.tuned] == [None, None]
-    assert report.remarks == ("there is one document: nothing is cross-fitted",)
+    assert report.remarks == ("there is only one document: nothing is cross-fitted",)
 
 
 def test_mentions_without_ids_leave_the_linker_alone(make_linker, answering):
     nlp = make_linker()
     linker = answering(nlp.get_pipe("bioel_linker"), {"aa": [linked(0, 2, ("X:A", 0.9))]})
-    report = tune(nlp, [AnnotatedText("1", "aa", (Mention(0, 2, "D"),))] * 2)
+    report = tune_pipeline(nlp, [AnnotatedText("1", "aa", (Mention(0, 2, "D"),))] * 2)
     assert (report.tuned, linker.fusion) == ((), None)
     assert report.remarks == ("the linker is unchanged: no gold mention has an id",)

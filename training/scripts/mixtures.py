@@ -13,7 +13,7 @@ from documents import pieces
 from plain import grouped
 from specs import ASSETS, dev_share_of, find_split, load_spec, parts_of
 
-from spacy_bioel.corpus import declared
+from spacy_bioel.corpus import declare_labels
 from spacy_bioel.errors import BioelError
 from spacy_bioel.files import replacing_folder
 from spacy_bioel.io.formats import read_corpus
@@ -76,7 +76,7 @@ def check_annotated(corpus: str) -> None:
 def _read(part: str, split: str) -> Iterator[AnnotatedText]:
     spec, path = load_spec(part), find_split(part, split)
     texts = read_corpus(path, prefix=spec["prefix"])
-    return (declared(text, spec["annotates"], path=path) for text in texts)
+    return (declare_labels(text, spec["annotates"], path=path) for text in texts)
 
 
 def beginning(text: AnnotatedText) -> str:

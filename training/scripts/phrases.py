@@ -15,8 +15,8 @@ from spacy_bioel.io.open import (
     curie,
     first_line,
     numbered_lines,
-    one_record,
-    split_ids,
+    parse_ids,
+    skip_if_bad,
     unique_names,
 )
 from spacy_bioel.io.table import read_rows
@@ -56,7 +56,7 @@ def read_phrase_table(path: StrPath, *, prefix: str = "") -> Iterator[AnnotatedT
         if not phrase:
             found = "\t".join(row)[:80]
             raise BioelError(BAD_PHRASE.format(where=where, n=n_columns, found=found))
-        mention = Mention(0, len(phrase), "", split_ids(row[id_at], prefix))
+        mention = Mention(0, len(phrase), "", parse_ids(row[id_at], prefix))
         yield AnnotatedText(f"{Path(path).name}:{where.line}", phrase, (mention,))
 
 
@@ -98,7 +98,7 @@ def _dictionary_rows(path: StrPath, prefix: str) -> Iterator[tuple[tuple[str, ..
             continue
         raw_ids, _, raw_names = line.partition("||")
         ids = tuple(dict.fromkeys(curie(raw, prefix) for raw in raw_ids.split("|")))
-        with one_record(where):
+        with skip_if_bad(where):
             if not all(ids) or not raw_names.strip("| "):
                 row = line[:80]
                 raise BioelError(Errors.B116.format(where=where, expected="id||name", row=row))
@@ -113,7 +113,7 @@ def read_name_lists(path: StrPath, *, prefix: str = "") -> Iterator[Concept]:
     "primary" come first.
     """
     for raw_id, pairs in iter_json_object(path, problem=BAD_NAMES):
-        with one_record(Place(path)):
+        with skip_if_bad(Place(path)):
             is_list = isinstance(pairs, list) and all(isinstance(pair, list) for pair in pairs)
             if not is_list or any([*map(type, pair)] != [str, str] for pair in pairs):
                 found = f"{raw_id!r}: {str(pairs)[:60]}"

@@ -42,7 +42,7 @@ from spacy_bioel.evaluation.fit import (
     document_folds,
     fit_fusion,
     gather_development,
-    pool,
+    merge_development,
 )
 from spacy_bioel.files import replacing_file, replacing_folder
 from spacy_bioel.io.formats import read_ontology
@@ -304,8 +304,11 @@ def fusion(corpora: list[str]) -> None:
                     linker.count_mentions(Example(docs[i], docs[i]) for i in fold.fitting.tolist())
                     held_out.append(gather_development(linker, [docs[i] for i in fold.held_out]))
                 linker.alias_table = AliasTable()
-                parts += [_sample(pool(held_out)), _sample(gather_development(linker, docs))]
-    fitted = fit_fusion(pool(parts))
+                parts += [
+                    _sample(merge_development(held_out)),
+                    _sample(gather_development(linker, docs)),
+                ]
+    fitted = fit_fusion(merge_development(parts))
     text = json.dumps(fitted.to_json(FEATURES))
     (ASSETS / "fusion.json").write_text(text + "\n", encoding="utf8")
 
