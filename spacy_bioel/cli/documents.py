@@ -244,7 +244,7 @@ def link(
         }
         for option, is_set in unsuited.items():
             if is_set:
-                raise BioelError(Errors.B196.format(found=f"has {option}", expected="none"))
+                raise BioelError(Errors.B196.format(found=option, expected="a command without it"))
         target = next(iter(outputs))
         totals = link_file(source, target, model=model, code=code, batch_size=batch_size)
     else:

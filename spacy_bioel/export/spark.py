@@ -194,7 +194,7 @@ def _require_packages() -> None:
 
 def _check_suffix(what: str, path: str) -> None:
     if not path.endswith((_PARQUET, _JSONL)):
-        found, expected = f"has the {what} {path}", f"a name that ends in {_PARQUET} or {_JSONL}"
+        found, expected = f"the {what} {path}", f"a name that ends in {_PARQUET} or {_JSONL}"
         raise BioelError(Errors.B196.format(found=found, expected=expected))
 
 
