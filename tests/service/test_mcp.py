@@ -62,9 +62,9 @@ def test_link_text(server):
 
 
 def test_answers_are_bounded(server, monkeypatch):
-    monkeypatch.setattr("spacy_bioel.service.mcp._MOST_LINKS", 1)
-    monkeypatch.setattr("spacy_bioel.service.mcp._MOST_NAMES", 1)
-    monkeypatch.setattr("spacy_bioel.service.mcp._LONGEST_DEFINITION", 6)
+    monkeypatch.setattr("spacy_bioel.service.mcp._MAX_LINKS", 1)
+    monkeypatch.setattr("spacy_bioel.service.mcp._MAX_LIST_LENGTH", 1)
+    monkeypatch.setattr("spacy_bioel.service.mcp._MAX_DEFINITION_LENGTH", 6)
     _, found = call(server, "link_text", text="Narcan, Narcan and Narcan.")
     assert (len(found["links"]), found["omitted"]) == (1, 2)
     assert call(server, "get_concept", id="X:3") == (
