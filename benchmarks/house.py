@@ -73,6 +73,8 @@ KINDS = {
     "genes": r"\bgene\b|genes",
 }
 _LONG = 500
+# Reference that benchmarks.reference writes: its words are those of the code.
+_GENERATED = re.compile(r"<!-- generated: .*?<!-- end -->", re.S)
 TO_REACH = {
     "core_lines": 23_500,
     "lines": 28_000,
@@ -285,6 +287,7 @@ def count(root: Path) -> dict[str, int]:
     of_any = json.loads(run_python(["-m", "ruff", "check", *options], root))
     moves = doc_files(root)
     pages = [*root.glob("docs/**/*.md"), root / "README.md", root / "CONTRIBUTING.md"]
+    written = [_GENERATED.sub("", page.read_text("utf8")) for page in pages]
     return {
         "core_lines": sum(source.lines for source in core),
         "core_files": len(core),
@@ -296,7 +299,7 @@ def count(root: Path) -> dict[str, int]:
         "any": len(of_any),
         "tests": n_lines(python_files(root / "tests")),
         "benchmarks_and_training": n_lines(python_files(root / "benchmarks", root / "training")),
-        "words_of_pages": sum(len(page.read_text("utf8").split()) for page in pages),
+        "words_of_pages": sum(len(text.split()) for text in written),
     }
 
 

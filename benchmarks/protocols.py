@@ -1,5 +1,5 @@
-"""Write the tables of docs/protocols.md, and the definitions in docs/guides/errors.md, from
-spacy_bioel/evaluation/protocols.py: python -m benchmarks.protocols.
+"""Write the tables of docs/reference/protocols.md, and the definitions in docs/guides/errors.md,
+from spacy_bioel/evaluation/protocols.py: python -m benchmarks.protocols.
 """
 
 from dataclasses import asdict, fields
@@ -11,11 +11,11 @@ from spacy_bioel.cli.error_files import COLUMNS
 from spacy_bioel.evaluation.protocols import ALIASES, KINDS, MARKS, PAIRING, PROTOCOLS, Rules
 
 _DOCS = Path(__file__).parents[1] / "docs"
-PAGE, ERRORS = _DOCS / "protocols.md", _DOCS / "guides" / "errors.md"
+PAGE, ERRORS = _DOCS / "reference" / "protocols.md", _DOCS / "guides" / "errors.md"
 
 
 def page() -> str:
-    """Return all of docs/protocols.md, with the tables as they are now."""
+    """Return all of docs/reference/protocols.md, with the tables as they are now."""
     text = PAGE.read_text(encoding="utf8")
     text = write_block(text, "TEXT PROTOCOLS", _tables(given_mentions=False))
     return write_block(text, "GIVEN PROTOCOLS", _tables(given_mentions=True))

@@ -1,18 +1,22 @@
-"""Parts of the reference that are generated from the code.
+"""Parts of the reference that are generated from the code: settings, commands, messages, the API.
 
-`python -m benchmarks.reference` writes the settings into their page, between
-`<!-- generated: NAME -->` and `<!-- end -->`. Commands, error codes and mistakes are put in the
-place of `<!-- built: NAME -->` when the site is built.
+`python -m benchmarks.reference` writes them into the pages of `docs/reference`, between
+`<!-- generated: NAME -->` and `<!-- end -->`. Run it after a change of settings, commands,
+messages, docstrings or `tests/mistakes.yml`.
 """
 
+import ast
 import json
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import is_dataclass
 from enum import Enum
 from functools import partial, reduce
-from inspect import cleandoc
+from inspect import cleandoc, getsource
 from operator import getitem
 from pathlib import Path
+from pkgutil import resolve_name
+from textwrap import dedent
 from typing import Any
 
 import srsly
@@ -32,41 +36,107 @@ from spacy_bioel.settings import (
     Settings,
 )
 
-PAGE = Path(__file__).parents[1] / "docs" / "reference" / "settings.md"
-MISTAKES = Path(__file__).parents[1] / "tests" / "mistakes.yml"
+ROOT = Path(__file__).parents[1]
+PAGES = [
+    ROOT / "docs/reference" / f"{name}.md"
+    for name in ("settings", "cli", "error_codes", "mistakes", "api")
+]
+MISTAKES = ROOT / "tests" / "mistakes.yml"
+# What each section of the API page lists. Members of a class: all public ones, or these.
+API: dict[str, dict[str, tuple[str, ...] | None]] = {
+    "package": {
+        "spacy_bioel.load": None,
+        "spacy_bioel.doc.get_links": None,
+        "spacy_bioel.report.explain": None,
+        "spacy_bioel.export.html.render": None,
+        "spacy_bioel.export.html.links_frame": None,
+    },
+    "records": {
+        "spacy_bioel.types.Concept": None,
+        "spacy_bioel.types.Mention": None,
+        "spacy_bioel.types.AnnotatedText": None,
+        "spacy_bioel.types.Candidate": None,
+        "spacy_bioel.types.Link": None,
+    },
+    "kb": {
+        "spacy_bioel.kb.knowledge_base.KnowledgeBase": (
+            "open",
+            "__getitem__",
+            "__contains__",
+            "find",
+            "names_of",
+            "name",
+            "xrefs",
+            "sources_of",
+            "save_to",
+        ),
+        "spacy_bioel.kb.knowledge_base.search_names": None,
+    },
+    "linker": {"spacy_bioel.linking.pipe.Linker": ("set_kb", "encode_kb")},
+    "rules": {
+        "spacy_bioel.entities.EntityRules": None,
+        "spacy_bioel.entities.Mentions": ("strings", "labels", "n_wholes"),
+        "spacy_bioel.entities.Query": None,
+        "spacy_bioel.entities.Candidates": None,
+        "spacy_bioel.entities.add_spans": None,
+    },
+    "models": {
+        "spacy_bioel.mentions.model.build_span_enumerator_v1": None,
+        "spacy_bioel.mentions.model.build_bio_tagger_v1": None,
+        "spacy_bioel.models.name_encoder.build_rescnn_v1": None,
+        "spacy_bioel.contextual.transformers.build_transformer_names_v1": None,
+        "spacy_bioel.contextual.document_transformer.build_transformer_v1": None,
+        "spacy_bioel.contextual.document_transformer.build_with_spelling_v1": None,
+        "spacy_bioel.contextual.dual_encoder.build_dual_encoder_v1": None,
+        "spacy_bioel.contextual.reranker.build_reranker_v1": None,
+        "spacy_bioel.contextual.multitask.build_hierarchical_linker_v1": None,
+        "spacy_bioel.contextual.generative.build_generative_linker_v1": None,
+    },
+    "corpora": {
+        "spacy_bioel.corpus.create_corpus_v1": None,
+        "spacy_bioel.corpus.mix_corpora_v1": None,
+    },
+    "spark": {"spacy_bioel.export.spark.link": None},
+}
 MODELS: dict[str, type[Settings]] = {
     of.pipe: of for of in (MentionSettings, LinkerSettings, ContextSettings)
 }
+# Items and sections of a docstring: "name (type): ...", "RETURNS (type): ...".
+_ITEM = re.compile(
+    r"^(?P<names>\w+(?:, \w+)*) \((?P<type>[^)]*(?:\([^)]*\)[^)]*)*)\): (?P<text>.*)", re.M
+)
+_SECTION = re.compile(r"(RETURNS|YIELDS|RAISES) (.*)")
+_WIDTH = 88
 # What registered functions make for a pipe.
 PARTS = {
     DETECTOR: {
         "model": "The network that scores spans, `spacy-bioel.SpanEnumerator.v1` by default; "
         "`spacy-bioel.BioTagger.v1` tags tokens instead.",
-        "entities.variants": "Rules for sequence variants, which find them by their grammar. As "
-        "for all of `entities`, `null` switches the rules off.",
-        "entities.composites": "A mention goes on with the members of its family that follow: "
-        '"CDK4" of "CDK4/6".',
-        "scorer": "What `spacy evaluate` and training report of this pipe.",
+        "entities.variants": "Rules that find sequence variants by their grammar. As for every "
+        "part of `entities`, `null` switches the rules off.",
+        "entities.composites": "Extend a mention to the members of a family that follow it: "
+        '"CDK4" to "CDK4/6".',
+        "scorer": "What `spacy evaluate` and training report for this pipe.",
     },
     LINKER: {
-        "model": "The name encoder, `spacy-bioel.ResCNN.v1` by default; or a model that also reads "
-        "the text, such as `spacy-bioel.DualEncoder.v1` "
+        "model": "The name encoder, `spacy-bioel.ResCNN.v1` by default, or a contextual model "
+        "such as `spacy-bioel.DualEncoder.v1` "
         "([choose a linker](../guides/choose_linker.md)).",
-        "ngram_search": "The search for names of like spelling, by 3-grams of characters.",
-        "entities.genes": "Rules for genes. They are of the organisms that the document names; of "
-        "those that share a name, the one that it also calls otherwise. As for all of `entities`, "
-        "`null` switches the rules off.",
-        "entities.notes": "Write out shorthand of clinical notes that the document does not define "
-        '("HTN"), unless it is a name of the knowledge base or a mention of the training texts. '
-        "With `clinical = true`, also find short forms that are clear in notes alone "
-        '("MR", "PE"); with `measurements = true`, measurements out of their reference range: '
-        '"Hb 7.2" is linked as anemia. For `mentions = "dictionary"` and, if `clinical` is on, '
-        '`"spans+dictionary"`.',
-        "entities.variants": "Say the change, the gene and the number in dbSNP of variants; find "
-        "them, where names of a knowledge base are found.",
-        "entities.composites": "Look for the parts of mentions that name several concepts "
+        "ngram_search": "The n-gram search, which finds names by the 3-grams of characters that they "
+        "share with the mention.",
+        "entities.genes": "Rules for genes: species assignment by the organisms that the document "
+        "names, and homonyms by the other names of the gene in the document. As for every part "
+        "of `entities`, `null` switches the rules off.",
+        "entities.notes": 'Expand shorthand of clinical notes ("HTN") that the document does not '
+        "define, unless it is a name in the knowledge base or a mention of the training texts. "
+        'With `clinical = true`, also find short forms that are unambiguous only in notes ("MR", '
+        '"PE"); with `measurements = true`, link abnormal lab values: "Hb 7.2" as anemia. Used '
+        'with `mentions = "dictionary"` and, if `clinical` is on, `"spans+dictionary"`.',
+        "entities.variants": "Add the change, the gene and the dbSNP number to variants; find "
+        "variants where the dictionary finds mentions.",
+        "entities.composites": "Look up the parts of mentions that name several concepts "
         '("nausea and vomiting").',
-        "scorer": "What `spacy evaluate` and training report of this pipe.",
+        "scorer": "What `spacy evaluate` and training report for this pipe.",
     },
 }
 
@@ -164,7 +234,7 @@ def _cell(text: str) -> str:
 
 
 def mistakes() -> str:
-    """List what tests/mistakes.yml makes wrong, with the codes of the messages."""
+    """List the mistakes in tests/mistakes.yml, with the codes of their messages."""
     parts = []
     for section, found in srsly.read_yaml(MISTAKES).items():
         parts.append(f"## {section}\n")
@@ -177,29 +247,143 @@ def mistakes() -> str:
     return "\n".join(parts)
 
 
-BUILT: dict[str, Callable[[], str]] = {
+def api(section: str) -> str:
+    """The signature and docstring of each object of a section."""
+    return "\n\n".join(_documented(name, members) for name, members in API[section].items())
+
+
+def _documented(name: str, members: tuple[str, ...] | None) -> str:
+    thing = resolve_name(name)
+    parts = [f"### `{name}`"]
+    (node,) = ast.parse(dedent(getsource(thing))).body
+    if not isinstance(node, ast.ClassDef):
+        return "\n\n".join([*parts, *_function(node)])
+    doc = ast.get_docstring(node) or ""
+    has_fields = is_dataclass(thing) or hasattr(thing, "_fields")
+    listed = {name for match in _ITEM.finditer(doc) for name in match["names"].split(", ")}
+    fields = [
+        f"    {_field(item)}"
+        for item in node.body
+        if isinstance(item, ast.AnnAssign)
+        and not (target := ast.unparse(item.target)).startswith("_")
+        and (has_fields or target in listed)
+    ]
+    colon = ":" if fields else ""
+    parts += [_code("\n".join([f"class {node.name}{colon}", *fields])), markdown(doc)]
+    public = [key for key in vars(thing) if not key.startswith("_")]
+    for member in public if members is None else members:
+        method = getattr(thing, member)
+        method = method.fget if isinstance(method, property) else method
+        if callable(method) and method.__doc__:
+            (inner,) = ast.parse(dedent(getsource(method))).body
+            parts += [f"#### `{node.name}.{member}`", *_function(inner)]
+    return "\n\n".join(parts)
+
+
+def _field(node: ast.AnnAssign) -> str:
+    text = f"{ast.unparse(node.target)}: {ast.unparse(node.annotation)}"
+    if node.value is None:
+        return text
+    is_factory = isinstance(node.value, ast.Call)  # field(default_factory=...)
+    return f"{text} = {'...' if is_factory else ast.unparse(node.value)}"
+
+
+def _function(node: Any) -> list[str]:
+    """The signature, without `self`, and the docstring."""
+    kinds = [ast.unparse(decorator) for decorator in node.decorator_list]
+    arguments = node.args
+    if arguments.args and arguments.args[0].arg in ("self", "cls"):
+        del arguments.args[0]
+    returns = f" -> {ast.unparse(node.returns)}" if node.returns else ""
+    doc = markdown(ast.get_docstring(node) or "")
+    if "property" in kinds or "cached_property" in kinds:
+        return [_code(f"{node.name}: {ast.unparse(node.returns)}"), doc]
+    positional = [*arguments.posonlyargs, *arguments.args]
+    no_default = [None] * (len(positional) - len(arguments.defaults))
+    pairs = zip(positional, [*no_default, *arguments.defaults], strict=True)
+    texts = [_argument(*pair) for pair in pairs]
+    if arguments.vararg:
+        texts.append(f"*{ast.unparse(arguments.vararg)}")
+    elif arguments.kwonlyargs:
+        texts.append("*")
+    pairs = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    texts += [_argument(*pair) for pair in pairs]
+    if arguments.kwarg:
+        texts.append(f"**{ast.unparse(arguments.kwarg)}")
+    line = f"def {node.name}({', '.join(texts)}){returns}"
+    if len(line) > _WIDTH:
+        lines = "".join(f"    {text},\n" for text in texts)
+        line = f"def {node.name}(\n{lines}){returns}"
+    return [_code(line), doc]
+
+
+def _argument(argument: ast.arg, default: ast.expr | None) -> str:
+    text = ast.unparse(argument)
+    equals = " = " if argument.annotation else "="
+    return f"{text}{equals}{ast.unparse(default)}" if default else text
+
+
+def _code(text: str) -> str:
+    text = text.replace("'", '"')  # as the source has it, unlike ast.unparse
+    return f"```py\n{text}\n```"  # not ```python, which the tests would run
+
+
+def markdown(doc: str) -> str:
+    """A docstring of this package: its arguments, RETURNS and RAISES become a list."""
+    done: list[str] = []
+    in_list = False
+    for line in doc.splitlines():
+        section, item = _SECTION.match(line), _ITEM.match(line)
+        if section or item:
+            if not in_list and done and done[-1]:
+                done.append("")
+            in_list = True
+        if section:
+            kind, _, rest = section[2].partition(": ")
+            done.append(f"- **{section[1].capitalize()}** `{kind.strip('()')}`: {_inline(rest)}")
+        elif item:
+            names = ", ".join(f"`{name}`" for name in item["names"].split(", "))
+            done.append(f"- {names} (`{item['type']}`): {_inline(item['text'])}")
+        elif in_list and line.startswith(" "):
+            done[-1] += f" {_inline(line.strip())}"
+        else:
+            in_list = in_list and not line.strip()
+            done.append(_inline(line))
+    return "\n".join(done)
+
+
+def _inline(text: str) -> str:
+    """A line of a docstring as Markdown, with links to the error codes."""
+    parts = re.split("(`[^`]*`)", text)
+    for i, part in enumerate(parts):
+        if not part.startswith("`"):
+            part = re.sub(r"([*<\\])", r"\\\1", part)
+            parts[i] = re.sub(r"\[([BW]\d{3})\]", r"[[\1](error_codes.md#\1)]", part)
+    return "".join(parts)
+
+
+GENERATED: dict[str, Callable[[], str]] = {
+    **{f"settings {pipe}": partial(settings_table, pipe) for pipe in MODELS},
     "commands": commands,
     "errors": partial(codes, Errors),
     "warnings": partial(codes, Warnings),
     "mistakes": mistakes,
+    **{f"api {section}": partial(api, section) for section in API},
 }
 
 
 def filled(page: str) -> str:
-    """Write the settings as they are now into a page."""
+    """Write the generated parts as they are now into a page."""
     return re.sub(
-        r"(<!-- generated: settings (\w+) -->\n).*?(?=\n<!-- end -->)",
-        lambda match: match[1] + settings_table(match[2]),
+        r"(<!-- generated: ([\w ]+) -->\n).*?(?=<!-- end -->)",
+        lambda match: f"{match[1]}{GENERATED[match[2]]()}\n",
         page,
         flags=re.DOTALL,
     )
 
 
-def built(page: str) -> str:
-    """Put the parts that only the site has into a page."""
-    return re.sub(f"<!-- built: ({'|'.join(BUILT)}) -->", lambda m: BUILT[m[1]](), page)
-
-
 if __name__ == "__main__":
-    with replacing_file(PAGE) as temporary:
-        temporary.write_text(filled(PAGE.read_text("utf8")), encoding="utf8")
+    for path in PAGES:
+        text = filled(path.read_text("utf8"))
+        with replacing_file(path) as temporary:
+            temporary.write_text(text, encoding="utf8")

@@ -1,4 +1,4 @@
-"""Costs of large collections and knowledge bases, for docs/scale.md.
+"""Costs of large collections and knowledge bases, for docs/guides/scale.md.
 
 python -m benchmarks.run spark CORPUS links the texts of a corpus file in any format with the
 package's own encoder and knowledge base. The rows: the first 300 characters of each text, repeated

@@ -10,19 +10,18 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 from benchmarks.readme import address
-from benchmarks.reference import built
 
 ROOT = Path(__file__).parents[1]
-# File of the repository -> page of the site. All of docs/ keeps its place.
+# File of the repository -> page of the site. The other files of docs/ keep their place.
 PAGES = {
     "README.md": "index.md",
+    "docs/README.md": "pages.md",
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
     "spacy_bioel/assets/SOURCES.md": "sources.md",
     "training/assets/SOURCES.md": "sources_embedded.md",
-    "docs": "index.md",
 }
-_SOURCE_OF = {page: file for file, page in PAGES.items() if file != "docs"}
+_SOURCE_OF = {page: file for file, page in PAGES.items()}
 # An inline link or picture, and the definition of a link.
 _LINK = re.compile(
     r"(?<=\]\()(?P<target>[^)\s#]+)|(?<=^\[)(?P<label>[^\]]+\]: )(?P<url>[^\s#]+)", re.M
@@ -31,17 +30,14 @@ _LINK = re.compile(
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     for file, page in PAGES.items():
-        if file != "docs":
-            content = (ROOT / file).read_text("utf8")
-            files.append(File.generated(config, page, content=content))
+        content = (ROOT / file).read_text("utf8")
+        files.append(File.generated(config, page, content=content))
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     here = page.file.src_uri
-    return with_links_of_the_site(
-        built(markdown), source=_SOURCE_OF.get(here, f"docs/{here}"), page=here
-    )
+    return with_links_of_the_site(markdown, source=_SOURCE_OF.get(here, f"docs/{here}"), page=here)
 
 
 def with_links_of_the_site(text: str, *, source: str, page: str) -> str:

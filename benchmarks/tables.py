@@ -118,7 +118,7 @@ def _lines(spec: Mapping[str, Any], rows: Rows) -> Iterator[Mapping[str, Any]]:
 
 
 def scale() -> Row:
-    """Figures of docs/scale.md: 36 million abstracts, 10 million names."""
+    """Figures of docs/guides/scale.md: 36 million abstracts, 10 million names."""
     spark = {row["metric"]: row["value"] for row in load("spark")}
     kb = {row["question"]: row for row in load("knowledge_base")}
     grown = {row["question"]: row["value"] for row in pick(load("kb_size"), {"names": 2_000_000})}
@@ -151,7 +151,7 @@ def install_table(rows: Rows) -> str:
     rows = pick(rows, {"question": "install_size"})
     heads = [f"extra `{row['system']}` adds" for row in rows if row["system"] != "package"]
     cells = [f"{row['value']:,.0f} MB" for row in rows]
-    return table(["spacy-bioel with all that it needs", *heads], [cells])
+    return table(["spacy-bioel and its dependencies", *heads], [cells])
 
 
 def linking_tables(rows: Rows) -> str:

@@ -34,7 +34,7 @@ STEPS = {
     "spacy_bioel.mentions.model.token_vectors": "detector: network over tokens",
     "spacy_bioel.linking.pipe.Linker.predict": "linker: mentions and decisions",
     "spacy_bioel.linking.candidates.CandidateGenerator._rank": "linker: weighing candidates",
-    "spacy_bioel.linking.evidence._exact": "linker: exact names",
+    "spacy_bioel.linking.evidence._from_exact_names": "linker: exact names",
     "spacy_bioel.linking.searches.FrozenEncoder.encode": "linker: encoder",
     "spacy_bioel.kb.vectors.ExactIndex.search": "linker: nearest vectors",
     "spacy_bioel.kb.spelling.NgramIndex.search": "linker: spelling",

@@ -260,7 +260,7 @@ class LinkerSettings(Settings):
         default="",
         description="Folder of a knowledge base. Or a list of folders: all of them are searched. "
         'Or a folder for each label, `{"Disease": "kb/mondo"}` '
-        '([rules](../knowledge_bases.md#in-one-linker)). `""` is the MeSH of the package.',
+        '([rules](../guides/knowledge_bases.md#in-one-linker)). `""` is the MeSH of the package.',
         examples=["kb/mondo", ["kb/mondo", "kb/hp"], {"Disease": "kb/mondo", "Phenotype": "kb/hp"}],
     )
     mentions: Literal["auto", "spans", "spans+dictionary", "ents", "dictionary", "model"] = Field(

@@ -121,7 +121,7 @@ def test_a_mention_of_a_label_that_is_not_annotated(nlp):
 
 
 def test_the_mixture_of_the_page_in_a_config(nlp, tmp_path):
-    page = (Path(__file__).parents[1] / "docs" / "types.md").read_text("utf8")
+    page = (Path(__file__).parents[1] / "docs" / "guides" / "mixed_corpora.md").read_text("utf8")
     (config,) = re.findall(r"```ini\n(.*?)```", page, re.DOTALL)
     for name in ("diseases", "genes"):
         docs = [text_to_doc(nlp, AnnotatedText("1", "no mention"))[0]]

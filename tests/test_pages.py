@@ -22,6 +22,16 @@ from spacy_bioel.kb.build import Branches, build_kb
 
 ROOT = Path(__file__).parents[1]
 PAGES = ["README.md", *sorted(p.relative_to(ROOT).as_posix() for p in ROOT.glob("docs/**/*.md"))]
+# Pages that are read, not run.
+READ = [
+    *PAGES,
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "spacy_bioel/assets/SOURCES.md",
+    "spacy_bioel/assets/starter/README.md",
+    "training/assets/SOURCES.md",
+]
 # The package that the project makes of the embedded corpus, and its pipeline.
 PACKAGE, TRAINED = "en_core_link", ROOT / "models" / "embedded" / "final"
 # Files that the README takes from elsewhere.
@@ -130,14 +140,55 @@ def test_pages_have_one_title():
     assert len((ROOT / "README.md").read_text("utf8").splitlines()) <= 150
 
 
+def slugs(text: str) -> set[str]:
+    """Anchors of a page, as code hosts make them of its headings, and those that it sets itself."""
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
+    anchors = set(re.findall(r'\bid="([^"]+)"', prose))
+    counts: dict[str, int] = {}
+    for heading in re.findall(r"^#+ (.+)$", prose, re.M):
+        heading = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
+        slug = re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
+        n = counts[slug] = counts.get(slug, -1) + 1
+        anchors.add(f"{slug}-{n}" if n else slug)
+    return anchors
+
+
+@pytest.mark.parametrize("page", READ)
+def test_pages_can_be_read_in_the_repository(page):
+    """A page has a text of its own, without the site, and its links lead somewhere."""
+    text = (ROOT / page).read_text("utf8")
+    assert not re.search(r"^:::|<!-- built:", text, re.M)
+    prose = re.sub(r"^```.*?^```|`[^`\n]*`", "", text, flags=re.M | re.S)
+    # A section without a line of its own is empty, unless smaller headings follow.
+    sections = re.split(r"^(#+) .*$", re.sub(r"<!--.*?-->", "", text, flags=re.S), flags=re.M)
+    levels = [len(marks) for marks in sections[1::2]]
+    for level, content, following in zip(levels, sections[2::2], [*levels[1:], 0], strict=True):
+        assert content.strip() or following > level, f"{page} has an empty section"
+    links = re.findall(r"\]\(([^)\s]+)\)|^\[[^\]]+\]: (\S+)", prose, re.M)
+    broken = []
+    for link in filter(None, (one or other for one, other in links)):
+        if re.match(r"[a-z]+:", link):
+            continue
+        file, _, anchor = link.partition("#")
+        target = (ROOT / page).parent / file if file else ROOT / page
+        is_there = target.exists() and target.resolve().is_relative_to(ROOT)
+        if is_there and target.is_dir():
+            is_there = (target / "README.md").is_file()  # what a code host shows
+        if is_there and anchor:
+            is_there = anchor in slugs(target.read_text("utf8"))
+        if not is_there:
+            broken.append(link)
+    assert broken == []
+
+
 @pytest.mark.realdata
 def test_ontology_page(data_folder, tmp_path, monkeypatch):
-    page = (ROOT / "docs/ontology.md").read_text("utf8")
+    page = (ROOT / "docs/concepts/dictionary.md").read_text("utf8")
     ((code, printed),) = re.findall(r"```python\n(.*?)```\n```text\n(.*?)```", page, re.DOTALL)
     concepts = read_ontology(data_folder / "names/obo/hp.obo.gz")
     build_kb(concepts, tmp_path / "kb/hp", branches=Branches(under=("HP:0000118",)))
     monkeypatch.chdir(tmp_path)
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
-        exec(compile(code, "docs/ontology.md", "exec"), {})
+        exec(compile(code, "docs/concepts/dictionary.md", "exec"), {})
     assert out.getvalue() == printed

@@ -5,7 +5,7 @@ here. Ids are canonical, sorted and unique.
 
 Table of the evaluation protocols: their rules, their counts and their metrics.
 
-`bioel evaluate --help`, the output of the command, its JSON and docs/protocols.md come from this
+`bioel evaluate --help`, the output of the command, its JSON and docs/reference/protocols.md come from this
 table. This module does not import numpy, to keep `--help` fast.
 """
 

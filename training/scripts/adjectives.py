@@ -15,7 +15,7 @@ import srsly
 import typer
 
 from spacy_bioel.cli.console import show_note
-from spacy_bioel.kb.gazetteer import NameBags, stem_key
+from spacy_bioel.kb.gazetteer import BagsOfWords, stem_key
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.normalize import normalize_name, stem_of, words_of
 
@@ -36,7 +36,7 @@ def adjectives(kb: Annotated[list[Path], typer.Argument(help="Knowledge bases.")
     heads: dict[str, float] = defaultdict(float)
     for folder in kb:
         opened = KnowledgeBase.open(folder)
-        bags = NameBags.from_kb(opened)
+        bags = BagsOfWords.from_kb(opened)
         stems = {stem_key(word): stem_of(word) for word in bags.words}
         for word, n in bags.words.items():
             words[stem_of(word)][word] += n

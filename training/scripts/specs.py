@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import srsly
-from finder import Spec
+from corpus_files import Spec
 
 from spacy_bioel.errors import BioelError
 
