@@ -417,7 +417,7 @@ def compact(
 ) -> None:
     """Remove unused files of a knowledge base.
 
-    Unused files are outdated vectors of all encoders, and leftovers of killed commands. Run
+    Unused files are outdated vectors of all encoders, and temporary files of killed commands. Run
     `bioel kb encode` first, because it reuses outdated vectors. Columns need no compaction, because
     `bioel kb add` and `bioel kb retire` rewrite them. Retired ids are kept, unless
     --forget-retired is set.
@@ -429,8 +429,8 @@ def compact(
     n_forgotten = 0 if done.growth is None else -done.growth.retired
     notes = []
     if done.leftovers:
-        leftovers = console.count_of(done.leftovers, "leftover")
-        notes.append(f"Removed {leftovers} of {megabytes:,} MB.")
+        n_removed = console.count_of(done.leftovers, "unused item")
+        notes.append(f"Removed {n_removed} of {megabytes:,} MB.")
     if n_forgotten:
         notes.append(f"Forgot {console.count_of(n_forgotten, 'retired id')}.")
     if done.growth is not None and done.growth.vectors_outdated:

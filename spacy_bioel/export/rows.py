@@ -235,7 +235,7 @@ def link_mentions(
     nlp (Language): A pipeline with a linker. Other arguments are those of `link_texts`.
     YIELDS (LinkedText): One per text, with a link per mention, in the same order.
     """
-    work = partial(_link_batch, nlp, _check_text, _run_linker)
+    work = partial(_link_batch, nlp, _check_annotated_text, _run_linker)
     return _map_batches(work, texts, batch_size, n_process)
 
 
@@ -302,7 +302,7 @@ def _run_pipes(nlp: Language, docs: dict[int, Doc]) -> Iterator[tuple[int, Seque
         yield n, get_links(doc, key)
 
 
-def _check_text(_: Language, text: AnnotatedText) -> AnnotatedText:
+def _check_annotated_text(_: Language, text: AnnotatedText) -> AnnotatedText:
     _check_characters(text.text, text.id)
     return text
 

@@ -197,7 +197,7 @@ class ConceptOut(BaseModel):
     xrefs: list[str] = Field(description="Cross-references to other vocabularies")
 
 
-class SearchResult(BaseModel):
+class ConceptHit(BaseModel):
     """A concept found by a search."""
 
     id: str
@@ -210,7 +210,7 @@ class SearchResult(BaseModel):
 class SearchAnswer(BaseModel):
     """Concepts found by a search, best first."""
 
-    concepts: list[SearchResult]
+    concepts: list[ConceptHit]
 
 
 @dataclass(frozen=True, slots=True)

@@ -243,7 +243,7 @@ def test_retire_pairs(bioel, kb, tmp_path):
 def test_compact(bioel, kb):
     encode(kb)
     bioel("kb", "retire", kb, "MESH:D003000", "--replaced-by", "MESH:D009270")
-    assert "Removed 1 leftover of" in bioel("kb", "compact", kb).err
+    assert "Removed 1 unused item of" in bioel("kb", "compact", kb).err
     assert not has_vectors(KnowledgeBase.open(kb))
     assert KnowledgeBase.open(kb).find("MESH:D003000") == 1
     encode(kb)
