@@ -76,15 +76,15 @@ def report_errors(
     labels (bool): Whether the pipeline uses the labels of gold.
     RETURNS (int): Number of errors.
     """
-    given = False not in links  # its keys: whether gold mentions were given
+    is_given = False not in links  # keys of `links`: whether gold mentions were given
     has_labels = any(mention.label for text in texts for mention in text.mentions)
     errors = list(
         find_errors(
             texts,
-            links[given],
+            links[is_given],
             knowledge=None if linker is None else knowledge_of(linker),
-            labels=labels and has_labels and not given,
-            given=given,
+            labels=labels and has_labels and not is_given,
+            given=is_given,
         )
     )
 
@@ -98,9 +98,9 @@ def report_errors(
         text = _render(
             errors,
             name_of,
-            about=_page_facts(about, linker, texts, links[given], given=given),
+            about=_page_facts(about, linker, texts, links[is_given], given=is_given),
             scores=[row for row in scores if not row.label and row.metric in _PAGE_METRICS],
-            reliabilities=_reliabilities(linker, texts, links[given]),
+            reliabilities=_reliabilities(linker, texts, links[is_given]),
             all_errors=rows,
         )
         with writing(page) as file:

@@ -138,8 +138,8 @@ _BAD_BYTE = (
     "iconv -f {} -t utf8 FILE > OUT"
 )
 _LONE_SURROGATE = (
-    "U+{:04X}, half of a surrogate pair, which cannot be written to a file. Read the text with the "
-    "correct encoding"
+    "U+{:04X}, which cannot be written to a file, because it is half of a surrogate pair. Read the "
+    "text with the correct encoding"
 )
 # Lone surrogates, also those of undecodable bytes, cannot be encoded as UTF-8.
 _SURROGATE = re.compile("[\ud800-\udfff]")

@@ -43,7 +43,7 @@ def found(nlp: Language, documents: list[Document], **settings: Any) -> list[tup
 
 
 NO_STRING = (
-    "The document has a text of the type NoneType, expected a string. Correct the source, or leave "
+    "The text of the document is of type NoneType, expected a string. Correct the source, or leave "
     "the document out."
 )
 EXPECTED = [
