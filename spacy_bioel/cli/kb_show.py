@@ -19,8 +19,8 @@ from spacy_bioel.kb.knowledge_base import KnowledgeBase, corrected, search_names
 from spacy_bioel.kb.vector_files import describe_vectors
 
 # Limits of tables; JSON has all types and children.
-_MAX_TYPES_SHOWN = 12
-_MAX_CHILDREN_SHOWN = 20
+_MAX_TYPES_IN_TABLE = 12
+_MAX_CHILDREN_IN_TABLE = 20
 
 
 def list_kbs(json_file: console.Json = None) -> None:
@@ -96,7 +96,7 @@ def _info_rows(about: dict[str, Any], *, kb: str) -> Iterator[tuple[str, str]]:
     for key, value in about.items():
         if key == "types":
             shown = [f"{name} {n:,}" for name, n in value.items()]
-            yield "types", ", ".join(_shorten_list(shown, _MAX_TYPES_SHOWN))
+            yield "types", ", ".join(_shorten_list(shown, _MAX_TYPES_IN_TABLE))
         elif key == "counts":
             yield from ((name.replace("_", " "), f"{n:,}") for name, n in value.items())
         elif key == "names_of_sources":
@@ -222,7 +222,7 @@ def _concept_rows(about: dict[str, Any]) -> dict[str, str]:
         "definition": about["definition"],
         "types": ", ".join(about["types"]),
         "parents": "\n".join(parents),
-        "children": "\n".join(_shorten_list(children, _MAX_CHILDREN_SHOWN)),
+        "children": "\n".join(_shorten_list(children, _MAX_CHILDREN_IN_TABLE)),
         "cross-references": ", ".join(about["xrefs"]),
         "retired ids": ", ".join(about["retired_ids"]),
     }
@@ -244,9 +244,9 @@ def verify_command(
 
     Example: `bioel verify tuned`
     """
-    from spacy_bioel.loading import verify
+    from spacy_bioel.loading import verify_saved
 
-    result = verify(path)
+    result = verify_saved(path)
     if console.write_json(json_file, asdict(result)):
         rows = [(folder, "unchanged") for folder in result.whole]
         rows += [(folder, "no manifest, cannot be checked") for folder in result.without]

@@ -1,4 +1,4 @@
-"""`bioel_linker` with an encoder-decoder, which writes names about mentions in their context."""
+"""`bioel_linker` with an encoder-decoder, which generates names for mentions in their context."""
 
 from pathlib import Path
 from typing import Any
