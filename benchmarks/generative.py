@@ -71,7 +71,7 @@ def generative(
         linker.set_kb(linker.kb)  # ends the training, and its pool of names
         rows = np.unique(linker.kb.preferred_rows(np.arange(len(linker.kb))))
         pieces = linker.model.get_ref("generator").attrs["pieces"]
-        trie = build_trie(linker.kb, pieces.writable, rows=rows)
+        trie = build_trie(linker.kb, pieces.for_names, rows=rows)
         CandidateGenerator.trie = lambda self, pieces: trie  # type: ignore[method-assign]
     else:
         linker.encode_kb(linker.kb)

@@ -34,7 +34,7 @@ from transformers import AutoModel, AutoTokenizer
 from benchmarks.record import Row, SeedOption, question
 from benchmarks.texts import KEY, dev, only, python, scored
 from spacy_bioel.contextual import multitask as network
-from spacy_bioel.contextual.multitask import of_states
+from spacy_bioel.contextual.multitask import compute_from_states
 from spacy_bioel.doc import get_links
 from spacy_bioel.evaluation.fit import document_folds
 from spacy_bioel.evaluation.run import link_given, link_open
@@ -177,7 +177,9 @@ def _repaired_tokens(nlp: Language, linker: Any, texts: Sequence[AnnotatedText])
     for docs in minibatch(with_token_vectors(nlp, map(nlp.make_doc, (t.text for t in texts))), 32):
         lengths = np.array([len(doc) for doc in docs])
         states = network.read_documents(linker.model, docs)
-        n += int(decode_bilou(of_states(linker.model, "tag_logits", states), lengths)[2].sum())
+        n += int(
+            decode_bilou(compute_from_states(linker.model, "tag_logits", states), lengths)[2].sum()
+        )
     return n
 
 

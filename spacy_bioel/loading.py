@@ -21,9 +21,9 @@ from spacy.util import is_package, load_config, load_model_from_config, registry
 from thinc.api import Config
 
 from spacy_bioel.entities import RuleSet
-from spacy_bioel.entities.notes.layout import words_of_notes
+from spacy_bioel.entities.notes.layout import words_to_exclude
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.kb.bundled import ASSETS
+from spacy_bioel.kb.bundled import ASSETS_FOLDER
 from spacy_bioel.kb.folder import has_columns
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.evidence import AliasTable
@@ -161,7 +161,7 @@ def set_preset(nlp: Language, preset: str) -> None:
         clinical = {"clinical": True, "measurements": True}
         _change_rules(nlp, linker, "notes", {"@misc": "spacy-bioel.Notes.v1", **clinical})
     if detector := find_detector(nlp):
-        detector.cfg["exclude"] = sorted({*detector.cfg["exclude"], *words_of_notes()})
+        detector.cfg["exclude"] = sorted({*detector.cfg["exclude"], *words_to_exclude()})
     add_context(nlp)
 
 
@@ -198,7 +198,7 @@ def _find_pipe(nlp: Language, factory: str) -> Any:
     return None
 
 
-_STARTER_FOLDER = ASSETS / "starter"
+_STARTER_FOLDER = ASSETS_FOLDER / "starter"
 
 
 def load_starter(

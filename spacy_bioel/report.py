@@ -190,14 +190,16 @@ def _add_spans(
         best = max(here, key=lambda c: c.probability, default=None)
         label = best.label if best is not None else ""
         spans.append(Span(span.doc, span.start, span.end, label=label))
-    likely = mentions.likely if mentions.likely is None else [*mentions.likely, *[1.0] * len(spans)]
+    probabilities = mentions.probabilities
+    if probabilities is not None:
+        probabilities = [*probabilities, *[1.0] * len(spans)]
     more = Mentions.of(mentions.docs, [spans], generator.state.settings)
     return replace(
         mentions,
         spans=[*mentions.spans, *spans],
         queries=[*mentions.queries, *generator.rules.ask(more).queries],
         owners=[0] * (len(mentions) + len(spans)),
-        likely=likely,
+        probabilities=probabilities,
     )
 
 
@@ -231,10 +233,10 @@ def _explain_mentions(
             hits = search_names(ranking.generator.kb, string, _MAX_SIMILAR_NAMES)
             near = tuple(f"{hit.name} ({hit.concept.id})" for hit in hits)
             explanation = replace(explanation, near=near)
-        if mentions.likely is None and not is_linked and not link.ids:
+        if mentions.probabilities is None and not is_linked and not link.ids:
             reason = f"NIL: the settings label_types or kb exclude mentions of {link.label}."
         else:
-            is_name = mentions.likely is not None
+            is_name = mentions.probabilities is not None
             reason = explanation.reason + _of_change(
                 explanation, rule_reasons[number], is_name=is_name
             )

@@ -129,7 +129,7 @@ def small_starter(tmp_path, monkeypatch) -> Path:
         {"id": "MESH:D001241", "names": ["Aspirin", "Acetylsalicylic Acid"], "types": ["D"]},
     ]
     srsly.write_gzip_jsonl(tmp_path / "concepts.jsonl.gz", rows)
-    monkeypatch.setitem(bundled._CONCEPTS, "mesh", tmp_path / "concepts.jsonl.gz")
+    monkeypatch.setitem(bundled._CONCEPT_FILES, "mesh", tmp_path / "concepts.jsonl.gz")
     monkeypatch.setenv("SPACY_BIOEL_CACHE", str(tmp_path / "new" / "cache"))
     return tmp_path / "new" / "cache"
 

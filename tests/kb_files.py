@@ -1,5 +1,7 @@
-"""The files of a knowledge base, for tests that damage them or that have them as they were; and
-what processes beside each other do to one. Imports little, for these start fast then."""
+"""Knowledge bases for tests that compare or damage their files, and writers for concurrent tests.
+
+Imports little, so that the processes of these tests start fast.
+"""
 
 import io
 import json
@@ -24,35 +26,35 @@ def made_kb(folder: Path, concepts: Iterable[Concept], **about: Any) -> Knowledg
 
 
 def names_of(kb: Path | KnowledgeBase, id: str) -> list[str]:
-    """Names of a concept, as the folder has it now."""
+    """Return the names of a concept, from the current state of the folder."""
     opened = kb if isinstance(kb, KnowledgeBase) else KnowledgeBase.open(kb)
     return opened.names.take(opened.names_of(opened.find(id)))
 
 
 def encode(folder: Path, fingerprint: str = "f") -> None:
-    """Write vectors of an encoder to which all names are alike."""
+    """Write vectors of an encoder that returns the same vector for all names."""
     write_vectors(KnowledgeBase.open(folder), ones, fingerprint=fingerprint, dim=2)
 
 
 def columns_of(folder: Path) -> Path:
-    """The folder of the columns that a knowledge base has now."""
+    """Return the folder of the current columns of a knowledge base."""
     return folder / json.loads((folder / "meta.json").read_text("utf8"))["generation"]
 
 
 def vectors_of(folder: Path, encoder: str = "*") -> Path:
-    """The folder of the vectors of the only encoder, or of one of them."""
+    """Return the folder of the vectors of an encoder; by default, of the only one."""
     [home] = (folder / "vectors").glob(f"{encoder}.*")
     return home
 
 
 def all_files(folder: Path) -> list[str]:
-    """All files but the lock, which stays."""
+    """Return the paths of all files except the lock, which stays after each change."""
     paths = (path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
     return sorted(path for path in paths if path != ".lock")
 
 
 def concept(i: int) -> Concept:
-    """One of many whose names and definition can be told from the id."""
+    """Return a concept whose names and definition follow from its number."""
     return Concept(f"X:{i:03}", (f"name {i}", f"other {i}"), ("T",), (), f"Of {i}.")
 
 
@@ -71,7 +73,7 @@ def hold(folder: Path, held: Any) -> None:
 
 
 def change(folder: Path, n: int) -> None:
-    """Adds concepts one by one, encodes now and then, and takes every third out again."""
+    """Add concepts one by one, encode now and then, and retire every third concept."""
     for i in range(1, n):
         add(folder, i)
         if i % 3 == 0:
@@ -83,7 +85,7 @@ def change(folder: Path, n: int) -> None:
 
 
 def npy_bytes(array: np.ndarray) -> np.ndarray:
-    """The bytes of a .npy file."""
+    """Return the bytes of a .npy file."""
     stream = io.BytesIO()
     np.save(stream, array)
     return np.frombuffer(stream.getvalue(), dtype=np.uint8)

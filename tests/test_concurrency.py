@@ -70,7 +70,7 @@ def test_what_is_added_while_encoding_waits_and_loses_nothing(tmp_path):
 
 def test_who_waits_says_for_what(tmp_path, monkeypatch, caplog):
     build_kb([concept(0)], tmp_path / "kb")
-    monkeypatch.setattr(transaction_module, "_QUIET", 0.05)
+    monkeypatch.setattr(transaction_module, "_WARN_AFTER", 0.05)
     with editing(tmp_path / "kb", to="encode names"), ThreadPoolExecutor(1) as pool:
         waits = pool.submit(_enter, tmp_path / "kb", 0.2)
         with pytest.raises(BioelError, match=r"\[B212\].*\(encode names, since"):

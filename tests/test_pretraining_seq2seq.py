@@ -8,7 +8,7 @@ import pretrain_seq2seq as pretrain
 import pytest
 from safetensors.numpy import load_file
 
-from spacy_bioel.contextual.generative import Marked, build_seq2seq_v1
+from spacy_bioel.contextual.generative import MarkedMention, build_seq2seq_v1
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.models.name_encoder import add_encoder
 from spacy_bioel.types import Concept
@@ -63,13 +63,16 @@ def examples(kb) -> Any:
 
 def test_templates(examples):
     drawn = set(examples.draw(200))
-    attack = Marked("", "cardiac infarction", "is defined as death of muscle")
+    attack = MarkedMention("", "cardiac infarction", "is defined as death of muscle")
     assert (attack, "heart attack") in drawn
-    assert (Marked("death of muscle defines", "heart attack", ""), "cardiac infarction") in drawn
-    others = Marked("", "renal failure", "also known as kidney failure")
+    assert (
+        MarkedMention("death of muscle defines", "heart attack", ""),
+        "cardiac infarction",
+    ) in drawn
+    others = MarkedMention("", "renal failure", "also known as kidney failure")
     assert (others, "failure of the kidney") in drawn
     assert (
-        Marked("renal failure also called", "kidney failure", ""),
+        MarkedMention("renal failure also called", "kidney failure", ""),
         "failure of the kidney",
     ) in drawn
     assert {target for mention, target in drawn if "headache" in mention.mention} <= {"headache"}
@@ -77,7 +80,7 @@ def test_templates(examples):
 
 def test_the_same_string_or_a_misspelt_one(examples):
     examples.settings = {**SETTINGS, "same": 1.0, "context": 0.0}
-    assert all(mention == Marked("", target, "") for mention, target in examples.draw(50))
+    assert all(mention == MarkedMention("", target, "") for mention, target in examples.draw(50))
     chance = np.random.default_rng(0)
     found = {pretrain.misspell("renal failures", chance) for _ in range(300)}
     assert {"renal failure", "failures", "failures renal", "enal failures"} <= found
@@ -108,4 +111,6 @@ def test_stopped_and_gone_on_is_the_same(kb, tmp_path, monkeypatch):
     assert all(np.array_equal(whole[name], parts[name]) for name in whole)
     model: Any = build_seq2seq_v1(path=str(tmp_path / "parts"), max_pieces=20)
     add_encoder(model, None)  # type: ignore[arg-type]  # all is in the folder
-    assert model.predict(([Marked("", "renal failure", "")], ["kidney failure"])).shape == (1,)
+    assert model.predict(([MarkedMention("", "renal failure", "")], ["kidney failure"])).shape == (
+        1,
+    )

@@ -16,7 +16,7 @@ from spacy.training import Example
 from spacy_bioel.corpus import docs_to_bin
 from spacy_bioel.factories import LINKER_MODEL
 from spacy_bioel.kb.build import build_kb
-from spacy_bioel.kb.bundled import ASSETS
+from spacy_bioel.kb.bundled import ASSETS_FOLDER
 from spacy_bioel.kb.vectors import ExactIndex, quantize
 from spacy_bioel.linking.starter import read_starter_encoder, starter_alias_table
 from spacy_bioel.mentions.pipe import MentionDetector
@@ -136,7 +136,7 @@ def test_a_label_that_only_helped_is_dropped_and_weights_are_mixed(project, monk
 
 
 def mesh() -> list[dict[str, Any]]:
-    with lzma.open(ASSETS / "mesh.jsonl.xz", "rt") as lines:
+    with lzma.open(ASSETS_FOLDER / "mesh.jsonl.xz", "rt") as lines:
         return [concept for concept in map(json.loads, lines) if "replaced_by" not in concept]
 
 

@@ -426,14 +426,14 @@ def compact(
     """
     done = compact_kb(kb, forget_retired=forget_retired)
     megabytes = round(done.n_bytes / 1e6, 1)
-    n_forgotten = 0 if done.growth is None else -done.growth.retired
+    n_forgotten = 0 if done.edit is None else -done.edit.retired
     notes = []
     if done.leftovers:
         n_removed = console.count_of(done.leftovers, "unused item")
         notes.append(f"Removed {n_removed} of {megabytes:,} MB.")
     if n_forgotten:
         notes.append(f"Forgot {console.count_of(n_forgotten, 'retired id')}.")
-    if done.growth is not None and done.growth.vectors_outdated:
+    if done.edit is not None and done.edit.vectors_outdated:
         notes.append(f"The vectors are outdated: run bioel kb encode {kb} MODEL; no name is new.")
     console.show_note(" ".join(notes) or "Nothing to remove.")
     console.write_json(

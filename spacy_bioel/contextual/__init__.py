@@ -1,1 +1,1 @@
-"""Linkers that read the text around a mention. Nothing outside imports this folder."""
+"""Linkers that score mentions in their context. No module outside this folder imports it."""

@@ -1,12 +1,12 @@
-"""Names of a knowledge base written about mentions: a trie of the names, as arrays, says which word
-piece may follow a beginning, and beam search goes through it.
+"""Constrained decoding: beam search through a trie of the names of a knowledge base.
 
-Nodes of the trie are numbered level by level, those of one parent one after the other. So the
-children of node i are the nodes first_child[i] to first_child[i + 1], in the order of their pieces,
-and no pointer is stored. Each path ends with the end piece; its last node, a leaf, has the names.
+The trie says which word pieces may follow a prefix. It is stored as arrays without pointers: nodes
+are numbered level by level, and the children of one parent are consecutive. The children of node i
+are the nodes first_child[i] to first_child[i + 1], sorted by piece. Each path ends with the end
+piece; its last node, a leaf, has the names.
 
-The search goes on with all beams of all mentions of a batch at once. Mentions of a batch have
-prompts of one length.
+The search extends all beams of all mentions of a batch at once. The mentions of a batch have
+prompts of equal length.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from spacy_bioel.contextual.networks import places_of
+from spacy_bioel.contextual.networks import padded_positions
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.columns import offsets_of, positions_of, read_array, write_array
 from spacy_bioel.kb.folder import (
@@ -43,48 +43,43 @@ from spacy_bioel.types import FloatArray, IntArray
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-    from spacy_bioel.contextual.generative import Generator, Marked
+    from spacy_bioel.contextual.generative import MarkedMention, Seq2SeqModel
 
-
-# From normalised names to the pieces of each, the end piece included; None: it cannot be written.
+# From normalised names to the pieces of each with the end piece; None if it cannot be generated.
 ToPieces = Callable[[Sequence[str]], Iterable[Sequence[int] | None]]
-_TOGETHER = 1 << 14  # names that are tokenised at a time
+_NAMES_PER_TOKENIZATION = 1 << 14  # bounds the memory
 
 
 @dataclass(frozen=True)
 class NameTrie:
-    """Columns of a trie, possibly mapped. Node 0 is the root, whose piece means nothing."""
+    """Trie of names as columns, possibly memory-mapped. Node 0 is the root; its piece is unused."""
 
     first_child: NDArray[Any]  # shape (n_nodes + 1,)
-    pieces: NDArray[Any]  # that lead to each node; shape (n_nodes,)
+    pieces: NDArray[Any]  # piece that leads to each node; shape (n_nodes,)
     leaves: NDArray[Any]  # nodes without children, ascending
-    name_offsets: NDArray[Any]  # of the names of each leaf; shape (n_leaves + 1,)
+    name_offsets: NDArray[Any]  # first name of each leaf; shape (n_leaves + 1,)
     names: NDArray[Any]  # name rows
-    left_out: int = 0  # names that the pieces cannot write
-    nameless: int = 0  # concepts none of whose names is here
-
-    def __len__(self) -> int:
-        """Number of nodes."""
-        return len(self.pieces)
+    left_out: int = 0  # number of names that cannot be generated
+    nameless: int = 0  # number of concepts without any name in the trie
 
     def children(self, nodes: NDArray[Any]) -> tuple[IntArray, IntArray]:
-        """Children of many nodes, none of -1: indptr, shape (n + 1,), and nodes."""
+        """Return the children of nodes: indptr, shape (n + 1,), and nodes. -1 has no children."""
         return positions_of(self.first_child, nodes)
 
     def pieces_at(self, nodes: IntArray) -> IntArray:
-        """Pieces that lead to nodes. Any shape; returns the same."""
+        """Return the pieces that lead to nodes, in the shape of `nodes`."""
         return self.pieces[nodes].astype(np.int64)
 
     def are_leaves(self, nodes: IntArray) -> NDArray[np.bool_]:
-        """Whether nodes end a name. Any shape; returns the same."""
-        found: NDArray[np.bool_] = self.first_child[nodes] == self.first_child[nodes + 1]
-        return found
+        """Return which nodes end a name, in the shape of `nodes`."""
+        has_no_child: NDArray[np.bool_] = self.first_child[nodes] == self.first_child[nodes + 1]
+        return has_no_child
 
     def names_of(self, leaves: IntArray) -> tuple[IntArray, IntArray]:
-        """Name rows of many leaves: indptr, shape (n + 1,), and rows."""
-        at = np.searchsorted(self.leaves, leaves.astype(self.leaves.dtype))
-        indptr, places = positions_of(self.name_offsets, at)
-        return indptr, self.names[places].astype(np.int64)
+        """Return the name rows of leaves: indptr, shape (n + 1,), and rows."""
+        leaf_index = np.searchsorted(self.leaves, leaves.astype(self.leaves.dtype))
+        indptr, positions = positions_of(self.name_offsets, leaf_index)
+        return indptr, self.names[positions].astype(np.int64)
 
 
 def build_trie(
@@ -92,88 +87,90 @@ def build_trie(
 ) -> NameTrie:
     """Build the trie of the names of a knowledge base.
 
-    to_pieces (ToPieces): Pieces of names, which no name of its own ends within.
-    rows (NDArray | None): Name rows to take; None: all.
+    to_pieces (ToPieces): Returns the pieces of names. The end piece is only at the end of a name.
+    rows (NDArray | None): Rows of the names; None: all.
     """
     rows = np.arange(kb.n_names) if rows is None else np.asarray(rows)
     flat: list[NDArray[np.int32]] = [np.zeros(0, np.int32)]
     lengths = np.zeros(len(rows), dtype=np.int64)
-    for start in range(0, len(rows), _TOGETHER):
-        part = rows[start : start + _TOGETHER]
-        found = [p or () for p in to_pieces(normalize_names(kb.names.take(part)))]
-        lengths[start : start + len(part)] = [len(pieces) for pieces in found]
-        flat.append(np.array([i for pieces in found for i in pieces], dtype=np.int32))
+    for start in range(0, len(rows), _NAMES_PER_TOKENIZATION):
+        part = rows[start : start + _NAMES_PER_TOKENIZATION]
+        names = normalize_names(kb.names.take(part))
+        pieces_of_names = [pieces or () for pieces in to_pieces(names)]
+        lengths[start : start + len(part)] = [len(pieces) for pieces in pieces_of_names]
+        flat.append(np.array([i for pieces in pieces_of_names for i in pieces], dtype=np.int32))
     trie = trie_of(np.concatenate(flat), lengths, rows)
     nameless = len(kb) - len(np.unique(kb.concepts_of_names(trie.names)[1]))
     return replace(trie, left_out=int((lengths == 0).sum()), nameless=nameless)
 
 
 def trie_of(flat: NDArray[Any], lengths: IntArray, rows: NDArray[Any]) -> NameTrie:
-    """Build a trie level by level: a node is a different pair of a parent and a piece.
+    """Build a trie level by level: each distinct pair of a parent and a piece is a node.
 
     flat (NDArray): Pieces of all names, concatenated. Shape (n_pieces,).
-    lengths (IntArray): Of each name; those of length 0 are left out. Shape (n,).
-    rows (NDArray): Name row of each. Shape (n,).
+    lengths (IntArray): Number of pieces of each name; names of length 0 are left out. Shape (n,).
+    rows (NDArray): Row of each name. Shape (n,).
     """
     starts = offsets_of(lengths)[:-1]
-    node = np.zeros(len(lengths), dtype=np.int64)  # that each name has come to
+    node = np.zeros(len(lengths), dtype=np.int64)  # the node that each name has reached
     n_pieces = int(flat.max(initial=0)) + 1
-    kind = np.uint16 if n_pieces <= 1 << 16 else np.uint32
-    levels, parents, n_nodes = [np.zeros(1, dtype=kind)], [np.zeros(0, np.int64)], 1
-    going = np.flatnonzero(lengths)
+    dtype = np.uint16 if n_pieces <= 1 << 16 else np.uint32
+    levels, parents, n_nodes = [np.zeros(1, dtype=dtype)], [np.zeros(0, np.int64)], 1
+    unfinished = np.flatnonzero(lengths)
     for level in range(int(lengths.max(initial=0))):
-        going = going[lengths[going] > level]
-        keys = node[going] * n_pieces + flat[starts[going] + level]
-        different, place = np.unique(keys, return_inverse=True)
-        node[going] = n_nodes + place
-        levels.append((different % n_pieces).astype(kind))
-        parents.append(different // n_pieces)
-        n_nodes += len(different)
+        unfinished = unfinished[lengths[unfinished] > level]
+        keys = node[unfinished] * n_pieces + flat[starts[unfinished] + level]
+        new_nodes, index = np.unique(keys, return_inverse=True)
+        node[unfinished] = n_nodes + index
+        levels.append((new_nodes % n_pieces).astype(dtype))
+        parents.append(new_nodes // n_pieces)
+        n_nodes += len(new_nodes)
     n_children = np.bincount(np.concatenate(parents), minlength=n_nodes)
-    # Names by leaf, the lower row first; a leaf has no child, for the end piece is its own.
-    here = np.flatnonzero(lengths)
-    here = here[np.argsort(node[here], kind="stable")]
-    leaves, counts = np.unique(node[here], return_counts=True)
+    # Names by leaf, then by row. The end piece occurs only at the end, so leaves have no children.
+    order = np.flatnonzero(lengths)
+    order = order[np.argsort(node[order], kind="stable")]
+    leaves, counts = np.unique(node[order], return_counts=True)
     return NameTrie(
         first_child=(1 + offsets_of(n_children)).astype(np.uint32),
         pieces=np.concatenate(levels),
         leaves=leaves.astype(np.uint32),
         name_offsets=offsets_of(counts).astype(np.uint32),
-        names=rows[here].astype(np.int32),
+        names=rows[order].astype(np.int32),
     )
 
 
-_COUNTS = ("left_out", "nameless")
+_TRIE_COUNTS = ("left_out", "nameless")
 
 
 def write_trie(kb: KnowledgeBase, to_pieces: ToPieces, *, fingerprint: str) -> NameTrie:
-    """Build the trie of all names, and keep it with the knowledge base unless it is there.
+    """Build the trie of all names in the folder of a knowledge base, unless it exists there.
 
-    kb (KnowledgeBase): With a folder; the names that it has now are written.
-    fingerprint (str): Of the word pieces.
-    RAISES BioelError: [B182] when the folder is not writable, [B212] when another writer does not
+    kb (KnowledgeBase): A knowledge base with a folder. The current names of the folder are used.
+    fingerprint (str): Fingerprint of the word pieces.
+    RAISES BioelError: [B182] if the folder is not writable, [B212] if another writer does not
         finish in time.
     """
     assert kb.path is not None
     try:
         with editing(kb.path, to="write a trie of names") as transaction:
-            now = KnowledgeBase.open(kb.path)
-            name = trie_name(fingerprint, now.fingerprint)
-            if name not in homes_of(now.files(), "tries"):
-                trie = build_trie(now, to_pieces)
+            current = KnowledgeBase.open(kb.path)
+            name = trie_name(fingerprint, current.fingerprint)
+            if name not in homes_of(current.files(), "tries"):
+                trie = build_trie(current, to_pieces)
+                counts = {key: getattr(trie, key) for key in _TRIE_COUNTS}
                 with transaction.adding("tries", name) as folder:
                     for column in TRIE_COLUMNS:
                         write_array(folder, column, getattr(trie, column))
-                    describe_home(folder, "tries", {key: getattr(trie, key) for key in _COUNTS})
-            return open_trie(now, fingerprint=fingerprint)
+                    describe_home(folder, "tries", counts)
+            return open_trie(current, fingerprint=fingerprint)
     except OSError as error:
         raise BioelError(Errors.B182.format(path=kb.where, error=error)) from error
 
 
 def open_trie(kb: KnowledgeBase, *, fingerprint: str) -> NameTrie:
-    """Map the trie of some word pieces, which takes milliseconds at any size.
+    """Map the trie for the given word pieces into memory, in milliseconds at any size.
 
-    RAISES BioelError: [B281] there is none of these names, [B282] it is damaged.
+    RAISES BioelError: [B281] if there is no trie of the current names, [B282] if it is damaged.
     """
     name = trie_name(fingerprint, kb.fingerprint)
     files = homes_of(kb.files(), "tries").get(name)
@@ -182,18 +179,18 @@ def open_trie(kb: KnowledgeBase, *, fingerprint: str) -> NameTrie:
     try:
         about = json.loads(files[ABOUT_FILE].tobytes())
         columns: list[Any] = [read_array(files[f"{column}.npy"]) for column in TRIE_COLUMNS]
-        return NameTrie(*columns, *(int(about[key]) for key in _COUNTS))
+        return NameTrie(*columns, *(int(about[key]) for key in _TRIE_COUNTS))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         where = Path(kb.where) / "tries" / name
         raise BioelError(Errors.B282.format(path=where, kb=kb.where, error=error)) from error
 
 
-# Mentions of a batch, and their word pieces, padding included: bound the memory.
-_MENTIONS, _PIECES = 128, 8192
+# Mentions of a batch, and their word pieces with padding: bounds the memory.
+_MENTIONS_PER_SEARCH, _PIECES_PER_SEARCH = 128, 8192
 
 
-class Written(NamedTuple):
-    """Names that were written, by mention, the best first. Shape (n,) each.
+class GeneratedNames(NamedTuple):
+    """Names generated for mentions, sorted by mention, best first. Shape (n,) each.
 
     mention (IntArray): Number of the mention.
     leaf (IntArray): Node of the trie.
@@ -205,59 +202,59 @@ class Written(NamedTuple):
     score: FloatArray
 
 
-def write_about(
-    model: Generator, trie: NameTrie, mentions: Sequence[Marked]
-) -> tuple[Written, int]:
-    """Write names of a trie about mentions.
+def generate_names(
+    model: Seq2SeqModel, trie: NameTrie, mentions: Sequence[MarkedMention]
+) -> tuple[GeneratedNames, int]:
+    """Generate names of a trie for mentions.
 
-    RETURNS (tuple): The names, by mention; and how many mentions are longer than is read of them.
+    RETURNS (tuple): The names, and the number of mentions that are cut to the model's room.
     """
     pieces, beams = model.attrs["pieces"], model.attrs["beams"]
     (flat, lengths), prompts = pieces.sources(mentions), pieces.prompts(mentions)
     backbone, device = get_network(model).backbone, device_of(model.get_ref("network"))
     starts = np.cumsum(lengths) - lengths
 
-    def write(part: IntArray) -> Written:
-        ids, first, n = to_tensors((flat, starts[part], lengths[part]), device)
-        places, inside = places_of(first, n)
-        prompt = torch.tensor([prompts[i] for i in part.tolist()], device=device)
-        found = write_names(backbone, trie, ids[places], inside, prompt, beams=beams)
-        return found._replace(mention=part[found.mention])
+    def search(batch: IntArray) -> GeneratedNames:
+        ids, first, n = to_tensors((flat, starts[batch], lengths[batch]), device)
+        positions, inside = padded_positions(first, n)
+        prompt = torch.tensor([prompts[i] for i in batch.tolist()], device=device)
+        names = beam_search(backbone, trie, ids[positions], inside, prompt, beams=beams)
+        return names._replace(mention=batch[names.mention])
 
-    batches = _batches(np.array([len(prompt) for prompt in prompts]), lengths)
+    batches = _search_batches(np.array([len(prompt) for prompt in prompts]), lengths)
     with one_thread_each() as parallel_map:
-        written = (parallel_map if device.type == "cpu" else map)(write, batches)
-        return _joined(list(written)), int(pieces.are_cut(mentions).sum())
+        generated = (parallel_map if device.type == "cpu" else map)(search, batches)
+        return _sort_names(list(generated)), int(pieces.are_cut(mentions).sum())
 
 
-def _batches(given: IntArray, lengths: IntArray) -> Iterator[IntArray]:
-    """Mentions with prompts of one length, those with sources of like length together."""
-    order = np.lexsort((lengths, given))
+def _search_batches(prompt_lengths: IntArray, lengths: IntArray) -> Iterator[IntArray]:
+    """Yield batches of mentions with prompts of equal length and sources of similar length."""
+    order = np.lexsort((lengths, prompt_lengths))
     start = 0
     while start < len(order):
-        same = given[order] == given[order[start]]
+        has_same_prompt = prompt_lengths[order] == prompt_lengths[order[start]]
         end = start + 1
         while (
             end < len(order)
-            and same[end]
-            and end - start < _MENTIONS
-            and (end - start + 1) * lengths[order[end]] <= _PIECES
+            and has_same_prompt[end]
+            and end - start < _MENTIONS_PER_SEARCH
+            and (end - start + 1) * lengths[order[end]] <= _PIECES_PER_SEARCH
         ):
             end += 1
         yield order[start:end]
         start = end
 
 
-def _joined(parts: Sequence[Written]) -> Written:
-    """By mention, the best first, of equal ones the first leaf."""
-    none = Written(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32))
-    mention, leaf, score = map(np.concatenate, zip(none, *parts, strict=True))
+def _sort_names(parts: Sequence[GeneratedNames]) -> GeneratedNames:
+    """Concatenate names and sort them by mention, best first; ties by leaf."""
+    empty = GeneratedNames(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32))
+    mention, leaf, score = map(np.concatenate, zip(empty, *parts, strict=True))
     order = np.lexsort((leaf, -score, mention))
-    return Written(mention[order], leaf[order], score[order])
+    return GeneratedNames(mention[order], leaf[order], score[order])
 
 
 @torch.inference_mode()
-def write_names(
+def beam_search(
     backbone: PreTrainedModel,
     trie: NameTrie,
     sources: Tensor,
@@ -265,41 +262,41 @@ def write_names(
     prompts: Tensor,
     *,
     beams: int,
-) -> Written:
-    """Write names about mentions whose prompts have one length.
+) -> GeneratedNames:
+    """Generate names for mentions whose prompts have equal length.
 
-    Of the beginnings of a mention, each step keeps the best; among equals that of the better beam,
-    then that of the lower piece. One that ends is a name, and leaves its beam: a mention is done
-    with `beams` names, or without beginnings. Probabilities are shares of all pieces, allowed or
-    not.
+    Each step keeps the best prefixes of a mention. Ties go to the better beam, then to the lower
+    piece. A prefix that ends is a name and frees its beam: a mention is finished with `beams` names
+    or without prefixes. Probabilities are over all pieces, allowed or not.
 
     sources (Tensor): Piece ids of mentions in their contexts, padded. Shape (n, length).
     inside (Tensor): False at padding. Shape (n, length).
     prompts (Tensor): Pieces that the decoder begins with. Shape (n, n_prompt).
     """
     encoded = backbone.get_encoder()(input_ids=sources, attention_mask=inside.long())[0]
-    step = _Decoder(backbone, encoded, inside)
+    decoder = _Decoder(backbone, encoded, inside)
     n = len(sources)
-    free = np.full(n, beams)  # beams of each mention that have not ended
-    rows = _Beginnings(np.arange(n), np.arange(n), np.zeros(n, np.int64), np.zeros(n, np.float32))
-    done: list[Written] = []
+    n_free = np.full(n, beams)  # beams of each mention that have not ended
+    prefixes = _Prefixes(np.arange(n), np.arange(n), np.zeros(n, np.int64), np.zeros(n, np.float32))
+    finished: list[GeneratedNames] = []
     pieces, length = prompts, 0
-    while len(rows.owner):
+    while len(prefixes.owner):
         length += 1
-        longer = _continuations(trie, step(pieces), rows)
-        longer = longer.take(_best(longer, free))
+        longer = _continuations(trie, decoder(pieces), prefixes)
+        longer = longer.take(_best_prefixes(longer, n_free))
         ends = trie.are_leaves(longer.node)
-        final, going_on = longer.take(np.flatnonzero(ends)), longer.take(np.flatnonzero(~ends))
-        done.append(Written(final.owner, final.node, final.total / np.float32(length)))
-        np.subtract.at(free, final.owner, 1)
-        step.reorder(going_on.beam, same_owners=np.array_equal(going_on.owner, rows.owner))
-        rows = going_on
-        pieces = torch.from_numpy(trie.pieces_at(rows.node))[:, None].to(prompts.device)
-    return _joined(done)
+        names, unfinished = longer.take(np.flatnonzero(ends)), longer.take(np.flatnonzero(~ends))
+        finished.append(GeneratedNames(names.owner, names.node, names.total / np.float32(length)))
+        np.subtract.at(n_free, names.owner, 1)
+        same = np.array_equal(unfinished.owner, prefixes.owner)
+        decoder.reorder(unfinished.beam, same_owners=same)
+        prefixes = unfinished
+        pieces = torch.from_numpy(trie.pieces_at(prefixes.node))[:, None].to(prompts.device)
+    return _sort_names(finished)
 
 
 class _Decoder:
-    """The decoder with its cache: rows are beams, those of one mention together."""
+    """Decoder with its cache. Rows are beams; the beams of one mention are consecutive."""
 
     def __init__(self, backbone: PreTrainedModel, encoded: Tensor, inside: Tensor) -> None:
         from transformers.cache_utils import DynamicCache, EncoderDecoderCache
@@ -309,72 +306,73 @@ class _Decoder:
         self._cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
 
     def __call__(self, pieces: Tensor) -> Tensor:
-        """Logits of what follows. pieces (Tensor): Shape (n_rows, n_new)."""
-        made = self._backbone(
+        """Return the logits after new pieces. pieces (Tensor): Shape (n_rows, n_new)."""
+        output = self._backbone(
             encoder_outputs=(self._encoded,),
             attention_mask=self._inside,
             decoder_input_ids=pieces,
             past_key_values=self._cache,
             use_cache=True,
         )
-        logits: Tensor = made.logits[:, -1].float()
+        logits: Tensor = output.logits[:, -1].float()
         return logits
 
     def reorder(self, origin: IntArray, *, same_owners: bool) -> None:
-        """Take other rows.
+        """Replace the rows of the cache.
 
-        origin (IntArray): Earlier row of each. Shape (n_rows,).
-        same_owners (bool): Whether all are of the mentions that were there, which is all that the
-            keys and values of the sources depend on.
+        origin (IntArray): Previous row of each new row. Shape (n_rows,).
+        same_owners (bool): Whether the new rows have the mentions of the previous ones. If so, the
+            keys and values of the sources stay as they are.
         """
         rows: Any = torch.from_numpy(origin).to(self._inside.device)
         self._cache.self_attention_cache.reorder_cache(rows)
         if not same_owners:
             self._cache.cross_attention_cache.reorder_cache(rows)
             self._inside = self._inside[rows]
-            # Of these only the shape is read, once their keys and values are in the cache.
+            # Once keys and values are in the cache, only the shape of this tensor is used.
             self._encoded = self._encoded[:1].expand(len(rows), -1, -1)
 
 
-class _Beginnings(NamedTuple):
-    """Beginnings of names, those of one mention together: mention, row that each came from, node
-    and sum of log-probabilities. Shape (n,) each."""
+class _Prefixes(NamedTuple):
+    """Prefixes of names, those of one mention consecutive: number of the mention, row of the prefix
+    that each extends, node of the trie, and sum of log-probabilities. Shape (n,) each."""
 
     owner: IntArray
     beam: IntArray
     node: IntArray
     total: FloatArray
 
-    def take(self, places: IntArray) -> _Beginnings:
-        return _Beginnings(
-            self.owner[places], self.beam[places], self.node[places], self.total[places]
-        )
+    def take(self, rows: IntArray) -> _Prefixes:
+        return _Prefixes(self.owner[rows], self.beam[rows], self.node[rows], self.total[rows])
 
     @property
-    def nth(self) -> IntArray:
-        """Place of each among those of its mention."""
+    def rank_in_mention(self) -> IntArray:
+        """Index of each prefix among those of its mention."""
         return np.arange(len(self.owner)) - np.searchsorted(self.owner, self.owner)
 
 
-def _continuations(trie: NameTrie, logits: Tensor, rows: _Beginnings) -> _Beginnings:
-    """All beginnings that are one piece longer."""
-    indptr, child = trie.children(rows.node)
-    row = np.repeat(np.arange(len(rows.node)), np.diff(indptr))
-    places = torch.from_numpy(row * logits.shape[1] + trie.pieces_at(child)).to(logits.device)
-    # The logarithms of all probabilities would be a table to write, of which little is read.
-    before = rows.total - logits.logsumexp(dim=1).cpu().numpy()
-    total = logits.flatten()[places].cpu().numpy() + before[row]
-    return _Beginnings(rows.owner[row], row, child, total)
+def _continuations(trie: NameTrie, logits: Tensor, prefixes: _Prefixes) -> _Prefixes:
+    """Return all prefixes that are one piece longer."""
+    indptr, child = trie.children(prefixes.node)
+    row = np.repeat(np.arange(len(prefixes.node)), np.diff(indptr))
+    positions = torch.from_numpy(row * logits.shape[1] + trie.pieces_at(child)).to(logits.device)
+    # log_softmax would write the whole table, of which few entries are needed.
+    normalizer = prefixes.total - logits.logsumexp(dim=1).cpu().numpy()
+    total = logits.flatten()[positions].cpu().numpy() + normalizer[row]
+    return _Prefixes(prefixes.owner[row], row, child, total)
 
 
-def _best(found: _Beginnings, n_of_each: IntArray) -> IntArray:
-    """Places of the highest of each mention, the highest first; stable."""
-    owner, total, most = found.owner, found.total, int(n_of_each.max(initial=1))
-    counts = np.bincount(owner, minlength=len(n_of_each))
-    table = np.full((len(counts), max(most, int(counts.max()))), -np.inf, dtype=np.float32)
-    table[owner, found.nth] = total
-    lowest = torch.from_numpy(table).topk(most, dim=1).values[:, -1].numpy()
-    high = np.flatnonzero(total >= lowest[owner])
-    high = high[np.lexsort((-total[high], owner[high]))]
-    nth = np.arange(len(high)) - np.searchsorted(owner[high], owner[high])
-    return high[nth < n_of_each[owner[high]]]
+def _best_prefixes(prefixes: _Prefixes, n_free: IntArray) -> IntArray:
+    """Return the rows of the best prefixes of each mention, best first; ties keep their order.
+
+    n_free (IntArray): Number of prefixes to keep for each mention. Shape (n_mentions,).
+    """
+    owner, total, max_free = prefixes.owner, prefixes.total, int(n_free.max(initial=1))
+    counts = np.bincount(owner, minlength=len(n_free))
+    table = np.full((len(counts), max(max_free, int(counts.max()))), -np.inf, dtype=np.float32)
+    table[owner, prefixes.rank_in_mention] = total
+    threshold = torch.from_numpy(table).topk(max_free, dim=1).values[:, -1].numpy()
+    rows = np.flatnonzero(total >= threshold[owner])
+    rows = rows[np.lexsort((-total[rows], owner[rows]))]
+    rank = np.arange(len(rows)) - np.searchsorted(owner[rows], owner[rows])
+    return rows[rank < n_free[owner[rows]]]

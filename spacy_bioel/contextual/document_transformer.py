@@ -1,7 +1,6 @@
 """Transformer as the model of spaCy's pipe `tok2vec`, over overlapping windows of long texts.
 
-Detector and linker listen to that pipe, so that a document is encoded once. Configuration, word
-pieces and weights are saved: loading a pipeline does not need the checkpoint.
+Detector and linker listen to that pipe, so that a document is encoded once.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ from spacy_bioel.types import IntArray
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-# Borders before a piece; higher ones are better to cut at.
+# Border before a piece; a higher number is a better place to cut.
 INSIDE, TOKEN, SENTENCE = 0, 1, 2
 
 
 class Window(NamedTuple):
-    """Window over pieces: the network reads [start, end), the vectors of [first, last) are used."""
+    """Window of pieces: [start, end) is encoded, and the vectors of [first, last) are used."""
 
     start: int
     end: int
@@ -50,31 +49,31 @@ class Window(NamedTuple):
 def split_windows(borders: Sequence[int], *, size: int, overlap: int) -> list[Window]:
     """Split pieces into windows of at most `size` pieces that together use every piece once.
 
-    A window ends at the last sentence border of its second half, else at the last token border,
-    else where it is full. The next window starts up to `overlap` pieces earlier, so that all pieces
-    have text on both sides. In the overlap, each window is used for the half that is farther from
-    its border.
+    A window ends at the last sentence border of its second half, or else at the last token border,
+    or else where it is full. The next window starts up to `overlap` pieces earlier, so that all
+    pieces have text on both sides. Each window provides the half of the overlap that is farther
+    from its border.
 
     borders (Sequence[int]): Border before each piece: INSIDE, TOKEN or SENTENCE.
     size (int): Maximum number of pieces, at least 2.
-    overlap (int): Maximum number of pieces in common, at most half of `size`.
-    RETURNS (list[Window]): Windows from left to right; none without pieces.
+    overlap (int): Maximum number of shared pieces, at most half of `size`.
+    RETURNS (list[Window]): Windows from left to right; empty without pieces.
     """
     windows: list[Window] = []
     n, start, first = len(borders), 0, 0
     while start + size < n:
         end = _best_cut(borders, start + size // 2 + 1, start + size, latest=True)
-        after = _best_cut(borders, end - overlap, end - overlap // 2, latest=False)
-        middle = (after + end) // 2
+        next_start = _best_cut(borders, end - overlap, end - overlap // 2, latest=False)
+        middle = (next_start + end) // 2
         windows.append(Window(start, end, first, middle))
-        start, first = after, middle
+        start, first = next_start, middle
     return [*windows, Window(start, n, first, n)] if n else []
 
 
 def _best_cut(borders: Sequence[int], low: int, high: int, *, latest: bool) -> int:
-    """Latest or earliest of the best borders from `low` to `high`."""
-    places = range(high, low - 1, -1) if latest else range(low, high + 1)
-    return max(places, key=lambda i: borders[i])
+    """Return the latest, or else earliest, of the best borders from `low` to `high`."""
+    positions = range(high, low - 1, -1) if latest else range(low, high + 1)
+    return max(positions, key=lambda i: borders[i])
 
 
 DocumentEncoder = Model[list[Doc], list[Floats2d]]
@@ -93,25 +92,25 @@ def build_transformer_v1(
 
     A document that exceeds the transformer's maximum length is cut into overlapping windows,
     preferably at sentence boundaries; see `split_windows`. A token vector is the mean of the
-    vectors of its word pieces; it is zero for a token without any, such as white space.
+    vectors of its word pieces; it is zero for a token without pieces, such as white space.
 
     path (str | None): Folder of a Hugging Face checkpoint with safetensors weights, or its id on
-        the hub. It is read by `initialize`.
+        the hub. `initialize` loads it.
     width (int): Size of the token vectors, for the listeners.
     max_pieces (int): Word pieces of a window, special ones included.
     overlap (int): Word pieces shared by adjacent windows.
     learn_rate_scale (float): Factor on `training.optimizer.learn_rate`: pretrained weights need
         smaller steps than new ones.
-    mixed_precision (bool): Train under bfloat16 autocast, on a GPU, and on a CPU that has bfloat16.
-    RAISES BioelError: [B170] when windows are too short for their overlap.
+    mixed_precision (bool): Train under bfloat16 autocast on a GPU, or on a CPU with bfloat16.
+    RAISES BioelError: [B170] if windows are too short for their overlap.
     """
     if overlap < 0 or max_pieces < max(8, 4 * overlap):
         raise BioelError(Errors.B170.format(max_pieces=max_pieces, overlap=overlap))
     settings = {"learn_rate_scale": learn_rate_scale, "mixed_precision": mixed_precision}
     return Model(
         "document_transformer",
-        _forward,
-        init=_read_if_new,
+        _transformer_forward,
+        init=_load_if_new,
         attrs={"extra": "transformers", "path": path, "max_pieces": max_pieces, "overlap": overlap},
         dims={"nO": width},
         shims=[_TransformerShim(None, config=settings)],
@@ -124,14 +123,13 @@ class _TransformerShim(AveragingShim):
     tokenizer: Tokenizer
     prefix: list[int]
     suffix: list[int]
-    about: str
+    config: str  # of the backbone, as JSON
 
-    def take(self, tokenizer: Tokenizer, backbone: PreTrainedModel, about: str) -> None:
-        """Set tokenizer and network. about (str): Configuration of the backbone, as JSON."""
+    def set_backbone(self, tokenizer: Tokenizer, backbone: PreTrainedModel, config: str) -> None:
         from spacy_bioel.contextual.networks import DocumentTransformer
 
         self.prefix, self.suffix = special_pieces(tokenizer)
-        self.tokenizer, self.about = tokenizer, about
+        self.tokenizer, self.config = tokenizer, config
         network = DocumentTransformer(backbone, **self.cfg)
         self._model = network.to(get_torch_default_device()).eval()
 
@@ -139,19 +137,17 @@ class _TransformerShim(AveragingShim):
         if self._model is None:
             return b""
         weights = save(arrays_of(self._model))
-        parts = {"config": self.about, "tokenizer": self.tokenizer.to_str()}
+        parts = {"config": self.config, "tokenizer": self.tokenizer.to_str()}
         return srsly.msgpack_dumps(parts | {"cfg": self.cfg, "weights": weights})
 
     def from_bytes(self, bytes_data: bytes) -> _TransformerShim:
-        """Load the output of `to_bytes`.
-
-        RAISES BioelError: [B041] when the weights do not fit, [B150] without transformers.
-        """
+        """Load the output of `to_bytes`. RAISES BioelError: [B041] if the weights do not fit."""
         if bytes_data:
             parts = srsly.msgpack_loads(bytes_data)
             self.cfg = parts["cfg"]
             backbone = backbone_from_json(parts["config"])
-            self.take(Tokenizer.from_str(parts["tokenizer"]), backbone, parts["config"])
+            tokenizer = Tokenizer.from_str(parts["tokenizer"])
+            self.set_backbone(tokenizer, backbone, parts["config"])
             try:
                 set_arrays(self._model, load(parts["weights"]))
             except (SafetensorError, RuntimeError) as error:
@@ -159,10 +155,10 @@ class _TransformerShim(AveragingShim):
         return self
 
 
-def _read_if_new(model: DocumentEncoder, X: object = None, Y: object = None) -> None:
-    """Read the checkpoint, unless the network was loaded with a saved pipeline.
+def _load_if_new(model: DocumentEncoder, X: object = None, Y: object = None) -> None:
+    """Load the checkpoint, unless the network was loaded with a saved pipeline.
 
-    RAISES BioelError: [B171] without a path, [B154] when the width differs; those of
+    RAISES BioelError: [B171] without a path, [B154] if the width differs; those of
         `read_checkpoint`.
     """
     shim: Any = model.shims[0]
@@ -173,13 +169,13 @@ def _read_if_new(model: DocumentEncoder, X: object = None, Y: object = None) -> 
     folder, backbone, tokenizer = read_checkpoint(
         model.attrs["path"], max_pieces=model.attrs["max_pieces"]
     )
-    found, expected = backbone.config.hidden_size, model.get_dim("nO")
-    if found != expected:
-        raise misfit(folder, f"vectors of {found} numbers", f"the setting width, {expected}")
-    shim.take(tokenizer, backbone, config_to_json(backbone.config))
+    width, expected = backbone.config.hidden_size, model.get_dim("nO")
+    if width != expected:
+        raise misfit(folder, f"vectors of {width} numbers", f"the setting width, {expected}")
+    shim.set_backbone(tokenizer, backbone, config_to_json(backbone.config))
 
 
-def _forward(
+def _transformer_forward(
     model: DocumentEncoder, docs: list[Doc], is_train: bool
 ) -> tuple[list[Floats2d], Callable[[list[Floats2d]], list[Doc]]]:
     shim: Any = model.shims[0]
@@ -190,9 +186,9 @@ def _forward(
     vectors, backprop = run_network(model, (*arrays, sum(lengths)), is_train)
 
     def backprop_docs(d_vectors: list[Floats2d]) -> list[Doc]:
-        d_found = model.ops.flatten(d_vectors)
-        if d_found.any():  # else there was nothing to learn from these documents
-            backprop(d_found)
+        d_flat = model.ops.flatten(d_vectors)
+        if d_flat.any():  # else no listener had a loss on these documents
+            backprop(d_flat)
         return []
 
     return model.ops.unflatten(vectors, lengths), backprop_docs
@@ -201,11 +197,12 @@ def _forward(
 def _windows(
     docs: Sequence[Doc], shim: _TransformerShim, *, size: int, overlap: int
 ) -> list[IntArray]:
-    """Arguments of `DocumentTransformer.forward` except the number of tokens."""
+    """Return the arguments of `DocumentTransformer.forward` except the number of tokens."""
     prefix, suffix = shim.prefix, shim.suffix
     encodings = shim.tokenizer.encode_batch([doc.text for doc in docs], add_special_tokens=False)
-    ids: list[int] = []
+    room = size - len(prefix) - len(suffix)
     empty = np.zeros(0, dtype=np.int64)
+    ids: list[int] = []
     lengths, used, pieces, tokens = [], [empty], [empty], [empty]
     n_pieces = n_tokens = 0
     for doc, encoding in zip(docs, encodings, strict=True):
@@ -215,13 +212,13 @@ def _windows(
         n_pieces += len(encoding.ids)
         n_tokens += len(doc)
         borders = _borders(doc, piece, token, len(encoding.ids))
-        room = size - len(prefix) - len(suffix)
         for window in split_windows(borders, size=room, overlap=overlap):
-            begin = len(ids) + len(prefix) - window.start
-            used.append(np.arange(window.first, window.last) + begin)
+            # Piece i of the document is at origin + i of `ids`.
+            origin = len(ids) + len(prefix) - window.start
+            used.append(np.arange(window.first, window.last) + origin)
             ids += [*prefix, *encoding.ids[window.start : window.end], *suffix]
             lengths.append(window.end - window.start + len(prefix) + len(suffix))
-    flat = (np.array(x, dtype=np.int64) for x in (ids, lengths))
+    flat = (np.array(numbers, dtype=np.int64) for numbers in (ids, lengths))
     return [*flat, *map(np.concatenate, (used, pieces, tokens))]
 
 
@@ -232,8 +229,8 @@ def align(doc: Doc, offsets: Sequence[tuple[int, int]]) -> tuple[IntArray, IntAr
     can have no piece.
 
     offsets (Sequence): Character offsets (start, end) of each piece.
-    RETURNS (tuple[IntArray, IntArray]): Indices of pieces and of tokens, pair by pair in order of
-        the pieces. Shape (n_pairs,).
+    RETURNS (tuple[IntArray, IntArray]): Piece and token of each aligned pair, in the order of the
+        pieces. Shape (n_pairs,).
     """
     starts, ends = np.array(offsets, dtype=np.int64).reshape(-1, 2).T
     token_starts = np.array([token.idx for token in doc], dtype=np.int64)
@@ -247,14 +244,15 @@ def align(doc: Doc, offsets: Sequence[tuple[int, int]]) -> tuple[IntArray, IntAr
 
 
 def _borders(doc: Doc, piece: IntArray, token: IntArray, n_pieces: int) -> list[int]:
-    """Kind of boundary before each piece: sentence, token or inside a token."""
+    """Return the border before each piece, from the pairs of `align`."""
     borders = np.full(n_pieces, INSIDE)
     # Only the first pair of a piece counts: a piece across two tokens begins in the first one.
-    begins = np.append(True, (np.diff(token) > 0) & (np.diff(piece) > 0))[: len(token)]
-    borders[piece[begins]] = TOKEN
-    of_sentences = np.array(begins_sentence([token.text for token in doc]), dtype=bool)
-    of_sentences[:1] = False  # nothing comes before
-    borders[piece[begins][of_sentences[token[begins]]]] = SENTENCE
+    is_first = np.append(True, (np.diff(token) > 0) & (np.diff(piece) > 0))[: len(token)]
+    piece, token = piece[is_first], token[is_first]
+    borders[piece] = TOKEN
+    is_sentence_start = np.array(begins_sentence([t.text for t in doc]), dtype=bool)
+    is_sentence_start[:1] = False  # the beginning of the text is not a border
+    borders[piece[is_sentence_start[token]]] = SENTENCE
     return borders.tolist()
 
 
@@ -282,15 +280,16 @@ def _forward_both(
     model: Model, docs: list[Doc], is_train: bool
 ) -> tuple[list[Floats2d], Callable[[list[Floats2d]], list[Doc]]]:
     tok2vec, spelling = model.layers
-    (found, backprop_found), (spelt, backprop_spelt) = (
-        layer(docs, is_train) for layer in (tok2vec, spelling)
-    )
+    vectors, backprop_tok2vec = tok2vec(docs, is_train)
+    spelling_vectors, backprop_spelling = spelling(docs, is_train)
     width = tok2vec.get_dim("nO")
 
     def backprop(d_vectors: list[Floats2d]) -> list[Doc]:
-        backprop_spelt([model.ops.as_contig(d[:, width:]) for d in d_vectors])
-        return backprop_found([model.ops.as_contig(d[:, :width]) for d in d_vectors])
+        backprop_spelling([model.ops.as_contig(d[:, width:]) for d in d_vectors])
+        return backprop_tok2vec([model.ops.as_contig(d[:, :width]) for d in d_vectors])
 
-    # Some tok2vec models return a row for an empty document.
-    parts = zip(found, spelt, map(len, docs), strict=True)
-    return [model.ops.xp.hstack([a[:n], b[:n]]) for a, b, n in parts], backprop
+    joined = []
+    for doc, first, second in zip(docs, vectors, spelling_vectors, strict=True):
+        n = len(doc)  # some tok2vec models return a row for an empty document
+        joined.append(model.ops.xp.hstack([first[:n], second[:n]]))
+    return joined, backprop

@@ -1,6 +1,6 @@
 """Multi-task linker: finds, types and links mentions over the token vectors of a tok2vec.
 
-`contextual.token_networks` has the network, and the paper.
+See `contextual.token_networks` for the network and the paper.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from thinc.types import Floats2d, FloatsXd
 
 from spacy_bioel.contextual import dual_encoder
 from spacy_bioel.contextual.rescoring import (
-    NetworkRescorer,
     PairScores,
+    TokenVectorRescorer,
     contextual_model,
     forward_over_tokens,
-    weigh,
+    rescore_pairs,
 )
 from spacy_bioel.doc import GoldSpan, annotated_labels, gold_spans
 from spacy_bioel.entities import Mentions
@@ -57,21 +57,22 @@ if TYPE_CHECKING:
 
 _TASKS = ("mentions", "types", "links")
 _VOCABULARIES = ("open", "closed")
-NIL, UNKNOWN = 0, -100  # see `contextual.token_networks`, which needs torch
+# NIL_CLASS and UNKNOWN_CLASS of `contextual.token_networks`, which needs torch.
+_NIL_TARGET, _UNKNOWN_TARGET = 0, -100
 
 
 @dataclass(frozen=True)
 class Inventory:
-    """Answers that a multi-task linker can give, as its training corpus has them: labels of
-    mentions, ids of concepts, and the commonest of the types of each concept's mentions."""
+    """Labels and concepts that a model can predict: those of the mentions of its training corpus,
+    and for each concept the index of the most frequent label of its mentions."""
 
     types: tuple[str, ...] = ()
     classes: tuple[str, ...] = ()
     type_of: tuple[int, ...] = ()
 
 
-class Lesson(NamedTuple):
-    """Gold answers for a batch, and random classes beside them; see `contextual.token_networks`."""
+class MultitaskTargets(NamedTuple):
+    """Targets of a batch, random further classes, and the task; see `token_networks.Multitask`."""
 
     mentions: IntArray
     tags: IntArray
@@ -98,43 +99,44 @@ def build_hierarchical_linker_v1(
     max_width: int = 10,
     dropout: float = 0.3,
 ) -> Model:
-    """Registered as `spacy-bioel.HierarchicalLinker.v1`; `contextual.token_networks` has the paper.
+    """Registered as `spacy-bioel.HierarchicalLinker.v1`; see `contextual.token_networks`.
 
-    A linker with this model finds mentions itself: set `mentions = "model"`.
+    A linker with this model can find mentions itself: set `mentions = "model"`.
 
-    tok2vec (Model): A listener to a shared pipe `tok2vec`, or a tok2vec of its own.
+    tok2vec (Model): A listener to a shared pipe `tok2vec`, or a separate tok2vec.
     names (NameEncoder): Encoder of the names that mentions are compared with.
     tasks (Sequence[str]): "links", and before it "mentions", "types" or both; or "mentions" alone,
         which are then not linked. One task is the paper's single-task model.
     per_token (bool): Give each token a type and a class ("PT"): a mention is a run of tokens of one
-        class, so that mentions cannot overlap. Else tag tokens (BILOU), and classify the mean of a
+        class, so mentions cannot overlap. Otherwise tag tokens (BILOU), and classify the mean of a
         mention's tokens ("PE").
     vocabulary (str): "closed": link to the concepts of the training mentions, as published; "open":
-        compare the mention with all names of the knowledge base too, and link to the nearest.
-    hidden, layers (int): Size of each direction, and depth, of the LSTM of each task, which reads
-        what the task below has found; `hidden = 0`: all tasks read the token vectors.
-    one_task (bool): Learn one task an update, drawn at random in proportion to its examples; the
-        token vectors learn from linking alone. Else the sum of all.
+        compare the mention with all names of the knowledge base, and link to the nearest.
+    hidden, layers (int): Size of each direction, and depth, of the LSTM of each task. Its input
+        includes the output of the task below. `hidden = 0`: all tasks use the token vectors.
+    one_task (bool): Train one random task in each update, and the token vectors by linking only.
+        Otherwise train the sum of all tasks.
     nil_weight (float): Weight of tokens outside mentions, and of mentions without a concept.
-    random, hard (int): Classes that the right ones are told from, beside those of the batch: drawn
-        for the batch, and those of highest score for each token or mention. 0 and 0: as published.
+    random, hard (int): Number of wrong classes in the loss besides those of the batch: random ones
+        for the batch, and those with the highest score for each token or mention. As published: 0.
     gazetteer (bool): Add features of names of the knowledge base to the token vectors.
-    max_width (int): The longest such name in tokens.
-    dropout (float): On the vectors that each level reads, in training.
-    RAISES BioelError: [B300] on settings that do not go together.
+    max_width (int): Maximum length of such a name in tokens.
+    dropout (float): Dropout of the input of each level in training.
+    RAISES BioelError: [B300] for settings that do not fit together.
     """
-    known = [task for task in _TASKS if task in tasks]
+    sorted_tasks = [task for task in _TASKS if task in tasks]
     problem = None
-    if known != list(tasks) or (known[-1:] != ["links"] and known != ["mentions"]):
+    is_complete = sorted_tasks[-1:] == ["links"] or sorted_tasks == ["mentions"]
+    if sorted_tasks != list(tasks) or not is_complete:
         problem = f"tasks = {list(tasks)}"
     elif vocabulary not in _VOCABULARIES:
         problem = f'vocabulary = "{vocabulary}"'
-    elif vocabulary == "open" and (per_token or "links" not in known):
-        problem = f'vocabulary = "open", per_token = {per_token} and tasks = {known}'
+    elif vocabulary == "open" and (per_token or "links" not in sorted_tasks):
+        problem = f'vocabulary = "open", per_token = {per_token} and tasks = {sorted_tasks}'
     if problem:
         raise BioelError(Errors.B300.format(problem=problem, tasks=list(_TASKS)))
     settings = {
-        "tasks": known,
+        "tasks": sorted_tasks,
         "per_token": per_token,
         "hidden": hidden,
         "layers": layers,
@@ -147,7 +149,7 @@ def build_hierarchical_linker_v1(
         "multitask",
         MultitaskRescorer,
         {"tok2vec": tok2vec, "names": names},
-        forward=_forward,
+        forward=_multitask_forward,
         settings=settings,
         vocabulary=vocabulary,
         one_task=one_task,
@@ -160,33 +162,32 @@ def build_hierarchical_linker_v1(
 
 
 def sentence_lengths(docs: Sequence[Doc]) -> IntArray:
-    """Tokens of each sentence of the documents: what the levels read at a time, as published."""
-    begins = [b for doc in docs for b in begins_sentence([token.text for token in doc])]
-    return np.diff(np.append(np.flatnonzero(begins), len(begins)))
+    """Return the number of tokens of each sentence; the levels run over sentences, as published."""
+    is_first = [b for doc in docs for b in begins_sentence([token.text for token in doc])]
+    return np.diff(np.append(np.flatnonzero(is_first), len(is_first)))
 
 
-def of_states(
-    model: Model, what: str, states: Mapping[str, Tensor], *arrays: NDArray
+def compute_from_states(
+    model: Model, method: str, states: Mapping[str, Tensor], *arrays: NDArray
 ) -> FloatArray:
-    """Compute from the result of `read_documents`. what (str): A method of `Multitask`."""
+    """Call a method of `Multitask` with the states of `encode_documents` and further arrays."""
     import torch
 
     layer = model.get_ref("network")
     with torch.inference_mode():
-        compute = getattr(network_of(layer), what)
-        found: FloatArray = compute(states, *to_tensors(arrays, device_of(layer))).cpu().numpy()
-    return found
+        compute = getattr(network_of(layer), method)
+        output: FloatArray = compute(states, *to_tensors(arrays, device_of(layer))).cpu().numpy()
+    return output
 
 
-def _forward(
-    model: Model, inputs: tuple[MentionBatch, Lesson, Floats2d], is_train: bool
+def _multitask_forward(
+    model: Model, inputs: tuple[MentionBatch, MultitaskTargets, Floats2d], is_train: bool
 ) -> tuple[tuple[Floats2d, float], Callable[[Floats2d], FloatsXd]]:
-    """From a batch, its gold answers and vectors of the mentions' strings to vectors of the
-    mentions, and the loss. The callback takes the gradient of the vectors; it adds that of the loss
-    and returns that of the strings."""
-    batch, lesson, strings = inputs
-    others = (sentence_lengths(batch.docs), batch.spans, batch.words, strings, *lesson)
-    (vectors, loss), backprop = forward_over_tokens(model, batch.docs, others, is_train)
+    """Compute the vectors of mentions, and the loss, from a batch, its targets and the vectors of
+    strings. The callback takes the gradient of the former, and returns that of the strings."""
+    batch, targets, strings = inputs
+    more_inputs = (sentence_lengths(batch.docs), batch.spans, batch.words, strings, *targets)
+    (vectors, loss), backprop = forward_over_tokens(model, batch.docs, more_inputs, is_train)
 
     def backprop_strings(d_vectors: Floats2d) -> FloatsXd:
         return backprop((d_vectors, model.ops.xp.ones_like(loss)))[0]
@@ -194,65 +195,65 @@ def _forward(
     return (vectors, float(loss)), backprop_strings
 
 
-Scores = NDArray[np.floating]
-_ABSENT = -20.0  # log-odds of a concept that is no class
-_UNTYPED = "Mention"  # label of what is neither typed nor linked
+_NO_CLASS_LOG_ODDS = -20.0  # of a concept that is not a class
+_UNTYPED_LABEL = "Mention"  # label if neither types nor links are predicted
 
 
-def _labels(
-    model: Model[Any, Any], states: dict[str, Any], places: IntArray, classes: IntArray | None
+def _mention_labels(
+    model: Model[Any, Any], states: dict[str, Any], spans: IntArray, classes: IntArray | None
 ) -> list[str]:
-    """Types of mentions: as they are told, or else those of their classes, where there are some."""
+    """Return the types of mentions, predicted or else of their classes; None: of the best class."""
     inventory: Inventory = model.attrs["inventory"]
     if "types" in states:
-        kinds = of_states(model, "type_logits", states, places)[:, 1:].argmax(axis=1)
+        types = compute_from_states(model, "type_logits", states, spans)[:, 1:].argmax(axis=1)
     elif "links" not in states:
-        return [_UNTYPED] * len(places)
+        return [_UNTYPED_LABEL] * len(spans)
     else:
         if classes is None:
-            logits = of_states(model, "class_logits", states, places)
+            logits = compute_from_states(model, "class_logits", states, spans)
             classes = 1 + logits[:, 1:].argmax(axis=1)
-        kinds = np.array(inventory.type_of, dtype=np.int64)[classes - 1]
-    return [inventory.types[kind] for kind in kinds.tolist()]
+        types = np.array(inventory.type_of, dtype=np.int64)[classes - 1]
+    return [inventory.types[i] for i in types.tolist()]
 
 
-def read_documents(model: Model[Any, Any], docs: Sequence[Doc]) -> dict[str, Any]:
-    """Vectors of the tokens of documents by task: torch tensors, shape (n_tokens, size) each.
+def encode_documents(model: Model[Any, Any], docs: Sequence[Doc]) -> dict[str, Any]:
+    """Return the vectors of tokens by task: torch tensors, shape (n_tokens, size) each.
 
-    RAISES BioelError: [B174] when the pipe that reads the documents has not been there.
+    RAISES BioelError: [B174] if the pipe tok2vec did not run on the documents.
     """
     import torch
 
     require_token_vectors(model, docs)
-    batch, layer = _matched(model, docs), model.get_ref("network")
+    batch, layer = _match_names(model, docs), model.get_ref("network")
     network = network_of(layer)
     vectors = token_vectors(model.get_ref("tok2vec"), batch.docs)
     arrays = (vectors, sentence_lengths(batch.docs), batch.spans, batch.words)
-    tokens, *others = to_tensors(arrays, device_of(layer))
+    tokens, *more_inputs = to_tensors(arrays, device_of(layer))
     if not len(tokens):
         return {task: tokens.new_zeros(0, network.size) for task in network.tasks}
     with torch.inference_mode():
-        found: dict[str, Any] = network.states(tokens, *others)
-    return found
+        states: dict[str, Any] = network.states(tokens, *more_inputs)
+    return states
 
 
-def _matched(model: Model[Any, Any], docs: Sequence[Doc]) -> MentionBatch:
+def _match_names(model: Model[Any, Any], docs: Sequence[Doc]) -> MentionBatch:
     width = model.attrs["settings"]["max_width"]
     return match_gazetteer(model.attrs["gazetteer"], list(docs), max_width=width)
 
 
-def _runs(classes: IntArray, lengths: IntArray) -> tuple[IntArray, IntArray]:
-    """Runs of tokens of one class in a document: their places, shape (n, 2), and classes, (n,)."""
+def _class_runs(classes: IntArray, lengths: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the spans of tokens of one class but NIL, shape (n, 2), and their classes, (n,)."""
     is_first = np.diff(classes, prepend=-1) != 0
     is_first[(np.cumsum(lengths) - lengths)[lengths > 0]] = True
     start = np.flatnonzero(is_first)
-    places = np.stack([start, np.append(start, len(classes))[1:]], axis=1).astype(np.int64)
-    found = classes[start]
-    return places[found != NIL], found[found != NIL]
+    spans = np.stack([start, np.append(start, len(classes))[1:]], axis=1).astype(np.int64)
+    span_classes = classes[start]
+    is_mention = span_classes != _NIL_TARGET
+    return spans[is_mention], span_classes[is_mention]
 
 
-class Training(dual_encoder.Training):
-    """Trains all tasks; with an open vocabulary, names and mentions as a bi-encoder does too."""
+class MultitaskTraining(dual_encoder.DualEncoderTraining):
+    """Training of all tasks and, with an open vocabulary, of both towers of a dual encoder."""
 
     def __init__(
         self, model: Model[Any, Any], state: LinkerState, settings: TrainingSettings
@@ -263,72 +264,75 @@ class Training(dual_encoder.Training):
     def update(self, examples: Sequence[Example]) -> float | None:
         if not any(len(example.predicted) for example in examples):
             return None
-        # All tasks are learnt from the same documents: in proportion means equally often.
+        # The paper draws tasks in proportion to their examples. Here all have the same documents.
         tasks = self.model.attrs["settings"]["tasks"]
         self._task = str(self._random.choice(tasks)) if self.model.attrs["one_task"] else None
         if self.model.attrs["vocabulary"] == "open" and self._task in (None, "links"):
             return super().update(examples)
         gold, _ = self.gold(examples)
-        vectors, backprop, loss = self.read(examples, gold, self.model.ops.alloc2f(len(gold), 0))
+        no_strings = self.model.ops.alloc2f(len(gold), 0)
+        vectors, backprop, loss = self.encode_gold(examples, gold, no_strings)
         backprop(vectors)
         return loss
 
     def gold(self, examples: Sequence[Example]) -> tuple[Mentions, list[str]]:
-        """All gold mentions, and the id of each; "" for none and for several."""
+        """Return all gold mentions, and the id of each; "" for none and for several."""
         return gold_mentions(examples, self.state.settings, with_all=True)
 
-    def read(
-        self, examples: Sequence[Example], gold: Mentions, words: Floats2d
+    def encode_gold(
+        self, examples: Sequence[Example], gold: Mentions, string_vectors: Floats2d
     ) -> tuple[Any, Any, float]:
-        inputs = (_matched(self.model, gold.docs), self._lesson(examples), words)
+        batch = _match_names(self.model, gold.docs)
+        inputs = (batch, self._targets(examples), string_vectors)
         (vectors, loss), backprop = self.model.begin_update(inputs)
         return vectors, backprop, loss
 
-    def _lesson(self, examples: Sequence[Example]) -> Lesson:
+    def _targets(self, examples: Sequence[Example]) -> MultitaskTargets:
         inventory: Inventory = self.model.attrs["inventory"]
         type_of = {label: 1 + i for i, label in enumerate(inventory.types)}
         class_of = {id_: 1 + i for i, id_ in enumerate(inventory.classes)}
-        places, types, classes = [], [], []
-        offset = 0
+        spans_by_doc, type_targets, class_targets = [], [], []
+        n_tokens = 0
         for example in examples:
             gold = list(gold_spans(example, key=self.state.settings.gold_key))
-            places.append(_places(gold) + offset)
-            types += [type_of.get(g.label, UNKNOWN) for g in gold]
-            classes += [self._class(g, class_of) for g in gold]
-            offset += len(example.predicted)
-        spans = np.concatenate(places)
+            spans_by_doc.append(_span_bounds(gold) + n_tokens)
+            type_targets += [type_of.get(g.label, _UNKNOWN_TARGET) for g in gold]
+            class_targets += [self._class(g, class_of) for g in gold]
+            n_tokens += len(example.predicted)
+        spans = np.concatenate(spans_by_doc)
         kept = longest_spans(spans)
-        of_types, of_classes = (np.array(x, dtype=np.int64) for x in (types, classes))
+        types, classes = np.array(type_targets, np.int64), np.array(class_targets, np.int64)
         if self.model.attrs["settings"]["per_token"]:
-            of_types, of_classes = (
-                _of_tokens(spans[kept], answers[kept], offset) for answers in (of_types, of_classes)
-            )
+            types = _targets_by_token(spans[kept], types[kept], n_tokens)
+            classes = _targets_by_token(spans[kept], classes[kept], n_tokens)
         n_classes = len(inventory.classes)
         n_others = self.model.attrs["random"] if n_classes else 0
         others = self._random.integers(1, 1 + n_classes, size=n_others)
-        tags = encode_bilou(spans[kept], offset)
-        return Lesson(spans, tags, of_types, of_classes, others, self._task)
+        tags = encode_bilou(spans[kept], n_tokens)
+        return MultitaskTargets(spans, tags, types, classes, others, self._task)
 
     def _class(self, gold: GoldSpan, class_of: dict[str, int]) -> int:
         if len(gold.ids) == 1:
-            return class_of.get(self.kb.canonical(gold.ids[0]), UNKNOWN)
-        return UNKNOWN if gold.ids else NIL
+            return class_of.get(self.kb.canonical(gold.ids[0]), _UNKNOWN_TARGET)
+        return _UNKNOWN_TARGET if gold.ids else _NIL_TARGET
 
 
-def _places(gold: Sequence[GoldSpan]) -> IntArray:
+def _span_bounds(gold: Sequence[GoldSpan]) -> IntArray:
     return np.array([(g.start, g.end) for g in gold], dtype=np.int64).reshape(-1, 2)
 
 
-def _of_tokens(spans: IntArray, answers: IntArray, n_tokens: int) -> IntArray:
-    """Answer for each token; NIL outside the spans, which do not overlap."""
-    found = np.full(n_tokens, NIL)
-    for (start, end), answer in zip(spans.tolist(), answers.tolist(), strict=True):
-        found[start:end] = answer
-    return found
+def _targets_by_token(spans: IntArray, targets: IntArray, n_tokens: int) -> IntArray:
+    """Return the target of each token; NIL outside the spans, which do not overlap."""
+    by_token = np.full(n_tokens, _NIL_TARGET)
+    for (start, end), target in zip(spans.tolist(), targets.tolist(), strict=True):
+        by_token[start:end] = target
+    return by_token
 
 
-class MultitaskRescorer(NetworkRescorer):
-    training = Training
+class MultitaskRescorer(TokenVectorRescorer):
+    """Rescorer by predicted classes, or by the similarity of vectors of mentions and names."""
+
+    training = MultitaskTraining
     file = "multitask.safetensors"
     stored = {
         "inventory": (
@@ -368,81 +372,87 @@ class MultitaskRescorer(NetworkRescorer):
         """Collect types, classes and the gazetteer.
 
         Warns [W300] of gold mentions that tags cannot represent.
-        RAISES BioelError: [B332] when documents annotate different labels.
+        RAISES BioelError: [B332] if documents annotate different labels.
         """
         types: Counter[str] = Counter()
-        of_classes: dict[str, Counter[str]] = {}
+        types_of_classes: dict[str, Counter[str]] = {}
         n_overlapping = 0
         annotated: set[tuple[str, ...]] = set()
         for example in examples:
             annotated.add(annotated_labels(example.reference, key=gold_key))
             gold = list(gold_spans(example, key=gold_key))
-            n_overlapping += int((~longest_spans(_places(gold))).sum())
+            n_overlapping += int((~longest_spans(_span_bounds(gold))).sum())
             for span in gold:
                 types[span.label] += 1
                 if len(span.ids) == 1 and kb.find(span.ids[0]) >= 0:
-                    of_classes.setdefault(kb.canonical(span.ids[0]), Counter())[span.label] += 1
+                    id_ = kb.canonical(span.ids[0])
+                    types_of_classes.setdefault(id_, Counter())[span.label] += 1
         if len(annotated) > 1:
             found = "; ".join(sorted(", ".join(labels) or "all" for labels in annotated))
             raise BioelError(Errors.B332.format(found=found))
         if n_overlapping:
             n = sum(types.values())
             warnings.warn(Warnings.W300.format(n=n_overlapping, of=n), stacklevel=2)
-        names = sorted(types)
-        classes = sorted(of_classes)
+        labels, classes = sorted(types), sorted(types_of_classes)
+        main_labels = [types_of_classes[id_].most_common(1)[0][0] for id_ in classes]
         self.model.attrs["inventory"] = Inventory(
-            tuple(names),
-            tuple(classes),
-            tuple(names.index(of_classes[id_].most_common(1)[0][0]) for id_ in classes),
+            tuple(labels), tuple(classes), tuple(labels.index(label) for label in main_labels)
         )
         if self.model.attrs["uses_gazetteer"]:
             self.model.attrs["gazetteer"] = Gazetteer.from_kb(kb)
 
     def find(self, docs: Iterable[Doc], settings: LinkerSettings) -> Mentions:
-        """RAISES BioelError: [B174] when the pipe that reads the documents has not been there."""
+        """Find mentions, labelled with their types. RAISES BioelError: See `encode_documents`."""
         model, docs = self.model, list(docs)
-        states = read_documents(model, docs)
+        states = encode_documents(model, docs)
         lengths = np.array([len(doc) for doc in docs], dtype=np.int64)
         if model.attrs["settings"]["per_token"]:
-            logits = of_states(model, "class_logits", states)
-            places, classes = _runs(logits.argmax(axis=1), lengths)
+            logits = compute_from_states(model, "class_logits", states)
+            bounds, classes = _class_runs(logits.argmax(axis=1), lengths)
         else:
-            places, _, _ = decode_bilou(of_states(model, "tag_logits", states), lengths)
+            logits = compute_from_states(model, "tag_logits", states)
+            bounds, _, _ = decode_bilou(logits, lengths)
             classes = None
-        labels = _labels(model, states, places, classes)
+        labels = _mention_labels(model, states, bounds, classes)
         offsets = np.cumsum(lengths) - lengths
-        owners = np.searchsorted(offsets, places[:, 0], side="right") - 1
+        owners = np.searchsorted(offsets, bounds[:, 0], side="right") - 1
+        bounds_in_doc = (bounds - offsets[owners, None]).tolist()
         spans: list[list[Span]] = [[] for _ in docs]
-        within = places - offsets[owners, None]
-        of_spans = zip(owners.tolist(), within.tolist(), labels, strict=True)
-        for owner, (start, end), label in of_spans:
+        for owner, (start, end), label in zip(owners.tolist(), bounds_in_doc, labels, strict=True):
             spans[owner].append(Span(docs[owner], start, end, label=label))
         return Mentions.of(docs, spans, settings, states=states)
 
-    def read(self, generator: CandidateGenerator, mentions: Mentions, given: Given) -> PairScores:
-        """Pairs: the candidates of the strings, and those of the model's vocabulary."""
-        model = self.model
-        states = mentions.states or read_documents(model, mentions.docs)
-        places = mentions.token_ranges()
+    def score(self, generator: CandidateGenerator, mentions: Mentions, given: Given) -> PairScores:
+        """Score the string candidates, and the concepts that the model proposes."""
+        model, kb = self.model, generator.kb
+        states = mentions.states or encode_documents(model, mentions.docs)
+        spans = mentions.token_ranges()
         if "links" not in states:
-            return weigh(generator.kb, given, lambda m, c: np.zeros(len(m)), temperature=1.0)
+            return rescore_pairs(kb, given, lambda m, c: np.zeros(len(m)), temperature=1.0)
         if model.attrs["vocabulary"] == "open":
-            words = dual_encoder.encode_strings(generator, mentions.strings)
-            vectors = of_states(model, "mention_vectors", states, places, words)
-            return dual_encoder.compare(generator, mentions, given, vectors)
-        kb, logits = generator.kb, of_states(model, "class_logits", states, places)
-        odds = logits[:, 1:] - logits[:, :1]  # of the classes against NIL
-        rows = kb.find_all(model.attrs["inventory"].classes)  # -1: another knowledge base
-        k = min(generator.state.settings.max_candidates, len(rows))
-        best = np.argpartition(-odds, k - 1, axis=1)[:, :k] if k else np.zeros((len(odds), 0), int)
-        owner, concept = np.repeat(np.arange(len(best)), k), rows[best.ravel()]
+            strings = dual_encoder.encode_strings(generator, mentions.strings)
+            vectors = compute_from_states(model, "mention_vectors", states, spans, strings)
+            return dual_encoder.rescore_by_vectors(generator, mentions, given, vectors)
+        logits = compute_from_states(model, "class_logits", states, spans)
+        log_odds = logits[:, 1:] - logits[:, :1]  # of the classes against NIL
+        class_rows = kb.find_all(model.attrs["inventory"].classes)  # -1: not in this KB
+        k = min(generator.state.settings.max_candidates, len(class_rows))
+        # argpartition fails without classes.
+        best = (
+            np.argpartition(-log_odds, k - 1, axis=1)[:, :k]
+            if k
+            else np.zeros((len(spans), 0), int)
+        )
+        owner, concept = np.repeat(np.arange(len(best)), k), class_rows[best.ravel()]
         owner, concept = owner[concept >= 0], concept[concept >= 0]
-        may = generator.allowed(concept, mentions.labels, owner)
-        order = np.argsort(rows, kind="stable")
+        is_allowed = generator.allowed(concept, mentions.labels, owner)
+        owner, concept = owner[is_allowed], concept[is_allowed]
+        order = np.argsort(class_rows, kind="stable")
 
-        def score(mention: IntArray, concept: IntArray) -> Scores:
-            place = np.minimum(np.searchsorted(rows, concept, sorter=order), len(rows) - 1)
-            kind = order[place]
-            return np.where(rows[kind] == concept, odds[mention, kind], _ABSENT)
+        def pair_log_odds(mention: IntArray, concept: IntArray) -> NDArray[np.floating]:
+            position = np.searchsorted(class_rows, concept, sorter=order)
+            class_index = order[np.minimum(position, len(class_rows) - 1)]
+            is_class = class_rows[class_index] == concept
+            return np.where(is_class, log_odds[mention, class_index], _NO_CLASS_LOG_ODDS)
 
-        return weigh(kb, given, score, owner[may], concept[may], temperature=1.0)
+        return rescore_pairs(kb, given, pair_log_odds, owner, concept, temperature=1.0)

@@ -1,8 +1,4 @@
-"""Cross-encoder: a transformer that scores a mention in its context together with a candidate.
-
-Training starts from a Hugging Face checkpoint. Configuration, word pieces and weights are saved
-with the pipe, so that loading a pipeline does not need the checkpoint.
-"""
+"""Cross-encoder: a transformer that scores a mention in its context together with a candidate."""
 
 from __future__ import annotations
 
@@ -19,10 +15,15 @@ from thinc.api import Model
 from thinc.types import Floats1d
 from tokenizers import Tokenizer
 
-from spacy_bioel.contextual.rescoring import ContextualRescorer, PairScores, contextual_model, weigh
+from spacy_bioel.contextual.rescoring import (
+    PairScores,
+    WordPieceRescorer,
+    contextual_model,
+    rescore_pairs,
+)
 from spacy_bioel.contextual.transformers import (
     checkpoint_kind,
-    in_context,
+    fit_context,
     misfit,
     pieces_of,
     read_checkpoint,
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
-class Pair(NamedTuple):
+class RerankerPair(NamedTuple):
     """A mention in its context, and the name of one of its candidates."""
 
     left: str
@@ -54,20 +55,19 @@ class Pair(NamedTuple):
     candidate: str
 
 
-PairScorer = Model[Sequence[Pair], Floats1d]
+PairScorer = Model[Sequence[RerankerPair], Floats1d]
 
-# Word pieces not used in pretraining, which mark the mention; BERT has them, others may not.
-_UNUSED = ("[unused1]", "[unused2]")
-# Pairs tokenised at once: bounds the memory.
-_PAIRS = 1024
+# Word pieces not used in pretraining. They mark the mention; BERT has them, others may not.
+_UNUSED_PIECES = ("[unused1]", "[unused2]")
+_PAIRS_PER_BATCH = 1024  # pairs tokenised at once: bounds the memory
 
 
 @dataclass(frozen=True)
 class PairPieces:
-    """Encodes pairs as [CLS] left [Ms] mention [Me] right [SEP] candidate [SEP].
+    """Encoder of pairs as [CLS] left [Ms] mention [Me] right [SEP] candidate [SEP].
 
-    The context is cut first. If mention and candidate alone exceed the room, `split_room` splits it
-    between them, and they lose their ends.
+    The context is cut first. If mention and candidate alone exceed the room, `split_room` divides
+    the room between them, and they lose their ends.
 
     tokenizer (Tokenizer): Without padding or truncation.
     prefix, suffix (list[int]): Ids of the special pieces before and after a text.
@@ -83,24 +83,25 @@ class PairPieces:
 
     @property
     def room(self) -> int:
-        """Number of pieces available to the texts of a pair."""
+        """Number of pieces left for the texts of a pair."""
         return self.max_pieces - len(self.prefix) - 2 * len(self.suffix) - len(self.markers)
 
-    def __call__(self, pairs: Sequence[Pair]) -> tuple[IntArray, IntArray, IntArray]:
-        """Piece ids of all pairs, concatenated, and the segment of each, 0 for the context and
-        1 for the candidate, shape (n_pieces,); the length of each pair, shape (n_pairs,)."""
+    def __call__(self, pairs: Sequence[RerankerPair]) -> tuple[IntArray, IntArray, IntArray]:
+        """Return the piece ids of all pairs, concatenated, and the segment of each piece, 0 for the
+        context and 1 for the candidate, shape (n_pieces,); the length of each pair, (n_pairs,)."""
         # Contexts and candidates repeat from pair to pair: each text is tokenised once.
-        pieces = pieces_of(self.tokenizer, (text for pair in pairs for text in pair))
-        parts = []
-        for left, mention, right, candidate in (map(pieces.__getitem__, pair) for pair in pairs):
+        pieces_by_text = pieces_of(self.tokenizer, (text for pair in pairs for text in pair))
+        segments_of_pairs = []
+        for pair in pairs:
+            left, mention, right, candidate = (pieces_by_text[text] for text in pair)
             n, n_candidate = split_room(self.room, len(mention), len(candidate))
             marked = [self.markers[0], *mention[:n], self.markers[1]]
             room = self.room - n_candidate + len(self.markers)
-            text = in_context(left, marked, right, room)
-            parts.append([*self.prefix, *text, *self.suffix])
-            parts.append([*candidate[:n_candidate], *self.suffix])
-        ids, lengths = Pieces.of(parts)
-        segments = np.repeat(np.arange(len(parts)) % 2, lengths)
+            context = fit_context(left, marked, right, room)
+            segments_of_pairs.append([*self.prefix, *context, *self.suffix])
+            segments_of_pairs.append([*candidate[:n_candidate], *self.suffix])
+        ids, lengths = Pieces.of(segments_of_pairs)
+        segments = np.repeat(np.arange(len(segments_of_pairs)) % 2, lengths)
         return ids, segments, lengths.reshape(-1, 2).sum(axis=1)
 
 
@@ -113,23 +114,23 @@ def build_cross_encoder_v1(
 ) -> PairScorer:
     """Registered as `spacy-bioel.CrossEncoder.v1`; see `contextual.networks` for the paper.
 
-    `PairPieces` defines the input of a pair, and its truncation.
+    `PairPieces` defines the input of a pair, and how it is truncated.
 
     path (str | None): Folder of a Hugging Face checkpoint with safetensors weights, or its id on
-        the hub. It is read by `add_encoder`.
+        the hub. `add_encoder` loads it.
     max_pieces (int): Maximum number of word pieces of a pair, special ones included.
     learn_rate_scale (float): Factor on the learning rate of the checkpoint's weights; the new
         layer uses the full learning rate.
-    mixed_precision (bool): Train under bfloat16 autocast, on a GPU, and on a CPU that has bfloat16.
-    RETURNS (Model[Sequence[Pair], Floats1d]): A model from pairs to logits, which are comparable
-        among the candidates of one mention. `add_encoder` adds its torch part.
+    mixed_precision (bool): Train under bfloat16 autocast on a GPU, or on a CPU with bfloat16.
+    RETURNS (Model[Sequence[RerankerPair], Floats1d]): A model from pairs to logits, which can be
+        compared among the candidates of one mention. `add_encoder` adds its network.
     """
     settings = {"learn_rate_scale": learn_rate_scale, "mixed_precision": mixed_precision}
     return pieces_model(
         "cross_encoder",
-        _KIND,
+        _CROSS_ENCODER_KIND,
         settings,
-        forward=_forward,
+        forward=_cross_encoder_forward,
         extra="transformers",
         path=path,
         max_pieces=max_pieces,
@@ -142,91 +143,92 @@ def build_reranker_v1(names: NameEncoder, pairs: PairScorer) -> Model:
     Wu et al. (2020), https://aclanthology.org/2020.emnlp-main.519.
 
     names (NameEncoder): Name encoder for dense search, one of the linker's sources of evidence. It
-        generates candidates, and is not trained further.
+        is not trained further.
     pairs (PairScorer): The cross-encoder, `spacy-bioel.CrossEncoder.v1`.
     """
     return contextual_model("reranker", RerankerRescorer, {"names": names, "pairs": pairs})
 
 
-def _make(model: PairScorer, source: EncoderSource) -> None:
-    """Load the checkpoint and add a new linear layer on top.
-
-    RAISES BioelError: [B159] no checkpoint is named; those of `read_checkpoint` and `_add`.
-    """
+def _make_cross_encoder(model: PairScorer, source: EncoderSource) -> None:
+    """Load the checkpoint and add a new linear layer. RAISES BioelError: [B159] without a path."""
     if model.attrs["path"] is None:
         raise BioelError(Errors.B159)
     folder, backbone, tokenizer = read_checkpoint(
         model.attrs["path"], max_pieces=model.attrs["max_pieces"]
     )
-    if _unused(tokenizer) is None:
+    if _marker_ids(tokenizer) is None:
         n_rows = backbone.config.vocab_size
-        backbone.resize_token_embeddings(n_rows + len(_UNUSED), mean_resizing=False)
-    _add(model, tokenizer, backbone, folder)
+        backbone.resize_token_embeddings(n_rows + len(_UNUSED_PIECES), mean_resizing=False)
+    _set_cross_encoder(model, tokenizer, backbone, folder)
 
 
-def _unused(tokenizer: Tokenizer) -> tuple[int, int] | None:
-    first, second = (tokenizer.token_to_id(piece) for piece in _UNUSED)
-    return None if first is None or second is None else (first, second)
+def _marker_ids(tokenizer: Tokenizer) -> tuple[int, int] | None:
+    before, after = (tokenizer.token_to_id(piece) for piece in _UNUSED_PIECES)
+    return None if before is None or after is None else (before, after)
 
 
-def _add(
+def _set_cross_encoder(
     model: PairScorer, tokenizer: Tokenizer, backbone: PreTrainedModel, folder: Path | None
 ) -> None:
-    """Set word pieces and network. RAISES BioelError: [B154] no special pieces, or no room."""
+    """Set word pieces and network. RAISES BioelError: [B154] without special pieces, or room."""
     from spacy_bioel.contextual.networks import CrossEncoder
 
     prefix, suffix = special_pieces(tokenizer)
     if not (prefix and suffix):
         raise misfit(folder, "no special pieces around a text", "some, such as [CLS] and [SEP]")
     n_rows = backbone.config.vocab_size
-    markers = _unused(tokenizer) or (n_rows - 2, n_rows - 1)  # the rows added to the embeddings
+    markers = _marker_ids(tokenizer) or (n_rows - 2, n_rows - 1)  # the rows added to the embeddings
     pieces = PairPieces(tokenizer, prefix, suffix, markers, model.attrs["max_pieces"])
     if pieces.room < 2:
-        least = f"at least {pieces.max_pieces - pieces.room + 2}"
-        raise misfit(folder, f"max_pieces = {pieces.max_pieces}", least)
+        expected = f"at least {pieces.max_pieces - pieces.room + 2}"
+        raise misfit(folder, f"max_pieces = {pieces.max_pieces}", expected)
     set_backbone(model, tokenizer, CrossEncoder(backbone, **model.attrs["settings"]))
     model.attrs["pieces"] = pieces
 
 
-_KIND = checkpoint_kind(_make, _add)
+_CROSS_ENCODER_KIND = checkpoint_kind(_make_cross_encoder, _set_cross_encoder)
 
 
-def score_pairs(model: PairScorer, pairs: Sequence[Pair]) -> NDArray[np.float32]:
-    """Logits of pairs of any number of mentions, those of a mention together: equal texts within a
-    batch are tokenised once. Shape (n_pairs,)."""
-    batches = [pairs[start : start + _PAIRS] for start in range(0, len(pairs), _PAIRS)]
-    scores = [model.ops.to_numpy(model.predict(batch)) for batch in batches]
-    return np.concatenate([np.zeros(0, np.float32), *scores])
+def score_pairs(model: PairScorer, pairs: Sequence[RerankerPair]) -> NDArray[np.float32]:
+    """Return the logits of pairs. Shape (n_pairs,).
+
+    Pairs of one mention should be adjacent: equal texts within a batch are tokenised once.
+    """
+    scores = [np.zeros(0, np.float32)]
+    for start in range(0, len(pairs), _PAIRS_PER_BATCH):
+        batch = pairs[start : start + _PAIRS_PER_BATCH]
+        scores.append(model.ops.to_numpy(model.predict(batch)))
+    return np.concatenate(scores)
 
 
-def _forward(
-    model: PairScorer, pairs: Sequence[Pair], is_train: bool
+def _cross_encoder_forward(
+    model: PairScorer, pairs: Sequence[RerankerPair], is_train: bool
 ) -> tuple[Floats1d, Callable[[Floats1d], list]]:
     return model.get_ref("network")(model.attrs["pieces"](pairs), is_train)
 
 
 def make_pairs(
     kb: KnowledgeBase, spans: Sequence[Span], owner: IntArray, concept: IntArray, *, context: int
-) -> list[Pair]:
-    """Mentions in their contexts, each with its concepts.
+) -> list[RerankerPair]:
+    """Return pairs of a mention in its context and the preferred name of a concept.
 
     owner, concept (IntArray): Number of the mention among `spans`, concept row. Shape (n_pairs,).
-    context (int): Tokens before and after a mention. The model takes what fits of them.
+    context (int): Tokens before and after a mention. The model cuts them to its room.
     """
     before = [span.doc[max(0, span.start - context) : span.start].text for span in spans]
     after = [span.doc[span.end : span.end + context].text for span in spans]
     texts = [span.text for span in spans]
     return [
-        Pair(before[i], texts[i], after[i], kb.preferred_name(row))
+        RerankerPair(before[i], texts[i], after[i], kb.preferred_name(row))
         for i, row in zip(owner.tolist(), concept.tolist(), strict=True)
     ]
 
 
-class Training(NameTraining):
-    """Trains a cross-encoder to tell the right candidate from others that the string is given.
+class RerankerTraining(NameTraining):
+    """Training of a cross-encoder to score the right candidate above others of the same string.
 
-    A few mentions of each update, `training.mentions`, with `training.candidates` each: reading
-    all pairs would take hours. The encoder of names stays as it is.
+    Each update uses `training.mentions` mentions with `training.candidates` candidates each: all
+    pairs would take hours. The name encoder is not trained.
     """
 
     def __init__(
@@ -248,8 +250,8 @@ class Training(NameTraining):
             return None
         owners, concepts = [], []
         for i, number in enumerate(chosen.tolist()):
-            found = self.kb.find_all([c.id for c in ranked[gold.strings[number], ""]])
-            wrong = found[found != rows[number]][: self.settings.candidates - 1]
+            candidates = self.kb.find_all([c.id for c in ranked[gold.strings[number], ""]])
+            wrong = candidates[candidates != rows[number]][: self.settings.candidates - 1]
             owners += [i] * (1 + len(wrong))
             concepts += [int(rows[number]), *wrong.tolist()]
         owner, concept = np.array(owners, dtype=np.int64), np.array(concepts, dtype=np.int64)
@@ -264,19 +266,21 @@ class Training(NameTraining):
         return float(loss)
 
 
-class RerankerRescorer(ContextualRescorer):
+class RerankerRescorer(WordPieceRescorer):
+    """Rescorer by a cross-encoder."""
+
     proposes = False
-    training = Training
-    layer = "pairs"
+    training = RerankerTraining
+    layer_name = "pairs"
     prefix = "pairs."
 
-    def read(self, generator: CandidateGenerator, mentions: Mentions, given: Given) -> PairScores:
-        """Pairs: the candidates of the strings, no others."""
+    def score(self, generator: CandidateGenerator, mentions: Mentions, given: Given) -> PairScores:
+        """Score the string candidates, and no other concepts."""
         kb, spans = generator.kb, mentions.spans
 
         def logit(mention: IntArray, concept: IntArray) -> NDArray[np.floating]:
-            context = self.reader.attrs["max_pieces"]  # a token is a piece at least
+            context = self.contextual_layer.attrs["max_pieces"]  # a token has at least one piece
             pairs = make_pairs(kb, spans, mention, concept, context=context)
-            return score_pairs(self.reader, pairs)
+            return score_pairs(self.contextual_layer, pairs)
 
-        return weigh(kb, given, logit, temperature=1.0)
+        return rescore_pairs(kb, given, logit, temperature=1.0)

@@ -1,7 +1,7 @@
-"""Common part of contextual models: their network and its files; what they read, weighed.
+"""Rescoring shared by the contextual models: their networks and files, and features of pairs.
 
-Strings are ranked once, however often they occur (`linking.candidates`). What each mention then
-says in its document and what its string said are weighed together.
+Candidates of a string are ranked once, however often the string occurs (`linking.candidates`). A
+contextual model then scores each mention in its document, and a fusion combines both scores.
 """
 
 from __future__ import annotations
@@ -45,24 +45,24 @@ from spacy_bioel.types import Candidate, IntArray
 if TYPE_CHECKING:
     from torch import nn
 
-# Columns of what is weighed.
-#   string: log-odds against NIL that the string was given; the lowest where it was not
-#   found: whether the string was given it
-#   score: of mention and concept, by what was read
-#   read: log of the share of the concept among the candidates by these scores
-#   highest: no other candidate has a higher one
-CONTEXTUAL_FEATURES = ("string", "found", "score", "read", "highest")
-_LOWEST = 1e-4  # scores are rounded to this
-_NONE = np.zeros(0, dtype=np.int64)
+# Features of a pair of a mention and a concept.
+#   string: log-odds of the concept against NIL for the string alone; the minimum if not a candidate
+#   is_string_candidate: whether the concept is a candidate of the string
+#   score: score of the contextual model
+#   log_probability: log of the softmax of these scores over the candidates of the mention
+#   highest: whether no other candidate has a higher score
+CONTEXTUAL_FEATURES = ("string", "is_string_candidate", "score", "log_probability", "highest")
+_MIN_PROBABILITY = 1e-4  # scores of candidates are rounded to four digits
+_NO_ROWS = np.zeros(0, dtype=np.int64)
 _TOK2VEC = "tok2vec.msgpack"
 
 
-class NetworkRescorer(Rescorer):
-    """Reads by a network over the token vectors of the layer "tok2vec".
+class TokenVectorRescorer(Rescorer):
+    """Rescorer with a network over the token vectors of the layer "tok2vec".
 
-    file (str): Of its weights.
-    stored (Mapping): Attributes of the model that the network is made from: file, and functions to
-        bytes and back.
+    file (str): Name of the file of weights.
+    stored (Mapping): Attributes of the model that the network is made from. Each has a file name, a
+        function to bytes, and one from bytes.
     """
 
     features = CONTEXTUAL_FEATURES
@@ -70,7 +70,7 @@ class NetworkRescorer(Rescorer):
     stored: Mapping[str, tuple[str, Callable[[Any], bytes], Callable[[bytes], object]]] = {}
 
     def make_network(self) -> nn.Module:
-        """Make the network, once the name encoder has its own."""
+        """Make the network. The name encoder must already have one."""
         raise NotImplementedError
 
     def add_network(self, source: EncoderSource | None = None) -> None:
@@ -85,12 +85,13 @@ class NetworkRescorer(Rescorer):
         parts: Parts = {self.file: lambda: weights_to_bytes(model.get_ref("network"))}
         for name, (file, to_bytes, _) in self.stored.items():
             parts[file] = partial(to_bytes, model.attrs[name])
-        if not isinstance(tok2vec, Tok2VecListener):  # which is saved with its pipe
+        if not isinstance(tok2vec, Tok2VecListener):  # the pipe tok2vec saves what it listens to
             parts[_TOK2VEC] = tok2vec.to_bytes
         return parts
 
     def load(self, parts: Mapping[str, bytes]) -> None:
-        if {self.file, *(file for file, _, _ in self.stored.values())} & parts.keys():
+        files = {self.file, *(file for file, _, _ in self.stored.values())}
+        if files & parts.keys():
             for name, (file, _, from_bytes) in self.stored.items():
                 with reading_part(file):
                     self.model.attrs[name] = from_bytes(parts[file])
@@ -100,35 +101,35 @@ class NetworkRescorer(Rescorer):
             self.model.get_ref("tok2vec").from_bytes(parts[_TOK2VEC])
 
 
-class ContextualRescorer(Rescorer):
-    """Reads by a layer of its own, a model of word pieces with a `NetworkKind`.
+class WordPieceRescorer(Rescorer):
+    """Rescorer with a layer over word pieces, made by a `NetworkKind`.
 
-    layer (str): Its name in the model.
-    prefix (str): Of its files.
+    layer_name (str): Name of the layer in the linker's model.
+    prefix (str): Prefix of the names of its files.
     """
 
     features = CONTEXTUAL_FEATURES
-    layer: str
+    layer_name: str
     prefix: str
 
     @property
-    def reader(self) -> Model:
-        return self.model.get_ref(self.layer)
+    def contextual_layer(self) -> Model:
+        return self.model.get_ref(self.layer_name)
 
     def add_network(self, source: EncoderSource) -> None:
-        add_encoder(self.reader, source)
-        self.model.set_ref("network", self.reader)
+        add_encoder(self.contextual_layer, source)
+        self.model.set_ref("network", self.contextual_layer)
 
     def parts(self) -> Parts:
-        parts = encoder_parts(self.reader) if self.is_ready else {}
+        parts = encoder_parts(self.contextual_layer) if self.is_ready else {}
         return {self.prefix + name: part for name, part in parts.items()}
 
     def load(self, parts: Mapping[str, bytes]) -> None:
         n = len(self.prefix)
-        own = {name[n:]: part for name, part in parts.items() if name.startswith(self.prefix)}
-        if own:
-            load_encoder(self.reader, own)
-            self.model.set_ref("network", self.reader)
+        layer_parts = {k[n:]: part for k, part in parts.items() if k.startswith(self.prefix)}
+        if layer_parts:
+            load_encoder(self.contextual_layer, layer_parts)
+            self.model.set_ref("network", self.contextual_layer)
 
 
 def contextual_model(
@@ -139,72 +140,77 @@ def contextual_model(
     forward: Callable | None = None,
     **attrs: object,
 ) -> Model:
-    """Make a linker's model without its contextual network, which its rescorer adds.
+    """Make the model of a contextual linker. Its rescorer adds the network later.
 
     layers (dict): Layers by name; "names" is the name encoder.
-    forward (Callable | None): None: that of the layer of a `ContextualRescorer`.
+    forward (Callable | None): None runs the layer of a `WordPieceRescorer`.
     """
     return Model(
         name,
-        forward or _by_reader,
+        forward or _contextual_layer_forward,
         layers=list(layers.values()),
         attrs={"rescorer": rescorer} | attrs,
         refs={"network": None} | layers,
     )
 
 
-def _by_reader(model: Model, inputs: object, is_train: bool) -> tuple[object, Callable]:
-    return model.get_ref(model.attrs["rescorer"].layer)(inputs, is_train)
+def _contextual_layer_forward(
+    model: Model, inputs: object, is_train: bool
+) -> tuple[object, Callable]:
+    return model.get_ref(model.attrs["rescorer"].layer_name)(inputs, is_train)
 
 
 def forward_over_tokens(
-    model: Model, docs: list[Doc], others: Sequence[Any], is_train: bool
+    model: Model, docs: list[Doc], more_inputs: Sequence[Any], is_train: bool
 ) -> tuple[Any, Callable[[Any], list[FloatsXd]]]:
-    """Run the layer "network" of a model on the token vectors of its layer "tok2vec" and others.
+    """Run the layer "network" on the token vectors of the layer "tok2vec" and further inputs.
 
-    RETURNS (tuple): Its output, and a callback from the gradient of the output to those of the
-        other inputs of floats.
+    RETURNS (tuple): The output, and a callback from the gradient of the output to the gradients of
+        the further inputs of floats.
     """
     tokens, backprop_tokens = read_tokens(model.get_ref("tok2vec"), docs, is_train)
-    found, backprop = model.get_ref("network")((tokens, *others), is_train)
+    output, backprop = model.get_ref("network")((tokens, *more_inputs), is_train)
 
-    def backprop_others(d_found: FloatsXd | tuple[FloatsXd, ...]) -> list[FloatsXd]:
-        d_tokens, *d_others = backprop(d_found)
+    def backprop_more_inputs(d_output: FloatsXd | tuple[FloatsXd, ...]) -> list[FloatsXd]:
+        d_tokens, *d_more_inputs = backprop(d_output)
         backprop_tokens(d_tokens)
-        return d_others
+        return d_more_inputs
 
-    return found, backprop_others
+    return output, backprop_more_inputs
 
 
 def nearest_names(kb: KnowledgeBase, strings: Sequence[str], concepts: IntArray) -> IntArray:
-    """For each mention the name of its concept with the highest cosine of TF-IDF vectors.
+    """Return, for each mention, the name of its concept with the highest cosine of TF-IDF vectors.
 
-    The vectors are of character 3-grams, with the frequencies of all names, as in the spelling
-    search. The first name wins among equals, so that a string that is like none gets the preferred
-    one.
+    The vectors are of character 3-grams, weighted by their rarity among all names, as in the n-gram
+    search. Ties go to the first name, so a string without a similar name gets the preferred one.
 
     strings (Sequence[str]): Normalised mentions.
-    concepts (IntArray): Concept row of each. Shape (n,).
+    concepts (IntArray): Concept row of each mention. Shape (n,).
     RETURNS (IntArray): Name rows. Shape (n,).
     """
+    n_strings = len(strings)
     indptr, rows = kb.names_of_all(concepts)
     mention = np.repeat(np.arange(len(concepts)), np.diff(indptr))
-    different, place = np.unique(rows, return_inverse=True)
-    names = normalize_names(kb.names.take(different))
-    owner, codes = name_ngrams([*strings, *names])
-    weights = kb.ngrams.rarity(codes) ** 2
-    norms = np.sqrt(np.bincount(owner, weights, len(strings) + len(names)))
-    starts = np.searchsorted(owner, np.arange(len(strings) + len(names) + 1))
-    # All 3-grams of each name, looked for among those of its mention.
-    first, last = starts[len(strings) + place], starts[len(strings) + place + 1]
+    unique_rows, name_index = np.unique(rows, return_inverse=True)
+    names = normalize_names(kb.names.take(unique_rows))
+    # 3-grams of the strings, then those of the names.
+    text_index, ngrams = name_ngrams([*strings, *names])
+    weights = kb.ngrams.rarity(ngrams) ** 2
+    norms = np.sqrt(np.bincount(text_index, weights, n_strings + len(names)))
+    starts = np.searchsorted(text_index, np.arange(n_strings + len(names) + 1))
+    # All 3-grams of each name, looked up among those of its mention.
+    first, last = starts[n_strings + name_index], starts[n_strings + name_index + 1]
     pair = np.repeat(np.arange(len(rows)), last - first)
-    _, at = entries_of(first, last - first)
-    of_strings = (owner << 24 | codes)[: starts[len(strings)]]
-    keys = mention[pair] << 24 | codes[at]
-    found = np.minimum(np.searchsorted(of_strings, keys), max(0, len(of_strings) - 1))
-    shared = of_strings[found] == keys if len(of_strings) else np.zeros(len(keys), dtype=bool)
-    dots = np.bincount(pair, weights[at] * shared, len(rows))
-    cosines = dots / np.maximum(norms[mention] * norms[len(strings) + place], 1e-12)
+    _, ngram_index = entries_of(first, last - first)
+    string_keys = (text_index << 24 | ngrams)[: starts[n_strings]]
+    name_keys = mention[pair] << 24 | ngrams[ngram_index]
+    position = np.minimum(np.searchsorted(string_keys, name_keys), max(0, len(string_keys) - 1))
+    is_shared = np.zeros(len(name_keys), dtype=bool)
+    if len(string_keys):
+        is_shared = string_keys[position] == name_keys
+    dots = np.bincount(pair, weights[ngram_index] * is_shared, len(rows))
+    cosines = dots / np.maximum(norms[mention] * norms[n_strings + name_index], 1e-12)
     order = np.lexsort((np.arange(len(rows)), -cosines.round(6), mention))
     nearest: IntArray = rows[order[np.searchsorted(mention[order], np.arange(len(concepts)))]]
     return nearest
@@ -212,99 +218,106 @@ def nearest_names(kb: KnowledgeBase, strings: Sequence[str], concepts: IntArray)
 
 @cache
 def default_rescoring() -> Fusion:
-    """Weights until `fit_fusion` has seen a corpus: the log-odds of both are added."""
+    """Return the weights used until `fit_fusion` has seen a corpus: the sum of both log-odds."""
     n = len(CONTEXTUAL_FEATURES)
-    none, lowest = np.zeros(0), float(np.log(_LOWEST))
-    direct = np.array([1.0, lowest, 0.0, 0.5, 0.0])
-    return Fusion(np.zeros(n), np.ones(n), np.zeros((n, 0)), none, none, direct, -lowest)
+    no_hidden, min_log = np.zeros(0), float(np.log(_MIN_PROBABILITY))
+    direct = np.array([1.0, min_log, 0.0, 0.5, 0.0])
+    return Fusion(np.zeros(n), np.ones(n), np.zeros((n, 0)), no_hidden, no_hidden, direct, -min_log)
 
 
 @dataclass(eq=False)
 class PairScores:
-    """All pairs of a mention and a concept that are weighed, by mention.
+    """Features of pairs of a mention and a concept, sorted by mention.
 
-    kb (KnowledgeBase): Where the concepts are.
-    given (Sequence): Candidates that the string of each mention was given.
+    kb (KnowledgeBase): Holds the concepts.
+    string_candidates (Sequence): Candidates of the string of each mention.
     mention, concept (IntArray): Number of the mention, concept row. Shape (n,).
     features (NDArray[float32]): Shape (n, len(CONTEXTUAL_FEATURES)).
-    evidence (str): What candidates that were read say of it.
-    is_read (NDArray[bool]): Which pairs were. Shape (n,).
+    evidence (str): Name of the evidence of the contextual model.
+    has_evidence (NDArray[bool]): Pairs that have this evidence. Shape (n,).
     """
 
     kb: KnowledgeBase
-    given: Given
+    string_candidates: Given
     mention: IntArray
     concept: IntArray
     features: NDArray[np.float32]
     evidence: str
-    is_read: NDArray[np.bool_]
+    has_evidence: NDArray[np.bool_]
 
     def rank(self, fusion: Fusion | None, *, top: int) -> list[tuple[Candidate, ...]]:
-        """The `top` best candidates of each mention, best first.
+        """Return the `top` best candidates of each mention, best first.
 
-        fusion (Fusion | None): Weights for CONTEXTUAL_FEATURES; None: those of `default_rescoring`.
+        fusion (Fusion | None): Weights of CONTEXTUAL_FEATURES; None: those of `default_rescoring`.
         """
         scores = (fusion or default_rescoring()).scores(self.features)
-        order, shares = rank(self.kb, self.concept, scores, self.mention, top=top)
-        by_string = [{c.id: c for c in found} for found in self.given]
-        ranked: list[list[Candidate]] = [[] for _ in self.given]
+        order, probabilities = rank(self.kb, self.concept, scores, self.mention, top=top)
+        candidates_by_id = [{c.id: c for c in candidates} for candidates in self.string_candidates]
+        ranked: list[list[Candidate]] = [[] for _ in self.string_candidates]
         ids = self.kb.ids_of(self.concept[order])
         for row, id_ in zip(order.tolist(), ids, strict=True):
-            number, score = int(self.mention[row]), round(float(shares[row]), 4)
-            known = by_string[number].get(id_)
-            name = known.name if known else self.kb.preferred_name(int(self.concept[row]))
-            sources = [known.evidence] if known else []
-            sources += [self.evidence] if self.is_read[row] else []
-            evidence, kb = "+".join(sources), self.kb.fingerprint
-            ranked[number].append(Candidate(id_, score, name, evidence, kb))
-        return [tuple(found) for found in ranked]
+            number, score = int(self.mention[row]), round(float(probabilities[row]), 4)
+            by_string = candidates_by_id[number].get(id_)
+            if by_string:
+                name, sources = by_string.name, [by_string.evidence]
+            else:
+                name, sources = self.kb.preferred_name(int(self.concept[row])), []
+            if self.has_evidence[row]:
+                sources.append(self.evidence)
+            evidence = "+".join(sources)
+            ranked[number].append(Candidate(id_, score, name, evidence, self.kb.fingerprint))
+        return [tuple(candidates) for candidates in ranked]
 
 
-def weigh(
+def rescore_pairs(
     kb: KnowledgeBase,
-    given: Given,
+    string_candidates: Given,
     score: Callable[[IntArray, IntArray], NDArray[np.floating]],
-    mention: IntArray = _NONE,
-    concept: IntArray = _NONE,
+    mention: IntArray = _NO_ROWS,
+    concept: IntArray = _NO_ROWS,
     *,
     temperature: float,
     evidence: str = "contextual",
-    reads_given: bool = True,
+    evidence_for_all: bool = True,
 ) -> PairScores:
-    """The pairs of mentions and the candidates that they were given, and further ones.
+    """Score the string candidates of mentions, and further pairs, with a contextual model.
 
-    score (Callable): Of pairs, by what was read. From numbers of mentions and concept rows, both
-        of shape (n,), to shape (n,).
-    mention, concept (IntArray): Further pairs, also such as were given. Shape (n,).
-    temperature (float): Divisor of scores to become log-odds.
-    evidence (str): What candidates that were read say of it.
-    reads_given (bool): Whether those that a mention was given are read too.
+    score (Callable): Scores pairs: from numbers of mentions and concept rows, both of shape (n,),
+        to shape (n,).
+    mention, concept (IntArray): Further pairs; string candidates may be among them. Shape (n,).
+    temperature (float): Divisor that turns scores into log-odds.
+    evidence (str): Name of the evidence of the contextual model.
+    evidence_for_all (bool): Give this evidence to all pairs; else only to the further pairs.
     """
-    owner = np.repeat(np.arange(len(given)), [len(found) for found in given])
-    of_string = owner * len(kb) + kb.find_all([c.id for found in given for c in found])
-    keys, place = np.unique(
-        np.concatenate([of_string, mention * len(kb) + concept]), return_inverse=True
+    n_mentions = len(string_candidates)
+    owner = np.repeat(np.arange(n_mentions), [len(c) for c in string_candidates])
+    flat = [candidate for candidates in string_candidates for candidate in candidates]
+    string_pairs = owner * len(kb) + kb.find_all([candidate.id for candidate in flat])
+    pairs, pair_index = np.unique(
+        np.concatenate([string_pairs, mention * len(kb) + concept]), return_inverse=True
     )
-    mention, concept = keys // len(kb), keys % len(kb)
-    features = np.zeros((len(keys), len(CONTEXTUAL_FEATURES)), dtype=np.float32)
-    probability = np.array([c.score for found in given for c in found], dtype=np.float64)
-    taken = np.bincount(owner, probability, len(given))
-    likeliest = np.zeros(len(given))
-    np.maximum.at(likeliest, owner, probability)
-    # Equivalents have the same probability together, and each of them has it.
-    nil = 1 - np.where(taken > 1 + _LOWEST * 10, likeliest, taken)
-    odds = np.maximum(probability, _LOWEST) / np.maximum(nil[owner], _LOWEST)
-    features[:, 0] = np.log(_LOWEST)
-    features[place[: len(of_string)], 0] = np.log(odds)
-    features[place[: len(of_string)], 1] = 1.0
+    from_string, further = pair_index[: len(string_pairs)], pair_index[len(string_pairs) :]
+    mention, concept = pairs // len(kb), pairs % len(kb)
+    features = np.zeros((len(pairs), len(CONTEXTUAL_FEATURES)), dtype=np.float32)
+    probability = np.array([candidate.score for candidate in flat], dtype=np.float64)
+    total_probability = np.bincount(owner, probability, n_mentions)
+    max_probability = np.zeros(n_mentions)
+    np.maximum.at(max_probability, owner, probability)
+    # Each of several equivalent concepts has the probability of all, so their sum may exceed 1.
+    has_equivalents = total_probability > 1 + _MIN_PROBABILITY * 10
+    nil = 1 - np.where(has_equivalents, max_probability, total_probability)
+    odds = np.maximum(probability, _MIN_PROBABILITY) / np.maximum(nil[owner], _MIN_PROBABILITY)
+    features[:, 0] = np.log(_MIN_PROBABILITY)
+    features[from_string, 0] = np.log(odds)
+    features[from_string, 1] = 1.0
     scores = score(mention, concept)
-    highest = np.full(len(given), -np.inf)
+    highest = np.full(n_mentions, -np.inf)
     np.maximum.at(highest, mention, scores)
     weight = np.exp((scores - highest[mention]) / temperature)
-    total = np.bincount(mention, weight, len(given))
+    total_weight = np.bincount(mention, weight, n_mentions)
     features[:, 2] = scores
-    features[:, 3] = np.log(np.maximum(weight / total[mention], _LOWEST))
+    features[:, 3] = np.log(np.maximum(weight / total_weight[mention], _MIN_PROBABILITY))
     features[:, 4] = scores >= highest[mention] - 1e-5
-    is_read = np.full(len(keys), reads_given)
-    is_read[place[len(of_string) :]] = True
-    return PairScores(kb, given, mention, concept, features, evidence, is_read)
+    has_evidence = np.full(len(pairs), evidence_for_all)
+    has_evidence[further] = True
+    return PairScores(kb, string_candidates, mention, concept, features, evidence, has_evidence)

@@ -3,11 +3,11 @@
 `MentionTower`: Bhowmik, Stratos and de Melo (2021), Fast and effective biomedical entity linking
 using a dual encoder, https://aclanthology.org/2021.louhi-1.4: all mentions of a batch of documents
 are encoded in one pass. Two differences from the paper: vectors are compared by cosine, and the
-mention vector can be added to the name encoder's vector of the mention's own string.
+mention vector can be added to the name encoder's vector of the mention's string.
 
 `Multitask`, from token vectors to tags, types, classes and mention vectors: Zhu et al., Simple
-hierarchical multi-task neural end-to-end entity linking for biomedical text, section 2.2. Widths,
-depth and dropout are not published. Differences from the paper: the output of a level is
+hierarchical multi-task neural end-to-end entity linking for biomedical text, section 2.2. The paper
+does not publish widths, depth and dropout. Differences from the paper: the output of a level is
 normalised, the linking loss can also be taken over random and hard classes, and a mention has a
 vector that is compared with names.
 """
@@ -30,7 +30,7 @@ class MentionTower(nn.Module):
 
     width (int): Size of the token vectors.
     dim (int): Size of the vectors of names.
-    pooling (str): "ends": the first and the last token, side by side; "mean": of all tokens.
+    pooling (str): "ends": the first and the last token, concatenated; "mean": the mean of all.
     from_words (bool): Add the output to the vector of the mention's string. The layer is
         initialised to zero, so that an untrained tower is a dense search by name.
     """
@@ -44,74 +44,79 @@ class MentionTower(nn.Module):
             nn.init.zeros_(self.project.weight)
             nn.init.zeros_(self.project.bias)
 
-    def forward(self, tokens: Tensor, spans: Tensor, words: Tensor) -> Tensor:
+    def forward(self, tokens: Tensor, spans: Tensor, strings: Tensor) -> Tensor:
         """Encode mentions.
 
         tokens, spans (Tensor): See `mean_of_spans`.
-        words (Tensor): Vectors of the strings of the mentions. Shape (n_mentions, dim).
+        strings (Tensor): Vectors of the strings of the mentions. Shape (n_mentions, dim).
         RETURNS (Tensor): Unit vectors. Shape (n_mentions, dim).
         """
         if self.pooling == "ends":
             start, end = spans.unbind(1)
             ends = [tokens.index_select(0, start), tokens.index_select(0, end - 1)]
-            read = self.project(torch.cat(ends, dim=1))
+            vectors = self.project(torch.cat(ends, dim=1))
         else:
-            read = self.project(mean_of_spans(tokens, spans))
+            vectors = self.project(mean_of_spans(tokens, spans))
         if self.from_words:
-            read = F.normalize(words, dim=1) + read
-        return F.normalize(read, dim=1)
+            vectors = F.normalize(strings, dim=1) + vectors
+        return F.normalize(vectors, dim=1)
 
 
 def collective_loss(
     mentions: Tensor, names: Tensor, right: Tensor, *, temperature: float
 ) -> Tensor:
-    """Negative log of the probability of a mention's right candidates among those of the batch.
+    """Return the negative log of the probability of the right candidates of a mention.
 
-    All mentions of a batch share their candidates, both sampled and mined. The loss is the mean
-    over the mentions with a right candidate. Bhowmik, Stratos and de Melo (2021),
+    The probability is over all candidates of the batch, random and mined. The loss is the mean over
+    the mentions with a right candidate. Bhowmik, Stratos and de Melo (2021),
     https://aclanthology.org/2021.louhi-1.4, with cosines.
 
-    mentions (Tensor): Unit vectors. Shape (n_mentions, dim).
+    mentions (Tensor): Unit vectors of the mentions. Shape (n_mentions, dim).
     names (Tensor): Vectors of the candidates. Shape (n_candidates, dim).
     right (Tensor): Whether a candidate is right; bool. Shape (n_mentions, n_candidates).
     """
     return missed(mentions @ F.normalize(names, dim=1).T / temperature, right)
 
 
-MENTIONS, TYPES, LINKS = "mentions", "types", "links"  # from the lowest level to the highest
+MENTION_TASK, TYPE_TASK, LINK_TASK = (
+    "mentions",
+    "types",
+    "links",
+)  # from the lowest level to the highest
 N_TAGS, OUTSIDE = 5, 0  # as `mentions.model` numbers them
 # Class and type of a token outside mentions, and class of a mention without a concept.
-NIL = 0
-UNKNOWN = -100  # a target that no loss is computed for
-_MOSTLY = 3.0  # log-odds
-_CHUNK = 1 << 22  # logits computed at a time where hard classes are looked for
+NIL_CLASS = 0
+UNKNOWN_CLASS = -100  # target without a loss
+_OUTSIDE_BIAS = 3.0
+_LOGITS_PER_CHUNK = 1 << 22  # bounds the memory of the search for hard classes
 
 
 def run_lstm(lstm: nn.LSTM, tokens: Tensor, lengths: Tensor) -> Tensor:
-    """States of a bidirectional LSTM over each document.
+    """Return the states of a bidirectional LSTM over each sentence. Shape (n_tokens, width).
 
-    lengths (Tensor): Number of tokens of each document. Shape (n_docs,).
+    lengths (Tensor): Number of tokens of each sentence. Shape (n_sentences,).
     """
-    real = lengths[lengths > 0]
-    padded = pad_sequence(list(tokens.split(real.tolist())), batch_first=True)
-    packed = pack_padded_sequence(padded, real.cpu(), batch_first=True, enforce_sorted=False)
+    lengths = lengths[lengths > 0]
+    padded = pad_sequence(list(tokens.split(lengths.tolist())), batch_first=True)
+    packed = pack_padded_sequence(padded, lengths.cpu(), batch_first=True, enforce_sorted=False)
     states, _ = pad_packed_sequence(lstm(packed)[0], batch_first=True)
-    return states[torch.arange(states.shape[1], device=real.device) < real[:, None]]
+    return states[torch.arange(states.shape[1], device=lengths.device) < lengths[:, None]]
 
 
 class Multitask(TokenReader):
-    """One level a task, from mention recognition to linking.
+    """Network with one level for each task, from mention recognition to linking.
 
-    A level of the hierarchy is a bidirectional LSTM over the token vectors beside the output of
-    the level below. Without hierarchy all tasks read the token vectors.
+    A level of the hierarchy is a bidirectional LSTM over the token vectors, concatenated with the
+    output of the level below. Without a hierarchy all tasks use the token vectors.
 
     tasks (Sequence[str]): "mentions", "types" and "links", or some of them, in this order.
     per_token (bool): Classify each token ("PT"); else the mean of a mention's tokens ("PE").
     hidden (int): Size of each direction of the LSTM of a level; 0: no hierarchy.
     layers (int): Layers of the LSTM.
-    n_types, n_classes (int): With NIL, which comes first.
+    n_types, n_classes (int): Number of types and classes, including NIL, the first.
     nil_weight (float): Weight of the class and type NIL in the losses.
-    hard (int): Hard classes for each token or mention: those of the highest logits but the right.
+    hard (int): Number of hard classes for each token or mention: the wrong ones with the highest
+        logits.
     dim (int): Size of the vectors of names; 0: mentions have no vectors.
     settings: See `TokenReader`.
     """
@@ -138,24 +143,24 @@ class Multitask(TokenReader):
         self.hard = hard
         self.levels = nn.ModuleDict()
         size = width
+        lstm_dropout = self.dropout.p if layers > 1 else 0.0
         for task in tasks if hidden else ():
-            between = self.dropout.p if layers > 1 else 0.0
             self.levels[task] = nn.LSTM(
-                size, hidden, layers, dropout=between, bidirectional=True, batch_first=True
+                size, hidden, layers, dropout=lstm_dropout, bidirectional=True, batch_first=True
             )
             size = width + 2 * hidden
         self.size = size = 2 * hidden if hidden else width
-        self.tags = nn.Linear(size, N_TAGS) if MENTIONS in tasks else None
-        self.types = nn.Linear(size, n_types) if TYPES in tasks else None
+        self.tags = nn.Linear(size, N_TAGS) if MENTION_TASK in tasks else None
+        self.types = nn.Linear(size, n_types) if TYPE_TASK in tasks else None
         self.classes = nn.Embedding(n_classes, size)
         nn.init.normal_(self.classes.weight, std=0.02)
         self.bias = nn.Parameter(torch.zeros(n_classes))
-        # Most tokens are in no mention: otherwise a new network finds thousands of them.
+        # Most tokens are outside mentions. Without this bias, a new network predicts thousands.
         with torch.no_grad():
             if self.tags is not None:
-                self.tags.bias[OUTSIDE] = _MOSTLY
+                self.tags.bias[OUTSIDE] = _OUTSIDE_BIAS
             if per_token:
-                self.bias[NIL] = _MOSTLY
+                self.bias[NIL_CLASS] = _OUTSIDE_BIAS
         self.tower = (
             MentionTower(width=size, dim=dim, pooling="mean", from_words=True) if dim else None
         )
@@ -169,28 +174,29 @@ class Multitask(TokenReader):
         *,
         last: str | None = None,
     ) -> dict[str, Tensor]:
-        """Vectors of the tokens at the level of each task.
+        """Return the vectors of the tokens at the level of each task.
 
         tokens, spans, words (Tensor): See `TokenReader.read`.
         lengths (Tensor): Number of tokens of each sentence; no state passes from one to the next.
         last (str | None): The highest level that is needed; None: all.
         RETURNS (dict): Shape (n_tokens, size) each.
         """
-        read = self.read(tokens, spans, words)
+        token_vectors = self.read(tokens, spans, words)
         if not self.levels:
-            return dict.fromkeys(self.tasks, read)
-        found: dict[str, Tensor] = {}
-        level = read
+            return dict.fromkeys(self.tasks, token_vectors)
+        states: dict[str, Tensor] = {}
+        inputs = token_vectors
         for task, lstm in self.levels.items():
             assert isinstance(lstm, nn.LSTM)
-            # Of unit variance, as token vectors are: a class is in few batches, and with the small
-            # states of a new LSTM nothing was found per token after 200 updates (BC5CDR, seed 0).
-            normed = F.layer_norm(run_lstm(lstm, level, lengths), (self.size,))
-            found[task] = self.dropout(normed)
+            # Normalised to the variance of token vectors: with the small states of a new LSTM, and
+            # each class in few batches, per-token models predicted no mention after 200 updates
+            # (BC5CDR, seed 0).
+            normed = F.layer_norm(run_lstm(lstm, inputs, lengths), (self.size,))
+            states[task] = self.dropout(normed)
             if task == last:
                 break
-            level = torch.cat([read, found[task]], dim=1)
-        return found
+            inputs = torch.cat([token_vectors, states[task]], dim=1)
+        return states
 
     def forward(
         self,
@@ -206,81 +212,81 @@ class Multitask(TokenReader):
         others: Tensor,
         task: str | None,
     ) -> tuple[Tensor, Tensor]:
-        """Learn one task, or the sum of all.
+        """Return the vectors of mentions, and the loss of one task or of all.
 
-        Where one task is learnt, the token vectors learn from linking alone. Tokens and mentions
-        are counted over all documents.
+        If one task is trained, only linking trains the token vectors. Tokens and mentions are
+        counted over all documents.
 
         tokens, lengths, spans, words (Tensor): See `states`.
         strings (Tensor): Vectors of the mentions' strings. Shape (n_mentions, dim).
         mentions (Tensor): Start and end token (exclusive) of each mention. Shape (n_mentions, 2).
         tags (Tensor): BILOU tag of each token. Shape (n_tokens,).
-        types, classes (Tensor): Of each token or each mention, whichever is classified, or UNKNOWN.
-            Shape (n_tokens,) or (n_mentions,).
-        others (Tensor): Random classes to tell the right ones from. Shape (m,).
-        task (str | None): The one task to learn, as in Sanh et al. (2019); None: the sum of all.
-        RETURNS (tuple): Unit vectors of the mentions, shape (n_mentions, dim), or `strings` where
-            these are not learnt; and the loss.
+        types, classes (Tensor): Target of each token if `per_token`, else of each mention, or
+            UNKNOWN_CLASS. Shape (n_tokens,) or (n_mentions,).
+        others (Tensor): Random further classes. Shape (m,).
+        task (str | None): The one task to train, as in Sanh et al. (2019); None: the sum of all.
+        RETURNS (tuple): Unit vectors of the mentions, shape (n_mentions, dim), or `strings` if
+            these vectors are not trained; and the loss.
         """
-        if task in (MENTIONS, TYPES):
+        if task in (MENTION_TASK, TYPE_TASK):
             tokens = tokens.detach()
         states = self.states(tokens, lengths, spans, words, last=task)
-        learnt = [name for name in self.tasks if task in (None, name)]
+        trained = [name for name in self.tasks if task in (None, name)]
         # Vectors that types and classes are predicted from.
-        units = {
-            name: states[name] if self.per_token else mean_of_spans(states[name], mentions)
-            for name in learnt
-            if name != MENTIONS
-        }
+        units = {}
+        for name in trained:
+            if name != MENTION_TASK:
+                vectors = states[name]
+                units[name] = vectors if self.per_token else mean_of_spans(vectors, mentions)
         losses = []
-        if MENTIONS in learnt:
-            # A mean over all tokens would be next to nothing beside the losses of mentions: spaCy's
-            # CNN found mentions with an F1 of 35 instead of 69 after 150 updates on BC5CDR.
+        if MENTION_TASK in trained:
+            # A mean over all tokens would be tiny compared with the losses of mentions: spaCy's CNN
+            # had a mention F1 of 35 instead of 69 after 150 updates on BC5CDR.
             total = F.cross_entropy(self.tag_logits(states), tags, reduction="sum")
             losses.append(total / (tags != OUTSIDE).sum().clamp(min=1))
-        if TYPES in learnt:
-            losses.append(self._types_loss(units[TYPES], types))
+        if TYPE_TASK in trained:
+            losses.append(self._types_loss(units[TYPE_TASK], types))
         vectors = strings.detach()
-        if LINKS in learnt:
-            losses.append(self._links_loss(units[LINKS], classes, others))
+        if LINK_TASK in trained:
+            losses.append(self._links_loss(units[LINK_TASK], classes, others))
             if self.tower is not None:
                 vectors = self.mention_vectors(states, mentions, strings)
         return vectors, torch.stack(losses).sum()
 
-    # Inference, from the states of the levels. places (Tensor): See `mentions` of `forward`.
+    # Inference, from the states of the levels. spans (Tensor): See `mentions` of `forward`.
 
     def tag_logits(self, states: dict[str, Tensor]) -> Tensor:
-        """Logits of the BILOU tags of each token. Shape (n_tokens, 5)."""
+        """Return the logits of the BILOU tags of each token. Shape (n_tokens, 5)."""
         assert self.tags is not None
-        return self.tags(states[MENTIONS])
+        return self.tags(states[MENTION_TASK])
 
-    def type_logits(self, states: dict[str, Tensor], places: Tensor) -> Tensor:
-        """Logits of the types of each mention, NIL first. Shape (n_mentions, n_types)."""
+    def type_logits(self, states: dict[str, Tensor], spans: Tensor) -> Tensor:
+        """Return the logits of the types of mentions, NIL first. Shape (n_mentions, n_types)."""
         assert self.types is not None
-        return self.types(mean_of_spans(states[TYPES], places))
+        return self.types(mean_of_spans(states[TYPE_TASK], spans))
 
-    def class_logits(self, states: dict[str, Tensor], places: Tensor | None = None) -> Tensor:
-        """Logits of all classes, NIL first, of each mention or, without places, of each token: of a
-        linear layer, so that a mention's are the mean of its tokens'. Shape (n, n_classes)."""
-        tokens = states[LINKS]
-        return self._logits(tokens if places is None else mean_of_spans(tokens, places))
+    def class_logits(self, states: dict[str, Tensor], spans: Tensor | None = None) -> Tensor:
+        """Return the logits of all classes, NIL first, of mentions or, without spans, of tokens.
+        Those of a mention are the mean of its tokens' (a linear layer). Shape (n, n_classes)."""
+        tokens = states[LINK_TASK]
+        return self._logits(tokens if spans is None else mean_of_spans(tokens, spans))
 
-    def mention_vectors(self, states: dict[str, Tensor], places: Tensor, strings: Tensor) -> Tensor:
-        """Unit vectors of mentions, to be compared with those of names. Shape (n_mentions, dim)."""
+    def mention_vectors(self, states: dict[str, Tensor], spans: Tensor, strings: Tensor) -> Tensor:
+        """Return unit vectors of mentions, to compare with those of names. (n_mentions, dim)."""
         assert self.tower is not None
-        return self.tower(states[LINKS], places, strings)
+        return self.tower(states[LINK_TASK], spans, strings)
 
     def _logits(self, units: Tensor) -> Tensor:
         return units @ self.classes.weight.T + self.bias
 
     def _types_loss(self, units: Tensor, types: Tensor) -> Tensor:
         assert self.types is not None
-        known = types != UNKNOWN
+        known = types != UNKNOWN_CLASS
         losses = F.cross_entropy(self.types(units)[known], types[known], reduction="none")
         return weighted_mean(losses, self._weight(types[known]))
 
     def _links_loss(self, units: Tensor, classes: Tensor, others: Tensor) -> Tensor:
-        known = classes != UNKNOWN
+        known = classes != UNKNOWN_CLASS
         units, target = units[known], classes[known]
         others = torch.cat([others, self._hard_classes(units, target)])
         weight = self._weight(target)
@@ -289,24 +295,24 @@ class Multitask(TokenReader):
         )
 
     def _weight(self, target: Tensor) -> Tensor:
-        return torch.where(target == NIL, self.nil_weight, 1.0)
+        return torch.where(target == NIL_CLASS, self.nil_weight, 1.0)
 
     @torch.no_grad()
     def _hard_classes(self, units: Tensor, target: Tensor) -> Tensor:
-        """Classes of the highest logits; in parts, for a memory that the classes do not fill."""
+        """Return the classes with the highest logits for any of the vectors."""
         if not self.hard:
             return target[:0]
-        meant = units[target != NIL].detach()
-        n = max(1, _CHUNK // len(self.bias))
-        k = min(self.hard + 1, len(self.bias))  # the right one may be among them
-        found = [self._logits(part).topk(k).indices.flatten() for part in meant.split(n)]
-        return torch.cat([target[:0], *found]).unique()
+        units = units[target != NIL_CLASS].detach()
+        n = max(1, _LOGITS_PER_CHUNK // len(self.bias))
+        k = min(self.hard + 1, len(self.bias))  # the right class may be among them
+        classes = [self._logits(chunk).topk(k).indices.flatten() for chunk in units.split(n)]
+        return torch.cat([target[:0], *classes]).unique()
 
 
 def mean_of_spans(tokens: Tensor, spans: Tensor) -> Tensor:
-    """Mean vector of the tokens of each span.
+    """Return the mean vector of the tokens of each span.
 
-    Summed span by span: differences of prefix sums would depend on the batch.
+    Each span is summed separately: differences of cumulative sums would depend on the batch.
 
     tokens (Tensor): Shape (n_tokens, width).
     spans (Tensor): Start and end token (exclusive) of each span. Shape (n_spans, 2).
@@ -330,23 +336,22 @@ def restricted_softmax_loss(
     weight: Tensor,
     others: Tensor,
 ) -> Tensor:
-    """Cross-entropy over the classes that occur in the batch, and a sample of others.
+    """Return the cross-entropy over the classes that occur in the batch, and further classes.
 
-    Logits of no other classes are computed, so that time and memory do not grow with their number.
-    The loss is the weighted mean: dividing by the size of a padded batch, as published, would
-    let padding scale the loss. Zhu et al., Simple hierarchical multi-task neural end-to-end entity
-    linking for biomedical text, section 3.1, whose classes are those of the batch alone.
+    Only the logits of these classes are computed, so time and memory do not grow with the number of
+    all classes. The loss is the weighted mean: dividing by the size of a padded batch, as
+    published, would let padding scale the loss. Zhu et al., Simple hierarchical multi-task neural
+    end-to-end entity linking for biomedical text, section 3.1, with the classes of the batch only.
 
     states (Tensor): Vectors of tokens or mentions. Shape (n, dim).
-    classes (Callable): From classes to their vectors, (m,) to (m, dim), as an embedding is.
-    bias (Tensor): Of all classes. Shape (n_classes,).
+    classes (Callable): Returns the vectors of classes, such as an embedding: (m,) to (m, dim).
+    bias (Tensor): Bias of all classes. Shape (n_classes,).
     target, weight (Tensor): Class and weight of each vector. Shape (n,).
-    others (Tensor): Further classes to tell the right ones from; any that are right for a vector
-        of the batch change nothing. Shape (m,).
+    others (Tensor): Further classes; those that are targets anyway have no effect. Shape (m,).
     """
-    present, place = torch.unique(torch.cat([target, others]), return_inverse=True)
+    present, index = torch.unique(torch.cat([target, others]), return_inverse=True)
     logits = states @ classes(present).T + bias[present]
-    losses = F.cross_entropy(logits, place[: len(target)], reduction="none")
+    losses = F.cross_entropy(logits, index[: len(target)], reduction="none")
     return weighted_mean(losses, weight)
 
 

@@ -79,7 +79,7 @@ class DictionaryLookup:
 
     def __init__(self, kb: KnowledgeBase) -> None:
         self.bags = BagsOfWords.from_kb(kb, _nouns())
-        correct = partial(Misspellings(self.bags.words).meant, known=common_words())
+        correct = partial(Misspellings(self.bags.words).correction, known=common_words())
         self._correct = lru_cache(maxsize=_MOST_KEPT)(correct)
         self.evidence = NameEvidence(kb, self.bags)
         self.kb = kb

@@ -1,9 +1,9 @@
-"""Genes: which words are not genes, whose gene a name is, and which of several is meant.
+"""Rules for genes: drop everyday words, assign the species, and resolve homonyms.
 
-Genes of one organism that share a name are told apart by what else the document calls them. "Sag"
-is the symbol of one mouse gene and a synonym of another; "Sag/Rbx2 E3 ligase" is the other, which
-is called Rbx2 too. So curators decide, and so did GNAT (Hakenberg et al. 2008,
-https://doi.org/10.1093/bioinformatics/btn299). Names of homologs count, which have the same symbol.
+Homonyms of one organism are resolved by the other names that the document uses. "Sag" is the symbol
+of one mouse gene and a synonym of another; "Sag/Rbx2 E3 ligase" is the second, which is also called
+Rbx2. Curators decide in this way, and so does GNAT (Hakenberg et al. 2008,
+https://doi.org/10.1093/bioinformatics/btn299). Names of homologs of the same symbol count too.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache
-from itertools import chain, pairwise
+from itertools import chain
 from math import exp, log1p
 
 from spacy.tokens import Doc, Span
@@ -25,9 +25,10 @@ from spacy_bioel.dictionary.unambiguous import (
     is_other,
 )
 from spacy_bioel.doc import long_forms, text_of, texts_of
-from spacy_bioel.entities import Candidates, EntityRules, Knowledge, Mentions, Query, Rank
+from spacy_bioel.entities import Candidates, EntityRules, LinkerKnowledge, Mentions, Query, Rank
 from spacy_bioel.entities.species import (
-    PREFIX,
+    HUMAN,
+    ORGANISM_PREFIX,
     SpeciesCandidates,
     is_experimental_system,
     is_microbe,
@@ -40,22 +41,22 @@ from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.normalize import normalize_name, normalize_names
 from spacy_bioel.types import GENE, ORGANISM, Candidate, Link, ScoredSpan, best_first
 
-# Without any of them, and without other genes, a word is a word: "The cat had the flu."
-_OF_GENES = re.compile(
+# A text without any of these words does not mention genes: "The cat had the flu."
+_GENETICS_WORDS = re.compile(
     r"\b(?:gen(?:e|etic|om)|express|mrna|transcri|mutat|mutant|variant|protein|receptor|kinase|allele"
     r"|polymorphi|knock|loc(?:i|us)\b|enzym|signal|pathway|antibod|encod|promoter|deficien|inhibit)",
     re.IGNORECASE,
 )
-_GENE_ALONE = 0.9  # marked so often, a string is no word: "Pten", but not "met"
-_BUT_A_WORD = "a word, in a text that says nothing of genes"
+_MIN_ANNOTATION_RATE = 0.9  # from this rate on a string is not an everyday word: "Pten", not "met"
+_EVERYDAY_WORD = "an everyday word, in a text that does not mention genes"
 
 
 class Genes(EntityRules):
-    """Link genes to those of the organism that the document means.
+    """Link genes to the organism that the document means.
 
-    In texts that say nothing of genes, words that are names of genes are dropped. Genes of several
-    organisms share names: the organism is chosen by the document, see `entities.species`. Genes of
-    one organism that share a name are told apart by their other names, see `HomonymResolver`.
+    Everyday words that are names of genes are dropped in texts that do not mention genes. The
+    document decides among organisms whose genes share a name, see `entities.species`, and among
+    genes of one organism that share a name, see `HomonymResolver`.
     """
 
     def find(
@@ -66,20 +67,22 @@ class Genes(EntityRules):
     ) -> list[list[ScoredSpan]]:
         if self.knowledge is None or GENE not in self.knowledge.vocabularies:
             return list(spans)
-        found = [self._without_words(*pair) for pair in zip(docs, spans, strict=True)]
-        for trace, before, after in zip(traces or (), spans, found, strict=False):
-            trace.changed(before, after, _BUT_A_WORD)
-        return found
+        kept = [self._drop_everyday_words(*pair) for pair in zip(docs, spans, strict=True)]
+        for trace, before, after in zip(traces or (), spans, kept, strict=False):
+            trace.changed(before, after, _EVERYDAY_WORD)
+        return kept
 
-    def _without_words(self, doc: Doc, spans: list[ScoredSpan]) -> list[ScoredSpan]:
-        """Drop genes that are but words, from the mentions of a text that says nothing of genes."""
-        genes = [s for s in spans if s[2] == GENE and s[3] < 1]  # others were forced
-        if not genes or not all(map(self._is_but_a_word, texts_of(doc, genes))):
+    def _drop_everyday_words(self, doc: Doc, spans: list[ScoredSpan]) -> list[ScoredSpan]:
+        """Drop all genes of a text that does not mention genes, if all are everyday words."""
+        genes = [s for s in spans if s[2] == GENE and s[3] < 1]  # genes with 1 were forced
+        if not genes or not all(map(self._is_everyday_word, texts_of(doc, genes))):
             return spans
-        return spans if _OF_GENES.search(text_of(doc)) else [s for s in spans if s not in genes]
+        if _GENETICS_WORDS.search(text_of(doc)):
+            return spans
+        return [s for s in spans if s not in genes]
 
-    def _is_but_a_word(self, text: str) -> bool:
-        """Whether a gene has a name of such letters, in capitals, and the text has a word."""
+    def _is_everyday_word(self, text: str) -> bool:
+        """Whether a string is probably an everyday word, and not the gene with this name."""
         if not text.isalpha() or not (text.islower() or text.istitle() or text.isupper()):
             return False
         assert self.knowledge is not None
@@ -87,98 +90,98 @@ class Genes(EntityRules):
         row = int(kb.lookup_names([normalize_name(text)])[0])
         if row < 0 or kb.is_added[row]:
             return False
-        marked, n = annotation_counts(text.lower(), GENE)
-        if text.isupper():  # "AIR", which no training text has as a gene
-            return n > 1 and not marked and text.lower() in common_words()
-        if n and marked >= _GENE_ALONE * n:
+        n_annotated, n = annotation_counts(text.lower(), GENE)
+        if text.isupper():  # "AIR", which is never annotated as a gene in training texts
+            return n > 1 and not n_annotated and text.lower() in common_words()
+        if n and n_annotated >= _MIN_ANNOTATION_RATE * n:
             return False
         return bool(is_other(text, kb.name(row), in_capitals=False, preferred=False))
 
     def queries(self, mentions: Mentions) -> Sequence[Query]:
-        return strings_of_genes(mentions, self.knowledge) if self.knowledge else mentions.queries
+        return queries_of_genes(mentions, self.knowledge) if self.knowledge else mentions.queries
 
     def wants_all(self, kb: KnowledgeBase) -> bool:
         return has_organisms(kb)
 
     def rescore(self, mentions: Mentions, candidates: Candidates) -> list[tuple[Candidate, ...]]:
-        """Candidates with the probability that the document means their organism; those of concepts
-        that are of no organism stay as they are."""
+        """Multiply scores by the probability of the organism; concepts without one keep theirs."""
         assert self.knowledge is not None
-        found, moved = list(candidates.of_mentions), dict[int, list[Candidate]]()
-        of_mentions = genes_by_organism(mentions, candidates, self.knowledge)
-        table = organism_table(mentions, candidates, of_mentions, self.knowledge.kb)
+        rescored: dict[int, list[Candidate]] = {}
+        genes_of = genes_by_organism(mentions, candidates, self.knowledge)
+        table = organism_table(mentions, candidates, genes_of, self.knowledge.kb)
         words = cache(lambda owner: WordsOfDocument(text_of(mentions.docs[owner])))
-        for number, organisms in score_species(table):
-            homologs, span = of_mentions[number], mentions.spans[number]
-            weighed = []
+        for index, organisms in score_species(table):
+            species_candidates, span = genes_of[index], mentions.spans[index]
+            scored = []
             for organism, probability in organisms:
-                genes = homologs.genes.get(organism, ())
+                genes = species_candidates.genes.get(organism, ())
                 if len(genes) > 1:
-                    kb = self.knowledge.kb_of(span.label_)
-                    document = words(mentions.owners[number])
-                    genes = self._homonyms(kb).resolve(genes, span.text, document)
-                weighed += [replace(c, score=round(c.score * probability, 4)) for c in genes]
-            moved[number] = [*weighed, *homologs.others]
-        for number, of_mention in zip(moved, best_first(moved.values()), strict=True):
-            found[number] = of_mention
-        return found
+                    resolver = self._resolver_of(self.knowledge.kb_of(span.label_))
+                    genes = resolver.resolve(genes, span.text, words(mentions.owners[index]))
+                scored += [replace(c, score=round(c.score * probability, 4)) for c in genes]
+            rescored[index] = [*scored, *species_candidates.others]
+        results = list(candidates.of_mentions)
+        for index, ranked in zip(rescored, best_first(rescored.values()), strict=True):
+            results[index] = ranked
+        return results
 
     @cached_property
-    def _made(self) -> dict[KnowledgeBase, HomonymResolver]:
+    def _resolvers(self) -> dict[KnowledgeBase, HomonymResolver]:
         return {}
 
-    def _homonyms(self, kb: KnowledgeBase) -> HomonymResolver:
-        return self._made.setdefault(kb, HomonymResolver(kb))
+    def _resolver_of(self, kb: KnowledgeBase) -> HomonymResolver:
+        return self._resolvers.setdefault(kb, HomonymResolver(kb))
 
     def explain(self, mentions: Mentions, links: Sequence[Link]) -> list[str]:
         assert self.knowledge is not None
+        links_of: dict[int, list[tuple[Span, Link]]] = {}
+        for span, link, owner in zip(mentions.spans, links, mentions.owners, strict=False):
+            links_of.setdefault(owner, []).append((span, link))
         texts = [text_of(doc) for doc in mentions.docs]
-        named = [
-            _named_organisms(
-                [
-                    (span, link)
-                    for span, link, of in zip(mentions.spans, links, mentions.owners, strict=False)
-                    if of == owner
-                ],
-                text,
-            )
-            for owner, text in enumerate(texts)
-        ]
-        said = []
+        organisms = [_organisms_in(links_of.get(i, ()), text) for i, text in enumerate(texts)]
+        sentences = []
         for span, link, owner in zip(mentions.spans, links, mentions.owners, strict=False):
             kb = self.knowledge.kb_of(span.label_)
-            sentence = self._of_document(link, named[owner], kb)
+            sentence = self._species_sentence(link, organisms[owner], kb)
             if sentence and link.ids and _organism_of(kb, link.ids[0]):
                 words = WordsOfDocument(texts[owner])
-                other = self._homonyms(kb).other_name(link.ids[0], span.text, words)
+                other = self._resolver_of(kb).other_name(link.ids[0], span.text, words)
                 if other and other not in span.text:
-                    sentence += f' The document calls it "{other}", too.'
-            said.append(sentence)
-        return said
+                    sentence += f' The document also calls it "{other}".'
+            sentences.append(sentence)
+        return sentences
 
-    def _of_document(self, link: Link, organisms: dict[str, list[str]], kb: KnowledgeBase) -> str:
-        """Sentence on what the document says of the organism of the best candidate."""
-        own = _organism_of(kb, link.candidates[0].id) if link.candidates else ""
-        if not own or self.knowledge is None:
+    def _species_sentence(
+        self, link: Link, organisms: dict[str, list[str]], kb: KnowledgeBase
+    ) -> str:
+        """Explain how the organisms in a document affected its best candidate.
+
+        organisms (dict): The words for each organism that the document names, by its id.
+        """
+        organism = _organism_of(kb, link.candidates[0].id) if link.candidates else ""
+        if not organism or self.knowledge is None:
             return ""
         if not organisms:
             return "The document names no organism."
-        named = (
-            f"{of[0]} ({len(of)} times)" if len(of) > 1 else of[0] for of in organisms.values()
-        )
-        sentence = f"The document names {', '.join(named)}; "
-        if own in organisms and link.ids:
-            return f'{sentence}it is of the organism of "{organisms[own][0]}".'
-        genes, whole = f"{link.label.lower() or 'concept'}s", self.knowledge.kb
+        counted = [
+            f"{words[0]} ({len(words)} times)" if len(words) > 1 else words[0]
+            for words in organisms.values()
+        ]
+        sentence = f"The document names {', '.join(counted)}; "
+        type_name = link.label.lower() or "concept"
+        if organism in organisms and link.ids:
+            return f'{sentence}this {type_name} belongs to "{organisms[organism][0]}".'
         others = {
-            id: of[0] for id, of in organisms.items() if id != own and not is_microbe(whole, id)
+            id: words[0]
+            for id, words in organisms.items()
+            if id != organism and not is_microbe(self.knowledge.kb, id)
         }
-        if not others and own not in organisms:
-            return f"{sentence}{genes} beside microbes are mostly those of people."
-        absent = [word for id, word in others.items() if id not in kb.type_names]
-        if absent and not link.ids:
-            return f"{sentence}{genes} of {', '.join(absent)} are not in this knowledge base."
-        return f"{sentence}it is of {'another' if others else 'this'} organism."
+        if not others and organism not in organisms:
+            return f"{sentence}{type_name}s in texts about microbes are mostly human."
+        missing = [word for id, word in others.items() if id not in kb.type_names]
+        if missing and not link.ids:
+            return f"{sentence}{type_name}s of {', '.join(missing)} are not in this knowledge base."
+        return f"{sentence}this {type_name} belongs to {'another' if others else 'this'} organism."
 
 
 def create_genes_v1() -> Genes:
@@ -186,8 +189,8 @@ def create_genes_v1() -> Genes:
     return Genes()
 
 
-def _named_organisms(links: Sequence[tuple[Span, Link]], text: str) -> dict[str, list[str]]:
-    """Organisms that a document names, by their ids, with the words that it uses."""
+def _organisms_in(links: Sequence[tuple[Span, Link]], text: str) -> dict[str, list[str]]:
+    """Return the words for organisms in a document, by the ids of the organisms."""
     organisms: dict[str, list[str]] = {}
     ends = set()
     for span, link in links:
@@ -202,281 +205,294 @@ def _named_organisms(links: Sequence[tuple[Span, Link]], text: str) -> dict[str,
 
 
 def _organism_of(kb: KnowledgeBase, id: str) -> str:
-    """The organism that a gene is of; "" for other concepts."""
+    """Return the organism of a gene; "" for other concepts."""
     row = kb.find(id)
-    return organism_in(kb.types_of(row)) if row >= 0 else ""
+    return organism_among(kb.types_of(row)) if row >= 0 else ""
 
 
-# What a name may have around it: "human TERT gene", "p-AKT", "hTERT".
-_BEFORE = re.compile(
+# Words before and after the name of a gene: "human TERT gene", "p-AKT".
+_BEFORE_GENE = re.compile(
     r"(?:(?:human|mouse|murine|rat|bovine|yeast|zebrafish|drosophila|wild[- ]type|mutant|mutated|"
     r"recombinant|phosphorylated|phospho|phosphor|endogenous|soluble|anti|p|pro)[- ])+",
     re.IGNORECASE,
 )
-_AFTER = re.compile(
+_AFTER_GENE = re.compile(
     r"(?:[- ](?:genes?|proteins?|mrnas?|transcripts?|products?|polypeptides?|molecules?|null))+$"
     r"|(?<=^(?-i:[A-Z][a-z][a-z])\d)p$|(?<=^(?-i:[A-Z][a-z][a-z])\d\d)p$",  # Gdt1p, of yeast
     re.IGNORECASE,
 )
-_JOINT = re.compile(r"(?<=[a-z])(?=\d)|(?<=\d)(?=[a-z])")
-_MOST = 4  # words that are written together
+_LETTER_DIGIT_BORDER = re.compile(r"(?<=[a-z])(?=\d)|(?<=\d)(?=[a-z])")
+_MAX_JOINED_WORDS = 4
 
 
 def other_spellings(name: str) -> list[str]:
-    """Normalised, the nearest first: without what is around it, together ("IL-2", "IL2"), and
-    apart ("p 53")."""
-    forms = [name]
-    for pattern in (_AFTER, _BEFORE, PREFIX):
-        found = pattern.search(forms[-1]) if pattern is _AFTER else pattern.match(forms[-1])
-        if found and len(found.group()) < len(forms[-1]):
-            forms.append(forms[-1][: found.start()] + forms[-1][found.end() :])
-    spelled: dict[str, None] = {}
-    for form in normalize_names(forms):
-        words = form.split()
-        spelled[form] = None
-        if 1 < len(words) <= _MOST:
-            spelled["".join(words)] = None
+    """Return normalised spellings of the name of a gene, the most similar first: without the words
+    around it, with joined words ("IL-2": "il2"), and with separated digits ("p53": "p 53").
+    """
+    names = [name]
+    for find in (_AFTER_GENE.search, _BEFORE_GENE.match, ORGANISM_PREFIX.match):
+        match = find(names[-1])
+        if match and len(match.group()) < len(names[-1]):
+            names.append(names[-1][: match.start()] + names[-1][match.end() :])
+    spellings: list[str] = []
+    for normalized in normalize_names(names):
+        words = normalized.split()
+        spellings.append(normalized)
+        if 1 < len(words) <= _MAX_JOINED_WORDS:
+            spellings.append("".join(words))
             for i in range(1, len(words)):
-                spelled[" ".join([*words[: i - 1], words[i - 1] + words[i], *words[i + 1 :]])] = (
-                    None
-                )
-        spelled[_JOINT.sub(" ", form)] = None
-    return [form for form in spelled if len(form) > 1]
+                joined = words[i - 1] + words[i]
+                spellings.append(" ".join([*words[: i - 1], joined, *words[i + 1 :]]))
+        spellings.append(_LETTER_DIGIT_BORDER.sub(" ", normalized))
+    return [spelling for spelling in dict.fromkeys(spellings) if len(spelling) > 1]
 
 
 def has_organisms(kb: KnowledgeBase) -> bool:
-    """Whether documents choose among the organisms of the concepts of a knowledge base."""
+    """Whether the concepts of a knowledge base belong to organisms."""
     return any(name.startswith(ORGANISM) for name in kb.type_names)
 
 
-def strings_of_genes(mentions: Mentions, knowledge: Knowledge) -> list[Query]:
-    """Queries of mentions, with all that `genes_by_organism` will ask for."""
+def queries_of_genes(mentions: Mentions, knowledge: LinkerKnowledge) -> list[Query]:
+    """Return the queries of mentions with all strings that `genes_by_organism` will ask for: known
+    spellings, and the symbols of the genes of that name."""
     queries = list(mentions.queries)
-    for kb, numbers in _by_kb(mentions, knowledge).items():
-        forms_of = _forms(mentions, numbers)
-        forms = list(dict.fromkeys(chain.from_iterable(forms_of.values())))
-        rows = kb.lookup_names(forms)
+    for kb, indices in _genes_by_kb(mentions, knowledge).items():
+        spellings_of = _mention_spellings(mentions, indices)
+        spellings = list(dict.fromkeys(chain.from_iterable(spellings_of.values())))
+        rows = kb.lookup_names(spellings)
         indptr, concepts, _ = kb.concepts_of_names(rows)
         symbols = normalize_names(kb.names.take(kb.preferred_rows(concepts)))
-        asked = {
-            form: (form, *symbols[start:end])
-            for form, row, (start, end) in zip(
-                forms, rows.tolist(), pairwise(indptr.tolist()), strict=True
-            )
-            if row >= 0
-        }
-        for i, of_mention in forms_of.items():
-            others = dict.fromkeys(chain.from_iterable(asked.get(f, ()) for f in of_mention))
-            queries[i] = replace(queries[i], others=tuple(others), parts_agree=True)
+        strings_of: dict[str, tuple[str, ...]] = {}
+        for i, spelling in enumerate(spellings):
+            if rows[i] >= 0:
+                strings_of[spelling] = (spelling, *symbols[indptr[i] : indptr[i + 1]])
+        for index, of_mention in spellings_of.items():
+            others = dict.fromkeys(chain.from_iterable(strings_of.get(s, ()) for s in of_mention))
+            queries[index] = replace(queries[index], others=tuple(others), parts_agree=True)
     return queries
 
 
 def genes_by_organism(
-    mentions: Mentions, candidates: Candidates, knowledge: Knowledge
+    mentions: Mentions, candidates: Candidates, knowledge: LinkerKnowledge
 ) -> dict[int, SpeciesCandidates]:
-    """Candidates by organism, of the mentions whose knowledge base has organisms."""
-    found: dict[int, SpeciesCandidates] = {}
-    for kb, numbers in _by_kb(mentions, knowledge).items():
-        found |= _of_kb(kb, mentions, candidates, numbers)
-    return dict(sorted(found.items()))
+    """Return the candidates by organism of the mentions whose knowledge base has organisms."""
+    genes_of: dict[int, SpeciesCandidates] = {}
+    for kb, indices in _genes_by_kb(mentions, knowledge).items():
+        genes_of |= _species_candidates_in(kb, mentions, candidates, indices)
+    return dict(sorted(genes_of.items()))
 
 
-def _by_kb(mentions: Mentions, knowledge: Knowledge) -> dict[KnowledgeBase, list[int]]:
-    """Numbers of the mentions by their knowledge base, of those that have organisms."""
+def _genes_by_kb(mentions: Mentions, knowledge: LinkerKnowledge) -> dict[KnowledgeBase, list[int]]:
+    """Return the indices of the mentions of each knowledge base that has organisms."""
     kbs = knowledge.linked_kbs(set(mentions.labels))
     kbs = {label: kb for label, kb in kbs.items() if has_organisms(kb)}
-    found: dict[KnowledgeBase, list[int]] = {}
-    for number, label in enumerate(mentions.labels):
+    indices: dict[KnowledgeBase, list[int]] = {}
+    for index, label in enumerate(mentions.labels):
         if label in kbs:
-            found.setdefault(kbs[label], []).append(number)
-    return found
+            indices.setdefault(kbs[label], []).append(index)
+    return indices
 
 
-def _of_kb(
-    kb: KnowledgeBase, mentions: Mentions, candidates: Candidates, numbers: Sequence[int]
+# Mentions with the same spellings, label and (by identity) candidates share species candidates.
+_MentionKey = tuple[tuple[str, ...], str, int]
+
+
+def _species_candidates_in(
+    kb: KnowledgeBase, mentions: Mentions, candidates: Candidates, indices: Sequence[int]
 ) -> dict[int, SpeciesCandidates]:
-    given = candidates.of_mentions
-    # The same for mentions of the same strings.
-    keys = {i: (own, mentions.labels[i]) for i, own in _forms(mentions, numbers).items()}
-    forms = list(dict.fromkeys(form for of, _ in keys.values() for form in of))
-    rows = kb.lookup_names(forms).tolist()
-    known = {form for form, row in zip(forms, rows, strict=True) if row >= 0}
-    wanted = {(form, label): None for of, label in keys.values() for form in of if form in known}
-    ranked = candidates.rank(list(wanted))
-    organism_of = _organisms(kb, [*(given[i] for i in numbers), *ranked.values()])
-    always = [human for human in (f"{ORGANISM}9606",) if human in kb.type_names]
-    made: dict[tuple[tuple[str, ...], str, int], SpeciesCandidates] = {}
-    found: dict[int, SpeciesCandidates] = {}
-    for i, (own, label) in keys.items():
-        key = own, label, id(given[i])
-        if key not in made:
-            made[key] = homologs = SpeciesCandidates(
-                is_whole=bool(own) and own[0] in known, always=always
-            )
-            homologs.others = [c for c in given[i] if c.id not in organism_of]
-            homologs.add(given[i], organism_of)
-            if homologs.genes or not homologs.others:
-                for form in own:
-                    if form in known:
-                        homologs.add(ranked[form, label], organism_of)
-        if made[key].genes:
-            found[i] = made[key]
-    _add_symbols(kb, candidates.rank, {key: of for key, of in made.items() if of.named})
-    return found
-
-
-def _add_symbols(
-    kb: KnowledgeBase, rank: Rank, made: dict[tuple[tuple[str, ...], str, int], SpeciesCandidates]
-) -> None:
-    """Add the genes that have the symbol of one that was found."""
-    best = {key: [of.genes[o][0].id for o in sorted(of.named)] for key, of in made.items()}
-    symbol_of = _symbols(kb, [id for ids in best.values() for id in ids])
-    strings = {(symbol_of[id], key[1]): None for key, ids in best.items() for id in ids}
-    ranked = rank(list(strings))
-    organism_of = _organisms(kb, ranked.values())
-    of_found = _symbols(kb, organism_of)
-    same = {
-        (symbol, label): tuple(c for c in found if of_found.get(c.id) == symbol)
-        for (symbol, label), found in ranked.items()
+    """Return the candidates by organism of the mentions that may be genes of a knowledge base."""
+    spellings_of = _mention_spellings(mentions, indices)
+    spellings = list(dict.fromkeys(chain.from_iterable(spellings_of.values())))
+    rows = kb.lookup_names(spellings).tolist()
+    known = {spelling for spelling, row in zip(spellings, rows, strict=True) if row >= 0}
+    wanted = {
+        (spelling, mentions.labels[index]): None
+        for index, of_mention in spellings_of.items()
+        for spelling in of_mention
+        if spelling in known
     }
-    for key, ids in best.items():
-        # The symbol of most organisms first: few have another gene of that name.
+    ranked = candidates.rank(list(wanted))
+    of_mentions = candidates.of_mentions
+    organism_of = _organisms_of(kb, [*(of_mentions[i] for i in indices), *ranked.values()])
+    always = [HUMAN] if HUMAN in kb.type_names else []
+    made: dict[_MentionKey, SpeciesCandidates] = {}
+    genes_of: dict[int, SpeciesCandidates] = {}
+    for index, of_mention in spellings_of.items():
+        label, of_string = mentions.labels[index], of_mentions[index]
+        key = of_mention, label, id(of_string)
+        if key not in made:
+            is_whole = bool(of_mention) and of_mention[0] in known
+            species_candidates = SpeciesCandidates(is_whole=is_whole, always=always)
+            species_candidates.others = [c for c in of_string if c.id not in organism_of]
+            species_candidates.add(of_string, organism_of)
+            if species_candidates.genes or not species_candidates.others:
+                for spelling in of_mention:
+                    if spelling in known:
+                        species_candidates.add(ranked[spelling, label], organism_of)
+            made[key] = species_candidates
+        if made[key].genes:
+            genes_of[index] = made[key]
+    with_named = {key: genes for key, genes in made.items() if genes.named}
+    _add_genes_by_symbol(kb, candidates.rank, with_named)
+    return genes_of
+
+
+def _add_genes_by_symbol(
+    kb: KnowledgeBase, rank: Rank, candidates_of: dict[_MentionKey, SpeciesCandidates]
+) -> None:
+    """Add the genes of other organisms that have the symbol of a gene of the mention's name."""
+    best_ids = {
+        key: [found.genes[organism][0].id for organism in sorted(found.named)]
+        for key, found in candidates_of.items()
+    }
+    symbol_of = _symbols_of(kb, chain.from_iterable(best_ids.values()))
+    wanted = {(symbol_of[id], key[1]): None for key, ids in best_ids.items() for id in ids}
+    ranked = rank(list(wanted))
+    organism_of = _organisms_of(kb, ranked.values())
+    ranked_symbol_of = _symbols_of(kb, organism_of)
+    for key, ids in best_ids.items():
+        # The most frequent symbol first: `add` keeps the gene of an organism that has one.
         for symbol, _ in Counter(symbol_of[id] for id in ids).most_common():
-            made[key].add(same[symbol, key[1]], organism_of, by_symbol=True)
+            same = [c for c in ranked[symbol, key[1]] if ranked_symbol_of.get(c.id) == symbol]
+            candidates_of[key].add(same, organism_of, by_symbol=True)
 
 
-def _forms(mentions: Mentions, numbers: Sequence[int]) -> dict[int, tuple[str, ...]]:
-    """Normalised strings for each of some mentions, the nearest first."""
-    defined = {i: long_forms(mentions.docs[i]) for i in {mentions.owners[n] for n in numbers}}
-    found = {}
-    for number in numbers:
-        written = []
-        if number < mentions.n_wholes:
-            text, forms = mentions.spans[number].text, defined[mentions.owners[number]]
-            written = [text, *(s for s, long in forms.items() if long.lower() == text.lower())]
-        found[number] = _spelled(mentions.queries[number].whole, *written)
-    return found
+def _mention_spellings(mentions: Mentions, indices: Sequence[int]) -> dict[int, tuple[str, ...]]:
+    """Return the normalised spellings to look up for each of these mentions, best first."""
+    owners = {mentions.owners[index] for index in indices}
+    definitions = {owner: long_forms(mentions.docs[owner]) for owner in owners}
+    spellings = {}
+    for index in indices:
+        texts = []
+        if index < mentions.n_wholes:
+            text, forms = mentions.spans[index].text, definitions[mentions.owners[index]]
+            texts = [text, *(s for s, long in forms.items() if long.lower() == text.lower())]
+        spellings[index] = _spellings_of(mentions.queries[index].whole, *texts)
+    return spellings
 
 
 @lru_cache(maxsize=1 << 14)
-def _spelled(whole: str, *written: str) -> tuple[str, ...]:
-    strings = [whole, *normalize_names(written)]
-    for text in (*written, whole):
-        strings += other_spellings(text)
-    return tuple(dict.fromkeys(filter(None, strings)))
+def _spellings_of(query: str, *texts: str) -> tuple[str, ...]:
+    spellings = [query, *normalize_names(texts)]
+    for text in (*texts, query):
+        spellings += other_spellings(text)
+    return tuple(dict.fromkeys(filter(None, spellings)))
 
 
-def _symbols(kb: KnowledgeBase, ids: Iterable[str]) -> dict[str, str]:
-    """The preferred names of concepts, normalised."""
+def _symbols_of(kb: KnowledgeBase, ids: Iterable[str]) -> dict[str, str]:
+    """Return the normalised preferred names of concepts by id."""
     ids = list(dict.fromkeys(ids))
     rows = kb.preferred_rows(kb.find_all(ids))
     return dict(zip(ids, normalize_names(kb.names.take(rows)), strict=True))
 
 
-def _organisms(kb: KnowledgeBase, candidates: Iterable[Sequence[Candidate]]) -> dict[str, str]:
-    """The organism of each candidate that is of one."""
-    known = sorted({c.id for found in candidates for c in found})
-    of_rows = kb.types_of_all(kb.find_all(known))
-    organisms = map(organism_in, of_rows)
-    return {id: organism for id, organism in zip(known, organisms, strict=True) if organism}
+def _organisms_of(kb: KnowledgeBase, candidates: Iterable[Sequence[Candidate]]) -> dict[str, str]:
+    """Return the organisms of candidates by id, without candidates that have none."""
+    ids = sorted({c.id for of_string in candidates for c in of_string})
+    organisms = map(organism_among, kb.types_of_all(kb.find_all(ids)))
+    return {id: organism for id, organism in zip(ids, organisms, strict=True) if organism}
 
 
-def organism_in(types: Iterable[str]) -> str:
-    """The organism among the types of a concept; "" for none."""
+def organism_among(types: Iterable[str]) -> str:
+    """Return the organism among the types of a concept, or ""."""
     return next((t for t in types if t.startswith(ORGANISM)), "")
 
 
-# What each evidence adds to the log odds, chosen on training documents of BioRED, NLM-Gene and
-# GNormPlus: another name of one word is in the document; of the best long name, the share of its
-# words that are; a homolog has the name of the mention, too.
-_NAME, _WORDS, _HOMOLOG = 2.5, 2.0, 1.5
-_FEWEST = 3  # characters of another name
-_MOST_KEPT = 1 << 14  # genes
-_WORD = re.compile(r"[a-z0-9]+")
+# Contributions to the log-odds of a homonym, chosen on training documents of BioRED, NLM-Gene and
+# GNormPlus: the document has another one-word name of the gene; it has all words of a longer name,
+# or some, in proportion; a homolog has the name of the mention.
+_OTHER_NAME_WEIGHT, _LONG_NAME_WEIGHT, _HOMOLOG_NAME_WEIGHT = 2.5, 2.0, 1.5
+_MIN_OTHER_NAME_LENGTH = 3
+_CACHED_GENES = 1 << 14
+_ALPHANUMERIC = re.compile(r"[a-z0-9]+")
 _PIECE = re.compile(r"[^\s/()\[\],;]+")
-_NOT_WRITTEN = re.compile(r"[\W_]")  # "IL-2" is "IL2"
-_EMPTY = frozenset({"of", "and", "the", "in"})
+_NON_ALPHANUMERIC = re.compile(r"[\W_]")  # "IL-2" is "IL2"
+_FUNCTION_WORDS = frozenset({"of", "and", "the", "in"})
 
 
 @dataclass(frozen=True)
-class _Called:
-    """All that a gene and its homologs are called.
+class _GeneNames:
+    """The names of a gene and its homologs.
 
-    short (frozenset): Names of one word. long (tuple): Of the others, words with their weights.
-    homologs (frozenset): Names of the homologs.
+    short (frozenset): Names of one word.
+    long (tuple): The words of each longer name, with their weights.
+    homolog_names (frozenset): Names of the homologs only.
     """
 
     short: frozenset[str]
     long: tuple[dict[str, float], ...]
-    homologs: frozenset[str]
+    homolog_names: frozenset[str]
 
 
 class WordsOfDocument:
-    """The words of a document, and what may be a short name."""
+    """The words of a document, and its pieces that may be short names."""
 
     def __init__(self, text: str) -> None:
-        self.words = set(_words_of(text))
-        self.short = {_together(piece): piece for piece in [*text.split(), *_PIECE.findall(text)]}
+        self.words = set(_alphanumeric_words(text))
+        self.short = {_compact(piece): piece for piece in [*text.split(), *_PIECE.findall(text)]}
 
 
 class HomonymResolver:
-    """Tells apart the genes of a knowledge base; may be shared by threads."""
+    """Decides between genes of one organism that share a name; can be shared by threads."""
 
     def __init__(self, kb: KnowledgeBase) -> None:
         self.kb = kb
-        self._called = lru_cache(maxsize=_MOST_KEPT)(self._read)
+        self._names_of = lru_cache(maxsize=_CACHED_GENES)(self._read_names)
 
     def resolve(
         self, candidates: Sequence[Candidate], mention: str, document: WordsOfDocument
     ) -> list[Candidate]:
-        """Weigh candidates that are of one organism; together they stay as likely as they were."""
-        own, words = _together(mention), document.words.difference(_words_of(mention))
-        odds = [c.score * exp(self._weight(c.id, own, words, document)) for c in candidates]
-        part = sum(c.score for c in candidates) / (sum(odds) or 1.0)
-        return [replace(c, score=part * o) for c, o in zip(candidates, odds, strict=True)]
+        """Rescore candidates of one organism; the sum of their scores stays the same."""
+        name, words = _compact(mention), document.words.difference(_alphanumeric_words(mention))
+        odds = [c.score * exp(self._log_odds(c.id, name, words, document)) for c in candidates]
+        factor = sum(c.score for c in candidates) / (sum(odds) or 1.0)
+        return [replace(c, score=factor * o) for c, o in zip(candidates, odds, strict=True)]
 
     def other_name(self, id: str, mention: str, document: WordsOfDocument) -> str:
-        """Another name of one word that the document has of a gene; "" for none."""
-        others = (self._called(id).short - {_together(mention)}) & document.short.keys()
+        """Return another one-word name of a gene that the document uses, or ""."""
+        others = (self._names_of(id).short - {_compact(mention)}) & document.short.keys()
         return document.short[min(others)] if others else ""
 
-    def _weight(self, id: str, own: str, words: set[str], document: WordsOfDocument) -> float:
-        called = self._called(id)
-        covered = (
-            sum(w for word, w in of.items() if word in words) / sum(of.values())
-            for of in called.long
-        )
+    def _log_odds(self, id: str, name: str, words: set[str], document: WordsOfDocument) -> float:
+        names, coverage = self._names_of(id), 0.0
+        for weights in names.long:
+            covered = sum(weight for word, weight in weights.items() if word in words)
+            coverage = max(coverage, covered / sum(weights.values()))
+        has_other_name = bool((names.short - {name}) & document.short.keys())
         return (
-            _NAME * bool((called.short - {own}) & document.short.keys())
-            + _WORDS * max(covered, default=0.0)
-            + _HOMOLOG * (own in called.homologs)
+            _OTHER_NAME_WEIGHT * has_other_name
+            + _LONG_NAME_WEIGHT * coverage
+            + _HOMOLOG_NAME_WEIGHT * (name in names.homolog_names)
         )
 
-    def _read(self, id: str) -> _Called:
+    def _read_names(self, id: str) -> _GeneNames:
         kb, row = self.kb, self.kb.find(id)
-        own = kb.names.take(kb.names_of(row))
-        _, concepts, is_preferred = kb.concepts_of_names(kb.lookup_names([normalize_name(own[0])]))
-        same = concepts[is_preferred & (concepts != row)].tolist()
-        others = [name for other in same for name in kb.names.take(kb.names_of(other))]
-        names = dict.fromkeys([*own, *others])
-        short = {_together(name) for name in names if " " not in name}
-        return _Called(
-            frozenset(s for s in short - everyday_words() if len(s) >= _FEWEST and not s.isdigit()),
-            tuple(filter(None, (_weights(name) for name in names if " " in name))),
-            frozenset(map(_together, others)),
+        gene_names = kb.names.take(kb.names_of(row))
+        symbol_rows = kb.lookup_names([normalize_name(gene_names[0])])
+        _, concepts, is_preferred = kb.concepts_of_names(symbol_rows)
+        homolog_rows = concepts[is_preferred & (concepts != row)].tolist()
+        homolog_names = [
+            name for homolog in homolog_rows for name in kb.names.take(kb.names_of(homolog))
+        ]
+        names = dict.fromkeys([*gene_names, *homolog_names])
+        short = {_compact(name) for name in names if " " not in name} - everyday_words()
+        return _GeneNames(
+            frozenset(s for s in short if len(s) >= _MIN_OTHER_NAME_LENGTH and not s.isdigit()),
+            tuple(filter(None, (_word_weights(name) for name in names if " " in name))),
+            frozenset(map(_compact, homolog_names)),
         )
 
 
-def _weights(name: str) -> dict[str, float]:
-    """The words of a name; rare ones say more."""
+def _word_weights(name: str) -> dict[str, float]:
+    """Return the words of a name with their weights; rare words weigh more."""
     common = common_words()
-    words = (word for word in _words_of(name) if word not in _EMPTY)
+    words = (word for word in _alphanumeric_words(name) if word not in _FUNCTION_WORDS)
     return {word: log1p(1e6 / (1 + common.get(word, 0.0))) for word in words}
 
 
-def _words_of(text: str) -> list[str]:
-    return _WORD.findall(text.lower())
+def _alphanumeric_words(text: str) -> list[str]:
+    return _ALPHANUMERIC.findall(text.lower())
 
 
-def _together(name: str) -> str:
-    return _NOT_WRITTEN.sub("", name).lower()
+def _compact(name: str) -> str:
+    return _NON_ALPHANUMERIC.sub("", name).lower()

@@ -1,12 +1,10 @@
-"""The places where a document names organisms: by mentions, and by words that stand for one.
+"""Species assignment: the probability of each organism that a mention of a gene may belong to.
 
-Whose gene a mention is: a probability of each organism, from what the document says of it.
-
-A symbol is a gene in each organism that has it. Curators read which one is meant: the organisms
-that are named, how often and how near ("human BRCA1"); people and cell lines, which are human; how
-the symbol is written (TP53, Tp53); what the other genes are. So did SR4GN (Wei et al. 2012,
-https://doi.org/10.1371/journal.pone.0038460); the weights are fitted
-(training/scripts/species_assignment.py).
+Many organisms have a gene of the same symbol. Curators choose one by the organisms that the
+document names, how often and how near ("human BRCA1"), by words for people and cell lines, by the
+spelling of the symbol (TP53, Tp53), and by the other genes of the document. SR4GN works in the same
+way (Wei et al. 2012, https://doi.org/10.1371/journal.pone.0038460). The weights are fitted by
+training/scripts/species_assignment.py.
 """
 
 from __future__ import annotations
@@ -34,21 +32,20 @@ from spacy_bioel.models.fusion import Fusion, softmax_by_group
 from spacy_bioel.text.sentences import sentence_borders
 from spacy_bioel.types import CELL_LINE, MICROBES, ORGANISM, Candidate
 
-PREFIX = re.compile(r"[hmr](?=[A-Z][A-Za-z]*[A-Z0-9])")
-
-
-_LEAST = 1e-9
+_SPECIES_ASSETS = Path(__file__).parents[1] / "assets"
+_SCORE_FLOOR = 1e-9  # scores are rounded: genes that training texts rarely mention may have 0
+NamedPlace = tuple[int, int, str]  # start and end in characters, id of the organism
 
 
 @dataclass
 class SpeciesCandidates:
-    """Candidates of a mention by organism: the scores of each are those that they have if the
-    organism is meant.
+    """The candidates of a mention by organism, scored as if the mention were of that organism.
 
-    named, by_symbol (set): Organisms with a gene of a name of the mention; of the same symbol.
-    is_whole (bool): The mention as it is written is a name.
-    always (Sequence[str]): Organisms that may be meant, whether the document names them or not.
-    others (list): Candidates that are of no organism.
+    named, by_symbol (set): Organisms with a gene of the same name as the mention; with a gene of
+        the same symbol as one of those.
+    is_whole (bool): The mention is a name as it is written.
+    always (Sequence[str]): Organisms to consider even if the document does not name them.
+    others (list): Candidates without an organism.
     """
 
     genes: dict[str, list[Candidate]] = field(default_factory=dict)
@@ -60,149 +57,155 @@ class SpeciesCandidates:
 
     @cached_property
     def shares(self) -> dict[str, float]:
-        named = self.named or self.genes
-        return {organism: 1 / len(named) for organism in named}
+        """A uniform distribution over the organisms that have a gene of this name."""
+        organisms = self.named or self.genes
+        return {organism: 1 / len(organisms) for organism in organisms}
 
     def add(
-        self, found: Sequence[Candidate], organism_of: dict[str, str], *, by_symbol: bool = False
+        self,
+        candidates: Sequence[Candidate],
+        organism_of: dict[str, str],
+        *,
+        by_symbol: bool = False,
     ) -> None:
-        """Add the candidates of another form, of organisms that have none of that name so far."""
+        """Add the candidates of another spelling, for organisms without a gene of that name yet."""
         groups: dict[str, list[Candidate]] = {}
-        for c in found:
+        for c in candidates:
             if c.id in organism_of:
                 groups.setdefault(organism_of[c.id], []).append(c)
-        named = {o for o, own in groups.items() if any(map(is_named, own))}
-        total = sum(c.score for o in named for c in groups[o])
-        for o, own in groups.items():
-            if o in named and o not in self.named | self.by_symbol:
-                # Shares are rounded: what training texts mean rarely may have none.
-                part = total / sum(c.score + _LEAST for c in own)
-                self.genes[o] = [replace(c, score=(c.score + _LEAST) * part) for c in own]
-                (self.by_symbol if by_symbol else self.named).add(o)
+        named = {organism for organism, genes in groups.items() if any(map(is_named, genes))}
+        total = sum(c.score for organism in named for c in groups[organism])
+        for organism, genes in groups.items():
+            if organism in named and organism not in self.named | self.by_symbol:
+                factor = total / sum(c.score + _SCORE_FLOOR for c in genes)
+                self.genes[organism] = [
+                    replace(c, score=(c.score + _SCORE_FLOOR) * factor) for c in genes
+                ]
+                (self.by_symbol if by_symbol else self.named).add(organism)
             else:
-                self.genes.setdefault(o, own)
+                self.genes.setdefault(organism, genes)
 
 
 def is_named(candidate: Candidate) -> bool:
-    """Whether the mention is a name of the concept, and not only like one: for a name, nobody
-    searches by spelling."""
+    """Whether the mention is a name of the concept, and not only similar to one: n-gram search is
+    not run for names."""
     sources = candidate.evidence.split("+")
     return "exact" in sources or ("alias_table" in sources and "ngram" not in sources)
 
 
-_WORDS = Path(__file__).parents[1] / "assets" / "species_words.json"
-# Between a gene and the organism that it is said to be of.
-_OF = re.compile(
+# Between a gene and the organism that it is said to belong to: "TP53 expression in mice".
+_GENE_TO_ORGANISM = re.compile(
     r"\s(?:(?:genes?|proteins?|mRNAs?|expression|mutations?|homologu?es?|orthologu?es?)\s)?"
     r"(?:in|of|from)\s(?:the\s|both\s|adult\s|wild-type\s)?",
     re.IGNORECASE,
 )
-# Organisms that are a means, and whose genes are not meant: behind them, before them.
-_MEANS = re.compile(
+# Words after and before an organism that is only an experimental system.
+_AFTER_SYSTEM = re.compile(
     r"[\s-](?:(?:two|2|one|three)[\s-]hybrid|anti-|anti\s|monoclonal|polyclonal|serum|"
     r"smok|chew|xenograft|mammary tumou?r virus)",
     re.IGNORECASE,
 )
-_HOST_OF_TUMOURS = re.compile(
+_BEFORE_SYSTEM = re.compile(
     r"(?:\bnude|\bSCID|\bathymic|\bimmunodeficient|\bimmunocompromised|\bxenografts?(?:ed)?)[\s-]"
     r"(?:tumou?r\s)?(?:in\s(?:nude\s|SCID\s|athymic\s)?)?$",
     re.IGNORECASE,
 )
+_MAX_BEFORE_SYSTEM = 40  # characters
+_ANYWHERE = 1 << 40  # more characters than a document has
 
 
 class NamedOrganisms:
     """The places where a document names organisms, in order."""
 
-    def __init__(self, doc: Doc, found: list[tuple[int, int, str]], n_cells: int) -> None:
-        ends = {end for _, end, _ in found}
-        text = text_of(doc)
-        found = sorted([*found, *(word for word in organism_words(text) if word[1] not in ends)])
-        self.starts, self.ends = [start for start, _, _ in found], [end for _, end, _ in found]
-        self.ids = [id for _, _, id in found]
-        self.counts, self.n_cells = Counter(self.ids), n_cells
-        self.borders = sentence_borders(text)
-        self.text = text
-        self.heading = set(self.ids[: bisect_left(self.starts, (self.borders or [1 << 40])[0])])
+    def __init__(self, doc: Doc, mentions: list[NamedPlace], n_cell_lines: int) -> None:
+        mention_ends = {end for _, end, _ in mentions}
+        self.text = text_of(doc)
+        words = [place for place in organism_words(self.text) if place[1] not in mention_ends]
+        places = sorted([*mentions, *words])
+        self.starts = [start for start, _, _ in places]
+        self.ends = [end for _, end, _ in places]
+        self.ids = [id for _, _, id in places]
+        self.counts, self.n_cell_lines = Counter(self.ids), n_cell_lines
+        self.borders = sentence_borders(self.text)
+        title_end = self.borders[0] if self.borders else _ANYWHERE
+        self.in_title = set(self.ids[: bisect_left(self.starts, title_end)])
 
-    def sentence(self, at: int) -> int:
-        return bisect_right(self.borders, at)
+    def sentence_at(self, offset: int) -> int:
+        """Return the number of the sentence at a character offset."""
+        return bisect_right(self.borders, offset)
 
-    def around(self, at: int) -> tuple[set[str], set[str]]:
-        """Organisms that the sentence names before a place, and behind it."""
-        borders = [0, *self.borders, 1 << 40]
-        number = self.sentence(at)
-        first, last = (bisect_left(self.starts, border) for border in borders[number : number + 2])
-        middle = bisect_right(self.ends, at)
+    def in_sentence(self, offset: int) -> tuple[set[str], set[str]]:
+        """Return the organisms that the sentence names before an offset, and after it."""
+        borders = [0, *self.borders, _ANYWHERE]
+        sentence = self.sentence_at(offset)
+        first = bisect_left(self.starts, borders[sentence])
+        last = bisect_left(self.starts, borders[sentence + 1])
+        middle = bisect_right(self.ends, offset)
         return set(self.ids[first:middle]), set(self.ids[max(first, middle) : last])
 
-    def behind(self, at: int) -> str:
-        """The organism that a name that ends here is said to be of."""
-        number = bisect_left(self.starts, at)
-        is_named = number < len(self.starts) and _OF.fullmatch(self.text, at, self.starts[number])
-        return self.ids[number] if is_named else ""
+    def right_after(self, end: int) -> str:
+        """Return the organism that a gene with this end is said to belong to, or ""."""
+        next_place = bisect_left(self.starts, end)
+        if next_place == len(self.starts):
+            return ""
+        is_linked = _GENE_TO_ORGANISM.fullmatch(self.text, end, self.starts[next_place])
+        return self.ids[next_place] if is_linked else ""
 
-    def last(self, at: int, *, within: int = 1 << 40) -> str:
-        """The organism that is the last named before a place, within so many characters."""
-        number = bisect_right(self.ends, at)
-        return self.ids[number - 1] if number and at - self.ends[number - 1] <= within else ""
+    def last_before(self, start: int, *, within: int = _ANYWHERE) -> str:
+        """Return the last organism named before an offset, within so many characters, or ""."""
+        n_before = bisect_right(self.ends, start)
+        is_near = n_before and start - self.ends[n_before - 1] <= within
+        return self.ids[n_before - 1] if is_near else ""
 
 
 def is_experimental_system(span: Span) -> bool:
-    """Whether an organism is but a means: "yeast two-hybrid", "nude mice"."""
+    """Whether an organism is only an experimental system: "yeast two-hybrid", "nude mice"."""
     text = text_of(span.doc)
-    before = text[max(0, span.start_char - 40) : span.start_char]
-    return bool(_MEANS.match(text, span.end_char) or _HOST_OF_TUMOURS.search(before))
+    before = text[max(0, span.start_char - _MAX_BEFORE_SYSTEM) : span.start_char]
+    return bool(_AFTER_SYSTEM.match(text, span.end_char) or _BEFORE_SYSTEM.search(before))
 
 
 @cache
-def _words() -> tuple[re.Pattern[str], list[str]]:
-    """Words that stand for an organism, whether a detector finds them or not: people, strains, cell
-    lines that are not human; and the organism of each group of the pattern.
+def _organism_pattern() -> tuple[re.Pattern[str], list[str]]:
+    """Return a pattern with a group for each organism in assets/species_words.json, and the
+    organisms of the groups.
+
+    The file has words for people, strains, and cell lines that are not human.
     """
-    table: dict[str, list[str]] = srsly.read_json(_WORDS)
-    groups = "|".join(f"({'|'.join(words)})" for words in table.values())
-    return re.compile(rf"(?<![\w-])(?:{groups})(?!\w)", re.IGNORECASE), list(table)
+    words_of: dict[str, list[str]] = srsly.read_json(_SPECIES_ASSETS / "species_words.json")
+    groups = "|".join(f"({'|'.join(words)})" for words in words_of.values())
+    return re.compile(rf"(?<![\w-])(?:{groups})(?!\w)", re.IGNORECASE), list(words_of)
 
 
-def organism_words(text: str) -> Iterator[tuple[int, int, str]]:
-    """Such words of a text: start, end and organism of each."""
-    pattern, organisms = _words()
+def organism_words(text: str) -> Iterator[NamedPlace]:
+    """Yield the words that imply an organism ("patients", "C2C12"), found without a detector."""
+    pattern, organisms = _organism_pattern()
     for match in pattern.finditer(text):
         yield (*match.span(), organisms[(match.lastindex or 1) - 1])
 
 
-# Columns of the features of a mention and an organism.
-#   human: it is man; alone: and the document names none; cells: and log of 1 + cell lines
-#   upper, title: and the symbol is written "TP53", "Tp53"
-#   rodent: it is mouse or rat, and the symbol is written "Tp53"; a fish that is named, and "tp53"
-#   often: log of 1 + how often the document names it; heading: the first sentence does
-#   before: it stands right before the mention; last: it is the last one named before
-#   behind: it stands right behind the mention: "Brca1 in mice"
-#   sentence, after: it is named in the sentence, before or after the mention
-#   prefix: the name begins with its letter: "hFSHR"
-#   named, homolog: it has a gene of that name; of the symbol of such a gene
-#   others, near: share of it among the genes of other mentions, in the document and the sentence
-#   elsewhere: it stands right before the same name in another place
-FEATURES = (
+# Features of a mention and an organism, in the order of the weights; see `_species_features`.
+SPECIES_FEATURES = (
     "human", "alone", "cells", "upper", "title", "rodent", "often", "heading", "before", "last",
     "behind", "sentence", "after", "prefix", "named", "homolog", "others", "near", "elsewhere",
 )  # fmt: skip
 HUMAN, MOUSE, RAT, ZEBRAFISH = (f"{ORGANISM}{id}" for id in (9606, 10090, 10116, 7955))
-_PREFIXES = {"h": HUMAN, "m": MOUSE, "r": RAT}
-# The weight of the prefix was fitted where it is rare, and "m" and "r" mean more than mouse and rat
-# ("mGluR5", recombinant); "hBRCA1" is human in any mouse.
-_HUMAN_PREFIX = 8.0
-_BACTERIAL = re.compile(r"[a-z]{3}[A-Z]\d?")  # "recA"
-_NEAR = 2  # characters between an organism and the gene that it stands before
-_WEIGHTS = Path(__file__).parents[1] / "assets" / "species_assignment.json"
+ORGANISM_PREFIX = re.compile(r"[hmr](?=[A-Z][A-Za-z]*[A-Z0-9])")  # "hTERT", "mFgf2"
+# Organism of a prefix, and the value that the feature "prefix" has for it. The weight was fitted
+# with a value of 1 on texts with few prefixes, where "m" and "r" often mean something else
+# ("mGluR5", recombinant). It is too small for "h", since "hBRCA1" is human in any text: the value
+# of 8 multiplies the weight. Set it to 1 before the weights are fitted again.
+_ORGANISM_OF_PREFIX = {"h": (HUMAN, 8.0), "m": (MOUSE, 1.0), "r": (RAT, 1.0)}
+_BACTERIAL_SYMBOL = re.compile(r"[a-z]{3}[A-Z]\d?")  # "recA"
+_MAX_RIGHT_BEFORE = 2  # characters between an organism and the gene right after it
 
 
 @dataclass(frozen=True)
 class OrganismTable:
-    """Organisms that mentions may be of, one row for each pair, mention after mention.
+    """The organisms that mentions may belong to, a row for each pair, mention after mention.
 
-    mention (NDArray[int64]): Number of the mention. Shape (n,).
-    features (NDArray[float32]): Shape (n, len(FEATURES)).
+    mention (NDArray[int64]): Index of the mention. Shape (n,).
+    features (NDArray[float32]): Shape (n, len(SPECIES_FEATURES)).
     """
 
     mention: NDArray[np.int64]
@@ -216,168 +219,201 @@ def organism_table(
     genes: Mapping[int, SpeciesCandidates],
     kb: KnowledgeBase,
 ) -> OrganismTable:
-    """Gather the evidence for each organism that a mention of a gene may be of.
+    """Return the evidence for each organism that a mention of a gene may belong to.
 
-    Parts of composites say nothing of the organisms that their documents name.
+    Parts of composites are not counted as evidence for other mentions.
 
-    genes (Mapping): Of each mention that may be a gene, its candidates by organism.
-    kb (KnowledgeBase): Tells which organisms are microbes.
+    genes (Mapping): The candidates by organism of each mention that may be a gene.
+    kb (KnowledgeBase): Knows which organisms are microbes.
     """
-    n = mentions.n_wholes
-    found, n_cells = _named(mentions, candidates, genes)
-    documents = _documents(mentions, found, n_cells)
-    named = {id for of in found.values() for _, _, id in of}
+    places, n_cell_lines = _named_places(mentions, candidates, genes)
+    documents = _named_organisms_of(mentions, places, n_cell_lines)
+    named = {id for places_of_doc in places.values() for _, _, id in places_of_doc}
     microbes = {id for id in named if is_microbe(kb, id)}
-    hosts = {
-        owner: [place for place in of if place[2] not in microbes]
-        for owner, of in found.items()
-        if microbes.intersection(id for _, _, id in of)
-    }
-    without_microbes = documents | _documents(mentions, hosts, n_cells)
-    places, strings = {}, mentions.strings
-    said: dict[object, Counter[str]] = defaultdict(Counter)
-    for number, homologs in genes.items():
-        owner, whole = mentions.owners[number], _whole_of(number, mentions)
-        start = whole.start_char
-        sentence = owner, documents[owner].sentence(start)
-        places[number] = start, whole.end_char, (owner, sentence, (owner, strings[number]))
-        if number < n:
-            for key in (owner, sentence):
-                said[key].update(homologs.shares)
-                said[key][""] += 1
-            before = documents[owner].last(start, within=_NEAR)
-            said[owner, strings[number]][before] += 1
-    owner_of, organisms, rows = [], [], []
-    for number, homologs in genes.items():
-        start, end, keys = places[number]
-        text = mentions.spans[number].text
-        place = _Place(text, start, end, number < n, [said[key] for key in keys])
-        # A virus or bacterium is why a name that no gene has is none of man, and no other.
-        is_of_host = bool(homologs.named) and not _BACTERIAL.fullmatch(text)
-        document = (without_microbes if is_of_host else documents)[mentions.owners[number]]
-        for organism, features in _rows(homologs, document, place):
-            owner_of.append(number)
+    host_places = {}
+    for owner, places_of_doc in places.items():
+        hosts = [place for place in places_of_doc if place[2] not in microbes]
+        if len(hosts) < len(places_of_doc):
+            host_places[owner] = hosts
+    host_documents = documents | _named_organisms_of(mentions, host_places, n_cell_lines)
+
+    # Mentions of genes by organism in each document and each sentence, with the count of all genes
+    # under "", and the organisms right before each string of a document.
+    counts: dict[object, Counter[str]] = defaultdict(Counter)
+    gene_mentions: dict[int, _GeneMention] = {}
+    strings = mentions.strings
+    for index, species_candidates in genes.items():
+        owner, whole = mentions.owners[index], _whole_of(index, mentions)
+        start, is_counted = whole.start_char, index < mentions.n_wholes
+        in_document, same_string = owner, (owner, strings[index])
+        in_sentence = (owner, documents[owner].sentence_at(start))
+        if is_counted:
+            for key in (in_document, in_sentence):
+                counts[key].update(species_candidates.shares)
+                counts[key][""] += 1
+            before = documents[owner].last_before(start, within=_MAX_RIGHT_BEFORE)
+            counts[same_string][before] += 1
+        gene_mentions[index] = _GeneMention(
+            mentions.spans[index].text,
+            start,
+            whole.end_char,
+            is_counted,
+            counts[in_document],
+            counts[in_sentence],
+            counts[same_string],
+        )
+
+    mention_of_row, organisms, rows = [], [], []
+    for index, species_candidates in genes.items():
+        mention, owner = gene_mentions[index], mentions.owners[index]
+        # A name that a gene in the knowledge base has belongs to the host, not to a virus or
+        # bacterium; other names, and those that are spelled as bacterial ones, may be a microbe's.
+        is_of_host = species_candidates.named and not _BACTERIAL_SYMBOL.fullmatch(mention.text)
+        document = host_documents[owner] if is_of_host else documents[owner]
+        for organism, features in _species_features(species_candidates, document, mention):
+            mention_of_row.append(index)
             organisms.append(organism)
-            rows.append(features)
+            rows.append([features[name] for name in SPECIES_FEATURES])
     return OrganismTable(
-        np.array(owner_of, dtype=np.int64),
+        np.array(mention_of_row, dtype=np.int64),
         organisms,
-        np.array(rows, dtype=np.float32).reshape(-1, len(FEATURES)),
+        np.array(rows, dtype=np.float32).reshape(-1, len(SPECIES_FEATURES)),
     )
 
 
 @dataclass(frozen=True)
-class _Place:
-    """A mention in its document.
+class _GeneMention:
+    """A mention of a gene in its document.
 
-    start, end (int): Where it, or the composite that it is a part of, starts and ends.
-    is_counted (bool): It is among those that `said` counts.
-    said (Sequence): Organisms of the genes of the document, of those of the sentence, and those
-        that stand before the same name.
+    start, end (int): Characters of the mention, or of the composite that it is a part of.
+    is_counted (bool): Whether the following counts include the mention.
+    in_document, in_sentence (Counter): Mentions of genes by organism; "": of any.
+    right_before (Counter): Organisms right before the same string in the document.
     """
 
     text: str
     start: int
     end: int
     is_counted: bool
-    said: Sequence[Counter[str]]
+    in_document: Counter[str]
+    in_sentence: Counter[str]
+    right_before: Counter[str]
 
 
-def _rows(
-    homologs: SpeciesCandidates, document: NamedOrganisms, place: _Place
-) -> Iterator[tuple[str, tuple[float, ...]]]:
-    """Features of each organism that the mention may be of."""
-    text, counted = place.text, place.is_counted
-    before, last = document.last(place.start, within=_NEAR), document.last(place.start)
-    behind = document.behind(place.end)
-    in_sentence, after = document.around(place.start)
+def _species_features(
+    species_candidates: SpeciesCandidates, document: NamedOrganisms, mention: _GeneMention
+) -> Iterator[tuple[str, dict[str, float]]]:
+    """Yield each organism that a mention may belong to, with its features by name."""
+    text, is_counted = mention.text, mention.is_counted
+    before = document.last_before(mention.start, within=_MAX_RIGHT_BEFORE)
+    last = document.last_before(mention.start)
+    after = document.right_after(mention.end)
+    sentence_before, sentence_after = document.in_sentence(mention.start)
     is_symbol = " " not in text and len(text) > 1
-    is_title = is_symbol and text[0].isupper() and text[1:].islower()
-    is_upper = is_symbol and text.isupper()
-    is_lower = is_symbol and text.islower()
-    fish = ZEBRAFISH if ZEBRAFISH in document.counts else ""
-    prefix = _PREFIXES[text[0]] if PREFIX.match(text) and not homologs.is_whole else ""
-    others, near, same = place.said
-    for organism in dict.fromkeys([*homologs.genes, *document.counts, *homologs.always]):
-        human, own = organism == HUMAN, homologs.shares.get(organism, 0.0) * counted
+    is_title = is_symbol and text[0].isupper() and text[1:].islower()  # "Tp53"
+    is_upper = is_symbol and text.isupper()  # "TP53"
+    is_lower = is_symbol and text.islower()  # "tp53"
+    names_zebrafish = ZEBRAFISH in document.counts
+    prefix, prefix_value = "", 0.0
+    if ORGANISM_PREFIX.match(text) and not species_candidates.is_whole:
+        prefix, prefix_value = _ORGANISM_OF_PREFIX[text[0]]
+    organisms = [*species_candidates.genes, *document.counts, *species_candidates.always]
+    for organism in dict.fromkeys(organisms):
+        is_human = organism == HUMAN
+        is_fish_symbol = is_lower and names_zebrafish and organism == ZEBRAFISH
+        # The mention itself is subtracted from the counts of genes.
+        share = species_candidates.shares.get(organism, 0.0) * is_counted
+        n_in_document = max(mention.in_document[""] - is_counted, 1)
+        n_in_sentence = max(mention.in_sentence[""] - is_counted, 1)
         yield (
             organism,
-            (
-                human,
-                human and not document.counts,
-                human * log1p(document.n_cells),
-                human and is_upper,
-                human and is_title,
-                (is_title and organism in (MOUSE, RAT)) or (is_lower and organism == fish),
-                log1p(document.counts[organism]),
-                organism in document.heading,
-                organism == before,
-                organism == last,
-                organism == behind,
-                organism in in_sentence,
-                organism in after,
-                (organism == prefix) * (_HUMAN_PREFIX if human else 1.0),
-                organism in homologs.named,
-                organism in homologs.by_symbol,
-                (others[organism] - own) / max(others[""] - counted, 1),
-                (near[organism] - own) / max(near[""] - counted, 1),
-                organism != before and same[organism] > 0,
-            ),
+            {
+                "human": is_human,
+                "alone": is_human and not document.counts,  # the document names no organism
+                "cells": is_human * log1p(document.n_cell_lines),
+                "upper": is_human and is_upper,
+                "title": is_human and is_title,
+                # Mouse and rat genes are written "Tp53", those of zebrafish "tp53".
+                "rodent": (is_title and organism in (MOUSE, RAT)) or is_fish_symbol,
+                "often": log1p(document.counts[organism]),  # how often it is named
+                "heading": organism in document.in_title,
+                "before": organism == before,  # right before the mention: "mouse Brca1"
+                "last": organism == last,  # the last organism named before the mention
+                "behind": organism == after,  # right after the mention: "Brca1 in mice"
+                "sentence": organism in sentence_before,
+                "after": organism in sentence_after,
+                "prefix": prefix_value if organism == prefix else 0.0,
+                "named": organism in species_candidates.named,
+                "homolog": organism in species_candidates.by_symbol,
+                # Share of the organism among the other genes of the document and the sentence.
+                "others": (mention.in_document[organism] - share) / n_in_document,
+                "near": (mention.in_sentence[organism] - share) / n_in_sentence,
+                # Right before the same string elsewhere in the document.
+                "elsewhere": organism != before and mention.right_before[organism] > 0,
+            },
         )
 
 
 def score_species(table: OrganismTable) -> Iterator[tuple[int, list[tuple[str, float]]]]:
-    """Yield each mention with the organisms that it may be of, and their probabilities."""
-    likely = softmax_by_group(default_weights().scores(table.features), table.mention).tolist()
-    rows = zip(table.mention.tolist(), table.organisms, likely, strict=True)
-    for number, of_mention in groupby(rows, key=lambda row: row[0]):
-        yield number, [(organism, probability) for _, organism, probability in of_mention]
+    """Yield each mention with the organisms that it may belong to, and their probabilities."""
+    scores = default_weights().scores(table.features)
+    probabilities = softmax_by_group(scores, table.mention).tolist()
+    rows = zip(table.mention.tolist(), table.organisms, probabilities, strict=True)
+    for mention, rows_of_mention in groupby(rows, key=lambda row: row[0]):
+        yield mention, [(organism, probability) for _, organism, probability in rows_of_mention]
 
 
 @cache
 def default_weights() -> Fusion:
-    """Weights of the evidence for an organism."""
-    return Fusion.from_json(srsly.read_json(_WEIGHTS), FEATURES)
+    """Return the fitted weights of the features."""
+    weights = srsly.read_json(_SPECIES_ASSETS / "species_assignment.json")
+    return Fusion.from_json(weights, SPECIES_FEATURES)
 
 
-def _named(
+def _named_places(
     mentions: Mentions, candidates: Candidates, genes: Mapping[int, SpeciesCandidates]
-) -> tuple[dict[int, list[tuple[int, int, str]]], Counter[int]]:
-    """Where the documents with genes name organisms, and how many cell lines they name."""
-    found: dict[int, list[tuple[int, int, str]]] = {mentions.owners[g]: [] for g in genes}
-    cells: Counter[int] = Counter()
-    wholes = mentions.spans[: mentions.n_wholes]
-    for span, owner, of_mention in zip(
-        wholes, mentions.owners, candidates.of_mentions, strict=False
-    ):
-        best = of_mention[0] if of_mention else None
-        if best is not None and best.score >= candidates.nil_threshold and owner in found:
+) -> tuple[dict[int, list[NamedPlace]], Counter[int]]:
+    """Return the linked organisms of each document with genes, and the number of cell lines that
+    do not imply another organism."""
+    places: dict[int, list[NamedPlace]] = {mentions.owners[gene]: [] for gene in genes}
+    n_cell_lines: Counter[int] = Counter()
+    for index in range(mentions.n_wholes):
+        span, owner = mentions.spans[index], mentions.owners[index]
+        best = next(iter(candidates.of_mentions[index]), None)
+        if best is not None and best.score >= candidates.nil_threshold and owner in places:
             if best.id.startswith(ORGANISM) and not is_experimental_system(span):
-                found[owner].append((span.start_char, span.end_char, best.id))
-        cells[owner] += span.label_ == CELL_LINE and not any(organism_words(span.text))
-    return found, cells
+                places[owner].append((span.start_char, span.end_char, best.id))
+        n_cell_lines[owner] += span.label_ == CELL_LINE and not any(organism_words(span.text))
+    return places, n_cell_lines
 
 
-def _documents(
-    mentions: Mentions, found: Mapping[int, list[tuple[int, int, str]]], n_cells: Counter[int]
+def _named_organisms_of(
+    mentions: Mentions, places: Mapping[int, list[NamedPlace]], n_cell_lines: Counter[int]
 ) -> dict[int, NamedOrganisms]:
     return {
-        owner: NamedOrganisms(mentions.docs[owner], places, n_cells[owner])
-        for owner, places in found.items()
+        owner: NamedOrganisms(mentions.docs[owner], places_of_doc, n_cell_lines[owner])
+        for owner, places_of_doc in places.items()
     }
 
 
 def is_microbe(kb: KnowledgeBase, organism: str) -> bool:
-    """Whether it lives in those whose genes are meant: a virus, a bacterium, one of the archaea."""
-    # By parts, whose columns are mapped: those of a joined knowledge base would be made.
-    rows = ((part, part.find(organism)) for part in parts_of(kb))
-    return any(row >= 0 and not MICROBES.isdisjoint(part.types_of(row)) for part, row in rows)
+    """Whether an organism is a virus, a bacterium or one of the archaea, and so lives in a host."""
+    # Types of the parts are memory-mapped; those of a joined knowledge base would have to be made.
+    for part in parts_of(kb):
+        row = part.find(organism)
+        if row >= 0 and not MICROBES.isdisjoint(part.types_of(row)):
+            return True
+    return False
 
 
-def _whole_of(number: int, mentions: Mentions) -> Span:
-    """What stands before a composite stands before its parts: "mouse BRCA1 and TP53"."""
-    part, owner, n = mentions.spans[number], mentions.owners[number], mentions.n_wholes
-    if number < n:
-        return part
-    wholes = (s for s, of in zip(mentions.spans[:n], mentions.owners, strict=False) if of == owner)
-    return next(m for m in wholes if m.start <= part.start and part.end <= m.end)
+def _whole_of(index: int, mentions: Mentions) -> Span:
+    """Return the span of a mention, or the composite around a part.
+
+    Words before a composite are evidence for all its parts: "mouse BRCA1 and TP53".
+    """
+    span, owner, n_wholes = mentions.spans[index], mentions.owners[index], mentions.n_wholes
+    if index < n_wholes:
+        return span
+    wholes = zip(mentions.spans[:n_wholes], mentions.owners, strict=False)
+    same_doc = (whole for whole, owner_of_whole in wholes if owner_of_whole == owner)
+    return next(w for w in same_doc if w.start <= span.start and span.end <= w.end)

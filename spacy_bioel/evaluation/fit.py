@@ -279,7 +279,7 @@ def _read_batch(
         return Development(np.zeros((0, len(rescorer.features)), np.float32), [], [], [], [])
     generator = linker.generator
     given = rank_mentions(generator, mentions, coherence=linker.cfg["coherence"])
-    reading = rescorer.read(generator, mentions, given)
+    reading = rescorer.score(generator, mentions, given)
     ids = [split_kb_id(span.kb_id_) for span in mentions.spans]
     starts = np.searchsorted(reading.mention, np.arange(len(ids) + 1))
     rows = [np.arange(*pair) for pair in pairwise(starts.tolist())]

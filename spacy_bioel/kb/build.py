@@ -1,7 +1,7 @@
-"""Build of a knowledge base: records, of any source and in any order, become columns.
+"""Build a knowledge base: turn records, from any source and in any order, into columns.
 
-Records are merged to one draft per concept; drafts get rows, and rows are written as the columns
-that `kb.knowledge_base` maps.
+Records are merged into one draft per concept. Concepts and names get row numbers, and are written
+as the columns that `kb.knowledge_base` maps.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _BAD_ID = re.compile(r"[\s|]")
 
 @dataclass(slots=True)
 class BuildReport:
-    """Counts of a build: what was kept, merged, inherited and dropped.
+    """Counts of what a build kept, merged, inherited and dropped.
 
     fingerprint (str): Fingerprint of the knowledge base.
     """
@@ -50,27 +50,27 @@ class BuildReport:
     concepts: int = 0
     names: int = 0  # distinct
     entries: int = 0  # pairs of concept and name
-    ambiguous_names: int = 0  # of more than one concept
-    merged_records: int = 0  # with the id of an earlier record
-    merged_names: int = 0  # that the concept has in another spelling
-    empty_names: int = 0  # that `normalize_name` makes empty
+    ambiguous_names: int = 0  # names of more than one concept
+    merged_records: int = 0  # records with the id of an earlier record
+    merged_names: int = 0  # other spellings of a name that the concept already has
+    empty_names: int = 0  # names for which `normalize_name` returns ""
     dropped_by_type: int = 0
     dropped_by_branch: int = 0  # outside the branches to keep
     dropped_nameless: int = 0
-    inherited_types: int = 0  # concepts with the types of their parents
+    inherited_types: int = 0  # concepts that got the types of their parents
     unknown_parents: int = 0  # links to parents that are not in the knowledge base
-    retired: int = 0  # ids that lead to a concept
-    retired_current: int = 0  # ids that are also current, and stay so
-    retired_missing: int = 0  # ids whose replacement is not in the knowledge base
-    redirected: int = 0  # added records of retired ids, which went to the replacements
+    retired: int = 0  # retired ids whose replacement is in the knowledge base
+    retired_current: int = 0  # retired ids that are also current ids, and stay current
+    retired_missing: int = 0  # retired ids whose replacement is not in the knowledge base
+    redirected: int = 0  # records of retired ids, added to the concepts that replaced these
     fingerprint: str = ""
 
 
 @dataclass(slots=True)
 class Draft:
-    """Draft of a concept, merged from all records of one id.
+    """Draft of a concept, merged from all records with its id.
 
-    Tuples: empty ones take no memory, and the garbage collector looks at none of them.
+    Tuples instead of lists: empty ones take no memory, and the garbage collector skips them.
     """
 
     names: tuple[str, ...] = ()
@@ -78,31 +78,31 @@ class Draft:
     parents: tuple[str, ...] = ()
     definition: str = ""
     xrefs: tuple[str, ...] = ()
-    sources: tuple[int, ...] = ()  # of each name, among `Drafts.sources`
+    sources: tuple[int, ...] = ()  # source of each name, as an index into `Drafts.sources`
 
     def add(self, record: Concept, *, source: int = 0) -> None:
         self.names += record.names
         self.sources += (source,) * len(record.names)
-        self.types = different(self.types, filter(None, record.types))
-        self.parents = different(self.parents, record.parents)
+        self.types = extend_unique(self.types, filter(None, record.types))
+        self.parents = extend_unique(self.parents, record.parents)
         self.definition = self.definition or record.definition
-        # On one line: line breaks and tabs separate them in the column.
-        self.xrefs = different(self.xrefs, filter(None, map(on_one_line, record.xrefs)))
+        # In the column, tabs separate cross-references and line breaks separate concepts.
+        self.xrefs = extend_unique(self.xrefs, filter(None, map(on_one_line, record.xrefs)))
 
 
-def different(known: tuple[str, ...], more: Iterable[str]) -> tuple[str, ...]:
-    """Those that are known, and others, each once."""
-    both = known + tuple(more)
-    return tuple(dict.fromkeys(both)) if len(both) > 1 else both
+def extend_unique(known: tuple[str, ...], added: Iterable[str]) -> tuple[str, ...]:
+    """Append strings to others, and return each distinct string once."""
+    strings = known + tuple(added)
+    return tuple(dict.fromkeys(strings)) if len(strings) > 1 else strings
 
 
 @dataclass(slots=True)
 class Drafts:
-    """Contents of a knowledge base before they are columns."""
+    """Contents of a knowledge base before they are written as columns."""
 
     current: dict[str, Draft] = field(default_factory=dict)  # concepts by id
-    retired: dict[str, str] = field(default_factory=dict)  # ids, and those that replaced them
-    sources: list[str] = field(default_factory=list)  # of the build, then of later additions
+    retired: dict[str, str] = field(default_factory=dict)  # replacement of each retired id
+    sources: list[str] = field(default_factory=list)  # source of the build, then of additions
 
 
 def merge_records(
@@ -117,42 +117,42 @@ def merge_records(
     """Read all records, inherit types and apply the filters.
 
     types (Collection[str] | None): Keep concepts that have any of these; None keeps all.
-    report (BuildReport): Gets the counts.
+    report (BuildReport): Updated with the counts.
     base (Drafts | None): Existing drafts, which are all kept; records are added to them.
-    branches (Branches | None): Keep these concepts, also below concepts of other types.
-    RETURNS (Drafts): In the order of ids, chains of retired ids followed to the end.
+    branches (Branches | None): Keep only the concepts of these branches.
+    RETURNS (Drafts): Concepts in the order of their ids; retired ids map to current ids.
     RAISES BioelError: [B026] bad id, [B027] retired ids in a circle, [B028] no concept left,
         [B310] a branch that the records do not have.
     """
     drafts = base or Drafts()
     if source not in drafts.sources:
         drafts.sources.append(source)
-    known = frozenset(drafts.current)
-    number_of_source, before = drafts.sources.index(source), dict(drafts.retired)
+    base_ids = frozenset(drafts.current)
+    source_index, base_retired = drafts.sources.index(source), dict(drafts.retired)
     for number, record in enumerate(concepts, start=1):
         report.records = number
         check_ids(record, number=number)
         if record.replaced_by:
             drafts.retired.setdefault(record.id, record.replaced_by)
             continue
-        id = before.get(record.id, record.id)
+        id = base_retired.get(record.id, record.id)
         report.redirected += id != record.id
         report.merged_records += id in drafts.current
-        drafts.current.setdefault(id, Draft()).add(record, source=number_of_source)
+        drafts.current.setdefault(id, Draft()).add(record, source=source_index)
     for id in drafts.current.keys() & drafts.retired.keys():
         del drafts.retired[id]
         report.retired_current += 1
     drafts.retired = follow_chains(drafts.retired)
-    _inherit_types(drafts, known, report)
+    _inherit_types(drafts, base_ids, report)
     kept = {id: drafts.current[id] for id in sorted(drafts.current)}
     if types is not None:
         wanted = frozenset(types)
-        kept = {id: d for id, d in kept.items() if id in known or wanted & set(d.types)}
+        kept = {id: d for id, d in kept.items() if id in base_ids or wanted & set(d.types)}
         report.dropped_by_type = len(drafts.current) - len(kept)
     if branches is not None:
-        in_branches = branches.kept(drafts)
+        ids_in_branches = branches.kept(drafts)
         report.dropped_by_branch = len(kept)
-        kept = {id: draft for id, draft in kept.items() if id in in_branches}
+        kept = {id: draft for id, draft in kept.items() if id in ids_in_branches}
         report.dropped_by_branch -= len(kept)
     if not kept:
         raise nothing_left(report, types=types, drafts=drafts.current)
@@ -162,8 +162,8 @@ def merge_records(
 def nothing_left(
     report: BuildReport, *, types: Collection[str] | None, drafts: dict[str, Draft]
 ) -> BioelError:
-    """Error [B028], with counts that help to find the cause."""
-    seen = Counter(t for draft in drafts.values() for t in draft.types)
+    """Return error [B028], with counts that help to find the cause."""
+    type_counts = Counter(name for draft in drafts.values() for name in draft.types)
     return BioelError(
         Errors.B028.format(
             records=report.records,
@@ -171,46 +171,48 @@ def nothing_left(
             by_branch=report.dropped_by_branch,
             nameless=report.dropped_nameless,
             asked="all" if types is None else ", ".join(sorted(types)) or "none",
-            seen=", ".join(t for t, _ in seen.most_common(10)) or "none",
+            seen=", ".join(name for name, _ in type_counts.most_common(10)) or "none",
         )
     )
 
 
 def check_ids(record: Concept, *, number: int) -> None:
-    """Refuse a record whose id or replacement cannot be one. RAISES BioelError: [B026]."""
-    replacement = {"replacement": record.replaced_by} if record.replaced_by else {}
-    for what, id in {"id": record.id, **replacement}.items():
+    """Check the id of a record and the id of its replacement. RAISES BioelError: [B026]."""
+    ids = {"id": record.id}
+    if record.replaced_by:
+        ids["replacement"] = record.replaced_by
+    for field_name, id in ids.items():
         if not id or _BAD_ID.search(id):
-            raise BioelError(Errors.B026.format(number=number, field=what, found=id))
+            raise BioelError(Errors.B026.format(number=number, field=field_name, found=id))
 
 
 def follow_chains(retired: dict[str, str]) -> dict[str, str]:
     """Map each retired id to the last id of its chain. RAISES BioelError: [B027] a circle."""
-    last: dict[str, str] = {}
+    ends: dict[str, str] = {}
     for id in retired:
-        chain: dict[str, None] = {}
-        while id in retired and id not in last:
-            if id in chain:
-                raise BioelError(Errors.B027.format(cycle=" -> ".join([*chain, id])))
-            chain[id] = None
+        passed: dict[str, None] = {}
+        while id in retired and id not in ends:
+            if id in passed:
+                raise BioelError(Errors.B027.format(cycle=" -> ".join([*passed, id])))
+            passed[id] = None
             id = retired[id]
-        last.update(dict.fromkeys(chain, last.get(id, id)))
-    return {id: last[id] for id in retired}
+        ends.update(dict.fromkeys(passed, ends.get(id, id)))
+    return {id: ends[id] for id in retired}
 
 
-def _inherit_types(drafts: Drafts, known: Collection[str], report: BuildReport) -> None:
-    """Let concepts without types inherit the own types of their parents (one level).
+def _inherit_types(drafts: Drafts, base_ids: Collection[str], report: BuildReport) -> None:
+    """Give concepts without types the types of their parents, over one level.
 
-    known (Collection[str]): Ids of existing concepts, which inherited when they were added.
+    base_ids (Collection[str]): Ids of existing concepts, which inherited when they were added.
     """
     inherited = {}
     for id, draft in drafts.current.items():
         if draft.parents:
-            draft.parents = tuple(drafts.retired.get(id, id) for id in draft.parents)
-        if not draft.types and id not in known:
+            draft.parents = tuple(drafts.retired.get(parent, parent) for parent in draft.parents)
+        if not draft.types and id not in base_ids:
             parents = (drafts.current.get(parent) for parent in draft.parents)
-            known_types = (parent.types for parent in parents if parent is not None)
-            inherited[id] = different((), chain.from_iterable(known_types))
+            types_of_parents = (parent.types for parent in parents if parent is not None)
+            inherited[id] = extend_unique((), chain.from_iterable(types_of_parents))
     for id, types in inherited.items():
         drafts.current[id].types = types
         report.inherited_types += bool(types)
@@ -218,17 +220,18 @@ def _inherit_types(drafts: Drafts, known: Collection[str], report: BuildReport) 
 
 @dataclass(frozen=True)
 class Branches:
-    """Choice of branches; each id stands for its concept and all that lie below it.
+    """Selection of branches of an ontology: a concept and all concepts below it.
 
-    under (Sequence[str]): Branches to keep; empty: all.
-    exclude (Sequence[str]): Branches to leave out. A concept of both is left out.
+    under (Sequence[str]): Ids at the top of the branches to keep; empty: keep all.
+    exclude (Sequence[str]): Ids at the top of the branches to leave out. A concept in a kept and an
+        excluded branch is left out.
     """
 
     under: Sequence[str] = ()
     exclude: Sequence[str] = ()
 
     def kept(self, drafts: Drafts) -> set[str]:
-        """Ids of the concepts to keep. Retired ids stand for those that replaced them.
+        """Return the ids of the concepts to keep. A retired id selects the one that replaced it.
 
         RAISES BioelError: [B310] on an id that the sources do not have.
         """
@@ -238,29 +241,30 @@ class Branches:
                 children[parent].append(id)
         kept = set(drafts.current)
         if self.under:
-            kept = _below([_current(id, drafts) for id in self.under], children)
-        return kept - _below([_current(id, drafts) for id in self.exclude], children)
+            kept = _branch_ids([_current_id(id, drafts) for id in self.under], children)
+        return kept - _branch_ids([_current_id(id, drafts) for id in self.exclude], children)
 
 
-def _current(id: str, drafts: Drafts) -> str:
+def _current_id(id: str, drafts: Drafts) -> str:
     current = drafts.retired.get(id, id)
     if current not in drafts.current:
-        near = get_close_matches(id, [*drafts.current, *drafts.retired], n=3)
-        hint = f"Did you mean: {', '.join(near)}?" if near else "Check the id and its prefix."
+        similar = get_close_matches(id, [*drafts.current, *drafts.retired], n=3)
+        hint = f"Did you mean: {', '.join(similar)}?" if similar else "Check the id and its prefix."
         raise BioelError(Errors.B310.format(id=id, hint=hint))
     return current
 
 
-def _below(ids: Collection[str], children: Mapping[str, Sequence[str]]) -> set[str]:
-    found, waiting = set(ids), list(ids)
+def _branch_ids(ids: Collection[str], children: Mapping[str, Sequence[str]]) -> set[str]:
+    """Return some ids and the ids of all concepts below them."""
+    branch, waiting = set(ids), list(ids)
     while waiting:
-        new = set(children.get(waiting.pop(), ())) - found
-        found |= new
+        new = set(children.get(waiting.pop(), ())) - branch
+        branch |= new
         waiting += new
-    return found
+    return branch
 
 
-_BLOCK = 1 << 12  # concepts whose names are normalised together
+_CONCEPTS_PER_BLOCK = 1 << 12  # their names are normalised together
 _NGRAMS = ("ngram_codes", "ngram_offsets", "ngram_names", "ngram_norms")
 
 
@@ -277,15 +281,15 @@ def build_kb(
     """Build a knowledge base from records, in any order.
 
     Records with the same id are merged. Concepts without types inherit those of their parents.
-    Names with the same `normalize_name` share one row. Its spelling is that of the first concept
-    (by id) with this preferred name, otherwise that of the first concept with this name. The
-    result does not depend on the order of the records, except for the order of the names within a
-    concept.
+    Names that `normalize_name` maps to the same string share one row. The row has the spelling of
+    the concept with this preferred name and the shortest id, otherwise of the first concept with
+    this name. The result does not depend on the order of the records, except for the order of the
+    names within a concept.
 
     out (str | Path): Output folder. An existing knowledge base is replaced at the very end, and
         its vectors are removed.
     types (Collection[str] | None): Keep concepts that have any of these; None keeps all.
-    branches (Branches | None): Keep only these; None keeps all.
+    branches (Branches | None): Keep only the concepts of these branches; None keeps all.
     source, release, licence (str): Origin of the records, for meta.json.
     RAISES BioelError: [B026] bad id, [B027] retired ids in a circle, [B028] no concept left,
         [B029] `out` exists and is not a knowledge base, [B203] `out` is not writable, [B212]
@@ -299,10 +303,10 @@ def build_kb(
     try:
         with editing(out, to="build it", make=True) as transaction:
             check_replaceable(out)
-            before = homes_in(out, "vectors")
+            old_vectors = homes_in(out, "vectors")
             write = partial(write_columns, drafts=drafts, report=report, about=about)
             transaction.replace_columns(write)
-            transaction.remove_vectors(before)
+            transaction.remove_vectors(old_vectors)
     except OSError as error:
         raise BioelError(Errors.B203.format(path=out, error=error)) from error
     return report
@@ -313,7 +317,7 @@ def build_once(
 ) -> None:
     """Build a knowledge base unless it exists; wait for a thread or process that is building it.
 
-    read (Callable): Returns the records; called only if they are needed.
+    read (Callable): Returns the records; called only if the knowledge base must be built.
     about (Mapping[str, str]): source, release and licence.
     RAISES BioelError: Errors of `build_kb`, except [B203].
     RAISES OSError: When `out` is not writable.
@@ -336,8 +340,8 @@ def write_columns(
 ) -> dict[str, Any]:
     """Write the columns of a knowledge base to an empty folder.
 
-    drafts (Drafts): Concepts in the order of their ids; chains of retired ids are followed.
-    report (BuildReport): Gets the counts and the fingerprint.
+    drafts (Drafts): Concepts in the order of their ids; retired ids map to current ids.
+    report (BuildReport): Updated with the counts and the fingerprint.
     about (Mapping[str, str]): source, release and licence.
     RETURNS (dict[str, Any]): Contents of meta.json.
     RAISES BioelError: [B028] no concept has a name.
@@ -348,12 +352,11 @@ def write_columns(
     writer = _Writer(folder)
     _write_names(writer, rows, drafts.sources, report)
     _write_concepts(writer, rows, drafts.current, report)
-    retired = drafts.retired
-    known = {id: rows.ids[target] for id, target in sorted(retired.items()) if target in rows.ids}
-    report.retired, report.retired_missing = len(known), len(retired) - len(known)
-    writer.strings("retired", known)
-    writer.keys("retired", word_keys(known))
-    writer.array("retired_targets", list(known.values()))
+    retired = sorted(id for id, target in drafts.retired.items() if target in rows.ids)
+    report.retired, report.retired_missing = len(retired), len(drafts.retired) - len(retired)
+    writer.strings("retired", retired)
+    writer.keys("retired", word_keys(retired))
+    writer.array("retired_targets", [rows.ids[drafts.retired[id]] for id in retired])
     counts = {name: count for name, count in asdict(report).items() if name != "fingerprint"}
     meta = meta_of(folder, counts=counts, **about)
     report.fingerprint = meta["fingerprint"]
@@ -361,23 +364,23 @@ def write_columns(
 
 
 @dataclass(slots=True)
-class _Rows:
-    """Row numbers: concepts sorted by id, names by their first concept."""
+class _RowNumbers:
+    """Rows of concepts, sorted by id, and of names, sorted by their first concept."""
 
-    ids: dict[str, int] = field(default_factory=dict)  # of the concepts that have a name
-    names: dict[str, int] = field(default_factory=dict)  # normalised
+    ids: dict[str, int] = field(default_factory=dict)  # rows of the concepts that have a name
+    names: dict[str, int] = field(default_factory=dict)  # rows of the normalised names
     surfaces: list[str] = field(default_factory=list)  # stored spellings, in row order
-    # Of each entry, sorted by concept: rows of its name and its source, and 1 if it is preferred.
+    # Entries, sorted by concept: rows of name and source, and 1 for the preferred name.
     entry_names: array[int] = field(default_factory=lambda: array("i"))
     entry_sources: array[int] = field(default_factory=lambda: array("i"))
     entry_is_preferred: bytearray = field(default_factory=bytearray)
     n_names: list[int] = field(default_factory=list)  # number of entries of each concept
 
 
-def _assign_rows(drafts: dict[str, Draft], report: BuildReport) -> _Rows:
-    rows = _Rows()
-    # Of a preferred name that several concepts have, the one that spells it: the shortest id is the
-    # oldest, so that "BRAF" of man is not spelled "Braf" as in mice.
+def _assign_rows(drafts: dict[str, Draft], report: BuildReport) -> _RowNumbers:
+    rows = _RowNumbers()
+    # If several concepts have a preferred name, the concept with the shortest id, which is the
+    # oldest, decides its spelling: "BRAF" as in humans, not "Braf" as in mice.
     oldest: dict[str, tuple[int, str]] = {}
     for id, surfaces in _distinct_names(drafts, report):
         if not surfaces:
@@ -403,10 +406,10 @@ def _assign_rows(drafts: dict[str, Draft], report: BuildReport) -> _Rows:
 def _distinct_names(
     drafts: Mapping[str, Draft], report: BuildReport
 ) -> Iterator[tuple[str, dict[str, tuple[str, int]]]]:
-    """Of each concept: from normalised name to first spelling and its source, as they appear."""
+    """Yield the id of each concept, and its first spelling and source of each normalised name."""
     waiting = iter(drafts.items())
-    while block := list(islice(waiting, _BLOCK)):
-        # A line break would break the column.
+    while block := list(islice(waiting, _CONCEPTS_PER_BLOCK)):
+        # In the column, line breaks separate names.
         lines = [on_one_line(name) for _, draft in block for name in draft.names]
         names = zip(normalize_names(lines), lines, strict=True)
         for id, draft in block:
@@ -434,7 +437,7 @@ class _Writer:
         write_strings(self.folder, name, values)
 
     def keys(self, name: str, keys: KeyArray) -> None:
-        ordered = SortedKeys.of(keys)
+        ordered = SortedKeys.from_keys(keys)
         self.array(f"{name}_keys", ordered.keys)
         self.array(f"{name}_key_rows", ordered.rows)
 
@@ -447,48 +450,51 @@ class _Writer:
         self.array(values, flat)
 
 
-def _write_names(writer: _Writer, rows: _Rows, sources: Sequence[str], report: BuildReport) -> None:
+def _write_names(
+    writer: _Writer, rows: _RowNumbers, sources: Sequence[str], report: BuildReport
+) -> None:
     names = np.frombuffer(rows.entry_names, dtype=np.dtype("i"))
     is_preferred = np.frombuffer(rows.entry_is_preferred, dtype=bool)
     concepts = np.repeat(np.arange(len(rows.n_names)), rows.n_names)
-    per_name = np.bincount(names, minlength=len(rows.surfaces))
+    concepts_per_name = np.bincount(names, minlength=len(rows.surfaces))
     by_name = np.argsort(names, kind="stable")  # keeps the concepts of a name in ascending order
     writer.strings("names", rows.surfaces)
     writer.keys("name", name_keys(rows.names))
-    writer.array("name_offsets", offsets_of(per_name))
+    writer.array("name_offsets", offsets_of(concepts_per_name))
     writer.array("name_concepts", concepts[by_name])
     writer.array("name_is_preferred", is_preferred[by_name])
     writer.array("concept_offsets", offsets_of(rows.n_names))
     writer.array("concept_names", names)
     report.concepts, report.names, report.entries = len(rows.ids), len(rows.surfaces), len(names)
-    report.ambiguous_names = int((per_name > 1).sum())
+    report.ambiguous_names = int((concepts_per_name > 1).sum())
     postings: tuple[NDArray[Any], ...] = build_postings(list(rows.names))
     for column, values in zip(_NGRAMS, postings, strict=True):
         writer.array(column, values)
-    # Sources that brought no name leave no trace.
-    entries = np.frombuffer(rows.entry_sources, dtype=np.dtype("i"))
-    used, numbers = np.unique(entries, return_inverse=True)
-    writer.strings("sources", (" ".join(sources[number].split()) for number in used.tolist()))
-    writer.array("name_sources", numbers)
+    # Sources without a name in the knowledge base are dropped.
+    source_indices = np.frombuffer(rows.entry_sources, dtype=np.dtype("i"))
+    used, source_rows = np.unique(source_indices, return_inverse=True)
+    writer.strings("sources", (" ".join(sources[index].split()) for index in used.tolist()))
+    writer.array("name_sources", source_rows)
 
 
 def _write_concepts(
-    writer: _Writer, rows: _Rows, drafts: dict[str, Draft], report: BuildReport
+    writer: _Writer, rows: _RowNumbers, drafts: dict[str, Draft], report: BuildReport
 ) -> None:
     kept = [drafts[id] for id in rows.ids]
     writer.strings("ids", rows.ids)
     writer.keys("id", word_keys(rows.ids))
     writer.strings("definitions", (" ".join(draft.definition.split()) for draft in kept))
     writer.strings("xrefs", (XREF_SEPARATOR.join(draft.xrefs) for draft in kept))
-    vocabulary = {t: i for i, t in enumerate(sorted({t for draft in kept for t in draft.types}))}
-    writer.strings("type_names", vocabulary)
-    writer.ragged("type_offsets", "type_ids", ([vocabulary[t] for t in d.types] for d in kept))
+    type_names = sorted({name for draft in kept for name in draft.types})
+    writer.strings("type_names", type_names)
+    type_rows = {name: row for row, name in enumerate(type_names)}
+    writer.ragged("type_offsets", "type_ids", ([type_rows[t] for t in d.types] for d in kept))
 
-    def known_parents() -> Iterator[list[int]]:
+    def rows_of_parents() -> Iterator[list[int]]:
         for id, draft in zip(rows.ids, kept, strict=True):
-            others = (parent for parent in dict.fromkeys(draft.parents) if parent != id)
-            of_one = [rows.ids.get(parent, -1) for parent in others]
-            report.unknown_parents += of_one.count(-1)
-            yield [row for row in of_one if row >= 0]
+            parents = [parent for parent in dict.fromkeys(draft.parents) if parent != id]
+            known_rows = [rows.ids[parent] for parent in parents if parent in rows.ids]
+            report.unknown_parents += len(parents) - len(known_rows)
+            yield known_rows
 
-    writer.ragged("parent_offsets", "parents", known_parents())
+    writer.ragged("parent_offsets", "parents", rows_of_parents())

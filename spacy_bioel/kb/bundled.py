@@ -1,7 +1,7 @@
-"""The knowledge bases of the package, built at first use, and the setting `kb` that opens some.
+"""The bundled knowledge bases, built at first use, and the setting `kb` of pipes.
 
-The setting is the folder of a knowledge base or a name such as "starter:genes" ("": that of MeSH),
-a list of these for a joined one, or a table of these by the labels of mentions.
+The setting is the folder of a knowledge base or a name such as "starter:genes" ("" is MeSH), a list
+of these for a joined knowledge base, or one of these for each label of mentions.
 """
 
 from __future__ import annotations
@@ -28,19 +28,22 @@ from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.normalize import NORMALIZER_VERSION
 from spacy_bioel.types import Concept
 
-ASSETS = Path(__file__).parents[1] / "assets"
-# As in the setting `kb`, where "" stands for the first too.
-PREFIX = "starter:"
-_MESH = "mesh"
-# Files of the concepts; another beside each says what they are.
-_NAMES = (_MESH, "genes", "species", "cells")
-_CONCEPTS = {name: next(ASSETS.glob(f"{name}.jsonl.?z")) for name in _NAMES}
-# Another folder for the cache than the system's usual one.
+ASSETS_FOLDER = Path(__file__).parents[1] / "assets"
+# Before the name of a bundled knowledge base in the setting `kb`.
+STARTER_PREFIX = "starter:"
+DEFAULT_KB = "mesh"
+# Compressed concepts of each bundled knowledge base. A JSON file next to it has its source,
+# release and licence.
+_CONCEPT_FILES = {
+    name: next(ASSETS_FOLDER.glob(f"{name}.jsonl.?z"))
+    for name in (DEFAULT_KB, "genes", "species", "cells")
+}
+# Environment variable with another folder for the cache.
 CACHE_VARIABLE = "SPACY_BIOEL_CACHE"
 
 
 def cache_folder() -> Path:
-    """The folder for what can be made again, by the conventions of the system."""
+    """Return the cache folder, by the conventions of the operating system."""
     if chosen := os.environ.get(CACHE_VARIABLE):
         return Path(chosen)
     if sys.platform == "win32":
@@ -51,85 +54,88 @@ def cache_folder() -> Path:
 
 
 def open_setting(path: str, base: Path = Path(), *, builds: bool = True) -> KnowledgeBase:
-    """Open what a value of the setting `kb` stands for: one of the package, or a folder.
+    """Open the bundled knowledge base or the folder that a string in the setting `kb` names.
 
-    base (Path): What the folder is relative to.
-    RAISES BioelError: Those of `starter_kb` and `KnowledgeBase.open`; without `builds` [B320] where
-        one of the package would have to be built.
+    base (Path): Folder that relative paths start from.
+    builds (bool): Whether a bundled knowledge base may be built.
+    RAISES BioelError: Those of `starter_kb` and `KnowledgeBase.open`; without `builds` [B320] when
+        a bundled knowledge base has not been built yet.
     """
-    if path and not path.startswith(PREFIX):
+    if path and not path.startswith(STARTER_PREFIX):
         return KnowledgeBase.open(base / path)
-    name = path.removeprefix(PREFIX) or _MESH
-    if not builds and name in _CONCEPTS and not has_columns(_folder(name)):
+    name = path.removeprefix(STARTER_PREFIX) or DEFAULT_KB
+    if not builds and name in _CONCEPT_FILES and not has_columns(_bundled_folder(name)):
         raise BioelError(Errors.B320.format(found=path or name))
     return starter_kb(path)
 
 
 def starter_kb(setting: str = "") -> KnowledgeBase:
-    """A knowledge base of the package, which is built if this is the first time.
+    """Open a bundled knowledge base; build it first if it is not in the cache.
 
-    setting (str): "starter:mesh" or "" (diseases and chemicals), "starter:genes" (of man,
-        mouse, rat, zebrafish, fly, worm and yeasts), "starter:species", "starter:cells" (cell
+    setting (str): "starter:mesh" or "" (diseases and chemicals), "starter:genes" (of human, mouse,
+        rat, zebrafish, fruit fly, nematode and yeasts), "starter:species", "starter:cells" (cell
         lines).
-    RAISES BioelError: [B334] on another, [B063] when the cache folder cannot be written; those of
-        `build_kb`.
+    RAISES BioelError: [B334] on another name, [B063] when the cache folder cannot be written; those
+        of `build_kb`.
     """
-    name = setting.removeprefix(PREFIX) or _MESH
-    if name not in _CONCEPTS:
-        known = ", ".join(f"{PREFIX}{known}" for known in _CONCEPTS)
+    name = setting.removeprefix(STARTER_PREFIX) or DEFAULT_KB
+    if name not in _CONCEPT_FILES:
+        known = ", ".join(f"{STARTER_PREFIX}{known}" for known in _CONCEPT_FILES)
         raise BioelError(Errors.B334.format(found=setting, known=known))
-    folder, about = _folder(name), srsly.read_json(ASSETS / f"{name}.json")
+    folder, about = _bundled_folder(name), srsly.read_json(ASSETS_FOLDER / f"{name}.json")
     try:
-        build_once(lambda: _read(_CONCEPTS[name]), folder, about=about)
+        build_once(lambda: _read_concepts(_CONCEPT_FILES[name]), folder, about=about)
     except OSError as error:
-        about = {"folder": folder.parent, "error": error, "variable": CACHE_VARIABLE}
-        raise BioelError(Errors.B063.format(**about)) from error
+        message = Errors.B063.format(folder=folder.parent, error=error, variable=CACHE_VARIABLE)
+        raise BioelError(message) from error
     return KnowledgeBase.open(folder)
 
 
 def place_of(kb: KnowledgeBase) -> str:
-    """The setting `kb` that opens a knowledge base: "" for that of MeSH, and for one in memory."""
-    name = _name_of(kb)
+    """Return the setting `kb` that opens a knowledge base; "" for MeSH, and for one in memory."""
+    name = bundled_name(kb)
     if name is None:
         return str(kb.path or "")
-    return "" if name == _MESH else f"{PREFIX}{name}"
+    return "" if name == DEFAULT_KB else f"{STARTER_PREFIX}{name}"
 
 
 def is_starter(kb: KnowledgeBase) -> bool:
-    """Whether this is a knowledge base of the package, without building it."""
-    return _name_of(kb) is not None
+    """Whether this is one of the bundled knowledge bases."""
+    return bundled_name(kb) is not None
 
 
-def _name_of(kb: KnowledgeBase) -> str | None:
-    places = {_folder(name): name for name in _CONCEPTS}
-    return places.get(kb.path) if kb.path is not None else None
+def bundled_name(kb: KnowledgeBase) -> str | None:
+    """Return the name of a bundled knowledge base, such as "genes"; None for others."""
+    names = {_bundled_folder(name): name for name in _CONCEPT_FILES}
+    return names.get(kb.path) if kb.path is not None else None
 
 
-def _folder(name: str) -> Path:
-    full = f"{name}-{_digest(_CONCEPTS[name])}-{SCHEMA_VERSION}.{NORMALIZER_VERSION}"
-    # As `KnowledgeBase.open` has it, so that paths can be compared.
-    return (cache_folder() / full).resolve()
+def _bundled_folder(name: str) -> Path:
+    digest = _file_digest(_CONCEPT_FILES[name])
+    full_name = f"{name}-{digest}-{SCHEMA_VERSION}.{NORMALIZER_VERSION}"
+    # `KnowledgeBase.open` resolves paths too, so they can be compared.
+    return (cache_folder() / full_name).resolve()
 
 
 @cache
-def _digest(path: Path) -> str:
+def _file_digest(path: Path) -> str:
     return blake2b(path.read_bytes(), digest_size=6).hexdigest()
 
 
-def _read(path: Path) -> Iterator[Concept]:
-    opened = lzma.open if path.suffix == ".xz" else gzip.open
-    with opened(path, "rt", encoding="utf8") as lines:
+def _read_concepts(path: Path) -> Iterator[Concept]:
+    open_text = lzma.open if path.suffix == ".xz" else gzip.open
+    with open_text(path, "rt", encoding="utf8") as lines:
         for record in map(srsly.json_loads, lines):
-            names, types = (tuple(record.get(column, ())) for column in ("names", "types"))
+            names, types = (tuple(record.get(key, ())) for key in ("names", "types"))
             yield Concept(record["id"], names, types, replaced_by=record.get("replaced_by", ""))
 
 
 KbSetting = str | list[str] | dict[str, str]
-INCLUDED = "kb"  # folder in a saved pipe
+INCLUDED = "kb"  # folder of the knowledge base in a saved pipe
 
 
 def map_folders(value: KbSetting, change: Callable[[str], str]) -> KbSetting:
-    """The setting with other folders."""
+    """Return the setting with each of its folders changed."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, dict):
@@ -138,17 +144,17 @@ def map_folders(value: KbSetting, change: Callable[[str], str]) -> KbSetting:
 
 
 def folders_of(value: KbSetting) -> list[str]:
-    """Different folders, in the order of the parts of a joined knowledge base."""
+    """Return the distinct folders, in the order of the parts of a joined knowledge base."""
     if isinstance(value, str):
         return [value]
     return list(dict.fromkeys(value.values() if isinstance(value, dict) else value))
 
 
 def open_kbs(value: KbSetting, open: Callable[[str], KnowledgeBase]) -> KnowledgeBase:
-    """Open the knowledge bases of the setting, several as a joined one.
+    """Open the knowledge bases of the setting; several become a joined one.
 
-    open (Callable): From a folder to its knowledge base.
-    RAISES BioelError: [B321] on another value; those of `open`.
+    open (Callable): Opens the knowledge base of a folder.
+    RAISES BioelError: [B321] on a value of another type; those of `open`.
     """
     strings = [value] if isinstance(value, str) else value
     if isinstance(value, dict):
@@ -164,37 +170,37 @@ def open_kbs(value: KbSetting, open: Callable[[str], KnowledgeBase]) -> Knowledg
 
 
 def only_labels(value: KbSetting) -> tuple[str, ...]:
-    """Labels of the mentions that may be linked, where all of them have the same folder; ():
-    mentions of all labels may be.
-    """
+    """Return the labels that a setting with a single folder allows; () if it allows all labels."""
     return tuple(value) if isinstance(value, dict) and len(folders_of(value)) == 1 else ()
 
 
 def setting_of(kb: KnowledgeBase, places: Sequence[str], *, before: KbSetting) -> KbSetting:
-    """The setting that opens a knowledge base.
+    """Return the setting that opens a knowledge base.
 
     places (Sequence[str]): Folder of each of its parts.
-    before (KbSetting): The setting that it was opened by, for the labels of a single folder.
+    before (KbSetting): Setting that it was opened with, for the labels of a single folder.
     """
     if isinstance(kb, JoinedKnowledgeBase):
-        return {label: places[n] for label, n in kb.labels.items()} or list(places)
+        return {label: places[part] for label, part in kb.labels.items()} or list(places)
     return dict.fromkeys(only_labels(before), places[0]) or places[0]
 
 
 def find_included(folder: Path, place: str) -> str:
-    """Folder of a knowledge base that came with a pipe. RAISES BioelError: [B056] without it."""
+    """Return the folder of a knowledge base saved in a pipe. RAISES BioelError: [B056] missing."""
     if not (folder / place).is_dir():
         raise BioelError(Errors.B056.format(path=folder / place))
     return str(folder / place)
 
 
 def forget_folder(pipe: Path, kb: KbSetting) -> None:
-    """Correct the config of a pipeline that includes its knowledge base, which spaCy has written
-    beside the pipe, with the folder that the knowledge base was in on this machine.
+    """Replace the setting `kb` in the config of a saved pipeline that includes its knowledge base.
+
+    spaCy has written the config next to the folder of the pipe, with the folder that the knowledge
+    base had on this machine.
     """
     path = pipe.parent / "config.cfg"
     if not path.is_file():
-        return  # the pipe is saved alone
+        return  # the pipe was saved without its pipeline
     config = load_config(path)
     if "kb" in (settings := config.get("components", {}).get(pipe.name, {})):
         settings["kb"] = kb
@@ -218,8 +224,10 @@ def list_bundled() -> list[dict[str, str | int | None]]:
     """
     kbs: list[dict[str, str | int | None]] = []
     for name, contents in _CONTENTS.items():
-        meta, folder = srsly.read_json(ASSETS / f"{name}.json"), _folder(name)
+        meta, folder = srsly.read_json(ASSETS_FOLDER / f"{name}.json"), _bundled_folder(name)
         facts = {key: meta[key] for key in ("source", "release", "licence")}
         n_concepts = len(KnowledgeBase.open(folder)) if has_columns(folder) else None
-        kbs.append({"name": PREFIX + name, "contents": contents, **facts, "concepts": n_concepts})
+        kbs.append(
+            {"name": STARTER_PREFIX + name, "contents": contents, **facts, "concepts": n_concepts}
+        )
     return kbs

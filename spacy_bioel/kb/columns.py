@@ -1,4 +1,4 @@
-"""Columns of a knowledge base: files that are mapped or in memory, their schema, and checks of it.
+"""Read, write and check the files of a knowledge base: its columns, their schema, and meta.json.
 
 A file is a flat array of its bytes, either mapped from a folder or part of a container in memory;
 all other modules treat both alike. Opening checks headers, lengths and the checksums of small
@@ -29,45 +29,46 @@ from spacy_bioel.types import IntArray
 RawFile = NDArray[np.uint8]
 Rows = TypeVar("Rows", bound=NDArray[np.integer])
 
-UNSIGNED: dict[int, type[np.unsignedinteger]] = {4: np.uint32, 8: np.uint64}
-
+_UNSIGNED: dict[int, type[np.unsignedinteger]] = {4: np.uint32, 8: np.uint64}  # by bytes
 
 LINE_END = ord("\n")
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Folder and file that an array is from, for messages."""
+    """Folder and file of an array, for messages, and the checks of arrays that raise them."""
 
     where: str = "memory"
     file: str = "an array"
 
     def damaged(self, *, expected: str, found: object) -> BioelError:
-        """Error [B211] for the caller to raise."""
+        """Return error [B211], for the caller to raise."""
         return BioelError(
             Errors.B211.format(path=self.where, file=self.file, expected=expected, found=found)
         )
 
     def rows(self, values: Rows, *, below: int) -> Rows:
-        """Return values that are rows from 0 to `below` - 1. RAISES BioelError: [B211]."""
+        """Return the values if all are rows from 0 to `below` - 1. RAISES BioelError: [B211]."""
         # As unsigned integers, negative numbers are the largest: one pass checks both bounds.
-        unsigned = values.view(UNSIGNED[values.itemsize])
+        unsigned = values.view(_UNSIGNED[values.itemsize])
         if values.size and int(unsigned.max()) >= below:
             wrong = values[unsigned >= below].flat[0]
             raise self.damaged(expected=f"rows from 0 to {below - 1}", found=wrong)
         return values
 
     def ends(self, offsets: NDArray[Any], *, end: int) -> NDArray[Any]:
-        """Return offsets that go from 0 to `end`. RAISES BioelError: [B211]."""
+        """Return the offsets if they go from 0 to `end`. RAISES BioelError: [B211]."""
         found = (int(offsets[0]), int(offsets[-1])) if len(offsets) else "none"
         if found != (0, end):
             raise self.damaged(expected=f"offsets from 0 to {end}", found=found)
         return offsets
 
     def growing(self, offsets: NDArray[Any], *, least: int) -> NDArray[Any]:
-        """Return offsets that grow by `least` or more. RAISES BioelError: [B211]."""
+        """Return the offsets if each step is `least` or more. RAISES BioelError: [B211]."""
         if (np.diff(offsets.view(np.int64)) < least).any():
-            raise self.damaged(expected=f"offsets that grow by {least} or more", found="others")
+            raise self.damaged(
+                expected=f"offsets that grow by {least} or more", found="other offsets"
+            )
         return offsets
 
 
@@ -75,17 +76,17 @@ MEMORY = Origin()
 
 
 def offsets_of(counts: Sequence[int] | NDArray[Any]) -> IntArray:
-    """Offsets of consecutive runs of values. counts: shape (n,); returns shape (n + 1,)."""
+    """Return the offsets of runs of values, by their lengths. Shape (n,); returns (n + 1,)."""
     offsets = np.zeros(len(counts) + 1, dtype=np.int64)
     np.cumsum(counts, out=offsets[1:])
     return offsets
 
 
 def positions_of(offsets: NDArray[Any], rows: NDArray[Any]) -> tuple[IntArray, IntArray]:
-    """Find the entries of many rows of a ragged (CSR) column at once; negative rows have none.
+    """Return the positions of the values of many rows of a ragged (CSR) column.
 
-    RETURNS (tuple): indptr, shape (n + 1,), and positions in the values of the column: rows[i] has
-        the positions[indptr[i] : indptr[i + 1]].
+    RETURNS (tuple): indptr, shape (n + 1,), and positions: the values of rows[i] are at
+        positions[indptr[i] : indptr[i + 1]]. Negative rows have no values.
     """
     known = np.maximum(np.asarray(rows, dtype=np.int64), 0)
     starts, ends = offsets[known].astype(np.int64), offsets[known + 1].astype(np.int64)
@@ -93,23 +94,23 @@ def positions_of(offsets: NDArray[Any], rows: NDArray[Any]) -> tuple[IntArray, I
 
 
 def entries_of(starts: IntArray, counts: IntArray) -> tuple[IntArray, IntArray]:
-    """Positions of runs of entries, by the first position and the length of each; see `positions_of`."""
+    """Return indptr and the positions of runs, by the start and the length of each run."""
     indptr = offsets_of(counts)
     return indptr, np.repeat(starts - indptr[:-1], counts) + np.arange(indptr[-1])
 
 
-UNSEALED = "0" * 32  # placeholder of the checksum of a text in this text
-SMALL = 1 << 18  # files up to this size (in bytes) are compared when they are opened
+UNSEALED = "0" * 32  # placeholder for the checksum that a text contains of itself
+SMALL = 1 << 18  # bytes; the checksums of files up to this size are compared at opening
 
-# Start of the .npy files that numpy writes for arrays of plain little-endian numbers.
-_NPY = re.compile(
+# Header of the .npy files that numpy writes for arrays of plain little-endian numbers.
+_NPY_HEADER = re.compile(
     rb"\x93NUMPY\x01\x00(?s:..)\{'descr': '(\|[biu]1|<[iuf][248])', 'fortran_order': False, "
     rb"'shape': \((\d{1,18},|\d{1,18}(?:, \d{1,18})+)\), \} *\n"
 )
 _FILE_NAME = re.compile(r"((vectors|tries)/\w[\w.-]*/)?\w[\w.-]*", re.ASCII)
 _MAGIC = b"BIOELKB1"
-_TOGETHER = 1 << 14  # strings that are written together
-_ALIGN = 64  # alignment of the numbers in .npy files, so that columns in a container keep it
+_STRINGS_PER_WRITE = 1 << 14
+_ALIGNMENT = 64  # bytes; .npy files align their numbers so, and `pack` aligns the files
 
 
 # -- Arrays -------------------------------------------------------------------------------------
@@ -118,21 +119,21 @@ _ALIGN = 64  # alignment of the numbers in .npy files, so that columns in a cont
 def read_array(raw: RawFile) -> NDArray[Any]:
     """View the bytes of a .npy file as its array, without a copy.
 
-    numpy's own reader parses the header as Python source: damage there can end in tokenizer errors
-    or in shapes of exabytes.
+    numpy's own reader parses the header as Python source, so a damaged header can lead to tokenizer
+    errors or to shapes of exabytes.
 
     RAISES ValueError: When this is not a plain .npy file of little-endian numbers, or it is
         truncated. Callers add the name of the file.
     """
     start = 10 + int.from_bytes(raw[8:10].tobytes(), "little")
-    header = _NPY.fullmatch(raw[:start].tobytes())
+    header = _NPY_HEADER.fullmatch(raw[:start].tobytes())
     if header is None:
         raise ValueError("not a .npy file of version 1.0 with plain little-endian numbers")
     dtype = np.dtype(header[1].decode("ascii"))
     shape = tuple(int(n) for n in header[2].decode("ascii").split(",") if n)
     expected = start + dtype.itemsize * math.prod(shape)
     if raw.size != expected:
-        raise ValueError(f"{raw.size} bytes, its header says {expected}")
+        raise ValueError(f"{raw.size} bytes, but {expected} by its header")
     return raw[start:].view(dtype).reshape(shape)
 
 
@@ -148,7 +149,7 @@ def write_strings(folder: Path, name: str, values: Iterable[str]) -> None:
     """
     waiting, end, offsets = iter(values), 0, [np.zeros(1, np.uint64)]
     with (folder / f"{name}.txt").open("wb") as stream:
-        while block := list(islice(waiting, _TOGETHER)):
+        while block := list(islice(waiting, _STRINGS_PER_WRITE)):
             try:
                 lines = "\n".join([*block, ""]).encode("utf8")
             except UnicodeEncodeError as error:
@@ -164,7 +165,8 @@ def write_strings(folder: Path, name: str, values: Iterable[str]) -> None:
 def give_back(*arrays: NDArray[Any]) -> None:
     """Release the pages of mapped arrays from the process; they stay in the page cache.
 
-    Without it the memory of a process grows to the size of the files. Other arrays are ignored.
+    Otherwise the memory of a process grows to the size of the files. Arrays that are not mapped are
+    ignored.
     """
     for base in arrays:
         while isinstance(base, np.ndarray):
@@ -191,7 +193,7 @@ def map_folder(folder: Path, names: Iterable[str]) -> dict[str, RawFile]:
 
 
 def read_small(folder: Path, name: str) -> dict[str, RawFile]:
-    """Read a file that may be replaced meanwhile. RETURNS (dict): Empty if it is missing."""
+    """Read a file that a writer may replace. RETURNS (dict): Empty if the file is missing."""
     try:
         return {name: np.frombuffer((folder / name).read_bytes(), dtype=np.uint8)}
     except (FileNotFoundError, NotADirectoryError):
@@ -208,9 +210,10 @@ def pack(files: Mapping[str, RawFile]) -> bytes:
     """Serialise files to one block of bytes: magic, header length, JSON table, aligned contents."""
     table = json.dumps([[name, int(raw.size)] for name, raw in files.items()]).encode("utf8")
     head = _MAGIC + len(table).to_bytes(8, "little") + table
-    pieces = [head, bytes(-len(head) % _ALIGN)]
+    pieces = [head, bytes(-len(head) % _ALIGNMENT)]
     for raw in files.values():
-        pieces += [memoryview(raw), bytes(-raw.size % _ALIGN)]  # type: ignore[arg-type,list-item]
+        pieces.append(memoryview(raw))  # type: ignore[arg-type]
+        pieces.append(bytes(-raw.size % _ALIGNMENT))
     return b"".join(pieces)
 
 
@@ -224,16 +227,16 @@ def unpack(block: bytes) -> dict[str, RawFile]:
     try:
         if block[:8] != _MAGIC:
             raise ValueError(repr(bytes(block[:8])))
-        end = 16 + int.from_bytes(block[8:16], "little")
-        whole, at = np.frombuffer(block, dtype=np.uint8), end + -end % _ALIGN
-        for name, size in json.loads(block[16:end]):
-            known = isinstance(name, str) and _FILE_NAME.fullmatch(name) and name not in files
-            if not known or type(size) is not int or not 0 <= size <= whole.size - at:
+        table_end = 16 + int.from_bytes(block[8:16], "little")
+        raw, start = np.frombuffer(block, dtype=np.uint8), table_end + -table_end % _ALIGNMENT
+        for name, size in json.loads(block[16:table_end]):
+            is_new = isinstance(name, str) and _FILE_NAME.fullmatch(name) and name not in files
+            if not is_new or type(size) is not int or not 0 <= size <= raw.size - start:
                 raise ValueError(f"a file called {name!r} of size {size!r}")
-            files[name] = whole[at : at + size]
-            at += size + -size % _ALIGN
-        if at != whole.size:
-            raise ValueError(f"{whole.size} bytes, expected {at}")
+            files[name] = raw[start : start + size]
+            start += size + -size % _ALIGNMENT
+        if start != raw.size:
+            raise ValueError(f"{raw.size} bytes, expected {start}")
     except (ValueError, TypeError, RecursionError) as error:
         raise BioelError(Errors.B025.format(found=error)) from None
     return files
@@ -243,14 +246,14 @@ def unpack(block: bytes) -> dict[str, RawFile]:
 
 
 def checksum(raw: RawFile | bytes) -> str:
-    """BLAKE2b digest of a file, 32 hexadecimal digits."""
+    """Return the BLAKE2b digest of a file as 32 hexadecimal digits."""
     return blake2b(memoryview(raw), digest_size=16).hexdigest()  # type: ignore[arg-type]
 
 
 def check_contents(
     raw: RawFile | None, expected: object, *, where: str, file: str, if_small: bool = False
 ) -> None:
-    """Compare a file (only if it is small) with its checksum. RAISES BioelError: [B024]."""
+    """Compare a file with its checksum, if it is small. RAISES BioelError: [B024]."""
     if raw is not None and if_small and raw.size > SMALL:
         return
     if (found := "no file" if raw is None else checksum(raw)) != expected:
@@ -260,51 +263,51 @@ def check_contents(
 def read_json(raw: bytes, *, where: str, file: str) -> dict[str, Any]:
     """Parse a JSON file that is one object. RAISES BioelError: [B030] when it is not."""
     try:
-        found = json.loads(raw)
-        if not isinstance(found, dict):
-            raise TypeError(f"expected an object, found {type(found).__name__}")
+        parsed = json.loads(raw)
+        if not isinstance(parsed, dict):
+            raise TypeError(f"expected an object, found {type(parsed).__name__}")
     except (ValueError, TypeError, RecursionError) as error:
         raise BioelError(Errors.B030.format(path=where, file=file, error=error)) from None
-    return found
+    return parsed
 
 
 def sealed_json(about: Mapping[str, Any]) -> bytes:
-    """Serialise `about` to JSON with its own checksum in place of the value `UNSEALED`."""
+    """Serialise `about` to JSON, and replace the value `UNSEALED` by the checksum of the text."""
     text = json.dumps(about, indent=1).encode("utf8")
     return text.replace(UNSEALED.encode("ascii"), checksum(text).encode("ascii"))
 
 
 def check_seal(text: bytes, seal: object, *, where: str, file: str) -> None:
-    """Compare a result of `sealed_json` with the checksum in it.
+    """Compare a result of `sealed_json` with the checksum that it contains.
 
-    seal (object): Value found in the place of the checksum.
+    seal (object): Value of the checksum in the text.
     RAISES BioelError: [B210] when any byte differs.
     """
     expected = str(seal)
     unsealed = text.replace(expected.encode("utf8", "replace"), UNSEALED.encode("ascii"))
     if (found := checksum(unsealed)) != expected:
-        raise edited(where, file, expected=f"checksum {expected}", found=found)
+        raise _edited_file(where, file, expected=f"checksum {expected}", found=found)
 
 
-def edited(where: str, file: str, *, expected: str, found: object) -> BioelError:
-    """Error [B210] for the caller to raise."""
+def _edited_file(where: str, file: str, *, expected: str, found: object) -> BioelError:
+    """Return error [B210], for the caller to raise."""
     return BioelError(Errors.B210.format(path=where, file=file, expected=expected, found=found))
 
 
 # -- Schema, and meta.json -----------------------------------------------------------------------
 
-# Raise it whenever a column is added, dropped or gets another meaning.
+# Increase it whenever a column is added, dropped or gets another meaning.
 SCHEMA_VERSION = 4
 
 META_FILE = "meta.json"
 STRING_COLUMNS = (
     "ids", "names", "definitions", "type_names", "retired",
-    "xrefs",  # of each concept, separated by `XREF_SEPARATOR`
-    "sources",  # that names came from: of the build, and of each later addition
+    "xrefs",  # cross-references of each concept, separated by `XREF_SEPARATOR`
+    "sources",  # sources of names: the source of the build, and those of later additions
 )  # fmt: skip
 XREF_SEPARATOR = "\t"
 ARRAY_COLUMNS = {
-    # Sorted keys and the row of each, for binary search.
+    # Sorted keys, and the row of each key, for binary search.
     "name_keys": "uint64",
     "name_key_rows": "int32",
     "id_keys": "uint64",
@@ -315,7 +318,7 @@ ARRAY_COLUMNS = {
     # Ragged (CSR) columns: offsets and values.
     "name_offsets": "int64",
     "name_concepts": "int32",
-    "name_is_preferred": "bool",  # one per entry of name_concepts
+    "name_is_preferred": "bool",  # one value per entry of name_concepts
     "concept_offsets": "int64",
     "concept_names": "int32",  # the preferred name first
     "name_sources": "int32",  # row of the source of each entry of concept_names
@@ -323,7 +326,7 @@ ARRAY_COLUMNS = {
     "type_ids": "int32",
     "parent_offsets": "int64",
     "parents": "int32",
-    # Inverted index of character 3-grams, see kb.spelling.
+    # Inverted index of character 3-grams, see `kb.spelling`.
     "ngram_codes": "uint32",
     "ngram_offsets": "int64",
     "ngram_names": "int32",
@@ -368,13 +371,13 @@ def meta_of(folder: Path, *, counts: Mapping[str, int], **about: str) -> dict[st
 
 
 def sealed_meta(meta: Mapping[str, Any]) -> bytes:
-    """Contents of meta.json, with its own checksum among those of the columns."""
+    """Return the contents of meta.json, with its own checksum among those of the columns."""
     columns = {**meta["columns"], META_FILE: {"checksum": UNSEALED}}
     return sealed_json({**meta, "columns": columns})
 
 
 def fingerprint_of(columns: Mapping[str, Mapping[str, Any]]) -> str:
-    """Fingerprint of columns: a hash over their checksums, the same for the same contents."""
+    """Return the fingerprint of columns: a hash of their checksums."""
     lines = "".join(f"{name} {columns[name]['checksum']}\n" for name in sorted(columns))
     return blake2b(lines.encode("utf8"), digest_size=16).hexdigest()
 
@@ -382,20 +385,20 @@ def fingerprint_of(columns: Mapping[str, Mapping[str, Any]]) -> str:
 def checked_meta(files: Mapping[str, RawFile], *, where: str) -> dict[str, Any]:
     """Read meta.json, and compare the presence, size, type and length of every column with it.
 
-    RAISES BioelError: [B020] no knowledge base, [B409] the name of one of the package, [B408] a
-        saved pipeline, [B030] unreadable meta.json, [B021] another schema, [B022] another
-        normaliser, [B210] edited meta.json, [B023] missing, truncated or foreign column, [B024]
-        damaged small column.
+    RAISES BioelError: [B020] not a knowledge base, [B409] the name of a bundled one instead of a
+        folder, [B408] a saved pipeline, [B030] unreadable meta.json, [B021] another schema, [B022]
+        another normaliser, [B210] edited meta.json, [B023] missing, truncated or foreign column,
+        [B024] damaged small column.
     """
     if META_FILE not in files:
-        of_package = Path(where).name.startswith("starter:")
-        raise BioelError((Errors.B409 if of_package else Errors.B020).format(path=where))
+        is_bundled_name = Path(where).name.startswith("starter:")
+        raise BioelError((Errors.B409 if is_bundled_name else Errors.B020).format(path=where))
     text = files[META_FILE].tobytes()
     meta = read_json(text, where=where, file=META_FILE)
     try:
         schema, normalizer, columns = meta["schema"], meta["normalizer"], dict(meta["columns"])
     except (ValueError, KeyError, TypeError) as error:
-        if {"lang", "pipeline"} <= set(meta):  # spaCy's
+        if {"lang", "pipeline"} <= set(meta):  # the meta.json of a spaCy pipeline
             raise BioelError(Errors.B408.format(path=where)) from None
         raise BioelError(Errors.B030.format(path=where, file=META_FILE, error=error)) from None
     if type(schema) is not int or schema != SCHEMA_VERSION:
@@ -404,7 +407,7 @@ def checked_meta(files: Mapping[str, RawFile], *, where: str) -> dict[str, Any]:
         raise BioelError(
             Errors.B022.format(path=where, found=normalizer, expected=NORMALIZER_VERSION)
         )
-    _check_text(text, meta, where=where)
+    _check_meta_text(text, meta, where=where)
     lengths = {
         name: _checked_length(name, files.get(name), columns.get(name), where=where)
         for name in COLUMN_FILES
@@ -417,17 +420,17 @@ def checked_meta(files: Mapping[str, RawFile], *, where: str) -> dict[str, Any]:
                 raise _bad_column(where, name, f"{expected} rows", f"{n} rows")
     fingerprint = fingerprint_of({name: columns[name] for name in COLUMN_FILES})
     if (found := meta.get("fingerprint")) != fingerprint:
-        raise edited(where, META_FILE, expected=f"fingerprint {fingerprint}", found=found)
+        raise _edited_file(where, META_FILE, expected=f"fingerprint {fingerprint}", found=found)
     return meta
 
 
-def _check_text(text: bytes, meta: Mapping[str, Any], *, where: str) -> None:
-    """Compare meta.json with its own checksum, and check the parts of it that are read."""
+def _check_meta_text(text: bytes, meta: Mapping[str, Any], *, where: str) -> None:
+    """Compare meta.json with its own checksum, and check its counts."""
     counts = meta.get("counts")
     if not isinstance(counts, dict) or not all(type(n) is int for n in counts.values()):
-        raise edited(where, META_FILE, expected="counts", found=counts)
-    own = meta["columns"].get(META_FILE)
-    seal = own.get("checksum") if isinstance(own, dict) else None
+        raise _edited_file(where, META_FILE, expected="counts", found=counts)
+    about = meta["columns"].get(META_FILE)
+    seal = about.get("checksum") if isinstance(about, dict) else None
     check_seal(text, seal, where=where, file=META_FILE)
 
 
@@ -438,10 +441,12 @@ def _checked_length(name: str, raw: RawFile | None, recorded: object, *, where: 
     """
     about = recorded if isinstance(recorded, dict) else {}
     dtype = ARRAY_COLUMNS.get(name.removesuffix(".npy"))
-    of = f" of {dtype}" if dtype else ""
-    expected, n_bytes = f"{about.get('bytes')} bytes{of}", f"{0 if raw is None else raw.size} bytes"
-    if raw is None or raw.size != about.get("bytes"):
-        raise _bad_column(where, name, expected, "no file" if raw is None else n_bytes)
+    expected = f"{about.get('bytes')} bytes" + (f" of {dtype}" if dtype else "")
+    if raw is None:
+        raise _bad_column(where, name, expected, "no file")
+    n_bytes = f"{raw.size} bytes"
+    if raw.size != about.get("bytes"):
+        raise _bad_column(where, name, expected, n_bytes)
     array: NDArray[Any] = raw
     if dtype:
         try:
@@ -456,5 +461,5 @@ def _checked_length(name: str, raw: RawFile | None, recorded: object, *, where: 
 
 
 def _bad_column(where: str, name: str, expected: str, found: str) -> BioelError:
-    """Return error [B023] of a column."""
+    """Return error [B023], for the caller to raise."""
     return BioelError(Errors.B023.format(path=where, file=name, expected=expected, found=found))

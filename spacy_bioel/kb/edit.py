@@ -1,9 +1,9 @@
-"""Changes of a knowledge base: concepts are added, names edited, ids retired, leftovers removed.
+"""Change a knowledge base: add concepts, edit names, retire ids, remove outdated vectors.
 
 Each change rewrites all columns, which takes seconds for half a million names. There are no
-tombstones and no segments to merge, so a changed knowledge base is read as fast as a built one.
+tombstones and no segments to merge, so a changed knowledge base is read as fast as a new one.
 Vectors stay, and the next encoding copies from them. Concurrent changes run one after the other,
-each on the result of the one before.
+each on the result of the previous one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from spacy_bioel.kb.build import (
     BuildReport,
     Draft,
     Drafts,
-    different,
+    extend_unique,
     follow_chains,
     merge_records,
     write_columns,
@@ -34,16 +34,16 @@ from spacy_bioel.kb.vector_files import has_vectors, stored_vectors
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import Concept, IntArray
 
-_ABOUT = ("source", "release", "licence")
+_ORIGIN_KEYS = ("source", "release", "licence")
 
 
 @dataclass(frozen=True, slots=True)
 class NameEdit:
-    """A change of the names of a concept; names are compared by `normalize_name`.
+    """Change to the names of a concept; names are compared by `normalize_name`.
 
     add (Sequence[str]): Synonyms to add.
-    remove (Sequence[str]): Names to remove; of the others the first is the preferred name then.
-    rename (str): New preferred name; the one before stays as a synonym. "": none.
+    remove (Sequence[str]): Names to remove; the first remaining name is the preferred one.
+    rename (str): New preferred name; the old one stays as a synonym. "": keep the preferred name.
     """
 
     add: Sequence[str] = ()
@@ -53,10 +53,10 @@ class NameEdit:
     def apply(self, draft: Draft, *, id: str, where: str, source: int) -> None:
         """Change the names of a draft.
 
-        id, where: Concept and knowledge base, for messages.
-        source (int): Source of new names, among `Drafts.sources`.
-        RAISES BioelError: [B403] when there is no such name to remove, [B404] when none would be
-            left, [B405] on a new name that no text could have, [B442] on one that is there.
+        id, where (str): Concept and knowledge base, for messages.
+        source (int): Source of new names, as an index into `Drafts.sources`.
+        RAISES BioelError: [B403] unknown name to remove, [B404] removal of the last name, [B405]
+            new name without letters or digits, [B442] new name that the concept already has.
         """
         for name in (*self.add, *([self.rename] if self.rename else [])):
             if not normalize_name(name):
@@ -65,35 +65,36 @@ class NameEdit:
         for name in self.add:
             if (same := known.get(normalize_name(name))) is not None:
                 raise BioelError(Errors.B442.format(path=where, id=id, name=name, same=same))
-        pairs = [*zip(draft.names, draft.sources, strict=True), *((n, source) for n in self.add)]
+        named = [*zip(draft.names, draft.sources, strict=True), *((n, source) for n in self.add)]
         if self.rename:
-            pairs = [(self.rename, source), *_others(pairs, self.rename)]
+            named = [(self.rename, source), *_without_name(named, self.rename)]
         for name in self.remove:
-            left = _others(pairs, name)
-            if len(left) == len(pairs):
-                names = ", ".join(repr(name) for name, _ in pairs)
+            remaining = _without_name(named, name)
+            if len(remaining) == len(named):
+                names = ", ".join(repr(name) for name, _ in named)
                 raise BioelError(Errors.B403.format(path=where, id=id, name=name, names=names))
-            if not left:
+            if not remaining:
                 raise BioelError(Errors.B404.format(path=where, id=id, name=name))
-            pairs = left
-        draft.names = tuple(name for name, _ in pairs)
-        draft.sources = tuple(source for _, source in pairs)
+            named = remaining
+        draft.names = tuple(name for name, _ in named)
+        draft.sources = tuple(source for _, source in named)
 
 
-def _others(pairs: list[tuple[str, int]], name: str) -> list[tuple[str, int]]:
-    gone = normalize_name(name)
-    return [(other, source) for other, source in pairs if normalize_name(other) != gone]
+def _without_name(named: list[tuple[str, int]], removed: str) -> list[tuple[str, int]]:
+    """Return the pairs of name and source, without the spellings of one name."""
+    key = normalize_name(removed)
+    return [(name, source) for name, source in named if normalize_name(name) != key]
 
 
 @dataclass(frozen=True, slots=True)
 class EditReport:
-    """Effect of a change on a knowledge base: differences to the counts before."""
+    """Effect of a change: how many more concepts, names and retired ids the knowledge base has."""
 
     concepts: int
     names: int
     retired: int
-    vectors_outdated: bool  # there are vectors that the change has outdated
-    report: BuildReport  # of the records of the change, and of the whole knowledge base
+    vectors_outdated: bool  # whether the knowledge base has vectors, and the change outdated them
+    report: BuildReport  # counts of the records of the change, and of the whole knowledge base
 
 
 def add_concepts(
@@ -107,12 +108,12 @@ def add_concepts(
 ) -> EditReport:
     """Add records to a knowledge base, in any order.
 
-    A record of a known id adds names, types and parents to the concept, and a definition if it had
-    none; the preferred name stays. A record of a retired id adds to the concept that replaced it.
-    A record that retires a current id changes nothing; see `retire_ids`.
+    A record with a known id adds names, types and parents to the concept, and a definition if it
+    has none; the preferred name stays. A record with a retired id adds to the concept that replaced
+    it. A record that retires a current id changes nothing; see `retire_ids`.
 
     types (Collection[str] | None): Add only new concepts that have any of these; None adds all.
-    source, release, licence (str): Origin of the records, added to those in meta.json.
+    source, release, licence (str): Origin of the records, added to the origin in meta.json.
     RAISES BioelError: [B026] bad id, [B027] retired ids in a circle; those of `_changing`.
     """
     KnowledgeBase.open(path)  # fails early if there is no knowledge base
@@ -121,39 +122,39 @@ def add_concepts(
     with _changing(path, to="add concepts") as (transaction, kb):
         base = drafts_of(kb)
         drafts = merge_records(records, types=types, report=report, base=base, source=source)
-        about = _about(kb, source=source, release=release, licence=licence)
-        return _replace(transaction, kb, drafts, report, about)
+        about = _origin_of(kb, source=source, release=release, licence=licence)
+        return _replace_columns(transaction, kb, drafts, report, about)
 
 
 def retire_ids(path: str | Path, replaced_by: Mapping[str, str]) -> EditReport:
     """Remove concepts from a knowledge base.
 
-    The replacement of a concept inherits its names, its children and its id.
-    One without is gone, with the names that only it had, and its id is unknown.
+    The replacement of a concept inherits its names, its children and its id. Without a replacement,
+    the concept is removed with the names that no other concept has, and its id becomes unknown.
 
-    replaced_by (Mapping[str, str]): Ids of concepts and of their replacements; "" for none.
-        A replacement may itself be retired.
+    replaced_by (Mapping[str, str]): Replacement of each id to retire; "" for none. A replacement
+        may itself be retired.
     RAISES BioelError: [B027] ids replace each other in a circle, [B028] no concept would be left,
-        [B200] unknown id, [B201] id that is retired already; those of `_changing`.
+        [B200] unknown id, [B201] id that is already retired; those of `_changing`.
     """
     with _changing(path, to="retire ids") as (transaction, kb):
         for id in replaced_by:
             _check_current(kb, id, Errors.B201)
         drafts = drafts_of(kb)
-        successors = {id: new for id, new in replaced_by.items() if new}
-        drafts.retired = follow_chains(drafts.retired | successors)
-        gone = {id: drafts.current.pop(id) for id in replaced_by}
-        for id in successors:
-            heir = drafts.current.get(drafts.retired[id])
-            if heir is None:
-                raise _unknown(kb, drafts.retired[id])
-            heir.names += gone[id].names
-            heir.sources += gone[id].sources
-            heir.xrefs = different(heir.xrefs, gone[id].xrefs)
+        replacements = {id: new for id, new in replaced_by.items() if new}
+        drafts.retired = follow_chains(drafts.retired | replacements)
+        removed = {id: drafts.current.pop(id) for id in replaced_by}
+        for id in replacements:
+            replacement = drafts.current.get(drafts.retired[id])
+            if replacement is None:
+                raise _unknown_id(kb, drafts.retired[id])
+            replacement.names += removed[id].names
+            replacement.sources += removed[id].sources
+            replacement.xrefs = extend_unique(replacement.xrefs, removed[id].xrefs)
         for draft in drafts.current.values():
             draft.parents = tuple(drafts.retired.get(parent, parent) for parent in draft.parents)
         report = BuildReport(records=len(replaced_by))
-        return _replace(transaction, kb, drafts, report, _about(kb))
+        return _replace_columns(transaction, kb, drafts, report, _origin_of(kb))
 
 
 def edit_names(
@@ -161,8 +162,8 @@ def edit_names(
 ) -> EditReport:
     """Change the names of concepts of a knowledge base.
 
-    edits (Mapping[str, NameEdit]): By the ids of the concepts.
-    source (str): Origin of new names, which they remember.
+    edits (Mapping[str, NameEdit]): Edit of each concept, by id.
+    source (str): Origin of new names, stored with them.
     RAISES BioelError: [B200] unknown id, [B406] retired id; those of `NameEdit.apply` and
         `_changing`.
     """
@@ -170,29 +171,30 @@ def edit_names(
         drafts = drafts_of(kb)
         if source not in drafts.sources:
             drafts.sources.append(source)
-        number = drafts.sources.index(source)
+        source_index = drafts.sources.index(source)
         for id, edit in edits.items():
             _check_current(kb, id, Errors.B406)
-            edit.apply(drafts.current[id], id=id, where=kb.where, source=number)
-        return _replace(transaction, kb, drafts, BuildReport(records=len(edits)), _about(kb))
+            edit.apply(drafts.current[id], id=id, where=kb.where, source=source_index)
+        report = BuildReport(records=len(edits))
+        return _replace_columns(transaction, kb, drafts, report, _origin_of(kb))
 
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
     """Effect of `compact_kb`."""
 
-    leftovers: int  # sets of vectors
+    leftovers: int  # removed sets of vectors
     n_bytes: int
-    growth: EditReport | None  # of the dropped ids, if they were to be forgotten
+    edit: EditReport | None  # effect of dropping the retired ids; None if they were kept
 
 
 def compact_kb(path: str | Path, *, forget_retired: bool = False) -> Compaction:
-    """Remove outdated vectors of each encoder, and the leftovers of killed commands.
+    """Remove outdated vectors of each encoder, and unfinished files of killed commands.
 
-    forget_retired (bool): In the same step, drop all retired ids, which are unknown from now on.
-    RAISES BioelError: Those of `_changing`, those of `verify` only with `forget_retired`.
+    forget_retired (bool): Also drop all retired ids, which become unknown.
+    RAISES BioelError: Those of `_changing`; errors of `verify` only with `forget_retired`.
     """
-    growth = None
+    edit = None
     with _changing(path, to="compact", columns=forget_retired) as (transaction, kb):
         stored = stored_vectors(kb)
         current = {v.encoder: v.name for v in reversed(stored) if v.is_current}
@@ -200,23 +202,23 @@ def compact_kb(path: str | Path, *, forget_retired: bool = False) -> Compaction:
         if forget_retired:
             drafts = drafts_of(kb)
             drafts.retired = {}
-            growth = _replace(transaction, kb, drafts, BuildReport(), _about(kb))
+            edit = _replace_columns(transaction, kb, drafts, BuildReport(), _origin_of(kb))
         transaction.remove_vectors(vectors.name for vectors in outdated)
-    return Compaction(len(outdated), sum(vectors.n_bytes for vectors in outdated), growth)
+    return Compaction(len(outdated), sum(vectors.n_bytes for vectors in outdated), edit)
 
 
 @contextmanager
 def _changing(
     path: str | Path, *, to: str, columns: bool = True
 ) -> Iterator[tuple[Transaction, KnowledgeBase]]:
-    """Open a transaction on a knowledge base, and its state at the beginning.
+    """Open a transaction on a knowledge base, and the knowledge base as it is inside.
 
-    columns (bool): Whether columns are rewritten, which are verified then.
+    columns (bool): Whether the columns will be rewritten; they are verified first.
     RAISES BioelError: [B203] the folder is not writable, [B212] another writer does not finish in
         time; those of `KnowledgeBase.open` and `verify`.
     """
     folder = Path(path).resolve()
-    KnowledgeBase.open(folder)  # fails before a lock is made where there is none
+    KnowledgeBase.open(folder)  # fails before a lock file is made in a folder without one
     try:
         with editing(folder, to=to) as transaction:
             kb = KnowledgeBase.open(folder)
@@ -230,32 +232,32 @@ def _changing(
 def drafts_of(kb: KnowledgeBase) -> Drafts:
     """Reconstruct the drafts of a knowledge base from its columns."""
 
-    def pieces(offsets: IntArray, values: list[Any]) -> Iterator[tuple[Any, ...]]:
+    def split(offsets: IntArray, values: list[Any]) -> Iterator[tuple[Any, ...]]:
         return (tuple(values[start:end]) for start, end in pairwise(offsets.tolist()))
 
     ids, names = list(kb.ids), list(kb.names)
     drafts = map(
         Draft,
-        pieces(kb.concept_offsets, [names[row] for row in kb.concept_names.tolist()]),
-        pieces(kb.type_offsets, [kb.type_names[row] for row in kb.type_ids.tolist()]),
-        pieces(kb.parent_offsets, [ids[row] for row in kb.parents.tolist()]),
+        split(kb.concept_offsets, [names[row] for row in kb.concept_names.tolist()]),
+        split(kb.type_offsets, [kb.type_names[row] for row in kb.type_ids.tolist()]),
+        split(kb.parent_offsets, [ids[row] for row in kb.parents.tolist()]),
         kb.definitions,
         kb.xrefs_of_all(np.arange(len(kb))),
-        pieces(kb.concept_offsets, kb.name_sources.tolist()),
+        split(kb.concept_offsets, kb.name_sources.tolist()),
     )
     current = dict(zip(ids, drafts, strict=True))
     targets = (ids[row] for row in kb.retired_targets.tolist())
     return Drafts(current, dict(zip(kb.retired, targets, strict=True)), list(kb.sources))
 
 
-def _replace(
+def _replace_columns(
     transaction: Transaction,
     kb: KnowledgeBase,
     drafts: Drafts,
     report: BuildReport,
     about: Mapping[str, str],
 ) -> EditReport:
-    """Replace the columns of `kb` by columns of drafts."""
+    """Replace the columns of `kb` by the columns of drafts, and compare their counts."""
     write = partial(write_columns, drafts=drafts, report=report, about=about)
     transaction.replace_columns(write)
     return EditReport(
@@ -267,18 +269,21 @@ def _replace(
     )
 
 
-def _about(kb: KnowledgeBase, **new: str) -> dict[str, str]:
-    """Source, release and licence, with the new values appended."""
-    lists = {key: f"{kb.meta.get(key, '')}, {new.get(key, '')}".split(", ") for key in _ABOUT}
-    return {key: ", ".join(dict.fromkeys(filter(None, parts))) for key, parts in lists.items()}
+def _origin_of(kb: KnowledgeBase, **added: str) -> dict[str, str]:
+    """Return source, release and licence of a knowledge base, with added values appended."""
+    origin = {}
+    for key in _ORIGIN_KEYS:
+        values = f"{kb.meta.get(key, '')}, {added.get(key, '')}".split(", ")
+        origin[key] = ", ".join(dict.fromkeys(filter(None, values)))
+    return origin
 
 
 def _check_current(kb: KnowledgeBase, id: str, if_retired: str) -> None:
     if (current := kb.canonical(id)) != id:
         raise BioelError(if_retired.format(path=kb.where, id=id, current=current))
     if kb.find(id) < 0:
-        raise _unknown(kb, id)
+        raise _unknown_id(kb, id)
 
 
-def _unknown(kb: KnowledgeBase, id: str) -> BioelError:
+def _unknown_id(kb: KnowledgeBase, id: str) -> BioelError:
     return BioelError(Errors.B200.format(path=kb.where, id=id, first=kb.ids[0]))

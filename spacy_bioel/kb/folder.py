@@ -6,12 +6,12 @@
     vectors/9f3a.18a0.../codes.npy ...  vectors of the names of one generation; never changed
     tries/5b1e....3f2a9c01b7d4/         trie of the names of this generation by some word pieces
 
-In memory a knowledge base is a mapping of files: columns by their names, those of a home (of
-vectors, or of a trie) by their paths.
+A folder in vectors/ or tries/ is called a home: it has one set of vectors, or one trie. In memory,
+a knowledge base is a mapping of files: columns by their names, files of homes by their paths.
 
-Of transactions there is one at a time, for all kinds of changes. Readers need no lock: their open
-files never change, since a file that was put in place is not written to again. A reader that opens
-the folder gets either the old generation or the new one.
+There is one transaction at a time, for all kinds of changes. Readers need no lock: their open files
+never change, since nothing writes to a file after it was put in place. A reader that opens the
+folder gets either the old generation or the new one.
 """
 
 from __future__ import annotations
@@ -50,29 +50,29 @@ from spacy_bioel.kb.columns import (
 )
 
 VECTOR_COLUMNS = {
-    "codes": "int8",  # codes, fine and scales: see kb.vectors
+    "codes": "int8",  # codes, fine and scales: see `kb.vectors`
     "fine": "uint8",
     "scales": "float32",
-    "digests": "uint64",  # digests of the normalised names, see kb.vector_files
+    "digests": "uint64",  # digests of the normalised names, see `kb.vector_files`
 }
-# Of many vectors without an approximate index: see kb.vectors.
+# For many vectors without an approximate index, see `kb.vectors`.
 COARSE_COLUMNS = {"coarse": "int8", "projection": "float32"}
 ABOUT_FILE = "about.json"
 TRIE_COLUMNS = ("first_child", "pieces", "leaves", "name_offsets", "names")
-# Files of a home, by its kind: the folder that it is in.
-PARTS = {
+# Files of each kind of home.
+HOME_FILES = {
     "vectors": (ABOUT_FILE, *(f"{x}.npy" for x in (*VECTOR_COLUMNS, *COARSE_COLUMNS)), "ann"),
     "tries": (ABOUT_FILE, *(f"{name}.npy" for name in TRIE_COLUMNS)),
 }
-# Name of a home: of the encoder or the word pieces, and of the time or the names.
-_HOMES = {
+# Names of homes: the fingerprint of an encoder and a time, or of word pieces and of a generation.
+_HOME_NAMES = {
     "vectors": re.compile(r"[\w-]+\.[0-9a-f]{16}", re.ASCII),
     "tries": re.compile(r"[0-9a-f]{16}\.[0-9a-f]{12}"),
 }
 GENERATION = re.compile(r"columns\.[0-9a-f]{12}(\.\d+)?")
 _LEFTOVERS = re.compile(rf"\.(lock|holder|encoding|new\..*|meta\.json\..*)|{GENERATION.pattern}")
-# Attempts to open, attempts with the same meta.json, and seconds between attempts.
-_MOST, _UNCHANGED, _PAUSE = 200, 3, 0.005
+# Attempts to map the columns, attempts with the same meta.json, and seconds between attempts.
+_MAX_ATTEMPTS, _MAX_UNCHANGED, _PAUSE = 200, 3, 0.005
 
 
 # -- Columns ------------------------------------------------------------------------------------
@@ -81,35 +81,35 @@ _MOST, _UNCHANGED, _PAUSE = 200, 3, 0.005
 def map_columns(folder: Path) -> dict[str, RawFile]:
     """Map meta.json and the columns that it describes; missing files are left out.
 
-    If a writer removes the columns meanwhile, meta.json has changed, and both are read again.
+    If a writer removes the columns in between, meta.json has changed, and both are read again.
     """
-    before, unchanged = None, 0
-    for _ in range(_MOST):
+    old_text, unchanged = None, 0
+    for _ in range(_MAX_ATTEMPTS):
         meta = read_small(folder, META_FILE)
         files = meta | map_folder(folder / generation_of(meta), COLUMN_FILES)
-        now = bytes(meta.get(META_FILE, b""))
-        unchanged = unchanged + 1 if now == before else 0
-        if not meta or len(files) == len(KB_FILES) or unchanged == _UNCHANGED:
+        text = bytes(meta.get(META_FILE, b""))
+        unchanged = unchanged + 1 if text == old_text else 0
+        if not meta or len(files) == len(KB_FILES) or unchanged == _MAX_UNCHANGED:
             break
-        before = now
+        old_text = text
         time.sleep(_PAUSE)
     return files
 
 
 def generation_of(files: Mapping[str, RawFile]) -> str:
-    """Folder of the columns that meta.json names; "" without a readable meta.json."""
-    name = str(_parsed(files, META_FILE).get("generation"))
+    """Return the folder of columns that meta.json names; "" without a readable meta.json."""
+    name = str(_parse_json(files, META_FILE).get("generation"))
     return name if GENERATION.fullmatch(name) else ""
 
 
 def generation_name(fingerprint: str) -> str:
-    """Name of the folder of columns, the same for the same columns."""
+    """Return the name for the folder of the columns with this fingerprint."""
     return f"columns.{blake2b(fingerprint.encode('utf8'), digest_size=6).hexdigest()}"
 
 
 def is_kb(folder: Path) -> bool:
-    """Whether a folder holds a knowledge base of any schema, by its meta.json."""
-    meta = _parsed(read_small(folder, META_FILE), META_FILE)
+    """Whether a folder has the meta.json of a knowledge base, of any schema."""
+    meta = _parse_json(read_small(folder, META_FILE), META_FILE)
     columns = meta.get("columns")
     return (
         isinstance(meta.get("schema"), int) and isinstance(columns, dict) and "ids.txt" in columns
@@ -117,26 +117,23 @@ def is_kb(folder: Path) -> bool:
 
 
 def has_columns(folder: Path) -> bool:
-    """Whether a folder has some files of a knowledge base, though others may be missing."""
+    """Whether a folder has files of a knowledge base, even if others are missing."""
     return is_kb(folder) or any(folder.glob("columns.*/*.npy"))
 
 
 def check_replaceable(out: Path) -> None:
-    """Refuse to overwrite anything but a knowledge base or an empty folder.
-
-    RAISES BioelError: [B029].
-    """
+    """Check that a path is free, an empty folder or a knowledge base. RAISES BioelError: [B029]."""
     if not out.exists() or is_kb(out):
         return
     is_empty = out.is_dir() and all(map(_is_leftover, out.iterdir()))
-    if not is_empty and not is_kb(out):  # another writer may have finished meanwhile
+    if not is_empty and not is_kb(out):  # another writer may have finished by now
         raise BioelError(Errors.B029.format(path=out))
 
 
 def _is_leftover(path: Path) -> bool:
-    """Whether a path is a leftover of a killed writer in a folder without a knowledge base."""
+    """Whether a killed writer has left this path in a folder without a knowledge base."""
     if path.name == "vectors" and path.is_dir():
-        return all(_HOMES["vectors"].fullmatch(home.name) for home in path.iterdir())
+        return all(_HOME_NAMES["vectors"].fullmatch(home.name) for home in path.iterdir())
     return bool(_LEFTOVERS.fullmatch(path.name))
 
 
@@ -144,57 +141,54 @@ def _is_leftover(path: Path) -> bool:
 
 
 def vectors_name(fingerprint: str) -> str:
-    """New name for vectors of an encoder; newer names sort after older ones.
+    """Return a new name for vectors of an encoder; newer names sort after older ones.
 
     RAISES ValueError: When the fingerprint has characters other than letters, digits, "_" and "-".
     """
     name = f"{fingerprint}.{time.time_ns():016x}"
-    if not _HOMES["vectors"].fullmatch(name):
-        raise ValueError(f"{fingerprint!r} is no fingerprint of an encoder")
+    if not _HOME_NAMES["vectors"].fullmatch(name):
+        raise ValueError(f"{fingerprint!r} is not the fingerprint of an encoder")
     return name
 
 
 def trie_name(pieces: str, kb: str) -> str:
-    """Name of a trie, by the fingerprints of its word pieces and of the knowledge base."""
+    """Return the name of a trie, by the fingerprints of its word pieces and of the KB."""
     return f"{pieces}.{generation_name(kb).partition('.')[2]}"
 
 
 def encoder_of(name: str) -> str:
-    """Fingerprint of the encoder, from the name of its vectors."""
+    """Return the fingerprint of the encoder, from the name of its vectors."""
     return name.rpartition(".")[0]
 
 
 def homes_in(folder: Path, kind: str) -> list[str]:
-    """Names of the homes of a kind in a folder, described or not."""
+    """Return the names of the homes of a kind in a folder, with or without about.json."""
     with suppress(FileNotFoundError, NotADirectoryError):
         names = sorted(path.name for path in (folder / kind).iterdir())
-        return [name for name in names if _HOMES[kind].fullmatch(name)]
+        return [name for name in names if _HOME_NAMES[kind].fullmatch(name)]
     return []
 
 
 def homes_of(files: Mapping[str, RawFile], kind: str) -> dict[str, dict[str, RawFile]]:
-    """Files of each home, by their names in its folder; newer vectors come after older ones."""
-    found: dict[str, dict[str, RawFile]] = {}
+    """Group the files of a kind by home; newer vectors come after older ones."""
+    homes: dict[str, dict[str, RawFile]] = {}
     for path in sorted(files):
-        name, _, part = path.removeprefix(f"{kind}/").partition("/")
-        if _HOMES[kind].fullmatch(name) and part in PARTS[kind]:
-            found.setdefault(name, {})[part] = files[path]
-    return {name: parts for name, parts in found.items() if ABOUT_FILE in parts}
+        name, _, file = path.removeprefix(f"{kind}/").partition("/")
+        if _HOME_NAMES[kind].fullmatch(name) and file in HOME_FILES[kind]:
+            homes.setdefault(name, {})[file] = files[path]
+    return {name: parts for name, parts in homes.items() if ABOUT_FILE in parts}
 
 
 def describe_home(folder: Path, kind: str, about: Mapping[str, Any]) -> None:
-    """Write about.json of a home beside its finished files, with all checksums, and its own."""
-    files = map_folder(folder, PARTS[kind][1:])
+    """Write about.json next to the finished files of a home, with all checksums and its own."""
+    files = map_folder(folder, HOME_FILES[kind][1:])
     checksums = {name: checksum(raw) for name, raw in files.items()}
     sealed = sealed_json({**about, "checksums": checksums, "text": UNSEALED})
     (folder / ABOUT_FILE).write_bytes(sealed)
 
 
 def described(parts: Mapping[str, RawFile], *, home: str, where: str) -> dict[str, Any]:
-    """Read about.json of a home.
-
-    RAISES BioelError: [B030] unreadable, [B210] edited.
-    """
+    """Read about.json of a home. RAISES BioelError: [B030] unreadable, [B210] edited."""
     text, file = parts[ABOUT_FILE].tobytes(), f"{home}/{ABOUT_FILE}"
     about = read_json(text, where=where, file=file)
     check_seal(text, about.get("text"), where=where, file=file)
@@ -202,7 +196,7 @@ def described(parts: Mapping[str, RawFile], *, home: str, where: str) -> dict[st
 
 
 def check_home(parts: Mapping[str, RawFile], *, home: str, where: str) -> None:
-    """Read all files of a home, and compare checksums.
+    """Read all files of a home and compare checksums.
 
     RAISES BioelError: Those of `described`, [B024] with the first file that is missing or differs.
     """
@@ -211,65 +205,65 @@ def check_home(parts: Mapping[str, RawFile], *, home: str, where: str) -> None:
 
 
 def in_home(kind: str, name: str, parts: Mapping[str, RawFile]) -> dict[str, RawFile]:
-    """Files of a home, by their paths."""
-    return {f"{kind}/{name}/{part}": raw for part, raw in parts.items()}
+    """Return the files of a home by their paths in the folder of the knowledge base."""
+    return {f"{kind}/{name}/{file}": raw for file, raw in parts.items()}
 
 
-def map_vectors(folder: Path, *, of: str | None = None) -> dict[str, RawFile]:
+def map_vectors(folder: Path, *, fingerprint: str | None = None) -> dict[str, RawFile]:
     """Map the vectors of all encoders.
 
-    of (str | None): Only vectors of the knowledge base with this fingerprint; None: all.
+    fingerprint (str | None): Fingerprint of the knowledge base that was encoded; None: any.
     """
     files: dict[str, RawFile] = {}
     for name in homes_in(folder, "vectors"):
         home = folder / "vectors" / name
-        parts = read_small(home, ABOUT_FILE) | map_folder(home, PARTS["vectors"][1:])
-        is_wanted = of in (None, _parsed(parts, ABOUT_FILE).get("kb"))
+        parts = read_small(home, ABOUT_FILE) | map_folder(home, HOME_FILES["vectors"][1:])
+        is_wanted = fingerprint in (None, _parse_json(parts, ABOUT_FILE).get("kb"))
         if is_wanted and (home / ABOUT_FILE).is_file():  # writers remove the description first
             files |= in_home("vectors", name, parts)
     return files
 
 
-def map_tries(folder: Path, *, of: str) -> dict[str, RawFile]:
+def map_tries(folder: Path, *, fingerprint: str) -> dict[str, RawFile]:
     """Map the tries of the names of the knowledge base with this fingerprint."""
     files: dict[str, RawFile] = {}
     for name in homes_in(folder, "tries"):
-        if name == trie_name(name.partition(".")[0], of):
-            files |= in_home("tries", name, map_folder(folder / "tries" / name, PARTS["tries"]))
+        if name == trie_name(name.partition(".")[0], fingerprint):
+            parts = map_folder(folder / "tries" / name, HOME_FILES["tries"])
+            files |= in_home("tries", name, parts)
     return files
 
 
 def known_files(files: Mapping[str, RawFile]) -> dict[str, RawFile]:
     """Select the files of a knowledge base."""
     known = {name: files[name] for name in KB_FILES if name in files}
-    for kind in PARTS:
+    for kind in HOME_FILES:
         for name, parts in homes_of(files, kind).items():
             known |= in_home(kind, name, parts)
     return known
 
 
-def _parsed(files: Mapping[str, RawFile], name: str) -> dict[str, Any]:
-    """The object in a JSON file; empty if the file is missing or unreadable."""
+def _parse_json(files: Mapping[str, RawFile], name: str) -> dict[str, Any]:
+    """Return the object in a JSON file; {} if the file is missing or unreadable."""
     with suppress(ValueError, KeyError, RecursionError):
-        found = json.loads(bytes(files[name]))
-        return found if isinstance(found, dict) else {}
+        parsed = json.loads(bytes(files[name]))
+        return parsed if isinstance(parsed, dict) else {}
     return {}
 
 
 # -- Transactions --------------------------------------------------------------------------------
 
-# Seconds that a writer waits for another one, and seconds until it logs a warning.
-PATIENCE = 600.0
-_QUIET = 2.0
-_LOCK, _HOLDER = ".lock", ".holder"
+PATIENCE = 600.0  # seconds that a writer waits for another one
+_WARN_AFTER = 2.0  # seconds until a waiting writer logs a warning
+_LOCK_FILE, _HOLDER_FILE = ".lock", ".holder"
 
 
 @contextmanager
 def editing(folder: Path, *, to: str, make: bool = False) -> Iterator[Transaction]:
     """Lock a knowledge base for one writer, among all threads and processes.
 
-    The block has to read inside it, or check again, whatever its change depends on. Leftovers of a
-    killed writer are removed first. A writer that waits for more than two seconds logs [W212].
+    Whatever a change depends on must be read, or checked again, inside the block. Unfinished files
+    of a killed writer are removed first. A writer that waits for over two seconds logs [W212].
 
     to (str): Purpose of this writer, shown to waiting writers, e.g. "add concepts".
     make (bool): Make the folder if it is missing, and remove it if it stays empty.
@@ -279,24 +273,24 @@ def editing(folder: Path, *, to: str, make: bool = False) -> Iterator[Transactio
     RAISES OSError: When the folder cannot be written.
     """
     _refuse_links(folder)
-    lock = FileLock(folder / _LOCK)
+    lock = FileLock(folder / _LOCK_FILE)
     _acquire(lock, folder, make=make)
     try:
-        _say_who(folder, to)
+        _write_holder(folder, to)
         transaction = Transaction(folder)
         transaction.tidy()
         yield transaction
     finally:
         with suppress(OSError):
-            (folder / _HOLDER).unlink(missing_ok=True)
-            if make and os.listdir(folder) == [_LOCK]:
-                (folder / _LOCK).unlink()
+            (folder / _HOLDER_FILE).unlink(missing_ok=True)
+            if make and os.listdir(folder) == [_LOCK_FILE]:
+                (folder / _LOCK_FILE).unlink()
                 folder.rmdir()
         lock.release()
 
 
 class Transaction:
-    """Changes that the one writer of a knowledge base may make."""
+    """Changes that the writer who holds the lock of a knowledge base may make."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -311,7 +305,8 @@ class Transaction:
             meta = write(fresh)
             name = generation = generation_name(str(meta["fingerprint"]))
             n = 0
-            while (self.folder / generation).exists():  # never touched, not even by equal ones
+            # Existing columns are never touched, not even to be replaced by equal ones.
+            while (self.folder / generation).exists():
                 n += 1
                 generation = f"{name}.{n}"
             _move(fresh, self.folder / generation)
@@ -321,10 +316,10 @@ class Transaction:
 
     @contextmanager
     def adding(self, kind: str, name: str) -> Iterator[Path]:
-        """Add vectors or a trie when the block succeeds, unless they are there.
+        """Add vectors or a trie when the block succeeds, unless they already exist.
 
-        kind, name (str): See `PARTS`, `vectors_name` and `trie_name` of this module.
-        YIELDS (Path): Empty folder for their files.
+        kind, name (str): See `HOME_FILES`, `vectors_name` and `trie_name`.
+        YIELDS (Path): Empty folder for the files.
         """
         with self._fresh_folder() as fresh:
             yield fresh
@@ -332,14 +327,13 @@ class Transaction:
                 self.put(fresh, kind, name)
 
     def put(self, filled: Path, kind: str, name: str) -> Path:
-        """Move a folder of vectors or of a trie to its place, and return that."""
+        """Move a folder of vectors or of a trie to its final path, and return the path."""
         home = self.folder / kind / name
         home.parent.mkdir(exist_ok=True)
         _move(filled, home)
         return home
 
     def remove_vectors(self, names: Iterable[str]) -> None:
-        """Remove vectors by their names."""
         for name in names:
             home = self.folder / "vectors" / name
             # The description goes first: without it, readers ignore the rest.
@@ -354,13 +348,13 @@ class Transaction:
         _remove(home for home in homes if not (home / ABOUT_FILE).exists())
         meta = read_small(folder, META_FILE)
         if meta and not is_kb(folder):
-            return  # damaged: nothing says which columns are the right ones
+            return  # a damaged meta.json does not tell which columns are current
         generation = generation_of(meta)
-        found = (path for path in folder.iterdir() if GENERATION.fullmatch(path.name))
-        _remove(path for path in found if path.name != generation)
-        # By the number that follows it, a generation of the same columns has the same tries.
-        old = (name for name in homes_in(folder, "tries") if name[-12:] not in generation)
-        _remove(folder / "tries" / name for name in old)
+        generations = (path for path in folder.iterdir() if GENERATION.fullmatch(path.name))
+        _remove(path for path in generations if path.name != generation)
+        # A trie is valid for all generations of equal columns, which differ in a final number.
+        old_tries = (name for name in homes_in(folder, "tries") if name[-12:] not in generation)
+        _remove(folder / "tries" / name for name in old_tries)
 
     @contextmanager
     def _fresh_folder(self) -> Iterator[Path]:
@@ -373,7 +367,7 @@ class Transaction:
 
 
 def _refuse_links(folder: Path) -> None:
-    """Refuse links by which a change could lead out of the folder, which itself may be one.
+    """Refuse symbolic links, by which a change could write elsewhere; the folder may be one.
 
     RAISES BioelError: [B485].
     """
@@ -384,42 +378,43 @@ def _refuse_links(folder: Path) -> None:
 
 
 def _acquire(lock: FileLock, folder: Path, *, make: bool) -> None:
-    end = time.monotonic() + PATIENCE
-    quiet = min(_QUIET, PATIENCE)
+    deadline = time.monotonic() + PATIENCE
+    timeout = min(_WARN_AFTER, PATIENCE)
     while True:
         if make:
             folder.mkdir(parents=True, exist_ok=True)
         try:
-            lock.acquire(timeout=quiet)
+            lock.acquire(timeout=timeout)
             return
         except Timeout:
-            rest = end - time.monotonic()
-            if rest <= 0:
-                raise BioelError(_message(Errors.B212, folder)) from None
-            LOGGER.warning(_message(Warnings.W212, folder))
-            quiet = rest
+            timeout = deadline - time.monotonic()
+            if timeout <= 0:
+                raise BioelError(_with_holder(Errors.B212, folder)) from None
+            LOGGER.warning(_with_holder(Warnings.W212, folder))
         except FileNotFoundError:
-            if not make:  # else another writer failed and removed the folder that it had made
+            # With `make`, another writer has failed and removed the folder that it had made.
+            if not make:
                 raise
 
 
-def _message(template: str, folder: Path) -> str:
+def _with_holder(template: str, folder: Path) -> str:
+    """Fill a message with the folder and the current holder of its lock."""
     holder = "another thread or process"
     with suppress(OSError, ValueError):
-        holder = (folder / _HOLDER).read_text("utf8")
+        holder = (folder / _HOLDER_FILE).read_text("utf8")
     return template.format(path=folder, holder=holder)
 
 
-def _say_who(folder: Path, to: str) -> None:
-    """Write who holds the lock; stale between the death of a writer and the next one's note."""
+def _write_holder(folder: Path, to: str) -> None:
+    """Write who holds the lock. After a writer was killed, its note stays until the next writer."""
     since = time.strftime("%Y-%m-%d %H:%M:%S")
-    (folder / _HOLDER).unlink(missing_ok=True)
-    with (folder / _HOLDER).open("x", encoding="utf8") as file:  # "x": never another's file
+    (folder / _HOLDER_FILE).unlink(missing_ok=True)
+    with (folder / _HOLDER_FILE).open("x", encoding="utf8") as file:  # "x": follow no link
         file.write(f"process {os.getpid()} on {socket.gethostname()} ({to}, since {since})")
 
 
 def _move(filled: Path, place: Path) -> None:
-    """Give a folder its name, when all in it is on disk."""
+    """Rename a folder after all its files are on disk."""
     for path in filled.iterdir():
         sync(path)
     sync(filled)
@@ -428,7 +423,7 @@ def _move(filled: Path, place: Path) -> None:
 
 
 def _remove(paths: Iterable[Path]) -> None:
-    """Remove files and folders, except those that the system refuses to (open in a reader)."""
+    """Remove files and folders; ignore those that a reader has open, if the system refuses."""
     for path in list(paths):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)

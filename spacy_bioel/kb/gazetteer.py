@@ -1,12 +1,12 @@
-"""Names of a knowledge base, to be found in a text by their keys.
+"""Find names of a knowledge base in a text by hashed keys: `Gazetteer` and `BagsOfWords`.
 
-`Gazetteer`, a compact view for mention detection, goes from name key to set of types. It takes about
-ten bytes a name: a detector carries it and needs no knowledge base at run time.
+`Gazetteer` maps the keys of names to their types, for mention detection. It takes about ten bytes
+per name, so a detector carries it and needs no knowledge base at run time.
 
-`BagsOfWords` has names as bags of stems: lookup in any order, with other endings and linking words,
-and with words that its own synonyms have in the place of each other. The key of a bag is the sum of
-the keys of its stems, so the keys of all spans of a text are differences of running sums, and the
-key with another word in place of one is a sum away.
+`BagsOfWords` indexes names by the set of their stems, and so finds them in any word order, with
+other endings and linking words, and with words that synonyms in the knowledge base exchange for
+each other. The key of a bag is the sum of the keys of its stems: the key of any span of a text is a
+difference of running sums, and exchanging a word takes one subtraction and one addition.
 """
 
 from __future__ import annotations
@@ -20,7 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spacy_bioel.kb.columns import entries_of
-from spacy_bioel.kb.knowledge_base import KeyArray, KnowledgeBase, name_keys, span_keys, word_key
+from spacy_bioel.kb.knowledge_base import (
+    KEY_MASK,
+    KeyArray,
+    KnowledgeBase,
+    name_keys,
+    span_keys,
+    word_key,
+)
 from spacy_bioel.text.normalize import (
     LINKING_WORDS,
     MORE_OR_LESS,
@@ -33,19 +40,19 @@ from spacy_bioel.text.normalize import (
 )
 from spacy_bioel.types import IntArray
 
-# One bit of a 64-bit mask per type. The last bit marks preferred names, and words that are usually
+# A 64-bit mask has one bit per type. Its last bit marks preferred names, and words that are usually
 # the last word of a name.
 MAX_TYPES = 63
 N_BITS = 64
-# A word indicates a type if at least this share of the names with the word have it.
-_WORD_SHARE = 0.3
+# A word indicates a type if at least this share of the names with the word have the type.
+_MIN_SHARE_OF_NAMES = 0.3
 
 MaskArray = NDArray[np.uint64]
 
 
 @dataclass(frozen=True)
 class KeyMasks:
-    """Sorted keys with a bit mask each."""
+    """Sorted keys, each with a bit mask."""
 
     keys: KeyArray
     masks: MaskArray
@@ -55,32 +62,33 @@ class KeyMasks:
         return cls(np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.uint64))
 
     def find(self, keys: KeyArray) -> MaskArray:
-        """Mask of each key, 0 for unknown keys. Same shape."""
+        """Return the mask of each key, 0 for unknown keys. Any shape; returns the same."""
         if not len(self.keys):
             return np.zeros(keys.shape, dtype=np.uint64)
-        # Most spans of a text are no names; the first bits of their keys rule nearly all out.
-        places = keys >> np.uint64(64 - self._n_bits)
-        bits = self._among[places >> np.uint64(3)] >> (places & np.uint64(7)).astype(np.uint8)
-        likely = np.flatnonzero(bits & np.uint8(1))
-        wanted = keys.ravel()[likely]
+        # Most spans of a text are not names; the first bits of their keys rule out nearly all.
+        prefixes = keys >> np.uint64(64 - self._n_prefix_bits)
+        bits = self._prefixes[prefixes >> np.uint64(3)]
+        bits = bits >> (prefixes & np.uint64(7)).astype(np.uint8)
+        possible = np.flatnonzero(bits & np.uint8(1))
+        wanted = keys.ravel()[possible]
         position = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
         known = (self.keys[position] == wanted) & (wanted != 0)
         masks = np.zeros(keys.size, dtype=np.uint64)
-        masks[likely[known]] = self.masks[position[known]]
+        masks[possible[known]] = self.masks[position[known]]
         return masks.reshape(keys.shape)
 
     @cached_property
-    def _n_bits(self) -> int:
-        """Number of first bits that index `_among`, of which about one bit in 16 is set."""
+    def _n_prefix_bits(self) -> int:
+        """Number of first bits of a key that index `_prefixes`; one bit in 16 of it is set."""
         return len(self.keys).bit_length() + 4
 
     @cached_property
-    def _among(self) -> NDArray[np.uint8]:
+    def _prefixes(self) -> NDArray[np.uint8]:
         """Bitmap over all values of the first bits: set if a key begins with them."""
-        places = self.keys >> np.uint64(64 - self._n_bits)
-        among = np.zeros(1 << (self._n_bits - 3), np.uint8)
-        np.bitwise_or.at(among, places >> 3, np.uint8(1) << (places & 7).astype(np.uint8))
-        return among
+        prefixes = self.keys >> np.uint64(64 - self._n_prefix_bits)
+        bitmap = np.zeros(1 << (self._n_prefix_bits - 3), np.uint8)
+        np.bitwise_or.at(bitmap, prefixes >> 3, np.uint8(1) << (prefixes & 7).astype(np.uint8))
+        return bitmap
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,19 +109,19 @@ class Gazetteer:
 
     @classmethod
     def from_kb(cls, kb: KnowledgeBase) -> Gazetteer:
-        """Collect the names and words of `kb` with the 63 most frequent types of its concepts."""
+        """Collect the names and words of a knowledge base with its 63 most frequent types."""
         masks = _name_masks(kb)
         names = KeyMasks(np.array(kb.name_keys), masks[kb.name_key_rows])
         return cls(names, _word_masks([normalize_name(name) for name in kb.names], masks))
 
     def arrays(self) -> dict[str, NDArray]:
-        """All arrays by name, for storage: of masks, each different one, and their numbers."""
+        """Return all arrays by name, for storage: keys, distinct masks, and the mask of each."""
         arrays: dict[str, NDArray] = {}
         for name, table in (("names", self.names), ("words", self.words)):
-            masks, numbers = np.unique(table.masks, return_inverse=True)
+            masks, mask_numbers = np.unique(table.masks, return_inverse=True)
             arrays[f"{name}.keys"] = table.keys
             arrays[f"{name}.different_masks"] = masks
-            arrays[f"{name}.mask_numbers"] = numbers.astype(np.min_scalar_type(len(masks)))
+            arrays[f"{name}.mask_numbers"] = mask_numbers.astype(np.min_scalar_type(len(masks)))
         return arrays
 
     @classmethod
@@ -132,19 +140,20 @@ class Gazetteer:
         """Find all spans of documents that are names.
 
         tokens (Sequence[str]): Normalised tokens of all documents, concatenated.
-        lengths (IntArray | None): Tokens of each document; None: one document. Shape (n_docs,).
+        lengths (IntArray | None): Number of tokens of each document; None: one document. Shape
+            (n_docs,).
         RETURNS (tuple): start, width - 1 and bit, one entry for each bit of each span. Shape
             (n_bits,) each.
         """
         keys = span_keys(tokens, max_width)
         if lengths is not None:
-            left = np.repeat(np.cumsum(lengths), lengths) - np.arange(len(tokens))
-            keys[left[:, None] <= np.arange(max_width)] = 0
-        # A span with an empty token at its border would repeat the match without that token.
-        wordless = np.array([not token for token in tokens], dtype=bool)
-        keys[wordless] = 0
+            tokens_left = np.repeat(np.cumsum(lengths), lengths) - np.arange(len(tokens))
+            keys[tokens_left[:, None] <= np.arange(max_width)] = 0
+        # A span that begins or ends with an empty token would repeat the match without it.
+        is_empty = np.array([not token for token in tokens], dtype=bool)
+        keys[is_empty] = 0
         for width in range(1, max_width):
-            keys[: len(tokens) - width, width][wordless[width:]] = 0
+            keys[: len(tokens) - width, width][is_empty[width:]] = 0
         masks = self.names.find(keys)
         starts, widths = np.nonzero(masks)
         spans, bits = unpack_bits(masks[starts, widths])
@@ -153,24 +162,24 @@ class Gazetteer:
     def match_words(self, tokens: Sequence[str]) -> tuple[IntArray, IntArray]:
         """Find all tokens that are words of names.
 
-        RETURNS (tuple): token and bit. Shape (n_bits,) each.
+        RETURNS (tuple): token and bit, one entry for each bit of each token. Shape (n_bits,) each.
         """
         return unpack_bits(self.words.find(span_keys(tokens, 1).reshape(-1)))
 
 
 def unpack_bits(masks: MaskArray) -> tuple[IntArray, IntArray]:
-    """Positions and numbers of all set bits. masks: shape (n,)."""
+    """Return the position of the mask and the number of each set bit. masks: shape (n,)."""
     bits = np.unpackbits(masks.view(np.uint8).reshape(-1, 8), axis=1, bitorder="little")
     positions, numbers = np.nonzero(bits)
     return positions, numbers
 
 
 def _name_masks(kb: KnowledgeBase) -> MaskArray:
-    """Types of the concepts of each name. Shape (n_names,)."""
+    """Return a mask of the types of the concepts of each name. Shape (n_names,)."""
     frequency = np.bincount(kb.type_ids, minlength=len(kb.type_names))
     bit_of_type = np.full(len(kb.type_names), -1)
-    kept = np.argsort(-frequency, kind="stable")[:MAX_TYPES]
-    bit_of_type[kept] = np.arange(len(kept))
+    frequent = np.argsort(-frequency, kind="stable")[:MAX_TYPES]
+    bit_of_type[frequent] = np.arange(len(frequent))
     concept_masks = np.zeros(len(kb), dtype=np.uint64)
     bits = bit_of_type[kb.type_ids]
     concepts = np.repeat(np.arange(len(kb)), np.diff(kb.type_offsets))[bits >= 0]
@@ -181,190 +190,198 @@ def _name_masks(kb: KnowledgeBase) -> MaskArray:
 
 
 def _word_masks(names: Sequence[str], masks: MaskArray) -> KeyMasks:
-    """Types and usual position of the words that occur in more than one name."""
+    """Return the types and the usual position of words that occur in more than one name."""
     numbers: dict[str, int] = {}
-    split = [name.split() for name in names]
-    flat = np.array([numbers.setdefault(word, len(numbers)) for words in split for word in words])
-    lengths = np.array([len(words) for words in split])
-    total = np.bincount(flat, minlength=len(numbers))
+    split_names = [name.split() for name in names]
+    words = [word for name_words in split_names for word in name_words]
+    word_numbers = np.array([numbers.setdefault(word, len(numbers)) for word in words])
+    lengths = np.array([len(name_words) for name_words in split_names])
+    total = np.bincount(word_numbers, minlength=len(numbers))
     word_masks = np.zeros(len(numbers), dtype=np.uint64)
-    flat_masks = np.repeat(masks, lengths)
-    is_last = np.zeros(len(flat), dtype=bool)
+    masks_of_names = np.repeat(masks, lengths)
+    is_last = np.zeros(len(word_numbers), dtype=bool)
     is_last[np.cumsum(lengths) - 1] = True
     for bit in range(N_BITS):
-        has_bit = is_last if bit == MAX_TYPES else (flat_masks >> np.uint64(bit)) & np.uint64(1)
-        count = np.bincount(flat, weights=has_bit, minlength=len(numbers))
-        word_masks |= (count >= _WORD_SHARE * total).astype(np.uint64) << np.uint64(bit)
+        has_bit = is_last if bit == MAX_TYPES else (masks_of_names >> np.uint64(bit)) & np.uint64(1)
+        count = np.bincount(word_numbers, weights=has_bit, minlength=len(numbers))
+        word_masks |= (count >= _MIN_SHARE_OF_NAMES * total).astype(np.uint64) << np.uint64(bit)
     keys = name_keys(numbers)
-    kept = np.flatnonzero(total > 1)
-    order = kept[np.argsort(keys[kept])]
+    repeated = np.flatnonzero(total > 1)
+    order = repeated[np.argsort(keys[repeated])]
     return KeyMasks(keys[order], word_masks[order])
 
 
-MAX_WORDS = 12  # of names that are looked up at all places of a text
-_MASK = (1 << 64) - 1
-_FEWEST = 3  # concepts whose names have one word in the place of another
-_LIKELY = 0.04  # ... of those whose names have the rarer of them
-_SURE = 0.8  # share of adjectives and their nouns, which other vocabularies have
-# "No testis" is a name of "Absent testis", and no seizure is an absence seizure.
+MAX_WORDS = 12  # words of the longest spans that are looked up everywhere in a text
+# Two words are substitutes if the names of enough concepts differ in them alone: the minimum number
+# of these concepts, and their minimum share of the concepts with the rarer word.
+_MIN_CONCEPTS = 3
+_MIN_SHARE_OF_CONCEPTS = 0.04
+_SHARE_OF_NOUNS = 0.8  # share for adjectives and their nouns, which come from other vocabularies
+# "No testis" is a name of "Absent testis", but "no seizure" is not an absence seizure.
 NEGATIONS = frozenset("no not non without never none nor".split())
-_BESIDE_AMOUNTS = ((), ("serum",), ("plasma",), ("level",), ("serum", "level"))
-_MOST = 8  # names of a concept that differ in one word
+# Words that may be added to the name of a changed amount: "low serum potassium level".
+_WORDS_WITH_AMOUNTS = ((), ("serum",), ("plasma",), ("level",), ("serum", "level"))
+_MAX_STEP = 8  # names of a concept that differ in one word are compared with the next seven
 
 
 @lru_cache(maxsize=1 << 17)
 def stem_key(word: str) -> int:
-    """Key of a word in a bag; 0 for linking words, which count for nothing."""
+    """Return the key of a word in a bag; 0 for linking words, which are ignored."""
     return 0 if word in LINKING_WORDS else word_key(stem_of(word))
 
 
 @dataclass(frozen=True)
 class Substitutes:
-    """Words that names have in the place of each other: "anomaly" and "abnormality"."""
+    """Pairs of words that names exchange for each other, such as "anomaly" and "abnormality"."""
 
-    word: KeyArray  # keys of words, ascending
-    by: KeyArray  # ... and of those that may stand for them
-    stem: tuple[str, ...]  # of `by`; of nouns, the words
-    share: NDArray[np.float32]  # of the concepts with the rarer word, those that have both
-    adjective: tuple[str, ...]  # "renal", which may stand for a name, "kidney"; "": in a name only
+    word: KeyArray  # key of the word in a text, ascending
+    by: KeyArray  # key of the word in a name
+    stem: tuple[str, ...]  # stem of the word in a name; for adjectives, the noun itself
+    share: NDArray[np.float32]  # share of the concepts with the rarer word that have both
+    adjective: tuple[str, ...]  # adjective that may match a noun alone: "renal", "kidney"; else ""
 
     def share_of(self, rows: IntArray) -> NDArray[np.float32]:
+        """Return the share of some pairs, 0 for row -1."""
         return np.append(self.share, np.float32(0))[rows]
 
 
 @dataclass(frozen=True)
 class BagsOfWords:
-    """Names by their bags."""
+    """Names of a knowledge base, grouped by the bag of their stems."""
 
-    found: KeyMasks  # distinct keys, with the number of the bag, from 1
-    offsets: IntArray  # of the name rows of each bag
-    rows: IntArray
-    words: dict[str, int]  # in how many names each word is
-    substitutes: Substitutes  # among the stems
-    long: KeyMasks  # keys of the first MAX_WORDS words of longer names, with the most words of one
+    found: KeyMasks  # distinct keys, each with the number of its bag, from 1
+    offsets: IntArray  # start of each bag in `rows`
+    rows: IntArray  # name rows
+    words: dict[str, int]  # number of names with each word
+    substitutes: Substitutes
+    long: KeyMasks  # keys of the first MAX_WORDS words of longer names, with their maximum length
 
     def rows_of(self, bag: int) -> list[int]:
-        """Name rows of a bag, by its number from 1."""
+        """Return the name rows of a bag, by its number from 1."""
         return self.rows[self.offsets[bag - 1] : self.offsets[bag]].tolist()
 
     @classmethod
     def from_kb(cls, kb: KnowledgeBase, nouns: Mapping[str, str] | None = None) -> BagsOfWords:
-        """Read all names, which takes a second for 100,000.
+        """Read all names, which takes a second for 100,000 names.
 
-        nouns (Mapping[str, str] | None): From an adjective to what it means: "renal", "kidney".
+        nouns (Mapping[str, str] | None): From adjectives to nouns, such as "renal" to "kidney".
         """
-        names = list(kb.names)
-        split = [words_of(name) for name in normalize_names(names)]
-        counts = Counter(word for words in split for word in dict.fromkeys(words))
+        split_names = [words_of(name) for name in normalize_names(list(kb.names))]
+        counts = Counter(word for words in split_names for word in dict.fromkeys(words))
         stems: dict[str, int] = {}
-        of_word = {
+        stem_numbers = {
             word: -1 if word in LINKING_WORDS else stems.setdefault(stem_of(word), len(stems))
             for word in counts
         }
-        lengths = np.fromiter(map(len, split), dtype=np.int64, count=len(split))
-        flat = np.fromiter(
-            (of_word[word] for words in split for word in words), np.int64, count=lengths.sum()
-        )
-        keys_of = np.array([word_key(stem) for stem in stems], dtype=np.uint64)
-        kept = flat >= 0
-        owner, flat = np.repeat(np.arange(len(split)), lengths)[kept], flat[kept]
-        keys = np.zeros(len(split), dtype=np.uint64)
-        np.add.at(keys, owner, keys_of[flat])
-        more = [(row, key) for row, words in enumerate(split) for key in _amounts(words)]
-        bags = np.append(keys, np.array([key for _, key in more], dtype=np.uint64))
-        rows = np.append(np.arange(len(keys)), np.array([row for row, _ in more], dtype=np.int64))
-        order = np.argsort(bags, kind="stable")
-        different, first = np.unique(bags[order], return_index=True)
+        stem_keys = np.array([word_key(stem) for stem in stems], dtype=np.uint64)
+        # Name and stem of each word of each name, without linking words.
+        lengths = np.fromiter(map(len, split_names), dtype=np.int64, count=len(split_names))
+        numbers = (stem_numbers[word] for words in split_names for word in words)
+        stem = np.fromiter(numbers, np.int64, count=lengths.sum())
+        name = np.repeat(np.arange(len(split_names)), lengths)[stem >= 0]
+        stem = stem[stem >= 0]
+        name_bags = np.zeros(len(split_names), dtype=np.uint64)
+        np.add.at(name_bags, name, stem_keys[stem])
+        amounts = [(row, key) for row, words in enumerate(split_names) for key in _amounts(words)]
+        keys = np.append(name_bags, np.array([key for _, key in amounts], dtype=np.uint64))
+        rows_of_amounts = np.array([row for row, _ in amounts], dtype=np.int64)
+        rows = np.append(np.arange(len(name_bags)), rows_of_amounts)
+        order = np.argsort(keys, kind="stable")
+        bags, starts = np.unique(keys[order], return_index=True)
+        substitutes = _substitutes(kb, name_bags, name, stem, stem_keys, tuple(stems))
         return cls(
-            KeyMasks(different, np.arange(1, len(different) + 1, dtype=np.uint64)),
-            np.append(first, len(order)),
+            KeyMasks(bags, np.arange(1, len(bags) + 1, dtype=np.uint64)),
+            np.append(starts, len(order)),
             rows[order],
             dict(counts),
-            _with_nouns(
-                _substitutes(kb, keys, owner, flat, keys_of, tuple(stems)), nouns or {}, stems
-            ),
-            _long(split),
+            _with_nouns(substitutes, nouns or {}, stems),
+            _long_names(split_names),
         )
 
 
 def _amounts(words: list[str]) -> list[int]:
-    """Keys of other ways to say that there is more or less of something: "low serum potassium"."""
-    sign, rest = amount_of(words) if words and is_amount(words) else (0, [])
-    if not rest:
+    """Return the bags of other names for a changed amount of something: "low serum potassium"."""
+    sign, substance = amount_of(words) if words and is_amount(words) else (0, [])
+    if not substance:
         return []
-    key = sum(map(word_key, rest))
-    beside = [sum(map(stem_key, words)) for words in _BESIDE_AMOUNTS]
-    return [(key + stem_key(d) + k) & _MASK for d in MORE_OR_LESS[sign] for k in beside]
+    key = sum(map(word_key, substance))
+    added = [sum(map(stem_key, words)) for words in _WORDS_WITH_AMOUNTS]
+    directions = map(stem_key, MORE_OR_LESS[sign])
+    return [(key + direction + words) & KEY_MASK for direction in directions for words in added]
 
 
-def _long(split: Sequence[list[str]]) -> KeyMasks:
-    most: dict[int, int] = {}
-    for words in split:
+def _long_names(split_names: Sequence[list[str]]) -> KeyMasks:
+    """Map the first MAX_WORDS words of longer names to the maximum length of these names."""
+    lengths: dict[int, int] = {}
+    for words in split_names:
         if len(words) > MAX_WORDS:
-            key = sum(map(stem_key, words[:MAX_WORDS])) & _MASK
-            most[key] = max(len(words), most.get(key, 0))
-    keys = np.array(sorted(most), dtype=np.uint64)
-    return KeyMasks(keys, np.array([most[key] for key in sorted(most)], dtype=np.uint64))
+            key = sum(map(stem_key, words[:MAX_WORDS])) & KEY_MASK
+            lengths[key] = max(len(words), lengths.get(key, 0))
+    keys = np.array(sorted(lengths), dtype=np.uint64)
+    return KeyMasks(keys, np.array([lengths[key] for key in sorted(lengths)], dtype=np.uint64))
 
 
 def _substitutes(
     kb: KnowledgeBase,
-    keys: KeyArray,
-    owner: IntArray,
-    word: IntArray,
-    keys_of: KeyArray,
+    name_bags: KeyArray,
+    name: IntArray,
+    stem: IntArray,
+    stem_keys: KeyArray,
     stems: Sequence[str],
 ) -> Substitutes:
-    """Count the concepts two of whose names differ in one word.
+    """Find pairs of words by the concepts with two names that differ in these words alone.
 
-    keys: of the bag of each name; owner, word: name and word of each word of a name.
+    name_bags (KeyArray): Bag of each name.
+    name, stem (IntArray): Name and stem of each word of each name.
+    stem_keys (KeyArray), stems (Sequence[str]): Key and string of each stem.
     """
-    rest = keys[owner] - keys_of[word]
-    # Entries: one for each word of each name of each concept.
-    start = np.searchsorted(owner, np.arange(len(keys) + 1))
+    rest = name_bags[name] - stem_keys[stem]  # bag of the other words of the name
+    # Repeat concept, rest and stem for each word of each name of each concept.
+    starts = np.searchsorted(name, np.arange(len(name_bags) + 1))
     names = np.asarray(kb.concept_names, dtype=np.int64)
     concept = np.repeat(np.arange(len(kb)), np.diff(kb.concept_offsets))
-    n_words = np.diff(start)[names]
-    at = entries_of(start[names], n_words)[1]
-    concept, rest, word = np.repeat(concept, n_words), rest[at], word[at]
-    of_word = np.unique(concept * len(keys_of) + word) % len(keys_of)
-    n_concepts = np.bincount(of_word, minlength=len(keys_of))
-    shared = rest != 0
-    concept, rest, word = concept[shared], rest[shared], word[shared]
-    order = np.lexsort((word, rest, concept))
-    concept, rest, word = concept[order], rest[order], word[order]
-    pairs = []
-    for step in range(1, _MOST):
+    n_words = np.diff(starts)[names]
+    entries = entries_of(starts[names], n_words)[1]
+    concept, rest, stem = np.repeat(concept, n_words), rest[entries], stem[entries]
+    stems_of_concepts = np.unique(concept * len(stem_keys) + stem) % len(stem_keys)
+    n_concepts = np.bincount(stems_of_concepts, minlength=len(stem_keys))
+    has_rest = rest != 0
+    concept, rest, stem = concept[has_rest], rest[has_rest], stem[has_rest]
+    order = np.lexsort((stem, rest, concept))
+    concept, rest, stem = concept[order], rest[order], stem[order]
+    pair_blocks = []
+    for step in range(1, _MAX_STEP):
         same = (concept[step:] == concept[:-step]) & (rest[step:] == rest[:-step])
-        same &= word[step:] != word[:-step]
-        a, b = word[:-step][same], word[step:][same]
-        low, high = np.minimum(a, b), np.maximum(a, b)
-        pairs.append(np.stack([concept[:-step][same], low, high], axis=1))
-    found = np.unique(np.concatenate(pairs), axis=0)[:, 1:]
-    found, counts = np.unique(found, axis=0, return_counts=True)
-    share = counts / np.minimum(*n_concepts[found].T) if len(found) else counts.astype(float)
+        same &= stem[step:] != stem[:-step]
+        first, second = stem[:-step][same], stem[step:][same]
+        low, high = np.minimum(first, second), np.maximum(first, second)
+        pair_blocks.append(np.stack([concept[:-step][same], low, high], axis=1))
+    pairs = np.unique(np.concatenate(pair_blocks), axis=0)[:, 1:]
+    pairs, counts = np.unique(pairs, axis=0, return_counts=True)
+    share = counts / np.minimum(*n_concepts[pairs].T) if len(pairs) else counts.astype(float)
     negations = {stem_of(word) for word in NEGATIONS}
-    negates = np.array([stem in negations for stem in stems], dtype=bool)
-    good = (counts >= _FEWEST) & (share >= _LIKELY) & ~negates[found].any(axis=1)
-    found, share = found[good], share[good].astype(np.float32)
-    word, by = np.concatenate([found, found[:, ::-1]]).T
-    order = np.argsort(keys_of[word], kind="stable")
+    negates = np.array([string in negations for string in stems], dtype=bool)
+    is_frequent = (counts >= _MIN_CONCEPTS) & (share >= _MIN_SHARE_OF_CONCEPTS)
+    kept = is_frequent & ~negates[pairs].any(axis=1)
+    pairs, share = pairs[kept], share[kept].astype(np.float32)
+    word, by = np.concatenate([pairs, pairs[:, ::-1]]).T
+    order = np.argsort(stem_keys[word], kind="stable")
     word, by = word[order], by[order]
-    by_stems = tuple(stems[i] for i in by.tolist())
+    by_stems = tuple(stems[number] for number in by.tolist())
     share = np.tile(share, 2)[order]
-    return Substitutes(keys_of[word], keys_of[by], by_stems, share, ("",) * len(word))
+    return Substitutes(stem_keys[word], stem_keys[by], by_stems, share, ("",) * len(word))
 
 
-def _with_nouns(own: Substitutes, nouns: Mapping[str, str], stems: Container[str]) -> Substitutes:
-    """Add adjectives and their nouns, each for the other where names have the other."""
+def _with_nouns(table: Substitutes, nouns: Mapping[str, str], stems: Container[str]) -> Substitutes:
+    """Add adjectives and their nouns as substitutes, if the substitute occurs in names."""
     pairs = [(adjective, noun, adjective) for adjective, noun in nouns.items()]
     pairs += [(noun, adjective, "") for adjective, noun in nouns.items()]
     pairs = [pair for pair in pairs if stem_of(pair[1]) in stems]
     added = np.array([tuple(map(stem_key, pair[:2])) for pair in pairs], dtype=np.uint64)
-    word, by = np.append(np.stack([own.word, own.by]), added.reshape(-1, 2).T, axis=1)
-    share = np.append(own.share, np.full(len(pairs), _SURE, dtype=np.float32))
-    stem = [*own.stem, *(noun for _, noun, _ in pairs)]
-    adjective = [*own.adjective, *(adjective for *_, adjective in pairs)]
+    word, by = np.append(np.stack([table.word, table.by]), added.reshape(-1, 2).T, axis=1)
+    share = np.append(table.share, np.full(len(pairs), _SHARE_OF_NOUNS, dtype=np.float32))
+    stem = [*table.stem, *(by_word for _, by_word, _ in pairs)]
+    adjective = [*table.adjective, *(adjective for *_, adjective in pairs)]
     order = np.argsort(word, kind="stable")
     return Substitutes(
         word[order],

@@ -1,12 +1,12 @@
-"""The knowledge base: memory-mapped columns of concepts and names, and all that is asked of them.
+"""The knowledge base: memory-mapped columns of concepts and names, and queries over them.
 
-Before `KnowledgeBase` come its kinds of columns (`StringColumn`, `SortedKeys`, `Ragged`) and the
-keys of names. Large columns are not read when they are opened: each batch that is read is checked,
-for the order of offsets, the range of rows and the ends of strings.
+`KnowledgeBase` follows its kinds of columns (`StringColumn`, `SortedKeys`, `Ragged`) and the keys
+of names. Large columns are not read when they are opened. Instead, each batch that is read is
+checked: the order of offsets, the range of rows and the ends of strings.
 
 The 64-bit key of a normalised name is a polynomial in the hashes of its words. The keys of all
 spans of a document therefore follow from its words by one vectorised recurrence, without building
-strings. `search_names` finds concepts by words, as a person types them.
+strings. `search_names` finds concepts by words that a person types.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from spacy_bioel.kb.columns import (
     COLUMN_FILES,
     LINE_END,
     MEMORY,
-    UNSIGNED,
     XREF_SEPARATOR,
     Origin,
     RawFile,
@@ -43,7 +42,7 @@ from spacy_bioel.kb.columns import (
     write_files,
 )
 from spacy_bioel.kb.folder import (
-    PARTS,
+    HOME_FILES,
     check_home,
     check_replaceable,
     editing,
@@ -60,23 +59,12 @@ from spacy_bioel.kb.spelling import Misspellings, NgramIndex, word_overlap
 from spacy_bioel.text.normalize import normalize_name, normalize_names, words_of
 from spacy_bioel.types import Concept, IntArray, KbRelease, remember
 
-_NEAR = np.arange(-1, 3)  # the two offsets of a row, and one more on each side
-_BLOCK = 1 << 12  # strings per block when all are read
-
-
-def _checked(values: NDArray[Any], below: int, origin: Origin) -> NDArray[Any]:
-    """Return values that are rows, as `Origin.rows` does; here, since it is asked for each batch.
-
-    RAISES BioelError: [B211].
-    """
-    # As unsigned integers, negative numbers are the largest: one pass checks both bounds.
-    if values.size and int(values.view(UNSIGNED[values.itemsize]).max()) >= below:
-        origin.rows(values, below=below)
-    return values
+_AROUND_ROW = np.arange(-1, 3)  # the two offsets of a row, and one more on each side
+_STRINGS_PER_BLOCK = 1 << 12  # when all strings of a column are read
 
 
 class StringColumn:
-    """Strings in one block of newline-terminated UTF-8, with the start of each, and the last end.
+    """Strings in one block of newline-terminated UTF-8, with the start of each and the last end.
 
     RAISES BioelError: [B211] when the first or the last offset is wrong. Reading raises it too,
         when a string is not exactly one line of UTF-8.
@@ -91,18 +79,18 @@ class StringColumn:
         return len(self._offsets) - 1
 
     def raw(self) -> tuple[RawFile, NDArray[np.uint64]]:
-        """All bytes and all offsets, for work on all strings; the offsets are checked."""
+        """Return all bytes and all offsets, after checking the offsets."""
         return self._blob, self._origin.growing(self._offsets, least=1)
 
     def __getitem__(self, row: int) -> str:
         return self.take([row])[0]
 
     def __iter__(self) -> Iterator[str]:
-        for start in range(0, len(self), _BLOCK):
-            yield from self.take(np.arange(start, min(start + _BLOCK, len(self))))
+        for start in range(0, len(self), _STRINGS_PER_BLOCK):
+            yield from self.take(np.arange(start, min(start + _STRINGS_PER_BLOCK, len(self))))
 
     def take(self, rows: Sequence[int] | NDArray[Any]) -> list[str]:
-        """Strings of many rows, in the order of `rows`. rows: shape (n,)."""
+        """Return the strings of many rows, in the order of `rows`. rows: shape (n,)."""
         rows = np.asarray(rows, dtype=np.int64)
         if rows.size and rows.min() < 0:
             raise IndexError(int(rows.min()))  # row -1 means "unknown", not the last string
@@ -123,12 +111,12 @@ class StringColumn:
         """Whether each string begins after a line end, and ends with one."""
         if not ((starts < ends).all() and (ends <= len(self._blob)).all()):
             return False
-        are_after = (self._blob[np.maximum(starts, 1) - 1] == LINE_END) | (starts == 0)
-        return bool(are_after.all() and (self._blob[ends - 1] == LINE_END).all())
+        follow_line = (self._blob[np.maximum(starts, 1) - 1] == LINE_END) | (starts == 0)
+        return bool(follow_line.all() and (self._blob[ends - 1] == LINE_END).all())
 
 
 class SortedKeys:
-    """Binary search from ascending 64-bit keys to rows, which ascend among equal keys.
+    """Ascending 64-bit keys and their rows, for binary search; equal keys have ascending rows.
 
     below (int): Upper bound of the rows, exclusive.
     """
@@ -145,7 +133,7 @@ class SortedKeys:
         self._rows, self._below, self._origin = rows, below, origin
 
     @classmethod
-    def of(cls, keys: NDArray[np.uint64]) -> SortedKeys:
+    def from_keys(cls, keys: NDArray[np.uint64]) -> SortedKeys:
         """Sort the keys of the rows 0, 1, ..."""
         order = np.argsort(keys, kind="stable")
         return cls(keys[order], order.astype(np.int32), below=len(keys))
@@ -161,8 +149,8 @@ class SortedKeys:
         rows = np.full(keys.shape, -1, dtype=np.int64)
         if len(self.keys):
             positions = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-            found = self.keys[positions] == keys
-            rows[found] = _checked(self._rows[positions[found]], self._below, self._origin)
+            is_known = self.keys[positions] == keys
+            rows[is_known] = self._origin.rows(self._rows[positions[is_known]], below=self._below)
         return rows
 
     def find(
@@ -171,29 +159,30 @@ class SortedKeys:
         strings: Sequence[str],
         read: Callable[[IntArray], list[str]],
     ) -> IntArray:
-        """Find the row of each key, -1 if there is none, comparing strings: hashes may collide.
+        """Find the row of each string, -1 if there is none; keys are hashes and may collide.
 
         read (Callable): Reads the strings of rows, in the form that is compared.
         """
         rows = self.search(keys)
-        found = np.flatnonzero(rows >= 0)
-        for i, there in zip(found.tolist(), read(rows[found]), strict=True):
-            if there != strings[i]:
+        known = np.flatnonzero(rows >= 0)
+        for i, string in zip(known.tolist(), read(rows[known]), strict=True):
+            if string != strings[i]:
                 start = np.searchsorted(self.keys, keys[i])
                 end = np.searchsorted(self.keys, keys[i], side="right")
-                others = self._origin.rows(self._rows[start:end], below=self._below)
-                at = read(others.astype(np.int64))
-                rows[i] = others[at.index(strings[i])] if strings[i] in at else -1
+                same_key = self._origin.rows(self._rows[start:end], below=self._below)
+                candidates = read(same_key.astype(np.int64))
+                is_known = strings[i] in candidates
+                rows[i] = same_key[candidates.index(strings[i])] if is_known else -1
         return rows
 
 
 class Ragged:
-    """Rows of values that are themselves rows of another column.
+    """Ragged (CSR) column: each row has any number of values, which are rows of another column.
 
     offsets (IntArray): Start of the values of each row, and end of the last. Shape (n_rows + 1,).
     below (int): Upper bound of the values, exclusive.
     least (int): Minimum number of values of a row.
-    origins (Sequence[Origin]): Of offsets and of values.
+    origins (Sequence[Origin]): Files of offsets and values.
     RAISES BioelError: [B211] when the first or the last offset is wrong. Methods raise it too,
         when they read damaged values.
     """
@@ -207,60 +196,60 @@ class Ragged:
         least: int = 0,
         origins: Sequence[Origin] = (MEMORY, MEMORY),
     ) -> None:
-        self._of_offsets, self._of_values = origins
-        self._offsets = self._of_offsets.ends(offsets, end=len(values))
+        self._offsets_origin, self._values_origin = origins
+        self._offsets = self._offsets_origin.ends(offsets, end=len(values))
         self._values, self._below, self._least = values, below, least
 
     def __len__(self) -> int:
         return len(self._offsets) - 1
 
     def __getitem__(self, row: int) -> IntArray:
-        """The values of one row. Shape (n_values_of_row,). RAISES IndexError: No such row."""
+        """Return the values of one row. Shape (n_values,). RAISES IndexError: No such row."""
         [[start, end]] = self._bounds(np.array([row], dtype=np.int64))
-        return self.at(slice(start, end))
+        return self.values_at(slice(start, end))
 
     def positions_of(self, rows: NDArray[Any]) -> tuple[IntArray, IntArray]:
-        """Find the positions of the values of many rows at once; see `positions_of`."""
+        """Return the positions of the values of many rows; see `kb.columns.positions_of`."""
         rows = np.asarray(rows, dtype=np.int64)
         bounds = self._bounds(np.maximum(rows, 0))
         return entries_of(bounds[:, 0], np.where(rows >= 0, bounds[:, 1] - bounds[:, 0], 0))
 
-    def at(self, positions: IntArray | slice) -> IntArray:
-        """Values by their positions. Any shape; returns the same."""
-        found = _checked(self._values[positions], self._below, self._of_values)
-        return found.astype(np.int64)
+    def values_at(self, positions: IntArray | slice) -> IntArray:
+        """Return values by their positions. Any shape; returns the same."""
+        values = self._values_origin.rows(self._values[positions], below=self._below)
+        return values.astype(np.int64)
 
     def first(self, rows: IntArray) -> IntArray:
-        """First value of each row, none of which may be empty. Any shape; returns the same."""
+        """Return the first value of each row; no row may be empty. Any shape; returns the same."""
         rows = np.asarray(rows, dtype=np.int64)
-        return self.at(self._bounds(rows.ravel())[:, 0].reshape(rows.shape))
+        return self.values_at(self._bounds(rows.ravel())[:, 0].reshape(rows.shape))
 
     @cached_property
     def offsets(self) -> IntArray:
-        """All offsets, for work on all rows; checked on first access."""
-        return self._of_offsets.growing(self._offsets, least=self._least)
+        """All offsets, checked on first access."""
+        return self._offsets_origin.growing(self._offsets, least=self._least)
 
     @cached_property
     def values(self) -> NDArray[np.int32]:
-        """All values, for work on all rows; checked on first access."""
-        return self._of_values.rows(self._values, below=self._below)
+        """All values, checked on first access."""
+        return self._values_origin.rows(self._values, below=self._below)
 
     def _bounds(self, rows: IntArray) -> IntArray:
-        """Start and end of rows. Shape (n, 2). RAISES IndexError: No such row."""
+        """Return start and end of rows. Shape (n, 2). RAISES IndexError: No such row."""
         if rows.size and int(rows.view(np.uint64).max()) >= len(self):
-            raise IndexError(f"a row of {len(self)} is not there")
-        # Compared with the offsets on both sides too, which shows nearly all damage.
-        near = self._offsets.take(rows[:, None] + _NEAR, mode="clip")
-        near = _checked(near, len(self._values) + 1, self._of_offsets)
-        steps = np.diff(near)
+            raise IndexError(f"a row is negative, or not below {len(self)}")
+        # The offsets on both sides are compared too, which reveals nearly all damage.
+        offsets = self._offsets.take(rows[:, None] + _AROUND_ROW, mode="clip")
+        offsets = self._offsets_origin.rows(offsets, below=len(self._values) + 1)
+        steps = np.diff(offsets)
         if (steps < 0).any() or (steps[:, 1] < self._least).any():
-            expected = f"offsets that grow, by {self._least} or more"
-            raise self._of_offsets.damaged(expected=expected, found="others")
-        return near[:, 1:3]
+            expected = f"offsets that grow by {self._least} or more"
+            raise self._offsets_origin.damaged(expected=expected, found="other offsets")
+        return offsets[:, 1:3]
 
 
-_BASE = 0x9E3779B97F4A7C15  # odd, so that multiplication loses no bits
-_MASK = (1 << 64) - 1
+_KEY_FACTOR = 0x9E3779B97F4A7C15  # odd, so that multiplication loses no bits
+KEY_MASK = (1 << 64) - 1
 
 KeyArray = NDArray[np.uint64]
 
@@ -273,31 +262,31 @@ def word_key(word: str) -> int:
 
 
 def word_keys(words: Iterable[str]) -> KeyArray:
-    """Keys of many words, or of ids. Shape (n_words,)."""
+    """Hash many words or ids. Shape (n_words,)."""
     return np.fromiter(map(word_key, words), dtype=np.uint64)
 
 
 def name_key(normalized: str) -> int:
-    """Key of a name that `normalize_name` returned; 0 for the empty name."""
+    """Return the key of a normalised name; 0 for the empty name."""
     key = 0
     for word in normalized.split():
-        key = (key * _BASE + word_key(word)) & _MASK
+        key = (key * _KEY_FACTOR + word_key(word)) & KEY_MASK
     return key
 
 
-# Tokens repeat. Bounded, so that a service does not grow.
+# Tokens repeat. The cache is bounded, so that the memory of a service does not grow.
 _token_key = lru_cache(maxsize=1 << 17)(name_key)
 
 
 def name_keys(normalized: Iterable[str]) -> KeyArray:
-    """Keys of many normalised names. Shape (n_names,)."""
+    """Return the keys of many normalised names. Shape (n_names,)."""
     return np.fromiter(map(name_key, normalized), dtype=np.uint64)
 
 
 def span_keys(tokens: Sequence[str], max_width: int) -> KeyArray:
-    """Keys of every span of up to `max_width` tokens.
+    """Return the keys of all spans of up to `max_width` tokens.
 
-    tokens (Sequence[str]): Normalised tokens; a token may hold no word ("") or several.
+    tokens (Sequence[str]): Normalised tokens; a token may have no word ("") or several.
     RETURNS (KeyArray): keys[i, w] is the key of tokens[i : i + w + 1]; 0 if the span leaves the
         text or has no word. Shape (n_tokens, max_width).
     """
@@ -305,16 +294,17 @@ def span_keys(tokens: Sequence[str], max_width: int) -> KeyArray:
     keys = np.zeros((n, max_width), dtype=np.uint64)
     if n == 0:
         return keys
-    # A token maps the key of the tokens before it: key -> key * factor + own.
+    # A span with one more token has the key: key of the span * factor + key of the token.
     numbers = {token: number for number, token in enumerate(dict.fromkeys(tokens))}
     number = np.fromiter(map(numbers.__getitem__, tokens), dtype=np.int64, count=n)
-    own = np.fromiter(map(_token_key, numbers), dtype=np.uint64)[number]
+    token_keys = np.fromiter(map(_token_key, numbers), dtype=np.uint64)[number]
     n_words = np.array([token.count(" ") + 1 if token else 0 for token in numbers])
-    powers = np.array([pow(_BASE, k, 1 << 64) for k in range(n_words.max() + 1)], dtype=np.uint64)
-    factor = powers[n_words][number]
-    keys[:, 0] = own
+    powers = [pow(_KEY_FACTOR, k, 1 << 64) for k in range(n_words.max() + 1)]
+    factors = np.array(powers, dtype=np.uint64)[n_words][number]
+    keys[:, 0] = token_keys
     for width in range(1, min(max_width, n)):
-        keys[: n - width, width] = keys[: n - width, width - 1] * factor[width:] + own[width:]
+        shorter = keys[: n - width, width - 1]
+        keys[: n - width, width] = shorter * factors[width:] + token_keys[width:]
     return keys
 
 
@@ -326,7 +316,7 @@ class KnowledgeBase:
 
     The columns are attributes, for work on all rows at once. Columns *_offsets have the start of
     the values of each row: the concepts of name i are name_concepts[name_offsets[i] :
-    name_offsets[i + 1]], and name_is_preferred has the same layout; name_sources has that of
+    name_offsets[i + 1]]. name_is_preferred has the same layout, and name_sources the layout of
     concept_names. `retired_targets` has the row of the concept that replaced each retired id.
 
     files (Mapping[str, RawFile]): Files by their names, see `kb.folder`; others are ignored.
@@ -335,7 +325,7 @@ class KnowledgeBase:
         when they read damage that is not visible at opening.
     """
 
-    built_sources: tuple[int, ...] = (0,)  # those of the build, or of the builds of the parts
+    built_sources: tuple[int, ...] = (0,)  # rows of the sources of the build, or of all parts
 
     def __init__(self, files: Mapping[str, RawFile], *, path: Path | None = None) -> None:
         self.path = path
@@ -346,8 +336,10 @@ class KnowledgeBase:
         self.definitions, self.retired = self._strings("definitions"), self._strings("retired")
         self._xrefs, self.sources = self._strings("xrefs"), tuple(self._strings("sources"))
         self.type_names = tuple(self._strings("type_names"))
-        n, n_names = len(self.ids), len(self.names)
-        self._concepts_of_name = self._ragged("name_offsets", "name_concepts", below=n, least=1)
+        n_concepts, n_names = len(self.ids), len(self.names)
+        self._concepts_of_name = self._ragged(
+            "name_offsets", "name_concepts", below=n_concepts, least=1
+        )
         self._names_of_concept = self._ragged(
             "concept_offsets", "concept_names", below=n_names, least=1
         )
@@ -357,16 +349,16 @@ class KnowledgeBase:
         self._types_of_concept = self._ragged(
             "type_offsets", "type_ids", below=len(self.type_names)
         )
-        self._parents_of_concept = self._ragged("parent_offsets", "parents", below=n)
+        self._parents_of_concept = self._ragged("parent_offsets", "parents", below=n_concepts)
         self.name_is_preferred = self._array("name_is_preferred")
         self.name_keys = self._array("name_keys")
-        grams = (self._array(f"ngram_{part}") for part in ("codes", "offsets", "names", "norms"))
-        self.ngrams = NgramIndex(*grams, origin=self._origin("ngram_names"))
+        postings = (self._array(f"ngram_{part}") for part in ("codes", "offsets", "names", "norms"))
+        self.ngrams = NgramIndex(*postings, origin=self._origin("ngram_names"))
         self._by_name = self._sorted_keys("name", below=n_names)
-        self._by_id = self._sorted_keys("id", below=n)
+        self._by_id = self._sorted_keys("id", below=n_concepts)
         self._by_retired = self._sorted_keys("retired", below=len(self.retired))
         targets = self._array("retired_targets")
-        self.retired_targets = self._origin("retired_targets").rows(targets, below=n)
+        self.retired_targets = self._origin("retired_targets").rows(targets, below=n_concepts)
         remember(self)
 
     def _origin(self, name: str) -> Origin:
@@ -379,9 +371,10 @@ class KnowledgeBase:
         offsets = f"{name}.offsets"
         return StringColumn(self._files[f"{name}.txt"], self._array(offsets), self._origin(offsets))
 
-    def _ragged(self, *names: str, below: int, least: int = 0) -> Ragged:
-        origins, (offsets, values) = list(map(self._origin, names)), map(self._array, names)
-        return Ragged(offsets, values, below=below, least=least, origins=origins)
+    def _ragged(self, offsets: str, values: str, *, below: int, least: int = 0) -> Ragged:
+        arrays = self._array(offsets), self._array(values)
+        origins = self._origin(offsets), self._origin(values)
+        return Ragged(*arrays, below=below, least=least, origins=origins)
 
     def _sorted_keys(self, name: str, *, below: int) -> SortedKeys:
         keys, rows = f"{name}_keys", f"{name}_key_rows"
@@ -412,7 +405,7 @@ class KnowledgeBase:
         """
         folder = Path(path).resolve()
         kb = cls(map_columns(folder), path=folder)
-        kb.attach(map_vectors(folder, of=kb.fingerprint))
+        kb.attach(map_vectors(folder, fingerprint=kb.fingerprint))
         return kb
 
     @classmethod
@@ -437,12 +430,12 @@ class KnowledgeBase:
         files = self.files()
         with editing(out, to="save a copy", make=True) as transaction:
             check_replaceable(out)
-            before = homes_in(out, "vectors")
+            old_vectors = homes_in(out, "vectors")
             for name, parts in homes_of(files, "vectors").items():
                 with transaction.adding("vectors", vectors_name(encoder_of(name))) as folder:
                     write_files(folder, parts)
             transaction.replace_columns(self._write_columns)
-            transaction.remove_vectors(before)
+            transaction.remove_vectors(old_vectors)
             for name, parts in homes_of(files, "tries").items():
                 with transaction.adding("tries", name) as folder:
                     write_files(folder, parts)
@@ -452,23 +445,24 @@ class KnowledgeBase:
         return self.meta
 
     def files(self) -> dict[str, RawFile]:
-        """All files by name, with vectors and tries that were written after opening."""
+        """Return all files by name, with vectors and tries that were written after opening."""
         if self.path is None:
             return dict(self._files)
-        return self._files | map_vectors(self.path) | map_tries(self.path, of=self.fingerprint)
+        tries = map_tries(self.path, fingerprint=self.fingerprint)
+        return self._files | map_vectors(self.path) | tries
 
     def attach(self, files: Mapping[str, RawFile]) -> None:
-        """Add files (vectors) to an open knowledge base."""
+        """Add files of vectors to an open knowledge base."""
         self._files |= files
 
     def __reduce__(self) -> tuple[Callable[..., KnowledgeBase], tuple[Any, ...]]:
-        # By path, so that all workers share one copy in the page cache.
+        # Pickled by path, so that all workers share one copy in the page cache.
         if self.path is None:
             return KnowledgeBase.from_bytes, (self.to_bytes(),)
-        return _reopen, (self.path, self.fingerprint)
+        return _reopen_kb, (self.path, self.fingerprint)
 
     def verify(self) -> None:
-        """Read every column and compare checksums; that of meta.json is compared when it is opened.
+        """Read all columns and compare checksums; meta.json was compared at opening.
 
         RAISES BioelError: [B024] with the first file that differs.
         """
@@ -477,25 +471,27 @@ class KnowledgeBase:
             check_contents(self._files[name], expected, where=self.where, file=name)
 
     def verify_homes(self) -> None:
-        """Read all vectors and tries, and compare checksums. RAISES BioelError: Those of
-        `check_home`."""
+        """Read all vectors and tries and compare checksums.
+
+        RAISES BioelError: Those of `check_home`.
+        """
         files = self.files()
-        for kind in PARTS:
+        for kind in HOME_FILES:
             for name, parts in homes_of(files, kind).items():
                 check_home(parts, home=f"{kind}/{name}", where=self.where)
 
-    # -- What it is -----------------------------------------------------------------------------
+    # -- Title and origin -----------------------------------------------------------------------
 
     @property
     def title(self) -> str:
-        """A short name: of the folder; within a pipeline, or in memory, of the first source."""
+        """Name of the folder; in a pipeline or in memory, a short name of the first source."""
         if self.path is not None and self.path.name != "kb":
             return self.path.name
         return str(self.meta.get("source", "")).partition(",")[0].partition(".")[0].strip() or "KB"
 
     @property
     def releases(self) -> tuple[KbRelease, ...]:
-        """Release of the sources; of each part, if this one is joined."""
+        """Release of the sources, one for each part of a joined knowledge base."""
         source, release, licence = (
             str(self.meta.get(key, "")) for key in ("source", "release", "licence")
         )
@@ -512,26 +508,26 @@ class KnowledgeBase:
         return len(self.ids)
 
     def __contains__(self, id: object) -> bool:
-        """Whether an id is known: that of a concept, or one that was retired."""
+        """Whether an id is known, current or retired."""
         return isinstance(id, str) and self.find(id) >= 0
 
     def __getitem__(self, id: str) -> Concept:
-        """Concept with this id, or the one that replaced it.
+        """Return the concept with this id, or the concept that replaced it.
 
         RAISES BioelError: [B337] for an unknown id.
         """
         if (row := self.find(id)) >= 0:
             return self.concept(row)
         example = self.ids[0] if len(self) else "MESH:D003920"
-        vocabulary, local = example.rpartition(":")[0], id.rpartition(":")[2]
-        likely = {f"{vocabulary}:{local}", f"{vocabulary}:{local.upper()}", id.upper()}
-        meant = [other for other in sorted(likely) if other in self]
-        hint = f" Did you mean {meant[0]}?" if meant else ""
+        vocabulary, local_id = example.rpartition(":")[0], id.rpartition(":")[2]
+        similar = {f"{vocabulary}:{local_id}", f"{vocabulary}:{local_id.upper()}", id.upper()}
+        known = [other for other in sorted(similar) if other in self]
+        hint = f" Did you mean {known[0]}?" if known else ""
         name = self.releases[0].source or self.title
         raise BioelError(Errors.B337.format(id=id, kb=name, example=example, hint=hint))
 
     def concept(self, row: int) -> Concept:
-        """Concept of a row. Names that differ in case or punctuation alone have one spelling."""
+        """Return the concept of a row. Names that differ only in case have one spelling."""
         return Concept(
             id=self.ids[row],
             names=tuple(self.names.take(self.names_of(row))),
@@ -542,94 +538,94 @@ class KnowledgeBase:
         )
 
     def ids_of(self, rows: Sequence[int] | NDArray[Any]) -> list[str]:
-        """Ids of many concepts. rows: shape (n,)."""
+        """Return the ids of many concepts. rows: shape (n,)."""
         return self.ids.take(rows)
 
     def find(self, id: str) -> int:
-        """Row of an id, or of the id that replaced it; -1 if it is unknown."""
+        """Return the row of an id, or of the id that replaced it; -1 if it is unknown."""
         return int(self.find_all([id])[0])
 
     def find_all(self, ids: Sequence[str]) -> IntArray:
-        """`find` for many ids. Shape (n_ids,)."""
-        rows, retired = self._find_current(ids)
-        return np.where(retired >= 0, retired, rows)
+        """Return the row of each id, or of the id that replaced it; -1 if unknown. Shape (n,)."""
+        rows, replacements = self._find_current(ids)
+        return np.where(replacements >= 0, replacements, rows)
 
     def canonical(self, id: str) -> str:
-        """Current id of a retired id; other ids unchanged."""
-        retired = int(self._find_current([id])[1][0])
-        return self.ids[retired] if retired >= 0 else id
+        """Return the id that replaced a retired id; other ids unchanged."""
+        replacement = int(self._find_current([id])[1][0])
+        return self.ids[replacement] if replacement >= 0 else id
 
     def _find_current(self, ids: Sequence[str]) -> tuple[IntArray, IntArray]:
-        """Rows of current ids, and rows of the concepts that replaced retired ids; -1 for none."""
+        """Return the rows of current ids, and of the replacements of retired ids; -1 for none."""
         keys = word_keys(ids)
         rows = self._by_id.find(keys, ids, self.ids.take)
         retired = self._by_retired.find(keys, ids, self.retired.take)
         if len(self.retired):
-            retired = np.where(retired >= 0, self.retired_targets[retired], -1)
+            return rows, np.where(retired >= 0, self.retired_targets[retired], -1)
         return rows, retired
 
     def definition(self, concept: int) -> str:
-        """Definition of the concept, "" if it has none."""
+        """Return the definition of a concept, "" if it has none."""
         return self.definitions[concept]
 
     def xrefs(self, concept: int) -> tuple[str, ...]:
-        """Cross-references of the concept to other vocabularies, as its source writes them."""
+        """Return the cross-references of a concept to other vocabularies, as in its source."""
         return self.xrefs_of_all(np.array([concept]))[0]
 
     def xrefs_of_all(self, concepts: IntArray) -> list[tuple[str, ...]]:
-        """`xrefs` of many concepts at once."""
+        """Return the cross-references of each concept."""
         lines = self._xrefs.take(concepts)
         return [tuple(line.split(XREF_SEPARATOR)) if line else () for line in lines]
 
     def parents_of(self, concept: int) -> IntArray:
-        """Rows of the parents of the concept. Shape (n_parents,)."""
+        """Return the rows of the parents of a concept. Shape (n_parents,)."""
         return self._parents_of_concept[concept]
 
     def children_of(self, concept: int) -> IntArray:
-        """Rows of the concepts that have this one as a parent. Shape (n_children,)."""
-        owner, parent = self._by_parent
-        start, end = np.searchsorted(parent, [concept, concept + 1])
-        return owner[start:end]
+        """Return the rows of the concepts with this parent. Shape (n_children,)."""
+        children, parents = self._by_parent
+        start, end = np.searchsorted(parents, [concept, concept + 1])
+        return children[start:end]
 
     @cached_property
     def _by_parent(self) -> tuple[IntArray, IntArray]:
         """Concept and parent of each entry of `parents`, sorted by parent."""
-        owner = np.repeat(np.arange(len(self)), np.diff(self.parent_offsets))
+        children = np.repeat(np.arange(len(self)), np.diff(self.parent_offsets))
         order = np.argsort(self.parents, kind="stable")
-        return owner[order], self.parents[order]
+        return children[order], self.parents[order]
 
     def retired_ids_of(self, concept: int) -> tuple[str, ...]:
-        """Ids that this concept replaced, in the order of the columns."""
+        """Return the ids that a concept replaced, sorted."""
         return tuple(self.retired.take(np.flatnonzero(self.retired_targets == concept)))
 
     def types_of(self, concept: int) -> tuple[str, ...]:
-        """Semantic types of the concept, in the order of the source."""
+        """Return the semantic types of a concept, in the order of the source."""
         return tuple(self.type_names[i] for i in self._types_of_concept[concept].tolist())
 
     def types_of_all(self, concepts: IntArray) -> list[tuple[str, ...]]:
-        """`types_of` of many concepts at once."""
+        """Return the semantic types of each concept."""
         indptr, positions = self._types_of_concept.positions_of(concepts)
-        types = [self.type_names[i] for i in self._types_of_concept.at(positions).tolist()]
+        types = [self.type_names[i] for i in self._types_of_concept.values_at(positions).tolist()]
         return [tuple(types[start:end]) for start, end in pairwise(indptr.tolist())]
 
     def labels_of(self, concepts: IntArray) -> list[str]:
-        """Labels of mentions of concepts where no other is known: the first type of each, else the
-        title of the knowledge base."""
-        return [(*types, self.title)[0] for types in self.types_of_all(concepts)]
+        """Return default labels for mentions of concepts: the first type, or the KB's title."""
+        return [types[0] if types else self.title for types in self.types_of_all(concepts)]
 
     def memberships(self) -> Iterator[NDArray[np.bool_]]:
-        """Of each knowledge base that this one is made of, its concepts. Shape (n_concepts,)."""
+        """Yield a mask of the concepts of each part; here of all. Shape (n_concepts,)."""
         return iter([np.ones(len(self), dtype=bool)])
 
     def type_mask(self, types: Iterable[str]) -> NDArray[np.bool_]:
-        """True for the concepts that have any of these types. Shape (n_concepts,)."""
-        wanted = np.isin(self.type_names, list(types))
+        """Return a mask of the concepts that have any of these types. Shape (n_concepts,)."""
+        is_wanted_type = np.isin(self.type_names, list(types))
         mask = np.zeros(len(self), dtype=bool)
-        mask[self._concept_of_type[wanted[self.type_ids]]] = True
+        mask[self._concept_of_type[is_wanted_type[self.type_ids]]] = True
         return mask
 
     @cached_property
     def _concept_of_type(self) -> IntArray:
+        """Concept of each entry of `type_ids`."""
         return np.repeat(np.arange(len(self)), np.diff(self.type_offsets))
 
     # -- Names ----------------------------------------------------------------------------------
@@ -639,57 +635,55 @@ class KnowledgeBase:
         return len(self.names)
 
     def name(self, row: int) -> str:
-        """Name in the spelling of the source."""
+        """Return a name in the spelling of the source."""
         return self.names[row]
 
     def names_of(self, concept: int) -> IntArray:
-        """Name rows of a concept, the preferred one first. Shape (n_names_of_concept,)."""
+        """Return the name rows of a concept, the preferred one first. Shape (n_names,)."""
         return self._names_of_concept[concept]
 
     def sources_of(self, concept: int) -> tuple[str, ...]:
-        """Source of each of `names_of`: that of the build, or of a later addition."""
+        """Return the source of each name of a concept: of the build, or of a later addition."""
         return tuple(self.sources[row] for row in self._sources_of_concept[concept].tolist())
 
     @cached_property
     def is_added(self) -> NDArray[np.bool_]:
-        """Whether each name came after the build, as with `bioel kb add`. Shape (n_names,)."""
+        """Whether each name was added after the build, as by `bioel kb add`. Shape (n_names,)."""
         added = np.zeros(len(self.names), dtype=bool)
         if len(self.sources) > len(self.built_sources):
-            later = ~np.isin(self.name_sources, self.built_sources)
-            added[self.concept_names[later]] = True
+            entries = ~np.isin(self.name_sources, self.built_sources)
+            added[self.concept_names[entries]] = True
         return added
 
     def preferred_name(self, concept: int) -> str:
         return self.names[int(self.names_of(concept)[0])]
 
     def preferred_rows(self, concepts: IntArray) -> IntArray:
-        """Name rows of the preferred names of concepts. Any shape; returns the same."""
+        """Return the rows of the preferred names of concepts. Any shape; returns the same."""
         return self._names_of_concept.first(concepts)
 
     def names_of_all(self, concepts: IntArray) -> tuple[IntArray, IntArray]:
-        """Name rows of many concepts at once.
+        """Return the name rows of many concepts.
 
         RETURNS (tuple): indptr, shape (n + 1,), and name rows: the names of concepts[i], the
             preferred one first, are at indptr[i] : indptr[i + 1].
         """
         indptr, positions = self._names_of_concept.positions_of(concepts)
-        return indptr, self._names_of_concept.at(positions)
+        return indptr, self._names_of_concept.values_at(positions)
 
     def lookup(self, keys: KeyArray) -> IntArray:
-        """Name row of each key, e.g. of all spans of a document; -1 for none, and for the key 0.
-        Any shape; returns the same."""
+        """Return the name row of each key, -1 for unknown keys and for key 0. Any shape."""
         return np.where(np.asarray(keys) == 0, -1, self._by_name.search(keys))
 
     def lookup_names(self, normalized: Sequence[str]) -> IntArray:
-        """Name row of each result of `normalize_name`, by comparing strings, not only hashes; -1 if
-        there is no such name. Shape (n,)."""
+        """Find names by comparing strings, not only hashes: rows, -1 if unknown. Shape (n,)."""
         keys = name_keys(normalized)
         return self._by_name.find(
             keys, normalized, lambda rows: normalize_names(self.names.take(rows))
         )
 
     def concepts_of_names(self, rows: NDArray[Any]) -> tuple[IntArray, IntArray, NDArray[np.bool_]]:
-        """All concepts of many names at once.
+        """Return all concepts of many names.
 
         rows (NDArray): Name rows; -1 has no concepts. Shape (n,).
         RETURNS (tuple): indptr, shape (n + 1,); concept rows, and whether the name is the
@@ -697,22 +691,24 @@ class KnowledgeBase:
             indptr[i] : indptr[i + 1].
         """
         indptr, positions = self._concepts_of_name.positions_of(rows)
-        return indptr, self._concepts_of_name.at(positions), self.name_is_preferred[positions]
+        concepts = self._concepts_of_name.values_at(positions)
+        return indptr, concepts, self.name_is_preferred[positions]
 
 
 def open_kb(kb: KnowledgeBase | str | Path) -> KnowledgeBase:
-    """Open a knowledge base by its folder, or return an open one: settings may have either."""
+    """Open the knowledge base in a folder, or return a knowledge base that is already open."""
     return kb if isinstance(kb, KnowledgeBase) else KnowledgeBase.open(kb)
 
 
-def _reopen(path: Path, fingerprint: str) -> KnowledgeBase:
+def _reopen_kb(path: Path, fingerprint: str) -> KnowledgeBase:
+    """Open a knowledge base in another process. RAISES BioelError: [B037] it was replaced."""
     kb = KnowledgeBase.open(path)
     if kb.fingerprint != fingerprint:
         raise BioelError(Errors.B037.format(path=path, expected=fingerprint, found=kb.fingerprint))
     return kb
 
 
-_NAMES_A_CONCEPT = 8  # names that are looked at for each concept that is wanted
+_NAMES_PER_CONCEPT = 8  # names that are searched for each wanted concept
 
 
 @dataclass(frozen=True, slots=True)
@@ -720,42 +716,44 @@ class Hit:
     """Concept that a search found."""
 
     concept: Concept
-    name: str  # that is most like the words; the id, if that was searched for
-    score: float  # likeness in spelling, from 0.3 to 1
+    name: str  # the most similar name; the id, if the query is an id
+    score: float  # similarity in spelling, from 0.3 to 1
 
 
 def search_names(kb: KnowledgeBase, words: str, k: int = 10) -> list[Hit]:
-    """Find the concepts that have the names most like some words, in any order of the words.
+    """Find the concepts with the names most similar to a query, in any order of its words.
 
     words (str): Words of a name, which may be misspelled, or the id of a concept.
     k (int): Number of concepts.
-    RETURNS (list[Hit]): The best first, each concept once: a concept with that id, then names
-        that have all the words; of equal ones, those whose preferred name it is.
+    RETURNS (list[Hit]): The best first, each concept once: the concept with this id, then names
+        that have all words, then others. Of equal names, preferred names come first.
     """
     words = words.strip()
     hits = {kb.find(words): Hit(kb[words], words, 1.0)} if words in kb else {}
     query = normalize_name(words)
-    rows, scores = (found[0] for found in kb.ngrams.search([query], k * _NAMES_A_CONCEPT))
+    [rows], [scores] = kb.ngrams.search([query], k * _NAMES_PER_CONCEPT)
     rows, scores = rows[rows >= 0], scores[rows >= 0]
     names = [normalize_name(kb.name(row)) for row in rows.tolist()]
     numbers = np.arange(len(names))
-    _, shares = word_overlap([query], names, np.zeros_like(numbers), numbers)
+    _, covered = word_overlap([query], names, np.zeros_like(numbers), numbers)
     indptr, concepts, is_preferred = kb.concepts_of_names(rows)
-    owner = np.repeat(numbers, np.diff(indptr))
-    columns = (shares[owner] < 1, -scores[owner], ~is_preferred, rows[owner], concepts)
-    ranked = sorted(zip(*(column.tolist() for column in columns), strict=True))
-    for _, negative, _, row, concept in ranked:
+    name = np.repeat(numbers, np.diff(indptr))
+    order = np.lexsort((concepts, rows[name], ~is_preferred, -scores[name], covered[name] < 1))
+    for i in order.tolist():
         if len(hits) >= k:
             break
+        concept = int(concepts[i])
         if concept not in hits:
-            hits[concept] = Hit(kb.concept(concept), kb.name(row), round(-negative, 4))
+            score = round(float(scores[name[i]]), 4)
+            hits[concept] = Hit(kb.concept(concept), kb.name(int(rows[name[i]])), score)
     return list(hits.values())[:k]
 
 
 def corrected(kb: KnowledgeBase, words: str) -> str:
-    """Words with those that are one slip away from a word of the names in its place: "siezures",
-    which has no three letters in a row of "seizures", is like no name. Reads all names.
+    """Replace words that are one typing error away from a word of the names. Reads all names.
+
+    The n-gram search alone cannot find "siezures": it shares no three letters with "seizures".
     """
     counts = Counter(word for name in normalize_names(list(kb.names)) for word in words_of(name))
-    meant = partial(Misspellings(counts).meant, known={})
-    return " ".join(meant(word) or word for word in normalize_name(words).split())
+    correction = partial(Misspellings(counts).correction, known={})
+    return " ".join(correction(word) or word for word in normalize_name(words).split())

@@ -1,10 +1,11 @@
-"""Spelling search: a memory-mapped inverted index of character 3-grams.
+"""Find names by spelling: n-gram search, overlap of words, and correction of misspelled words.
 
-The score is the cosine of TF-IDF vectors of 3-grams within words, as in scikit-learn's `char_wb`
-analyser, except that every 3-gram counts once a name. No sparse matrix is kept in memory: a query
-reads only the postings of its own dozen 3-grams. In a large knowledge base those are too many.
-There the rarest 3-grams propose names and all 3-grams score them, so that the cost of a query
-hardly grows with the number of names.
+The n-gram search is a memory-mapped inverted index of character 3-grams. Its score is the cosine of
+TF-IDF vectors of 3-grams within words, as in scikit-learn's `char_wb` analyser, except that every
+3-gram counts once per name. No sparse matrix is kept in memory: a query reads only the postings of
+its dozen 3-grams. In a large knowledge base, these postings are long. There the rarest 3-grams
+propose names and all 3-grams score them, so the cost of a query hardly grows with the number of
+names.
 """
 
 from __future__ import annotations
@@ -20,39 +21,39 @@ from spacy_bioel.kb.columns import MEMORY, Origin, entries_of, offsets_of
 from spacy_bioel.text.normalize import singular_of
 from spacy_bioel.types import FloatArray, IntArray
 
-_SPACE = ord(" ")
-_SIZE = 3
-# Lowest cosine that counts as evidence. Not sorting the names below it saves most of the time.
-_LOWEST = 0.3
-_BLOCK = 1 << 16  # names per block of a build, which bounds its memory
-# Up to this number of names, all are scored. Above it, `_POSTINGS` postings propose names, and the
-# best `_COMPARED` of these are scored by all 3-grams. Among 2.2 million names the nearest was found
-# for 400 of 400 queries, and 96 % of the nearest 32.
-_ALL = 200_000
-_POSTINGS, _COMPARED = 1 << 16, 1024
-_EVERY = 8  # stride of the sample that bounds the k highest of many values
+_SPACE_BYTE, _NEWLINE_BYTE = ord(" "), ord("\n")
+_N = 3
+# Names with a lower cosine are not evidence; leaving them unsorted saves most of the time.
+_MIN_COSINE = 0.3
+_NAMES_PER_BLOCK = 1 << 16  # bounds the memory of a build
+# Up to this number of names, all are scored. Above it, the first `_N_POSTINGS` postings propose
+# names, and the best `_N_SCORED` of these are scored by all 3-grams. Among 2.2 million names, this
+# found the nearest name for 400 of 400 queries, and 96 % of the nearest 32 names.
+_MAX_SCORED_NAMES = 200_000
+_N_POSTINGS, _N_SCORED = 1 << 16, 1024
+_SAMPLE_STRIDE = 8  # of the sample that bounds the k highest of many values
 
 
 def name_ngrams(names: Sequence[str]) -> tuple[IntArray, IntArray]:
     """Extract the 3-grams (of UTF-8 bytes) of names, words padded with a space on both sides.
 
     names (Sequence[str]): Normalised names.
-    RETURNS (tuple): Name number and code of each distinct 3-gram of each name, sorted by name.
-        Shape (n,) each.
+    RETURNS (tuple): Number of the name and code of the 3-gram, for each distinct 3-gram of each
+        name, sorted by name. Shape (n,) each.
     """
-    # Line breaks separate names: 3-grams across them are dropped.
-    blob = "".join(f" {name} \n" for name in names).encode("utf8")
-    chars = np.frombuffer(blob, dtype=np.uint8).astype(np.int64)
-    if len(chars) < _SIZE:
+    # Line breaks separate names; 3-grams with a line break, or across words, are dropped.
+    text = "".join(f" {name} \n" for name in names).encode("utf8")
+    chars = np.frombuffer(text, dtype=np.uint8).astype(np.int64)
+    if len(chars) < _N:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    owner = np.cumsum(chars == ord("\n"))
+    name_numbers = np.cumsum(chars == _NEWLINE_BYTE)
     first, second, third = chars[:-2], chars[1:-1], chars[2:]
-    crosses = second == _SPACE
+    is_dropped = second == _SPACE_BYTE
     for char in (first, second, third):
-        crosses |= char == ord("\n")
-    codes = (first << 16 | second << 8 | third)[~crosses]
-    pairs = np.sort(owner[:-2][~crosses] << 24 | codes)
-    # np.unique hashes first and takes several times as long.
+        is_dropped |= char == _NEWLINE_BYTE
+    codes = (first << 16 | second << 8 | third)[~is_dropped]
+    pairs = np.sort(name_numbers[:-2][~is_dropped] << 24 | codes)
+    # np.unique hashes first, and takes several times as long.
     pairs = pairs[np.append(True, pairs[1:] != pairs[:-1])[: len(pairs)]]
     return pairs >> 24, pairs & 0xFFFFFF
 
@@ -66,27 +67,28 @@ def build_postings(
         shape (n_grams + 1,); name rows, shape (n_postings,); norm of the TF-IDF vector of each
         name, shape (n_names,).
     """
-    starts = range(0, len(names), _BLOCK)
-    blocks = [_block_postings(names[start : start + _BLOCK]) for start in starts]
-    grams = np.unique(np.concatenate([np.zeros(0, np.int64), *(own for own, _, _ in blocks)]))
+    starts = range(0, len(names), _NAMES_PER_BLOCK)
+    blocks = [_block_postings(names[start : start + _NAMES_PER_BLOCK]) for start in starts]
+    codes_of_blocks = [np.zeros(0, np.int64), *(codes for codes, _, _ in blocks)]
+    grams = np.unique(np.concatenate(codes_of_blocks))
     frequency = np.zeros(len(grams), np.int64)
-    for own, counts, _ in blocks:
-        frequency[np.searchsorted(grams, own)] += counts
+    for codes, counts, _ in blocks:
+        frequency[np.searchsorted(grams, codes)] += counts
     offsets = offsets_of(frequency)
     squares = _rarity(frequency, len(names)) ** 2
     rows, norms = np.empty(offsets[-1], np.int32), np.zeros(len(names), np.float32)
     free = offsets[:-1].copy()  # first free posting of each 3-gram
-    for start, (own, counts, numbers) in zip(starts, blocks, strict=True):
-        place = np.searchsorted(grams, own)
-        rows[entries_of(free[place], counts)[1]] = start + numbers
-        free[place] += counts
-        lengths = np.bincount(numbers, weights=np.repeat(squares[place], counts))
-        norms[start : start + len(lengths)] = np.sqrt(lengths)
+    for start, (codes, counts, names_of_block) in zip(starts, blocks, strict=True):
+        gram = np.searchsorted(grams, codes)
+        rows[entries_of(free[gram], counts)[1]] = start + names_of_block
+        free[gram] += counts
+        squared_norms = np.bincount(names_of_block, weights=np.repeat(squares[gram], counts))
+        norms[start : start + len(squared_norms)] = np.sqrt(squared_norms)
     return grams.astype(np.uint32), offsets, rows, norms
 
 
 def _block_postings(names: Sequence[str]) -> tuple[IntArray, IntArray, NDArray[np.int32]]:
-    """Distinct 3-grams of a block of names, ascending, with their counts and concatenated names."""
+    """Return the distinct 3-grams of some names, ascending, their counts, and their postings."""
     numbers, codes = name_ngrams(names)
     pairs = np.sort(codes << 32 | numbers)
     grams, counts = np.unique(pairs >> 32, return_counts=True)
@@ -94,12 +96,12 @@ def _block_postings(names: Sequence[str]) -> tuple[IntArray, IntArray, NDArray[n
 
 
 def _rarity(frequency: NDArray, n_names: int) -> NDArray[np.float64]:
-    """Inverse document frequency, smoothed."""
+    """Return the smoothed inverse document frequency."""
     return np.log((1 + n_names) / (1 + frequency)) + 1
 
 
 class NgramIndex:
-    """Spelling search over the names of a knowledge base.
+    """N-gram search over the names of a knowledge base.
 
     grams, offsets, rows, norms (NDArray): Results of `build_postings`, possibly mapped.
     origin (Origin): File of the rows, for messages.
@@ -123,17 +125,17 @@ class NgramIndex:
         self._are_checked = np.zeros(len(grams), dtype=bool)
 
     def rarity(self, codes: IntArray) -> NDArray[np.float64]:
-        """Inverse document frequency of 3-grams, by the codes of `name_ngrams`. Shape (n,)."""
-        at, known = self._find(codes)
-        frequency = np.where(known, self._offsets[at + known] - self._offsets[at], 0)
+        """Return the inverse document frequency of codes from `name_ngrams`. Shape (n,)."""
+        gram, known = self._find(codes)
+        frequency = np.where(known, self._offsets[gram + known] - self._offsets[gram], 0)
         return _rarity(frequency, len(self._norms))
 
     def _find(self, codes: NDArray[Any]) -> tuple[IntArray, NDArray[np.bool_]]:
-        """Number of each 3-gram, and whether there is one."""
+        """Return the number of each 3-gram, and whether any name has it."""
         if not len(self._grams):
             return np.zeros(len(codes), np.int64), np.zeros(len(codes), bool)
-        at = np.minimum(np.searchsorted(self._grams, codes), len(self._grams) - 1)
-        return at, self._grams[at] == codes
+        gram = np.minimum(np.searchsorted(self._grams, codes), len(self._grams) - 1)
+        return gram, self._grams[gram] == codes
 
     def search(self, queries: Sequence[str], k: int) -> tuple[IntArray, FloatArray]:
         """Find the k names with the most similar spelling for each query, a normalised string.
@@ -143,50 +145,51 @@ class NgramIndex:
         """
         rows = np.full((len(queries), k), -1, dtype=np.int64)
         cosines = np.zeros((len(queries), k), dtype=np.float32)
-        owner, codes = name_ngrams(queries)
-        wanted = codes.astype(np.uint32)  # the type of `_grams`, or each query would copy `_grams`
-        bounds = np.searchsorted(owner, np.arange(len(queries) + 1))
-        # Shared by all queries: each resets the few names that it touched to zero.
+        query, codes = name_ngrams(queries)
+        grams = codes.astype(np.uint32)  # the type of `_grams`, or each query would copy `_grams`
+        bounds = np.searchsorted(query, np.arange(len(queries) + 1))
+        # Shared by all queries: each query resets the few names that it touched to zero.
         dots = np.zeros(len(self._norms), dtype=np.float32)
         for i in range(len(queries)):
-            found, values = self._search_one(wanted[bounds[i] : bounds[i + 1]], k, dots)
-            rows[i, : len(found)], cosines[i, : len(found)] = found, values
+            names, values = self._search_one(grams[bounds[i] : bounds[i + 1]], k, dots)
+            rows[i, : len(names)], cosines[i, : len(names)] = names, values
         return rows, cosines
 
     def _search_one(
         self, codes: NDArray[np.uint32], k: int, dots: FloatArray
     ) -> tuple[IntArray, NDArray[np.float64]]:
-        n = len(self._norms)
-        at, known = self._find(codes)
+        n_names = len(self._norms)
+        grams, known = self._find(codes)
         if not known.any():
             return np.zeros(0, np.int64), np.zeros(0)
-        starts, ends = self._offsets[at[known]], self._offsets[at[known] + 1]
+        grams = grams[known]
+        starts, ends = self._offsets[grams], self._offsets[grams + 1]
         if (starts >= ends).any() or starts.min() < 0 or ends.max() > len(self._rows):
-            found = np.stack([starts, ends], axis=1).tolist()
-            raise self._origin.damaged(expected="postings from a start to an end", found=found)
-        squares = _rarity(ends - starts, n) ** 2
+            bounds = np.stack([starts, ends], axis=1).tolist()
+            raise self._origin.damaged(expected="postings from a start to an end", found=bounds)
+        squares = _rarity(ends - starts, n_names) ** 2
         # 3-grams that no name has add to the norm of the query too.
-        unknown = (~known).sum() * _rarity(np.zeros(1), n)[0] ** 2
-        length = np.sqrt(squares.sum() + unknown)
-        if n <= _ALL:
+        unknown = (~known).sum() * _rarity(np.zeros(1), n_names)[0] ** 2
+        query_norm = np.sqrt(squares.sum() + unknown)
+        if n_names <= _MAX_SCORED_NAMES:
             postings = [self._rows[s:e] for s, e in zip(starts, ends, strict=True)]
             weights = np.repeat(squares, ends - starts)
-            self._check_postings(at[known], postings)
-            of_all: Any = np.bincount(np.concatenate(postings), weights, minlength=n)
-            names = np.flatnonzero(of_all >= _LOWEST * length * self._norms)
-            shared = of_all[names]
+            self._check_postings(grams, postings)
+            products: Any = np.bincount(np.concatenate(postings), weights, minlength=n_names)
+            names = np.flatnonzero(products >= _MIN_COSINE * query_norm * self._norms)
+            products = products[names]
         else:
-            rarest = np.argsort(ends - starts, kind="stable")
-            postings = [self._rows[starts[i] : ends[i]] for i in rarest.tolist()]
-            names, shared = self._propose(postings, squares[rarest], dots)
-        cosines = shared / np.maximum(length * self._norms[names], 1e-12)
-        kept = np.flatnonzero(cosines >= _LOWEST)
+            by_rarity = np.argsort(ends - starts, kind="stable")
+            postings = [self._rows[starts[i] : ends[i]] for i in by_rarity.tolist()]
+            names, products = self._propose(postings, squares[by_rarity], dots)
+        cosines = products / np.maximum(query_norm * self._norms[names], 1e-12)
+        kept = np.flatnonzero(cosines >= _MIN_COSINE)
         kept = kept[_highest(cosines[kept], k)]
         kept = kept[np.lexsort((names[kept], -cosines[kept]))[:k]]
         return names[kept], cosines[kept]
 
     def _check_postings(self, grams: IntArray, postings: Sequence[NDArray[np.int32]]) -> None:
-        """Check the rows of each 3-gram when it is first used; repeating it would cost time."""
+        """Check the postings of each 3-gram when it is first used, but not again."""
         new = np.flatnonzero(~self._are_checked[grams])
         if len(new):
             rows = np.concatenate([postings[i] for i in new.tolist()])
@@ -203,43 +206,45 @@ class NgramIndex:
         dots (FloatArray): Zeros, before and after. Shape (n_names,).
         """
         n_postings = np.cumsum([len(rows) for rows in postings])
-        n_rare = max(1, int(np.searchsorted(n_postings, _POSTINGS, side="right")))
+        n_rare = max(1, int(np.searchsorted(n_postings, _N_POSTINGS, side="right")))
         rare = self._origin.rows(np.concatenate(postings[:n_rare]), below=len(dots))
         by_gram = np.split(rare.astype(np.int64), n_postings[: n_rare - 1])
         first_seen: list[IntArray] = []
         for names, square in zip(by_gram, squares.tolist(), strict=False):
-            before = dots.take(names)
-            first_seen.append(names[before == 0])
-            dots[names] = before + np.float32(square)
+            old_dots = dots.take(names)
+            first_seen.append(names[old_dots == 0])
+            dots[names] = old_dots + np.float32(square)
         names = np.concatenate(first_seen)
-        shared = dots.take(names)
+        products = dots.take(names)
         dots[names] = 0
         if n_rare < len(postings):
-            best = _highest(shared / self._norms.take(names), _COMPARED)
-            best = best[np.argsort(names[best])]  # sorted, lookups are faster
-            names, shared = names[best], shared[best]
-        totals = shared.astype(np.float64)
-        same_type = names.astype(np.int32)  # else all postings would be copied as int64
+            best = _highest(products / self._norms.take(names), _N_SCORED)
+            best = best[np.argsort(names[best])]  # lookups of sorted names are faster
+            names, products = names[best], products[best]
+        totals = products.astype(np.float64)
+        names_int32 = names.astype(np.int32)  # otherwise all postings would be copied as int64
         for rows, square in zip(postings[n_rare:], squares[n_rare:], strict=True):
-            place = np.minimum(np.searchsorted(rows, same_type), len(rows) - 1)
-            totals += square * (rows[place] == same_type)
+            position = np.minimum(np.searchsorted(rows, names_int32), len(rows) - 1)
+            totals += square * (rows[position] == names_int32)
         return names, totals
 
 
 def _highest(values: NDArray[np.floating], k: int) -> IntArray:
-    """Positions of the k highest values, and of ties with the lowest of them; in any order."""
+    """Return the positions of the k highest values, and of ties with the lowest; in any order."""
     if len(values) <= k:
         return np.arange(len(values))
-    above = np.arange(len(values))
-    if len(values) > 4 * _EVERY * k:
+    candidates = np.arange(len(values))
+    if len(values) > 4 * _SAMPLE_STRIDE * k:
         # A sample gives a lower bound, which is rarely too high.
-        at = 2 * k // _EVERY + 1
-        likely = np.flatnonzero(values >= np.partition(values[::_EVERY], -at)[-at])
-        above = likely if len(likely) >= k else above
-    return above[values[above] >= np.partition(values[above], -k)[-k]]
+        n_sampled = 2 * k // _SAMPLE_STRIDE + 1
+        bound = np.partition(values[::_SAMPLE_STRIDE], -n_sampled)[-n_sampled]
+        above = np.flatnonzero(values >= bound)
+        if len(above) >= k:
+            candidates = above
+    return candidates[values[candidates] >= np.partition(values[candidates], -k)[-k]]
 
 
-_BREAK = "\0"  # separates strings that are split together; occurs in no word
+_WORD_BREAK = "\0"  # between strings that are split together; not in any word
 
 
 def word_overlap(
@@ -255,43 +260,46 @@ def word_overlap(
         the name. Shape (n,) each.
     """
     words: dict[str, int] = {}
-    query_words, query_starts = _split(queries, words)
-    name_words, name_starts = _split(names, words)
+    query_words, query_starts = _split_words(queries, words)
+    name_words, name_starts = _split_words(names, words)
     size = np.fromiter(map(len, words), dtype=np.float64, count=len(words))
-    query_size, name_size = (
-        np.diff(np.concatenate([[0.0], np.cumsum(size[own])])[starts])
-        for own, starts in ((query_words, query_starts), (name_words, name_starts))
-    )
-    # Each word of the name of a pair, and whether the query of the pair has it.
+    query_size = np.diff(np.concatenate([[0.0], np.cumsum(size[query_words])])[query_starts])
+    name_size = np.diff(np.concatenate([[0.0], np.cumsum(size[name_words])])[name_starts])
+    # For each word of the name of each pair: whether the query of the pair has it.
     counts = np.diff(name_starts)[name]
     pair = np.repeat(np.arange(len(name)), counts)
     word = name_words[entries_of(name_starts[name], counts)[1]]
-    owners = np.repeat(np.arange(len(queries)), np.diff(query_starts))
-    keys, known = query[pair] * len(words) + word, owners * len(words) + query_words
-    shared = np.zeros(len(keys), bool)
-    if len(known):
-        shared = known[np.minimum(np.searchsorted(known, keys), len(known) - 1)] == keys
-    common = np.bincount(pair, size[word] * shared, len(name))
-    both = query_size[query] + name_size[name]
-    dice = 2 * common / np.maximum(both, 1)
-    covered = common / np.maximum(query_size[query], 1)
+    keys = query[pair] * len(words) + word
+    owner = np.repeat(np.arange(len(queries)), np.diff(query_starts))
+    query_keys = owner * len(words) + query_words
+    is_shared = np.zeros(len(keys), bool)
+    if len(query_keys):
+        position = np.minimum(np.searchsorted(query_keys, keys), len(query_keys) - 1)
+        is_shared = query_keys[position] == keys
+    shared_size = np.bincount(pair, size[word] * is_shared, len(name))
+    total_size = query_size[query] + name_size[name]
+    dice = 2 * shared_size / np.maximum(total_size, 1)
+    covered = shared_size / np.maximum(query_size[query], 1)
     return dice.astype(np.float32), covered.astype(np.float32)
 
 
-def _split(strings: Sequence[str], words: dict[str, int]) -> tuple[IntArray, IntArray]:
-    """Numbers of the distinct words of each string, ascending, and the offsets of the strings."""
-    tokens = f" {_BREAK} ".join(strings).split()
+def _split_words(strings: Sequence[str], words: dict[str, int]) -> tuple[IntArray, IntArray]:
+    """Return the numbers of the distinct words of each string, ascending, and their offsets.
+
+    words (dict[str, int]): Number of each word in the singular; new words are added.
+    """
+    tokens = f" {_WORD_BREAK} ".join(strings).split()
     # Words repeat from name to name: `singular` is called once per distinct word.
-    different = dict.fromkeys(tokens)
-    different.pop(_BREAK, None)
-    numbers = {word: words.setdefault(singular(word), len(words)) for word in different}
-    numbers[_BREAK] = -1
+    distinct = dict.fromkeys(tokens)
+    distinct.pop(_WORD_BREAK, None)
+    numbers = {word: words.setdefault(singular(word), len(words)) for word in distinct}
+    numbers[_WORD_BREAK] = -1
     number = np.fromiter(map(numbers.__getitem__, tokens), dtype=np.int64, count=len(tokens))
-    owner = np.cumsum(number < 0)
-    keys = np.sort((owner * len(words) + number)[number >= 0])
+    string = np.cumsum(number < 0)
+    keys = np.sort((string * len(words) + number)[number >= 0])
     keys = keys[np.append(True, keys[1:] != keys[:-1])[: len(keys)]]
-    owner, number = np.divmod(keys, max(len(words), 1))
-    return number, np.searchsorted(owner, np.arange(len(strings) + 1))
+    string, number = np.divmod(keys, max(len(words), 1))
+    return number, np.searchsorted(string, np.arange(len(strings) + 1))
 
 
 def singular(word: str) -> str:
@@ -299,76 +307,81 @@ def singular(word: str) -> str:
     return word[:-1] if len(word) > 4 and word.endswith("s") and word[-2] not in "sui" else word
 
 
-# Letters: short words are near to too many others, and longer strings are no words. A word has as
-# many pieces as letters, each as long as itself.
+# Letters of a word. Shorter words are similar to too many others; longer strings are not words, and
+# would take memory, since a word has as many deletions as letters.
 SHORTEST, LONGEST = 6, 64
-# Of two words that may be meant, one has to be so many times as frequent as the other.
-_SURER = 10.0
-RARE = 0.3  # times in a million words, of a word whose frequency is not known
+# A correction must be this many times as frequent as any other word that is as near.
+_MIN_FREQUENCY_RATIO = 10.0
+RARE = 0.3  # frequency in a million words, for words without a known frequency
 
 
 class Misspellings:
-    """Finds the word that is meant: one letter more, less, another, or two in the wrong order.
+    """Correction of single typing errors: an added, missing or wrong letter, or two exchanged.
 
-    words (Mapping[str, int]): Words of a knowledge base, and how often each is there.
+    words (Mapping[str, int]): Words of a knowledge base, and the number of names with each.
     """
 
     def __init__(self, words: Mapping[str, int]) -> None:
         self._words = [w for w in words if SHORTEST <= len(w) <= LONGEST and w.isalpha()]
         self._counts = words
-        # Two words are one slip apart if they are equal with a letter left out of one, or both.
-        pieces = [
-            (hash(piece), number)
+        # Words one typing error apart are equal after deleting a letter from one of them or both.
+        keys = [
+            (hash(key), number)
             for number, word in enumerate(self._words)
-            for piece in {word, *_shortened(word)}
+            for key in {word, *_deletions(word)}
         ]
-        table = np.array(pieces, dtype=np.int64).reshape(-1, 2)
+        table = np.array(keys, dtype=np.int64).reshape(-1, 2)
         table = table[np.argsort(table[:, 0], kind="stable")]
         self._hashes, self._numbers = table[:, 0].copy(), table[:, 1].astype(np.int32)
 
-    def meant(self, word: str, *, known: Mapping[str, float]) -> str | None:
-        """The word that a misspelled one stands for; None: no word, or a choice between several.
+    def correction(self, word: str, *, known: Mapping[str, float]) -> str | None:
+        """Return the correct form of a misspelled word; None without a clear correction.
 
-        known (Mapping[str, float]): Words that are right as they are, as is every word of the
-            knowledge base, and how often they are in a million words of text.
+        known (Mapping[str, float]): Correct words, besides those of the knowledge base, with their
+            frequency in a million words of text.
         """
         if not SHORTEST <= len(word) <= LONGEST or not (word.isalpha() and word.isascii()):
             return None
         if any(w in self._counts or w in known for w in (word, singular_of(word), word + "s")):
             return None
-        found = dict.fromkeys(self._near(word)) or dict.fromkeys(self._near(singular_of(word)))
+        candidates = dict.fromkeys(self._near(word))
+        candidates = candidates or dict.fromkeys(self._near(singular_of(word)))
         frequency: dict[str, float] = defaultdict(float)
-        for other in found:
-            frequency[singular_of(other)] += known.get(other, RARE)
-        ranked = sorted(frequency, key=frequency.__getitem__, reverse=True)
-        if not ranked or any(frequency[ranked[0]] < _SURER * frequency[w] for w in ranked[1:]):
+        for candidate in candidates:
+            frequency[singular_of(candidate)] += known.get(candidate, RARE)
+        if not frequency:
             return None
-        likely = [other for other in found if singular_of(other) == ranked[0]]
-        return max(likely, key=self._counts.__getitem__)
+        best, *others = sorted(frequency, key=frequency.__getitem__, reverse=True)
+        if any(frequency[best] < _MIN_FREQUENCY_RATIO * frequency[other] for other in others):
+            return None
+        forms = [candidate for candidate in candidates if singular_of(candidate) == best]
+        return max(forms, key=self._counts.__getitem__)
 
     def _near(self, word: str) -> Iterator[str]:
-        for piece in {word, *_shortened(word)}:
-            start = np.searchsorted(self._hashes, hash(piece))
-            end = np.searchsorted(self._hashes, hash(piece), side="right")
+        """Yield the words that are one typing error away, possibly repeated."""
+        for key in {word, *_deletions(word)}:
+            start = np.searchsorted(self._hashes, hash(key))
+            end = np.searchsorted(self._hashes, hash(key), side="right")
             for number in self._numbers[start:end].tolist():
-                if _is_one_slip(word, self._words[number]):
+                if _is_one_error_apart(word, self._words[number]):
                     yield self._words[number]
 
 
-def _shortened(word: str) -> Iterator[str]:
-    """All strings with one letter left out, but not the first, which is rarely wrong."""
+def _deletions(word: str) -> Iterator[str]:
+    """Yield the word without one of its letters, except the first, which is rarely wrong."""
     return (word[:i] + word[i + 1 :] for i in range(1, len(word)))
 
 
-def _is_one_slip(word: str, other: str) -> bool:
+def _is_one_error_apart(word: str, other: str) -> bool:
     if word[0] != other[0] or abs(len(word) - len(other)) > 1 or word == other:
         return False
-    shorter = min(len(word), len(other))
-    same = next((i for i in range(shorter) if word[i] != other[i]), shorter)
-    a, b = word[same:], other[same:]
+    n_equal = 0
+    while n_equal < min(len(word), len(other)) and word[n_equal] == other[n_equal]:
+        n_equal += 1
+    a, b = word[n_equal:], other[n_equal:]
     return (
-        a[1:] == b[1:]  # another letter
-        or a[1:] == b
-        or a == b[1:]
-        or (a[:2] == b[:2][::-1] and a[2:] == b[2:])
+        a[1:] == b[1:]  # wrong letter
+        or a[1:] == b  # added letter
+        or a == b[1:]  # missing letter
+        or (a[:2] == b[:2][::-1] and a[2:] == b[2:])  # exchanged letters
     )

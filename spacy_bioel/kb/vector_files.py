@@ -1,7 +1,7 @@
-"""Vectors of the names of a knowledge base, stored in its folder: of all encoders, current or not.
+"""Write and open the vectors of the names of a knowledge base, which are stored in its folder.
 
-Names are encoded block by block, so that the next process continues where one was stopped; vectors
-of known names are copied.
+A folder may have vectors of several encoders, current and outdated. Names are encoded block by
+block, so that a process can continue where another was stopped; vectors of old names are copied.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from spacy_bioel.kb.folder import (
 )
 from spacy_bioel.kb.knowledge_base import KnowledgeBase, SortedKeys, open_kb
 from spacy_bioel.kb.vectors import (
-    HEAD_NAMES,
+    MIN_COARSE_NAMES,
     CoarseCodes,
-    Encode,
+    EncodeNames,
     QuantizedVectors,
     coarse_codes_of,
     quantize,
@@ -49,36 +49,41 @@ from spacy_bioel.kb.vectors import (
 from spacy_bioel.text.normalize import normalize_names
 from spacy_bioel.types import FloatArray, IntArray
 
-Columns = dict[str, NDArray[Any]]
+VectorColumns = dict[str, NDArray[Any]]
 
-# Of a description, beside "text", its own checksum. "ann": None, or what `write_index` returns.
-_KEYS = ("fingerprint", "kb", "n", "dim", "checksums", "ann", "coarse")
+# Keys of a description, besides "text", its own checksum. "ann" is None or the result of
+# `write_index`; "coarse" is the width of the coarse codes, 0 without them.
+_DESCRIPTION_KEYS = ("fingerprint", "kb", "n", "dim", "checksums", "ann", "coarse")
 
 
 def column_shapes(n: int, dim: int) -> dict[str, tuple[int, ...]]:
-    """Shapes of the columns of `VECTOR_COLUMNS`."""
+    """Return the shapes of the columns of `VECTOR_COLUMNS`."""
     return {"codes": (n, dim), "fine": (n, dim), "scales": (n,), "digests": (n, 2)}
 
 
-def vectors_of(columns: Columns) -> QuantizedVectors:
-    """Vectors of columns, without a copy."""
+def vectors_of(columns: VectorColumns) -> QuantizedVectors:
+    """Return the vectors in columns, without a copy."""
     return QuantizedVectors(columns["codes"], columns["fine"], columns["scales"])
 
 
 class StoredVectors:
-    """Vectors of one encoder: their description, and their files by their names in their folder."""
+    """Vectors of one encoder, stored with a knowledge base.
+
+    name (str): Name of their folder.
+    files (dict[str, RawFile]): Files in that folder, by name.
+    """
 
     def __init__(self, kb: KnowledgeBase, name: str, files: dict[str, RawFile]) -> None:
         self._kb, self.name, self.files = kb, name, files
-        self._place = {"home": f"vectors/{name}", "where": kb.where}
+        self._location = {"home": f"vectors/{name}", "where": kb.where}
         self.encoder = encoder_of(name)
         self.n_bytes = sum(raw.size for raw in files.values())
 
     @cached_property
     def about(self) -> dict[str, Any]:
         """Description of the vectors. RAISES BioelError: [B030] unreadable, [B210] edited."""
-        about = described(self.files, **self._place)
-        return {key: about[key] for key in _KEYS}
+        about = described(self.files, **self._location)
+        return {key: about[key] for key in _DESCRIPTION_KEYS}
 
     @property
     def state(self) -> str | None:
@@ -89,11 +94,11 @@ class StoredVectors:
 
     @property
     def is_current(self) -> bool:
-        """Whether the vectors are of the current names of the knowledge base."""
+        """Whether the vectors belong to the current names of the knowledge base."""
         return self.state == self._kb.fingerprint
 
     @cached_property
-    def columns(self) -> Columns:
+    def columns(self) -> VectorColumns:
         """Mapped columns.
 
         RAISES BioelError: [B033] missing, truncated or foreign column, or a scale that is negative
@@ -103,14 +108,14 @@ class StoredVectors:
         columns = {name: self._column(name, shape) for name, shape in shapes.items()}
         scales = columns["scales"]
         if not (np.isfinite(scales).all() and (scales >= 0).all()):
-            raise self._bad("scales.npy", "numbers from 0", "others")
+            raise self._bad_file("scales.npy", "numbers from 0", "others")
         return columns
 
     @property
     def vectors(self) -> QuantizedVectors:
-        """Vectors, with their heads or their approximate index if they have them.
+        """Vectors, with their coarse codes or their approximate index if they have one.
 
-        RAISES BioelError: Errors of `about` and `columns`, also for heads and index.
+        RAISES BioelError: Errors of `about` and `columns`, also for coarse codes and index.
         """
         vectors = vectors_of(self.columns)
         if width := self.about["coarse"]:
@@ -118,58 +123,59 @@ class StoredVectors:
             vectors.coarse = CoarseCodes(*map(self._column, COARSE_COLUMNS, shapes))
         if ann := self.about["ann"]:
             raw, expected = self.files.get("ann"), f"{ann['bytes']} bytes"
-            if raw is None or raw.size != ann["bytes"]:
-                raise self._bad("ann", expected, "no file" if raw is None else f"{raw.size} bytes")
+            if raw is None:
+                raise self._bad_file("ann", expected, "no file")
+            if raw.size != ann["bytes"]:
+                raise self._bad_file("ann", expected, f"{raw.size} bytes")
             vectors.ann, vectors.ann_steps = raw, ann["steps"]
             vectors.ann_checksum = self.about["checksums"]["ann"]
         return vectors
 
     def verify(self) -> None:
         """Read all files and compare checksums. RAISES BioelError: Those of `check_home`."""
-        check_home(self.files, **self._place)
+        check_home(self.files, **self._location)
 
     def _column(self, name: str, shape: tuple[int, ...]) -> NDArray[Any]:
-        kind = (VECTOR_COLUMNS | COARSE_COLUMNS)[name]
-        file, expected = f"{name}.npy", f"{kind} of shape {shape}"
+        dtype = (VECTOR_COLUMNS | COARSE_COLUMNS)[name]
+        file, expected = f"{name}.npy", f"{dtype} of shape {shape}"
         if (raw := self.files.get(file)) is None:
-            raise self._bad(file, expected, "no file")
+            raise self._bad_file(file, expected, "no file")
         try:
             column = read_array(raw)
         except ValueError as error:
-            raise self._bad(file, expected, f"{raw.size} bytes ({error})") from None
+            raise self._bad_file(file, expected, f"{raw.size} bytes ({error})") from None
         found = f"{column.dtype.name} of shape {column.shape}"
         if found != expected:
-            raise self._bad(file, expected, found)
-        where, path = self._kb.where, f"{self._place['home']}/{file}"
+            raise self._bad_file(file, expected, found)
+        where, path = self._kb.where, f"{self._location['home']}/{file}"
         checksums = self.about["checksums"]
         check_contents(raw, checksums[file], where=where, file=path, if_small=True)
         return column
 
-    def _bad(self, file: str, expected: str, found: str) -> BioelError:
-        where, file = self._kb.where, f"{self._place['home']}/{file}"
+    def _bad_file(self, file: str, expected: str, found: str) -> BioelError:
+        where, file = self._kb.where, f"{self._location['home']}/{file}"
         return BioelError(Errors.B033.format(path=where, file=file, expected=expected, found=found))
 
 
 def stored_vectors(kb: KnowledgeBase, fingerprint: str | None = None) -> list[StoredVectors]:
-    """Vectors of a knowledge base, current ones first, then newer before older ones.
+    """Return the vectors of a knowledge base: current before outdated, newer before older.
 
     fingerprint (str | None): Fingerprint of the encoder; None: all encoders.
     """
     homes = homes_of(kb.files(), "vectors")
-    found = [StoredVectors(kb, name, parts) for name, parts in homes.items()]
+    stored = [StoredVectors(kb, name, parts) for name, parts in homes.items()]
     if fingerprint is not None:
-        found = [one for one in found if one.encoder == fingerprint]
-    age = {one.name: one.name.rpartition(".")[2] for one in found}
-    return sorted(found, key=lambda one: (one.is_current, age[one.name]), reverse=True)
+        stored = [vectors for vectors in stored if vectors.encoder == fingerprint]
+    return sorted(stored, key=lambda v: (v.is_current, v.name.rpartition(".")[2]), reverse=True)
 
 
 def has_vectors(kb: KnowledgeBase, fingerprint: str | None = None) -> bool:
-    """Whether a knowledge base has vectors of an encoder (None: of any), current or outdated."""
+    """Whether a knowledge base has vectors of an encoder (None: any), current or outdated."""
     return bool(stored_vectors(kb, fingerprint))
 
 
 def are_outdated(kb: KnowledgeBase, fingerprint: str) -> bool:
-    """Whether there are vectors of an encoder, and all are of earlier states of the knowledge base.
+    """Whether there are vectors of an encoder, but only for earlier states of the knowledge base.
 
     Vectors with an unreadable description do not count as outdated.
     """
@@ -178,12 +184,12 @@ def are_outdated(kb: KnowledgeBase, fingerprint: str) -> bool:
 
 
 def is_encoded(kb: KnowledgeBase, *, fingerprint: str) -> bool:
-    """Whether there are current vectors of this encoder, with a readable description."""
+    """Whether there are current vectors of an encoder, with a readable description."""
     return any(stored.is_current for stored in stored_vectors(kb, fingerprint))
 
 
 def describe_vectors(kb: KnowledgeBase) -> list[dict[str, Any]]:
-    """Descriptions of the vectors of each encoder, with "current": whether they are.
+    """Return the descriptions of all vectors, each with "current": whether they are current.
 
     RAISES BioelError: Errors of `open_vectors`, except for outdated vectors.
     """
@@ -202,23 +208,24 @@ def open_vectors(kb: KnowledgeBase | str | Path, *, fingerprint: str | None) -> 
         foreign vectors, [B034] outdated vectors only, [B030] unreadable description.
     """
     kb = open_kb(kb)
-    stored = stored_vectors(kb)  # read once, since writers may change it meanwhile
-    found = [one for one in stored if fingerprint in (None, one.encoder)]
+    stored = stored_vectors(kb)  # read once, since a writer may change the folder
     if not stored:
         raise BioelError(Errors.B032.format(path=kb.where))
-    if not found:
-        others = ", ".join(sorted({one.encoder for one in stored}))
+    of_encoder = [vectors for vectors in stored if fingerprint in (None, vectors.encoder)]
+    if not of_encoder:
+        others = ", ".join(sorted({vectors.encoder for vectors in stored}))
         raise BioelError(Errors.B031.format(path=kb.where, found=others, expected=fingerprint))
-    if (of := found[0].about["kb"]) != kb.fingerprint:
-        raise BioelError(Errors.B034.format(path=kb.where, found=of, expected=kb.fingerprint))
-    return found[0].vectors
+    state = of_encoder[0].about["kb"]
+    if state != kb.fingerprint:
+        raise BioelError(Errors.B034.format(path=kb.where, found=state, expected=kb.fingerprint))
+    return of_encoder[0].vectors
 
 
-Report = Callable[[int], None]
+ReportProgress = Callable[[int], None]
 Digests = NDArray[np.uint64]
 
-_BLOCK = 1 << 16  # names per block; a stopped process loses at most one block
-_BATCH = 4096  # names per call of the encoder
+_ENCODED_PER_BLOCK = 1 << 16  # names; a stopped process loses at most one block
+_NAMES_PER_CALL = 4096  # names per call of the encoder
 _JOURNAL = "journal.json"
 
 
@@ -226,23 +233,28 @@ _JOURNAL = "journal.json"
 class Encoded:
     """Result of `write_vectors`: numbers of names, and the approximate index."""
 
-    encoded: int
-    copied: int  # whose vectors were kept, copied, or left by a stopped process
-    ann: dict[str, Any] | None  # as `write_index` returns it
+    encoded: int  # names that were encoded
+    copied: int  # names whose vectors were kept, copied, or left by a stopped process
+    ann: dict[str, Any] | None  # result of `write_index`
 
 
 def write_vectors(
-    kb: KnowledgeBase, encode: Encode, *, fingerprint: str, dim: int, progress: Report | None = None
+    kb: KnowledgeBase,
+    encode: EncodeNames,
+    *,
+    fingerprint: str,
+    dim: int,
+    progress: ReportProgress | None = None,
 ) -> Encoded:
-    """Encode all names and store the vectors with the knowledge base, beside other encoders'.
+    """Encode all names and store the vectors with the knowledge base; keep other encoders' vectors.
 
     Vectors of this encoder for an earlier state of the knowledge base are copied and then removed;
     if they are current and complete, nothing is done. If the process is stopped, the earlier
     vectors stay, and the next process continues where it stopped. Writers of a knowledge base wait
-    for each other. The names in the folder after waiting are encoded, which may differ from the
-    names of `kb`.
+    for each other. After waiting, the names that are now in the folder are encoded, which may
+    differ from the names of `kb`.
 
-    kb (KnowledgeBase): Gets the vectors, in its folder, or attached if it is in memory.
+    kb (KnowledgeBase): Its folder gets the vectors; they are attached to one in memory.
     fingerprint (str): Fingerprint of the encoder; `open_vectors` compares it.
     dim (int): Width of the vectors.
     progress (Callable | None): Called with the number of finished names, each time there are more.
@@ -254,38 +266,42 @@ def write_vectors(
         with TemporaryDirectory() as folder:
             kb.save_to(folder)
             copy = KnowledgeBase.open(folder)
-            done = write_vectors(copy, encode, fingerprint=fingerprint, dim=dim, progress=progress)
+            encoded = write_vectors(
+                copy, encode, fingerprint=fingerprint, dim=dim, progress=progress
+            )
             [written] = stored_vectors(copy, fingerprint)
             files = {file: raw.copy() for file, raw in written.files.items()}
         kb.attach(in_home("vectors", written.name, files))
-        return done
+        return encoded
     try:
         with editing(kb.path, to=f"encode names with encoder {fingerprint}") as transaction:
-            now = KnowledgeBase.open(kb.path)
-            about = {"fingerprint": fingerprint, "kb": now.fingerprint, "n": now.n_names}
-            about |= {"dim": dim}
-            return _write(transaction, now, encode, about, progress or (lambda n: None))
+            current = KnowledgeBase.open(kb.path)
+            about: dict[str, Any] = {"fingerprint": fingerprint, "kb": current.fingerprint}
+            about |= {"n": current.n_names, "dim": dim}
+            report = progress or (lambda n: None)
+            return _write_locked(transaction, current, encode, about, report)
     except OSError as error:
         raise BioelError(Errors.B182.format(path=kb.where, error=error)) from error
 
 
-def _write(
+def _write_locked(
     transaction: Transaction,
     kb: KnowledgeBase,
-    encode: Encode,
+    encode: EncodeNames,
     about: dict[str, Any],
-    report: Report,
+    report: ReportProgress,
 ) -> Encoded:
     """Encode the names of a locked folder, and remove other vectors of this encoder."""
-    before = stored_vectors(kb, about["fingerprint"])
-    usable = _usable(before, dim=about["dim"])
-    needs_index = kb.n_names > ANN_NAMES and has_faiss()
-    needs_heads = kb.n_names >= HEAD_NAMES and not needs_index
-    has = usable and (usable.about["ann"] is not None, usable.about["coarse"] > 0)
-    if usable and usable.is_current and has == (needs_index, needs_heads):
-        report(kb.n_names)
-        transaction.remove_vectors(stored.name for stored in before if stored is not usable)
-        return Encoded(0, kb.n_names, usable.about["ann"])
+    old = stored_vectors(kb, about["fingerprint"])
+    usable = _first_usable(old, dim=about["dim"])
+    needs_ann = kb.n_names > ANN_NAMES and has_faiss()
+    needs_coarse = kb.n_names >= MIN_COARSE_NAMES and not needs_ann
+    if usable and usable.is_current:
+        has_ann, has_coarse = usable.about["ann"] is not None, usable.about["coarse"] > 0
+        if (has_ann, has_coarse) == (needs_ann, needs_coarse):
+            report(kb.n_names)
+            transaction.remove_vectors(stored.name for stored in old if stored is not usable)
+            return Encoded(0, kb.n_names, usable.about["ann"])
     unfinished = Unfinished(transaction.folder / ".encoding", about)
     if unfinished.done:
         report(unfinished.done)
@@ -301,23 +317,23 @@ def _write(
         (unfinished.folder / file).unlink(missing_ok=True)
     vectors = vectors_of(unfinished.columns)
     ann = write_index(kb.names, vectors, encode, unfinished.folder / "ann")
-    width = 0
+    coarse_width = 0
     if ann is None and (coarse := coarse_codes_of(vectors)):
-        width = coarse.codes.shape[1]
+        coarse_width = coarse.codes.shape[1]
         for name, column in zip(COARSE_COLUMNS, coarse, strict=True):
             write_array(unfinished.folder, name, np.asarray(column))
-    unfinished.put_in_place(about | {"ann": ann, "coarse": width}, transaction)
-    transaction.remove_vectors(stored.name for stored in before)
+    unfinished.put_in_place(about | {"ann": ann, "coarse": coarse_width}, transaction)
+    transaction.remove_vectors(stored.name for stored in old)
     return Encoded(n_encoded, kb.n_names - n_encoded, ann)
 
 
-def _usable(stored: list[StoredVectors], *, dim: int) -> StoredVectors | None:
-    """The first vectors that are complete and of this width."""
-    for one in stored:
+def _first_usable(stored: list[StoredVectors], *, dim: int) -> StoredVectors | None:
+    """Return the first vectors that are complete and have this width."""
+    for vectors in stored:
         with suppress(BioelError):
-            if one.about["dim"] == dim:
-                one.verify()
-                return one
+            if vectors.about["dim"] == dim:
+                vectors.verify()
+                return vectors
     return None
 
 
@@ -325,7 +341,7 @@ def _usable(stored: list[StoredVectors], *, dim: int) -> StoredVectors | None:
 
 
 def name_digests(names: Sequence[str]) -> Digests:
-    """Digests of 128 bits, which identify names in stored vectors. Shape (n, 2)."""
+    """Return digests of 128 bits, which identify names in stored vectors. Shape (n, 2)."""
     digests = (blake2b(name.encode("utf8"), digest_size=16).digest() for name in names)
     return np.frombuffer(b"".join(digests), dtype=np.uint64).reshape(len(names), 2)
 
@@ -334,52 +350,54 @@ def _fill(
     kb: KnowledgeBase,
     unfinished: Unfinished,
     usable: StoredVectors | None,
-    encode: Encode,
-    report: Report,
+    encode: EncodeNames,
+    report: ReportProgress,
 ) -> Iterator[tuple[int, int]]:
-    """Fill the other rows, block by block; vectors of known names are copied.
+    """Fill the unfinished rows, block by block; vectors of old names are copied.
 
-    YIELDS (tuple): The row to go on from, and the number of names that were encoded in this block.
+    YIELDS (tuple): The first row of the next block, and the number of names encoded in this one.
     RAISES BioelError: [B035] when the encoder returns NaN, infinity or another shape.
     """
     columns = unfinished.columns
     if usable:
-        known, digests_of_known = usable.vectors, usable.columns["digests"]
-        by_half = SortedKeys.of(digests_of_known[:, 0])
-    for first in range(unfinished.done, kb.n_names, _BLOCK):
-        rows = np.arange(first, min(first + _BLOCK, kb.n_names))
+        known, known_digests = usable.vectors, usable.columns["digests"]
+        by_first_half = SortedKeys.from_keys(known_digests[:, 0])
+    for first in range(unfinished.done, kb.n_names, _ENCODED_PER_BLOCK):
+        rows = np.arange(first, min(first + _ENCODED_PER_BLOCK, kb.n_names))
         names = normalize_names(kb.names.take(rows))
         digests = columns["digests"][rows] = name_digests(names)
-        old = np.full(len(names), -1)
+        old_rows = np.full(len(names), -1)
         if usable:
-            old = by_half.search(digests[:, 0])
-            # Of names with the same first half one is found; the others are encoded again.
-            old[(digests_of_known[old] != digests).any(axis=1)] = -1
-            if len(copied := np.flatnonzero(old >= 0)):
-                _put(columns, rows[copied], known, old[copied])
+            old_rows = by_first_half.search(digests[:, 0])
+            # If digests share their first half, only one name is found; others are encoded again.
+            old_rows[(known_digests[old_rows] != digests).any(axis=1)] = -1
+            if len(copied := np.flatnonzero(old_rows >= 0)):
+                _put(columns, rows[copied], known, old_rows[copied])
                 report(len(copied))
-        # Batches have names of similar length, which saves padding.
-        new = sorted(np.flatnonzero(old < 0).tolist(), key=lambda i: len(names[i]))
-        for at in range(0, len(new), _BATCH):
-            batch = new[at : at + _BATCH]
-            vectors = _encoded(encode, [names[i] for i in batch], dim=columns["codes"].shape[1])
+        # Batches of names with similar lengths need less padding.
+        new = sorted(np.flatnonzero(old_rows < 0).tolist(), key=lambda i: len(names[i]))
+        for start in range(0, len(new), _NAMES_PER_CALL):
+            batch = new[start : start + _NAMES_PER_CALL]
+            vectors = _encode_unit(encode, [names[i] for i in batch], dim=columns["codes"].shape[1])
             _put(columns, rows[batch], quantize(vectors), slice(None))
             report(len(batch))
         yield first + len(rows), len(new)
 
 
-def _put(columns: Columns, rows: IntArray, vectors: QuantizedVectors, of: IntArray | slice) -> None:
+def _put(
+    columns: VectorColumns, rows: IntArray, vectors: QuantizedVectors, taken: IntArray | slice
+) -> None:
     for part in ("codes", "fine", "scales"):
-        columns[part][rows] = getattr(vectors, part)[of]
+        columns[part][rows] = getattr(vectors, part)[taken]
 
 
-def _encoded(encode: Encode, names: list[str], *, dim: int) -> FloatArray:
-    """Unit vectors of names. RAISES BioelError: [B035]."""
+def _encode_unit(encode: EncodeNames, names: list[str], *, dim: int) -> FloatArray:
+    """Encode names and normalise the vectors to length 1. RAISES BioelError: [B035]."""
     vectors = np.asarray(encode(names), dtype=np.float32)
     expected = len(names), dim
     if vectors.shape != expected or not np.isfinite(vectors).all():
-        is_other = vectors.shape != expected
-        found = f"numbers of shape {vectors.shape}" if is_other else "NaN or infinity"
+        has_other_shape = vectors.shape != expected
+        found = f"numbers of shape {vectors.shape}" if has_other_shape else "NaN or infinity"
         ends = {"first": names[0], "last": names[-1]}
         raise BioelError(Errors.B035.format(found=found, expected=expected, **ends))
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -388,7 +406,7 @@ def _encoded(encode: Encode, names: list[str], *, dim: int) -> FloatArray:
 
 
 class Unfinished:
-    """Columns that are being filled in their own folder, with a journal of the finished rows.
+    """Columns that are being filled in a temporary folder, with a journal of the finished rows.
 
     about (Mapping): Description of the vectors. Columns with another description are removed.
     """
@@ -396,16 +414,16 @@ class Unfinished:
     def __init__(self, folder: Path, about: Mapping[str, Any]) -> None:
         self.folder, self._about = folder, dict(about)
         self._shapes = column_shapes(about["n"], about["dim"])
-        self.done = self._done_before()
+        self.done = self._finished_rows()
         if not self.done:
             self.discard()
             self._allocate()
-        self.columns: Columns = {
+        self.columns: VectorColumns = {
             name: np.load(folder / f"{name}.npy", mmap_mode="r+") for name in VECTOR_COLUMNS
         }
 
     def finish_rows(self, done: int) -> None:
-        """Flush all rows before `done`, and record them in the journal."""
+        """Flush all rows before row `done`, and record them in the journal."""
         for column in self.columns.values():
             column.flush()  # type: ignore[attr-defined]
         with replacing_file(self.folder / _JOURNAL, follow=False) as path:
@@ -422,20 +440,21 @@ class Unfinished:
     def discard(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _done_before(self) -> int:
+    def _finished_rows(self) -> int:
+        """Return the number of rows that a stopped process has finished with this description."""
         with suppress(OSError, ValueError, TypeError, AttributeError, KeyError, RecursionError):
             journal = json.loads((self.folder / _JOURNAL).read_text(encoding="utf8"))
             done = journal.pop("done")
             files = map_folder(self.folder, [f"{name}.npy" for name in VECTOR_COLUMNS])
-            found = {name.removesuffix(".npy"): read_array(files[name]).shape for name in files}
-            # A copy by hard links has the same files; they are not written to.
-            is_own = all((self.folder / name).stat().st_nlink == 1 for name in files)
-            if journal == self._about and found == self._shapes and is_own:
+            shapes = {name.removesuffix(".npy"): read_array(files[name]).shape for name in files}
+            # A copy of the folder by hard links shares its files; writing would change both.
+            is_unshared = all((self.folder / name).stat().st_nlink == 1 for name in files)
+            if journal == self._about and shapes == self._shapes and is_unshared:
                 return int(done)
         return 0
 
     def _allocate(self) -> None:
-        """Write zeros, which take no memory: a sparse file would kill it on a full disk."""
+        """Write zeros: with sparse files, a full disk would kill the process later."""
         self.folder.mkdir()
         try:
             for name, dtype in VECTOR_COLUMNS.items():

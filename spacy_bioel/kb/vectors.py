@@ -1,7 +1,7 @@
-"""Quantised unit vectors of names, and the search for those nearest to query vectors.
+"""Quantised unit vectors of names, and the search for the vectors nearest to queries.
 
-`ExactIndex` compares all vectors. `TwoStageIndex` compares all by the first half of their principal
-components, and the nearest of these in full.
+`ExactIndex` compares all vectors. `TwoStageIndex` compares coarse codes of all vectors, the first
+half of their principal components in eight bits, and then the vectors with the nearest codes.
 """
 
 from __future__ import annotations
@@ -19,27 +19,28 @@ from spacy_bioel.kb.columns import RawFile, entries_of, give_back
 from spacy_bioel.parallel import even_slices, one_thread_each
 from spacy_bioel.types import FloatArray, IntArray
 
-Encode = Callable[[Sequence[str]], FloatArray]  # from n normalised names to shape (n, dim)
+EncodeNames = Callable[[Sequence[str]], FloatArray]  # from n normalised names to shape (n, dim)
 Steps = Sequence[Sequence[float]]  # steps of an approximate search, see `kb.faiss_index`
 
 _FINE = 256  # values of the fine part of a number
 _LARGEST = 127 * _FINE
 
-_RESCORED = 4096  # candidates per block of the exact scores
-_QUERIES = 256  # queries per block
-_FEWEST = 16  # queries that are worth a thread
-_PRODUCTS = 1 << 19  # products per block, which fit into the cache of the processor
-_GROUP = 16  # rows per group, of which only the best is compared with the current bound
+_RESCORED_PER_BLOCK = 4096  # candidates per block of the exact scores
+_QUERIES_PER_BLOCK = 256
+_MIN_QUERIES_PER_THREAD = 16
+_PRODUCTS_PER_BLOCK = 1 << 19  # they fit into the cache of the processor
+_GROUP_SIZE = 16  # only the best row of a group is compared with the current bound
 _SPARE = 32  # additional candidates for the exact scores, since the first scores have 8 bits
-_NONE = np.uint64((1 << 64) - 1)  # key of no row
-_ROW = np.uint64((1 << 32) - 1)  # bits of a key that hold the row
+_NO_KEY = np.uint64((1 << 64) - 1)  # marks the absence of a row
+_ROW_BITS = np.uint64((1 << 32) - 1)  # bits of a key that hold the row
 
 
 class CoarseCodes(NamedTuple):
-    """First principal components of vectors in eight bits, see `kb.vectors`.
+    """First half of the principal components of vectors, in eight bits.
 
     codes (NDArray[int8]): Possibly mapped. Shape (n, width).
-    projection (FloatArray): From queries to what they are compared with. Shape (dim, width).
+    projection (FloatArray): Maps queries to vectors that codes are compared with. Shape
+        (dim, width).
     """
 
     codes: NDArray[np.int8]
@@ -50,16 +51,16 @@ class CoarseCodes(NamedTuple):
 class QuantizedVectors:
     """Quantised vectors: int8 codes, eight more bits per number, and a float32 scale per row.
 
-    vector = (256 * code + fine - 128) * scale. With the codes alone, names that differ in a plural
-    change their order; with four more bits, one nearest name in a thousand differs; with eight,
-    none. A search reads all codes, and the fine part of its candidates only. No other class depends
-    on this representation.
+    vector = (256 * code + fine - 128) * scale. With the codes alone, singular and plural names
+    change their order; with four more bits, the nearest name differs for one query in a thousand;
+    with eight more bits, for none. A search reads all codes, but the fine part only of its
+    candidates. No other class depends on this representation.
 
-    codes (NDArray[int8]), fine (NDArray[uint8]): Possibly mapped. Shape (n, dim).
+    codes (NDArray[int8]), fine (NDArray[uint8]): Possibly mapped. Shape (n, dim) each.
     scales (FloatArray): Possibly mapped. Shape (n,).
-    coarse (CoarseCodes | None): None: the search is exact.
+    coarse (CoarseCodes | None): Codes for `TwoStageIndex`; None: search is exact.
     ann (RawFile | None): File of the approximate index, see `kb.faiss_index`. Possibly mapped.
-    ann_steps (Steps): Steps of a search in the index.
+    ann_steps (Steps): Steps of a search in the approximate index.
     ann_checksum (str): Checksum of the file.
     """
 
@@ -81,18 +82,18 @@ class QuantizedVectors:
 
     def take(self, rows: IntArray | slice) -> FloatArray:
         """Dequantise some rows. rows: shape (...,); returns shape (..., dim)."""
-        numbers = self.codes[rows].astype(np.float32) * np.float32(_FINE)
-        numbers += self.fine[rows]
-        numbers -= np.float32(_FINE // 2)
-        numbers *= self.scales[rows][..., None]
-        return numbers
+        vectors = self.codes[rows].astype(np.float32) * np.float32(_FINE)
+        vectors += self.fine[rows]
+        vectors -= np.float32(_FINE // 2)
+        vectors *= self.scales[rows][..., None]
+        return vectors
 
     def give_back(self) -> None:
         """Release the mapped pages; see `kb.columns.give_back`."""
         give_back(self.codes, self.fine)
 
     def products(self, queries: FloatArray, *, block_rows: int) -> Callable[[int, int], FloatArray]:
-        """Inner products of queries with the codes of rows.
+        """Return a function that multiplies queries with the codes of rows.
 
         queries (FloatArray): Shape (n_queries, dim).
         block_rows (int): Maximum number of rows per call.
@@ -102,21 +103,20 @@ class QuantizedVectors:
         transposed = queries.T.astype(np.float32)
         # The buffers are reused: allocating new pages takes longer than filling them.
         rows = np.empty((block_rows, self.shape[1]), np.float32)
-        found = np.empty((block_rows, len(queries)), np.float32)
+        products = np.empty((block_rows, len(queries)), np.float32)
 
         def multiply(start: int, stop: int) -> FloatArray:
             n = stop - start
             np.copyto(rows[:n], self.codes[start:stop])
-            np.matmul(rows[:n], transposed, out=found[:n])
-            np.multiply(found[:n], self.scales[start:stop, None], out=found[:n])
-            return found[:n]
+            np.matmul(rows[:n], transposed, out=products[:n])
+            np.multiply(products[:n], self.scales[start:stop, None], out=products[:n])
+            return products[:n]
 
         return multiply
 
 
 def quantize(vectors: NDArray[np.floating]) -> QuantizedVectors:
-    """Quantise finite vectors of shape (n, dim) to 16 bits; the largest number of a row becomes
-    32512 or -32512."""
+    """Quantise finite vectors of shape (n, dim) to 16 bits, from -32512 to 32512 in each row."""
     vectors = np.asarray(vectors, dtype=np.float32)
     scales = np.abs(vectors).max(axis=1, initial=0) / np.float32(_LARGEST)
     scales[scales < np.finfo(np.float32).tiny] = 0  # subnormal scales would overflow the division
@@ -129,8 +129,8 @@ def quantize(vectors: NDArray[np.floating]) -> QuantizedVectors:
 class ExactIndex:
     """Search by inner product over all vectors, block by block.
 
-    All vectors are compared by their first eight bits, then the best ones by all bits. The scores
-    of a query do not depend on the other queries, and ties go to the lower row.
+    All vectors are compared by their first eight bits, then the best vectors by all bits. The
+    scores of a query do not depend on the other queries, and the lower row wins ties.
     """
 
     vectors: QuantizedVectors  # unit rows, possibly mapped
@@ -149,38 +149,40 @@ class ExactIndex:
         """
         queries = checked_queries(queries, self.vectors)
         find = partial(self._candidates, width=k + _SPARE)
-        parts = [queries[part] for part in even_slices(len(queries), most=_QUERIES, least=_FEWEST)]
+        slices = even_slices(len(queries), most=_QUERIES_PER_BLOCK, least=_MIN_QUERIES_PER_THREAD)
+        blocks = [queries[part] for part in slices]
         with one_thread_each() as parallel_map:
-            rows = np.concatenate([np.zeros((0, k + _SPARE), np.int64), *parallel_map(find, parts)])
+            no_rows = np.zeros((0, k + _SPARE), np.int64)
+            rows = np.concatenate([no_rows, *parallel_map(find, blocks)])
         return rescored(self.vectors, queries, rows, k=k)
 
     def _candidates(self, queries: FloatArray, *, width: int) -> IntArray:
-        """Best rows by their first eight bits, -1 for none. Shape (n_queries, width)."""
+        """Return the best rows by their first eight bits, -1 for none. Shape (n_queries, width)."""
         n, n_queries = len(self), len(queries)
-        size = max(1, min(self.block_rows, n, _PRODUCTS // n_queries))
-        products = self.vectors.products(queries, block_rows=size)
-        best = np.full((n_queries, width), _NONE)
-        # Lower bound of each query, exclusive, since later rows lose ties.
+        size = max(1, min(self.block_rows, n, _PRODUCTS_PER_BLOCK // n_queries))
+        multiply = self.vectors.products(queries, block_rows=size)
+        best = np.full((n_queries, width), _NO_KEY)
+        # Lower bound for each query, exclusive, since later rows lose ties.
         bound = np.full(n_queries, -np.inf, np.float32)
-        # Rows above it that are not in `best` yet: sorting is rare.
+        # Rows above the bound are collected before they are merged into `best`: sorting is slow.
         query, keys = np.zeros(0, np.uint16), np.zeros(0, np.uint64)
         for start in range(0, n, size):
-            found = products(start, min(start + size, n))
-            highest = _highest_of_groups(found)
+            products = multiply(start, min(start + size, n))
+            highest = _highest_of_groups(products)
             if len(highest) >= width and not np.isfinite(bound).all():
                 # At least `width` rows of each query have this score or a higher one.
-                good = np.partition(highest, -width, axis=0)[-width]
-                bound = np.maximum(bound, np.nextafter(good, np.float32(-np.inf)))
-            new_query, row, score = _above(found, highest, bound)
+                reached = np.partition(highest, -width, axis=0)[-width]
+                bound = np.maximum(bound, np.nextafter(reached, np.float32(-np.inf)))
+            new_query, row, score = _above(products, highest, bound)
             query = np.append(query, new_query.astype(np.uint16))
-            keys = np.append(keys, _keys(score, start + row))
+            keys = np.append(keys, _sort_keys(score, start + row))
             if len(keys) > 2 * width * n_queries:
-                best = _merged(best, query, keys)
-                # The score of `_NONE` is NaN, which fmax ignores.
-                bound = np.fmax(bound, _scores(best[:, -1]))
+                best = _merge_keys(best, query, keys)
+                # The score of `_NO_KEY` is NaN, which fmax ignores.
+                bound = np.fmax(bound, _scores_of_keys(best[:, -1]))
                 query, keys = query[:0], keys[:0]
-        best = _merged(best, query, keys)
-        return np.where(best == _NONE, -1, (best & _ROW).astype(np.int64))
+        best = _merge_keys(best, query, keys)
+        return np.where(best == _NO_KEY, -1, (best & _ROW_BITS).astype(np.int64))
 
 
 def checked_queries(queries: FloatArray, vectors: QuantizedVectors) -> FloatArray:
@@ -215,163 +217,167 @@ def rescored(
 def _exact_scores(
     vectors: QuantizedVectors, queries: NDArray[np.float64], rows: IntArray, *, lean: bool
 ) -> FloatArray:
-    """Exact scores of candidates, -inf for none. Shape of rows."""
+    """Return the exact scores of candidates, -inf for none. Shape of rows."""
     scores = np.full(rows.size, -np.inf, np.float32)
     flat = rows.ravel()
     order = np.argsort(flat, kind="stable")  # so that each page is read once for all queries
     order = order[flat[order] >= 0]
-    for start in range(0, len(order), _RESCORED):
-        at = order[start : start + _RESCORED]
-        taken = vectors.take(flat[at]).astype(np.float64)
-        scores[at] = np.einsum("nd,nd->n", taken, queries[at // rows.shape[1]])
+    for start in range(0, len(order), _RESCORED_PER_BLOCK):
+        positions = order[start : start + _RESCORED_PER_BLOCK]
+        taken = vectors.take(flat[positions]).astype(np.float64)
+        scores[positions] = np.einsum("nd,nd->n", taken, queries[positions // rows.shape[1]])
         if lean:
             vectors.give_back()
     return scores.reshape(rows.shape)
 
 
 def _above(
-    found: FloatArray, highest: FloatArray, bound: FloatArray
+    products: FloatArray, highest: FloatArray, bound: FloatArray
 ) -> tuple[IntArray, IntArray, FloatArray]:
-    """Query, row and score of each score of a block that is above the bound of its query.
+    """Return query, row and score of each score in a block that is above the bound of its query.
 
-    found (FloatArray): Contiguous. Shape (n_rows, n_queries).
+    products (FloatArray): Contiguous. Shape (n_rows, n_queries).
     highest (FloatArray): Result of `_highest_of_groups`.
     """
-    n_rows, n_queries = found.shape
+    n_rows, n_queries = products.shape
     group, query = np.divmod(np.flatnonzero(highest > bound), n_queries)
-    places = (group * (_GROUP * n_queries) + query)[:, None] + np.arange(_GROUP) * n_queries
-    scores = found.reshape(-1).take(places, mode="clip")
+    first = group * (_GROUP_SIZE * n_queries) + query
+    positions = first[:, None] + np.arange(_GROUP_SIZE) * n_queries
+    scores = products.reshape(-1).take(positions, mode="clip")
     kept = np.flatnonzero(scores > bound[query][:, None])
-    query, row = query[kept // _GROUP], group[kept // _GROUP] * _GROUP + kept % _GROUP
+    entry, row_in_group = np.divmod(kept, _GROUP_SIZE)
+    query, row = query[entry], group[entry] * _GROUP_SIZE + row_in_group
     is_row = row < n_rows
     return query[is_row], row[is_row], scores.reshape(-1)[kept][is_row]
 
 
-def _merged(
+def _merge_keys(
     best: NDArray[np.uint64], query: NDArray[np.uint16], keys: NDArray[np.uint64]
 ) -> NDArray[np.uint64]:
-    """The best keys of each query, ascending, among its best ones so far and new ones.
+    """Return the best old and new keys of each query, ascending.
 
     Sorting numbers is ten times as fast as sorting positions by two keys.
     """
     n_queries, width = best.shape
     order = np.argsort(query, kind="stable")
     counts = np.bincount(query, minlength=n_queries)
-    place = entries_of(np.full(n_queries, width), counts)[1]
-    table = np.full((n_queries, width + counts.max(initial=0)), _NONE)
+    column = entries_of(np.full(n_queries, width), counts)[1]
+    table = np.full((n_queries, width + counts.max(initial=0)), _NO_KEY)
     table[:, :width] = best
-    table[query[order], place] = keys[order]
+    table[query[order], column] = keys[order]
     table.sort(axis=1)
     return table[:, :width]
 
 
-def _highest_of_groups(found: FloatArray) -> FloatArray:
-    """Highest score of each group of `_GROUP` rows, and of the remaining rows (-inf if none).
+def _highest_of_groups(products: FloatArray) -> FloatArray:
+    """Return the highest score of each group of rows, and of the remaining rows (-inf if none).
 
-    found (FloatArray): Shape (n, n_queries); returns shape (n // _GROUP + 1, n_queries).
+    products (FloatArray): Shape (n, n_queries); returns shape (n // group + 1, n_queries).
     """
-    n_groups = len(found) // _GROUP
-    groups = found[: n_groups * _GROUP].reshape(n_groups, _GROUP, found.shape[1])
-    left = found[n_groups * _GROUP :].max(axis=0, keepdims=True, initial=-np.inf)
-    return np.concatenate([groups.max(axis=1), left])
+    n_groups, n_queries = len(products) // _GROUP_SIZE, products.shape[1]
+    n_grouped = n_groups * _GROUP_SIZE
+    groups = products[:n_grouped].reshape(n_groups, _GROUP_SIZE, n_queries)
+    remaining = products[n_grouped:].max(axis=0, keepdims=True, initial=-np.inf)
+    return np.concatenate([groups.max(axis=1), remaining])
 
 
-def _keys(scores: FloatArray, rows: IntArray) -> NDArray[np.uint64]:
-    """Sort keys of rows: lower for a higher score, then for a lower row."""
-    first = _reversed(scores.view(np.uint32)).astype(np.uint64) << np.uint64(32)
-    return first | rows.astype(np.uint64)
+def _sort_keys(scores: FloatArray, rows: IntArray) -> NDArray[np.uint64]:
+    """Return sort keys of rows: lower for a higher score, then for a lower row."""
+    score_bits = _reverse_order(scores.view(np.uint32)).astype(np.uint64) << np.uint64(32)
+    return score_bits | rows.astype(np.uint64)
 
 
-def _scores(keys: NDArray[np.uint64]) -> FloatArray:
-    """Scores of keys; NaN for `_NONE`."""
-    return _reversed((keys >> np.uint64(32)).astype(np.uint32)).view(np.float32)
+def _scores_of_keys(keys: NDArray[np.uint64]) -> FloatArray:
+    """Return the scores in sort keys; NaN for `_NO_KEY`."""
+    return _reverse_order((keys >> np.uint64(32)).astype(np.uint32)).view(np.float32)
 
 
-def _reversed(bits: NDArray[np.uint32]) -> NDArray[np.uint32]:
+def _reverse_order(bits: NDArray[np.uint32]) -> NDArray[np.uint32]:
     """Map the bits of float32 to integers in the reverse order, and back."""
-    # The bits of positive numbers are in their order, the bits of negative numbers in reverse.
+    # As integers, the bits of positive numbers ascend and the bits of negative numbers descend.
     return np.where(bits >> np.uint32(31), bits, ~bits & np.uint32((1 << 31) - 1))
 
 
-# Fewer vectors are compared in full, which takes no longer.
-HEAD_NAMES = 1 << 15
-_SAMPLE = 1 << 14  # vectors that the components are computed of
-_BLOCK = 1 << 14  # vectors per block of their projection
-_REST = 0.4  # what a rest is likely to add to a product, for its length
-_WHOLE = 1 << 24  # whole numbers below it are exact in float32, and so are their sums
-# Candidates for each wanted one, and the stride of the sample that bounds them.
-_POOL, _EVERY = 4, 8
-_ROWS = 1 << 12  # heads per block, which fit into the cache of the processor
+# Below this number of vectors, exact search takes no longer.
+MIN_COARSE_NAMES = 1 << 15
+_SAMPLED_VECTORS = 1 << 14  # vectors that the components are computed from
+_VECTORS_PER_BLOCK = 1 << 14  # vectors that are projected together
+_RESIDUAL_SHARE = 0.4  # share of the length of the residual that is expected to add to a product
+_EXACT_LIMIT = 1 << 24  # whole numbers up to this are exact in float32
+_NEAR_PER_CANDIDATE = 4  # vectors with near codes, for each candidate
+_CODES_STRIDE = 8  # of the sample of codes that bounds their number
+_CODES_PER_BLOCK = 1 << 12  # they fit into the cache of the processor
 
 
 def coarse_codes_of(vectors: QuantizedVectors) -> CoarseCodes | None:
-    """Compute the heads of unit vectors; None: they are too few to need them."""
+    """Compute the coarse codes of unit vectors; None if there are too few vectors to need them."""
     n, dim = vectors.shape
-    if n < HEAD_NAMES:
+    if n < MIN_COARSE_NAMES:
         return None
     with one_thread_each():  # the rounding of products depends on the number of threads
-        sample = vectors.take(np.arange(0, n, max(1, n // _SAMPLE)))
+        sample = vectors.take(np.arange(0, n, max(1, n // _SAMPLED_VECTORS)))
         components = np.linalg.eigh(sample.T @ sample)[1][:, ::-1][:, : (dim + 1) // 2]
-        # A step of its own for each component; queries are multiplied by it.
+        # Each component has its own quantisation step; the projection of queries includes it.
         step = np.maximum(np.abs(_stretched(sample @ components)).max(axis=0), 1e-6) / 127
         codes = np.empty((n, len(step)), np.int8)
-        for start in range(0, n, _BLOCK):
-            rows = slice(start, start + _BLOCK)
-            coarse = _stretched(vectors.take(rows) @ components) / step
-            codes[rows] = np.clip(np.rint(coarse), -127, 127)
+        for start in range(0, n, _VECTORS_PER_BLOCK):
+            rows = slice(start, start + _VECTORS_PER_BLOCK)
+            projected = _stretched(vectors.take(rows) @ components) / step
+            codes[rows] = np.clip(np.rint(projected), -127, 127)
     return CoarseCodes(codes, np.ascontiguousarray(components * step, np.float32))
 
 
-def _stretched(coarse: FloatArray) -> FloatArray:
-    """Lengthen heads: the shorter they are, the more of their vectors is likely in the rest."""
-    length = np.linalg.norm(coarse, axis=1, keepdims=True)
-    return coarse * (1 + _REST * np.sqrt(np.maximum(0, 1 - length**2)) / np.maximum(length, 1e-6))
+def _stretched(projected: FloatArray) -> FloatArray:
+    """Lengthen projected unit vectors by the expected share of what the projection leaves out."""
+    length = np.linalg.norm(projected, axis=1, keepdims=True)
+    residual = np.sqrt(np.maximum(0, 1 - length**2))
+    return projected * (1 + _RESIDUAL_SHARE * residual / np.maximum(length, 1e-6))
 
 
 @dataclass(eq=False)
 class TwoStageIndex(ExactIndex):
-    """Like exact search, among the vectors whose heads are nearest; see `coarse_codes_of`.
+    """Exact search among the vectors with the nearest coarse codes; see `coarse_codes_of`.
 
-    CoarseCodes are compared in whole numbers, whose sums are exact: which names are found depends neither
-    on the other queries nor on the processor.
+    Codes are compared in whole numbers, whose sums are exact, so results do not depend on the other
+    queries or on the processor.
     """
 
     def _candidates(self, queries: FloatArray, *, width: int) -> IntArray:
-        """Best rows of the nearest heads, by their first eight bits; as `ExactIndex` has them."""
-        query, row = self._near(queries, n=_POOL * width)
+        """Return the best of the rows with near codes, by their first eight bits, -1 for none."""
+        query, row = self._near_codes(queries, n=_NEAR_PER_CANDIDATE * width)
         bounds = np.searchsorted(query, np.arange(len(queries) + 1))
         best = np.full((len(queries), width), -1, np.int64)
         for i, vector in enumerate(queries):
-            own = row[bounds[i] : bounds[i + 1]]
-            scores = self.vectors.codes[own].astype(np.float32) @ vector
-            scores *= self.vectors.scales[own]
-            if len(own) > width:
-                own = own[np.argpartition(scores, -width)[-width:]]
-            best[i, : len(own)] = own
+            rows = row[bounds[i] : bounds[i + 1]]
+            scores = self.vectors.codes[rows].astype(np.float32) @ vector
+            scores *= self.vectors.scales[rows]
+            if len(rows) > width:
+                rows = rows[np.argpartition(scores, -width)[-width:]]
+            best[i, : len(rows)] = rows
         return best
 
-    def _near(self, queries: FloatArray, *, n: int) -> tuple[IntArray, IntArray]:
-        """Query and row of the some n nearest heads of each query, by query."""
-        assert self.vectors.coarse is not None  # whoever made this index has looked
-        coarse, projection = self.vectors.coarse
-        # In float64, so that no other query makes it another whole number.
-        wanted = queries.astype(np.float64) @ projection
-        largest = np.abs(wanted).max(axis=1, keepdims=True)
-        # Not so large that a sum of products could be no whole number.
-        wanted *= (_WHOLE // (128 * coarse.shape[1]) - 1) / np.maximum(largest, 1e-12)
-        wanted = np.rint(wanted).T.astype(np.float32, order="C")
-        sample = (coarse[::_EVERY].astype(np.float32) @ wanted).T.copy()
-        at = max(0, sample.shape[1] - n // _EVERY)
-        bound = np.partition(sample, at, axis=1)[:, at]
-        size = min(_ROWS, len(coarse))
-        rows = np.empty((size, coarse.shape[1]), np.float32)
-        found = np.empty((size, len(queries)), np.float32)
-        places = []
-        for start in range(0, len(coarse), size):
-            m = min(size, len(coarse) - start)
-            np.copyto(rows[:m], coarse[start : start + m])
-            np.matmul(rows[:m], wanted, out=found[:m])
-            places.append(np.flatnonzero(found[:m] >= bound) + start * len(queries))
-        row, query = np.divmod(np.concatenate(places), len(queries))
+    def _near_codes(self, queries: FloatArray, *, n: int) -> tuple[IntArray, IntArray]:
+        """Return query and row of about n nearest codes of each query, sorted by query."""
+        assert self.vectors.coarse is not None  # `choose_index` has checked this
+        codes, projection = self.vectors.coarse
+        # In float64, so that rounding does not depend on the other queries.
+        projected = queries.astype(np.float64) @ projection
+        largest = np.abs(projected).max(axis=1, keepdims=True)
+        # Scaled so that no sum of products exceeds the whole numbers that are exact.
+        projected *= (_EXACT_LIMIT // (128 * codes.shape[1]) - 1) / np.maximum(largest, 1e-12)
+        wanted = np.rint(projected).T.astype(np.float32, order="C")
+        sample = (codes[::_CODES_STRIDE].astype(np.float32) @ wanted).T.copy()
+        nth = max(0, sample.shape[1] - n // _CODES_STRIDE)
+        bound = np.partition(sample, nth, axis=1)[:, nth]
+        block_size = min(_CODES_PER_BLOCK, len(codes))
+        block = np.empty((block_size, codes.shape[1]), np.float32)
+        products = np.empty((block_size, len(queries)), np.float32)
+        positions = []
+        for start in range(0, len(codes), block_size):
+            size = min(block_size, len(codes) - start)
+            np.copyto(block[:size], codes[start : start + size])
+            np.matmul(block[:size], wanted, out=products[:size])
+            positions.append(np.flatnonzero(products[:size] >= bound) + start * len(queries))
+        row, query = np.divmod(np.concatenate(positions), len(queries))
         by_query = np.argsort(query, kind="stable")
         return query[by_query], row[by_query]

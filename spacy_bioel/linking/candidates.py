@@ -13,7 +13,7 @@ import numpy as np
 
 from spacy_bioel.dictionary.lookup import DictionaryLookup
 from spacy_bioel.dictionary.unambiguous import UnambiguousNames
-from spacy_bioel.entities import RuleSet, String, Vocabulary
+from spacy_bioel.entities import LabelledString, RuleSet, Vocabulary
 from spacy_bioel.kb.bundled import is_starter
 from spacy_bioel.kb.columns import entries_of
 from spacy_bioel.kb.faiss_index import choose_index
@@ -142,7 +142,7 @@ class CandidateGenerator:
         self._types = dict(state.settings.label_types)
         self._only_labels = state.settings.only_labels
         self._lock = Lock()
-        self._ranked: dict[String, tuple[Candidate, ...]] = {}
+        self._ranked: dict[LabelledString, tuple[Candidate, ...]] = {}
         self._masks: dict[str, BoolArray | None] = {}
 
     # Parts that are made from the state at first use.
@@ -300,15 +300,15 @@ class CandidateGenerator:
             evidence=state.settings.evidence.names,
         )
 
-    def rank(self, wanted: Sequence[String]) -> dict[String, tuple[Candidate, ...]]:
+    def rank(self, wanted: Sequence[LabelledString]) -> dict[LabelledString, tuple[Candidate, ...]]:
         """Return the best candidates of pairs of a normalised string and a label, in one batch.
 
         wanted (Sequence): Different pairs.
         RETURNS (dict): Candidates of each pair, best first; empty if none is similar.
         """
-        ranked: dict[String, tuple[Candidate, ...]] = {}
+        ranked: dict[LabelledString, tuple[Candidate, ...]] = {}
         if self.parts:
-            pairs_of_parts: dict[int, list[String]] = {}
+            pairs_of_parts: dict[int, list[LabelledString]] = {}
             for pair in wanted:
                 pairs_of_parts.setdefault(self._part_of.get(pair[1], -1), []).append(pair)
             wanted = pairs_of_parts.pop(-1, [])
@@ -327,8 +327,10 @@ class CandidateGenerator:
                 del self._ranked[pair]
         return ranked | known
 
-    def _rank(self, wanted: Sequence[String]) -> dict[String, tuple[Candidate, ...]]:
-        ranked: dict[String, tuple[Candidate, ...]] = dict.fromkeys(wanted, ())
+    def _rank(
+        self, wanted: Sequence[LabelledString]
+    ) -> dict[LabelledString, tuple[Candidate, ...]]:
+        ranked: dict[LabelledString, tuple[Candidate, ...]] = dict.fromkeys(wanted, ())
         types = {label: self.types_of(label) for label in {label for _, label in wanted}}
         pairs = [pair for pair in wanted if pair[0] and types[pair[1]] != ()]
         numbers = {query: i for i, query in enumerate(dict.fromkeys(query for query, _ in pairs))}

@@ -17,7 +17,7 @@ from spacy.tokens import Doc, Span
 
 from spacy_bioel.dictionary.lookup import LookupOptions
 from spacy_bioel.doc import mention_spans, text_of
-from spacy_bioel.entities import Candidates, Mentions, Query, RuleSet, String
+from spacy_bioel.entities import Candidates, LabelledString, Mentions, Query, RuleSet
 from spacy_bioel.explanation import Trace
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.candidates import CandidateGenerator, LinkerState
@@ -35,7 +35,7 @@ from spacy_bioel.types import (
     is_tied,
 )
 
-Ranked = Mapping[String, tuple[Candidate, ...]]
+Ranked = Mapping[LabelledString, tuple[Candidate, ...]]
 
 
 def find_mentions(
@@ -79,7 +79,7 @@ def _with_names(
         already_run.append(frozenset(attrs.get("rules", ()) if is_unchanged else ()))
     rules = generator.rules.for_labels(generator.labels)
     result = [list(doc_spans) for doc_spans in spans]
-    after = rules.find(docs, with_names, traces, known=already_run)
+    after = rules.find(docs, with_names, traces, already_run=already_run)
     for number, doc in enumerate(docs):
         if after[number] is not before[number]:
             result[number] = [Span(doc, *scored[:3]) for scored in after[number]]
@@ -105,7 +105,7 @@ def _find_names(
         docs,
         lookup_options(generator.state),
         forms_of=partial(rules.forms_of, settings=generator.state.settings),
-        why_other=rules.why_other if rules.having("why_other") else None,
+        why_other=rules.why_other if rules.overriding("why_other") else None,
         traces=traces,
     )
     pairs = [(number, name) for number, names in enumerate(names_of_docs) for name in names]
@@ -118,7 +118,7 @@ def _find_names(
         [name.probability for _, name in pairs],
     )
     label_rules = rules.for_labels(generator.labels, labelled=True)
-    if label_rules.having("find"):
+    if label_rules.overriding("find"):
         return _with_rule_spans(mentions, label_rules, generator, traces)
     return mentions
 
@@ -139,7 +139,7 @@ def _with_rule_spans(
             taken.update((number, token) for token in range(start, end))
     added = rules.ask(Mentions.of(mentions.docs, new, generator.state.settings))
     rows = list(zip(added.owners, added.spans, added.queries, [1.0] * len(added), strict=True))
-    probabilities = mentions.likely or ()
+    probabilities = mentions.probabilities or ()
     for row in zip(mentions.owners, mentions.spans, mentions.queries, probabilities, strict=True):
         tokens = range(row[1].start, row[1].end)
         if taken.isdisjoint((row[0], token) for token in tokens):
@@ -214,13 +214,18 @@ def _shares_within_kbs(
 
 
 def _agree_in_documents(
-    owners: Sequence[int], strings: Sequence[String], ranked: Ranked, *, n: int, coherence: float
+    owners: Sequence[int],
+    strings: Sequence[LabelledString],
+    ranked: Ranked,
+    *,
+    n: int,
+    coherence: float,
 ) -> list[tuple[Candidate, ...]]:
     """Return the candidates of each mention after `agree_in_document`.
 
     n (int): The first n mentions are whole; the others are parts of composites.
     """
-    strings_of_docs: dict[int, dict[String, None]] = defaultdict(dict)
+    strings_of_docs: dict[int, dict[LabelledString, None]] = defaultdict(dict)
     for owner, string in zip(owners[:n] if coherence else (), strings, strict=False):
         strings_of_docs[owner][string] = None
     agreed = {
@@ -235,8 +240,8 @@ def _agree_in_documents(
 
 
 def agree_in_document(
-    pairs: Collection[String], ranked: Ranked, *, weight: float
-) -> dict[String, tuple[Candidate, ...]]:
+    pairs: Collection[LabelledString], ranked: Ranked, *, weight: float
+) -> dict[LabelledString, tuple[Candidate, ...]]:
     """Raise the scores of candidates that other mentions of the document have too.
 
     Documents use several names for a concept ("renal impairment", then "renal insufficiency"). The
@@ -429,8 +434,8 @@ class Ranking:
         candidates = [of_mention[: settings.max_candidates] for of_mention in rescored]
         wholes, parts = candidates[:n], iter(candidates[n:])
         tied = [is_tied(of_mention) for of_mention in wholes]
-        if mentions.likely is not None:
-            for number, probability in enumerate(mentions.likely):
+        if mentions.probabilities is not None:
+            for number, probability in enumerate(mentions.probabilities):
                 wholes[number] = tuple(
                     replace(c, score=round(c.score * probability, 4)) for c in wholes[number]
                 )
@@ -454,12 +459,12 @@ def rank_candidates(generator: CandidateGenerator, mentions: Mentions) -> Rankin
     """Rank the candidates of mentions and of parts of composites, in one batch."""
     state, settings = generator.state, generator.state.settings
     asked = generator.rules.with_parts(mentions)
-    if mentions.likely is not None and not (state.rescorer or state.alias_table.counts):
+    if mentions.probabilities is not None and not (state.rescorer or state.alias_table.counts):
         # The queries are names, so no search is needed, and no alias table prefers other concepts.
         candidates = rank_names(generator.kb, asked, coherence=settings.coherence)
     else:
         candidates = rank_mentions(generator, asked, coherence=settings.coherence)
     if candidates and state.rescorer:
-        scores = state.rescorer.read(generator, asked, candidates)
+        scores = state.rescorer.score(generator, asked, candidates)
         candidates = scores.rank(state.rescoring, top=settings.max_candidates)
     return Ranking(generator, mentions, asked, candidates)

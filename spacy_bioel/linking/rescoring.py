@@ -88,7 +88,7 @@ class Rescorer:
         """Find the mentions of documents; their labels are the types."""
         raise NotImplementedError
 
-    def read(
+    def score(
         self, generator: CandidateGenerator, mentions: Mentions, given: Given
     ) -> ContextualScores:
         """Score pairs of mentions and concepts in the context of their documents."""

@@ -23,7 +23,7 @@ from spacy_bioel.kb.vector_files import (
     open_vectors,
     write_vectors,
 )
-from spacy_bioel.kb.vectors import Encode, QuantizedVectors, coarse_codes_of, quantize
+from spacy_bioel.kb.vectors import EncodeNames, QuantizedVectors, coarse_codes_of, quantize
 from spacy_bioel.models.name_encoder import (
     Infer,
     NameEncoder,
@@ -208,7 +208,7 @@ class NamePool:
         self.rows = np.unique(kb.concept_names[np.repeat(is_chosen, n_names)]).astype(np.int64)
         self.names = normalize_names(kb.names.take(self.rows))
 
-    def encoded(self, encode: Encode) -> EncodedNames:
+    def encoded(self, encode: EncodeNames) -> EncodedNames:
         """Encode the names of the pool."""
         vectors = quantize(encode(self.names))
         return EncodedNames(vectors, choose_index(vectors), self.rows)

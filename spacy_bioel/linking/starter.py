@@ -17,7 +17,7 @@ from safetensors.numpy import load_file, save
 
 from spacy_bioel.errors import Warnings
 from spacy_bioel.files import replacing_file
-from spacy_bioel.kb.bundled import _MESH, ASSETS, _name_of, cache_folder, is_starter
+from spacy_bioel.kb.bundled import ASSETS_FOLDER, DEFAULT_KB, bundled_name, cache_folder, is_starter
 from spacy_bioel.kb.joined import parts_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.vector_files import is_encoded, stored_vectors, vectors_of
@@ -33,17 +33,17 @@ from spacy_bioel.models.name_encoder import (
 )
 from spacy_bioel.settings import BY_DICTIONARY
 
-ENCODER = ASSETS / "encoder"
+ENCODER = ASSETS_FOLDER / "encoder"
 
 
 def starter_alias_table() -> AliasTable:
     """Return the alias table of the training documents of the bundled encoder."""
-    return AliasTable(srsly.read_json(ASSETS / "alias_table.json"))
+    return AliasTable(srsly.read_json(ASSETS_FOLDER / "alias_table.json"))
 
 
 def ensure_vectors(kb: KnowledgeBase, encoder: FrozenEncoder) -> None:
     """Encode the bundled MeSH if it lacks vectors of this encoder, or their coarse codes."""
-    if _name_of(kb) == _MESH:
+    if bundled_name(kb) == DEFAULT_KB:
         stored = stored_vectors(kb, encoder.fingerprint)
         if not any(vectors.is_current and vectors.about["coarse"] for vectors in stored):
             encoder.write(kb)
@@ -80,8 +80,8 @@ def is_dense(kb: KnowledgeBase, encoder: FrozenEncoder, *, mentions: str = "auto
 
     mentions (str): Setting of the linker. With "dictionary", there is no warning.
     """
-    if name := _name_of(kb):
-        return name == _MESH
+    if name := bundled_name(kb):
+        return name == DEFAULT_KB
     if needs_no_folder(kb) or is_encoded(kb, fingerprint=encoder.fingerprint):
         return True
     parts = encoder_parts(encoder.model)

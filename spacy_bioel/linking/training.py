@@ -16,7 +16,7 @@ from spacy_bioel.doc import gold_spans
 from spacy_bioel.entities import Mentions
 from spacy_bioel.errors import Warnings
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.kb.vectors import Encode
+from spacy_bioel.kb.vectors import EncodeNames
 from spacy_bioel.linking.candidates import LinkerState
 from spacy_bioel.linking.evidence import AliasTable
 from spacy_bioel.linking.searches import (
@@ -59,7 +59,7 @@ class NameSampler:
         self._with_synonyms = np.flatnonzero(np.diff(kb.concept_offsets) > 1)
         self._mined: dict[str, IntArray] = {}
 
-    def mine(self, encode: Encode, search: NameSearch) -> None:
+    def mine(self, encode: EncodeNames, search: NameSearch) -> None:
         """Find hard negatives of each training string: the nearest names of other concepts."""
         strings, right = self.alias_table.names, self.alias_table.concepts(self.kb)
         rows, _ = search.search(encode(strings), 2 * _MAX_NEGATIVES)

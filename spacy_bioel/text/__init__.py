@@ -1,1 +1,1 @@
-"""Strings in, strings out."""
+"""Normalisation of names, sentence borders and abbreviations; depends on strings only."""

@@ -1,9 +1,9 @@
-"""What a running text shows of itself: where its sentences begin, and its abbreviations.
+"""Sentence borders of a text, and the abbreviations that it defines.
 
-`find_abbreviations` finds those that a document defines: "acute kidney injury (AKI)". Schwartz and
-Hearst (2003), A simple algorithm for identifying abbreviation definitions in biomedical text,
-https://psb.stanford.edu/psb-online/proceedings/psb03/schwartz.pdf, with the reverse order "AKI
-(acute kidney injury)" accepted too.
+`find_abbreviations` finds definitions such as "acute kidney injury (AKI)": Schwartz and Hearst
+(2003), A simple algorithm for identifying abbreviation definitions in biomedical text,
+https://psb.stanford.edu/psb-online/proceedings/psb03/schwartz.pdf. The reverse order, "AKI (acute
+kidney injury)", is accepted too.
 """
 
 from __future__ import annotations
@@ -13,53 +13,55 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from spacy_bioel.text.normalize import BLANK_LINE
 
-_NO_ENDS = frozenset("dr mr mrs ms prof st vs no approx dept fig e.g i.e al".split())
+_TITLES_AND_ABBREVIATIONS = frozenset(
+    "dr mr mrs ms prof st vs no approx dept fig e.g i.e al".split()
+)
 # Where a sentence may end: after a full stop and white space, or at the end of a line.
-_ENDS = re.compile(r"(?P<stop>[.!?]+[\"')\]]*)\s+|(?<![ \t])[ \t]*\r?\n[ \t]*")
-_WORD_BEFORE = re.compile(r"[\w.]*\Z")
+_SENTENCE_OR_LINE_END = re.compile(r"(?P<stop>[.!?]+[\"')\]]*)\s+|(?<![ \t])[ \t]*\r?\n[ \t]*")
+_LAST_WORD = re.compile(r"[\w.]*\Z")
 _INITIAL = re.compile(r"\b(?:dr|mr|mrs|ms|prof)\.?\s+[a-z]\Z", re.I)  # "Dr. J. Smith"
-_ITEM = re.compile(r"[-*•·|]|[^\n\t]{1,40}\t\S|\(?\d{1,2}[.)]\s|[A-Z][A-Za-z/&' -]{1,48}:")
-_SHORT = 0.7  # part of the longest line from which on a line is full, and goes on in the next one
+# A bullet, a number, a header, or the first cell of a row at the start of a line.
+LIST_ITEM = re.compile(r"[-*•·|]|[^\n\t]{1,40}\t\S|\(?\d{1,2}[.)]\s|[A-Z][A-Za-z/&' -]{1,48}:")
+_FULL_LINE_RATIO = 0.7  # a line of this part of the longest line is full and may be wrapped
 
 
 def sentence_borders(text: str) -> list[int]:
-    """Where sentences begin, except the first.
+    """Return the starts of all sentences except the first, in characters.
 
-    A line that is hard-wrapped goes on in the next one. A sentence ends with its line before an
-    empty line, an item of a list or a header, and after a line that is not full, unless the next
-    one begins with a small letter.
+    A hard-wrapped line continues in the next one. A sentence ends with its line before an empty
+    line, a list item or a header, and after a line that is not full, unless the next line begins
+    with a lower-case letter.
     """
-    lines = [len(line) for line in text.split("\n")]
-    full = _SHORT * max(lines)
+    min_full_length = _FULL_LINE_RATIO * max(map(len, text.split("\n")))
     borders: list[int] = []
     line_start = 0
-    for match in _ENDS.finditer(text):
-        at = match.end()
+    for match in _SENTENCE_OR_LINE_END.finditer(text):
+        start = match.end()  # of the next sentence, if this is an end
+        next_char = text[start : start + 1]
         if match["stop"]:
             before = text[max(0, match.start() - 8) : match.start()]
-            word = found.group().lower() if (found := _WORD_BEFORE.search(before)) else ""
-            is_short = word in _NO_ENDS or bool(_INITIAL.search(before))
+            word = last[0].lower() if (last := _LAST_WORD.search(before)) else ""
+            is_abbreviation = word in _TITLES_AND_ABBREVIATIONS or bool(_INITIAL.search(before))
             if word == "no":  # "No. 5", but "Fever: no."
-                is_short = text[at : at + 1].isdigit()
-            if match["stop"][0] != "." or not (is_short or text[at : at + 1].islower()):
-                borders.append(at)
+                is_abbreviation = next_char.isdigit()
+            if match["stop"][0] != "." or not (is_abbreviation or next_char.islower()):
+                borders.append(start)
             if "\n" in match.group():
-                line_start = at
+                line_start = start
             continue
-        rest = text[at : at + 52]
-        is_full = match.start() - line_start >= full
-        goes_on = rest[:1].islower() or (is_full and rest[:1] not in ("", "\r", "\n"))
-        if not goes_on or _ITEM.match(rest):
-            borders.append(at)
-        line_start = at
+        is_full = match.start() - line_start >= min_full_length
+        continues = next_char.islower() or (is_full and next_char not in ("", "\r", "\n"))
+        if not continues or LIST_ITEM.match(text[start : start + 52]):
+            borders.append(start)
+        line_start = start
     return borders
 
 
 def begins_sentence(tokens: Sequence[str]) -> list[bool]:
-    """Whether a sentence begins with a token, the first included.
+    """Return for each token whether it begins a sentence; the first token does.
 
-    One begins after a full stop, an exclamation or question mark, or a line break, unless with a
-    small letter.
+    A sentence begins after a full stop, an exclamation or question mark, or a line break, unless
+    the next token begins with a lower-case letter.
     """
     begins: list[bool] = []
     has_ended = False
@@ -71,15 +73,15 @@ def begins_sentence(tokens: Sequence[str]) -> list[bool]:
 
 
 _BRACKETED = re.compile(r"[(\[]([^()\[\]]{2,120})[)\]]")
-_WORD = re.compile(r"\S+")
-_HYPHENATED = re.compile(r"\w+")  # words, and parts of words with hyphens
+_NON_SPACE = re.compile(r"\S+")
+_WORD_OR_PART = re.compile(r"\w+")  # a word, or a part of a hyphenated word
 _WORD_START = re.compile(r"(?<!\w)\S")
 _IN_WORD = re.compile(r"\w")
-# "(Lee, 2004)" and "(Spenner et al., 1995)" are no definitions.
+# "(Lee, 2004)" and "(Spenner et al., 1995)" are not definitions.
 _CITATION = re.compile(r"\bet al\b|\b(?:19|20)\d\d[a-z]?\s*$")
 # Three characters before the full stop: "E. coli" and "St. John" do not end a sentence.
 _SENTENCE_END = re.compile(r"(?<=[\w)\]]{3})\s?[.!?]\s+(?=[^\w\s]*[A-Z0-9])")
-_BORDERS = (_SENTENCE_END, BLANK_LINE)
+_LONG_FORM_BORDERS = (_SENTENCE_END, BLANK_LINE)
 _LATIN = str.maketrans("αβγδεκλμ", "abgdeklm")  # "TNF-α" matches "tumor necrosis factor alpha"
 _MAX_SHORT_CHARS = 10
 _MAX_LONG_CHARS = 250
@@ -88,17 +90,17 @@ _BINOMIAL = re.compile(r"(?<!\w)(([A-Z])[a-z]{2,} ([a-z]{3,}))(?!\w)")
 
 
 def find_abbreviations(text: str) -> dict[str, str]:
-    """Return short forms, as written, and their long forms in a document; the first one wins."""
-    found: dict[str, str] = {}
+    """Return the long forms of short forms, as a document defines them; the first one wins."""
+    long_forms: dict[str, str] = {}
     for match in _BRACKETED.finditer(text):
         for short, long in _definitions(text, match):
-            found.setdefault(short, long)
+            long_forms.setdefault(short, long)
             break
-    return found
+    return long_forms
 
 
 def find_short_binomials(text: str) -> dict[str, str]:
-    """From short form, as written, to the genus and epithet that stand first in the same text."""
+    """Return the binomials that a text abbreviates: "Escherichia coli" by "E. coli"."""
     shorts = list(_SHORT_BINOMIAL.finditer(text))
     longs: dict[tuple[str, str], str] = {}
     for match in _BINOMIAL.finditer(text) if shorts else ():
@@ -107,22 +109,21 @@ def find_short_binomials(text: str) -> dict[str, str]:
 
 
 def expand_abbreviations(mention: str, long_forms: Mapping[str, str]) -> str:
-    """Replace the known short forms in a mention, such as "AKI patients", by their long forms."""
+    """Replace the known short forms in a mention, such as "AKI patients", with their long forms."""
     if (long := _long_form_of(mention, long_forms)) is not None:
         return long
-    # If the mention has the definition, as "adenomatous polyposis coli (APC) tumours", the bracket
-    # is dropped.
+    # Drop the bracket of a definition: "adenomatous polyposis coli (APC) tumours".
     mention = _BRACKETED.sub(lambda m: "" if m[1] in long_forms else m[0], mention)
     return " ".join([_long_form_of(word, long_forms) or word for word in mention.split()])
 
 
 def _long_form_of(word: str, long_forms: Mapping[str, str]) -> str | None:
-    """The long form of a short form, or of its plural: "AKIs"."""
+    """Return the long form of a short form, or of its plural: "AKIs"."""
     return long_forms.get(word) or (long_forms.get(word[:-1]) if word.endswith("s") else None)
 
 
 def find_forms(text: str, short_forms: Collection[str]) -> dict[str, list[tuple[int, int]]]:
-    """Find short forms that are whole words, or plurals of them, in one pass over the text.
+    """Find short forms that are whole words, or their plurals, in one pass over the text.
 
     RETURNS (dict[str, list[tuple[int, int]]]): Character offsets of each short form, left to right,
         without overlaps; in the order of `short_forms`.
@@ -133,25 +134,27 @@ def find_forms(text: str, short_forms: Collection[str]) -> dict[str, list[tuple[
         start = match.start()
         for length in lengths:
             end = start + length
-            of_form = places.get(text[start:end])
-            if of_form is None or end > len(text):
+            places_of_form = places.get(text[start:end])
+            if places_of_form is None or end > len(text):
                 continue
-            end += text.startswith("s", end) and text[start:end] + "s" not in places
-            if not _IN_WORD.match(text, end) and (not of_form or of_form[-1][1] <= start):
-                of_form.append((start, end))
+            if text.startswith("s", end) and text[start:end] + "s" not in places:
+                end += 1
+            overlaps = bool(places_of_form) and places_of_form[-1][1] > start
+            if not overlaps and not _IN_WORD.match(text, end):
+                places_of_form.append((start, end))
     return places
 
 
 def _definitions(text: str, match: re.Match[str]) -> Iterator[tuple[str, str]]:
-    """Possible definitions in one bracket: first "long (short)", then "short (long)"."""
+    """Yield the possible definitions of a bracket: first "long (short)", then "short (long)"."""
     if _CITATION.search(match[1]):
         return
     inner = re.split(r"[,;]|\bor\b", match[1], maxsplit=1)[0].strip()
     before = text[max(0, match.start() - _MAX_LONG_CHARS) : match.start()]
-    ends = [end.end() for border in _BORDERS for end in border.finditer(before)]
-    # "dopamine ([DA]1)" has an open bracket before the bracket.
+    ends = [end.end() for border in _LONG_FORM_BORDERS for end in border.finditer(before)]
+    # Drop open brackets, as in "dopamine ([DA]1)".
     before = before[max(ends, default=0) :].rstrip(" \n\t([")
-    words = list(_WORD.finditer(before))
+    words = list(_NON_SPACE.finditer(before))
     if not inner or not words:
         return
     if _is_short_form(inner):
@@ -179,7 +182,7 @@ def _is_short_form(word: str) -> bool:
 
 
 def _long_form_start(short: str, window: str) -> int | None:
-    """Find the start of the long form in `window`, which ends with it; None: there is none.
+    """Return the start of the long form at the end of `window`; None: there is none.
 
     The characters of the short form are matched from the right; the first one must begin a word.
     """
@@ -206,19 +209,19 @@ def _long_form_start(short: str, window: str) -> int | None:
 
 
 def _reordered_start(short: str, window: str) -> int | None:
-    """Find the start of a long form whose words begin with the letters of the short form in another
-    order, as Latin has them: "myotonic dystrophy (DM)".
+    """Return the start of a long form whose words begin with the letters of the short form in
+    another order, as in Latin names: "myotonic dystrophy (DM)".
     """
-    words = list(_HYPHENATED.finditer(window))[-len(short) :]
+    words = list(_WORD_OR_PART.finditer(window))[-len(short) :]
     initials = sorted(word.group()[0].upper() for word in words)
     # Shorter words are articles and prepositions.
-    are_content = all(len(word.group()) > 3 for word in words)
-    return words[0].start() if are_content and initials == sorted(short) else None
+    are_content_words = all(len(word.group()) > 3 for word in words)
+    return words[0].start() if are_content_words and initials == sorted(short) else None
 
 
 def _with_word_before(short: str, window: str, position: int) -> int:
-    """Extend the long form by a word for a doubled first letter: "mindful memoization (MM)"."""
-    before = list(_WORD.finditer(window[:position]))
+    """Return the start, one word earlier for a doubled letter: "mindful memoization (MM)"."""
+    before = list(_NON_SPACE.finditer(window[:position]))
     doubled = short[:1] == short[1:2] and len(window[position:].split()) < len(short)
     if doubled and before and before[-1].group().startswith(short[0]):
         return before[-1].start()

@@ -1,3 +1,5 @@
+"""Composite mentions: their readings, and further members of a family."""
+
 import pytest
 
 from spacy_bioel.entities.composites import end_with_members, split_composite
@@ -6,7 +8,7 @@ from spacy_bioel.entities.composites import end_with_members, split_composite
 @pytest.mark.parametrize(
     ("mention", "best"),
     [
-        # Words at the end are shared.
+        # Shared words at the end.
         ("breast and ovarian cancer", ("breast cancer", "ovarian cancer")),
         ("lung as well as colon cancer", ("lung cancer", "colon cancer")),
         (
@@ -17,7 +19,7 @@ from spacy_bioel.entities.composites import end_with_members, split_composite
         ("either renal & hepatic failure", ("renal failure", "hepatic failure")),
         ("atrial (AF) and septal (SD) defects", ("atrial defects", "septal defects")),
         ("aplasia and cysts of the thymus", ("aplasia of the thymus", "cysts of the thymus")),
-        # Words at the beginning are shared.
+        # Shared words at the beginning.
         ("cancer of the breast and ovary", ("cancer of the breast", "cancer of the ovary")),
         ("hepatitis B and A", ("hepatitis B", "hepatitis A")),
         ("type I, II and III", ("type I", "type II", "type III")),
@@ -34,17 +36,17 @@ from spacy_bioel.entities.composites import end_with_members, split_composite
         ("HDAC1, 2 and 3", ("HDAC1", "HDAC2", "HDAC3")),
         ("FGFR1-3", ("FGFR1", "FGFR2", "FGFR3")),
         ("Notch2-3 receptors", ("Notch2 receptors", "Notch3 receptors")),
-        # Both.
+        # At both ends.
         ("type 1 and type 2 diabetes", ("type 1 diabetes", "type 2 diabetes")),
         ("omega-3 and -6 fatty acids", ("omega-3 fatty acids", "omega-6 fatty acids")),
-        # Nothing is.
+        # Nothing is shared.
         ("nausea/vomiting", ("nausea", "vomiting")),
-        # Parts of words are.
+        # Shared parts of words.
         ("B- and T-cell lymphoma", ("B-cell lymphoma", "T-cell lymphoma")),
         ("B- and T lymphocytes", ("B lymphocytes", "T lymphocytes")),
         ("hypo- or hyperthyroidism", ("hypothyroidism", "hyperthyroidism")),
         ("oto- and nephrotoxicity", ("ototoxicity", "nephrotoxicity")),
-        # Words that add nothing are left out; pairs that are one thing stay together.
+        # Words without meaning are left out; fixed pairs stay together.
         ("colon and some other cancers", ("colon cancers", "cancers")),
         ("both the heart and the liver disease", ("heart disease", "liver disease")),
         ("lung and head and neck cancers", ("lung cancers", "head and neck cancers")),
@@ -73,7 +75,7 @@ def test_best_reading(mention, best):
                 ("acute renal failure", "acute renal hepatic failure"),
             ],
         ),
-        (  # with nothing shared comes in the fourth place, at the latest
+        (  # the reading without shared words is fourth at the latest
             "pain and v w x y z",
             [
                 ("pain w x y z", "v w x y z"),
@@ -118,7 +120,7 @@ def test_nothing_to_split(mention):
         ("HDAC1, 2 and 3 were", "HDAC1", "HDAC1, 2 and 3"),
         ("TLR2, 3, 4, or 5.", "TLR2", "TLR2, 3, 4, or 5"),
         ("caspase 3 and 7 in", "caspase 3", "caspase 3 and 7"),
-        # No members.
+        # Not members of a family.
         ("IL-6/5% serum", "IL-6", "IL-6"),
         ("BRCA1/5 ng", "BRCA1", "BRCA1"),
         ("IL6/24 h.", "IL6", "IL6"),

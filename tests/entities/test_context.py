@@ -1,4 +1,4 @@
-"""What a text says of a mention: cues, scopes, sentences and sections."""
+"""Context of mentions: cues, scopes, sentences and sections."""
 
 import pytest
 import spacy
@@ -19,8 +19,8 @@ def nlp() -> Language:
     return nlp
 
 
-def said_of(nlp: Language, text: str) -> list[str]:
-    """What is said of each mention, which are those in brackets: "no [fever]" is negated."""
+def contexts_of(nlp: Language, text: str) -> list[str]:
+    """Return the context of each mention in brackets: "negated" for "no [fever]"."""
     places, plain = [], ""
     for piece in text.split("]"):
         before, _, mention = piece.partition("[")
@@ -113,7 +113,7 @@ def said_of(nlp: Language, text: str) -> list[str]:
     ],
 )
 def test_cues(nlp, text, expected):
-    assert said_of(nlp, text) == expected
+    assert contexts_of(nlp, text) == expected
 
 
 @pytest.mark.parametrize(
@@ -131,10 +131,10 @@ def test_cues(nlp, text, expected):
     ],
 )
 def test_sections(nlp, text, expected):
-    assert said_of(nlp, text) == expected
+    assert contexts_of(nlp, text) == expected
 
 
-def test_a_line_that_is_full_goes_on():
+def test_a_full_line_continues_in_the_next_one():
     text = (
         "He has had cough for three days and denies any history of\n"
         "COPD or heart failure in the past or at any time before.\n"
@@ -157,9 +157,9 @@ def test_extensions_and_cues(nlp):
     assert again.spans["bioel"][0]._.negated is True
 
 
-def test_rules_go_with_the_pipeline(nlp, tmp_path):
-    own = {"cues": {"negated": {"backward": ["nicht da"]}}, "sections": {"family": ["familie"]}}
-    srsly.write_json(tmp_path / "own.json", own)
+def test_rules_are_saved_with_the_pipeline(nlp, tmp_path):
+    rules = {"cues": {"negated": {"backward": ["nicht da"]}}, "sections": {"family": ["familie"]}}
+    srsly.write_json(tmp_path / "own.json", rules)
     other = spacy.blank("en")
     other.add_pipe("bioel_context", config={"rules": str(tmp_path / "own.json")})
     other.to_disk(tmp_path / "pipeline")
@@ -169,10 +169,10 @@ def test_rules_go_with_the_pipeline(nlp, tmp_path):
     config.to_disk(tmp_path / "pipeline" / "config.cfg")
     loaded = spacy.load(tmp_path / "pipeline")
     text = "[Fieber] nicht da.\nFamilie: [Gicht]"
-    assert said_of(loaded, text) == ["negated", "family"] == said_of(other, text)
+    assert contexts_of(loaded, text) == ["negated", "family"] == contexts_of(other, text)
     as_bytes = spacy.blank("en")
     as_bytes.add_pipe("bioel_context")
-    assert said_of(as_bytes.from_bytes(other.to_bytes()), text) == ["negated", "family"]
+    assert contexts_of(as_bytes.from_bytes(other.to_bytes()), text) == ["negated", "family"]
 
 
 @pytest.mark.parametrize(
@@ -180,11 +180,11 @@ def test_rules_go_with_the_pipeline(nlp, tmp_path):
     [
         ("[]", "list indices"),
         ("{}", "'cues'"),
-        ('{"cues": {"absent": {"forward": []}}}', "'absent' is none of negated, uncertain"),
-        ('{"cues": {"negated": {"left": []}}}', "'left' is none of forward, backward, both"),
+        ('{"cues": {"absent": {"forward": []}}}', "'absent' is not one of negated, uncertain"),
+        ('{"cues": {"negated": {"left": []}}}', "'left' is not one of forward, backward, both"),
         ('{"cues": {"negated": {"forward": "no"}}}', "expected a list of phrases, found 'no'"),
-        ('{"cues": {}, "sections": {"past": ["pmh"]}}', "'past' is none of"),
-        ('{"cues": {}, "answers": {"no": ["no"]}}', "'no' is none of negated, uncertain"),
+        ('{"cues": {}, "sections": {"past": ["pmh"]}}', "'past' is not one of"),
+        ('{"cues": {}, "answers": {"no": ["no"]}}', "'no' is not one of negated, uncertain"),
     ],
 )
 def test_broken_rules(tmp_path, content, why):

@@ -1,4 +1,4 @@
-"""What rules for kinds of text may do in both pipes, and what they may not."""
+"""The interface of entity rules: what rules can do in both pipes, and the errors they cause."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,7 +23,7 @@ WHY = "an antibody by its ending"
 
 
 class Antibodies(EntityRules):
-    """Find words that end in "mab", say their ending, and propose a concept for all of them."""
+    """Finds words that end in "mab", returns their ending, and proposes one concept for all."""
 
     fact_names = ("ending",)
 
@@ -92,7 +92,7 @@ def kb(tmp_path_factory) -> Path:
 
 
 def made(kb: Path, **options: Any) -> Language:
-    """Names are found, and antibodies where a label is theirs."""
+    """Return a linker that finds names, and antibodies if it has their label."""
     settings = options.pop("settings", {"label_types": {"Chemical": ["Chemical"]}})
     rules = {"antibodies": ANTIBODIES | options}
     return linking_nlp(
@@ -119,7 +119,7 @@ def test_rules_add_spans_and_facts(kb):
     assert WHY in {c.reason for c in considered if c.is_mention}
 
 
-def test_rules_run_where_a_label_is_theirs_and_can_be_switched_off(kb):
+def test_rules_run_if_a_label_is_theirs_and_can_be_switched_off(kb):
     assert ("zumab", "") not in [x[:2] for x in labelled(made(kb, label="Other"), "A zumab")]
     assert labelled(made(kb, settings={}), "A zumab") == []
     off = linking_nlp(kb, mentions="dictionary", entities={"notes": None, "genes": None})
@@ -136,7 +136,7 @@ def test_rules_run_where_a_label_is_theirs_and_can_be_switched_off(kb):
         ("oddmab", "B504", "rules Antibodies gave a fact 'color', which their `fact_names` lack"),
     ],
 )
-def test_a_document_that_rules_fail_on_is_not_linked_and_the_others_are(kb, word, code, message):
+def test_a_document_is_not_linked_if_rules_fail_on_it_but_others_are(kb, word, code, message):
     nlp = made(kb)
     good, bad, last = link_texts(
         nlp, [(TEXT, "1"), (f"A {word} .", "2"), (TEXT, "3")], batch_size=3
@@ -146,17 +146,17 @@ def test_a_document_that_rules_fail_on_is_not_linked_and_the_others_are(kb, word
     assert message in bad.error.message
 
 
-def test_facts_have_one_owner(kb):
+def test_two_rule_sets_cannot_return_the_same_fact(kb):
     both = {"one": ANTIBODIES, "two": ANTIBODIES}
     with pytest.raises(BioelError, match=r"\[B499\] The rules one and two .* 'ending'"):
         linking_nlp(kb, entities=both)
 
 
-def test_candidates_are_of_the_knowledge_base(kb):
+def test_candidates_must_be_in_the_knowledge_base(kb):
     nlp = made(kb, proposes="Y:9")
     with pytest.raises(BioelError, match=r"\[B500\] .* Antibodies .* 'Y:9', .* 'Chemical'"):
         nlp("Rituximab")
-    # A concept that it has, and one of another vocabulary.
+    # A concept of the knowledge base, and one of another vocabulary.
     assert links(made(kb, proposes="X:2", score=0.99)("zumab")) == [("zumab", "X:2")]
     assert links(made(kb, proposes="Y:9", score=1.0)("zumab")) == [("zumab", "Y:9")]
 

@@ -1,4 +1,4 @@
-"""Other ways to write the name of a gene."""
+"""Other spellings of the name of a gene."""
 
 import pytest
 
@@ -24,10 +24,10 @@ def test_spellings(name, spelled):
 
 
 @pytest.mark.parametrize("name", ["", "gene", "human", "-", "mRNA", "p-"])
-def test_something_is_left_of_a_name(name):
+def test_a_name_is_never_reduced_to_nothing(name):
     assert "" not in other_spellings(name)
 
 
-def test_words_are_no_prefixes():
+def test_words_are_not_prefixes():
     assert other_spellings("memory") == ["memory"]
-    assert other_spellings("a b c d e") == ["a b c d e"]  # too many words to be put together
+    assert other_spellings("a b c d e") == ["a b c d e"]  # too many words to be joined

@@ -1,4 +1,4 @@
-"""What the contract of entities has to help rules of users."""
+"""Functions that help users to write rules: `add_spans`, `Query.of`, and traces."""
 
 import pytest
 from tiny import blank
@@ -11,22 +11,22 @@ ALL, NUMBER, OTHER = (9, 21), (15, 21), (26, 33)
 
 
 @pytest.mark.parametrize(
-    ("places", "given", "found"),
+    ("places", "given", "expected"),
     [
-        ([NUMBER, ALL], [], ["Abcam ab7260"]),  # the longest
-        ([(16, 20)], [], ["ab7260"]),  # as whole tokens
+        ([NUMBER, ALL], [], ["Abcam ab7260"]),  # the longest wins
+        ([(16, 20)], [], ["ab7260"]),  # widened to whole tokens
         ([ALL], [("Gene", 0.9)], ["Abcam ab7260"]),
-        ([ALL], [("Gene", 1)], ["ab7260"]),  # a user has forced it
+        ([ALL], [("Gene", 1)], ["ab7260"]),  # forced by a user
         ([ALL], [("Antibody", 1)], ["Abcam ab7260"]),
         ([OTHER], [("Gene", 0.9)], ["ab7260", "sc-8017"]),
     ],
 )
-def test_spans_are_added_in_the_place_of_others(places, given, found):
+def test_added_spans_replace_others(places, given, expected):
     doc = blank().make_doc(TEXT)
     token = doc.char_span(*NUMBER)
-    before = [(token.start, token.end, *one) for one in given]
+    before = [(token.start, token.end, *label_and_score) for label_and_score in given]
     after = add_spans(doc, before, places, "Antibody")
-    assert [doc[start:end].text for start, end, *_ in after] == found
+    assert [doc[start:end].text for start, end, *_ in after] == expected
 
 
 def test_a_query_is_normalised():
@@ -37,7 +37,8 @@ def test_a_query_is_normalised():
 class Silent(EntityRules):
     def find(self, docs, spans, traces):
         return [
-            add_spans(doc, of, [OTHER], "Antibody") for doc, of in zip(docs, spans, strict=True)
+            add_spans(doc, doc_spans, [OTHER], "Antibody")
+            for doc, doc_spans in zip(docs, spans, strict=True)
         ]
 
 
@@ -52,10 +53,10 @@ class Talking(Silent):
 @pytest.mark.parametrize(
     ("rules", "reason"), [(Silent(), "by the rules mine"), (Talking(), "a number")]
 )
-def test_a_trace_has_the_name_of_rules_that_do_not_say_why(rules, reason):
+def test_a_trace_names_rules_that_do_not_give_a_reason(rules, reason):
     doc = blank().make_doc(TEXT)
     trace, place = Trace(doc), doc.char_span(*OTHER)
     before = [(place.start, place.end, "Gene", 0.5)]
     (after,) = RuleSet({"mine": rules}).find([doc], [before], [trace])
-    found = [(one.label, one.is_mention, one.reason) for one in trace.considered(after)]
-    assert found == [("Antibody", True, reason), ("Gene", False, reason)]
+    considered = [(c.label, c.is_mention, c.reason) for c in trace.considered(after)]
+    assert considered == [("Antibody", True, reason), ("Gene", False, reason)]

@@ -1,4 +1,4 @@
-"""Shorthand and measurements of clinical notes, which the preset "clinical" finds."""
+"""Shorthand and measurements in clinical notes, with the preset "clinical"."""
 
 from pathlib import Path
 
@@ -54,8 +54,8 @@ def kb(tmp_path_factory) -> Path:
         ("T 39.4, Tmax 102.3 F", {"T 39.4": "fever", "Tmax 102.3 F": "fever"}),
         ("BP 180/110", {"BP 180/110": "increased blood pressure|hypertension"}),
         ("BP 120/80, BMI 27, Na 140", {}),
-        ("Na 2019, Ca 125, vitamin K 100", {}),  # not plausible
-        ("K 6.1 mg, Na 124-128, K 6.1.2", {}),  # another unit, a range, no number
+        ("Na 2019, Ca 125, vitamin K 100", {}),  # implausible values
+        ("K 6.1 mg, Na 124-128, K 6.1.2", {}),  # another unit, a range, not a number
         ("urine Na 124", {}),
         (
             "Na: 124; Sodium 124; K+ 6.1",
@@ -81,7 +81,7 @@ def kb(tmp_path_factory) -> Path:
         ("HR 1.32 (95% CI 1.1-1.6), sodium 120 mEq daily, bilirubin 12", {}),
         ("Hb 12.1\nWBC 1.1", {"WBC 1.1": "leukopenia"}),  # a table
         ("platelets 22 000/µL", {"platelets 22 000/µL": "thrombocytopenia"}),
-        ("WBC 18.2", {}),  # of blood or another fluid: the unit tells
+        ("WBC 18.2", {}),  # of blood or another fluid: only a unit would tell
         ("WBC 18.2 K/uL", {"WBC 18.2 K/uL": "leukocytosis"}),
         ("", {}),
     ],
@@ -93,7 +93,7 @@ def test_measurements_out_of_their_range(text, expected):
 TEXT = "PMH: MR, CKD3. Wt loss, no SOB. Hb 7.2, BMI 41."
 
 
-def test_notes_with_a_knowledge_base_alone(kb):
+def test_notes_without_a_detector(kb):
     nlp = linking_nlp(kb, mentions="dictionary")
     assert links(nlp(TEXT)) == [("Wt loss", "X:5"), ("SOB", "X:2")]
     set_preset(nlp, "clinical")
@@ -125,7 +125,7 @@ def test_notes_with_a_knowledge_base_alone(kb):
         ("| Na | 124 |", [("Na | 124", "X:14")]),
     ],
 )  # fmt: skip
-def test_what_words_mean_in_notes(kb, text, expected):
+def test_words_with_another_meaning_in_notes(kb, text, expected):
     nlp = linking_nlp(kb, mentions="dictionary")
     set_preset(nlp, "clinical")
     assert links(nlp(text)) == expected
@@ -141,7 +141,7 @@ def test_other_meanings_with_the_starter():
     assert [c.text for c in report.considered if c.is_mention] == ["PE"]
     nlp.get_pipe("bioel_mentions").cfg["threshold"] = 0.1  # so that the detector finds more
     report = spacy_bioel.explain(nlp, text)
-    why = "the name of a section, or another meaning of the word in notes"
+    why = "the name of a section, or a word with another meaning in notes"
     assert ("PE", why) in {(c.text, c.reason) for c in report.considered}
 
 

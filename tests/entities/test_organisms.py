@@ -48,7 +48,7 @@ def both(tmp_path) -> Language:
 
 
 def linked(nlp: Language, text: str) -> list[str]:
-    """Ids of the genes ABC1, XYZ2 and "alpha protein" in a text that may name organisms."""
+    """Return the ids of the genes ABC1 and XYZ2 in a text that may name organisms."""
     doc = nlp.make_doc(text)
     labels = {"ABC1": "Gene", "XYZ2": "Gene"} | dict.fromkeys(
         ("human", "patients", "mouse", "mice", "bacteria", "virus", "yeast"), "Species"
@@ -65,24 +65,24 @@ IN_MICE = "In mice and mouse cells"
 @pytest.mark.parametrize(
     ("genes", "text", "expected"),
     [
-        # Where no organism is named, nothing is known, or it is human.
+        # Without a named organism, genes are human.
         ("human", "ABC1 binds XYZ2", ["NCBIGene:1", "NCBIGene:2"]),
         ("both", "ABC1 binds XYZ2", ["NCBIGene:1", "NCBIGene:2"]),
         ("human", f"{IN_MICE} ABC1 binds XYZ2", ["NIL", "NIL"]),
         ("human", "In patients ABC1 binds XYZ2", ["NCBIGene:1", "NCBIGene:2"]),
-        # The organism that stands before counts most.
+        # The organism right before the gene counts most.
         ("human", f"{IN_MICE} of mice and mice human ABC1 is low", ["NCBIGene:1"]),
         # Genes of several organisms compete.
         ("both", f"{IN_MICE} ABC1 is low", ["NCBIGene:11"]),
         ("both", "In patients ABC1 is low", ["NCBIGene:1"]),
         ("both", "human ABC1 and mouse ABC1", ["NCBIGene:1", "NCBIGene:11"]),
-        # And the one that stands right behind: "in patients" is of the next gene.
+        # And the one right after it: "in patients" belongs to the gene before it.
         ("both", "ABC1 in patients and ABC1 in mice", ["NCBIGene:1", "NCBIGene:11"]),
         ("both", "ABC1 expression in mice and ABC1 of patients", ["NCBIGene:11", "NCBIGene:1"]),
-        # People count where they are no mentions; "Mice" is not found: the case.
+        # Words for people count without being mentions; "Mice" is not one, because of its case.
         ("human", "Mice and mice with ABC1", ["NIL"]),
         ("human", "Mice with ABC1 , women and Women and a man", ["NCBIGene:1"]),
-        # Microbes live in those whose genes are meant; yeast has its own.
+        # Genes near microbes belong to their hosts; yeast has genes of its own.
         (
             "human",
             "bacteria and virus with bacteria : ABC1 binds XYZ2",
@@ -92,11 +92,11 @@ IN_MICE = "In mice and mouse cells"
         ("human", "yeast and virus and yeast : ABC1", ["NIL"]),
     ],
 )
-def test_genes_of_the_organisms_that_are_named(request, genes, text, expected):
+def test_genes_belong_to_the_named_organisms(request, genes, text, expected):
     assert linked(request.getfixturevalue(genes), text) == expected
 
 
-def test_a_gene_that_no_host_has_may_be_of_a_microbe(human):
+def test_a_gene_that_hosts_lack_may_belong_to_a_microbe(human):
     def score(text: str) -> float:
         return float(linked_gene(human, text, "ABC12", "virus")._.candidates[0].score)
 
@@ -120,12 +120,12 @@ def test_scores_are_probabilities(both):
     assert len(scores) == 2 and 0.4 < sum(scores) <= 1
 
 
-def test_it_can_be_switched_off(tmp_path):
+def test_the_rules_can_be_switched_off(tmp_path):
     nlp = made(tmp_path, GENES, evidence={"dense": False}, entities={"genes": None})
     assert linked(nlp, "In mice and mouse cells ABC1 binds XYZ2") == ["NCBIGene:1", "NCBIGene:2"]
 
 
-def test_alone_and_in_a_batch(human):
+def test_a_document_alone_and_in_a_batch(human):
     def marked(text: str) -> Doc:
         doc = human.make_doc(text)
         doc.spans["bioel"] = [
@@ -141,7 +141,7 @@ def test_alone_and_in_a_batch(human):
     assert ids == [["NCBIGene:1"], ["NIL"], [], ["NCBIGene:1"]]
 
 
-def test_what_stands_before_a_composite_stands_before_its_parts(tmp_path):
+def test_an_organism_before_a_composite_counts_for_its_parts(tmp_path):
     mouse = [*OF_MICE, Concept("NCBIGene:12", ("Xyz2",), types=("Gene", MOUSE))]
     nlp = made(tmp_path, GENES + mouse)
     doc = nlp.make_doc("mouse ABC1 and XYZ2")
@@ -151,18 +151,20 @@ def test_what_stands_before_a_composite_stands_before_its_parts(tmp_path):
 
 
 def linked_gene(nlp: Language, text: str, gene: str, *organisms: str) -> Any:
-    """The span of a gene in a text, beside the organisms that it names."""
+    """Return the linked span of a gene in a text that names these organisms."""
     doc = nlp.make_doc(text)
     labels = dict.fromkeys(organisms, "Species") | {gene: "Gene"}
     places = [
         (text.index(words), text.index(words) + len(words), labels[words]) for words in labels
     ]
-    doc.spans["bioel"] = [doc.char_span(start, end, label=of) for start, end, of in sorted(places)]
+    doc.spans["bioel"] = [
+        doc.char_span(start, end, label=label) for start, end, label in sorted(places)
+    ]
     doc = nlp.get_pipe("bioel_linker")(doc)  # type: ignore[operator]
     return next(span for span in doc.spans["bioel"] if span.label_ == "Gene")
 
 
-def test_synonyms_of_one_organism_are_those_of_the_same_symbol(tmp_path):
+def test_a_synonym_counts_for_genes_of_the_same_symbol(tmp_path):
     mouse = Concept("NCBIGene:11", ("Abc1", "Zork"), types=("Gene", MOUSE))
     nlp = made(tmp_path, [*GENES, mouse])
     assert linked_gene(nlp, "human Zork is low", "Zork", "human").kb_id_ == "NCBIGene:1"
@@ -170,7 +172,7 @@ def test_synonyms_of_one_organism_are_those_of_the_same_symbol(tmp_path):
 
 
 def test_a_short_form_is_a_name_too(human):
-    # "alpha binding cassette" is no name of the knowledge base, ABC1 is one.
+    # Only ABC1 is a name in the knowledge base, "alpha binding cassette" is not.
     text = "Patients with alpha binding cassette 1 (ABC1) deficiency."
     for gene in ("ABC1", "alpha binding cassette 1"):
         assert linked_gene(human, text, gene).kb_id_ == "NCBIGene:1"
@@ -181,7 +183,7 @@ def test_other_spellings(human, gene):
     assert linked_gene(human, f"Patients have {gene} now", gene).kb_id_ == "NCBIGene:1"
 
 
-def test_the_prefix_says_whose_gene_it_is(both):
+def test_a_prefix_names_the_organism(both):
     def score(gene: str) -> float:
         candidates = linked_gene(both, f"The {gene} is low", gene)._.candidates
         return next(float(c.score) for c in candidates if c.id == "NCBIGene:11")
@@ -189,7 +191,7 @@ def test_the_prefix_says_whose_gene_it_is(both):
     assert score("hABC1") < score("ABC1") < score("mABC1")
 
 
-def test_a_letter_of_the_name_is_no_prefix(tmp_path):
+def test_the_first_letter_of_a_name_is_not_a_prefix(tmp_path):
     other = [Concept("NCBIGene:3", ("MABC1",), ("Gene", HUMAN))]
     nlp = made(tmp_path, [*GENES, *OF_MICE, *other])
     assert linked_gene(nlp, "The mABC1 is low", "mABC1").kb_id_ == "NCBIGene:3"
@@ -212,7 +214,7 @@ def test_a_document_that_names_twelve_organisms(tmp_path):
 
 @pytest.mark.parametrize(("word", "id"), [("CAT", "NCBIGene:4"), ("was", "NCBIGene:5")])
 def test_a_symbol_that_is_a_word(tmp_path, word, id):
-    # Whether it is a mention is up to the detector; that it is an organism, too, says nothing.
+    # The detector decides whether a word is a mention; that it names an organism does not matter.
     genes = [Concept("NCBIGene:4", ("CAT",), ("Gene", HUMAN))]
     genes += [Concept("NCBIGene:5", ("WAS",), ("Gene", HUMAN))]
     nlp = made(tmp_path, genes + OF_MICE)
@@ -220,22 +222,22 @@ def test_a_symbol_that_is_a_word(tmp_path, word, id):
     assert linked_gene(nlp, f"In MICE {word} is low", word).kb_id_ == id
 
 
-def test_of_one_organism_alone(tmp_path):
+def test_a_knowledge_base_of_one_organism(tmp_path):
     nlp = made(tmp_path, OF_MICE)
     assert linked_gene(nlp, "Abc1 is low", "Abc1").kb_id_ == "NCBIGene:11"
     assert linked_gene(nlp, "In patients ABC1 is low", "ABC1").kb_id_ == "NIL"
 
 
-NAMESAKES = [
-    # One mouse gene has the symbol, the other has it as a synonym.
+HOMONYMS = [
+    # "Sag" is the symbol of one mouse gene and a synonym of another.
     Concept("NCBIGene:21", ("Sag",), ("Gene", MOUSE)),
     Concept("NCBIGene:22", ("Rnf7", "Rbx2", "Sag"), ("Gene", MOUSE)),
-    # A tie: descriptions are those of the human genes of the same symbol.
+    # A tie: only the human genes of the same symbols have descriptions.
     Concept("NCBIGene:23", ("Slc16a1", "Mct-1"), ("Gene", MOUSE)),
     Concept("NCBIGene:24", ("Mcts1", "Mct-1"), ("Gene", MOUSE)),
     Concept("NCBIGene:3", ("SLC16A1", "monocarboxylate transporter"), ("Gene", HUMAN)),
     Concept("NCBIGene:4", ("MCTS1", "multiple copies in T-cell malignancy"), ("Gene", HUMAN)),
-    # A tie in mice: only one of the human genes is called so.
+    # A tie in mice: only one of the human genes has this name.
     Concept("NCBIGene:25", ("Serpine1", "PAI1"), ("Gene", MOUSE)),
     Concept("NCBIGene:26", ("Serpine2", "PAI1"), ("Gene", MOUSE)),
     Concept("NCBIGene:5", ("SERPINE1", "PAI1"), ("Gene", HUMAN)),
@@ -254,15 +256,15 @@ NAMESAKES = [
         ("In mice, PAI1 is low", "PAI1", "NCBIGene:25"),
     ],
 )
-def test_namesakes_are_told_apart_by_what_else_the_document_says(tmp_path, text, gene, expected):
-    nlp = made(tmp_path, NAMESAKES)
+def test_homonyms_are_resolved_by_other_words_of_the_document(tmp_path, text, gene, expected):
+    nlp = made(tmp_path, HOMONYMS)
     span = linked_gene(nlp, text, gene, "mice")
     assert span.kb_id_ == expected
     assert sum(c.score for c in span._.candidates) <= 1.0001
 
 
 def test_a_gene_of_many_organisms_is_found_in_each(tmp_path):
-    # More than a mention keeps candidates; the lowest ids came first.
+    # More organisms than a mention keeps candidates, and mouse has the highest id.
     organisms = [HUMAN, *(f"NCBITaxon:{i}" for i in range(101, 108)), MOUSE]
     genes = [Concept(f"NCBIGene:{i}", ("ABC1",), ("Gene", o)) for i, o in enumerate(organisms, 1)]
     nlp = made(tmp_path, genes)
@@ -283,12 +285,12 @@ def test_a_gene_of_many_organisms_is_found_in_each(tmp_path):
         ("ABC1 in HeLa cells", "", "NCBIGene:1"),
     ],
 )
-def test_means_are_no_organisms_and_cell_lines_are_of_one(both, text, organism, expected):
+def test_experimental_systems_do_not_count_and_cell_lines_do(both, text, organism, expected):
     assert linked_gene(both, text, "ABC1", *filter(None, [organism])).kb_id_ == expected
 
 
 def test_parts_of_a_composite_are_of_one_organism(tmp_path):
-    # Where nothing says which organism is meant, that is one doubt, and not one for each part.
+    # An unclear organism lowers the score once, not once for each part.
     genes = [
         Concept(f"NCBIGene:{number}{i}", (f"ABC{i}",), ("Gene", organism))
         for number, organism in enumerate((HUMAN, MOUSE, "NCBITaxon:10116"), 1)
@@ -300,6 +302,6 @@ def test_parts_of_a_composite_are_of_one_organism(tmp_path):
     assert first.score * second.score < 0.4 <= min(first.score, second.score)
 
 
-def test_a_gene_that_is_written_as_bacteria_have_it_is_not_of_their_host(human):
+def test_a_symbol_in_bacterial_spelling_does_not_belong_to_the_host(human):
     text = "bacteria with xyzA"
     assert linked_gene(human, text, "xyzA", "bacteria").kb_id_ == "NIL"

@@ -1,3 +1,5 @@
+"""Clinical shorthand in all kinds of text."""
+
 from pathlib import Path
 from typing import Any
 

@@ -1,18 +1,43 @@
-"""Variants as texts write them: component forms, HGVS, rs numbers, genes."""
+"""Variants in texts: component forms, HGVS forms, rs numbers, and genes."""
+
+import re
 
 import pytest
 
-from spacy_bioel.entities.variant_grammar import find_variants, read_variant
+from spacy_bioel.entities.variant_grammar import (
+    _VARIANT_TOKENS,
+    REWRITES,
+    VARIANT_FORMS,
+    _letter_of,
+    find_variants,
+    read_variant,
+)
 from spacy_bioel.entities.variants import gene_of, rs_numbers
 from spacy_bioel.types import Candidate, Link
 
 
 def _read(marked: str) -> tuple[str, str | None]:
-    """Component form and HGVS of the part of a text that stands between bars."""
+    """Return component form and HGVS form of a mention: a text, or its part between bars."""
     before, mention, behind = marked.split("|") if "|" in marked else ("", marked, "")
     start = len(before)
     variant = read_variant(before + mention + behind, start, start + len(mention))
     return (variant.component, variant.hgvs) if variant else ("", None)
+
+
+@pytest.mark.parametrize("form", VARIANT_FORMS, ids=lambda form: form.name)
+def test_the_example_of_a_form_is_found_and_read(form):
+    text = f"It had {form.example}, and ({form.example}) was new."
+    starts = [text.index(form.example), text.rindex(form.example)]
+    assert find_variants(text) == [(start, start + len(form.example)) for start in starts]
+    letters = "".join(map(_letter_of, _VARIANT_TOKENS.finditer(form.example)))
+    assert re.fullmatch(form.letters, letters)
+    component, hgvs = _read(form.example)
+    assert (hgvs or component) == form.reading
+
+
+@pytest.mark.parametrize("rewrite", REWRITES, ids=lambda rewrite: rewrite.before)
+def test_the_example_of_a_rewrite(rewrite):
+    assert rewrite.pattern.sub(rewrite.replacement, rewrite.before) == rewrite.after
 
 
 @pytest.mark.parametrize(
@@ -50,20 +75,20 @@ def _read(marked: str) -> tuple[str, str | None]:
         ("Ex2+860G>C", "c.Ex2+860G>C"),
         ("g.76_83delinsTG", "g.76_83delinsTG"),
         ("m.3243A>G;mitochondrial |A3243G|", "m.3243A>G"),
-        # Bases or amino acids: the text decides.
+        # Bases or amino acids: the text around it decides.
         ("MTHFR |C677T|;|C677T| (A222V);the |C677T| polymorphism", "c.677C>T"),
         ("KRAS |G12C|;G12D, G12V and |G12C|;at codon 12 (|G12C|)", "p.Gly12Cys"),
         ("the MTHFR C677T and KRAS |G12C|", "p.Gly12Cys"),
-        # Those that say too little, or of no change.
+        # Too little for HGVS, or not a change.
         ("G12C;rs113488022;exon 3 deletion;V600;;B2C;T4;n3İ;V٣E;H1N1;del(5q);CYP2D6", None),
-        # Where old texts count from, nobody says.
+        # Without a level, the first base of the numbering is unknown.
         ("35delG;nt 35G deletion;185delAG;76insT;IVS2-58_55insT", None),
         ("A1762T/G1896A;22-bp deletion;-308A;codon 104 G --> A;p.Met1?", None),
     ],
 )
 def test_hgvs(texts, hgvs):
-    found = {text: _read(text)[1] for text in texts.split(";")}
-    assert found == dict.fromkeys(found, hgvs)
+    readings = {text: _read(text)[1] for text in texts.split(";")}
+    assert readings == dict.fromkeys(readings, hgvs)
 
 
 @pytest.mark.parametrize(
@@ -130,12 +155,12 @@ def test_a_variant_is_found_by_its_form(texts):
         "phosphorylated at serine 473;codons 4 to 6;3 deletions;the A deletion;CYP2D6;G0/G1",
     ],
 )
-def test_what_else_looks_like_it_is_no_variant(text):
-    found = {t: find_variants(f"It had {t} in it.") for t in text.split(";")}
-    assert found == dict.fromkeys(found, [])
+def test_similar_strings_are_not_variants(text):
+    places = {t: find_variants(f"It had {t} in it.") for t in text.split(";")}
+    assert places == dict.fromkeys(places, [])
 
 
-def test_an_absurdly_long_mention_is_no_variant():
+def test_a_very_long_mention_is_not_a_variant():
     assert read_variant("9" * 6000 + "del") is None
     assert read_variant("ins" * 6000) is None
 
@@ -145,7 +170,7 @@ def test_an_absurdly_long_mention_is_no_variant():
     [
         ("rs1801133 is", ["rs1801133"], ["rs1801133"]),
         ("V600E mutation (rs113488022); V600E", ["V600E", "V600E"], ["rs113488022"] * 2),
-        ("rs11891426: T>G and T>G", ["T>G", "T>G"], ["rs11891426", ""]),  # of any place
+        ("rs11891426: T>G and T>G", ["T>G", "T>G"], ["rs11891426", ""]),  # unknown position
         ("rs0, rs12345678901 and hrs12", ["rs0", "rs12345678901", "hrs12"], ["", "", ""]),
         ("rs12, V600E", ["V600E"], [""]),
     ],
@@ -174,7 +199,7 @@ def test_the_gene_of_a_variant():
         return gene_of(text, start, start + len(mention), links)
 
     assert [gene(name) for name in ("G12D", "V600E", "L858R")] == ["G:2", "G:1", "G:3"]
-    assert gene("R1") == "G:3"  # of the genes of its sentence
+    assert gene("R1") == "G:3"  # the gene of its sentence
     assert gene_of(text, 0, 4, [Link(0, 4, "Gene")]) is None
 
 
@@ -192,12 +217,12 @@ def test_a_gene_without_a_link_is_none() -> None:
         return gene_of(text, start, start + len(change), links)
 
     assert gene(6, "K232A") is None
-    # Of the same change elsewhere, not of the gene that is named most often.
+    # The gene next to the same change elsewhere, not the most frequent gene.
     assert gene(text.index("35delG", 70), "35delG") == "G:3"
     assert gene_of("hTERT C228T; IRS1", 6, 11, [Link(13, 17, "Gene", ("G:2",))]) is None
     text_of_tert = "hTERT C228T; IRS1 and TERT"
     of_tert = [Link(13, 17, "Gene", ("G:2",)), Link(22, 26, "Gene", ("G:4",))]
     assert gene_of(text_of_tert, 6, 11, [Link(0, 0, "Gene"), *of_tert]) == "G:4"
-    like = (Candidate("G:1", 0.1, "DGAT", "ngram"),)  # not its name
-    links[0] = Link(0, 5, "Gene", (), like)
+    similar = (Candidate("G:1", 0.1, "DGAT", "ngram"),)  # not its name
+    links[0] = Link(0, 5, "Gene", (), similar)
     assert gene(6, "K232A") == "G:2"

@@ -1,4 +1,4 @@
-"""Files and words that no one writes on purpose end in a coded error, and in little memory."""
+"""Malformed files and arguments end in a coded error, and take little memory."""
 
 import gzip
 import json
@@ -37,7 +37,7 @@ def zipped(*contents: bytes) -> bytes:
 
 
 def bioel(folder: Path, *arguments: str | bytes) -> tuple[int, str]:
-    """Exit status and stderr of a command in a process with 4 GB of addresses."""
+    """Run a command in a process with 4 GB of address space; return exit status and stderr."""
     limit = "import resource as r; r.setrlimit(r.RLIMIT_AS, (4 << 30,) * 2); "
     run = "from spacy_bioel.cli import main; main()"
     done = subprocess.run(

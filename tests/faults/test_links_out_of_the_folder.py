@@ -11,7 +11,7 @@ from kb_files import encode
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.files import replacing_folder
-from spacy_bioel.kb import vector_files as writing
+from spacy_bioel.kb import vector_files
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.edit import NameEdit, add_concepts, compact_kb, edit_names, retire_ids
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
@@ -40,7 +40,7 @@ LINKS = [".holder", ".lock", "meta.json", "vectors", "tries", ".encoding", ".new
 
 
 def contents(folder: Path) -> dict[str, Any]:
-    """Each path of a folder, with what a file has and where a link leads."""
+    """Each path in a folder, with the contents of files and the targets of links."""
     return {
         path.relative_to(folder).as_posix(): os.readlink(path)
         if path.is_symlink()
@@ -59,7 +59,7 @@ def kb(tmp_path) -> Path:
 
 @pytest.fixture()
 def outside(tmp_path) -> Path:
-    """A folder of somebody else's files, some named as those of a knowledge base."""
+    """A folder of unrelated files, some with the names of files of a knowledge base."""
     for name in ("photos/a.jpg", "f.0123456789abcdef/codes.npy", "file", "codes.npy"):
         path = tmp_path / "outside" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -95,8 +95,8 @@ def test_the_folder_itself_may_be_a_link(kb, tmp_path):
 
 
 def test_a_file_that_is_linked_twice_is_never_written_to(kb, outside, monkeypatch):
-    """As by `cp -al`, for a copy that takes no room."""
-    monkeypatch.setattr(writing, "_BLOCK", 1)
+    """`cp -al` makes copies of hard links, which take no space."""
+    monkeypatch.setattr(vector_files, "_ENCODED_PER_BLOCK", 1)
     about = {"fingerprint": "f", "kb": KnowledgeBase.open(kb).fingerprint, "n": 3, "dim": 2}
     unfinished = Unfinished(kb / ".encoding", about)
     unfinished.finish_rows(1)
@@ -113,7 +113,7 @@ def test_a_file_that_is_linked_twice_is_never_written_to(kb, outside, monkeypatc
 
 
 def test_an_output_folder_that_is_a_link_stays_one(tmp_path):
-    """Its target is replaced, as that of a file is, and nothing is left beside either."""
+    """Its target is replaced, and no temporary folder is left next to the link or the target."""
     (tmp_path / "disk" / "model").mkdir(parents=True)
     (tmp_path / "disk" / "model" / "old").touch()
     for name in ("model", "not there yet"):
@@ -128,7 +128,7 @@ def test_an_output_folder_that_is_a_link_stays_one(tmp_path):
 
 
 def test_files_of_a_pipeline_that_are_links_are_replaced_themselves(tmp_path, outside):
-    """The files of a model that was downloaded from a hub are links to a store of all models."""
+    """Files of a model downloaded from a hub are links into a cache of all models."""
     model = tmp_path / "model"
     model.mkdir()
     for name in ("cfg.json", "README.md", "meta.json"):

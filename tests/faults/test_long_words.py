@@ -1,4 +1,4 @@
-"""Texts of one long word, or of nothing but separators: work and memory grow with the length."""
+"""Texts of one long word, or only of separators: time and memory grow no more than linearly."""
 
 import subprocess
 import sys
@@ -29,20 +29,20 @@ TEXTS = {
     "brackets": "(" * N,
     "line ends": "\n " * (N // 2),
 }
-# What the package's pipeline takes for full stops, by the operating system.
+# Prints the memory that the starter takes for a text of full stops, in megabytes.
 MEMORY = """
 import resource
 from spacy_bioel.loading import load_starter
 nlp = load_starter()
 nlp("He had fever.")
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-found = nlp("." * 300_000)
+nlp("." * 300_000)
 print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
 """
 
 
 @pytest.fixture(scope="module")
-def finder(tmp_path_factory) -> DictionaryLookup:
+def dictionary(tmp_path_factory) -> DictionaryLookup:
     folder = tmp_path_factory.mktemp("names") / "kb"
     return DictionaryLookup(
         made_kb(folder, [Concept("X:1", ("Pneumonia",)), Concept("X:2", ("Sequence", DNA))])
@@ -50,29 +50,29 @@ def finder(tmp_path_factory) -> DictionaryLookup:
 
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
-def test_memory_of_finding_names(finder, text):
+def test_memory_of_the_dictionary(dictionary, text):
     config = {"nlp": {"tokenizer": {"@tokenizers": "spacy-bioel.BioTokenizer.v1"}}}
     doc = spacy.blank("en", config=config).make_doc(text)
     tracemalloc.start()
     try:
-        finder.find([doc])
+        dictionary.find([doc])
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
     assert peak < 60e6  # a DNA string took 7.5 GB
 
 
-def test_pieces_of_a_word_are_of_words_that_may_be_misspelled(monkeypatch):
-    shortened, lengths = spelling._shortened, []
+def test_deletions_are_made_only_of_words_that_may_be_corrected(monkeypatch):
+    deletions, lengths = spelling._deletions, []
 
     def count(word: str):
         lengths.append(len(word))
-        return shortened(word)
+        return deletions(word)
 
-    monkeypatch.setattr(spelling, "_shortened", count)
+    monkeypatch.setattr(spelling, "_deletions", count)
     misspellings = spelling.Misspellings({"pneumonia": 1, "a" * N: 1})
-    assert misspellings.meant("a" * (N - 1), known={}) is None
-    assert misspellings.meant("pnuemonia", known={}) == "pneumonia"
+    assert misspellings.correction("a" * (N - 1), known={}) is None
+    assert misspellings.correction("pnuemonia", known={}) == "pneumonia"
     assert set(lengths) == {9}
 
 
@@ -90,7 +90,7 @@ def test_a_network_reads_long_documents_in_pieces(n):
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is counted otherwise")
-def test_memory_of_the_package_s_pipeline():
+def test_memory_of_the_starter():
     command = [sys.executable, "-c", MEMORY]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=True)
-    assert int(done.stdout) < 500  # megabytes; it was 1,170
+    assert int(done.stdout) < 500  # megabytes; 1,170 before the limit

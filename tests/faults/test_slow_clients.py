@@ -1,4 +1,4 @@
-"""Clients that send half of a request, or read no answer, over real sockets on this machine."""
+"""Clients that send half a request or never read the answer, over real local sockets."""
 
 import http.client
 import json
@@ -17,14 +17,14 @@ from spacy_bioel.types import Concept
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="has no limit of open files to set")
 
-# Few files may be open, so that a few hundred connections are too many.
+# The number of open files is limited, so that a few hundred connections are too many.
 SERVE = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200))
 from spacy_bioel.cli import main
 main(["serve", sys.argv[1], "--port", "0", "--timeout", "2"])
 """
-MOST = 50  # connections of such a process
+MOST = 50  # connections that this process accepts
 HALVES = {
     "nothing": b"",
     "half a line": b"GET /livez HT",
@@ -46,7 +46,7 @@ class Served:
         self.line(1)
 
     def line(self, number: int) -> str:
-        """A line of its log, as soon as it is there."""
+        """Return a line of its log; wait until it is written."""
         for _ in range(1_200):
             lines = self.log.read_text().splitlines(keepends=True)
             if len(lines) > number and lines[number].endswith("\n"):
@@ -70,7 +70,7 @@ class Served:
 
 
 def closed(client: socket.socket) -> bytes:
-    """Bytes that come until the service closes a connection."""
+    """Return the bytes received until the service closes the connection."""
     received = b""
     try:
         while piece := client.recv(1 << 16):
@@ -100,7 +100,7 @@ def test_half_of_a_request_is_not_waited_for(served, half):
 
 @pytest.mark.slow
 def test_a_request_that_trickles_in_is_not_waited_for(served):
-    """Each byte of it comes in time; all of them together do not."""
+    """Each byte arrives in time, but the whole request takes too long."""
     client = served.connect(b"GET /livez HTTP/1.1\r\n")
     client.settimeout(0.1)
     for n in range(600):

@@ -23,7 +23,7 @@ N, DIM = 1000, 16
 
 
 def encode(names) -> np.ndarray:
-    """Counts of each letter, with its place in the name."""
+    """Encode names by the counts and positions of their letters."""
     vectors = np.zeros((len(names), DIM), np.float32)
     for row, name in enumerate(names):
         for place, letter in enumerate(name):
@@ -84,7 +84,7 @@ def test_an_odd_number_of_dimensions(kb):
 
 
 class Lists:
-    """Stands for an index whose first list holds row 0, and whose second row 1."""
+    """Mock of an index with row 0 in the first list and row 1 in the second."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[int, int]] = []
@@ -132,7 +132,7 @@ def test_threads_that_search_one_index_do_not_share_the_number_of_lists(kb, monk
 
 
 def after_others(search: Callable) -> Callable:
-    """A search before which other threads have their turn."""
+    """Search after other threads had their turn."""
 
     def wait_and_search(*args: Any, **kwargs: Any) -> Any:
         time.sleep(0)
@@ -146,12 +146,12 @@ def test_how_near_is_near_enough():
     assert ann.near_enough(nearest, nearest) == -1
     one_missed = np.array([0.85, 0.8, 0.7, 0.6], np.float32)
     assert ann.near_enough(one_missed, nearest) == -1
-    # The one missed at 0.85 is an accident; above 0.65, nothing else was missed.
+    # One miss, at 0.85, is allowed; above 0.65, no other query missed its nearest name.
     three_missed = np.array([0.85, 0.8, 0.64999, 0.5], np.float32)
     assert ann.near_enough(three_missed, nearest) == 0.65
 
 
-def test_more_wanted_than_there_is(kb):
+def test_more_results_wanted_than_names(kb):
     pytest.importorskip("faiss")
     write(kb)
     index = ann.choose_index(open_vectors(kb, fingerprint=None))
@@ -187,7 +187,7 @@ def test_the_index_goes_with_the_names(kb, monkeypatch):
     assert kb.path is not None and not (vectors_of(kb.path) / "ann").exists()
 
 
-def test_a_disk_that_fills_up_meanwhile(kb, monkeypatch):
+def test_a_disk_that_fills_up_during_encoding(kb, monkeypatch):
     faiss = pytest.importorskip("faiss")
 
     def no_room(*args) -> None:
@@ -197,7 +197,7 @@ def test_a_disk_that_fills_up_meanwhile(kb, monkeypatch):
         patch.setattr(faiss, "write_index", no_room)
         with pytest.raises(BioelError, match=r"\[B182\].*No space left"):
             write(kb)
-    assert write(kb).copied == N  # goes on from there
+    assert write(kb).copied == N  # continues from the finished rows
 
 
 def test_without_faiss(kb, monkeypatch):

@@ -72,7 +72,7 @@ def test_names_without_a_word_are_dropped(tmp_path):
     assert list(kb.ids) == ["X:1"]
     assert names_of(kb, 0) == ["Plus sign"]
     assert kb.name_is_preferred.tolist() == [True]
-    assert (report.empty_names, report.dropped_nameless) == (4, 1)
+    assert (report.empty_names, report.dropped_nameless) == (3, 1)
 
 
 def test_types_come_from_parents_wherever_they_are(tmp_path):
@@ -150,7 +150,7 @@ def test_nothing_left(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_meta_tells_where_it_comes_from(folder):
+def test_meta_has_source_release_and_licence(folder):
     meta = json.loads((folder / "meta.json").read_text("utf8"))
     assert (meta["schema"], meta["normalizer"]) == (4, 1)
     assert (meta["source"], meta["release"], meta["licence"]) == ("made up", "2026", "CC0")

@@ -1,4 +1,4 @@
-"""Every file of a knowledge base with one byte changed, and what else damage and malice may do."""
+"""Knowledge bases with changed bytes, and with files that were edited or forged."""
 
 import json
 import re
@@ -27,19 +27,19 @@ PER_FILE = 9  # positions of each file in a run that is not --slow
 
 
 def encode(names: Any) -> np.ndarray:
-    """Vectors of size 4: how often letters occur."""
+    """Encode names as the counts of four letters."""
     return np.array([[n.count(c) + 0.1 for c in "acde"] for n in names], dtype=np.float32)
 
 
 @pytest.fixture
 def files(kb) -> dict[str, Any]:
-    """The files of the small knowledge base with vectors, by name."""
+    """Files of the small knowledge base with vectors, by name."""
     write_vectors(kb, encode, fingerprint="9f3a", dim=4)
     return {name: raw.copy() for name, raw in kb.files().items()}
 
 
 def answers(kb: KnowledgeBase) -> list[Any]:
-    """Answers of a knowledge base, in all the ways that there are to ask."""
+    """Return the answers of a knowledge base to all kinds of queries."""
     rows = np.arange(kb.n_names)
     concepts = np.arange(len(kb))
     vectors = open_vectors(kb, fingerprint="9f3a")
@@ -60,27 +60,28 @@ def answers(kb: KnowledgeBase) -> list[Any]:
 
 
 def proposed(kb: KnowledgeBase) -> Any:
-    """Names that a spelling search finds as in a knowledge base too large to compare them all."""
+    """Return results of the n-gram search as in a large knowledge base, which scores few names."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ngrams, "_ALL", 0)
+        patch.setattr(ngrams, "_MAX_SCORED_NAMES", 0)
         return kb.ngrams.search(QUERIES, 3)
 
 
 def changed(files: dict[str, Any], *, every: int) -> Iterator[tuple[str, int, dict[str, Any]]]:
-    """The files with one byte changed, in all of them: its place, and one of the bits by turns.
+    """Change one bit of one byte, in each file in turn.
 
-    every (int): 1: all places of each file; 2: every second, ...; 0: `PER_FILE` of each.
+    every (int): 1: each byte of each file; 2: every second byte, ...; 0: `PER_FILE` bytes.
+    YIELDS (tuple): Name of the changed file, position of the byte, and all files.
     """
     for number, (name, raw) in enumerate(sorted(files.items())):
         step = every or max(1, len(raw) // PER_FILE)
-        for place in range(number % step, len(raw), step):
+        for position in range(number % step, len(raw), step):
             damaged = raw.copy()
-            damaged[place] ^= 1 << (place // step + number) % 8
-            yield name, place, files | {name: damaged}
+            damaged[position] ^= 1 << (position // step + number) % 8
+            yield name, position, files | {name: damaged}
 
 
 def outcome(call: Callable[[], Any]) -> str:
-    """The result of a call, or the code of its error; any other error ends the test."""
+    """Return the result of a call or the code of its error; any other error fails the test."""
     try:
         return repr(call())
     except BioelError as error:
@@ -95,24 +96,24 @@ def verify(files: dict[str, Any]) -> None:
 
 
 def check_small(files: dict[str, Any], *, every: int) -> int:
-    """All is found when it is opened. Returns how many bytes were changed."""
+    """Check that opening finds each changed byte. Return the number of changed bytes."""
     n, whole = 0, repr(answers(KnowledgeBase(files)))
-    for name, place, damaged in changed(files, every=every):
+    for name, position, damaged in changed(files, every=every):
         n += 1
         found = outcome(lambda damaged=damaged: answers(KnowledgeBase(damaged)))
-        assert found.startswith("[B"), (name, place)
+        assert found.startswith("[B"), (name, position)
     assert not whole.startswith("[B")
     return n
 
 
 def check_large(files: dict[str, Any], *, every: int) -> None:
-    """Nothing fails without a code where files are too large to be read when opened, and `verify`
-    finds all. The spelling search is asked both ways: all names compared, and some proposed."""
-    for name, place, damaged in changed(files, every=every):
+    """Check that files that are not read at opening fail only with coded errors, and that `verify`
+    finds each changed byte. The n-gram search runs both ways: all names scored, and few."""
+    for name, position, damaged in changed(files, every=every):
         outcome(lambda damaged=damaged: answers(KnowledgeBase(damaged)))
         outcome(lambda damaged=damaged: proposed(KnowledgeBase(damaged)))
         verified = outcome(lambda damaged=damaged: verify(damaged))
-        assert verified.startswith("[B"), (name, place)
+        assert verified.startswith("[B"), (name, position)
 
 
 @pytest.mark.parametrize(("every", "n"), [(0, 250), pytest.param(1, 5000, marks=pytest.mark.slow)])
@@ -126,7 +127,7 @@ def test_a_changed_byte_of_large_files(files, monkeypatch, every):
     check_large(files, every=every)
 
 
-def test_names_in_a_block_lead_nowhere(kb, tmp_path):
+def test_file_names_in_a_block_cannot_lead_out_of_the_folder(kb, tmp_path):
     outside = tmp_path / "outside"
     names = ["../outside", str(outside), "a/b", "vectors/../x", "vectors/../../x"]
     names += ["vectors/9f3a.0000000000000001/../x", "a\\b", "C:x", "..", ".", "", ".hidden"]
@@ -145,7 +146,7 @@ def test_names_in_a_block_lead_nowhere(kb, tmp_path):
         '[["names.txt", ' + "9" * 5000 + "]]",
     ],
 )  # fmt: skip
-def test_tables_of_a_block_that_are_none(table):
+def test_invalid_tables_of_a_block(table):
     block = b"BIOELKB1" + len(table).to_bytes(8, "little") + table.encode()
     with pytest.raises(BioelError, match=r"\[B025\]"):
         unpack(block)
@@ -165,20 +166,20 @@ HEADER = npy_bytes(np.arange(3)).tobytes()
         HEADER.replace(b"}", b"} + 1"),
     ],
 )  # fmt: skip
-def test_headers_that_are_none(raw):
+def test_invalid_headers(raw):
     with pytest.raises(ValueError, match="."):
         read_array(np.frombuffer(raw, np.uint8))
 
 
 def rewrite(folder: Path, name: str, change: Callable[[dict[str, Any]], object]) -> None:
-    """Edit a JSON file by hand."""
+    """Change a JSON file."""
     about = json.loads((folder / name).read_text("utf8"))
     change(about)
     (folder / name).write_text(json.dumps(about, indent=1), encoding="utf8")
 
 
 def forge(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
-    """Edit meta.json, and give it the checksum that fits."""
+    """Change meta.json, with a correct checksum."""
     meta = json.loads((folder / "meta.json").read_text("utf8"))
     change(meta)
     (folder / "meta.json").write_bytes(sealed_meta(meta))
@@ -216,7 +217,7 @@ def test_a_meta_file_that_was_forged(folder, change, code):
         KnowledgeBase.open(folder)
 
 
-def test_json_that_no_parser_likes(folder, kb):
+def test_json_that_parsers_reject(folder, kb):
     write_vectors(kb, encode, fingerprint="9f3a", dim=4)
     for text in ("[" * 100_000, "1" * 5000, "\ud800", '{"schema": 1, "normalizer": NaN}'):
         raw = text.encode("utf8", "surrogatepass")

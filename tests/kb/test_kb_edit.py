@@ -1,4 +1,4 @@
-"""A knowledge base that changes, beside the one that is built at once."""
+"""Edits of a knowledge base, compared with building the result at once."""
 
 import json
 from functools import partial
@@ -23,13 +23,13 @@ from spacy_bioel.types import Concept
 
 def test_nothing_added_changes_nothing(folder, kb):
     encode(folder)
-    growth = add_concepts(folder, [])
-    assert (growth.concepts, growth.names, growth.vectors_outdated) == (0, 0, False)
-    assert growth.report.fingerprint == kb.fingerprint
+    change = add_concepts(folder, [])
+    assert (change.concepts, change.names, change.vectors_outdated) == (0, 0, False)
+    assert change.report.fingerprint == kb.fingerprint
     assert has_vectors(KnowledgeBase.open(folder))
 
 
-def test_added_is_as_built_at_once(tmp_path):
+def test_adding_gives_the_same_as_building_at_once(tmp_path):
     old = [
         Concept("X:3", ("Heart Attack", "cold"), ("Disease",), ("X:1",), "An infarct."),
         Concept("X:1", ("Disease", "Illness"), ("Disease",)),
@@ -42,14 +42,14 @@ def test_added_is_as_built_at_once(tmp_path):
         Concept("X:5", ("Five",), ("Chemical",), ("X:0",)),
         Concept("X:12", (), replaced_by="X:5"),
     ]
-    growth = add_concepts(tmp_path / "kb", new)
-    assert (growth.concepts, growth.names, growth.retired) == (2, 2, 1)
+    change = add_concepts(tmp_path / "kb", new)
+    assert (change.concepts, change.names, change.retired) == (2, 2, 1)
     built = build_kb([*old, *new], tmp_path / "at_once")
-    assert growth.report.fingerprint == built.fingerprint
+    assert change.report.fingerprint == built.fingerprint
 
 
-def test_what_is_there_stays_and_gets_more(folder):
-    growth = add_concepts(
+def test_known_concepts_stay_and_get_more_names(folder):
+    change = add_concepts(
         folder,
         [
             Concept("X:3", ("MI", "heart  attack"), ("Finding",), ("X:2",), "Another text."),
@@ -63,27 +63,27 @@ def test_what_is_there_stays_and_gets_more(folder):
     assert kb.definition(kb.find("X:3")) == "An infarct."
     assert kb.definition(kb.find("X:4")) == "A hormone."
     assert kb.preferred_name(kb.find("X:4")) == "β-Estradiol"
-    assert (growth.concepts, growth.names, growth.report.merged_records) == (0, 2, 2)
+    assert (change.concepts, change.names, change.report.merged_records) == (0, 2, 2)
     kb.verify()
 
 
 def test_a_retired_id_adds_to_its_replacement(folder):
-    growth = add_concepts(
+    change = add_concepts(
         folder, [Concept("X:8", ("infarct",)), Concept("X:6", ("x",), (), ("X:8",))]
     )
     kb = KnowledgeBase.open(folder)
     assert names_of(kb, "X:3") == ["Heart Attack", "Cold", "infarct"]
-    assert (kb.canonical("X:8"), growth.report.redirected) == ("X:3", 1)
+    assert (kb.canonical("X:8"), change.report.redirected) == ("X:3", 1)
     assert kb.parents_of(kb.find("X:6")).tolist() == [kb.find("X:3")]
 
 
-def test_a_record_does_not_retire_what_is_current(folder):
-    growth = add_concepts(folder, [Concept("X:1", (), replaced_by="X:2")])
+def test_a_record_does_not_retire_a_current_id(folder):
+    change = add_concepts(folder, [Concept("X:1", (), replaced_by="X:2")])
     assert KnowledgeBase.open(folder).canonical("X:1") == "X:1"
-    assert (growth.retired, growth.report.retired_current) == (0, 1)
+    assert (change.retired, change.report.retired_current) == (0, 1)
 
 
-def test_types_are_asked_of_new_concepts_and_inherited_by_them(tmp_path):
+def test_the_type_filter_and_inheritance_apply_to_new_concepts(tmp_path):
     base = [Concept("X:1", ("a",), ("T",)), Concept("X:2", ("b",), (), ("X:3",))]
     build_kb([*base, Concept("X:3", ("c",))], tmp_path / "kb")
     new = [
@@ -91,14 +91,14 @@ def test_types_are_asked_of_new_concepts_and_inherited_by_them(tmp_path):
         Concept("X:5", ("e",), ("V",)),
         Concept("X:3", (), ("U",)),
     ]
-    growth = add_concepts(
+    change = add_concepts(
         tmp_path / "kb", [*new, Concept("X:6", ("f",), (), ("X:3",))], types={"U"}
     )
     kb = KnowledgeBase.open(tmp_path / "kb")
     assert list(kb.ids) == ["X:1", "X:2", "X:3", "X:4", "X:6"]
-    # X:2 was there when its parent had no type, X:6 was not.
+    # When X:2 was added, its parent had no type yet; X:6 was added later.
     assert [kb.types_of(row) for row in (1, 2, 4)] == [(), ("U",), ("U",)]
-    assert growth.report.dropped_by_type == 1
+    assert change.report.dropped_by_type == 1
 
 
 def test_meta_names_all_sources(folder):
@@ -117,7 +117,7 @@ def test_meta_names_all_sources(folder):
         partial(compact_kb, forget_retired=True),
     ],
 )
-def test_damage_is_not_written_anew(folder, change):
+def test_damage_is_not_rewritten_with_new_checksums(folder, change):
     names = columns_of(folder) / "names.txt"
     names.write_bytes(names.read_bytes().replace(b"e", b"X", 1))
     before = all_files(folder)
@@ -128,24 +128,24 @@ def test_damage_is_not_written_anew(folder, change):
 
 def test_a_replaced_concept_leaves_names_and_children(folder):
     add_concepts(folder, [Concept("X:5", ("Five", "lupus"), (), ("X:3",))])
-    growth = retire_ids(folder, {"X:3": "X:1"})
+    change = retire_ids(folder, {"X:3": "X:1"})
     kb = KnowledgeBase.open(folder)
     assert list(kb.ids) == ["X:1", "X:2", "X:4", "X:5"]
     assert names_of(kb, "X:1") == ["Disease", "Illness", "Heart Attack", "Cold"]
     assert kb.parents_of(kb.find("X:5")).tolist() == [kb.find("X:1")]
-    # X:8 led to X:3 before.
+    # X:8 was retired in favour of X:3.
     assert [kb.canonical(id) for id in ("X:3", "X:8")] == ["X:1", "X:1"]
-    assert (growth.concepts, growth.names, growth.retired) == (-1, 0, 1)
+    assert (change.concepts, change.names, change.retired) == (-1, 0, 1)
     kb.verify()
 
 
 def test_a_concept_without_replacement_is_gone(folder):
-    growth = retire_ids(folder, {"X:3": ""})
+    change = retire_ids(folder, {"X:3": ""})
     kb = KnowledgeBase.open(folder)
     assert kb.find_all(["X:2", "X:3", "X:8"]).tolist() == [1, -1, -1]
     # "cold" is a name of X:2 as well.
     assert list(kb.names) == ["Disease", "Illness", "Cold", "common cold", "β-Estradiol"]
-    assert (growth.concepts, growth.names, growth.retired) == (-1, -1, -1)
+    assert (change.concepts, change.names, change.retired) == (-1, -1, -1)
 
 
 def test_chains_are_followed_whatever_their_order(folder):
@@ -177,8 +177,8 @@ def test_ids_that_cannot_be_retired(folder, kb, pairs, message):
 
 
 def test_forgotten_ids_are_unknown(folder):
-    growth = compact_kb(folder, forget_retired=True).growth
-    assert (growth.concepts, growth.names, growth.retired) == (0, 0, -1)
+    change = compact_kb(folder, forget_retired=True).edit
+    assert (change.concepts, change.names, change.retired) == (0, 0, -1)
     assert KnowledgeBase.open(folder).find("X:8") == -1
 
 
@@ -228,15 +228,15 @@ def gout(tmp_path):
         (NameEdit(rename="Gouty arthritis"), ["Gouty arthritis", "Gout", "podagra"]),
         (NameEdit(rename="Podagra"), ["Podagra", "Gout"]),
         (NameEdit(rename="New", remove=["gout", "podagra"]), ["New"]),
-        (NameEdit(add=["rash"]), ["Gout", "podagra", "Rash"]),  # spelled as the first that has it
+        (NameEdit(add=["rash"]), ["Gout", "podagra", "Rash"]),  # the spelling of its first concept
     ],
 )
 def test_names_are_edited(gout, edit, names):
-    growth = edit_names(gout, {"X:1": edit})
+    change = edit_names(gout, {"X:1": edit})
     kb = KnowledgeBase.open(gout)
     assert names_of(kb, "X:1") == names
-    assert (growth.concepts, growth.report.records) == (0, 1)
-    assert growth.names == kb.n_names - 4
+    assert (change.concepts, change.report.records) == (0, 1)
+    assert change.names == kb.n_names - 4
     assert (kb.canonical("X:9"), names_of(kb, "X:2"), kb.meta["source"]) == (
         "X:1",
         ["Rash"],

@@ -1,4 +1,4 @@
-"""Encoding again, going on, and not getting into each other's way."""
+"""Encoding after changes, after an interruption and on a full disk."""
 
 import errno
 from pathlib import Path
@@ -18,7 +18,7 @@ ALL = slice(None)
 
 
 class Encoder:
-    """Length and number of "c"; remembers what it was asked, and fails from the n-th name on."""
+    """Encoder by length and number of "c"; records the names, and fails from the n-th name on."""
 
     def __init__(self, *, fails_after: int = 99) -> None:
         self.asked: list[str] = []
@@ -40,7 +40,7 @@ def stored(kb: KnowledgeBase) -> np.ndarray:
 
 
 def with_other_names(folder: Path) -> KnowledgeBase:
-    """The knowledge base with "illness" gone and "grippe" new; vectors as they were."""
+    """Replace "illness" by "grippe" in the knowledge base; its vectors stay."""
     retire_ids(folder, {"X:1": ""})
     add_concepts(folder, [Concept("X:1", ("Disease",)), Concept("X:2", ("grippe",))])
     return KnowledgeBase.open(folder)
@@ -71,11 +71,11 @@ def test_names_whose_digests_begin_alike_are_encoded_again(kb, folder, monkeypat
     assert write(with_other_names(folder), Encoder()) == Encoded(6, 0, None)
 
 
-def test_a_stopped_process_leaves_what_it_did(kb, folder, monkeypatch):
-    monkeypatch.setattr(vectors_module, "_BLOCK", 2)
+def test_encoding_continues_after_a_stopped_process(kb, folder, monkeypatch):
+    monkeypatch.setattr(vectors_module, "_ENCODED_PER_BLOCK", 2)
     write(kb, Encoder(), fingerprint="old")
     before = stored(kb)
-    monkeypatch.setattr(vectors_module, "_BATCH", 1)
+    monkeypatch.setattr(vectors_module, "_NAMES_PER_CALL", 1)
     with pytest.raises(KeyboardInterrupt):
         write(kb, Encoder(fails_after=5))
     assert np.array_equal(stored(kb), before)
@@ -90,9 +90,9 @@ def test_a_stopped_process_leaves_what_it_did(kb, folder, monkeypatch):
 
 
 @pytest.mark.parametrize("damage", ["other encoder", "cut column", "no column", "no journal"])
-def test_what_does_not_fit_is_thrown_away(kb, folder, monkeypatch, damage):
-    monkeypatch.setattr(vectors_module, "_BLOCK", 2)
-    monkeypatch.setattr(vectors_module, "_BATCH", 1)
+def test_unfinished_vectors_that_do_not_fit_are_discarded(kb, folder, monkeypatch, damage):
+    monkeypatch.setattr(vectors_module, "_ENCODED_PER_BLOCK", 2)
+    monkeypatch.setattr(vectors_module, "_NAMES_PER_CALL", 1)
     with pytest.raises(KeyboardInterrupt):
         write(kb, Encoder(fails_after=5))
     codes = folder / ".encoding" / "codes.npy"

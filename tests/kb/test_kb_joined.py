@@ -1,4 +1,4 @@
-"""Several knowledge bases as one: the same id, the same name, and what is written nowhere."""
+"""Joined knowledge bases: shared ids and names, searches, and no writing."""
 
 import pickle
 
@@ -66,16 +66,16 @@ def test_a_name_of_both_is_one_name_with_all_its_concepts(joined):
     assert bytes(blob[: int(offsets[1])]) == b"Fever\n"
 
 
-def test_what_is_current_anywhere_is_not_retired(joined):
+def test_an_id_that_is_current_in_a_part_is_not_retired(joined):
     assert joined.canonical("Y:1") == "Y:1"
-    assert joined.canonical("X:7") == "X:2"  # of the first that retired it
+    assert joined.canonical("X:7") == "X:2"  # from the first part that retired it
     assert joined.find("Z:0") == -1
 
 
-def test_spelling_search_of_both(joined):
+def test_ngram_search_of_both(joined):
     rows, cosines = joined.ngrams.search(["malaria", "barking coughs"], 3)
     assert joined.name(int(rows[0, 0])) == "Malaria"
-    assert rows[0, 1:].tolist() == [-1, -1]  # and not once more
+    assert rows[0, 1:].tolist() == [-1, -1]  # not repeated
     assert joined.name(int(rows[1, 0])) == "Barking cough"
     assert (np.diff(cosines, axis=1) <= 0).all()
 

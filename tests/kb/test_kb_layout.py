@@ -1,4 +1,4 @@
-"""What is in the folder of a knowledge base, and folders that are no knowledge bases."""
+"""Files in the folder of a knowledge base, and folders of other things."""
 
 import json
 from pathlib import Path
@@ -64,7 +64,7 @@ def test_only_known_files_are_written(kb, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["../x", "columns.x", "vectors", "", 3, "columns.0123456789ab/.."])
-def test_a_generation_is_no_path_to_somewhere_else(folder, name):
+def test_a_generation_cannot_lead_out_of_the_folder(folder, name):
     meta = json.loads((folder / "meta.json").read_text("utf8"))
     (folder / "meta.json").write_bytes(sealed_meta(meta | {"generation": name}))
     with pytest.raises(BioelError, match=r"\[B023\]"):
@@ -88,15 +88,15 @@ def test_columns_that_are_removed_while_they_are_opened(folder, monkeypatch):
     kb.verify()
 
 
-def test_a_fingerprint_is_no_path(kb):
-    with pytest.raises(ValueError, match="no fingerprint"):
+def test_a_fingerprint_that_is_a_path_is_refused(kb):
+    with pytest.raises(ValueError, match="not the fingerprint"):
         write_vectors(kb, lambda names: np.ones((len(names), 2)), fingerprint="../x", dim=2)
 
 
-def test_a_version_that_is_not_known(tmp_path):
+def test_unknown_schema_versions_are_refused(tmp_path):
     build_kb([Concept("X:1", ("one",))], tmp_path / "kb")
     meta = json.loads((tmp_path / "kb" / "meta.json").read_text("utf8"))
-    for version in (2, 4, 0, True, "3"):
+    for version in (3, 5, 0, True, "4"):
         (tmp_path / "kb" / "meta.json").write_bytes(sealed_meta(meta | {"schema": version}))
         with pytest.raises(BioelError, match=r"\[B021\]"):
             KnowledgeBase.open(tmp_path / "kb")

@@ -1,4 +1,4 @@
-"""A knowledge base that is opened, asked, copied and damaged."""
+"""Opening, querying and copying a knowledge base, and missing or foreign files."""
 
 import json
 import multiprocessing
@@ -7,9 +7,9 @@ import sys
 
 import numpy as np
 import pytest
-from benchmarks.growth import memory
 from kb_files import columns_of, made_kb
 
+from benchmarks.kb_size import memory
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.columns import give_back, map_folder, read_array
@@ -41,7 +41,7 @@ def test_types(kb):
 
 
 @pytest.mark.parametrize("row", [-1, 4])
-def test_no_row_stands_for_another(kb, row):
+def test_negative_and_missing_rows_are_refused(kb, row):
     for call in (kb.ids.__getitem__, kb.names_of, kb.types_of, kb.parents_of, kb.definition):
         with pytest.raises(IndexError):
             call(row)
@@ -64,7 +64,7 @@ def test_lookup_of_names(kb):
     assert kb.lookup_names([]).tolist() == []
 
 
-def test_hashes_that_meet_are_told_apart():
+def test_names_with_equal_hashes_are_distinguished():
     keys = SortedKeys(np.array([3, 7, 7, 9], dtype=np.uint64), np.array([5, 0, 2, 1]), below=6)
     strings = {5: "a", 0: "b", 2: "c", 1: "d"}
     wanted = ["c", "b", "x", "d", "a"]
@@ -94,7 +94,7 @@ def test_without_types_parents_or_retired(tmp_path):
     assert KnowledgeBase.from_bytes(kb.to_bytes()).types_of(0) == ()
 
 
-def test_copies_say_the_same(kb, folder, tmp_path):
+def test_copies_give_the_same_answers(kb, folder, tmp_path):
     kb.save_to(tmp_path / "copy")
     kb.save_to(folder)
     in_memory = KnowledgeBase.from_bytes(kb.to_bytes())
@@ -177,7 +177,7 @@ def test_an_unreadable_meta_file(folder, text):
         KnowledgeBase.open(folder)
 
 
-def test_bytes_that_are_no_knowledge_base(kb):
+def test_bytes_that_are_not_a_knowledge_base(kb):
     whole = kb.to_bytes()
     cut = [b"", whole[:12], whole[:20], whole[:-200], whole[:-20], whole[:-1]]
     for block in (*cut, b"PK\3\4", whole[:8] + b"\xff" * 99, whole + b"xxxx"):
@@ -186,7 +186,7 @@ def test_bytes_that_are_no_knowledge_base(kb):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_a_process_gets_smaller(tmp_path):
+def test_pages_are_given_back(tmp_path):
     np.save(tmp_path / "numbers.npy", np.ones(1 << 22))  # 33.6 MB
     mapped = read_array(map_folder(tmp_path, ["numbers.npy"])["numbers.npy"])
     assert mapped.sum() == 1 << 22

@@ -1,4 +1,4 @@
-"""The trie of names: its columns by hand, and its files."""
+"""The trie of names: its columns against those written by hand, and its files."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,7 +24,7 @@ PIECES = "0123456789abcdef"  # a fingerprint of word pieces
 
 
 def small() -> NameTrie:
-    """Rows 0 to 4: 3 1, 3, 3 2 1, 3 (again), and one that cannot be written."""
+    """Make a trie of the names 3 1, 3, 3 2 1, 3 (again), and one that cannot be generated."""
     rows = [[3, 1, END], [3, END], [3, 2, 1, END], [3, END], []]
     flat = np.array([piece for row in rows for piece in row])
     return trie_of(flat, np.array([len(row) for row in rows]), np.arange(10, 15))
@@ -49,7 +49,7 @@ def test_a_trie_of_nothing():
 
 
 def english(names: Sequence[str]) -> list[list[int] | None]:
-    """A piece for each letter, and the end; other letters cannot be written."""
+    """Return a piece for each letter, and the end; None for names with other letters."""
     return [[*map(ord, name), 0] if name.isascii() else None for name in names]
 
 

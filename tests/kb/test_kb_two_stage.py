@@ -1,4 +1,4 @@
-"""Search by the first half of the principal components."""
+"""Search by coarse codes, the first half of the principal components."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from kb_files import vectors_of
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb import vector_files as writing_module
-from spacy_bioel.kb import vectors as heads_module
+from spacy_bioel.kb import vectors as coarse_module
 from spacy_bioel.kb.faiss_index import choose_index
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.vector_files import open_vectors, write_vectors
@@ -14,7 +14,7 @@ from spacy_bioel.kb.vectors import ExactIndex, TwoStageIndex, coarse_codes_of, q
 
 
 def names_and_queries():
-    """40,000 unit vectors, most of whose length is in a third of their numbers; some changed."""
+    """Return 40,000 unit vectors, mostly in a third of their dimensions, and noisy queries."""
     random = np.random.default_rng(0)
     vectors = random.standard_normal((40_000, 48)) * np.where(np.arange(48) < 16, 1, 0.3)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -23,7 +23,7 @@ def names_and_queries():
     return quantize(vectors), queries.astype(np.float32)
 
 
-def test_nearest_names_of_all():
+def test_results_are_those_of_exact_search():
     vectors, queries = names_and_queries()
     vectors.coarse = coarse_codes_of(vectors)
     assert (vectors.coarse.codes.shape, vectors.coarse.codes.dtype) == ((40_000, 24), np.int8)
@@ -48,11 +48,11 @@ def encode(names):
     return np.array([[len(name), name.count("c"), 1, 0] for name in names], dtype=np.float32)
 
 
-def test_heads_are_made_of_stored_vectors(kb, folder, monkeypatch):
+def test_coarse_codes_are_made_of_stored_vectors(kb, folder, monkeypatch):
     write_vectors(kb, encode, fingerprint="9f3a", dim=4)
     assert open_vectors(folder, fingerprint="9f3a").coarse is None
-    monkeypatch.setattr(heads_module, "HEAD_NAMES", 2)
-    monkeypatch.setattr(writing_module, "HEAD_NAMES", 2)
+    monkeypatch.setattr(coarse_module, "MIN_COARSE_NAMES", 2)
+    monkeypatch.setattr(writing_module, "MIN_COARSE_NAMES", 2)
     done = write_vectors(kb, encode, fingerprint="9f3a", dim=4)
     assert (done.encoded, done.copied) == (0, 6)
     vectors = open_vectors(folder, fingerprint="9f3a")
@@ -65,9 +65,9 @@ def test_heads_are_made_of_stored_vectors(kb, folder, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["coarse", "projection"])
-def test_heads_that_are_gone(kb, folder, monkeypatch, name):
-    monkeypatch.setattr(heads_module, "HEAD_NAMES", 2)
-    monkeypatch.setattr(writing_module, "HEAD_NAMES", 2)
+def test_missing_coarse_codes(kb, folder, monkeypatch, name):
+    monkeypatch.setattr(coarse_module, "MIN_COARSE_NAMES", 2)
+    monkeypatch.setattr(writing_module, "MIN_COARSE_NAMES", 2)
     write_vectors(kb, encode, fingerprint="9f3a", dim=4)
     (vectors_of(folder, "9f3a") / f"{name}.npy").unlink()
     with pytest.raises(BioelError, match=rf"\[B033\].*{name}\.npy"):

@@ -40,13 +40,13 @@ def file_of(folder, part):
 
 
 def reopened(kb):
-    """Mapped files stay mapped, whatever becomes of their names."""
+    """Mapped files stay mapped after they are renamed or removed."""
     return KnowledgeBase.open(kb.path)
 
 
 def test_blocks_and_batches(kb, monkeypatch):
-    monkeypatch.setattr(vectors_module, "_BLOCK", 4)
-    monkeypatch.setattr(vectors_module, "_BATCH", 3)
+    monkeypatch.setattr(vectors_module, "_ENCODED_PER_BLOCK", 4)
+    monkeypatch.setattr(vectors_module, "_NAMES_PER_CALL", 3)
     batches, done = [], []
 
     def recorded(names):

@@ -50,7 +50,7 @@ def code(gram: str) -> int:
 
 @pytest.mark.parametrize("block", [1, 2, 100])
 def test_postings_do_not_depend_on_blocks(monkeypatch, block):
-    monkeypatch.setattr(ngrams, "_BLOCK", block)
+    monkeypatch.setattr(ngrams, "_NAMES_PER_BLOCK", block)
     codes, offsets, rows, norms = ngrams.build_postings(SPELLED)
     found = {
         int(codes[i]).to_bytes(3, "big").decode(): rows[offsets[i] : offsets[i + 1]].tolist()
@@ -97,7 +97,7 @@ def test_names_are_found_in_any_order(bags):
     assert _bag(bags, "heart") == _bag(bags, "abnormality of the foot") == 0
 
 
-def test_words_stand_for_each_other_if_several_names_say_so(bags):
+def test_words_that_several_names_exchange_are_substitutes(bags):
     table = bags.substitutes
     assert dict(zip(table.stem, table.share.tolist(), strict=True)) == {"abnorm": 1.0, "anom": 1.0}
     assert stem_key("abnormality") in table.word.tolist()
@@ -122,21 +122,22 @@ def test_words_stand_for_each_other_if_several_names_say_so(bags):
 def test_misspelled_words(word, expected):
     names = "hypertension pneumonia seizure diarrhea patients pain colics colica".split()
     misspellings = Misspellings(dict.fromkeys(names, 1))
-    assert misspellings.meant(word, known={"patience": 9.0}) == expected
+    assert misspellings.correction(word, known={"patience": 9.0}) == expected
 
 
 def test_no_words():
-    assert Misspellings({}).meant("pnuemonia", known={}) is None
+    assert Misspellings({}).correction("pnuemonia", known={}) is None
 
 
-def test_of_two_words_that_may_be_meant_the_far_more_frequent_one_is():
+def test_a_correction_must_be_far_more_frequent_than_others():
     misspellings = Misspellings({"arthritis": 2, "arteritis": 5})
     assert (
-        misspellings.meant("artritis", known={"arthritis": 30.0, "arteritis": 2.0}) == "arthritis"
+        misspellings.correction("artritis", known={"arthritis": 30.0, "arteritis": 2.0})
+        == "arthritis"
     )
-    assert misspellings.meant("artritis", known={"arthritis": 30.0, "arteritis": 4.0}) is None
-    assert misspellings.meant("artritis", known={"arthritis": 4.0}) == "arthritis"
-    assert misspellings.meant("artritis", known={}) is None
+    assert misspellings.correction("artritis", known={"arthritis": 30.0, "arteritis": 4.0}) is None
+    assert misspellings.correction("artritis", known={"arthritis": 4.0}) == "arthritis"
+    assert misspellings.correction("artritis", known={}) is None
 
 
 QUERIES = ["kidney failures", "", "heart heart attack"]
@@ -148,7 +149,7 @@ PAIRS = {
     (0, 3): (0.0, 0.0),
     (1, 0): (0.0, 0.0),
     (1, 3): (0.0, 0.0),
-    # A word counts once however often it is there: heart + attack are 5 + 6 letters.
+    # A repeated word counts once: heart + attack are 5 + 6 letters.
     (2, 1): (2 * 6 / (11 + 6), 6 / 11),
     (2, 4): (1.0, 1.0),
 }
@@ -163,7 +164,7 @@ def test_by_hand():
 
 
 @pytest.mark.parametrize(("strings", "n"), [([], 0), (["a"], 0), ([""], 1)])
-def test_no_words_in_common(strings, n):
+def test_strings_without_common_words(strings, n):
     pairs = np.zeros(n, dtype=np.int64)
     dice, covered = word_overlap(strings, strings, pairs, pairs)
     assert dice.tolist() == covered.tolist() == [0.0] * n

@@ -9,20 +9,20 @@ from thinc.api import Adam, Model
 
 from spacy_bioel.contextual import reranker as cross_encoder
 from spacy_bioel.contextual.networks import ranking_loss
-from spacy_bioel.contextual.reranker import Pair, build_cross_encoder_v1, score_pairs
+from spacy_bioel.contextual.reranker import RerankerPair, build_cross_encoder_v1, score_pairs
 from spacy_bioel.errors import BioelError
 from spacy_bioel.models.name_encoder import EncoderSource, add_encoder, get_network
 from spacy_bioel.models.torch_io import loss_and_gradients
 
 pytest.importorskip("transformers")
 
-# Mention and candidates are the same; the text around it says which one is right.
+# All pairs have the same mention and candidates; the context decides which one is right.
 PAIRS = [
-    Pair(left, "attack", right, candidate)
+    RerankerPair(left, "attack", right, candidate)
     for left, right in [("heart", "a b c"), ("renal", ""), ("", "heart"), ("a", "renal")]
     for candidate in ("heart attack", "renal failure", "failure")
 ]
-SOURCE = EncoderSource(None, (), None, 0, 0)  # type: ignore[arg-type]  # nothing of it is read
+SOURCE = EncoderSource(None, (), None, 0, 0)  # type: ignore[arg-type]  # not used
 GROUPS = np.arange(12) // 3
 RIGHT = np.array([1, 0, 0, 0, 1, 0, 1, 0, 0, 0, 1, 0], bool)
 
@@ -59,7 +59,7 @@ def test_a_score_for_each_pair(checkpoint, monkeypatch):
     assert np.abs(model.predict(PAIRS) - scores).max() < 1e-5
     alone = np.concatenate([score_pairs(model, [pair]) for pair in PAIRS])
     assert np.abs(alone - scores).max() < 1e-5
-    monkeypatch.setattr(cross_encoder, "_PAIRS", 5)
+    monkeypatch.setattr(cross_encoder, "_PAIRS_PER_BATCH", 5)
     assert np.abs(score_pairs(model, PAIRS) - scores).max() < 1e-5
     assert score_pairs(model, []).shape == (0,)
 
@@ -83,7 +83,7 @@ def test_markers_are_added_to_the_embeddings(checkpoint):
     assert words.shape == (86, 32)
     assert np.abs(words[84] - words[85]).max() > 0.01
     assert json.loads(model.attrs["config"])["vocab_size"] == 86
-    ids, _, _ = model.attrs["pieces"]([Pair("a", "heart", "b", "renal failures")])
+    ids, _, _ = model.attrs["pieces"]([RerankerPair("a", "heart", "b", "renal failures")])
     assert ids.tolist() == [2, 5, 84, 42, 85, 6, 3, 44, 45, 46, 3]
 
 
@@ -96,13 +96,13 @@ def test_unused_pieces_are_markers(copy):
     assert json.loads(model.attrs["config"])["vocab_size"] == 84
 
 
-def test_what_cannot_be_read(copy):
+def test_checkpoints_that_are_refused(copy):
     assert score_pairs(make_model(copy, max_pieces=7), PAIRS).shape == (12,)
     for path, room, error in (
         (None, 24, r"\[B159\].*Set path.*CrossEncoder"),
         (copy / "missing", 24, r"\[B152\].*cannot be an id"),
         (copy, 6, r"\[B154\].*found max_pieces = 6, expected at least 7"),
-        (copy, 33, r"\[B154\].*found 32 positions.*at least the 33"),
+        (copy, 33, r"\[B154\].*found 32 positions.*at least 33"),
     ):
         with pytest.raises(BioelError, match=error):
             make_model(path, max_pieces=room)

@@ -1,4 +1,4 @@
-"""Networks around a backbone against the backbone itself: one row at a time, or padded."""
+"""Networks around a backbone, compared with the backbone on one row at a time or on padded rows."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ def flat(rows: list[list[int]]) -> tuple[Tensor, Tensor]:
 
 
 @pytest.mark.parametrize(
-    ("lengths", "most", "expected"),
+    ("lengths", "max_pieces", "expected"),
     [
         ([5], 2, [[0]]),
         ([5, 5, 5], 10, [[0, 1], [2]]),
@@ -32,9 +32,9 @@ def flat(rows: list[list[int]]) -> tuple[Tensor, Tensor]:
         ([], 8, []),
     ],
 )
-def test_rows_that_are_read_together(lengths, most, expected):
-    parts = encoders.batches(torch.tensor(lengths, dtype=torch.int64), most)
-    assert [part.tolist() for part in parts] == expected
+def test_rows_that_are_batched_together(lengths, max_pieces, expected):
+    batches = encoders.batches_by_length(torch.tensor(lengths, dtype=torch.int64), max_pieces)
+    assert [batch.tolist() for batch in batches] == expected
 
 
 # Names.
@@ -43,7 +43,7 @@ NAMES = [[2, 9, 12, 3], [2, 3], [2, 5, 3], [2, 7, 20, 30, 41, 8, 8, 3], [2, 44, 
 
 
 def padded(backbone: Any, names: list[list[int]], *, pooling: str) -> Tensor:
-    """The textbook form: pad, and mask the pads."""
+    """Return the vectors of the textbook form, padded and masked."""
     longest = max(map(len, names))
     ids = torch.tensor([name + [0] * (longest - len(name)) for name in names])
     mask = torch.tensor([[int(i < len(name)) for i in range(longest)] for name in names])
@@ -69,15 +69,15 @@ def test_names_unpadded_equal_padded_and_masked(backbone, pooling):
 # Documents.
 
 WINDOWS = [[2, 42, 43, 3], [2, 9, 3], [2, *range(5, 30), 3], [2, 44, 45, 46, 3], [2, 9, 3]]
-# Pieces of the documents: all but the special ones.
+# Pieces of the documents, without the special pieces.
 USED = torch.tensor([1, 2, 5, *range(8, 33), 35, 36, 37, 40])
 ALL = torch.arange(len(USED))
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("most", [1, 8, 30, 10_000])
-def test_each_piece_as_if_its_window_were_alone(backbone, monkeypatch, most):
-    monkeypatch.setitem(encoders._WINDOW_PIECES, "cpu", most)
+@pytest.mark.parametrize("max_pieces", [1, 8, 30, 10_000])
+def test_windows_do_not_depend_on_their_batch(backbone, monkeypatch, max_pieces):
+    monkeypatch.setitem(encoders._WINDOW_PIECES_PER_BATCH, "cpu", max_pieces)
     vectors = DocumentTransformer(backbone)(*flat(WINDOWS), USED, ALL, ALL, len(USED))
     assert vectors.shape == (32, 32)
     states = [backbone(input_ids=torch.tensor([window]))[0][0] for window in WINDOWS]
@@ -91,7 +91,7 @@ def test_gradients_reach_the_first_layer_and_the_pieces_that_are_used(backbone):
     network(*flat(WINDOWS), USED, ALL[:1], ALL[:1], 1)[0, 0].backward()
     table = backbone.embeddings.word_embeddings.weight.grad
     changed = table.abs().sum(dim=1).nonzero()[:, 0].tolist()
-    assert changed == [2, 3, 42, 43]  # of its own window, no others
+    assert changed == [2, 3, 42, 43]  # the pieces of the same window only
     for layer in backbone.encoder.layer:
         assert layer.output.dense.weight.grad.abs().sum() > 0
 
@@ -119,15 +119,15 @@ def inputs(pairs: list[tuple[list[int], list[int]]]) -> tuple[Tensor, Tensor, Te
 
 
 def alone(network: CrossEncoder, pair: tuple[list[int], list[int]]) -> float:
-    """The textbook form: one pair, no pads and no mask."""
+    """Return the logit of a single pair, without padding and mask."""
     ids, segments, _ = inputs([pair])
     states = network.backbone(input_ids=ids[None], token_type_ids=segments[None])[0]
     return network.head(states[:, 0]).item()
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("most", [4096, 18])
-def test_logits_in_the_order_given(backbone, monkeypatch, most):
+@pytest.mark.parametrize("max_pieces", [4096, 18])
+def test_logits_keep_the_order_of_the_pairs(backbone, monkeypatch, max_pieces):
     network = make_network(backbone)
     expected = [alone(network, pair) for pair in PAIRS]
     shapes = []
@@ -135,10 +135,10 @@ def test_logits_in_the_order_given(backbone, monkeypatch, most):
         lambda module, args, kwargs: shapes.append(tuple(kwargs["input_ids"].shape)),
         with_kwargs=True,
     )
-    monkeypatch.setattr(encoders, "_PIECES", most)
+    monkeypatch.setattr(encoders, "_PIECES_PER_BATCH", max_pieces)
     logits = network(*inputs(PAIRS))
-    # One pair is longer than the bound and stands alone.
-    assert shapes == ([(5, 25)] if most == 4096 else [(1, 25), (2, 9), (2, 5)])
+    # One pair is longer than the limit, and a batch of its own.
+    assert shapes == ([(5, 25)] if max_pieces == 4096 else [(1, 25), (2, 9), (2, 5)])
     assert logits.tolist() == pytest.approx(expected, abs=1e-5)
     assert logits.std() > 0.01
 
@@ -156,7 +156,7 @@ SMALL |= {"intermediate_size": 8, "type_vocab_size": 1}
     ],
     ids=["one", "none"],
 )
-def test_networks_that_tell_no_segments_apart(config):
+def test_networks_without_segment_embeddings(config):
     network = make_network(transformers.AutoModel.from_config(config))
     ids, segments, lengths = inputs(PAIRS)
     logits = network(ids, segments, lengths)
@@ -165,11 +165,11 @@ def test_networks_that_tell_no_segments_apart(config):
 
 
 @torch.no_grad()
-def test_pads_do_not_shift_positions():
-    """RoBERTa counts positions by its pad, whose id is not 0."""
+def test_padding_does_not_shift_positions():
+    """RoBERTa counts positions by its padding piece, whose id is not 0."""
     config = transformers.RobertaConfig(
         **SMALL,
-        max_position_embeddings=27,  # 2 more than the longest pair has pieces
+        max_position_embeddings=27,  # 2 more than the pieces of the longest pair
         pad_token_id=1,
         initializer_range=0.3,
     )
@@ -186,7 +186,7 @@ def test_mixed_precision_is_for_training_where_it_is_faster(backbone, monkeypatc
     monkeypatch.setattr(encoders, "has_bfloat16", lambda: True)
     assert mixed(*inputs(PAIRS)).tolist() == expected.tolist()
     mixed.train()
-    backbone.eval()  # it has dropout, too
+    backbone.eval()  # the backbone has dropout too
     found = mixed(*inputs(PAIRS))
     assert found.dtype == torch.float32
     assert 1e-5 < float((found - expected).detach().abs().max()) < 0.05

@@ -1,4 +1,4 @@
-"""Losses by hand, and their gradients."""
+"""Losses against values computed by hand, and their gradients."""
 
 import math
 
@@ -11,7 +11,7 @@ from spacy_bioel.models.networks import info_nce_loss, marginal_loss, multi_simi
 
 
 def unit(*cosines: float) -> torch.Tensor:
-    """An anchor (1, 0, ...) and one vector for each cosine with it, in dimensions of their own."""
+    """Return an anchor (1, 0, ...), and a vector for each cosine with it, each in its dimension."""
     vectors = torch.zeros(len(cosines) + 1, len(cosines) + 1, dtype=torch.float64)
     vectors[0, 0] = 1.0
     for i, cosine in enumerate(cosines, start=1):

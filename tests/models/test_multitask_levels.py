@@ -1,12 +1,12 @@
 import torch
 
-from spacy_bioel.contextual.token_networks import LINKS, MENTIONS, TYPES, Multitask
+from spacy_bioel.contextual.token_networks import LINK_TASK, MENTION_TASK, TYPE_TASK, Multitask
 
 
 def network(hidden: int) -> Multitask:
     torch.manual_seed(0)
     return Multitask(
-        tasks=[MENTIONS, TYPES, LINKS],
+        tasks=[MENTION_TASK, TYPE_TASK, LINK_TASK],
         per_token=True,
         hidden=hidden,
         layers=1,
@@ -35,10 +35,10 @@ def test_states_of_levels_are_as_large_as_token_vectors():
         assert of_level.shape == (5, 12)
         assert torch.allclose(of_level.var(1, correction=0), torch.ones(5), atol=1e-2)
     # Levels above the last that is needed are not computed.
-    assert list(states(network(hidden=6), last=MENTIONS)) == ["mentions"]
+    assert list(states(network(hidden=6), last=MENTION_TASK)) == ["mentions"]
 
 
-def test_without_hierarchy_all_tasks_read_the_same():
+def test_without_hierarchy_all_tasks_share_states():
     found = states(network(hidden=0))
-    assert found[LINKS] is found[MENTIONS]
-    assert found[LINKS].shape == (5, 8)
+    assert found[LINK_TASK] is found[MENTION_TASK]
+    assert found[LINK_TASK].shape == (5, 8)

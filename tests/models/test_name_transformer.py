@@ -132,7 +132,7 @@ def test_no_checkpoint(checkpoint, tmp_path, monkeypatch):
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", offline)
     for path, settings, error in (
-        (checkpoint, {"max_tokens": 33}, r"\[B154\].*found 32 positions.*at least the 33"),
+        (checkpoint, {"max_tokens": 33}, r"\[B154\].*found 32 positions.*at least 33"),
         (None, {}, r"\[B151\].*embeddings"),
         (tmp_path / "missing", {}, r"\[B152\].*cannot be an id"),
         ("owner/model", {}, r"\[B152\] owner/model .*no network"),

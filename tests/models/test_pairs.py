@@ -1,9 +1,9 @@
-"""Word pieces of a pair of mention and candidate."""
+"""Word pieces of pairs of a mention and a candidate."""
 
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from spacy_bioel.contextual.reranker import Pair, PairPieces
+from spacy_bioel.contextual.reranker import PairPieces, RerankerPair
 
 WORDS = ["[UNK]", "[CLS]", "[SEP]", "[Ms]", "[Me]", *"abcdefghijklmnopqrstuvwxyz"]
 
@@ -14,14 +14,18 @@ def make_pieces(max_pieces: int) -> PairPieces:
     return PairPieces(tokenizer, [1], [2], (3, 4), max_pieces)
 
 
-def written(pieces: PairPieces, *pair: str) -> str:
-    ids, _, lengths = pieces([Pair(*pair)])
+def encoded(pieces: PairPieces, *pair: str) -> str:
+    ids, _, lengths = pieces([RerankerPair(*pair)])
     assert lengths.tolist() == [len(ids)]
     return " ".join(WORDS[i] for i in ids)
 
 
 def test_all_pairs_one_after_another():
-    pairs = [Pair("a b", "m n", "c", "x y"), Pair("", "m", "", ""), Pair("a b", "m n", "c", "z")]
+    pairs = [
+        RerankerPair("a b", "m n", "c", "x y"),
+        RerankerPair("", "m", "", ""),
+        RerankerPair("a b", "m n", "c", "z"),
+    ]
     ids, segments, lengths = make_pieces(32)(pairs)
     first = "[CLS] a b [Ms] m n [Me] c [SEP] x y [SEP]"
     last = "[CLS] a b [Ms] m n [Me] c [SEP] z [SEP]"
@@ -44,7 +48,7 @@ def test_all_pairs_one_after_another():
     ],
 )
 def test_the_window_is_balanced(left, right, expected):
-    assert written(make_pieces(11), left, "m", right, "x") == expected
+    assert encoded(make_pieces(11), left, "m", right, "x") == expected
 
 
 @pytest.mark.parametrize(
@@ -57,4 +61,4 @@ def test_the_window_is_balanced(left, right, expected):
     ],
 )
 def test_mention_and_candidate_are_cut_last(mention, candidate, expected):
-    assert written(make_pieces(11), "a b c", mention, "d e f", candidate) == expected
+    assert encoded(make_pieces(11), "a b c", mention, "d e f", candidate) == expected

@@ -1,4 +1,4 @@
-"""The encoder-decoder: what is read and written as word pieces, the loss, and the beam search."""
+"""The encoder-decoder: word pieces of mentions and names, the loss, and the beam search."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,8 +8,13 @@ import pytest
 import torch
 from thinc.api import Adam
 
-from spacy_bioel.contextual.constrained_decoding import NameTrie, trie_of, write_about
-from spacy_bioel.contextual.generative import Marked, MarkedPieces, build_seq2seq_v1, new_backbone
+from spacy_bioel.contextual.constrained_decoding import NameTrie, generate_names, trie_of
+from spacy_bioel.contextual.generative import (
+    MarkedMention,
+    MarkedPieces,
+    build_seq2seq_v1,
+    new_backbone,
+)
 from spacy_bioel.errors import BioelError
 from spacy_bioel.models.name_encoder import EncoderSource, add_encoder, get_network
 from spacy_bioel.models.vocabulary import train_vocabulary
@@ -20,7 +25,7 @@ TEXT = "the patient has a failure of the kidney and is in need of dialysis"
 
 
 class Source(EncoderSource):
-    """Names and a text without a knowledge base."""
+    """A source of names and a text without a knowledge base."""
 
     def __init__(self) -> None:
         super().__init__(None, (), None, 0, 0, lambda: [TEXT] * 2)  # type: ignore[arg-type]
@@ -51,23 +56,23 @@ def words(pieces: MarkedPieces, ids: Sequence[int]) -> str:
 # Word pieces.
 
 
-def rows_of(pieces: MarkedPieces, mentions: Sequence[Marked]) -> list[str]:
+def rows_of(pieces: MarkedPieces, mentions: Sequence[MarkedMention]) -> list[str]:
     found = pieces.sources(mentions)
     ends = np.cumsum(found.lengths)
     return [words(pieces, found.flat[a:b]) for a, b in zip(ends - found.lengths, ends, strict=True)]
 
 
-def test_a_mention_is_marked_and_its_context_shared_out():
+def test_a_mention_is_marked_and_its_context_is_cut():
     pieces = make(max_pieces=7, vocabulary=400).attrs["pieces"]
     left, right = "the patient has a", "and is in need"
-    # Seven pieces are two markers, the mention and four words.
+    # The seven pieces are two markers, the mention and four words.
     assert rows_of(
         pieces,
         [
-            Marked(left, "renal", right),
-            Marked("", "renal", right),
-            Marked(left, "renal", "and"),
-            Marked("", "renal", ""),
+            MarkedMention(left, "renal", right),
+            MarkedMention("", "renal", right),
+            MarkedMention(left, "renal", "and"),
+            MarkedMention("", "renal", ""),
         ],
     ) == [
         "has a [START] renal [END] and is",
@@ -79,7 +84,10 @@ def test_a_mention_is_marked_and_its_context_shared_out():
 
 def test_a_mention_that_is_longer_than_the_room_loses_its_end():
     pieces = make(max_pieces=5, vocabulary=400).attrs["pieces"]
-    mentions = [Marked("a", "failure of the kidney", "and"), Marked("a", "renal", "and")]
+    mentions = [
+        MarkedMention("a", "failure of the kidney", "and"),
+        MarkedMention("a", "renal", "and"),
+    ]
     assert rows_of(pieces, mentions) == [
         "[START] failure of the [END]",
         "a [START] renal [END] and",
@@ -90,11 +98,11 @@ def test_a_mention_that_is_longer_than_the_room_loses_its_end():
 
 
 def test_prompts(model):
-    """One of a mention that contains its last word, and none."""
+    """The prompt of a mention that contains its last word, and no prompt."""
     without = make(prompt=False).attrs["pieces"]
-    assert without.prompts([Marked("", "renal", "")]) == [[without.start]]
+    assert without.prompts([MarkedMention("", "renal", "")]) == [[without.start]]
     pieces = model.attrs["pieces"]
-    mentions = [Marked("", "kidney is", ""), Marked("", "renal", "")]
+    mentions = [MarkedMention("", "kidney is", ""), MarkedMention("", "renal", "")]
     targets, given = pieces.targets(mentions, ["kidney is", "renal failure"])
     first = int(targets.lengths[0])
     assert words(pieces, targets.flat[: given[0]]) == "[SEP] kidney is is"
@@ -102,9 +110,9 @@ def test_prompts(model):
     assert words(pieces, targets.flat[first : first + given[1]]) == "[SEP] renal is"
 
 
-def test_what_can_be_written(model):
+def test_names_that_can_be_generated(model):
     pieces = model.attrs["pieces"]
-    found = pieces.writable(["renal", "", "腎", "renal " * 300])
+    found = pieces.for_names(["renal", "", "腎", "renal " * 300])
     assert [row is None for row in found] == [False, True, True, True]
     assert words(pieces, found[0]) == "renal [SEP]"
 
@@ -121,7 +129,7 @@ def test_fingerprints_tell_word_pieces_apart(model):
 
 def test_loss_of_a_name_is_that_of_its_pieces_alone(model):
     pieces: MarkedPieces = model.attrs["pieces"]
-    mentions = [Marked("the", "renal failure", "is"), Marked("", "heart", "and")]
+    mentions = [MarkedMention("the", "renal failure", "is"), MarkedMention("", "heart", "and")]
     names = ["renal", "heart attack"]
     losses = model.predict((mentions, names))
     backbone = get_network(model).backbone
@@ -136,7 +144,7 @@ def test_loss_of_a_name_is_that_of_its_pieces_alone(model):
 
 
 def test_a_loss_does_not_depend_on_its_batch(model):
-    mentions = [Marked(TEXT, "renal failure", TEXT), Marked("", "heart", "")]
+    mentions = [MarkedMention(TEXT, "renal failure", TEXT), MarkedMention("", "heart", "")]
     together = model.predict((mentions, ["renal", "failure of the kidney"]))
     alone = model.predict((mentions[1:], ["failure of the kidney"]))
     assert float(together[1]) == pytest.approx(float(alone[0]), abs=1e-5)
@@ -145,7 +153,7 @@ def test_a_loss_does_not_depend_on_its_batch(model):
 
 def test_it_learns_with_smoothed_labels():
     model = make()
-    mentions = [Marked("", name, "") for name in NAMES]
+    mentions = [MarkedMention("", name, "") for name in NAMES]
     before = float(model.predict((mentions, NAMES)).mean())
     optimizer = Adam(0.01)
     for _ in range(15):
@@ -161,26 +169,26 @@ def test_it_learns_with_smoothed_labels():
 
 @pytest.fixture(scope="module")
 def trie(model) -> NameTrie:
-    rows = model.attrs["pieces"].writable(NAMES)
+    rows = model.attrs["pieces"].for_names(NAMES)
     flat = np.array([i for row in rows for i in row])
     return trie_of(flat, np.array([len(row) for row in rows]), np.arange(len(NAMES)))
 
 
 MENTIONS = [
-    Marked("the patient has", "renal failure", "and is"),
-    Marked("", "heart", ""),
-    Marked(TEXT, "kidney is", TEXT),
-    Marked("the patient has", "renal failure", "and is"),
+    MarkedMention("the patient has", "renal failure", "and is"),
+    MarkedMention("", "heart", ""),
+    MarkedMention(TEXT, "kidney is", TEXT),
+    MarkedMention("the patient has", "renal failure", "and is"),
 ]
 
 
 @pytest.mark.parametrize("beams", [1, 2, len(NAMES)])
-def test_beams_by_the_book(trie, beams):
+def test_beam_search_equals_the_textbook(trie, beams):
     model = make(beams=beams)
     pieces: MarkedPieces = model.attrs["pieces"]
-    rows = [tuple(row) for row in pieces.writable(NAMES) if row]
+    rows = [tuple(row) for row in pieces.for_names(NAMES) if row]
     backbone = get_network(model).backbone
-    written, n_cut = write_about(model, trie, MENTIONS)
+    generated, n_cut = generate_names(model, trie, MENTIONS)
     assert n_cut == 0
     for number, mention in enumerate(MENTIONS):
         source = torch.from_numpy(pieces.sources([mention]).flat)[None]
@@ -205,24 +213,24 @@ def test_beams_by_the_book(trie, beams):
             kept = sorted(longer, key=lambda row: -longer[row])[: beams - len(done)]
             done |= {row: longer[row] / len(row) for row in kept if row in rows}
             live = {row: longer[row] for row in kept if row not in rows}
-        own = written.mention == number
-        names = trie.names_of(written.leaf[own])[1].tolist()
+        is_own = generated.mention == number
+        names = trie.names_of(generated.leaf[is_own])[1].tolist()
         expected = sorted(done, key=lambda row: -done[row])
         assert [rows[name] for name in names] == expected
-        assert written.score[own].tolist() == pytest.approx(
+        assert generated.score[is_own].tolist() == pytest.approx(
             [done[row] for row in expected], abs=1e-5
         )
 
 
 def test_the_same_alone_and_in_any_order(model, trie):
-    together, _ = write_about(model, trie, MENTIONS)
-    assert write_about(model, trie, [])[0].mention.tolist() == []
+    together, _ = generate_names(model, trie, MENTIONS)
+    assert generate_names(model, trie, [])[0].mention.tolist() == []
     for numbers in ([0], [1], [2, 0, 1]):
-        found, _ = write_about(model, trie, [MENTIONS[i] for i in numbers])
+        found, _ = generate_names(model, trie, [MENTIONS[i] for i in numbers])
         for place, number in enumerate(numbers):
-            of, own = found.mention == place, together.mention == number
-            assert found.leaf[of].tolist() == together.leaf[own].tolist()
-            assert found.score[of] == pytest.approx(together.score[own], abs=1e-5)
+            single, batch = found.mention == place, together.mention == number
+            assert found.leaf[single].tolist() == together.leaf[batch].tolist()
+            assert found.score[single] == pytest.approx(together.score[batch], abs=1e-5)
 
 
 # Files.
@@ -248,7 +256,7 @@ def test_a_checkpoint_without_markers_gets_them(tmp_path):
     assert model.predict((MENTIONS, ["renal"] * 4)).shape == (4,)
 
 
-def test_a_checkpoint_that_cannot_write_is_refused(checkpoint):
+def test_an_encoder_alone_is_refused(checkpoint):
     model = build_seq2seq_v1(path=str(checkpoint), max_pieces=16)
     with pytest.raises(BioelError, match=r"\[B280\].*'bert'.*encoder-decoder"):
         add_encoder(model, Source())

@@ -1,4 +1,4 @@
-"""`bioel_linker` with a bi-encoder that shares a transformer with the detector."""
+"""`bioel_linker` with a dual encoder that shares a transformer with the detector."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ from tiny import (
     transformer,
 )
 
-from spacy_bioel.contextual.dual_encoder import encode_in_context
+from spacy_bioel.contextual.dual_encoder import encode_mentions
 from spacy_bioel.doc import add_gold, get_links
 from spacy_bioel.errors import BioelError
 from spacy_bioel.types import AnnotatedText
@@ -46,7 +46,7 @@ def test_same_links_from_bytes_in_any_batch_and_without_gold(dual, texts):
 
 
 def with_gold(nlp: Language, inputs: list[str], texts: list[AnnotatedText]) -> list[Doc]:
-    """Documents, of which the first have gold mentions."""
+    """Make documents; the first ones have gold mentions."""
     docs = [nlp.make_doc(text) for text in inputs]
     for doc, text in zip(docs, texts, strict=False):
         add_gold(doc, text)
@@ -66,7 +66,7 @@ def test_two_processes_after_training(kb_folder, checkpoint, texts, start_method
     assert found == [get_links(doc) for doc in nlp.pipe(inputs)]
 
 
-def test_reading_alone(dual, texts):
+def test_contextual_evidence_alone(dual, texts):
     linker = dual.get_pipe("bioel_linker")
     leave_evidence(dual, "contextual")
     linker.cfg["nil_threshold"] = 0.0
@@ -74,31 +74,31 @@ def test_reading_alone(dual, texts):
     assert evidence_of([dual(texts[0].text)]) == {"contextual"}
 
 
-def test_not_reading(dual, texts):
+def test_without_contextual_evidence(dual, texts):
     dual.get_pipe("bioel_linker").cfg["evidence"]["contextual"] = False
     found = evidence_of(dual.pipe(text.text for text in texts))
     assert {"dense", "exact+alias_table+dense"} < found
     assert not any("contextual" in evidence for evidence in found)
 
 
-def test_documents_that_were_not_read(dual):
+def test_documents_without_token_vectors(dual):
     doc = dual.make_doc("AKI")
     doc.spans["bioel"] = [doc.char_span(0, 3, label="Disease")]
     with pytest.raises(BioelError, match=r"\[B174\]"):
         dual.get_pipe("bioel_linker")(doc)
 
 
-def in_context(linker: Any, docs: list[Doc]) -> np.ndarray:
-    return encode_in_context(linker.model, linker.generator, linker.ranking(docs).mentions)
+def mention_vectors(linker: Any, docs: list[Doc]) -> np.ndarray:
+    return encode_mentions(linker.model, linker.generator, linker.ranking(docs).mentions)
 
 
-def test_mentions_read_one_by_one(kb_folder, checkpoint, texts, tmp_path):
-    """Each alone in its words, by a transformer of the linker's own, which is saved with it."""
+def test_mentions_encoded_one_by_one(kb_folder, checkpoint, texts, tmp_path):
+    """The linker has a separate transformer, which is saved with it."""
     nlp = dual_nlp(
         kb_folder, checkpoint, model={"collective": False, "tok2vec": transformer(checkpoint)}
     )
     losses = learn(nlp, texts, updates=25, name="bioel_linker")
-    assert losses[-1] < max(losses) / 4  # the first are told from easier names
+    assert losses[-1] < max(losses) / 4  # the first negatives are easier
     nlp.to_disk(tmp_path / "trained")
     again = spacy.load(tmp_path / "trained")
     long = texts[0].text + " Nothing more is known." * 40
@@ -107,18 +107,18 @@ def test_mentions_read_one_by_one(kb_folder, checkpoint, texts, tmp_path):
     for doc in docs[:2]:
         doc.spans["bioel"] = [doc[2:4], doc[len(doc) // 2 : len(doc) // 2 + 1]]
     linker, copy = (pipe.get_pipe("bioel_linker") for pipe in (nlp, again))
-    found = in_context(linker, docs)
+    found = mention_vectors(linker, docs)
     assert found.shape == (4, 32)
-    stored = in_context(copy, docs)
+    stored = mention_vectors(copy, docs)
     assert np.abs(stored - found).max() < 1e-5
-    # What lies beyond the words around a mention says nothing about it.
+    # Text beyond the context of a mention has no effect.
     doc = nlp.make_doc(texts[0].text + " Nothing more is known." * 39)
     doc.spans["bioel"] = [doc[2:4]]
-    shorter = in_context(linker, [doc])
+    shorter = mention_vectors(linker, [doc])
     assert np.abs(shorter - found[2]).max() < 1e-5
 
 
-def test_a_listener_cannot_read_one_by_one(kb_folder, checkpoint):
+def test_a_listener_cannot_encode_one_by_one(kb_folder, checkpoint):
     with pytest.raises(BioelError, match=r"\[B177\]"):
         dual_nlp(kb_folder, checkpoint, model={"collective": False})
 

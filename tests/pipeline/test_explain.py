@@ -173,7 +173,7 @@ HUMAN, MOUSE = "NCBITaxon:9606", "NCBITaxon:10090"
             ["other"],
             "mice and mice with ABC1",
             (),
-            "names mice (2 times); it is of another organism.",
+            "names mice (2 times); this gene belongs to another organism.",
         ),
         (
             [],
@@ -185,7 +185,7 @@ HUMAN, MOUSE = "NCBITaxon:9606", "NCBITaxon:10090"
             [],
             "ABC1 and germs",
             ("G:1",),
-            "names germs; genes beside microbes are mostly those of people.",
+            "names germs; genes in texts about microbes are mostly human.",
         ),
         ([], "ABC1 is low", ("G:1",), "context was 0.99. The document names no organism."),
     ],

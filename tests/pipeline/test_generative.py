@@ -65,7 +65,7 @@ def given(nlp: Language, texts: list[AnnotatedText]) -> list:
 
 
 def right(nlp: Language, texts: list[AnnotatedText]) -> list[bool]:
-    """Whether each mention with one id is linked to it."""
+    """Return whether each mention with one id is linked to it."""
     found = []
     for doc, text in zip(nlp.pipe(given(nlp, texts)), texts, strict=True):
         gold = {(m.start, m.end): m.ids for m in text.mentions if len(m.ids) == 1}
@@ -77,7 +77,7 @@ def right(nlp: Language, texts: list[AnnotatedText]) -> list[bool]:
     return found
 
 
-def test_learns_by_heart_what_to_write(generative, texts):
+def test_learns_by_heart_what_to_generate(generative, texts):
     leave_evidence(generative, "generated")
     found = right(generative, texts)
     assert len(found) > 20
@@ -90,10 +90,10 @@ def test_its_package_asks_for_transformers(generative):
     assert generative.meta["requirements"] == ["spacy-bioel[transformers]>=0.1.0,<0.2.0"]
 
 
-def test_written_candidates_are_weighed_with_those_of_the_strings(generative, texts):
+def test_generated_candidates_are_combined_with_string_candidates(generative, texts):
     evidence = evidence_of(generative.pipe(given(generative, texts)))
-    assert {"exact+alias_table+dense+sparse+generated", "generated"} & evidence
-    assert {"dense", "dense+ngram"} & evidence  # what was not written does not say so
+    assert {"exact+alias_table+dense+ngram+generated", "generated"} & evidence
+    assert {"dense", "dense+ngram"} & evidence  # candidates that were not generated
     found = right(generative, texts)
     assert sum(found) >= 0.85 * len(found)
     generative.get_pipe("bioel_linker").cfg["evidence"]["generated"] = False
@@ -119,7 +119,7 @@ def test_the_trie_is_kept_until_there_is_another_knowledge_base(generative):
     assert again is not trie and again.leaves.tolist() == trie.leaves.tolist()
 
 
-def test_tuning_weighs_strings_and_what_is_written(generative, texts):
+def test_tuning_fits_fusion_and_rescoring(generative, texts):
     report = tune(generative, texts)
     assert [one.chosen.get("weights") for one in report.tuned][:2] == ["fusion", "rescoring"]
     linker: Any = generative.get_pipe("bioel_linker")
@@ -178,7 +178,7 @@ def test_names_without_word_pieces_are_counted(tmp_path):
     linker: Any = nlp.get_pipe("bioel_linker")
     pieces = linker.model.get_ref("generator").attrs["pieces"]
     vocabulary = Tokenizer.from_str(pieces.tokenizer.to_str())
-    linker.encode_kb(linker.kb)  # a piece of the one character is made, as it is in a name
+    linker.encode_kb(linker.kb)  # the vocabulary has this character, because it is a name
     tokens = vocabulary.get_vocab()
     assert "\u814e" in tokens
     other = build_kb([*concepts, Concept("X:3", ("\u5fc3",), ())], tmp_path / "other")

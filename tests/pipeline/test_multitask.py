@@ -37,17 +37,17 @@ TOK2VEC = Config(MENTIONS_MODEL["tok2vec"]).merge(
 PER_TOKEN = {"per_token": True, "vocabulary": "closed"}
 VARIANTS: dict[str, dict[str, Any]] = {
     "multi-task": {"hidden": 0, "one_task": False},
-    "hierarchical": {"hidden": 24, "one_task": False},
+    "hierarchy": {"hidden": 24, "one_task": False},
     "per token": {"hidden": 0, "one_task": False} | PER_TOKEN,
     "single task": {"hidden": 0, "tasks": ["links"]} | PER_TOKEN,
 }
-# What composites, or one of two overlapping mentions, cost each variant.
+# Links that each variant may miss, because of composites and overlapping mentions.
 MISSED = 4
 OVERLAPS = r"\[W300\] 2 of 36 gold mentions"
 
 
 def multitask_nlp(kb: Path, **settings: Any) -> Language:
-    """A linker that finds its mentions, untrained. settings: Of the architecture."""
+    """Make an untrained linker that finds its mentions. settings: Settings of the architecture."""
     return with_linker(blank(), kb, multitask_model(**settings), mentions="model")
 
 
@@ -107,7 +107,7 @@ def test_same_links_from_bytes_in_any_batch_and_without_gold(trained, texts):
     assert_same_links(trained, lambda _: inputs, with_gold(trained, inputs, texts))
 
 
-def test_given_mentions_are_read_too(trained, texts):
+def test_given_mentions_are_linked_too(trained, texts):
     given = list(link_given(trained, trained.get_pipe("bioel_linker"), texts))
     assert [len(of_doc) for of_doc in given] == [len(text.mentions) for text in texts]
     right = sum(
@@ -120,7 +120,7 @@ def test_given_mentions_are_read_too(trained, texts):
 
 
 def test_closed_vocabulary_alone(multi, texts):
-    """As published: the likeliest class, whatever the knowledge base calls it."""
+    """As published: the most probable class, whatever its names in the knowledge base."""
     linker = multi.get_pipe("bioel_linker")
     linker.model.attrs["vocabulary"] = "closed"
     leave_evidence(multi, "contextual")
@@ -136,7 +136,7 @@ def test_closed_vocabulary_alone(multi, texts):
 
 
 def test_open_vocabulary_links_to_a_concept_without_a_mention(kb_folder, kb, texts):
-    """A mention begins as the vector of its string, before anything is learnt by heart."""
+    """Before training, the vector of a mention is that of its string."""
     multi = multitask_nlp(kb_folder, hidden=0)
     with pytest.warns(UserWarning, match=OVERLAPS):
         learn(multi, texts, updates=0, name="bioel_linker")
@@ -173,7 +173,7 @@ def test_one_task_alone_is_learnt_at_a_time(kb_folder, checkpoint, texts):
 
 
 class FixedTask:
-    """A generator of random numbers that draws one task."""
+    """Random generator that always draws the same task."""
 
     def __init__(self, task: str) -> None:
         self.task = task
@@ -187,7 +187,7 @@ class FixedTask:
 
 
 def test_tasks_that_are_not_learnt(kb_folder, texts):
-    """Mentions alone are found, and neither typed nor linked."""
+    """Mentions are found, but neither typed nor linked."""
     spacy.util.fix_random_seed(0)
     nlp = multitask_nlp(kb_folder, hidden=0, tasks=["mentions"], vocabulary="closed")
     with pytest.warns(UserWarning, match=OVERLAPS):
@@ -202,7 +202,7 @@ def test_tasks_that_are_not_learnt(kb_folder, texts):
 
 
 def test_a_type_and_a_concept_that_training_has_not(kb_folder, texts):
-    """They are unknown to the losses, and harm nothing."""
+    """They have no loss."""
     nlp = multitask_nlp(kb_folder, hidden=0)
     with pytest.warns(UserWarning, match=OVERLAPS):
         losses = learn(nlp, texts, updates=2, name="bioel_linker")
@@ -217,7 +217,7 @@ def test_a_type_and_a_concept_that_training_has_not(kb_folder, texts):
     assert len(losses) == 2
 
 
-def test_documents_that_were_not_read(kb_folder, checkpoint, texts):
+def test_documents_without_token_vectors(kb_folder, checkpoint, texts):
     nlp = sharing_nlp(checkpoint)
     nlp.remove_pipe("bioel_mentions")
     nlp = with_linker(nlp, kb_folder, multitask_model(tok2vec=LISTENER), mentions="model")
@@ -234,7 +234,7 @@ def test_documents_that_were_not_read(kb_folder, checkpoint, texts):
     [
         {"tasks": ["links", "mentions"]},
         {"tasks": ["types"]},
-        {"tasks": ["mentions"]},  # an open vocabulary of nothing
+        {"tasks": ["mentions"]},  # an open vocabulary without links
         {"vocabulary": "ajar"},
         {"per_token": True},
     ],

@@ -1,4 +1,4 @@
-"""`bioel_linker` with a cross-encoder, which reads each candidate with the mention in context."""
+"""`bioel_linker` with a cross-encoder, which scores each candidate with the mention in context."""
 
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,7 @@ def reranking_nlp(kb: Path, checkpoint: Path, **settings: Any) -> Language:
 
 @pytest.fixture(scope="module")
 def saved(kb_folder, checkpoint, texts, tmp_path_factory) -> Path:
-    """Trained from a checkpoint that is gone when the pipeline is loaded."""
+    """A pipeline trained from a checkpoint that is deleted before the pipeline is loaded."""
     folder = tmp_path_factory.mktemp("reranker")
     with fleeting(checkpoint, folder) as bert:
         nlp = reranking_nlp(kb_folder, bert, coherence=0.0)
@@ -67,7 +67,7 @@ def test_same_links_from_bytes_and_in_any_batch(reranker, texts):
 
 
 @pytest.mark.parametrize("architecture", ["reranker", "generative"])
-def test_the_encoder_of_names_is_left_as_it_is(kb_folder, checkpoint, texts, architecture):
+def test_the_name_encoder_is_not_trained(kb_folder, checkpoint, texts, architecture):
     is_reranker = architecture == "reranker"
     nlp = reranking_nlp(kb_folder, checkpoint) if is_reranker else generative_nlp(kb_folder)
     optimizer = nlp.initialize(lambda: examples(nlp, texts))

@@ -1,4 +1,4 @@
-"""Sampling for training: names of the pool, synonyms, and hard negatives."""
+"""Sampling for training: names of the pool, synonyms, and mined negatives."""
 
 import numpy as np
 import pytest
@@ -10,33 +10,33 @@ from spacy_bioel.linking.searches import NamePool
 from spacy_bioel.linking.training import NameSampler
 from spacy_bioel.settings import TrainingSettings
 
-STATISTICS = AliasTable(
+ALIAS_TABLE = AliasTable(
     {"heart attack": {"MESH:D009203": 2}, "chill": {"MESH:D003139": 1, "MESH:GONE": 1}}
 )
-# Names of both, with the homonym "cold".
+# Names of both concepts, with the homonym "cold".
 GOLD_NAMES = ["cold", "common cold", "heart attack", "myocardial infarction"]
 
 
 def sampler(kb: KnowledgeBase, **settings: int) -> NameSampler:
     training = {"synonyms": 0, "negatives": 0} | settings
-    return NameSampler(kb, STATISTICS, TrainingSettings.of(training))
+    return NameSampler(kb, ALIAS_TABLE, TrainingSettings.of(training))
 
 
 def by_letters(names) -> np.ndarray:
-    """An "encoder": how often each letter occurs."""
+    """Encode names by how often each letter occurs."""
     counts = np.array([[name.count(chr(97 + i)) for i in range(26)] for name in names], "f")
     return counts / np.maximum(np.linalg.norm(counts, axis=1, keepdims=True), 1e-9)
 
 
 @pytest.mark.parametrize(("size", "n_names"), [(1, 2), (4, 4), (6, 4), (7, 7), (1000, 75)])
 def test_the_pool_has_the_names_of_gold_concepts_first(kb, size, n_names):
-    pool = NamePool(kb, STATISTICS.ids, size=size)
+    pool = NamePool(kb, ALIAS_TABLE.ids, size=size)
     assert len(pool.names) == len(pool.rows) == n_names
     assert size < 4 or set(GOLD_NAMES) <= set(pool.names)
 
 
 def test_the_pool_answers_with_rows_of_the_knowledge_base(kb):
-    pool = NamePool(kb, STATISTICS.ids, size=4)
+    pool = NamePool(kb, ALIAS_TABLE.ids, size=4)
     names = pool.encoded(by_letters)
     rows, cosines = names.search(by_letters(["heart attack"]), 5)
     assert kb.name(int(rows[0, 0])) == "heart attack"
@@ -45,7 +45,7 @@ def test_the_pool_answers_with_rows_of_the_knowledge_base(kb):
 
 
 def test_vectors_of_names_outside_the_pool_are_zeros(kb):
-    pool = NamePool(kb, STATISTICS.ids, size=4)
+    pool = NamePool(kb, ALIAS_TABLE.ids, size=4)
     names = pool.encoded(by_letters)
     outside = int(np.setdiff1d(np.arange(kb.n_names), pool.rows)[-1])
     inside = int(pool.rows[1])
@@ -81,35 +81,35 @@ def test_equal_seeds_draw_equally(kb):
 
 
 def test_mined_negatives_are_of_other_concepts(kb):
-    drawer = sampler(kb, negatives=3)
-    pool = NamePool(kb, drawer.alias_table.ids, size=1000)
-    drawer.mine(by_letters, pool.encoded(by_letters))
+    name_sampler = sampler(kb, negatives=3)
+    pool = NamePool(kb, name_sampler.alias_table.ids, size=1000)
+    name_sampler.mine(by_letters, pool.encoded(by_letters))
     infarction = kb.find("MESH:D009203")
-    names, concepts = drawer.draw([("heart attack", infarction)])
-    own = [name for name, concept in zip(names, concepts, strict=True) if concept == infarction]
-    assert set(own) <= {"heart attack", "myocardial infarction"}
-    assert 1 <= len(names) - len(own) <= 3
+    names, concepts = name_sampler.draw([("heart attack", infarction)])
+    right = [name for name, concept in zip(names, concepts, strict=True) if concept == infarction]
+    assert set(right) <= {"heart attack", "myocardial infarction"}
+    assert 1 <= len(names) - len(right) <= 3
 
 
-def test_mentions_are_told_from_a_name_of_theirs_mined_ones_and_any(kb):
+def test_mentions_are_compared_with_right_mined_and_random_names(kb):
     infarction, cold = kb.find_all(["MESH:D009203", "MESH:D003139"])
-    drawer = CandidateSampler(kb, n_candidates=3, seed=0)
+    name_sampler = CandidateSampler(kb, n_candidates=3, seed=0)
     strings, concepts = ["attack of the heart", "cold"], np.array([infarction, cold])
-    drawer.remember(strings, concepts, by_letters(strings))
-    names = NamePool(kb, STATISTICS.ids, size=1000).encoded(by_letters)
-    drawer.mine(names)
+    name_sampler.remember(strings, concepts, by_letters(strings))
+    names = NamePool(kb, ALIAS_TABLE.ids, size=1000).encoded(by_letters)
+    name_sampler.mine(names)
     for _ in range(5):
-        rows = drawer.draw(strings, concepts)
+        rows = name_sampler.draw(strings, concepts)
         assert len(rows) == len(set(rows.tolist())) <= 2 * (1 + 3 + 3)
         drawn = [set(kb.concepts_of_names(np.array([row]))[1].tolist()) for row in rows]
         assert any(infarction in owners for owners in drawn)
         assert any(cold in owners for owners in drawn)
-    # The homonym "cold" is nearest to the second, but is one of its names, so not a negative.
-    mined = [kb.name(int(row)) for row in drawer._mined["cold", int(cold)]]
+    # The homonym "cold" is nearest to the second mention, but a right name: not a negative.
+    mined = [kb.name(int(row)) for row in name_sampler._mined["cold", int(cold)]]
     assert len(mined) == 3 and not {"cold", "common cold"} & set(mined)
 
 
-def test_nothing_is_mined_before_mentions_were_read(kb):
-    drawer = CandidateSampler(kb, n_candidates=2, seed=0)
-    drawer.mine(NamePool(kb, STATISTICS.ids, size=9).encoded(by_letters))
-    assert 1 <= len(drawer.draw([], np.zeros(0, dtype=np.int64))) <= 2
+def test_nothing_is_mined_before_mentions_have_vectors(kb):
+    name_sampler = CandidateSampler(kb, n_candidates=2, seed=0)
+    name_sampler.mine(NamePool(kb, ALIAS_TABLE.ids, size=9).encoded(by_letters))
+    assert 1 <= len(name_sampler.draw([], np.zeros(0, dtype=np.int64))) <= 2

@@ -41,23 +41,23 @@ def test_cosines_equal_brute_force(index, query):
 
 
 def test_names_with_a_rare_3_gram_are_compared_by_all(index, monkeypatch):
-    monkeypatch.setattr(ngrams, "_ALL", 0)
+    monkeypatch.setattr(ngrams, "_MAX_SCORED_NAMES", 0)
     (all_rows,), (all_cosines,) = index.search(["renal failure"], 4)
     assert all_rows.tolist() == [0, 1, 2, -1]
     # Three 3-grams, of "renal", are in names 0 and 1 only; those of "failure" propose no more.
-    monkeypatch.setattr(ngrams, "_POSTINGS", 6)
+    monkeypatch.setattr(ngrams, "_N_POSTINGS", 6)
     (rows,), (cosines,) = index.search(["renal failure"], 4)
     assert rows.tolist() == [0, 1, -1, -1]
     assert cosines[:2] == pytest.approx(all_cosines[:2], abs=1e-6)
     # The same alone as after other queries.
     assert index.search(["aspirine", "renal failure"], 4)[0][1].tolist() == [0, 1, -1, -1]
-    monkeypatch.setattr(ngrams, "_COMPARED", 1)
+    monkeypatch.setattr(ngrams, "_N_SCORED", 1)
     assert index.search(["renal failure"], 4)[0].tolist() == [[0, -1, -1, -1]]
 
 
 @pytest.mark.parametrize("most", [0, 200_000])
 def test_literal_results(index, monkeypatch, most):
-    monkeypatch.setattr(ngrams, "_ALL", most)
+    monkeypatch.setattr(ngrams, "_MAX_SCORED_NAMES", most)
     rows, cosines = index.search(["renal failure", "aspirine", "zzz", ""], 2)
     assert rows.tolist() == [[0, 1], [3, 4], [-1, -1], [-1, -1]]
     assert cosines[0, 0] == pytest.approx(1.0)

@@ -1,4 +1,4 @@
-"""The name that a generative linker learns to generate: the closest one of the right concept."""
+"""Targets of a generative linker: the most similar name of the right concept."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def test_most_similar_name_of_each_concept(kb):
         ("infarction", "X:2"): "Myocardial infarction",
         ("attack of the heart", "X:2"): "Heart attack",
         ("renal failure", "X:3"): "Headache",
-        # The preferred name if no name is similar.
+        # The preferred name if none is similar.
         ("qqq", "X:1"): "Kidney Diseases",
         ("", "X:2"): "Heart attack",
     }
@@ -39,7 +39,7 @@ def test_most_similar_name_of_each_concept(kb):
 
 
 def test_cosines_are_those_of_the_ngram_search(kb):
-    """The n-gram search uses the same vectors and finds the same name."""
+    """The n-gram search compares the same vectors, and finds the same name."""
     strings = ["renal failing", "a heart that was attacked", "headaches", "myocardial"]
     rows, _ = kb.ngrams.search(strings, 1)
     owners = kb.concepts_of_names(rows[:, 0])[1]

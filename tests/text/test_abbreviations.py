@@ -1,3 +1,5 @@
+"""Abbreviations that a text defines, and their occurrences."""
+
 import pytest
 
 from spacy_bioel.text.sentences import (
@@ -22,7 +24,7 @@ from spacy_bioel.text.sentences import (
         ("chronic pulmonary disease (CPD; also emphysema)", "CPD", "chronic pulmonary disease"),
         ("myotonic dystrophy (DM) is", "DM", "myotonic dystrophy"),
         ("a Virus-Immunodeficiency human (HIV)", "HIV", "Virus-Immunodeficiency human"),
-        # Marks that cling to a bracket, as in "[DA]1".
+        # Characters attached to a bracket, as in "[DA]1".
         ("of dopamine ([DA]1) and", "DA", "dopamine"),
         # Doubled letters: https://github.com/allenai/scispacy/issues/410
         ("a mindful memoization (MM)", "MM", "mindful memoization"),
@@ -87,7 +89,7 @@ def test_expand_abbreviations(mention, expected):
     assert expand_abbreviations(mention, forms) == expected
 
 
-def test_short_forms_are_found_as_words_of_their_own():
+def test_short_forms_are_found_as_whole_words():
     text = "AKI, AKIs, xAKI, (AKI) T1 T1 T1-AKI_ T1"
     assert find_forms(text, ["T1 T1", "AKI", "T1", "ZZ", ""]) == {
         "T1 T1": [(23, 28)],
@@ -97,12 +99,12 @@ def test_short_forms_are_found_as_words_of_their_own():
         "": [],
     }
     assert find_forms(text, []) == {}
-    # Another package's detector finds those that begin with a sign.
+    # Short forms from another detector may begin with a sign.
     assert find_forms("a +AB +ABC", ["+AB"]) == {"+AB": [(2, 5)]}
     assert find_forms("AKIx and Ass", ["AKI", "As"]) == {"AKI": [], "As": [(9, 12)]}
 
 
-def test_short_names_of_species_that_are_written_out_in_the_text():
+def test_abbreviated_binomials():
     text = (
         "Flavobacterium johnsoniae glides. F. johnsoniae and F.johnsoniae, but not E. coli, "
         "S. aureus, B. johnsoniae or a Foo johnsoniae. Was J. Smith here?"

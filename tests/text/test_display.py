@@ -1,4 +1,4 @@
-"""What is shown of a link."""
+"""Web addresses of concepts."""
 
 import pytest
 

@@ -1,3 +1,5 @@
+"""Normalisation of names."""
+
 import random
 import re
 
@@ -61,13 +63,13 @@ def test_normalising_twice_changes_nothing(low, high):
     ],
 )
 def test_words_of_a_text_are_those_of_its_pieces(text):
-    """The property by which `kb.knowledge_base.span_keys` looks up spans by their tokens."""
+    """`kb.knowledge_base.span_keys` depends on this to look up spans by their tokens."""
     pieces = re.findall(r"(?:[^\W_]|[\u0300-\u036f])+|[^\w\s]|_", text)
     words = " ".join(filter(None, map(normalize_name, pieces)))
     assert words == normalize_name(text)
 
 
-def test_many_at_once():
+def test_normalize_names():
     names = ["(Type-2)  Diabetes.", "", "β-Thalassaemia", "two\nlines", "---", "ACE"]
     expected = ["type 2 diabetes", "", "beta thalassaemia", "two lines", "", "ace"]
     assert normalize_names(names) == expected

@@ -1,3 +1,5 @@
+"""Singulars, stems and respellings of words."""
+
 import pytest
 
 from spacy_bioel.kb.spelling import singular
@@ -35,7 +37,7 @@ def test_words_of_one_family():
         assert len({stem_of(word) for word in family.split()}) == 1, family
 
 
-def test_substances_are_apart():
+def test_substances_have_different_stems():
     words = "nitric nitrous sulfate sulfite sulfide alcohol alcoholism toes tes".split()
     assert len({stem_of(word) for word in words}) == len(words)
 

@@ -21,7 +21,7 @@ from spacy.util import load_config
 from synonyms import Synonyms, by_concept, join_names, names_of_kb
 
 from spacy_bioel.contextual.generative import (
-    Marked,
+    MarkedMention,
     MarkedPieces,
     marked_pieces,
     new_backbone,
@@ -56,12 +56,12 @@ class Examples:
         self.cumulated = np.cumsum(weights / weights.sum())
         self.random = np.random.default_rng(settings["seed"])
 
-    def draw(self, n: int) -> list[tuple[Marked, str]]:
+    def draw(self, n: int) -> list[tuple[MarkedMention, str]]:
         """Mentions in made-up contexts, and a name to write about each."""
         concepts = np.searchsorted(self.cumulated[:-1], self.random.random(n))
         return [self._example(int(concept)) for concept in concepts]
 
-    def _example(self, concept: int) -> tuple[Marked, str]:
+    def _example(self, concept: int) -> tuple[MarkedMention, str]:
         rows = self.order[self.starts[concept] : self.starts[concept + 1]]
         names = [self.names[row] for row in self.random.permutation(rows)[: _MOST_NAMES + 2]]
         target, way = names[0], self.random.random()
@@ -71,10 +71,10 @@ class Examples:
         elif way < self.settings["same"] + self.settings["misspelt"]:
             mention = misspell(target, self.random)
         if self.random.random() >= self.settings["context"]:
-            return Marked("", mention, ""), target
+            return MarkedMention("", mention, ""), target
         return self._in_context(mention, names[2:], self.definitions.get(concept, "")), target
 
-    def _in_context(self, mention: str, others: list[str], definition: str) -> Marked:
+    def _in_context(self, mention: str, others: list[str], definition: str) -> MarkedMention:
         is_first = self.random.random() < 0.5
         if definition and (not others or self.random.random() < 0.5):
             first, then = (" is defined as ", "") if is_first else ("", " defines ")
@@ -83,10 +83,10 @@ class Examples:
             first, then = (" also known as ", "") if is_first else ("", " also called ")
             text = " or ".join(others)
         if not text:
-            return Marked("", mention, "is one" if is_first else "")
+            return MarkedMention("", mention, "is one" if is_first else "")
         if is_first:
-            return Marked("", mention, f"{first}{text}".strip())
-        return Marked(f"{text}{then}".strip(), mention, "")
+            return MarkedMention("", mention, f"{first}{text}".strip())
+        return MarkedMention(f"{text}{then}".strip(), mention, "")
 
 
 def misspell(name: str, random: np.random.Generator) -> str:
@@ -136,7 +136,7 @@ class Pretraining(Run):
             if self.step % self.settings["save_every"] < _TOGETHER:
                 self.save(checkpoint)
 
-    def _loss(self, examples: list[tuple[Marked, str]]) -> torch.Tensor:
+    def _loss(self, examples: list[tuple[MarkedMention, str]]) -> torch.Tensor:
         mentions, names = zip(*examples, strict=True)
         sources = self.pieces.sources(mentions)
         targets, given = self.pieces.targets(mentions, names)

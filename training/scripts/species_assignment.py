@@ -25,7 +25,7 @@ from spacy_bioel.corpus import read_texts
 from spacy_bioel.doc import add_gold
 from spacy_bioel.entities import Candidates
 from spacy_bioel.entities.genes import genes_by_organism
-from spacy_bioel.entities.species import FEATURES, organism_table
+from spacy_bioel.entities.species import SPECIES_FEATURES, organism_table
 from spacy_bioel.evaluation.fit import Development, fit_fusion, pool
 from spacy_bioel.linking.evidence import AliasTable
 from spacy_bioel.settings import GOLD_KEY
@@ -66,7 +66,7 @@ def fit(
             if own:
                 parts.append(_sample(_development(nlp, linker, own)))
     fitted = fit_fusion(pool(parts), n_hidden=0, l2=_L2)
-    output.write_text(json.dumps(fitted.to_json(FEATURES)) + "\n", encoding="utf8")
+    output.write_text(json.dumps(fitted.to_json(SPECIES_FEATURES)) + "\n", encoding="utf8")
 
 
 def _read(corpus: str, split: str) -> list[AnnotatedText]:

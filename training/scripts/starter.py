@@ -48,7 +48,7 @@ from spacy_bioel.files import replacing_file, replacing_folder
 from spacy_bioel.io.formats import read_ontology
 from spacy_bioel.io.table import read_table
 from spacy_bioel.kb.build import build_kb
-from spacy_bioel.kb.bundled import ASSETS as INSTALLED
+from spacy_bioel.kb.bundled import ASSETS_FOLDER as INSTALLED
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.evidence import FEATURES, AliasTable
 from spacy_bioel.loading import load_model

@@ -1,1 +1,1 @@
-"""Clinical notes: layout, shorthand, measurements and context."""
+"""Rules for clinical notes: layout, shorthand, measurements, and the context of mentions."""

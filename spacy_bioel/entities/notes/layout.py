@@ -1,4 +1,4 @@
-"""The layout of notes: headers of sections, and words that mean something else in notes."""
+"""Layout of clinical notes: section headers, and words with another meaning in notes."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from spacy_bioel.types import IntArray
 
-ASSETS = Path(__file__).parents[2] / "assets"
-OTHER = "the name of a section, or another meaning of the word in notes"
+NO_MENTION = "the name of a section, or a word with another meaning in notes"
 _HEADER = re.compile(
     r"(?:^|(?<=[.;])[ \t])[ \t]*(?P<name>[A-Za-z][A-Za-z/&' -]{1,48}?)[ \t]*:", re.M
 )
@@ -24,9 +23,9 @@ _HEADER = re.compile(
 def headers(
     text: str, names: Container[str], *, capitals: bool = False
 ) -> Iterator[tuple[re.Match[str], str]]:
-    """Find headers, "Allergies:", with their names in small letters.
+    """Yield section headers, such as "Allergies:", with their names in lower case.
 
-    capitals (bool): Also those in capitals that are not among the names.
+    capitals (bool): Also yield headers in capitals whose names are not known.
     """
     for match in _HEADER.finditer(text):
         name = " ".join(match["name"].lower().split())
@@ -34,38 +33,45 @@ def headers(
             yield match, name
 
 
-def mean_other(text: str, starts: IntArray, ends: IntArray) -> NDArray[np.bool_]:
-    """Tell which places of a note are no mentions: in the name of a section ("PE:"), or as "RA" in
-    "98% on RA". starts, ends: shape (n,).
+def have_other_meaning(text: str, starts: IntArray, ends: IntArray) -> NDArray[np.bool_]:
+    """Return which spans of a note are not mentions: in the name of a section ("PE:"), or with
+    another meaning, such as "RA" in "98% on RA". starts, ends: shape (n,).
     """
-    found = [header.span("name") for header, _ in headers(text, _sections())]
-    found += [match.span(1) for one in _other() for match in one.finditer(text)]
-    if not found:
+    places = [header.span("name") for header, _ in headers(text, _section_names())]
+    for pattern in _other_meanings():
+        places += [match.span(1) for match in pattern.finditer(text)]
+    if not places:
         return np.zeros(len(starts), dtype=bool)
-    first, last = np.array(sorted(found)).T
-    before = np.searchsorted(first, starts, side="right")
-    return np.append(-1, np.maximum.accumulate(last))[before] >= ends
+    place_starts, place_ends = np.array(sorted(places)).T
+    # A span is inside one of the places if a place that starts before it ends after it.
+    n_before = np.searchsorted(place_starts, starts, side="right")
+    return np.append(-1, np.maximum.accumulate(place_ends))[n_before] >= ends
 
 
 @cache
-def _other() -> list[re.Pattern[str]]:
-    return [re.compile(pattern) for pattern in tables()["other_meanings"]]
+def _other_meanings() -> list[re.Pattern[str]]:
+    return [re.compile(pattern) for pattern in note_tables()["other_meanings"]]
 
 
 @cache
-def _sections() -> frozenset[str]:
-    """Names of sections, see entities/notes/context.py."""
-    of_all: dict[str, list[str]] = srsly.read_json(ASSETS / "context.json")["sections"]
-    return frozenset(name for names in of_all.values() for name in names)
+def _section_names() -> frozenset[str]:
+    """Return the names of sections, see entities/notes/context.py."""
+    names_by_status: dict[str, list[str]] = read_asset("context.json")["sections"]
+    return frozenset(name for names in names_by_status.values() for name in names)
+
+
+def read_asset(name: str) -> dict[str, Any]:
+    """Read a JSON file of spacy_bioel/assets, see assets/SOURCES.md."""
+    table: dict[str, Any] = srsly.read_json(Path(__file__).parents[2] / "assets" / name)
+    return table
 
 
 @cache
-def tables() -> dict[str, Any]:
-    """Read what is clear in clinical notes alone, see assets/SOURCES.md."""
-    tables: dict[str, Any] = srsly.read_json(ASSETS / "notes.json")
-    return tables
+def note_tables() -> dict[str, Any]:
+    """Return the tables of what is unambiguous in clinical notes only."""
+    return read_asset("notes.json")
 
 
-def words_of_notes() -> list[str]:
-    """Words that are no mentions in notes, though a detector may take them for some."""
-    return list(tables()["never"])
+def words_to_exclude() -> list[str]:
+    """Return the words that a detector must not tag in clinical notes."""
+    return list(note_tables()["exclude"])

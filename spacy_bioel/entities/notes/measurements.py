@@ -1,4 +1,4 @@
-"""?"""
+"""Measurements in clinical notes that are out of their reference range: "Hb 7.2" is anemia."""
 
 from __future__ import annotations
 
@@ -6,48 +6,50 @@ import re
 from collections import defaultdict
 from functools import cache
 
-from spacy_bioel.entities.notes.layout import tables
+from spacy_bioel.entities.notes.layout import note_tables
 
-# From the analyte to its value, or to the last one of several, which is not of another fluid;
-# behind it no other unit, range or date.
-_SIGN = r"(?:[ \t]{0,20}[:=>|—]){0,2}[ \t]{0,20}"
-_BETWEEN = rf"(?: (?:level|count|concentration))?(?: (?:was|is|of|at|to))*{_SIGN}"
-_NUMBER = r"(?:\d{1,3}(?:[, ]\d{3})+|\d+(?:\.\d+)?)"
-_EARLIER = (
-    rf"(?:(?:{_NUMBER} ?(?:[-=]+>|→) ?)+"
-    rf"|(?:(?:fell|dropped|decreased|rose|increased|went) )?from {_NUMBER} to )?"
+# Text between an analyte and its value, or the last of several values; and after the value, where
+# another unit, a range or a date must not follow.
+_EQUALS = r"(?:[ \t]{0,20}[:=>|—]){0,2}[ \t]{0,20}"
+_ANALYTE_TO_VALUE = rf"(?: (?:level|count|concentration))?(?: (?:was|is|of|at|to))*{_EQUALS}"
+_DECIMAL = r"(?:\d{1,3}(?:[, ]\d{3})+|\d+(?:\.\d+)?)"
+_EARLIER_VALUES = (
+    rf"(?:(?:{_DECIMAL} ?(?:[-=]+>|→) ?)+"
+    rf"|(?:(?:fell|dropped|decreased|rose|increased|went) )?from {_DECIMAL} to )?"
 )
-_VALUE = rf"(?<!\w){_EARLIER}(?P<value>{_NUMBER})"
-_BEHIND = r"(?![-\w/%°→]|[.,]\d| ?(?:[%°µμ→]|-+>|(?:mg|g|mcg|ng|IU|U|units|mL|ml|mEq|meq|mmol)\b))"
-_OTHERS = re.compile(r"\b(?:CSF|urin\w*|pleural|fluid|ascit\w*|sweat|stool)\W+(?:\w+ )?\Z", re.I)
-_BEFORE = 20  # characters
-# At these ages other values are normal.
+_VALUE = rf"(?<!\w){_EARLIER_VALUES}(?P<value>{_DECIMAL})"
+_NO_OTHER_UNIT = (
+    r"(?![-\w/%°→]|[.,]\d| ?(?:[%°µμ→]|-+>|(?:mg|g|mcg|ng|IU|U|units|mL|ml|mEq|meq|mmol)\b))"
+)
+_OTHER_FLUIDS = re.compile(
+    r"\b(?:CSF|urin\w*|pleural|fluid|ascit\w*|sweat|stool)\W+(?:\w+ )?\Z", re.I
+)
+_MAX_FLUID_DISTANCE = 20  # characters before an analyte
+# Reference ranges for adults do not apply at these ages.
 _YOUNG = re.compile(
     r"\b(?:infant|newborn|neonat\w*|baby|toddler|child|(?:days?|weeks?|months?)[- ]old"
     r"|(?<!\d)\d[ -]?(?:y/?o|years?[- ]old))\b",
     re.I,
 )
-_ROW = re.compile(r"[\s|*-]*([A-Za-z][A-Za-z0-9]*)[^\n\d]*\d")
-_LONG = 4  # letters, of a word that no short form in another case is
-
-
-_WORD = re.compile(r"(?<![\w/-])[A-Za-z][A-Za-z0-9]*")
+_TABLE_ROW = re.compile(r"[\s|*-]*([A-Za-z][A-Za-z0-9]*)[^\n\d]*\d")
+MIN_CASELESS_LENGTH = 4  # characters; shorter names must have the same case in a text
+_ANALYTE_WORD = re.compile(r"(?<![\w/-])[A-Za-z][A-Za-z0-9]*")
 
 
 def measured(text: str) -> dict[str, str]:
-    """From measurements out of their reference range, as written, to names of what they show, as
-    `known_of` takes them: "Hb 7.2 g/dL" to "anemia".
+    """Return the findings that measurements out of their reference range show, by measurement:
+    "anemia" for "Hb 7.2 g/dL". Several names of a finding are separated by "|".
     """
-    found = {}
-    is_young: bool | None = None
-    for word in _WORD.finditer(text):
-        for number in _by_first_word().get(word[0].lower(), ()):
-            analyte = tables()["measurements"][number]
-            match = _pattern(number).match(text, word.start())
-            if match is None or _OTHERS.search(
-                text, max(0, match.start() - _BEFORE), match.start()
-            ):
+    findings = {}
+    for word in _ANALYTE_WORD.finditer(text):
+        for index in _analytes_by_first_word().get(word[0].lower(), ()):
+            match = _measurement_pattern(index).match(text, word.start())
+            if match is None:
                 continue
+            fluid_start = max(0, match.start() - _MAX_FLUID_DISTANCE)
+            if _OTHER_FLUIDS.search(text, fluid_start, match.start()):
+                continue
+            analyte = note_tables()["measurements"][index]
             unit = match["unit"] or ""
             value = float(re.sub("[, ]", "", match["value"])) * analyte["units"].get(unit, 1.0)
             low, high = analyte["plausible"]
@@ -56,41 +58,46 @@ def measured(text: str) -> dict[str, str]:
             if analyte.get("needs_unit_or_table") and not (unit or _is_in_table(text, match)):
                 continue
             for limit in analyte["limits"]:
-                if value < limit["at"] if limit["side"] == "below" else value > limit["at"]:
-                    if limit.get("adults") and is_young is None:
-                        is_young = bool(_YOUNG.search(text))
-                    if not (limit.get("adults") and is_young):
-                        found[match[0]] = limit["name"]
-    return found
+                is_below = limit["side"] == "below"
+                is_out_of_range = value < limit["at"] if is_below else value > limit["at"]
+                if is_out_of_range and not (limit.get("adults") and _YOUNG.search(text)):
+                    findings[match[0]] = limit["name"]
+    return findings
 
 
 def _is_in_table(text: str, match: re.Match[str]) -> bool:
-    """Whether a measurement begins its line, and another one the line before or behind."""
+    """Whether a measurement begins its line, and another one the line before or after it."""
     start = text.rfind("\n", 0, match.start()) + 1
     end = text.find("\n", match.end())
-    before = text[text.rfind("\n", 0, max(0, start - 1)) + 1 : max(0, start - 1)]
-    behind = text[end + 1 :][:100] if end >= 0 else ""
-    rows = (_ROW.match(line) for line in (text[start : match.end()], before, behind))
-    own, *others = (row and row[1].lower() in _by_first_word() for row in rows)
-    return bool(own and any(others))
+    line_before = text[text.rfind("\n", 0, max(0, start - 1)) + 1 : max(0, start - 1)]
+    line_after = text[end + 1 :][:100] if end >= 0 else ""
+    has_neighbour = _is_table_row(line_before) or _is_table_row(line_after)
+    return has_neighbour and _is_table_row(text[start : match.end()])
+
+
+def _is_table_row(line: str) -> bool:
+    row = _TABLE_ROW.match(line)
+    return row is not None and row[1].lower() in _analytes_by_first_word()
 
 
 @cache
-def _by_first_word() -> dict[str, list[int]]:
-    """Numbers of the analytes whose names begin with a word."""
-    numbers: dict[str, list[int]] = defaultdict(list)
-    for number, analyte in enumerate(tables()["measurements"]):
-        for word in {_WORD.match(name)[0] for name in analyte["names"]}:  # type: ignore[index]
-            numbers[word.lower()].append(number)
-    return dict(numbers)
+def _analytes_by_first_word() -> dict[str, list[int]]:
+    """Return the indices of the analytes by the first word of their names."""
+    indices: dict[str, list[int]] = defaultdict(list)
+    for index, analyte in enumerate(note_tables()["measurements"]):
+        for first in {_ANALYTE_WORD.match(n)[0] for n in analyte["names"]}:  # type: ignore[index]
+            indices[first.lower()].append(index)
+    return dict(indices)
 
 
 @cache
-def _pattern(number: int) -> re.Pattern[str]:
-    analyte = tables()["measurements"][number]
-    longest = (sorted(analyte[key], key=len, reverse=True) for key in ("names", "units"))
-    names, units = ([re.escape(one) for one in of] for of in longest)
-    names = [f"(?i:{name})" if len(name) >= _LONG else name for name in names]
-    second = r"/\d{2,3}" if analyte.get("two_values") else ""
-    unit = rf"(?:(?:[ \t]?[ |\t]?)(?P<unit>{'|'.join(units)})(?![\w/])|{_BEHIND})"
-    return re.compile(rf"(?:{'|'.join(names)})(?![A-Za-z]){_BETWEEN}{_VALUE}{second}{unit}")
+def _measurement_pattern(index: int) -> re.Pattern[str]:
+    analyte = note_tables()["measurements"][index]
+    names = []
+    for name in map(re.escape, sorted(analyte["names"], key=len, reverse=True)):
+        names.append(f"(?i:{name})" if len(name) >= MIN_CASELESS_LENGTH else name)
+    units = map(re.escape, sorted(analyte["units"], key=len, reverse=True))
+    analyte_name = rf"(?:{'|'.join(names)})(?![A-Za-z])"
+    second_value = r"/\d{2,3}" if analyte.get("two_values") else ""
+    unit = rf"(?:(?:[ \t]?[ |\t]?)(?P<unit>{'|'.join(units)})(?![\w/])|{_NO_OTHER_UNIT})"
+    return re.compile(f"{analyte_name}{_ANALYTE_TO_VALUE}{_VALUE}{second_value}{unit}")
