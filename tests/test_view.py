@@ -46,7 +46,7 @@ def test_what_is_negated_is_struck_out_to_its_end():
         'no <mark class="negated">clef</mark><sup>D X:2</sup><mark class="negated">t lip</mark>'
         "<sup>D X:1</sup>."
     )
-    assert "<small>Struck out: negated." in section
+    assert "<small>Struck through: negated." in section
 
 
 def test_the_table_has_preferred_and_matched_names_and_hgvs(tmp_path):

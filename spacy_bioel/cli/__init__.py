@@ -1,8 +1,8 @@
-"""The command `bioel`: registration of its commands, and conversion of errors to messages.
+"""The command `bioel`: register its commands, and show errors as messages.
 
-No other package imports this one but `service`, which registers its commands by entry point, as
-other packages may. The modules of commands import what needs spaCy inside their functions, so that
-`bioel --help` and usage errors respond without delay.
+Only `service` imports this package. It registers its commands by entry point, as other packages
+may. Commands import modules that need spaCy inside their functions, so that `bioel --help` and
+usage errors respond without delay.
 """
 
 from __future__ import annotations
@@ -21,40 +21,51 @@ from spacy_bioel import __version__
 from spacy_bioel.cli import card, console, documents, evaluate, kb_build, kb_show
 from spacy_bioel.errors import BioelError, Errors
 
-# Errors of wrong paths and missing permissions, in addition to those of a full disk.
-_REFUSED = frozenset(
+# Errors for wrong paths and missing permissions; `console.NO_ROOM` has those of a full disk.
+_PATH_ERRORS = frozenset(
     getattr(errno, name)
     for name in "ENOENT EEXIST ENOTDIR EISDIR EACCES EPERM EROFS ENAMETOOLONG ELOOP ENXIO".split()
 )
 
 app = typer.Typer(
-    help="Biomedical entity linking with spaCy: knowledge bases, corpora, linking, evaluation.",
+    help="""Find and link biomedical entities with spaCy; build and change knowledge bases.
+
+    Example: `bioel link notes.txt -o links.jsonl`
+    """,
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="markdown",  # reflows the paragraphs of the docstrings
     pretty_exceptions_enable=False,
 )
 kb_app = typer.Typer(
-    help="Build, inspect, search, encode and change knowledge bases.", no_args_is_help=True
+    help="""Build, inspect, search, encode and change knowledge bases.
+
+    Example: `bioel kb build my_kb hp.obo`
+    """,
+    no_args_is_help=True,
 )
 app.add_typer(kb_app, name="kb")
-for command in (
-    *(documents.convert, documents.link, documents.explain),
-    *(evaluate.tune, evaluate.evaluate, card.card, kb_show.verify),
-):
-    app.command()(command)
+app.command("convert")(documents.convert)
+app.command("link")(documents.link_command)
+app.command("explain")(documents.explain_command)
+app.command("tune")(evaluate.tune_command)
+app.command("evaluate", help=evaluate.EVALUATE_HELP)(evaluate.evaluate_command)
+app.command("card")(card.card)
+app.command("verify")(kb_show.verify_command)
 for registered in entry_points(group="spacy_bioel_commands"):
     for command in registered.load():
         app.command()(command)
-for of_kb in (
-    *(kb_build.build, kb_show.info, kb_show.search, kb_show.show, kb_build.encode),
-    *(kb_build.copy, kb_build.add, kb_build.edit, kb_build.retire, kb_build.compact),
+kb_app.command("build")(kb_build.build)
+kb_app.command("list")(kb_show.list_kbs)
+for kb_command in (
+    *(kb_show.info, kb_show.search, kb_show.show, kb_build.encode, kb_build.copy),
+    *(kb_build.add, kb_build.edit, kb_build.retire, kb_build.compact),
 ):
-    kb_app.command()(of_kb)
+    kb_app.command()(kb_command)
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(is_requested: bool) -> None:
+    if is_requested:
         typer.echo(__version__)
         raise typer.Exit
 
@@ -73,34 +84,35 @@ def _options(
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command `bioel` and exit.
 
-    argv (Sequence[str] | None): Arguments; None takes those of the process.
+    argv (Sequence[str] | None): Arguments; None: those of the process.
     RAISES SystemExit: With status 0 on success, 2 for invalid arguments or input (one line on
         stderr), 1 for any other failure.
     """
-    # A pipeline and a build have many objects, of which few are garbage that refers to itself.
+    # Pipelines and builds create many objects and few reference cycles: collect garbage less often.
     gc.set_threshold(50_000, 20, 20)
     try:
         app(args=None if argv is None else list(argv), prog_name="bioel")
     except BioelError as error:
-        _end(str(error))
+        _exit_with_error(str(error))
     except UnicodeEncodeError as error:  # an argument that is not UTF-8
         if not error.encoding.startswith("utf"):
             raise
-        _end(Errors.B480.format(found=error.object[max(error.start - 20, 0) : error.start + 20]))
+        start = max(error.start - 20, 0)
+        _exit_with_error(Errors.B480.format(found=error.object[start : error.start + 20]))
     except OSError as error:
-        if error.errno not in console.NO_ROOM | _REFUSED:
+        if error.errno not in console.NO_ROOM | _PATH_ERRORS:
             raise
         path = error.filename or "The output"
         reason = os.strerror(error.errno or 0)
         if error.errno in (errno.EEXIST, errno.ENOTDIR):
             reason = "a file is where a folder is needed"
-        _end(Errors.B252.format(path=path, reason=reason))
+        _exit_with_error(Errors.B252.format(path=path, reason=reason))
 
 
-def _end(message: str) -> NoReturn:
+def _exit_with_error(message: str) -> NoReturn:
     console.show_error(message)
     try:
         sys.stdout.flush()
-    except OSError:  # a full disk refused output, which Python would try to write again at exit
+    except OSError:  # the disk is full, and Python would try to write the output again at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(2)

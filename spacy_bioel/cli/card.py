@@ -1,7 +1,7 @@
 """`bioel card`: write the model card of a pipeline, README.md and meta.json, from its scores.
 
-Its scores are those of `bioel evaluate`, by protocol. Those of the training loop are not: they were
-measured with other weights and thresholds, and losses are no scores. It is `templates/card.md`.
+The scores are those of `bioel evaluate`, by protocol. Scores of the training loop are left out,
+because they were measured with other weights and thresholds. The template is `templates/card.md`.
 """
 
 from __future__ import annotations
@@ -26,15 +26,16 @@ NOT_STATED = "not stated"
 PURPOSE = "For research and for the curation of text; not for decisions about patients."
 _FIELDS = frozenset("protocol metric value low high n label details gold seed command".split())
 # Rows of the table of scores: protocol, metric.
-_FOUND = ("mention", "mention_unlabelled", "end_to_end")
-_SHOWN = [
-    *((protocol, metric) for protocol in _FOUND for metric in ("precision", "recall", "f1")),
+_CARD_SCORES = [
+    *(("mention", metric) for metric in ("precision", "recall", "f1")),
+    *(("mention_unlabelled", metric) for metric in ("precision", "recall", "f1")),
+    *(("end_to_end", metric) for metric in ("precision", "recall", "f1")),
     *(("gold", metric) for metric in ("accuracy@1", "accuracy@1_nil_ignored", "recall@5")),
 ]
 
 
 class CorpusFacts(NamedTuple):
-    """A corpus that a pipeline was trained on, in words; "": not stated."""
+    """Title, licence and domain of a training corpus; "": not stated."""
 
     title: str = ""
     licence: str = ""
@@ -43,17 +44,17 @@ class CorpusFacts(NamedTuple):
 
 @dataclass(frozen=True)
 class Facts:
-    """All that a card says.
+    """Contents of a model card.
 
     name, version, authors (str): Of the package; the name without the language.
-    corpora (Sequence[CorpusFacts]): What it was trained on.
+    corpora (Sequence[CorpusFacts]): Training corpora.
     sizes (Mapping[str, tuple[int, int]]): Documents and gold mentions of each split.
     kb (Mapping): meta.json of the knowledge base; empty without a linker.
     scores (Sequence[Mapping]): Rows of `bioel evaluate --json`.
     meta (Mapping): meta.json of the pipeline, with the report of `bioel tune` if it was tuned.
-    made (Sequence[str]): How it was made, in paragraphs.
-    limits (Sequence[str]): Limits beside those of all pipelines.
-    demo (str): Warning of a pipeline that is for no real work; "": it is not one.
+    made (Sequence[str]): Paragraphs on how the pipeline was made.
+    limits (Sequence[str]): Limits in addition to those of all pipelines.
+    demo (str): Warning that the pipeline is a demo, not for real work; "": it is not a demo.
     """
 
     name: str
@@ -70,58 +71,62 @@ class Facts:
 
     @property
     def shown(self) -> list[Mapping[str, Any]]:
-        found = {(row["protocol"], row["metric"]): row for row in self.scores if not row["label"]}
-        return [found[key] for key in _SHOWN if key in found]
+        rows = {(row["protocol"], row["metric"]): row for row in self.scores if not row["label"]}
+        return [rows[key] for key in _CARD_SCORES if key in rows]
 
     @property
     def labels(self) -> str:
-        found = (label for labels in self.meta["labels"].values() for label in labels)
-        return ", ".join(dict.fromkeys(found))
+        labels = [label for of_pipe in self.meta["labels"].values() for label in of_pipe]
+        return ", ".join(dict.fromkeys(labels))
 
     @property
     def sources(self) -> list[tuple[str, str]]:
         """Names of the corpora and of the knowledge base, with their licences."""
-        found = [(corpus.title, corpus.licence) for corpus in self.corpora]
-        found += [(self.kb_name, self.kb.get("licence", ""))] if self.kb else []
-        return [(name, licence or NOT_STATED) for name, licence in found]
+        pairs = [(corpus.title, corpus.licence) for corpus in self.corpora]
+        if self.kb:
+            pairs.append((self.kb_name, self.kb.get("licence", "")))
+        return [(name, licence or NOT_STATED) for name, licence in pairs]
 
     @property
     def kb_name(self) -> str:
-        release = self.kb.get("release")
-        return f"{self.kb.get('source') or 'a knowledge base'}{f' ({release})' if release else ''}"
+        source, release = self.kb.get("source") or "a knowledge base", self.kb.get("release")
+        return f"{source} ({release})" if release else source
 
     @property
     def licences(self) -> str:
-        found = (f"{name or 'corpus'}: {licence}" for name, licence in self.sources)
-        return "; ".join(dict.fromkeys(found))
+        licences = [f"{name or 'corpus'}: {licence}" for name, licence in self.sources]
+        return "; ".join(dict.fromkeys(licences))
 
     @property
     def description(self) -> str:
+        labels = f" ({self.labels})" if self.labels else ""
         linked = f" and links them to {self.kb_name}" if self.kb else ""
-        what = f"Finds mentions{f' ({self.labels})' if self.labels else ''}{linked}."
-        return f"{self.demo} {what}" if self.demo else f"{what} {PURPOSE}"
+        summary = f"Finds mentions{labels}{linked}."
+        return f"{self.demo} {summary}" if self.demo else f"{summary} {PURPOSE}"
 
 
 def card(
-    model: Annotated[Path, Argument(help="Folder of a pipeline, which gets the card.")],
-    scores: Annotated[Path, Argument(help="What `bioel evaluate MODEL GOLD --json` wrote.")],
-    name: Annotated[str, Option(help="Of the package, without language; default: as it is.")] = "",
-    version: Annotated[str, Option(help="Of the package; default: as it is.")] = "",
-    author: Annotated[str, Option(help="Who made it.")] = "",
+    model: Annotated[Path, Argument(help="Folder of the pipeline; the card is written there.")],
+    scores: Annotated[Path, Argument(help="Output of `bioel evaluate MODEL GOLD --json`.")],
+    name: Annotated[str, Option(help="Package name, without language; default: unchanged.")] = "",
+    version: Annotated[str, Option(help="Package version; default: unchanged.")] = "",
+    author: Annotated[str, Option(help="Author of the pipeline.")] = "",
     corpus: Annotated[str, Option(help="Name of the training corpus.")] = "",
     licence: Annotated[str, Option(help="Licence of the corpus.")] = "",
-    domain: Annotated[str, Option(help='Kind of its texts, e.g. "discharge letters".')] = "",
-    train: Annotated[Path | None, Option(help="Training documents, to be counted.")] = None,
-    limit: Annotated[list[str] | None, Option(help="A further limit; can be repeated.")] = None,
+    domain: Annotated[str, Option(help='Kind of texts, e.g. "discharge letters".')] = "",
+    train: Annotated[Path | None, Option(help="Training documents, to count them.")] = None,
+    limit: Annotated[list[str] | None, Option(help="Another limit; repeatable.")] = None,
     code: console.Code = None,
-    replace: Annotated[bool, Option("--replace", help="Replace a README.md.")] = False,
+    replace: Annotated[bool, Option("--replace", help="Replace an existing README.md.")] = False,
 ) -> None:
     """Write the model card of a tuned and measured pipeline: README.md, and meta.json.
 
-    It has the corpus, the knowledge base with release, licence and fingerprint, scores by protocol
-    with n and 95 % intervals, thresholds, limits, and how the pipeline was made. `spacy package`
-    puts both files into the package. The scores and losses of training, which spaCy keeps in
-    meta.json, are replaced by those of SCORES.
+    The card states the corpus, the knowledge base with release, licence and fingerprint, scores by
+    protocol with n and 95 % intervals, thresholds, limits, and how the pipeline was made.
+    `spacy package` puts both files into the package. SCORES replace the scores and losses of
+    training that spaCy keeps in meta.json.
+
+    Example: `bioel card tuned scores.json --name notes --corpus "My notes" --licence "CC BY 4.0"`
     """
     from spacy_bioel.cli import inputs
     from spacy_bioel.evaluation.scorers import STEPS
@@ -134,13 +139,13 @@ def card(
         raise BioelError(Errors.B367.format(path=model / "README.md"))
     if not (model / "meta.json").is_file():
         raise BioelError(Errors.B365.format(path=model))
-    found, expected = fingerprint_folder(model), rows[0].get("model_fingerprint")
-    if found != expected:
-        what = Warnings.W311.format(path=scores, found=expected or "none", expected=found)
-        console.show_note(what)
+    fingerprint, scored = fingerprint_folder(model), rows[0].get("model_fingerprint")
+    if fingerprint != scored:
+        warning = Warnings.W311.format(path=scores, found=scored or "none", expected=fingerprint)
+        console.show_note(warning)
     nlp = inputs.load_model(str(model))
     meta = json.loads((model / "meta.json").read_text(encoding="utf8"))
-    if inputs.finds_names(nlp):  # their labels are not those of gold
+    if inputs.finds_names(nlp):  # names of a knowledge base do not have the labels of gold
         rows = [row for row in rows if row["protocol"] != "mention"]
     linker = inputs.find_linker(nlp)
     made = []
@@ -160,14 +165,14 @@ def card(
         limits=limit or (),
     )
     if not facts.shown:
-        only = f"only {', '.join(dict.fromkeys(row['protocol'] for row in rows)) or 'mention'}"
-        raise BioelError(Errors.B366.format(path=scores, found=only))
+        protocols = ", ".join(dict.fromkeys(row["protocol"] for row in rows)) or "mention"
+        raise BioelError(Errors.B366.format(path=scores, found=f"only {protocols}"))
     write_card(model, facts)
     console.show_note(f"{model / 'README.md'}, {model / 'meta.json'}")
 
 
 def read_scores(path: Path) -> list[dict[str, Any]]:
-    """Read rows of `bioel evaluate --json`. RAISES BioelError: [B366] on others."""
+    """Read rows of `bioel evaluate --json`. RAISES BioelError: [B366] for other contents."""
     try:
         rows = json.loads(path.read_text(encoding="utf8"))
     except ValueError as error:
@@ -195,7 +200,7 @@ def write_card(folder: Path, facts: Facts) -> None:
 
 
 def _meta(facts: Facts) -> dict[str, Any]:
-    """meta.json: scores by protocol and metric, as fractions, for spaCy shows them times 100."""
+    """Return the contents of meta.json. Scores are fractions, because spaCy shows percentages."""
     return {
         **facts.meta,
         "name": facts.name,
@@ -210,8 +215,8 @@ def _meta(facts: Facts) -> dict[str, Any]:
             f"{row['protocol']}_{row['metric']}": round(row["value"] / 100, 4)
             for row in facts.shown
         },
-        "notes": "Scores: `bioel evaluate`, by protocol and metric. README.md has their "
-        "intervals, and all else.",
+        "notes": "Scores: `bioel evaluate`, by protocol and metric. README.md has the "
+        "intervals and all other facts.",
     }
 
 

@@ -1,6 +1,4 @@
-"""What commands have in common: arguments and options, messages on stderr, results as tables and
-files.
-"""
+"""Shared parts of commands: arguments, options, messages on stderr, tables and files."""
 
 from __future__ import annotations
 
@@ -8,7 +6,7 @@ import errno
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from io import TextIOWrapper
@@ -23,22 +21,24 @@ from rich.text import Text
 from typer import Argument, Option
 
 from spacy_bioel.files import replacing_text
+from spacy_bioel.io.table import COLUMN_KEYS
 
-Item = TypeVar("Item")
+Tracked = TypeVar("Tracked")
 _WIDTH_OF_FILES = 160
-# Errors of writing to an open file, which do not name the file.
+# Errors of writing to an open file; they do not name the file.
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-# What a terminal obeys (C0 but line ends and tabs, C1, changes of direction), and half characters.
+# Control characters of terminals (C0 except line breaks and tabs, C1, changes of direction), and
+# lone surrogates.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def visible(text: str) -> str:
-    r"""Write control characters as escapes, "\x1b": a name or a text must not steer a terminal."""
+    r"""Escape control characters as "\x1b", so that names and texts cannot control a terminal."""
     return _CONTROL.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
 class _Console(Console):
-    """Console in whose strings, those of tables included, control characters are visible."""
+    """Console that makes control characters visible, also in tables."""
 
     def render_str(self, text: str, **options: Any) -> Text:  # type: ignore[override]
         return super().render_str(visible(text), **options)
@@ -52,28 +52,33 @@ def show_error(message: str) -> None:
 
 
 def show_note(message: str) -> None:
-    """Print a line for users on stderr; stdout is for results."""
+    """Print a line for users on stderr, because stdout is for results."""
     _stderr().print(message, markup=False, highlight=False, soft_wrap=True)
 
 
 def count_of(n: int, noun: str) -> str:
-    """Format a number with its noun: "1 document", "2,000 documents"."""
+    """Format a number and a noun: "1 document", "2,000 documents"."""
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
 
 
+def bullet_list(meanings: Mapping[str, str]) -> str:
+    """Write terms and their meanings as a Markdown list, for the help of a command."""
+    return "\n".join(f"* {term}: {meaning}." for term, meaning in meanings.items())
+
+
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "") -> None:
-    """Print a table on stdout; without columns, it has no header."""
-    heads = (Column(name, overflow="fold") for name in columns)
-    table = Table(*heads, title=title or None, show_header=bool(columns))
+    """Print a table on stdout, without a header if there are no columns."""
+    headers = (Column(name, overflow="fold") for name in columns)
+    table = Table(*headers, title=title or None, show_header=bool(columns))
     for row in rows:
         table.add_row(*row)
-    # For files and pipes rich assumes 80 columns, which would cut cells. Names may have brackets,
-    # which are no markup.
+    # For files and pipes rich assumes 80 columns, which would cut cells. Names may contain
+    # brackets, so markup is off.
     width = None if sys.stdout.isatty() else _WIDTH_OF_FILES
     _Console(width=width, markup=False, highlight=False).print(table)
 
 
-def track(items: Iterable[Item], description: str) -> Iterator[Item]:
+def track(items: Iterable[Tracked], description: str) -> Iterator[Tracked]:
     """Yield items while showing a progress bar."""
     with progress_bar(description) as advance:
         for item in items:
@@ -83,7 +88,10 @@ def track(items: Iterable[Item], description: str) -> Iterator[Item]:
 
 @contextmanager
 def progress_bar(description: str, *, total: int | None = None) -> Iterator[Callable[[int], None]]:
-    """Show a progress bar on stderr, if that is a terminal; what it yields advances it."""
+    """Show a progress bar on stderr, if that is a terminal.
+
+    YIELDS (Callable[[int], None]): Advances the bar by a number of items.
+    """
     console = _stderr()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     options: Any = {"console": console, "transient": True, "disable": not console.is_terminal}
@@ -93,9 +101,9 @@ def progress_bar(description: str, *, total: int | None = None) -> Iterator[Call
 
 
 def write_json(path: Path | None, content: object) -> bool:
-    """Write a result to the file of `--json`, atomically, or to stdout for "-".
+    """Write a result atomically to the file of `--json`, or to stdout for "-".
 
-    RETURNS (bool): Whether stdout is left for people.
+    RETURNS (bool): Whether stdout is free for a table.
     """
     if path is not None:
         with writing(path) as file:
@@ -105,13 +113,13 @@ def write_json(path: Path | None, content: object) -> bool:
 
 @contextmanager
 def writing(path: Path) -> Iterator[TextIO]:
-    """Write a text file, which gets its name only on success; "-" is stdout."""
+    """Open a text file that gets its name only on success; "-" is stdout."""
     if str(path) == "-":
         with naming(Path("stdout")):
             if isinstance(sys.stdout, TextIOWrapper):
-                sys.stdout.reconfigure(encoding="utf8")  # whatever the terminal is
+                sys.stdout.reconfigure(encoding="utf8")  # in any locale
             yield sys.stdout
-            sys.stdout.flush()  # so that errors are raised here
+            sys.stdout.flush()  # raises errors here, where they are named
         return
     make_folder(path.parent)
     with naming(path), replacing_text(path) as file:
@@ -119,7 +127,7 @@ def writing(path: Path) -> Iterator[TextIO]:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder for output, and say so: its name may be a slip."""
+    """Make a folder for output, with a note, because its name may be misspelled."""
     if not folder.exists():
         folder.mkdir(parents=True)
         show_note(f"Made the folder {folder}.")
@@ -127,8 +135,9 @@ def make_folder(folder: Path) -> None:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Set the file name of an OSError to `path`: a full disk names no file, other errors name the
-    temporary file beside it.
+    """Set the file name of an OSError to `path`.
+
+    An error of a full disk names no file; other errors name the temporary file.
     """
     try:
         yield
@@ -146,19 +155,19 @@ def show_line(line: str) -> None:
 
 
 def _stderr() -> Console:
-    # A new console for each use, because a console keeps the stream of its creation.
+    # A new console for each use, because a console keeps the stream that it was created with.
     return _Console(stderr=True)
 
 
 def refuse_folder(path: Path | None) -> Path | None:
-    """Refuse a folder before anything is done, not when the result is there to be written."""
+    """Refuse a folder as an output file before the command starts."""
     if path is not None and path.is_dir():
         raise IsADirectoryError(errno.EISDIR, "", str(path))
     return path
 
 
 def _import_code(path: str | None) -> str | None:
-    """Import it while the options are read, before a pipeline is loaded."""
+    """Import the code of `--code` while options are read, before a pipeline is loaded."""
     if path is not None:
         from spacy_bioel.loading import import_code
 
@@ -167,10 +176,10 @@ def _import_code(path: str | None) -> str | None:
 
 
 Format = Annotated[
-    str | None, Option(help="Format of the input; default: detected from the content.")
+    str | None, Option(help="Format of the input; default: detected from its contents.")
 ]
 Prefix = Annotated[
-    str, Option(help="Prefix of ids without one, e.g. MESH: D003920 becomes MESH:D003920.")
+    str, Option(help="Prefix for ids without one, e.g. MESH: D003920 becomes MESH:D003920.")
 ]
 Json = Annotated[
     Path | None,
@@ -182,18 +191,18 @@ Json = Annotated[
     ),
 ]
 
-# A pipeline, of `link`, `explain`, `serve` and `mcp`.
+# Argument of `link`, `explain`, `serve` and `mcp`.
 MODEL = (
-    "a pipeline, by folder or package name, or a knowledge base; default: the pipeline of the "
-    "package."
+    "a pipeline (folder or package name) or a knowledge base (a folder, or a bundled one such as "
+    "starter:mesh, see `bioel kb list`); default: the starter."
 )
 
 Code = Annotated[
     str | None,
     Option(
         metavar="FILE",
-        help="Python that registers functions which the config of MODEL names, such as rules for a "
-        "kind of entity of your own.",
+        help="Python file that registers functions named in the config of MODEL, such as your own "
+        "entity rules.",
         callback=_import_code,
     ),
 ]
@@ -202,19 +211,19 @@ PresetName = StrEnum("PresetName", ["CLINICAL"])
 Preset = Annotated[
     PresetName | None,
     Option(
-        help="clinical, for notes: their shorthand and measurements are found, and what they say "
-        "of each mention (negated, past, ...)."
+        help="clinical: settings for clinical notes. Recognises shorthand and abnormal lab values, "
+        "and marks each mention as negated, historical, ..."
     ),
 ]
 
-# Gold documents, of `evaluate` and `tune`.
+# Options for the gold documents of `evaluate` and `tune`.
 Label = Annotated[
     list[str] | None,
     Option(
         "--label",
         metavar="GOLD=MODEL",
-        help="The label MODEL of the pipeline is GOLD in the corpus; can be repeated, also for one "
-        "MODEL. GOLD= leaves the mentions of GOLD out.",
+        help="The label GOLD of the corpus is MODEL in the pipeline; repeatable, also for the same "
+        "MODEL. GOLD= excludes the mentions labelled GOLD.",
     ),
 ]
 Prefixes = Annotated[
@@ -222,28 +231,28 @@ Prefixes = Annotated[
     Option(
         "--prefix",
         metavar="PREFIX",
-        help="Prefix of ids without one, e.g. MESH: D003920 becomes MESH:D003920. Gene=NCBIGene is "
-        "for the label Gene of the corpus alone; can be repeated.",
+        help="Prefix for ids without one, e.g. MESH: D003920 becomes MESH:D003920. Gene=NCBIGene "
+        "applies only to the label Gene of the corpus; repeatable.",
     ),
 ]
 Annotates = Annotated[
     list[str] | None,
     Option(
         metavar="LABEL",
-        help="A label of the pipeline that the corpus annotates, can be repeated: predictions of "
-        "other labels are left out, and not counted as wrong. Default: what the documents say, or "
-        "all labels.",
+        help="A label of the pipeline that the corpus annotates; repeatable. Predictions of other "
+        "labels are excluded instead of counted as wrong. Default: the labels that the documents "
+        "declare, or all labels.",
     ),
 ]
 
-# Knowledge bases and their sources, of `bioel kb`.
+# Arguments and options of `bioel kb`.
 KbFolder = Annotated[Path, Argument(help="Folder that `bioel kb build` wrote.")]
 Kb = Annotated[
     str,
     Argument(
         metavar="KB",
-        help="Folder that `bioel kb build` wrote, or a knowledge base of the package: "
-        "starter:mesh, starter:genes, starter:species or starter:cells.",
+        help="Folder that `bioel kb build` wrote, or a bundled knowledge base such as "
+        "starter:mesh; `bioel kb list` shows their names.",
     ),
 ]
 Sources = Annotated[
@@ -253,11 +262,12 @@ Sources = Annotated[
         help="OBO, OWL, MeSH XML, a UMLS folder, CTD, JSONL, CSV or TSV.",
     ),
 ]
-Columns = Annotated[
+ColumnsOption = Annotated[
     str | None,
     Option(
         metavar="KEY=COLUMN,...",
-        help="Columns of a table, by number or header: id=1,name=2,synonyms=Synonyms.",
+        help="Columns of a table, by number from 1 or by header: id=1,name=2,synonyms=Synonyms. "
+        f"The keys are {', '.join(COLUMN_KEYS)}.",
     ),
 ]
 Types = Annotated[
@@ -265,11 +275,11 @@ Types = Annotated[
     Option(metavar="TYPE,...", help="Keep only concepts that have one of these types."),
 ]
 SourceName = Annotated[
-    str, Option(help="Name of the source, for the record; default: the file names.")
+    str, Option(help="Name of the source, stored as metadata; default: the file names.")
 ]
 Release = Annotated[
-    str, Option(help="Release of the source, for the record; default: that of OBO headers.")
+    str, Option(help="Release of the source, stored as metadata; default: from OBO headers.")
 ]
 Licence = Annotated[
-    str, Option(help="Licence of the source, for the record; default: that of OBO headers.")
+    str, Option(help="Licence of the source, stored as metadata; default: from OBO headers.")
 ]

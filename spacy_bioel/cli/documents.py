@@ -1,7 +1,7 @@
-"""`bioel convert`: convert a corpus to spaCy's training format or to JSON lines.
+"""Commands on documents.
 
-`bioel link`: link texts, with output in the formats of `export`. `bioel explain`: why a text has
-the links that it has.
+`bioel convert` converts a corpus to spaCy's training format or to JSON lines. `bioel link` links
+texts and writes the formats of `export`. `bioel explain` shows why a text has its links.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ if TYPE_CHECKING:
     from spacy_bioel.report import Report
 
 
-_N_EXAMPLES = 5
+_MAX_LOST_SHOWN = 5
 
 
 def convert(
-    corpus: Annotated[Path, Argument(help="PubTator, BioC XML or JSON, BRAT, JSON lines.")],
-    out: Annotated[Path, Argument(help="OUT.spacy or OUT.jsonl.")],
+    corpus: Annotated[Path, Argument(help="PubTator, BioC XML or JSON, BRAT or JSON lines.")],
+    out: Annotated[Path, Argument(help="File to write: OUT.spacy or OUT.jsonl.")],
     format: console.Format = None,
     prefix: console.Prefix = "",
     lang: Annotated[str, Option(help="Language of the tokenizer.")] = "en",
     tokenizer: Annotated[
-        str, Option(help="Registered tokenizer; train with the same one.")
+        str, Option(help="Registered tokenizer; use the same one for training.")
     ] = "spacy-bioel.BioTokenizer.v1",
     widen: Annotated[
-        bool, Option(help="Widen mentions that cut a token to whole tokens; else drop them.")
+        bool, Option(help="Widen mentions that cut a token to whole tokens; otherwise drop them.")
     ] = True,
     json_file: console.Json = None,
 ) -> None:
@@ -54,6 +54,8 @@ def convert(
 
     OUT.spacy has the gold mentions in doc.spans["bioel_gold"], with ids joined by "|" in kb_id_.
     OUT.jsonl has character offsets, without tokenisation.
+
+    Example: `bioel convert train.pubtator train.spacy --prefix MESH`
     """
     from spacy_bioel.corpus import read_texts
 
@@ -66,8 +68,8 @@ def convert(
             report = _write_docbin(texts, out, nlp=_make_nlp(lang, tokenizer), widen=widen)
         else:
             raise BioelError(Errors.B074.format(path=out))
-    n = console.count_of(report["documents"], "document")
-    console.show_note(f"{corpus}: {n} to {out}.")
+    n_documents = console.count_of(report["documents"], "document")
+    console.show_note(f"{corpus}: {n_documents} to {out}.")
     console.write_json(json_file, report)
 
 
@@ -85,16 +87,16 @@ def _make_nlp(lang: str, tokenizer: str) -> Language:
 
 
 def _write_jsonl(texts: Iterable[AnnotatedText], out: Path) -> dict[str, Any]:
-    """Write JSON lines. RETURNS (dict): Counts."""
+    """Write texts as JSON lines. RETURNS (dict): Counts."""
     n_mentions = 0
 
-    def counted() -> Iterator[AnnotatedText]:
+    def counting_mentions() -> Iterator[AnnotatedText]:
         nonlocal n_mentions
         for text in texts:
             n_mentions += len(text.mentions)
             yield text
 
-    n_documents = write_texts_jsonl(out, counted())
+    n_documents = write_texts_jsonl(out, counting_mentions())
     console.show_note(f"{console.count_of(n_mentions, 'mention')}.")
     return {"documents": n_documents, "mentions": n_mentions}
 
@@ -102,7 +104,7 @@ def _write_jsonl(texts: Iterable[AnnotatedText], out: Path) -> dict[str, Any]:
 def _write_docbin(
     texts: Iterable[AnnotatedText], out: Path, *, nlp: Language, widen: bool
 ) -> dict[str, Any]:
-    """Write Docs with gold spans. RETURNS (dict): Counts, and the lost mentions."""
+    """Write texts as Docs with gold spans. RETURNS (dict): Counts, and the lost mentions."""
     from spacy_bioel.corpus import Alignment, docs_to_bin, text_to_doc
 
     total = Alignment()
@@ -118,26 +120,29 @@ def _write_docbin(
         docs.to_disk(path)
     counts = f"{total.widened:,} widened to tokens, {len(total.lost):,} lost"
     console.show_note(f"{console.count_of(total.n, 'mention')}: {counts}.")
-    for lost in total.lost[:_N_EXAMPLES]:
+    for lost in total.lost[:_MAX_LOST_SHOWN]:
         console.show_note(f"  lost: {lost}")
-    about = {"widened": total.widened, "lost": total.lost}
-    return {"documents": len(docs), "mentions": total.n} | about
+    return {
+        "documents": len(docs),
+        "mentions": total.n,
+        "widened": total.widened,
+        "lost": total.lost,
+    }
 
 
 Engine = StrEnum("Engine", ["LOCAL", "SPARK"])
-Mentions = StrEnum("Mentions", ["FOUND", "GIVEN"])
+MentionSource = StrEnum("MentionSource", ["FOUND", "GIVEN"])
 
 
-def link(
+def link_command(
     arguments: Annotated[
         list[str],
         Argument(
             metavar="[MODEL] INPUT",
-            help="MODEL: a pipeline, by folder or package name; or a knowledge base, whose names "
-            "are then found, and what is nearly one, without training; default: the pipeline of "
-            "the package. INPUT: text with one document per line, a folder of files .txt or "
-            ".txt.gz with one document each, JSONL, CSV, TSV or Parquet with id and text, a "
-            "corpus, or - for stdin.",
+            help=f"MODEL: {console.MODEL} With a knowledge base, exact and similar names are "
+            "found and linked without training. INPUT: text with one document per line, a folder "
+            "of .txt or .txt.gz files with one document each, JSONL, CSV, TSV or Parquet with id "
+            "and text, a corpus, or - for stdin.",
         ),
     ],
     output: Annotated[
@@ -146,86 +151,91 @@ def link(
             "--output",
             "-o",
             metavar="OUT",
-            help="The end of the name is the format: .jsonl, .json, .csv, .tsv, .parquet, "
-            ".pubtator, .bioc.xml, .bioc.json, .ann (BRAT: a folder) or .html. May be given "
-            "several times. Default: JSON lines to stdout.",
+            help="Output file; its suffix selects the format: .jsonl, .json, .csv, .tsv, .parquet, "
+            ".pubtator, .bioc.xml, .bioc.json, .ann (BRAT: a folder) or .html. Repeatable. "
+            "Default: JSON lines to stdout.",
         ),
     ] = None,
     html: Annotated[
         Path | None,
-        Option(metavar="OUT.html", help="Also write a page of the texts and candidates."),
+        Option(metavar="OUT.html", help="Also write an HTML page of texts and candidates."),
     ] = None,
     mentions: Annotated[
-        Mentions, Option(help="given: link the mentions that INPUT has, in place of finding any.")
-    ] = Mentions.FOUND,
+        MentionSource,
+        Option(help="given: link the mentions annotated in INPUT instead of finding mentions."),
+    ] = MentionSource.FOUND,
     kb: Annotated[
         list[Path] | None,
-        Option(help="Another knowledge base, beside MODEL, which is one too; can be repeated."),
+        Option(
+            help="An additional knowledge base, a folder or a name from `bioel kb list`; MODEL "
+            "must be a knowledge base as well. Repeatable."
+        ),
     ] = None,
     xrefs: Annotated[
         bool, Option("--xrefs", help="Also write the cross-references of candidates (JSON).")
     ] = False,
     context: Annotated[
-        bool, Option("--context", help="Also say of each mention whether it is negated, past, ...")
+        bool, Option("--context", help="Also mark each mention as negated, historical, ...")
     ] = False,
     affirmed: Annotated[
         bool,
-        Option("--affirmed", help="Leave out what is negated, conditional or of another person."),
+        Option("--affirmed", help="Omit negated or conditional mentions, and other persons'."),
     ] = False,
     preset: console.Preset = None,
     code: console.Code = None,
     no_formulas: Annotated[
         bool,
-        Option("--no-formulas", help="Mark cells of .csv and .tsv that a spreadsheet would run."),
+        Option("--no-formulas", help="Escape .csv and .tsv cells that a spreadsheet would run."),
     ] = False,
     format: Annotated[
         str | None,
-        Option(help="Format of the input; whole: a file is one document; default: detected."),
+        Option(help="Format of INPUT; whole: each file is one document; default: detected."),
     ] = None,
-    n_process: Annotated[int, Option(min=1, help="Worker processes, for idle cores.")] = 1,
+    n_process: Annotated[int, Option(min=1, help="Worker processes; useful with idle cores.")] = 1,
     batch_size: Annotated[int, Option(min=1, help="Documents per batch.")] = 64,
     engine: Annotated[
-        Engine, Option(help="spark: on a cluster, from and to JSONL or Parquet; OUT is a folder.")
+        Engine, Option(help="spark: run on Spark, from and to JSONL or Parquet; OUT is a folder.")
     ] = Engine.LOCAL,
 ) -> None:
-    """Find and link the mentions of texts: diseases, chemicals, genes, organisms, cell lines and
-    variants, unless another MODEL is given.
+    """Find and link the mentions of texts.
 
-    The end of the output's name is its format:
+    The starter links diseases, chemicals, genes, organisms, cell lines and variants. The suffix of
+    an output file selects its format:
 
-    * .jsonl, .ndjson, stdout: a JSON object per document, with id, text, error, and links with
-      start, end, text, label, id (null: NIL), ids, and candidates with id, score, name and
-      evidence, and with xrefs on request; variants may have hgvs, component and gene, and other
-      mentions facts of your rules. With --context, links have context: negated, uncertain,
-      historical, hypothetical, experiencer, and cues, the words that say so. With --affirmed, what
-      is negated, conditional or of another person is left out.
+    * .jsonl, .ndjson, stdout: a JSON object per document, with id, text, error, and links. A link
+      has start, end, text, label, id (null: NIL), ids, and candidates with id, score, name and
+      evidence. Candidates have xrefs with --xrefs. Variants may have hgvs, component and gene;
+      other mentions may have facts of your own rules. With --context, links have context: negated,
+      uncertain, historical, hypothetical, experiencer, and cues, the words that signal it.
     * .json: these objects as one array.
-    * .parquet: a row per document, without xrefs, context and facts of your rules.
-    * .csv, .tsv: a row per link, with the linked candidate; empty cells for NIL. With
-      --no-formulas an apostrophe stands before cells that begin with =, +, - or @.
+    * .parquet: a row per document, without xrefs, context and facts of your own rules.
+    * .csv, .tsv: a row per link, with the linked candidate; empty cells for NIL. --no-formulas puts
+      an apostrophe before cells that begin with =, +, - or @.
     * .bioc.xml, .bioc.json: BioC, with the linked candidate; no identifier for NIL.
     * .pubtator: labels and ids, "-" for NIL.
-    * .ann: BRAT, a folder with two files per document; ids are lines N, none for NIL.
-    * .html: a page of the texts and candidates.
+    * .ann: BRAT, a folder with two files per document; ids are N lines, none for NIL.
+    * .html: a page of texts and candidates.
 
-    With --preset clinical, a file of text, or stdin, is one note, and links have context.
+    With --preset clinical, a text file or stdin is one note, and links have context.
 
-    A failed document has no links and an error with code and message, and the exit status is 1.
-    Formats from .csv on leave it out, and stderr names it. Annotations in the input are ignored,
-    unless --mentions is given: then their places and labels are read, and never their ids. Labels
-    choose the knowledge base.
+    A failed document has no links, but an error with code and message; the exit status is 1. The
+    formats from .csv on omit the document, and stderr names it. Annotations in the input are
+    ignored. With --mentions given, their offsets and labels are used, but never their ids. The
+    label of each mention decides which knowledge base is used.
+
+    Examples: `bioel link notes.txt -o links.jsonl`, `bioel link my_kb notes.txt -o links.csv`
     """
     from spacy_bioel.cli import inputs
-    from spacy_bioel.export.rows import check_linker, link_given, link_texts
+    from spacy_bioel.export.rows import check_linker, link_mentions, link_texts
     from spacy_bioel.loading import add_context, fact_names
 
     model, source = _model_and_input(arguments)
-    is_given = mentions is Mentions.GIVEN
+    is_given = mentions is MentionSource.GIVEN
     if preset and not format and inputs.is_plain_text(source):
         format = "whole"
     context |= affirmed or preset is not None
-    says = context and not affirmed
-    outputs = inputs.outputs_of(output or ["-"], html, source, xrefs=xrefs, context=says)
+    writes_context = context and not affirmed
+    outputs = inputs.outputs_of(output or ["-"], html, source, xrefs=xrefs, context=writes_context)
     if is_given and context:
         raise BioelError(Errors.B491)
     if engine is Engine.SPARK:
@@ -244,12 +254,12 @@ def link(
         }
         for option, is_set in unsuited.items():
             if is_set:
-                raise BioelError(Errors.B196.format(found=f"has {option}", expected="none"))
+                raise BioelError(Errors.B196.format(found=option, expected="a command without it"))
         target = next(iter(outputs))
         totals = link_file(source, target, model=model, code=code, batch_size=batch_size)
     else:
-        # Read first, so that errors are reported without delay.
-        read: Any = inputs.read_mentions if is_given else inputs.read_documents
+        # Input is opened before the pipeline is loaded, so that errors are reported without delay.
+        read: Any = inputs.read_mentions if is_given else inputs.stream_documents
         documents = read(source, format)
         nlp = inputs.load_model(model, more=[str(folder) for folder in kb or ()], preset=preset)
         if is_given:
@@ -257,12 +267,12 @@ def link(
         check_linker(nlp)
         if context:
             add_context(nlp)
-        run: Any = link_given if is_given else link_texts
-        # Closed even if a result cannot be written, which ends the worker processes.
-        with closing(run(nlp, documents, batch_size=batch_size, n_process=n_process)) as linked:
-            found = inputs.affirmed(linked) if affirmed else linked
+        link_all: Any = link_mentions if is_given else link_texts
+        results = link_all(nlp, documents, batch_size=batch_size, n_process=n_process)
+        with closing(results):  # ends the worker processes, even if a result cannot be written
+            linked = inputs.affirmed(results) if affirmed else results
             options = {"facts": fact_names(nlp), "xrefs": xrefs, "formulas": not no_formulas}
-            totals = inputs.write_links(found, outputs, **options)
+            totals = inputs.write_links(linked, outputs, **options)
         if is_given and not totals.mentions and not totals.failed:
             console.show_note(Warnings.W302.format(source=source))
     n_documents = console.count_of(totals.documents, "document")
@@ -270,12 +280,12 @@ def link(
     console.show_note(f"{n_documents}, {n_mentions}, {totals.nil:,} of them NIL.")
     if totals.failed:
         failed = console.count_of(totals.failed, "document")
-        console.show_note(f"{failed} failed: see error in the output, or above.")
+        console.show_note(f"{failed} failed: see the errors in the output or above.")
         raise Exit(1)
 
 
 def _model_and_input(arguments: list[str]) -> tuple[str, str]:
-    """RAISES BioelError: [B335] on more arguments, or a single one that is a pipeline."""
+    """Split arguments. RAISES BioelError: [B335] for too many, or a pipeline without input."""
     *models, source = arguments
     is_model = (Path(source) / "config.cfg").is_file() or has_columns(Path(source))
     is_text = bool(models) and Path(models[0]).is_file()
@@ -284,32 +294,39 @@ def _model_and_input(arguments: list[str]) -> tuple[str, str]:
     return (models[0] if models else "starter"), source
 
 
-_SPANS = ("start", "end", "text", "label or name", "probability", "mention")
-_CANDIDATES = ("id", "preferred name", "matched name", "score", "by its words", "evidence")
+_SPAN_COLUMNS = ("start", "end", "text", "label or name", "probability", "mention")
+_CANDIDATE_COLUMNS = (
+    *("id", "preferred name", "matched name"),
+    *("score", "score before document context", "evidence"),
+)
 
 
-def explain(
+def explain_command(
     arguments: Annotated[
         list[str],
         Argument(
             metavar="[MODEL] TEXT",
-            help=f"MODEL: {console.MODEL} TEXT: the text itself, in quotes; - for stdin.",
+            help=f"MODEL: {console.MODEL} TEXT: the text in quotes, or - for stdin.",
         ),
     ],
     mention: Annotated[
         str | None,
-        Option(help="Explain these words of the text only, whether they were found or not."),
+        Option(help="Explain only these words of the text, whether or not they are a mention."),
     ] = None,
     preset: console.Preset = None,
     code: console.Code = None,
     json_file: console.Json = None,
     html: Annotated[
-        Path | None, Option(metavar="OUT.html", help="Also write it as a page.")
+        Path | None, Option(metavar="OUT.html", help="Also write the report as an HTML page.")
     ] = None,
 ) -> None:
-    """Explain what a pipeline finds in a text: the spans that it considered, why each is a mention
-    or none, the candidates of each with their evidence and scores, and the release of the knowledge
+    """Explain what a pipeline finds in a text, and why.
+
+    The report lists the spans that were considered and why each is or is not a mention, the
+    candidates of each mention with their evidence and scores, and the releases of the knowledge
     bases.
+
+    Example: `bioel explain "Naloxone reverses the effect of clonidine."`
     """
     from spacy_bioel import explanation
     from spacy_bioel.loading import load_model
@@ -320,7 +337,7 @@ def explain(
         raise BioelError(Errors.B440.format(found=json.dumps(arguments, ensure_ascii=False)))
     model, text = ["starter", *arguments][-2:]
     text = sys.stdin.read() if text == "-" else text
-    if not text.strip() or os.path.exists(text):  # False of what is too long for a path
+    if not text.strip() or os.path.exists(text):  # False if the text is too long for a path
         raise BioelError(Errors.B441.format(found=text))
     report = explain_text(load_model(model, preset=preset), text, mention)
     pieces = list(pieces_of(report))
@@ -332,53 +349,50 @@ def explain(
         )
         for span in report.considered
     ]
-    mentions = [
-        (
-            one,
-            _before(one),
-            [(c.id, *explanation.candidate_cells(c)) for c in one.candidates],
-            _after(one),
-        )
-        for one in report.mentions
-    ]
+    mentions = []
+    for mention_report in report.mentions:
+        rows = [(c.id, *explanation.candidate_cells(c)) for c in mention_report.candidates]
+        before, after = _lines_before(mention_report), _lines_after(mention_report)
+        mentions.append((mention_report, before, rows, after))
     if html is not None:
         from spacy_bioel.export.html import PAGES
 
         page = PAGES.get_template("explain.html").render(
             report=report,
             pieces=pieces,
-            span_columns=("characters", *_SPANS[2:]),
+            span_columns=("characters", *_SPAN_COLUMNS[2:]),
             spans=[(f"{start} to {end}", *cells) for start, end, *cells in spans],
-            candidate_columns=_CANDIDATES,
+            candidate_columns=_CANDIDATE_COLUMNS,
             mentions=mentions,
         )
         with console.writing(html) as file:
             file.write(page)
     if console.write_json(json_file, asdict(report)):
-        _show(report, pieces, spans, mentions)
+        _show_report(report, pieces, spans, mentions)
 
 
-def _before(mention: Explanation) -> list[str]:
-    """What is said of a mention before its candidates."""
+def _lines_before(mention: Explanation) -> list[str]:
+    """Describe a mention in the lines before its candidates."""
     lines = [mention.reason, f"Looked up: {', '.join(map(repr, mention.strings))}"]
     if mention.said:
         lines.append(f"In the text: {mention.said}")
     if not mention.is_mention:
-        lines.insert(0, "The pipeline does not find it. If it were a mention:")
+        lines.insert(0, "The pipeline does not find this mention. If it were a mention:")
     return lines
 
 
-def _after(mention: Explanation) -> list[str]:
-    """What is said of a mention after its candidates."""
-    near = [f"Nearest names: {'; '.join(mention.near)}"] if mention.near else []
-    return near + [
-        f"Not allowed for {mention.label}: {c.id} {c.preferred}, which would have {c.score:.2f}; "
-        f"its types: {c.evidence or 'none'}"
-        for c in mention.excluded
-    ]
+def _lines_after(mention: Explanation) -> list[str]:
+    """Describe similar names and excluded concepts in the lines after the candidates."""
+    lines = [f"Similar names: {'; '.join(mention.near)}"] if mention.near else []
+    for concept in mention.excluded:
+        lines.append(
+            f"Not allowed for {mention.label}: {concept.id} {concept.preferred} (score "
+            f"{concept.score:.2f}; types: {concept.evidence or 'none'})"
+        )
+    return lines
 
 
-def _show(
+def _show_report(
     report: Report,
     pieces: Sequence[tuple[str, Explanation | None]],
     spans: Sequence[Sequence[str]],
@@ -393,14 +407,14 @@ def _show(
     for kb in report.kbs:
         console.show_line(f"Knowledge base: {kb}")
     if spans:
-        console.show_table(_SPANS, spans, title="Spans")
+        console.show_table(_SPAN_COLUMNS, spans, title="Spans")
     for mention, before, candidates, after in mentions:
         title = " ".join(filter(None, (mention.text, mention.label)))
         console.show_line(f"\n{title}: {' | '.join(mention.ids) or 'NIL'}")
         for line in before:
             console.show_line(line)
         if candidates:
-            console.show_table(_CANDIDATES, candidates)
+            console.show_table(_CANDIDATE_COLUMNS, candidates)
         for line in after:
             console.show_line(line)
     if not (report.mentions or report.considered):

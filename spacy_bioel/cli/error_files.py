@@ -1,7 +1,7 @@
-"""Files of the errors of a pipeline: what `bioel evaluate --errors` and `--html` write.
+"""Error reports of `bioel evaluate`: the table of `--errors` and the page of `--html`.
 
-The page is `templates/errors.html`. It needs no other file, and its colours follow the reader's
-preference for dark or light.
+The template of the page is `templates/errors.html`. The page needs no other file, and its colours
+follow the reader's preference for dark or light.
 """
 
 from __future__ import annotations
@@ -31,31 +31,31 @@ from spacy_bioel.types import AnnotatedText, Link, Mention
 
 NameOf = Callable[[str], str]  # from an id to its preferred name; "": unknown
 
-SHOWN = 50  # errors of a kind on the page
-_WORST = 20  # rows of a table of confusions or strings
-_METRICS = ("precision", "recall", "f1", "accuracy@1")
-_AROUND = 80  # characters of context on each side
+EXAMPLES_PER_KIND = 50  # errors shown on the page
+_MAX_CONFUSIONS = 20  # rows of a table of confusions or strings
+_PAGE_METRICS = ("precision", "recall", "f1", "accuracy@1")
+_CONTEXT_CHARACTERS = 80  # on each side of a mention
 # Columns of the file of errors, with their meaning for users.
 COLUMNS = {
     "document": "id of the document",
     "kind": "the kind of the error",
     "marks": "its marks",
-    "start": "where the gold mention begins, in characters; empty for a spurious prediction",
-    "end": "where it ends",
-    "string": "the gold mention as it stands in the text",
-    "label": "its label",
-    "gold_ids": "its ids, the current ones of retired ids; empty for NIL",
-    "gold_names": "their preferred names; empty for an id that the knowledge base does not know",
-    "predicted_start": "where the prediction begins; empty for a missed mention",
-    "predicted_end": "where it ends",
-    "predicted_string": "the prediction as it stands in the text",
-    "predicted_label": "its label",
-    "predicted_ids": "its ids; empty for NIL",
-    "predicted_names": "their preferred names",
-    "rank": "rank of the first gold id among the candidates, from 1; empty: not among them",
-    "candidates": "id, matched name, score and evidence of each, the best first",
-    "context": "the text around the gold mention, which is between [[ and ]]; around the "
-    "prediction, if that is spurious",
+    "start": "start of the gold mention, in characters; empty for a spurious prediction",
+    "end": "end of the gold mention",
+    "string": "string of the gold mention",
+    "label": "label of the gold mention",
+    "gold_ids": "gold ids, with retired ids replaced by current ones; empty for NIL",
+    "gold_names": "preferred names of the gold ids; empty for ids that the knowledge base lacks",
+    "predicted_start": "start of the prediction; empty for a missed mention",
+    "predicted_end": "end of the prediction",
+    "predicted_string": "string of the prediction",
+    "predicted_label": "label of the prediction",
+    "predicted_ids": "predicted ids; empty for NIL",
+    "predicted_names": "preferred names of the predicted ids",
+    "rank": "rank of the first gold id among the candidates, from 1; empty: not a candidate",
+    "candidates": "id, matched name, score and evidence of each candidate, best first",
+    "context": "text around the gold mention, which is marked by [[ and ]]; if the prediction is "
+    "spurious, around the prediction",
 }
 
 
@@ -70,21 +70,21 @@ def report_errors(
     page: Path | None,
     labels: bool,
 ) -> int:
-    """Write the errors on bare texts; on given mentions, if `links` has no others.
+    """Write the errors on bare texts, or on given mentions if `links` has no others.
 
-    rows, page (Path | None): Files to write.
-    labels (bool): Whether the labels of the pipeline are those of gold.
+    rows, page (Path | None): Table and page to write.
+    labels (bool): Whether the pipeline uses the labels of gold.
     RETURNS (int): Number of errors.
     """
-    given = False not in links
+    is_given = False not in links  # keys of `links`: whether gold mentions were given
     has_labels = any(mention.label for text in texts for mention in text.mentions)
     errors = list(
         find_errors(
             texts,
-            links[given],
+            links[is_given],
             knowledge=None if linker is None else knowledge_of(linker),
-            labels=labels and has_labels and not given,
-            given=given,
+            labels=labels and has_labels and not is_given,
+            given=is_given,
         )
     )
 
@@ -98,9 +98,9 @@ def report_errors(
         text = _render(
             errors,
             name_of,
-            about=_about(about, linker, texts, links[given], given=given),
-            scores=[m for m in scores if not m.label and m.metric in _METRICS],
-            reliabilities=_reliabilities(linker, texts, links[given]),
+            about=_page_facts(about, linker, texts, links[is_given], given=is_given),
+            scores=[row for row in scores if not row.label and row.metric in _PAGE_METRICS],
+            reliabilities=_reliabilities(linker, texts, links[is_given]),
             all_errors=rows,
         )
         with writing(page) as file:
@@ -109,7 +109,7 @@ def report_errors(
 
 
 def _write_rows(path: Path, errors: Iterable[LinkingError], name_of: NameOf) -> None:
-    """Write all errors, a row each, in the format of the suffix."""
+    """Write a row per error, in the format of the suffix."""
     rows = (row_of(error, name_of) for error in errors)
     suffix = path.suffix.lower()
     with writing(path) as file:
@@ -118,28 +118,29 @@ def _write_rows(path: Path, errors: Iterable[LinkingError], name_of: NameOf) -> 
             return
         table = csv.writer(file, delimiter="," if suffix == ".csv" else "\t", lineterminator="\n")
         table.writerow(COLUMNS)
-        table.writerows(map(_cell, row.values()) for row in rows)
+        table.writerows(map(_error_cell, row.values()) for row in rows)
 
 
-def _cell(value: object) -> str:
+def _error_cell(value: object) -> str:
     if isinstance(value, list):
-        return " | ".join(_described(one) if isinstance(one, dict) else one for one in value)
+        parts = [_candidate_text(part) if isinstance(part, dict) else part for part in value]
+        return " | ".join(parts)
     return "" if value is None else str(value)
 
 
-def _described(candidate: dict[str, Any]) -> str:
-    """A candidate of a row in one line, "MESH:D003920 Diabetes (0.91, exact+dense)"."""
+def _candidate_text(candidate: dict[str, Any]) -> str:
+    """Write a candidate of a row in one line: "MESH:D003920 Diabetes (0.91, exact+dense)"."""
     return "{id} {name} ({score:.2f}, {evidence})".format(**candidate)
 
 
 def row_of(error: LinkingError, name_of: NameOf) -> dict[str, Any]:
-    """Describe an error by the names of `COLUMNS`; None where there is nothing to say."""
-    before, mention, after = _context(error)
+    """Return the cells of an error by the names of `COLUMNS`; None: an empty cell."""
+    before, mention, after = _split_context(error)
     candidates = error.link.candidates if error.link else ()
     values = [
         *(error.text.id, error.kind, list(error.marks)),
-        *_side(error, error.gold, name_of),
-        *_side(error, error.link, name_of),
+        *_span_cells(error, error.gold, name_of),
+        *_span_cells(error, error.link, name_of),
         error.rank or None,
         [{key: getattr(c, key) for key in ("id", "name", "score", "evidence")} for c in candidates],
         f"{before}[[{mention}]]{after}",
@@ -147,18 +148,20 @@ def row_of(error: LinkingError, name_of: NameOf) -> dict[str, Any]:
     return dict(zip(COLUMNS, values, strict=True))
 
 
-def _side(error: LinkingError, one: Mention | Link | None, name_of: NameOf) -> Sequence[Any]:
-    """Start, end, string, label, ids and names of the gold mention or the prediction."""
-    if one is None:
+def _span_cells(error: LinkingError, span: Mention | Link | None, name_of: NameOf) -> Sequence[Any]:
+    """Return start, end, string, label, ids and names of the gold mention or the prediction."""
+    if span is None:
         return (None, None, None, None, [], [])
-    string = _one_line(error.text.text[one.start : one.end])
-    return one.start, one.end, string, one.label, list(one.ids), [name_of(id) for id in one.ids]
+    string = _one_line(error.text.text[span.start : span.end])
+    names = [name_of(id) for id in span.ids]
+    return span.start, span.end, string, span.label, list(span.ids), names
 
 
-def _context(error: LinkingError) -> tuple[str, str, str]:
-    """The text before a mention, the mention, and the text after it, each as one line."""
+def _split_context(error: LinkingError) -> tuple[str, str, str]:
+    """Return the text before a mention, the mention, and the text after it, each as one line."""
     text, place = error.text.text, error.place
-    start, end = max(0, place.start - _AROUND), min(len(text), place.end + _AROUND)
+    start = max(0, place.start - _CONTEXT_CHARACTERS)
+    end = min(len(text), place.end + _CONTEXT_CHARACTERS)
     return (
         ("…" if start else "") + _one_line(text[start : place.start]),
         _one_line(text[place.start : place.end]),
@@ -167,44 +170,45 @@ def _context(error: LinkingError) -> tuple[str, str, str]:
 
 
 def _one_line(text: str) -> str:
-    # No white space is lost, as it may divide mention and context.
+    # All white space is kept, because it may separate mention and context.
     return "".join(" " if c.isspace() or c < " " else c for c in text)
 
 
 def _render(errors: Sequence[LinkingError], name_of: NameOf, **shown: Any) -> str:
-    """Render the page.
+    """Render the page of errors.
 
     shown: about (dict[str, str]), scores (list[Figure]), reliabilities (dict[str,
         Reliability]), all_errors (Path | None).
     """
     by_kind = {kind: [error for error in errors if error.kind == kind] for kind in KINDS}
 
-    def named(ids: Iterable[str]) -> str:
+    def with_names(ids: Iterable[str]) -> str:
         return ", ".join(f"{id} {name_of(id)}".strip() for id in ids)
 
-    def worst(kind: str) -> list[tuple[str, str, int]]:
-        return [(*at, n) for at, n in strings_of(errors, kind).most_common(_WORST)]
+    def most_frequent(kind: str) -> list[tuple[str, str, int]]:
+        counts = strings_of(errors, kind).most_common(_MAX_CONFUSIONS)
+        return [(string, label, n) for (string, label), n in counts]
 
-    def examples(found: Sequence[LinkingError]) -> list[tuple[dict[str, Any], tuple[str, ...]]]:
-        """Some that are spread over the corpus, and not of its first documents."""
-        n = len(found)
-        chosen = [found[i * n // SHOWN] for i in range(SHOWN)] if n > SHOWN else found
-        return [(row_of(error, name_of), _context(error)) for error in chosen]
+    def examples(of_kind: Sequence[LinkingError]) -> list[tuple[dict[str, Any], tuple[str, ...]]]:
+        """Choose errors that are spread over the corpus, not only those of its first documents."""
+        n, n_shown = len(of_kind), min(len(of_kind), EXAMPLES_PER_KIND)
+        chosen = [of_kind[i * n // n_shown] for i in range(n_shown)]
+        return [(row_of(error, name_of), _split_context(error)) for error in chosen]
 
     return PAGES.get_template("errors.html").render(
         **shown,
-        counts={kind: len(found) for kind, found in by_kind.items()},
+        counts={kind: len(of_kind) for kind, of_kind in by_kind.items()},
         labels=sorted({error.place.label for error in errors}),
         n_of=Counter((error.kind, error.place.label) for error in errors),
         n_marked=Counter(mark for error in errors for mark in error.marks),
         confused=[
-            (named(gold), named(predicted), n)
-            for (gold, predicted), n in confusions(errors).most_common(_WORST)
+            (with_names(gold), with_names(predicted), n)
+            for (gold, predicted), n in confusions(errors).most_common(_MAX_CONFUSIONS)
         ],
-        worst=worst,
-        examples={kind: examples(found) for kind, found in by_kind.items() if found},
-        named=named,
-        described=_described,
+        most_frequent=most_frequent,
+        examples={kind: examples(of_kind) for kind, of_kind in by_kind.items() if of_kind},
+        with_names=with_names,
+        candidate_text=_candidate_text,
         pairing=PAIRING,
         kinds=KINDS,
         marks=MARKS,
@@ -216,15 +220,17 @@ def _reliabilities(
 ) -> dict[str, Reliability]:
     if linker is None:
         return {}
-    names = {"all predictions": False, "those on gold borders": True}
-    found = {
-        name: reliability(texts, predicted, canonical=linker.kb.canonical, on_gold_borders=on_gold)
-        for name, on_gold in names.items()
+    canonical = linker.kb.canonical
+    reliabilities = {
+        "all predictions": reliability(texts, predicted, canonical=canonical),
+        "predictions with gold offsets": reliability(
+            texts, predicted, canonical=canonical, on_gold_borders=True
+        ),
     }
-    return {name: one for name, one in found.items() if one.n}
+    return {name: curve for name, curve in reliabilities.items() if curve.n}
 
 
-def _about(
+def _page_facts(
     about: Mapping[str, Any],
     linker: Linker | None,
     texts: Sequence[AnnotatedText],
@@ -232,17 +238,17 @@ def _about(
     *,
     given: bool,
 ) -> dict[str, str]:
-    mentions = sum(len(text.mentions) for text in texts)
-    of = "of the gold mentions, which the linker was given" if given else "from the bare text"
-    shown = {
+    n_mentions = sum(len(text.mentions) for text in texts)
+    input_text = "gold mentions were given to the linker" if given else "found in the bare text"
+    facts = {
         "model": str(about["model"]),
-        "corpus": f"{about['gold']}: {len(texts):,} documents, {mentions:,} gold mentions",
-        "predictions": f"{sum(map(len, predicted)):,}, {of}",
+        "corpus": f"{about['gold']}: {len(texts):,} documents, {n_mentions:,} gold mentions",
+        "predictions": f"{sum(map(len, predicted)):,} ({input_text})",
     }
     if linker is not None:
         meta = linker.kb.meta
-        named = " ".join(str(meta.get(key, "")) for key in ("source", "release")).strip()
-        shown["knowledge base"] = f"{named or linker.kb.title}, fingerprint {linker.kb.fingerprint}"
+        title = " ".join(str(meta.get(key, "")) for key in ("source", "release")).strip()
+        facts["knowledge base"] = f"{title or linker.kb.title}, fingerprint {linker.kb.fingerprint}"
         if not linker.alias_table.counts:
-            shown["mention statistics"] = "none, so that no error is marked as unseen"
-    return shown | {"command": str(about["command"])}
+            facts["alias table"] = "none, so no error is marked as unseen"
+    return facts | {"command": str(about["command"])}

@@ -1,5 +1,7 @@
-"""`bioel evaluate`: evaluate a pipeline on a gold corpus by named protocols; `bioel tune`: choose
-its weights and thresholds on development documents.
+"""`bioel evaluate` and `bioel tune`.
+
+`evaluate` measures a pipeline on a gold corpus by named protocols. `tune` chooses weights and
+thresholds of a pipeline on development documents.
 """
 
 from __future__ import annotations
@@ -36,29 +38,58 @@ if TYPE_CHECKING:
     from spacy_bioel.types import AnnotatedText
 
 
-_DEFAULT = ("mention", "end_to_end", "gold")
-_DEFAULT_OF_NAMES = ("mention_unlabelled", *_DEFAULT[1:])  # those of a knowledge base
-_SUMMARY = ("f1", "accuracy@1")  # shown for each label; other metrics only for all labels
+_DEFAULT_PROTOCOLS = ("mention", "end_to_end", "gold")
+_UNLABELLED_PROTOCOLS = ("mention_unlabelled", "end_to_end", "gold")  # for a knowledge base
+# Metrics shown for each label; the others are shown only for all labels together.
+_LABEL_METRICS = ("f1", "accuracy@1")
 # Not shown in the table, because they follow from other metrics.
 _JSON_ONLY = ("accuracy@1_normalised", "accuracy@1_nil_ignored_normalised", "mrr_normalised")
-_NOTES = (
-    "nil_gold", "nil_predicted", "missing_from_kb", "partly_missing_from_kb", "not_predicted",
-    "nil_not_predicted", "widened", "tied",
-)  # fmt: skip
-_COLUMNS = ("protocol", "metric", "value", "95 % interval", "n", "candidates", "label")
+# Details of a protocol that are noted below the table, in words.
+_DETAILS = {
+    "nil_gold": "gold mentions without an id (NIL): {n:,.0f}",
+    "nil_predicted": "predictions without an id (NIL): {n:,.0f}",
+    "missing_from_kb": "gold mentions whose ids the knowledge base lacks: {n:,.0f} of {gold:,.0f}",
+    "partly_missing_from_kb": "gold mentions of which it lacks some ids: {n:,.0f} of {gold:,.0f}",
+    "not_predicted": "gold mentions without a prediction: {n:,.0f}",
+    "nil_not_predicted": "gold mentions without an id and without a prediction: {n:,.0f}",
+    "widened": "gold mentions widened to whole tokens: {n:,.0f}",
+    "tied": "predictions whose best candidates are tied: {n:,.0f}",
+}
+_SCORE_COLUMNS = ("protocol", "metric", "value", "95 % interval", "n", "candidates", "label")
+EVALUATE_HELP = f"""Evaluate a pipeline by one or several protocols, with 95 % intervals.
+
+"gold" and "gold_any" give the linker the gold mentions. All other protocols run the whole pipeline
+on the bare text. The denominator is always the whole corpus: mentions that the tokens or the
+knowledge base cannot represent count as wrong. JSON has every metric for every label, and the rules
+of its protocol. Ranks are counted within the linker's `max_candidates`.
+
+Rules of the protocols:
+
+{console.bullet_list({name: protocol_summary(name) for name in PROTOCOLS})}
+
+Kinds of errors in --errors and --html. They are errors of the whole pipeline on the bare text; with
+only "gold" and "gold_any", errors on the given mentions. {PAIRING} Labels are not compared where
+mentions are names of a knowledge base, or where gold has no labels.
+
+{console.bullet_list(KINDS)}
+
+Additional marks of an error:
+
+{console.bullet_list(MARKS)}
+
+Example: `bioel evaluate tuned test.pubtator --prefix MESH --json scores.json`
+"""
 
 
 def _errors_file(path: Path | None) -> Path | None:
-    """Refuse a file of errors that is a folder, or of an unknown format."""
+    """Refuse an error report that is a folder, or has an unknown format."""
     if path is not None and path.suffix.lower() not in (".tsv", ".csv", ".jsonl"):
         raise BioelError(Errors.B360.format(path=path))
     return console.refuse_folder(path)
 
 
-def evaluate(
-    model: Annotated[
-        str, Argument(help="Pipeline, by folder or package name; or a knowledge base.")
-    ],
+def evaluate_command(
+    model: Annotated[str, Argument(help="Pipeline (folder or package name) or knowledge base.")],
     gold: Annotated[
         Path, Argument(help="Corpus with gold mentions, in any format of `bioel convert`.")
     ],
@@ -69,9 +100,10 @@ def evaluate(
         list[str] | None,
         Option(
             metavar="NAME",
-            help=f"Protocol, can be repeated: {', '.join(PROTOCOLS)}; "
-            f"{', '.join(f'{alias} is {name}' for alias, name in ALIASES.items())}. "
-            f"Default: {', '.join(_DEFAULT)}; of a knowledge base, mention_unlabelled for mention.",
+            help=f"Protocol, repeatable: {', '.join(PROTOCOLS)}; "
+            f"{', '.join(f'{alias} is {name}' for alias, name in ALIASES.items())}. Default: "
+            f"{', '.join(_DEFAULT_PROTOCOLS)}; for a knowledge base, mention_unlabelled instead of "
+            "mention.",
         ),
     ] = None,
     format: console.Format = None,
@@ -83,7 +115,7 @@ def evaluate(
     seed: Annotated[int, Option(help="Seed of the bootstrap.")] = 0,
     names_alone: Annotated[
         bool,
-        Option("--names-alone", help="Also show what names find alone, without training."),
+        Option("--names-alone", help="Also show scores of the knowledge base only (baseline)."),
     ] = False,
     json_file: console.Json = None,
     errors: Annotated[
@@ -91,7 +123,7 @@ def evaluate(
         Option(
             metavar="OUT.tsv",
             callback=_errors_file,
-            help="Also write every error, a row each; OUT.csv and OUT.jsonl will do too.",
+            help="Also write a row for every error; OUT.csv and OUT.jsonl work too.",
         ),
     ] = None,
     html: Annotated[
@@ -99,14 +131,15 @@ def evaluate(
         Option(
             metavar="OUT.html",
             callback=console.refuse_folder,
-            help="Also write a page of errors: counts, confusions, reliability, examples.",
+            help="Also write an HTML page of errors: counts, confusions, reliability, examples.",
         ),
     ] = None,
 ) -> None:
+    """Evaluate a pipeline; the help of the command is `EVALUATE_HELP`."""
     from spacy_bioel.cli import error_files, inputs
     from spacy_bioel.evaluation import run as measuring
 
-    chosen = dict(get_protocol(name) for name in protocol or _DEFAULT)
+    protocols = dict(get_protocol(name) for name in protocol or _DEFAULT_PROTOCOLS)
     nlp, texts = inputs.load_with_mapped_gold(
         *(model, gold),
         kb=kb,
@@ -118,16 +151,16 @@ def evaluate(
     )
     linker, by_names = inputs.find_linker(nlp), inputs.finds_names(nlp)
     if by_names and not protocol:
-        chosen = dict(map(get_protocol, _DEFAULT_OF_NAMES))
-    if names_alone or any(one.given_mentions for one in chosen.values()):
+        protocols = dict(map(get_protocol, _UNLABELLED_PROTOCOLS))
+    if names_alone or any(rules.given_mentions for rules in protocols.values()):
         inputs.require_linker(nlp, model)
-    links = measuring.predict_links(nlp, texts, chosen, progress=console.progress_bar)
-    found = measuring.score_links(nlp, texts, links, chosen, seed=seed)
-    alone: dict[tuple[str, str], float] = {}
+    links = measuring.predict_links(nlp, texts, protocols, progress=console.progress_bar)
+    scores = measuring.score_links(nlp, texts, links, protocols, seed=seed)
+    baseline: dict[tuple[str, str], float] = {}
     if names_alone:
-        # Names have no labels of gold, so that they are right and wrong without them.
-        compared = {name: one for name, one in chosen.items() if name != "mention"}
-        alone = measuring.measure_kb_only(nlp, texts, compared, progress=console.progress_bar)
+        # Names of a knowledge base do not have the labels of gold.
+        comparable = {name: rules for name, rules in protocols.items() if name != "mention"}
+        baseline = measuring.measure_kb_only(nlp, texts, comparable, progress=console.progress_bar)
     about = {
         "model": model,
         "model_fingerprint": fingerprint_folder(nlp.path) if nlp.path is not None else "",
@@ -137,73 +170,52 @@ def evaluate(
         "seed": seed,
         "command": shlex.join(["bioel", *sys.argv[1:]]),
     }
-    if console.write_json(json_file, [_json_row(row, alone) | about for row in found]):
-        unlabelled = {name for name, one in chosen.items() if by_names and not one.given_mentions}
-        more = {"cross-fitted": _cross_fitted(nlp, texts), "names alone": alone}
-        _show(found, unlabelled=unlabelled, more=more)
+    if console.write_json(json_file, [_json_row(row, baseline) | about for row in scores]):
+        on_bare_text = {name for name, rules in protocols.items() if not rules.given_mentions}
+        more = {"cross-fitted": _cross_fitted(nlp, texts), "knowledge base only": baseline}
+        _show_scores(scores, unlabelled=on_bare_text if by_names else (), more=more)
         for key, value in about.items():
             console.show_note(f"{key}: {value}")
-    for row in found:
-        names = 0 if row.label or row.metric != "f1" else alone.get((row.protocol, "f1"), 0)
-        if names > row.value:
-            of = {"protocol": row.protocol, "metric": row.metric, "value": row.value}
-            console.show_note(Warnings.W455.format(alone=names, **of))
+    for row in scores:
+        if row.metric == "f1" and not row.label:
+            baseline_f1 = baseline.get((row.protocol, "f1"), 0)
+            if baseline_f1 > row.value:
+                figures = {"protocol": row.protocol, "metric": row.metric, "value": row.value}
+                console.show_note(Warnings.W455.format(alone=baseline_f1, **figures))
     if errors is not None or html is not None:
         n = error_files.report_errors(
-            linker, texts, links, scores=found, about=about, rows=errors, page=html,
+            linker, texts, links, scores=scores, about=about, rows=errors, page=html,
             labels=not by_names,
         )  # fmt: skip
         files = ", ".join(str(path) for path in (errors, html) if path)
         console.show_note(f"{console.count_of(n, 'error')} -> {files}")
 
 
-def _listed(meanings: Mapping[str, str]) -> str:
-    return "\n".join(f"* {name}: {meaning}." for name, meaning in meanings.items())
-
-
-# Assigned, not a docstring, because the list of protocols comes from their table.
-evaluate.__doc__ = f"""Evaluate a pipeline by one or several protocols, with 95 % intervals.
-
-"gold" and "gold_any" give the linker the gold mentions. All others run the whole pipeline on
-the bare text. The denominator is always the whole corpus: mentions that the tokens or the
-knowledge base cannot represent count as wrong. JSON has every metric for every label, and
-the rules of its protocol. Ranks are counted within the linker's `max_candidates`.
-
-Rules of the protocols:
-
-{_listed({name: protocol_summary(name) for name in PROTOCOLS})}
-
-Kinds of errors, of --errors and --html. They are those of the whole pipeline on the bare text; with
-no protocol but "gold" and "gold_any", those of the given mentions. {PAIRING} Labels are not
-compared where mentions are names of a knowledge base, or where gold has none.
-
-{_listed(KINDS)}
-
-Further marks of an error:
-
-{_listed(MARKS)}
-"""
-
-
-def _json_row(row: Figure, alone: Mapping[tuple[str, str], float]) -> dict[str, Any]:
-    about = asdict(row) | {"rules": asdict(PROTOCOLS[row.protocol].rules)}
-    place = (row.protocol, row.metric)
-    return about | ({"names_alone": alone[place]} if place in alone and not row.label else {})
+def _json_row(row: Figure, baseline: Mapping[tuple[str, str], float]) -> dict[str, Any]:
+    cells = asdict(row) | {"rules": asdict(PROTOCOLS[row.protocol].rules)}
+    if not row.label and (row.protocol, row.metric) in baseline:
+        cells["names_alone"] = baseline[row.protocol, row.metric]
+    return cells
 
 
 def _cross_fitted(nlp: Language, texts: Sequence[AnnotatedText]) -> dict[tuple[str, str], float]:
-    """Cross-fitted figures of `bioel tune`, if these are the documents that it chose on."""
+    """Return the cross-fitted figures of `bioel tune`, if it ran on as many texts and mentions."""
     report = nlp.meta.get("bioel", {}).get("tuning")
-    sizes = {"documents": len(texts), "mentions": sum(len(text.mentions) for text in texts)}
-    if not report or any(report[name] != size for name, size in sizes.items()):
+    if not report or report["documents"] != len(texts):
         return {}
-    figures = [(one["protocol"], one["metric"], one["cross_fitted"]) for one in report["tuned"]]
-    return {(name, metric): value for name, metric, value in figures if value is not None}
+    if report["mentions"] != sum(len(text.mentions) for text in texts):
+        return {}
+    return {
+        (row["protocol"], row["metric"]): row["cross_fitted"]
+        for row in report["tuned"]
+        if row["cross_fitted"] is not None
+    }
 
 
 def fingerprint_folder(folder: Path) -> str:
-    """Compute a fingerprint of a saved pipeline from the names and contents of its files, but for
-    those of its model card, which change nothing in what it does.
+    """Compute a fingerprint of a saved pipeline from the names and contents of its files.
+
+    The files of its model card are left out, because they do not affect its predictions.
     """
     digest = blake2b(digest_size=8)
     cards = {folder / "README.md", folder / "meta.json"}
@@ -215,8 +227,8 @@ def fingerprint_folder(folder: Path) -> str:
     return digest.hexdigest()
 
 
-def _show(
-    found: Sequence[Figure],
+def _show_scores(
+    scores: Sequence[Figure],
     *,
     unlabelled: Collection[str],
     more: Mapping[str, Mapping[tuple[str, str], float]],
@@ -225,39 +237,45 @@ def _show(
 
     unlabelled (Collection[str]): Protocols whose links have no labels: their rows of single labels
         would be zero, and are left out.
-    more (Mapping): Further columns, of the rows of all labels; those without a value are left out.
+    more (Mapping): Additional columns for rows of all labels; columns without values are left out.
     """
     more = {name: values for name, values in more.items() if values}
     rows = []
-    for row in found:
-        is_shown = not row.label or (row.metric in _SUMMARY and row.protocol not in unlabelled)
-        if is_shown and row.metric not in _JSON_ONLY:
-            place = ("", "") if row.label else (row.protocol, row.metric)
-            rows.append([
-                *(row.protocol, row.metric, f"{row.value:.2f}", f"{row.low:.2f}-{row.high:.2f}"),
-                *(f"{row.n:,}", f"{row.candidates or ''}", row.label or "(all)"),
-                *(f"{values[place]:.2f}" if place in values else "" for values in more.values()),
-            ])  # fmt: skip
-    console.show_table((*_COLUMNS, *more), rows)
-    totals = {row.protocol: row.details for row in reversed(found) if not row.label}
-    for name, details in reversed(totals.items()):
+    for row in scores:
+        if row.metric in _JSON_ONLY:
+            continue
+        if row.label and (row.metric not in _LABEL_METRICS or row.protocol in unlabelled):
+            continue
+        cells = [row.protocol, row.metric, f"{row.value:.2f}", f"{row.low:.2f}-{row.high:.2f}"]
+        cells += [f"{row.n:,}", f"{row.candidates or ''}", row.label or "(all)"]
+        for values in more.values():
+            value = None if row.label else values.get((row.protocol, row.metric))
+            cells.append("" if value is None else f"{value:.2f}")
+        rows.append(cells)
+    console.show_table((*_SCORE_COLUMNS, *more), rows)
+    totals: dict[str, Figure] = {}  # the first row of each protocol for all labels
+    for row in scores:
+        if not row.label:
+            totals.setdefault(row.protocol, row)
+    for name, total in totals.items():
         console.show_note(f"{name}: {protocol_summary(name)}")
-        counted = [f"{key} {details[key]:.0f}" for key in _NOTES if details.get(key)]
-        if counted:
-            console.show_note(f"{name}: {', '.join(counted)}")
+        for key, meaning in _DETAILS.items():
+            if total.details.get(key):
+                text = meaning.format(n=total.details[key], gold=total.details.get("gold", 0))
+                console.show_note(f"{name}: {text}")
     if "mention" in unlabelled:
         console.show_note(
             "mention: names of a knowledge base have no label; see mention_unlabelled"
         )
 
 
-def tune(
-    model: Annotated[str, Argument(help="Trained pipeline, by folder or package name.")],
+def tune_command(
+    model: Annotated[str, Argument(help="Trained pipeline (folder or package name).")],
     dev: Annotated[
-        Path, Argument(help="Gold documents for the choice, in any format of `bioel evaluate`.")
+        Path, Argument(help="Development documents with gold mentions, as for `bioel evaluate`.")
     ],
     out: Annotated[
-        Path, Argument(help="Folder of the tuned pipeline; a pipeline there is replaced.")
+        Path, Argument(help="Folder for the tuned pipeline; a pipeline there is replaced.")
     ],
     kb: Annotated[
         Path | None, Option(help="Link against this knowledge base, and save it with the pipeline.")
@@ -271,11 +289,13 @@ def tune(
 ) -> None:
     """Tune a pipeline on development documents and save it with its knowledge base.
 
-    Fits the weights of the linker's evidence, then chooses the detector's threshold, consistency
-    and overlap by mention F1, then the NIL threshold by end-to-end F1, as `bioel evaluate` reports
-    them. Each figure is given twice: fitted, on the documents used for the choice, and
-    cross-fitted, with each document measured under the choice of the other folds. Both are also
-    written to `meta.json` of OUT. OUT must not be the folder of MODEL.
+    The command fits the weights of the linker's evidence. It then chooses the detector's threshold,
+    document smoothing and overlap by mention F1, and the NIL threshold by end-to-end F1, as
+    `bioel evaluate` reports them. Each figure is given twice: fitted on the documents of the
+    choice, and cross-fitted, where each document is measured with the choice of the other folds.
+    Both are also written to `meta.json` of OUT. OUT must not be the folder of MODEL.
+
+    Example: `bioel tune training/model-best dev.spacy tuned`
     """
     from spacy_bioel.cli.inputs import find_detector, load_with_mapped_gold
     from spacy_bioel.evaluation.tune import tune_pipeline
@@ -295,18 +315,18 @@ def tune(
 
 
 def check_out(out: Path, inputs: dict[str, Path | None]) -> None:
-    """Check that the output folder replaces neither an input nor anything but a pipeline.
+    """Check that the output folder is new, empty or a pipeline, and contains no input.
 
     inputs (dict[str, Path | None]): Paths of the inputs by their names in messages.
     RAISES BioelError: [B230] an input would be replaced, [B231] the folder is not a pipeline.
     """
     target = out.resolve()
-    for what, path in inputs.items():
+    for input_name, path in inputs.items():
         if path is None or not path.exists():
             continue
         source = path.resolve()
         if target == source or target in source.parents or source in target.parents:
-            raise BioelError(Errors.B230.format(out=out, what=what, path=path))
+            raise BioelError(Errors.B230.format(out=out, what=input_name, path=path))
     is_pipeline = all((out / name).is_file() for name in ("config.cfg", "meta.json"))
     is_empty = out.is_dir() and not any(out.iterdir())
     if out.exists() and not is_pipeline and not is_empty:
@@ -314,15 +334,16 @@ def check_out(out: Path, inputs: dict[str, Path | None]) -> None:
 
 
 def require_extra(nlp: Language) -> None:
-    """Add the extra that the networks of a pipeline need to its requirements, if they need one."""
+    """Add the extra that the networks of a pipeline need to the pipeline's requirements."""
     from spacy.util import get_minor_version_range
 
     from spacy_bioel.models.torch_io import needs_torch
 
     models: list[Any] = [getattr(pipe, "model", None) for _, pipe in nlp.pipeline]
-    # A model of thinc; some pipes have none.
+    # Some pipes have no thinc model.
     nodes = [node for model in models if hasattr(model, "walk") for node in model.walk()]
-    extra = next((node.attrs["extra"] for node in nodes if "extra" in node.attrs), "train")
+    extras = [node.attrs["extra"] for node in nodes if "extra" in node.attrs]
+    extra = extras[0] if extras else "train"
     if extra != "train" or any(needs_torch(node) for node in nodes):
         # `spacy package` copies the requirements into the wheel.
         versions = get_minor_version_range(__version__)
@@ -332,13 +353,13 @@ def require_extra(nlp: Language) -> None:
 def _show_tuned(report: TuningReport, out: Path) -> None:
     rows = [
         (
-            one.what,
-            ", ".join(f"{name} {value}" for name, value in one.chosen.items()),
-            f"{one.protocol} {one.metric}",
-            f"{one.fitted:.2f}",
-            "–" if one.cross_fitted is None else f"{one.cross_fitted:.2f}",
+            step.what,
+            ", ".join(f"{name} {value}" for name, value in step.chosen.items()),
+            f"{step.protocol} {step.metric}",
+            f"{step.fitted:.2f}",
+            "–" if step.cross_fitted is None else f"{step.cross_fitted:.2f}",
         )
-        for one in report.tuned
+        for step in report.tuned
     ]
     console.show_table(("pipe", "chosen", "measured", "fitted", "cross-fitted"), rows)
     for remark in report.remarks:

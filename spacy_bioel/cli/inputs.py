@@ -1,7 +1,7 @@
-"""What commands read and write: pipelines, gold documents and texts in, links out.
+"""Input and output of commands: load pipelines, read gold documents and texts, write links.
 
-Plain text, tables, and corpora with or without mentions are texts. It imports spaCy, so that
-commands import it late.
+Texts come from plain text, tables, and corpora with or without mentions. This module imports spaCy,
+so commands import it inside their functions.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from spacy_bioel.types import AnnotatedText, Mention
 
 
 def require_linker(nlp: Language, model: str) -> Linker:
-    """Find the linker of a pipeline. RAISES BioelError: [B072] when it has none."""
+    """Find the linker of a pipeline. RAISES BioelError: [B072] when there is none."""
     linker = find_linker(nlp)
     if linker is None:
         raise BioelError(Errors.B072.format(model=model, pipes=", ".join(nlp.pipe_names) or "none"))
@@ -54,7 +54,7 @@ def require_linker(nlp: Language, model: str) -> Linker:
 
 
 def finds_names(nlp: Language) -> bool:
-    """Whether mentions are names of the knowledge base, which gives no labels."""
+    """Tell whether mentions are names of the knowledge base, which have no labels."""
     linker = find_linker(nlp)
     return linker is not None and linker.cfg["mentions"] == BY_DICTIONARY
 
@@ -70,33 +70,34 @@ def load_with_mapped_gold(
     annotates: Sequence[str] | None,
     preset: str | None = None,
 ) -> tuple[Language, list[AnnotatedText]]:
-    """Load a pipeline with another knowledge base, if one is given, and gold documents with the
-    labels and ids of the pipeline; arguments are options of `console`.
+    """Load a pipeline, and gold documents with its labels and ids.
 
-    RAISES BioelError: [B361] on two prefixes for the same ids, [B362] on what is no GOLD=MODEL,
-        [B363] when no mention has a label that an option names, [B364] when a mention has one that
-        is not among `annotates`, [B369] on a label that the detector does not have; and on gold
-        that nothing can be measured on.
+    Arguments are options of `console`. `kb` replaces the knowledge base of the pipeline.
+
+    RAISES BioelError: [B361] for two prefixes for the same ids, [B362] for a label that is not
+        GOLD=MODEL, [B363] when no mention has a label that an option names, [B364] when a mention
+        has a label that is not in `annotates`, [B369] for a label that the detector does not have;
+        those of `check_gold`.
     """
     prefixes, labels = _parse_prefixes(prefix or ()), _parse_labels(label or ())
-    # The reader gives one prefix to all labels. Where they differ, ids get theirs after it.
-    of_all = prefixes.pop("", "") if set(prefixes) <= {""} else ""
+    # The reader adds one prefix for all labels. Prefixes of single labels are added after it.
+    common_prefix = prefixes.pop("", "") if set(prefixes) <= {""} else ""
     # Documents are read first, so that errors in them are reported without delay.
-    texts = list(read_texts(gold, format=format, prefix=of_all))
+    texts = list(read_texts(gold, format=format, prefix=common_prefix))
     nlp = load_model(model, preset=preset)
     if (key := gold_key(nlp)) != GOLD_KEY:
-        texts = list(read_texts(gold, format=format, prefix=of_all, gold_key=key))
+        texts = list(read_texts(gold, format=format, prefix=common_prefix, gold_key=key))
     if detector := find_detector(nlp):
         for old, new in labels.items():
             if new and detector.labels and new not in detector.labels:
                 known = ", ".join(detector.labels)
                 raise BioelError(Errors.B369.format(gold=old, label=new, known=known))
-    found = {mention.label for text in texts for mention in text.mentions}
+    gold_labels = {mention.label for text in texts for mention in text.mentions}
     for name in [*labels, *filter(None, prefixes)]:
-        if name not in found:
-            known = ", ".join(sorted(filter(None, found))) or "none"
+        if name not in gold_labels:
+            known = ", ".join(sorted(filter(None, gold_labels))) or "none"
             raise BioelError(Errors.B363.format(path=gold, label=name, known=known))
-    texts = [_mapped(text, labels, prefixes) for text in texts]
+    texts = [_map_labels_and_ids(text, labels, prefixes) for text in texts]
     if annotates:
         names = tuple(dict.fromkeys(annotates))
         texts = [declare_labels(text, names, path=gold, error=Errors.B364) for text in texts]
@@ -107,7 +108,7 @@ def load_with_mapped_gold(
 
 
 def _parse_prefixes(values: Sequence[str]) -> dict[str, str]:
-    """Prefixes by label; that of all other labels has the key ""."""
+    """Parse prefixes by label; the key "" is for all other labels."""
     prefixes: dict[str, str] = {}
     for value in values:
         label, _, prefix = value.rpartition("=")
@@ -118,7 +119,7 @@ def _parse_prefixes(values: Sequence[str]) -> dict[str, str]:
 
 
 def _parse_labels(values: Sequence[str]) -> dict[str, str]:
-    """The pipeline's label of each label of the corpus, "" for those that are left out."""
+    """Parse the pipeline's label for each label of the corpus; "": left out."""
     labels: dict[str, str] = {}
     for value in values:
         gold, separator, model = (part.strip() for part in value.partition("="))
@@ -127,15 +128,16 @@ def _parse_labels(values: Sequence[str]) -> dict[str, str]:
     return labels
 
 
-def _mapped(
+def _map_labels_and_ids(
     text: AnnotatedText, labels: Mapping[str, str], prefixes: Mapping[str, str]
 ) -> AnnotatedText:
     def mentions() -> Iterator[Mention]:
-        for one in text.mentions:
-            label = labels.get(one.label, one.label)
-            if label or one.label not in labels:
-                prefix = prefixes.get(one.label, prefixes.get("", ""))
-                yield replace(one, label=label, ids=tuple(curie(id, prefix) for id in one.ids))
+        for mention in text.mentions:
+            label = labels.get(mention.label, mention.label)
+            if label or mention.label not in labels:
+                prefix = prefixes.get(mention.label, prefixes.get("", ""))
+                ids = tuple(curie(id, prefix) for id in mention.ids)
+                yield replace(mention, label=label, ids=ids)
 
     annotates = filter(None, (labels.get(label, label) for label in text.annotates))
     return replace(text, mentions=tuple(mentions()), annotates=tuple(dict.fromkeys(annotates)))
@@ -143,25 +145,25 @@ def _mapped(
 
 STDIN = "-"
 _PLAIN, _WHOLE, _DOCBIN, _PARQUET = "text", "whole", "spacy", ".parquet"
-_TEXTS = (".txt", ".txt.gz")
-_TABLES = {".csv": ",", ".tsv": "\t"}
+_TEXT_SUFFIXES = (".txt", ".txt.gz")
+_DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _ENCODING = "utf-8-sig"
-_LONGEST_CELL = 1 << 27  # characters; csv's own limit is less than a long document
-# Formats of .txt files other than plain text. Tables are not among them: plain text may have tabs.
+_MAX_CELL_LENGTH = 1 << 27  # characters; the default limit of csv is less than a long document
+# Formats of .txt files other than plain text, without tables, because plain text may have tabs.
 _CORPORA_IN_TXT = ("pubtator", "bioc-xml", "bioc-json", "jsonl", "brat")
 
 
 def read_mentions(source: str, format: str | None) -> Iterator[AnnotatedText]:
     """Stream the documents of a corpus with their mentions.
 
-    RAISES BioelError: [B101] no such file, [B134] an unknown format, [B344] no corpus; those of
-        the readers, while they are read.
+    RAISES BioelError: [B101] no such file, [B134] an unknown format, [B344] not a corpus; those of
+        the readers, while documents are read.
     """
     _check_format(format)
     path = Path(source)
     if source == STDIN or source.endswith(_PARQUET):
-        found = "stdin" if source == STDIN else "Parquet"
-        raise BioelError(Errors.B344.format(source=source, found=found))
+        kind = "stdin" if source == STDIN else "Parquet"
+        raise BioelError(Errors.B344.format(source=source, found=kind))
     if not path.exists():
         raise BioelError(Errors.B101.format(path=source))
     if not path.is_dir() and _is_plain(path, format):
@@ -169,12 +171,12 @@ def read_mentions(source: str, format: str | None) -> Iterator[AnnotatedText]:
     return read_texts(path, format=format)
 
 
-def read_documents(source: str, format: str | None) -> Iterator[Document]:
-    """Stream (text, id) of each document; ids of plain text are line numbers, or names of files.
+def stream_documents(source: str, format: str | None) -> Iterator[Document]:
+    """Stream (text, id) of each document; ids of plain text are line numbers or file names.
 
     RAISES BioelError: [B101] no such file, [B134] an unknown format, [B142] an empty input, [B444]
-        a table without a column "text", [B481] a folder without texts, and those of Parquet; raised
-        by the call itself, before the pipeline is loaded.
+        a table without a column "text", [B481] a folder without texts, and those of Parquet. The
+        call raises them, before the first document is requested.
     """
     _check_format(format)
     path = Path(source)
@@ -186,8 +188,8 @@ def read_documents(source: str, format: str | None) -> Iterator[Document]:
         return _read_corpus(path, format)
     if source != STDIN and not path.is_file():
         raise BioelError(Errors.B101.format(path=source))
-    if format is None and path.suffix in _TABLES:
-        documents = _read_table(source, _TABLES[path.suffix])
+    if format is None and path.suffix in _DELIMITERS:
+        documents = _read_table(source, _DELIMITERS[path.suffix])
     elif format == _WHOLE:
         documents = _read_whole(path)
     elif source == STDIN or _is_plain(path, format):
@@ -201,7 +203,7 @@ def read_documents(source: str, format: str | None) -> Iterator[Document]:
 
 
 def is_plain_text(source: str) -> bool:
-    """Whether the input is one file of text, or stdin, and no table or corpus."""
+    """Tell whether the input is stdin or a file of plain text, not a table or corpus."""
     return source == STDIN or (Path(source).is_file() and _is_plain(Path(source), None))
 
 
@@ -212,8 +214,8 @@ def _check_format(format: str | None) -> None:
 
 
 def _read_table(source: str, delimiter: str) -> Iterator[Document]:
-    """Stream the rows of a table with a column "text", and perhaps one "id"."""
-    csv.field_size_limit(_LONGEST_CELL)
+    """Stream the rows of a table with a column "text", and optionally "id"."""
+    csv.field_size_limit(_MAX_CELL_LENGTH)
     with open_text(source) as file:
         rows = csv.DictReader(file, delimiter=delimiter)
         try:
@@ -223,8 +225,8 @@ def _read_table(source: str, delimiter: str) -> Iterator[Document]:
             for number, row in enumerate(rows, start=1):
                 yield row["text"] or "", row.get("id") or str(number)
         except csv.Error as error:
-            line, what = rows.reader.line_num, str(error).partition(" - ")[0]
-            raise BioelError(Errors.B479.format(path=source, line=line, error=what)) from None
+            line, reason = rows.reader.line_num, str(error).partition(" - ")[0]
+            raise BioelError(Errors.B479.format(path=source, line=line, error=reason)) from None
 
 
 def _read_lines(source: str) -> Iterator[Document]:
@@ -234,26 +236,26 @@ def _read_lines(source: str) -> Iterator[Document]:
     """
     with nullcontext(sys.stdin.buffer) if source == STDIN else open_binary(source) as file:
         for number, line in enumerate(file, start=1):
-            text = _decoded(line, source) if number == 1 else line.decode("utf8", "surrogateescape")
+            if number == 1:
+                text = _decode_start(line, source)
+            else:
+                text = line.decode("utf8", "surrogateescape")
             if text := text.strip():
                 yield text, str(number)
 
 
-def _decoded(start: bytes, source: str) -> str:
-    """Decode the first bytes of a file. RAISES BioelError: [B103] on the mark of UTF-16."""
+def _decode_start(start: bytes, source: str) -> str:
+    """Decode the first bytes of a file. RAISES BioelError: [B103] for the mark of UTF-16."""
     if start.startswith((BOM_UTF16_BE, BOM_UTF16_LE)):
-        found = "the mark of UTF-16"
-        raise BioelError(
-            Errors.B103.format(path=source, line=1, found=found, encoding="utf8", likely="utf-16")
-        )
+        mark = "the byte order mark of UTF-16"
+        raise BioelError(Errors.B103.format(path=source, line=1, found=mark, likely="utf-16"))
     return start.decode(_ENCODING, "surrogateescape")
 
 
 def _read_folder(folder: Path) -> Iterator[Document]:
-    """Stream the files .txt and .txt.gz of a folder by their names, as one document each.
+    """Stream the .txt and .txt.gz files of a folder by name, as one document each.
 
-    A file that is not UTF-8 is a document that fails alone. Warns [W304] of files that are left
-    out.
+    If a file is not UTF-8, only its document fails. Warns [W304] of files that are left out.
     """
     files = [path for path in folder.rglob("[!.]*") if path.is_file()]
     paths = sorted(path for path in files if path.parent == folder and _is_text(path))
@@ -261,18 +263,21 @@ def _read_folder(folder: Path) -> Iterator[Document]:
         raise BioelError(Errors.B481.format(path=folder))
     if n := len(files) - len(paths):
         show_note(Warnings.W304.format(path=folder, n=n))
-    return ((_content(path).decode(_ENCODING, "surrogateescape"), _name(path)) for path in paths)
+    return (
+        (_read_bytes(path).decode(_ENCODING, "surrogateescape"), _document_name(path))
+        for path in paths
+    )
 
 
 def _is_text(path: Path) -> bool:
-    return path.name.lower().endswith(_TEXTS)
+    return path.name.lower().endswith(_TEXT_SUFFIXES)
 
 
-def _name(path: Path) -> str:
+def _document_name(path: Path) -> str:
     return Path(path.name.removesuffix(".gz")).stem
 
 
-def _content(path: Path) -> bytes:
+def _read_bytes(path: Path) -> bytes:
     if not path.stat().st_size:
         return b""
     with open_binary(path) as file:
@@ -282,13 +287,13 @@ def _content(path: Path) -> bytes:
 def _read_whole(path: Path) -> Iterator[Document]:
     """Yield a file, or stdin, as one document, with all its characters."""
     if str(path) == STDIN:
-        yield _decoded(sys.stdin.buffer.read(), STDIN), "stdin"
+        yield _decode_start(sys.stdin.buffer.read(), STDIN), "stdin"
     else:
-        yield _decoded(_content(path), str(path)), _name(path)
+        yield _decode_start(_read_bytes(path), str(path)), _document_name(path)
 
 
 def _read_corpus(path: Path, format: str | None) -> Iterator[Document]:
-    """Stream a corpus; annotations are skipped if possible, so that invalid ones do not matter."""
+    """Stream a corpus; annotations are skipped where possible, even if they are invalid."""
     if format is None and path.suffix != f".{_DOCBIN}":
         format = detect_corpus_format(path)
     if format == "jsonl":
@@ -306,26 +311,27 @@ def _is_plain(path: Path, format: str | None) -> bool:
         return format in (_PLAIN, _WHOLE)
     try:
         return detect_corpus_format(path) not in _CORPORA_IN_TXT
-    except BioelError:  # no format detected; an unreadable file fails again when it is read
+    except BioelError:  # format not detected; an unreadable file fails again when it is read
         return True
 
 
 def outputs_of(
     names: Sequence[str], html: Path | None, source: str, *, xrefs: bool, context: bool
 ) -> dict[str, str]:
-    """Return the names of the outputs with their ends, which say the format.
+    """Return the names of the outputs with the suffixes that select their formats.
 
-    Warns [W303] of formats without a place for what the text says of a mention.
+    Warns [W303] of formats that cannot store the context of mentions.
 
-    context (bool): Whether that is to be written.
-    RAISES BioelError: [B198] on an unknown format, [B324] on one without cross-references, [B493]
-        on an output that is the input.
+    xrefs, context (bool): Whether cross-references and the context of mentions are written.
+    RAISES BioelError: [B198] for an unknown format, [B324] for a format without cross-references,
+        [B493] when the output is the input.
     """
     outputs = {name: suffix_of(name) for name in names}
     for name, suffix in outputs.items():
         if xrefs and suffix not in WITH_XREFS:
             raise BioelError(Errors.B324.format(path=name, option="--xrefs"))
-    outputs |= {} if html is None else {str(html): ".html"}
+    if html is not None:
+        outputs[str(html)] = ".html"
     for name, suffix in outputs.items():
         if Path(source).is_file() and Path(name).exists() and Path(name).samefile(source):
             raise BioelError(Errors.B493.format(path=name))
@@ -335,9 +341,9 @@ def outputs_of(
 
 
 def write_links(linked: Iterable[LinkedText], outputs: Mapping[str, str], **options: Any) -> Totals:
-    """Write files or to stdout; files get their names only on success.
+    """Write linked texts to files or stdout; files get their names only on success.
 
-    options: Those of `export.formats.format_of`.
+    options: Options of `export.formats.format_of`.
     """
     totals = Totals()
     with ExitStack() as files:
@@ -345,21 +351,21 @@ def write_links(linked: Iterable[LinkedText], outputs: Mapping[str, str], **opti
             files.enter_context(_writing(Path(name), format_of(suffix, **options)))
             for name, suffix in outputs.items()
         ]
-        for one in track(linked, "Linking"):
-            totals.add(one)
+        for document in track(linked, "Linking"):
+            totals.add(document)
             for write in writers:
-                write(one)
-            if one.error is not None and WITH_FAILURES.isdisjoint(outputs.values()):
-                why = f"[{one.error.code}] {one.error.message}"
-                show_note(f"Document {one.id or totals.documents} failed: {why}")
+                write(document)
+            if document.error is not None and WITH_FAILURES.isdisjoint(outputs.values()):
+                reason = f"[{document.error.code}] {document.error.message}"
+                show_note(f"Document {document.id or totals.documents} failed: {reason}")
     return totals
 
 
 @contextmanager
 def _writing(path: Path, format: TextFormat | PathFormat) -> Iterator[Write]:
-    def write_named(one: LinkedText) -> None:
-        with naming(path):  # errors of one output are not those of another
-            write(one)
+    def write_named(document: LinkedText) -> None:
+        with naming(path):  # so that an error names the output that failed
+            write(document)
 
     if isinstance(format, TextFormat):
         with writing(path) as file, format.writing(file) as write:
@@ -371,7 +377,7 @@ def _writing(path: Path, format: TextFormat | PathFormat) -> Iterator[Write]:
 
 
 def affirmed(linked: Iterable[LinkedText]) -> Iterator[LinkedText]:
-    """Yield the documents with the links that are affirmed."""
-    for one in linked:
-        links = tuple(link for link in one.links if link.context and link.context.is_affirmed)
-        yield replace(one, links=links)
+    """Yield documents with only their affirmed links."""
+    for document in linked:
+        links = [link for link in document.links if link.context and link.context.is_affirmed]
+        yield replace(document, links=tuple(links))

@@ -1,6 +1,7 @@
-"""`bioel kb build` and `bioel kb encode`: make a knowledge base from source files.
+"""Commands that write knowledge bases.
 
-`bioel kb copy`, `add`, `edit`, `retire` and `compact`: change a knowledge base.
+`bioel kb build` makes a knowledge base from source files, and `bioel kb encode` adds vectors.
+`bioel kb copy`, `add`, `edit`, `retire` and `compact` copy and change a knowledge base.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from typing import Annotated, TextIO
 from typer import Argument, Option
 
 from spacy_bioel.cli import console
-from spacy_bioel.cli.kb_show import ann_text, open_kb
+from spacy_bioel.cli.kb_show import ann_text, open_kb_argument
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.io.formats import detect_ontology_format, read_ontology
 from spacy_bioel.io.ontology import read_obo_header
 from spacy_bioel.io.open import BadRecord, Skipped, curie, skip_if_bad, skipped_so_far, skipping_bad
-from spacy_bioel.io.table import read_table
+from spacy_bioel.io.table import Column, read_table
 from spacy_bioel.kb.build import Branches, build_kb, check_ids
 from spacy_bioel.kb.edit import (
     EditReport,
@@ -35,9 +36,40 @@ from spacy_bioel.kb.folder import map_vectors
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.types import Concept
 
-# Longer numbers are taken for names in the header.
+# Longer numbers in --columns are names in the header.
 _MAX_DIGITS = 9
-Columns = dict[str, str | int | tuple[str, ...]]
+# Counts of the report that `add`, `edit` and `retire` show.
+_EDIT_COUNTS = (
+    "records", "merged_records", "redirected", "merged_names", "empty_names", "dropped_by_type",
+    "dropped_nameless", "inherited_types", "unknown_parents", "retired_current", "retired_missing",
+    "concepts", "names", "retired", "fingerprint",
+)  # fmt: skip
+_MEANINGS_OF_COUNTS = {
+    "records": "records read",
+    "concepts": "concepts",
+    "names": "different names",
+    "entries": "names, counted once for each concept",
+    "ambiguous_names": "names that several concepts share",
+    "merged_records": "records merged into an earlier record with the same id",
+    "merged_names": "names left out: another spelling of a name of the same concept",
+    "empty_names": "names left out: no letter or digit",
+    "dropped_by_type": "concepts left out: none of the types of --types",
+    "dropped_by_branch": "concepts left out by --under and --exclude",
+    "dropped_nameless": "concepts left out: no name",
+    "inherited_types": "concepts without a type that got the types of their parents",
+    "unknown_parents": "links left out: the parent is not in the knowledge base",
+    "retired": "retired ids that lead to a concept",
+    "retired_current": "retired ids that are still current, and are not retired",
+    "retired_missing": "retired ids left out: the replacement is not in the knowledge base",
+    "redirected": "records with a retired id, merged into its replacement",
+    "fingerprint": "fingerprint of the contents",
+    "concepts_added": "concepts added",
+    "concepts_removed": "concepts removed",
+    "names_added": "names added",
+    "names_removed": "names removed",
+    "retired_added": "ids retired",
+    "retired_removed": "retired ids forgotten",
+}
 
 
 def build(
@@ -45,35 +77,39 @@ def build(
     sources: console.Sources,
     format: console.Format = None,
     prefix: console.Prefix = "",
-    columns: console.Columns = None,
+    columns: console.ColumnsOption = None,
     types: console.Types = None,
     under: Annotated[
-        list[str] | None, Option(metavar="ID", help="Keep this and what is below; can be repeated.")
+        list[str] | None,
+        Option(metavar="ID", help="Keep only this concept and its descendants; repeatable."),
     ] = None,
     exclude: Annotated[
-        list[str] | None, Option(metavar="ID", help="Leave this out and what is below; the same.")
+        list[str] | None,
+        Option(metavar="ID", help="Leave out this concept and its descendants; repeatable."),
     ] = None,
     source_name: console.SourceName = "",
     release: console.Release = "",
     licence: console.Licence = "",
     retired: Annotated[
         Path | None,
-        Option(metavar="FILE.tsv", help="Retired ids: the old id, a tab, the current id."),
+        Option(metavar="FILE.tsv", help="Retired ids: old id, tab, current id per line."),
     ] = None,
     skip_bad: Annotated[
         Path | None,
-        Option(metavar="REPORT.tsv", help="Leave out bad records, and write each to this table."),
+        Option(metavar="REPORT.tsv", help="Skip bad records, and list them in this table."),
     ] = None,
     json_file: console.Json = None,
 ) -> None:
     """Build a knowledge base from one or several sources.
 
     Records with the same id are merged. The report counts everything that is left out. The folder
-    is created, or replaced, only after all sources were read.
+    is created or replaced only after all sources were read.
 
-    With --skip-bad one bad record does not stop the others: a line of a table, of JSON lines, of
-    RRF or of a dictionary, a frame of OBO, a record of MeSH XML, an entry of a JSON object. Damage
-    of a file as a whole is an error in any case, as are all errors in OWL and OBO JSON.
+    With --skip-bad, bad records are skipped: a line of a table, of JSON lines, of RRF or of a
+    dictionary, a frame of OBO, a record of MeSH XML, an entry of a JSON object. A damaged file is
+    always an error, and so is any error in OWL and OBO JSON.
+
+    Example: `bioel kb build my_kb terms.csv --columns id=Code,name=Label --prefix MY`
     """
     had_vectors = bool(map_vectors(out))
     with reporting_bad(skip_bad, sources=sources):
@@ -93,7 +129,7 @@ def build(
         show_counts(f"Built {out}", asdict(report))
     if had_vectors:
         console.show_note(
-            f"The vectors of the names before are gone: run bioel kb encode {out} MODEL"
+            f"The vectors of the replaced knowledge base are gone: run bioel kb encode {out} MODEL"
         )
 
 
@@ -101,16 +137,18 @@ def encode(
     kb: console.KbFolder,
     model: Annotated[
         str,
-        Argument(help="Pipeline with a bioel_linker; or KB again, for the bundled encoder."),
+        Argument(help="Pipeline with a bioel_linker; starter: the bundled encoder."),
     ],
     code: console.Code = None,
 ) -> None:
     """Encode all names with a pipeline's linker, and store the vectors in the knowledge base.
 
-    A pipeline can search a large knowledge base only with vectors of its own encoder. Vectors of
-    other encoders are kept. Names that already have a vector of this encoder are not encoded again,
-    so that an interrupted run resumes. A pipeline that writes names gets a trie of them too.
-    Commands that change the knowledge base wait meanwhile.
+    A pipeline needs vectors of its own encoder to search a large knowledge base. Vectors of other
+    encoders are kept. Names that already have a vector of this encoder are not encoded again, so an
+    interrupted run can be resumed. For constrained decoding, a trie of the names is also written.
+    Commands that change the knowledge base wait until encoding ends.
+
+    Example: `bioel kb encode my_kb starter`
     """
     from spacy_bioel.cli.inputs import load_model, require_linker
 
@@ -118,7 +156,7 @@ def encode(
     linker = require_linker(load_model(model), model)
     with console.progress_bar("Encoding names", total=base.n_names) as advance:
         done = linker.encode_kb(base, progress=advance)
-    kept = f", {done.copied:,} were there" if done.copied else ""
+    kept = f", {done.copied:,} had vectors" if done.copied else ""
     console.show_note(
         f"Encoded {done.encoded:,} names of {kb} with encoder {linker.fingerprint}{kept}."
     )
@@ -127,7 +165,7 @@ def encode(
 
 
 def read_retired(path: Path, *, prefix: str) -> Iterator[Concept]:
-    """Stream the pairs of a file: the old id, a tab, the current id."""
+    """Stream retired ids of a file with an old id, a tab and a current id per line."""
     yield from read_table(path, columns={"id": 1, "replaced_by": 2}, prefix=prefix)
 
 
@@ -137,27 +175,37 @@ def open_sources(
     """Open the sources given by the options of a command.
 
     about (str): "source", "release" and "licence".
-    RETURNS (tuple): A stream of the concepts of all files; and `about`, by default with the file
-        names and the values in OBO headers.
+    RETURNS (tuple): A stream of the concepts of all files; and `about`, where values that are not
+        specified come from the file names and OBO headers.
     RAISES BioelError: [B070] when `columns` is not KEY=COLUMN,...; those of the readers.
     """
-    chosen = None if columns is None else parse_columns(columns)
-    stated = {"source": ", ".join(path.name for path in paths), "release": "", "licence": ""}
-    detect = detect_ontology_format if chosen is None and format is None else lambda path: format
-    formats = [(path, detect(path)) for path in paths]
-    headers = [read_obo_header(path) for path, name in formats if name == "obo"]
-    for key, values in zip(("release", "licence"), zip(*headers, strict=True), strict=False):
-        stated[key] = ", ".join(dict.fromkeys(filter(None, values)))
+    column_map = None if columns is None else parse_columns(columns)
+    formats = []
+    for path in paths:
+        detects = format is None and column_map is None
+        formats.append((path, detect_ontology_format(path) if detects else format))
+    releases, licences = [], []
+    for path, name in formats:
+        if name == "obo":
+            release, licence = read_obo_header(path)
+            releases.append(release)
+            licences.append(licence)
+    defaults = {
+        "source": ", ".join(path.name for path in paths),
+        "release": ", ".join(dict.fromkeys(filter(None, releases))),
+        "licence": ", ".join(dict.fromkeys(filter(None, licences))),
+    }
     concepts = chain.from_iterable(
-        read_ontology(path, format=name, prefix=prefix, columns=chosen) for path, name in formats
+        read_ontology(path, format=name, prefix=prefix, columns=column_map)
+        for path, name in formats
     )
     skipped = skipped_so_far()
-    about = {key: value or stated[key] for key, value in about.items()}
+    about = {key: value or defaults[key] for key, value in about.items()}
     return concepts if skipped is None else _with_good_ids(concepts, skipped), about
 
 
 def _with_good_ids(concepts: Iterable[Concept], skipped: Skipped) -> Iterator[Concept]:
-    """Concepts that a knowledge base may have, of sources whose bad records are skipped."""
+    """Yield concepts with valid ids, where bad records are skipped."""
     for number, concept in enumerate(concepts, start=1):
         with skip_if_bad():
             check_ids(concept, number=number)
@@ -167,9 +215,9 @@ def _with_good_ids(concepts: Iterable[Concept], skipped: Skipped) -> Iterator[Co
 
 @contextmanager
 def reporting_bad(report: Path | None, *, sources: Sequence[Path]) -> Iterator[None]:
-    """Skip bad records, and write each to a table; None: they are errors.
+    """Skip bad records and list them in a table; None: bad records are errors.
 
-    RAISES BioelError: [B400] when no record is good. The table is written all the same.
+    RAISES BioelError: [B400] when all records are bad. The table is written nevertheless.
     """
     if report is None:
         yield
@@ -182,12 +230,14 @@ def reporting_bad(report: Path | None, *, sources: Sequence[Path]) -> Iterator[N
         except BioelError as error:
             failure = error
     if failure is not None and skipped.first is not None and not skipped.kept:
-        places = {"sources": ", ".join(map(str, sources)), "report": report}
-        what = Errors.B400.format(n=skipped.n, first=skipped.first.message, **places)
-        raise BioelError(what) from failure
+        names = ", ".join(map(str, sources))
+        message = Errors.B400.format(
+            sources=names, n=skipped.n, report=report, first=skipped.first.message
+        )
+        raise BioelError(message) from failure
     if failure is not None:
         raise failure
-    console.show_note(f"{console.count_of(skipped.n, 'bad record')} left out, see {report}")
+    console.show_note(f"{console.count_of(skipped.n, 'bad record')} skipped, see {report}")
 
 
 def _write_bad(file: TextIO, record: BadRecord) -> None:
@@ -197,21 +247,21 @@ def _write_bad(file: TextIO, record: BadRecord) -> None:
 
 
 def show_counts(title: str, counts: Mapping[str, int | str]) -> None:
-    """Print a table of the counts that are not zero."""
+    """Print a table of the counts that are not zero, in words."""
     rows = [
-        (name.replace("_", " "), count if isinstance(count, str) else f"{count:,}")
+        (_MEANINGS_OF_COUNTS[name], count if isinstance(count, str) else f"{count:,}")
         for name, count in counts.items()
         if count
     ]
     console.show_table(("count", "value"), rows, title=title)
 
 
-def parse_columns(text: str) -> Columns:
+def parse_columns(text: str) -> dict[str, Column]:
     """Parse "id=1,name=Label" as {"id": 1, "name": "Label"}.
 
     RAISES BioelError: [B070] when a part is not KEY=COLUMN.
     """
-    columns: Columns = {}
+    columns: dict[str, Column] = {}
     for part in split_list(text):
         key, _, column = (piece.strip() for piece in part.partition("="))
         if not key or not column:
@@ -226,20 +276,15 @@ def split_list(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-# Keys of a report: those that count the records read, and the whole knowledge base.
-_COUNTS = (
-    "records", "merged_records", "redirected", "merged_names", "empty_names", "dropped_by_type",
-    "dropped_nameless", "inherited_types", "unknown_parents", "retired_current", "retired_missing",
-    "concepts", "names", "retired", "fingerprint",
-)  # fmt: skip
-
-
 def copy(
     kb: console.Kb,
     out: Annotated[Path, Argument(metavar="OUT", help="Folder of the copy.")],
 ) -> None:
-    """Copy a knowledge base, also one of the package, to a folder that can be changed."""
-    open_kb(kb).save_to(out)
+    """Copy a knowledge base, also a bundled one, to a folder that can be changed.
+
+    Example: `bioel kb copy starter:genes my_genes`
+    """
+    open_kb_argument(kb).save_to(out)
     console.show_note(f"To add concepts to it: bioel kb add {out} SOURCE")
 
 
@@ -248,7 +293,7 @@ def add(
     sources: console.Sources,
     format: console.Format = None,
     prefix: console.Prefix = "",
-    columns: console.Columns = None,
+    columns: console.ColumnsOption = None,
     types: console.Types = None,
     source_name: console.SourceName = "",
     release: console.Release = "",
@@ -258,35 +303,40 @@ def add(
     """Add the concepts of one or several sources to a knowledge base.
 
     Existing entries are kept. An existing concept gets the names, types and parents that it lacks,
-    and a definition if it has none; its preferred name stays. A record of a retired id is merged
-    into the concept that replaced it. A current id is not retired, even if a source says so: use
-    `bioel kb retire`.
+    and a definition if it has none; its preferred name stays. A record with a retired id is merged
+    into the concept that replaced the id. A current id is not retired, even if a source retires it:
+    use `bioel kb retire`.
 
     All columns are rewritten, in seconds for half a million names, and replaced in one step.
-    Vectors are kept: `bioel kb encode` encodes the new names only. The command waits for others
-    that are changing the knowledge base.
+    Vectors are kept: `bioel kb encode` encodes only the new names. The command waits for other
+    commands that are changing the knowledge base.
+
+    Example: `bioel kb add my_kb local_terms.tsv`
     """
     concepts, about = open_sources(
         sources, format, prefix, columns, source=source_name, release=release, licence=licence
     )
-    chosen = None if types is None else split_list(types)
-    growth = add_concepts(kb, console.track(concepts, "Reading concepts"), types=chosen, **about)
-    show_edit_report(f"Added to {kb}", growth, kb=kb, json_file=json_file)
+    kept_types = None if types is None else split_list(types)
+    records = console.track(concepts, "Reading concepts")
+    edited = add_concepts(kb, records, types=kept_types, **about)
+    show_edit_report(f"Added to {kb}", edited, kb=kb, json_file=json_file)
 
 
-def show_edit_report(title: str, growth: EditReport, *, kb: Path, json_file: Path | None) -> None:
+def show_edit_report(title: str, edited: EditReport, *, kb: Path, json_file: Path | None) -> None:
     """Show or write the report of a change, with a note on outdated vectors."""
-    report = asdict(growth.report)
-    counts = {key: report[key] for key in _COUNTS}
-    new = {"concepts": growth.concepts, "names": growth.names, "retired": growth.retired}
-    about = {f"new_{key}": n for key, n in new.items()} | counts
-    if console.write_json(json_file, about | {"vectors_outdated": growth.vectors_outdated}):
-        changed = {f"{'gone' if n < 0 else 'new'}_{key}": abs(n) for key, n in new.items()}
-        show_counts(title, changed | counts)
-    if growth.vectors_outdated:
+    report = asdict(edited.report)
+    counts = {key: report[key] for key in _EDIT_COUNTS}
+    changes = {"concepts": edited.concepts, "names": edited.names, "retired": edited.retired}
+    about = {f"new_{key}": n for key, n in changes.items()} | counts
+    if console.write_json(json_file, about | {"vectors_outdated": edited.vectors_outdated}):
+        shown: dict[str, int | str] = {}
+        for key, n in changes.items():
+            shown[f"{key}_removed" if n < 0 else f"{key}_added"] = abs(n)
+        show_counts(title, shown | counts)
+    if edited.vectors_outdated:
         console.show_note(
-            f"The vectors are of an earlier state: run bioel kb encode {kb} MODEL; it encodes new "
-            "names only."
+            f"The vectors are outdated: run bioel kb encode {kb} MODEL, which encodes only the new "
+            "names."
         )
 
 
@@ -294,10 +344,10 @@ def edit(
     kb: console.KbFolder,
     id: Annotated[str, Argument(help="Id of the concept.")],
     add: Annotated[
-        list[str] | None, Option(metavar="NAME", help="Synonym to add; may be repeated.")
+        list[str] | None, Option(metavar="NAME", help="Synonym to add; repeatable.")
     ] = None,
     remove: Annotated[
-        list[str] | None, Option(metavar="NAME", help="Name to remove; may be repeated.")
+        list[str] | None, Option(metavar="NAME", help="Name to remove; repeatable.")
     ] = None,
     rename: Annotated[str, Option(metavar="NAME", help="New preferred name.")] = "",
     prefix: console.Prefix = "",
@@ -305,31 +355,32 @@ def edit(
 ) -> None:
     """Change the names of one concept of a knowledge base.
 
-    Names are compared without case and punctuation. A renamed concept has its old name as a
-    synonym. Removal comes last: --rename "new name" --remove "old name" leaves no trace of the old
-    one. If anything is wrong, nothing is changed.
+    Names are compared without case and punctuation. A renamed concept keeps its old name as a
+    synonym. --rename "new name" --remove "old name" also removes the old name. If any change is
+    invalid, nothing is changed.
 
     All columns are rewritten, in seconds for half a million names, and replaced in one step.
-    Vectors are kept: `bioel kb encode` encodes the new names only. Changes are lost when the
-    knowledge base is built again: keep those that shall stay in a source of your own, for
-    `bioel kb add`.
+    Vectors are kept: `bioel kb encode` encodes only the new names. Changes are lost when the
+    knowledge base is built again: keep lasting changes in your own source for `bioel kb add`.
+
+    Example: `bioel kb edit my_kb MESH:D009270 --add Narcanti`
     """
     if not (add or remove or rename):
         raise BioelError(Errors.B402)
     change = NameEdit(add=add or (), remove=remove or (), rename=rename)
-    growth = edit_names(kb, {curie(id, prefix): change})
-    show_edit_report(f"Edited {curie(id, prefix)} in {kb}", growth, kb=kb, json_file=json_file)
+    edited = edit_names(kb, {curie(id, prefix): change})
+    show_edit_report(f"Edited {curie(id, prefix)} in {kb}", edited, kb=kb, json_file=json_file)
 
 
 def retire(
     kb: console.KbFolder,
     old: Annotated[str | None, Argument(help="Id to retire.")] = None,
     replaced_by: Annotated[
-        str, Option(metavar="ID", help="Id of the concept that takes its place.")
+        str, Option(metavar="ID", help="Id of the concept that replaces it.")
     ] = "",
     pairs: Annotated[
         Path | None,
-        Option(metavar="FILE.tsv", help="Ids to retire: the old id, a tab, the current id."),
+        Option(metavar="FILE.tsv", help="Ids to retire: old id, tab, current id per line."),
     ] = None,
     prefix: console.Prefix = "",
     json_file: console.Json = None,
@@ -337,18 +388,24 @@ def retire(
     """Retire ids of a knowledge base.
 
     A retired id resolves to its replacement, which takes over the names and the children of the
-    concept. Without a replacement, the concept, the names that only it had and its id are removed.
-    If one of the ids is unknown, none is retired.
+    concept. Without a replacement, the concept, its id, and the names that no other concept has are
+    removed. If one of the ids is unknown, none is retired.
+
+    Example: `bioel kb retire my_kb MESH:C000001 --replaced-by MESH:D009270`
     """
     if (old is None) == (pairs is None) or (pairs is not None and replaced_by):
         raise BioelError(Errors.B204)
-    chosen = {curie(old, prefix): curie(replaced_by, prefix)} if old is not None else {}
-    for record in () if pairs is None else read_retired(pairs, prefix=prefix):
-        known = chosen.setdefault(record.id, record.replaced_by)
-        if known != record.replaced_by:
-            places = {"path": pairs, "id": record.id, "first": known}
-            raise BioelError(Errors.B205.format(second=record.replaced_by, **places))
-    show_edit_report(f"Retired in {kb}", retire_ids(kb, chosen), kb=kb, json_file=json_file)
+    replacements: dict[str, str] = {}
+    if old is not None:
+        replacements[curie(old, prefix)] = curie(replaced_by, prefix)
+    elif pairs is not None:
+        for record in read_retired(pairs, prefix=prefix):
+            second = record.replaced_by
+            first = replacements.setdefault(record.id, second)
+            if first != second:
+                clash = {"path": pairs, "id": record.id, "first": first, "second": second}
+                raise BioelError(Errors.B205.format(**clash))
+    show_edit_report(f"Retired in {kb}", retire_ids(kb, replacements), kb=kb, json_file=json_file)
 
 
 def compact(
@@ -360,18 +417,26 @@ def compact(
 ) -> None:
     """Remove unused files of a knowledge base.
 
-    These are outdated vectors of all encoders, and leftovers of killed commands. Run
-    `bioel kb encode` first: it reuses outdated vectors. Columns need no compaction, because
-    `bioel kb add` and `bioel kb retire` rewrite them. Retired ids are kept without
-    `--forget-retired`.
+    Unused files are outdated vectors of all encoders, and temporary files of killed commands. Run
+    `bioel kb encode` first, because it reuses outdated vectors. Columns need no compaction, because
+    `bioel kb add` and `bioel kb retire` rewrite them. Retired ids are kept, unless
+    --forget-retired is set.
+
+    Example: `bioel kb compact my_kb`
     """
     done = compact_kb(kb, forget_retired=forget_retired)
-    about = {"leftovers": done.leftovers, "megabytes": round(done.n_bytes / 1e6, 1), "forgotten": 0}
-    shown = f"Removed {console.count_of(done.leftovers, 'leftover')} of {about['megabytes']:,} MB."
-    if (growth := done.edit) is not None:
-        about["forgotten"] = -growth.retired
-        shown += f" Forgot {console.count_of(-growth.retired, 'retired id')}."
-        if growth.vectors_outdated:
-            shown += f" The vectors fit no longer: run bioel kb encode {kb} MODEL; no name is new."
-    console.show_note(shown)
-    console.write_json(json_file, about)
+    megabytes = round(done.n_bytes / 1e6, 1)
+    n_forgotten = 0 if done.edit is None else -done.edit.retired
+    notes = []
+    if done.leftovers:
+        n_removed = console.count_of(done.leftovers, "unused item")
+        notes.append(f"Removed {n_removed} of {megabytes:,} MB.")
+    if n_forgotten:
+        notes.append(f"Forgot {console.count_of(n_forgotten, 'retired id')}.")
+    if done.edit is not None and done.edit.vectors_outdated:
+        notes.append(f"The vectors are outdated: run bioel kb encode {kb} MODEL; no name is new.")
+    console.show_note(" ".join(notes) or "Nothing to remove.")
+    console.write_json(
+        json_file,
+        {"leftovers": done.leftovers, "megabytes": megabytes, "forgotten": n_forgotten},
+    )

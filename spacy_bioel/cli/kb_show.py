@@ -1,5 +1,7 @@
-"""`bioel kb info`, `show` and `search`: what a knowledge base has; `bioel verify`: whether it, or a
-pipeline, is as it was saved.
+"""Commands that read knowledge bases.
+
+`bioel kb list` shows the bundled knowledge bases. `bioel kb info`, `show` and `search` show the
+contents of a knowledge base. `bioel verify` checks saved pipelines and knowledge bases for damage.
 """
 
 from __future__ import annotations
@@ -16,29 +18,58 @@ from spacy_bioel.cli import console
 from spacy_bioel.kb.knowledge_base import KnowledgeBase, corrected, search_names
 from spacy_bioel.kb.vector_files import describe_vectors
 
-# In tables; JSON has all.
-_N_TYPES = 12
-_N_CHILDREN = 20
+# Limits of tables; JSON has all types and children.
+_MAX_TYPES_IN_TABLE = 12
+_MAX_CHILDREN_IN_TABLE = 20
+
+
+def list_kbs(json_file: console.Json = None) -> None:
+    """List the bundled knowledge bases: contents, release, source, licence and number of concepts.
+
+    Use these names wherever a command takes a knowledge base for reading. A bundled knowledge base
+    is built at its first use; before that, its number of concepts is not known.
+
+    Example: `bioel kb list`
+    """
+    from spacy_bioel.kb.bundled import list_bundled
+
+    kbs = list_bundled()
+    if console.write_json(json_file, kbs):
+        keys = ("name", "contents", "release", "concepts", "source", "licence")
+        rows = [
+            ["not built yet" if kb[key] is None else _formatted(kb[key]) for key in keys]
+            for kb in kbs
+        ]
+        console.show_table(keys, rows)
+
+
+def _formatted(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def info(
     kb: console.Kb,
     json_file: console.Json = None,
-    verify: Annotated[bool, Option("--verify", help="Compare checksums of every byte.")] = False,
+    verify: Annotated[
+        bool, Option("--verify", help="Also compare checksums of all files.")
+    ] = False,
 ) -> None:
-    """Show sources, counts and vectors of a knowledge base, and verify its files on request."""
-    base = open_kb(kb)
-    about = describe(base)
+    """Show sources, counts and vectors of a knowledge base, and verify its files on request.
+
+    Example: `bioel kb info starter:mesh`
+    """
+    base = open_kb_argument(kb)
+    about = describe_kb(base)
     if verify:
         base.verify()
         base.verify_homes()
         about["verified"] = True
     if console.write_json(json_file, about):
-        console.show_table(("what", "value"), _info_rows(about, kb=kb), title="Knowledge base")
+        console.show_table(("field", "value"), _info_rows(about, kb=kb), title="Knowledge base")
 
 
-def open_kb(kb: str) -> KnowledgeBase:
-    """Open a knowledge base for reading: a folder, or one of the package, as "starter:genes"."""
+def open_kb_argument(kb: str) -> KnowledgeBase:
+    """Open a knowledge base for reading: a folder, or a bundled one such as "starter:genes"."""
     if kb.startswith("starter:") and not Path(kb).exists():
         from spacy_bioel.kb.bundled import starter_kb
 
@@ -46,7 +77,7 @@ def open_kb(kb: str) -> KnowledgeBase:
     return KnowledgeBase.open(kb)
 
 
-def describe(base: KnowledgeBase) -> dict[str, Any]:
+def describe_kb(base: KnowledgeBase) -> dict[str, Any]:
     """Describe a knowledge base: metadata, concepts per type and vectors, as JSON values.
 
     RAISES BioelError: Those of `kb.vector_files.describe_vectors`, for damaged vectors.
@@ -65,7 +96,7 @@ def _info_rows(about: dict[str, Any], *, kb: str) -> Iterator[tuple[str, str]]:
     for key, value in about.items():
         if key == "types":
             shown = [f"{name} {n:,}" for name, n in value.items()]
-            yield "types", ", ".join(_first(shown, _N_TYPES))
+            yield "types", ", ".join(_shorten_list(shown, _MAX_TYPES_IN_TABLE))
         elif key == "counts":
             yield from ((name.replace("_", " "), f"{n:,}") for name, n in value.items())
         elif key == "names_of_sources":
@@ -78,20 +109,20 @@ def _info_rows(about: dict[str, Any], *, kb: str) -> Iterator[tuple[str, str]]:
             yield key, str(value)
 
 
-def _first(shown: list[str], n: int) -> list[str]:
-    more = len(shown) - n
-    return [*shown[:n], f"and {more:,} more"] if more > 0 else shown
+def _shorten_list(items: list[str], n: int) -> list[str]:
+    n_more = len(items) - n
+    return [*items[:n], f"and {n_more:,} more"] if n_more > 0 else items
 
 
 def _vectors_text(vectors: dict[str, Any], *, kb: str) -> str:
     text = f"{vectors['n']:,} x {vectors['dim']}, encoder {vectors['fingerprint']}"
     if not vectors["current"]:
-        return f"{text}; of what it was before: run bioel kb encode {kb} MODEL"
+        return f"{text}; outdated: run bioel kb encode {kb} MODEL"
     return f"{text}; {ann_text(vectors['ann'])}"
 
 
 def ann_text(ann: dict[str, Any] | None) -> str:
-    """Describe an approximate index, with its recall of exact search."""
+    """Describe an approximate index, with its recall compared with exact search."""
     if ann is None:
         return "no approximate index"
     recall = f"recall@1 {ann['recall@1']:.2%}, recall@10 {ann['recall@10']:.2%}"
@@ -101,17 +132,20 @@ def ann_text(ann: dict[str, Any] | None) -> str:
 
 def show(
     kb: console.Kb,
-    id: Annotated[str, Argument(help="Id of a concept, also one that was retired.")],
+    id: Annotated[str, Argument(help="Id of a concept, also a retired one.")],
     json_file: console.Json = None,
 ) -> None:
-    """Show a concept: its names, definition, types, parents, children, cross-references and the ids
-    that it replaced."""
-    base = open_kb(kb)
+    """Show a concept: names, definition, types, parents, children, cross-references, retired ids.
+
+    Example: `bioel kb show starter:mesh MESH:D009270`
+    """
+    base = open_kb_argument(kb)
     about = _describe_concept(base, id)
     if console.write_json(json_file, about):
         title = f"{about['id']} {about['preferred_name']}"
         title += f" (replaced {about['asked_for']})" if "asked_for" in about else ""
-        console.show_table((), [row for row in _concept_rows(about).items() if row[1]], title=title)
+        rows = [(field, value) for field, value in _concept_rows(about).items() if value]
+        console.show_table((), rows, title=title)
         console.show_note(f"Knowledge base: {base.releases[0]}")
 
 
@@ -121,31 +155,35 @@ def search(
     limit: Annotated[int, Option("--limit", "-n", min=1, help="Number of concepts.")] = 10,
     json_file: console.Json = None,
 ) -> None:
-    """Search for concepts by their names, which may be misspelled. The exit status is 1 when there
-    is none."""
-    base = open_kb(kb)
-    hits = search_names(base, " ".join(words), limit)
-    if not hits and (meant := corrected(base, " ".join(words))):
-        hits = search_names(base, meant, limit)
+    """Search for concepts by their names, which may be misspelled.
+
+    The exit status is 1 if there is no similar name.
+
+    Example: `bioel kb search starter:mesh naloxon`
+    """
+    base = open_kb_argument(kb)
+    query = " ".join(words)
+    hits = search_names(base, query, limit)
+    if not hits and (respelled := corrected(base, query)):
+        hits = search_names(base, respelled, limit)
         if hits:
-            console.show_note(f"No name is like {' '.join(words)!r}; searched for {meant!r}.")
+            console.show_note(f"No name is similar to {query!r}; searched for {respelled!r}.")
     if console.write_json(json_file, [asdict(hit) for hit in hits]):
-        rows = [
-            (c.id, c.names[0], hit.name, ", ".join(c.types), f"{hit.score:.2f}")
-            for hit in hits
-            for c in [hit.concept]
-        ]
+        rows = []
+        for hit in hits:
+            id, preferred, types = hit.concept.id, hit.concept.names[0], hit.concept.types
+            rows.append((id, preferred, hit.name, ", ".join(types), f"{hit.score:.2f}"))
         if rows:
             console.show_table(("id", "preferred name", "matched name", "types", "score"), rows)
         else:
-            console.show_note(f"No name is like {' '.join(words)!r}.")
+            console.show_note(f"No name is similar to {query!r}.")
         console.show_note(f"Knowledge base: {base.releases[0]}")
     if not hits:
         raise Exit(1)
 
 
 def _describe_concept(base: KnowledgeBase, id: str) -> dict[str, Any]:
-    """Describe a concept and its neighbours, as JSON values.
+    """Describe a concept with its parents and children, as JSON values.
 
     RAISES BioelError: [B337] for an unknown id.
     """
@@ -172,51 +210,49 @@ def _describe_concept(base: KnowledgeBase, id: str) -> dict[str, Any]:
 
 
 def _concept_rows(about: dict[str, Any]) -> dict[str, str]:
-    several = len({one["source"] for one in about["names"]}) > 1
-    names = [
-        f"{one['name']} ({one['source']})" if several and one["source"] else one["name"]
-        for one in about["names"]
-    ]
-    parents, children = (
-        [f"{one['id']} {one['name']}" for one in about[key]] for key in ("parents", "children")
-    )
+    n_sources = len({entry["source"] for entry in about["names"]})
+    names = []
+    for entry in about["names"]:
+        shows_source = n_sources > 1 and entry["source"]
+        names.append(f"{entry['name']} ({entry['source']})" if shows_source else entry["name"])
+    parents = [f"{parent['id']} {parent['name']}" for parent in about["parents"]]
+    children = [f"{child['id']} {child['name']}" for child in about["children"]]
     return {
         "names": "\n".join(names),
         "definition": about["definition"],
         "types": ", ".join(about["types"]),
         "parents": "\n".join(parents),
-        "children": "\n".join(_first(children, _N_CHILDREN)),
+        "children": "\n".join(_shorten_list(children, _MAX_CHILDREN_IN_TABLE)),
         "cross-references": ", ".join(about["xrefs"]),
         "retired ids": ", ".join(about["retired_ids"]),
     }
 
 
-def verify(
+def verify_command(
     path: Annotated[Path, Argument(help="Folder of a saved pipeline, or of a knowledge base.")],
     code: console.Code = None,
     json_file: console.Json = None,
 ) -> None:
-    """Read every byte of a saved pipeline or a knowledge base, and compare digests.
+    """Check that a saved pipeline or a knowledge base is unchanged.
 
-    Of a pipeline, its pipes `bioel_mentions` and `bioel_linker` and their knowledge bases are
-    compared; the rest of it is loaded. A pipe without a manifest.json has no digests, and the
-    command says so.
+    The command reads every byte and compares digests. In a pipeline, it compares the pipes
+    `bioel_mentions` and `bioel_linker` and their knowledge bases, and loads the rest. A pipe
+    without a manifest.json has no digests, which the command reports.
 
-    The exit status is 0 when nothing is wrong, 1 when something is, and 2 when PATH is no pipeline
-    and no knowledge base.
+    The exit status is 0 if no file was changed, 1 if a file was changed, and 2 if PATH is neither a
+    pipeline nor a knowledge base.
+
+    Example: `bioel verify tuned`
     """
-    from spacy_bioel.loading import verify_saved as run
+    from spacy_bioel.loading import verify_saved
 
-    found = run(path)
-    if console.write_json(json_file, asdict(found)):
-        shown = {
-            "as it was saved": found.whole,
-            "without a manifest: there is nothing to compare": found.without,
-            "not as it was saved": found.failed,
-        }
-        rows = [(folder, state) for state, folders in shown.items() for folder in folders]
-        console.show_table(("folder", "found"), rows)
-    for message in found.failed.values():
+    result = verify_saved(path)
+    if console.write_json(json_file, asdict(result)):
+        rows = [(folder, "unchanged") for folder in result.whole]
+        rows += [(folder, "no manifest, cannot be checked") for folder in result.without]
+        rows += [(folder, "changed or damaged") for folder in result.failed]
+        console.show_table(("folder", "status"), rows)
+    for message in result.failed.values():
         console.show_error(message)
-    if found.failed:
+    if result.failed:
         raise Exit(1)

@@ -1,1 +1,1 @@
-"""Linked documents to the formats of other programs: the inverse of `io/`."""
+"""Write linked documents in the formats of other programs: the inverse of `io/`."""

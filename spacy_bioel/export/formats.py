@@ -1,6 +1,7 @@
-"""Linked documents in the formats of corpora: PubTator, BioC by the library `bioc`, and BRAT.
+"""Output formats of linked documents, selected by the suffix of a file name.
 
-Formats of links, by the ends of file names. Parquet requires pyarrow (extra `parquet`).
+The formats are JSON lines, JSON, CSV, TSV, HTML, Parquet, which requires pyarrow (extra `parquet`),
+and the formats of corpora: PubTator, BRAT, and BioC by the library `bioc`.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from spacy_bioel.export.html import (
     render_document,
     start_page,
 )
-from spacy_bioel.export.rows import Document, LinkedText, Row, to_row
+from spacy_bioel.export.rows import Document, JsonRow, LinkedText, to_row
 from spacy_bioel.files import replacing_file, replacing_folder
 from spacy_bioel.types import Link, preferred_name
 
@@ -48,19 +49,19 @@ if TYPE_CHECKING:
     from pyarrow.dataset import Dataset
 
 
-# Characters at which readers of corpora divide a field of ids.
-_SEPARATORS = re.compile(r"[|+;,\s]")
-# Tabs and all that some program takes for the end of a line.
-_BREAKS = re.compile("[\t\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
-# Where the title of PubTator ends: at the end of a line, or else of a sentence.
+# Characters at which readers of corpora split a field of ids.
+_ID_SEPARATORS = re.compile(r"[|+;,\s]")
+# Tabs, and all characters that some program takes for a line break.
+_TABS_AND_BREAKS = re.compile("[\t\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
+# The title of PubTator ends at the end of a line, or else of a sentence.
 _TITLE_ENDS = (re.compile("\n"), re.compile(r"(?<=[.!?])\s(?=[^\sa-z])"))
-# Characters that XML cannot hold. A parser would also drop "\r" before "\n", and move offsets.
+# Characters that XML cannot store. A parser would also drop "\r" before "\n", which shifts offsets.
 _NOT_XML = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _NOT_IN_LABELS = re.compile(r"[^\w-]")
 _NOT_IN_FILE_NAMES = re.compile(r'[\x00-\x1f/\\:*?"<>|%]')
-_LINE_END = re.compile(r"\s*[\r\n]\s*")
-# BRAT wants VOCABULARY:ID; these two are written without.
-_BARE = ((re.compile(r"C\d{7,8}"), "UMLS:"), (re.compile(r"CVCL_\w+"), "Cellosaurus:"))
+_LINE_BREAK = re.compile(r"\s*[\r\n]\s*")
+# BRAT expects VOCABULARY:ID; ids of these two vocabularies have no prefix.
+_BRAT_PREFIXES = ((re.compile(r"C\d{7,8}"), "UMLS:"), (re.compile(r"CVCL_\w+"), "Cellosaurus:"))
 
 
 Write = Callable[[LinkedText], None]
@@ -68,12 +69,13 @@ Write = Callable[[LinkedText], None]
 
 @dataclass(frozen=True, slots=True)
 class TextFormat:
-    """A format that is written document by document.
+    """Text format that is written document by document.
 
-    document (Callable): From a document to its text.
-    start, between, end (str): Text around the documents.
-    has_failures (bool): Whether documents that failed are written too, with their error, and
-        those without an id have none. Otherwise the former are left out, and the latter numbered.
+    document (Callable): Formats a document.
+    start, between, end (str): Text before, between and after the documents.
+    has_failures (bool): Whether failed documents are written too, with their error, and documents
+        without an id get no id. Otherwise failed documents are left out, and documents without an
+        id are numbered.
     """
 
     document: Callable[[LinkedText], str]
@@ -85,85 +87,91 @@ class TextFormat:
     @contextmanager
     def writing(self, file: TextIO) -> Iterator[Write]:
         """Write a file. YIELDS (Callable[[LinkedText], None]): Writes one document."""
-        numbers, between = count(1), ""
+        numbers, separator = count(1), ""
 
-        def write(one: LinkedText) -> None:
-            nonlocal between
+        def write(document: LinkedText) -> None:
+            nonlocal separator
             number = next(numbers)
             if not self.has_failures:
-                if one.error is not None:
+                if document.error is not None:
                     return
-                one = numbered(one, number)
-            file.write(between + self.document(one))
-            between = self.between
+                document = with_number(document, number)
+            file.write(separator + self.document(document))
+            separator = self.between
 
         file.write(self.start)
         yield write
         file.write(self.end)
 
 
-def numbered(one: LinkedText, number: int) -> LinkedText:
-    """The document, with its number as its id if it has none."""
-    return one if one.id and not one.id.isspace() else replace(one, id=str(number))
+def with_number(document: LinkedText, number: int) -> LinkedText:
+    """Return the document, with its number as id if it has no id."""
+    has_id = document.id and not document.id.isspace()
+    return document if has_id else replace(document, id=str(number))
 
 
 def _check_ids(links: Sequence[Link], *, format: str) -> None:
-    """RAISES BioelError: [B343] on an id that a reader of the format would divide."""
-    for id in (id for link in links for id in link.ids):
-        if found := _SEPARATORS.search(id):
-            raise BioelError(Errors.B343.format(id=id, found=found.group(), format=format))
+    """Check concept ids. RAISES BioelError: [B343] for an id that readers would split."""
+    for link in links:
+        for id in link.ids:
+            if separator := _ID_SEPARATORS.search(id):
+                raise BioelError(Errors.B343.format(id=id, found=separator[0], format=format))
 
 
-def _pubtator(one: LinkedText) -> str:
-    """Title and abstract, then a row a mention. The title is the first line, or if there is one
-    line its first sentence. Offsets stay: each line end or tab becomes a space.
+def _to_pubtator(document: LinkedText) -> str:
+    """Write title and abstract, then a row per mention.
 
-    RAISES BioelError: [B342] on an id that would break the rows.
+    The title is the first line, or the first sentence if there is only one line. Each line break or
+    tab becomes a space, so that offsets stay.
+
+    RAISES BioelError: [B342] for a document id that would break the rows.
     """
-    id, text = str(one.id).strip(), one.text or ""
-    if "|" in id or _BREAKS.search(id):
-        raise BioelError(Errors.B342.format(id=one.id))
-    _check_ids(one.links, format="PubTator")
-    border = _end_of_title(text, one.links)
-    lines = [f"{id}|t|{text[:border]}", f"{id}|a|{text[border + 1 :]}"]
-    lines = [_BREAKS.sub(" ", line) for line in lines]
-    for link in one.links:
-        words = (_BREAKS.sub(" ", part) for part in (text[link.start : link.end], link.label))
-        lines.append(
-            "\t".join((id, f"{link.start}", f"{link.end}", *words, "|".join(link.ids) or "-"))
-        )
+    id, text = str(document.id).strip(), document.text or ""
+    if "|" in id or _TABS_AND_BREAKS.search(id):
+        raise BioelError(Errors.B342.format(id=document.id))
+    _check_ids(document.links, format="PubTator")
+    title_end = _find_title_end(text, document.links)
+    lines = [f"{id}|t|{text[:title_end]}", f"{id}|a|{text[title_end + 1 :]}"]
+    lines = [_TABS_AND_BREAKS.sub(" ", line) for line in lines]
+    for link in document.links:
+        string = _TABS_AND_BREAKS.sub(" ", text[link.start : link.end])
+        label = _TABS_AND_BREAKS.sub(" ", link.label)
+        ids = "|".join(link.ids) or "-"
+        lines.append("\t".join((id, f"{link.start}", f"{link.end}", string, label, ids)))
     return "\n".join(lines) + "\n\n"
 
 
-def _end_of_title(text: str, links: Sequence[Link]) -> int:
-    """Offset of the character between title and abstract, which is in no mention."""
+def _find_title_end(text: str, links: Sequence[Link]) -> int:
+    """Find the offset of the character between title and abstract, outside of all mentions."""
     for pattern in _TITLE_ENDS:
-        for found in pattern.finditer(text):
-            if not any(link.start <= found.start() < link.end for link in links):
-                return found.start()
+        for match in pattern.finditer(text):
+            if not any(link.start <= match.start() < link.end for link in links):
+                return match.start()
     return len(text)
 
 
-def _bioc_xml(one: LinkedText) -> str:
+def _to_bioc_xml(document: LinkedText) -> str:
     collection = BioCCollection()
-    collection.add_document(_to_bioc(one, xml=True))
-    found = re.search(
+    collection.add_document(_to_bioc(document, xml=True))
+    match = re.search(
         "<document>.*</document>", biocxml.dumps(collection, pretty_print=False), re.DOTALL
     )
-    assert found is not None
-    return found.group() + "\n"
+    assert match is not None
+    return match.group() + "\n"
 
 
-def _to_bioc(one: LinkedText, *, xml: bool) -> BioCDocument:
-    """A document of one passage; in XML, characters that it cannot hold are replaced."""
+def _to_bioc(document: LinkedText, *, xml: bool) -> BioCDocument:
+    """Convert to a document of one passage; characters that XML cannot store are replaced there."""
 
     def storable(value: str) -> str:
         return _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", value) if xml else value
 
-    text = (one.text or "").replace("\r", " ") if xml else one.text or ""
+    text = document.text or ""
+    if xml:
+        text = text.replace("\r", " ")
     passage = BioCPassage.of_text(storable(text), 0)
-    _check_ids(one.links, format="BioC")
-    for number, row in enumerate(link_rows(str(one.id), text, one.links), start=1):
+    _check_ids(document.links, format="BioC")
+    for number, row in enumerate(link_rows(str(document.id), text, document.links), start=1):
         annotation = BioCAnnotation()
         annotation.id, annotation.text = str(number), storable(row.text)
         annotation.add_location(BioCLocation(row.start, row.end - row.start))
@@ -179,21 +187,21 @@ def _to_bioc(one: LinkedText, *, xml: bool) -> BioCDocument:
             key: storable(str(value)) for key, value in infons.items() if value is not None
         }
         passage.add_annotation(annotation)
-    document = BioCDocument()
-    document.id = storable(str(one.id))
-    document.add_passage(passage)
-    return document
+    converted = BioCDocument()
+    converted.id = storable(str(document.id))
+    converted.add_passage(passage)
+    return converted
 
 
-PUBTATOR = TextFormat(_pubtator)
+PUBTATOR = TextFormat(_to_pubtator)
 BIOC_XML = TextFormat(
-    _bioc_xml,
+    _to_bioc_xml,
     start='<?xml version="1.0" encoding="UTF-8"?>\n<!DOCTYPE collection SYSTEM "BioC.dtd">\n'
     "<collection><source>spacy-bioel</source><date></date><key></key>\n",
     end="</collection>\n",
 )
 BIOC_JSON = TextFormat(
-    lambda one: biocjson.dumps(_to_bioc(one, xml=False), ensure_ascii=False),
+    lambda document: biocjson.dumps(_to_bioc(document, xml=False), ensure_ascii=False),
     start='{"bioctype": "BioCCollection", "source": "spacy-bioel", "date": "", "key": "", '
     '"version": "1.0", "infons": {}, "documents": [\n',
     between=",\n",
@@ -205,42 +213,41 @@ BIOC_JSON = TextFormat(
 def writing_brat(folder: Path) -> Iterator[Write]:
     """Write a folder of NAME.txt and NAME.ann, which gets its name only on success.
 
-    The name of a document is its id, with "%2F" for a character such as "/" that file names cannot
-    have; one that is there already gets "-2". The ids of a mention are normalisations, lines
-    "N1<tab>Reference T1 MESH:D003920<tab>preferred name".
+    The name of a document is its id. Characters that file names cannot have are escaped: "/" is
+    "%2F". A name that exists already gets the suffix "-2". The ids of a mention are normalisations,
+    lines "N1<tab>Reference T1 MESH:D003920<tab>preferred name".
 
-    YIELDS (Callable[[LinkedText], None]): Writes one document; none that failed.
-    RAISES BioelError: [B341] when the folder is there and not empty, [B343] on a concept id that
-        would be divided.
+    YIELDS (Callable[[LinkedText], None]): Writes one document, unless it failed.
+    RAISES BioelError: [B341] when the folder exists and is not empty, [B343] for a concept id that
+        readers would split.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise BioelError(Errors.B341.format(path=folder))
     numbers = count(1)
-    with replacing_folder(folder) as fresh:
+    with replacing_folder(folder) as temporary:
 
-        def write(one: LinkedText) -> None:
+        def write(document: LinkedText) -> None:
             number = next(numbers)
-            if one.error is None:
-                one = numbered(one, number)
-                _check_ids(one.links, format="BRAT")
-                text, name = one.text or "", _free_name(fresh, str(one.id))
-                lines = "".join(_brat_lines(text, one.links))
+            if document.error is None:
+                document = with_number(document, number)
+                _check_ids(document.links, format="BRAT")
+                text, name = document.text or "", _unused_name(temporary, str(document.id))
+                lines = "".join(_brat_lines(text, document.links))
                 for suffix, content in ((".txt", text), (".ann", lines)):
-                    with (fresh / f"{name}{suffix}").open(
-                        "x", encoding="utf8", newline="\n"
-                    ) as file:
+                    path = temporary / f"{name}{suffix}"
+                    with path.open("x", encoding="utf8", newline="\n") as file:
                         file.write(content)
 
         yield write
 
 
-def _free_name(folder: Path, id: str) -> str:
-    name = _NOT_IN_FILE_NAMES.sub(lambda found: f"%{ord(found.group()):02X}", id)
-    others = (f"{name}-{number}" for number in count(2))
-    free = name
-    while (folder / f"{free}.ann").exists():
-        free = next(others)
-    return free
+def _unused_name(folder: Path, id: str) -> str:
+    name = _NOT_IN_FILE_NAMES.sub(lambda match: f"%{ord(match.group()):02X}", id)
+    unused, number = name, 1
+    while (folder / f"{unused}.ann").exists():
+        number += 1
+        unused = f"{name}-{number}"
+    return unused
 
 
 def _brat_lines(text: str, links: Sequence[Link]) -> Iterator[str]:
@@ -256,43 +263,46 @@ def _brat_lines(text: str, links: Sequence[Link]) -> Iterator[str]:
         yield f"T{number}\t{label} {offsets}\t{words}\n"
         names = {c.id: preferred_name(c.kb, c.id) or c.name for c in linked_candidates(link)}
         for id in link.ids:
-            prefix = next((before for pattern, before in _BARE if pattern.fullmatch(id)), "")
+            prefix = ""
+            for pattern, vocabulary in _BRAT_PREFIXES:
+                if pattern.fullmatch(id):
+                    prefix = vocabulary
             reference = f"N{next(normalizations)}\tReference T{number} {prefix}{id}"
             yield f"{reference}\t{on_one_line(names.get(id, ''))}\n"
 
 
 def _fragments(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Parts of a mention on each of its lines: BRAT does not show one across lines."""
-    for found in _LINE_END.finditer(text, start, end):
-        if found.start() > start:
-            yield start, found.start()
-        start = max(start, found.end())
+    """Split a mention into a part for each line, because BRAT does not show line breaks in one."""
+    for match in _LINE_BREAK.finditer(text, start, end):
+        if match.start() > start:
+            yield start, match.start()
+        start = max(start, match.end())
     if start < end:
         yield start, end
 
 
-# Writes what is no text file: a folder, or a binary file.
+# Writes a folder or a binary file.
 PathFormat = Callable[[Path], AbstractContextManager[Write]]
 
 SUFFIXES = (
     *(".jsonl", ".ndjson", ".json", ".parquet", ".csv", ".tsv", ".bioc.xml", ".bioc.json"),
     *(".pubtator", ".ann", ".html"),
 )
-# Those that have a place for cross-references. "" is that of a name without an end, such as "-" or
-# that of a pipe: JSON lines.
+# Formats that store cross-references. A name without a suffix, such as "-" or that of a pipe, is ""
+# and means JSON lines.
 WITH_XREFS = frozenset({"", ".jsonl", ".ndjson", ".json"})
-# Those that have a place for what the text says of a mention.
+# Formats that store the context of a mention, such as its negation.
 WITH_CONTEXT = WITH_XREFS | {".csv", ".tsv", ".html"}
-# Those that have a place for the errors of documents.
+# Formats that store the errors of documents.
 WITH_FAILURES = WITH_XREFS | {".parquet"}
-# Spreadsheets take a cell that begins like this for a formula, and run it.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+# Spreadsheets run a cell as a formula if it begins with one of these.
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 def suffix_of(path: str) -> str:
-    """Return the end of a file name, of `SUFFIXES`; "" if the name has no dot.
+    """Return the suffix of a file name, one of `SUFFIXES`; "" if the name has no dot.
 
-    RAISES BioelError: [B198] on any other.
+    RAISES BioelError: [B198] for any other suffix.
     """
     name = Path(path).name.lower()
     known = [suffix for suffix in SUFFIXES if name.endswith(suffix)]
@@ -304,24 +314,27 @@ def suffix_of(path: str) -> str:
 def format_of(
     suffix: str, *, facts: Sequence[str] = FACTS, xrefs: bool = False, formulas: bool = True
 ) -> TextFormat | PathFormat:
-    """Return the format of an end of `suffix_of`.
+    """Return the format for a suffix of `suffix_of`.
 
     facts (Sequence[str]): Names of the facts that tables have columns for.
     xrefs (bool): Also write the cross-references of candidates, where the format has them.
-    formulas (bool): Whether cells of CSV and TSV may be formulas; False: they get an apostrophe
-        before them.
+    formulas (bool): Whether cells of CSV and TSV may be formulas; False: put an apostrophe before
+        them.
     """
 
-    def json_of(one: LinkedText) -> str:
-        return json.dumps(to_row(one, xrefs=xrefs), ensure_ascii=False)
+    def json_of(document: LinkedText) -> str:
+        return json.dumps(to_row(document, xrefs=xrefs), ensure_ascii=False)
+
+    def html_of(document: LinkedText) -> str:
+        return render_document(document.text or "", document.links, title=document.id or "") + "\n"
 
     match suffix:
         case ".json":
             return TextFormat(json_of, "[\n", between=",\n", end="\n]\n", has_failures=True)
         case ".csv":
-            return _table(",", facts, formulas=formulas)
+            return _table_format(",", facts, formulas=formulas)
         case ".tsv":
-            return _table("\t", facts, formulas=formulas)
+            return _table_format("\t", facts, formulas=formulas)
         case ".pubtator":
             return PUBTATOR
         case ".bioc.xml":
@@ -331,21 +344,17 @@ def format_of(
         case ".ann":
             return writing_brat
         case ".html":
-            return TextFormat(
-                lambda one: render_document(one.text or "", one.links, title=one.id or "") + "\n",
-                start=start_page(),
-                end=END_OF_PAGE,
-            )
+            return TextFormat(html_of, start=start_page(), end=END_OF_PAGE)
         case ".parquet":
             return writing_parquet
-    return TextFormat(lambda one: json_of(one) + "\n", has_failures=True)
+    return TextFormat(lambda document: json_of(document) + "\n", has_failures=True)
 
 
-def _table(delimiter: str, facts: Sequence[str], *, formulas: bool) -> TextFormat:
-    """The columns of `columns_of`; cells are quoted where they need it."""
+def _table_format(delimiter: str, facts: Sequence[str], *, formulas: bool) -> TextFormat:
+    """Make a format with the columns of `columns_of`; cells are quoted where necessary."""
 
     def cell(value: object) -> object:
-        is_formula = isinstance(value, str) and value.startswith(_FORMULA)
+        is_formula = isinstance(value, str) and value.startswith(_FORMULA_STARTS)
         return f"'{value}" if is_formula and not formulas else value
 
     def text_of(rows: Iterable[Iterable[object]]) -> str:
@@ -353,26 +362,24 @@ def _table(delimiter: str, facts: Sequence[str], *, formulas: bool) -> TextForma
         csv.writer(out, delimiter=delimiter, lineterminator="\n").writerows(rows)
         return out.getvalue()
 
-    return TextFormat(
-        lambda one: text_of(
-            map(cell, row.cells(facts))
-            for row in link_rows(one.id or "", one.text or "", one.links)
-        ),
-        start=text_of([columns_of(facts)]),
-    )
+    def rows_of(document: LinkedText) -> str:
+        rows = link_rows(document.id or "", document.text or "", document.links)
+        return text_of(map(cell, row.cells(facts)) for row in rows)
+
+    return TextFormat(rows_of, start=text_of([columns_of(facts)]))
 
 
 _ROWS_PER_GROUP = 1000
 
 
 def row_schema() -> pa.Schema:
-    """Schema of the output, with one row per document.
+    """Return the schema of Parquet output, with one row per document.
 
     Columns: "id" and "text" as in the input; "links", empty without mentions or on failure;
     "error", null on success. Fields of a link: "start" and "end" count Unicode characters of the
     text, "id" is null for NIL, "ids" has several ids for a composite, "candidates" is sorted, best
-    first; "hgvs", "component" and "gene" of a variant, or null. Facts of rules of a user's own are
-    left out, so that files of all pipelines have one schema. Fields of an error: "code", "message".
+    first; "hgvs", "component" and "gene" of a variant, or null. Facts of other rules are left out,
+    so that files of all pipelines have the same schema. Fields of an error: "code", "message".
     """
     import pyarrow as pa
 
@@ -392,7 +399,7 @@ def read_parquet(path: str | os.PathLike[str]) -> Iterator[Document]:
     """Stream (text, id) from the columns "text" and "id" of a Parquet file, or a folder of files.
 
     RAISES BioelError: [B101] no such path, [B191] a column is missing, [B192] no pyarrow, [B195]
-        not Parquet; all raised by the call itself, not by the first document.
+        not Parquet. The call raises them, before the first document is requested.
     """
     if not Path(path).exists():
         raise BioelError(Errors.B101.format(path=path))
@@ -402,7 +409,7 @@ def read_parquet(path: str | os.PathLike[str]) -> Iterator[Document]:
     except Exception as error:  # exceptions of pyarrow and of the system
         raise BioelError(Errors.B195.format(path=path, error=error)) from error
     check_columns(source.schema.names, "text", "id")
-    return _documents(source)
+    return _stream_parquet(source)
 
 
 def check_columns(columns: list[str], *expected: str) -> None:
@@ -420,15 +427,15 @@ def writing_parquet(path: Path) -> Iterator[Write]:
     """
     parquet, pa = _import_pyarrow("parquet"), _import_pyarrow("lib")
     path.parent.mkdir(parents=True, exist_ok=True)
-    rows: list[Row] = []
+    rows: list[JsonRow] = []
     with replacing_file(path) as target, parquet.ParquetWriter(target, row_schema()) as file:
 
         def flush() -> None:
             file.write_table(pa.Table.from_pylist(rows, schema=row_schema()))
             rows.clear()
 
-        def write(one: LinkedText) -> None:
-            rows.append(to_row(one))
+        def write(document: LinkedText) -> None:
+            rows.append(to_row(document))
             if len(rows) == _ROWS_PER_GROUP:
                 flush()
 
@@ -436,7 +443,7 @@ def writing_parquet(path: Path) -> Iterator[Write]:
         flush()
 
 
-def _documents(dataset: Dataset) -> Iterator[Document]:
+def _stream_parquet(dataset: Dataset) -> Iterator[Document]:
     for batch in dataset.to_batches(columns=["text", "id"]):
         for text, id in zip(batch["text"].to_pylist(), batch["id"].to_pylist(), strict=True):
             yield text, None if id is None else str(id)

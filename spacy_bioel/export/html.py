@@ -1,10 +1,9 @@
-"""Self-contained HTML of linked texts: mentions marked in their text, candidates in a table below.
+"""HTML pages and tables of linked texts, also for notebooks and data frames.
 
-The templates in `templates/` escape all values of documents and knowledge bases. (displaCy escapes
+A page is self-contained: it shows the mentions in their text, with a table of candidates below. The
+templates in `templates/` escape all values of documents and knowledge bases. (displaCy escapes
 texts, but neither labels nor ids.) Ids are links to the pages of their concepts, see `address_of`.
-The colours follow the reader's choice of dark or light.
-
-Links as flat rows; Docs of spaCy as data frames and in notebooks.
+The colours follow the reader's preference for dark or light.
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 
-# From a prefix, in lower case, to the address of the vocabulary's own page of a concept.
-_PAGES = {
+# Addresses of concept pages in their vocabularies, by prefix in lower case.
+_CONCEPT_PAGES = {
     "atc": "https://atcddd.fhi.no/atc_ddd_index/?code={}",
     "chembl": "https://www.ebi.ac.uk/chembl/explore/compound/{}",
     "cvcl": "https://www.cellosaurus.org/CVCL_{}",
@@ -62,31 +61,33 @@ _OBO_FOUNDRY = (
     "MONDO MP NBO NCIT OAE OBI OGG OGMS OMIT PATO PO PR PW SO SYMP TO TRANS UBERON UO VO WBbt "
     "WBPhenotype XAO ZFA ZP"
 ).split()
-_PAGES |= {name.lower(): f"http://purl.obolibrary.org/obo/{name}_{{}}" for name in _OBO_FOUNDRY}
-# Ids that are written without a colon.
-_BARE = re.compile(r"(?P<umls>C\d{7,8})|CVCL_(?P<cvcl>\w{4})|(?P<dbsnp>rs\d+)")
+_CONCEPT_PAGES |= {
+    name.lower(): f"http://purl.obolibrary.org/obo/{name}_{{}}" for name in _OBO_FOUNDRY
+}
+# Ids without a colon.
+_UNPREFIXED_ID = re.compile(r"(?P<umls>C\d{7,8})|CVCL_(?P<cvcl>\w{4})|(?P<dbsnp>rs\d+)")
 
 
 def address_of(id: str) -> str:
-    """Return the address of the page of a concept in its own vocabulary; "" if that is not known.
+    """Return the address of the page of a concept in its vocabulary; "" if it is not known.
 
-    id (str): Such as "MESH:D003920", "HP:0001250", or "C0011849" for UMLS.
+    id (str): For example "MESH:D003920", "HP:0001250", or "C0011849" for UMLS.
     """
     prefix, _, local = id.partition(":")
-    if bare := _BARE.fullmatch(id):
-        prefix, local = bare.lastgroup or "", bare[bare.lastindex or 0]
+    if match := _UNPREFIXED_ID.fullmatch(id):
+        prefix, local = match.lastgroup or "", match[match.lastindex or 0]
     local = quote(local.strip(), safe="")
-    return _PAGES.get(prefix.lower(), "").format(local) if local else ""
+    return _CONCEPT_PAGES.get(prefix.lower(), "").format(local) if local else ""
 
 
 def linked_id(id: str) -> Markup:
-    """An id as a link to the page of its concept; as text where that is not known."""
+    """Format an id as a link to the page of its concept, or as text if there is no page."""
     address = address_of(id)
     return Markup(f'<a href="{escape(address)}">{escape(id)}</a>') if address else escape(id)
 
 
-def _named(candidate: Candidate) -> str:
-    """The preferred name, and the name that matched if it is another."""
+def _candidate_names(candidate: Candidate) -> str:
+    """Format the preferred name, and the name that matched if it differs."""
     preferred = preferred_name(candidate.kb, candidate.id) or candidate.name
     same = preferred == candidate.name
     return preferred if same else f"{preferred} (matched: {candidate.name})"
@@ -101,11 +102,11 @@ PAGES = Environment(
     keep_trailing_newline=True,
 )
 PAGES.globals |= {"describe": describe_context, "reason_of": reason_of}
-PAGES.filters["escaped"] = lambda text: text.replace("|", r"\|")  # in a table of Markdown
+PAGES.filters["escaped"] = lambda text: text.replace("|", r"\|")  # for Markdown tables
 PAGES.filters["linked"] = linked_id
-PAGES.filters["named"] = _named
+PAGES.filters["with_names"] = _candidate_names
 _LINKED: Any = PAGES.get_template("linked.html").module
-# Each rule says which colours it means, so that it holds within other pages too.
+# Each rule sets its own colours, so that it also works within other pages.
 STYLE = str(_LINKED.style())
 END_OF_PAGE = "</main>\n</body>\n</html>\n"
 
@@ -116,62 +117,71 @@ def render_page(sections: Iterable[str], *, title: str = "Linked texts") -> str:
 
 
 def start_page(title: str = "Linked texts") -> str:
-    """Start of a page that is written section by section; its end is `END_OF_PAGE`."""
+    """Return the start of a page that is written section by section and ends with `END_OF_PAGE`."""
     return str(_LINKED.start(title))
 
 
 def render_document(text: str, links: Sequence[Link], *, title: str = "") -> str:
     """Render a document: its text with the mentions, and a table of candidates.
 
-    Preferred names are read where the knowledge base is open, and left out where it is not.
+    Preferred names are shown if the knowledge base is open.
 
     links (Sequence[Link]): Links in any order, which may overlap.
-    RETURNS (str): An HTML section; within a page of another start, `STYLE` and an element of the
-        class "bioel" belong round it.
+    RETURNS (str): An HTML section. In your own page, put `STYLE` and an element of the class
+        "bioel" around it.
     """
-    known = {candidate.kb for link in links for candidate in link.candidates}
-    releases = [release for kb in sorted(known) for release in releases_of(kb)]
-    return str(_LINKED.document(text, links, _pieces(text, links), title, releases))
+    kbs = {candidate.kb for link in links for candidate in link.candidates}
+    releases = [release for kb in sorted(kbs) for release in releases_of(kb)]
+    return str(_LINKED.document(text, links, _split_at_mentions(text, links), title, releases))
 
 
-def _pieces(text: str, links: Sequence[Link]) -> Iterator[tuple[str, bool, str, list[Link]]]:
-    """Text split at the borders of mentions: each piece, whether it is in one, the class of what is
-    said of it, and the mentions that end with it.
+def _split_at_mentions(
+    text: str, links: Sequence[Link]
+) -> Iterator[tuple[str, bool, str, list[Link]]]:
+    """Split a text where mentions begin and end.
+
+    YIELDS (tuple): A piece, whether it is in a mention, the CSS class for its context ("negated",
+        "other" or ""), and the mentions that end with it.
     """
     ending: dict[int, list[Link]] = {}
-    change: dict[int, Counter[str]] = {0: Counter(), len(text): Counter()}  # at each border
+    # Changes of the number of open mentions at each boundary, by CSS class.
+    changes: dict[int, Counter[str]] = {0: Counter(), len(text): Counter()}
     for link in links:
-        said = ""
+        css_class = ""
         if link.context and not link.context.is_affirmed:
-            said = "negated" if link.context.negated else "other"
+            css_class = "negated" if link.context.negated else "other"
         ending.setdefault(link.end, []).append(link)
-        change.setdefault(link.start, Counter())[said] += 1
-        change.setdefault(link.end, Counter())[said] -= 1
-    depth: Counter[str] = Counter()  # mentions that a piece is in, by what is said of them
-    for start, end in pairwise(sorted(change)):
-        depth.update(change[start])
-        of = next((said for said in ("negated", "other") if depth[said]), "")
-        yield text[start:end], any(depth.values()), of, ending.get(end, [])
+        changes.setdefault(link.start, Counter())[css_class] += 1
+        changes.setdefault(link.end, Counter())[css_class] -= 1
+    n_open: Counter[str] = Counter()
+    for start, end in pairwise(sorted(changes)):
+        n_open.update(changes[start])
+        css_class = ""
+        if n_open["negated"]:
+            css_class = "negated"
+        elif n_open["other"]:
+            css_class = "other"
+        yield text[start:end], any(n_open.values()), css_class, ending.get(end, [])
 
 
-# Facts of the rules that come with the package, which tables have in any case.
+# Facts of the built-in rules; tables always have columns for them.
 FACTS = ("hgvs", "component", "gene")
 
 
 @dataclass(frozen=True, slots=True)
 class LinkRow:
-    """A link with its document; the parts of a composite are joined by "|".
+    """Row of a link for tables; the parts of a composite are joined by "|".
 
     document (str | int): Id of the document, or its number.
-    start, end (int): Offsets in characters; text is what the document has there.
-    label (str): Label of the mention.
-    id, preferred_name (str | None): The concept, and the first of its names; None for NIL. The name
-        is also None where the knowledge base is not open.
-    name, score, evidence: Of the candidate that was linked, see `Candidate`; None for NIL. A
-        composite has the lowest score of its parts.
-    facts (Mapping): What else the text says, such as "hgvs" of a variant, see `entities`.
-    context (str | None): What the text says of it, such as "negated", by `bioel_context`; None:
-        nothing, or the pipe did not run.
+    start, end (int): Offsets in characters.
+    text, label (str): String and label of the mention.
+    id, preferred_name (str | None): The concept and its preferred name; None for NIL. The name is
+        also None if the knowledge base is not open.
+    name, score, evidence: Of the candidate that was linked, see `Candidate`; None for NIL. The
+        score of a composite is the lowest score of its parts.
+    facts (Mapping): Facts from rules, such as "hgvs" of a variant, see `entities`.
+    context (str | None): Context from `bioel_context`, such as "negated"; None: no cue was found,
+        or the pipe did not run.
     """
 
     document: str | int
@@ -188,51 +198,56 @@ class LinkRow:
     context: str | None
 
     def cells(self, facts: Sequence[str]) -> list[Any]:
-        """Values in the order of `columns_of`."""
-        own = [getattr(self, name) for name in _COLUMNS]
-        return [*own, *(self.facts.get(name) for name in facts), self.context]
+        """Return the cells of the row in the order of `columns_of`."""
+        cells = [getattr(self, name) for name in _LINK_COLUMNS]
+        return [*cells, *(self.facts.get(name) for name in facts), self.context]
 
 
-_COLUMNS = tuple(f.name for f in fields(LinkRow) if f.name not in ("facts", "context"))
+_LINK_COLUMNS = tuple(f.name for f in fields(LinkRow) if f.name not in ("facts", "context"))
 
 
 def columns_of(facts: Sequence[str]) -> list[str]:
-    """Names of the columns of a table of links."""
-    return [*_COLUMNS, *facts, "context"]
+    """Return the names of the columns of a table of links."""
+    return [*_LINK_COLUMNS, *facts, "context"]
 
 
 def link_rows(document: str | int, text: str, links: Sequence[Link]) -> Iterator[LinkRow]:
-    """Yield a row a link."""
+    """Yield a row for each link."""
     for link in links:
-        chosen = linked_candidates(link)
+        linked = linked_candidates(link)
+        cues = {says for *_, says in link.context.cues} if link.context else set()
         yield LinkRow(
-            *(document, link.start, link.end, text[link.start : link.end], link.label),
-            "|".join(link.ids) or None,
-            _joined([preferred_name(c.kb, c.id) for c in chosen]),
-            _joined([c.name for c in chosen]),
-            min((c.score for c in chosen), default=None),
-            _joined([c.evidence for c in chosen]),
-            link.facts,
-            _joined(sorted({says for *_, says in link.context.cues})) if link.context else None,
+            document=document,
+            start=link.start,
+            end=link.end,
+            text=text[link.start : link.end],
+            label=link.label,
+            id="|".join(link.ids) or None,
+            preferred_name=_join_nonempty([preferred_name(c.kb, c.id) for c in linked]),
+            name=_join_nonempty([c.name for c in linked]),
+            score=min((c.score for c in linked), default=None),
+            evidence=_join_nonempty([c.evidence for c in linked]),
+            facts=link.facts,
+            context=_join_nonempty(sorted(cues)),
         )
 
 
 def linked_candidates(link: Link) -> list[Candidate]:
-    """Candidates of the ids of a link, in their order; none for NIL."""
-    found = {candidate.id: candidate for candidate in link.candidates}
-    return [found[id] for id in link.ids if id in found]
+    """Return the candidates that were linked, in the order of the ids; none for NIL."""
+    by_id = {candidate.id: candidate for candidate in link.candidates}
+    return [by_id[id] for id in link.ids if id in by_id]
 
 
-def _joined(parts: Sequence[str]) -> str | None:
+def _join_nonempty(parts: Sequence[str]) -> str | None:
     return "|".join(parts) if any(parts) else None
 
 
-# A Doc, or a stream of them, or of pairs (Doc, id), as `nlp.pipe(..., as_tuples=True)` makes them.
+# A Doc, or a stream of Docs or of pairs (Doc, id) from `nlp.pipe(..., as_tuples=True)`.
 Docs = Doc | Iterable[Doc | tuple[Doc, Any]]
 
 
 def _with_ids(docs: Docs) -> Iterator[tuple[Doc, str | int]]:
-    """Each Doc with its id: given, or of a corpus (`corpus.text_to_doc`), or its number, from 0."""
+    """Yield each Doc with its id: from a pair, from `corpus.text_to_doc`, or its number from 0."""
     for number, item in enumerate([docs] if isinstance(docs, Doc) else docs):
         if isinstance(item, Doc):
             yield item, item.user_data.get("bioel_id") or number
@@ -241,13 +256,13 @@ def _with_ids(docs: Docs) -> Iterator[tuple[Doc, str | int]]:
 
 
 def links_frame(docs: Docs, *, spans_key: str = SPANS_KEY) -> DataFrame:
-    """Links of Docs as a data frame, one row a link.
+    """Return the links of Docs as a data frame, one row per link.
 
-    docs (Doc | Iterable): A Doc, or a stream of them, or of pairs (Doc, id), as `nlp.pipe(...,
-        as_tuples=True)` makes them. No Doc is kept.
+    docs (Doc | Iterable): A Doc, or a stream of Docs or of pairs (Doc, id), as returned by
+        `nlp.pipe(..., as_tuples=True)`. No Doc is kept.
     spans_key (str): Span group of the links.
     RETURNS (DataFrame): Columns of `columns_of`. "document" is the id, or the number of the Doc
-        from 0. Where there is no value, as with NIL, it is None, or NaN for a score.
+        from 0. Missing values, such as the id of NIL, are None; a missing score is NaN.
     RAISES BioelError: [B192] without pandas.
     """
     with needing("pandas", "links_frame"):
@@ -273,15 +288,15 @@ def render(
 ) -> str | None:
     """Render linked Docs: their texts with the mentions, and tables of candidates.
 
-    Ids are links to the pages of their concepts, and the preferred name stands beside the one that
-    matched. In a notebook the result is shown.
+    Ids are links to the pages of their concepts. The preferred name is shown with the name that
+    matched. In a notebook the result is displayed.
 
-    docs (Doc | Iterable): A Doc, or several, or pairs (Doc, id).
+    docs (Doc | Iterable): A Doc, several Docs, or pairs (Doc, id).
     spans_key (str): Span group of the links.
-    page (bool): Make a whole page, to be written to a file; else a part of one.
+    page (bool): Return a whole page, to be written to a file; False: a part of a page.
     title (str): Title of the page.
-    jupyter (bool | None): Show it in a notebook; None: if this is one.
-    RETURNS (str | None): HTML; None if it was shown.
+    jupyter (bool | None): Display the result in a notebook; None: only if this is a notebook.
+    RETURNS (str | None): HTML; None if it was displayed.
     """
     several = not isinstance(docs, Doc)
     sections = [
@@ -293,19 +308,20 @@ def render(
     if jupyter or (jupyter is None and is_in_jupyter()):
         from IPython.display import HTML, display
 
-        display(HTML(f'<div class="tex2jax_ignore">{html}</div>'))  # "$" is no formula
+        # The class keeps MathJax from reading "$" as the start of a formula.
+        display(HTML(f'<div class="tex2jax_ignore">{html}</div>'))
         return None
     return html
 
 
 def displacy_data(doc: Doc, *, spans_key: str = SPANS_KEY) -> dict[str, Any]:
-    """Data of a linked Doc for `displacy.render(data, style="span", manual=True)`, or "ent".
+    """Return data of a linked Doc for `displacy.render(data, style="span", manual=True)`, or "ent".
 
-    Ids are links to the pages of their concepts, which displaCy makes of a Doc for one vocabulary
-    only. For "ent" there are mentions that do not overlap, the longest first.
+    Ids are links to the pages of their concepts in any vocabulary; displaCy itself can link to only
+    one. "ents" has mentions that do not overlap, where longer mentions are preferred.
 
-    RETURNS (dict): "text", "tokens", "spans", "ents" and "title". Labels and ids are escaped, which
-        displaCy leaves out.
+    RETURNS (dict): "text", "tokens", "spans", "ents" and "title". Labels and ids are escaped,
+        because displaCy does not escape them.
     """
     spans = list(doc.spans.get(spans_key, ()))
     return {
@@ -325,7 +341,7 @@ def _displacy_span(span: Span) -> dict[str, Any]:
         "start_token": span.start,
         "end_token": span.end,
         "label": escape_html(span.label_),
-        "kb_id": escape_html("|".join(ids)),  # "" for NIL, which displaCy would make a link of
-        # Of a composite, the first; "#" is displaCy's own for no page.
+        "kb_id": escape_html("|".join(ids)),  # "" for NIL, which displaCy would show as a link
+        # The page of the first id of a composite; displaCy uses "#" if there is no page.
         "kb_url": escape_html(address_of(ids[0]) if ids else "") or "#",
     }

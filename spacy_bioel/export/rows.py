@@ -1,9 +1,9 @@
-"""Worker processes with ordered results, reliable shutdown and detection of killed workers.
+"""Link streams of documents, in one process or several, and convert the links to rows.
 
-`Language.pipe` waits for ever for a killed process, and so does `ProcessPoolExecutor` for one that
-was killed while it sent a result: its processes share a pipe, which then has no end.
-
-Rows of linked texts, the same in one process and on a cluster; also of failed documents.
+A failed document gets an error instead of links. Worker processes return results in order, always
+shut down, and are noticed when they are killed. `Language.pipe` waits forever for a killed process.
+So does `ProcessPoolExecutor` if the process was sending a result, because its processes share one
+pipe.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ Result = TypeVar("Result")
 Worker = tuple[BaseProcess, Connection]
 
 # Items per process that may be in progress, so that a slow item does not block the others.
-_AHEAD = 4
-_SECONDS_TO_DIE = 5
+_ITEMS_IN_PROGRESS = 4
+_SECONDS_TO_EXIT = 5
 
 
 @contextmanager
 def worker_processes(
     work: Callable[[_Item], Result], n_process: int
 ) -> Iterator[Callable[[Iterable[_Item]], Iterator[Result]]]:
-    """Start worker processes; they are killed at the end of the block, also after an error.
+    """Start worker processes, and kill them at the end of the block, also after an error.
 
     work (Callable): Function to run in the processes; picklable under the start method spawn.
     YIELDS (Callable): A `map` that reads items lazily and yields results in the order of the items.
@@ -64,11 +64,12 @@ def worker_processes(
             result: Result = connection.recv()
             return result
         except (EOFError, OSError) as error:
-            process.join(_SECONDS_TO_DIE)
+            process.join(_SECONDS_TO_EXIT)
             status = process.exitcode
-            killed = f"signal {-status}" if status is not None and status < 0 else ""
-            how = killed or f"exit status {status}"
-            raise BioelError(Errors.B250.format(how=how)) from error
+            reason = f"exit status {status}"
+            if status is not None and status < 0:
+                reason = f"signal {-status}"
+            raise BioelError(Errors.B250.format(how=reason)) from error
         finally:
             idle.put(worker)
 
@@ -76,47 +77,47 @@ def worker_processes(
         waiting: deque[Future[Result]] = deque()
         for item in items:
             waiting.append(threads.submit(ask, item))
-            if len(waiting) == _AHEAD * n_process:
+            if len(waiting) == _ITEMS_IN_PROGRESS * n_process:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
 
     try:
-        # One by one, and before the threads: a forked worker must not inherit the far end of an
-        # earlier connection, or the death of the earlier worker would not close it.
+        # Workers are started one by one, before the threads: a forked worker must not inherit the
+        # far end of an earlier connection, or it would stay open when the earlier worker dies.
         for _ in range(n_process):
-            workers.append(_start(work))
+            workers.append(_start_worker(work))
             idle.put(workers[-1])
         yield parallel_map
     finally:
         for process, _ in workers:
-            process.kill()  # not terminate: an inherited signal handler might block it
+            process.kill()  # an inherited signal handler might block `terminate`
         threads.shutdown(cancel_futures=True)
         for process, connection in workers:
             process.join()
             connection.close()
 
 
-def _start(work: Callable[[_Item], Result]) -> Worker:
+def _start_worker(work: Callable[[_Item], Result]) -> Worker:
     ours, theirs = multiprocessing.Pipe()
     # Daemon processes end with this process, even if the generator was never closed.
     args = (UserCode(), work, theirs, ours)
-    process = multiprocessing.Process(target=_serve, args=args, daemon=True)
+    process = multiprocessing.Process(target=_run_worker, args=args, daemon=True)
     process.start()
     theirs.close()
     return process, ours
 
 
-def _serve(
+def _run_worker(
     _: UserCode, work: Callable[[_Item], Result], connection: Connection, far_end: Connection
 ) -> None:
-    """Loop of a worker process: receive an item, send its result, until the caller is gone."""
-    far_end.close()  # otherwise the caller's end would stay open here after the caller's death
+    """Receive items and send results in a worker process, until the caller is gone."""
+    far_end.close()  # otherwise this end would stay open in this process if the caller dies
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller handles Ctrl+C and ends its workers
-    # The processes share the cores. Also, a forked process has none of the threads that PyTorch
-    # started before the fork, and would wait for them.
+    # The processes share the cores. Also, a forked process lacks the threads that PyTorch started
+    # before the fork, and would wait for them.
     use_one_thread()
-    gc.freeze()  # the pipeline stays, and need not be looked through for garbage
+    gc.freeze()  # the pipeline is permanent, so the garbage collector can skip it
     try:
         while True:
             connection.send(work(connection.recv()))
@@ -125,30 +126,31 @@ def _serve(
 
 
 Document = tuple[str | None, str | None]
-Row = dict[str, Any]
+JsonRow = dict[str, Any]
 Item = TypeVar("Item", Document, AnnotatedText)
 Ready = TypeVar("Ready")
 
-_FIRST_BYTE = 0xDC00  # where byte 0 is, if it cannot be decoded
-_MARKS = ("\udcff\udcfe", "\udcfe\udcff")  # of UTF-16
-_BYTE = (
+# "surrogateescape" of `bytes.decode` turns an undecodable byte into this code point plus the byte.
+_FIRST_BYTE = 0xDC00
+_UTF16_MARKS = ("\udcff\udcfe", "\udcfe\udcff")
+_BAD_BYTE = (
     "byte 0x{:02x}, which is not UTF-8. Convert the file, for example: "
     "iconv -f {} -t utf8 FILE > OUT"
 )
-_HALF = (
-    "U+{:04X}, which cannot be written to a file: half of a surrogate pair. Read the text in its "
-    "own encoding"
+_LONE_SURROGATE = (
+    "U+{:04X}, which cannot be written to a file, because it is half of a surrogate pair. Read the "
+    "text with the correct encoding"
 )
-# Lone surrogates, which also stand for undecodable bytes: they cannot be encoded as UTF-8.
+# Lone surrogates, also those of undecodable bytes, cannot be encoded as UTF-8.
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_CODED = re.compile(r"\[([A-Z]\d+)\] (.*)", re.DOTALL)
+_CODED_MESSAGE = re.compile(r"\[([A-Z]\d+)\] (.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
     """Error of a document that could not be linked.
 
-    code (str): Code of the message, of this package or spaCy; else the name of the exception.
+    code (str): Code of the message, of this package or spaCy; otherwise the name of the exception.
     message (str): The message without its code.
     """
 
@@ -160,8 +162,8 @@ class Failure:
 class LinkedText:
     """Links of one document as plain values, independent of the pipeline's memory zone.
 
-    id, text (str | None): As in the input; lone surrogates, which cannot be written, are replaced
-        by U+FFFD.
+    id, text (str | None): As in the input, with lone surrogates replaced by U+FFFD, because they
+        cannot be written.
     links (tuple[Link, ...]): Links of the document; empty on failure.
     error (Failure | None): The error, if the document failed.
     """
@@ -193,7 +195,8 @@ class Totals:
         self.failed += linked.error is not None
 
 
-# Prepares an item, and links what is prepared, by number; what fails may be left out.
+# Functions that prepare an item, and link prepared items by number. The second may leave out items
+# that fail.
 Prepare = Callable[[Language, Item], Ready]
 LinkAll = Callable[[Language, dict[int, Ready]], Iterable[tuple[int, Sequence[Link]]]]
 
@@ -201,42 +204,42 @@ LinkAll = Callable[[Language, dict[int, Ready]], Iterable[tuple[int, Sequence[Li
 def link_texts(
     nlp: Language, documents: Iterable[Document], *, batch_size: int = 64, n_process: int = 1
 ) -> Generator[LinkedText, None, None]:
-    """Link documents in their order. A failing document does not affect any other.
+    """Link documents in their order. A failing document does not affect the others.
 
-    Each batch has a memory zone, so that spaCy's vocabulary does not grow with every new word.
-    Results are plain values, and between two results the pipeline's state is unchanged. No other
-    thread may use the pipeline while a result is being computed.
+    Each batch has a memory zone, so spaCy's vocabulary does not grow with every new word. Results
+    are plain values, and between two results the pipeline's state is unchanged. No other thread may
+    use the pipeline while a result is being computed.
 
     documents (Iterable): A stream of (text, id).
     batch_size (int): Documents per batch. Documents that fail in a batch are processed again, one
         by one.
     n_process (int): Number of worker processes, with one thread each. They end when the generator
         is exhausted or closed. They save time only on idle cores: 5,000 sentences took 5.4 seconds
-        of processor time in two processes with the bundled linker, and 4.6 in one. Under the start
-        method spawn, each process loads the pipeline first.
+        of processor time in two processes with the starter, and 4.6 in one. Under the start method
+        spawn, each process loads the pipeline first.
     YIELDS (LinkedText): One per document.
     RAISES BioelError: [B250] when a worker process died.
     """
     work = partial(_link_batch, nlp, _make_doc, _run_pipes)
-    return _in_batches(work, documents, batch_size, n_process)
+    return _map_batches(work, documents, batch_size, n_process)
 
 
-def link_given(
+def link_mentions(
     nlp: Language, texts: Iterable[AnnotatedText], *, batch_size: int = 64, n_process: int = 1
 ) -> Generator[LinkedText, None, None]:
-    """Link the mentions of texts by the linker alone; their ids are not looked at.
+    """Link the mentions of texts with the linker alone; ids of the mentions are ignored.
 
-    The label of a mention chooses its knowledge base, where the linker has several, and its
-    semantic types. Links have the offsets of the mentions, also where these cut a token.
+    The label of a mention decides which knowledge base is used, if the linker has several, and
+    which semantic types are allowed. Links have the offsets of the mentions, even within tokens.
 
-    nlp (Language): A pipeline with a linker. Otherwise as `link_texts`.
-    YIELDS (LinkedText): One per text, with a link per mention, in their order.
+    nlp (Language): A pipeline with a linker. Other arguments are those of `link_texts`.
+    YIELDS (LinkedText): One per text, with a link per mention, in the same order.
     """
-    work = partial(_link_batch, nlp, _check_given, _run_linker)
-    return _in_batches(work, texts, batch_size, n_process)
+    work = partial(_link_batch, nlp, _check_annotated_text, _run_linker)
+    return _map_batches(work, texts, batch_size, n_process)
 
 
-def _in_batches(
+def _map_batches(
     work: Callable[[list[Item]], list[LinkedText]],
     items: Iterable[Item],
     batch_size: int,
@@ -251,7 +254,7 @@ def _in_batches(
 def _link_batch(
     nlp: Language, prepare: Prepare, link_all: LinkAll, items: list[Item]
 ) -> list[LinkedText]:
-    # They do not nest: one that the caller has opened is left so.
+    # Memory zones do not nest: a zone that the caller has opened stays open.
     is_open: bool = nlp.vocab.in_memory_zone  # type: ignore[attr-defined]
     zone: AbstractContextManager = nullcontext() if is_open else nlp.memory_zone()
     with zone:
@@ -261,29 +264,30 @@ def _link_batch(
 def _link_in_zone(
     nlp: Language, prepare: Prepare, link_all: LinkAll, items: list[Item]
 ) -> list[LinkedText]:
-    """Link a batch; documents that do not come back are linked again, one by one."""
+    """Link a batch; documents that are missing from the results are linked again, one by one."""
     linked: dict[int, LinkedText] = {}
     ready = {}
     for n, item in enumerate(items):
         try:
             ready[n] = prepare(nlp, item)
-        except Exception as error:  # of this text: the job continues
-            linked[n] = _failed(item, error)
-    with suppress(Exception), _errors_to(nlp, _leave_out):  # it is reported below
+        except Exception as error:  # an error of one text must not stop the others
+            linked[n] = _failed_text(item, error)
+    # Errors of a batch are reported below, when its documents are linked one by one.
+    with suppress(Exception), _error_handler(nlp, _drop_batch):
         for n, links in link_all(nlp, ready):
-            linked[n] = _linked(items[n], links)
+            linked[n] = _linked_text(items[n], links)
     for n in [n for n in ready if n not in linked]:
         try:
-            with _errors_to(nlp, raise_error):
+            with _error_handler(nlp, raise_error):
                 ((_, links),) = link_all(nlp, {n: prepare(nlp, items[n])})
-            linked[n] = _linked(items[n], links)
-        except Exception as error:  # of any pipe
-            linked[n] = _failed(items[n], error)
+            linked[n] = _linked_text(items[n], links)
+        except Exception as error:  # pipes may raise any exception
+            linked[n] = _failed_text(items[n], error)
     return [linked[n] for n in range(len(items))]
 
 
 def _make_doc(nlp: Language, document: Document) -> Doc:
-    """RAISES BioelError: [B190] not a string, [B251] a lone surrogate."""
+    """Tokenize a text. RAISES BioelError: [B190] not a string, [B251] a lone surrogate."""
     text, id = document
     if not isinstance(text, str):
         raise BioelError(Errors.B190.format(found=type(text).__name__))
@@ -298,7 +302,7 @@ def _run_pipes(nlp: Language, docs: dict[int, Doc]) -> Iterator[tuple[int, Seque
         yield n, get_links(doc, key)
 
 
-def _check_given(_: Language, text: AnnotatedText) -> AnnotatedText:
+def _check_annotated_text(_: Language, text: AnnotatedText) -> AnnotatedText:
     _check_characters(text.text, text.id)
     return text
 
@@ -308,105 +312,108 @@ def _run_linker(
 ) -> Iterator[tuple[int, Sequence[Link]]]:
     linker = find_linker(nlp)
     assert linker is not None
-    with _errors_to(nlp, raise_error):  # all or none
-        found = list(measuring.link_gold_mentions(nlp, linker, list(texts.values())))
-    for (n, text), links in zip(texts.items(), found, strict=True):
-        # The linker has seen whole tokens.
+    with _error_handler(nlp, raise_error):  # if one text fails, the whole batch fails
+        links_of_texts = list(measuring.link_gold_mentions(nlp, linker, list(texts.values())))
+    for (n, text), links in zip(texts.items(), links_of_texts, strict=True):
+        # The linker widened mentions to whole tokens: restore their offsets.
         pairs = zip(links, text.mentions, strict=True)
         yield n, [replace(link, start=mention.start, end=mention.end) for link, mention in pairs]
 
 
 def _check_characters(text: str, id: str | None) -> None:
-    for what, value in (("text", text), ("id", id or "")):
-        if found := _SURROGATE.search(value):
-            place, code = found.start(), ord(found.group())
-            # What could not be decoded: "surrogateescape" of `bytes.decode`.
-            is_byte = _FIRST_BYTE + 128 <= code < _FIRST_BYTE + 256
-            likely = "utf-16" if value.startswith(_MARKS) else "windows-1252"
-            about = _BYTE.format(code % 256, likely) if is_byte else _HALF.format(code)
-            raise BioelError(Errors.B251.format(what=what, place=place, found=about))
+    """Check a text and its id. RAISES BioelError: [B251] for a lone surrogate."""
+    for field, value in (("text", text), ("id", id or "")):
+        if match := _SURROGATE.search(value):
+            code_point = ord(match[0])
+            if _FIRST_BYTE + 128 <= code_point < _FIRST_BYTE + 256:
+                encoding = "utf-16" if value.startswith(_UTF16_MARKS) else "windows-1252"
+                problem = _BAD_BYTE.format(code_point % 256, encoding)
+            else:
+                problem = _LONE_SURROGATE.format(code_point)
+            raise BioelError(Errors.B251.format(what=field, place=match.start(), found=problem))
 
 
-def _document(item: Document | AnnotatedText) -> Document:
+def _text_and_id(item: Document | AnnotatedText) -> Document:
     return (item.text, item.id) if isinstance(item, AnnotatedText) else item
 
 
-def _linked(item: Document | AnnotatedText, links: Sequence[Link]) -> LinkedText:
-    text, id = _document(item)
+def _linked_text(item: Document | AnnotatedText, links: Sequence[Link]) -> LinkedText:
+    text, id = _text_and_id(item)
     return LinkedText(id, text, tuple(links))
 
 
-def _failed(item: Document | AnnotatedText, error: Exception) -> LinkedText:
-    coded = _CODED.match(str(error))
-    code, message = coded.groups() if coded else (type(error).__name__, str(error))
+def _failed_text(item: Document | AnnotatedText, error: Exception) -> LinkedText:
+    match = _CODED_MESSAGE.match(str(error))
+    code, message = match.groups() if match else (type(error).__name__, str(error))
     text, id = (
         _SURROGATE.sub("\ufffd", value) if isinstance(value, str) else value
-        for value in _document(item)
+        for value in _text_and_id(item)
     )
     return LinkedText(id, text, error=Failure(code, _SURROGATE.sub("\ufffd", message)))
 
 
 @contextmanager
-def _errors_to(nlp: Language, handler: Callable) -> Iterator[None]:
-    before = nlp.default_error_handler
+def _error_handler(nlp: Language, handler: Callable) -> Iterator[None]:
+    previous = nlp.default_error_handler
     nlp.set_error_handler(handler)
     try:
         yield
     finally:
-        nlp.set_error_handler(before)
+        nlp.set_error_handler(previous)
 
 
-def _leave_out(*_: object) -> None:
+def _drop_batch(*_: object) -> None:
     """Error handler for spaCy that drops the documents of a failed batch."""
 
 
 def check_linker(nlp: Language) -> None:
-    """Check KB and vectors of a pipeline's linker by a query, before any document is read.
+    """Check the linker of a pipeline, with its KB and vectors, by a query.
 
-    Otherwise each document would fail with the same error.
+    Call it before documents are read: otherwise each document would fail with the same error.
 
     RAISES BioelError: Those of `KnowledgeBase.open` and of its vectors; that of a linker without
-        a KB; [B411] when the pipeline has neither of this package's pipes.
+        a KB; [B411] when the pipeline has neither bioel_mentions nor bioel_linker.
     """
     linker = find_linker(nlp)
     if linker is None and find_detector(nlp) is None:
         raise BioelError(Errors.B411.format(pipes=", ".join(nlp.pipe_names) or "none"))
     if linker is not None:
         generator = linker.generator
-        for one in generator.parts or [generator]:
-            one.rank([("a", "")])
+        for part in generator.parts or [generator]:
+            part.rank([("a", "")])
 
 
-def to_row(linked: LinkedText, *, xrefs: bool = False) -> Row:
-    """Convert to a row of the output, of JSON values in `export.formats.row_schema`.
+def to_row(linked: LinkedText, *, xrefs: bool = False) -> JsonRow:
+    """Convert a linked text to a row of JSON values, as in `export.formats.row_schema`.
 
-    A link has a key for each of its facts, such as "hgvs" of a variant; and "context", if the
+    A link has a key for each of its facts, such as "hgvs" of a variant, and "context" if the
     pipeline has the pipe `bioel_context`.
 
-    xrefs (bool): Whether candidates have a key "xrefs" too, their cross-references.
+    xrefs (bool): Whether candidates have the key "xrefs", their cross-references.
     """
     error = linked.error and asdict(linked.error)
     links = [_link_row(linked, link, xrefs=xrefs) for link in linked.links]
     return {"id": linked.id, "text": linked.text, "links": links, "error": error}
 
 
-def _link_row(linked: LinkedText, link: Link, *, xrefs: bool) -> Row:
+def _link_row(linked: LinkedText, link: Link, *, xrefs: bool) -> JsonRow:
     text = linked.text or ""
-    row: Row = {
+    row: JsonRow = {
         "start": link.start,
         "end": link.end,
         "text": text[link.start : link.end],
         "label": link.label,
         "id": link.ids[0] if link.ids else None,
         "ids": list(link.ids),
-        "candidates": [
-            {key: getattr(candidate, key) for key in ("id", "score", "name", "evidence")}
-            | ({"xrefs": list(candidate.xrefs)} if xrefs else {})
-            for candidate in link.candidates
-        ],
+        "candidates": [],
     }
+    for candidate in link.candidates:
+        values = {key: getattr(candidate, key) for key in ("id", "score", "name", "evidence")}
+        if xrefs:
+            values["xrefs"] = list(candidate.xrefs)
+        row["candidates"].append(values)
     row |= {name: value for name, value in link.facts.items() if value is not None}
     if link.context is not None:
-        cues = [dict(zip(("start", "end", "says"), cue, strict=True)) for cue in link.context.cues]
+        cues = [{"start": a, "end": b, "says": says} for a, b, says in link.context.cues]
         row["context"] = asdict(link.context) | {"cues": cues}
     return row

@@ -1,7 +1,7 @@
 """Bulk linking on Spark: `link` for data frames, `link_file` for `bioel link --engine spark`.
 
-Workers get the path of a pipeline. Each worker process loads it once and keeps it until it ends.
-The knowledge base is memory-mapped: the workers of a machine share its pages.
+Each worker process loads the pipeline once from its path. The knowledge base is memory-mapped, so
+the workers of a machine share its pages.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache, partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -41,14 +42,14 @@ def link(
     """Find and link the mentions of a column of texts. The result is evaluated lazily.
 
     frame (DataFrame): One row per document.
-    model (str): Folder of a pipeline or knowledge base, under a path valid on all workers, or the
-        name of a pipeline package installed on them.
-    code (str | None): Python file that registers functions which the pipeline names, see
-        `loading.import_code`; under a path valid on all workers.
+    model (str): Folder of a pipeline or knowledge base, with a path that is valid on all workers,
+        or the name of a pipeline package that is installed on all of them.
+    code (str | None): Python file that registers functions named by the pipeline, see
+        `loading.import_code`, with a path that is valid on all workers.
     text, id (str): Names of the columns; ids become strings.
-    batch_size (int): Documents per batch of the pipeline. It does not change results.
-    RETURNS (DataFrame): One row per document, of the schema `export.formats.row_schema`: id,
-        text, links, error. A failed document has no links, and the code and message of the error.
+    batch_size (int): Documents per batch of the pipeline; results do not depend on it.
+    RETURNS (DataFrame): One row per document with the schema `export.formats.row_schema`: id,
+        text, links, error. A failed document has no links, but the code and message of the error.
     RAISES BioelError: [B191] a column is missing, [B192] no pandas or pyarrow. A worker that
         cannot load the pipeline [B071] fails the job.
     """
@@ -58,9 +59,9 @@ def link(
 
     check_columns(frame.columns, text, id)
     documents = frame.select(col(text).alias("text"), col(id).cast("string").alias("id"))
-    place = os.path.abspath(model) if Path(model).is_dir() else model
-    file = None if code is None else os.path.abspath(code)
-    work = partial(_link_frames, model=place, code=file, batch_size=batch_size)
+    model_path = os.path.abspath(model) if Path(model).is_dir() else model
+    code_path = None if code is None else os.path.abspath(code)
+    work = partial(_link_frames, model=model_path, code=code_path, batch_size=batch_size)
     return documents.mapInPandas(work, from_arrow_schema(row_schema()))
 
 
@@ -69,23 +70,23 @@ def link_file(
 ) -> Totals:
     """Link the documents of Parquet or JSON lines, and write rows to a folder of part files.
 
-    source (str): .parquet or .jsonl, a file or a folder on any file system of Spark, with the
-        columns id and text. Ids missing in JSON lines stay null.
-    target (str): .parquet or .jsonl, a new folder; it gets its name only on success.
+    source (str): A .parquet or .jsonl file or folder on any file system of Spark, with the columns
+        id and text. Ids missing in JSON lines stay null.
+    target (str): A new .parquet or .jsonl folder, which gets its name only on success.
     RAISES BioelError: [B192] no pyspark, [B193] Spark does not start, [B194] the job failed, [B196]
         another format, [B197] the target exists; those of `link`.
     """
     _check_suffix("input", source)
     _check_suffix("output", target)
-    spark = _start()
+    spark = _start_session()
     try:
         with _new_folder(spark, target) as temporary:
-            documents = _read(spark, source)
+            documents = _read_frame(spark, source)
             rows = link(documents, model=model, code=code, batch_size=batch_size)
-            return _write(rows, temporary, target)
+            return _write_frame(rows, temporary, target)
     except BioelError:
         raise
-    except Exception as error:  # of pyspark or py4j, depending on the version
+    except Exception as error:  # its type depends on the version of pyspark
         raise BioelError(Errors.B194.format(error=_reason(error))) from error
 
 
@@ -96,8 +97,8 @@ def _link_frames(
     import pandas as pd
     from spacy.util import minibatch
 
-    documents: Iterator[Document] = (
-        document for frame in frames for document in zip(frame["text"], frame["id"], strict=True)
+    documents: Iterator[Document] = chain.from_iterable(
+        zip(frame["text"], frame["id"], strict=True) for frame in frames
     )
     linked = link_texts(_load_once(model, code), documents, batch_size=batch_size)
     for rows in minibatch(map(to_row, linked), batch_size):
@@ -106,7 +107,7 @@ def _link_frames(
 
 @lru_cache(maxsize=1)
 def _load_once(model: str, code: str | None) -> Language:
-    """Load the pipeline of this worker process. One thread: Spark has one worker per core."""
+    """Load the pipeline of this worker process; with one thread, because each core has a worker."""
     from spacy_bioel.loading import import_code, load_model
 
     use_one_thread()
@@ -117,7 +118,7 @@ def _load_once(model: str, code: str | None) -> Language:
     return nlp
 
 
-def _read(spark: SparkSession, source: str) -> DataFrame:
+def _read_frame(spark: SparkSession, source: str) -> DataFrame:
     if source.endswith(_PARQUET):
         return spark.read.parquet(source)
     from pyspark.sql.functions import coalesce, col
@@ -128,8 +129,8 @@ def _read(spark: SparkSession, source: str) -> DataFrame:
     return lines.select(coalesce(col("id"), col("pmid")).alias("id"), col("text"))
 
 
-def _write(rows: DataFrame, temporary: str, target: str) -> Totals:
-    """Write rows, and count them in the same pass."""
+def _write_frame(rows: DataFrame, temporary: str, target: str) -> Totals:
+    """Write rows, and count documents, mentions, NIL and failures in the same pass."""
     from pyspark.sql import Observation
     from pyspark.sql.functions import coalesce, col, count, expr, lit, sum
 
@@ -166,22 +167,22 @@ def _new_folder(spark: SparkSession, target: str) -> Iterator[str]:
         if files.exists(wanted):
             raise BioelError(Errors.B197.format(path=target))
         yield temporary
-        if not files.rename(made, wanted):  # it exists by now
+        if not files.rename(made, wanted):  # the target was created in the meantime
             raise BioelError(Errors.B197.format(path=target))
     finally:
         files.delete(made, True)
 
 
-def _start() -> SparkSession:
-    """Get the session of `spark-submit` or PYSPARK_SUBMIT_ARGS, else start a local one."""
+def _start_session() -> SparkSession:
+    """Return the session of `spark-submit` or PYSPARK_SUBMIT_ARGS, or start a local session."""
     _require_packages()
     from pyspark.sql import SparkSession
 
-    # Spark's default is `python3` of the PATH, which may be of another environment.
+    # Spark's default is `python3` of the PATH, which may belong to another environment.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     try:
         return SparkSession.builder.appName("bioel link").getOrCreate()
-    except Exception as error:  # of pyspark or py4j, depending on the version
+    except Exception as error:  # its type depends on the version of pyspark
         raise BioelError(Errors.B193.format(error=_reason(error))) from error
 
 
@@ -192,14 +193,15 @@ def _require_packages() -> None:
         import pyspark  # noqa: F401
 
 
-def _check_suffix(what: str, path: str) -> None:
+def _check_suffix(role: str, path: str) -> None:
     if not path.endswith((_PARQUET, _JSONL)):
-        found, expected = f"has the {what} {path}", f"a name that ends in {_PARQUET} or {_JSONL}"
+        found, expected = f"the {role} {path}", f"a name that ends in {_PARQUET} or {_JSONL}"
         raise BioelError(Errors.B196.format(found=found, expected=expected))
 
 
 def _reason(error: Exception) -> str:
-    """Coded message of a worker, if any; else the first line of the error, without stack trace."""
+    """Return the coded message of a worker, or else the first line of the error."""
     text = str(error)
     coded = re.search(r"\[B\d{3}\] .*", text)
-    return (coded.group() if coded else text.strip().partition("\n")[0]).rstrip(". ")
+    message = coded[0] if coded else text.strip().partition("\n")[0]
+    return message.rstrip(". ")

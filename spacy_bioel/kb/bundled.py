@@ -206,3 +206,28 @@ def forget_folder(pipe: Path, kb: KbSetting) -> None:
         settings["kb"] = kb
         with replacing_file(path) as temporary:
             config.to_disk(temporary, interpolate=False)
+
+
+_CONTENTS = {
+    "mesh": "diseases and chemicals",
+    "genes": "genes of human, mouse, rat, zebrafish, fruit fly, nematode and yeasts",
+    "species": "organisms",
+    "cells": "cell lines",
+}
+
+
+def list_bundled() -> list[dict[str, str | int | None]]:
+    """Describe the bundled knowledge bases, without building them, as JSON values.
+
+    RETURNS (list[dict]): "name", such as "starter:genes", "contents", "source", "release",
+        "licence" and "concepts", their number; None for a knowledge base that is not built yet.
+    """
+    kbs: list[dict[str, str | int | None]] = []
+    for name, contents in _CONTENTS.items():
+        meta, folder = srsly.read_json(ASSETS_FOLDER / f"{name}.json"), _bundled_folder(name)
+        facts = {key: meta[key] for key in ("source", "release", "licence")}
+        n_concepts = len(KnowledgeBase.open(folder)) if has_columns(folder) else None
+        kbs.append(
+            {"name": STARTER_PREFIX + name, "contents": contents, **facts, "concepts": n_concepts}
+        )
+    return kbs

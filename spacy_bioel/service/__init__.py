@@ -1,4 +1,4 @@
-"""A pipeline as a service: over HTTP for programs and people, and over MCP for agents."""
+"""Serve a pipeline: over HTTP for programs and people, and over MCP for agents."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of a service. Here, since the command line shows them without the extra `serve`.
+    """Limits of a service, defined here because `--help` shows them without the extra `serve`.
 
     body_bytes (int): Bytes of the body of a request.
-    waiting_bytes (int): Bytes of the bodies of all requests that are being answered. One that is
-        alone may have as many as it likes, up to `body_bytes`.
+    waiting_bytes (int): Bytes of the bodies of all requests in progress. A single request may have
+        up to `body_bytes`.
     texts (int): Texts per request.
-    characters (int): Characters a text.
-    seconds (float): Seconds a request, from its first byte to its answer.
+    characters (int): Characters per text.
+    seconds (float): Seconds per request, from its first byte to its answer.
     """
 
     body_bytes: int = 8_000_000

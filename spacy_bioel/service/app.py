@@ -1,5 +1,6 @@
-"""The HTTP application: the forms of requests and answers, which are also their documentation in
-/openapi.json, and routes to the service.
+"""The HTTP application: models of requests and answers, and routes to the service.
+
+The models and the docstrings of routes are also the documentation in /openapi.json.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from spacy_bioel.service import Limits
 from spacy_bioel.service.middleware import (
     HANDLERS,
     CheckHost,
-    Failure,
+    ErrorOut,
     LimitRequests,
     MeasureRequests,
     Metrics,
@@ -39,23 +40,23 @@ from spacy_bioel.service.middleware import (
 from spacy_bioel.service.service import Job, Service, Values
 from spacy_bioel.types import KbRelease
 
-_MOST_FOUND = 100
-_LONGEST_QUERY = 500
-# The page needs nothing but itself and this service.
+_MAX_SEARCH_RESULTS = 100
+_MAX_QUERY_LENGTH = 500
+# The page loads nothing from other servers.
 _POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
     "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 
 
-def _string(value: object) -> str:
-    """Check the type only: pydantic refuses lone surrogates, of which the text itself fails."""
+def _check_string(value: object) -> str:
+    """Check only the type: pydantic would refuse a request for a lone surrogate in one text."""
     if not isinstance(value, str):
         raise ValueError("expected a string")
     return value
 
 
-def _object(value: object) -> dict[str, Any]:
+def _to_text_object(value: object) -> dict[str, Any]:
     if isinstance(value, dict):
         return value
     if isinstance(value, str):
@@ -63,18 +64,18 @@ def _object(value: object) -> dict[str, Any]:
     raise ValueError('expected a text, as a string or as {"text": ..., "id": ...}')
 
 
-String = Annotated[str, PlainValidator(_string), WithJsonSchema({"type": "string"})]
+JsonString = Annotated[str, PlainValidator(_check_string), WithJsonSchema({"type": "string"})]
 
 
 class _Strict(BaseModel):
-    """Object of a request, with the keys that it may have and no other."""
+    """Object in a request; unknown keys are errors."""
 
     model_config = ConfigDict(extra="ignore", json_schema_extra={"additionalProperties": False})
 
     @model_validator(mode="before")
     @classmethod
-    def _no_other_key(cls, value: object) -> object:
-        # pydantic would make an error of each key, of which a request may have a million.
+    def _refuse_unknown_keys(cls, value: object) -> object:
+        # pydantic would create an error for each key, and a request may have a million keys.
         if isinstance(value, Mapping):
             for key in value:
                 if key not in cls.model_fields:
@@ -83,71 +84,74 @@ class _Strict(BaseModel):
         return value
 
 
-class Text(_Strict):
-    """A text with an id of its own."""
+class TextIn(_Strict):
+    """A text to link, with an optional id."""
 
-    text: String = Field(description="The text, as Unicode; offsets in the answer count characters")
+    text: JsonString = Field(
+        description="The text, as Unicode; offsets in the answer count characters"
+    )
     id: Annotated[
         str | None,
-        PlainValidator(lambda value: value if value is None else _string(value)),
+        PlainValidator(lambda value: value if value is None else _check_string(value)),
         WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "null"}]}),
-    ] = Field(default=None, description="Id of the text, which the answer repeats")
+    ] = Field(default=None, description="Id of the text, repeated in the answer")
 
 
 class LinkRequest(_Strict):
-    """Texts to link, one or many."""
+    """Texts to link."""
 
     texts: Annotated[
-        list[Annotated[Text, BeforeValidator(_object, json_schema_input_type=str | Text)]],
+        list[
+            Annotated[TextIn, BeforeValidator(_to_text_object, json_schema_input_type=str | TextIn)]
+        ],
         FailFast(),
     ] = Field(
         description="Texts, each a string or an object with a text and an id",
         examples=[["Naloxone reverses the hypotension that clonidine causes."]],
     )
     candidates: bool = Field(
-        default=True, strict=True, description="Whether links have their candidates"
+        default=True, strict=True, description="Whether links include their candidates"
     )
     xrefs: bool = Field(
         default=False,
         strict=True,
-        description="Whether candidates have their cross-references to other vocabularies",
+        description="Whether candidates include cross-references to other vocabularies",
     )
 
 
-class Candidate(BaseModel):
+class CandidateOut(BaseModel):
     """A concept that the mention may be linked to."""
 
     id: str
     score: float = Field(description="From 0 to 1, comparable across mentions")
     name: str = Field(description="The name of the concept that matched")
     evidence: str = Field(description='Sources of evidence, the strongest first: "exact+dense"')
-    xrefs: list[str] | None = Field(default=None, description="Cross-references, on request")
+    xrefs: list[str] | None = Field(default=None, description="Cross-references, if requested")
 
 
-class Cue(BaseModel):
-    """Words that say something of a mention."""
+class CueOut(BaseModel):
+    """Words that signal the context of a mention, such as negation."""
 
     start: int
     end: int
-    says: str = Field(description='What they say, such as "negated"')
+    says: str = Field(description='The context that the words signal, such as "negated"')
 
 
-class Context(BaseModel):
-    """What the text says of a mention."""
+class ContextOut(BaseModel):
+    """Context of a mention: whether the text negates it, and so on."""
 
     negated: bool
     uncertain: bool
     historical: bool
     hypothetical: bool
     experiencer: str = Field(description='"patient", "family" or "other"')
-    cues: list[Cue]
+    cues: list[CueOut]
 
 
-class Link(BaseModel):
-    """A mention, and what it is linked to.
+class LinkOut(BaseModel):
+    """A mention and the concepts that it is linked to.
 
-    Further keys are facts that rules for its kind of text found, such as hgvs, component and gene
-    of a variant.
+    Additional keys are facts from entity rules, such as hgvs, component and gene of a variant.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -155,36 +159,36 @@ class Link(BaseModel):
     start: int = Field(description="Offset of the first character in the text")
     end: int = Field(description="Offset after the last character")
     text: str = Field(description="The mention")
-    label: str = Field(description='Its type, such as "Disease"')
+    label: str = Field(description='Label of the mention, such as "Disease"')
     id: str | None = Field(description="The first of ids; null: no concept (NIL)")
-    ids: list[str] = Field(description="Ids of concepts; several of a composite mention")
-    candidates: list[Candidate] | None = Field(
-        default=None, description="Best first; absent if not wanted"
+    ids: list[str] = Field(description="Ids of concepts; several for a composite mention")
+    candidates: list[CandidateOut] | None = Field(
+        default=None, description="Best first; absent if not requested"
     )
-    context: Context | None = Field(
-        default=None, description="Of a pipeline with the pipe bioel_context"
+    context: ContextOut | None = Field(
+        default=None, description="Present if the pipeline has the pipe bioel_context"
     )
 
 
-class LinkedText(BaseModel):
-    """A text with its links, the same as a line of `bioel link`."""
+class DocumentOut(BaseModel):
+    """A text with its links, as in a line of `bioel link`."""
 
     id: str | None
     text: str | None = Field(description="The text; null if it was too long")
-    links: list[Link]
-    error: Failure | None = Field(description="Null, or why this text could not be linked")
+    links: list[LinkOut]
+    error: ErrorOut | None = Field(description="Why this text could not be linked, or null")
 
 
 class LinkAnswer(BaseModel):
-    """The texts in the order of the request. One that failed does not concern the others."""
+    """The texts in the order of the request. A text that failed does not affect the others."""
 
-    documents: list[LinkedText]
+    documents: list[DocumentOut]
 
 
-class Concept(BaseModel):
-    """An entry of the knowledge base."""
+class ConceptOut(BaseModel):
+    """A concept of the knowledge base."""
 
-    id: str = Field(description="The current id, if another was asked for that is retired")
+    id: str = Field(description="The current id, if a retired id was requested")
     name: str = Field(description="The preferred name")
     names: list[str] = Field(description="All names, the preferred one first")
     types: list[str]
@@ -193,25 +197,25 @@ class Concept(BaseModel):
     xrefs: list[str] = Field(description="Cross-references to other vocabularies")
 
 
-class FoundConcept(BaseModel):
-    """A concept that a search found."""
+class ConceptHit(BaseModel):
+    """A concept found by a search."""
 
     id: str
     name: str = Field(description="The preferred name")
-    matched: str = Field(description="The name that is most like the words, or the id")
-    score: float = Field(description="Likeness in spelling, up to 1")
+    matched: str = Field(description="The name most similar to the words, or the id")
+    score: float = Field(description="Similarity of spelling, up to 1")
     types: list[str]
 
 
 class SearchAnswer(BaseModel):
-    """Concepts that a search found, the best first."""
+    """Concepts found by a search, best first."""
 
-    concepts: list[FoundConcept]
+    concepts: list[ConceptHit]
 
 
 @dataclass(frozen=True, slots=True)
 class KbInfo(KbRelease):
-    """A knowledge base; texts are empty where it does not say."""
+    """A knowledge base; values that it does not state are empty."""
 
     names: int
 
@@ -224,7 +228,7 @@ class ModelInfo(BaseModel):
 
 
 class Info(BaseModel):
-    """Everything that answers depend on, and the limits."""
+    """The pipeline, versions and knowledge bases that answers depend on, and the limits."""
 
     model: ModelInfo
     versions: dict[str, str]
@@ -233,7 +237,7 @@ class Info(BaseModel):
 
 
 class Status(BaseModel):
-    """Answer to a probe."""
+    """Answer to a health probe."""
 
     status: str
 
@@ -242,13 +246,13 @@ def create_app(service: Service, limits: Limits, *, hosts: Collection[str] = ())
     """Make the application of a service.
 
     service (Service): Started by the caller, before or after.
-    hosts (Collection[str]): Names by which it may be asked; see `middleware.CheckHost`.
+    hosts (Collection[str]): Allowed host names; see `middleware.CheckHost`.
     """
     app = FastAPI(
         title="spacy-bioel",
         version=__version__,
-        description="Biomedical entity linking: mentions in texts, and the concepts that they name",
-        docs_url=None,  # these pages load scripts from elsewhere
+        description="Biomedical entity linking: find mentions in texts, and link them to concepts",
+        docs_url=None,  # the documentation pages of FastAPI load scripts from other servers
         redoc_url=None,
         redirect_slashes=False,
         exception_handlers=HANDLERS,
@@ -257,12 +261,12 @@ def create_app(service: Service, limits: Limits, *, hosts: Collection[str] = ())
     app.add_middleware(LimitRequests, limits=limits)
     app.add_middleware(CheckHost, hosts=hosts)
     app.add_middleware(MeasureRequests, metrics=metrics)
-    _add_verbs(app, service, limits)
+    _add_api(app, service, limits)
     _add_probes(app, service, metrics)
     return app
 
 
-def _add_verbs(app: FastAPI, service: Service, limits: Limits) -> None:
+def _add_api(app: FastAPI, service: Service, limits: Limits) -> None:
     @app.post(
         "/link",
         response_model=LinkAnswer,
@@ -272,17 +276,15 @@ def _add_verbs(app: FastAPI, service: Service, limits: Limits) -> None:
     async def link(request: LinkRequest) -> Response:
         """Find and link the mentions of texts."""
         if len(request.texts) > limits.texts:
-            found = len(request.texts)
-            raise Refusal(
-                422, Errors.B383.format(found=found, most=limits.texts), where="body.texts"
-            )
+            message = Errors.B383.format(found=len(request.texts), most=limits.texts)
+            raise Refusal(422, message, where="body.texts")
         jobs = [
             Job((text.text, text.id), candidates=request.candidates, xrefs=request.xrefs)
             for text in request.texts
         ]
         return JSONResponse({"documents": await service.link(jobs)})
 
-    @app.get("/concepts/{id:path}", response_model=Concept, responses=problems(404, 422, 503))
+    @app.get("/concepts/{id:path}", response_model=ConceptOut, responses=problems(404, 422, 503))
     def concept(id: str) -> Values:
         """Look up a concept by its id, or by an id that it replaced."""
         return service.concept(id)
@@ -293,30 +295,32 @@ def _add_verbs(app: FastAPI, service: Service, limits: Limits) -> None:
             str,
             Query(
                 min_length=1,
-                max_length=_LONGEST_QUERY,
-                description="Words of a name, in any order, also misspelled; or an id",
+                max_length=_MAX_QUERY_LENGTH,
+                description="Words of a name, in any order, may be misspelled; or an id",
             ),
         ],
-        k: Annotated[int, Query(ge=1, le=_MOST_FOUND, description="Number of concepts")] = 10,
+        k: Annotated[
+            int, Query(ge=1, le=_MAX_SEARCH_RESULTS, description="Number of concepts")
+        ] = 10,
     ) -> Values:
         """Search for concepts by their names."""
         return {"concepts": service.search(q, k)}
 
     @app.get("/info", response_model=Info, responses=problems(503))
     def info() -> Values:
-        """Tell which model, knowledge bases and versions answer, and the limits."""
+        """Return the model, knowledge bases, versions and limits of the service."""
         return service.about() | {"limits": limits}
 
 
 def _add_probes(app: FastAPI, service: Service, metrics: Metrics) -> None:
     @app.get("/livez", response_model=Status)
     async def livez() -> dict[str, str]:
-        """Tell that the process answers."""
+        """Report that the process answers."""
         return {"status": "alive"}
 
     @app.get("/readyz", response_model=Status, responses=problems(503))
     async def readyz() -> dict[str, str]:
-        """Tell whether the pipeline is loaded and has linked a text."""
+        """Report whether the pipeline is loaded and has linked a text."""
         if not service.is_ready:
             raise BioelError(Errors.B387)
         return {"status": "ready"}
@@ -332,7 +336,7 @@ def _add_probes(app: FastAPI, service: Service, metrics: Metrics) -> None:
 
 
 def _require_json(request: Request) -> None:
-    """RAISES Refusal: [B394] a body that is not declared as JSON."""
-    found = request.headers.get("content-type", "")
-    if found.partition(";")[0].strip().lower() != "application/json":
-        raise Refusal(415, Errors.B394.format(found=found[:80] or "none"), where="header")
+    """Check the content type. RAISES Refusal: [B394] when it is not JSON."""
+    content_type = request.headers.get("content-type", "")
+    if content_type.partition(";")[0].strip().lower() != "application/json":
+        raise Refusal(415, Errors.B394.format(found=content_type[:80] or "none"), where="header")

@@ -1,4 +1,4 @@
-"""`bioel serve` and `bioel mcp`: link texts over HTTP, and for agents."""
+"""`bioel serve` and `bioel mcp`: serve a pipeline over HTTP, and over MCP for agents."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spacy_bioel.errors import BioelError, Errors, needing
 from spacy_bioel.service import Limits
 
 _MEGABYTE = 1_000_000
-_LIMITS = Limits()
+_DEFAULT_LIMITS = Limits()
 
 Model = Annotated[str, Argument(metavar="[MODEL]", help=console.MODEL.capitalize())]
 
@@ -21,35 +21,41 @@ def serve(
     preset: console.Preset = None,
     code: console.Code = None,
     host: Annotated[
-        str, Option(help="Address to listen on. A proxy should authenticate other machines.")
+        str, Option(help="Address to listen on. Put a proxy that authenticates in front of it.")
     ] = "127.0.0.1",
     allowed_host: Annotated[
         list[str] | None,
-        Option(metavar="NAME", help="A further name of this service, or *; can be repeated."),
+        Option(metavar="NAME", help="Additional host name of this service; *: any; repeatable."),
     ] = None,
-    port: Annotated[int, Option(min=0, max=65535, help="0: a free one.")] = 8000,
+    port: Annotated[int, Option(min=0, max=65535, help="Port; 0: a free one.")] = 8000,
     max_body: Annotated[
-        float, Option(min=0.001, help="MB of the body of a request.")
-    ] = _LIMITS.body_bytes / _MEGABYTE,
+        float, Option(min=0.001, help="Maximum size of a request, in MB.")
+    ] = _DEFAULT_LIMITS.body_bytes / _MEGABYTE,
     max_waiting: Annotated[
-        float, Option(min=0.001, help="MB of the bodies of all requests that wait.")
-    ] = _LIMITS.waiting_bytes / _MEGABYTE,
-    max_texts: Annotated[int, Option(min=1, help="Texts per request.")] = _LIMITS.texts,
-    max_characters: Annotated[int, Option(min=1, help="Characters a text.")] = _LIMITS.characters,
+        float, Option(min=0.001, help="Maximum size of all requests in progress, in MB.")
+    ] = _DEFAULT_LIMITS.waiting_bytes / _MEGABYTE,
+    max_texts: Annotated[
+        int, Option(min=1, help="Maximum texts per request.")
+    ] = _DEFAULT_LIMITS.texts,
+    max_characters: Annotated[
+        int, Option(min=1, help="Maximum characters per text.")
+    ] = _DEFAULT_LIMITS.characters,
     timeout: Annotated[
-        float, Option(min=0.1, help="Seconds a request, with the wait for others.")
-    ] = _LIMITS.seconds,
+        float, Option(min=0.1, help="Maximum seconds per request, including its waiting time.")
+    ] = _DEFAULT_LIMITS.seconds,
 ) -> None:
-    """Link texts over HTTP, for programs and, with a page to paste text into, for people.
+    """Link texts over HTTP, with an API for programs and a page for people.
 
-    The page is at /; programs use /link, /concepts/ID, /search?q=WORDS and /info, which
-    /openapi.json describes; monitoring uses /livez, /readyz and /metrics.
+    The page is at /. Programs use /link, /concepts/ID, /search?q=WORDS and /info, which
+    /openapi.json describes. Monitoring uses /livez, /readyz and /metrics.
 
-    There is no authentication. Clients may ask by localhost, --host, any address, and each
+    There is no authentication. Allowed Host headers: localhost, --host, any IP address, and each
     --allowed-host, such as the name of a proxy.
 
-    SIGHUP opens the knowledge base anew after it was changed; SIGTERM ends the service when the
-    requests that it has are answered. Needs the extra `serve`.
+    SIGHUP reloads the knowledge base after a change. SIGTERM ends the service when all requests in
+    progress are answered. Needs the extra `serve`.
+
+    Example: `bioel serve --port 8000`
     """
     with needing("serve", "bioel serve"):
         import fastapi  # noqa: F401
@@ -60,12 +66,11 @@ def serve(
     for name in allowed_host or []:
         if set(name) & set(":/"):
             raise BioelError(Errors.B488.format(found=name))
-    # Before all that takes seconds to import, so that clients wait instead of being refused.
+    # Listens before the slow imports, so that clients wait instead of being refused.
     listener = run.listen(host, port)
-    shown = f"[{host}]" if ":" in host else host
-    console.show_note(
-        f"http://{shown}:{listener.getsockname()[1]} serves {model}, which is being loaded."
-    )
+    url_host = f"[{host}]" if ":" in host else host
+    url = f"http://{url_host}:{listener.getsockname()[1]}"
+    console.show_note(f"{url} serves {model}. The pipeline is loading.")
     limits = Limits(
         body_bytes=round(max_body * _MEGABYTE),
         waiting_bytes=round(max_waiting * _MEGABYTE),
@@ -73,20 +78,21 @@ def serve(
         characters=max_characters,
         seconds=timeout,
     )
-    run.serve(
+    run.run_server(
         *(listener, model, limits),
         preset=preset,
         hosts=[host, *(allowed_host or [])],
-        tell=console.show_note,
+        notify=console.show_note,
     )
 
 
 def mcp(model: Model = "starter", preset: console.Preset = None, code: console.Code = None) -> None:
-    """Give agents three tools over MCP, on stdin and stdout: link_text, get_concept and
-    search_concepts.
+    """Serve agents over MCP, on stdin and stdout, with tools to link and look up concepts.
 
-    A program of agents starts this command itself; docs/guides/service.md shows its settings.
-    Needs the extra `mcp`.
+    The tools are link_text, get_concept and search_concepts. Agent programs start this command
+    themselves; docs/guides/service.md shows how to configure them. Needs the extra `mcp`.
+
+    Example: `bioel mcp starter`
     """
     with needing("mcp", "bioel mcp"):
         from spacy_bioel.service.mcp import run_agent_tools

@@ -1,6 +1,6 @@
 """Tools for agents over MCP: link a text, look up a concept, search for concepts.
 
-An answer is always small, since an agent reads all of it.
+Answers are short, because an agent reads all of an answer.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.loading import check_there, load_model
 from spacy_bioel.service.service import Job, Service, Values
 
-_MOST_CHARACTERS = 20_000
-_MOST_LINKS = 200
-_MOST_NAMES = 20
-_LONGEST_DEFINITION = 2_000
-_MOST_FOUND = 25
+_MAX_CHARACTERS = 20_000
+_MAX_LINKS = 200
+_MAX_LIST_LENGTH = 20
+_MAX_DEFINITION_LENGTH = 2_000
+_MAX_CONCEPTS = 25
 _INSTRUCTIONS = """\
 Find the diseases, chemicals, genes, organisms and other biomedical entities that a text names, \
 and the ids of their concepts in ontologies (MeSH, NCBI Gene, ..., as loaded). Take ids from these \
@@ -35,13 +35,13 @@ check what an id means."""
 def run_agent_tools(model: str, preset: str | None = None) -> None:
     """Serve the tools over stdin and stdout until stdin ends.
 
-    model, preset (str): As in `loading.load_model`. Loaded beside the first calls, which
-        wait for it; each call tells the error, if that fails.
+    model, preset (str): As in `loading.load_model`. The first calls wait until the model is loaded;
+        if loading fails, each call returns the error.
     RAISES BioelError: [B071] when there is no such model.
     """
     check_there(model)
     load = partial(load_model, model, preset=preset)
-    service = Service(load, max_characters=_MOST_CHARACTERS)
+    service = Service(load, max_characters=_MAX_CHARACTERS)
     service.start()
     make_agent_tools(service).run("stdio")
     service.close()
@@ -53,8 +53,8 @@ class _Server(MCPServer[Any]):
     ) -> CallToolResult | InputRequiredResult:
         """Call a tool.
 
-        RAISES ToolError: With the message of a coded error, which the agent reads; [B487] wrong
-            arguments.
+        RAISES ToolError: With the message of a coded error, which the agent reads; [B487] for
+            invalid arguments.
         """
         try:
             return await super().call_tool(name, arguments, context)
@@ -69,9 +69,9 @@ class _Server(MCPServer[Any]):
 
 
 def make_agent_tools(service: Service) -> MCPServer[Any]:
-    """Make the server of the tools, whose docstrings agents read.
+    """Make the MCP server; agents read the docstrings of its tools.
 
-    service (Service): Started by the caller.
+    service (Service): A service that the caller starts.
     """
     server = _Server(
         "spacy-bioel", version=__version__, instructions=_INSTRUCTIONS, log_level="WARNING"
@@ -85,69 +85,71 @@ def make_agent_tools(service: Service) -> MCPServer[Any]:
     @tool
     async def link_text(
         text: Annotated[
-            str, Field(description=f"Running text in English, up to {_MOST_CHARACTERS} characters")
+            str, Field(description=f"Running text in English, up to {_MAX_CHARACTERS} characters")
         ],
     ) -> Values:
         """Find the biomedical mentions in a text and link each to a concept.
 
-        Returns the mentions in the order of the text: start and end (offsets in characters), text,
-        label (type, such as Disease or Gene), ids (of the concept; several if the mention names
-        several; none if no concept of the knowledge base is meant), name (of the concept, as it
-        matched) and score (0 to 1: how sure the link is). `omitted` counts mentions beyond the
-        first 200.
+        Returns the mentions in text order: start and end (offsets in characters), text, label
+        (type, such as Disease or Gene), ids (of the concept; several if the mention names several
+        concepts; none if it is not in the knowledge base), name (the concept name that matched) and
+        score (confidence from 0 to 1). `omitted` counts mentions beyond the first 200.
         """
         (row,) = await service.link([Job((text, None))])
         if row["error"]:
             raise ToolError("[{code}] {message}".format(**row["error"]))
-        links = [_short_link(link) for link in row["links"][:_MOST_LINKS]]
+        links = [_short_link(link) for link in row["links"][:_MAX_LINKS]]
         return {"links": links, "omitted": len(row["links"]) - len(links)}
 
     @tool
     async def get_concept(
         id: Annotated[str, Field(description='Id with its prefix, such as "MESH:D003920"')],
     ) -> Values:
-        """Look up a concept by its id, also by an id that was retired or merged into another.
+        """Look up a concept by its id, or by an id that was retired or merged into another.
 
-        Returns id (the current one), name (the preferred one), names (synonyms), types, parents
-        (ids of broader concepts), definition (may be empty) and xrefs (ids in other vocabularies).
-        Lists end after 20 entries.
+        Returns id (current), name (preferred), names (synonyms), types, parents (ids of broader
+        concepts), definition (may be empty) and xrefs (ids in other vocabularies). Lists have at
+        most 20 entries.
         """
         await service.ready()
-        return _short(await asyncio.to_thread(service.concept, id))
+        return _short_concept(await asyncio.to_thread(service.concept, id))
 
     @tool
     async def search_concepts(
         words: Annotated[
             str,
-            Field(description="Words of a name in any order, also misspelled", max_length=500),
+            Field(description="Words of a name, in any order, may be misspelled", max_length=500),
         ],
-        limit: Annotated[int, Field(description="Most concepts", ge=1, le=_MOST_FOUND)] = 10,
+        limit: Annotated[
+            int, Field(description="Maximum number of concepts", ge=1, le=_MAX_CONCEPTS)
+        ] = 10,
     ) -> Values:
-        """Search for concepts whose names are spelled like some words; not by meaning.
+        """Search for concepts by the spelling of their names, not by meaning.
 
-        Returns concepts, the best first: id, name (the preferred one), matched (the name that is
-        most like the words), types and score (likeness in spelling, up to 1).
+        Returns concepts, best first: id, name (preferred), matched (the name most similar to the
+        words), types and score (similarity of spelling, up to 1).
         """
         await service.ready()
-        found = await asyncio.to_thread(service.search, words, limit)
-        return {"concepts": [_short(concept) for concept in found]}
+        concepts = await asyncio.to_thread(service.search, words, limit)
+        return {"concepts": [_short_concept(concept) for concept in concepts]}
 
     return server
 
 
 def _short_link(link: Values) -> Values:
-    best = next((c for c in link["candidates"] if c["id"] in link["ids"]), None)
-    shown = {key: link[key] for key in ("start", "end", "text", "label", "ids")}
-    if best is not None:
-        shown |= {"name": best["name"], "score": best["score"]}
-    return shown
+    values = {key: link[key] for key in ("start", "end", "text", "label", "ids")}
+    for candidate in link["candidates"]:
+        if candidate["id"] in link["ids"]:
+            values |= {"name": candidate["name"], "score": candidate["score"]}
+            break
+    return values
 
 
-def _short(concept: Values) -> Values:
-    shown = {
-        key: value[:_MOST_NAMES] if isinstance(value, list) else value
+def _short_concept(concept: Values) -> Values:
+    values = {
+        key: value[:_MAX_LIST_LENGTH] if isinstance(value, list) else value
         for key, value in concept.items()
     }
-    if "definition" in shown:
-        shown["definition"] = shown["definition"][:_LONGEST_DEFINITION]
-    return shown
+    if "definition" in values:
+        values["definition"] = values["definition"][:_MAX_DEFINITION_LENGTH]
+    return values

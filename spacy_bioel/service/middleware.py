@@ -1,7 +1,7 @@
-"""What refuses requests: names by which a service may be asked, sizes and times; and the form of
-all errors: a status, and a body with code, message and place.
+"""Middleware of the HTTP service: checks of requests, errors and metrics.
 
-Figures of a running service, in the form of Prometheus.
+Requests are refused for their host name, their size or their time. All errors have a status, and a
+body with code, message and place. Metrics are in the text format of Prometheus.
 """
 
 from __future__ import annotations
@@ -37,28 +37,28 @@ from spacy_bioel.export.rows import LinkedText
 from spacy_bioel.service import Limits
 from spacy_bioel.service.service import Service
 
-_LOGGER = logging.getLogger("uvicorn.error")
-_LONGEST = 500  # characters of a message; it may quote the request
-_STATUS = {"B337": 404, "B387": 503}  # of errors of the service; any other is our own: 500
+_SERVER_LOGGER = logging.getLogger("uvicorn.error")
+_MAX_MESSAGE_LENGTH = 500  # a message may quote the request
+_STATUS_OF_CODES = {"B337": 404, "B387": 503}  # other errors are internal: 500
 
 
-class Failure(BaseModel):
+class ErrorOut(BaseModel):
     """The error of a text that could not be linked."""
 
     code: str = Field(description='Code of the message, such as "B384"', examples=["B384"])
     message: str = Field(description="The error: what was found, what was expected, what to do")
 
 
-class Problem(Failure):
-    """An error. Its code is listed with the errors of spacy-bioel."""
+class Problem(ErrorOut):
+    """The error of a request. Its code is listed with the errors of spacy-bioel."""
 
     where: str | None = Field(description='Place in the request, such as "body.texts.3"')
 
 
 class Refusal(HTTPException):
-    """A coded error for the client.
+    """Coded error for the client.
 
-    message (str): From `Errors`, with its code.
+    message (str): A message of `Errors`, with its code.
     where (str | None): Place in the request.
     """
 
@@ -71,15 +71,15 @@ class Refusal(HTTPException):
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Answers of a route with these statuses, for /openapi.json."""
+    """Describe the answers of a route with these statuses for /openapi.json."""
     texts = {
         400: "The body is not JSON",
         404: "Not found",
         408: "The body came too slowly",
         413: "The body is too large",
         415: "The body is not declared as JSON",
-        422: "The request has not the form that is expected",
-        503: "Busy or loading: ask again after the seconds of Retry-After",
+        422: "The request is not valid",
+        503: "Busy or loading: try again after the number of seconds in Retry-After",
     }
     return {status: {"model": Problem, "description": texts[status]} for status in statuses}
 
@@ -98,25 +98,26 @@ def _on_http_error(request: Request, error: HTTPException) -> JSONResponse:
 
 
 def _on_invalid(_: Request, error: RequestValidationError) -> JSONResponse:
-    """Tell the first of the errors that pydantic has found."""
+    """Report the first error that pydantic found."""
     first = error.errors()[0]
     if first["type"] == "json_invalid":
-        found = f"{first['ctx']['error']} at character {first['loc'][1]}"
-        return _response(400, Errors.B385.format(found=found), "body")
+        problem = f"{first['ctx']['error']} at character {first['loc'][1]}"
+        return _response(400, Errors.B385.format(found=problem), "body")
     problem = first["msg"].removeprefix("Value error, ")
-    where = ".".join(_shortened(str(part)) for part in first["loc"])
+    where = ".".join(_truncated(str(part)) for part in first["loc"])
     return _response(422, Errors.B384.format(problem=problem), where)
 
 
 def _on_bioel_error(_: Request, error: BioelError) -> JSONResponse:
     code = str(error)[1:5]
-    if code in _STATUS:
-        return _response(_STATUS[code], str(error))
-    _LOGGER.error("%s", error)  # it advises whoever keeps the service, and names files
+    if code in _STATUS_OF_CODES:
+        return _response(_STATUS_OF_CODES[code], str(error))
+    # The message is for the administrator: it names files and commands, so it is only logged.
+    _SERVER_LOGGER.error("%s", error)
     return _response(500, Errors.B392.format(error=f"Error {code}"))
 
 
-# All errors of the application have one form, those of the framework too.
+# All errors have the same form, also those of FastAPI.
 HANDLERS: dict[Any, Any] = {
     HTTPException: _on_http_error,
     RequestValidationError: _on_invalid,
@@ -132,28 +133,29 @@ def _response(
     headers: Mapping[str, str] | None = None,
 ) -> JSONResponse:
     code, _, text = message[1:].partition("] ")
-    body = {"code": code, "message": _shortened(text, _LONGEST), "where": where}
-    # Lone surrogates, which a request may have and no answer can.
+    body = {"code": code, "message": _truncated(text, _MAX_MESSAGE_LENGTH), "where": where}
+    # A message may quote lone surrogates of the request, which an answer cannot contain.
     body = {key: value and value.encode("utf8", "replace").decode() for key, value in body.items()}
-    if status == 503:  # the pipeline loads, or others are served
+    if status == 503:  # loading, or busy
         headers = {"Retry-After": "2"}
     return JSONResponse(body, status, dict(headers or {}))
 
 
-def _shortened(text: str, most: int = 80) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+def _truncated(text: str, max_length: int = 80) -> str:
+    return text if len(text) <= max_length else f"{text[: max_length - 1]}…"
 
 
-_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^\s:\[\]@]+?)\.?(:\d*)?", re.IGNORECASE)
+_HOST_HEADER = re.compile(r"(\[[0-9a-f:.]+\]|[^\s:\[\]@]+?)\.?(:\d*)?", re.IGNORECASE)
 
 
 class CheckHost:
-    """ASGI middleware that refuses requests to the names of others.
+    """ASGI middleware that refuses requests to unknown host names.
 
-    A page of another site can have its own name lead to this machine (DNS rebinding), and read what
-    it asks for there; its requests have that name. It can do so with no address.
+    A page of another site can let its own host name resolve to this machine (DNS rebinding), and
+    read the answers of the service. Such requests have that host name. This does not work with
+    IP addresses, so they are allowed.
 
-    hosts (Collection[str]): Names beside localhost and all addresses; "*": any.
+    hosts (Collection[str]): Allowed names in addition to localhost and all addresses; "*": any.
     """
 
     def __init__(self, app: ASGIApp, *, hosts: Collection[str]) -> None:
@@ -161,28 +163,29 @@ class CheckHost:
         self.hosts = {"localhost", *(host.lower() for host in hosts)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        found = Headers(scope=scope).get("host", "") if scope["type"] == "http" else None
-        if found is not None and not self._is_ours(found):
-            message = Errors.B486.format(found=found[:80] or "none")
-            await Refusal(400, message, where="header").response()(scope, receive, send)
-            return
+        if scope["type"] == "http":
+            host = Headers(scope=scope).get("host", "")
+            if not self._is_allowed(host):
+                message = Errors.B486.format(found=host[:80] or "none")
+                await Refusal(400, message, where="header").response()(scope, receive, send)
+                return
         await self.app(scope, receive, send)
 
-    def _is_ours(self, host: str) -> bool:
-        form = _HOST.fullmatch(host)
-        name = form[1].strip("[]").lower() if form else ""
-        with suppress(ValueError):  # of what is no address
+    def _is_allowed(self, host: str) -> bool:
+        match = _HOST_HEADER.fullmatch(host)
+        name = match[1].strip("[]").lower() if match else ""
+        with suppress(ValueError):  # raised for names
             ip_address(name)
             return True
         return not self.hosts.isdisjoint({name, "*"})
 
 
-# Served under any load: they are cheap and say how large it is.
-ALWAYS = ("/livez", "/readyz", "/metrics")
+# Answered under any load, because these paths are cheap and report the load.
+UNLIMITED_PATHS = ("/livez", "/readyz", "/metrics")
 
 
 class LimitRequests:
-    """ASGI middleware that refuses what is too large, too slow, or too much at once."""
+    """ASGI middleware that refuses requests that are too large, too slow, or too many at once."""
 
     def __init__(self, app: ASGIApp, *, limits: Limits) -> None:
         self.app = app
@@ -190,7 +193,7 @@ class LimitRequests:
         self._in_progress = 0  # bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] in ALWAYS:
+        if scope["type"] != "http" or scope["path"] in UNLIMITED_PATHS:
             await self.app(scope, receive, send)
             return
         n_read, is_reading, is_answered = 0, False, False
@@ -217,7 +220,7 @@ class LimitRequests:
                 self._check(int(declared) if declared.isdecimal() else 0, 0)
                 await self.app(scope, read, answer)
         except TimeoutError:
-            if not is_answered:  # otherwise nothing else can be said
+            if not is_answered:  # otherwise it is too late for an error
                 seconds = self.limits.seconds
                 refusal = Refusal(503, Errors.B391.format(seconds=seconds))
                 if is_reading:
@@ -229,7 +232,7 @@ class LimitRequests:
             self._in_progress -= n_read
 
     def _check(self, n_bytes: int, n_read: int) -> None:
-        """RAISES Refusal: [B382] too many bytes, [B389] too many at once."""
+        """Check sizes. RAISES Refusal: [B382] a body is too large, [B389] all bodies together."""
         if n_read + n_bytes > self.limits.body_bytes:
             raise Refusal(413, Errors.B382.format(most=self.limits.body_bytes), where="body")
         is_alone = self._in_progress == n_read
@@ -237,11 +240,11 @@ class LimitRequests:
             raise Refusal(503, Errors.B389)
 
 
-_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+_LATENCY_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
 
 class Metrics:
-    """Counters of one service, which reports to them; each has a registry of its own."""
+    """Prometheus metrics of one service, in their own registry."""
 
     def __init__(self, service: Service) -> None:
         self._registry = registry = CollectorRegistry()
@@ -254,34 +257,34 @@ class Metrics:
             "bioel_request_seconds",
             "Time from a request to its answer",
             ["route"],
-            buckets=_SECONDS,
+            buckets=_LATENCY_BUCKETS,
             registry=registry,
         )
         self.texts = Counter("bioel_texts", "Texts by outcome", ["outcome"], registry=registry)
         self.mentions = Counter(
             "bioel_mentions", "Mentions by outcome", ["outcome"], registry=registry
         )
-        # The state of the service, read whenever the figures are asked for.
-        waiting = Gauge("bioel_waiting_texts", "Texts that wait", registry=registry)
+        # Gauges read the state of the service whenever metrics are requested.
+        waiting = Gauge("bioel_waiting_texts", "Waiting texts", registry=registry)
         waiting.set_function(lambda: service.waiting)
-        ready = Gauge("bioel_ready", "1 once texts are linked", registry=registry)
+        ready = Gauge("bioel_ready", "1 when the pipeline is loaded", registry=registry)
         ready.set_function(lambda: service.is_ready)
         service.observe = self._observe
 
     def _observe(self, linked: Sequence[LinkedText]) -> None:
-        for one in linked:
-            self.texts.labels("failed" if one.error else "linked").inc()
-            n_nil = sum(not link.ids for link in one.links)
+        for text in linked:
+            self.texts.labels("failed" if text.error else "linked").inc()
+            n_nil = sum(not link.ids for link in text.links)
             self.mentions.labels("nil").inc(n_nil)
-            self.mentions.labels("linked").inc(len(one.links) - n_nil)
+            self.mentions.labels("linked").inc(len(text.links) - n_nil)
 
     def page(self) -> bytes:
-        """The figures, in Prometheus' text format."""
+        """Return the metrics in Prometheus' text format."""
         return generate_latest(self._registry)
 
 
 class MeasureRequests:
-    """ASGI middleware that counts requests and their time, by route."""
+    """ASGI middleware that counts requests and measures their time, by route."""
 
     def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
         self.app = app
@@ -291,7 +294,7 @@ class MeasureRequests:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        status = 500  # of an error that nobody has caught
+        status = 500  # stays if an error is not caught
 
         async def send_and_note(message: Message) -> None:
             nonlocal status
@@ -302,7 +305,7 @@ class MeasureRequests:
         try:
             await self.app(scope, receive, send_and_note)
         finally:
-            # Only paths of routes: a path of a client's own would be a series of its own.
+            # Unknown paths are "other", because each path would become its own time series.
             route = getattr(scope.get("route"), "path", "other")
             self.metrics.requests.labels(route, str(status)).inc()
             self.metrics.seconds.labels(route).observe(time.perf_counter() - start)

@@ -1,4 +1,4 @@
-"""The HTTP service as a process: listening, signals, the end."""
+"""The HTTP service as a process: listen, handle signals, limit connections, shut down."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
     from spacy_bioel.service.service import Service
 
 
-# oneDNN, and PyTorch's layer above it, keep a plan of some 100 KB for each number of rows that they
-# have met, a thousand of them: batches of a service have any number, so that its memory would grow.
-# Read by PyTorch at its first product.
-_PLANS = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "64"}
-# Requests that are being answered when the end is asked for have this long.
-_SECONDS_TO_END = 30
-# Longer than proxies keep idle connections (60 seconds, mostly), so that none sends a request into
-# one that is being closed.
-_SECONDS_IDLE = 75
-_MOST = 1000  # connections
+# oneDNN, and PyTorch's layer above it, cache up to a thousand plans of about 100 KB, one for each
+# number of rows. Batches of a service have any number of rows, so its memory would grow. PyTorch
+# reads these variables at its first matrix product.
+_CACHE_LIMITS = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "64"}
+# Time for requests in progress when the service is told to end.
+_SHUTDOWN_SECONDS = 30
+# Longer than proxies keep idle connections (usually 60 seconds), so that no proxy sends a request
+# on a connection that is being closed.
+_IDLE_SECONDS = 75
+_MAX_CONNECTIONS = 1000
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Listen on a port, where clients wait from now on.
+    """Listen on a port; clients that connect wait until they are served.
 
-    RAISES BioelError: [B393] when that is impossible.
+    RAISES BioelError: [B393] when the port is not available.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
@@ -49,26 +49,24 @@ def listen(host: str, port: int) -> socket.socket:
         raise BioelError(Errors.B393.format(host=host, port=port, reason=reason)) from error
 
 
-def serve(
+def run_server(
     listener: socket.socket,
     model: str,
     limits: Limits,
     *,
     preset: str | None = None,
     hosts: Collection[str],
-    tell: Callable[[str], None],
+    notify: Callable[[str], None],
 ) -> None:
-    """Serve a pipeline until the process is told to end by SIGTERM or SIGINT.
-
-    On SIGHUP the folders of the knowledge base are opened anew.
+    """Serve a pipeline until SIGTERM or SIGINT. On SIGHUP the knowledge base is reloaded.
 
     listener (socket.socket): From `listen`.
     model, preset (str): As in `loading.load_model`.
-    hosts (Collection[str]): Names by which it may be asked; see `middleware.CheckHost`.
-    tell (Callable): Is told what happens, in sentences.
+    hosts (Collection[str]): Allowed host names; see `middleware.CheckHost`.
+    notify (Callable): Receives sentences about events of the service.
     RAISES BioelError: Those of loading the pipeline.
     """
-    for name, number in _PLANS.items():
+    for name, number in _CACHE_LIMITS.items():
         os.environ.setdefault(name, number)
     from spacy_bioel.loading import load_model
     from spacy_bioel.service.app import create_app
@@ -76,98 +74,108 @@ def serve(
 
     load = partial(load_model, model, preset=preset)
     service = Service(load, max_characters=limits.characters)
-    most = most_connections()
-    connections = Connections(most=most, seconds=limits.seconds, tell=tell)
+    max_connections = choose_max_connections()
+    connections = Connections(
+        max_connections=max_connections, seconds=limits.seconds, notify=notify
+    )
     config = uvicorn.Config(
         create_app(service, limits, hosts=hosts),
         http=cast("type[asyncio.Protocol]", partial(Connection, connections)),
         ws="none",
-        backlog=max(1, most // 4),  # accepted at once, before the first of them is looked at
+        backlog=max(1, max_connections // 4),  # accepted at once, before any is handled
         lifespan="off",
-        log_level="error",  # each bad request would be a line
-        access_log=False,  # words that are searched for are in the path
+        log_level="error",  # lower levels log each invalid request
+        access_log=False,  # paths contain the words of searches
         server_header=False,
-        timeout_keep_alive=_SECONDS_IDLE,
-        timeout_graceful_shutdown=_SECONDS_TO_END,
+        timeout_keep_alive=_IDLE_SECONDS,
+        timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
     )
     server = uvicorn.Server(config)
-    _handle_signals(server, service, tell)
+    _handle_signals(server, service, notify)
     service.start()
-    Thread(target=_watch, args=(server, service, tell), daemon=True).start()
+    Thread(target=_watch_loading, args=(server, service, notify), daemon=True).start()
     server.run(sockets=[listener])
     service.close()
     if service.failure is not None:
         raise service.failure
-    tell("Ended.")
+    notify("Ended.")
 
 
-def _watch(server: uvicorn.Server, service: Service, tell: Callable[[str], None]) -> None:
+def _watch_loading(server: uvicorn.Server, service: Service, notify: Callable[[str], None]) -> None:
     start = time.perf_counter()
     service.wait()
     if service.failure is not None:
         server.should_exit = True
     else:
-        tell(f"Ready after {time.perf_counter() - start:.1f} seconds.")
+        notify(f"Ready after {time.perf_counter() - start:.1f} seconds.")
 
 
-def _handle_signals(server: uvicorn.Server, service: Service, tell: Callable[[str], None]) -> None:
+def _handle_signals(
+    server: uvicorn.Server, service: Service, notify: Callable[[str], None]
+) -> None:
     def end(*_: object) -> None:
-        # uvicorn's own handlers take over when it runs, and raise the signal again at its end.
+        # uvicorn's own handlers take over while it runs, and raise the signal again when it ends.
         server.should_exit = True
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
     if hasattr(signal, "SIGHUP"):
-        reopen = partial(_reopen, service, tell)
-        signal.signal(signal.SIGHUP, lambda *_: Thread(target=reopen, daemon=True).start())
+        reload = partial(_reload_kb, service, notify)
+        signal.signal(signal.SIGHUP, lambda *_: Thread(target=reload, daemon=True).start())
 
 
-def _reopen(service: Service, tell: Callable[[str], None]) -> None:
+def _reload_kb(service: Service, notify: Callable[[str], None]) -> None:
     try:
-        tell(f"The knowledge base is open anew, fingerprint {service.reopen_kb()}.")
+        notify(f"Reloaded the knowledge base, fingerprint {service.reopen_kb()}.")
     except BioelError as error:
-        tell(f"The knowledge base stays as it was: {error}")
+        notify(f"The knowledge base was not reloaded: {error}")
 
 
-def most_connections() -> int:
-    """Number of connections that leaves enough open files for all else, as knowledge bases."""
+def choose_max_connections() -> int:
+    """Choose a number of connections that leaves enough open files for knowledge bases."""
     if sys.platform == "win32":
-        return _MOST
+        return _MAX_CONNECTIONS
     import resource
 
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return _MOST if limit == resource.RLIM_INFINITY else min(_MOST, limit // 4)
+    if limit == resource.RLIM_INFINITY:
+        return _MAX_CONNECTIONS
+    return min(_MAX_CONNECTIONS, limit // 4)
 
 
 @dataclass
 class Connections:
-    """All connections, and those among them whose request has not come as a whole.
+    """Limits of connections, and the connections without a complete request.
 
-    most (int): Connections at once. For one more, that is closed which waits for the longest time.
+    max_connections (int): Connections at the same time. When there is one more, the connection that
+        has waited longest is closed.
     seconds (float): Time for the head of a request, from its first byte or from the connection.
-    tell (Callable): Is told of the first one that is closed for another, in a sentence.
+    notify (Callable): Receives a sentence when the first connection is closed for another.
+    waiting (dict): Connections without a complete request, the longest first.
     """
 
-    most: int
+    max_connections: int
     seconds: float
-    tell: Callable[[str], None]
-    waiting: dict[Connection, None] = field(default_factory=dict)  # the longest first
-    is_told: bool = False
+    notify: Callable[[str], None]
+    waiting: dict[Connection, None] = field(default_factory=dict)
+    has_notified: bool = False
 
     def make_room(self, n: int) -> None:
-        """Close a connection if there are too many: n."""
-        if n <= self.most:
+        """Close the connection that has waited longest if there are n > max_connections."""
+        if n <= self.max_connections:
             return
-        if not self.is_told:
-            self.is_told = True
-            self.tell(f"More than {self.most} connections: those that wait longest are closed.")
+        if not self.has_notified:
+            self.has_notified = True
+            self.notify(
+                f"More than {self.max_connections} connections: those that wait longest are closed."
+            )
         longest = next(iter(self.waiting))
         del self.waiting[longest]
         longest.transport.abort()
 
 
 class Connection(H11Protocol):
-    """A connection. uvicorn itself bounds only the time between requests."""
+    """Connection with time limits for requests; uvicorn limits only the time between requests."""
 
     def __init__(self, all: Connections, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -189,14 +197,14 @@ class Connection(H11Protocol):
         super().data_received(data)
         is_answering = self.cycle is not None and not self.cycle.response_complete
         if is_answering:
-            self._stop_timer()  # of the body there is another; see `middleware.LimitRequests`
+            self._stop_timer()  # the body has another limit, see `middleware.LimitRequests`
             if not self.cycle.more_body:
                 self._all.waiting.pop(self, None)
         elif self._timer is None:
             self._start_timer()
 
     def on_response_complete(self) -> None:
-        self._all.waiting.pop(self, None)  # to the end of those that wait
+        self._all.waiting.pop(self, None)  # moves to the end of the waiting connections
         if not self.transport.is_closing():
             self._all.waiting[self] = None
         unread = self.cycle.more_body or self.conn.trailing_data[0]

@@ -1,4 +1,4 @@
-"""The service, whoever asks: many callers, one thread that links for them."""
+"""Service that links texts for many callers in one thread, over any protocol."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.export.rows import (
     Document,
     Failure,
+    JsonRow,
     LinkedText,
-    Row,
     check_linker,
     link_texts,
     to_row,
@@ -32,16 +32,16 @@ from spacy_bioel.loading import find_linker
 
 Values = dict[str, Any]  # of JSON
 
-# The first text pays for what is opened and computed at first use.
-_WARMING_UP = "Naloxone reversed the hypotension of mice that had been given clonidine."
+# Linking a first text opens files and computes values that later texts need.
+_WARM_UP_TEXT = "Naloxone reversed the hypotension of mice that had been given clonidine."
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A text to link, and what its row has.
+    """Text to link, and the contents of its row.
 
     document (Document): Text and id.
-    candidates, xrefs (bool): Whether links have candidates, and these their cross-references.
+    candidates, xrefs (bool): Whether links include candidates, and candidates cross-references.
     """
 
     document: Document
@@ -55,12 +55,12 @@ class Job:
 
 @dataclass(eq=False, slots=True)
 class _Request:
-    """Jobs that one caller waits for, of which the first `taken` are in a batch or done."""
+    """Jobs that one caller waits for; the first `taken` jobs are in a batch or done."""
 
     jobs: list[Job]
     taken: int = 0
-    rows: dict[int, Row] = field(default_factory=dict)
-    future: Future[list[Row]] = field(default_factory=Future)
+    rows: dict[int, JsonRow] = field(default_factory=dict)
+    future: Future[list[JsonRow]] = field(default_factory=Future)
 
     @property
     def waiting(self) -> int:
@@ -77,26 +77,26 @@ class _Request:
 
 
 class Service:
-    """A pipeline that loads beside its callers, and links what they ask for in batches.
+    """Pipeline that is loaded in a thread, and links the texts of all callers in batches.
 
-    One thread takes all texts that wait, up to a bound, and links them at once; one that comes
-    alone is not kept waiting for others. Requests take turns, text by text, so that a small one
-    does not wait for the end of a large one.
+    The thread takes all waiting texts, up to a limit, and links them as one batch; a single text
+    does not wait for others. Requests take turns, text by text, so that a small request does not
+    wait for the end of a large one.
 
     load (Callable): Returns the pipeline; called once, in the thread, while requests may wait.
-    max_characters (int): Characters a text. A longer one fails, and no other text with it.
+    max_characters (int): Characters per text. A longer text fails; other texts are not affected.
     """
 
-    # Large enough for the speed of batches, small enough that a text that comes alone waits some
-    # hundred milliseconds at most.
-    texts_a_batch = 16
-    characters_a_batch = 30_000
+    # Large enough for the speed of batches, small enough that a single text waits a few hundred
+    # milliseconds at most.
+    texts_per_batch = 16
+    characters_per_batch = 30_000
 
     def __init__(self, load: Callable[[], Language], *, max_characters: int) -> None:
         self.max_characters = max_characters
-        # Is told what has become of texts.
+        # Receives linked texts, for metrics.
         self.observe: Callable[[Sequence[LinkedText]], None] = lambda linked: None
-        self.failure: Exception | None = None  # of loading
+        self.failure: Exception | None = None  # error of loading
         self._load = load
         self._nlp: Language
         self._linker: Linker
@@ -106,23 +106,21 @@ class Service:
         self._closed = False
         self._thread = Thread(target=self._run, name="batches", daemon=True)
 
-    # The thread and its batches.
-
     def start(self) -> None:
-        """Begin to load; returns at once."""
+        """Start loading in the thread, without waiting for it."""
         self._thread.start()
 
     def wait(self) -> None:
-        """Wait until the pipeline is loaded, or has failed to load."""
+        """Wait until the pipeline is loaded or loading has failed."""
         self._loaded.wait()
 
     @property
     def is_ready(self) -> bool:
-        """Whether texts are linked."""
+        """Whether the pipeline is loaded and texts are linked."""
         return self._loaded.is_set() and self.failure is None
 
     def close(self) -> None:
-        """End the thread after its batch; requests that still wait are cancelled."""
+        """End the thread after its current batch, and cancel waiting requests."""
         with self._changed:
             self._closed = True
             self._changed.notify()
@@ -131,15 +129,15 @@ class Service:
 
     @property
     def waiting(self) -> int:
-        """Number of texts that no batch has taken yet."""
+        """Number of texts that are not in a batch yet."""
         with self._changed:
             return sum(request.waiting for request in self._requests)
 
-    def submit(self, jobs: list[Job]) -> Future[list[Row]]:
-        """Ask for the rows of texts, in their order.
+    def submit(self, jobs: list[Job]) -> Future[list[JsonRow]]:
+        """Request the rows of texts, in their order.
 
-        RETURNS (Future): Who cancels it, no longer waits, and its texts are dropped. Its exception
-            is that of loading or of linking.
+        RETURNS (Future): Future of the rows. If it is cancelled, its texts are dropped. Its
+            exception is an error of loading or of linking.
         """
         request = _Request(jobs)
         with self._changed:
@@ -155,7 +153,7 @@ class Service:
     def _run(self) -> None:
         try:
             self._load_and_try()
-        except Exception as error:  # told to all who wait, and to whoever asks for `failure`
+        except Exception as error:  # all waiting callers get it
             with self._changed:
                 self.failure = error
                 while self._requests:
@@ -163,15 +161,15 @@ class Service:
             return
         finally:
             self._loaded.set()
-        while batch := self._take():
-            self._work_on(batch)
+        while batch := self._take_batch():
+            self._answer_batch(batch)
         for request in self._requests:
             request.future.cancel()
 
-    def _take(self) -> list[tuple[_Request, int]]:
-        """Wait for texts, and take some.
+    def _take_batch(self) -> list[tuple[_Request, int]]:
+        """Wait for texts, and take a batch of them.
 
-        RETURNS (list): Requests and positions in them; empty when closed.
+        RETURNS (list): Requests and positions of their jobs; empty when the service is closed.
         """
         batch: list[tuple[_Request, int]] = []
         size = 0
@@ -180,11 +178,11 @@ class Service:
                 self._changed.wait_for(lambda: self._requests or self._closed)
                 while (
                     self._requests
-                    and len(batch) < self.texts_a_batch
-                    and size < self.characters_a_batch
+                    and len(batch) < self.texts_per_batch
+                    and size < self.characters_per_batch
                 ):
                     request = self._requests.popleft()
-                    if request.future.done():  # cancelled, or an earlier batch of it failed
+                    if request.future.done():  # cancelled, or failed in an earlier batch
                         continue
                     batch.append((request, request.taken))
                     size += request.jobs[request.taken].n_characters
@@ -193,10 +191,10 @@ class Service:
                         self._requests.append(request)
         return batch
 
-    def _work_on(self, batch: list[tuple[_Request, int]]) -> None:
+    def _answer_batch(self, batch: list[tuple[_Request, int]]) -> None:
         try:
             rows = self._link_batch([request.jobs[position] for request, position in batch])
-        except Exception as error:  # the callers' answer; the thread goes on
+        except Exception as error:  # the callers get it, and the thread continues
             for request, _ in batch:
                 request.end(error)
             return
@@ -205,29 +203,27 @@ class Service:
             if len(request.rows) == len(request.jobs):
                 request.end()
 
-    # What callers ask for.
-
     async def ready(self) -> None:
         """Wait until the pipeline is loaded. RAISES BioelError: Those of loading."""
         await asyncio.to_thread(self.wait)
         if self.failure is not None:
             raise self.failure
 
-    async def link(self, jobs: list[Job]) -> list[Row]:
-        """Link texts; texts that come before the pipeline is loaded wait for it.
+    async def link(self, jobs: list[Job]) -> list[JsonRow]:
+        """Link texts, after the pipeline is loaded.
 
-        RETURNS (list[Row]): Rows as those of `bioel link`, in the order of the jobs; that of a text
-            that failed has an error instead of links.
+        RETURNS (list[JsonRow]): Rows as in `bioel link`, in the order of the jobs. The row of a
+            failed text has an error instead of links.
         RAISES BioelError: Those of loading the pipeline.
         """
-        too_long = {n: row for n, job in enumerate(jobs) if (row := self._too_long(job))}
-        rest = [job for n, job in enumerate(jobs) if n not in too_long]
-        linked = await asyncio.wrap_future(self.submit(rest))
-        rows = iter(linked)
-        return [too_long.get(n) or next(rows) for n in range(len(jobs))]
+        rows = [self._refuse_long_text(job) for job in jobs]
+        accepted = [job for job, row in zip(jobs, rows, strict=True) if row is None]
+        linked = await asyncio.wrap_future(self.submit(accepted))
+        remaining = iter(linked)
+        return [next(remaining) if row is None else row for row in rows]
 
     def concept(self, id: str) -> Values:
-        """Look up a concept. RAISES BioelError: [B337] an unknown id, [B387] not loaded yet."""
+        """Look up a concept by its id. RAISES BioelError: [B337] unknown id, [B387] not loaded."""
         concept = self.kb[id]
         lists = ("names", "types", "parents", "xrefs")
         return {
@@ -238,7 +234,7 @@ class Service:
         }
 
     def search(self, words: str, k: int) -> list[Values]:
-        """Search for concepts by words, the best first. RAISES BioelError: [B387] not loaded."""
+        """Search for concepts by words, best first. RAISES BioelError: [B387] not loaded."""
         return [
             {
                 "id": hit.concept.id,
@@ -252,15 +248,15 @@ class Service:
 
     @property
     def kb(self) -> KnowledgeBase:
-        """The knowledge base as it is now. RAISES BioelError: [B387] not loaded yet."""
+        """The current knowledge base. RAISES BioelError: [B387] not loaded."""
         if not self.is_ready:
             raise BioelError(Errors.B387)
         return self._linker.kb
 
     def about(self) -> Values:
-        """Name and version of everything that answers depend on, as JSON values.
+        """Describe the model, versions and knowledge bases that answers depend on, as JSON values.
 
-        RAISES BioelError: [B387] not loaded yet.
+        RAISES BioelError: [B387] not loaded.
         """
         parts = parts_of(self.kb)
         meta = self._nlp.meta
@@ -271,18 +267,18 @@ class Service:
         }
 
     def reopen_kb(self) -> str:
-        """Open the folders of the knowledge base anew, for the generations that they have now.
+        """Reload the folders of the knowledge base in their current state.
 
-        Texts of running batches are linked to the old ones. After an error the old ones stay.
+        A running batch still uses the old knowledge base. After an error the old one is kept.
 
         RETURNS (str): The fingerprint.
-        RAISES BioelError: Those of `KnowledgeBase.open`; [B387] not loaded yet.
+        RAISES BioelError: Those of `KnowledgeBase.open`; [B387] not loaded.
         """
         kb = self.kb
         if all(part.path is not None for part in parts_of(kb)):
-            before = self._linker.cfg["kb"]
+            setting = self._linker.cfg["kb"]
             places = [place_of(part) for part in parts_of(kb)]
-            self._linker.set_kb(setting_of(kb, places, before=before))
+            self._linker.set_kb(setting_of(kb, places, before=setting))
         return self.kb.fingerprint
 
     def _load_and_try(self) -> None:
@@ -295,29 +291,29 @@ class Service:
         if linker is None:
             raise BioelError(Errors.B388.format(pipes=", ".join(nlp.pipe_names) or "none"))
         check_linker(nlp)
-        (linked,) = link_texts(nlp, [(_WARMING_UP, None)])
+        (linked,) = link_texts(nlp, [(_WARM_UP_TEXT, None)])
         if linked.error is not None:
             raise BioelError(f"[{linked.error.code}] {linked.error.message}")
         self._nlp, self._linker = nlp, linker
 
-    def _link_batch(self, jobs: list[Job]) -> list[Row]:
-        # Kept open until rows have read their cross-references, if it is replaced meanwhile.
+    def _link_batch(self, jobs: list[Job]) -> list[JsonRow]:
+        # If the knowledge base is replaced meanwhile, the rows still read cross-references from it.
         _kb = self._linker.kb
         linked = list(link_texts(self._nlp, [job.document for job in jobs], batch_size=len(jobs)))
         self.observe(linked)
-        rows = [to_row(one, xrefs=job.xrefs) for one, job in zip(linked, jobs, strict=True)]
+        rows = [to_row(text, xrefs=job.xrefs) for text, job in zip(linked, jobs, strict=True)]
         for row, job in zip(rows, jobs, strict=True):
             if not job.candidates:
                 for link in row["links"]:
                     del link["candidates"]
         return rows
 
-    def _too_long(self, job: Job) -> Row | None:
+    def _refuse_long_text(self, job: Job) -> JsonRow | None:
         if job.n_characters <= self.max_characters:
             return None
         code, _, message = Errors.B386[1:].partition("] ")
         message = message.format(found=job.n_characters, most=self.max_characters)
-        # As in other rows: half of a surrogate pair cannot be written.
+        # Lone surrogates cannot be written; other rows replace them too.
         id = job.document[1] and job.document[1].encode("utf8", "replace").decode("utf8")
         failed = LinkedText(id, None, error=Failure(code, message))
         self.observe([failed])

@@ -37,7 +37,7 @@ def test_the_card(bioel, tuned, corpus, tmp_path):
         "Chosen by `bioel tune` on 2 documents with 6 mentions.",
         "| `bioel_linker` | `nil_threshold` 0.",
         "- Knows no children.\n",
-        "whose ids it does not know: 0.",
+        "whose ids the knowledge base lacks: 0.",
     ):
         assert said in card
     # Names of the knowledge base have no label to be right or wrong.

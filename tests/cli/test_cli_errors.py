@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 from commands import Bioel
 
-from spacy_bioel.cli.error_files import COLUMNS, SHOWN
+from spacy_bioel.cli.error_files import COLUMNS, EXAMPLES_PER_KIND
 
 # Hypertension under an id that the knowledge base does not know, "clonidine" without an id, a gold
 # mention that goes on to the right, and a name of the knowledge base that nobody annotated. The
@@ -75,29 +75,29 @@ def test_the_page(bioel, model, gold, tmp_path):
     # Self-contained: ids are unique, and nothing is referred to but these.
     ids = [element.attrib["id"] for element in page.iter() if "id" in element.attrib]
     assert len(ids) == len(set(ids))
-    assert {"counts", "worst", "reliability", "definitions", *KINDS_FOUND} <= set(ids)
+    assert {"counts", "confusions", "reliability", "definitions", *KINDS_FOUND} <= set(ids)
     assert {link.attrib["href"] for link in page.iter("a")} <= {f"#{id}" for id in ids}
     assert re.findall(r'(?:src|href)="(?!#)', text) == []
     assert "prefers-color-scheme: dark" in text
     n = Counter(element.tag for element in page.iter())
     assert (n["article"], n["figcaption"], len(page.findall(".//svg[@role='img']"))) == (4, 2, 2)
     assert n["table"] == n["caption"] > 5 and n["th"] == len(page.findall(".//th[@scope]"))
-    assert "none, so that no error is marked as unseen" in text
+    assert "none, so no error is marked as unseen" in text
 
 
 def test_of_many_errors_the_page_shows_some_of_the_whole_corpus(bioel, model, tmp_path):
     lines = [
         json.dumps({"id": f"d{i}", "text": "no such", "mentions": [{"start": 3, "end": 7}]})
-        for i in range(3 * SHOWN)
+        for i in range(3 * EXAMPLES_PER_KIND)
     ]
     (tmp_path / "gold.jsonl").write_text("\n".join(lines), encoding="utf8")
     html, rows = tmp_path / "errors.html", tmp_path / "errors.tsv"
     files = ("--html", html, "--errors", rows)
     bioel("evaluate", model, tmp_path / "gold.jsonl", *files)
     text = html.read_text("utf8")
-    assert len(read_table(rows, "\t")) == 3 * SHOWN == 150
-    assert text.count("<article>") == SHOWN
-    assert f"50 of 150 are shown, spread over the corpus; {rows} has all." in text
+    assert len(read_table(rows, "\t")) == 3 * EXAMPLES_PER_KIND == 150
+    assert text.count("<article>") == EXAMPLES_PER_KIND
+    assert f"50 of 150 are shown, spread over the corpus; all are in {rows}." in text
     assert "document d147" in text and "document d1<" not in text
 
 

@@ -11,6 +11,7 @@ from kb_files import encode, names_of
 from spacy.training import Example
 
 from spacy_bioel.cli import main
+from spacy_bioel.io.table import COLUMN_KEYS
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.edit import add_concepts
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
@@ -121,7 +122,7 @@ def test_bad_records_are_skipped_and_reported(bioel, tmp_path):
     bioel("kb", "build", kb, source, status=2)
     assert not report.exists() and not kb.exists()
     done = bioel("kb", "build", kb, source, "--skip-bad", report)
-    assert f"3 bad records left out, see {report}" in done.err
+    assert f"3 bad records skipped, see {report}" in done.err
     assert list(KnowledgeBase.open(kb).ids) == ["X:1"]
     rows = [line.split("\t") for line in report.read_text().splitlines()]
     assert [row[:3] for row in rows] == [
@@ -132,7 +133,35 @@ def test_bad_records_are_skipped_and_reported(bioel, tmp_path):
     ]
 
 
-def test_a_knowledge_base_of_the_package_by_its_name(bioel, tmp_path):
+def test_counts_are_explained_and_those_that_are_0_hidden(bioel, tmp_path):
+    source = tmp_path / "mine.csv"
+    source.write_text("id,name\nX:1,Gout\nX:1,gout\nX:2,?\n")
+    shown = bioel("kb", "build", tmp_path / "kb", source).out
+    assert "records merged into an earlier record with the same id" in shown
+    assert "names left out: no letter or digit" in shown
+    assert "retired" not in shown and " 0 " not in shown
+
+
+def test_the_keys_of_columns_are_in_the_help(bioel):
+    shown = bioel("kb", "build", "--help").words
+    assert all(key in shown for key in COLUMN_KEYS)
+
+
+def test_list(bioel, monkeypatch, tmp_path):
+    shown = bioel("kb", "list").words
+    for name in ("starter:mesh", "starter:genes", "starter:species", "starter:cells"):
+        assert name in shown
+    bioel("kb", "info", "starter:cells")
+    kbs = {kb["name"]: kb for kb in bioel("kb", "list", "--json", "-").json}
+    cells = kbs["starter:cells"]
+    assert cells["contents"] == "cell lines" and "Cellosaurus" in cells["source"]
+    assert cells["concepts"] > 100 and cells["release"] and cells["licence"]
+    monkeypatch.setenv("SPACY_BIOEL_CACHE", str(tmp_path))
+    assert bioel("kb", "list").words.count("not built yet") == 4
+    assert list(tmp_path.iterdir()) == []  # nothing was built
+
+
+def test_a_bundled_knowledge_base_by_its_name(bioel, tmp_path):
     assert "Cellosaurus" in bioel("kb", "info", "starter:cells", "--json", "-").json["source"]
     (tmp_path / "notes.txt").write_text("HeLa cells were used.\n")
     (row,) = bioel("link", "starter:cells", tmp_path / "notes.txt").rows
@@ -155,7 +184,7 @@ def test_encode_writes_vectors_of_the_pipelines_encoder(bioel, tmp_path):
     assert (vectors["n"], vectors["dim"]) == (3, 8)
     assert vectors["fingerprint"] == linker.fingerprint
     again = bioel("kb", "encode", base, model).err
-    assert f"Encoded 0 names of {base}" in again and "3 were there" in again
+    assert f"Encoded 0 names of {base}" in again and "3 had vectors" in again
     assert "no approximate index" in bioel("kb", "info", base).words
     add_concepts(base, [Concept("X:9", ("ibuprofen",))])
     about = bioel("kb", "info", base, "--verify", "--json", "-").json
@@ -174,7 +203,7 @@ def test_add(bioel, kb, tmp_path):
     assert counts["vectors_outdated"] is False
     assert names_of(kb, "MESH:D009270") == ["Naloxone", "Narcan", "Narcan nasal", "Nalone"]
     assert KnowledgeBase.open(kb).meta["source"] == "concepts.jsonl, mine.csv"
-    assert "new concepts" in shown.out and shown.err == ""
+    assert "concepts added" in shown.out and shown.err == ""
 
 
 def test_add_says_what_to_do_about_vectors(bioel, kb, concepts_file):
@@ -189,7 +218,7 @@ def test_add_says_what_to_do_about_vectors(bioel, kb, concepts_file):
     found = [(about["fingerprint"], about["n"], about["current"]) for about in vectors]
     assert found == [("g", 6, True), ("f", 5, False)]
     shown = bioel("kb", "info", kb).words
-    assert "encoder g; no approximate index" in shown and "what it was before: run bioel" in shown
+    assert "encoder g; no approximate index" in shown and "outdated: run bioel" in shown
 
 
 def test_retire_one(bioel, kb):
@@ -199,7 +228,7 @@ def test_retire_one(bioel, kb):
     assert base.canonical("MESH:D003000") == "MESH:D009270"
     assert base.find("MESH:D003000") == base.find("MESH:D009270") == 1
     assert "run bioel kb encode" in done.words
-    assert "gone concepts" in done.out and "new retired" in done.out
+    assert "concepts removed" in done.out and "ids retired" in done.out
     bioel("kb", "retire", kb, "MESH:D006973")
     assert list(KnowledgeBase.open(kb).ids) == ["MESH:D009270"]
 
@@ -214,13 +243,17 @@ def test_retire_pairs(bioel, kb, tmp_path):
 def test_compact(bioel, kb):
     encode(kb)
     bioel("kb", "retire", kb, "MESH:D003000", "--replaced-by", "MESH:D009270")
-    assert "Removed 1 leftover of" in bioel("kb", "compact", kb).err
+    assert "Removed 1 unused item of" in bioel("kb", "compact", kb).err
     assert not has_vectors(KnowledgeBase.open(kb))
     assert KnowledgeBase.open(kb).find("MESH:D003000") == 1
     encode(kb)
+    assert bioel("kb", "compact", kb).err == "Nothing to remove.\n"
     done = bioel("kb", "compact", kb, "--forget-retired", "--json", "-")
     assert done.json == {"leftovers": 0, "megabytes": 0.0, "forgotten": 2}
-    assert "Forgot 2 retired ids." in done.err and f"run bioel kb encode {kb} MODEL" in done.err
+    assert (
+        done.err.startswith("Forgot 2 retired ids. The vectors")
+        and f"run bioel kb encode {kb} MODEL" in done.err
+    )
     assert KnowledgeBase.open(kb).find("MESH:D003000") == -1
     assert has_vectors(KnowledgeBase.open(kb))
 

@@ -81,7 +81,7 @@ def test_what_cannot_be_read_is_said_at_once(tmp_path):
     with pytest.raises(BioelError, match=r"\[B101\]"):
         read_parquet(tmp_path / "none.parquet")
     (tmp_path / "text.parquet").write_text("no Parquet at all")
-    with pytest.raises(BioelError, match=r"\[B195\] .*text.parquet is not Parquet"):
+    with pytest.raises(BioelError, match=r"\[B195\] .*text.parquet is not a readable Parquet"):
         read_parquet(tmp_path / "text.parquet")
     path = write(tmp_path / "in.parquet", {"abstract": ["a"], "id": ["1"]})
     with pytest.raises(BioelError, match=r"\[B191\] There is no column 'text', .* abstract, id\."):

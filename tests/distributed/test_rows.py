@@ -6,7 +6,7 @@ from spacy.language import Language
 from spacy.tokens import Doc
 from tiny import linking_nlp
 
-from spacy_bioel.export.rows import Document, Totals, link_given, link_texts, to_row
+from spacy_bioel.export.rows import Document, Totals, link_mentions, link_texts, to_row
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.types import AnnotatedText, Concept, Mention
 
@@ -43,7 +43,7 @@ def found(nlp: Language, documents: list[Document], **settings: Any) -> list[tup
 
 
 NO_STRING = (
-    "The document has a text of the type NoneType, expected a string. Correct the source, or leave "
+    "The text of the document is of type NoneType, expected a string. Correct the source, or leave "
     "the document out."
 )
 EXPECTED = [
@@ -176,7 +176,7 @@ def test_each_mention_is_linked_where_its_label_says(batch_size, monkeypatch, tm
         return predict(docs)
 
     monkeypatch.setattr(linker, "predict", predict_or_fail, raising=False)
-    found = list(link_given(nlp, TEXTS, batch_size=batch_size))
+    found = list(link_mentions(nlp, TEXTS, batch_size=batch_size))
     assert [one.id for one in found] == ["1", "2", "3", "4"]
     assert [[(x.start, x.end, x.label, x.ids) for x in one.links] for one in found] == [
         [(5, 11, "Drug", ("D:1",)), (13, 17, "Sign", ("S:1",))],

@@ -182,10 +182,16 @@ def test_what_the_job_cannot_do(spark, model, source, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["in.txt", "-o", "out.jsonl"], "[B196] The engine spark has the input in.txt, expected"),
-        (["in.jsonl"], "[B196] The engine spark has the output -, expected a name that ends in"),
-        (["in.jsonl", "-o", "out.jsonl", "--html", "x.html"], "[B196] The engine spark has --html"),
-        (["in.jsonl", "-o", "out.jsonl", "--n-process", "2"], "spark has --n-process, expected"),
+        (["in.txt", "-o", "out.jsonl"], "[B196] --engine spark does not support the input in.txt,"),
+        (["in.jsonl"], "support the output -, expected a name that ends in"),
+        (
+            ["in.jsonl", "-o", "out.jsonl", "--html", "x.html"],
+            "spark does not support --html",
+        ),
+        (
+            ["in.jsonl", "-o", "out.jsonl", "--n-process", "2"],
+            "not support --n-process, expected",
+        ),
     ],
 )
 def test_arguments_that_do_not_suit_spark(arguments, message, capsys):

@@ -14,7 +14,7 @@ import zstandard
 
 from spacy_bioel.cli import main
 from spacy_bioel.cli.console import visible
-from spacy_bioel.cli.inputs import read_documents
+from spacy_bioel.cli.inputs import stream_documents
 from spacy_bioel.errors import BioelError
 from spacy_bioel.io.formats import read_ontology
 from spacy_bioel.io.jsonl import _JsonReader, iter_json_object
@@ -102,7 +102,7 @@ def test_a_table_of_texts_with_a_carriage_return(tmp_path, content, line):
     path = tmp_path / "texts.csv"
     path.write_bytes(content)
     with pytest.raises(BioelError, match=rf"\[B479\] .*texts.csv, line {line}:"):
-        list(read_documents(str(path), None))
+        list(stream_documents(str(path), None))
 
 
 @pytest.mark.parametrize("name", ["a.tsv", "a.csv"])

@@ -16,7 +16,7 @@ from test_brat import ANNOTATIONS, TEXT
 from test_ontology import GRAPHS, OBO, OWL
 from test_vocabularies import CONSO, CUI, DEF, DESCRIPTORS, GENES, STY, SUPPLEMENT
 
-from spacy_bioel.cli.inputs import read_documents
+from spacy_bioel.cli.inputs import stream_documents
 from spacy_bioel.corpus import docs_to_bin, read_texts, text_to_doc
 from spacy_bioel.io.formats import read_ontology
 from spacy_bioel.io.table import read_table
@@ -90,7 +90,7 @@ _CONCEPTS = _lines(
 
 
 def _texts(path: Path) -> Iterable[Any]:
-    return (AnnotatedText(id or "", text, ()) for text, id in read_documents(str(path), None))
+    return (AnnotatedText(id or "", text, ()) for text, id in stream_documents(str(path), None))
 
 
 def _zipped(content: bytes) -> bytes:

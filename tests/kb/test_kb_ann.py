@@ -204,7 +204,7 @@ def test_without_faiss(kb, monkeypatch):
     monkeypatch.setattr(ann, "has_faiss", lambda: False)
     assert write(kb).ann is None
     vectors = open_vectors(kb, fingerprint=None)
-    with pytest.warns(UserWarning, match=r"\[W180\] All of 1,000 names"):
+    with pytest.warns(UserWarning, match=r"\[W180\] All 1,000 names"):
         assert isinstance(ann.choose_index(vectors), ExactIndex)
 
 

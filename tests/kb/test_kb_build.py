@@ -141,9 +141,9 @@ def test_bad_ids(tmp_path, id):
 
 
 def test_nothing_left(tmp_path):
-    with pytest.raises(BioelError, match=r"\[B028\] .* asked for: Gene; .* in the source: T\."):
+    with pytest.raises(BioelError, match=r"\[B028\] .* types: Gene; .* in the source: T\."):
         build_kb([Concept("X:1", ("a",), ("T",))], tmp_path / "kb", types={"Gene"})
-    with pytest.raises(BioelError, match=r"\[B028\] .* 1 without a name"):
+    with pytest.raises(BioelError, match=r"\[B028\] .* 1 have no name"):
         build_kb([Concept("X:1", ("+",))], tmp_path / "kb")
     with pytest.raises(BioelError, match=r"\[B028\]"):
         build_kb([], tmp_path / "kb")

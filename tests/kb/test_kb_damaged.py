@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from kb_files import npy_bytes, vectors_of
 
-from spacy_bioel.cli.kb_show import describe
+from spacy_bioel.cli.kb_show import describe_kb
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb import columns as files_module
 from spacy_bioel.kb import spelling as ngrams
@@ -52,7 +52,7 @@ def answers(kb: KnowledgeBase) -> list[Any]:
         *(kb.names_of_all(concepts), kb.concepts_of_names(np.append(rows, -1))),
         *(kb.find_all(["X:1", "X:2", "X:8", "X:9"]), kb.canonical("X:8")),
         *(kb.lookup_names(QUERIES), kb.lookup(span_keys(["common", "cold", "attack"], 2))),
-        *(kb.type_mask(["Disease"]), kb.ngrams.search(QUERIES, 3), describe(kb)),
+        *(kb.type_mask(["Disease"]), kb.ngrams.search(QUERIES, 3), describe_kb(kb)),
         *(gazetteer.arrays(), drafts_of(kb), ExactIndex(vectors).search(encode(QUERIES), 3)),
         vectors.take(rows),
     ]

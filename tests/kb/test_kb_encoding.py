@@ -115,7 +115,7 @@ def test_a_full_disk(kb, folder, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(vectors_module, "write_array", no_room)
-    with pytest.raises(BioelError, match=r"\[B182\].*No space left.* Make room"):
+    with pytest.raises(BioelError, match=r"\[B182\].*No space left.* Free disk space"):
         write(kb, Encoder(), fingerprint="4c1e")
     assert all_files(folder) == before
     assert open_vectors(kb, fingerprint="9f3a").shape == (6, 2)

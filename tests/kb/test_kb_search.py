@@ -18,7 +18,7 @@ def test_a_concept_by_its_id(kb):
 
 
 def test_an_unknown_id_names_one_that_is_known(kb):
-    with pytest.raises(BioelError, match=r"\[B337\] No concept 'X:7' .* look like X:1\."):
+    with pytest.raises(BioelError, match=r"\[B337\] There is no concept 'X:7' .* ids is X:1\."):
         kb["X:7"]
 
 

@@ -88,9 +88,9 @@ def test_words_that_are_not_a_mention(nlp):
     assert (mention.text, mention.is_mention, mention.ids) == ("Femoral bowing", False, ("X:4",))
     (mention,) = spacy_bioel.explain(nlp, "Femoral bowing and a cold.", "cold").mentions
     assert (mention.label, mention.is_mention) == ("Thing", True)
-    with pytest.raises(BioelError, match=r"\[B338\] The text has no 'bow tie'"):
+    with pytest.raises(BioelError, match=r"\[B338\] The text does not contain 'bow tie'"):
         spacy_bioel.explain(nlp, "Femoral bowing.", "bow tie")
-    with pytest.raises(BioelError, match=r"\[B339\] 'owing' begins .* Give 'bowing'\."):
+    with pytest.raises(BioelError, match=r"\[B339\] 'owing' begins .* Use 'bowing'\."):
         spacy_bioel.explain(nlp, "Femoral bowing.", "owing")
 
 

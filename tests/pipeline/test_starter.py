@@ -195,7 +195,7 @@ def test_a_large_knowledge_base_without_vectors(large, has_others):
 @pytest.mark.parametrize(
     ("most", "warning", "evidence"),
     [
-        (1, r"\[W064\].*large.* 3 names and no vectors of them all", "exact"),
+        (1, r"\[W064\].*large.* 3 names and lacks vectors for them", "exact"),
         (60_000, r"\[W181\].*large.*bioel kb encode", "exact+dense"),
     ],
 )

@@ -67,7 +67,10 @@ def test_a_linker_before_its_ruler(kb_folder):
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
-        ({"mentions": "spans"}, r"\[W320\] .*what is in doc\.spans\['bioel'\],.*to doc\.ents,"),
+        (
+            {"mentions": "spans"},
+            r"\[W320\] .* mentions in doc\.spans\['bioel'\],.*to doc\.ents\.",
+        ),
         ({"label_types": {"Think": []}}, r"\[W321\] .*`label_types`.*\['Think'\].*\['Thing'\]"),
         ({"kb": ["Think"]}, r"\[W321\] .*`kb`.*\['Think'\].*\['Thing'\]"),
     ],

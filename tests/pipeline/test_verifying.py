@@ -80,7 +80,7 @@ def test_a_changed_file_is_refused_when_it_is_loaded(bioel, model, monkeypatch):
     whole = flip(weights, 0.6)
     spacy.load(model)  # large files are compared by size alone
     said = bioel("verify", model, status=1).err
-    assert f"error: [B466] {weights} is not as it was saved" in said
+    assert f"error: [B466] {weights} has changed since it was saved" in said
     weights.write_bytes(whole + b"\0")
     with pytest.raises(BioelError, match=r"\[B466\].*model\.safetensors"):
         spacy.load(model)

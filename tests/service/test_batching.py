@@ -14,11 +14,11 @@ WAIT = 60  # seconds after which a test has failed
 class Paused(Service):
     """A service of letters that waits for `go_on` in the middle of its first batch."""
 
-    texts_a_batch = 4
+    texts_per_batch = 4
 
     def __init__(self, *, room: int = 100) -> None:
         super().__init__(spacy.blank, max_characters=100)
-        self.characters_a_batch = room
+        self.characters_per_batch = room
         self.batches: list[str] = []
         self.inside, self.go_on = Event(), Event()
 

@@ -62,9 +62,9 @@ def test_link_text(server):
 
 
 def test_answers_are_bounded(server, monkeypatch):
-    monkeypatch.setattr("spacy_bioel.service.mcp._MOST_LINKS", 1)
-    monkeypatch.setattr("spacy_bioel.service.mcp._MOST_NAMES", 1)
-    monkeypatch.setattr("spacy_bioel.service.mcp._LONGEST_DEFINITION", 6)
+    monkeypatch.setattr("spacy_bioel.service.mcp._MAX_LINKS", 1)
+    monkeypatch.setattr("spacy_bioel.service.mcp._MAX_LIST_LENGTH", 1)
+    monkeypatch.setattr("spacy_bioel.service.mcp._MAX_DEFINITION_LENGTH", 6)
     _, found = call(server, "link_text", text="Narcan, Narcan and Narcan.")
     assert (len(found["links"]), found["omitted"]) == (1, 2)
     assert call(server, "get_concept", id="X:3") == (
@@ -92,11 +92,11 @@ def test_search_concepts(server):
     ("tool", "arguments", "message"),
     [
         ("link_text", {"text": "x" * 101}, "[B386] The text has 101 characters"),
-        ("get_concept", {"id": "X:9"}, "[B337] No concept 'X:9'"),
+        ("get_concept", {"id": "X:9"}, "[B337] There is no concept 'X:9'"),
         ("search_concepts", {"words": "a", "limit": 26}, "less than or equal to 25"),
         ("search_concepts", {"words": "a" * 501}, "at most 500 characters"),
         ("search_concepts", {"words": "a", "limit": 0}, "[B487] The argument limit of search_conc"),
-        ("get_concept", {}, "[B487] The argument id of get_concept is not as expected: Field requ"),
+        ("get_concept", {}, "[B487] The argument id of get_concept is invalid: Field re"),
     ],
 )
 def test_mistakes(server, tool, arguments, message):

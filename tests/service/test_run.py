@@ -64,11 +64,11 @@ def test_a_life(serve, tmp_path):
     assert line_of(process).startswith("Ready after ")
     build_kb([Concept("B:1", ("aspirin",))], folder)
     process.send_signal(signal.SIGHUP)
-    assert line_of(process).startswith("The knowledge base is open anew, fingerprint ")
+    assert line_of(process).startswith("Reloaded the knowledge base, fingerprint ")
     assert ids() == ["B:1"]
     (folder / "meta.json").write_text("{")
     process.send_signal(signal.SIGHUP)
-    assert line_of(process).startswith("The knowledge base stays as it was: [B")
+    assert line_of(process).startswith("The knowledge base was not reloaded: [B")
     assert ids() == ["B:1"]
     process.send_signal(signal.SIGTERM)
     assert (process.wait(60), line_of(process)) == (0, "Ended.")

@@ -26,7 +26,7 @@ ROUTES = {
     ("/link", GenerationMode.NEGATIVE): {400, 422},
     ("/concepts/{id}", GenerationMode.POSITIVE): {404},
     ("/search", GenerationMode.POSITIVE): {200},
-    ("/search", GenerationMode.NEGATIVE): {200, 422},  # a second `k` is no error
+    ("/search", GenerationMode.NEGATIVE): {200, 422},  # a second `k` is not an error
     ("/info", GenerationMode.POSITIVE): {200},
     ("/livez", GenerationMode.POSITIVE): {200},
     ("/readyz", GenerationMode.POSITIVE): {200},

@@ -11,7 +11,7 @@ import srsly
 import typer
 
 from spacy_bioel.cli.console import show_line
-from spacy_bioel.cli.inputs import read_documents
+from spacy_bioel.cli.inputs import stream_documents
 from spacy_bioel.export.rows import link_texts, to_row
 
 _N_SHOWN = 3  # documents of the corpus
@@ -23,7 +23,7 @@ def main(
     links: Annotated[Path, typer.Argument(help="JSON lines to write, as `bioel link` does.")],
     text: Annotated[str, typer.Option(help="A file of texts, one a line; a folder.")] = "",
 ) -> None:
-    documents = read_documents(text or str(corpus), None)
+    documents = stream_documents(text or str(corpus), None)
     shown = islice(documents, None if text else _N_SHOWN)
     records = [to_row(linked) for linked in link_texts(spacy.load(model), shown)]
     srsly.write_jsonl(links, records)
