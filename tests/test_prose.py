@@ -87,7 +87,7 @@ def numbers() -> Iterator[tuple[str, str, list[float]]]:
         sizes = [tensors.get_tensor(key).size for key in tensors.keys()]  # noqa: SIM118
     millions = [round(sum(sizes) / 1e6, 1)]
     yield "docs/development/starter.md", "The name encoder has {}M trained parameters", millions
-    yield SOURCES, "a ResCNN encoder of names, {}M trained parameters", millions
+    yield SOURCES, "a ResCNN name encoder, {}M trained parameters", millions
 
     large = "docs/guides/large_kbs.md"
     yield large, "Up to {} names are encoded in memory", [searches.ENCODE_ON_LOAD]
