@@ -33,9 +33,9 @@ from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
+from corpus_files import DOWNLOADS, MISSING, Finder, Spec
 from documents import FIFTHS, relabelled, selected
 from doubts import doubts
-from corpus_files import DOWNLOADS, MISSING, Finder, Spec
 from mixtures import check_annotated, join_kbs, write_mixture
 from phrases import READERS, read_phrase_table
 from plain import read_articles, read_sentences

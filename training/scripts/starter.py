@@ -25,9 +25,9 @@ import spacy
 import srsly
 import typer
 from concepts import write_names
+from corpus_files import DOWNLOADS, Finder
 from diseases import names_of_cancer, rare_diseases, with_names_elsewhere
 from drugs import DRUG, drug_names, is_short, read_chemicals, read_substances
-from corpus_files import DOWNLOADS, Finder
 from names import english_words
 from safetensors.numpy import load, load_file, save_file
 from safetensors.numpy import save as save_bytes

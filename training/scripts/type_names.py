@@ -23,8 +23,8 @@ import srsly
 import typer
 import zstandard
 from concepts import record_of, write_names
-from documents import selected
 from corpus_files import DOWNLOADS, Finder
+from documents import selected
 from specs import load_spec
 
 from spacy_bioel.cli.console import show_note
