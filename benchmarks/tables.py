@@ -8,6 +8,7 @@ several parts are joined by `join`. A line may have its own format for a column.
 "–".
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import product
@@ -59,7 +60,7 @@ def shown(text: str, rows: Rows) -> str:
             fields[key] = fmean(row[key] for row in rows)
     if value := fields.get("value"):
         fields["inverse"] = 1 / value
-    note = str(fields.get("note", "")).removesuffix(".")
+    note = re.sub("^idle", "machine otherwise idle", str(fields.get("note", "")).removesuffix("."))
     fields["remark"] = f" {note[:1].upper()}{note[1:]}." if note else ""
     fields["mark"] = "*" if fields.get("quoted") else ""
     fields["command"] = str(fields.get("command")).partition(" --note ")[0]

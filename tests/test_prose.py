@@ -79,7 +79,7 @@ def numbers() -> Iterator[tuple[str, str, list[float]]]:
     found = [DictionarySettings().threshold]
     yield "docs/concepts/dictionary.md", "below `dictionary.threshold` ({}) are dropped", found
     found = [unambiguous._FEWEST]
-    yield "docs/concepts/dictionary.md", "Inexact matches need a name of {} characters or more", found
+    yield "docs/concepts/dictionary.md", "Inexact matches need a name of {} characters", found
     nil = load_config(ASSETS / "starter/config.cfg")["components"]["bioel_linker"]["nil_threshold"]
     yield "docs/tutorials/starter.md", 'linker.cfg["nil_threshold"] = {} ```', [nil]
     yield "docs/concepts/starter.md", "Its `nil_threshold` is {}.", [nil]
