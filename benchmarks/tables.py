@@ -182,10 +182,10 @@ def linking_tables(rows: Rows) -> str:
         lines.append([f"{title} {of_line[0]['split']}{many}", dictionary, f"{n:,}", *cells])
     ours = pick(whole, {"system": "rescnn"}) or whole
     seeds = {title: seeds_of(pick(ours, {"corpus": c})) for c, title in CORPORA.items()}
-    several = [f"{title}: mean of seeds {of}" for title, of in seeds.items() if "," in of]
+    several = [f"{title}, mean of seeds {of}" for title, of in seeds.items() if "," in of]
     note = (
-        "Accuracy@1, any id right (of folds: recall@1, mean ± standard deviation). "
-        f"{', '.join(['Seed 0', *several])}; in brackets 95 % intervals by document bootstrap. "
+        "Accuracy@1, any id right (folds: recall@1, mean ± standard deviation). "
+        f"{'; '.join(['Seed 0', *several])}. Brackets: 95 % bootstrap intervals over documents. "
         f"Commands: `benchmarks/results/linking.json`. {rows[-1]['machine']}."
     )
     shown_table = table(["corpus", "dictionary", "n", *named.values()], lines)
