@@ -8,6 +8,7 @@ several parts are joined by `join`. A line may have its own format for a column.
 "–".
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import product
@@ -59,7 +60,7 @@ def shown(text: str, rows: Rows) -> str:
             fields[key] = fmean(row[key] for row in rows)
     if value := fields.get("value"):
         fields["inverse"] = 1 / value
-    note = str(fields.get("note", "")).removesuffix(".")
+    note = re.sub("^idle", "machine otherwise idle", str(fields.get("note", "")).removesuffix("."))
     fields["remark"] = f" {note[:1].upper()}{note[1:]}." if note else ""
     fields["mark"] = "*" if fields.get("quoted") else ""
     fields["command"] = str(fields.get("command")).partition(" --note ")[0]
@@ -181,10 +182,10 @@ def linking_tables(rows: Rows) -> str:
         lines.append([f"{title} {of_line[0]['split']}{many}", dictionary, f"{n:,}", *cells])
     ours = pick(whole, {"system": "rescnn"}) or whole
     seeds = {title: seeds_of(pick(ours, {"corpus": c})) for c, title in CORPORA.items()}
-    several = [f"{title}: mean of seeds {of}" for title, of in seeds.items() if "," in of]
+    several = [f"{title}, mean of seeds {of}" for title, of in seeds.items() if "," in of]
     note = (
-        "Accuracy@1, any id right (of folds: recall@1, mean ± standard deviation). "
-        f"{', '.join(['Seed 0', *several])}; in brackets 95 % intervals by document bootstrap. "
+        "Accuracy@1, any id right (folds: recall@1, mean ± standard deviation). "
+        f"{'; '.join(['Seed 0', *several])}. Brackets: 95 % bootstrap intervals over documents. "
         f"Commands: `benchmarks/results/linking.json`. {rows[-1]['machine']}."
     )
     shown_table = table(["corpus", "dictionary", "n", *named.values()], lines)

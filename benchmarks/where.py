@@ -28,21 +28,19 @@ _FIRST, _BATCH = 64, 32
 # What is called, where its caller looks for it, and the step that it is.
 STEPS = {
     "spacy.language.Language.make_doc": "tokens",
-    "spacy_bioel.mentions.pipe.MentionDetector.predict": "detector: choosing mentions",
-    "spacy_bioel.mentions.pipe.match_gazetteer": "detector: names and words of the gazetteer",
-    "spacy_bioel.mentions.pipe.find_spans": "detector: scoring spans",
+    "spacy_bioel.mentions.pipe.MentionDetector.predict": "detector: selection of mentions",
+    "spacy_bioel.mentions.pipe.match_gazetteer": "detector: gazetteer",
+    "spacy_bioel.mentions.pipe.find_spans": "detector: span scores",
     "spacy_bioel.mentions.model.token_vectors": "detector: network over tokens",
     "spacy_bioel.linking.pipe.Linker.predict": "linker: mentions and decisions",
-    "spacy_bioel.linking.candidates.CandidateGenerator._rank": "linker: weighing candidates",
+    "spacy_bioel.linking.candidates.CandidateGenerator._rank": "linker: fusion of evidence",
     "spacy_bioel.linking.evidence._from_exact_names": "linker: exact names",
-    "spacy_bioel.linking.searches.FrozenEncoder.encode": "linker: encoder",
-    "spacy_bioel.kb.vectors.ExactIndex.search": "linker: nearest vectors",
-    "spacy_bioel.kb.spelling.NgramIndex.search": "linker: spelling",
-    "spacy_bioel.entities.genes.Genes.rescore": "linker: organisms",
-    "spacy_bioel.dictionary.unambiguous.UnambiguousNames.add_to": (
-        "linker: names that mean nothing else"
-    ),
-    "spacy_bioel.linking.decide.agree_in_document": "linker: one string, one concept",
+    "spacy_bioel.linking.searches.FrozenEncoder.encode": "linker: name encoder",
+    "spacy_bioel.kb.vectors.ExactIndex.search": "linker: dense search",
+    "spacy_bioel.kb.spelling.NgramIndex.search": "linker: n-gram search",
+    "spacy_bioel.entities.genes.Genes.rescore": "linker: species assignment",
+    "spacy_bioel.dictionary.unambiguous.UnambiguousNames.add_to": "linker: unambiguous names",
+    "spacy_bioel.linking.decide.agree_in_document": "linker: agreement within the document",
     "spacy_bioel.mentions.pipe.MentionDetector.set_annotations": "spans of the Doc",
     "spacy_bioel.linking.pipe.Linker.set_annotations": "spans of the Doc",
 }

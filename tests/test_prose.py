@@ -77,9 +77,9 @@ def numbers() -> Iterator[tuple[str, str, list[float]]]:
     size = [LINKER["model"][key] for key in ("dim", "blocks", "filters")]
     yield "CHANGELOG.md", "({} dimensions, {} blocks of {} filters)", size
     found = [DictionarySettings().threshold]
-    yield "docs/concepts/dictionary.md", "`dictionary.threshold` ({}) is", found
+    yield "docs/concepts/dictionary.md", "below `dictionary.threshold` ({}) are dropped", found
     found = [unambiguous.MIN_NAME_LENGTH]
-    yield "docs/concepts/dictionary.md", "nearly a name of {} characters or more", found
+    yield "docs/concepts/dictionary.md", "Inexact matches need a name of {} characters", found
     nil = load_config(ASSETS / "starter/config.cfg")["components"]["bioel_linker"]["nil_threshold"]
     yield "docs/tutorials/starter.md", 'linker.cfg["nil_threshold"] = {} ```', [nil]
     yield "docs/concepts/starter.md", "Its `nil_threshold` is {}.", [nil]
@@ -87,7 +87,7 @@ def numbers() -> Iterator[tuple[str, str, list[float]]]:
         sizes = [tensors.get_tensor(key).size for key in tensors.keys()]  # noqa: SIM118
     millions = [round(sum(sizes) / 1e6, 1)]
     yield "docs/development/starter.md", "The name encoder has {}M trained parameters", millions
-    yield SOURCES, "a ResCNN encoder of names, {}M trained parameters", millions
+    yield SOURCES, "a ResCNN name encoder, {}M trained parameters", millions
 
     large = "docs/guides/large_kbs.md"
     yield large, "Up to {} names are encoded in memory", [searches.ENCODE_ON_LOAD]
