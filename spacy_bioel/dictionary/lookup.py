@@ -143,7 +143,7 @@ class DictionaryLookup:
                     words.keys[(words.form == form) & ~words.is_short_form] = stem_key(corrected)
         is_known = [w in LINKING_WORDS or stem_of(w) in self._stems for w in words.corrected]
         known = np.array(is_known, dtype=bool)
-        return words, find_span_matches(words, self.bags_of_words, known, variants=options.variants)
+        return words, find_span_matches(words, self.bags_of_words, known, inexact=options.variants)
 
     def _corrected(self, word: str) -> str:
         """Return the word that a misspelled word should be; a correct word as it is."""

@@ -230,12 +230,12 @@ class SpanMatches:
 
 
 def find_span_matches(
-    words: WordTable, bags: BagsOfWords, known: BoolArray, *, variants: bool
+    words: WordTable, bags: BagsOfWords, known: BoolArray, *, inexact: bool
 ) -> SpanMatches:
     """Look up all spans whose words are those of a name, in any order.
 
     known (BoolArray): Whether a form is a word of the knowledge base, or a linking word.
-    variants (bool): Also replace words by others that synonyms have instead, replace adjectives by
+    inexact (bool): Also replace words by others that synonyms have instead, replace adjectives by
         nouns, and complete the two sides of "and".
     """
     sums = np.append(np.zeros(1, np.uint64), np.cumsum(words.keys, dtype=np.uint64))
@@ -244,7 +244,7 @@ def find_span_matches(
     keys = sums[end] - sums[start]
     bag = bags.found.find(keys).astype(np.int64)
     whole = _make_matches(start[bag > 0], end[bag > 0], bag[bag > 0])
-    if not variants:
+    if not inexact:
         return whole
     rows = np.flatnonzero((bag == 0) | (end - start == 1))
     substituted = _substituted_matches(words, bags, start[rows], end[rows], keys[rows])

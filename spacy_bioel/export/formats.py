@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 
 # Characters at which readers of corpora split a field of ids.
-_ID_SEPARATORS = re.compile(r"[|+;,\s]")
+_RESERVED_IN_IDS = re.compile(r"[|+;,\s]")
 # Tabs, and all characters that some program takes for a line break.
 _TABS_AND_BREAKS = re.compile("[\t\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 # The title of PubTator ends at the end of a line, or else of a sentence.
@@ -59,7 +59,7 @@ _TITLE_ENDS = (re.compile("\n"), re.compile(r"(?<=[.!?])\s(?=[^\sa-z])"))
 _NOT_XML = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _NOT_IN_LABELS = re.compile(r"[^\w-]")
 _NOT_IN_FILE_NAMES = re.compile(r'[\x00-\x1f/\\:*?"<>|%]')
-_LINE_BREAK = re.compile(r"\s*[\r\n]\s*")
+_LINE_BREAKS = re.compile(r"\s*[\r\n]\s*")
 # BRAT expects VOCABULARY:ID; ids of these two vocabularies have no prefix.
 _BRAT_PREFIXES = ((re.compile(r"C\d{7,8}"), "UMLS:"), (re.compile(r"CVCL_\w+"), "Cellosaurus:"))
 
@@ -114,7 +114,7 @@ def _check_ids(links: Sequence[Link], *, format: str) -> None:
     """Check concept ids. RAISES BioelError: [B343] for an id that readers would split."""
     for link in links:
         for id in link.ids:
-            if separator := _ID_SEPARATORS.search(id):
+            if separator := _RESERVED_IN_IDS.search(id):
                 raise BioelError(Errors.B343.format(id=id, found=separator[0], format=format))
 
 
@@ -273,7 +273,7 @@ def _brat_lines(text: str, links: Sequence[Link]) -> Iterator[str]:
 
 def _fragments(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     """Split a mention into a part for each line, because BRAT does not show line breaks in one."""
-    for match in _LINE_BREAK.finditer(text, start, end):
+    for match in _LINE_BREAKS.finditer(text, start, end):
         if match.start() > start:
             yield start, match.start()
         start = max(start, match.end())

@@ -137,7 +137,7 @@ _BAD_BYTE = (
     "byte 0x{:02x}, which is not UTF-8. Convert the file, for example: "
     "iconv -f {} -t utf8 FILE > OUT"
 )
-_LONE_SURROGATE = (
+_SURROGATE_PROBLEM = (
     "U+{:04X}, which cannot be written to a file, because it is half of a surrogate pair. Read the "
     "text with the correct encoding"
 )
@@ -329,7 +329,7 @@ def _check_characters(text: str, id: str | None) -> None:
                 encoding = "utf-16" if value.startswith(_UTF16_MARKS) else "windows-1252"
                 problem = _BAD_BYTE.format(code_point % 256, encoding)
             else:
-                problem = _LONE_SURROGATE.format(code_point)
+                problem = _SURROGATE_PROBLEM.format(code_point)
             raise BioelError(Errors.B251.format(what=field, place=match.start(), found=problem))
 
 

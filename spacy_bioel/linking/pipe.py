@@ -480,11 +480,8 @@ class Linker(StoredPipe[LinkerSettings]):
     def __reduce__(self) -> tuple[Any, ...]:
         # For worker processes under spawn. The knowledge base is pickled as its path, so that the
         # workers share its memory-mapped pages.
-        parts = {
-            "ngram_search": self._ngram_search,
-            "entities": self.entities,
-            "scorer": self.scorer,
-        }
+        parts = {"entities": self.entities, "scorer": self.scorer}
+        parts["ngram_search"] = self._ngram_search
         make = partial(type(self), self.vocab, self.model, self.name, settings={}, **parts)
         return _unpickle_linker, (make, self.to_bytes(exclude=["kb"]), self.kb)
 
