@@ -31,7 +31,7 @@ from benchmarks.texts import KEY, blank, dev, only, weighed_by_folds
 from spacy_bioel.contextual import generative as network
 from spacy_bioel.contextual.constrained_decoding import build_trie
 from spacy_bioel.corpus import read_docs
-from spacy_bioel.entities import RuleSet
+from spacy_bioel.entities.rule_set import RuleSet
 from spacy_bioel.evaluation.fit import fit_fusion, gather_contextual_development, gold_docs
 from spacy_bioel.evaluation.run import link_gold_mentions
 from spacy_bioel.linking.candidates import CandidateGenerator

@@ -261,13 +261,15 @@ class Errors(metaclass=_Coded):
     B492 = "There is no preset {found!r}. Use preset='clinical', or leave it out."
     B493 = "{path} is also the input, which would be lost. Choose another name for the output."
     B497 = "The rules {rules} failed in {name}: {found}. Documents on which they failed are not linked; correct the rules, or leave them out: entities.NAME = null."
-    B498 = "The rules {rules} returned the span {span}, expected tokens [start, end) within a document of {n} tokens, and a label. Correct their function `find`."
+    B498 = "The rules {rules} returned the span {span!r:.80}, expected four values: tokens [start, end) within a document of {n} tokens, a label, and a probability from 0 to 1. Correct their function `find`."
     B499 = "The rules {first} and {second} both return a fact {fact!r}. Rename it in one of them, in `fact_names` and in `facts`."
     B500 = "The rules {rules} returned the candidate {id!r}, which is not in the knowledge base of mentions labelled {label!r}. Return concepts of that knowledge base; ids of other vocabularies need a score of 1."
     B501 = "The pipeline {model} names the function {name!r}, which is not registered in {registry!r}. Specify the file that registers it (--code FILE; in Python, import it first), or install the package that has it as an entry point (spacy_{registry})."
     B502 = "The code {path} cannot be imported: {error}. Correct it, or specify another file with --code: Python code that registers functions, such as entity rules."
     B503 = "The rules {rules} returned {found} results from `{name}`, expected {n}: one for each document or mention that they receive. Correct their function."
     B504 = "The rules {rules} returned a fact {fact!r} that is missing from their `fact_names`, so tables would not include it. Add it there."
+    B506 = "The rules {rules} name a fact {fact!r}, which is a field of every link or a Span extension of spacy_bioel. Rename it in `fact_names` and in `facts`."
+    B507 = "The rules {rules} returned the facts {found}, expected a mapping with values that JSON has: strings, numbers, true, false, None, and lists and mappings of these. Convert NumPy numbers with .item(), and sets to lists."
 
 
 class Warnings(metaclass=_Coded):

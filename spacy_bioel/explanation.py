@@ -338,6 +338,7 @@ _GETTERS: dict[str, Callable[[Span], Any]] = {
     },
     "context_cues": _get_cues,
 }
+EXTENSIONS = frozenset(_GETTERS)  # of a Span
 
 
 def reason_of(link: Link, *, nil_threshold: float | None = None) -> str:

@@ -25,8 +25,8 @@ from spacy_bioel.settings import (
 )
 
 if TYPE_CHECKING:
-    from spacy_bioel.entities import RuleSet
     from spacy_bioel.entities.notes.context import MentionContext
+    from spacy_bioel.entities.rule_set import RuleSet
     from spacy_bioel.linking.pipe import Linker
     from spacy_bioel.mentions.pipe import MentionDetector
 
@@ -97,7 +97,7 @@ def _takes(settings: type[Settings]) -> Callable[[F], F]:
 
 
 def _rule_set(entities: dict[str, Any]) -> "RuleSet":
-    from spacy_bioel.entities import RuleSet
+    from spacy_bioel.entities.rule_set import RuleSet
 
     return RuleSet({name: rules for name, rules in entities.items() if rules is not None})
 

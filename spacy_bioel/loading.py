@@ -20,8 +20,8 @@ from spacy.language import Language
 from spacy.util import is_package, load_config, load_model_from_config, registry
 from thinc.api import Config
 
-from spacy_bioel.entities import RuleSet
 from spacy_bioel.entities.notes.layout import words_to_exclude
+from spacy_bioel.entities.rule_set import RuleSet
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.bundled import ASSETS_FOLDER
 from spacy_bioel.kb.folder import has_columns

@@ -173,7 +173,8 @@ def test_others_know_the_contract_of_entities_and_no_kind_of_text():
     for file in FILES:
         if room_of(file).partition("/")[0] != "entities" and file not in known:
             modules = imported_modules(ast.parse((ROOT / file).read_text(encoding="utf8")))
-            wrong += [f"{file}: {m}" for m in modules if m.startswith("spacy_bioel.entities.")]
+            kinds = (m for m in modules if m.startswith("spacy_bioel.entities."))
+            wrong += [f"{file}: {m}" for m in kinds if m != "spacy_bioel.entities.rule_set"]
     assert wrong == []
 
 

@@ -15,9 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
+from pathlib import Path
+from traceback import extract_tb
 from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
@@ -216,6 +218,7 @@ class EntityRules:
     labels: tuple[str, ...] = ()
     fact_names: tuple[str, ...] = ()
     knowledge: LinkerKnowledge | None = None
+    config_name: str = ""  # set by `RuleSet`, for messages
 
     def with_knowledge(self, knowledge: LinkerKnowledge) -> Self:
         """Return a copy of these rules for the current knowledge bases of a linker."""
@@ -236,12 +239,14 @@ class EntityRules:
         except BioelError:
             raise
         except Exception as error:
-            reason = f"{type(error).__name__}: {error}"
+            *_, last = extract_tb(error.__traceback__)
+            reason = f"{type(error).__name__}: {error} ({Path(last.filename).name}:{last.lineno})"
             raise self.error(Errors.B497, name=name, found=reason) from error
         raise self.error(Errors.B503, name=name, found=len(results), n=n)
 
     def error(self, message: str, **fields: Any) -> BioelError:
-        return BioelError(message.format(rules=type(self).__name__, **fields))
+        rules = " ".join(filter(None, [self.config_name, f"({type(self).__name__})"]))
+        return BioelError(message.format(rules=rules, **fields))
 
     def find(
         self,
@@ -323,175 +328,3 @@ def add_spans(
     ]
     taken = {token for start, end, *_ in added for token in range(start, end)}
     return sorted([*added, *(s for s in spans if taken.isdisjoint(range(s[0], s[1])))])
-
-
-class RuleSet:
-    """The rules of a pipe by name, called in the order of the config if they override a function.
-
-    RAISES BioelError: [B499] when two rule sets return a fact of the same name.
-    """
-
-    def __init__(self, rules: Mapping[str, EntityRules]) -> None:
-        self.rules = dict(rules)
-        rules_of_fact: dict[str, str] = {}
-        for name, entity_rules in self.rules.items():
-            for fact in entity_rules.fact_names:
-                if fact in rules_of_fact:
-                    first = rules_of_fact[fact]
-                    raise BioelError(Errors.B499.format(fact=fact, first=first, second=name))
-                rules_of_fact[fact] = name
-        self.fact_names = tuple(rules_of_fact)
-        self.labels = {label for one in self.rules.values() for label in one.labels}
-        self._overriding: dict[str, list[tuple[str, EntityRules]]] = {}
-
-    def overriding(self, function: str) -> list[tuple[str, EntityRules]]:
-        """Return names and rules of the rule sets that override a function."""
-        if function not in self._overriding:
-            pairs, default = self.rules.items(), getattr(EntityRules, function)
-            self._overriding[function] = [
-                pair for pair in pairs if getattr(type(pair[1]), function) is not default
-            ]
-        return self._overriding[function]
-
-    def with_knowledge(self, knowledge: LinkerKnowledge) -> RuleSet:
-        return RuleSet({name: r.with_knowledge(knowledge) for name, r in self.rules.items()})
-
-    def for_labels(self, labels: Collection[str], *, labelled: bool = False) -> RuleSet:
-        """Return the rules for any of these labels; if `labelled`, without rules for all labels."""
-        wanted = {}
-        for name, rules in self.rules.items():
-            if not (rules.labels or labelled) or set(rules.labels).intersection(labels):
-                wanted[name] = rules
-        return RuleSet(wanted)
-
-    def find(
-        self,
-        docs: Sequence[Doc],
-        spans: Sequence[list[ScoredSpan]],
-        traces: Sequence[Trace] | None = None,
-        *,
-        already_run: Sequence[Collection[str]] = (),
-    ) -> list[list[ScoredSpan]]:
-        """Let the rules change the spans of documents.
-
-        already_run (Sequence[Collection[str]]): Names of the rules to skip for each document.
-        RAISES BioelError: [B498] when rules return a span outside its document.
-        """
-        current = list(spans)
-        for name, rules in self.overriding("find"):
-            indices = [i for i in range(len(docs)) if not already_run or name not in already_run[i]]
-            n_reasons = [trace.n_reasons for trace in traces or ()]
-            changed = rules.run(
-                "find",
-                [docs[i] for i in indices],
-                [current[i] for i in indices],
-                [traces[i] for i in indices] if traces else None,
-                n=len(indices),
-            )
-            for i, doc_spans in zip(indices, changed, strict=True):
-                if traces and traces[i].n_reasons == n_reasons[i]:
-                    traces[i].changed(current[i], doc_spans, f"by the rules {name}")
-                current[i] = doc_spans
-                for span in doc_spans:
-                    if not 0 <= span[0] < span[1] <= len(docs[i]):
-                        raise rules.error(Errors.B498, span=span[:3], n=len(docs[i]))
-        return current
-
-    def forms_of(self, doc: Doc, *, settings: LinkerSettings) -> dict[str, str]:
-        """Return long forms of the short forms in a document; its own definitions win."""
-        forms: dict[str, str] = {}
-        for _, rules in self.overriding("short_forms"):
-            forms |= rules.run("short_forms", doc)
-        return forms | long_forms(doc) if settings.abbreviations else forms
-
-    def why_other(
-        self, doc: Doc, starts: NDArray[np.int64], ends: NDArray[np.int64]
-    ) -> Sequence[str]:
-        """Return for each span of characters the first reason why it cannot be a name, or ""."""
-        first_reasons = [""] * len(starts)
-        for _, rules in self.overriding("why_other"):
-            reasons = rules.run("why_other", doc, starts, ends, n=len(starts))
-            first_reasons = [a or b for a, b in zip(first_reasons, reasons, strict=True)]
-        return first_reasons
-
-    def ask(self, mentions: Mentions) -> Mentions:
-        """Return the mentions with the queries of all rules."""
-        for _, rules in self.overriding("queries"):
-            mentions = replace(mentions, queries=rules.run("queries", mentions, n=len(mentions)))
-        return mentions
-
-    def with_parts(self, mentions: Mentions) -> Mentions:
-        """Return the mentions followed by the parts of composites, so that rules see both."""
-        if not len(parts := mentions.parts()):
-            return mentions
-        parts = self.ask(parts)
-        return replace(
-            mentions,
-            spans=[*mentions.spans, *parts.spans],
-            queries=[*mentions.queries, *parts.queries],
-            owners=[*mentions.owners, *parts.owners],
-            n_parts=len(parts),
-        )
-
-    def rewrite(
-        self, strings: Sequence[str], kb: KnowledgeBase, seen: Container[str]
-    ) -> Sequence[str]:
-        """Return the strings to look up in a knowledge base, rewritten by all rules."""
-        for _, rules in self.overriding("rewrite"):
-            strings = rules.run("rewrite", strings, kb, seen, n=len(strings))
-        return strings
-
-    def want_all(self, kb: KnowledgeBase) -> bool:
-        """Whether all concepts of a name must stay candidates until `rescore`."""
-        return any(rules.run("wants_all", kb) for _, rules in self.overriding("wants_all"))
-
-    def rescore(
-        self, mentions: Mentions, candidates: Candidates
-    ) -> Sequence[tuple[Candidate, ...]]:
-        """Return the rescored candidates. RAISES BioelError: [B500] on one not in the KB."""
-        for _, rules in self.overriding("rescore"):
-            rescored = rules.run("rescore", mentions, candidates, n=len(mentions))
-            _check_added(rules, mentions.labels, candidates.of_mentions, rescored)
-            candidates = replace(candidates, of_mentions=list(map(tuple, rescored)))
-        return candidates.of_mentions
-
-    def facts(self, mentions: Mentions, links: Sequence[Link]) -> list[dict[str, Any]]:
-        """Return the facts of each mention. RAISES BioelError: [B504] if not in `fact_names`."""
-        facts: list[dict[str, Any]] = [{} for _ in links]
-        for _, rules in self.overriding("facts"):
-            returned = rules.run("facts", mentions, links, n=len(links))
-            for facts_of_link, more in zip(facts, returned, strict=True):
-                if unknown := more.keys() - set(rules.fact_names):
-                    raise rules.error(Errors.B504, fact=min(unknown))
-                facts_of_link.update(more)
-        return facts
-
-    def explain(self, mentions: Mentions, links: Sequence[Link]) -> list[str]:
-        """Return for each link the sentences that explain the effect of the rules."""
-        texts = [""] * len(links)
-        for _, rules in self.overriding("explain"):
-            sentences = rules.run("explain", mentions, links, n=len(links))
-            texts = [" ".join(filter(None, pair)) for pair in zip(texts, sentences, strict=True)]
-        return texts
-
-
-def _check_added(
-    rules: EntityRules,
-    labels: Sequence[str],
-    before: Sequence[Sequence[Candidate]],
-    after: Sequence[Sequence[Candidate]],
-) -> None:
-    """Check that new candidates with a score below 1 are in the knowledge base of their label.
-    RAISES BioelError: [B500]"""
-    added: dict[str, set[str]] = {}
-    for label, old, new in zip(labels, before, after, strict=True):
-        if new != old:
-            new_ids = {c.id for c in new if c.score < 1}.difference(c.id for c in old)
-            added.setdefault(label, set()).update(new_ids)
-    for label, added_ids in added.items():
-        if not added_ids or rules.knowledge is None:
-            continue
-        ids = sorted(added_ids)
-        rows = rules.knowledge.kb_of(label).find_all(ids)
-        if (rows < 0).any():
-            raise rules.error(Errors.B500, id=ids[int(np.argmin(rows))], label=label)

@@ -17,8 +17,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from spacy_bioel.entities.variant_level import level_in_text
-from spacy_bioel.entities.variant_notation import AMINO_ACID_OF_CODON, AMINO_ACIDS, BASES, Variant
+from spacy_bioel.entities.variant_notation import (
+    AMINO_ACID_OF_CODON,
+    AMINO_ACIDS,
+    BASES,
+    Variant,
+    level_in_text,
+)
 
 _RESIDUE_NAMES = "|".join(sorted([*AMINO_ACIDS, *BASES], key=len, reverse=True)).replace(" ", r"\s")
 _NUMERALS_IN_WORDS = "one two three four five six seven eight nine ten eleven twelve".split()

@@ -13,7 +13,8 @@ import numpy as np
 
 from spacy_bioel.dictionary.lookup import DictionaryLookup
 from spacy_bioel.dictionary.unambiguous import UnambiguousNames
-from spacy_bioel.entities import LabelledString, RuleSet, Vocabulary
+from spacy_bioel.entities import LabelledString, Vocabulary
+from spacy_bioel.entities.rule_set import RuleSet
 from spacy_bioel.kb.bundled import is_starter
 from spacy_bioel.kb.columns import entries_of
 from spacy_bioel.kb.faiss_index import choose_index

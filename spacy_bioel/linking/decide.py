@@ -17,7 +17,8 @@ from spacy.tokens import Doc, Span
 
 from spacy_bioel.dictionary.lookup import LookupOptions
 from spacy_bioel.doc import mention_spans, text_of
-from spacy_bioel.entities import Candidates, LabelledString, Mentions, Query, RuleSet
+from spacy_bioel.entities import Candidates, LabelledString, Mentions, Query
+from spacy_bioel.entities.rule_set import RuleSet
 from spacy_bioel.explanation import Trace
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.candidates import CandidateGenerator, LinkerState

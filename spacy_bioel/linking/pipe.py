@@ -19,7 +19,7 @@ from thinc.api import Model, Optimizer
 from thinc.types import FloatsXd
 
 from spacy_bioel.doc import set_ent_links, set_links, set_links_as_ents
-from spacy_bioel.entities import RuleSet
+from spacy_bioel.entities.rule_set import RuleSet
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.explanation import Trace, register_extensions
 from spacy_bioel.kb import bundled
@@ -480,7 +480,7 @@ class Linker(StoredPipe[LinkerSettings]):
     def __reduce__(self) -> tuple[Any, ...]:
         # For worker processes under spawn. The knowledge base is pickled as its path, so that the
         # workers share its memory-mapped pages.
-        parts = {"entities": self.entities, "scorer": self.scorer}
+        parts: dict[str, Any] = {"entities": self.entities, "scorer": self.scorer}
         parts["ngram_search"] = self._ngram_search
         make = partial(type(self), self.vocab, self.model, self.name, settings={}, **parts)
         return _unpickle_linker, (make, self.to_bytes(exclude=["kb"]), self.kb)

@@ -19,7 +19,7 @@ from spacy.vocab import Vocab
 from thinc.api import Model
 
 from spacy_bioel.doc import annotated_labels, gold_spans, long_forms, normalized_tokens, text_of
-from spacy_bioel.entities import RuleSet
+from spacy_bioel.entities.rule_set import RuleSet
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.explanation import Trace
 from spacy_bioel.kb.bundled import open_kbs, open_setting

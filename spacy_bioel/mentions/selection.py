@@ -14,7 +14,7 @@ from spacy.tokens import Doc
 
 from spacy_bioel.dictionary.unambiguous import is_in_capitals
 from spacy_bioel.doc import likeliest, long_forms, text_of, texts_of
-from spacy_bioel.entities import RuleSet
+from spacy_bioel.entities.rule_set import RuleSet
 from spacy_bioel.explanation import Trace
 from spacy_bioel.text.normalize import BLANK_LINE, has_whole_brackets, normalize_names, on_one_line
 from spacy_bioel.text.sentences import find_forms

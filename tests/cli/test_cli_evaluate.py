@@ -75,7 +75,7 @@ def test_table_for_people(bioel, model, corpus):
     of_labels = [line for line in table if "Chemical" in line or "Disease" in line]
     assert {line.split()[0] for line in of_labels} == {"gold"}
     for note in (
-        *("end_to_end: gold mentions without an id (NIL): 1\n", "end_to_end: offsets "),
+        *("end_to_end: gold mentions without an id (NIL): 1\n", "end_to_end: offsets: "),
         *("seed: 0", "kb_fingerprint: "),
     ):
         assert f"\n{note}" in f"\n{done.err}"

@@ -1,9 +1,11 @@
 """The interface of entity rules: what rules can do in both pipes, and the errors they cause."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import spacy
 from spacy.language import Language
@@ -13,8 +15,10 @@ from tiny import blank, linking_nlp, links
 
 import spacy_bioel
 from spacy_bioel.entities import Candidates, EntityRules, Mentions, Query
+from spacy_bioel.entities.rule_set import RESERVED_FACTS, RuleSet
 from spacy_bioel.errors import BioelError
-from spacy_bioel.explanation import Trace
+from spacy_bioel.explanation import EXTENSIONS, Trace
+from spacy_bioel.export.html import LinkRow
 from spacy_bioel.export.rows import link_texts, to_row
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.types import Candidate, Concept, Link, ScoredSpan, best_first
@@ -130,10 +134,22 @@ def test_rules_run_if_a_label_is_theirs_and_can_be_switched_off(kb):
 @pytest.mark.parametrize(
     ("word", "code", "message"),
     [
-        ("failumab", "B497", "rules Antibodies failed in find: ValueError: no such antibody"),
-        ("outermab", "B498", "rules Antibodies returned the span (1, 4, 'Chemical')"),
-        ("lostmab", "B503", "rules Antibodies returned 0 results from `queries`, expected 1"),
-        ("oddmab", "B504", "rules Antibodies gave a fact 'color', which their `fact_names` lack"),
+        (
+            "failumab",
+            "B497",
+            "rules antibodies (Antibodies) failed in find: ValueError: no such antibody (test_contract.py:",
+        ),
+        (
+            "outermab",
+            "B498",
+            "rules antibodies (Antibodies) returned the span (1, 4, 'Chemical', 0.9)",
+        ),
+        (
+            "lostmab",
+            "B503",
+            "rules antibodies (Antibodies) returned 0 results from `queries`, expected 1",
+        ),
+        ("oddmab", "B504", "rules antibodies (Antibodies) returned a fact 'color' that is missing"),
     ],
 )
 def test_a_document_is_not_linked_if_rules_fail_on_it_but_others_are(kb, word, code, message):
@@ -154,7 +170,7 @@ def test_two_rule_sets_cannot_return_the_same_fact(kb):
 
 def test_candidates_must_be_in_the_knowledge_base(kb):
     nlp = made(kb, proposes="Y:9")
-    with pytest.raises(BioelError, match=r"\[B500\] .* Antibodies .* 'Y:9', .* 'Chemical'"):
+    with pytest.raises(BioelError, match=r"\[B500\] .*\(Antibodies\).* 'Y:9', .* 'Chemical'"):
         nlp("Rituximab")
     # A concept of the knowledge base, and one of another vocabulary.
     assert links(made(kb, proposes="X:2", score=0.99)("zumab")) == [("zumab", "X:2")]
@@ -185,3 +201,72 @@ def test_a_detector_runs_rules_for_its_labels():
         "Chemical": {"antibodies", "composites"},
         "Variant": {"variants", "composites"},
     }
+
+
+class Careless(EntityRules):
+    """Returns what it was made with, whatever it is asked."""
+
+    def __init__(self, facts: Any = None, span: Any = None, query: Any = None) -> None:
+        self.fact_names = ("color",) if facts is not None else ()
+        self.labels = ("Chemical",) if span is not None else ()
+        self._facts, self._span, self._query = facts, span, query
+
+    def find(self, docs: Any, spans: Any, traces: Any) -> Any:
+        return [[*of_doc, self._span] if self._span else of_doc for of_doc in spans]
+
+    def queries(self, mentions: Mentions) -> Any:
+        return [self._query or query for query in mentions.queries]
+
+    def facts(self, mentions: Mentions, links: Sequence[Link]) -> Any:
+        return [self._facts if self._facts is not None else {} for _ in links]
+
+
+@registry.misc("tests.Careless.v1")
+def create_careless(name: str) -> Careless:
+    values: dict[str, dict[str, Any]] = {
+        "a set": {"facts": {"color": {"red"}}},
+        "a number of NumPy": {"facts": {"color": np.float32(2.5)}},
+        "no mapping": {"facts": ["red"]},
+        "three values": {"span": (0, 1, "Chemical")},
+        "a probability of 7": {"span": (0, 1, "Chemical", 7.0)},
+        "no label": {"span": (0, 1, None, 0.9)},
+        "a string": {"query": "fever"},
+        "good": {"facts": {"color": ["red", 1, None]}},
+    }
+    return Careless(**values[name])
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        *[("a set", "B507"), ("a number of NumPy", "B507"), ("no mapping", "B507")],
+        *[("three values", "B498"), ("a probability of 7", "B498"), ("no label", "B498")],
+        *[("a string", "B497"), ("good", "")],
+    ],
+)
+def test_results_of_another_form_are_an_error_of_the_rules_that_returned_them(kb, name, code):
+    rules = {"mine": {"@misc": "tests.Careless.v1", "name": name}, "others": ANTIBODIES}
+    settings = {"mentions": "dictionary"} if code == "B498" else {}
+    label_types = {"Chemical": ["Chemical"]}
+    nlp = linking_nlp(kb, ["fever"], entities=rules, label_types=label_types, **settings)
+    (linked,) = link_texts(nlp, [(TEXT, None)])
+    if not code:
+        assert {link.facts["color"][0] for link in linked.links} == {"red"}
+    else:
+        assert linked.error is not None and linked.error.code == code
+        assert "The rules mine (Careless)" in linked.error.message
+
+
+@pytest.mark.parametrize("fact", ["start", "id", "label", "context", "cui", "negated"])
+def test_facts_do_not_take_the_names_of_fields(kb, fact):
+    class Rules(EntityRules):
+        fact_names = (fact,)
+
+    with pytest.raises(BioelError, match=rf"\[B506\] The rules mine \(Rules\) .* '{fact}'"):
+        RuleSet({"mine": Rules()})
+
+
+def test_fields_of_links_and_extensions_are_reserved():
+    columns = {field.name for field in fields(LinkRow)}
+    keys = {field.name for field in fields(Link)}
+    assert columns | keys | set(EXTENSIONS) <= RESERVED_FACTS

@@ -3,7 +3,8 @@
 import pytest
 from tiny import blank
 
-from spacy_bioel.entities import EntityRules, Query, RuleSet, add_spans
+from spacy_bioel.entities import EntityRules, Query, add_spans
+from spacy_bioel.entities.rule_set import RuleSet
 from spacy_bioel.explanation import Trace
 
 TEXT = "Stain of Abcam ab7260 and sc-8017."

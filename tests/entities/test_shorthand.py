@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tiny import blank, links
 
-from spacy_bioel.entities import RuleSet
+from spacy_bioel.entities.rule_set import RuleSet
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.types import Concept
 

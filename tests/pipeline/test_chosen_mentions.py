@@ -7,8 +7,8 @@ from math import log
 import pytest
 from tiny import blank
 
-from spacy_bioel.entities import RuleSet
 from spacy_bioel.entities.composites import Composites
+from spacy_bioel.entities.rule_set import RuleSet
 from spacy_bioel.entities.variants import Variants
 from spacy_bioel.mentions.selection import (
     add_defined_forms,

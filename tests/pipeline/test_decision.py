@@ -12,8 +12,9 @@ from spacy.tokens import Doc, Span
 from tiny import linking_nlp
 
 from spacy_bioel.doc import get_links
-from spacy_bioel.entities import Mentions, Query, RuleSet
+from spacy_bioel.entities import Mentions, Query
 from spacy_bioel.entities.composites import Composites
+from spacy_bioel.entities.rule_set import RuleSet
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.linking.decide import decide
 from spacy_bioel.models.fusion import rank

@@ -150,7 +150,7 @@ def test_command(bioel, folder, tmp_path):
     out = bioel("explain", folder, text, "--mention", "cold").out
     assert out.startswith("A common cold.\n")
     assert "Knowledge base: signs, release 2026-11, 4 concepts" in out
-    assert "The pipeline does not find it. If it were a mention:" in out
+    assert "The pipeline does not find this mention. If it were a mention:" in out
     assert "overlaps a longer or likelier name" in out
     bioel("explain", folder, "A common cold & <b>.", "--html", tmp_path / "why.html")
     html = (tmp_path / "why.html").read_text("utf8")

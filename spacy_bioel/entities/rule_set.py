@@ -1,0 +1,231 @@
+"""The rule sets of a pipe: called in order, with their results checked.
+
+Errors name the rule set as the config does, since a pipe may have several of one class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Container, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from spacy.tokens import Doc
+
+from spacy_bioel.doc import long_forms
+from spacy_bioel.entities import Candidates, EntityRules, LinkerKnowledge, Mentions, Query
+from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.explanation import Trace
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.settings import LinkerSettings
+from spacy_bioel.types import Candidate, Link, ScoredSpan
+
+# Fields of links in tables and JSON, and Span extensions of the package.
+RESERVED_FACTS = frozenset(
+    "document start end text label id ids name preferred_name score evidence candidates facts xrefs"
+    " error context context_cues negated uncertain historical hypothetical experiencer"
+    " concept_id cui cuis explanation bioel_records".split()
+)
+
+
+class RuleSet:
+    """The rules of a pipe by name, called in the order of the config if they override a function.
+
+    RAISES BioelError: [B499] when two rule sets return a fact of the same name, [B506] when links
+        have a field or a Span an extension of that name.
+    """
+
+    def __init__(self, rules: Mapping[str, EntityRules]) -> None:
+        self.rules = dict(rules)
+        rules_of_fact: dict[str, str] = {}
+        for name, entity_rules in self.rules.items():
+            entity_rules.config_name = name
+            for fact in entity_rules.fact_names:
+                if fact in RESERVED_FACTS:
+                    raise entity_rules.error(Errors.B506, fact=fact)
+                if fact in rules_of_fact:
+                    first = rules_of_fact[fact]
+                    raise BioelError(Errors.B499.format(fact=fact, first=first, second=name))
+                rules_of_fact[fact] = name
+        self.fact_names = tuple(rules_of_fact)
+        self.labels = {label for one in self.rules.values() for label in one.labels}
+        self._overriding: dict[str, list[tuple[str, EntityRules]]] = {}
+
+    def overriding(self, function: str) -> list[tuple[str, EntityRules]]:
+        """Return names and rules of the rule sets that override a function."""
+        if function not in self._overriding:
+            pairs, default = self.rules.items(), getattr(EntityRules, function)
+            self._overriding[function] = [
+                pair for pair in pairs if getattr(type(pair[1]), function) is not default
+            ]
+        return self._overriding[function]
+
+    def with_knowledge(self, knowledge: LinkerKnowledge) -> RuleSet:
+        return RuleSet({name: r.with_knowledge(knowledge) for name, r in self.rules.items()})
+
+    def for_labels(self, labels: Collection[str], *, labelled: bool = False) -> RuleSet:
+        """Return the rules for any of these labels; if `labelled`, without rules for all labels."""
+        wanted = {}
+        for name, rules in self.rules.items():
+            if not (rules.labels or labelled) or set(rules.labels).intersection(labels):
+                wanted[name] = rules
+        return RuleSet(wanted)
+
+    def find(
+        self,
+        docs: Sequence[Doc],
+        spans: Sequence[list[ScoredSpan]],
+        traces: Sequence[Trace] | None = None,
+        *,
+        already_run: Sequence[Collection[str]] = (),
+    ) -> list[list[ScoredSpan]]:
+        """Let the rules change the spans of documents.
+
+        already_run (Sequence[Collection[str]]): Names of the rules to skip for each document.
+        RAISES BioelError: [B498] when rules return a span outside its document, or other values.
+        """
+        current = list(spans)
+        for name, rules in self.overriding("find"):
+            indices = [i for i in range(len(docs)) if not already_run or name not in already_run[i]]
+            n_reasons = [trace.n_reasons for trace in traces or ()]
+            changed = rules.run(
+                "find",
+                [docs[i] for i in indices],
+                [current[i] for i in indices],
+                [traces[i] for i in indices] if traces else None,
+                n=len(indices),
+            )
+            for i, doc_spans in zip(indices, changed, strict=True):
+                if traces and traces[i].n_reasons == n_reasons[i]:
+                    traces[i].changed(current[i], doc_spans, f"by the rules {name}")
+                current[i] = doc_spans
+                for span in doc_spans:
+                    if not _is_scored_span(span, len(docs[i])):
+                        raise rules.error(Errors.B498, span=span, n=len(docs[i]))
+        return current
+
+    def forms_of(self, doc: Doc, *, settings: LinkerSettings) -> dict[str, str]:
+        """Return long forms of the short forms in a document; its own definitions win."""
+        forms: dict[str, str] = {}
+        for _, rules in self.overriding("short_forms"):
+            forms |= rules.run("short_forms", doc)
+        return forms | long_forms(doc) if settings.abbreviations else forms
+
+    def why_other(
+        self, doc: Doc, starts: NDArray[np.int64], ends: NDArray[np.int64]
+    ) -> Sequence[str]:
+        """Return for each span of characters the first reason why it cannot be a name, or ""."""
+        first_reasons = [""] * len(starts)
+        for _, rules in self.overriding("why_other"):
+            reasons = rules.run("why_other", doc, starts, ends, n=len(starts))
+            first_reasons = [a or b for a, b in zip(first_reasons, reasons, strict=True)]
+        return first_reasons
+
+    def ask(self, mentions: Mentions) -> Mentions:
+        """Return the mentions with the queries of all rules."""
+        for _, rules in self.overriding("queries"):
+            queries = rules.run("queries", mentions, n=len(mentions))
+            for query in queries:
+                if not isinstance(query, Query):
+                    reason = f"{query!r:.80} is not a Query"
+                    raise rules.error(Errors.B497, name="queries", found=reason)
+            mentions = replace(mentions, queries=queries)
+        return mentions
+
+    def with_parts(self, mentions: Mentions) -> Mentions:
+        """Return the mentions followed by the parts of composites, so that rules see both."""
+        if not len(parts := mentions.parts()):
+            return mentions
+        parts = self.ask(parts)
+        return replace(
+            mentions,
+            spans=[*mentions.spans, *parts.spans],
+            queries=[*mentions.queries, *parts.queries],
+            owners=[*mentions.owners, *parts.owners],
+            n_parts=len(parts),
+        )
+
+    def rewrite(
+        self, strings: Sequence[str], kb: KnowledgeBase, seen: Container[str]
+    ) -> Sequence[str]:
+        """Return the strings to look up in a knowledge base, rewritten by all rules."""
+        for _, rules in self.overriding("rewrite"):
+            strings = rules.run("rewrite", strings, kb, seen, n=len(strings))
+        return strings
+
+    def want_all(self, kb: KnowledgeBase) -> bool:
+        """Whether all concepts of a name must stay candidates until `rescore`."""
+        return any(rules.run("wants_all", kb) for _, rules in self.overriding("wants_all"))
+
+    def rescore(
+        self, mentions: Mentions, candidates: Candidates
+    ) -> Sequence[tuple[Candidate, ...]]:
+        """Return the rescored candidates. RAISES BioelError: [B500] on one not in the KB."""
+        for _, rules in self.overriding("rescore"):
+            rescored = rules.run("rescore", mentions, candidates, n=len(mentions))
+            _check_added(rules, mentions.labels, candidates.of_mentions, rescored)
+            candidates = replace(candidates, of_mentions=list(map(tuple, rescored)))
+        return candidates.of_mentions
+
+    def facts(self, mentions: Mentions, links: Sequence[Link]) -> list[dict[str, Any]]:
+        """Return the facts of each mention.
+
+        RAISES BioelError: [B504] on one not in `fact_names`, [B507] on values that JSON lacks.
+        """
+        facts: list[dict[str, Any]] = [{} for _ in links]
+        for _, rules in self.overriding("facts"):
+            returned = rules.run("facts", mentions, links, n=len(links))
+            for facts_of_link, more in zip(facts, returned, strict=True):
+                if not (isinstance(more, Mapping) and _is_json(more)):
+                    raise rules.error(Errors.B507, found=f"{more!r:.80}")
+                if unknown := more.keys() - set(rules.fact_names):
+                    raise rules.error(Errors.B504, fact=min(unknown))
+                facts_of_link.update(more)
+        return facts
+
+    def explain(self, mentions: Mentions, links: Sequence[Link]) -> list[str]:
+        """Return for each link the sentences that explain the effect of the rules."""
+        texts = [""] * len(links)
+        for _, rules in self.overriding("explain"):
+            sentences = rules.run("explain", mentions, links, n=len(links))
+            texts = [" ".join(filter(None, pair)) for pair in zip(texts, sentences, strict=True)]
+        return texts
+
+
+def _is_json(value: object) -> bool:
+    """Tell whether JSON can store a value and give it back; NumPy numbers are not JSON."""
+    if isinstance(value, Mapping):
+        return all(isinstance(key, str) and _is_json(item) for key, item in value.items())
+    if isinstance(value, list | tuple):
+        return all(map(_is_json, value))
+    return value is None or type(value) in (str, int, float, bool)
+
+
+def _is_scored_span(span: object, n_tokens: int) -> bool:
+    match span:
+        case (int(start), int(end), str(), float() | int() as probability):
+            return 0 <= start < end <= n_tokens and 0 <= probability <= 1
+    return False
+
+
+def _check_added(
+    rules: EntityRules,
+    labels: Sequence[str],
+    before: Sequence[Sequence[Candidate]],
+    after: Sequence[Sequence[Candidate]],
+) -> None:
+    """Check that new candidates with a score below 1 are in the knowledge base of their label.
+    RAISES BioelError: [B500]"""
+    added: dict[str, set[str]] = {}
+    for label, old, new in zip(labels, before, after, strict=True):
+        if new != old:
+            new_ids = {c.id for c in new if c.score < 1}.difference(c.id for c in old)
+            added.setdefault(label, set()).update(new_ids)
+    for label, added_ids in added.items():
+        if not added_ids or rules.knowledge is None:
+            continue
+        ids = sorted(added_ids)
+        rows = rules.knowledge.kb_of(label).find_all(ids)
+        if (rows < 0).any():
+            raise rules.error(Errors.B500, id=ids[int(np.argmin(rows))], label=label)
