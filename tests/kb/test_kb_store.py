@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 import pytest
-from benchmarks.growth import memory
+from benchmarks.kb_size import memory
 from kb_files import columns_of, made_kb
 
 from spacy_bioel.errors import BioelError
