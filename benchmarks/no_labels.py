@@ -2,8 +2,8 @@
 
 python -m benchmarks.run no_labels CORPUS FILE --kb FOLDER evaluates on development documents:
 
-hpo_dev         lines with id, text and mentions (start, end, id); the branch HP:0000118 of the Human
-                Phenotype Ontology (HPO)
+hpo_dev         lines with id, text and mentions (start, end, id); the branch HP:0000118 of the
+                Human Phenotype Ontology (HPO)
 bc5cdr          a PubTator file; a knowledge base of MeSH
 clinical        benchmarks/clinical.jsonl: sentences of clinical notes with typos, shorthand and lay
                 words; the same branch of HPO

@@ -46,8 +46,8 @@ class Perturbation(NamedTuple):
 
     block (int): Word pieces of a shuffled block; 0: no shuffling.
     window (int): Tokens that a token may attend to, centred on it; 0: all.
-    cls_open (bool): Whether [CLS] attends to all tokens, and they to it, in every layer (the code of
-        the paper), or [CLS] attends to all tokens in the last layer only (its text).
+    cls_open (bool): True: [CLS] attends to all tokens, and they to it, in every layer (the code of
+        the paper). False: [CLS] attends to all tokens in the last layer only (its text).
     """
 
     block: int = 0

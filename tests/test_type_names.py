@@ -107,7 +107,7 @@ def test_cell_lines_of_training_documents(tmp_path, monkeypatch):
     (tmp_path / "efo.json").write_text(json.dumps([of_efo]))
     monkeypatch.setattr(type_names, "_TRAINING_FIFTHS", range(5))
     type_names.cells(data=str(tmp_path))
-    # A word like any other is no name, and of two ids nobody knows which.
+    # Words such as "cells" are not names, and a name with two ids is ambiguous.
     assert written("cells") == [
         {"id": "CVCL_0004", "names": ["K562", "K-562"], "types": ["CellLine"]},
         {"id": "CVCL_0030", "names": ["HeLa"], "types": ["CellLine"]},
