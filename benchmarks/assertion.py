@@ -1,11 +1,12 @@
-"""What notes say of mentions, beside negspaCy and medspaCy: `python -m benchmarks.run assertion`.
+"""Compare negation and other context detection with negspaCy and medspaCy.
 
-FILE has the columns condition, sentence, negation, temporality and experiencer (the sentences that
-come with NegEx). A condition is looked for in its sentence; those that are not there are left out.
---negspacy and --medspacy are Pythons of environments with these packages: medspaCy pins spaCy below
-3.8 and NumPy below 2. They get the same mentions as entities, and defaults.
+python -m benchmarks.run assertion FILE: a table with the columns condition, sentence, negation,
+temporality and experiencer (the sentences distributed with NegEx). Conditions that do not occur in
+their sentence are left out. --negspacy and --medspacy are the Python executables of environments
+with these packages: medspaCy pins spaCy below 3.8 and NumPy below 2. Both packages run with their
+defaults on the same mentions, given as entities.
 
-The phrases of our rules were chosen with a look at these sentences: the figures are optimistic.
+Our rules were developed with these sentences in view, so our figures are optimistic.
 """
 
 from __future__ import annotations
@@ -31,28 +32,28 @@ GOLD = {
     "historical": ("temporality", "Historical"),
     "hypothetical": ("temporality", "Not particular"),
 }
-# Run in another environment: from texts with mentions to what is said of each, by question.
+# Run in another environment: reads texts with mentions, prints the context of each mention.
 _NEGSPACY = """
 from negspacy.negation import Negex
 nlp = spacy.blank("en")
 nlp.add_pipe("sentencizer")
 nlp.add_pipe("negex", config={"ent_types": []})
-said = lambda ent: {"negated": ent._.negex}
+context = lambda ent: {"negated": ent._.negex}
 """
 _MEDSPACY = """
 import medspacy.context
 nlp = spacy.blank("en")
 nlp.add_pipe("sentencizer")
 nlp.add_pipe("medspacy_context")
-said = lambda ent: {"negated": ent._.is_negated, "historical": ent._.is_historical,
-                    "hypothetical": ent._.is_hypothetical}
+context = lambda ent: {"negated": ent._.is_negated, "historical": ent._.is_historical,
+                       "hypothetical": ent._.is_hypothetical}
 """
-_THEIRS = """
+_RUN_SYSTEM = """
 import json, sys, time
 import spacy
 from spacy.tokens import Span
 {system}
-cases, found = json.load(sys.stdin), []
+cases, contexts = json.load(sys.stdin), []
 start = time.perf_counter()
 for text, first, last in cases:
     doc = nlp.make_doc(text)
@@ -60,15 +61,15 @@ for text, first, last in cases:
     doc.set_ents([span])
     for name, pipe in nlp.pipeline:
         doc = pipe(doc)
-    found.append(said(doc.ents[0]))
-print(json.dumps([found, len(cases) / (time.perf_counter() - start)]))
+    contexts.append(context(doc.ents[0]))
+print(json.dumps([contexts, len(cases) / (time.perf_counter() - start)]))
 """
-Case = tuple[str, int, int]
-Found = tuple[list[dict[str, bool]], float]
+Case = tuple[str, int, int]  # sentence, first and last character of the condition
+Contexts = tuple[list[dict[str, bool]], float]  # context of each case, cases a second
 
 
 def read(path: Path) -> tuple[list[Case], list[dict[str, str]]]:
-    """Sentences with the place of their condition, and their rows."""
+    """Return sentences with the offsets of their condition, and the rows they are from."""
     cases, kept = [], []
     with path.open(encoding="utf8", newline="") as file:
         for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE):
@@ -83,29 +84,29 @@ def read(path: Path) -> tuple[list[Case], list[dict[str, str]]]:
     return cases, kept
 
 
-def ours(cases: Sequence[Case]) -> Found:
+def run_ours(cases: Sequence[Case]) -> Contexts:
     nlp = blank()
     pipe: Any = nlp.add_pipe("bioel_context")
-    found, start = [], time.perf_counter()
+    contexts, start = [], time.perf_counter()
     for text, first, last in cases:
         doc = nlp.make_doc(text)
         doc.spans["bioel"] = [doc.char_span(first, last, alignment_mode="expand")]
-        said = get_links(pipe(doc))[0].context
-        found.append({asked: getattr(said, asked) for asked in GOLD})
-    return found, len(cases) / (time.perf_counter() - start)
+        context = get_links(pipe(doc))[0].context
+        contexts.append({asked: getattr(context, asked) for asked in GOLD})
+    return contexts, len(cases) / (time.perf_counter() - start)
 
 
-def theirs(python: Path, system: str, cases: Sequence[Case]) -> Found:
+def run_other(python: Path, system: str, cases: Sequence[Case]) -> Contexts:
     done = subprocess.run(
-        [str(python), "-P", "-W", "ignore", "-c", _THEIRS.replace("{system}", system)],
+        [str(python), "-P", "-W", "ignore", "-c", _RUN_SYSTEM.replace("{system}", system)],
         env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
         input=json.dumps(cases),
         capture_output=True,
         text=True,
         check=True,
     )
-    found, speed = json.loads(done.stdout.splitlines()[-1])
-    return found, speed
+    contexts, speed = json.loads(done.stdout.splitlines()[-1])
+    return contexts, speed
 
 
 def scores(found: Sequence[bool], gold: Sequence[bool]) -> dict[str, float]:
@@ -118,22 +119,26 @@ def scores(found: Sequence[bool], gold: Sequence[bool]) -> dict[str, float]:
 @question("assertion", key=("question", "system", "metric"))
 def assertion(
     file: Path,
-    negspacy: Annotated[Path | None, typer.Option(help="Python of its environment.")] = None,
-    medspacy: Annotated[Path | None, typer.Option(help="Python of its environment.")] = None,
+    negspacy: Annotated[
+        Path | None, typer.Option(help="Python of an environment with negspaCy.")
+    ] = None,
+    medspacy: Annotated[
+        Path | None, typer.Option(help="Python of an environment with medspaCy.")
+    ] = None,
 ) -> Iterator[Row]:
     cases, kept = read(file)
-    systems = {"ours": ours(cases)}
+    systems = {"ours": run_ours(cases)}
     for name, python, system in (
         ("negspacy", negspacy, _NEGSPACY),
         ("medspacy", medspacy, _MEDSPACY),
     ):
         if python is not None:
-            systems[name] = theirs(python, system, cases)
-    for system, (found, speed) in systems.items():
+            systems[name] = run_other(python, system, cases)
+    for system, (contexts, speed) in systems.items():
         about: Row = {"question": "speed", "n": len(cases)}
         yield {"system": system, **about, "metric": "per_second", "value": round(speed)}
         for asked, (column, value) in GOLD.items():
-            if asked in found[0]:
+            if asked in contexts[0]:
                 gold = [row[column] == value for row in kept]
-                values = scores([bool(one[asked]) for one in found], gold)
+                values = scores([bool(context[asked]) for context in contexts], gold)
                 yield from rows_of(system, values, digits=1, question=asked, n=sum(gold))

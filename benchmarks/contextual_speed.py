@@ -1,20 +1,20 @@
-"""Mentions that each kind of linker links in a second of processor time, and its size.
+"""Measure the size of each kind of linker, and its speed in mentions a second of processor time.
 
-python -m benchmarks.run contextual_speed CORPUS PIPELINE CHECKPOINT takes the pipeline that `project
-run all --vars.config multitask` has made of a corpus, and the transformer's checkpoint. All kinds
+python -m benchmarks.run contextual_speed CORPUS PIPELINE CHECKPOINT: the pipeline that `project run
+all --vars.config multitask` has made of a corpus, and the checkpoint of its transformer. All kinds
 get the gold mentions of the same development documents, with the same knowledge base, in one run:
 
 exact, tfidf, biosyn, dense    the systems of benchmarks.linking
-light         the light linker: the strings of the mentions alone, see training/configs/rescnn.cfg
-collective    the bi-encoder: each document is read once
-single        the same, each mention read in a window of its own
+light         the light linker, which uses mention strings only (training/configs/rescnn.cfg)
+collective    the bi-encoder, which encodes each document once
+single        the same with a separate text window for each mention
 rerank        a cross-encoder of the same size, with ten candidates of the light linker
-closed, open  the multi-task linker by its closed vocabulary alone, and as it is
-tagging       closed, and the mentions are found too, instead of the gold ones
-generative    the pipeline of --generative, if there is one
+closed, open  the multi-task linker with its closed vocabulary only, and unchanged
+tagging       closed, with mentions found by the network instead of gold mentions
+generative    the pipeline of --generative, if specified
 
-Bi-encoders and cross-encoder are not trained, which changes nothing for their speed. Processor time
-of all threads, not time on the clock: other programs may run beside it.
+Bi-encoders and cross-encoder are not trained, which does not affect their speed. Times are
+processor time of all threads, so that other programs on the machine matter less.
 """
 
 import tempfile
@@ -37,7 +37,7 @@ from spacy_bioel.contextual.reranker import build_cross_encoder_v1, build_rerank
 from spacy_bioel.evaluation.run import link_bare_texts, link_gold_mentions
 from spacy_bioel.models.name_encoder import EncoderSource
 
-_OF_STRINGS = {
+_STRING_SYSTEMS = {
     "exact": "exact",
     "tfidf": "tfidf",
     "biosyn": "biosyn",
@@ -52,23 +52,23 @@ def contextual_speed(
     pipeline: Path,
     checkpoint: Path,
     generative: Annotated[
-        Path | None, typer.Option(help="Of training/configs/generative.cfg.")
+        Path | None, typer.Option(help="Pipeline of training/configs/generative.cfg.")
     ] = None,
-    documents: Annotated[int, typer.Option(help="Of dev.")] = 100,
+    documents: Annotated[int, typer.Option(help="Development documents.")] = 100,
     max_pieces: Annotated[int, typer.Option(help="Word pieces of a pair.")] = 64,
 ) -> Iterator[Row]:
     texts = dev(corpus)[: documents + 2]
     n = sum(len(text.mentions) for text in texts[2:])
     kinds: dict[str, Callable[[], Language]] = {
-        name: partial(of_strings, corpus, system) for name, system in _OF_STRINGS.items()
+        name: partial(string_pipeline, corpus, system) for name, system in _STRING_SYSTEMS.items()
     }
     kinds |= {
-        name: partial(that_reads, name, pipeline, checkpoint, max_pieces=max_pieces)
+        name: partial(contextual_pipeline, name, pipeline, checkpoint, max_pieces=max_pieces)
         for name in ("collective", "single", "rerank", "closed", "open", "tagging")
     }
     if generative is not None:
         kinds["generative"] = partial(spacy.load, generative)
-    found: dict[str, tuple[float, float]] = {}
+    costs: dict[str, tuple[float, float]] = {}
     for name, make in kinds.items():
         nlp = make()
         linker: Any = nlp.get_pipe("bioel_linker")
@@ -77,29 +77,31 @@ def contextual_speed(
         list(link(nlp, linker, texts[:2]))
         start = time.process_time()
         list(link(nlp, linker, texts[2:]))
-        found[name] = time.process_time() - start, megabytes(nlp)
+        costs[name] = time.process_time() - start, megabytes(nlp)
     about = {"corpus": corpus, "n": n, "names": linker.kb.n_names, "max_pieces": max_pieces}
-    for name, (seconds, size) in found.items():
+    for name, (seconds, size) in costs.items():
         values = {
             "mentions_per_second": n / seconds,
             "documents_per_second": (len(texts) - 2) / seconds,
-            "collective_is_faster": seconds / found["collective"][0],
+            "collective_is_faster": seconds / costs["collective"][0],
             "megabytes": size,
         }
         yield from rows_of(name, values, **about)
 
 
-def of_strings(corpus: str, system: str) -> Language:
-    """A pipeline that links by strings alone."""
-    found = SYSTEMS[system]
-    nlp, linker = make_pipeline(corpus, found, encoder=ENCODER, uses_training=True)
-    if found.ranks_by:
-        linker.fusion = Similarity(found.ranks_by)
+def string_pipeline(corpus: str, system: str) -> Language:
+    """Return a pipeline that links by mention strings only."""
+    chosen = SYSTEMS[system]
+    nlp, linker = make_pipeline(corpus, chosen, encoder=ENCODER, uses_training=True)
+    if chosen.ranks_by:
+        linker.fusion = Similarity(chosen.ranks_by)
     return nlp
 
 
-def that_reads(name: str, pipeline: Path, checkpoint: Path, *, max_pieces: int) -> Language:
-    """The pipeline with the linker of a kind that reads."""
+def contextual_pipeline(
+    name: str, pipeline: Path, checkpoint: Path, *, max_pieces: int
+) -> Language:
+    """Return the pipeline with a contextual linker of a kind."""
     nlp = spacy.load(pipeline)
     linker: Any = nlp.get_pipe("bioel_linker")
     tok2vec: Any = nlp.get_pipe("tok2vec")
@@ -116,13 +118,13 @@ def that_reads(name: str, pipeline: Path, checkpoint: Path, *, max_pieces: int) 
         linker.model = build_reranker_v1(names, pairs)
         linker.cfg["max_candidates"] = CANDIDATES
     linker.rescorer.add_network(EncoderSource(linker.kb, (), None, 0, 0))
-    if name in ("single", "rerank"):  # which share no transformer
+    if name in ("single", "rerank"):  # they do not share a transformer
         nlp.remove_pipe("tok2vec")
     return nlp
 
 
 def megabytes(nlp: Language) -> float:
-    """Size of the pipeline, the knowledge base aside."""
+    """Return the size of the pipeline without its knowledge base."""
     with tempfile.TemporaryDirectory() as folder:
         nlp.to_disk(folder)
         files = [path for path in Path(folder).rglob("*") if path.is_file()]

@@ -1,26 +1,26 @@
-"""Names that each encoder encodes in a second, and links under the same search.
+"""Measure the speed of name encoders, alone and with the same vector search.
 
 python -m benchmarks.run encoding KB CHECKPOINT: names of a knowledge base, and the checkpoint of
-MiniLM-L6, whose word pieces all transformers here read. In one run, from strings to unit vectors:
+MiniLM-L6, whose word pieces all transformers here use. In one run, from strings to unit vectors:
 
-rescnn           the package's encoder, as it links
-rescnn_float32   the network that is trained
-bert             of the shape of BERT-base, float32, padded batches of 64: as people run it
-bert_best        the same at its best here: float32, bfloat16 or int8 (dynamic quantisation), padded
-                 or names of one length together, whichever is fastest
+rescnn           the starter's encoder, as used for linking
+rescnn_float32   the same network as it is trained
+bert             BERT-base, float32, padded batches of 64: the usual way to run it
+bert_best        the fastest of float32, bfloat16 and int8 (dynamic quantisation), with padding or
+                 with names grouped by length
 minilm, minilm_best
 
-Times are the best of three, on the clock, with all cores. Linked: a query is encoded and
-searched exactly among 80,000 vectors of its encoder's size (for transformers random ones:
-encoding so many would take an hour, and does not matter for the time of the search).
+Times are wall time with all cores, the best of three. Linked: a query is encoded and searched
+exactly among 80,000 vectors of the same size (random ones: the values do not affect the search, and
+transformers would take an hour to encode as many names).
 
-python -m benchmarks.run roofline KB: what encoder and search reach of what one core can do, which
-other programs should leave alone, in processor time:
+python -m benchmarks.run roofline KB: the share of the peak of one idle core that encoder and search
+reach, in processor time:
 
-peak      matrix products of the size at which they are fastest, and a copy within memory
-encoder   names, sorted by length as `bioel kb encode` sorts them: all additions and multiplications
-          of its matrix products; what is fused into tables, shifts and activations do not count
-search    exact, 256 queries: the products of queries and vectors
+peak      matrix products of the fastest size, and a copy within memory
+encoder   names sorted by length, as in `bioel kb encode`: operations of the matrix products;
+          operations fused into tables, shifts and activations are not counted
+search    exact, 256 queries: products of queries and vectors
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ from spacy_bioel.text.normalize import normalize_name
 
 Encode = Callable[[Sequence[str]], NDArray[np.float32]]
 _BATCH = 64
-_FEW = 256  # names that the slow ones encode
-_QUERIES, _SEARCHED = 256, 80_000
+_N_FEW_NAMES = 256  # for the slow encoders
+_N_QUERIES, _N_SEARCHED = 256, 80_000
 
 
 @question("encoding")
@@ -66,15 +66,15 @@ def encoding(kb: Path, checkpoint: Path) -> Iterator[Row]:
     linked: dict[str, float] = {}
     for system, (encode, n) in _make_encoders(checkpoint, strings).items():
         queries = encode(strings[:n])
-        random = np.random.default_rng(0).standard_normal((_SEARCHED, queries.shape[1]))
+        random = np.random.default_rng(0).standard_normal((_N_SEARCHED, queries.shape[1]))
         index = ExactIndex(quantize(unit(random)))
         best = _best(time.perf_counter, 3, encode, strings[:n])
         rates[system] = n / best
         searching = _best(time.perf_counter, 3, index.search, queries, 10)
         linked[system] = n / (best + searching)
-    about = {"n": len(strings), "searched": _SEARCHED, "threads": torch.get_num_threads()}
+    about = {"n": len(strings), "searched": _N_SEARCHED, "threads": torch.get_num_threads()}
     for system in rates:
-        # Of ours, the paper's speed-up: over BERT-base, each at its best here.
+        # The speed-up reported in the paper: over BERT-base, both in their fastest form.
         other = "bert_best" if system == "rescnn" else system
         values = {
             "names_per_second": rates[system],
@@ -97,7 +97,7 @@ def roofline(kb: Path, names: int = 16_384) -> Iterator[Row]:
     n_tokens = sum(map(len, model.attrs["tokenizer"].encode_batch_fast(strings)))
     vectors = encode(strings)
     index = ExactIndex(quantize(vectors))
-    queries = unit(chance.standard_normal((_QUERIES, vectors.shape[1])))
+    queries = unit(chance.standard_normal((_N_QUERIES, vectors.shape[1])))
 
     def best(function: Callable, *arguments: Any) -> float:
         return _best(time.process_time, 5, function, *arguments)
@@ -109,14 +109,14 @@ def roofline(kb: Path, names: int = 16_384) -> Iterator[Row]:
     memory = np.zeros(1 << 25, dtype=np.float32)
     bandwidth = 2 * memory.nbytes / best(np.copyto, memory, np.ones_like(memory))
     encoding, searching = best(encode, strings), best(index.search, queries, 10)
-    # Additions and multiplications of the products that are left for each token.
+    # Weights of the matrix products that remain for each token.
     weights = sum(
         layer.weight.numel()
         for block in get_network(model).blocks
         for layer in (*block.convolutions, block.feed_forward[0], block.feed_forward[3])
     )
     encoder = 2 * n_tokens * weights / encoding
-    search = 2 * _QUERIES * vectors.size / searching
+    search = 2 * _N_QUERIES * vectors.size / searching
     figures = {
         "peak": {"gigaflops_float32": peak / 1e9, "gigabytes_per_second": bandwidth / 1e9},
         "encoder": {
@@ -136,7 +136,7 @@ def roofline(kb: Path, names: int = 16_384) -> Iterator[Row]:
 
 
 def sample_names(kb: KnowledgeBase, n: int) -> list[str]:
-    """Return normalised names of all of a knowledge base, drawn with seed 0, in no order."""
+    """Return random normalised names of a knowledge base, drawn with seed 0."""
     rows = np.random.default_rng(0).choice(kb.n_names, min(n, kb.n_names), replace=False)
     return [normalize_name(name) for name in kb.names.take(rows)]
 
@@ -147,7 +147,7 @@ def unit(vectors: NDArray) -> NDArray[np.float32]:
 
 
 def _best(clock: Callable[[], float], repeats: int, function: Callable, *arguments: Any) -> float:
-    """Return seconds of the fastest run, after a first one that is not counted."""
+    """Return the seconds of the fastest run, after one run to warm up."""
     times = []
     for _ in range(repeats + 1):
         start = clock()
@@ -157,7 +157,7 @@ def _best(clock: Callable[[], float], repeats: int, function: Callable, *argumen
 
 
 class Names:
-    """Our encoder. fast (bool): As it links; else the network that is trained."""
+    """Our encoder. fast (bool): Inference as in linking; else the network as it is trained."""
 
     def __init__(self, model: NameEncoder, *, fast: bool) -> None:
         self.model = model
@@ -170,7 +170,7 @@ class Names:
 
 
 class Padded:
-    """A transformer as people run it: batches in the order of the names, padded, masked."""
+    """A transformer run as usual: padded batches in the order of the names."""
 
     def __init__(self, backbone: Any, tokenizer: Tokenizer) -> None:
         self.backbone = backbone.eval()
@@ -178,19 +178,19 @@ class Padded:
         self.tokenizer.enable_padding()
 
     def __call__(self, names: Sequence[str]) -> NDArray[np.float32]:
-        found = []
+        vectors = []
         with torch.inference_mode():
             for start in range(0, len(names), _BATCH):
                 pieces = self.tokenizer.encode_batch(list(names[start : start + _BATCH]))
                 ids = torch.tensor([piece.ids for piece in pieces])
                 mask = torch.tensor([piece.attention_mask for piece in pieces])
                 hidden = self.backbone(input_ids=ids, attention_mask=mask)[0]
-                found.append(hidden[:, 0].float().numpy())
-        return unit(np.concatenate(found))
+                vectors.append(hidden[:, 0].float().numpy())
+        return unit(np.concatenate(vectors))
 
 
 class Packed:
-    """A transformer that is given names of one length together, so that nothing is padded."""
+    """A transformer that gets names of equal length together, without padding."""
 
     def __init__(self, backbone: Any, tokenizer: Tokenizer) -> None:
         self.network = NameTransformer(backbone.eval(), pooling="cls")
@@ -218,11 +218,11 @@ def _starter_model() -> NameEncoder:
 
 
 def _make_encoders(checkpoint: Path, strings: Sequence[str]) -> dict[str, tuple[Encode, int]]:
-    """Return encoders, each with the number of names that it is given."""
+    """Return encoders, each with the number of names that it is measured on."""
     model = _starter_model()
     minilm = AutoModel.from_pretrained(checkpoint, add_pooling_layer=False)
     tokenizer = Tokenizer.from_file(str(checkpoint / "tokenizer.json"))
-    torch.manual_seed(0)  # weights by chance are as fast
+    torch.manual_seed(0)  # random weights are as fast as trained ones
     shape = BertConfig(vocab_size=tokenizer.get_vocab_size())
     bert = BertModel(shape, add_pooling_layer=False)
 
@@ -230,18 +230,20 @@ def _make_encoders(checkpoint: Path, strings: Sequence[str]) -> dict[str, tuple[
         linear = {torch.nn.Linear}
         return torch.ao.quantization.quantize_dynamic(backbone, linear, dtype=torch.qint8)
 
-    found: dict[str, tuple[Encode, int]] = {
+    encoders: dict[str, tuple[Encode, int]] = {
         "rescnn": (Names(model, fast=True), len(strings)),
         "rescnn_float32": (Names(model, fast=False), len(strings)),
     }
-    for name, backbone, n in (("minilm", minilm, 4 * _FEW), ("bert", bert, _FEW)):
-        found[name] = Padded(backbone, tokenizer), n
-        ways: list[Encode] = [
-            kind(change(deepcopy(backbone)), tokenizer)
-            for kind in (Padded, Packed)
+    for name, backbone, n in (("minilm", minilm, 4 * _N_FEW_NAMES), ("bert", bert, _N_FEW_NAMES)):
+        encoders[name] = Padded(backbone, tokenizer), n
+        variants: list[Encode] = [
+            batching(change(deepcopy(backbone)), tokenizer)
+            for batching in (Padded, Packed)
             for change in (torch.nn.Module.float, torch.nn.Module.bfloat16, int8)
         ]
-        times = [_best(time.perf_counter, 1, way, strings[:_FEW]) for way in ways]
-        fastest = ways[times.index(min(times))]
-        found[f"{name}_best"] = fastest, n
-    return found
+        times = [
+            _best(time.perf_counter, 1, variant, strings[:_N_FEW_NAMES]) for variant in variants
+        ]
+        fastest = variants[times.index(min(times))]
+        encoders[f"{name}_best"] = fastest, n
+    return encoders

@@ -1,17 +1,17 @@
-"""Accuracy of finding and linking mentions in bare text, and the gain of reading.
+"""Measure finding and linking of mentions in bare text, and the gain of contextual models.
 
 python -m benchmarks.run end_to_end CORPUS SYSTEM records the development figures of the pipeline
-that `project run all . --vars.corpus CORPUS --vars.config SYSTEM` has made. Where the linker reads,
-also of two others with the same weights, tuned on dev like the first: SYSTEM_strings links by the
-strings of the mentions alone, and SYSTEM_context (of a dual encoder) by what was read alone.
+that `project run all . --vars.corpus CORPUS --vars.config SYSTEM` has made. For a contextual linker
+it also records two variants with the same weights, tuned on dev too: SYSTEM_strings uses only the
+mention strings, and SYSTEM_context (dual encoders) only the contextual scores.
 
-main_job FOLDER runs the project on BC5CDR with the files below FOLDER, and records what `bioel
-evaluate` measured on dev, beside the same linker without its encoder: exact names, training strings
+main_job FOLDER runs the project on BC5CDR with the files in FOLDER, and records the figures of
+`bioel evaluate` on dev, also for the same linker without its encoder: exact names, training strings
 and character 3-grams (the lexical floor).
 
-detection CORPUS trains the detectors of training/configs/mentions*.cfg, which score every span or
-tag tokens, on the same token vectors for the same number of updates. Threshold, consistency and
-overlap are chosen on dev for each.
+detection CORPUS trains the detectors of training/configs/mentions*.cfg, which score spans or tag
+tokens, on the same token vectors for the same number of updates. Threshold, document smoothing and
+overlap are tuned on dev for each.
 """
 
 import resource
@@ -39,12 +39,12 @@ _TEXT_ONLY = {
     "partial_binary": _F1,
     "partial_fractional": ("f1",),
 }
-_GIVEN = (
+_GIVEN_METRICS = (
     "accuracy@1", "accuracy@1_nil_ignored", "accuracy@1_nil_ignored_normalised", "mrr",
     "mrr_normalised", "recall@10",
 )  # fmt: skip
-# Protocols that the result file calls as the literature does.
-_NAMES = {"end_to_end": "strict", "partial_binary": "partial"}
+# Protocols -> their names in the literature, which the result file uses.
+_PROTOCOL_NAMES = {"end_to_end": "strict", "partial_binary": "partial"}
 
 
 @question("end_to_end", key=KEY)
@@ -60,7 +60,7 @@ def end_to_end(
     linker: Any = spacy.load(model).get_pipe("bioel_linker")
     variants = {"strings": {"contextual": False}} if linker.is_contextual else {}
     if linker.is_contextual and linker.model.name == "dual_encoder":
-        variants["contextual"] = dict.fromkeys(linker.cfg["evidence"], False) | {"contextual": True}
+        variants["context"] = dict.fromkeys(linker.cfg["evidence"], False) | {"contextual": True}
     for name, evidence in variants.items():
         with _retuned(model, corpus, evidence) as tuned:
             for row in _measure(tuned, corpus):
@@ -69,7 +69,7 @@ def end_to_end(
 
 @contextmanager
 def _retuned(model: Path, corpus: str, evidence: Mapping[str, bool]) -> Iterator[Path]:
-    """Yield the pipeline with some evidence switched, and tuned anew on dev."""
+    """Yield the pipeline with some evidence switched on or off, and tuned again on dev."""
     with tempfile.TemporaryDirectory() as folder:
         changed, tuned = Path(folder) / "changed", Path(folder) / "tuned"
         nlp = spacy.load(model)
@@ -82,17 +82,17 @@ def _retuned(model: Path, corpus: str, evidence: Mapping[str, bool]) -> Iterator
 
 
 def _measure(model: Path, corpus: str) -> Iterator[Row]:
-    """Yield figures of one pipeline on dev; of given mentions also by parts of them."""
+    """Yield the figures of one pipeline on dev; for given mentions also by subset."""
     nlp: Any = spacy.load(model)
     linker = nlp.get_pipe("bioel_linker")
     texts, about = dev(corpus), {"kb": linker.kb.fingerprint}
     if "bioel_mentions" in nlp.pipe_names:
         links = list(link_bare_texts(nlp, linker, texts))
         for row in scored(texts, links, linker.kb, _TEXT_ONLY, **about):
-            yield row | {"protocol": _NAMES.get(row["protocol"], row["protocol"])}
+            yield row | {"protocol": _PROTOCOL_NAMES.get(row["protocol"], row["protocol"])}
     linker.cfg["max_candidates"] = CANDIDATES  # for recall@10
     links = list(link_gold_mentions(nlp, linker, texts))
-    given = {"gold": _GIVEN, "gold_any": _GIVEN}
+    given = {"gold": _GIVEN_METRICS, "gold_any": _GIVEN_METRICS}
     for subset, belongs in subsets(corpus, linker.kb).items():
         for row in scored(only(texts, belongs), links, linker.kb, given, **about):
             yield row | {"subset": subset}
@@ -103,7 +103,7 @@ def main_job(
     data: Path,
     seed: SeedOption = 0,
     trained: Annotated[
-        bool, typer.Option("--trained", help="The project was run before: only record it.")
+        bool, typer.Option("--trained", help="Record the results of an earlier run only.")
     ] = False,
 ) -> Iterator[Row]:
     corpus = "bc5cdr"
@@ -118,14 +118,14 @@ def main_job(
         yield from rows_of("rescnn", costs, digits=0, **about)
     given = ("accuracy@1", "accuracy@1_nil_ignored")
     wanted = {"mention": ("f1",), "end_to_end": ("f1",), "gold": given, "gold_any": given}
-    found = {"rescnn": srsly.read_json(Path("metrics") / corpus / "dev.json")}
+    results = {"rescnn": srsly.read_json(Path("metrics") / corpus / "dev.json")}
     with _retuned(Path("models") / corpus / "final", corpus, {"dense": False}) as tuned:
         out = tuned.with_name("dev.json")
         protocols = [part for name in wanted for part in ("--protocol", name)]
         python("-m", "spacy_bioel", "evaluate", tuned, dev_file(corpus), *protocols, "--json", out)
-        found["lexical"] = srsly.read_json(out)
+        results["lexical"] = srsly.read_json(out)
     about = {"question": "accuracy", "corpus": corpus, "split": "dev", "seed": seed}
-    for system, rows in found.items():
+    for system, rows in results.items():
         for row in rows:
             if row["metric"] in wanted.get(row["protocol"], ()) and not row["label"]:
                 numbers = {name: round(row[name], 2) for name in ("value", "low", "high")}
@@ -161,7 +161,7 @@ def detection(corpus: str, seed: SeedOption = 0) -> Iterator[Row]:
 
 
 def _kinds_of_mentions(nlp: Any) -> dict[str, Callable[[AnnotatedText, Mention], bool]]:
-    """Return parts of the gold mentions, by their tokens; tags cannot express overlaps."""
+    """Return subsets of the gold mentions by length and overlap, which tags cannot express."""
 
     def n_tokens(text: AnnotatedText, mention: Mention) -> int:
         return len(nlp.make_doc(text.text[mention.start : mention.end]))

@@ -1,9 +1,9 @@
-"""Names that any curator would expect to be found, each in three sentences that say nothing else.
+"""Measure recall on names that any curator would expect to be found, in neutral sentences.
 
-expected.tsv was written before anything was tuned for it: 100 drugs, of which 12 brands, 60
-diseases, 60 genes, 30 organisms, 30 variants and 20 cell lines, with the id of each; of variants,
-rs numbers have one. `found`: a mention has these borders, of any type; `right`: with this type and
-this id.
+expected.tsv was written before anything was tuned for it: 100 drugs (12 of them brands), 60
+diseases, 60 genes, 30 organisms, 30 variants and 20 cell lines, with their ids; among variants only
+rs numbers have ids. `found`: a mention with these borders, of any type; `right`: with the right
+type and id.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ SENTENCES = (
 
 @question("expected", key=("system", "subset", "metric"))
 def expected(
-    system: Annotated[str, typer.Option(help="What to call it in the results.")] = "ours",
+    system: Annotated[str, typer.Option(help="Name in the results.")] = "ours",
     model: Annotated[str, typer.Argument(help='A pipeline, or "starter".')] = "starter",
-    missed: Annotated[bool, typer.Option(help="Show what is not right.")] = False,
+    missed: Annotated[bool, typer.Option(help="Show the names that are not right.")] = False,
 ) -> Iterator[Row]:
     lines = NAMES.read_text(encoding="utf8").splitlines()[1:]
     wanted = [(s, *line.split("\t")) for line in lines for s in SENTENCES]
@@ -38,8 +38,8 @@ def expected(
     n, found, right = Counter[str](), Counter[str](), Counter[str]()
     for doc, (sentence, label, name, id) in zip(docs, wanted, strict=True):
         start = sentence.index("{")
-        place = start, start + len(name)
-        spans = [s for s in doc.spans["bioel"] if (s.start_char, s.end_char) == place]
+        offsets = start, start + len(name)
+        spans = [s for s in doc.spans["bioel"] if (s.start_char, s.end_char) == offsets]
         is_right = any(s.label_ == label and (s._.cui or "") == id for s in spans)
         for subset in ("", label):
             n[subset] += 1

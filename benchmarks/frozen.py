@@ -1,16 +1,16 @@
-"""Outputs that a refactoring must not change: `python -m benchmarks.frozen write FOLDER`.
+"""Compare outputs before and after a refactoring: `python -m benchmarks.frozen write FOLDER`.
 
-`write` links some 600 documents by six pipelines and writes what they said to FOLDER, a file a set:
+`write` links some 600 documents with six pipelines and writes a file for each set to FOLDER:
 mentions, ids, candidates with scores, facts, context, and the decisions of explanations. `compare
-BEFORE AFTER` shows the differences of two such folders and exits with 1 if there are any. `digests
-FOLDER` records the digest of each set in benchmarks/results/frozen.json; `check FOLDER` compares a
-folder with them.
+BEFORE AFTER` shows the differences between two such folders and exits with 1 if there are any.
+`digests FOLDER` records the digest of each set in benchmarks/results/frozen.json; `check FOLDER`
+compares a folder with them.
 
-Compare folders of one machine: another BLAS may round a fourth decimal differently.
+Compare folders written on one machine: another BLAS may round the fourth decimal differently.
 
---data is a folder with the corpora; sets without their files are left out, and named. The
-contextual models are trained here, for some updates on the corpus of this repository, so that a
-change of training shows too. Sentences of explanations are not compared: they may change.
+--data is a folder with the corpora; sets whose files are missing are reported and left out. The
+contextual models are trained here for a few updates on the embedded corpus, so that changes of
+training show too. Sentences of explanations are not compared: they may change.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from benchmarks.record import RESULTS
 ROOT = Path(__file__).parents[1]
 FACTS = ("hgvs", "component", "gene")
 CONTEXT = ("negated", "uncertain", "historical", "hypothetical", "experiencer", "context_cues")
-# Names of evidence that changed since the digests were made: now -> then.
+# Evidence renamed since the digests were made: new name -> old name.
 RENAMED: dict[str, str] = {}
 Texts = Iterable[str]
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -97,7 +97,7 @@ def clinical_starter(data: Path, folder: Path) -> Language:
 
 
 def two_ontologies(data: Path, folder: Path) -> Language:
-    """Names of HPO and MONDO, two joined knowledge bases, as in `bioel link kb/hp kb/mondo`."""
+    """Return a dictionary pipeline of HPO and MONDO, joined as in `bioel link kb/hp kb/mondo`."""
     for name, source, options in (
         ("hp", "hp.obo.gz", ["--under", "HP:0000118"]),
         ("mondo", "MONDO-ontology-v2026-05-05.json.zst", []),
@@ -144,7 +144,7 @@ MODELS: dict[str, dict[str, Any]] = {
 
 
 def contextual(name: str) -> Callable[[Path, Path], Language]:
-    """Train a small detector and a contextual linker for thirty updates."""
+    """Return a function that trains a small detector and a contextual linker for 30 updates."""
 
     def make(data: Path, folder: Path) -> Language:
         if not (folder / "mesh").exists():
@@ -188,7 +188,7 @@ def embedded(data: Path) -> Iterator[str]:
     yield from islice(pubtator(ROOT / "training/assets/corpus/dev.pubtator.txt"), 20)
 
 
-# Name -> the texts, the pipeline, and every which document is explained.
+# Name -> texts, pipeline, and n if every n-th document is explained.
 SETS: dict[str, tuple[Callable[[Path], Texts], Callable[[Path, Path], Language], int]] = {
     "starter": (abstracts, starter, 3),
     "clinical": (notes, clinical_starter, 2),
@@ -204,14 +204,16 @@ def bioel(*arguments: object) -> None:
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
 
-def of_span(span: Span) -> dict[str, Any]:
-    said = span._
+def span_record(span: Span) -> dict[str, Any]:
+    extensions = span._
     return {
         "place": [span.start_char, span.end_char, span.label_],
         "ids": span.kb_id_,
-        "candidates": [[c.id, c.score, c.name, evidence_of(c.evidence)] for c in said.candidates],
-        "facts": [said.get(name) for name in FACTS],
-        "context": [said.get(name) for name in CONTEXT],
+        "candidates": [
+            [c.id, c.score, c.name, evidence_of(c.evidence)] for c in extensions.candidates
+        ],
+        "facts": [extensions.get(name) for name in FACTS],
+        "context": [extensions.get(name) for name in CONTEXT],
     }
 
 
@@ -219,18 +221,18 @@ def evidence_of(evidence: str) -> str:
     return "+".join(RENAMED.get(name, name) for name in evidence.split("+"))
 
 
-def of_doc(doc: Doc) -> dict[str, Any]:
+def doc_record(doc: Doc) -> dict[str, Any]:
     group = doc.spans["bioel"]
     return {
         "text": doc.text,
-        "spans": list(map(of_span, group)),
+        "spans": list(map(span_record, group)),
         "scores": list(group.attrs.get("scores", ())),
         "ents": [[e.start_char, e.end_char, e.label_, e.kb_id_] for e in doc.ents],
     }
 
 
 def decisions(nlp: Language, text: str) -> dict[str, Any]:
-    """What an explanation says, without its sentences."""
+    """Return the decisions in an explanation, without its sentences."""
     report = asdict(spacy_bioel.explain(nlp, text))
     return {
         "considered": sorted(
@@ -254,9 +256,9 @@ def decisions(nlp: Language, text: str) -> dict[str, Any]:
 def write(
     folder: Path,
     data: Annotated[Path, typer.Option(help="Folder with the corpora.")] = Path("../shared/data"),
-    only: Annotated[list[str] | None, typer.Option(help="Sets, of all.")] = None,
+    only: Annotated[list[str] | None, typer.Option(help="Sets; all by default.")] = None,
 ) -> None:
-    """Link the documents of all sets, and write what was said of them."""
+    """Link the documents of all sets, and write links and explanations."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in only or SETS:
         texts_of, make, every = SETS[name]
@@ -267,7 +269,7 @@ def write(
             continue
         with tempfile.TemporaryDirectory() as scratch:
             nlp = make(data, Path(scratch))
-            lines = [json.dumps(of_doc(doc)) for doc in nlp.pipe(texts, batch_size=32)]
+            lines = [json.dumps(doc_record(doc)) for doc in nlp.pipe(texts, batch_size=32)]
             explained = [json.dumps(decisions(nlp, text)) for text in texts[::every]]
         (folder / f"{name}.jsonl").write_text("\n".join(lines) + "\n", "utf8")
         (folder / f"{name}_explained.jsonl").write_text("\n".join(explained) + "\n", "utf8")
@@ -275,7 +277,7 @@ def write(
 
 
 def differences(before: Any, after: Any, path: str = "") -> Iterator[str]:
-    """Yield the places where two documents differ."""
+    """Yield the paths at which two documents differ."""
     if isinstance(before, dict) and isinstance(after, dict):
         for key in before.keys() | after.keys():
             yield from differences(before.get(key), after.get(key), f"{path}.{key}")
@@ -313,18 +315,18 @@ def digest(path: Path) -> str:
 @app.command()
 def digests(folder: Path) -> None:
     """Record the digest of each file."""
-    found = {path.name: digest(path) for path in sorted(folder.glob("*.jsonl"))}
-    (RESULTS / "frozen.json").write_text(json.dumps(found, indent=1) + "\n", "utf8")
+    hashes = {path.name: digest(path) for path in sorted(folder.glob("*.jsonl"))}
+    (RESULTS / "frozen.json").write_text(json.dumps(hashes, indent=1) + "\n", "utf8")
 
 
 @app.command()
 def check(folder: Path) -> None:
     """Compare a folder with the recorded digests; exit with 1 if a set differs."""
-    known = json.loads((RESULTS / "frozen.json").read_text("utf8"))
-    found = {path.name: digest(path) for path in sorted(folder.glob("*.jsonl"))}
-    wrong = [name for name in known if found.get(name) != known[name]]
-    typer.echo(f"differ or are missing: {', '.join(wrong)}" if wrong else "all equal")
-    raise typer.Exit(bool(wrong))
+    recorded = json.loads((RESULTS / "frozen.json").read_text("utf8"))
+    hashes = {path.name: digest(path) for path in sorted(folder.glob("*.jsonl"))}
+    changed = [name for name in recorded if hashes.get(name) != recorded[name]]
+    typer.echo(f"differ or are missing: {', '.join(changed)}" if changed else "all equal")
+    raise typer.Exit(bool(changed))
 
 
 if __name__ == "__main__":

@@ -1,14 +1,14 @@
-"""Names that a generative linker writes about gold mentions, and their worth beside the evidence.
+"""Measure the names that a generative linker generates, alone and with the other evidence.
 
-python -m benchmarks.run generative CORPUS --start FOLDER trains the linker alone, from a folder of
-training/scripts/pretrain_seq2seq.py, and measures on the development documents, any id of a mention
-being right; mentions whose ids the knowledge base lacks count as wrong. Systems:
+python -m benchmarks.run generative CORPUS --start FOLDER trains the linker only, from a folder of
+training/scripts/pretrain_seq2seq.py, and evaluates on the development documents. Any id of a
+mention is right; mentions whose ids the knowledge base lacks count as wrong. Systems:
 
-generated: names that were written, nothing else. strings: the same linker without them, with its
-default weights. both: the two, weighed (five numbers) by the documents of four folds of five.
+generated: generated names only. strings: the same linker without generated names, with its default
+weights. both: both combined, with five weights fitted on the other four of five folds.
 
---ablation NAME (of ABLATIONS) trains another way, on mentions alone, and measures what is written
-about the first 100 documents, as "ablation: NAME".
+--ablation NAME (of ABLATIONS) trains a variant on mentions only, and evaluates generated names on
+the first 100 documents, as "ablation: NAME".
 """
 
 import os
@@ -39,8 +39,8 @@ from spacy_bioel.models.fusion import Fusion
 from spacy_bioel.models.torch_io import network_of
 from spacy_bioel.types import AnnotatedText, Link
 
-_DOCUMENTS = 8  # of an update
-_ABLATED = 100  # documents
+_BATCH_SIZE = 8  # documents
+_N_ABLATION_DOCUMENTS = 100
 ABLATIONS = ("mentions", "random target", "no prompt", "one name a concept", "no pre-training")
 
 
@@ -48,10 +48,10 @@ ABLATIONS = ("mentions", "random target", "no prompt", "one name a concept", "no
 def generative(
     corpus: str,
     start: Annotated[Path, typer.Option(help="A pre-trained encoder-decoder.")],
-    out: Annotated[Path | None, typer.Option(help="Where to save the trained pipeline.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the trained pipeline.")] = None,
     updates: Annotated[int, typer.Option()] = 500,
     seed: SeedOption = 0,
-    ablation: Annotated[str, typer.Option(help="Of ABLATIONS, instead.")] = "",
+    ablation: Annotated[str, typer.Option(help="One of ABLATIONS, instead.")] = "",
 ) -> Iterator[Row]:
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     texts = only(dev(corpus), lambda text, mention: mention.ids)
@@ -68,7 +68,7 @@ def generative(
             linker.cfg["include_kb"] = False
             nlp.to_disk(out)
     if ablation == "one name a concept":
-        linker.set_kb(linker.kb)  # ends the training, and its pool of names
+        linker.set_kb(linker.kb)  # ends training, which searches a pool of names
         rows = np.unique(linker.kb.preferred_rows(np.arange(len(linker.kb))))
         pieces = linker.model.get_ref("generator").attrs["pieces"]
         trie = build_trie(linker.kb, pieces.for_names, rows=rows)
@@ -76,35 +76,37 @@ def generative(
     else:
         linker.encode_kb(linker.kb)
     before = {**linker.cfg, "evidence": dict(linker.cfg["evidence"])}
-    written = dict.fromkeys(before["evidence"], False) | {"generated": True}
-    linker.cfg |= {"evidence": written, "coherence": 0.0}
+    only_generated = dict.fromkeys(before["evidence"], False) | {"generated": True}
+    linker.cfg |= {"evidence": only_generated, "coherence": 0.0}
     rules = linker.entities
     linker.entities = RuleSet({k: v for k, v in rules.rules.items() if k != "composites"})
     if ablation:
-        links = list(link_gold_mentions(nlp, linker, texts[:_ABLATED]))
+        links = list(link_gold_mentions(nlp, linker, texts[:_N_ABLATION_DOCUMENTS]))
         about = {"system": f"ablation: {ablation}", "corpus": corpus, "split": "dev", "seed": seed}
-        yield from (about | row for row in _measure(corpus, texts[:_ABLATED], links, linker.kb))
+        yield from (
+            about | row for row in _measure(corpus, texts[:_N_ABLATION_DOCUMENTS], links, linker.kb)
+        )
         return
-    found = {"generated": list(link_gold_mentions(nlp, linker, texts))}
+    links_of = {"generated": list(link_gold_mentions(nlp, linker, texts))}
     linker.cfg.update(before)
     linker.entities = rules
     linker.cfg["evidence"]["generated"] = False
-    found["strings"] = list(link_gold_mentions(nlp, linker, texts))
+    links_of["strings"] = list(link_gold_mentions(nlp, linker, texts))
     linker.cfg["evidence"]["generated"] = True
     development = gather_contextual_development(nlp, gold_docs(nlp, texts))
 
     def fit(documents: list[int]) -> Fusion:
         return fit_fusion(development.for_documents(documents), n_hidden=0, l2=0.001)
 
-    found["both"] = weighed_by_folds(nlp, linker, texts, fit, weights="rescoring", seed=seed)
+    links_of["both"] = weighed_by_folds(nlp, linker, texts, fit, weights="rescoring", seed=seed)
     linker.rescoring = None
-    for system, links in found.items():
+    for system, links in links_of.items():
         about = {"system": system, "corpus": corpus, "split": "dev", "seed": seed}
         yield from (about | row for row in _measure(corpus, texts, links, linker.kb))
 
 
 def _make_pipeline(corpus: str, start: Path, ablation: str) -> Language:
-    """A pipeline with a generative linker only, ready to be trained."""
+    """Return a pipeline with only a generative linker, ready to be trained."""
     nlp = blank()
     generator = {
         "@architectures": "spacy-bioel.Seq2Seq.v1",
@@ -137,8 +139,8 @@ def _make_pipeline(corpus: str, start: Path, ablation: str) -> Language:
         chance = np.random.default_rng(0)
 
         def targets(kb: Any, strings: object, concepts: Any) -> list[int]:
-            of_each = [kb.names_of(row) for row in concepts.tolist()]
-            return [chance.choice(n) if ablation == "random target" else n[0] for n in of_each]
+            names = [kb.names_of(row) for row in concepts.tolist()]
+            return [chance.choice(n) if ablation == "random target" else n[0] for n in names]
 
         network.nearest_names = targets
     return nlp
@@ -154,9 +156,9 @@ def _train(nlp: Language, corpus: str, *, updates: int, seed: int) -> None:
     chance = np.random.default_rng(seed)
     order: list[int] = []
     for _ in range(updates):
-        if len(order) < _DOCUMENTS:
+        if len(order) < _BATCH_SIZE:
             order += chance.permutation(len(docs)).tolist()
-        batch, order = order[:_DOCUMENTS], order[_DOCUMENTS:]
+        batch, order = order[:_BATCH_SIZE], order[_BATCH_SIZE:]
         linker.update([Example(docs[i], docs[i]) for i in batch], sgd=optimizer)
         optimizer.step_schedules()
 
@@ -168,7 +170,7 @@ def _train_docs(corpus: str, nlp: Language) -> list[Any]:
 def _measure(
     corpus: str, texts: Sequence[AnnotatedText], links: Sequence[Sequence[Link]], kb: Any
 ) -> Iterator[Row]:
-    """Yield recall at 1 and 5 of all mentions and of parts of them."""
+    """Yield recall@1 and recall@5, on all mentions and by subset."""
     parts = subsets(corpus, kb)
     seen = parts["seen string"]
     parts["unseen string"] = lambda text, mention: not seen(text, mention)

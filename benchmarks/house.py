@@ -1,15 +1,15 @@
-"""How hard the code is to hold in mind: `python -m benchmarks.run house`.
+"""Measure the size and the coupling of the code: `python -m benchmarks.run house`.
 
 Lines are those of `wc -l`. The core is the package without its sealed rooms. A room is a folder of
-the package, or a file at its top. A Doc's way: `spacy_bioel.load()` links a first text, then one of
-new strings while each call from one file of the package into another is counted.
+the package, or a file at its top. The way of a Doc: `spacy_bioel.load()` links a text to warm up,
+then a text of new strings, while calls from one file of the package into another are counted.
 
---root and --system measure another checkout, such as an earlier commit. --show NAME lists what a
-measure counts and records nothing.
+--root and --system measure another checkout, such as an earlier commit. --show NAME lists the items
+that a measure counts, and records nothing.
 
-`python -m benchmarks.run install_size` adds up the installed files of the package and of all that
-it requires, and what each extra adds. Run it where all extras are installed; an extra of which a
-package is missing is left out.
+`python -m benchmarks.run install_size` adds up the installed files of the package, of its
+dependencies and of each extra. Run it where all extras are installed; extras with a missing package
+are left out.
 """
 
 import ast
@@ -61,7 +61,7 @@ sys.setprofile(None)
 print(json.dumps([[*files, n] for files, n in calls.items()]))
 """
 SEALED = {"contextual", "service"}
-# Rooms that may name any kind of text: the rules for them, and what prints their facts.
+# Rooms that may name kinds of text: their rules, and the export of their facts.
 _MAY_NAME = SEALED | {"entities", "export"}
 # Kind of text -> its names in code.
 KINDS = {
@@ -72,8 +72,8 @@ KINDS = {
     "abbreviations": "abbreviat|short_form",
     "genes": r"\bgene\b|genes",
 }
-_LONG = 500
-# Reference that benchmarks.reference writes: its words are those of the code.
+_MAX_LINES = 500  # of a file
+# Blocks that benchmarks.reference writes from the code, so that their words are not counted.
 _GENERATED = re.compile(r"<!-- generated: .*?<!-- end -->", re.S)
 TO_REACH = {
     "core_lines": 23_500,
@@ -154,7 +154,7 @@ def rooms_both_ways(sources: list[Source]) -> list[str]:
 
 
 def into_sealed_rooms(sources: list[Source]) -> list[str]:
-    """Return the places outside of sealed rooms that import from them."""
+    """Return the places outside sealed rooms that import from them."""
     return [
         f"{source.file}:{node.lineno}"
         for source in sources
@@ -166,7 +166,7 @@ def into_sealed_rooms(sources: list[Source]) -> list[str]:
 
 
 def inner_imports(sources: list[Source]) -> list[str]:
-    """Return the places inside functions that import from the package."""
+    """Return the places of imports from the package inside functions."""
     return [
         f"{source.file}:{line}"
         for source in sources
@@ -189,7 +189,7 @@ def names_in_code(source: Source) -> str:
 
 
 def files_that_name(kind: str, sources: list[Source]) -> list[str]:
-    """Return the files whose code names a kind of text without being the place for it."""
+    """Return the files outside the rooms for it whose code names a kind of text."""
     pattern = re.compile(KINDS[kind], re.IGNORECASE)
     outside = [source for source in sources if not source.is_in(_MAY_NAME)]
     return [source.file for source in outside if pattern.search(names_in_code(source))]
@@ -206,17 +206,17 @@ def top_level_names(tree: ast.Module) -> Iterator[str]:
 
 
 def named_twice(sources: list[Source]) -> list[str]:
-    """Return the module-level names that stand in two or more modules, with these."""
+    """Return the module-level names that two or more modules define, with the modules."""
     files: dict[str, list[str]] = {}
     for source in sources:
         for name in set(top_level_names(source.tree)):
             files.setdefault(name, []).append(source.file)
-    several = {name: found for name, found in files.items() if found[1:] and name[:2] != "__"}
-    return [f"{name}: {', '.join(found)}" for name, found in sorted(several.items())]
+    shared = {name: places for name, places in files.items() if places[1:] and name[:2] != "__"}
+    return [f"{name}: {', '.join(places)}" for name, places in sorted(shared.items())]
 
 
 def one_caller(sources: list[Source]) -> list[str]:
-    """Return the private functions and methods that one place uses, of those of a unique name."""
+    """Return the private functions and methods with a unique name that are used once."""
     nodes = [(source.file, node) for source in sources for node in ast.walk(source.tree)]
     uses = Counter(used_name(node) for _, node in nodes)
     private = [
@@ -236,7 +236,7 @@ def used_name(node: ast.AST) -> str:
 
 
 def long_files(sources: list[Source]) -> list[str]:
-    return [f"{source.file}: {source.lines}" for source in sources if source.lines > _LONG]
+    return [f"{source.file}: {source.lines}" for source in sources if source.lines > _MAX_LINES]
 
 
 def run_python(arguments: list[str], root: Path) -> str:
@@ -247,16 +247,16 @@ def run_python(arguments: list[str], root: Path) -> str:
 
 
 def calls_of_a_doc(root: Path) -> list[tuple[str, str, int]]:
-    """Return caller, file and number of the calls of functions of the package for one Doc.
+    """Return calls of functions of the package for one Doc: calling file, called file, number.
 
-    The caller is a file, or "" if it is not in the package.
+    The calling file is "" if it is not in the package.
     """
     printed = run_python(["-c", _PROFILE.format(warm=WARM, text=TEXT)], root)
     return [tuple(call) for call in json.loads(printed.splitlines()[-1])]
 
 
 def doc_files(root: Path) -> Counter[str]:
-    """Return the files that a Doc enters, with the moves into each from other files."""
+    """Return the files whose functions one Doc calls, with the calls from other files."""
     moves = Counter[str]()
     for caller, file, n in calls_of_a_doc(root):
         moves[file] += n if caller and caller != file else 0
@@ -267,7 +267,7 @@ def doc_moves(root: Path) -> Counter[str]:
     return Counter({f"{a} > {b}": n for a, b, n in calls_of_a_doc(root) if a and a != b})
 
 
-# Measure -> a function that lists what it counts.
+# Measure -> function that lists the items that it counts.
 LISTS: dict[str, Callable[[list[Source]], list[str]]] = {
     "rooms_both_ways": rooms_both_ways,
     "into_sealed_rooms": into_sealed_rooms,
@@ -284,10 +284,10 @@ def count(root: Path) -> dict[str, int]:
     sources = read_package(root)
     core = [source for source in sources if not source.is_in(SEALED)]
     options = ["--select", "ANN401", "--exit-zero", "--output-format", "json", "spacy_bioel"]
-    of_any = json.loads(run_python(["-m", "ruff", "check", *options], root))
+    any_types = json.loads(run_python(["-m", "ruff", "check", *options], root))
     moves = doc_files(root)
     pages = [*root.glob("docs/**/*.md"), root / "README.md", root / "CONTRIBUTING.md"]
-    written = [_GENERATED.sub("", page.read_text("utf8")) for page in pages]
+    texts = [_GENERATED.sub("", page.read_text("utf8")) for page in pages]
     return {
         "core_lines": sum(source.lines for source in core),
         "core_files": len(core),
@@ -295,18 +295,18 @@ def count(root: Path) -> dict[str, int]:
         "files": len(sources),
         "doc_files": len(moves),
         "doc_moves": sum(moves.values()),
-        **{name: len(found(sources)) for name, found in LISTS.items()},
-        "any": len(of_any),
+        **{name: len(list_items(sources)) for name, list_items in LISTS.items()},
+        "any": len(any_types),
         "tests": n_lines(python_files(root / "tests")),
         "benchmarks_and_training": n_lines(python_files(root / "benchmarks", root / "training")),
-        "words_of_pages": sum(len(text.split()) for text in written),
+        "words_of_pages": sum(len(text.split()) for text in texts),
     }
 
 
 def listed(measure: str, root: Path) -> list[str]:
-    """Return what a measure counts; files and moves of a Doc with their number of moves.
+    """Return the items that a measure counts, for files and moves of a Doc with their calls.
 
-    RAISES typer.BadParameter: If this measure cannot be listed.
+    RAISES typer.BadParameter: If the measure cannot be listed.
     """
     if measure in LISTS:
         return LISTS[measure](read_package(root))
@@ -319,7 +319,7 @@ def listed(measure: str, root: Path) -> list[str]:
 def house(
     root: Annotated[Path, typer.Option(help="A checkout of the repository.")] = ROOT,
     system: Annotated[str, typer.Option(help="Name of its state.")] = "now",
-    show: Annotated[str, typer.Option(help="List what this measure counts.")] = "",
+    show: Annotated[str, typer.Option(help="List the items that this measure counts.")] = "",
 ) -> Iterator[Row]:
     root = root.resolve()
     if show:
@@ -331,7 +331,7 @@ def house(
 
 
 def required(name: str, extra: str = "") -> Iterator[str]:
-    """Names of the packages that a package, or one of its extras, asks for on this machine."""
+    """Yield the packages that a package, or one of its extras, requires on this machine."""
     for line in distribution(name).requires or []:
         requirement = Requirement(line)
         if requirement.marker is None or requirement.marker.evaluate({"extra": extra}):
@@ -339,34 +339,34 @@ def required(name: str, extra: str = "") -> Iterator[str]:
 
 
 def closure(name: str, extra: str = "") -> set[str]:
-    """All packages that are installed with one.
+    """Return all packages that a package requires, directly or not.
 
     RAISES PackageNotFoundError: If one of them is not installed here.
     """
-    found: set[str] = set()
+    packages: set[str] = set()
     waiting = list(required(name, extra))
     while waiting:
         package = waiting.pop()
-        if package not in found:
-            found.add(package)
+        if package not in packages:
+            packages.add(package)
             waiting.extend(required(package))
-    return found
+    return packages
 
 
 @question("install_size")
 def install_size() -> Iterator[Row]:
-    package = closure("spacy-bioel")
-    own = sum(f.stat().st_size for f in (ROOT / "spacy_bioel").rglob("*") if f.is_file())
-    parts = {"package": (own, package)}
+    dependencies = closure("spacy-bioel")
+    package_size = sum(f.stat().st_size for f in (ROOT / "spacy_bioel").rglob("*") if f.is_file())
+    parts = {"package": (package_size, dependencies)}
     for extra in EXTRAS:
         try:
-            parts[extra] = (0, closure("spacy-bioel", extra) - package)
+            parts[extra] = (0, closure("spacy-bioel", extra) - dependencies)
         except PackageNotFoundError as missing:
             typer.echo(f"{extra}: {missing} is not installed, left out")
     for system, (size, names) in parts.items():
         size += sum(file.size or 0 for name in names for file in distribution(name).files or [])
         yield {"system": system, "metric": "megabytes", "value": round(size / 1e6)}
-    for name in sorted(package):
+    for name in sorted(dependencies):
         size = sum(file.size or 0 for file in distribution(name).files or [])
         about = {"question": "packages", "system": f"{name} {distribution(name).version}"}
         yield {**about, "metric": "megabytes", "value": round(size / 1e6, 1)}

@@ -1,27 +1,26 @@
-"""Cost of linking as the knowledge base grows: time, memory, and mistakes of the search.
+"""Measure time, memory and search errors of linking as the knowledge base grows.
 
 python -m benchmarks.run kb_size KB MENTIONS draws names of a large knowledge base (`python -m spacy
-project run kb_large .` makes kb/large), 10,000 at first, and lets a knowledge base grow with `kb
-add` and `kb encode` to 2 million of them; the smaller one is always a part of the larger. MENTIONS
-is a corpus in any format, as corpus/bc5cdr/dev.jsonl of the project, of which the strings of the
-gold mentions are taken.
+project run kb_large .` makes kb/large), and extends a knowledge base with `kb add` and `kb encode`
+from 10,000 to 2 million of them. MENTIONS is a corpus in any format, such as the project's
+corpus/bc5cdr/dev.jsonl, whose gold mentions are linked.
 
-At each size a fresh process opens a blank pipeline with the light linker and links the same
-strings: half of them names of the smallest size with one letter missing, doubled or exchanged,
-half of them gold mentions. Linux only. It measures:
+At each size a new process opens a blank pipeline with the light linker and links the same strings:
+half of them are gold mentions, the others are names of the smallest size with one letter missing,
+doubled or swapped. Linux only. It measures:
 
-add, encode   seconds of processor time to put the names in, and to encode them
-open          seconds on the clock from a blank pipeline to a linker that is ready to search
-before        megabytes that were resident (VmRSS) before; a linker with three names had worked, so
-              that all packages were imported, and an encoder was in memory
-resident      megabytes that are resident after linking (VmRSS), mapped files included
-own           the part of them that is no mapped file (RssAnon)
-peak          the most megabytes that were ever resident until then (VmHWM)
-mention       seconds of processor time, of all threads, for each string; all in one call; `ratio`:
-              over the time among BASE names
-agreement_KIND   of each kind of string, the percentage whose nearest name, by the index, is as
-              near as that of an exact search among the vectors as the encoder makes them,
-              unrounded; agreement_KIND_stored: among the vectors that are stored
+add, encode   seconds of processor time to add the names, and to encode them
+open          seconds of wall time from a blank pipeline to a linker that is ready to search
+before        resident megabytes (VmRSS) before; a linker with three names has run, so all packages
+              are imported and an encoder is loaded
+resident      resident megabytes (VmRSS) after linking, with mapped files
+own           the same without mapped files (RssAnon)
+peak          peak of the resident megabytes until then (VmHWM)
+mention       seconds of processor time of all threads for each string, all in one call; `ratio`:
+              compared with BASE names
+agreement_KIND   percentage of the strings of each kind whose nearest name in the index is as near
+              as in an exact search among unrounded vectors; agreement_KIND_stored: among the
+              stored vectors
 """
 
 from __future__ import annotations
@@ -49,16 +48,16 @@ from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import Concept
 
-# Costs; everything else is a percentage.
+# Units of costs; other figures are percentages.
 _METRICS = dict.fromkeys(("add", "encode", "open", "mention"), "seconds") | dict.fromkeys(
     ("before", "resident", "own", "peak"), "megabytes"
 )
 _SIZES = (10_000, 100_000, 1_000_000, 2_000_000)
-_STRINGS = 500  # of each kind
-_FOLDER = Path("kb/kb_size")  # of the knowledge base that grows
+_N_STRINGS = 500  # of each kind
+_FOLDER = Path("kb/kb_size")
 BASE = 100_000
-_BLOCK = 1 << 14  # names that are compared to all strings at a time
-_SAME = 1e-6  # cosines nearer than this are of names that are equally near
+_NAMES_PER_BLOCK = 1 << 14  # compared with all strings at a time
+_TOLERANCE = 1e-6  # of equal cosines
 _WARM_UP = ("fever", "aspirin", "heart attack")
 _MEMORY = {"resident": "VmRSS", "own": "RssAnon", "peak": "VmHWM"}
 Array = NDArray[np.float32]
@@ -73,14 +72,14 @@ def kb_size(
     large = KnowledgeBase.open(kb)
     rng = np.random.default_rng(seed)
     order = rng.permutation(large.n_names)
-    edited = [edit(name, rng) for name in large.names.take(order[:_STRINGS])]
+    edited = [edit(name, rng) for name in large.names.take(order[:_N_STRINGS])]
     gold = [string for text in read_texts(mentions) for string in mention_strings(text)]
-    strings = {"edited": edited, "mentions": list(dict.fromkeys(gold))[:_STRINGS]}
+    strings = {"edited": edited, "mentions": list(dict.fromkeys(gold))[:_N_STRINGS]}
     asked = {"question": "mention", "metric": "seconds", "names": BASE}
     base = next((row["value"] for row in load("kb_size") if asked.items() <= row.items()), None)
     done = 0
     for size in _SIZES:
-        costs = grow(_FOLDER, large, order[done:size], is_new=not done)
+        costs = extend(_FOLDER, large, order[done:size], is_new=not done)
         step = [sys.executable, "-m", "benchmarks.kb_size", str(_FOLDER)]
         found = subprocess.run(step, input=json.dumps(strings), stdout=-1, text=True, check=True)
         costs |= json.loads(found.stdout.splitlines()[-1])
@@ -97,18 +96,18 @@ def kb_size(
 
 
 def edit(name: str, rng: np.random.Generator) -> str:
-    """A normalised name with one letter missing, doubled, or exchanged with the next, if any."""
+    """Return a normalised name with one letter missing, doubled, or swapped with the next."""
     name = normalize_name(name)
-    at = int(rng.integers(len(name)))
-    rest = name[at + 1 :]
-    edits = (rest, name[at] * 2 + rest, rest[:1] + name[at] + rest[1:])
-    return normalize_name(name[:at] + edits[rng.integers(len(edits))]) or name
+    index = int(rng.integers(len(name)))
+    rest = name[index + 1 :]
+    edits = (rest, name[index] * 2 + rest, rest[:1] + name[index] + rest[1:])
+    return normalize_name(name[:index] + edits[rng.integers(len(edits))]) or name
 
 
-def grow(
+def extend(
     folder: Path, large: KnowledgeBase, rows: NDArray[np.int64], *, is_new: bool
 ) -> dict[str, float]:
-    """Put these names of the large knowledge base into the one that grows, and encode them.
+    """Add these names of the large knowledge base to the one in `folder`, and encode them.
 
     RETURNS (dict): Seconds of processor time, of all threads and processes.
     """
@@ -123,7 +122,7 @@ def grow(
 
 
 def _records(kb: KnowledgeBase, rows: NDArray[np.int64]) -> Iterator[Concept]:
-    """Each of these names, as a record of each of its concepts."""
+    """Yield a record for each of these names and each of its concepts."""
     indptr, concepts, _ = kb.concepts_of_names(rows)
     names = kb.names.take(np.repeat(rows, np.diff(indptr)))
     for name, concept in zip(names, concepts.tolist(), strict=True):
@@ -136,7 +135,7 @@ def _processor_seconds() -> float:
 
 
 def measure(kb: Path, kinds: dict[str, list[str]]) -> dict[str, float]:
-    """Measure linking in this process, so that its memory is its own."""
+    """Measure linking in this process, which has not done anything else that needs memory."""
     queries = [string for kind in kinds.values() for string in kind]
     with tempfile.TemporaryDirectory() as empty:
         build_kb([Concept(f"X:{i}", (name,)) for i, name in enumerate(_WARM_UP)], empty)
@@ -151,7 +150,7 @@ def measure(kb: Path, kinds: dict[str, list[str]]) -> dict[str, float]:
     seconds = (time.process_time() - start) / len(set(queries))
     used = memory()
     vectors = encoder.encode(queries)
-    found = names.search(vectors, 1)[0][:, 0]
+    nearest = names.search(vectors, 1)[0][:, 0]
     figures = {"open": opened, "before": before, "mention": seconds}
     figures |= {name: used[field] for name, field in _MEMORY.items()}
     kind_of = np.repeat(list(kinds), [len(kind) for kind in kinds.values()])
@@ -160,7 +159,7 @@ def measure(kb: Path, kinds: dict[str, list[str]]) -> dict[str, float]:
         return encoder.encode([normalize_name(name) for name in generator.kb.names.take(rows)])
 
     for suffix, take in (("", encoded), ("_stored", names.take)):
-        is_nearest = are_nearest(vectors, found, take, generator.kb.n_names)
+        is_nearest = are_nearest(vectors, nearest, take, generator.kb.n_names)
         for kind in kinds:
             share = is_nearest[kind_of == kind].mean()
             figures[f"agreement_{kind}{suffix}"] = 100 * share
@@ -172,7 +171,7 @@ def _linker(kb: Path) -> Any:
 
 
 def memory() -> dict[str, float]:
-    """Return megabytes of this process, as Linux counts them."""
+    """Return the memory fields of this process in Linux, in megabytes."""
     lines = Path("/proc/self/status").read_text().splitlines()
     fields = (line.split() for line in lines if line.endswith(" kB"))
     return {name.rstrip(":"): int(number) / 1000 for name, number, _ in fields}
@@ -184,22 +183,22 @@ def are_nearest(
     take: Callable[[NDArray[np.int64]], Array],
     n: int,
     *,
-    block: int = _BLOCK,
+    block: int = _NAMES_PER_BLOCK,
 ) -> NDArray[np.bool_]:
-    """Return whether no row is nearer to a query than the one that was found. Shape (n_queries,).
+    """Return whether the row found for each query is a nearest one. Shape (n_queries,).
 
     queries (Array): Shape (n_queries, dim).
     found (NDArray): Row of each query, -1 for none. Shape (n_queries,).
     take (Callable): Vectors of some of the n rows, shape (n_rows, dim).
     """
     best = np.full(len(queries), -np.inf)
-    own = np.full(len(queries), -np.inf)
+    found_cosines = np.full(len(queries), -np.inf)
     for start in range(0, n, block):
         cosines = queries @ take(np.arange(start, min(start + block, n))).T
         best = np.maximum(best, cosines.max(axis=1))
         here = np.flatnonzero((found >= start) & (found < start + cosines.shape[1]))
-        own[here] = cosines[here, found[here] - start]
-    return own >= best - _SAME
+        found_cosines[here] = cosines[here, found[here] - start]
+    return found_cosines >= best - _TOLERANCE
 
 
 if __name__ == "__main__":  # a step of `kb_size`

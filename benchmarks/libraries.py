@@ -1,9 +1,8 @@
-"""Libraries that could take the place of our own code: `python -m benchmarks.run libraries`.
+"""Compare libraries that could replace our own code: `python -m benchmarks.run libraries`.
 
-`pip install usearch marisa-trie bioc curated-transformers requests` first; one that is not there is
-left out. Each is asked what the package asks its own code, on one thread: on its knowledge base, on
-vectors by chance, on a corpus in PubTator format (--corpus FILE), and with a BERT (--checkpoint
-FOLDER).
+`pip install usearch marisa-trie bioc curated-transformers requests` first; missing ones are left
+out. Each does the work of our code on one thread: on the bundled MeSH, on random vectors, on a
+corpus in PubTator format (--corpus FILE), and with a BERT (--checkpoint FOLDER).
 """
 
 import json
@@ -25,12 +24,12 @@ from spacy_bioel.kb.knowledge_base import name_keys
 from spacy_bioel.kb.vectors import ExactIndex, quantize
 from spacy_bioel.text.normalize import normalize_names
 
-Found = Iterator[tuple[str, str, float]]  # system, metric, value
+Figures = Iterator[tuple[str, str, float]]  # system, metric, value
 N_VECTORS, DIM, N_QUERIES = 168_000, 256, 500
 
 
 def per_second(n: int, work: Callable[[], object], *, runs: int = 3) -> float:
-    """How many are done a second, in the fastest of some runs."""
+    """Return the items done in a second, in the fastest of some runs."""
     times = []
     for _ in range(runs):
         start = time.perf_counter()
@@ -40,16 +39,16 @@ def per_second(n: int, work: Callable[[], object], *, runs: int = 3) -> float:
 
 
 def peak(work: Callable[[], object]) -> int:
-    """Bytes of Python's objects at the peak of doing this."""
+    """Return the peak bytes of Python objects during a call."""
     tracemalloc.start()
     work()
-    _, most = tracemalloc.get_traced_memory()
+    _, peak_bytes = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    return most
+    return peak_bytes
 
 
-def search() -> Found:
-    """Exact search among vectors: queries a second."""
+def search() -> Figures:
+    """Measure exact vector search: queries a second, and bytes."""
     from usearch.index import search as usearch_search
 
     draw = np.random.default_rng(0)
@@ -70,8 +69,8 @@ def search() -> Found:
         yield f"usearch, {name}", "bytes", rows.nbytes
 
 
-def lookup() -> Found:
-    """Exact lookup of names: strings a second, and bytes."""
+def lookup() -> Figures:
+    """Measure exact lookup of names: strings a second, and bytes."""
     import marisa_trie
 
     kb = starter_kb()
@@ -90,8 +89,8 @@ def lookup() -> Found:
     yield "ours", "bytes", kb.name_keys.nbytes + kb.name_key_rows.nbytes
 
 
-def formats(corpus: Path) -> Found:
-    """Reading a corpus: documents a second; and whether an offset outside the text is refused."""
+def formats(corpus: Path) -> Figures:
+    """Measure reading of a corpus: documents a second, and peak bytes."""
     from bioc import pubtator
 
     def read() -> list[Any]:
@@ -106,8 +105,8 @@ def formats(corpus: Path) -> Found:
         yield name, "documents a second", per_second(len(read()), work)
 
 
-def encoder(checkpoint: Path) -> Found:
-    """Forward passes of a BERT on texts of 40 pieces: texts a second, one thread."""
+def encoder(checkpoint: Path) -> Figures:
+    """Measure forward passes of a BERT on texts of 40 pieces: texts a second."""
     import torch
     from curated_transformers.layers import AttentionMask
     from curated_transformers.models import BERTEncoder

@@ -1,17 +1,18 @@
-"""Accuracy of linking given mentions, by our linker and by the systems it is compared with.
+"""Measure the accuracy of linking given mentions, for our linker and for baselines.
 
-python -m benchmarks.run linking CORPUS... measures on the development documents of corpora that
-the project has converted, with a knowledge base (steps fetch, convert and kb). Two protocols, both
-with "any id" as right, NIL ignored, and without the mentions whose ids the knowledge base does not
-know, as BioSyn has them: `biosyn`, where training strings may be used, and `base`, names only.
+python -m benchmarks.run linking CORPUS... evaluates on the development documents of corpora that
+the project has converted, with a knowledge base (steps fetch, convert and kb). There are two
+protocols, `biosyn`, which may use training strings, and `base`, which uses names only. As in
+BioSyn, any gold id counts as right, NIL is ignored, and mentions whose ids the knowledge base lacks
+are left out.
 
-The weights of our linker's evidence start from those fitted on the development documents of
-another corpus (PRIORS; none in common), are fitted on four fifths of the corpus's own and measured
-on the rest, in turn. Floors have nothing to fit: their ranking is one similarity.
+The weights of our linker start from those fitted on the development documents of another corpus
+(PRIORS; without common documents), and are fitted and evaluated by five-fold cross-validation.
+Baselines rank by one similarity, without weights.
 
-python -m benchmarks.run phrases askapatient --data FOLDER measures bare phrases of social media by
-recall@1: each fold is fetched, converted, trained on (training/configs/phrases.cfg) and measured on
-its test phrases. Checkpoint and weights are chosen on its validation phrases.
+python -m benchmarks.run phrases askapatient --data FOLDER measures recall@1 on bare phrases of
+social media: each fold is fetched, converted, trained on (training/configs/phrases.cfg) and
+evaluated on its test phrases. Checkpoint and weights are chosen on its validation phrases.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -49,15 +50,15 @@ from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import AnnotatedText, Link, Mention
 
 ENCODER = "spacy_bioel/assets/encoder"
-MOST_FITTED = 5000  # mentions that weights are fitted on; more change nothing but the time
-# Where the weights of a corpus start from; others from nothing.
+MAX_FITTED = 5000  # mentions to fit weights on; more of them only take longer
+# Corpus -> corpus whose weights its own start from.
 PRIORS = {
     "ncbi_disease": "bc5cdr_disease",
     "bc5cdr_disease": "ncbi_disease",
     "bc5cdr_chemical": "ncbi_disease",
     "bc5cdr": "ncbi_disease",
 }
-# Metrics of the protocols `biosyn` and `base`, by those of `gold_any`. They know no NIL.
+# Metric of `gold_any` -> metric of the protocols `biosyn` and `base`, which ignore NIL.
 _METRICS = {
     "accuracy@1_nil_ignored": "accuracy@1",
     "recall@1": "recall@1",
@@ -68,26 +69,26 @@ _METRICS = {
 
 @dataclass(frozen=True)
 class System:
-    """A way to link.
+    """A linking system.
 
-    evidence (tuple): Evidence that it uses, of `evidence.EVIDENCE`.
-    ranks_by (tuple): Similarities that it ranks by, as groups: the greatest of a group, those of
-        names and of training strings, and the sum of the groups. None: fitted weights.
-    spelling (str): Its spelling search.
+    evidence (tuple): The evidence it uses, of `evidence.EVIDENCE`.
+    ranks_by (tuple): Groups of similarities, of names and of training strings. The system ranks by
+        the sum over groups of the greatest in a group. (): fitted weights.
+    ngram_search (str): Its n-gram search.
     """
 
     evidence: tuple[str, ...]
     ranks_by: tuple[tuple[str, ...], ...] = ()
-    spelling: str = "spacy-bioel.Ngrams.v1"
+    ngram_search: str = "spacy-bioel.Ngrams.v1"
 
 
-_SPARSE, _DENSE = ("ngram", "alias_ngram"), ("dense", "alias_dense")
+_NGRAM, _DENSE = ("ngram", "alias_ngram"), ("dense", "alias_dense")
 SYSTEMS = {
     "exact": System(("exact", "alias_table"), (("exact", "alias_table"),)),
-    "tfidf": System(("ngram", "alias_table"), (_SPARSE,), "spacy-bioel.Tfidf.v1"),
-    "bm25": System(("ngram", "alias_table"), (_SPARSE,), "spacy-bioel.BM25.v1"),
+    "tfidf": System(("ngram", "alias_table"), (_NGRAM,), "spacy-bioel.Tfidf.v1"),
+    "bm25": System(("ngram", "alias_table"), (_NGRAM,), "spacy-bioel.BM25.v1"),
     "dense": System(("dense", "alias_table"), (_DENSE,)),
-    "biosyn": System(("ngram", "dense", "alias_table"), (_SPARSE, _DENSE), "spacy-bioel.Tfidf.v1"),
+    "biosyn": System(("ngram", "dense", "alias_table"), (_NGRAM, _DENSE), "spacy-bioel.Tfidf.v1"),
     "lexical": System(("exact", "alias_table", "ngram", "prior")),
     "rescnn": System(EVIDENCE),
 }
@@ -96,19 +97,19 @@ SYSTEMS = {
 @question("linking", key=(*KEY, "fold"))
 def linking(
     corpora: list[str],
-    system: Annotated[list[str] | None, typer.Option(help="Of SYSTEMS; all by default.")] = None,
+    system: Annotated[list[str] | None, typer.Option(help="One of SYSTEMS; default: all.")] = None,
     encoder: Annotated[
-        str, typer.Option(help="Folder of an encoder, or of a trained pipeline.")
+        str, typer.Option(help="Folder of an encoder or of a trained pipeline.")
     ] = ENCODER,
-    name: Annotated[str, typer.Option(help="What to call the systems with that encoder.")] = "",
+    name: Annotated[str, typer.Option(help="Name of the systems with that encoder.")] = "",
     seed: SeedOption = 0,
 ) -> Iterator[Row]:
     for corpus in corpora:
         for chosen in system or SYSTEMS:
             is_neural = "dense" in SYSTEMS[chosen].evidence
-            called = f"{name}_{chosen}" if name and is_neural else chosen
+            system_name = f"{name}_{chosen}" if name and is_neural else chosen
             for protocol in ("biosyn", "base"):
-                about = {"system": called, "corpus": corpus, "split": "dev", "seed": seed}
+                about = {"system": system_name, "corpus": corpus, "split": "dev", "seed": seed}
                 for row in measure(corpus, SYSTEMS[chosen], protocol, encoder=encoder, seed=seed):
                     yield {**about, **row, "protocol": protocol}
 
@@ -116,7 +117,7 @@ def linking(
 def measure(
     corpus: str, chosen: System, protocol: str, *, encoder: str, seed: int
 ) -> Iterator[Row]:
-    """Yield metrics of one system, on all mentions and on parts of them."""
+    """Yield the metrics of one system, on all mentions and by subset."""
     nlp, linker = make_pipeline(corpus, chosen, encoder=encoder, uses_training=protocol == "biosyn")
     texts = known_texts(corpus, linker.kb)
     links: Sequence[Sequence[Link]]
@@ -135,7 +136,7 @@ def measure(
 def metric_rows(
     texts: Sequence[AnnotatedText], links: Sequence[Sequence[Link]], kb: KnowledgeBase
 ) -> list[Row]:
-    """Return accuracy and recall of the links, any id of a mention being right."""
+    """Return accuracy and recall of the links, with any gold id right."""
     found = scored(texts, links, kb, {"gold_any": _METRICS})
     return [row | {"metric": _METRICS[row["metric"]]} for row in found]
 
@@ -155,7 +156,7 @@ def phrases(
             python(corpora, "convert", corpus, split)
         python(corpora, "kb", corpus)
         model = Path("models") / f"{corpus}_linker_{fold}"
-        if not (model / "model-best").is_dir():  # a run that was stopped goes on
+        if not (model / "model-best").is_dir():  # else an earlier run has trained it
             config = "training/configs/phrases.cfg"
             python(f"{scripts}/train.py", corpus, config, model, "--seed", seed)
         test = list(read_texts(folder / "test.jsonl"))
@@ -174,7 +175,7 @@ def phrases(
 
 
 class Similarity:
-    """Ranks by similarities alone (see `System.ranks_by`), in the place of a `Fusion`."""
+    """Ranking by similarities only, instead of a `Fusion`; see `System.ranks_by`."""
 
     def __init__(self, groups: Sequence[Sequence[str]]) -> None:
         self.groups = [[FEATURES.index(name) for name in group] for group in groups]
@@ -184,18 +185,18 @@ class Similarity:
         return np.sum(greatest, axis=0, dtype=float)
 
     def to_json(self) -> dict[str, Any]:
-        """Weights to save with a pipeline, whose size is measured: none."""
+        """Return no weights; a pipeline is saved to measure its size."""
         return {}
 
 
 def make_pipeline(
     corpus: str, system: System, *, encoder: str, uses_training: bool
 ) -> tuple[Language, Any]:
-    """A pipeline with a linker only, which has mention statistics of training if it may."""
+    """Return a pipeline with a linker only, with or without an alias table of training."""
     nlp = blank()
     config = {
         "kb": f"kb/{corpus}",
-        "ngram_search": {"@misc": system.spelling},
+        "ngram_search": {"@misc": system.ngram_search},
         "evidence": {name: name in system.evidence for name in EVIDENCE},
         "entities": {"composites": None} if system.ranks_by else {},
         "coherence": 0.0 if system.ranks_by else 1.0,
@@ -212,18 +213,18 @@ def make_pipeline(
         linker.count_mentions(examples)
     else:
         linker.initialize(lambda: examples, nlp=nlp, encoder=encoder)
-    linker.encode_kb(linker.kb)  # ends the training, which searches a merge_development of names
+    linker.encode_kb(linker.kb)  # ends training, which searches a pool of names
     return nlp, linker
 
 
 def known_texts(corpus: str, kb: KnowledgeBase) -> list[AnnotatedText]:
-    """Return the development documents without mentions none of whose ids the kb has."""
+    """Return the development documents without the mentions whose ids the KB lacks."""
     return only(dev(corpus), lambda t, m: m.ids and (kb.find_all(list(m.ids)) >= 0).any())
 
 
 @cache
 def fit_prior(corpus: str, system: System, *, encoder: str) -> Fusion:
-    """Weights from the development documents of another corpus, by both protocols."""
+    """Fit weights on the development documents of another corpus, under both protocols."""
     parts = []
     for uses_training in (True, False):
         nlp, linker = make_pipeline(corpus, system, encoder=encoder, uses_training=uses_training)
@@ -239,23 +240,23 @@ def cross_fitted(
     seed: int,
     prior: Fusion | None,
 ) -> list[list[Link]]:
-    """Links of each document, the weights fitted on documents of the other folds."""
+    """Link each document with weights that were fitted on the documents of the other folds."""
     folds = [fold.held_out.tolist() for fold in document_folds(len(texts), seed=seed)]
     docs = gold_docs(nlp, texts)
     parts = [gather_development(linker, [docs[i] for i in held_out]) for held_out in folds]
     links: list[list[Link]] = [[] for _ in texts]
     for number, held_out in enumerate(folds):
         others = merge_development(parts[:number] + parts[number + 1 :])
-        fitting = np.random.default_rng(seed).permutation(len(others))[:MOST_FITTED]
+        fitting = np.random.default_rng(seed).permutation(len(others))[:MAX_FITTED]
         linker.fusion = fit_fusion(others.take(fitting), prior=prior)
-        found = link_gold_mentions(nlp, linker, [texts[i] for i in held_out])
-        for i, doc_links in zip(held_out, found, strict=True):
+        fold_links = link_gold_mentions(nlp, linker, [texts[i] for i in held_out])
+        for i, doc_links in zip(held_out, fold_links, strict=True):
             links[i] = doc_links
     return links
 
 
 def subsets(corpus: str, kb: KnowledgeBase) -> dict[str, Callable[[AnnotatedText, Mention], bool]]:
-    """Return parts of the mentions by name: whether a mention of a document belongs to it."""
+    """Return subsets of mentions: functions that tell whether a mention belongs to one."""
     strings: set[str] = set()
     ids: set[str] = set()
     for doc in read_docs(Path("corpus") / corpus / "train.spacy", Vocab()):

@@ -1,19 +1,19 @@
-"""Finding, typing and linking by one network: closed against open vocabulary.
+"""Compare closed and open vocabulary of multi-task linkers.
 
 python -m benchmarks.run multitask CORPUS --model FOLDER --system NAME records the development
-figures of a pipeline that was trained by training/configs/multitask.cfg or one that extends it:
+figures of a pipeline that was trained with training/configs/multitask.cfg or an extension of it:
 
-mention       places and types of mentions, entity typing in the paper; mention_unlabelled: places
-closed        ids too, by the closed vocabulary alone; nothing of what strings say
-closed_nil    the same with a NIL threshold, chosen on the documents of the other folds
-open_alone    the same by the open vocabulary alone
-open          the whole pipeline as it was tuned, strings too
+mention       borders and types, entity typing in the paper; mention_unlabelled: borders
+closed        ids too, with the closed vocabulary only, without evidence from strings
+closed_nil    the same with a NIL threshold, tuned on the documents of the other folds
+open_alone    the same with the open vocabulary only
+open          the complete tuned pipeline, with evidence from strings
 gold_any_closed, gold_any_open_alone, gold_any_open    the same for given mentions, any id right
 
-A subset has the recall of gold mentions by whether training mentions have their concepts.
+Subsets show the recall of gold mentions whose concepts are, or are not, in training mentions.
 
-python -m benchmarks.run variants CORPUS trains the systems of the paper on the first layers of a
-transformer, all alike, and measures them: mention, mention_unlabelled and closed.
+python -m benchmarks.run variants CORPUS trains the systems of the paper with equal settings on the
+first layers of a transformer, and records mention, mention_unlabelled and closed.
 """
 
 import sys
@@ -46,11 +46,11 @@ from spacy_bioel.types import AnnotatedText, Link, Mention
 
 ALONE = dict.fromkeys(EvidenceSettings.model_fields, False) | {"contextual": True}
 
-_FOUND = ("precision", "recall", "f1")
+_F1_METRICS = ("precision", "recall", "f1")
 _ALL = {"tasks": ["mentions", "types", "links"]}
 _FLAT, _LEVELS = {"hidden": 0, "one_task": False}, {"hidden": 128, "one_task": True}
 _TRANSFORMER, _LAYERS = "sentence-transformers/all-MiniLM-L6-v2", 3  # its first layers
-# System -> settings of its networks. Of two networks, the first finds and the second links.
+# System -> settings of its networks; of two, the first finds mentions and the second links them.
 VARIANTS: dict[str, list[dict[str, Any]]] = {
     "pt_single": [{"per_token": True, "tasks": ["links"]} | _FLAT],
     "pt_multi": [{"per_token": True} | _ALL | _FLAT],
@@ -58,7 +58,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "pe_single": [{"tasks": ["mentions"]} | _FLAT, {"tasks": ["links"]} | _FLAT],
     "pe_multi": [_ALL | _FLAT],
     "pe_hierarchical": [_ALL | _LEVELS],
-    # Levels too, but each update learns the sum of all tasks.
+    # With levels, but each update learns the sum of all tasks.
     "pt_levels": [{"per_token": True} | _ALL | _LEVELS | {"one_task": False}],
     "pe_levels": [_ALL | _LEVELS | {"one_task": False}],
 }
@@ -68,7 +68,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
 def multitask(
     corpus: str,
     model: Annotated[Path, typer.Option(help="A trained pipeline.")],
-    system: Annotated[str, typer.Option(help="What to call it.")] = "multitask",
+    system: Annotated[str, typer.Option(help="Name in the results.")] = "multitask",
     seed: SeedOption = 0,
 ) -> Iterator[Row]:
     texts, nlp = dev(corpus), spacy.load(model)
@@ -86,16 +86,18 @@ def multitask(
 @question("multitask", key=KEY)
 def variants(
     corpus: str,
-    variant: Annotated[list[str] | None, typer.Option(help="Of VARIANTS; all by default.")] = None,
+    variant: Annotated[
+        list[str] | None, typer.Option(help="One of VARIANTS; default: all.")
+    ] = None,
     seed: SeedOption = 0,
     updates: Annotated[int, typer.Option()] = 300,
-    documents: Annotated[int, typer.Option(help="Of an update.")] = 4,
+    documents: Annotated[int, typer.Option(help="Documents of an update.")] = 4,
 ) -> Iterator[Row]:
     texts = dev(corpus)
     about = {"trunk": _TRANSFORMER, "layers": _LAYERS, "updates": updates, "documents": documents}
     about |= {"corpus": corpus, "split": "dev", "seed": seed}
     with TemporaryDirectory() as folder:
-        sys.path.append("training/scripts")  # no package
+        sys.path.append("training/scripts")  # not a package
         source = import_module("train").find_transformer(_TRANSFORMER)
         trunk = Path(folder) / "trunk"
         AutoModel.from_pretrained(source, num_hidden_layers=_LAYERS).save_pretrained(trunk)
@@ -130,7 +132,7 @@ def _config(trunk: Path, settings: dict[str, Any], *, updates: int, documents: i
             "paths": {"transformer": str(trunk)},
             "components": {"bioel_linker": linker},
             "training": training,
-            "corpora": {"dev": {"limit": 10}},  # nothing is chosen by it
+            "corpora": {"dev": {"limit": 10}},  # not used to choose a model
         }
     )
 
@@ -145,24 +147,24 @@ def _measure_variant(pipelines: list[Language], texts: Sequence[AnnotatedText]) 
     settings = pipelines[-1].get_pipe("bioel_linker").model.attrs["settings"]
     has_types = settings["per_token"] or "types" in settings["tasks"]
     protocols = ("mention", "mention_unlabelled") if has_types else ("mention_unlabelled",)
-    yield from scored(texts, links, None, dict.fromkeys(protocols, _FOUND))
+    yield from scored(texts, links, None, dict.fromkeys(protocols, _F1_METRICS))
     yield from _score(linker, texts, links, "closed")
 
 
 def _measure_closed(nlp: Language, linker: Any, texts: Sequence[AnnotatedText]) -> Iterator[Row]:
-    """Yield figures of a closed vocabulary: the likeliest class is linked, at any probability."""
+    """Yield the figures of the closed vocabulary, which links to the most probable class."""
     alone(linker)
     linker.model.attrs["vocabulary"] = "closed"
     linker.rescoring = None
     links = list(link_bare_texts(nlp, linker, texts))
     protocols = ("mention", "mention_unlabelled")
-    yield from scored(texts, links, None, dict.fromkeys(protocols, _FOUND))
+    yield from scored(texts, links, None, dict.fromkeys(protocols, _F1_METRICS))
     yield from _score(linker, texts, links, "closed")
     if "mentions" in linker.model.attrs["settings"]["tasks"]:
         n = _repaired_tokens(nlp, linker, texts)
         yield {"protocol": "mention", "subset": "", "metric": "repaired_tokens", "value": n}
     yield from _score_given(nlp, linker, texts, "closed")
-    # With a NIL threshold: most concepts are no class of the vocabulary.
+    # A NIL threshold helps: most concepts are not in the closed vocabulary.
     tuned = tune_nil(nlp, texts, folds=document_folds(len(texts)))
     linker.cfg["nil_threshold"] = 0.0
     if tuned is not None and tuned.cross_fitted is not None:
@@ -172,7 +174,7 @@ def _measure_closed(nlp: Language, linker: Any, texts: Sequence[AnnotatedText]) 
 
 
 def _repaired_tokens(nlp: Language, linker: Any, texts: Sequence[AnnotatedText]) -> int:
-    """Tokens whose likeliest tag would have made a sequence illegal, and has been replaced."""
+    """Count tokens whose most probable tag was replaced, because it is illegal in the sequence."""
     n = 0
     for docs in minibatch(with_token_vectors(nlp, map(nlp.make_doc, (t.text for t in texts))), 32):
         lengths = np.array([len(doc) for doc in docs])
@@ -184,7 +186,7 @@ def _repaired_tokens(nlp: Language, linker: Any, texts: Sequence[AnnotatedText])
 
 
 def alone(linker: Any) -> None:
-    """Let a linker link by what was read alone, and always."""
+    """Let a linker use contextual scores only, and link every mention."""
     linker.cfg["evidence"] = dict(ALONE)
     linker.cfg["nil_threshold"] = 0.0
 
@@ -192,10 +194,10 @@ def alone(linker: Any) -> None:
 def _score(
     linker: Any, texts: Sequence[AnnotatedText], links: Sequence[Sequence[Link]], name: str
 ) -> Iterator[Row]:
-    """Yield strict figures end to end, and recall by whether the concept is one of training."""
+    """Yield strict end-to-end figures, and recall for concepts seen and unseen in training."""
     about = {"protocol": name, "kb": linker.kb.fingerprint}
     classes = set(linker.model.attrs["inventory"].classes)
-    wanted = {"end_to_end": _FOUND}
+    wanted = {"end_to_end": _F1_METRICS}
     yield from (row | about for row in scored(texts, links, linker.kb, wanted))
     for subset, is_unseen in (("seen concept", False), ("unseen concept", True)):
 
@@ -210,7 +212,7 @@ def _score(
 def _score_given(
     nlp: Language, linker: Any, texts: Sequence[AnnotatedText], name: str
 ) -> Iterator[Row]:
-    """Yield the accuracy for gold mentions, any id of a mention being right."""
+    """Yield the accuracy on gold mentions, with any gold id right."""
     about = {"protocol": f"gold_any_{name}", "kb": linker.kb.fingerprint}
     wanted = {"gold_any": ("accuracy@1_nil_ignored", "recall@5")}
     links = list(link_gold_mentions(nlp, linker, texts))

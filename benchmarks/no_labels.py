@@ -1,26 +1,30 @@
-"""Accuracy of names found with an ontology alone, without training on annotated texts.
+"""Measure the dictionary with an ontology only, without training on annotated texts.
 
-python -m benchmarks.run no_labels CORPUS FILE --kb FOLDER measures on development documents: of
-hpo_dev, lines with id, text and mentions (start, end, id), against the branch HP:0000118 of the
-Human Phenotype Ontology; of bc5cdr, against a knowledge base of MeSH; of clinical,
-benchmarks/clinical.jsonl, sentences as in clinical notes, with typos, shorthand and lay words,
-against the same branch; of case_reports, lines with id, text and ids, those of the patient,
-documents alone; of notes, benchmarks/notes.jsonl, hard-wrapped clinical notes, and of
-notes_affirmed, what the patient has in them; of note_lines, benchmarks/note_lines.jsonl, single
-lines of notes; of craft_uberon, craft_cl and craft_so, full texts of CRAFT (FILE is the folder of
-articles.jsonl.gz, UBERON.jsonl.gz, ...), against the ontologies of their annotation.
-clinical: as --preset clinical finds them, with shorthand and measurements of notes.
-Labels are ignored, and retired ids are mapped, on both sides. Protocols, all of them
-micro-averaged F1, over documents without mentions too:
+python -m benchmarks.run no_labels CORPUS FILE --kb FOLDER evaluates on development documents:
 
-mention: borders and id are those of a gold mention (bc5cdr: borders only).
-overlap (clinical): the id is that of a gold mention that shares a character with the span.
-document: the set of ids of each document.
+hpo_dev         lines with id, text and mentions (start, end, id); the branch HP:0000118 of the
+                Human Phenotype Ontology (HPO)
+bc5cdr          a PubTator file; a knowledge base of MeSH
+clinical        benchmarks/clinical.jsonl: sentences of clinical notes with typos, shorthand and lay
+                words; the same branch of HPO
+case_reports    lines with id, text, and ids of the patient; documents only
+notes           benchmarks/notes.jsonl: hard-wrapped clinical notes
+notes_affirmed  the same, only findings that the patient has
+note_lines      benchmarks/note_lines.jsonl: single lines of notes
+craft_uberon, craft_cl, craft_so    full texts of CRAFT and the ontology of the annotations; FILE is
+                the folder of articles.jsonl.gz, UBERON.jsonl.gz, ...
 
-refitted: what `bioel tune` makes of the documents of the other folds, by turns; not measured by
-default. FastHPOCR (--python, --index) reads hp.obo; its FOLDER/hp.index is made when it is not
-there.
-end_to_end: as mention, with the id.
+Labels are ignored, and retired ids are mapped, on both sides. All protocols are micro-averaged F1,
+over all documents:
+
+mention     borders and id equal those of a gold mention (bc5cdr: borders only)
+end_to_end  borders and id (bc5cdr)
+overlap     the id is that of a gold mention that shares a character with the span (clinical)
+document    the set of ids of each document
+
+The system `clinical` is --preset clinical, with shorthand and measurements. `refitted` is tuned by
+`bioel tune` on the other folds, and not measured by default. FastHPOCR (--python, --index) reads
+hp.obo, and makes FOLDER/hp.index if that is missing.
 """
 
 from __future__ import annotations
@@ -44,9 +48,9 @@ from spacy_bioel.io.pubtator import read_pubtator
 from spacy_bioel.loading import add_context, find_linker, load_model
 from spacy_bioel.types import AnnotatedText, Mention
 
-AFFIRMED = "affirmed"  # without what bioel_context says is negated, conditional or another's
+AFFIRMED = "affirmed"  # without mentions that are negated, conditional or of another person
 _NOTES = {"entities": {"notes": Notes(clinical=True, measurements=True)}}
-# Settings of the linker, and rules, that make a system of another one.
+# System -> changes to the settings of the linker and to its entity rules.
 SYSTEMS: dict[str, dict[str, Any]] = {
     "ours": {},
     AFFIRMED: {},
@@ -62,7 +66,7 @@ SYSTEMS: dict[str, dict[str, Any]] = {
 NOTES = ("notes", "notes_affirmed", "note_lines")
 PHENOTYPES = ("hpo_dev", "clinical", "case_reports", *NOTES)  # JSON lines with HPO ids
 REFITTED = "refitted"
-Found = set[tuple[int, int, str]]
+Spans = set[tuple[int, int, str]]  # start, end, id
 
 
 @question("no_labels", key=("corpus", "system", "protocol", "metric"))
@@ -70,11 +74,14 @@ def no_labels(
     corpus: str,
     path: Path,
     kb: Annotated[Path, typer.Option(help="Knowledge base.")],
-    system: Annotated[list[str] | None, typer.Option(help="Of SYSTEMS; all by default.")] = None,
+    system: Annotated[list[str] | None, typer.Option(help="One of SYSTEMS; default: all.")] = None,
     python: Annotated[
-        Path | None, typer.Option(help="Of an environment with FastHPOCR, which is measured alone.")
+        Path | None,
+        typer.Option(help="Python of an environment with FastHPOCR: measure only that."),
     ] = None,
-    index: Annotated[Path, typer.Option(help="Folder of its hp.index, or of hp.obo.")] = Path(),
+    index: Annotated[
+        Path, typer.Option(help="Folder of hp.index or hp.obo, for FastHPOCR.")
+    ] = Path(),
 ) -> Iterator[Row]:
     nlp = load_model(str(kb))
     add_context(nlp)
@@ -82,82 +89,88 @@ def no_labels(
     gold = list(_read(corpus, path))
     texts = [text for text, _ in gold]
     canonical = linker.kb.canonical
-    wanted = [{(start, end, canonical(id)) for start, end, id in of} for _, of in gold]
+    gold_spans = [{(start, end, canonical(id)) for start, end, id in spans} for _, spans in gold]
     before, rules = dict(linker.cfg), linker.entities.rules
 
-    def find(texts: list[str], *, affirmed: bool = False) -> list[Found]:
-        links = [get_links(doc) for doc in nlp.pipe(texts, batch_size=64)]
-        kept = [
-            [link for link in of if not affirmed or (link.context and link.context.is_affirmed)]
-            for of in links
-        ]
-        return [{(link.start, link.end, id) for link in of for id in link.ids} for of in kept]
+    def find(texts: list[str], *, affirmed: bool = False) -> list[Spans]:
+        found = []
+        for doc in nlp.pipe(texts, batch_size=64):
+            links = get_links(doc)
+            if affirmed:
+                links = [link for link in links if link.context and link.context.is_affirmed]
+            found.append({(link.start, link.end, id) for link in links for id in link.ids})
+        return found
 
     for name in ["fasthpocr"] if python else system or SYSTEMS:
         settings = dict(SYSTEMS.get(name, {}))
-        own = rules | settings.pop("entities", {})
+        system_rules = rules | settings.pop("entities", {})
         linker.cfg = before | settings
-        linker.entities = RuleSet({key: one for key, one in own.items() if one is not None})
+        linker.entities = RuleSet({k: rule for k, rule in system_rules.items() if rule is not None})
         if python:
             write_json(index / "texts.json", texts)
             run(python, *THEIRS, "fasthpocr", index)
             read = json.loads((index / "out.json").read_text("utf8"))["found"]
-            found = [{(start, end, id) for start, end, id in of_text} for of_text in read]
+            found = [{(start, end, id) for start, end, id in spans} for spans in read]
         elif name == REFITTED:
             found = [set() for _ in texts]
             for fold in document_folds(len(texts)):
                 fitting = [_annotated(*gold[i]) for i in fold.fitting.tolist()]
                 tune_dictionary(nlp, fitting, folds=document_folds(len(fitting)))
                 held_out = fold.held_out.tolist()
-                for i, of_text in zip(held_out, find([texts[i] for i in held_out]), strict=True):
-                    found[i] = of_text
+                for i, spans in zip(held_out, find([texts[i] for i in held_out]), strict=True):
+                    found[i] = spans
                 linker.cfg = dict(before)
         else:
             found = find(texts, affirmed=name.endswith(AFFIRMED))
         about = {"system": name, "corpus": corpus, "seed": 0, "split": "dev"}
-        for protocol, value in _scores(corpus, wanted, found).items():
+        for protocol, value in _scores(corpus, gold_spans, found).items():
             yield {**about, "protocol": protocol, "metric": "f1", **value}
 
 
-def _read(corpus: str, path: Path) -> Iterator[tuple[str, Found]]:
+def _read(corpus: str, path: Path) -> Iterator[tuple[str, Spans]]:
     if corpus in PHENOTYPES:
         for line in path.read_text("utf8").splitlines():
             record = json.loads(line)
-            places = [
+            spans = [
                 (m["start"], m["end"], m["id"])
                 for m in record["mentions"]
                 if corpus != "notes_affirmed" or m["is"] == AFFIRMED
             ]
-            if corpus == "case_reports":  # not all ids have a place
-                places = [(0, 0, id) for id in record["ids"]]
-            yield record["text"], set(places)
+            if corpus == "case_reports":  # ids do not have offsets
+                spans = [(0, 0, id) for id in record["ids"]]
+            yield record["text"], set(spans)
         return
     if corpus.startswith("craft_"):
         name = corpus.removeprefix("craft_").upper()
         articles = srsly.read_gzip_jsonl(path / "articles.jsonl.gz")
         texts = {article["id"]: article["text"] for article in articles}
-        for of in srsly.read_gzip_jsonl(path / f"{name}.jsonl.gz"):
-            yield texts[of["id"]], {(m["start"], m["end"], m["id"]) for m in of["mentions"]}
+        for record in srsly.read_gzip_jsonl(path / f"{name}.jsonl.gz"):
+            spans = {(m["start"], m["end"], m["id"]) for m in record["mentions"]}
+            yield texts[record["id"]], spans
         return
     for text in read_pubtator(path, prefix="MESH"):
-        found = {(m.start, m.end, id) for m in text.mentions for id in m.ids or ("",)}
-        yield text.text, found
+        yield text.text, {(m.start, m.end, id) for m in text.mentions for id in m.ids or ("",)}
 
 
-def _annotated(text: str, found: Found) -> AnnotatedText:
+def _annotated(text: str, spans: Spans) -> AnnotatedText:
     ids: dict[tuple[int, int], list[str]] = {}
-    for start, end, id in sorted(found):
+    for start, end, id in sorted(spans):
         ids.setdefault((start, end), []).append(id)
-    mentions = [Mention(*place, "", tuple(filter(None, of))) for place, of in ids.items()]
+    mentions = [Mention(*offsets, "", tuple(filter(None, of))) for offsets, of in ids.items()]
     return AnnotatedText("", text, tuple(mentions))
 
 
-def _scores(corpus: str, gold: list[Found], found: list[Found]) -> dict[str, Row]:
-    ids = [[{id for *_, id in one} for one in of] for of in (gold, found)]
-    scores = {"document": _f1(*ids)}
+def _scores(corpus: str, gold: list[Spans], found: list[Spans]) -> dict[str, Row]:
+    def ids(documents: list[Spans]) -> list[set[str]]:
+        return [{id for *_, id in spans} for spans in documents]
+
+    def borders(documents: list[Spans]) -> list[set[tuple[int, int]]]:
+        return [{(start, end) for start, end, _ in spans} for spans in documents]
+
+    scores = {"document": _f1(ids(gold), ids(found))}
     if corpus == "bc5cdr":
-        borders = [[{(start, end) for start, end, _ in one} for one in of] for of in (gold, found)]
-        scores |= {"mention": _f1(*borders), "end_to_end": _f1(gold, found)}
+        scores["mention"] = _f1(borders(gold), borders(found))
+        scores["end_to_end"] = _f1(gold, found)
     elif corpus != "case_reports":
         scores["mention"] = _f1(gold, found)
     if corpus == "clinical":
@@ -165,8 +178,8 @@ def _scores(corpus: str, gold: list[Found], found: list[Found]) -> dict[str, Row
     return scores
 
 
-def _at_gold(gold: Found, found: Found) -> Found:
-    """Spans that were found, those that overlap a gold mention of their id with its borders."""
+def _at_gold(gold: Spans, found: Spans) -> Spans:
+    """Return the found spans; those that overlap a gold mention of their id get its borders."""
     moved = set()
     for start, end, id in found:
         near = [g for g in sorted(gold) if g[2] == id and g[0] < end and start < g[1]]

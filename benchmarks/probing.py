@@ -1,10 +1,10 @@
-"""Needs of an encoder of names: accuracy with shuffled word pieces and narrow attention.
+"""Probe name encoders: accuracy with shuffled word pieces and with narrow attention.
 
-python -m benchmarks.run probing SYSTEM CORPUS MODEL probes the linker of a pipeline with the dev
-documents of a corpus of the project; `spacy project run probe` does so with the pipeline that was
-trained. Word pieces of mentions and names are shuffled by ones, twos and threes, or attention is
-limited to a window of 3 or 5 tokens. Only dense search is used: a mention is right if its nearest
-name belongs to a gold concept. Encodes all names eight times.
+python -m benchmarks.run probing SYSTEM CORPUS MODEL probes the linker of a pipeline on the
+development documents of a corpus of the project; `spacy project run probe` does so for the trained
+pipeline. Word pieces of mentions and names are shuffled in blocks of one, two or three, or
+attention is limited to a window of 3 or 5 tokens. Only dense search is used: a mention is right if
+its nearest name belongs to a gold concept. All names are encoded eight times.
 
 Lai, Ji and Zhai (2021), BERT might be Overkill: A Tiny but Effective Biomedical Entity Linker
 based on Residual Convolutional Neural Networks, https://aclanthology.org/2021.findings-emnlp.140,
@@ -38,17 +38,16 @@ from spacy_bioel.types import AnnotatedText
 # (length, is last layer) -> True where a token (row) may look at a token (column). Shape
 # (length, length); every token may look at itself.
 Attention = Callable[[int, bool], NDArray[np.bool_]]
-_BLOCK = 4096  # names that are encoded at a time
+_NAMES_PER_BLOCK = 4096  # encoded at a time
 
 
 class Perturbation(NamedTuple):
-    """One row of the table.
+    """A perturbation of the encoder, one row of the table.
 
-    block (int): Blocks of so many word pieces are shuffled; 0: none.
-    window (int): Tokens that a token may attend to, itself in the middle; 0: all.
-    cls_open (bool): In which of two ways [CLS] is an exception. True: it attends to all and is
-        attended to by all, in every layer (the paper's code). False: it attends to all in the
-        last layer only (the paper's text).
+    block (int): Word pieces of a shuffled block; 0: no shuffling.
+    window (int): Tokens that a token may attend to, centred on it; 0: all.
+    cls_open (bool): True: [CLS] attends to all tokens, and they to it, in every layer (the code of
+        the paper). False: [CLS] attends to all tokens in the last layer only (its text).
     """
 
     block: int = 0
@@ -85,8 +84,9 @@ def probing(system: str, corpus: str, model: Path, seed: SeedOption = 0) -> Iter
 def gold_queries(
     nlp: Language, linker: Linker, texts: Iterable[AnnotatedText]
 ) -> tuple[list[str], list[frozenset[int]]]:
-    """Return strings that the linker looks up for the gold mentions that have ids, and the rows of
-    their concepts; none where the knowledge base does not know the ids.
+    """Return the looked-up strings of gold mentions with ids, and the rows of their concepts.
+
+    A mention does not have rows if the knowledge base lacks its ids.
     """
     queries: list[str] = []
     gold: list[frozenset[int]] = []
@@ -106,14 +106,15 @@ def gold_queries(
 def probe(
     linker: Linker, queries: Sequence[str], gold: Sequence[frozenset[int]], *, seed: int
 ) -> dict[str, float]:
-    """Return the percentage of queries whose nearest name is one of any of their gold concepts, by
-    perturbation; windows only where the encoder has attention to restrict.
+    """Return the percentage of queries whose nearest name has a gold concept, by perturbation.
 
-    seed (int): Of the shuffles; every name and every mention has a draw of its own.
+    Windows are measured only if the network uses attention.
+
+    seed (int): Of the shuffles; every name and every mention is shuffled separately.
     """
     has_attention = bool(attention_layers(get_network(linker.model)))
     names = [normalize_name(name) for name in linker.kb.names]
-    found = {}
+    accuracies = {}
     for name, perturbation in PERTURBATIONS.items():
         if not perturbation.window or has_attention:
             nearest = _nearest(linker.model, names, queries, perturbation, seed)
@@ -122,8 +123,8 @@ def probe(
                 not rows.isdisjoint(concepts[indptr[i] : indptr[i + 1]].tolist())
                 for i, rows in enumerate(gold)
             )
-            found[name] = 100 * right / len(queries)
-    return found
+            accuracies[name] = 100 * right / len(queries)
+    return accuracies
 
 
 def _nearest(
@@ -141,10 +142,10 @@ def _nearest(
         if perturbation.window:
             mask = partial(window_mask, window=perturbation.window, cls_open=perturbation.cls_open)
             stack.enter_context(restricted_attention(get_network(model), mask))
-        for start in range(0, len(strings), _BLOCK):
-            block = strings[start : start + _BLOCK]
+        for start in range(0, len(strings), _NAMES_PER_BLOCK):
+            block = strings[start : start + _NAMES_PER_BLOCK]
             batches = list(_shuffled_batches(model, block, perturbation.block, generator))
-            vectors[start : start + _BLOCK] = encode_pieces(model, batches)
+            vectors[start : start + _NAMES_PER_BLOCK] = encode_pieces(model, batches)
     index = ExactIndex(quantize(vectors[: len(names)]))
     rows = index.search(vectors[len(names) :], 1)[0][:, 0]
     return np.where([query != "" for query in queries], rows, -1)
@@ -153,7 +154,7 @@ def _nearest(
 def _shuffled_batches(
     model: NameEncoder, names: Sequence[str], block: int, generator: np.random.Generator
 ) -> Iterator[list[list[int]]]:
-    """Yield word pieces of names, shuffled; special pieces stay where they are."""
+    """Yield batches of shuffled word pieces of names; special pieces keep their place."""
     first, last = len(model.attrs["prefix"]), len(model.attrs["suffix"])
     size = model.attrs["batch_size"]
     for start in range(0, len(names), size):
@@ -168,7 +169,7 @@ def _shuffled_batches(
 def shuffle_blocks(
     pieces: Sequence[int], *, block: int, generator: np.random.Generator
 ) -> list[int]:
-    """Cut word pieces into blocks of `block`, the last maybe shorter, and permute the blocks."""
+    """Cut word pieces into blocks, the last of which may be shorter, and permute the blocks."""
     blocks = [pieces[start : start + block] for start in range(0, len(pieces), block)]
     return [piece for i in generator.permutation(len(blocks)) for piece in blocks[i]]
 
@@ -176,7 +177,7 @@ def shuffle_blocks(
 def window_mask(length: int, last: bool, *, window: int, cls_open: bool) -> NDArray[np.bool_]:
     """Return True where a token (row) may attend to a token (column); [CLS] is token 0.
 
-    last (bool): This is the last layer.
+    last (bool): Whether this is the last layer.
     RETURNS (NDArray): Shape (length, length).
     """
     places = np.arange(length)
@@ -189,7 +190,7 @@ def window_mask(length: int, last: bool, *, window: int, cls_open: bool) -> NDAr
 
 
 def attention_layers(network: nn.Module) -> list[nn.Module]:
-    """Return the layers of the network's backbone that take a mask, in order; none of others.
+    """Return the layers of the network's backbone, in order; [] if they do not take a mask.
 
     network (Module): A network of names, e.g. `contextual.networks.NameTransformer`.
     """
@@ -206,9 +207,9 @@ def attention_layers(network: nn.Module) -> list[nn.Module]:
 
 @contextmanager
 def restricted_attention(network: nn.Module, attention: Attention) -> Iterator[None]:
-    """Give each layer a mask of its own, for as long as the context lasts.
+    """Give each layer its mask within the context.
 
-    A mask follows from the length of what a layer is given, so that threads may share the network.
+    A mask depends only on the length of the layer's input, so that threads can share the network.
     """
     layers = attention_layers(network)
     with ExitStack() as hooks:

@@ -1,5 +1,7 @@
-"""Write the tables of docs/reference/protocols.md, and the definitions in docs/guides/errors.md,
-from spacy_bioel/evaluation/protocols.py: python -m benchmarks.protocols.
+"""Write the documentation of protocols and kinds of error: python -m benchmarks.protocols.
+
+The tables of docs/reference/protocols.md and the definitions in docs/guides/errors.md are made from
+spacy_bioel/evaluation/protocols.py.
 """
 
 from dataclasses import asdict, fields
@@ -14,7 +16,6 @@ from spacy_bioel.evaluation.protocols import (
     MARKS,
     PAIRING,
     PROTOCOLS,
-    ProtocolRules,
 )
 
 _DOCS = Path(__file__).parents[1] / "docs"
@@ -22,14 +23,14 @@ PAGE, ERRORS = _DOCS / "reference" / "protocols.md", _DOCS / "guides" / "errors.
 
 
 def page() -> str:
-    """Return all of docs/reference/protocols.md, with the tables as they are now."""
+    """Return docs/reference/protocols.md with current tables."""
     text = PAGE.read_text(encoding="utf8")
     text = write_block(text, "TEXT PROTOCOLS", _tables(given_mentions=False))
     return write_block(text, "GIVEN PROTOCOLS", _tables(given_mentions=True))
 
 
 def errors_page() -> str:
-    """Return all of docs/guides/errors.md, with the definitions as they are now."""
+    """Return docs/guides/errors.md with current definitions."""
     parts = [PAIRING]
     tables = {"kind": KINDS, "mark, beside the kind": MARKS, "column of the file": COLUMNS}
     for name, meanings in tables.items():
@@ -39,7 +40,7 @@ def errors_page() -> str:
 
 
 def _tables(*, given_mentions: bool) -> str:
-    """Return the rules of these protocols, and what their metrics mean."""
+    """Return tables of the rules of protocols and of the meaning of their metrics."""
     names = [field.name for field in fields(ProtocolRules)]
     lines, metrics = [], {}
     for name, protocol in PROTOCOLS.items():
@@ -47,7 +48,7 @@ def _tables(*, given_mentions: bool) -> str:
             also = [f"also `{alias}`" for alias, proper in ALIASES.items() if proper == name]
             rules = asdict(protocol.rules)
             lines.append([", ".join([f"`{name}`", *also]), *(rules[key] or "–" for key in names)])
-            metrics |= {f"`{key}`": one.meaning for key, one in protocol.metrics.items()}
+            metrics |= {f"`{key}`": metric.meaning for key, metric in protocol.metrics.items()}
     shown = [table(["protocol", *names], lines), table(["metric", ""], list(metrics.items()))]
     return "\n\n".join(shown)
 

@@ -1,6 +1,4 @@
-"""Write the tables of README.md, CONTRIBUTING.md and docs/ from the result files:
-python -m benchmarks.readme.
-"""
+"""Write the tables of README.md, CONTRIBUTING.md and docs/: python -m benchmarks.readme."""
 
 import re
 from collections.abc import Callable
@@ -17,8 +15,8 @@ PAGES = [
     ROOT / "spacy_bioel/assets/starter/README.md",
     *sorted(ROOT.glob("docs/**/*.md")),
 ]
-# Block -> result file and table, for those that tables.yml does not have.
-_OWN: dict[str, tuple[str, Callable[[Rows], str]]] = {
+# Block -> result file and function that makes the table; other tables are in tables.yml.
+_CODED_TABLES: dict[str, tuple[str, Callable[[Rows], str]]] = {
     "INSTALL SIZE": ("install_size", install_table),
     "LINKING": ("linking", linking_tables),
 }
@@ -50,9 +48,9 @@ LINKS = {
 
 
 def address() -> str:
-    """Return what each link of the README begins with; "" for links inside the repository.
+    """Return the address before each link of the README; "" for links inside the repository.
 
-    A package index does not know the files of the repository, so its README needs the address.
+    On a package index, links to files of the repository need its address.
     """
     setup = ConfigParser(delimiters=("=",))
     setup.read(ROOT / "setup.cfg", encoding="utf8")
@@ -60,12 +58,12 @@ def address() -> str:
 
 
 def block(name: str) -> str:
-    """Return the content of a block as the results and settings have it now."""
+    """Return the current content of a block, from results and settings."""
     if name == "LINKS":
         base = address()
         return "\n".join(f"[{label}]: {base}{page}" for label, page in LINKS.items())
-    if name in _OWN:
-        file, make = _OWN[name]
+    if name in _CODED_TABLES:
+        file, make = _CODED_TABLES[name]
         return make(load(file))
     spec = SPECS[name]
     return "\n\n".join(map(render, spec if isinstance(spec, list) else [spec]))
@@ -79,9 +77,9 @@ def write_block(text: str, name: str, content: str) -> str:
 
 
 def filled(text: str) -> str:
-    """Return a page with its tables as they are now."""
+    """Return a page with current tables."""
     for name in re.findall(r"<!-- ([A-Z ]+) START -->", text):
-        if name in SPECS or name in _OWN or name == "LINKS":
+        if name in SPECS or name in _CODED_TABLES or name == "LINKS":
             text = write_block(text, name, block(name))
     return text
 

@@ -1,7 +1,7 @@
-"""Result files: flat lists of measurements, and the harness that fills them.
+"""Run benchmarks and record their measurements in result files.
 
-A question is a function that yields rows: dicts with at least `system`, `metric` and `value`.
-`python -m benchmarks.run NAME` asks it, shows the rows and records them.
+A benchmark is a function decorated with `question` that yields rows: dicts with at least `system`,
+`metric` and `value`. `python -m benchmarks.run NAME` runs it, prints the rows and records them.
 """
 
 import json
@@ -22,18 +22,20 @@ from spacy_bioel.files import replacing_file
 Row = dict[str, Any]
 Asked = ParamSpec("Asked")
 RESULTS = Path(__file__).parent / "results"
-NoteOption = Annotated[str, typer.Option(help="What the reader must know, e.g. a busy machine.")]
-SeedOption = Annotated[int, typer.Option(help="Of the training, or of what is drawn.")]
+NoteOption = Annotated[
+    str, typer.Option(help="A remark for readers, e.g. that the machine was busy.")
+]
+SeedOption = Annotated[int, typer.Option(help="Random seed.")]
 _ABOUT = ("command", "machine", "date", "question", "system", "metric", "value")
 
 
 def question(
     file: str, *, key: Sequence[str] = ()
 ) -> Callable[[Callable[Asked, Iterable[Row]]], Callable[Asked, None]]:
-    """Record what a function yields in benchmarks/results/FILE.json.
+    """Record the rows that a function yields in benchmarks/results/FILE.json.
 
-    key (Sequence[str]): Rows replace those with the same values of these fields, also if the
-        function fails later. Without it, they replace the whole file.
+    key (Sequence[str]): Rows replace those with the same values in these fields, even if the
+        function fails later. Without a key, they replace the whole file.
     """
 
     def decorate(ask: Callable[Asked, Iterable[Row]]) -> Callable[Asked, None]:
@@ -60,13 +62,13 @@ def question(
 def rows_of(
     system: str, values: Mapping[str, float], *, digits: int = 2, **fields: Any
 ) -> Iterator[Row]:
-    """Yield a row for each metric, with these fields in all of them."""
+    """Yield a row for each metric, each with the same other fields."""
     for metric, value in values.items():
         yield {"system": system, **fields, "metric": metric, "value": round(value, digits)}
 
 
 def about() -> Row:
-    """Return how a row was made; FOLDER and FILE stand for places of this machine."""
+    """Return command, machine and date of a row; paths of this machine become FOLDER."""
     name, *arguments = sys.argv[1:] or [""]
     machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
     return {
@@ -87,13 +89,13 @@ def _named(argument: str) -> str:
 
 
 def figures(row: Figure) -> Row:
-    """Return the fields that are recorded of a measurement."""
+    """Return the fields of a measurement that are recorded."""
     numbers = {name: round(getattr(row, name), 2) for name in ("value", "low", "high")}
     return {"metric": row.metric, **numbers, "n": row.n}
 
 
 def load(name: str) -> list[Row]:
-    """Return the rows of a result file; none where there is no such file."""
+    """Return the rows of a result file; [] if the file does not exist."""
     path = RESULTS / f"{name}.json"
     return json.loads(path.read_text("utf8")) if path.is_file() else []
 
@@ -105,5 +107,5 @@ def save(name: str, rows: Iterable[Row]) -> None:
 
 
 def add(name: str, rows: Iterable[Row], *, key: Sequence[str]) -> None:
-    """Put rows into a result file, in the place of those with the same values of `key`."""
+    """Add rows to a result file; they replace rows with the same values of `key`."""
     save(name, {tuple(row.get(k) for k in key): row for row in [*load(name), *rows]}.values())

@@ -1,29 +1,30 @@
-"""Speed beside other systems, each in processes of its own, at the settings it has by default.
+"""Compare speed and memory with other systems, each in a separate process with default settings.
 
-All cores, times on the clock, three times by turns; the median counts. `--python` is of an
-environment with the others: scispacy==0.6.2 and scipy<1.11, which it needs to build an index
-(Python 3.11, numpy 1); FastHPOCR 0.1.4 and pyahocorasick.
+All cores, wall time, three runs in turn; the median is recorded. `--python` is the Python of an
+environment with the other systems: scispacy==0.6.2 and scipy<1.11, which scispaCy needs to build an
+index (Python 3.11, numpy 1); FastHPOCR 0.1.4 and pyahocorasick.
 
-scispacy CORPUS OTHERS: scispaCy's candidate generator, same names, same queries. With --folder, the
-index of scispaCy is kept there for the next time, and for `documents`.
+scispacy CORPUS OTHERS: scispaCy's candidate generator with the same names and queries. With
+--folder, the index of scispaCy is kept there for further runs, and for `documents`.
 
-index        from concepts in a file to an index, encoding included
-load         from a new process, libraries imported, to the first answer
-throughput   mentions a second: the gold mentions of train and dev, as they follow in the documents;
-             ours by batches of 64 documents as in `nlp.pipe`, scispaCy's all in one call
-different    strings a second that are all different, so that no cache can help: those of
-             the mentions of dev, and of the file OTHERS, up to `n`
-memory       of the process that linked, at its peak, libraries included
-own          the part of it that was not there when the libraries had been imported
-accuracy     top candidate right (any id), dev mentions whose ids the knowledge base has; percent
+index        from concepts in a file to an index, with encoding
+load         from a new process with imported libraries to the first answer
+throughput   mentions a second: the gold mentions of train and dev, in the order of the documents;
+             ours in batches of 64 documents as in `nlp.pipe`, scispaCy's all in one call
+different    unique strings a second, so that caches do not help: mentions of dev, and of the file
+             OTHERS, up to `n`
+memory       peak memory of the linking process, with libraries
+own          the same without the memory in use after the imports
+accuracy     percentage of right top candidates (any id), on dev mentions whose ids the KB has
 
 documents CORPUS: from text to links, with the light pipeline (training/configs/rescnn.cfg) that the
-project has trained, beside spaCy's stock NER, trained for five rounds on the same documents so that
-it finds a like number of mentions, with scispaCy's EntityLinker, without its filter by definitions.
+project has trained. The other system is spaCy's stock NER with scispaCy's EntityLinker without its
+filter by definitions; the NER is trained for five rounds on the same documents, so that it finds
+about as many mentions.
 
-dictionary TEXTS hpo=KB mondo=KB: names found without training, by `mentions = "dictionary"`, by FastHPOCR
-against hp.obo alone, in the row of the first knowledge base, and by pyahocorasick: longest exact
-names in lower case, and nothing else.
+dictionary TEXTS hpo=KB mondo=KB: names found without training, by `mentions = "dictionary"`, by
+FastHPOCR with hp.obo (in the row of the first knowledge base), and by pyahocorasick, which finds
+the longest exact names in lower case.
 """
 
 from __future__ import annotations
@@ -51,19 +52,21 @@ from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.normalize import normalize_name
 
 _TURNS = 3
-# -P: a script's folder is no place to import `scispacy` from.
+# -P: otherwise `import scispacy` would search the folder of the script.
 THEIRS = ("-P", Path(__file__).with_name("rivals_theirs.py"))
 _OURS = (sys.executable, "-m", "benchmarks.rivals_ours")
-PythonOption = Annotated[Path, typer.Option(help="Of the environment with the others.")]
-FolderOption = Annotated[Path | None, typer.Option(help="Keeps scispaCy's index.")]
+PythonOption = Annotated[
+    Path, typer.Option(help="Python of an environment with the other systems.")
+]
+FolderOption = Annotated[Path | None, typer.Option(help="Keep scispaCy's index there.")]
 
 
 @question("scispacy")
 def scispacy(
     corpus: str,
-    others: Annotated[Path, typer.Argument(help="Documents whose mentions are queries too.")],
+    others: Annotated[Path, typer.Argument(help="Documents with more mentions to link.")],
     python: PythonOption,
-    n: Annotated[int, typer.Option(help="Different strings.")] = 10_000,
+    n: Annotated[int, typer.Option(help="Unique strings.")] = 10_000,
     folder: FolderOption = None,
     note: NoteOption = "",
 ) -> Iterator[Row]:
@@ -100,7 +103,7 @@ def scispacy(
             yield from rows_of(system, {"value": value}, question=asked, **about)
     for asked, value in found["rescnn"].items():
         theirs = found["scispacy"][asked]
-        # Above 1: we are faster, or better. Memory: the part of theirs that we take.
+        # Above 1: we are faster or better. Memory: our share of theirs.
         ratio = theirs / value if asked in ("index", "load") else value / theirs
         yield from rows_of("rescnn", {"ratio": ratio}, digits=3, question=asked, **about)
 
@@ -109,11 +112,11 @@ def scispacy(
 def documents(
     corpus: str,
     python: PythonOption,
-    names: Annotated[str, typer.Option(help="Corpus whose names both link to.")] = "",
+    names: Annotated[str, typer.Option(help="Link to the names of this corpus.")] = "",
     folder: FolderOption = None,
     note: NoteOption = "",
 ) -> Iterator[Row]:
-    """scispaCy needs hours to index a large knowledge base: --names has both use another."""
+    """Compare complete pipelines. With --names both systems use a smaller knowledge base."""
     model = Path("models") / corpus / "final"
     kb = KnowledgeBase.open(Path("kb") / (names or corpus))
     texts = [text.text for text in dev(corpus)]
@@ -143,9 +146,9 @@ def documents(
 def dictionary(
     texts: Path,
     kbs: Annotated[list[str], typer.Argument(help="NAME=FOLDER of knowledge bases.")],
-    obo: Annotated[Path, typer.Option(help="Of the first, for FastHPOCR.")],
+    obo: Annotated[Path, typer.Option(help="hp.obo, for FastHPOCR.")],
     python: PythonOption,
-    index: Annotated[Path | None, typer.Option(help="FastHPOCR's hp.index, made before.")] = None,
+    index: Annotated[Path | None, typer.Option(help="Existing hp.index of FastHPOCR.")] = None,
     n: Annotated[int, typer.Option(help="Documents.")] = 500,
     note: NoteOption = "",
 ) -> Iterator[Row]:
@@ -154,7 +157,7 @@ def dictionary(
         kb = KnowledgeBase.open(folder)
         indptr, concepts, _ = kb.concepts_of_names(np.arange(kb.n_names))
         with _work_folder(None, name) as work:
-            ids = kb.ids_of(concepts[indptr[:-1]])  # the first of each name
+            ids = kb.ids_of(concepts[indptr[:-1]])  # the first concept of each name
             write_json(work / "names.json", list(zip(kb.names, ids, strict=True)))
             write_json(work / "texts.json", strings)
             children: dict[str, list[Any]] = {
@@ -183,9 +186,9 @@ def write_json(path: Path, content: object) -> None:
 
 
 def _by_turns(commands: dict[str, list[Any]], folder: Path) -> dict[str, dict[str, Any]]:
-    """Return what each command writes to FOLDER/out.json; of numbers, the median.
+    """Return the results that commands write to FOLDER/out.json; numbers are medians.
 
-    By turns, because other programs and the machine's clock change from minute to minute.
+    Commands run in turn, because the load and clock rate of the machine change over time.
     """
     found: dict[str, list[dict[str, Any]]] = {system: [] for system in commands}
     for _ in range(_TURNS):
@@ -194,7 +197,9 @@ def _by_turns(commands: dict[str, list[Any]], folder: Path) -> dict[str, dict[st
             found[system].append(json.loads((folder / "out.json").read_text("utf8")))
     return {
         system: {
-            name: median(one[name] for one in results) if isinstance(value, int | float) else value
+            name: median(result[name] for result in results)
+            if isinstance(value, int | float)
+            else value
             for name, value in results[0].items()
         }
         for system, results in found.items()
@@ -203,7 +208,7 @@ def _by_turns(commands: dict[str, list[Any]], folder: Path) -> dict[str, dict[st
 
 @contextmanager
 def _work_folder(kept: Path | None, corpus: str) -> Iterator[Path]:
-    """Yield a folder for a knowledge base, in one that is kept, or a temporary one."""
+    """Yield a folder for a knowledge base, in `kept` or temporary."""
     if kept is None:
         with tempfile.TemporaryDirectory() as name:
             yield Path(name)

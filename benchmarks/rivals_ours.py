@@ -1,4 +1,4 @@
-"""Our part of benchmarks.rivals, in a process of its own: STEP FOLDER [MODEL]."""
+"""Our part of benchmarks.rivals, run in a separate process: STEP FOLDER [MODEL]."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BATCH = 64  # documents
 
 
 def _linker(folder: Path) -> Any:
-    """Make a linker with the package's encoder and weights, names only."""
+    """Make a linker with the starter's encoder and default weights."""
     config = {"kb": str(folder / "ours")}
     return spacy.blank("en").add_pipe("bioel_linker", config=config)
 
@@ -49,7 +49,7 @@ def link(folder: Path) -> None:
         strings = {string for doc in documents[first : first + _BATCH] for string in doc}
         linker.generator.rank([(string, "") for string in sorted(strings)])
     linked = time.perf_counter()
-    linker = _linker(folder)  # without a cache of strings
+    linker = _linker(folder)  # with an empty cache of strings
     linker.generator.rank([(queries[0], "")])
     again = time.perf_counter()
     ranked = linker.generator.rank([(query, "") for query in queries])
@@ -64,7 +64,7 @@ def link(folder: Path) -> None:
 
 
 def exchange(folder: Path, model: Path) -> None:
-    """Save the pipeline with another knowledge base, whose concepts have no types."""
+    """Save the pipeline with another knowledge base, whose concepts do not have types."""
     build_kb(_concepts(folder), folder / "ours")
     nlp = spacy.load(model)
     linker: Any = nlp.get_pipe("bioel_linker")

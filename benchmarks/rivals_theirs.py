@@ -1,8 +1,8 @@
-"""The others' part of benchmarks.rivals and .no_labels, in their own environment: STEP FOLDER.
+"""Other systems in benchmarks.rivals and .no_labels, run in their environment: STEP FOLDER.
 
-build, link, train, pipe   scispaCy's linker; with spaCy's stock NER, as `nlp.add_pipe("ner")` is
-fasthpocr     FastHPOCR with the longest matches, its index made of FOLDER/hp.obo and kept there
-aho_corasick  longest names of FOLDER/names.json, in lower case, that begin and end with a word
+build, link, train, pipe   scispaCy's linker; with the stock NER of spaCy
+fasthpocr     FastHPOCR with longest matches; its index is made from FOLDER/hp.obo and kept there
+aho_corasick  longest names of FOLDER/names.json in lower case, at word boundaries
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any
 
 Find = Callable[[list[str]], list[Any]]
 Report = dict[str, Any]
-_ROUNDS = 5
-_NAMES = 30  # nearest names that are looked at: the default of scispaCy's EntityLinker
+_N_ROUNDS = 5
+_N_NEIGHBOURS = 30  # the default of scispaCy's EntityLinker
 
 
 def read(folder: Path, name: str) -> Any:
@@ -29,13 +29,13 @@ def report(folder: Path, found: object, *, to: str = "out.json") -> None:
 
 
 def peak_megabytes() -> float:
-    """Peak of this process alone: that of getrusage begins with its parent's. Linux only."""
+    """Return the peak of this process; getrusage starts from that of its parent. Linux only."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
 
 
 def measure(folder: Path, load: Callable[[], Find]) -> None:
-    """Report what a system finds in FOLDER/texts.json, and what that takes."""
+    """Report the names that a system finds in FOLDER/texts.json, with time and memory."""
     texts = read(folder, "texts.json")
     start = time.perf_counter()
     find = load()
@@ -48,7 +48,7 @@ def measure(folder: Path, load: Callable[[], Find]) -> None:
 
 
 def build(folder: Path) -> None:
-    """Build the index, unless it was built before: it takes long."""
+    """Build the index, which takes long, unless it was built before."""
     from scispacy.candidate_generation import create_tfidf_ann_index
     from scispacy.linking_utils import KnowledgeBase
 
@@ -70,21 +70,22 @@ def _generator(folder: Path) -> Any:
 
 
 def link(folder: Path) -> None:
-    import scispacy.candidate_generation  # noqa: F401 - is no part of the time and memory to load
+    import scispacy.candidate_generation  # noqa: F401 - not counted as loading
 
     queries, documents = read(folder, "queries.json"), read(folder, "documents.json")
     mentions = [string for strings in documents for string in strings]
     before = peak_megabytes()
     start = time.perf_counter()
     generator = _generator(folder)
-    generator(queries[:1], _NAMES)
+    generator(queries[:1], _N_NEIGHBOURS)
     loaded = time.perf_counter()
-    generator(mentions, _NAMES)
+    generator(mentions, _N_NEIGHBOURS)
     linked = time.perf_counter()
-    found = generator(queries, _NAMES)
+    found = generator(queries, _N_NEIGHBOURS)
     end = time.perf_counter()
     best = [
-        max(of, key=lambda c: (max(c.similarities), c.concept_id), default=None) for of in found
+        max(candidates, key=lambda c: (max(c.similarities), c.concept_id), default=None)
+        for candidates in found
     ]
     result = {
         "index": read(folder / "theirs", "built.json"),
@@ -93,7 +94,7 @@ def link(folder: Path) -> None:
         "different": len(queries) / (end - linked),
         "memory": peak_megabytes(),
         "own": peak_megabytes() - before,
-        "found": [one.concept_id if one else None for one in best],
+        "found": [candidate.concept_id if candidate else None for candidate in best],
     }
     report(folder, result)
 
@@ -117,7 +118,7 @@ def train(folder: Path) -> None:
         doc.ents = filter_spans([span for span in found if span is not None])
         examples.append(Example(nlp.make_doc(record["text"]), doc))
     optimizer = nlp.initialize(lambda: examples)
-    for _ in range(_ROUNDS):
+    for _ in range(_N_ROUNDS):
         for batch in minibatch(examples, 8):
             nlp.update(batch, sgd=optimizer, drop=0.1)
     nlp.to_disk(folder / "ner")
@@ -151,8 +152,8 @@ def fasthpocr(folder: Path) -> None:
 
     def tokens_of(self: Any, cluster: str, base: dict[str, str]) -> list[str]:
         if not members:
-            for token, of in base.items():
-                members.setdefault(of, []).append(token)
+            for token, token_cluster in base.items():
+                members.setdefault(token_cluster, []).append(token)
         return list(members.get(cluster, ()))
 
     def load() -> Find:
@@ -161,7 +162,7 @@ def fasthpocr(folder: Path) -> None:
         from FastHPOCR.IndexHPO import IndexHPO
 
         if not (folder / "hp.index").is_file():
-            # Theirs reads all 573,507 tokens for each cluster, which takes more than ten minutes.
+            # The original reads all 573,507 tokens for each cluster: more than ten minutes.
             CRIndexKB.compileClusterList = tokens_of
             IndexHPO(str(folder / "hp.obo"), str(folder)).index()
         annotator = HPOAnnotator(str(folder / "hp.index"))

@@ -1,6 +1,6 @@
-"""Ask a question by its name: python -m benchmarks.run NAME ARGUMENTS; --help says which.
+"""Run a benchmark by name: python -m benchmarks.run NAME ARGUMENTS; see NAME --help.
 
-First of all, `--to FOLDER` has its figures written there, and not to benchmarks/results.
+`--to FOLDER` before the name writes results to that folder instead of benchmarks/results.
 """
 
 import sys
@@ -12,7 +12,7 @@ import typer
 from benchmarks import record
 from spacy_bioel.errors import BioelError
 
-# Module -> the questions that it has. Result files say `python -m benchmarks.run QUESTION`.
+# Module -> its benchmarks.
 MODULES = {
     "assertion": ["assertion"],
     "end_to_end": ["end_to_end", "main_job", "detection"],
@@ -49,7 +49,7 @@ def main() -> None:
     app.command()(getattr(import_module(f"benchmarks.{QUESTIONS[name]}"), name))
     try:
         app(sys.argv[2:], prog_name=f"python -m benchmarks.run {name}")
-    except BioelError as error:  # a corpus that was not fetched, mostly
+    except BioelError as error:  # usually a corpus that was not fetched
         sys.exit(f"error: {error}")
 
 

@@ -1,17 +1,17 @@
-"""Costs of large collections and knowledge bases, for docs/guides/scale.md.
+"""Measure costs of large collections and knowledge bases, for docs/guides/scale.md.
 
 python -m benchmarks.run spark CORPUS links the texts of a corpus file in any format with the
-package's own encoder and knowledge base. The rows: the first 300 characters of each text, repeated
-under running ids up to 10,000, by `bioel link` and by `bioel link --engine spark` on two
-cores of this machine, in pieces of half a megabyte; one of them is too long for spaCy. The cost:
-each whole text once, in one process.
+starter's encoder and the bundled MeSH. Rows: the first 300 characters of texts, repeated with new
+ids up to 10,000 documents, with `bioel link` and `bioel link --engine spark` on two cores, in
+partitions of half a megabyte; one document is too long for spaCy. Cost: each complete text once,
+in one process.
 
-pubmed CORPUS: the pipeline of the package on whole texts, a sample of PubMed, in eight files of
-uneven size that are a partition each. In one run a worker is killed; another run is killed with all
-its processes, and the command repeated.
+pubmed CORPUS: the starter on complete texts, a sample of PubMed, in eight files of different sizes,
+each of which is one partition. In one run a worker is killed; in another, all processes are killed
+and the command is repeated.
 
-knowledge_base FOLDER: to build and to open one of all MeSH diseases and chemicals, with MeSH below
-FOLDER as `training/corpora.yml` wants it.
+knowledge_base FOLDER: build and open a knowledge base of all MeSH diseases and chemicals, from the
+files in FOLDER that `training/corpora.yml` lists.
 """
 
 from __future__ import annotations
@@ -37,17 +37,19 @@ from benchmarks.record import NoteOption, Row, question, rows_of
 from benchmarks.texts import blank, python
 from spacy_bioel.corpus import read_texts
 
-_DOCUMENTS, _CHARACTERS = 10_000, 300
+_N_DOCUMENTS, _N_CHARACTERS = 10_000, 300
 _SPARK = "--master local[2] --conf spark.sql.files.maxPartitionBytes=500000 pyspark-shell"
-# A file is a partition, since none fits beside another one; and a task has four attempts.
-_UNEVEN = "--master local[2,4] --conf spark.sql.files.openCostInBytes=128m pyspark-shell"
-_PARTITIONS, _PUBMED = 8, 36_000_000
+# Each file is a partition, since no two fit into one; a task has four attempts.
+_SPARK_FILE_PARTITIONS = (
+    "--master local[2,4] --conf spark.sql.files.openCostInBytes=128m pyspark-shell"
+)
+_N_PARTITIONS, _N_PUBMED_ABSTRACTS = 8, 36_000_000
 
 
 @question("spark")
 def spark(corpus: Path, note: NoteOption = "") -> Iterator[Row]:
     texts = list(dict.fromkeys(text.text for text in read_texts(corpus)))
-    short = [text[:_CHARACTERS] for text in texts]
+    short = [text[:_N_CHARACTERS] for text in texts]
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         model, first, whole, many = (
@@ -57,7 +59,7 @@ def spark(corpus: Path, note: NoteOption = "") -> Iterator[Row]:
         too_long = "a" * (spacy.blank("en").max_length + 1)
         _write_texts(first, texts[:1])
         _write_texts(whole, texts)
-        _write_texts(many, chain([too_long], islice(cycle(short), _DOCUMENTS - 1)))
+        _write_texts(many, chain([too_long], islice(cycle(short), _N_DOCUMENTS - 1)))
         start = _link(model, first, place / "first.out.jsonl")
         once = _link(model, whole, place / "whole.out.jsonl")
         process = _link(model, many, place / "process.jsonl")
@@ -71,7 +73,7 @@ def spark(corpus: Path, note: NoteOption = "") -> Iterator[Row]:
     failed = sum(row["error"] is not None for row in expected.values())
     mentions = sum(len(row["links"]) for row in expected.values())
     about = {"corpus": corpus.name, "note": note}
-    rows_about = {"n": _DOCUMENTS, "characters": _CHARACTERS, "mentions": mentions}
+    rows_about = {"n": _N_DOCUMENTS, "characters": _N_CHARACTERS, "mentions": mentions}
     rows_about |= {"failed": failed}
     cost_about = {"n": len(texts), "characters": round(fmean(map(len, texts)))}
     each = (once["processor_seconds"] - start["processor_seconds"]) / (len(texts) - 1)
@@ -100,8 +102,8 @@ def pubmed(corpus: Path, note: NoteOption = "") -> Iterator[Row]:
         _write_texts(whole, texts)
         parts.mkdir()
         lines, first = whole.read_text("utf8").splitlines(keepends=True), 0
-        for size in range(1, _PARTITIONS + 1):
-            end = first + len(lines) * size * 2 // (_PARTITIONS * (_PARTITIONS + 1)) + 1
+        for size in range(1, _N_PARTITIONS + 1):
+            end = first + len(lines) * size * 2 // (_N_PARTITIONS * (_N_PARTITIONS + 1)) + 1
             (parts / f"{size}.jsonl").write_text("".join(lines[first:end]), "utf8")
             first = end
         _write_texts(first_alone := place / "first.jsonl", texts[:1])
@@ -109,13 +111,15 @@ def pubmed(corpus: Path, note: NoteOption = "") -> Iterator[Row]:
         once = _link(model, whole, place / "process.jsonl")
         expected = _rows(place / "process.jsonl")
         each = (once["processor_seconds"] - start["processor_seconds"]) / (len(texts) - 1)
-        about = {"corpus": corpus.name, "note": note, "n": len(texts), "parts": _PARTITIONS}
+        about = {"corpus": corpus.name, "note": note, "n": len(texts), "parts": _N_PARTITIONS}
         yield about | {"system": "process", "metric": "processor_seconds_a_document", "value": each}
-        hours = _PUBMED * each / 3600
+        hours = _N_PUBMED_ABSTRACTS * each / 3600
         yield about | {"system": "process", "metric": "core_hours", "value": round(hours)}
         for victim in ("worker", "all"):
             command = _command(model, parts, target, "--engine", "spark")
-            job = subprocess.Popen(command, env=_environment(_UNEVEN), start_new_session=True)
+            job = subprocess.Popen(
+                command, env=_environment(_SPARK_FILE_PARTITIONS), start_new_session=True
+            )
             while len(_workers(job.pid)) < 2:  # one is their parent
                 time.sleep(1)
             time.sleep(start["seconds"] + once["processor_seconds"] / 6)  # a third of the job
@@ -126,7 +130,7 @@ def pubmed(corpus: Path, note: NoteOption = "") -> Iterator[Row]:
                 os.killpg(job.pid, signal.SIGKILL)
                 job.wait()
                 yield about | {"system": victim, "metric": "outputs", "value": target.exists() + 0}
-                subprocess.run(command, env=_environment(_UNEVEN), check=True)
+                subprocess.run(command, env=_environment(_SPARK_FILE_PARTITIONS), check=True)
             written = sorted(target.glob("part-*.json"))
             n_lines = sum(part.read_bytes().count(b"\n") for part in written)
             wrong = abs(n_lines - len(expected))
@@ -136,15 +140,15 @@ def pubmed(corpus: Path, note: NoteOption = "") -> Iterator[Row]:
 
 
 def _workers(session: int) -> list[int]:
-    """Processes of a session that link for Spark; the last ones were forked by a daemon."""
-    found = ["pgrep", "--session", str(session), "--full", "pyspark.daemon"]
-    return list(map(int, subprocess.run(found, capture_output=True, text=True).stdout.split()))
+    """Return the Spark workers of a session; the last ones were forked by a daemon."""
+    command = ["pgrep", "--session", str(session), "--full", "pyspark.daemon"]
+    return list(map(int, subprocess.run(command, capture_output=True, text=True).stdout.split()))
 
 
 def _write_pipeline(folder: Path) -> None:
     nlp = blank()
     nlp.add_pipe("bioel_linker", config={"mentions": "dictionary"})
-    nlp("A heart attack.")  # the knowledge base is opened at first use
+    nlp("A heart attack.")  # opens the knowledge base
     nlp.to_disk(folder)
 
 
@@ -155,7 +159,7 @@ def _write_texts(path: Path, texts: Iterable[str]) -> None:
 
 
 def _link(model: Path, source: Path, output: Path, *options: str) -> dict[str, float]:
-    """Run the command. RETURNS: Wall time, processor time and peak memory of its own process."""
+    """Run `bioel link`; return wall time, processor time and peak memory of its process."""
     start = time.perf_counter()
     command = _command(model, source, output, *options)
     pid = os.spawnve(os.P_NOWAIT, sys.executable, command, _environment(_SPARK))

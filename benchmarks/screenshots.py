@@ -1,9 +1,9 @@
-"""Pictures of the pages, and what axe-core and the keyboard find in them.
+"""Take screenshots of the HTML pages, and check their accessibility.
 
 python -m benchmarks.run screenshots links an example text, explains it, lists errors on the
 embedded corpus, starts `bioel serve` and builds the documentation. Each page is opened in headless
-Chromium, bright and dark: its picture goes to docs/img, and what is wrong to
-benchmarks/results/accessibility.json. Needs Chromium, and the packages of the extra `look`.
+Chromium, in light and dark mode. Screenshots go to docs/img, results of axe-core and of keyboard
+navigation to benchmarks/results/accessibility.json. Needs Chromium and the extra `look`.
 """
 
 import re
@@ -31,8 +31,8 @@ TEXT = (
 )
 _SERIOUS = {"serious", "critical"}
 _SIZE = {"width": 1000, "height": 760}
-_MOST_TABS = 400
-# Number of what may have the focus, and whether the one that has it shows an outline.
+_MAX_TABS = 400
+# Number of focusable elements; and whether the focused one shows an outline.
 _FOCUSABLE = """() => [...document.querySelectorAll(
   'a[href], button, input, textarea, select, summary, [tabindex="0"]')]
   .filter(e => !e.disabled && e.checkVisibility()).length"""
@@ -64,13 +64,13 @@ def screenshots(
 
 @contextmanager
 def _pages(folder: Path) -> Iterator[list[tuple[str, str]]]:
-    """Names and addresses of the pages, while the service runs."""
+    """Yield names and addresses of the pages while the service runs."""
     gold = "dev.pubtator.txt"
     shutil.copy(ROOT / "training/assets/corpus" / gold, folder)
     (folder / "example.txt").write_text(TEXT + "\n", encoding="utf8")
     labels = ("--annotates", "Disease", "--annotates", "Chemical")
     bioel = (sys.executable, "-m", "spacy_bioel")
-    # In the folder, so that the pages name no place of this machine.
+    # Run in the folder, so that the pages do not show paths of this machine.
     _run(folder, *bioel, "link", "example.txt", "--html", "links.html", "-o", "links.json")
     _run(folder, *bioel, "explain", TEXT, "--html", "explain.html")
     errors = ("--prefix", "MESH", *labels, "--html", "errors.html")
@@ -104,7 +104,7 @@ def _service() -> Iterator[str]:
 
 
 def _look(page: Page, name: str, scheme: str) -> Iterator[Row]:
-    """Take the picture of a page, and count what axe-core and the keyboard find."""
+    """Take a screenshot of a page, and count accessibility problems and reachable elements."""
     if name == "service":
         _use_service(page)
     elif name in ("links", "explain"):
@@ -126,7 +126,7 @@ def _look(page: Page, name: str, scheme: str) -> Iterator[Row]:
 
 
 def _use_service(page: Page) -> None:
-    """Link a text and open its first candidates, by the keyboard alone."""
+    """Link a text and open its first candidates with the keyboard only."""
     page.wait_for_function("() => !document.getElementById('info').textContent.includes('…')")
     page.focus("#text")
     page.keyboard.press("Control+A")
@@ -139,11 +139,11 @@ def _use_service(page: Page) -> None:
 
 
 def _tab_through(page: Page) -> tuple[int, int, int]:
-    """Number of elements that the tab key reaches, of those with a visible focus, and of all."""
+    """Return the numbers of elements that Tab reaches, with visible focus, and in all."""
     n = int(page.evaluate(_FOCUSABLE))
     page.evaluate("() => { document.activeElement.blur(); window.scrollTo(0, 0) }")
     reached = outlined = 0
-    for _ in range(min(n, _MOST_TABS) + 2):
+    for _ in range(min(n, _MAX_TABS) + 2):
         page.keyboard.press("Tab")
         found = page.evaluate(_OUTLINED)
         if found is not None and found[0] > reached:

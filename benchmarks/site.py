@@ -1,4 +1,4 @@
-"""Hooks of mkdocs.yml: pages from files outside docs/, and links between both."""
+"""Hooks of mkdocs.yml that add pages from outside docs/ and adapt links."""
 
 import posixpath
 import re
@@ -12,7 +12,7 @@ from mkdocs.structure.pages import Page
 from benchmarks.readme import address
 
 ROOT = Path(__file__).parents[1]
-# File of the repository -> page of the site. The other files of docs/ keep their place.
+# File of the repository -> page of the site; other files of docs/ keep their paths.
 PAGES = {
     "README.md": "index.md",
     "docs/README.md": "pages.md",
@@ -41,10 +41,10 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
 
 
 def with_links_of_the_site(text: str, *, source: str, page: str) -> str:
-    """The text of a file with its links as the site has them.
+    """Return the text of a file with links between pages of the site.
 
-    source (str): The file, from the root of the repository.
-    page (str): Its place in the site.
+    source (str): Path of the file in the repository.
+    page (str): Path of its page in the site.
     """
 
     def moved(match: re.Match[str]) -> str:

@@ -1,7 +1,6 @@
-"""Spelling searches of other systems, TF-IDF and BM25, to compare the linker's own with.
+"""Baselines for n-gram search: TF-IDF and BM25.
 
-Both are `NgramSearch`es of `linking.searches`. Names are weighed when the first query
-comes.
+Both can replace `NgramSearch` of `linking.searches`. Names are indexed at the first query.
 """
 
 from __future__ import annotations
@@ -28,16 +27,14 @@ if TYPE_CHECKING:
 
 FloatArray = NDArray[np.float32]
 
-# Scores of all names for some queries at once: at most so many numbers (16 MB).
-_BLOCK = 1 << 22
-# Scores that differ only by rounding are ties.
-_DECIMALS = 6
+_SCORES_PER_BLOCK = 1 << 22  # scores of all names for some queries at once, 16 MB
+_DECIMALS = 6  # scores that are equal when rounded are ties
 
 
 class TfidfSearch:
     """Cosine of TF-IDF vectors of character n-grams, by scikit-learn.
 
-    kb (KnowledgeBase): Its normalised names are what the weights are fitted on.
+    kb (KnowledgeBase): The weights are fitted on its normalised names.
     ngram_range (tuple[int, int]): Shortest and longest n-gram.
     analyzer (str): "char_wb", n-grams within words; "char", across them too.
     """
@@ -49,7 +46,7 @@ class TfidfSearch:
 
     @cached_property
     def _fitted(self) -> tuple[TfidfVectorizer, csr_matrix]:
-        """The vectoriser, and the vectors of all names as a sparse matrix, (n_grams, n_names)."""
+        """Vectoriser, and vectors of all names as a sparse matrix, (n_grams, n_names)."""
         from sklearn.feature_extraction.text import TfidfVectorizer
 
         vectorizer = TfidfVectorizer(
@@ -61,20 +58,20 @@ class TfidfSearch:
         return vectorizer, vectorizer.fit_transform(_normalized_names(self.kb)).T.tocsr()
 
     def search(self, queries: Sequence[str], k: int) -> SearchResult:
-        """See `SpellingSearch.search`."""
+        """See `NgramSearch.search`."""
         vectorizer, names = self._fitted
-        step = max(1, _BLOCK // self.kb.n_names)
+        step = max(1, _SCORES_PER_BLOCK // self.kb.n_names)
         blocks = (queries[i : i + step] for i in range(0, len(queries), step))
         scores = ((vectorizer.transform(block) @ names).toarray() for block in blocks)
         return _best(chain.from_iterable(scores), shape=(len(queries), k))
 
 
 class BM25Search:
-    """BM25 in the form of Lucene, by bm25s: a document is a name, a term one of its words.
+    """BM25 as in Lucene, by bm25s: documents are names, terms are words.
 
-    BM25 has no upper bound, so a score is divided by what a name of exactly the words of the
-    query would get; an equal name gets 1, a query of which half is in no name at most about half.
-    The best score of each query would be no measure: it makes 1 of the best, however bad.
+    BM25 scores are not bounded, so they are divided by the score of a name with exactly the words
+    of the query: an equal name gets 1, and if no name has half of the query, the best get about a
+    half. Dividing by the best score instead would give every query a name with 1, however bad.
 
     Kamphuis et al. (2020), Which BM25 do you mean?, https://doi.org/10.1007/978-3-030-45442-5_4
     """
@@ -86,7 +83,7 @@ class BM25Search:
 
     @cached_property
     def _index(self) -> tuple[BM25, Counter[str], float]:
-        """The index, in how many names each word is, and how many words a name has on average."""
+        """Index, number of names with each word, and average number of words in a name."""
         from bm25s import BM25
 
         names = [name.split() for name in _normalized_names(self.kb)]
@@ -96,22 +93,22 @@ class BM25Search:
         return index, frequency, sum(map(len, names)) / len(names)
 
     def search(self, queries: Sequence[str], k: int) -> SearchResult:
-        """See `SpellingSearch.search`."""
+        """See `NgramSearch.search`."""
         return _best(map(self._scores, queries), shape=(len(queries), k))
 
     def _scores(self, query: str) -> FloatArray:
-        """Scores of all names. Shape (n_names,)."""
+        """Return the scores of all names. Shape (n_names,)."""
         index, _, _ = self._index
         words = query.split()
         known = index.get_tokens_ids(words)
         if not known:
             return np.zeros(self.kb.n_names, dtype=np.float32)
-        scores = index.get_scores_from_ids(known) / self._own_score(words)
+        scores = index.get_scores_from_ids(known) / self._ideal_score(words)
         # A name that repeats a word of the query can be better than the query itself.
         return np.minimum(scores, 1.0)
 
-    def _own_score(self, words: Sequence[str]) -> float:
-        """The score of a name that has these words; a word of no name counts as a rare one."""
+    def _ideal_score(self, words: Sequence[str]) -> float:
+        """Return the score of a name with exactly these words; unknown words count as rare."""
         _, frequency, average = self._index
         length = self.k1 * (1 - self.b + self.b * len(words) / average)
         n_names = self.kb.n_names
@@ -126,16 +123,16 @@ class BM25Search:
 def create_tfidf_v1(
     ngram_min: int = 3, ngram_max: int = 3, analyzer: str = "char_wb"
 ) -> MakeSearch:
-    """spacy-bioel.Tfidf.v1; the sparse part of BioSyn is analyzer = "char", from 1 to 2."""
+    """Create spacy-bioel.Tfidf.v1; BioSyn uses analyzer = "char" with n-grams of 1 to 2."""
     return partial(TfidfSearch, ngram_range=(ngram_min, ngram_max), analyzer=analyzer)
 
 
 @spacy.registry.misc("spacy-bioel.BM25.v1")
 def create_bm25_v1(k1: float = 1.2, b: float = 0.75) -> MakeSearch:
-    """spacy-bioel.BM25.v1; needs the package bm25s.
+    """Create spacy-bioel.BM25.v1; needs the package bm25s.
 
-    k1 (float): How much a word that is repeated counts; 0: once.
-    b (float): How much long names are held back, 0 to 1.
+    k1 (float): Weight of repeated words; 0: they count once.
+    b (float): Penalty on long names, 0 to 1.
     """
     return partial(BM25Search, k1=k1, b=b)
 
@@ -145,20 +142,20 @@ def _normalized_names(kb: KnowledgeBase) -> list[str]:
 
 
 def _best(scores: Iterable[FloatArray], *, shape: tuple[int, int]) -> SearchResult:
-    """The k best names of each query, from the scores of all names for one query after another.
+    """Return the k best names of each query.
 
-    scores (Iterable): Shape (n_names,) each.
+    scores (Iterable): For each query the scores of all names, shape (n_names,).
     shape (tuple[int, int]): Number of queries, k.
     """
     rows = np.full(shape, -1, dtype=np.int64)
     best = np.zeros(shape, dtype=np.float32)
     k = shape[1]
-    for i, of_names in enumerate(scores):
-        found = np.flatnonzero(of_names)
-        values = np.round(of_names[found], _DECIMALS)
-        if len(found) > k:
+    for i, name_scores in enumerate(scores):
+        name_rows = np.flatnonzero(name_scores)
+        values = np.round(name_scores[name_rows], _DECIMALS)
+        if len(name_rows) > k:
             kept = values >= np.partition(values, -k)[-k]
-            found, values = found[kept], values[kept]
-        order = np.lexsort((found, -values))[:k]
-        rows[i, : len(order)], best[i, : len(order)] = found[order], values[order]
+            name_rows, values = name_rows[kept], values[kept]
+        order = np.lexsort((name_rows, -values))[:k]
+        rows[i, : len(order)], best[i, : len(order)] = name_rows[order], values[order]
     return rows, best

@@ -1,20 +1,20 @@
-"""Accuracy and speed of the pipeline of the package, and of pipelines like it.
+"""Measure accuracy and speed of the starter and of similar pipelines.
 
-python -m benchmarks.run starter MODEL a+b+c --system light measures on the development documents of
-the corpora below, which the project has fetched (`project run corpus . --vars.corpus biored`, ...).
-Labels that a corpus does not annotate are left out on both sides, and so are documents that the
-mixture has for training, of another corpus.
+python -m benchmarks.run starter MODEL a+b+c --system light evaluates on the development documents
+of the corpora below, which the project has fetched (`project run corpus . --vars.corpus biored`,
+...). Labels that a corpus does not annotate are left out on both sides, as are documents that are
+training documents of another corpus in the mixture.
 
-starter_links KB --label Gene --corpus nlm_gene --corpus gnormplus links gold mentions by their
-names alone, without the encoder. `kb/genes` of the results: `bioel kb build kb/genes
-Homo_sapiens.gene_info.gz --types protein-coding`. Subsets: documents all of whose mentions the
-knowledge base knows, and the mentions that it knows. `gold` wants all ids of a mention, `gold_any`
-one of them.
+starter_links KB --label Gene --corpus nlm_gene --corpus gnormplus links gold mentions with a
+knowledge base only, without the encoder. `kb/genes` in the results is made by `bioel kb build
+kb/genes Homo_sapiens.gene_info.gz --types protein-coding`. Subsets: mentions whose ids the
+knowledge base has, and documents with only such mentions. `gold` requires all ids of a mention,
+`gold_any` one of them.
 
-starter_speed links the abstracts of BC5CDR's development documents in processes of their own: the
-first link with an empty cache and with one that is there, without and with the imports of spaCy and
-the package; and all abstracts, in one process and in two. --before is the Python of an environment
-with an earlier version. Run it where PyTorch is not installed: spaCy imports it where it is.
+starter_speed links the abstracts of BC5CDR's development documents in separate processes: the first
+link with an empty and with a filled cache, without and with the imports of spaCy and the package;
+and all abstracts, in one process and in two. --before is the Python of an environment with an
+earlier version. Run it without PyTorch, which spaCy imports where it is installed.
 """
 
 from __future__ import annotations
@@ -46,21 +46,23 @@ CORPORA = (
     "biored", "nlm_gene", "gnormplus", "s800", "linnaeus", "tmvar3", "bioid_figures", "bc5cdr",
     "ncbi_disease", "drugprot", "bionlp_id", "bionlp_cg", "craft",
 )  # fmt: skip
-_LINKED = {"Disease", "Chemical", "Gene", "Species"}
-_GIVEN = {"accuracy@1_nil_ignored": "accuracy@1", "recall@10": "recall@10"}
+_LINKED_LABELS = {"Disease", "Chemical", "Gene", "Species"}
+_GIVEN_METRICS = {"accuracy@1_nil_ignored": "accuracy@1", "recall@10": "recall@10"}
 
 
 @question("starter", key=KEY)
 def starter(
     model: Annotated[str, typer.Argument(help='A pipeline, or "starter".')],
     mixture: Annotated[str, typer.Argument(help="Mixture of corpora that it was trained on.")],
-    corpus: Annotated[list[str] | None, typer.Option(help="Of CORPORA; all by default.")] = None,
+    corpus: Annotated[list[str] | None, typer.Option(help="One of CORPORA; default: all.")] = None,
     beside: Annotated[
         list[str] | None,
         typer.Option(help="Mixture of another pipeline that is measured on the same documents."),
     ] = None,
-    system: Annotated[str, typer.Option(help="What to call it in the results.")] = "light",
-    people: Annotated[bool | None, typer.Option(help="Setting of the detector.")] = None,
+    system: Annotated[str, typer.Option(help="Name in the results.")] = "light",
+    people: Annotated[
+        bool | None, typer.Option(help="Setting label_people of the detector.")
+    ] = None,
     seed: SeedOption = 0,
 ) -> Iterator[Row]:
     beginning = _script("mixtures").beginning
@@ -79,13 +81,13 @@ def starter(
 
 
 def _script(name: str) -> Any:
-    """Import a file of training/scripts, which are no package."""
+    """Import a file of training/scripts, which is not a package."""
     sys.path.insert(0, "training/scripts")
     return __import__(name)
 
 
 def development_texts(corpus: str) -> list[AnnotatedText]:
-    """Return documents with what the corpus annotates, and pipelines find."""
+    """Return development documents with the annotated labels that pipelines predict."""
     specs = _script("specs")
     spec, path = specs.load_spec(corpus), specs.find_split(corpus, "dev")
     texts = [
@@ -98,8 +100,8 @@ def development_texts(corpus: str) -> list[AnnotatedText]:
 
 
 def _measure(nlp: Language, texts: Sequence[AnnotatedText]) -> Iterator[Row]:
-    """Yield F1 over all types and of each, of all types that are linked to full vocabularies, and
-    the accuracy of linking gold mentions of each type.
+    """Yield F1 over all types, by type, and over the types with full vocabularies, and the accuracy
+    of linking gold mentions by type.
     """
     linker = find_linker(nlp)
     links = [list(map(_without_rs, of_text)) for of_text in link_bare_texts(nlp, linker, texts)]
@@ -109,37 +111,37 @@ def _measure(nlp: Language, texts: Sequence[AnnotatedText]) -> Iterator[Row]:
         (row.label, row)
         for row in evaluate_links(texts, links, protocols=protocols, canonical=canonical)
     ]
-    if all(_LINKED < {*text.annotates} for text in texts):
-        few = [replace(text, annotates=tuple(sorted(_LINKED))) for text in texts]
+    if all(_LINKED_LABELS < {*text.annotates} for text in texts):
+        few = [replace(text, annotates=tuple(sorted(_LINKED_LABELS))) for text in texts]
         rows = evaluate_links(few, links, protocols=protocols, canonical=canonical, per_label=False)
-        found += [(", ".join(sorted(_LINKED)), row) for row in rows]
+        found += [(", ".join(sorted(_LINKED_LABELS)), row) for row in rows]
     for subset, row in found:
         if row.metric == "f1" and row.n:  # some corpora have no ids
             yield {"protocol": row.protocol, "subset": subset, **figures(row)}
     if linker is not None:
         for label in sorted({label for text in texts for label in text.annotates} - {VARIANT}):
-            yield from _measure_given(nlp, linker, texts, label, {"gold": [*_GIVEN][:1]})
+            yield from _measure_given(nlp, linker, texts, label, {"gold": [*_GIVEN_METRICS][:1]})
 
 
 def _without_rs(link: Link) -> Link:
-    """The corpora are read without the ids of variants."""
+    """Return a link without the ids of variants, which are not read from the corpora."""
     return replace(link, ids=()) if link.label == VARIANT else link
 
 
 def _measure_given(
     nlp: Language, linker: Any, texts: Sequence[AnnotatedText], label: str, wanted: dict[str, Any]
 ) -> Iterator[Row]:
-    """Yield the accuracy of linking gold mentions of a label whose ids the knowledge base has."""
+    """Yield the accuracy of linking gold mentions of a label with ids in the KB."""
     for subset, chosen in _subsets(texts, label, linker.kb).items():
         links = list(link_gold_mentions(nlp, linker, chosen))
         for row in scored(chosen, links, linker.kb, wanted):
-            yield row | {"metric": _GIVEN[row["metric"]], "subset": f"{label}, {subset}"}
+            yield row | {"metric": _GIVEN_METRICS[row["metric"]], "subset": f"{label}, {subset}"}
 
 
 def _subsets(
     texts: Sequence[AnnotatedText], label: str, kb: KnowledgeBase
 ) -> dict[str, list[AnnotatedText]]:
-    """Return documents with mentions of one label that have an id."""
+    """Return the subsets of documents with linkable mentions of a label."""
 
     def known(ids: tuple[str, ...]) -> bool:
         return bool((kb.find_all(list(ids)) >= 0).any())
@@ -161,14 +163,14 @@ def starter_links(
     nlp = blank()
     config = {"kb": str(kb), "max_candidates": CANDIDATES, "evidence": {"dense": False}}
     linker = nlp.add_pipe("bioel_linker", config=config)
-    both = {"gold": _GIVEN, "gold_any": _GIVEN}
+    both = {"gold": _GIVEN_METRICS, "gold_any": _GIVEN_METRICS}
     for name in corpus:
         texts = development_texts(name)
         for row in _measure_given(nlp, linker, texts, label, both):
             yield {"system": "names", "corpus": name, "split": "dev", "seed": 0, **row}
 
 
-# Their output: seconds with the imports and without them, and megabytes; texts a second.
+# These print seconds with and without imports, and megabytes; texts a second, and megabytes.
 _FIRST_LINK = """
 import json, resource, sys, time
 start = time.perf_counter()

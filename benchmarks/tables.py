@@ -1,11 +1,11 @@
 """Make the tables of README.md, CONTRIBUTING.md and docs/: python -m benchmarks.readme.
 
-A table of `tables.yml` has lines and columns. A line is a label with the fields of its rows
-(`where`), or there is one for each combination of the values of `by` ("all": those of the rows). A
-cell is a format and more fields of its rows: figures are means over these rows, anything else is
-that of the first. `$name` is what the line has by that name, `file` another result file. Cells of
-several parts are joined by `join`. A line may have its own format for a column. Missing figures are
-"–".
+A table of `tables.yml` has lines and columns. A line has a label and selects result rows by the
+fields in `where`; with `by`, there is a line for each combination of values ("all": the values in
+the rows). A cell is a format string with more fields to select rows: numbers are means over these
+rows, other values are from the first row. `$name` is the value of `name` in the line, `file`
+another result file. Parts of a cell are joined by `join`. A line may override the format of a
+column. Missing figures are shown as "–".
 """
 
 import re
@@ -30,13 +30,13 @@ Rows = Sequence[Row]
 
 
 def table(columns: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    """A table in Markdown."""
+    """Return a table in Markdown."""
     texts = [f"| {' | '.join(row)} |" for row in (columns, *lines)]
     return "\n".join([texts[0], f"|{'---|' * len(columns)}", *texts[1:]])
 
 
 def pick(rows: Iterable[Row], where: Mapping[str, Any]) -> list[Row]:
-    """Rows with these fields; a text with "*" is a pattern."""
+    """Return the rows with these fields; values with "*" are patterns."""
 
     def has(row: Row, key: str, value: Any) -> bool:
         if isinstance(value, str) and "*" in value:
@@ -51,7 +51,7 @@ def seeds_of(rows: Iterable[Row]) -> str:
 
 
 def shown(text: str, rows: Rows) -> str:
-    """A format with the fields of some rows; nothing where one is missing."""
+    """Fill a format with the fields of rows; return "" if a field is missing."""
     if not rows:
         return ""
     fields: dict[str, Any] = dict(rows[0]) | {"seeds": seeds_of(rows)}
@@ -71,34 +71,39 @@ def shown(text: str, rows: Rows) -> str:
 
 
 def render(spec: Mapping[str, Any], rows: Rows | None = None) -> str:
-    """A table of `tables.yml`. rows: Instead of those of its file."""
-    own = pick(load(spec["file"]) if rows is None else rows, spec.get("where", {}))
+    """Return a table of `tables.yml`. rows: Used instead of its result file."""
+    table_rows = pick(load(spec["file"]) if rows is None else rows, spec.get("where", {}))
 
     def cell(parts: Any, line: Mapping[str, Any]) -> str:
-        several = parts if isinstance(parts[0], list) else [parts]
-        found = [shown(text, chosen(where[0] if where else {}, line)) for text, *where in several]
-        return spec.get("join", " / ").join(filter(None, found))
+        parts = parts if isinstance(parts[0], list) else [parts]
+        texts = [shown(text, chosen(where[0] if where else {}, line)) for text, *where in parts]
+        return spec.get("join", " / ").join(filter(None, texts))
 
     def chosen(where: Mapping[str, Any], line: Mapping[str, Any]) -> list[Row]:
         fields = {**line.get("where", {}), **where}
         fields = {k: line.get(v[1:]) if str(v).startswith("$") else v for k, v in fields.items()}
         if fields.get("figures"):
             return [scale()]
-        of, file = fields.pop("of", None), fields.pop("file", None)
-        found = pick(load(file) if file else own, fields)
-        return [r | {"value": r["value"] * r["n"] / of, "n": of} for r in found] if of else found
+        total, file = fields.pop("of", None), fields.pop("file", None)
+        rows = pick(load(file) if file else table_rows, fields)
+        if not total:
+            return rows
+        return [row | {"value": row["value"] * row["n"] / total, "n": total} for row in rows]
 
     columns, lines = spec["columns"].items(), []
-    for line in _lines(spec, own):
-        if "by" in spec and not pick(own, line["where"]):
+    for line in _lines(spec, table_rows):
+        if "by" in spec and not pick(table_rows, line["where"]):
             continue
         label = line["label"] if isinstance(line["label"], list) else [line["label"]]
         label = [shown(text, chosen({}, line) or [{}]) for text in label]
         cells = [cell(line.get(name, parts), line) for name, parts in columns]
         if all(cells) or not spec.get("complete"):
             lines.append([*label, *(text or MISSING for text in cells)])
-    heads = [shown(head, own) for head in spec["heads"]]
-    heads += [shown(head, pick(own, parts[1]) if "{" in head else own) for head, parts in columns]
+    heads = [shown(head, table_rows) for head in spec["heads"]]
+    heads += [
+        shown(head, pick(table_rows, parts[1]) if "{" in head else table_rows)
+        for head, parts in columns
+    ]
     note = spec.get("note", [])
     notes = [[note]] if isinstance(note, str) else note
     text = "".join(shown(part, chosen(where[0] if where else {}, {})) for part, *where in notes)
@@ -119,7 +124,7 @@ def _lines(spec: Mapping[str, Any], rows: Rows) -> Iterator[Mapping[str, Any]]:
 
 
 def scale() -> Row:
-    """Figures of docs/guides/scale.md: 36 million abstracts, 10 million names."""
+    """Return the estimates of docs/guides/scale.md: 36 million abstracts, 10 million names."""
     spark = {row["metric"]: row["value"] for row in load("spark")}
     kb = {row["question"]: row for row in load("knowledge_base")}
     grown = {row["question"]: row["value"] for row in pick(load("kb_size"), {"names": 2_000_000})}
@@ -148,7 +153,7 @@ def scale() -> Row:
 
 
 def install_table(rows: Rows) -> str:
-    """Megabytes on disk of the package with all that it needs, and of each extra."""
+    """Return a table of the disk space of the package with dependencies, and of each extra."""
     rows = pick(rows, {"question": "install_size"})
     heads = [f"extra `{row['system']}` adds" for row in rows if row["system"] != "package"]
     cells = [f"{row['value']:,.0f} MB" for row in rows]
@@ -156,8 +161,8 @@ def install_table(rows: Rows) -> str:
 
 
 def linking_tables(rows: Rows) -> str:
-    """Given mentions: one line a corpus and dictionary, then parts of the mentions."""
-    # Of phrases in folds it is recall@1 from the start.
+    """Return tables of linking given mentions: by corpus and dictionary, then by subset."""
+    # For phrases in folds, recall@1 is recorded instead of accuracy@1.
     whole = [
         row
         for row in pick(rows, {"subset": ""})
@@ -171,7 +176,7 @@ def linking_tables(rows: Rows) -> str:
         of_line = pick(whole, {"corpus": corpus, "protocol": protocol})
         if not of_line:
             continue
-        # A mean over other folds than those of our linker would be no comparison.
+        # Means are comparable only over the same folds as those of our linker.
         folds = _folds(pick(of_line, {"system": "rescnn"}) or of_line)
         of_systems = [pick(of_line, {"system": system}) for system in named]
         cells = [
@@ -197,7 +202,7 @@ def _folds(rows: Rows) -> set[int | None]:
 
 
 def _linking_cell(rows: Rows) -> str:
-    """The mean over seeds and folds, and how sure it is."""
+    """Return the mean over seeds and folds, with its deviation or interval."""
     of_folds = [fmean(row["value"] for row in pick(rows, {"fold": f})) for f in _folds(rows)]
     value = f"{fmean(of_folds):.1f}"
     if rows[0]["system"] in _FLOORS:
@@ -208,7 +213,7 @@ def _linking_cell(rows: Rows) -> str:
 
 
 def _subset_table(rows: Rows) -> str:
-    """Parts of the mentions without our encoder and with it, where both were measured."""
+    """Return a table by subset, without and with our encoder, if both were measured."""
     parts = pick(rows, {"protocol": "biosyn", "metric": "accuracy@1", "subset": "?*"})
     both = ("lexical", "rescnn")
     corpora = [

@@ -1,4 +1,4 @@
-"""Documents, pipelines and measures that several questions share."""
+"""Documents, pipelines and metrics that several benchmarks share."""
 
 import subprocess
 import sys
@@ -20,7 +20,7 @@ from spacy_bioel.models.fusion import Fusion
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import AnnotatedText, Link, Mention
 
-# Fields that tell one row of accuracy from another.
+# Fields that identify a row of accuracy.
 KEY = ("corpus", "system", "protocol", "subset", "metric", "seed")
 CANDIDATES = 10
 
@@ -51,7 +51,7 @@ def only(
 
 
 def mention_strings(text: AnnotatedText) -> list[str]:
-    """Return the mentions as they are looked up, in their order; those without a word left out."""
+    """Return the normalised strings of mentions, without empty ones."""
     return list(filter(None, (normalize_name(text.text[m.start : m.end]) for m in text.mentions)))
 
 
@@ -64,18 +64,18 @@ def weighed_by_folds(
     weights: str = "fusion",
     seed: int,
 ) -> list[list[Link]]:
-    """Link gold mentions, weights being fitted on the documents of the other folds.
+    """Link gold mentions with weights that were fitted on the documents of the other folds.
 
-    fit (Callable): Makes weights of the documents at these positions.
-    weights (str): The attribute of the linker that has them.
+    fit (Callable): Fits weights on the documents at these positions.
+    weights (str): The attribute of the linker that holds them.
     """
     links: list[list[Link]] = [[] for _ in texts]
     for fold in document_folds(len(texts), seed=seed):
         setattr(linker, weights, fit(fold.fitting.tolist()))
         held_out = fold.held_out.tolist()
-        found = link_gold_mentions(nlp, linker, [texts[i] for i in held_out])
-        for i, of_doc in zip(held_out, found, strict=True):
-            links[i] = of_doc
+        fold_links = link_gold_mentions(nlp, linker, [texts[i] for i in held_out])
+        for i, doc_links in zip(held_out, fold_links, strict=True):
+            links[i] = doc_links
     return links
 
 
@@ -87,7 +87,7 @@ def scored(
     /,
     **fields: Any,
 ) -> Iterator[Row]:
-    """Yield the figures of links, all labels together.
+    """Yield the metrics of links over all labels.
 
     wanted (dict): Metrics by protocol.
     """

@@ -1,16 +1,16 @@
-"""tmVar 3: normal forms of variants, and its genes beside those of other tools.
+"""Evaluate variants and genes on tmVar 3, and compare genes with other tools.
 
 python -m benchmarks.run variants_forms FILE... measures for how many gold variants the component
-form, the gene and the rs number are right, in the training part of tmVar 3, and in documents of
-other files (BioRED) that are none of it. Forms are compared as written, except for letter case and
-empty fields at the end. `last quarter`, by a hash of the id, are documents whose errors were read
-last, `others` those that the grammar was written on.
+form, the gene and the rs number are right, in the training part of tmVar 3, and in other documents
+(BioRED) that it does not contain. Forms are compared as strings, except for letter case and empty
+fields at the end. `others` are the documents the grammar was developed on; errors in the `last
+quarter`, chosen by a hash of the id, were only read at the end.
 
 python -m benchmarks.run peers FOLDER measures genes end to end, as the authors of HunFlair2 do
 (Sänger et al. 2024, https://doi.org/10.1093/bioinformatics/btae564): one id of several is enough,
 and borders may be one character off. FOLDER has the documents with gold mentions and predictions of
-three tools (tmvar3_goldstandard.txt.gz, ...), of the repository hu-ner/hunflair2-experiments. `not
-seen` are the documents that no corpus of `--seen` has: those that the pipeline was trained on.
+three tools (tmvar3_goldstandard.txt.gz, ...), from the repository hu-ner/hunflair2-experiments.
+`not seen` are the documents that the training corpora of the pipeline (`--seen`) do not contain.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ _NUMBER = re.compile(r"(?<![-\d])\d+")
 
 
 class Annotation(NamedTuple):
-    """A row of a file, `said` being its last column."""
+    """An annotation of a PubTator file; `info` is the last column."""
 
     start: int
     end: int
     label: str
-    said: str
+    info: str
 
 
 class Document(NamedTuple):
@@ -55,7 +55,7 @@ class Document(NamedTuple):
 
 
 def documents(path: Path) -> Iterator[Document]:
-    """Yield the documents of a PubTator file, which may be without texts."""
+    """Yield the documents of a PubTator file, which may lack texts."""
     with open_text(path) as file:
         blocks = [block.strip("\n").split("\n") for block in file.read().split("\n\n")]
     for lines in blocks:
@@ -67,9 +67,9 @@ def documents(path: Path) -> Iterator[Document]:
 
 
 def _genes(annotations: Sequence[Annotation]) -> tuple[Mention, ...]:
-    """Genes with NCBI ids, however these are written."""
+    """Return genes with NCBI ids, in any notation of these."""
     found = (
-        Mention(a.start, a.end, GENE, tuple(f"NCBIGene:{id}" for id in _NUMBER.findall(a.said)))
+        Mention(a.start, a.end, GENE, tuple(f"NCBIGene:{id}" for id in _NUMBER.findall(a.info)))
         for a in annotations
         if a.label.lower() == "gene"
     )
@@ -79,7 +79,7 @@ def _genes(annotations: Sequence[Annotation]) -> tuple[Mention, ...]:
 @question("variants", key=KEY)
 def variants_forms(
     files: Annotated[list[Path], typer.Argument(help="tmVar 3, then other PubTator files.")],
-    model: Annotated[str, typer.Option(help="Whose genes are found.")] = "starter",
+    model: Annotated[str, typer.Option(help="Pipeline that finds the genes.")] = "starter",
     note: NoteOption = "",
 ) -> Iterator[Row]:
     nlp = load_model(model)
@@ -106,22 +106,22 @@ def variants_forms(
 
 
 def _judged(document: Document, links: Sequence[Link]) -> Iterator[tuple[str, str, bool]]:
-    """Yield protocol, metric, and whether it is right, of all that gold says of variants."""
+    """Yield protocol, metric and whether our value is right, for each gold fact on variants."""
     text = document.text
-    variants = [a for a in document.annotations if re.search(r"\|\w|^rs\d|RS#", a.said)]
+    variants = [a for a in document.annotations if re.search(r"\|\w|^rs\d|RS#", a.info)]
     genes = [Link(m.start, m.end, GENE, m.ids) for m in _genes(document.annotations)]
     numbers = rs_numbers(text, [(a.start, a.end) for a in variants])
-    for (start, end, _, said), number in zip(variants, numbers, strict=True):
-        form, *others = said.split(";")
+    for (start, end, _, info), number in zip(variants, numbers, strict=True):
+        form, *others = info.split(";")
         if "|" in form:
             found = read_variant(text, start, end)
             is_right = _folded(found.component if found else "") == _folded(form)
             yield "gold mentions", "component", is_right
-        of = next((_NUMBER.findall(other) for other in others if other.startswith("Gene:")), [])
-        if ids := {f"NCBIGene:{id}" for id in of}:
+        numbers_of_genes = [_NUMBER.findall(other) for other in others if other.startswith("Gene:")]
+        if ids := {f"NCBIGene:{id}" for id in (numbers_of_genes or [[]])[0]}:
             yield "gold genes", "gene", gene_of(text, start, end, genes) in ids
             yield "found genes", "gene", gene_of(text, start, end, links) in ids
-        if rs := re.search(r"(?:^rs|RS#:)(\d+)", said):
+        if rs := re.search(r"(?:^rs|RS#:)(\d+)", info):
             yield "gold mentions", "rs", number == f"rs{rs[1]}"
             if f"rs{rs[1]}" in text:
                 yield "said by the text", "rs", number == f"rs{rs[1]}"
@@ -135,7 +135,9 @@ def _folded(form: str) -> str:
 def peers(
     folder: Path,
     model: Annotated[str, typer.Option(help="A pipeline.")] = "starter",
-    seen: Annotated[list[Path] | None, typer.Option(help="Corpus of its training.")] = None,
+    seen: Annotated[
+        list[Path] | None, typer.Option(help="A training corpus of the pipeline.")
+    ] = None,
     note: NoteOption = "",
 ) -> Iterator[Row]:
     beginning = _script("mixtures").beginning
@@ -146,8 +148,8 @@ def peers(
     nlp = load_model(model)
     found = {"ours": list(link_bare_texts(nlp, find_linker(nlp), gold))}
     for tool in TOOLS:
-        of_tool = {d.id: d.annotations for d in documents(folder / f"tmvar3_{tool}.txt.gz")}
-        genes = [_genes(of_tool.get(text.id, ())) for text in gold]
+        annotations = {d.id: d.annotations for d in documents(folder / f"tmvar3_{tool}.txt.gz")}
+        genes = [_genes(annotations.get(text.id, ())) for text in gold]
         found[tool] = [[Link(m.start, m.end, GENE, m.ids) for m in of_text] for of_text in genes]
     trained = {beginning(AnnotatedText(d.id, d.text)) for p in seen or () for d in documents(p)}
     new = [i for i, text in enumerate(gold) if beginning(text) not in trained]
@@ -169,7 +171,7 @@ def peers(
 
 
 def _snapped(link: Link, gold: Sequence[Mention]) -> Link:
-    """A link with the borders of a gold mention of its id that are a character off at most."""
+    """Return a link with the borders of a gold mention of its id at most one character off."""
     near = (
         m
         for m in gold

@@ -1,11 +1,10 @@
-"""Where the time of an abstract goes: `python -m benchmarks.run where`.
+"""Measure the time of each step of linking: `python -m benchmarks.run where`.
 
-`python -m benchmarks.run imports` does the same for the imports of a first link, by package.
+`python -m benchmarks.run imports` measures the imports of a first link, by package.
 
-The abstracts of BC5CDR's development documents, which the project has fetched, go through the
-pipeline of the package in batches, one process with all cores, after a first few that fill its
-caches. Functions are timed on the clock where they are called; a step that is part of another one
-is taken off it.
+The starter links the abstracts of BC5CDR's development documents, which the project has fetched, in
+batches, in one process with all cores, after a few that fill its caches. Steps are timed by wall
+time; the time of a step within another one is subtracted from the outer one.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ import spacy_bioel
 from benchmarks.record import NoteOption, Row, question, rows_of
 from benchmarks.starter import development_texts
 
-_FIRST, _BATCH = 64, 32
-# What is called, where its caller looks for it, and the step that it is.
+_N_WARM_UP, _BATCH_SIZE = 64, 32
+# Function, by the module in which its caller looks it up -> name of the step.
 STEPS = {
     "spacy.language.Language.make_doc": "tokens",
     "spacy_bioel.mentions.pipe.MentionDetector.predict": "detector: selection of mentions",
@@ -50,36 +49,36 @@ STEPS = {
 def where(note: NoteOption = "") -> Iterator[Row]:
     texts = [text.text for text in development_texts("bc5cdr")]
     nlp = spacy_bioel.load()
-    list(nlp.pipe(texts[:_FIRST], batch_size=_BATCH))
+    list(nlp.pipe(texts[:_N_WARM_UP], batch_size=_BATCH_SIZE))
     seconds = Counter(dict.fromkeys(STEPS.values(), 0.0))
     _time_steps(seconds)
     start = perf_counter()
-    list(nlp.pipe(texts[_FIRST:], batch_size=_BATCH))
+    list(nlp.pipe(texts[_N_WARM_UP:], batch_size=_BATCH_SIZE))
     total = perf_counter() - start
     seconds["the rest"] = total - seconds.total()
     seconds["all"] = total
-    n = len(texts) - _FIRST
+    n = len(texts) - _N_WARM_UP
     for step, value in seconds.items():
         about = {"corpus": "bc5cdr", "split": "dev", "n": n, "note": note}
         yield from rows_of(step, {"milliseconds": 1000 * value / n}, **about)
 
 
 def _time_steps(seconds: Counter[str]) -> None:
-    """Add the time of each call of a step from now on, in this process."""
-    within: list[float] = []  # of the calls that are going on, what their parts took
+    """Time all further calls of the steps in this process."""
+    inner_seconds: list[float] = []  # of each call in progress, the time of steps within it
 
     def timed(function: Callable, step: str) -> Callable:
         @wraps(function)
         def run(*args: Any, **kwargs: Any) -> Any:
-            within.append(0.0)
+            inner_seconds.append(0.0)
             start = perf_counter()
             try:
                 return function(*args, **kwargs)
             finally:
-                took = perf_counter() - start
-                seconds[step] += took - within.pop()
-                if within:
-                    within[-1] += took
+                elapsed = perf_counter() - start
+                seconds[step] += elapsed - inner_seconds.pop()
+                if inner_seconds:
+                    inner_seconds[-1] += elapsed
 
         return run
 
@@ -90,18 +89,18 @@ def _time_steps(seconds: Counter[str]) -> None:
 
 _FIRST_LINK = "import spacy_bioel; spacy_bioel.load()('aspirin')"
 _IMPORT = re.compile(r"^import time: +(\d+) \| +\d+ \| +([^. \n]+)", re.MULTILINE)
-_SHOWN = 8
+_N_PACKAGES_SHOWN = 8
 
 
 @question("imports", key=("system", "package"))
 def imports(system: str = "light") -> Iterator[Row]:
     command = [sys.executable, "-X", "importtime", "-c", _FIRST_LINK]
     run = partial(subprocess.run, command, stderr=subprocess.PIPE, text=True, check=True)
-    said = [run().stderr for _ in range(2)]
+    reports = [run().stderr for _ in range(2)]
     seconds = Counter[str]()
-    for microseconds, package in _IMPORT.findall(said[-1]):  # the first has warmed the caches
+    for microseconds, package in _IMPORT.findall(reports[-1]):  # the first run warms the caches
         seconds[package] += int(microseconds) / 1000
-    shown = dict(seconds.most_common(_SHOWN))
+    shown = dict(seconds.most_common(_N_PACKAGES_SHOWN))
     shown |= {"others": seconds.total() - sum(shown.values()), "all": seconds.total()}
     for package, value in shown.items():
         yield from rows_of(system, {"milliseconds": value}, digits=0, package=package)

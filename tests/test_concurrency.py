@@ -207,7 +207,7 @@ def test_first_use_by_threads_builds_and_encodes_once(small_starter):
 
 
 def link_first(printed: Any) -> None:
-    """Link with the package's knowledge base, in a process of its own."""
+    """Link with the bundled knowledge base, in a process of its own."""
     encoded = []
 
     def counted(*args: Any, **options: Any) -> Encoded:

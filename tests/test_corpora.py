@@ -139,7 +139,7 @@ def test_failed_download_leaves_nothing(tmp_path):
     url = (tmp_path / "gone.zip").as_uri()
     project = {"assets": [{"dest": "assets/downloads/CDR_Data.zip", "url": url}]}
     Path("project.yml").write_text(json.dumps(project))
-    with pytest.raises(ValueError, match=r"CDR_TrainingSet.*gone.zip fails .*--vars.data FOLDER"):
+    with pytest.raises(ValueError, match=r"CDR_TrainingSet.*gone.zip failed .*--vars.data FOLDER"):
         corpora.fetch("bc5cdr")
     assert names(Path("assets")) == []
 
@@ -251,7 +251,7 @@ def test_a_label_that_no_training_mention_has(types):
     path = types / "CDR" / "CDR_TrainingSet.PubTator.txt"
     path.write_text(TRAIN.replace("Chemical", "Disease"))
     corpora.fetch("bc5cdr", data=str(types))
-    expected = r"\[T020\] bc5cdr is said to annotate Chemical, but no mention of .*/train"
+    expected = r"\[T020\] bc5cdr lists Chemical in `annotates`, but no mention of .*/train"
     with pytest.raises(BioelError, match=expected):
         corpora.convert("bc5cdr", "train")
     with pytest.raises(BioelError, match=expected):

@@ -39,7 +39,7 @@ def test_templates_are_few_and_alike():
     texts = [template(i, name) for i, name in enumerate(NAMES)]
     found = said(texts[:20], texts[20:])
     assert "20 documents of train and 6 of dev are few" in found
-    assert "6 documents of dev read like documents of train but for the names, first 20" in found
+    assert "6 documents of dev differ from train documents mostly in their names, first 20" in found
 
 
 def test_documents_that_differ_raise_no_doubt():

@@ -183,7 +183,7 @@ def test_defaults_are_those_of_the_configs():
     # Regularised for corpora of some hundred documents.
     assert DETECTOR | {"dropout": 0.2} == factories.MENTIONS_MODEL
     assert DETECTOR["dropout"] == 0.4
-    # Chosen anew on development documents after training.
+    # Tuned again on development documents after training.
     default = Language.get_factory_meta("bioel_linker").default_config["nil_threshold"]
     assert (LINKER["nil_threshold"], default) == (0.15, 0.25)
 

@@ -1,4 +1,4 @@
-"""Spelling searches of `benchmarks.spelling` on six names; rows are in this order."""
+"""The n-gram searches of `benchmarks.spelling` on six names; rows are in this order."""
 
 import pytest
 import spacy

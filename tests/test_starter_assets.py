@@ -85,7 +85,7 @@ def test_short_forms_of_chemicals(monkeypatch, tmp_path):
     }
 
 
-def test_memory_does_not_overrule_names(project):
+def test_the_alias_table_does_not_overrule_names(project):
     concepts = [
         Concept("MESH:D1", ("Statins",), types=("D",)),
         Concept("MESH:D2", ("Simvastatin",), types=("D",)),
@@ -99,7 +99,7 @@ def test_memory_does_not_overrule_names(project):
     (project / "corpus" / "mine").mkdir(parents=True)
     docs_to_bin([doc]).to_disk(project / "corpus" / "mine" / "train.spacy")
     (project / "spacy_bioel" / "assets").mkdir(parents=True)
-    starter.memory(["mine"])
+    starter.alias_table(["mine"])
     written = srsly.read_json(project / "spacy_bioel" / "assets" / "alias_table.json")
     assert written == {"statins": {"MESH:D1": 1}, "zocor": {"MESH:D2": 1}}
 

@@ -148,7 +148,7 @@ def test_going_on_after_a_stop(tmp_path, monkeypatch, capsys):
 
     monkeypatch.setattr(train, "train", remember)
     train.main("tiny", Path("5.cfg"), Path("out"), resume=True)
-    assert "Going on after 2 of 5 updates" in capsys.readouterr().out
+    assert "Resuming after 2 of 5 updates" in capsys.readouterr().out
     assert load_config("out/config.cfg")["training"]["max_steps"] == 5
     assert sorted(os.listdir("out")) == ["config.cfg", "model-best", "model-last"]
     (config,) = trained_with
@@ -172,7 +172,7 @@ def test_going_on_after_a_stop(tmp_path, monkeypatch, capsys):
     (Path("out/tmpabcd1234") / "model-last").mkdir(parents=True)
     with pytest.raises(BioelError, match=r"\[T008\] out/model-best .* has had 5 of 2 updates"):
         train.main("tiny", Path("2.cfg"), Path("out"), resume=True)
-    assert "Going on from out/model-best: [B466] out/model-last/" in capsys.readouterr().out
+    assert "Resuming from out/model-best: [B466] out/model-last/" in capsys.readouterr().out
     Path("out/model-best/meta.json").unlink()
     with pytest.raises(BioelError, match=r"\[T010\] No pipeline in out can be loaded.*\[B466\]"):
         train.main("tiny", Path("2.cfg"), Path("out"), resume=True)
@@ -253,5 +253,5 @@ def test_one_line_and_status_2(tmp_path, monkeypatch, capsys):
         runpy.run_path(train.__file__, run_name="__main__")
     said = capsys.readouterr()
     assert (ended.value.code, said.out, said.err.count("\n")) == (2, "", 1)
-    assert said.err.startswith("error: [T006] There is no GPU 99: ")
+    assert said.err.startswith("error: [T006] GPU 99 was not found: ")
     assert list(tmp_path.iterdir()) == []

@@ -90,7 +90,7 @@ def test_genes_that_are_transcribed(tmp_path):
 
 def test_names_that_texts_have_of_organisms(tmp_path, monkeypatch):
     of_texts = tmp_path / "organisms.tsv"
-    monkeypatch.setattr(type_names, "_OF_TEXTS", of_texts)
+    monkeypatch.setattr(type_names, "_ORGANISM_NAMES", of_texts)
     of_texts.write_text("3052230\tHCV|Hepatitis C virus\t11103\n10407\tHBV\n")
     assert type_names.names_of_texts() == {
         "3052230": (["HCV", "Hepatitis C virus"], ["11103"]),
@@ -105,9 +105,9 @@ def test_cell_lines_of_training_documents(tmp_path, monkeypatch):
     (tmp_path / "bioid_figures.PubTator.txt.gz").write_bytes(gzip.compress(LEGENDS.encode()))
     of_efo = {"name": "K562 cell", "synonyms": ["K-562"], "xrefs": [{"id": "CVCL_0004"}]}
     (tmp_path / "efo.json").write_text(json.dumps([of_efo]))
-    monkeypatch.setattr(type_names, "_TRAINING", range(5))
+    monkeypatch.setattr(type_names, "_TRAINING_FIFTHS", range(5))
     type_names.cells(data=str(tmp_path))
-    # A word like any other is no name, and of two ids nobody knows which.
+    # Words such as "cells" are not names, and a name with two ids is ambiguous.
     assert written("cells") == [
         {"id": "CVCL_0004", "names": ["K562", "K-562"], "types": ["CellLine"]},
         {"id": "CVCL_0030", "names": ["HeLa"], "types": ["CellLine"]},

@@ -1,7 +1,7 @@
-"""Find adjectives that stand for nouns in synonyms, "renal" for "kidney": the concepts of several
-vocabularies have names that differ in them alone. No text is read.
+"""Find adjectives that replace nouns in synonyms, such as "renal" and "kidney".
 
-Writes spacy_bioel/assets/adjectives.json, from each adjective to its noun.
+A pair is kept if names of the same concept differ only in these words in several vocabularies. No
+text is read. Writes spacy_bioel/assets/adjectives.json, which maps each adjective to its noun.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ OUTPUT = Path("spacy_bioel") / "assets" / "adjectives.json"
 _ADJECTIVE = re.compile(r"[a-z]+(?:al|ar|ic|iac|ary|ory|ine|ous|oid)")
 _NOUN = re.compile(r"[a-z]{3,}")
 _PREPOSITIONS = frozenset("of in with without to by due from for on at".split())
-_VOCABULARIES = 2
-_SHARE = 0.1  # of the concepts with the rarer word, those that have both
-_HEAD = 0.08  # part of the names with a noun in which it is the head
-# Nouns, of the neck as well, of other cells, and the stem of "test".
-_LEFT_OUT = frozenset("intestine cervical lymphoblastic lymphoid myeloid testicular".split())
+_MIN_VOCABULARIES = 2
+_MIN_SHARE = 0.1  # concepts with both words, as a share of those with the rarer word
+_MIN_HEAD_SHARE = 0.08  # share of the names with a noun in which the noun is the head
+# Nouns; "cervical", which also refers to the neck; other cells; and the stem of "test".
+_EXCLUDED = frozenset("intestine cervical lymphoblastic lymphoid myeloid testicular".split())
 
 
 def adjectives(kb: Annotated[list[Path], typer.Argument(help="Knowledge bases.")]) -> None:
@@ -42,24 +42,27 @@ def adjectives(kb: Annotated[list[Path], typer.Argument(help="Knowledge bases.")
             words[stem_of(word)][word] += n
         for stem, share in heads_of(list(opened.names)).items():
             heads[stem] = max(heads[stem], share)
-        of = bags.substitutes
-        for key, by, share in zip(of.word.tolist(), of.stem, of.share.tolist(), strict=True):
-            shares[stems[key], by].append(share)
+        pairs = bags.substitutes
+        columns = pairs.word.tolist(), pairs.stem, pairs.share.tolist()
+        for word_key, other_stem, share in zip(*columns, strict=True):
+            shares[stems[word_key], other_stem].append(share)
     nouns: dict[str, str] = {}
-    for pair, found in sorted(shares.items(), key=lambda item: (-sum(item[1]), item[0])):
+    for pair, pair_shares in sorted(shares.items(), key=lambda item: (-sum(item[1]), item[0])):
         adjective, noun = (words[stem].most_common(1)[0][0] for stem in pair)
         is_pair = _ADJECTIVE.fullmatch(adjective) and _NOUN.fullmatch(noun)
-        is_pair = is_pair and adjective not in _LEFT_OUT and not _ADJECTIVE.fullmatch(noun)
-        is_head = heads[pair[1]] > max(heads[pair[0]], _HEAD)
-        if is_pair and is_head and sum(share >= _SHARE for share in found) >= _VOCABULARIES:
+        is_pair = is_pair and adjective not in _EXCLUDED and not _ADJECTIVE.fullmatch(noun)
+        is_head = heads[pair[1]] > max(heads[pair[0]], _MIN_HEAD_SHARE)
+        n_vocabularies = sum(share >= _MIN_SHARE for share in pair_shares)
+        if is_pair and is_head and n_vocabularies >= _MIN_VOCABULARIES:
             nouns.setdefault(adjective, noun)
     srsly.write_json(OUTPUT, dict(sorted(nouns.items())), indent=1)
     show_note(f"{len(nouns)} adjectives")
 
 
 def heads_of(names: list[str]) -> dict[str, float]:
-    """Of each stem, the share of its names that it is the head of: "abnormality" in "abnormality of
-    the eye", "defect" in "septal defect".
+    """Return, for each stem, the share of the names with it in which it is the head.
+
+    The head of "abnormality of the eye" is "abnormality", that of "septal defect" is "defect".
     """
     counts: Counter[str] = Counter()
     heads: Counter[str] = Counter()
@@ -68,8 +71,8 @@ def heads_of(names: list[str]) -> dict[str, float]:
         counts.update(map(stem_of, words))
         if "," in name:
             words = words_of(normalize_name(name.partition(",")[0])) or words
-        before = next((i for i, w in enumerate(words) if i and w in _PREPOSITIONS), len(words))
-        heads[stem_of(words[before - 1])] += 1
+        end = next((i for i, w in enumerate(words) if i and w in _PREPOSITIONS), len(words))
+        heads[stem_of(words[end - 1])] += 1
     return {stem: n / counts[stem] for stem, n in heads.items()}
 
 

@@ -1,4 +1,4 @@
-"""Copy a tuned pipeline of the project, with its model card: see `spacy_bioel.cli.card`."""
+"""Copy a tuned pipeline of the project and add a model card (see `spacy_bioel.cli.card`)."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from spacy_bioel.cli.card import CorpusFacts, Facts, read_scores, size_of, write
 from spacy_bioel.files import replacing_folder
 
 _DEMO = (
-    "Demo, do not use for real work: it was trained on a few invented texts, to show that "
-    "everything works. For real texts: `spacy_bioel.load()`, or a pipeline trained on your corpus."
+    "Demo, do not use for real work: it was trained on a few invented texts to show that all of it "
+    "works. For real texts use `spacy_bioel.load()`, or train a pipeline on your own corpus."
 )
 
 
 def main(
     corpus: str,
     config: Path,
-    name: Annotated[str, typer.Option(help="Of the package, without the language.")],
+    name: Annotated[str, typer.Option(help="Name of the package, without the language code.")],
     version: Annotated[str, typer.Option()],
     seed: Annotated[int, typer.Option()] = 0,
-    author: Annotated[str, typer.Option(help="Default: the corpus's own, or none.")] = "",
+    author: Annotated[str, typer.Option(help="Default: the authors of the corpus, if any.")] = "",
 ) -> None:
     """Read models/CORPUS/tuned and metrics/CORPUS/dev.json; write models/CORPUS/final."""
     tuned, data = Path("models") / corpus / "tuned", Path("corpus") / corpus
@@ -53,27 +53,27 @@ def main(
         demo=_DEMO if any(about.get("demo") for about in parts) else "",
     )
     with replacing_folder(Path("models") / corpus / "final") as folder:
-        # Links take no room; the files of the card replace theirs.
+        # Hard links save disk space; the card replaces some of the linked files.
         shutil.copytree(tuned, folder, copy_function=_link_or_copy, dirs_exist_ok=True)
         write_card(folder, facts)
 
 
 def abouts(corpus: str) -> list[dict[str, Any]]:
-    """`about` of a corpus, or of each part of a mixture; at least a title."""
+    """Return `about` of a corpus, or of each part of a mixture, with a title in any case."""
     parts = parts_of(corpus) if is_mixture(corpus) else [corpus]
     return [{"title": part} | load_spec(part).get("about", {}) for part in parts]
 
 
 def command(corpus: str, config: Path, seed: int) -> str:
-    """The command that makes the pipeline again."""
-    found = f"python -m spacy project run all . --vars.corpus {corpus} --vars.config {config.stem}"
-    found += f" --vars.seed {seed}"
+    """Return the command that reproduces the pipeline."""
+    line = f"python -m spacy project run all . --vars.corpus {corpus} --vars.config {config.stem}"
+    line += f" --vars.seed {seed}"
     folder = config.parent.as_posix()
-    return found if folder == "training/configs" else f"{found} --vars.configs {folder}"
+    return line if folder == "training/configs" else f"{line} --vars.configs {folder}"
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    # Not by srsly, whose 0.6 becomes 0.6000000000000001.
+    # srsly would read 0.6 as 0.6000000000000001.
     return dict(json.loads(path.read_text(encoding="utf8")))
 
 

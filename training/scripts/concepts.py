@@ -1,6 +1,4 @@
-"""Names of concepts, as the package's assets have them: JSON lines, packed by xz, and a file
-beside them that says where they are from.
-"""
+"""Write concepts as assets of the package: xz-packed JSON lines, and a file on their source."""
 
 from __future__ import annotations
 
@@ -14,19 +12,19 @@ from spacy_bioel.files import replacing_file
 from spacy_bioel.types import Concept
 
 
-def write_names(place: Path, concepts: Iterable[Concept], about: Mapping[str, str]) -> int:
-    """Write `place`.jsonl.xz and `place`.json. RETURNS (int): The number of concepts."""
+def write_names(stem: Path, concepts: Iterable[Concept], about: Mapping[str, str]) -> int:
+    """Write `stem`.jsonl.xz and `stem`.json. RETURNS (int): The number of concepts."""
     lines = [json.dumps(record_of(concept), ensure_ascii=False) + "\n" for concept in concepts]
-    with replacing_file(place.with_suffix(".jsonl.xz")) as path:
+    with replacing_file(stem.with_suffix(".jsonl.xz")) as path:
         path.write_bytes(lzma.compress("".join(lines).encode("utf8")))
-    place.with_suffix(".jsonl.gz").unlink(missing_ok=True)  # as earlier versions had it
-    with replacing_file(place.with_suffix(".json")) as path:
+    stem.with_suffix(".jsonl.gz").unlink(missing_ok=True)  # the format of earlier versions
+    with replacing_file(stem.with_suffix(".json")) as path:
         path.write_text(json.dumps(about, indent=1) + "\n", encoding="utf8")
     return len(lines)
 
 
 def record_of(concept: Concept) -> dict[str, Any]:
-    """A concept as JSON, without its hierarchy."""
+    """Return a concept as a JSON record, without its parents."""
     if concept.replaced_by:
         return {"id": concept.id, "replaced_by": concept.replaced_by}
     return {"id": concept.id, "names": concept.names, "types": concept.types}

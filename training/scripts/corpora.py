@@ -1,24 +1,31 @@
-"""The corpora of `training/corpora.yml`: find or download them, convert them, build their KB.
+"""Find, download and convert the corpora of `training/corpora.yml`, and build their KBs.
 
-Keys of a corpus there: `splits` and `kb.choices` list alternatives, of which the first is taken
-whose files are all found. A file has a name pattern, or the end of a path (`file`), the asset of
-project.yml that is or contains it (`archive`, if not the file itself), the ids of the documents to
-keep (`ids`), the `columns` of a table, its `encoding` if that is not UTF-8, and the `format` of a
-source that only `phrases.py` reads. A choice without files stands for the concepts and names of the
-training mentions. `labels` renames mention labels; the mentions of a label renamed to null are
-dropped. `annotates` are the labels that were looked for, if these are not all that a mixture has.
-`prefix` is for ids that name no vocabulary, `prefixes` for those of single labels; null: these are
-no ids. A file may have `fifths`, the fifths of the documents to keep, by a hash of their ids,
-`left_out`, corpora whose documents are not kept, and `skip_bad`: documents of PubTator with a wrong
-row are left out, with a note. `sentences` is the part of a file of sentences, and `mentions` are
-files with the same sentences, or with the mentions of articles: of one `label` each, and of all
-concepts but those `dropped` (`plain.py`).
-"a+b+c" is a mixture of corpora, each of which must say what it annotates. "a+b+c+dev" is trained on
-their development documents too, when all is chosen, and "a+b+c+half_dev" on half of these. "{fold}"
-stands for --vars.fold everywhere; a corpus in folds says so by `fold`. `phrases` says that each row
-of a table is a document that is one mention. `label_types` and `settings` are for `train.py`,
-`about` is for `card.py`: `title`, `licence`, `domain`, `authors`, and `demo`, of a corpus whose
-pipeline is for no real work.
+Keys of a corpus:
+
+splits, kb.choices: alternatives; the first one is used whose files are all found. A choice without
+    files uses the concepts and names of the training mentions.
+labels: new names of mention labels; mentions of a label renamed to null are dropped.
+annotates: labels that annotators looked for, if these are not all labels of a mixture.
+prefix, prefixes: vocabulary of ids without one, for all labels or by label; null: they are not ids.
+fold: the corpus comes in folds; "{fold}" is replaced by --vars.fold everywhere.
+phrases: each row of a table is a document that consists of one mention.
+label_types, settings: read by `train.py`.
+about: read by `card.py`: `title`, `licence`, `domain`, `authors`, and `demo` if the pipeline is not
+    meant for real work.
+
+Keys of a file:
+
+file, archive: name pattern or end of a path; the asset of project.yml that is or contains the file.
+columns, encoding, format: of a table; if not UTF-8; of a source that only `phrases.py` reads.
+ids, left_out, fifths: documents to keep: those listed in a file, those in none of some corpora, and
+    those in some fifths by a hash of their ids.
+skip_bad: leave out PubTator documents with a wrong row, with a note.
+sentences: the part to read of a file of sentences.
+mentions: files with the same sentences, or with the mentions of articles: a `label` each, without
+    the concepts in `dropped` (see `plain.py`).
+
+"a+b+c" is a mixture of corpora, each of which must list what it annotates. "a+b+c+dev" is also
+trained on their development documents, once all choices are made; "a+b+c+half_dev" on half of them.
 """
 
 from __future__ import annotations
@@ -56,7 +63,7 @@ from spacy_bioel.types import AnnotatedText, Concept
 SPLITS = ("train", "dev", "test")
 
 FOLDS = 10  # of every corpus that comes in folds
-BAD_FOLD = "[T005] There is no fold {fold} of {corpus}: choose one of 0 to {last} (--vars.fold)."
+BAD_FOLD = "[T005] {corpus} does not have a fold {fold}: choose 0 to {last} (--vars.fold)."
 NO_FOLD = (
     "[T004] There is no fold {fold} of {corpus} below {folders}, only {found}. Choose one of "
     "these (--vars.fold NUMBER), or put {file} there."
@@ -91,7 +98,7 @@ def fetch(
     DOWNLOADS.mkdir(parents=True, exist_ok=True)
     folders = [Path(folder)] * bool(folder) + [DOWNLOADS]
     finder = Finder(folders, may_download=True)
-    # A folder that was given is all there is of the test documents: often they are kept elsewhere.
+    # If the user specified a folder, test documents are not downloaded: often they are kept apart.
     test_finder = Finder(folders, may_download=not folder)
     notes: list[str] = []
     with replacing_folder(target) as staging, TemporaryDirectory() as decoded:
@@ -117,21 +124,21 @@ def fetch(
                 in_utf8(file, path, staging / "kb")
             else:
                 link_or_copy(path, staging / "kb" / path.name)
-    for note in dict.fromkeys(notes):  # two splits may be parts of one file
+    for note in dict.fromkeys(notes):  # two splits may come from one file
         show_note(f"Left out: {note}")
     placed = sorted(p.relative_to(target) for p in target.rglob("*") if p.is_file())
     show_note(f"{target}: {', '.join(map(str, placed))}")
 
 
 def is_complete(target: Path, spec: Spec) -> bool:
-    """Whether an earlier run placed all files, of this fold, and they are still there."""
+    """Tell whether an earlier run placed all files of this fold, and they still exist."""
     if not target.is_dir() or not all(path.exists() for path in target.rglob("*")):
         return False
     return "fold" not in spec or any(target.glob(f"train.fold-{spec['fold']}.*"))
 
 
 def check_fold(corpus: str, spec: Spec, finder: Finder) -> None:
-    """RAISES BioelError: [T004] when other folds of the corpus are there, but not this one."""
+    """Check that a fold exists. RAISES BioelError: [T004] when only other folds are found."""
     if "fold" not in spec:
         return
     pattern = load_spec(corpus)["splits"]["train"][0]["file"]
@@ -150,11 +157,11 @@ def check_fold(corpus: str, spec: Spec, finder: Finder) -> None:
 
 
 def _other_files(choice: Spec) -> list[Spec]:
-    """Files that say which documents of another one are kept, or have mentions in them."""
-    ids = [{"file": choice["ids"], "says": "ids"}] if "ids" in choice else []
-    for says in ("left_out", "mentions"):
-        ids += [file | {"says": says} for file in choice.get(says, [])]
-    return ids
+    """Return files that select documents of a corpus file or add mentions to them, with a role."""
+    files = [{"file": choice["ids"], "role": "ids"}] if "ids" in choice else []
+    for role in ("left_out", "mentions"):
+        files += [file | {"role": role} for file in choice.get(role, [])]
+    return files
 
 
 def place_split(
@@ -165,39 +172,40 @@ def place_split(
     spec: Spec,
     note: Callable[[str], None] = show_note,
 ) -> None:
-    """Link to the file, or write what it says to JSON lines where ids or labels have a say.
+    """Link to the corpus file, or write JSON lines if documents are selected or relabelled.
 
-    files (list): The corpus, and those of `_other_files`.
-    note (Callable): Is told of each document that is left out for a wrong row.
+    files (list): The corpus file, then those of `_other_files`.
+    note (Callable): Receives a message on each document that is left out for a wrong row.
     """
     file, path = files[0]
     labels = spec.get("labels", {})
     if not labels and "fifths" not in file and len(files) == 1:
-        ends = "brat" if path.is_dir() else path.name.partition(".")[2]
-        link_or_copy(path, folder / f"{split}.{ends}")
+        suffix = "brat" if path.is_dir() else path.name.partition(".")[2]
+        link_or_copy(path, folder / f"{split}.{suffix}")
         return
-    beside = [path for about, path in files[1:] if about["says"] == "mentions"]
+    mention_files = [path for other, path in files[1:] if other["role"] == "mentions"]
     if "sentences" in file:
-        texts = read_sentences([path, *beside], file["sentences"])
-    elif beside:
-        said = [(m["label"], m.get("dropped", ())) for m in file["mentions"]]
-        texts = read_articles(
-            path, [(*one, other) for one, other in zip(said, beside, strict=True)]
-        )
+        texts = read_sentences([path, *mention_files], file["sentences"])
+    elif mention_files:
+        mentions = [
+            (listed["label"], listed.get("dropped", ()), mention_file)
+            for listed, mention_file in zip(file["mentions"], mention_files, strict=True)
+        ]
+        texts = read_articles(path, mentions)
     elif spec.get("phrases"):
         texts = read_phrase_table(path, prefix=spec["prefix"])
     else:
         texts = read_texts(path, prefix=spec["prefix"])
     ids = [
-        {line.strip() for _, line in numbered_lines(other)}
-        for about, other in files[1:]
-        if about["says"] == "ids"
+        {line.strip() for _, line in numbered_lines(path)}
+        for other, path in files[1:]
+        if other["role"] == "ids"
     ]
     left_out = {
         text.id
-        for about, other in files[1:]
-        if about["says"] == "left_out"
-        for text in read_texts(other)
+        for other, path in files[1:]
+        if other["role"] == "left_out"
+        for text in read_texts(path)
     }
     kept = selected(
         texts,
@@ -206,15 +214,15 @@ def place_split(
         fifths=file.get("fifths", range(FIFTHS)),
     )
     prefixes = spec.get("prefixes", {})
-    named = (relabelled(text, labels=labels, prefixes=prefixes) for text in kept)
+    renamed = (relabelled(text, labels=labels, prefixes=prefixes) for text in kept)
     name = f"{split}.fold-{spec['fold']}.jsonl" if "fold" in spec else f"{split}.jsonl"
     skips = skipping_bad(lambda bad: note(bad.message)) if file.get("skip_bad") else nullcontext()
     with skips:
-        write_texts_jsonl(folder / name, named)
+        write_texts_jsonl(folder / name, renamed)
 
 
 def in_utf8(file: Spec, path: Path, folder: Path) -> Path:
-    """A copy of a file with another encoding than UTF-8; others are returned as they are."""
+    """Copy a file to UTF-8; return the file itself if its entry does not have an encoding."""
     if "encoding" not in file:
         return path
     copy = folder / path.name
@@ -225,13 +233,13 @@ def in_utf8(file: Spec, path: Path, folder: Path) -> Path:
 def link_or_copy(source: Path, target: Path) -> None:
     try:
         target.symlink_to(source.resolve())
-    except OSError:  # Windows, unless the user may
+    except OSError:  # Windows, unless the user may create links
         (shutil.copytree if source.is_dir() else shutil.copyfile)(source, target)
 
 
 @app.command()
 def convert(corpus: str, split: str) -> None:
-    """Convert a split: train for training, test for measuring, dev for both."""
+    """Convert a split: train for training, test for evaluation, dev for both."""
     source, prefix = find_split(corpus, split), load_spec(corpus)["prefix"]
     if split == "train" and not is_mixture(corpus):
         check_annotated(corpus)
@@ -262,26 +270,26 @@ def kb(corpus: str, umls: Annotated[str, typer.Option()] = "") -> None:
         source = find_split(corpus, "train")
         concepts = concepts_of_mentions(read_texts(source, prefix=spec["prefix"]))
         about = {"source": "mentions of the training documents"}
-        wanted = spec["kb"]["source"]
-        show_note(f"Without {wanted}, the concepts are those of the training documents.")
+        source_name = spec["kb"]["source"]
+        show_note(f"{source_name} was not found: using the concepts of the training documents.")
     report = build_kb(concepts, Path("kb") / corpus, types=types, **about)
     counts = f"{count_of(report.concepts, 'concept')}, {count_of(report.names, 'name')}"
     show_note(f"kb/{corpus}: {counts}.")
 
 
 def choose_sources(folder: Path, spec: Spec) -> list[tuple[Spec, Path]]:
-    """The files of the choice that was fetched; none, if that is the training mentions."""
+    """Return the files of the choice that was fetched; [] for the training mentions."""
     finder = Finder([folder], may_download=False)
     return finder.choose([choice["files"] for choice in spec["kb"]["choices"]])
 
 
 def chosen_types(chosen: list[tuple[Spec, Path]], spec: Spec) -> list[str] | None:
-    """The types of concepts to keep; None: all."""
+    """Return the types of concepts to keep; None: all."""
     return next(c.get("types") for c in spec["kb"]["choices"] if chosen[0][0] in c["files"])
 
 
 def read_sources(chosen: Iterable[tuple[Spec, Path]], spec: Spec) -> Iterator[Concept]:
-    """The concepts of all files of a choice."""
+    """Read the concepts of all files of a choice."""
     for file, path in chosen:
         if "columns" in file:
             yield from read_table(path, columns=file["columns"], prefix=spec["prefix"])
@@ -290,7 +298,7 @@ def read_sources(chosen: Iterable[tuple[Spec, Path]], spec: Spec) -> Iterator[Co
 
 
 def concepts_of_mentions(texts: Iterable[AnnotatedText]) -> Iterator[Concept]:
-    """A concept for each id, named and typed as the mentions that have no other id are."""
+    """Yield a concept for each mention with one id, with its string as name and label as type."""
     for text in texts:
         for mention in text.mentions:
             if len(mention.ids) == 1:
@@ -299,7 +307,7 @@ def concepts_of_mentions(texts: Iterable[AnnotatedText]) -> Iterator[Concept]:
 
 
 def main() -> None:
-    """Run a command. Exits with status 2 and one line on stderr when something is missing."""
+    """Run a command; exit with status 2 and one line on stderr if something is missing."""
     try:
         app()
     except BioelError as error:

@@ -1,4 +1,4 @@
-"""Find files below folders, and download those that project.yml has an address for."""
+"""Find files in folders, and download those that have an address in project.yml."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ Spec = dict[str, Any]
 DOWNLOADS = Path("assets") / "downloads"
 
 MISSING = (
-    "[T002] {file} is not below {folders}, and {reason}. Put it into a folder and name that: "
-    "--vars.data FOLDER."
+    "[T002] {file} was not found in {folders}, and {reason}. Put the file into a folder and "
+    "specify that: --vars.data FOLDER."
 )
 
 
 class Finder:
-    """Finds files by name, below some folders or behind the addresses of project.yml."""
+    """Finder of files by name, in some folders or at the addresses of project.yml."""
 
     def __init__(self, folders: Iterable[Path], *, may_download: bool) -> None:
         self.folders = list(folders)
@@ -37,23 +37,23 @@ class Finder:
                 self.urls[Path(asset["dest"]).name] = asset["url"]
 
     def find(self, pattern: str) -> Path | None:
-        """The file of that name; of several names the last, which is the latest release."""
+        """Return the file that matches; of several the last name, which is the latest release."""
         for folder in self.folders:
             if files := _files_below(folder, pattern):
                 return max(files, key=lambda path: (path.name, str(path)))
         return None
 
     def find_all(self, pattern: str) -> list[Path]:
-        """All files of that name.
+        """Return all files that match.
 
         pattern (str): A name, or the end of a path: "stratified_general/train.csv".
         """
         return [path for folder in self.folders for path in _files_below(folder, pattern)]
 
     def choose(self, choices: list[list[Spec]]) -> list[tuple[Spec, Path]]:
-        """The files of the first choice that is complete here, or else can be downloaded.
+        """Return the files of the first choice that is complete here, or else can be downloaded.
 
-        RAISES BioelError: [T002] when neither is so, about the choice of which most is here.
+        RAISES BioelError: [T002] if none is, on the choice with the fewest missing files.
         """
         for files in choices:
             found = [(file, self.find(file["file"])) for file in files]
@@ -62,21 +62,21 @@ class Finder:
         needed = [[file for file in files if not file.get("optional")] for files in choices]
         missing = [sum(not self._has(file) for file in files) for files in needed]
         if min(missing):
-            needed, missing = needed[::-1], missing[::-1]  # of equals, the last is for the public
+            needed, missing = needed[::-1], missing[::-1]  # on a tie, the last choice is public
         return [(file, self.download(file)) for file in needed[missing.index(min(missing))]]
 
     def _has(self, file: Spec) -> bool:
-        """Whether a file, or what contains it, is here or has an address."""
+        """Tell whether a file, or its archive, is here or has an address."""
         archive = archive_of(file)
         return archive in self.urls or bool(self.find(file["file"]) or self.find(archive))
 
     def download(self, file: Spec) -> Path:
-        """RAISES BioelError: [T002] with the reason why there is no such file."""
+        """Find or download a file. RAISES BioelError: [T002] with the reason for a failure."""
         name, archive = file["file"], archive_of(file)
         folders = ", ".join(map(str, self.folders))
         reason = "there is no address to download it from"
         if not self.may_download:
-            reason = "with a folder given it is not downloaded"
+            reason = "files are not downloaded when a folder is specified"
         try:
             path = self.find(name)
             if path is None and (packed := self.find(archive) or self._from_url(archive)):
@@ -85,7 +85,7 @@ class Finder:
                 reason = f"{packed} does not contain it"
                 path = self.find(name)
         except (OSError, HTTPException, shutil.ReadError) as error:
-            reason = f"{self.urls.get(archive, archive)} fails ({error})"
+            reason = f"{self.urls.get(archive, archive)} failed ({error})"
             raise BioelError(MISSING.format(file=name, folders=folders, reason=reason)) from error
         if path is None:
             raise BioelError(MISSING.format(file=name, folders=folders, reason=reason))
@@ -99,18 +99,18 @@ class Finder:
 
 
 def _files_below(folder: Path, pattern: str) -> list[Path]:
-    """Files, and folders of BRAT, which are one corpus."""
-    found = [path for path in folder.rglob("*") if path.match(pattern)]
-    return [path for path in found if path.is_file() or any(path.glob("*.ann"))]
+    """Return files, and BRAT folders, each of which is one corpus."""
+    paths = [path for path in folder.rglob("*") if path.match(pattern)]
+    return [path for path in paths if path.is_file() or any(path.glob("*.ann"))]
 
 
 def archive_of(file: Spec) -> str:
-    """The asset of project.yml that is or contains a file."""
+    """Return the name of the asset of project.yml that is or contains a file."""
     return file.get("archive", file["file"])
 
 
 def download(url: str, path: Path) -> Path:
-    """Download to a temporary name, and rename when all of it is there."""
+    """Download to a temporary name, and rename the file when it is complete."""
     path.parent.mkdir(parents=True, exist_ok=True)
     request = Request(url, headers={"User-Agent": "spacy-bioel"})
     with (
@@ -119,7 +119,7 @@ def download(url: str, path: Path) -> Path:
         temporary.open("wb") as file,
     ):
         shutil.copyfileobj(response, file)
-        expected, found = response.headers.get("Content-Length"), file.tell()
-        if expected is not None and int(expected) != found:
-            raise OSError(f"{found} of {expected} bytes arrived")
+        expected, n_bytes = response.headers.get("Content-Length"), file.tell()
+        if expected is not None and int(expected) != n_bytes:
+            raise OSError(f"{n_bytes} of {expected} bytes arrived")
     return path

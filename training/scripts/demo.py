@@ -1,4 +1,4 @@
-"""Link a text of one's own, or the first ones of a corpus, and show each with a line a link."""
+"""Link texts of a file, or the first ones of a corpus, and show one line for each link."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _N_SHOWN = 3  # documents of the corpus
 
 def main(
     model: Path,
-    corpus: Annotated[Path, typer.Argument(help="Its annotations are not read.")],
-    links: Annotated[Path, typer.Argument(help="JSON lines to write, as `bioel link` does.")],
-    text: Annotated[str, typer.Option(help="A file of texts, one a line; a folder.")] = "",
+    corpus: Annotated[Path, typer.Argument(help="Only its texts are read.")],
+    links: Annotated[Path, typer.Argument(help="JSON lines to write, as from `bioel link`.")],
+    text: Annotated[str, typer.Option(help="A file with one text a line, or a folder.")] = "",
 ) -> None:
     documents = stream_documents(text or str(corpus), None)
     shown = islice(documents, None if text else _N_SHOWN)
@@ -31,9 +31,9 @@ def main(
         show_line(f"\n{record['text']}")
         for link in record["links"]:
             best = link["candidates"][0] if link["id"] else {"name": "", "score": 0.0}
-            place = f"{link['start']}-{link['end']}"
+            offsets = f"{link['start']}-{link['end']}"
             show_line(
-                f"  {place:>9}  {link['text']:<32} {link['label']:<10} {link['id'] or 'NIL':<16} "
+                f"  {offsets:>9}  {link['text']:<32} {link['label']:<10} {link['id'] or 'NIL':<16} "
                 f"{best['score']:.2f}  {best['name']}".rstrip()
             )
 

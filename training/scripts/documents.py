@@ -1,4 +1,4 @@
-"""Documents of a corpus as `corpora.yml` wants them: which, with which labels, ids and borders."""
+"""Select, relabel and split the documents of a corpus as `corpora.yml` asks."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from spacy_bioel.types import AnnotatedText, Mention
 
 Labels = dict[str, str | None]
 FIFTHS = 5
-_PIECE = 4000  # characters of a part of a long training document, or a little more
+_PIECE_LENGTH = 4000  # characters of a part of a long training document, rounded up to a sentence
 _SENTENCE_END = re.compile(r"(?<=[a-z)\]][.!?])\s+(?=[A-Z])")
 
 
 def fifth_of(id: str) -> int:
-    """The fifth, 0 to 4, that a document belongs to, by a hash of its id."""
+    """Return the fifth, 0 to 4, that a document belongs to by a hash of its id."""
     return int.from_bytes(blake2b(id.encode(), digest_size=8).digest(), "big") % FIFTHS
 
 
@@ -28,7 +28,7 @@ def selected(
     left_out: Collection[str] = (),
     fifths: Collection[int] = range(FIFTHS),
 ) -> Iterator[AnnotatedText]:
-    """Documents with one of these ids (None: any) in one of these fifths."""
+    """Yield the documents with one of these ids (None: any) in one of these fifths."""
     for text in texts:
         if (ids is None or text.id in ids) and text.id not in left_out:
             if fifth_of(text.id) in fifths:
@@ -38,9 +38,9 @@ def selected(
 def relabelled(
     text: AnnotatedText, *, labels: Labels, prefixes: dict[str, str | None]
 ) -> AnnotatedText:
-    """The text without the mentions of labels that are renamed to null.
+    """Rename labels and complete ids; drop the mentions of labels that are renamed to null.
 
-    prefixes (dict): Vocabulary of the ids of a label, after it was renamed; None: these are no ids.
+    prefixes (dict): Vocabulary of the ids of each new label; None: its ids are dropped.
     """
     renamed = ((m, labels.get(m.label, m.label)) for m in text.mentions)
     mentions = (
@@ -57,15 +57,17 @@ def _ids_of(mention: Mention, label: str, prefixes: dict[str, str | None]) -> tu
     prefix = prefixes[label]
     if prefix is None:
         return ()
-    # GNormPlus has the organism too: "18506(Tax:10090)".
+    # GNormPlus adds the species: "18506(Tax:10090)".
     return tuple(curie(id.partition("(")[0], prefix) for id in mention.ids)
 
 
 def pieces(text: AnnotatedText) -> Iterator[AnnotatedText]:
-    """Parts of a long document, which end with a sentence and cut no mention."""
+    """Split a long document at ends of sentences outside mentions."""
     cuts = [0]
     for end in (match.end() for match in _SENTENCE_END.finditer(text.text)):
-        if end - cuts[-1] >= _PIECE and not any(m.start < end < m.end for m in text.mentions):
+        if end - cuts[-1] >= _PIECE_LENGTH and not any(
+            m.start < end < m.end for m in text.mentions
+        ):
             cuts.append(end)
     borders = [*cuts, len(text.text)]
     for number, (start, end) in enumerate(zip(borders, borders[1:], strict=False), start=1):

@@ -1,5 +1,7 @@
-"""Drugs that MeSH has as supplementary records, and brands and salts that its table leaves out, by
-the names that the FDA keeps of substances (UNII); short forms and formulas of chemicals.
+"""Find drugs among the MeSH supplementary records, and names that the tables of MeSH lack.
+
+Brands and salts are from the substance names of the FDA (UNII); short forms and formulas of
+chemicals are from training/assets/chemicals.tsv.
 """
 
 from __future__ import annotations
@@ -15,39 +17,40 @@ from spacy_bioel.dictionary.unambiguous import common_words
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.normalize import normalize_name
 
-# Who names a substance, in brackets behind the name: only of drugs, and of drugs on the market.
-_BY = re.compile(r" \[([^\]]*)\]$")
-_OF_DRUGS = {"INN", "USAN"}
+# Authority in brackets after the name of a substance.
+_AUTHORITY = re.compile(r" \[([^\]]*)\]$")
+_DRUG_AUTHORITIES = {"INN", "USAN"}
 _BRAND = re.compile(r"[A-Z][A-Z-]{3,}")
-# Brands that everyday English has less often than this, in a million words, or knows as brands.
-_EVERYDAY = 0.2
-_BRANDS = set(
+# Brands are dropped if everyday English has them this often in a million words, unless as brands.
+_EVERYDAY_FREQUENCY = 0.2
+_WELL_KNOWN_BRANDS = set(
     "accutane advil allegra ambien ativan benadryl botox cialis epipen oxycontin prozac ritalin "
     "teflon tylenol valium viagra xanax zoloft".split()
 )
 CHEMICALS = Path(__file__).parents[1] / "assets" / "chemicals.tsv"
 _NUMBER = re.compile(r"(?<=[A-Za-z)])(\d+)")
-DRUG = "drug"  # their type, beside those of MeSH, where antibodies are proteins
-_MOST_WORDS, _MOST_LETTERS = 3, 30  # of names that texts have, unlike systematic ones
+DRUG = "drug"  # a type added to those of MeSH, which calls antibodies proteins
+_MAX_WORDS, _MAX_LENGTH = 3, 30  # of names that texts use; systematic names are longer
 
 
 def read_chemicals() -> dict[str, list[str]]:
-    """Read chemicals that texts name, by the preferred names of MeSH, normalised, each with the
-    short forms and formulas that MeSH's table leaves out, as texts have them today and as MEDLINE
-    had them, "CaCl(2)".
+    """Read short forms and formulas of chemicals, by normalised preferred name of MeSH.
+
+    Formulas come in the spelling of today, "CaCl2", and in that of MEDLINE, "CaCl(2)".
     """
-    found = {}
+    chemicals = {}
     for line in CHEMICALS.read_text(encoding="utf8").splitlines():
         name, _, forms = line.partition("\t")
-        own = list(filter(None, forms.split("|")))
-        both = (form for x in own for form in (x, _NUMBER.sub(r"(\1)", x)))
-        found[normalize_name(name)] = list(dict.fromkeys(both))
-    return found
+        spellings: list[str] = []
+        for form in filter(None, forms.split("|")):
+            spellings += [form, _NUMBER.sub(r"(\1)", form)]
+        chemicals[normalize_name(name)] = list(dict.fromkeys(spellings))
+    return chemicals
 
 
 @dataclass
 class Substance:
-    """A substance of the FDA: names, the one on display first; whether it is a drug; brands."""
+    """A substance of the FDA; the first name is the display name."""
 
     names: list[str] = field(default_factory=list)
     is_drug: bool = False
@@ -55,50 +58,55 @@ class Substance:
 
 
 def read_substances(path: Path) -> list[Substance]:
-    """Read the table UNII_Names of the FDA; codes and systematic names are left out."""
-    found: dict[str, Substance] = defaultdict(Substance)
+    """Read the table UNII_Names of the FDA, without codes and systematic names."""
+    substances: dict[str, Substance] = defaultdict(Substance)
     with path.open(encoding="utf8", newline="") as file:
         for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE):
-            of = found[row["UNII"]]
-            by = _BY.search(row["Name"])
-            of.names = of.names or [normalize_name(row["Display Name"])]
-            of.is_drug |= row["TYPE"] == "bn" or (by is not None and by[1] in _OF_DRUGS)
+            substance = substances[row["UNII"]]
+            authority = _AUTHORITY.search(row["Name"])
+            substance.names = substance.names or [normalize_name(row["Display Name"])]
+            is_brand = row["TYPE"] == "bn"
+            is_drug_name = authority is not None and authority[1] in _DRUG_AUTHORITIES
+            substance.is_drug |= is_brand or is_drug_name
             if row["TYPE"] in ("cn", "of"):
-                of.names.append(normalize_name(_BY.sub("", row["Name"])))
-            elif row["TYPE"] == "bn" and _BRAND.fullmatch(row["Name"]):
-                of.brands.append(row["Name"].capitalize())
-    return list(found.values())
+                substance.names.append(normalize_name(_AUTHORITY.sub("", row["Name"])))
+            elif is_brand and _BRAND.fullmatch(row["Name"]):
+                substance.brands.append(row["Name"].capitalize())
+    return list(substances.values())
 
 
 def drug_names(
     substances: Iterable[Substance], kbs: Iterable[KnowledgeBase], english: Mapping[str, float]
 ) -> dict[str, list[str]]:
-    """Return the ids of drugs, each with its brands, and with the name of a drug that is known by
-    its salt only.
+    """Return new names by drug id: brands, and the base of drugs that are known by a salt only.
 
-    kbs (Iterable[KnowledgeBase]): The first that knows a substance is believed.
-    english (Mapping[str, float]): How often words are in a million words of everyday English.
+    kbs (Iterable[KnowledgeBase]): The first one that has a substance decides.
+    english (Mapping[str, float]): Occurrences of words in a million words of everyday English.
     """
     drugs = [substance for substance in substances if substance.is_drug]
     bases = {drug.names[0] for drug in drugs}
-    everyday = {word for word, often in english.items() if often >= _EVERYDAY} - _BRANDS
+    everyday = {word for word, n in english.items() if n >= _EVERYDAY_FREQUENCY}
+    everyday -= _WELL_KNOWN_BRANDS
     everyday |= common_words().keys()
     indexes = [_index(kb) for kb in kbs]
-    found: dict[str, list[str]] = {}
+    new_names: dict[str, list[str]] = {}
     for drug in drugs:
         base = _base(drug.names[0], bases)
         for by_name, by_base in indexes:
             salts = by_base.get(drug.names[0], set())
-            names = [by_name[name] for name in (*drug.names, base) if name in by_name]
-            if len(ids := (names or [salts])[0]) == 1:
-                more = [brand for brand in drug.brands if brand.lower() not in everyday]
-                found.setdefault(min(ids), []).extend(more + drug.names[:1] * (not names))
+            named = [by_name[name] for name in (*drug.names, base) if name in by_name]
+            ids = named[0] if named else salts
+            if len(ids) == 1:
+                names = new_names.setdefault(min(ids), [])
+                names += [brand for brand in drug.brands if brand.lower() not in everyday]
+                if not named:
+                    names.append(drug.names[0])
                 break
-    return found
+    return new_names
 
 
 def _index(kb: KnowledgeBase) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
-    """Ids of concepts by each name, and by all but the last word of the preferred name."""
+    """Return concept ids by name, and by the preferred name without its last word."""
     by_name, by_base = defaultdict(set), defaultdict(set)
     for row, id in enumerate(kb.ids):
         names = [normalize_name(name) for name in kb.names.take(kb.names_of(row))]
@@ -108,13 +116,16 @@ def _index(kb: KnowledgeBase) -> tuple[dict[str, set[str]], dict[str, set[str]]]
     return by_name, by_base
 
 
-def _base(name: str, inn: set[str]) -> str:
-    """The drug that a salt is made of: "atorvastatin" of "atorvastatin calcium trihydrate"."""
+def _base(name: str, drug_names: set[str]) -> str:
+    """Return the drug in a salt: "atorvastatin" for "atorvastatin calcium trihydrate"."""
     words = name.split()
-    starts = (" ".join(words[:n]) for n in range(len(words) - 1, 0, -1))
-    return next((start for start in starts if start in inn), "")
+    for n in range(len(words) - 1, 0, -1):
+        start = " ".join(words[:n])
+        if start in drug_names:
+            return start
+    return ""
 
 
 def is_short(name: str) -> bool:
-    """Tell whether a text may have this name of a chemical."""
-    return name.count(" ") < _MOST_WORDS and len(name) <= _MOST_LETTERS and "," not in name
+    """Tell whether texts may use this name of a chemical."""
+    return name.count(" ") < _MAX_WORDS and len(name) <= _MAX_LENGTH and "," not in name

@@ -1,4 +1,4 @@
-"""Mixtures of corpora that annotate different labels: their documents, and their knowledge base."""
+"""Mix corpora that annotate different labels: their documents and their knowledge bases."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.types import AnnotatedText, Concept
 
 NO_MENTION = (
-    "[T020] {corpus} is said to annotate {labels}, but no mention of {path} has that label: it "
+    "[T020] {corpus} lists {labels} in `annotates`, but no mention of {path} has that label: it "
     "cannot be learned. Correct `annotates` or `labels` of {corpus} in training/corpora.yml."
 )
-_BEGINNING = 200  # letters and digits by which a document is known in another corpus
+_KEY_LENGTH = 200  # letters and digits that identify a document across corpora
 
 
 def write_mixture(corpus: str) -> None:
-    """Write assets/CORPUS, the training and development documents of all parts, which were fetched.
+    """Write assets/CORPUS: the training and development documents of all fetched parts.
 
-    Training documents that one of the parts has for development are left out, and sentences of
-    them. Development documents that are trained on too are development documents still only if
-    there are no others.
+    Training documents and sentences that are development documents of another part are left out.
+    Development documents that are also trained on are kept for development only if there are no
+    others.
 
     RAISES BioelError: [B330] on a mention of a label that its corpus does not annotate, [T020] on
-        a label that it annotates and no mention has.
+        an annotated label without mentions.
     """
     parts, share = parts_of(corpus), dev_share_of(corpus)
     for part in parts:
         check_annotated(part)
-    of_parts = [list(_read(part, "dev")) for part in parts]
-    dev = list(mixed(of_parts))
+    dev_of_parts = [list(_read(part, "dev")) for part in parts]
+    dev = list(mixed(dev_of_parts))
     measured = [text for text in dev if not is_learned(text, share)]
-    learned = [[text for text in texts if is_learned(text, share)] for texts in of_parts]
+    learned = [[text for text in texts if is_learned(text, share)] for texts in dev_of_parts]
     train = mixed(
         [chain(_read(part, "train"), more) for part, more in zip(parts, learned, strict=True)],
         left_out=" ".join(letters(text.text) for text in measured),
@@ -56,12 +56,12 @@ def write_mixture(corpus: str) -> None:
 
 
 def is_learned(text: AnnotatedText, share: float) -> bool:
-    """Whether a development document is among those that are trained on, the same in any corpus."""
+    """Tell whether a development document is also trained on; the same in every corpus."""
     return crc32(beginning(text).encode()) / 2**32 < share
 
 
 def check_annotated(corpus: str) -> None:
-    """RAISES BioelError: [T020] when no training mention has a label that the corpus annotates."""
+    """Check that each annotated label has a training mention. RAISES BioelError: [T020]."""
     spec = load_spec(corpus)
     missing = set(spec.get("annotates", ()))
     path = find_split(corpus, "train")
@@ -69,8 +69,8 @@ def check_annotated(corpus: str) -> None:
     while missing and (text := next(texts, None)) is not None:
         missing -= {mention.label for mention in text.mentions}
     if missing:
-        found = ", ".join(sorted(missing))
-        raise BioelError(NO_MENTION.format(corpus=corpus, labels=found, path=path))
+        labels = ", ".join(sorted(missing))
+        raise BioelError(NO_MENTION.format(corpus=corpus, labels=labels, path=path))
 
 
 def _read(part: str, split: str) -> Iterator[AnnotatedText]:
@@ -80,8 +80,8 @@ def _read(part: str, split: str) -> Iterator[AnnotatedText]:
 
 
 def beginning(text: AnnotatedText) -> str:
-    """By which a document is known. Ids are no help: many corpora number their documents."""
-    return letters(text.text)[:_BEGINNING]
+    """Return the key of a document across corpora: its ids differ, its first letters do not."""
+    return letters(text.text)[:_KEY_LENGTH]
 
 
 def letters(text: str) -> str:
@@ -91,28 +91,28 @@ def letters(text: str) -> str:
 def mixed(
     corpora: Iterable[Iterable[AnnotatedText]], *, left_out: str = ""
 ) -> Iterator[AnnotatedText]:
-    """The documents of several corpora, each with what it annotates.
+    """Yield the documents of several corpora, each with the labels it annotates.
 
-    If several corpora have a document and annotate the same label, the first of them counts.
+    If several corpora annotate the same label in a document, the first of them counts.
 
-    left_out (str): Letters of documents: those that begin within are left out.
+    left_out (str): Letters of documents; a document whose first letters occur in them is left out.
     """
-    found: dict[str, set[str]] = {}
+    annotated: dict[str, set[str]] = {}
     for texts in corpora:
-        own: dict[str, set[str]] = {}
+        in_corpus: dict[str, set[str]] = {}
         for text in texts:
             key = beginning(text)
-            labels = tuple(label for label in text.annotates if label not in found.get(key, ()))
+            labels = tuple(label for label in text.annotates if label not in annotated.get(key, ()))
             if labels and key not in left_out:
-                own.setdefault(key, set()).update(labels)
+                in_corpus.setdefault(key, set()).update(labels)
                 mentions = tuple(m for m in text.mentions if m.label in labels)
                 yield replace(text, mentions=mentions, annotates=labels)
-        for key, labels_of_key in own.items():
-            found.setdefault(key, set()).update(labels_of_key)
+        for key, labels_of_key in in_corpus.items():
+            annotated.setdefault(key, set()).update(labels_of_key)
 
 
 def join_kbs(folders: Sequence[Path], out: Path) -> None:
-    """Build one knowledge base of the concepts of several."""
+    """Build one knowledge base from the concepts of several."""
     kbs = [KnowledgeBase.open(folder) for folder in folders]
     sources = ", ".join(dict.fromkeys(kb.meta["source"] for kb in kbs))
     build_kb(chain.from_iterable(map(_concepts, kbs)), out, source=sources)

@@ -1,7 +1,7 @@
-"""Make what finds names of any knowledge base without training: spacy_bioel/assets.
+"""Write the word lists in spacy_bioel/assets that the dictionary needs for any knowledge base.
 
-words: how often words are in texts.
-everyday: which of the common ones are everyday English, and not words of the field.
+words: counts of words in biomedical texts.
+everyday: the common words that are everyday English and not words of the field.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from spacy_bioel.dictionary.unambiguous import common_words
 from spacy_bioel.files import replacing_file
 
 ASSETS = Path("spacy_bioel") / "assets"
-_FEWEST = 3  # times that a word is in the texts
-# A word of the field is so many times as frequent in its texts as in everyday English.
-_OF_THE_FIELD = 15.0
-_COMMON = 100.0  # times in a million words, of a common word
-TextsArgument = Annotated[list[Path], typer.Argument(help="Corpora; their mentions are not read.")]
+_MIN_COUNT = 3
+# A word of the field is at least this many times as frequent in its texts as in everyday English.
+_FIELD_RATIO = 15.0
+_COMMON_FREQUENCY = 100.0  # of a common word, in a million words
+TextsArgument = Annotated[list[Path], typer.Argument(help="Corpora; only their texts are read.")]
 
 app = typer.Typer(add_completion=False, help=__doc__)
 
 
 @app.command()
 def words(texts: TextsArgument) -> None:
-    """Count words, and write those that are not rare."""
+    """Count words, and write the counts of those that are not rare."""
     counts = Counter(
         word
         for path in texts
         for text in read_texts(path)
         for word in re.findall("[a-z]+", text.text.lower())
     )
-    kept = {word: n for word, n in sorted(counts.items(), key=_most_first) if n >= _FEWEST}
+    kept = {word: n for word, n in sorted(counts.items(), key=_most_first) if n >= _MIN_COUNT}
     table = {"total": counts.total(), "counts": kept}
     with replacing_file(ASSETS / "words.json.gz") as path:
         data = json.dumps(table, separators=(",", ":")).encode()
@@ -54,12 +54,12 @@ def everyday(
         Path, typer.Argument(help="large_en.msgpack.gz of the package wordfreq.")
     ],
 ) -> None:
-    """List the common words that the texts do not have far more often than everyday English."""
+    """List the common words that are about as frequent in everyday English."""
     english = english_words(frequencies)
     kept = [
         word
         for word, frequency in common_words().items()
-        if _COMMON <= frequency < _OF_THE_FIELD * english.get(word, 0.0)
+        if _COMMON_FREQUENCY <= frequency < _FIELD_RATIO * english.get(word, 0.0)
     ]
     with replacing_file(ASSETS / "everyday.txt") as path:
         path.write_text("\n".join(sorted(kept)) + "\n", encoding="utf8")
@@ -67,8 +67,8 @@ def everyday(
 
 
 def english_words(frequencies: Path) -> dict[str, float]:
-    """Read how often words are in a million of everyday English, as wordfreq has it."""
-    # The words of each hundredth of a decade, the most frequent first.
+    """Read how often words occur in a million words of everyday English, from wordfreq."""
+    # Lists of words, the most frequent first; each list is 10 ** -0.01 as frequent as the last.
     steps = srsly.msgpack_loads(gzip.decompress(frequencies.read_bytes()))[1:]
     return {word: 1e6 * 10 ** (-i / 100) for i, words in enumerate(steps) for word in words}
 

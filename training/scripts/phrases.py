@@ -1,4 +1,4 @@
-"""Corpora and dictionaries of bare names: MEDIC, AskAPatient, TwADR-L, COMETA."""
+"""Read corpora and dictionaries of bare names: MEDIC, AskAPatient, TwADR-L, COMETA."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ _COMETA_PHRASE, _COMETA_IDS = "Term", "General SNOMED ID"
 def read_phrase_table(path: StrPath, *, prefix: str = "") -> Iterator[AnnotatedText]:
     """Stream a table with a phrase and its concept on every row, separated by tabs.
 
-    If the first line has no tab, the separator is a comma. A COMETA header is recognised; any other
-    table has no header and the columns id, name, phrase, as in AskAPatient and TwADR-L. The id of
-    a text is "file name:line", its one mention covers the phrase.
+    If the first line does not contain a tab, the separator is a comma. A COMETA header is
+    recognised; any other table must have the columns id, name, phrase without a header, as in
+    AskAPatient and TwADR-L. The id of a text is "file name:line"; its mention covers the phrase.
     """
     line = first_line(path)
     separator = "\t" if "\t" in line else ","
@@ -63,13 +63,13 @@ def read_phrase_table(path: StrPath, *, prefix: str = "") -> Iterator[AnnotatedT
 def read_dictionary(path: StrPath, *, prefix: str = "") -> Iterator[Concept]:
     """Stream a BioSyn dictionary (`id||name`) or MEDIC (`id||name|name|...`).
 
-    An id field such as "C567755|613097" has a concept and its alternate id. The ids of several
-    concepts with the same name are joined by "|" too. An id is therefore alternate only if no line
-    begins with it; otherwise it is another concept with this name. For this the file is read
-    twice. Only adjacent lines of one concept are merged.
+    An id field such as "C567755|613097" contains a concept and its alternate id. Ids of several
+    concepts with the same name are also joined by "|". An id is therefore alternate only if no
+    line begins with it, which is why the file is read twice. Only adjacent lines of one concept
+    are merged.
 
     In a field such as "114480|D001943", which begins with an OMIM number (774 fields in MEDIC of
-    July 2012), the concept is the MeSH id: corpora have it, and later MEDICs begin with it.
+    July 2012), the concept is the MeSH id: corpora use it, and later versions begin with it.
 
     YIELDS (Concept): Concepts with their names; alternate ids without names, with `replaced_by`.
     """
@@ -109,8 +109,8 @@ def _dictionary_rows(path: StrPath, prefix: str) -> Iterator[tuple[tuple[str, ..
 def read_name_lists(path: StrPath, *, prefix: str = "") -> Iterator[Concept]:
     """Stream the concepts of a JSON object: id -> [[kind of name, name], ...].
 
-    The concept names of AskAPatient and TwADR-L are distributed in this layout. Names of the kind
-    "primary" come first.
+    AskAPatient and TwADR-L distribute concept names in this layout. Names of the kind "primary"
+    come first.
     """
     for raw_id, pairs in iter_json_object(path, problem=BAD_NAMES):
         with skip_if_bad(Place(path)):
@@ -122,5 +122,5 @@ def read_name_lists(path: StrPath, *, prefix: str = "") -> Iterator[Concept]:
             yield Concept(curie(raw_id, prefix), unique_names(name for _, name in pairs))
 
 
-# Formats of sources of concepts that `corpora.yml` names.
+# Readers by `format` in corpora.yml.
 READERS = {"dictionary": read_dictionary, "name lists": read_name_lists}

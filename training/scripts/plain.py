@@ -1,4 +1,4 @@
-"""Corpora in JSON lines of their own: sentences of tokens, and articles beside their mentions."""
+"""Read corpora in JSON lines: tokenised sentences, and articles with mentions in other files."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import srsly
 
 from spacy_bioel.types import AnnotatedText, Mention
 
-_GROUP = 1000  # characters of sentences that are one training document
+_GROUP_LENGTH = 1000  # characters of the sentences of one training document
 
 
 def read_sentences(paths: Sequence[Path], split: str) -> Iterator[AnnotatedText]:
-    """Sentences as {"split", "tokens", "label", "spans": [[first, last + 1]]}.
+    """Read sentences from records {"split", "tokens", "label", "spans": [[first, last + 1]]}.
 
-    Tokens are joined with spaces: the tokenizer of the package cuts at the same places.
+    Tokens are joined with spaces; the tokenizer of the package splits at the same places.
 
-    paths (Sequence[Path]): The same sentences, in each with the mentions of another label.
+    paths (Sequence[Path]): The same sentences, each file with the mentions of another label.
     """
     for number, records in enumerate(zip(*map(srsly.read_gzip_jsonl, paths), strict=True), start=1):
         if records[0]["split"] == split:
@@ -37,29 +37,31 @@ def _mentions_of(record: dict[str, Any]) -> Iterator[Mention]:
 def read_articles(
     path: Path, mentions: Sequence[tuple[str, Collection[str], Path]]
 ) -> Iterator[AnnotatedText]:
-    """Articles as {"id", "text"}, with files of mentions beside them: {"id", "mentions": [{"start",
-    "end", "id", "parts"}]}. Discontinuous mentions are dropped.
+    """Read articles from records {"id", "text"}, and their mentions from other files.
 
-    mentions (Sequence): A label, the concepts whose mentions are dropped, and the file.
+    A file of mentions has records {"id", "mentions": [{"start", "end", "id", "parts"}]}.
+    Discontinuous mentions are dropped.
+
+    mentions (Sequence): For each file the label, the concepts whose mentions are dropped, the path.
     """
-    found: dict[str, list[Mention]] = {}
+    mentions_of: dict[str, list[Mention]] = {}
     for label, dropped, file in mentions:
         for record in srsly.read_gzip_jsonl(file):
-            found.setdefault(record["id"], []).extend(
+            mentions_of.setdefault(record["id"], []).extend(
                 Mention(m["start"], m["end"], label)
                 for m in record["mentions"]
                 if m["parts"] == 1 and m["id"] not in dropped
             )
     for record in srsly.read_gzip_jsonl(path):
-        yield AnnotatedText(record["id"], record["text"], tuple(found.get(record["id"], ())))
+        yield AnnotatedText(record["id"], record["text"], tuple(mentions_of.get(record["id"], ())))
 
 
 def grouped(texts: Iterable[AnnotatedText]) -> Iterator[AnnotatedText]:
-    """Join neighbouring short texts that annotate the same, so that a batch has much to learn."""
+    """Join consecutive short texts with the same annotated labels, to fill training batches."""
     group: list[AnnotatedText] = []
     for text in texts:
-        full = sum(len(t.text) for t in group) + len(text.text) > _GROUP
-        if group and (full or text.annotates != group[0].annotates):
+        is_full = sum(len(t.text) for t in group) + len(text.text) > _GROUP_LENGTH
+        if group and (is_full or text.annotates != group[0].annotates):
             yield _joined(group)
             group = []
         group.append(text)

@@ -1,7 +1,7 @@
 """Pre-train a name encoder on the synonyms of knowledge bases and on training mentions.
 
-Writes a folder that `initialize.components.bioel_linker.encoder` takes. A run that was stopped goes
-on where it was when the same command is given again: OUT/checkpoint has its state.
+Writes a folder for `initialize.components.bioel_linker.encoder`. To resume a run that was stopped,
+repeat the command: the state is in OUT-checkpoint.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import IntArray
 
 _LOGGER = logging.getLogger("pretrain")
-_NEIGHBOURS = 8
+_N_NEIGHBOURS = 8
 _SENTENCE_END = re.compile(r"(?<=[.;:])\s+")
 
 
 class PieceRows:
-    """Word pieces of all names, packed: any rows are one gather away."""
+    """Word pieces of all names in one flat array."""
 
     def __init__(self, tokenizer: Any, names: list[str]) -> None:
         encodings = tokenizer.encode_batch_fast(names, add_special_tokens=False)
@@ -63,7 +63,7 @@ class PieceRows:
         self.flat = np.fromiter((i for row in ids for i in row), np.int64, self.lengths.sum())
 
     def take(self, rows: IntArray) -> tuple[torch.Tensor, torch.Tensor]:
-        """Piece ids of these names one after the other, and how many each has."""
+        """Return the concatenated piece ids of these names, and the number of pieces of each."""
         lengths = self.lengths[rows]
         ends = np.cumsum(lengths)
         nth = np.arange(lengths.sum()) - np.repeat(ends - lengths, lengths)
@@ -72,7 +72,7 @@ class PieceRows:
 
 
 class Pretraining(Run):
-    """Names of one concept are drawn together.
+    """Contrastive pre-training: two names of one concept are drawn together.
 
     names, concepts, sources: See `synonyms.Synonyms`.
     """
@@ -89,18 +89,18 @@ class Pretraining(Run):
         self.pieces = PieceRows(model.attrs["tokenizer"], names)
         self.order, self.starts = by_concept(concepts)
         self.counts = np.diff(self.starts)
-        # Concepts with several names, and how often each is drawn.
+        # Concepts with several names, and their cumulated probabilities.
         self.usable = np.flatnonzero(self.counts > 1)
         weights = np.array(settings["weights"])[np.minimum(sources, len(settings["weights"]) - 1)]
         weights = np.sqrt(self.counts[self.usable]) * weights[self.usable]
         self.cumulated = np.cumsum(weights / weights.sum())
         self.pool: IntArray | None = None
-        self.neighbours = np.zeros((0, _NEIGHBOURS), dtype=np.int64)
+        self.neighbours = np.zeros((0, _N_NEIGHBOURS), dtype=np.int64)
 
     def run(self, checkpoint: Path) -> None:
         self.resume(checkpoint)
         losses: list[float] = []
-        self.network.train()  # an encoder's network is in evaluation mode
+        self.network.train()  # the network of an encoder starts in evaluation mode
         while self.step < self.settings["steps"]:
             if self.step and self.step % self.settings["refresh_every"] == 0:
                 self.save(checkpoint)
@@ -125,7 +125,7 @@ class Pretraining(Run):
         return self.usable[np.searchsorted(self.cumulated, self.generator.random(n))]
 
     def _draw(self) -> IntArray:
-        """Concepts of a step: in every other one, some and what the encoder confuses with each."""
+        """Draw the concepts of a step; every other step adds concepts the encoder confuses."""
         n, confusable = self.settings["concepts"], self.settings["confusable"]
         if self.pool is None or self.step % 2:
             return np.unique(self._draw_concepts(n))
@@ -145,7 +145,7 @@ class Pretraining(Run):
 
     @torch.no_grad()
     def _mine(self) -> None:
-        """The nearest concepts of each of a pool, by one name of each."""
+        """Find the nearest concepts in a new pool, by one name of each concept."""
         self.network.eval()
         self.pool = np.unique(self._draw_concepts(self.settings["pool"]))
         nth = self.generator.integers(0, self.counts[self.pool])
@@ -160,18 +160,19 @@ class Pretraining(Run):
             vectors[torch.from_numpy(part)] = encoded
         if self.settings["mixed_precision"]:
             vectors = vectors.bfloat16()
-        found = []
+        neighbours = []
+        n = min(_N_NEIGHBOURS, len(rows) - 1)
         for start in range(0, len(rows), 2048):
             cosines = vectors[start : start + 2048] @ vectors.T
-            own = torch.arange(len(cosines), device=self.device)
-            cosines[own, own + start] = -1
-            found.append(cosines.topk(min(_NEIGHBOURS, len(rows) - 1), dim=1).indices.cpu().numpy())
-        self.neighbours = np.concatenate(found)
+            block_rows = torch.arange(len(cosines), device=self.device)
+            cosines[block_rows, block_rows + start] = -1  # a name is not its own neighbour
+            neighbours.append(cosines.topk(n, dim=1).indices.cpu().numpy())
+        self.neighbours = np.concatenate(neighbours)
         self.network.train()
 
 
 def read_mentions(paths: Iterable[Path], kbs: list[KnowledgeBase]) -> Iterator[tuple[str, str]]:
-    """String and id of the gold mentions with one id, by the ids that the KBs have today."""
+    """Yield string and id of the gold mentions with one id; retired ids are replaced."""
     for path in paths:
         for doc in read_docs(path, Vocab()):
             for span in doc.spans[GOLD_KEY]:
@@ -182,7 +183,7 @@ def read_mentions(paths: Iterable[Path], kbs: list[KnowledgeBase]) -> Iterator[t
 
 
 def read_sentences(paths: Iterable[Path], kbs: Iterable[KnowledgeBase]) -> Iterator[str]:
-    """Normalised sentences of documents, and of the definitions of concepts."""
+    """Yield the normalised sentences of documents and of the definitions of concepts."""
     texts = (doc.text for path in paths for doc in read_docs(path, Vocab()))
     definitions = (kb.definition(row) for kb in kbs for row in range(len(kb)))
     for text in chain(texts, definitions):
@@ -190,7 +191,7 @@ def read_sentences(paths: Iterable[Path], kbs: Iterable[KnowledgeBase]) -> Itera
 
 
 def read_transformer(path: str, kb: KnowledgeBase) -> NameEncoder:
-    """A transformer that encodes word pieces as names of their own."""
+    """Return a transformer that encodes each word piece as if it were a name."""
     model = build_transformer_names_v1(pooling="mean")
     embeddings = find_transformer(path)
     add_encoder(model, EncoderSource(kb, (), embeddings, vocabulary=0, width=0))

@@ -1,7 +1,7 @@
 """Pre-train an encoder-decoder on the synonyms and definitions of knowledge bases.
 
-Writes a Hugging Face folder, which `path` of spacy-bioel.Seq2Seq.v1 takes. A run that was stopped
-goes on where it was when the same command is given again: OUT-checkpoint has its state.
+Writes a Hugging Face folder for `path` of spacy-bioel.Seq2Seq.v1. To resume a run that was stopped,
+repeat the command: the state is in OUT-checkpoint.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.normalize import normalize_name
 
 _LOGGER = logging.getLogger("pretrain")
-_TOGETHER = 8  # batches drawn at a time, and sorted by length: less padding
-_MOST_NAMES = 3
+_BATCHES_PER_DRAW = 8  # drawn together and sorted by length, which saves padding
+_MAX_NAMES = 3
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 class Examples:
-    """Draws what is read and what is to be written; deterministic for a seed.
+    """Sampler of pairs of input and target, deterministic for a seed.
 
-    names (Synonyms): Those of all sources.
-    definitions (dict): Normalised definition by the number of the concept.
+    names (Synonyms): Names of all sources.
+    definitions (dict): Normalised definition by concept number.
     settings (dict): The section [pretraining] of the config.
     """
 
@@ -56,19 +56,19 @@ class Examples:
         self.cumulated = np.cumsum(weights / weights.sum())
         self.random = np.random.default_rng(settings["seed"])
 
-    def draw(self, n: int) -> list[tuple[MarkedMention, str]]:
-        """Mentions in made-up contexts, and a name to write about each."""
+    def draw(self, n: int) -> list[tuple[Marked, str]]:
+        """Draw mentions in made-up contexts, each with the name to generate."""
         concepts = np.searchsorted(self.cumulated[:-1], self.random.random(n))
         return [self._example(int(concept)) for concept in concepts]
 
     def _example(self, concept: int) -> tuple[MarkedMention, str]:
         rows = self.order[self.starts[concept] : self.starts[concept + 1]]
-        names = [self.names[row] for row in self.random.permutation(rows)[: _MOST_NAMES + 2]]
-        target, way = names[0], self.random.random()
+        names = [self.names[row] for row in self.random.permutation(rows)[: _MAX_NAMES + 2]]
+        target, choice = names[0], self.random.random()
         mention = names[1] if len(names) > 1 else misspell(target, self.random)
-        if way < self.settings["same"]:
+        if choice < self.settings["same"]:
             mention = target
-        elif way < self.settings["same"] + self.settings["misspelt"]:
+        elif choice < self.settings["same"] + self.settings["misspelt"]:
             mention = misspell(target, self.random)
         if self.random.random() >= self.settings["context"]:
             return MarkedMention("", mention, ""), target
@@ -77,41 +77,41 @@ class Examples:
     def _in_context(self, mention: str, others: list[str], definition: str) -> MarkedMention:
         is_first = self.random.random() < 0.5
         if definition and (not others or self.random.random() < 0.5):
-            first, then = (" is defined as ", "") if is_first else ("", " defines ")
+            prefix, suffix = (" is defined as ", "") if is_first else ("", " defines ")
             text = definition
         else:
-            first, then = (" also known as ", "") if is_first else ("", " also called ")
+            prefix, suffix = (" also known as ", "") if is_first else ("", " also called ")
             text = " or ".join(others)
         if not text:
             return MarkedMention("", mention, "is one" if is_first else "")
         if is_first:
-            return MarkedMention("", mention, f"{first}{text}".strip())
-        return MarkedMention(f"{text}{then}".strip(), mention, "")
+            return Marked("", mention, f"{prefix}{text}".strip())
+        return Marked(f"{text}{suffix}".strip(), mention, "")
 
 
 def misspell(name: str, random: np.random.Generator) -> str:
-    """A string near a name: in the plural, with a word more or less, or with other letters."""
-    way = int(random.integers(6))
+    """Return a variant of a name: plural, a word dropped or moved, or a letter changed."""
+    edit = int(random.integers(6))
     words = name.split()
-    at = int(random.integers(len(words))) if words else 0
-    if way == 0 and words:
+    index = int(random.integers(len(words))) if words else 0
+    if edit == 0 and words:
         words[-1] = words[-1].removesuffix("s") if words[-1].endswith("s") else words[-1] + "s"
-    elif way == 1 and len(words) > 1:
-        del words[at]
-    elif way == 2 and len(words) > 1:
+    elif edit == 1 and len(words) > 1:
+        del words[index]
+    elif edit == 2 and len(words) > 1:
         other = int(random.integers(len(words)))
-        words[at], words[other] = words[other], words[at]
+        words[index], words[other] = words[other], words[index]
     elif words:
-        word = words[at]
+        word = words[index]
         place = int(random.integers(len(word) + 1))
         letter = _LETTERS[random.integers(len(_LETTERS))]
-        drops = int(way < 5)  # a letter is replaced or dropped; else one is added
-        words[at] = word[:place] + (letter if way != 4 else "") + word[place + drops :]
+        n_dropped = int(edit < 5)  # 3: replace a letter, 4: drop one, 5: add one
+        words[index] = word[:place] + (letter if edit != 4 else "") + word[place + n_dropped :]
     return " ".join(filter(None, words)) or name
 
 
 class Pretraining(Run):
-    """Names are written about mentions in made-up contexts."""
+    """Pre-training that generates names for mentions in made-up contexts."""
 
     def __init__(
         self, network: Seq2Seq, pieces: MarkedPieces, examples: Examples, settings: dict
@@ -125,36 +125,36 @@ class Pretraining(Run):
         self.network.train()
         n = self.settings["batch"]
         while self.step < self.settings["steps"]:
-            drawn = self.examples.draw(n * _TOGETHER)
+            drawn = self.examples.draw(n * _BATCHES_PER_DRAW)
             drawn.sort(key=lambda example: len(" ".join([*example[0], example[1]])))
-            for part in self.random.permutation(_TOGETHER):
+            for part in self.random.permutation(_BATCHES_PER_DRAW):
                 examples = drawn[part * n : (part + 1) * n]
                 losses.append(self.take_step(partial(self._loss, examples)))
-            if self.step % (4 * _TOGETHER) == 0:
+            if self.step % (4 * _BATCHES_PER_DRAW) == 0:
                 _LOGGER.info("%6d  loss %.3f", self.step, np.mean(losses))
                 losses = []
-            if self.step % self.settings["save_every"] < _TOGETHER:
+            if self.step % self.settings["save_every"] < _BATCHES_PER_DRAW:
                 self.save(checkpoint)
 
     def _loss(self, examples: list[tuple[MarkedMention, str]]) -> torch.Tensor:
         mentions, names = zip(*examples, strict=True)
         sources = self.pieces.sources(mentions)
-        targets, given = self.pieces.targets(mentions, names)
-        arrays = (*sources, *targets, given)
+        targets, prompts = self.pieces.targets(mentions, names)
+        arrays = (*sources, *targets, prompts)
         return self.network(*(torch.from_numpy(a).to(self.device) for a in arrays)).mean()
 
 
 def read_definitions(kbs: list[KnowledgeBase], names: Synonyms) -> dict[int, str]:
-    """Normalised definitions, by the number of the joined concept that has the preferred name."""
+    """Return normalised definitions by the number of the joined concept."""
     numbers = dict(zip(names.names, names.concepts, strict=True))
-    found: dict[int, str] = {}
+    definitions: dict[int, str] = {}
     for kb in kbs:
         for row in range(len(kb)):
             concept = numbers.get(normalize_name(kb.preferred_name(row)))
             text = normalize_name(kb.definition(row)) if concept is not None else ""
             if text and concept is not None:
-                found.setdefault(concept, text)
-    return found
+                definitions.setdefault(concept, text)
+    return definitions
 
 
 def main(
@@ -168,7 +168,7 @@ def main(
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", torch.get_num_threads())))
     torch.manual_seed(chosen["seed"])
     opened = [KnowledgeBase.open(path) for path in kb]
-    names = join_names([names_of_kb(one) for one in opened])
+    names = join_names([names_of_kb(knowledge_base) for knowledge_base in opened])
     definitions = read_definitions(opened, names)
     n_concepts, n_defined = len(names.sources), len(definitions)
     _LOGGER.info("%d names of %d concepts, %d defined", len(names.names), n_concepts, n_defined)
@@ -176,8 +176,8 @@ def main(
         names.names, list(definitions.values()), size=settings["vocabulary"]["size"]
     )
     backbone = new_backbone(tokenizer, **settings["network"])
-    # The data never repeat: there is nothing to be forgotten by dropout, which is slow on a CPU.
-    backbone.config.dropout, own = 0.0, backbone.config.dropout
+    # Examples never repeat, so dropout, which is slow on a CPU, would not prevent overfitting.
+    dropout, backbone.config.dropout = backbone.config.dropout, 0.0
     for module in backbone.modules():
         if isinstance(getattr(module, "dropout", None), float):
             module.dropout = 0.0
@@ -188,7 +188,7 @@ def main(
     run = Pretraining(network, pieces, Examples(names, definitions, chosen), chosen)
     checkpoint = out.with_name(f"{out.name}-checkpoint")
     run.run(checkpoint)
-    backbone.config.dropout = own
+    backbone.config.dropout = dropout
     with replacing_folder(out) as folder:
         backbone.to("cpu").save_pretrained(folder)
         tokenizer.save(str(folder / "tokenizer.json"))

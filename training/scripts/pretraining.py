@@ -1,4 +1,4 @@
-"""Runs of pre-training: their updates, and a state that they go on from."""
+"""Update steps of pre-training, and checkpoints to resume from."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from safetensors.torch import load_file, save_file
 from spacy_bioel.files import replacing_folder
 
 _LOGGER = logging.getLogger("pretrain")
-_TENSORS, _ABOUT = "state.safetensors", "state.json"
+_TENSORS_FILE, _STATE_FILE = "state.safetensors", "state.json"
 
 
 class Run:
-    """A run that is saved now and then, and goes on where it was stopped.
+    """A pre-training run that saves checkpoints and can be resumed.
 
     settings (dict): The section [pretraining] of the config.
-    scale (Parameter | None): Is trained with the network, without weight decay.
+    scale (Parameter | None): Trained with the network, without weight decay.
     """
 
     def __init__(
@@ -48,8 +48,9 @@ class Run:
         self.step = 0
 
     def take_step(self, loss: Callable[[], torch.Tensor]) -> float:
-        """Update the network by a loss; the learning rate has a warm-up, and then half a cosine
-        down to a fiftieth.
+        """Update the network to reduce a loss.
+
+        After a warm-up the learning rate falls along half a cosine to a fiftieth.
         """
         progress = self.step / self.settings["steps"]
         rate = self.settings["learn_rate"] * min(1, (self.step + 1) / self.settings["warmup"])
@@ -72,17 +73,17 @@ class Run:
         about = {"step": self.step, "random": self.random.bit_generator.state}
         about["settings"] = self.settings
         with replacing_folder(folder) as staging:
-            save_file({k: v.contiguous() for k, v in state.items()}, staging / _TENSORS)
-            (staging / _ABOUT).write_text(json.dumps(about), encoding="utf8")
+            save_file({k: v.contiguous() for k, v in state.items()}, staging / _TENSORS_FILE)
+            (staging / _STATE_FILE).write_text(json.dumps(about), encoding="utf8")
 
     def resume(self, folder: Path) -> None:
-        """Load what `save` wrote, if there is such a folder."""
+        """Load the state that `save` wrote, if the folder exists."""
         if not folder.is_dir():
             return
-        about = json.loads((folder / _ABOUT).read_text(encoding="utf8"))
+        about = json.loads((folder / _STATE_FILE).read_text(encoding="utf8"))
         if about["settings"] != self.settings:
-            raise typer.BadParameter(f"{folder} is of other settings; delete it to start anew")
-        state = load_file(folder / _TENSORS)
+            raise typer.BadParameter(f"{folder} has other settings; delete it to start again")
+        state = load_file(folder / _TENSORS_FILE)
         networks = {k: v for k, v in state.items() if k.startswith("network.")}
         self.network.load_state_dict({k.removeprefix("network."): v for k, v in networks.items()})
         values: dict[int, dict[str, Any]] = {}
@@ -96,4 +97,4 @@ class Run:
         torch.set_rng_state(state["random"])
         self.random.bit_generator.state = about["random"]
         self.step = about["step"]
-        _LOGGER.info("Going on from step %d", self.step)
+        _LOGGER.info("Resuming from step %d", self.step)

@@ -1,4 +1,4 @@
-"""Entries of `training/corpora.yml`, and where their files are; `corpora.py` explains the keys."""
+"""Read entries of `training/corpora.yml`; `corpora.py` explains their keys."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from spacy_bioel.errors import BioelError
 CORPORA = Path(__file__).parents[1] / "corpora.yml"
 ASSETS = Path("assets")
 DEV_SHARES = {"dev": 1.0, "half_dev": 0.5}
-TAUGHT = "taught"  # as teach.py writes it
+TAUGHT = "taught"  # a corpus that teach.py writes
 UNKNOWN = "[T001] There is no corpus '{corpus}' in {path}. Choose from: {known}."
 NO_SPLIT = (
-    "[T003] There is no {split} split in {folder}. Run the step fetch; if the corpus comes "
-    "without it, it cannot be used."
+    "[T003] {folder} does not have a {split} split. Run the step fetch; if the corpus comes "
+    "without this split, it cannot be used."
 )
 NOT_DECLARED = (
-    "[T010] {corpus} does not say which labels it annotates, so that it cannot be mixed with "
+    "[T010] {corpus} does not list the labels it annotates, so it cannot be mixed with "
     "others. Add `annotates: [LABEL, ...]` to it in {path}."
 )
 BAD_ENTRY = (
     "[T021] {path}, corpus {corpus}: expected {expected}, found {key} = {found}. Correct the "
-    "entry; docs/tutorials/corpus.md has one to start from."
+    "entry; docs/tutorials/corpus.md has an example."
 )
 
 
@@ -33,9 +33,9 @@ def is_mixture(corpus: str) -> bool:
 
 
 def parts_of(corpus: str) -> list[str]:
-    """The corpora of a mixture, "a+b+c", "a+b+c+dev" or "a+b+c+taught".
+    """Return the corpora of a mixture, "a+b+c", "a+b+c+dev" or "a+b+c+taught".
 
-    RAISES BioelError: [T010] when one does not say what it annotates; those of `load_spec`.
+    RAISES BioelError: [T010] when one does not list its labels; the errors of `load_spec`.
     """
     parts = [part for part in corpus.split("+") if part not in (*DEV_SHARES, TAUGHT)]
     for part in parts:
@@ -46,16 +46,15 @@ def parts_of(corpus: str) -> list[str]:
 
 
 def dev_share_of(corpus: str) -> float:
-    """The share of the development documents that a mixture is trained on, too."""
+    """Return the share of the development documents that a mixture is also trained on."""
     return DEV_SHARES.get(corpus.rpartition("+")[2], 0.0)
 
 
 def load_spec(corpus: str, *, fold: str = "*") -> Spec:
-    """The entry of a corpus.
+    """Return the entry of a corpus; for a mixture the label types of all and settings of the first.
 
-    fold (str): What "{fold}" stands for; "*" is the fold that was fetched, whichever that is.
-        Of a mixture: the label types of all parts, and the settings of the first.
-    RAISES BioelError: [T001] when there is none.
+    fold (str): Replaces "{fold}"; "*" matches the fold that was fetched.
+    RAISES BioelError: [T001] for an unknown corpus.
     """
     if is_mixture(corpus):
         specs = [load_spec(part, fold=fold) for part in parts_of(corpus)]
@@ -69,25 +68,25 @@ def load_spec(corpus: str, *, fold: str = "*") -> Spec:
 
 
 def check_entry(corpus: str, spec: Spec) -> None:
-    """RAISES BioelError: [T021] on a value of another form than the steps read."""
+    """Check the types of the values. RAISES BioelError: [T021]."""
     splits, kb = spec.get("splits"), spec.get("kb")
     splits = splits if isinstance(splits, dict) else {}
     kb = kb if isinstance(kb, dict) else {}
-    forms = {
+    expected_forms = {
         "prefix": (spec["prefix"], str | None, "a prefix or null (several: `prefixes`)"),
         "label_types": (spec["label_types"], dict, "label_types with a list for each label"),
         "splits.train": (splits.get("train"), list, "splits with a list of files for train"),
         "splits.dev": (splits.get("dev"), list, "splits with a list of files for dev"),
         "kb.choices": (kb.get("choices"), list, "kb with a list of choices"),
     }
-    for key, (found, form, expected) in forms.items():
-        if not isinstance(found, form):
+    for key, (value, form, expected) in expected_forms.items():
+        if not isinstance(value, form):
             about = {"path": CORPORA, "corpus": corpus, "expected": expected}
-            raise BioelError(BAD_ENTRY.format(key=key, found=found, **about))
+            raise BioelError(BAD_ENTRY.format(key=key, found=value, **about))
 
 
 def find_split(corpus: str, split: str) -> Path:
-    """RAISES BioelError: [T003] when it was not fetched."""
+    """Return the file of a fetched split. RAISES BioelError: [T003] if it was not fetched."""
     files = sorted((ASSETS / corpus).glob(f"{split}.*"))
     if not files:
         raise BioelError(NO_SPLIT.format(split=split, folder=ASSETS / corpus))

