@@ -16,6 +16,7 @@ from spacy_bioel.evaluation.protocols import (
     MARKS,
     PAIRING,
     PROTOCOLS,
+    ProtocolRules,
 )
 
 _DOCS = Path(__file__).parents[1] / "docs"

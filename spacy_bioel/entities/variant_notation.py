@@ -1,6 +1,5 @@
 """A sequence variant as data, its level in a text, and its notations.
 
-
 HGVS: https://hgvs-nomenclature.org. The component form (Wei et al. 2022,
 https://doi.org/10.1093/bioinformatics/btac537), such as "p|SUB|V|600|E", can express more than
 HGVS: "c|DEL||22" is a deletion of 22 bases at an unknown position.

@@ -137,7 +137,7 @@ def test_rules_run_if_a_label_is_theirs_and_can_be_switched_off(kb):
         (
             "failumab",
             "B497",
-            "antibodies (Antibodies) failed in find: ValueError: no such antibody (test_contract.py:",
+            "(Antibodies) failed in find: ValueError: no such antibody (test_contract.py:",
         ),
         (
             "outermab",

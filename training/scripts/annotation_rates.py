@@ -22,6 +22,7 @@ from type_names import names_of_texts
 
 import spacy_bioel
 from spacy_bioel.corpus import read_texts
+from spacy_bioel.dictionary.unambiguous import describe_names, name_kinds
 from spacy_bioel.files import replacing_file
 from spacy_bioel.text.normalize import normalize_name, normalize_names
 
@@ -67,7 +68,7 @@ def main(
         label = key[0]
         limit = _UNINFORMATIVE_SHARE * n_strings[label]
         types = frozenset(t for t in name.types if n_with_type[label, t] < limit)
-        for kind in kinds_of(name._replace(types=types), label):
+        for kind in name_kinds(name._replace(types=types), label):
             rates[kind].append(n_annotated[key] / n_found[key])
     strings: dict[str, dict[str, list[int]]] = defaultdict(dict)
     for label, string in sorted(n_found):

@@ -56,7 +56,7 @@ class Examples:
         self.cumulated = np.cumsum(weights / weights.sum())
         self.random = np.random.default_rng(settings["seed"])
 
-    def draw(self, n: int) -> list[tuple[Marked, str]]:
+    def draw(self, n: int) -> list[tuple[MarkedMention, str]]:
         """Draw mentions in made-up contexts, each with the name to generate."""
         concepts = np.searchsorted(self.cumulated[:-1], self.random.random(n))
         return [self._example(int(concept)) for concept in concepts]
@@ -85,8 +85,8 @@ class Examples:
         if not text:
             return MarkedMention("", mention, "is one" if is_first else "")
         if is_first:
-            return Marked("", mention, f"{prefix}{text}".strip())
-        return Marked(f"{text}{suffix}".strip(), mention, "")
+            return MarkedMention("", mention, f"{prefix}{text}".strip())
+        return MarkedMention(f"{text}{suffix}".strip(), mention, "")
 
 
 def misspell(name: str, random: np.random.Generator) -> str:

@@ -66,8 +66,8 @@ def fit(
             held_out = [text for text in corpus_texts if fifth_of(text.id) == fifth]
             if held_out:
                 parts.append(_sample(_development(nlp, linker, held_out)))
-    fitted = fit_fusion(pool(parts), n_hidden=0, l2=_L2)
-    output.write_text(json.dumps(fitted.to_json(FEATURES)) + "\n", encoding="utf8")
+    fitted = fit_fusion(merge_development(parts), n_hidden=0, l2=_L2)
+    output.write_text(json.dumps(fitted.to_json(SPECIES_FEATURES)) + "\n", encoding="utf8")
 
 
 def _read(corpus: str, split: str) -> list[AnnotatedText]:
