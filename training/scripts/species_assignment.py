@@ -26,8 +26,8 @@ from spacy_bioel.corpus import read_texts
 from spacy_bioel.doc import add_gold
 from spacy_bioel.entities import Candidates
 from spacy_bioel.entities.genes import genes_by_organism
-from spacy_bioel.entities.species import organism_table
-from spacy_bioel.evaluation.fit import Development, fit_fusion
+from spacy_bioel.entities.species import SPECIES_FEATURES, organism_table
+from spacy_bioel.evaluation.fit import Development, fit_fusion, merge_development
 from spacy_bioel.linking.evidence import AliasTable
 from spacy_bioel.settings import GOLD_KEY
 from spacy_bioel.types import GENE, ORGANISM, AnnotatedText
