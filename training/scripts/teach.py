@@ -72,7 +72,7 @@ def mean_predictions(pipelines: Sequence[Language], texts: Sequence[str]) -> Ite
                 docs = list(nlp.pipe(batch))
             for doc, spans, mean in zip(
                 docs,
-                detector.score_spans(docs, lowest=_MIN_PROBABILITY),  # type: ignore[attr-defined]
+                detector.score_spans(docs, min_probability=_MIN_PROBABILITY),  # type: ignore[attr-defined]
                 means,
                 strict=True,
             ):
