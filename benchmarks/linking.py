@@ -31,7 +31,7 @@ import benchmarks.spelling  # noqa: F401 - registers searches
 from benchmarks.record import Row, SeedOption, question
 from benchmarks.texts import CANDIDATES, KEY, blank, dev, only, python, scored
 from spacy_bioel.corpus import read_docs, read_texts
-from spacy_bioel.doc import split_ids
+from spacy_bioel.doc import split_kb_id
 from spacy_bioel.evaluation.fit import (
     document_folds,
     fit_fusion,
@@ -261,7 +261,7 @@ def subsets(corpus: str, kb: KnowledgeBase) -> dict[str, Callable[[AnnotatedText
     for doc in read_docs(Path("corpus") / corpus / "train.spacy", Vocab()):
         for span in doc.spans[GOLD_KEY]:
             strings.add(normalize_name(span.text))
-            ids |= {kb.canonical(i) for i in split_ids(span.kb_id_)}
+            ids |= {kb.canonical(i) for i in split_kb_id(span.kb_id_)}
 
     def string(text: AnnotatedText, mention: Mention) -> str:
         return normalize_name(text.text[mention.start : mention.end])

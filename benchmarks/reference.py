@@ -42,7 +42,7 @@ PAGES = [
     for name in ("settings", "cli", "error_codes", "mistakes", "api")
 ]
 MISTAKES = ROOT / "tests" / "mistakes.yml"
-# What each section of the API page lists. Members of a class: all public ones, or these.
+# Objects in each section of the API page, with the members to list (None: all public ones).
 API: dict[str, dict[str, tuple[str, ...] | None]] = {
     "package": {
         "spacy_bioel.load": None,
@@ -99,7 +99,7 @@ API: dict[str, dict[str, tuple[str, ...] | None]] = {
     "spark": {"spacy_bioel.export.spark.link": None},
 }
 MODELS: dict[str, type[Settings]] = {
-    of.pipe: of for of in (MentionSettings, LinkerSettings, ContextSettings)
+    model.pipe: model for model in (MentionSettings, LinkerSettings, ContextSettings)
 }
 # Items and sections of a docstring: "name (type): ...", "RETURNS (type): ...".
 _ITEM = re.compile(
@@ -107,43 +107,47 @@ _ITEM = re.compile(
 )
 _SECTION = re.compile(r"(RETURNS|YIELDS|RAISES) (.*)")
 _WIDTH = 88
-# What registered functions make for a pipe.
+# Parts of the pipes that registered functions make; their other settings are in `MODELS`.
 PARTS = {
     DETECTOR: {
-        "model": "The network that scores spans, `spacy-bioel.SpanEnumerator.v1` by default; "
+        "model": "The network that scores spans: `spacy-bioel.SpanEnumerator.v1` by default. "
         "`spacy-bioel.BioTagger.v1` tags tokens instead.",
-        "entities.variants": "Rules that find sequence variants by their grammar. As for every "
-        "part of `entities`, `null` switches the rules off.",
-        "entities.composites": "Extend a mention to the members of a family that follow it: "
-        '"CDK4" to "CDK4/6".',
-        "scorer": "What `spacy evaluate` and training report for this pipe.",
+        "entities.variants": "Rules that find sequence variants by their grammar. As for all of "
+        "`entities`, `null` turns the rules off.",
+        "entities.composites": "Rules that extend a mention to the other members of its family: "
+        '"CDK4" becomes "CDK4/6".',
+        "scorer": "Function that computes the scores of this pipe for `spacy evaluate` and during "
+        "training.",
     },
     LINKER: {
-        "model": "The name encoder, `spacy-bioel.ResCNN.v1` by default, or a contextual model "
-        "such as `spacy-bioel.DualEncoder.v1` "
+        "model": "The name encoder: `spacy-bioel.ResCNN.v1` by default; or a contextual model, "
+        "which also reads the text, such as `spacy-bioel.DualEncoder.v1` "
         "([choose a linker](../guides/choose_linker.md)).",
-        "ngram_search": "The n-gram search, which finds names by the 3-grams of characters that they "
-        "share with the mention.",
-        "entities.genes": "Rules for genes: species assignment by the organisms that the document "
-        "names, and homonyms by the other names of the gene in the document. As for every part "
-        "of `entities`, `null` switches the rules off.",
-        "entities.notes": 'Expand shorthand of clinical notes ("HTN") that the document does not '
-        "define, unless it is a name in the knowledge base or a mention of the training texts. "
-        'With `clinical = true`, also find short forms that are unambiguous only in notes ("MR", '
-        '"PE"); with `measurements = true`, link abnormal lab values: "Hb 7.2" as anemia. Used '
-        'with `mentions = "dictionary"` and, if `clinical` is on, `"spans+dictionary"`.',
-        "entities.variants": "Add the change, the gene and the dbSNP number to variants; find "
-        "variants where the dictionary finds mentions.",
-        "entities.composites": "Look up the parts of mentions that name several concepts "
+        "ngram_search": "Function that makes the n-gram search, which finds similarly spelled "
+        "names.",
+        "entities.genes": "Rules that choose the species of genes from the organisms that the "
+        "document names, and decide between genes with the same name by other names that the "
+        "document uses for them. As for all of `entities`, `null` turns the rules off.",
+        "entities.notes": "Rules for clinical notes. Shorthand that the document does not define "
+        'is expanded ("HTN"), unless it is a name in the knowledge base or a mention in the '
+        "training texts. `clinical = true` also recognises short forms that are unambiguous only "
+        'in notes ("MR", "PE"); `measurements = true` links abnormal lab values: "Hb 7.2" as '
+        'anemia. For `mentions = "dictionary"` and, with '
+        '`clinical = true`, for `"spans+dictionary"`.',
+        "entities.variants": "Rules that add the HGVS form, the gene and the dbSNP number of "
+        "sequence variants. They also find variants if the linker itself looks for names.",
+        "entities.composites": "Rules that link the parts of mentions that name several concepts "
         '("nausea and vomiting").',
-        "scorer": "What `spacy evaluate` and training report for this pipe.",
+        "scorer": "Function that computes the scores of this pipe for `spacy evaluate` and during "
+        "training.",
     },
 }
 
 
 def settings_table(pipe: str) -> str:
-    """One line a setting: its default, and what it does."""
-    config = blank("en").get_factory_meta(pipe).default_config  # it brings the factories
+    """Return a table with the default and the description of each setting of a pipe."""
+    # `blank` registers the factories.
+    config = blank("en").get_factory_meta(pipe).default_config
     parts = [
         (name, reduce(getitem, name.split("."), config), text)
         for name, text in PARTS.get(pipe, {}).items()
@@ -156,7 +160,7 @@ def settings_table(pipe: str) -> str:
 
 
 def settings_of(model: type[Settings], group: str = "") -> Iterator[tuple[str, object, str]]:
-    """Name, default and description of each setting; those of a group as `group.name`."""
+    """Yield the name, default and description of each setting; those of groups as `group.name`."""
     for name, field in model.model_fields.items():
         if isinstance(field.default, Settings):
             yield from settings_of(type(field.default), f"{name}.")
@@ -173,7 +177,7 @@ def _shown(value: object) -> str:
 
 
 def commands() -> str:
-    """A section for each command, with its help, arguments and options."""
+    """Return a section for each command, with its help, arguments and options."""
     group = typer.main.get_command(app)
     return "\n\n".join(_command(command, path) for path, command in _leaves(group, "bioel"))
 
@@ -203,7 +207,7 @@ def _command(command: Any, path: str) -> str:
 
 
 def _value(param: Any) -> str:
-    """Placeholder of an option's value: the choices where there are some."""
+    """Return the placeholder for an option's value: its choices, or its metavar or type."""
     annotation = param.type_descriptor.annotation
     if isinstance(annotation, type) and issubclass(annotation, Enum):
         return " or ".join(choice.value for choice in annotation)
@@ -218,7 +222,7 @@ def _default(param: Any) -> str:
 
 
 def codes(messages: type) -> str:
-    """One line a code: the message, with the names of what is filled in."""
+    """Return a table of codes and their messages, in which the fields are italic."""
     names = sorted(name for name in vars(messages) if re.fullmatch(r"[A-Z]\d{3}", name))
     lines = []
     for name in names:
@@ -228,27 +232,27 @@ def codes(messages: type) -> str:
 
 
 def _cell(text: str) -> str:
-    """A text as it may stand in a cell of a table; what a message fills in is set in italics."""
+    """Escape a text for a cell of a table, with the fields of messages in italics."""
     text = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;").replace("|", "\\|")
     return re.sub(r"\{(\w+)[^}]*\}", r"*\1*", text)
 
 
 def mistakes() -> str:
-    """List the mistakes in tests/mistakes.yml, with the codes of their messages."""
+    """Return the mistakes of tests/mistakes.yml, with the codes of the messages."""
     parts = []
-    for section, found in srsly.read_yaml(MISTAKES).items():
+    for section, examples in srsly.read_yaml(MISTAKES).items():
         parts.append(f"## {section}\n")
-        for about, what in found.items():
-            code, mistake = about.split(" ", 1)
+        for title, example in examples.items():
+            code, mistake = title.split(" ", 1)
             page = f"](error_codes.md#{code})" if code[0] in "BW" else "]"
-            # Not as ```python, which would be run: it is meant to fail.
-            lines = "".join(f"    {line}\n" for line in what.splitlines())
+            # Not as ```python: the tests of the pages would run it, and it fails on purpose.
+            lines = "".join(f"    {line}\n" for line in example.splitlines())
             parts.append(f"**{mistake[0].upper()}{mistake[1:]}**: [{code}{page}\n\n{lines}")
     return "\n".join(parts)
 
 
 def api(section: str) -> str:
-    """The signature and docstring of each object of a section."""
+    """Return the signatures and docstrings of the objects in a section of the API page."""
     return "\n\n".join(_documented(name, members) for name, members in API[section].items())
 
 
@@ -289,7 +293,7 @@ def _field(node: ast.AnnAssign) -> str:
 
 
 def _function(node: Any) -> list[str]:
-    """The signature, without `self`, and the docstring."""
+    """Return the signature of a function, without `self`, and its docstring."""
     kinds = [ast.unparse(decorator) for decorator in node.decorator_list]
     arguments = node.args
     if arguments.args and arguments.args[0].arg in ("self", "cls"):
@@ -324,12 +328,12 @@ def _argument(argument: ast.arg, default: ast.expr | None) -> str:
 
 
 def _code(text: str) -> str:
-    text = text.replace("'", '"')  # as the source has it, unlike ast.unparse
-    return f"```py\n{text}\n```"  # not ```python, which the tests would run
+    text = text.replace("'", '"')  # ast.unparse writes single quotes
+    return f"```py\n{text}\n```"  # not ```python: the tests would run it
 
 
 def markdown(doc: str) -> str:
-    """A docstring of this package: its arguments, RETURNS and RAISES become a list."""
+    """Convert a docstring to Markdown; its arguments, RETURNS and RAISES become a list."""
     done: list[str] = []
     in_list = False
     for line in doc.splitlines():
@@ -353,7 +357,7 @@ def markdown(doc: str) -> str:
 
 
 def _inline(text: str) -> str:
-    """A line of a docstring as Markdown, with links to the error codes."""
+    """Convert a line of a docstring to Markdown, with links to the error codes."""
     parts = re.split("(`[^`]*`)", text)
     for i, part in enumerate(parts):
         if not part.startswith("`"):
@@ -373,7 +377,7 @@ GENERATED: dict[str, Callable[[], str]] = {
 
 
 def filled(page: str) -> str:
-    """Write the generated parts as they are now into a page."""
+    """Return a page with its generated parts brought up to date."""
     return re.sub(
         r"(<!-- generated: ([\w ]+) -->\n).*?(?=<!-- end -->)",
         lambda match: f"{match[1]}{GENERATED[match[2]]()}\n",

@@ -27,25 +27,26 @@ def load(
     context: bool = False,
     preset: str | None = None,
 ) -> Language:
-    """Load a pipeline; by default that of the package, without a download: diseases, chemicals,
-    genes, organisms, cell lines and variants are found and linked to MeSH, NCBI Gene (human,
-    mouse, rat, zebrafish, fly, worm, yeasts), NCBI Taxonomy and Cellosaurus.
+    """Load a pipeline; by default the starter, which needs no download.
 
-    The first document that is linked waits some seconds, while the knowledge bases are built in
-    the user's cache folder.
+    The starter finds diseases, chemicals, genes, organisms, cell lines and variants, and links them
+    to MeSH, NCBI Gene (human, mouse, rat, zebrafish, fly, worm, yeasts), NCBI Taxonomy and
+    Cellosaurus. The first document takes some seconds longer, because the bundled knowledge bases
+    are then built in the user's cache folder.
 
-    model (str | Path): "starter", or a pipeline by folder or package name, or the folder of a
+    model (str | Path): "starter", the folder or package name of a pipeline, or the folder of a
         knowledge base, whose names are then found and linked.
-    disable, exclude (str | Iterable[str]): Of the starter: pipes, "bioel_mentions" or
-        "bioel_linker", that are loaded and not run, or not loaded, as in `spacy.load`.
-    config (Mapping | None): Of the starter: settings to change, nested or by dotted names:
+    disable, exclude (str | Iterable[str]): Pipes of the starter ("bioel_mentions",
+        "bioel_linker") to disable or to leave out, as in `spacy.load`.
+    config (Mapping | None): Settings of the starter to change, nested or with dotted names:
         {"components.bioel_linker.nil_threshold": 0.6}.
-    context (bool): Also say whether a mention is negated, uncertain, past, conditional, or of
-        another person: `span._.negated` and others of the pipe `bioel_context`.
-    preset (str | None): "clinical", for notes: with `context`, and shorthand and measurements of
-        notes are found. `bioel link --preset clinical` also reads a file of text as one note.
-    RETURNS (Language): Mentions with ids are in doc.spans["bioel"]; see `span._.cui`.
-    RAISES BioelError: [B492] on another preset.
+    context (bool): Add the pipe `bioel_context`, which marks mentions as negated, uncertain,
+        historical, hypothetical, or of another person: `span._.negated` and others.
+    preset (str | None): "clinical" for clinical notes: as with `context`; also recognises
+        shorthand and abnormal lab values.
+    RETURNS (Language): Pipeline that writes mentions with ids to doc.spans["bioel"]; the id of a
+        span is `span._.concept_id`.
+    RAISES BioelError: [B492] on an unknown preset.
     """
     from spacy_bioel.loading import STARTER, add_context, load_model, load_starter, set_preset
 
@@ -60,8 +61,8 @@ def load(
     return nlp
 
 
-# Functions that are imported when they are asked for, and their modules.
-_LATER = {
+# Functions that are imported at first access, to keep the import of the package fast.
+_LAZY_MODULES = {
     "explain": "report",
     "links_frame": "export.html",
     "render": "export.html",
@@ -70,12 +71,12 @@ _LATER = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LATER:
+    if name not in _LAZY_MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_LAZY_MODULES[name]}"), name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATER})
+    return sorted({*globals(), *_LAZY_MODULES})

@@ -19,7 +19,7 @@ from spacy_bioel.doc import (
     add_gold,
     annotated_labels,
     gold_scores,
-    split_ids,
+    split_kb_id,
     with_gold_mentions,
 )
 from spacy_bioel.errors import LOGGER, BioelError, Errors, Warnings
@@ -154,7 +154,7 @@ def doc_to_text(doc: Doc, *, gold_key: str = GOLD_KEY) -> AnnotatedText:
     scores = gold_scores(doc, key=gold_key) if spans else ()
     mentions = tuple(
         Mention(
-            span.start_char, span.end_char, span.label_, split_ids(span.kb_id_), probability=score
+            span.start_char, span.end_char, span.label_, split_kb_id(span.kb_id_), probability=score
         )
         for span, score in zip(spans, scores, strict=True)
     )

@@ -1,11 +1,11 @@
-"""Mentions on a Doc: gold ones, those to be linked, and the links, which all else reads here.
+"""Read and write gold mentions, mentions to link, and links on a Doc.
 
-Links live in a span group and its attrs, which survive DocBin, `to_bytes` and `copy`; the Span
-extensions are getters over them. (Span extensions themselves are keyed by character offsets alone,
-so that two labels on one stretch of text would share a value.)
+Links are stored in a span group and its attrs, which survive DocBin, `to_bytes` and `copy`; the
+Span extensions are getters over them. (Values of Span extensions are keyed by character offsets
+only, so two labels on the same characters would share a value.)
 
-spaCy's own projection of spans drops `kb_id`, so gold is realigned here by character offsets, and
-what does not fit the tokens is counted, never lost in silence.
+spaCy's projection of spans drops `kb_id`, so gold mentions are realigned here by character offsets,
+and mentions that do not fit the tokens are counted.
 """
 
 from __future__ import annotations
@@ -33,43 +33,42 @@ from spacy_bioel.types import ANNOTATES, AnnotatedText, Candidate, Context, Link
 NIL = "NIL"
 
 _LINKS = "links"
-_KB = "kb"  # fingerprint of the knowledge base that candidates are from
+_KB = "kb"  # fingerprint of the knowledge base of the candidates
 _NIL_THRESHOLD = "nil_threshold"
 _CONTEXTS = "contexts"
-_PLACE = attrgetter("start", "end", "label")
 _OF_ENTS = "of_ents"  # whether the entities of the document have the ids of this group
+_offsets_and_label = attrgetter("start", "end", "label")  # of a link
 
-
-_TEXTS: WeakKeyDictionary[Doc, str] = WeakKeyDictionary()
-_PLACES: WeakKeyDictionary[Doc, tuple[list[int], list[int]]] = WeakKeyDictionary()
+_DOC_TEXTS: WeakKeyDictionary[Doc, str] = WeakKeyDictionary()
+_TOKEN_OFFSETS: WeakKeyDictionary[Doc, tuple[list[int], list[int]]] = WeakKeyDictionary()
 
 
 def normalized_tokens(docs: Sequence[Doc]) -> list[str]:
     """Normalise the tokens of all documents."""
-    found: list[str] = []
-    words: dict[int, str] = {}
+    tokens: list[str] = []
+    normalized: dict[int, str] = {}
     for doc in docs:
         ids, strings = doc.to_array(ORTH).tolist(), doc.vocab.strings
-        new = list(set(ids) - words.keys())
-        words |= zip(new, normalize_tokens([strings[id_] for id_ in new]), strict=True)
-        found += map(words.__getitem__, ids)
-    return found
+        new = list(set(ids) - normalized.keys())
+        normalized |= zip(new, normalize_tokens([strings[id_] for id_ in new]), strict=True)
+        tokens += map(normalized.__getitem__, ids)
+    return tokens
 
 
 def text_of(doc: Doc) -> str:
-    """Return the text of a document, which spaCy puts together each time that it is asked."""
-    if (text := _TEXTS.get(doc)) is None:
-        text = _TEXTS[doc] = doc.text
+    """Return the text of a document from a cache: spaCy joins the tokens at each `doc.text`."""
+    if (text := _DOC_TEXTS.get(doc)) is None:
+        text = _DOC_TEXTS[doc] = doc.text
     return text
 
 
 def texts_of(doc: Doc, spans: Iterable[ScoredSpan]) -> list[str]:
-    """Return the text of each span, as `doc[start:end].text` does, but fast."""
-    if (places := _PLACES.get(doc)) is None:
+    """Return the text of each span, like `doc[start:end].text`, but faster."""
+    if (offsets := _TOKEN_OFFSETS.get(doc)) is None:
         starts, lengths = doc.to_array([IDX, LENGTH]).T.astype(int)
-        places = _PLACES[doc] = starts.tolist(), (starts + lengths).tolist()
-    text, (first, last) = text_of(doc), places
-    return [text[first[start] : last[end - 1]] for start, end, *_ in spans]
+        offsets = _TOKEN_OFFSETS[doc] = starts.tolist(), (starts + lengths).tolist()
+    text, (token_starts, token_ends) = text_of(doc), offsets
+    return [text[token_starts[start] : token_ends[end - 1]] for start, end, *_ in spans]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +84,7 @@ class GoldSpan:
 
 @dataclass
 class Alignment:
-    """How many gold mentions there were, how many were widened to whole tokens, and the lost."""
+    """Counts of all gold mentions and of the widened ones, and a list of the lost ones."""
 
     n: int = 0
     widened: int = 0
@@ -97,8 +96,8 @@ class Alignment:
         self.lost += other.lost
 
 
-def split_ids(kb_id: str) -> tuple[str, ...]:
-    """The ids in a `kb_id_`: several for a composite, none for "" and "NIL"."""
+def split_kb_id(kb_id: str) -> tuple[str, ...]:
+    """Split a `kb_id_` into ids: several for a composite, none for "" and "NIL"."""
     return () if kb_id in ("", NIL) else tuple(kb_id.split("|"))
 
 
@@ -107,13 +106,14 @@ def add_gold(
 ) -> Alignment:
     """Write the gold mentions of `text` to a span group, doc.spans["bioel_gold"].
 
-    widen (bool): Stretch a mention that cuts a token to whole tokens; otherwise it is lost.
+    widen (bool): Widen mentions that cut a token to whole tokens; otherwise they are lost.
     """
     alignment = Alignment(n=len(text.mentions))
     spans, scores = [], []
     for mention in text.mentions:
-        about = {"label": mention.label, "kb_id": "|".join(mention.ids)}
-        to_span = partial(doc.char_span, mention.start, mention.end, **about)
+        to_span = partial(
+            doc.char_span, mention.start, mention.end, mention.label, "|".join(mention.ids)
+        )
         span = to_span()
         if span is None and widen:
             span = to_span(alignment_mode="expand")
@@ -132,18 +132,18 @@ def add_gold(
 
 
 def annotated_labels(doc: Doc, *, key: str = GOLD_KEY) -> tuple[str, ...]:
-    """Labels that were looked for in a document, see `AnnotatedText`."""
+    """Return the labels that annotators looked for in a document, see `AnnotatedText`."""
     return tuple(doc.spans[key].attrs.get(ANNOTATES, ())) if key in doc.spans else ()
 
 
 def gold_scores(doc: Doc, *, key: str = GOLD_KEY) -> list[float]:
-    """The probability of each gold mention, see `Mention`."""
+    """Return the probability of each gold mention, see `Mention`."""
     group = doc.spans[key]
     return list(group.attrs.get("scores", ())) or [1.0] * len(group)
 
 
 def with_gold_mentions(doc: Doc, text: AnnotatedText, *, spans_key: str = SPANS_KEY) -> Doc:
-    """Put the places and labels of gold mentions, never their ids, where the linker looks."""
+    """Write gold mentions, without their ids, to the span group that the linker reads."""
     spans = [
         doc.char_span(m.start, m.end, label=m.label, alignment_mode="expand") for m in text.mentions
     ]
@@ -152,22 +152,22 @@ def with_gold_mentions(doc: Doc, text: AnnotatedText, *, spans_key: str = SPANS_
 
 
 def gold_spans(example: Example, *, key: str = GOLD_KEY) -> Iterator[GoldSpan]:
-    """Gold mentions of an example on the tokens of its predicted Doc, by character offsets."""
+    """Yield the gold mentions of an example, aligned with the tokens of its predicted Doc."""
     if key not in example.reference.spans:
         return
     scores = gold_scores(example.reference, key=key)
     for span, score in zip(example.reference.spans[key], scores, strict=True):
         aligned = example.predicted.char_span(span.start_char, span.end_char)
         if aligned is not None:
-            ids = split_ids(span.kb_id_)
+            ids = split_kb_id(span.kb_id_)
             yield GoldSpan(aligned.start, aligned.end, span.label_, ids, score)
 
 
 def mention_spans(doc: Doc, mentions: str, *, spans_key: str = SPANS_KEY) -> list[Span]:
-    """The spans of a Doc that a linker is to link.
+    """Return the spans of a Doc that a linker has to link.
 
-    mentions (str): "spans", "spans+dictionary", "ents", or "auto": the span group if it is there, else
-        doc.ents.
+    mentions (str): "spans", "spans+dictionary", "ents", or "auto": the span group if there is one,
+        else doc.ents.
     """
     if mentions.startswith("spans") or (mentions == "auto" and spans_key in doc.spans):
         return list(doc.spans[spans_key]) if spans_key in doc.spans else []
@@ -183,12 +183,13 @@ def set_links(
     nil_threshold: float = 0.0,
     adds: bool = False,
 ) -> None:
-    """Write links as a new span group; the scores a detector left in the group are kept, if the
-    links are those of its spans. The records are sorted by place, to be found quickly.
+    """Write links as a new span group.
 
-    kb (str): Fingerprint of their knowledge base.
-    adds (bool): Others may be among them, which get a score of 1.
-    RAISES BioelError: [B057] when offsets do not fall on token borders.
+    If the links are those of the spans in the old group, the scores of the detector are kept.
+
+    kb (str): Fingerprint of the knowledge base of the candidates.
+    adds (bool): The linker may have added links to those of the spans; they get a score of 1.
+    RAISES BioelError: [B057] when offsets are not token borders.
     """
     spans = []
     for link in links:
@@ -199,71 +200,70 @@ def set_links(
         spans.append(span)
     old = doc.spans[spans_key] if spans_key in doc.spans else None
     attrs: dict[str, Any] = {}
-    places, before = list(map(_PLACE, links)), list(map(_place_of, old or ()))
-    if old is not None and before == places:
+    keys, old_keys = list(map(_offsets_and_label, links)), list(map(_span_key, old or ()))
+    if old is not None and old_keys == keys:
         attrs |= old.attrs
     elif old is not None and adds and len(scores := old.attrs.get("scores", ())) == len(old):
-        known = dict(zip(before, scores, strict=True))
-        attrs = {**old.attrs, "scores": [known.get(place, 1.0) for place in places]}
-    attrs[_LINKS] = [
-        [
-            *_PLACE(link),
-            [[c.id, c.score, c.name, c.evidence] for c in link.candidates],
-            dict(link.facts),
-        ]
-        for link in sorted(links, key=attrgetter("start", "end"))
-    ]
-    attrs |= {_KB: kb, _NIL_THRESHOLD: nil_threshold}
+        score_of = dict(zip(old_keys, scores, strict=True))
+        attrs = {**old.attrs, "scores": [score_of.get(key, 1.0) for key in keys]}
+    records = []
+    for link in sorted(links, key=attrgetter("start", "end")):  # `record_of` bisects them
+        candidates = [[c.id, c.score, c.name, c.evidence] for c in link.candidates]
+        records.append([*_offsets_and_label(link), candidates, dict(link.facts)])
+    attrs |= {_LINKS: records, _KB: kb, _NIL_THRESHOLD: nil_threshold}
     doc.spans[spans_key] = SpanGroup(doc, name=spans_key, attrs=attrs, spans=spans)
 
 
-def _place_of(span: Span) -> tuple[int, int, str]:
+def _span_key(span: Span) -> tuple[int, int, str]:
     return span.start_char, span.end_char, span.label_
 
 
 def get_links(doc: Doc, spans_key: str = SPANS_KEY) -> list[Link]:
-    """Links of a Doc, in the order of its span group, which may have been sorted or filtered.
+    """Return the links of a Doc, in the order of its span group, which may have been changed.
 
-    RAISES BioelError: [B052] when a span was added to the group without a link record.
+    RAISES BioelError: [B052] when a span without a link was added to the group.
     """
     if spans_key not in doc.spans:
         return []
     group = doc.spans[spans_key]
-    records = group.attrs.get(_LINKS, ())
-    known = {tuple(place): (_candidates(group, of), facts) for *place, of, facts in records}
-    links, said = [], _contexts(group)
+    known: dict[tuple[int, int, str], tuple[tuple[Candidate, ...], dict[str, Any]]] = {}
+    for start, end, label, records, facts in group.attrs.get(_LINKS, ()):
+        known[start, end, label] = _candidates(group, records), facts
+    links, contexts = [], _contexts(group)
     for span in group:
-        place = _place_of(span)
-        if _LINKS in group.attrs and place not in known:
-            raise BioelError(Errors.B052.format(key=spans_key, text=span.text, place=place[:2]))
-        ids, (found, facts) = split_ids(span.kb_id_), known.get(place, ((), {}))
-        links.append(Link(*place, ids, found, said.get(place[:2]), facts))
+        key = _span_key(span)
+        if _LINKS in group.attrs and key not in known:
+            raise BioelError(Errors.B052.format(key=spans_key, text=span.text, place=key[:2]))
+        candidates, facts = known.get(key, ((), {}))
+        ids, context = split_kb_id(span.kb_id_), contexts.get(key[:2])
+        links.append(Link(*key, ids, candidates, context, facts))
     return links
 
 
 def set_contexts(doc: Doc, contexts: Sequence[Context], *, spans_key: str) -> None:
-    """Write what the text says of each span of a group, see `entities.notes.context`."""
+    """Write the context of each span of a group, see `entities.notes.context`."""
     group = doc.spans[spans_key]
     flags = attrgetter("negated", "uncertain", "historical", "hypothetical", "experiencer", "cues")
     group.attrs[_CONTEXTS] = [
-        [span.start_char, span.end_char, *flags(said)]
-        for span, said in zip(group, contexts, strict=True)
+        [span.start_char, span.end_char, *flags(context)]
+        for span, context in zip(group, contexts, strict=True)
     ]
 
 
 def _contexts(group: SpanGroup) -> dict[tuple[int, int], Context]:
-    found = {}
+    contexts = {}
     for start, end, *flags, cues in group.attrs.get(_CONTEXTS, ()):
         values: Any = (*flags, tuple(map(tuple, cues)))
-        found[start, end] = Context(*values)
-    return found
+        contexts[start, end] = Context(*values)
+    return contexts
 
 
 def context_of(span: Span) -> Context | None:
-    """What the text says of a span; None: it is no mention, or `bioel_context` did not run."""
-    place = (span.start_char, span.end_char)
-    found = (_contexts(group).get(place) for group in _groups_of(span))
-    return next((said for said in found if said is not None), None)
+    """Return the context of a span; None if it is not a mention, or `bioel_context` did not run."""
+    for group in _groups_of(span):
+        if context := _contexts(group).get((span.start_char, span.end_char)):
+            return context
+    return None
 
 
 def _candidates(group: SpanGroup, records: Sequence[Any]) -> tuple[Candidate, ...]:
@@ -272,10 +272,9 @@ def _candidates(group: SpanGroup, records: Sequence[Any]) -> tuple[Candidate, ..
 
 
 def set_ent_links(doc: Doc, *, spans_key: str) -> None:
-    """Give the entities the ids of the links that were made of them, see `set_links`."""
+    """Copy the ids of links to the entities that were linked, see `set_links`."""
     linked = list(doc.spans[spans_key])
-    # A copy of the entities, with their ids of an entity ruler.
-    doc.ents = [
+    doc.ents = [  # `ent.id` is the id of an entity ruler
         Span(doc, ent.start, ent.end, ent.label, kb_id=link.kb_id, span_id=ent.id)
         for ent, link in zip(doc.ents, linked, strict=True)
     ]
@@ -283,9 +282,9 @@ def set_ent_links(doc: Doc, *, spans_key: str) -> None:
 
 
 def set_links_as_ents(doc: Doc, *, spans_key: str) -> None:
-    """Make entities of links in place of those that are there, the longest of links that overlap.
+    """Replace the entities with the links; where links overlap, with the longest.
 
-    Links without a label are left out: spaCy has no such entities.
+    Links without a label are left out, because spaCy has no such entities.
     """
     spans = filter_spans([span for span in doc.spans[spans_key] if span.label])
     doc.ents = [Span(doc, s.start, s.end, s.label, kb_id=s.kb_id) for s in spans]
@@ -299,25 +298,25 @@ def _mark_as_entities(doc: Doc, spans_key: str) -> None:
 
 
 def record_of(span: Span) -> tuple[Link, SpanGroup] | None:
-    """The link that is stored of a span, and the group that has it; None: it is no mention."""
-    place = _place_of(span)
+    """Return the stored link of a span, and the group that has it; None if it is not a mention."""
+    key = _span_key(span)
     for group in _groups_of(span):
         records = group.attrs.get(_LINKS, ())
-        first = bisect_left(records, place[0], key=lambda record: record[0])
-        for start, end, label, candidates, facts in islice(records, first, None):
-            if (start, end, label) == place:
-                found = _candidates(group, candidates)
-                return Link(*place, split_ids(span.kb_id_), found, facts=facts), group
-            if start > place[0]:
+        first = bisect_left(records, key[0], key=lambda record: record[0])
+        for start, end, label, candidate_records, facts in islice(records, first, None):
+            if (start, end, label) == key:
+                candidates = _candidates(group, candidate_records)
+                return Link(*key, split_kb_id(span.kb_id_), candidates, facts=facts), group
+            if start > key[0]:
                 break
     return None
 
 
 def _groups_of(span: Span) -> list[SpanGroup]:
-    """Groups that may hold the link of a span, the likeliest first.
+    """Return the groups that may hold the link of a span, the most probable first.
 
-    A linked span is marked with the name of its group. An entity has the link that was made of
-    it last.
+    The id of a linked span is the name of its group. Entities have the ids of the group that was
+    last written to `doc.ents`.
     """
     groups = span.doc.spans
     if span.id_ in groups:
@@ -325,32 +324,34 @@ def _groups_of(span: Span) -> list[SpanGroup]:
     return sorted(groups.values(), key=lambda group: not group.attrs.get(_OF_ENTS, False))
 
 
-# Short forms of documents, for all pipes. The text of a document does not change.
-_FOUND: WeakKeyDictionary[Doc, dict[str, str]] = WeakKeyDictionary()
-
-
 def likeliest(spans: Iterable[ScoredSpan]) -> list[ScoredSpan]:
-    """Return the likeliest of the spans of each place and label."""
-    found: dict[tuple[int, int, str], float] = {}
+    """Merge spans with the same tokens and label; the highest probability is kept."""
+    probabilities: dict[tuple[int, int, str], float] = {}
     for start, end, label, p in spans:
-        found[start, end, label] = max(p, found.get((start, end, label), 0.0))
-    return [(*place, p) for place, p in found.items()]
+        probabilities[start, end, label] = max(p, probabilities.get((start, end, label), 0.0))
+    return [(*key, p) for key, p in probabilities.items()]
+
+
+# Cached for all pipes: the text of a document does not change.
+_LONG_FORMS: WeakKeyDictionary[Doc, dict[str, str]] = WeakKeyDictionary()
 
 
 def long_forms(doc: Doc) -> dict[str, str]:
-    """Short forms that the document defines, and short names of species that it writes out
-    ("F. johnsoniae"); scispacy's detector is believed if it ran.
+    """Return the long form of each short form that the document defines.
+
+    These are abbreviations and short species names ("F. johnsoniae"). If scispacy's abbreviation
+    detector ran, its abbreviations are taken instead.
     """
     if Doc.has_extension("abbreviations") and doc._.abbreviations:
-        return dict(_read(short) for short in doc._.abbreviations)
-    if doc not in _FOUND:
+        return dict(_scispacy_forms(short) for short in doc._.abbreviations)
+    if doc not in _LONG_FORMS:
         text = text_of(doc)
-        _FOUND[doc] = find_short_binomials(text) | find_abbreviations(text)
-    return _FOUND[doc]
+        _LONG_FORMS[doc] = find_short_binomials(text) | find_abbreviations(text)
+    return _LONG_FORMS[doc]
 
 
-def _read(short: Span | dict[str, Any]) -> tuple[str, str]:
-    """Short and long form of one of scispacy's: a span, or a dict with make_serializable = True."""
-    if isinstance(short, dict):
+def _scispacy_forms(short: Span | dict[str, Any]) -> tuple[str, str]:
+    """Return the short and the long form of an abbreviation of scispacy."""
+    if isinstance(short, dict):  # with make_serializable = True
         return str(short["short_text"]), str(short["long_text"])
     return short.text, str(short._.long_form)

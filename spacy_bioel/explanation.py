@@ -1,8 +1,7 @@
-"""Explanations: the trace of a document, records, and the sentence that says why.
+"""Explanations of links, the trace they are made from, and the Span extensions.
 
-The trace says why spans became mentions, or did not, and is written while it is decided: whoever
-adds, drops or widens spans says so there, if there is a trace. So an explanation cannot differ from
-what was done.
+Code that adds, drops or widens spans records the reason in the trace of the document, if there is
+one. So the explanation cannot differ from the decision.
 """
 
 from __future__ import annotations
@@ -18,22 +17,22 @@ from typing import Any
 
 from spacy.tokens import Doc, Span
 
-from spacy_bioel.doc import context_of, record_of, split_ids
+from spacy_bioel.doc import context_of, record_of, split_kb_id
 from spacy_bioel.errors import BioelError, Warnings
 from spacy_bioel.kb.joined import JoinedKnowledgeBase
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.types import Candidate, Context, KbRelease, Link, ScoredSpan, is_tied, opened
 
-Place = tuple[int, int, str]  # start token, end token, label
+SpanKey = tuple[int, int, str]  # start token, end token (exclusive), label
 
 
 @dataclass(frozen=True, slots=True)
 class Considered:
-    """A span that might have become a mention, by character offsets.
+    """A span that was considered as a mention, by character offsets.
 
-    label (str): "" where names are found with a knowledge base.
-    reason (str): "" for a mention that was simply likely enough.
-    name (str): The name in the knowledge base that it matches; "" with a trained detector.
+    label (str): "" if the span was found as a name in a knowledge base.
+    reason (str): Why the span is a mention or not; "" if its probability alone decided.
+    name (str): The name in the knowledge base that matches the span; "" for trained detectors.
     """
 
     start: int
@@ -47,61 +46,61 @@ class Considered:
 
 
 class Trace:
-    """What happened to the spans of one document.
+    """Record of why spans of one document became mentions, or did not.
 
-    lowest (float): Least probability of the spans that a detector reports.
+    lowest (float): Minimum probability of the spans that a detector reports.
     """
 
     def __init__(self, doc: Doc, *, lowest: float = 0.0) -> None:
         self.doc, self.lowest = doc, lowest
-        self._added: dict[Place, tuple[str, str]] = {}
+        self._added: dict[SpanKey, tuple[str, str]] = {}
         self._others: list[Considered] = []
 
     @property
-    def n_said(self) -> int:
-        """How many reasons were recorded."""
+    def n_reasons(self) -> int:
+        """Number of recorded reasons."""
         return len(self._added) + len(self._others)
 
     def changed(self, before: Iterable[ScoredSpan], after: Iterable[ScoredSpan], why: str) -> None:
-        """Record the spans that a step has dropped, and those that it has added."""
+        """Record the spans that a step dropped or added."""
         spans, kept = {span[:3]: span for span in before}, {span[:3] for span in after}
-        for place, span in spans.items():
-            if place not in kept:
+        for key, span in spans.items():
+            if key not in kept:
                 self.drop(span, why)
         self._added |= dict.fromkeys(kept - spans.keys(), (why, ""))
 
-    def add(self, place: Place, why: str, name: str = "") -> None:
-        """Record why a span was added. name (str): That it has in the knowledge base."""
-        self._added[place] = why, name
+    def add(self, key: SpanKey, why: str, name: str = "") -> None:
+        """Record why a span was added. name (str): Its name in the knowledge base."""
+        self._added[key] = why, name
 
-    def has_added(self, place: Place) -> bool:
-        """Whether a step has added a span."""
-        return place in self._added
+    def has_added(self, key: SpanKey) -> bool:
+        """Whether a step added a span."""
+        return key in self._added
 
     def drop(self, span: ScoredSpan, why: str, name: str = "") -> None:
         """Record why a span is not a mention."""
         self._others.append(self._considered(span, False, why, name))
 
     def record(self, considered: Iterable[Considered]) -> None:
-        """Record spans whose fate is known already."""
+        """Record spans together with the decision about them."""
         self._others += considered
 
     def considered(self, mentions: Iterable[ScoredSpan]) -> list[Considered]:
-        """List what was considered, in the order of the text. mentions: Those of the end."""
-        known = {(c.start, c.end, c.label) for c in self._others if c.is_mention}
-        found = [
-            self._considered(span, True, *self._added.get(span[:3], ("", ""))) for span in mentions
-        ]
-        new = [c for c in found if (c.start, c.end, c.label) not in known]
-        return sorted(
-            {*new, *self._others}, key=lambda c: (c.start, c.end, c.label, not c.is_mention, c.name)
-        )
+        """List the considered spans in the order of the text; `mentions` are the final ones."""
+        recorded = {(c.start, c.end, c.label) for c in self._others if c.is_mention}
+        considered = set(self._others)
+        for span in mentions:
+            why, name = self._added.get(span[:3], ("", ""))
+            mention = self._considered(span, True, why, name)
+            if (mention.start, mention.end, mention.label) not in recorded:
+                considered.add(mention)
+        return sorted(considered, key=lambda c: (c.start, c.end, c.label, not c.is_mention, c.name))
 
     def _considered(self, span: ScoredSpan, is_mention: bool, why: str, name: str) -> Considered:
         start, end, label, probability = span
-        place = self.doc[start:end]
-        chars = place.start_char, place.end_char, place.text
-        return Considered(*chars, label, round(probability, 4), is_mention, why, name)
+        words = self.doc[start:end]
+        offsets = words.start_char, words.end_char
+        return Considered(*offsets, words.text, label, round(probability, 4), is_mention, why, name)
 
 
 Features = tuple[tuple[str, float], ...]  # names and values
@@ -109,13 +108,14 @@ Features = tuple[tuple[str, float], ...]  # names and values
 
 @dataclass(frozen=True, slots=True)
 class ExplainedCandidate:
-    """Candidate with everything that speaks for it, see `Candidate`.
+    """Candidate with its evidence, see `Candidate`.
 
     preferred (str): Preferred name of the concept.
-    of_string (float | None): Its score by the mention's string alone, before the document, the
-        context and how sure the mention is had a say; None where names need no search.
-    features (tuple): Pairs of a feature of `linking.evidence` and its value, not 0.
-    kind (str): Preferred name of a concept that is the type of this one: the organism of a gene.
+    of_string (float | None): Score before document context: by the string of the mention alone.
+        None if the string does not have this candidate.
+    features (tuple): Name and value of each feature of `linking.evidence` that is not 0.
+    kind (str): Preferred name of the concept that is the type of this one, such as the species of
+        a gene; else "".
     """
 
     id: str
@@ -134,23 +134,24 @@ class ExplainedCandidate:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Decision about a mention.
+    """Decision about a mention, with its reasons.
 
-    ids (tuple[str, ...]): Of the link; none: NIL.
-    reason (str): The decision in a sentence or two.
-    nil_threshold (float): Score that a candidate had to have.
-    probability (float | None): That it is a mention, by the detector; None: nothing is known.
+    ids (tuple[str, ...]): Linked ids; empty for NIL.
+    reason (str): Why the mention was linked or not, in a sentence or two.
+    nil_threshold (float): Minimum score of a link.
+    probability (float | None): Probability of the mention by the detector; None if not known.
     candidates (tuple[ExplainedCandidate, ...]): Best first.
-    kbs (tuple[KbRelease, ...]): The knowledge bases that were searched; none when they are not open
+    kbs (tuple[KbRelease, ...]): The knowledge bases that were searched; empty if they are not open
         in this process.
-    strings (tuple[str, ...]): Strings that were looked up: the whole mention, normalised, its short
-        forms written out, and the parts of a composite.
-    excluded (tuple[ExplainedCandidate, ...]): The best concepts that mentions of this label may not
-        link to, by the setting `label_types` or the knowledge base of the label.
-    near (tuple[str, ...]): Where there is no candidate: names that are spelled most like it.
-    is_mention (bool): Whether the pipeline found it; otherwise this is what would be, if it had.
-    said (str): What the text says of it, with the words that say so; "": nothing, or the pipe
-        `bioel_context` did not run.
+    strings (tuple[str, ...]): Strings that were looked up: the whole mention, normalised, with its
+        short forms expanded, and the parts of a composite.
+    excluded (tuple[ExplainedCandidate, ...]): The best concepts that mentions with this label
+        cannot link to, by the setting `label_types` or the knowledge base of the label.
+    near (tuple[str, ...]): The most similarly spelled names, if there is no candidate.
+    is_mention (bool): Whether the pipeline found the mention. If not, this is the decision that it
+        would have made.
+    said (str): What the text says of the mention (negated, ...) and its cues; "" for nothing, or
+        if the pipe `bioel_context` did not run.
     """
 
     start: int
@@ -180,53 +181,52 @@ class Explanation:
 
 
 def features_text(features: Features) -> str:
-    """Features in words: "a name of it, the preferred one; linked to it 7x in training (100%)"."""
-    of = dict(features)
+    """Describe features: "exact match with its preferred name; linked to it 7x in training ..."."""
+    values = dict(features)
     parts = []
-    if "exact" in of:
-        spelled = "" if of["exact"] == 1 else " except for its spelling"
-        preferred = ", the preferred one" if "preferred" in of else ""
-        shared = round(of["exact"] / of["unique"])
-        others = f", of {shared} concepts" if shared > 1 else ""
-        parts.append(f"a name of it{spelled}{preferred}{others}")
+    if "exact" in values:
+        match = "exact match with" if values["exact"] == 1 else "spelling variant of"
+        name = "its preferred name" if "preferred" in values else "one of its names"
+        n_concepts = round(values["exact"] / values["unique"])
+        shared = f", shared by {n_concepts} concepts" if n_concepts > 1 else ""
+        parts.append(f"{match} {name}{shared}")
     else:
-        kinds = {"ngram": "spelling", "dense": "vector"}
-        parts += [
-            f"{kind} of its nearest name {of[name]:.2f}"
-            for name, kind in kinds.items()
-            if name in of
-        ]
-    if "alias_share" in of:
-        n = expm1(of["alias_count"])
-        parts.append(f"linked to it {n:,.0f}x in training ({of['alias_share']:.0%})")
-    elif recalled := max(of.get("alias_ngram", 0.0), of.get("alias_dense", 0.0)):
-        parts.append(f"like a training mention of it {recalled:.2f}")
-    if "prior" in of:
-        parts.append(f"concept {expm1(of['prior']):,.0f}x in training")
+        if "ngram" in values:
+            parts.append(f"n-gram similarity to its closest name {values['ngram']:.2f}")
+        if "dense" in values:
+            parts.append(f"vector similarity to its closest name {values['dense']:.2f}")
+    similarity = max(values.get("alias_ngram", 0.0), values.get("alias_dense", 0.0))
+    if "alias_share" in values:
+        n, share = expm1(values["alias_count"]), values["alias_share"]
+        parts.append(f"linked to it {n:,.0f}x in training ({share:.0%} of this string)")
+    elif similarity:
+        parts.append(f"similarity to one of its training mentions {similarity:.2f}")
+    if "prior" in values:
+        parts.append(f"concept mentioned {expm1(values['prior']):,.0f}x in training")
     return "; ".join(parts)
 
 
 def candidate_cells(candidate: ExplainedCandidate) -> tuple[str, ...]:
-    """Preferred name, matched name, score, score by the words alone and evidence, for tables."""
+    """Return preferred name, matched name, score, score before document context, and evidence."""
     of_string = "" if candidate.of_string is None else f"{candidate.of_string:.4f}"
     evidence = features_text(candidate.features) or candidate.evidence
     return candidate.title, candidate.name, f"{candidate.score:.4f}", of_string, evidence
 
 
 def explain_span(span: Span) -> Explanation | None:
-    """Explain a linked span by what is stored with its document; None: it is no mention.
+    """Explain a linked span from the record in its document; None if it is not a mention.
 
-    The pipeline is not needed. Where its knowledge base is not open, preferred names are those that
-    matched.
+    The pipeline is not needed. If its knowledge base is not open, the matched names replace the
+    preferred ones.
     """
-    found = record_of(span)
-    if found is None:
+    record = record_of(span)
+    if record is None:
         return None
-    link, group = found
-    places = [(other.start, other.end, other.label) for other in group]
-    scores = dict(zip(places, group.attrs.get("scores", ()), strict=False))
+    link, group = record
+    keys = [(other.start, other.end, other.label) for other in group]
+    scores = dict(zip(keys, group.attrs.get("scores", ()), strict=False))
     kb: Any = None
-    with suppress(BioelError):  # it is not open in this process
+    with suppress(BioelError):  # it may not be open in this process
         kb = opened(group.attrs.get("kb", ""))
     return explain_link(
         span,
@@ -245,10 +245,7 @@ def explain_link(
     nil_threshold: float,
     probability: float | None,
 ) -> Explanation:
-    """Explain a link by itself.
-
-    kb (KnowledgeBase | None): Where its candidates are from, if it is open.
-    """
+    """Explain a link; `kb` is the knowledge base of its candidates, if it is open."""
     candidates = []
     for c in link.candidates:
         row = -1 if kb is None else kb.find(c.id)
@@ -266,24 +263,27 @@ def explain_link(
         probability=probability,
         candidates=tuple(candidates),
         kbs=releases(kb, link.label) if kb is not None else (),
-        said="" if context is None else describe(context, span.doc.text),
+        said="" if context is None else describe_context(context, span.doc.text),
     )
 
 
 def releases(kb: KnowledgeBase, label: str = "") -> tuple[KbRelease, ...]:
-    """The knowledge bases that mentions of a label may link to; "": all."""
+    """Return the releases of the knowledge bases that a label can link to; all for ""."""
     if isinstance(kb, JoinedKnowledgeBase) and (number := kb.part_of(label)) is not None:
         return kb.parts[number].releases
     return kb.releases
 
 
 def register_extensions(facts: Iterable[str] = ()) -> None:
-    """Make `span._.cui`, `span._.cuis`, `span._.candidates`, `span._.explanation` (see
-    `explain_span`); one for each of the facts of rules, such as `span._.hgvs`; `span._.negated`,
-    `uncertain`, `historical`, `hypothetical`, `experiencer` and `context_cues`, None without the
-    pipe `bioel_context`.
+    """Register the Span extensions.
 
-    One that another package has registered stays, with a warning [W270].
+    `span._.concept_id` and `span._.cui`, which is the same, are the id of the linked concept in any
+    vocabulary, or None; `span._.cuis` are all ids. `span._.candidates` and `span._.explanation`
+    (see `explain_span`) tell how it was chosen. `span._.negated`, `uncertain`, `historical`,
+    `hypothetical`, `experiencer` and `context_cues` are None without the pipe `bioel_context`.
+    An extension that another package has registered is kept, with a warning [W270].
+
+    facts (Iterable[str]): Facts of rules, such as "hgvs"; each becomes an extension.
     """
     for name, getter in (_GETTERS | {fact: _getter_of_fact(fact) for fact in facts}).items():
         if not Span.has_extension(name):
@@ -293,41 +293,42 @@ def register_extensions(facts: Iterable[str] = ()) -> None:
 
 
 def _get_cuis(span: Span) -> tuple[str, ...]:
-    return split_ids(span.kb_id_)
+    return split_kb_id(span.kb_id_)
 
 
-def _get_cui(span: Span) -> str | None:
-    ids = split_ids(span.kb_id_)
+def _get_concept_id(span: Span) -> str | None:
+    ids = split_kb_id(span.kb_id_)
     return ids[0] if ids else None
 
 
 def _get_candidates(span: Span) -> tuple[Candidate, ...]:
-    found = record_of(span)
-    return () if found is None else found[0].candidates
+    record = record_of(span)
+    return () if record is None else record[0].candidates
 
 
-@cache  # so that it is the same wherever it is registered
+@cache  # `register_extensions` compares getters by identity
 def _getter_of_fact(name: str) -> Callable[[Span], Any]:
     return partial(_get_fact, name)
 
 
 def _get_fact(name: str, span: Span) -> Any:
-    found = record_of(span)
-    return None if found is None else found[0].facts.get(name)
+    record = record_of(span)
+    return None if record is None else record[0].facts.get(name)
 
 
 def _get_of_context(name: str, span: Span) -> Any:
-    said = context_of(span)
-    return None if said is None else getattr(said, name)
+    context = context_of(span)
+    return None if context is None else getattr(context, name)
 
 
 def _get_cues(span: Span) -> tuple[str, ...] | None:
-    said = context_of(span)
-    return None if said is None else tuple(span.doc.text[a:b] for a, b, _ in said.cues)
+    context = context_of(span)
+    return None if context is None else tuple(span.doc.text[a:b] for a, b, _ in context.cues)
 
 
 _GETTERS: dict[str, Callable[[Span], Any]] = {
-    "cui": _get_cui,
+    "concept_id": _get_concept_id,
+    "cui": _get_concept_id,
     "cuis": _get_cuis,
     "candidates": _get_candidates,
     "explanation": explain_span,
@@ -340,30 +341,33 @@ _GETTERS: dict[str, Callable[[Span], Any]] = {
 
 
 def reason_of(link: Link, *, nil_threshold: float | None = None) -> str:
-    """Return the reason of a link, or of none, in one sentence.
+    """Explain in one sentence why a mention is linked, or NIL.
 
-    nil_threshold (float | None): Score that a candidate had to have; None: not known here.
+    nil_threshold (float | None): Minimum score of a link; None if not known.
     """
     if not link.candidates:
-        return "NIL: no name that it may be linked to is like it."
-    if len(link.ids) > 1:
-        names = ", ".join(f"{c.name} ({c.id})" for c in link.candidates[: len(link.ids)])
-        return f"Linked: it is read as {len(link.ids)} names, {names}, which is likelier than one."
+        return "NIL: the knowledge base has no similar name for this mention."
     best = link.candidates[0]
-    limit = "" if nil_threshold is None else f", {nil_threshold:g}"
-    likeliest = f"{best.name} ({best.id}) is the likeliest"
-    score = f"its score of {best.score:.2f}"
-    if link.ids:
-        return f"Linked: {likeliest}, and {score} reaches nil_threshold{limit}."
-    if is_tied(link.candidates) and best.score >= (nil_threshold or 0.0):
+    if len(link.ids) > 1:
+        names = [f"{c.name} ({c.id})" for c in link.candidates[: len(link.ids)]]
+        return f"Linked: the mention names {len(names)} concepts, {', '.join(names)}."
+    if not link.ids and is_tied(link.candidates) and best.score >= (nil_threshold or 0.0):
         tied = (f"{c.name} ({c.id})" for c in link.candidates if c.score == best.score)
-        return f"NIL: {' and '.join(tied)} are equally likely."
-    return f"NIL: {likeliest}, but {score} is below nil_threshold{limit}."
+        return f"NIL: {' and '.join(tied)} scored equally ({best.score:.2f})."
+    decision, relation = ("Linked", "above") if link.ids else ("NIL", "below")
+    threshold = "" if nil_threshold is None else f" ({nil_threshold:g})"
+    return (
+        f"{decision}: {best.name} ({best.id}) scored highest ({best.score:.2f}), "
+        f"{relation} nil_threshold{threshold}."
+    )
 
 
-def describe(said: Context, text: str) -> str:
-    """Write what a text says of a mention, and the words that say so: 'negated ("denies")'."""
+def describe_context(context: Context, text: str) -> str:
+    """Describe what a text says of a mention, with the cues: 'negated ("denies")'.
+
+    text (str): The whole text, which the offsets of the cues refer to.
+    """
     cues: dict[str, list[str]] = defaultdict(list)
-    for start, end, says in said.cues:
-        cues[says].append(" ".join(text[start:end].split()))
-    return ", ".join(f'{says} ("{", ".join(words)}")' for says, words in cues.items())
+    for start, end, meaning in context.cues:
+        cues[meaning].append(" ".join(text[start:end].split()))
+    return ", ".join(f'{meaning} ("{", ".join(words)}")' for meaning, words in cues.items())

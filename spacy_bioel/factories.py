@@ -1,7 +1,6 @@
-"""The factories of the pipes, the models that they make where a config names none, and a tokenizer.
+"""The factories of the pipes with their default models and rules, and the tokenizer.
 
-spaCy imports this module for every pipeline that anyone makes: the pipes are imported when they are
-made.
+spaCy imports this module for every pipeline, so the pipes themselves are imported in the factories.
 """
 
 # No `from __future__ import annotations`: spaCy reads the annotations as types.
@@ -26,6 +25,7 @@ from spacy_bioel.settings import (
 )
 
 if TYPE_CHECKING:
+    from spacy_bioel.entities import RuleSet
     from spacy_bioel.entities.notes.context import MentionContext
     from spacy_bioel.linking.pipe import Linker
     from spacy_bioel.mentions.pipe import MentionDetector
@@ -49,13 +49,13 @@ MENTIONS_MODEL: dict[str, Any] = {
         },
     },
 }
-# The size of the encoder that comes with the package.
+# The size of the bundled encoder.
 LINKER_MODEL: dict[str, Any] = {
     "@architectures": "spacy-bioel.ResCNN.v1",
     **{"dim": 192, "blocks": 3, "filters": 96, "widths": [1, 3, 5], "pooling": "max"},
     **{"dropout": 0.2, "max_tokens": 25},
 }
-# Rules for kinds of text, see `spacy_bioel.entities`; a config may add some, or set one to null.
+# Rules for kinds of text, see `spacy_bioel.entities`. A config can add rules, or set some to null.
 _MENTION_RULES = {
     "variants": {"@misc": "spacy-bioel.Variants.v1"},
     "composites": {"@misc": "spacy-bioel.Composites.v1"},
@@ -68,25 +68,38 @@ _LINKER_RULES = {
     },
     **_MENTION_RULES,
 }
-_SAYS = ("negated", "uncertain", "historical", "hypothetical", "experiencer", "context_cues")
+_CONTEXT_EXTENSIONS = (
+    "negated",
+    "uncertain",
+    "historical",
+    "hypothetical",
+    "experiencer",
+    "context_cues",
+)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _takes(settings: type[Settings]) -> Callable[[F], F]:
-    """Name the settings in the signature of a factory that takes them as `**settings`: a config may
-    have what spaCy reads there. Their values are checked by the pipe."""
+    """Add the settings to the signature of a factory that takes them as `**settings`.
 
-    def add(factory: F) -> F:
-        own = signature(factory)
-        names = [name for name in own.parameters if name != "settings"]
-        named = [Parameter(name, Parameter.KEYWORD_ONLY) for name in settings.model_fields]
-        factory.__signature__ = own.replace(  # type: ignore[attr-defined]
-            parameters=[*(own.parameters[name] for name in names), *named]
-        )
+    spaCy refuses config keys that the signature lacks. The pipe checks the values.
+    """
+
+    def add_settings(factory: F) -> F:
+        original = signature(factory)
+        parameters = [p for name, p in original.parameters.items() if name != "settings"]
+        parameters += [Parameter(name, Parameter.KEYWORD_ONLY) for name in settings.model_fields]
+        factory.__signature__ = original.replace(parameters=parameters)  # type: ignore[attr-defined]
         return factory
 
-    return add
+    return add_settings
+
+
+def _rule_set(entities: dict[str, Any]) -> "RuleSet":
+    from spacy_bioel.entities import RuleSet
+
+    return RuleSet({name: rules for name, rules in entities.items() if rules is not None})
 
 
 @Language.factory(
@@ -109,23 +122,22 @@ def make_mention_detector(
     scorer: Callable | None,
     **settings: Any,
 ) -> "MentionDetector":
-    """Make a `bioel_mentions`, which finds mentions by a trained model."""
-    from spacy_bioel.entities import RuleSet
+    """Make a `bioel_mentions`, which finds mentions with a trained model."""
     from spacy_bioel.mentions.pipe import MentionDetector
 
-    rules = RuleSet({key: one for key, one in entities.items() if one is not None})
+    rules = _rule_set(entities)
     return MentionDetector(nlp.vocab, model, name, settings=settings, entities=rules, scorer=scorer)
 
 
 @Language.factory(
     CONTEXT,
-    assigns=[f"span._.{name}" for name in _SAYS],
+    assigns=[f"span._.{name}" for name in _CONTEXT_EXTENSIONS],
     requires=["doc.spans"],
     default_config=ContextSettings.defaults(),
 )
 @_takes(ContextSettings)
 def make_context(nlp: Language, name: str, **settings: Any) -> "MentionContext":
-    """Make a `bioel_context`, which says what the text says of each mention."""
+    """Make a `bioel_context`, which marks mentions as negated, historical, and so on."""
     from spacy_bioel.entities.notes.context import MentionContext
 
     return MentionContext(nlp.tokenizer, name, **dict(ContextSettings.of(settings)))
@@ -134,7 +146,7 @@ def make_context(nlp: Language, name: str, **settings: Any) -> "MentionContext":
 @Language.factory(
     LINKER,
     assigns=["doc.spans", "doc.ents"]
-    + [f"span._.{name}" for name in ("cui", "cuis", "candidates")],
+    + [f"span._.{name}" for name in ("concept_id", "cui", "cuis", "candidates")],
     default_config={
         "model": LINKER_MODEL,
         "ngram_search": {"@misc": "spacy-bioel.Ngrams.v1"},
@@ -160,7 +172,6 @@ def make_linker(
     **settings: Any,
 ) -> "Linker":
     """Make a `bioel_linker`, which links mentions to a knowledge base."""
-    from spacy_bioel.entities import RuleSet
     from spacy_bioel.linking.pipe import Linker
 
     linker = Linker(
@@ -169,7 +180,7 @@ def make_linker(
         name,
         ngram_search=ngram_search,
         settings=settings,
-        entities=RuleSet({key: one for key, one in entities.items() if one is not None}),
+        entities=_rule_set(entities),
         scorer=scorer,
     )
     linker.check_settings()
@@ -177,10 +188,10 @@ def make_linker(
     return linker
 
 
-# Combining accents stay with their letter. The group matters: spaCy joins and anchors patterns.
+# Combining accents stay with their letter. The group is needed: spaCy joins and anchors patterns.
 _SEPARATOR = r"(?:[^\w\s\u0300-\u036f]|_)"
-# spaCy leaves an infix at the beginning of a string where it is, unless another one follows. A
-# prefix is needed there and nowhere else: taking all separators off one by one is quadratic.
+# spaCy splits off an infix at the beginning of a string only if another infix follows, so one
+# prefix is needed there. Splitting off all separators as prefixes would take quadratic time.
 _LONE_SEPARATOR = rf"{_SEPARATOR}(?!{_SEPARATOR})"
 _NUMBER_BEFORE_UNIT = r"(?<=[0-9])(?=(?:mg|g|kg|ml|l|[mn]?M|m?mol|hr?|days?|weeks?|wk)(?:[\W_]|$))"
 # "CCR5Delta32" is a gene and its variant.
@@ -188,12 +199,12 @@ _DELETION_BEHIND_GENE = r"(?<=[A-Za-z0-9])(?=(?:[Dd]elta|[Δ∆])[0-9])"
 
 
 def create_bio_tokenizer() -> Callable[[Language], Tokenizer]:
-    """Registered as `spacy-bioel.BioTokenizer.v1`; a plain spaCy Tokenizer with its own rules.
+    """Return a function that makes the tokenizer `spacy-bioel.BioTokenizer.v1`.
 
-    Mentions of chemicals and diseases begin and end inside what an English tokenizer keeps whole:
-    "naloxone-induced", "levodopa/carbidopa", "[3H]-naloxone", "100mg". spaCy's English tokenizer
-    therefore cannot represent 1.3 % of the mentions of BC5CDR. Here every character that is neither
-    a letter nor a digit is a token of its own, and a number is cut from a unit that follows it.
+    It is a spaCy Tokenizer with other rules. Chemicals and diseases begin and end inside tokens of
+    an English tokenizer: "naloxone-induced", "levodopa/carbidopa", "[3H]-naloxone", "100mg". So
+    spaCy's English tokenizer cannot represent 1.3 % of the mentions of BC5CDR. Here every character
+    that is neither a letter nor a digit is a token, and numbers are separated from their units.
     """
 
     def create_tokenizer(nlp: Language) -> Tokenizer:

@@ -1,4 +1,4 @@
-"""Pipelines by folder or name, as people give them; and whether one is as it was saved."""
+"""Load pipelines by folder or name, change them for clinical notes, and verify saved ones."""
 
 from __future__ import annotations
 
@@ -36,68 +36,69 @@ if TYPE_CHECKING:
     from spacy_bioel.mentions.pipe import MentionDetector
 
 STARTER = "starter"
-CLINICAL = "clinical"  # the preset
-_CODE = "python_code"  # the name that spaCy gives to a file of --code, as a module
-_UNKNOWN = re.compile("function '(.+?)' in function registry '(.+?)'")  # E893 of spaCy
+CLINICAL = "clinical"  # the only preset
+_CODE_MODULE = "python_code"  # spaCy's module name for a file of --code
+_UNREGISTERED = re.compile("function '(.+?)' in function registry '(.+?)'")  # E893 of spaCy
 
 
 def import_code(path: str) -> UserCode:
-    """Import a Python file that registers functions which configs name, as `spacy train --code`.
+    """Import a Python file that registers functions for configs, like `spacy train --code`.
 
-    RAISES BioelError: [B502] when it is not there, or fails.
+    RAISES BioelError: [B502] when the file is missing or fails.
     """
     path = os.path.abspath(path)
-    loader = SourceFileLoader(_CODE, path)
-    spec = spec_from_loader(_CODE, loader)
+    loader = SourceFileLoader(_CODE_MODULE, path)
+    spec = spec_from_loader(_CODE_MODULE, loader)
     assert spec is not None
-    # As a module that pickle finds.
-    module = sys.modules[_CODE] = module_from_spec(spec)
+    # pickle looks for the module of a class in `sys.modules`.
+    module = sys.modules[_CODE_MODULE] = module_from_spec(spec)
     try:
         loader.exec_module(module)
     except Exception as error:
-        raise BioelError(Errors.B502.format(path=path, error=_place_of(error, path))) from error
+        described = _describe_code_error(error, path)
+        raise BioelError(Errors.B502.format(path=path, error=described)) from error
     return UserCode()
 
 
-def _place_of(error: Exception, path: str) -> str:
-    """An error with the line of a file where it was raised, if it has one."""
+def _describe_code_error(error: Exception, path: str) -> str:
+    """Describe an error, with the line of a file where it was raised if there is one."""
     if isinstance(error, FileNotFoundError) and error.filename == path:
         return "there is no such file"
     stack = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in stack if frame.filename == path]
     if isinstance(error, SyntaxError) and error.filename == path:
         lines.append(error.lineno)
-    where = f"line {lines[-1]}, " if lines else ""
-    what = error.msg if isinstance(error, SyntaxError) else str(error)
-    return f"{where}{type(error).__name__}: {what}"
+    line = f"line {lines[-1]}, " if lines else ""
+    message = error.msg if isinstance(error, SyntaxError) else str(error)
+    return f"{line}{type(error).__name__}: {message}"
 
 
 class UserCode:
-    """The imported file of --code. A process that unpickles it imports the file too, so that it can
-    unpickle after it what has classes of the file."""
+    """The imported file of --code; unpickling it in another process imports the file there."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        module = sys.modules.get(_CODE)
+        module = sys.modules.get(_CODE_MODULE)
         return (UserCode, ()) if module is None else (import_code, (module.__file__,))
 
 
 def load_model(model: str, *, more: Sequence[str] = (), preset: str | None = None) -> Language:
-    """Load a pipeline by folder or package name; a knowledge base will do as a pipeline too.
+    """Load a pipeline, or make one that links the names of a knowledge base.
 
-    model (str): "starter" is that of the package, "starter:genes" one of its knowledge bases.
-    more (Sequence[str]): Folders of further knowledge bases, beside one that is the model.
+    model (str): Folder or package name of a pipeline, or "starter"; or folder of a knowledge base,
+        or a bundled one such as "starter:genes".
+    more (Sequence[str]): Folders of additional knowledge bases, if the model is one.
     preset (str | None): See `set_preset`.
-    RAISES BioelError: [B071] when there is none, [B323] when a pipeline is given with knowledge
-        bases beside it, [B501] when its config names a function that is not registered.
+    RAISES BioelError: [B071] when there is no such pipeline, [B323] when additional knowledge bases
+        are given with a pipeline, [B501] when its config names an unregistered function.
     """
-    nlp = _load(model, more)
+    nlp = _load_or_make(model, more)
     if preset:
         set_preset(nlp, preset)
     return nlp
 
 
-def _load(model: str, more: Sequence[str]) -> Language:
-    if has_columns(Path(model)) or of_package(model):
+def _load_or_make(model: str, more: Sequence[str]) -> Language:
+    if has_columns(Path(model)) or is_bundled(model):
         return dictionary_pipeline([model, *more] if more else model)
     if more:
         raise BioelError(Errors.B323.format(model=model))
@@ -108,30 +109,27 @@ def _load(model: str, more: Sequence[str]) -> Language:
     except BioelError:
         raise
     except RegistryError as error:
-        if not (found := _UNKNOWN.search(str(error))):
+        if not (match := _UNREGISTERED.search(str(error))):
             raise BioelError(Errors.B071.format(model=model, error=error)) from error
-        name, registry = found.groups()
+        name, registry = match.groups()
         raise BioelError(Errors.B501.format(model=model, name=name, registry=registry)) from error
-    except Exception as error:  # a damaged folder can fail in many ways
+    except Exception as error:  # damaged folders fail in many ways
         raise BioelError(Errors.B071.format(model=model, error=error)) from error
 
 
-def of_package(name: str) -> bool:
-    """Whether a name is that of a knowledge base of the package, such as "starter:genes"."""
+def is_bundled(name: str) -> bool:
+    """Return whether a name is that of a bundled knowledge base, such as "starter:genes"."""
     return name.startswith(f"{STARTER}:") and not Path(name).exists()
 
 
 def check_there(model: str) -> None:
-    """Refuse a model that `load_model` would not find, without loading it.
-
-    RAISES BioelError: [B071]
-    """
+    """Check without loading that `load_model` would find a model. RAISES BioelError: [B071]."""
     if model != STARTER and not Path(model).exists() and not is_package(model):
         raise BioelError(Errors.B071.format(model=model, error="no such folder, and no package"))
 
 
 def dictionary_pipeline(kb: str | list[str]) -> Language:
-    """A pipeline that links the names of a knowledge base, or of several; nothing is trained."""
+    """Make a pipeline that finds and links the names of knowledge bases, without training."""
     tokenizer = {"@tokenizers": "spacy-bioel.BioTokenizer.v1"}
     nlp = spacy.blank("en", config={"nlp": {"tokenizer": tokenizer}})
     nlp.add_pipe(LINKER, config={"kb": kb, "mentions": "dictionary"})
@@ -139,21 +137,23 @@ def dictionary_pipeline(kb: str | list[str]) -> Language:
 
 
 def find_linker(nlp: Language) -> Linker | None:
-    """The pipe that the factory "bioel_linker" made, under any name; None: there is none."""
-    return _find(nlp, LINKER)
+    """Return the first linker of a pipeline, under any name, or None."""
+    return _find_pipe(nlp, LINKER)
 
 
 def add_context(nlp: Language) -> None:
-    """Add the pipe `bioel_context` behind the linker, unless the pipeline has one."""
-    if _find(nlp, CONTEXT) is None:
+    """Add the pipe `bioel_context` at the end, unless the pipeline has one."""
+    if _find_pipe(nlp, CONTEXT) is None:
         nlp.add_pipe(CONTEXT, config={"spans_key": spans_key(find_linker(nlp))})
 
 
 def set_preset(nlp: Language, preset: str) -> None:
-    """Read texts as clinical notes: find their shorthand and measurements, and say of each mention
-    what the note says of it.
+    """Change a pipeline for clinical notes.
 
-    RAISES BioelError: [B492] on another preset than "clinical".
+    It recognises their shorthand and abnormal lab values, and marks mentions as negated,
+    historical, and so on.
+
+    RAISES BioelError: [B492] on any preset other than "clinical".
     """
     if preset != CLINICAL:
         raise BioelError(Errors.B492.format(found=preset))
@@ -166,34 +166,39 @@ def set_preset(nlp: Language, preset: str) -> None:
 
 
 def _change_rules(nlp: Language, linker: Linker, name: str, config: dict[str, Any]) -> None:
-    """Take other rules for a kind of text, in the pipeline and in its config."""
+    """Replace rules for a kind of text, in a linker and in the config of its pipeline."""
     linker.entities = RuleSet(linker.entities.rules | registry.resolve({name: config}))
     pipe = next(name for name, pipe in nlp.pipeline if pipe is linker)
     nlp._pipe_configs[pipe].setdefault("entities", {})[name] = config
 
 
 def fact_names(nlp: Language) -> list[str]:
-    """Names of the facts that the linkers of a pipeline may say of mentions."""
-    linkers: list[Any] = [p for n, p in nlp.pipeline if nlp.get_pipe_meta(n).factory == LINKER]
-    return list(dict.fromkeys(fact for one in linkers for fact in one.entities.fact_names))
+    """Return the names of the facts that the linkers of a pipeline may add to links."""
+    facts: dict[str, None] = {}
+    for name, pipe in nlp.pipeline:
+        if nlp.get_pipe_meta(name).factory == LINKER:
+            facts |= dict.fromkeys(pipe.entities.fact_names)  # type: ignore[attr-defined]
+    return list(facts)
 
 
 def find_detector(nlp: Language) -> MentionDetector | None:
-    """The same for the factory "bioel_mentions"."""
-    return _find(nlp, DETECTOR)
+    """Return the first detector of a pipeline, under any name, or None."""
+    return _find_pipe(nlp, DETECTOR)
 
 
 def spans_key(linker: Linker | None) -> str:
-    """Span group of the links of a pipeline; without a linker, of its detector's mentions."""
+    """Return the span group of a linker, or the default one without a linker."""
     return SPANS_KEY if linker is None else str(linker.cfg["spans_key"])
 
 
-def _find(nlp: Language, factory: str) -> Any:
-    pipes = (pipe for name, pipe in nlp.pipeline if nlp.get_pipe_meta(name).factory == factory)
-    return next(pipes, None)
+def _find_pipe(nlp: Language, factory: str) -> Any:
+    for name, pipe in nlp.pipeline:
+        if nlp.get_pipe_meta(name).factory == factory:
+            return pipe
+    return None
 
 
-_FOLDER = ASSETS / "starter"
+_STARTER_FOLDER = ASSETS / "starter"
 
 
 def load_starter(
@@ -202,43 +207,38 @@ def load_starter(
     exclude: str | Iterable[str] = (),
     config: Mapping[str, Any] | None = None,
 ) -> Language:
-    """Make the pipeline, see `spacy_bioel.load`; its knowledge bases are built when it links for
-    the first time.
-    """
-    meta = json.loads((_FOLDER / "meta.json").read_text(encoding="utf8"))
+    """Load the starter, see `spacy_bioel.load`; its KBs are built when it links first."""
+    meta = json.loads((_STARTER_FOLDER / "meta.json").read_text(encoding="utf8"))
     changes = Config()
     for name, value in (config or {}).items():
         changes = changes.merge(_nested(name.split("."), value))
-    whole = load_config(_FOLDER / "config.cfg").merge(changes)
+    whole = load_config(_STARTER_FOLDER / "config.cfg").merge(changes)
     nlp = load_model_from_config(whole, meta=meta, auto_fill=True, disable=disable, exclude=exclude)
     pipes: dict[str, Any] = dict(nlp.components)
     if detector := pipes.get(DETECTOR):
-        chosen = dict(detector.cfg)
-        detector.from_disk(_FOLDER / DETECTOR)
-        # Which has brought the settings that it was saved with.
+        from_config = dict(detector.cfg)
+        detector.from_disk(_STARTER_FOLDER / DETECTOR)  # replaces all settings with the saved ones
         changed = changes.get("components", {}).get(DETECTOR, {})
-        detector.cfg |= {key: chosen[key] for key in changed if key in chosen}
+        detector.cfg |= {key: from_config[key] for key in changed if key in from_config}
     if linker := pipes.get(LINKER):
         read_starter_encoder(linker.model)
-        counts = json.loads((_FOLDER / "alias_table.json").read_text(encoding="utf8"))
+        counts = json.loads((_STARTER_FOLDER / "alias_table.json").read_text(encoding="utf8"))
         linker.alias_table = AliasTable(counts)
     return nlp
 
 
 def _nested(names: Sequence[str], value: object) -> dict[str, Any]:
-    """Sections round a setting: ["a", "b"], 1 to {"a": {"b": 1}}. spaCy's `dot_to_dict` would make
-    the letters of labels small.
-    """
+    """Nest a value: {"a": {"b": 1}} for "a.b". spaCy's `dot_to_dict` would lower-case labels."""
     return {names[0]: _nested(names[1:], value) if names[1:] else value}
 
 
 @dataclass(frozen=True)
 class Verification:
-    """What was found in each folder.
+    """Result of `verify_saved` for each folder.
 
-    whole (list[str]): All files are as they were saved; of the pipeline itself: it loads.
-    without (list[str]): Pipes whose manifest was removed, as after an edit by hand.
-    failed (dict[str, str]): Folder -> the first thing that is wrong.
+    whole (list[str]): Folders whose files are unchanged, and the pipeline if it loads.
+    without (list[str]): Pipes without a manifest, which was removed after an edit by hand.
+    failed (dict[str, str]): Folder -> the first error.
     """
 
     whole: list[str] = field(default_factory=list)
@@ -247,37 +247,39 @@ class Verification:
 
     def _add(self, folder: Path, check: Callable[[Path], object]) -> None:
         try:
-            (self.without if check(folder) is False else self.whole).append(str(folder))
+            has_manifest = check(folder) is not False
         except BioelError as error:
             self.failed[str(folder)] = str(error)
+        else:
+            (self.whole if has_manifest else self.without).append(str(folder))
 
 
-def verify(path: Path) -> Verification:
-    """Compare what is saved in a folder with its digests, to the last byte.
+def verify_saved(path: Path) -> Verification:
+    """Compare saved files with their digests, to the last byte.
 
-    Of a pipeline its pipes of this package and their knowledge bases; the rest of it, which has no
-    digests, is only loaded.
+    In a pipeline, these are the files of this package's pipes and of their knowledge bases. Other
+    pipes have no digests; they are only loaded.
 
     path (Path): Folder of a pipeline or of a knowledge base.
-    RAISES BioelError: [B468] when it is neither.
+    RAISES BioelError: [B468] when the folder is neither.
     """
-    found = Verification()
+    result = Verification()
     pipes = sorted({file.parent for name in (CFG, MANIFEST) for file in path.glob(f"*/{name}")})
     if pipes or (path / "config.cfg").is_file():
         for pipe in pipes:
-            found._add(pipe, _verify_pipe)
-            for kb in sorted(home for home in pipe.iterdir() if has_columns(home)):
-                found._add(kb, _verify_folder)
-        if not found.failed:
-            found._add(path, lambda path: load_model(str(path)))
+            result._add(pipe, _verify_pipe)
+            for kb in sorted(filter(has_columns, pipe.iterdir())):
+                result._add(kb, _verify_kb)
+        if not result.failed:
+            result._add(path, lambda path: load_model(str(path)))
     elif has_columns(path):
-        found._add(path, _verify_folder)
+        result._add(path, _verify_kb)
     else:
         raise BioelError(Errors.B468.format(path=path))
-    return found
+    return result
 
 
-def _verify_folder(folder: Path) -> None:
+def _verify_kb(folder: Path) -> None:
     kb = KnowledgeBase.open(folder)
     kb.verify()
     kb.verify_homes()

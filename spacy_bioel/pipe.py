@@ -1,10 +1,11 @@
-"""What pipes share: files with a manifest of sizes and digests, so that damage is told, and the
-token vectors that they listen to.
+"""Base class of the trainable pipes: how they are saved, loaded and updated.
+
+A saved pipe has a manifest with the sizes and digests of its files, so that damage is detected:
 
     manifest.json   {"files": {"cfg.json": {"bytes": 512, "sha256": "9f3a..."}, ...}}
 
-Loading compares all sizes, and the digests of files of up to `CHECKED` bytes; `bioel verify`
-compares all digests. Remove the manifest after editing a file: a pipe without one is not compared.
+Loading compares all sizes, and the digests of files of up to `MAX_BYTES_CHECKED`; `bioel verify`
+compares all digests. After editing a file by hand, remove the manifest: nothing is compared then.
 """
 
 from __future__ import annotations
@@ -32,15 +33,16 @@ from spacy_bioel.files import replacing_file
 from spacy_bioel.models.torch_io import unchanged_on_error
 from spacy_bioel.settings import Settings
 
-Parts = Mapping[str, Callable[[], bytes]]
+SavedParts = Mapping[str, Callable[[], bytes]]  # contents of files, by file name
 S = TypeVar("S", bound=Settings)
+CFG = "cfg.json"
 MANIFEST = "manifest.json"
-_BATCH = 32
-CHECKED = 1 << 22  # hashing them is 2 % of loading the pipeline of the package
+_TOK2VEC_BATCH_SIZE = 32
+MAX_BYTES_CHECKED = 1 << 22  # hashing these files takes 2 % of the time to load the starter
 
 
 class SavedFiles:
-    """The files of a saved pipe; `manifest` is None if there is nothing to compare them with.
+    """Files of a saved pipe, compared with the manifest (None if it was removed) when read.
 
     whole (bool): Compare the digests of large files too.
     RAISES BioelError: [B466] when the manifest is damaged.
@@ -48,42 +50,45 @@ class SavedFiles:
 
     def __init__(self, folder: Path, *, whole: bool = False) -> None:
         self.folder = folder
-        self._most = sys.maxsize if whole else CHECKED
+        self._max_bytes_checked = sys.maxsize if whole else MAX_BYTES_CHECKED
         self.manifest: dict[str, Any] | None = None
         if (path := folder / MANIFEST).is_file():
             try:
                 self.manifest = dict(json.loads(path.read_bytes())["files"])
             except (ValueError, KeyError, TypeError, RecursionError) as error:
-                raise _changed(path, expected="a table of files", found=error) from None
+                raise _changed_file(path, expected="a table of files", found=error) from None
 
     def read(self, name: str) -> bytes:
-        """RAISES BioelError: [B042] the file is missing, [B466] it is not as it was saved."""
+        """Return the contents of a file. RAISES BioelError: [B042] missing, [B466] changed."""
         path = self.folder / name
         if not path.is_file():
             raise BioelError(Errors.B042.format(path=path))
         data = path.read_bytes()
         if self.manifest is not None:
-            saved = self.manifest.get(name)
-            found = _describe(data) if len(data) <= self._most else {"bytes": len(data)}
-            if not (isinstance(saved, dict) and found.items() <= saved.items()):
-                expected, actual = (
-                    ", ".join(f"{key} {value}" for key, value in file.items())
-                    if isinstance(file, dict)
-                    else "no such file"
-                    for file in (saved, found)
+            saved, found = self.manifest.get(name), {"bytes": len(data)}
+            if len(data) <= self._max_bytes_checked:
+                found = _size_and_digest(data)
+            if not isinstance(saved, dict):
+                raise _changed_file(path, expected="no such file", found=_properties_text(found))
+            if not found.items() <= saved.items():
+                raise _changed_file(
+                    path, expected=_properties_text(saved), found=_properties_text(found)
                 )
-                raise _changed(path, expected=expected, found=actual)
         return data
 
 
-def _changed(path: Path, *, expected: str, found: object) -> BioelError:
+def _properties_text(properties: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key} {value}" for key, value in properties.items())
+
+
+def _changed_file(path: Path, *, expected: str, found: object) -> BioelError:
     return BioelError(
         Errors.B466.format(path=path, expected=expected, found=found, manifest=MANIFEST)
     )
 
 
-def save_files(folder: Path, parts: Parts) -> None:
-    """Write each part to its own file, by way of a temporary name, and the manifest last."""
+def save_files(folder: Path, parts: SavedParts) -> None:
+    """Write each part to its own file and then the manifest; all under temporary names first."""
     folder.mkdir(parents=True, exist_ok=True)
     files: dict[str, Any] = {}
     manifest = {MANIFEST: lambda: json.dumps({"files": files}, indent=1).encode("utf8")}
@@ -91,29 +96,26 @@ def save_files(folder: Path, parts: Parts) -> None:
         data = part()
         with replacing_file(folder / name, follow=False) as temporary:
             temporary.write_bytes(data)
-        files[name] = _describe(data)
+        files[name] = _size_and_digest(data)
 
 
-def _describe(data: bytes) -> dict[str, Any]:
+def _size_and_digest(data: bytes) -> dict[str, Any]:
     return {"bytes": len(data), "sha256": sha256(data).hexdigest()}
 
 
-CFG = "cfg.json"
-
-
 class Pipeline:
-    """The pipeline that a pipe is in, if any."""
+    """Checks of the pipeline that a pipe is in, if any."""
 
     def __init__(self) -> None:
         self._nlp: Callable[[], Language | None] = lambda: None
-        self._checked: list[str] = []  # its pipes when their order was checked
+        self._checked: list[str] = []  # names of the pipes when their order was last checked
         self._has_mentions = False
 
     def join(self, nlp: Language) -> None:
         self._nlp = ref(nlp)
 
     def check_order(self, check: Callable[[Language], None]) -> None:
-        """Check the order of the pipes at first use, and when it has changed."""
+        """Check the order of the pipes at first use and after changes."""
         nlp = self._nlp()
         if nlp is not None and nlp.pipe_names != self._checked:
             check(nlp)
@@ -124,49 +126,51 @@ class Pipeline:
 
     def check_mentions(self, docs: Iterable[Doc], n_mentions: int, linker: str) -> None:
         """Warn [W323], once, when the linker is the only pipe and documents have no mentions."""
-        # Where mentions come with the documents, some documents have none.
+        # Documents may come with mentions; then some of them may have none.
         self._has_mentions = self._has_mentions or n_mentions > 0
         nlp = None if self._has_mentions or not any(map(len, docs)) else self._nlp()
-        # Pipes that are switched off too: rulers read their patterns with the pipes before them.
+        # Disabled pipes count as well: a ruler disables others while it reads its patterns.
         if nlp is not None and nlp.component_names == [linker]:
             self._has_mentions = True
             warnings.warn(Warnings.W323.format(linker=linker), stacklevel=3)
 
 
 class StoredPipe(TrainablePipe, Generic[S]):
-    """A TrainablePipe stored as named parts: its settings as JSON, and the result of `parts`.
+    """A TrainablePipe that is saved as named parts: its settings as JSON, and those of `parts`.
 
-    What could not be loaded is not saved, and a load that fails leaves the pipe as it was.
+    Settings that could not be loaded are not saved either. If loading fails, the pipe is unchanged.
     """
 
     cfg: dict[str, Any]
-    _settings: tuple[str, S] | None = None  # what they were read from, and the result
+    _settings: tuple[str, S] | None = None  # the repr of `cfg`, and the settings read from it
 
-    def parts(self) -> Parts:
-        """Parts that are stored beside the settings, by file name."""
+    def parts(self) -> SavedParts:
+        """Return the parts to save in addition to the settings."""
         raise NotImplementedError
 
     def load_parts(self, parts: Mapping[str, bytes]) -> None:
-        """Take back what `parts` gave; the settings are in `self.cfg` already."""
+        """Load the parts that `parts` returned; `self.cfg` has the settings already."""
         raise NotImplementedError
 
     def check_settings(self) -> S:
-        """Return the settings as they are now, checked if they have changed: when the pipe is made,
-        used, saved and loaded. RAISES BioelError: [B270] and others, see `read_settings`."""
-        found, now = self._settings, repr(self.cfg)
-        if found is None or found[0] != now:
-            found = self._settings = now, self.read_settings()
-        return found[1]
+        """Return the current settings; check them if they have changed since the last call.
+
+        RAISES BioelError: [B270] and others, see `read_settings`.
+        """
+        cfg = repr(self.cfg)
+        if self._settings is None or self._settings[0] != cfg:
+            self._settings = cfg, self.read_settings()
+        return self._settings[1]
 
     def read_settings(self) -> S:
-        """Check the settings in `self.cfg`."""
+        """Check and return the settings in `self.cfg`."""
         raise NotImplementedError
 
     def stored_cfg(self) -> dict[str, Any]:
-        """The settings as they are stored."""
+        """Return the settings to save."""
         return self.cfg
 
-    def _all_parts(self) -> Parts:
+    def _all_parts(self) -> SavedParts:
         self.check_settings()
         parts = self.parts()
         cfg = json.dumps({"cfg": self.stored_cfg(), "parts": sorted(parts)}, indent=1)
@@ -180,7 +184,7 @@ class StoredPipe(TrainablePipe, Generic[S]):
         sgd: Optimizer | None = None,
         losses: dict[str, float] | None = None,
     ) -> dict[str, float]:
-        """Learn from a batch; RAISES what `learn` does."""
+        """Learn from a batch. RAISES the errors of `learn`."""
         examples = list(examples)
         losses = {} if losses is None else losses
         losses.setdefault(self.name, 0.0)
@@ -194,16 +198,16 @@ class StoredPipe(TrainablePipe, Generic[S]):
         return losses
 
     def learn(self, examples: Sequence[Example]) -> float | None:
-        """Add the gradients of a batch. RETURNS (float | None): Its loss; None: no gradient."""
+        """Add the gradients of a batch. RETURNS (float | None): Its loss; None without gradient."""
         raise NotImplementedError
 
     def finish_update(self, sgd: Optimizer) -> None:
-        """Change the weights, and let go of the step's token vectors."""
+        """Update the weights, and release the token vectors of the step."""
         super().finish_update(sgd)
         for layer in self.model.walk():
             if isinstance(layer, Tok2VecListener):
-                # As new: what spaCy's pipe tok2vec sent for this step has a local function in it,
-                # which keeps pipe and listener from worker processes under spawn.
+                # spaCy's tok2vec pipe sent a local function for this step. With it, the pipe could
+                # not be pickled for worker processes.
                 layer.receive(None, None, None)  # type: ignore[arg-type]
 
     def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
@@ -215,7 +219,7 @@ class StoredPipe(TrainablePipe, Generic[S]):
         return self
 
     def read_bytes(self, bytes_data: bytes) -> None:
-        """Take all from the result of `to_bytes`; what it changes before it fails is undone."""
+        """Load the result of `to_bytes`. The caller undoes changes after an error."""
         parts = srsly.msgpack_loads(bytes_data)
         self._take_parts(json.loads(parts[CFG])["cfg"], parts)
 
@@ -228,7 +232,7 @@ class StoredPipe(TrainablePipe, Generic[S]):
         return self
 
     def read_folder(self, folder: Path) -> None:
-        """Take all from a folder of `to_disk`; what it changes before it fails is undone."""
+        """Load a folder that `to_disk` wrote. The caller undoes changes after an error."""
         files = SavedFiles(folder)
         stored = json.loads(files.read(CFG))
         self._take_parts(stored["cfg"], {name: files.read(name) for name in stored["parts"]})
@@ -240,43 +244,43 @@ class StoredPipe(TrainablePipe, Generic[S]):
 
     @contextmanager
     def _loading(self, path: object) -> Iterator[None]:
-        """Give the pipe back all that it had when the block fails.
+        """Restore the pipe if the block fails.
 
-        path (object): What is loaded from, for the message.
-        RAISES BioelError: [B058] in place of errors without a code.
+        path (object): Source of the data, for the message.
+        RAISES BioelError: [B058] instead of errors without a code.
         """
-        had, cfg = dict(self.__dict__), dict(self.cfg)
+        attributes, cfg = dict(self.__dict__), dict(self.cfg)
         try:
             with unchanged_on_error(self.model):
                 yield
         except BaseException as error:
             self.__dict__.clear()
-            self.__dict__.update(had)
+            self.__dict__.update(attributes)
             self.cfg.clear()
             self.cfg.update(cfg)
             if isinstance(error, BioelError) or not isinstance(error, Exception):
                 raise
-            # Each kind of file has its own for one that was cut.
+            # Truncated files raise a different error in each format.
             raise BioelError(Errors.B058.format(path=path, error=error)) from error
 
 
 def with_token_vectors(nlp: Language, docs: Iterable[Doc]) -> Iterator[Doc]:
-    """Documents after the pipes whose token vectors ours may listen to, and no others."""
+    """Run only the tok2vec pipes of a pipeline, whose vectors our pipes may listen to."""
     for _, pipe in nlp.pipeline:
         if isinstance(pipe, Tok2Vec):
-            docs = pipe.pipe(docs, batch_size=_BATCH)
+            docs = pipe.pipe(docs, batch_size=_TOK2VEC_BATCH_SIZE)
     yield from docs
 
 
 def listens(model: Model) -> bool:
-    """Whether a part of the model reads the token vectors of another pipe."""
+    """Return whether a layer of the model listens to the token vectors of another pipe."""
     return any(isinstance(layer, Tok2VecListener) for layer in model.walk())
 
 
 def require_token_vectors(model: Model, docs: Iterable[Doc]) -> None:
-    """Refuse documents of which a listener in the model would get zeros, in silence.
+    """Refuse documents without token vectors, for which a listener would silently get zeros.
 
-    RAISES BioelError: [B174] when the pipe that it listens to has not been there.
+    RAISES BioelError: [B174] when the pipe that the model listens to has not run.
     """
     if listens(model) and any(len(doc) and not doc.tensor.size for doc in docs):
         raise BioelError(Errors.B174.format(model=model.name))

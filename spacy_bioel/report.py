@@ -1,4 +1,4 @@
-"""The report on a text: what a pipeline found and linked in it, and what it did not."""
+"""Reports on texts: which spans a pipeline considered, which it linked, and why."""
 
 from __future__ import annotations
 
@@ -32,23 +32,24 @@ from spacy_bioel.mentions.pipe import MentionDetector
 from spacy_bioel.settings import BY_DICTIONARY, SPANS_AND_DICTIONARY, SPANS_KEY
 from spacy_bioel.types import Candidate, KbRelease, ScoredSpan
 
-_N_EXCLUDED = 3
-_LEAST_EXCLUDED = 0.05  # score of a concept that is worth to be called excluded
-_N_NEAR = 3
-_CHANGED = 0.05  # difference of scores that is worth a sentence
-_LEAST, _ASKED_FOR = 0.01, 1e-4  # probability of a span, and of one that was asked for
+_MAX_EXCLUDED = 3
+_MIN_EXCLUDED_SCORE = 0.05
+_MAX_SIMILAR_NAMES = 3
+_MIN_CHANGE = 0.05  # differences of scores below this are not worth a sentence
+# Minimum probability of the spans to report: of all spans, and of spans that the user asks for.
+_MIN_PROBABILITY, _MIN_ASKED_PROBABILITY = 0.01, 1e-4
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Explanation of a whole text, or of the places of some words in it.
+    """Explanation of a whole text, or of the occurrences of some words in it.
 
     model (str): Name and version of the pipeline.
-    finds (str): How it finds mentions.
-    considered (tuple[Considered, ...]): Spans that may have become mentions; only those that
-        overlap the places.
-    mentions (tuple[Explanation, ...]): Of the links; of the places, whether the pipeline found
-        them or not.
+    finds (str): How the pipeline finds mentions, in a sentence.
+    considered (tuple[Considered, ...]): Spans that were considered as mentions; with words, only
+        the spans that overlap an occurrence.
+    mentions (tuple[Explanation, ...]): Explanations of all links; with words, of each occurrence,
+        whether the pipeline found it or not.
     """
 
     text: str
@@ -60,59 +61,58 @@ class Report:
 
 
 def explain(nlp: Language, text: str, mention: str | None = None) -> Report:
-    """Run a pipeline on a text and explain what it found, or one stretch of the text.
+    """Run a pipeline on a text and explain all that it found, or some words of the text.
 
-    mention (str | None): Each place of these characters is explained, in any case; one that the
-        pipeline did not find is linked as if it had.
-    RAISES BioelError: [B338] when the text has no such characters, [B339] when no place of them
+    mention (str | None): Explain each occurrence of these words; case is ignored. An occurrence
+        that the pipeline did not find is linked as if it had been found.
+    RAISES BioelError: [B338] when the words do not occur in the text, [B339] when no occurrence
         begins and ends with a token.
     """
     linker, detector = find_linker(nlp), find_detector(nlp)
-    trace = Trace(nlp.make_doc(text), lowest=_ASKED_FOR if mention else _LEAST)
-    ranking = _run(nlp, trace, linker, detector)
-    doc = trace.doc
-    places = [] if mention is None else _places(doc, mention)
-    considered = trace.considered(_found(trace, ranking, linker, detector))
-    if places:
+    lowest = _MIN_ASKED_PROBABILITY if mention else _MIN_PROBABILITY
+    trace = Trace(nlp.make_doc(text), lowest=lowest)
+    ranking = _run_traced(nlp, trace, linker, detector)
+    words = [] if mention is None else _find_occurrences(trace.doc, mention)
+    considered = trace.considered(_final_mentions(trace, ranking, linker, detector))
+    if words:
         considered = [
             c
             for c in considered
-            if any(c.start < place.end_char and place.start_char < c.end for place in places)
+            if any(c.start < w.end_char and w.start_char < c.end for w in words)
         ]
     mentions: list[Explanation] = []
     if linker is not None and ranking is not None:
         found = {(span.start, span.end) for span in ranking.mentions.spans}
-        asked_for = {(place.start, place.end) for place in places}
-        mentions = _explain(ranking, found & asked_for if places else found, considered)
-        if missing := [place for place in places if (place.start, place.end) not in found]:
-            # What was found is explained as it was decided, without them.
-            asked = _with(ranking.mentions, missing, considered, ranking.generator)
-            with_them = rank_candidates(ranking.generator, asked)
-            of_missing = _explain(with_them, asked_for - found, considered)
-            mentions += [replace(one, is_mention=False) for one in of_missing]
+        asked_for = {(span.start, span.end) for span in words}
+        mentions = _explain_mentions(ranking, found & asked_for if words else found, considered)
+        if missing := [span for span in words if (span.start, span.end) not in found]:
+            # In a second ranking, so that they do not change the scores of the mentions above.
+            extended = _add_spans(ranking.mentions, missing, considered, ranking.generator)
+            hypothetical = rank_candidates(ranking.generator, extended)
+            for explanation in _explain_mentions(hypothetical, asked_for - found, considered):
+                mentions.append(replace(explanation, is_mention=False))
     return Report(
         text=text,
         model=f"{nlp.meta['lang']}_{nlp.meta['name']} {nlp.meta['version']}",
         kbs=releases(linker.kb) if linker is not None else (),
-        finds=_finds(nlp, linker, detector),
+        finds=_how_mentions_are_found(nlp, linker, detector),
         considered=tuple(considered),
         mentions=tuple(mentions),
     )
 
 
 def pieces(report: Report) -> Iterator[tuple[str, Explanation | None]]:
-    """The text in pieces, each with the mention that it is; of mentions that overlap, the first."""
+    """Yield the pieces of a text with their mentions, or None; the first of overlapping ones."""
     end = 0
-    found = (mention for mention in report.mentions if mention.is_mention)
-    for mention in sorted(found, key=lambda m: (m.start, -m.end)):
-        if mention.start >= end:
+    for mention in sorted(report.mentions, key=lambda m: (m.start, -m.end)):
+        if mention.is_mention and mention.start >= end:
             yield report.text[end : mention.start], None
             yield report.text[mention.start : mention.end], mention
             end = mention.end
     yield report.text[end:], None
 
 
-def _places(doc: Doc, mention: str) -> list[Span]:
+def _find_occurrences(doc: Doc, mention: str) -> list[Span]:
     matches = list(re.finditer(re.escape(mention), doc.text, re.IGNORECASE)) if mention else []
     if not matches:
         raise BioelError(Errors.B338.format(mention=mention))
@@ -124,24 +124,26 @@ def _places(doc: Doc, mention: str) -> list[Span]:
     return kept
 
 
-def _finds(nlp: Language, linker: Linker | None, detector: MentionDetector | None) -> str:
-    """Sentence that says where mentions come from."""
-    if linker is not None and linker.cfg["mentions"] == BY_DICTIONARY:
+def _how_mentions_are_found(
+    nlp: Language, linker: Linker | None, detector: MentionDetector | None
+) -> str:
+    setting = None if linker is None else linker.cfg["mentions"]
+    if setting == BY_DICTIONARY:
         return "Mentions are names of the knowledge base."
-    if linker is not None and linker.cfg["mentions"] == "model":
-        return "Mentions are found by the network of bioel_linker."
-    if detector is not None:
-        found = f"Mentions are found by bioel_mentions, threshold {detector.cfg['threshold']:g}"
-        if linker is not None and linker.cfg["mentions"] == SPANS_AND_DICTIONARY:
-            found += ", and names of the knowledge base that mean nothing else are mentions too"
-        return f"{found}."
-    return f"Mentions are found by other components: {', '.join(nlp.pipe_names)}."
+    if setting == "model":
+        return "Mentions are found by the model of bioel_linker."
+    if detector is None:
+        return f"Mentions are found by other components: {', '.join(nlp.pipe_names)}."
+    sentence = f"Mentions are found by bioel_mentions, threshold {detector.cfg['threshold']:g}"
+    if setting == SPANS_AND_DICTIONARY:
+        sentence += ", and unambiguous names in the knowledge base are also taken as mentions"
+    return f"{sentence}."
 
 
-def _run(
+def _run_traced(
     nlp: Language, trace: Trace, linker: Linker | None, detector: MentionDetector | None
 ) -> Ranking | None:
-    """Run the pipeline on the document of a trace, which ours write; return what the linker had."""
+    """Run a pipeline on the document of a trace, and return the candidates of its linker."""
     ranking = None
     for name, pipe in nlp.pipeline:
         if pipe is detector:
@@ -156,39 +158,38 @@ def _run(
     return ranking
 
 
-def _found(
+def _final_mentions(
     trace: Trace, ranking: Ranking | None, linker: Linker | None, detector: MentionDetector | None
 ) -> list[ScoredSpan]:
-    """The mentions of a document in the end, with the probabilities that are known."""
+    """Return the mentions after the last pipe, with their probabilities, or 1 if not known."""
     doc = trace.doc
     if ranking is None or linker is None:
         key = SPANS_KEY if detector is None else detector.cfg["spans_key"]
         spans = list(doc.spans[key]) if key in doc.spans else []
     else:
         key, spans = linker.cfg["spans_key"], list(ranking.mentions.spans)
-        if detector is None:  # others found them, except those that the linker has added
+        if detector is None:  # other components found them, except those that the linker added
             spans = [s for s in spans if trace.has_added((s.start, s.end, s.label_))]
     group = doc.spans[key] if key in doc.spans else ()
     scores = group.attrs.get("scores", ()) if group else ()
     known = {(s.start, s.end, s.label_): p for s, p in zip(group, scores, strict=False)}
-    return [
-        (*place, known.get(place, 1.0)) for place in ((s.start, s.end, s.label_) for s in spans)
-    ]
+    keys = [(s.start, s.end, s.label_) for s in spans]
+    return [(*key, known.get(key, 1.0)) for key in keys]
 
 
-def _with(
+def _add_spans(
     mentions: Mentions,
-    places: Sequence[Span],
+    added: Sequence[Span],
     considered: Sequence[Considered],
     generator: CandidateGenerator,
 ) -> Mentions:
-    """The mentions of a document, and further ones in these places, with the likeliest labels."""
+    """Add spans of one document to its mentions, with the most probable label of each."""
     spans = []
-    for place in places:
-        here = [c for c in considered if (c.start, c.end) == (place.start_char, place.end_char)]
+    for span in added:
+        here = [c for c in considered if (c.start, c.end) == (span.start_char, span.end_char)]
         best = max(here, key=lambda c: c.probability, default=None)
         label = best.label if best is not None else ""
-        spans.append(Span(place.doc, place.start, place.end, label=label))
+        spans.append(Span(span.doc, span.start, span.end, label=label))
     likely = mentions.likely if mentions.likely is None else [*mentions.likely, *[1.0] * len(spans)]
     more = Mentions.of(mentions.docs, [spans], generator.state.settings)
     return replace(
@@ -200,76 +201,83 @@ def _with(
     )
 
 
-def _explain(
-    ranking: Ranking, shown: Collection[tuple[int, int]], considered: Sequence[Considered]
+def _explain_mentions(
+    ranking: Ranking, wanted: Collection[tuple[int, int]], considered: Sequence[Considered]
 ) -> list[Explanation]:
-    """Explain mentions of one document, which are decided as `predict` does.
+    """Explain mentions of one document; they are decided as in `Linker.predict`.
 
-    shown (Collection): First token, and the one after the last, of those to explain.
+    wanted (Collection): Start and end token of the mentions to explain.
     """
-    (links,), spans, queries = ranking.links(), ranking.mentions.spans, ranking.mentions.queries
+    (links,) = ranking.links()
+    mentions = ranking.mentions
     probabilities = {(c.start, c.end, c.label): c.probability for c in considered}
-    said_of = ranking.generator.rules.explain(ranking.mentions, links)
+    rule_reasons = ranking.generator.rules.explain(mentions, links)
     explained = []
-    for number, (span, query, link) in enumerate(zip(spans, queries, links, strict=True)):
-        if (span.start, span.end) not in shown:
+    for number, (span, link) in enumerate(zip(mentions.spans, links, strict=True)):
+        if (span.start, span.end) not in wanted:
             continue
-        generator = ranking.generator.of(span.label_)
-        key, unlabelled = (query.whole, span.label_), (query.whole, "")
-        ranked = generator.rank([key, unlabelled])
-        about = explain_link(
+        generator = ranking.generator.for_label(span.label_)
+        explanation = explain_link(
             span,
             link,
             kb=ranking.generator.kb,
             nil_threshold=generator.state.settings.nil_threshold,
             probability=probabilities.get((span.start_char, span.end_char, span.label_)),
         )
-        of_string = {c.id: c.score for c in ranked[key]}
-        features = _features(generator, query.whole)
-        candidates = tuple(
-            replace(
-                c,
-                of_string=of_string.get(c.id),
-                features=features.get(c.id, ()),
-                kind=_kind_of(ranking.generator.kb, generator.kb, c.id),
-            )
-            for c in about.candidates
-        )
-        is_linked = generator.types_of(about.label) != ()
-        is_searched = is_linked and not candidates
-        hits = search_names(ranking.generator.kb, query.whole, _N_NEAR) if is_searched else []
-        about = replace(
-            about,
-            candidates=candidates,
-            strings=tuple(dict.fromkeys([query.whole, *query.parts])),
-            excluded=_excluded(generator, ranked[unlabelled], span.label_),
-            near=tuple(f"{hit.name} ({hit.concept.id})" for hit in hits),
-        )
-        if ranking.mentions.likely is not None:
-            reason = about.reason + _of_words(
-                about, "; the score counts how likely the words are a name here."
-            )
-        elif not is_linked and not about.ids:
-            types = "by the settings label_types or kb"
-            reason = f"NIL: mentions of {about.label} are linked to nothing, {types}."
+        explanation = _add_evidence(explanation, ranking, number)
+        is_linked = generator.types_of(link.label) != ()
+        if is_linked and not link.candidates:
+            string = mentions.queries[number].whole
+            hits = search_names(ranking.generator.kb, string, _MAX_SIMILAR_NAMES)
+            near = tuple(f"{hit.name} ({hit.concept.id})" for hit in hits)
+            explanation = replace(explanation, near=near)
+        if mentions.likely is None and not is_linked and not link.ids:
+            reason = f"NIL: the settings label_types or kb exclude mentions of {link.label}."
         else:
-            said = said_of[number]
-            changed = "The context, or other mentions of the document, changed that."
-            reason = about.reason + _of_words(about, f". {said or changed}")
-        explained.append(replace(about, reason=reason))
+            is_name = mentions.likely is not None
+            reason = explanation.reason + _of_change(
+                explanation, rule_reasons[number], is_name=is_name
+            )
+        explained.append(replace(explanation, reason=reason))
     return explained
 
 
-def _kind_of(whole: KnowledgeBase, kb: KnowledgeBase, id: str) -> str:
-    """Preferred name of a concept that is a type of this one, as organisms are of genes."""
+def _add_evidence(explanation: Explanation, ranking: Ranking, number: int) -> Explanation:
+    """Add the evidence for the string of the mention with this number to its explanation."""
+    label, query = ranking.mentions.spans[number].label_, ranking.mentions.queries[number]
+    generator = ranking.generator.for_label(label)
+    with_label, without_label = (query.whole, label), (query.whole, "")
+    ranked = generator.rank([with_label, without_label])
+    of_string = {c.id: c.score for c in ranked[with_label]}
+    features = _features(generator, query.whole)
+    candidates = tuple(
+        replace(
+            c,
+            of_string=of_string.get(c.id),
+            features=features.get(c.id, ()),
+            kind=_type_name(ranking.generator.kb, generator.kb, c.id),
+        )
+        for c in explanation.candidates
+    )
+    return replace(
+        explanation,
+        candidates=candidates,
+        strings=tuple(dict.fromkeys([query.whole, *query.parts])),
+        excluded=_excluded(generator, ranked[without_label], label),
+    )
+
+
+def _type_name(whole: KnowledgeBase, kb: KnowledgeBase, id: str) -> str:
+    """Return the name of a type of a concept in `kb` that is a concept in `whole`, or ""."""
     row = kb.find(id)
-    types = kb.types_of(row) if row >= 0 else ()
-    rows = (whole.find(name) for name in types if ":" in name)
-    return next((whole.preferred_name(row) for row in rows if row >= 0), "")
+    for name in kb.types_of(row) if row >= 0 else ():
+        if ":" in name and (type_row := whole.find(name)) >= 0:
+            return whole.preferred_name(type_row)
+    return ""
 
 
 def _features(generator: CandidateGenerator, string: str) -> dict[str, Features]:
-    """Features of each candidate of a string that are not 0, by its id."""
+    """Return the features of each candidate of a string that are not 0, by the id."""
     table = generator.candidate_table([string] if string else [])
     return {
         id: tuple((name, round(float(x), 4)) for name, x in zip(FEATURES, row, strict=True) if x)
@@ -277,32 +285,47 @@ def _features(generator: CandidateGenerator, string: str) -> dict[str, Features]
     }
 
 
-def _of_words(about: Explanation, more: str) -> str:
-    """Sentence on the best candidate, with `more`, where not the words alone decided; else ""."""
-    best = about.candidates[0] if about.candidates else None
-    if best is not None and best.of_string is None and about.ids == (best.id,):
-        return (
-            " The mention itself is no name of it: it was found by a short form, by another"
-            f" spelling, or by a gene of the same symbol in another organism{more}"
+def _of_change(explanation: Explanation, rule_reason: str, *, is_name: bool) -> str:
+    """Explain how context changed the top score; "" if the string alone decided.
+
+    rule_reason (str): Sentence of the rules of `entities`; may be empty.
+    is_name (bool): The mention was found as a name; scores are multiplied by its probability.
+    """
+    if not explanation.candidates:
+        return ""
+    best = explanation.candidates[0]
+    if best.of_string is None and explanation.ids == (best.id,):
+        sentence = (
+            "The mention is not a name of this concept: the concept was found by a short form, by"
+            " another spelling, or by the same gene symbol in another species."
         )
-    if best is None or best.of_string is None or len(about.ids) > 1:
+    elif best.of_string is None or len(explanation.ids) > 1:
         return ""
-    if abs(best.of_string - best.score) < _CHANGED:
+    elif abs(best.of_string - best.score) < _MIN_CHANGE:
         return ""
-    return f" By its words alone it has {best.of_string:.2f}{more}"
+    elif is_name and best.score < best.of_string:
+        return (
+            f" The name matches with {best.of_string:.2f}; the score is lower because these words"
+            " may not be a name here."
+        )
+    else:
+        sentence = f"The score before document context was {best.of_string:.2f}."
+    default = "The text or other mentions of the document changed the score."
+    return f" {sentence} {rule_reason or default}"
 
 
 def _excluded(
     generator: CandidateGenerator, candidates: Sequence[Candidate], label: str
 ) -> tuple[ExplainedCandidate, ...]:
-    """Those that a label excludes, of the candidates of a mention without a label."""
-    kb, likely = generator.kb, [c for c in candidates if c.score >= _LEAST_EXCLUDED]
-    rows = kb.find_all([c.id for c in likely])
+    """Return the best of some candidates that mentions with a label cannot link to."""
+    kb = generator.kb
+    candidates = [c for c in candidates if c.score >= _MIN_EXCLUDED_SCORE]
+    rows = kb.find_all([c.id for c in candidates])
     allowed = generator.allowed(rows, [label], np.zeros_like(rows))
-    return tuple(
-        ExplainedCandidate(
-            c.id, c.name, kb.preferred_name(row), c.score, evidence=", ".join(kb.types_of(row))
-        )
-        for c, row, is_allowed in zip(likely, rows.tolist(), allowed.tolist(), strict=True)
-        if not is_allowed
-    )[:_N_EXCLUDED]
+    excluded = []
+    for c, row, is_allowed in zip(candidates, rows.tolist(), allowed.tolist(), strict=True):
+        if not is_allowed:
+            types = ", ".join(kb.types_of(row))
+            preferred = kb.preferred_name(row)
+            excluded.append(ExplainedCandidate(c.id, c.name, preferred, c.score, evidence=types))
+    return tuple(excluded[:_MAX_EXCLUDED])

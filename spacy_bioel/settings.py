@@ -1,7 +1,7 @@
-"""The settings of the pipes: what each means, its default, and the values that it may have.
+"""The settings of the pipes: descriptions, defaults and allowed values.
 
-docs/reference/settings.md is made from these models, and the factories take their defaults from
-them. spaCy imports this module for every pipeline that anyone makes.
+docs/reference/settings.md is generated from these models, and the factories take their defaults
+from them. spaCy imports this module for every pipeline, so it imports little.
 """
 
 import json
@@ -13,27 +13,31 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from spacy_bioel.errors import BioelError, Errors
 
-LINKER, DETECTOR, CONTEXT = "bioel_linker", "bioel_mentions", "bioel_context"  # factories
+LINKER, DETECTOR, CONTEXT = "bioel_linker", "bioel_mentions", "bioel_context"  # factory names
 GOLD_KEY = "bioel_gold"
 SPANS_KEY = "bioel"
-# Values of the linker's setting `mentions` that the code names.
+# Values of the linker's setting `mentions` that other modules compare with.
 BY_DICTIONARY, SPANS_AND_DICTIONARY = "dictionary", "spans+dictionary"
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[int, Field(ge=1)]
 Natural = Annotated[int, Field(ge=0)]
-Word = Annotated[str, Field(min_length=1)]
+NonEmpty = Annotated[str, Field(min_length=1)]
 _as_tuple = BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)
-Words = Annotated[tuple[Word, ...], _as_tuple]
+NonEmptyStrings = Annotated[tuple[NonEmpty, ...], _as_tuple]
 
-_KINDS = {
-    **{"boolean": "true or false", "null": "null", "string": "a string"},
-    **{"integer": "a whole number", "number": "a number"},
+# Types of JSON schemas, as messages call them.
+_TYPE_WORDS = {
+    "boolean": "true or false",
+    "null": "null",
+    "string": "a string",
+    "integer": "a whole number",
+    "number": "a number",
 }
 
 
 class Settings(BaseModel):
-    """Settings of a pipe, or a group of them. One that is left out has its default."""
+    """The settings of a pipe, or a group of them; each has a default."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
@@ -41,51 +45,53 @@ class Settings(BaseModel):
 
     @classmethod
     def of(cls, cfg: Mapping[str, Any]) -> Self:
-        """Check the settings of a pipe, and copy them.
+        """Check the settings of a pipe and copy them.
 
-        RAISES BioelError: [B270] on an unknown setting, a value of another type or out of range.
+        RAISES BioelError: [B270] on an unknown setting, a wrong type, or a value out of range.
         """
         try:
             return cls.model_validate(cfg)
         except ValidationError as error:
-            # A value of several types has an error for each of them.
-            wrong = dict.fromkeys(cls._complaint(cfg, of["loc"]) for of in error.errors())
+            # pydantic gives an error for each type that the setting allows; report it once.
+            wrong = dict.fromkeys(cls._complaint(cfg, item["loc"]) for item in error.errors())
             raise BioelError(Errors.B270.format(pipe=cls.pipe, wrong="\n".join(wrong))) from None
 
     @classmethod
     def defaults(cls) -> dict[str, Any]:
-        """Make the default settings, as a config has them."""
+        """Return the default settings in the form that configs have."""
         return cls().model_dump(mode="json")
 
     @classmethod
     def _complaint(cls, cfg: Mapping[str, Any], loc: tuple[int | str, ...]) -> str:
-        """Say which setting is wrong, what was found and what is expected.
+        """Return a line with the name of a wrong setting, its value, and the expected values.
 
-        loc (tuple): Of an error of pydantic: the setting, after its group, and what of its value.
+        loc (tuple): Location of a pydantic error: group, setting, and possibly keys of its value.
         """
         name, *inner = loc
-        found = cfg[name]  # type: ignore[index]
+        value = cfg[name]  # type: ignore[index]
         if not isinstance(name, str) or name not in cls.model_fields:
-            return f"{name} = {found!r}: unknown, expected one of {', '.join(cls.model_fields)}"
+            return f"{name} = {value!r}: unknown, expected one of {', '.join(cls.model_fields)}"
         group = cls.model_fields[name].annotation
         if inner and isinstance(group, type) and issubclass(group, Settings):
-            return f"{name}.{group._complaint(found, tuple(inner))}"
+            return f"{name}.{group._complaint(value, tuple(inner))}"
         expected = _expected(cls.model_json_schema()["properties"][name])
-        return f"{name} = {found!r}: expected {expected}"
+        return f"{name} = {value!r}: expected {expected}"
 
 
 def _expected(schema: Mapping[str, Any]) -> str:
-    """Say which values a JSON schema allows, as a config has them."""
+    """Describe the values that a JSON schema allows, as a config writes them."""
     if "examples" in schema:
         return f"a value such as {_either(map(json.dumps, schema['examples']))}"
     if "anyOf" in schema:
         return _either(map(_expected, schema["anyOf"]))
     if "enum" in schema or "const" in schema:
         return _either(map(json.dumps, schema.get("enum") or [schema["const"]]))
-    kind = _KINDS.get(schema.get("type", ""), "a table")
+    type_words = _TYPE_WORDS.get(schema.get("type", ""), "a table")
     if "maximum" in schema:
-        return f"{kind} from {schema['minimum']:g} to {schema['maximum']:g}"
-    return f"{kind} of at least {schema['minimum']:g}" if "minimum" in schema else kind
+        return f"{type_words} from {schema['minimum']:g} to {schema['maximum']:g}"
+    if "minimum" in schema:
+        return f"{type_words} of at least {schema['minimum']:g}"
+    return type_words
 
 
 def _either(values: Iterable[str]) -> str:
@@ -94,162 +100,163 @@ def _either(values: Iterable[str]) -> str:
 
 
 class MentionSettings(Settings):
-    """Settings of `bioel_mentions`."""
-
     pipe = DETECTOR
 
     threshold: Share = Field(
         default=0.5,
-        description="From 0 to 1. A span is a mention if its probability is above it. `bioel tune` "
-        "chooses it.",
+        description="A span is a mention if its probability, from 0 to 1, is above this value. "
+        "`bioel tune` chooses it.",
     )
     document_smoothing: Share = Field(
         default=0.0,
-        description="From 0 to 1. How far the probability of a span moves towards that of the "
-        "surest occurrence of the same words in the document. `bioel tune` chooses it.",
+        description="How far the probability of a span moves towards the highest probability of "
+        "the same words in the document, from 0 (not at all) to 1. `bioel tune` chooses it.",
     )
     allow_overlap: bool = Field(
         default=True,
-        description="Keep overlapping and nested mentions. `false` keeps the likeliest choice "
-        "without overlaps.",
+        description="Keep overlapping and nested mentions. `false` keeps the most probable set of "
+        "mentions without overlaps.",
     )
     abbreviations: bool = Field(
         default=False,
-        description='Short forms that the document defines for a mention ("acute kidney injury '
-        '(AKI)") are mentions too, wherever they stand.',
+        description='If the document defines a short form for a mention ("acute kidney injury '
+        '(AKI)"), every occurrence of the short form is a mention too.',
     )
-    include: dict[str, Words] = Field(
+    include: dict[str, NonEmptyStrings] = Field(
         default={},
         description='Words that are always mentions, by label: `{"Species": ["patients"]}`. Case '
-        "does not count. No other mention overlaps them.",
+        "is ignored. Other mentions that overlap these words are dropped.",
         examples=[{"Species": ["patients"]}],
     )
-    exclude: Words = Field(
+    exclude: NonEmptyStrings = Field(
         default=(),
-        description="Words that are never mentions. Case does not count.",
+        description="Words that are never mentions. Case is ignored.",
         examples=[["2015"]],
     )
     label_people: bool | None = Field(
         default=None,
-        description='`true`: "patients", "men" and "women" are mentions of the organism human, as '
-        "in BioRED; `false`: they are none, as in Linnaeus and S800; `null`: what the model says.",
+        description='`true`: "patients", "men" and "women" are mentions of the species human, as '
+        "in BioRED. `false`: they are not mentions, as in Linnaeus and S800. `null`: the model "
+        "decides.",
     )
     set_ents: bool = Field(
         default=False,
-        description="Also fill `doc.ents`, with mentions that do not overlap, the longest first. "
-        "They have no ids.",
+        description="Also write the mentions to `doc.ents`, without ids. Where mentions overlap, "
+        "the longest is kept.",
     )
     spans_key: str = Field(default=SPANS_KEY, description="Span group for the mentions.")
     gold_key: str = Field(
-        default=GOLD_KEY, description="Span group of the gold mentions, in training."
+        default=GOLD_KEY, description="Span group with the gold mentions, for training."
     )
 
 
 class DictionarySettings(Settings):
-    """How names are found with a knowledge base; see `dictionary.lookup.DictionaryLookup.find`."""
+    """How names of a knowledge base are found in texts, see `DictionaryLookup`."""
 
     variants: bool = Field(
         default=True,
-        description='With `mentions = "dictionary"`, as for all of `dictionary`: also find other endings, '
-        "word orders and words than a name has.",
+        description="Also find inflected forms, other word orders and related words. The settings "
+        'of `dictionary` have an effect only with `mentions = "dictionary"`.',
     )
     typos: bool = Field(
         default=True,
-        description="Also find words that are one slip away from a word of the knowledge base.",
+        description="Also find words that are one typing error away from a word in the knowledge "
+        "base.",
     )
-    threshold: Share = Field(default=0.5, description="Least probability of a span, from 0 to 1.")
+    threshold: Share = Field(default=0.5, description="Minimum probability of a mention.")
     nested: bool = Field(
         default=False,
-        description='Find names within longer names too, "colitis" in "ulcerative colitis".',
+        description='Also find names inside longer names: "colitis" in "ulcerative colitis".',
     )
-    exclude: Words = Field(
+    exclude: NonEmptyStrings = Field(
         default=(),
-        description="Names that are no mentions in your texts. `bioel tune` adds those that your "
+        description="Names that are not mentions in your texts. `bioel tune` adds names that your "
         "documents do not annotate.",
         examples=[["protein"]],
     )
 
 
 class EvidenceSettings(Settings):
-    """Evidence that is switched on."""
+    """Switches for the sources of evidence."""
 
     exact: bool = Field(
         default=True,
-        description="The mention is a name of the concept, or a spelling variant of one.",
+        description="Exact match of the mention with a name of the concept, or with a spelling "
+        "variant of a name.",
     )
     alias_table: bool = Field(
         default=True,
-        description="Mention statistics, what training texts called the concept.",
+        description="The alias table: how often the training texts linked a string to the concept.",
     )
     ngram: bool = Field(
         default=True,
-        description="The spelling search, names that are spelled like the mention.",
+        description="The n-gram search: names that share 3-grams (three characters in a row) with "
+        "the mention.",
     )
     dense: bool = Field(
         default=True,
-        description="The dense search, names whose vectors are near. It is exact for up to 32,768 "
-        "names, compares half of each vector first above that, and above 200,000 names uses faiss, "
-        "if faiss is installed.",
+        description="The dense search: names whose vectors are close to the vector of the "
+        "mention. It is exact for up to 32,768 names; with more names, it compares half of each "
+        "vector first; above 200,000 names, it uses faiss if faiss is installed.",
     )
     prior: bool = Field(
         default=True,
-        description="How often the concept was mentioned in training, under any name.",
+        description="How often the training texts mention the concept, under any name.",
     )
     contextual: bool = Field(
         default=True,
-        description="What a model reads around the mention. Counts only with a model that reads.",
+        description="Scores of a contextual model, which reads the text around the mention. No "
+        "effect with other models.",
     )
     generated: bool = Field(
         default=True,
-        description="Names that a generative model writes. Counts only with such a model.",
+        description="Names generated by a generative model. No effect with other models.",
     )
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """What is switched on."""
+        """Names of the evidence that is switched on."""
         return frozenset(name for name, is_on in self if is_on)
 
 
 class TrainingSettings(Settings):
-    """Settings of training."""
-
     synonyms: Natural = Field(
         default=96,
-        description="How many pairs of names of one concept an update of the name encoder has, "
-        "beside its mentions; 0 turns them off.",
+        description="Pairs of synonyms from the knowledge base in each update of the name "
+        "encoder, in addition to the mentions; 0 for none.",
     )
     negatives: Natural = Field(
         default=2,
-        description="How many wrong names that look right (hard negatives) are taken for each name "
-        "in an update.",
+        description="Hard negatives (similar names of other concepts) for each mention in an "
+        "update of the name encoder.",
     )
     candidates: Positive = Field(
         default=10,
-        description="Candidates that compete with the right one for a mention that is read; for a "
-        "dual encoder, of each kind.",
+        description="Contextual models: candidates that compete with the right concept of each "
+        "mention. Dual encoders draw this many at random and this many hard negatives.",
     )
     mentions: Positive = Field(
         default=24,
-        description="Mentions of an update that a cross-encoder reads.",
+        description="Mentions that a cross-encoder or a generative model learns from in each "
+        "update.",
     )
     refresh_every: Positive = Field(
         default=250,
-        description="Updates after which hard negatives are looked for again.",
+        description="Number of updates between two searches for hard negatives.",
     )
     pool_names: Positive = Field(
         default=50_000,
-        description="How many names are encoded for evaluation while training.",
+        description="Names of a large knowledge base that are searched during training, for hard "
+        "negatives and for evaluation.",
     )
     loss: Literal["info_nce", "multi_similarity", "marginal"] = Field(
         default="info_nce",
-        description='`"info_nce"`, `"multi_similarity"` or `"marginal"`.',
+        description='Loss of the name encoder: `"info_nce"`, `"multi_similarity"` or `"marginal"`.',
     )
-    seed: Natural = Field(default=0, description="Random seed for the choice of names.")
+    seed: Natural = Field(default=0, description="Random seed of the sampling.")
 
 
 class LinkerSettings(Settings):
-    """Settings of `bioel_linker`."""
-
     pipe = LINKER
 
     kb: (
@@ -258,82 +265,83 @@ class LinkerSettings(Settings):
         | Annotated[dict[str, str], Field(min_length=1)]
     ) = Field(
         default="",
-        description="Folder of a knowledge base. Or a list of folders: all of them are searched. "
-        'Or a folder for each label, `{"Disease": "kb/mondo"}` '
-        '([rules](../guides/knowledge_bases.md#in-one-linker)). `""` is the MeSH of the package.',
+        description="Folder of a knowledge base; or a list of folders, which are all searched; or "
+        'a folder for each label, `{"Disease": "kb/mondo"}` '
+        '([rules](../guides/knowledge_bases.md#in-one-linker)). `""` is the bundled MeSH.',
         examples=["kb/mondo", ["kb/mondo", "kb/hp"], {"Disease": "kb/mondo", "Phenotype": "kb/hp"}],
     )
     mentions: Literal["auto", "spans", "spans+dictionary", "ents", "dictionary", "model"] = Field(
         default="auto",
-        description='Mentions to link. `"spans"`: those of the group `spans_key`. '
-        '`"spans+dictionary"`: these, and names of the knowledge base that mean nothing else. '
-        '`"ents"`: `doc.ents`. `"auto"`: the group if it is there, else the entities. `"dictionary"`: '
-        "names of the knowledge base that the linker finds in the text, and what is nearly one. "
-        '`"model"`: those that the model finds, if it is `spacy-bioel.HierarchicalLinker.v1`.',
+        description='Which mentions are linked. `"spans"`: those in the span group `spans_key`. '
+        '`"spans+dictionary"`: those in the group, and unambiguous names in the knowledge base. '
+        '`"ents"`: `doc.ents`. `"auto"`: the span group if the document has it, otherwise '
+        '`doc.ents`. `"dictionary"`: the linker itself looks for names of the knowledge base, '
+        'exact or similar. `"model"`: the model finds the mentions; it must be '
+        "`spacy-bioel.HierarchicalLinker.v1`.",
     )
     dictionary: DictionarySettings = DictionarySettings()
     label_types: dict[str, Annotated[tuple[str, ...], _as_tuple]] = Field(
         default={},
-        description="Semantic types of the knowledge base that a label may be linked to: "
-        '`{"Disease": ["C", "F03"]}`. A label that is not listed may be linked to all.',
+        description='Semantic types that mentions of a label can link to: `{"Disease": ["C", '
+        '"F03"]}`. Labels that are not listed can link to any type; `{"ORG": []}` excludes a '
+        "label.",
         examples=[{"Disease": ["C", "F03"]}],
     )
     nil_threshold: Share = Field(
         default=0.25,
-        description="From 0 to 1. The best candidate is not linked (NIL) if its score is below it. "
-        "`bioel tune` chooses it.",
+        description="If the best candidate scores below this value, from 0 to 1, the mention is "
+        "not linked (NIL). `bioel tune` chooses it.",
     )
-    # Above its limit a search is slower than all that is gained, and its table fills the memory.
+    # With more candidates, the search is slow and the table of candidates fills the memory.
     max_candidates: int = Field(
         default=5,
         ge=1,
         le=10_000,
-        description="How many candidates a mention keeps. There is no recall beyond it.",
+        description="Candidates kept per mention; recall@k cannot be measured above this.",
     )
     evidence: EvidenceSettings = EvidenceSettings()
     abbreviations: bool = Field(
         default=True,
-        description="Write out short forms that the document defines before looking them up.",
+        description="Expand short forms that the document defines before they are looked up.",
     )
     coherence: float = Field(
         default=1.0,
         ge=0,
-        description="How far a mention is drawn to what the other mentions of its document are; 0 "
-        "is not at all.",
+        description="Weight of document coherence: how strongly a mention prefers candidates that "
+        "other mentions of the document have too. 0 turns it off.",
     )
     include_kb: bool = Field(
         default=True,
-        description="Save the knowledge base with the pipeline. `false` saves its path only.",
+        description="Save the knowledge base with the pipeline. `false` saves only its path.",
     )
     set_ents: bool | Literal["links"] = Field(
         default=True,
-        description="Where mentions are taken from `doc.ents`, give the entities their ids "
-        '(`ent.kb_id_`). `"links"` replaces `doc.ents` by the links; of links that overlap, by the '
-        "longest.",
+        description="If the mentions come from `doc.ents`, write ids to these entities "
+        '(`ent.kb_id_`). `"links"` replaces `doc.ents` with the links; where links overlap, the '
+        "longest is kept.",
     )
     training: TrainingSettings = TrainingSettings()
     spans_key: str = Field(default=SPANS_KEY, description="Span group of the mentions and links.")
     gold_key: str = Field(
-        default=GOLD_KEY, description="Span group of the gold mentions, in training."
+        default=GOLD_KEY, description="Span group with the gold mentions, for training."
     )
 
     @property
     def only_labels(self) -> tuple[str, ...]:
-        """Labels of the mentions that may be linked, where all of them have the same folder; ():
-        mentions of all labels may be.
+        """Labels of the mentions that can be linked; (): mentions with any label.
+
+        Labels are restricted if `kb` is a table that names one folder for all of its labels.
         """
-        is_one = isinstance(self.kb, dict) and len(set(self.kb.values())) == 1
-        return tuple(self.kb) if is_one else ()
+        is_one_folder = isinstance(self.kb, dict) and len(set(self.kb.values())) == 1
+        return tuple(self.kb) if is_one_folder else ()
 
 
 class ContextSettings(Settings):
-    """Settings of `bioel_context`."""
-
     pipe = CONTEXT
 
     rules: str = Field(
         default="",
-        description='JSON file of cues and sections; "" stands for those of the package. They are '
+        description='JSON file of cues and sections; `""` for the bundled rules. The rules are '
         "saved with the pipeline.",
     )
-    spans_key: str = Field(default=SPANS_KEY, description="Span group of the mentions.")
+    spans_key: str = Field(default=SPANS_KEY, description="Span group with the mentions.")

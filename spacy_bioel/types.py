@@ -1,4 +1,4 @@
-"""Records passed between the layers: frozen, plain, importable by each layer."""
+"""Records that all rooms of the package share; this module imports only errors."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float32]
 DoubleArray = NDArray[np.float64]
 
-# Attribute of a span group: the labels that were looked for, see `AnnotatedText`.
+# Attribute of a span group: the labels that annotators looked for, see `AnnotatedText`.
 ANNOTATES = "annotates"
-# Labels of mentions that mean more than others: of cell lines, genes and sequence variants.
+# Labels that have rules of their own.
 CELL_LINE = "CellLine"
 GENE = "Gene"
 VARIANT = "Variant"
-# Vocabulary of organisms. A type with it says which organism a concept is of.
+# Prefix of the ids of organisms. A type with this prefix is the species of a gene.
 ORGANISM = "NCBITaxon:"
-# Types of organisms that live in others, and are named beside the genes of these.
+# Types of organisms that live in others, whose genes texts mention together with their names.
 MICROBES = frozenset((VIRUS := "Virus", PROKARYOTE := "Prokaryote"))
-# Vocabulary of variants, whose ids texts say themselves.
+# Prefix of the ids of variants, which are taken from the text.
 DBSNP = "dbSNP:"
 
 
 @dataclass(frozen=True, slots=True)
 class Concept:
-    """Entry of a knowledge base.
+    """Concept of a knowledge base.
 
     id (str): A CURIE such as "MESH:D003920" or "HP:0001250"; for UMLS the bare CUI, "C0011849".
     names (tuple[str, ...]): All names, the preferred one first.
     types (tuple[str, ...]): Semantic types, the most specific first.
     parents (tuple[str, ...]): Ids of broader concepts.
     definition (str): Free text, may be empty.
-    replaced_by (str): The current id, when this one is retired or an alternate id; else empty.
-    xrefs (tuple[str, ...]): Cross-references to other vocabularies, as the source writes them.
+    replaced_by (str): The current id, if this id is retired or an alternative; else empty.
+    xrefs (tuple[str, ...]): Cross-references to other vocabularies, as written in the source.
     """
 
     id: str
@@ -58,9 +58,9 @@ class Concept:
 
 @dataclass(frozen=True, slots=True)
 class KbRelease:
-    """Knowledge base, and which release of which source it is.
+    """Name, source and release of a knowledge base.
 
-    name (str): Short name: of its folder, or of its first source.
+    name (str): Name of its folder or of its first source.
     source, release, licence (str): As given to `bioel kb build`; may be empty.
     fingerprint (str): Digest of its contents.
     concepts (int): Number of concepts.
@@ -82,15 +82,15 @@ class KbRelease:
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """Stretch of text that names one concept, several (composite), or none of the KB (NIL).
+    """Stretch of text that names one concept, several (composite), or none in the KB (NIL).
 
     start, end (int): Character offsets into AnnotatedText.text; text[start:end] is the mention.
     label (str): The mention's semantic type, e.g. "Disease".
-    ids (tuple[str, ...]): Gold concept ids. Several: a composite mention. None: NIL.
+    ids (tuple[str, ...]): Gold concept ids: several for a composite mention, empty for NIL.
     fragments (tuple[tuple[int, int], ...]): The pieces of a discontinuous mention, else empty;
-        start and end then span all of them.
-    probability (float): Below 1: what another detector says of the span, for one that learns from
-        it; see `training/scripts/teach.py`. Kept by .spacy files alone.
+        start and end then cover all of them.
+    probability (float): Below 1 for mentions that another detector predicted, which a detector
+        learns from, see `training/scripts/teach.py`. Only .spacy files keep it.
     """
 
     start: int
@@ -105,8 +105,8 @@ class Mention:
 class AnnotatedText:
     """Document of a corpus with its gold mentions, which may overlap.
 
-    annotates (tuple[str, ...]): Labels that were looked for in it: of any other label, nothing is
-        known. Empty: all there are.
+    annotates (tuple[str, ...]): Labels that annotators looked for; empty for all. Mentions with
+        other labels may be missing.
     """
 
     id: str
@@ -117,12 +117,12 @@ class AnnotatedText:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Concept that a mention may be linked to.
+    """Concept that a mention can be linked to.
 
     id (str): Id of the concept.
     score (float): Decision score in [0, 1], comparable across mentions.
     name (str): The name of the concept that matched.
-    evidence (str): Sources of its evidence, the strongest first, e.g. "exact+dense".
+    evidence (str): Sources of its evidence, e.g. "exact+dense".
     kb (str): Fingerprint of the knowledge base that has the concept.
     """
 
@@ -134,16 +134,16 @@ class Candidate:
 
     @property
     def concept(self) -> Concept:
-        """The concept, with all its names, its definition and so on, read when asked for.
+        """The concept with its names and definition, read from the knowledge base at each access.
 
         RAISES BioelError: [B320] when the knowledge base is not open in this process, [B337] when
-            it has no such concept.
+            it lacks the concept.
         """
         return opened(self.kb)[self.id]
 
     @property
     def xrefs(self) -> tuple[str, ...]:
-        """Cross-references of the concept, as its source writes them, read when asked for.
+        """Cross-references of the concept, as written in its source.
 
         RAISES BioelError: [B320] when the knowledge base is not open in this process.
         """
@@ -151,15 +151,10 @@ class Candidate:
         return source[self.id].xrefs if self.id in source else ()
 
 
-def ties_of(candidates: Iterable[Sequence[Candidate]]) -> list[bool]:
-    """Tell of which mentions the best candidates are tied."""
-    return list(map(is_tied, candidates))
-
-
 def is_tied(candidates: Sequence[Candidate]) -> bool:
-    """Tell whether two candidates of one knowledge base are equally likely, and none more.
+    """Return whether the two best candidates have the same score.
 
-    Two knowledge bases may both be right: probabilities above a half do not compete.
+    Candidates with scores above 0.5 come from two knowledge bases and do not compete.
     """
     scores = [c.score for c in candidates[:2]]
     return len(scores) == 2 and scores[0] == scores[1] <= 0.5
@@ -169,9 +164,8 @@ def is_tied(candidates: Sequence[Candidate]) -> bool:
 class Context:
     """What the text says of a mention, see `entities.notes.context`.
 
-    negated, uncertain, historical, hypothetical (bool): Whether it says so.
-    experiencer (str): Whose it is: "patient", "family" or "other".
-    cues (tuple): Words that say so: start, end, and what they say.
+    experiencer (str): Who has it: "patient", "family" or "other".
+    cues (tuple): Start, end and meaning of the words that say so.
     """
 
     negated: bool = False
@@ -183,7 +177,7 @@ class Context:
 
     @property
     def is_affirmed(self) -> bool:
-        """Whether the patient has it, or had it: neither negated nor conditional nor another's."""
+        """Whether the patient has or had it: not negated, hypothetical, or of another person."""
         return not (self.negated or self.hypothetical) and self.experiencer == "patient"
 
 
@@ -194,8 +188,8 @@ class Link:
     start, end, label: As in `Mention`.
     ids (tuple[str, ...]): The linked concept ids: one, several for a composite, none for NIL.
     candidates (tuple[Candidate, ...]): Best first; kept for NIL too.
-    context (Context | None): What the pipe `bioel_context` found; None: it did not run.
-    facts (Mapping): What else the text says, by the rules of `entities`: JSON values by name.
+    context (Context | None): Set by the pipe `bioel_context`; None if it did not run.
+    facts (Mapping): Further facts from the rules of `entities`: JSON values by name.
     """
 
     start: int
@@ -208,7 +202,7 @@ class Link:
 
 
 class Opened(Protocol):
-    """A knowledge base, as records know it."""
+    """An open knowledge base, as far as records use it."""
 
     fingerprint: str
 
@@ -221,58 +215,58 @@ class Opened(Protocol):
 
 
 class Opener(Protocol):
-    """A pipe, which opens its knowledge base when it is asked for, if it has been built."""
+    """A pipe that can open its knowledge base, if it is built."""
 
     def kb_if_built(self) -> Opened: ...
 
 
-# A candidate has only the fingerprint of its knowledge base, so that it can be pickled and stored,
-# and reads here what it does not carry. Several that are open may have the same contents.
+# Candidates store only the fingerprint of their knowledge base, so that they can be pickled, and
+# look it up here. Several open knowledge bases can have the same fingerprint.
 _OPENED: WeakSet[Opened] = WeakSet()
 _OPENERS: WeakSet[Opener] = WeakSet()
-_LOCK = Lock()
+_OPENED_LOCK = Lock()
 
 
 def remember(kb: Opened) -> None:
-    """Let records find a knowledge base for as long as it is open."""
-    with _LOCK:
+    """Register an open knowledge base, so that records find it."""
+    with _OPENED_LOCK:
         _OPENED.add(kb)
 
 
 def remember_opener(opener: Opener) -> None:
-    """Let records find the knowledge base of a pipe whose documents other processes have made."""
-    with _LOCK:
+    """Register a pipe whose knowledge base is opened when records from other processes need it."""
+    with _OPENED_LOCK:
         _OPENERS.add(opener)
 
 
 def opened(fingerprint: str) -> Opened:
-    """The knowledge base of this fingerprint. RAISES BioelError: [B320] when there is none."""
-    if (found := _find(fingerprint)) is not None:
-        return found
-    with _LOCK:
+    """Return the open knowledge base with a fingerprint. RAISES BioelError: [B320] without one."""
+    if (kb := _find_opened(fingerprint)) is not None:
+        return kb
+    with _OPENED_LOCK:
         openers = list(_OPENERS)
     for opener in openers:
         with suppress(BioelError):
             opener.kb_if_built()
-        if (found := _find(fingerprint)) is not None:  # it, or a part of it
-            return found
+        if (kb := _find_opened(fingerprint)) is not None:
+            return kb
     raise BioelError(Errors.B320.format(found=fingerprint or "unknown"))
 
 
-def _find(fingerprint: str) -> Opened | None:
-    with _LOCK:
+def _find_opened(fingerprint: str) -> Opened | None:
+    with _OPENED_LOCK:
         return next((kb for kb in _OPENED if kb.fingerprint == fingerprint), None)
 
 
 def preferred_name(fingerprint: str, id: str) -> str:
-    """Preferred name of a concept, read where it is open; "" where it is not, or is unknown."""
+    """Return the preferred name of a concept; "" if it is unknown or its KB is not open."""
     try:
         return _read_preferred_name(fingerprint, id)
     except BioelError:
         return ""
 
 
-@lru_cache(maxsize=1 << 16)  # the same few concepts are asked for again and again
+@lru_cache(maxsize=1 << 16)  # texts mention the same few concepts again and again
 def _read_preferred_name(fingerprint: str, id: str) -> str:
     kb = opened(fingerprint)
     row = kb.find(id)
@@ -280,18 +274,18 @@ def _read_preferred_name(fingerprint: str, id: str) -> str:
 
 
 def releases_of(fingerprint: str) -> tuple[str, ...]:
-    """Releases of a knowledge base, in words; none where it is not open."""
+    """Return descriptions of the releases of a knowledge base; empty if it is not open."""
     try:
         return tuple(map(str, opened(fingerprint).releases))
     except BioelError:
         return ()
 
 
-# A span that may be a mention: start token, end token (exclusive), label, and probability, which is
-# 1 for what a user has forced.
+# A span that may be a mention: start token, end token (exclusive), label, and probability. It is 1
+# for words that the user's settings include.
 ScoredSpan = tuple[int, int, str, float]
 
 
 def best_first(candidates: Iterable[Iterable[Candidate]]) -> list[tuple[Candidate, ...]]:
-    """Sort the candidates of each mention by score: ties go to the lower id, in whatever batch."""
-    return [tuple(sorted(found, key=lambda c: (-c.score, c.id))) for found in candidates]
+    """Sort the candidates of each mention by score, then by id, so that batches do not matter."""
+    return [tuple(sorted(mention, key=lambda c: (-c.score, c.id))) for mention in candidates]

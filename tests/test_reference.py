@@ -30,7 +30,7 @@ def test_generated_parts_are_current(page):
     assert filled(text) == text
 
 
-def test_each_generated_part_stands_in_one_page():
+def test_each_generated_part_is_in_one_page():
     pages = [*ROOT.glob("docs/**/*.md")]
     named = [
         name

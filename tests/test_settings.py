@@ -1,4 +1,4 @@
-"""Messages on wrong settings; what is refused where is in tests/pipeline/test_failed_loads.py."""
+"""Messages on wrong settings; tests/pipeline/test_failed_loads.py tests when they are refused."""
 
 import pytest
 from tiny import blank
@@ -51,13 +51,13 @@ def test_a_message_has_a_line_for_each_wrong_setting():
         MentionSettings.of(wrong)
     assert str(caught.value).splitlines()[1:-1] == [
         "threshold = 'high': expected a number from 0 to 1",
-        "always = {'Species': ['', 3]}: expected a value such as {\"Species\": [\"patients\"]}",
-        "never = '2015': expected a value such as [\"2015\"]",
-        "people = 'yes': expected true or false or null",
+        "include = {'Species': ['', 3]}: expected a value such as {\"Species\": [\"patients\"]}",
+        "exclude = '2015': expected a value such as [\"2015\"]",
+        "label_people = 'yes': expected true or false or null",
     ]
 
 
-def test_settings_are_copies_and_may_be_left_out():
+def test_settings_are_copies_and_have_defaults():
     types = {"Disease": ["C"]}
     settings = LinkerSettings.of({"label_types": types, "evidence": {"dense": False}})
     types["Disease"].append("F03")

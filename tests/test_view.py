@@ -61,13 +61,13 @@ def test_the_table_has_preferred_and_matched_names_and_hgvs(tmp_path):
     rows = section.partition("<tbody>")[2].partition("</tbody>")[0]
     assert rows == (
         '<tr><th scope="row">BRAF</th><td>Gene</td><td>X:1<details><summary>Why</summary>'
-        "Linked: BRAF (X:1) is the likeliest, and its score of 0.50 reaches nil_threshold."
+        "Linked: BRAF (X:1) scored highest (0.50), above nil_threshold."
         "</details></td><td><ol>"
         "<li>X:1 B-Raf kinase (matched: BRAF) <small>0.50, exact</small></li>"
         "<li>X:2 b <small>0.25, </small></li></ol></td></tr>"
         '<tr><th scope="row">V600E</th><td>Variant</td><td>NIL <small>hgvs p.Val600Glu</small>'
-        "<details><summary>Why</summary>NIL: no name that it may be linked to is like it."
-        "</details></td><td></td></tr>"
+        "<details><summary>Why</summary>NIL: the knowledge base has no similar name for this "
+        "mention.</details></td><td></td></tr>"
     )
     assert f"<li>&lt;genes&gt;, release 2026, 1 concepts, fingerprint {kb.fingerprint}" in section
 

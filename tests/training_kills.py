@@ -22,7 +22,7 @@ from kill_points import in_child
 from projects import prepare_tiny
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.loading import verify
+from spacy_bioel.loading import verify_saved
 
 
 def run(out: Path, steps: int) -> None:
@@ -40,7 +40,7 @@ def state(out: Path) -> dict[str, Any]:
     for name in train.MODELS:
         if (out / name).exists():
             try:
-                wrong = list(verify(out / name).failed.values())
+                wrong = list(verify_saved(out / name).failed.values())
             except BioelError as error:
                 wrong = [str(error)]
             found[name] = wrong or srsly.read_json(out / name / "meta.json")[train.STEPS]

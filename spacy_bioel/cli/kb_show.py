@@ -205,7 +205,7 @@ def verify(
     The exit status is 0 when nothing is wrong, 1 when something is, and 2 when PATH is no pipeline
     and no knowledge base.
     """
-    from spacy_bioel.loading import verify as run
+    from spacy_bioel.loading import verify_saved as run
 
     found = run(path)
     if console.write_json(json_file, asdict(found)):

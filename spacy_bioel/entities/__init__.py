@@ -380,7 +380,7 @@ class RuleSet:
         found = list(spans)
         for name, one in self.having("find"):
             numbers = [i for i in range(len(docs)) if not known or name not in known[i]]
-            said = [trace.n_said for trace in traces or ()]
+            said = [trace.n_reasons for trace in traces or ()]
             changed = one.run(
                 "find",
                 [docs[i] for i in numbers],
@@ -389,7 +389,7 @@ class RuleSet:
                 n=len(numbers),
             )
             for i, of_doc in zip(numbers, changed, strict=True):
-                if traces and traces[i].n_said == said[i]:
+                if traces and traces[i].n_reasons == said[i]:
                     traces[i].changed(found[i], of_doc, f"by the rules {name}")
                 found[i] = of_doc
                 for span in of_doc:

@@ -19,7 +19,7 @@ from spacy.language import Language
 from spacy.tokens import Doc, Span
 from spacy.util import minibatch
 
-from spacy_bioel.doc import add_gold, split_ids
+from spacy_bioel.doc import add_gold, split_kb_id
 from spacy_bioel.entities import Mentions
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.evaluation.evaluate import percent
@@ -230,8 +230,8 @@ def gather_development(linker: Linker, docs: Iterable[Doc]) -> Development:
         mentions = Mentions.of([doc], [_gold_spans(linker, doc)], settings)
         for span, whole in zip(mentions.spans, mentions.strings, strict=True):
             if whole:
-                gold = (number, whole, span.label_, split_ids(span.kb_id_))
-                generator = linker.generator.of(span.label_)
+                gold = (number, whole, span.label_, split_kb_id(span.kb_id_))
+                generator = linker.generator.for_label(span.label_)
                 of_generators.setdefault(generator, []).append(gold)
     parts = [_development(*mentions) for mentions in of_generators.items()]
     if len(parts) < 2:
@@ -280,7 +280,7 @@ def _read_batch(
     generator = linker.generator
     given = rank_mentions(generator, mentions, coherence=linker.cfg["coherence"])
     reading = rescorer.read(generator, mentions, given)
-    ids = [split_ids(span.kb_id_) for span in mentions.spans]
+    ids = [split_kb_id(span.kb_id_) for span in mentions.spans]
     starts = np.searchsorted(reading.mention, np.arange(len(ids) + 1))
     rows = [np.arange(*pair) for pair in pairwise(starts.tolist())]
     right = [

@@ -23,9 +23,9 @@ from markupsafe import Markup, escape
 from spacy.tokens import Doc, Span
 from spacy.util import filter_spans, is_in_jupyter
 
-from spacy_bioel.doc import get_links, split_ids
+from spacy_bioel.doc import get_links, split_kb_id
 from spacy_bioel.errors import needing
-from spacy_bioel.explanation import describe, reason_of
+from spacy_bioel.explanation import describe_context, reason_of
 from spacy_bioel.settings import SPANS_KEY
 from spacy_bioel.types import Candidate, Link, preferred_name, releases_of
 
@@ -100,7 +100,7 @@ PAGES = Environment(
     lstrip_blocks=True,
     keep_trailing_newline=True,
 )
-PAGES.globals |= {"describe": describe, "reason_of": reason_of}
+PAGES.globals |= {"describe": describe_context, "reason_of": reason_of}
 PAGES.filters["escaped"] = lambda text: text.replace("|", r"\|")  # in a table of Markdown
 PAGES.filters["linked"] = linked_id
 PAGES.filters["named"] = _named
@@ -318,7 +318,7 @@ def displacy_data(doc: Doc, *, spans_key: str = SPANS_KEY) -> dict[str, Any]:
 
 
 def _displacy_span(span: Span) -> dict[str, Any]:
-    ids = split_ids(span.kb_id_)
+    ids = split_kb_id(span.kb_id_)
     return {
         "start": span.start_char,
         "end": span.end_char,

@@ -1,1 +1,1 @@
-"""The pipe `bioel_linker`: from mentions to candidates, evidence and decisions."""
+"""The pipe `bioel_linker`: finds candidates for mentions, weighs their evidence, and decides."""

@@ -1,4 +1,4 @@
-"""Candidate generation: from normalised strings to ranked candidates, for one state of a linker."""
+"""Candidate generation: rank concepts of a knowledge base for normalised strings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from threading import Lock, RLock
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spacy_bioel.dictionary.lookup import DictionaryLookup
 from spacy_bioel.dictionary.unambiguous import UnambiguousNames
@@ -42,28 +41,28 @@ from spacy_bioel.linking.searches import (
 from spacy_bioel.linking.starter import is_dense, string_vectors
 from spacy_bioel.models.fusion import Fusion, rank
 from spacy_bioel.settings import LinkerSettings
-from spacy_bioel.types import Candidate
+from spacy_bioel.types import BoolArray, Candidate, IntArray
 
 if TYPE_CHECKING:
     from spacy_bioel.linking.rescoring import Rescorer
 
 
-T = TypeVar("T")
+CachedValue = TypeVar("CachedValue")
 
 
 class Cache:
-    """Values that are made at first use, once for all threads, and anew from other parts."""
+    """Values that are made at first use, once for all threads, and again if their parts change."""
 
     def __init__(self) -> None:
         self._lock = RLock()
         self._values: dict[object, tuple[object, Any]] = {}
 
-    def get(self, name: object, parts: object, make: Callable[[], T]) -> T:
-        """The value of this name, made now if it was not made of equal parts."""
+    def get(self, name: object, parts: object, make: Callable[[], CachedValue]) -> CachedValue:
+        """Return the value with a name; make it if it was not made from equal parts."""
         with self._lock:
             if name not in self._values or self._values[name][0] != parts:
                 self._values[name] = parts, make()
-            value: T = self._values[name][1]
+            value: CachedValue = self._values[name][1]
             return value
 
     def forget(self, name: object) -> None:
@@ -71,23 +70,24 @@ class Cache:
             self._values.pop(name, None)
 
     def only(self, name: object) -> Cache:
-        """What is kept under one name, and nothing else."""
-        one = Cache()
+        """Return a cache that has only the value with this name, if there is one."""
+        cache = Cache()
         with self._lock:
-            one._values |= {name: self._values[name]} if name in self._values else {}
-        return one
+            if name in self._values:
+                cache._values[name] = self._values[name]
+        return cache
 
 
 @dataclass(frozen=True)
 class LinkerState:
-    """All that candidates depend on, by identity, and settings by value: none of it changes.
+    """Everything that candidates depend on; the parts are compared by identity, settings by value.
 
-    encoder (FrozenEncoder | None): Of names; None: no dense evidence.
-    fusion, rescoring (Fusion | None): Weights of the evidence, and of what a contextual model reads;
-        None: the default ones.
+    encoder (FrozenEncoder | None): Encoder of names; None: no dense evidence.
+    fusion, rescoring (Fusion | None): Weights of the evidence and of the contextual scores; None:
+        the default weights.
     rules (RuleSet): Rules for kinds of text.
-    rescorer (Rescorer | None): What reads the documents; None: nothing does.
-    pool (NamePool | None): The names that training searches among; None: all.
+    rescorer (Rescorer | None): Contextual model; None: documents are not read.
+    pool (NamePool | None): The names that are searched during training; None: all names.
     """
 
     kb: KnowledgeBase
@@ -103,24 +103,23 @@ class LinkerState:
 
     @property
     def is_dense(self) -> bool:
-        """Whether the encoder is asked."""
+        """Whether there is dense evidence."""
         return self.encoder is not None and "dense" in self.settings.evidence.names
 
 
-# Strings whose candidates are kept: some 25 MB.
-CACHED_STRINGS = 10_000
-SEARCHED = 32  # nearest names that a search finds for a mention
-_TOGETHER = 1024  # strings that are ranked together: bounds the table of their candidates
+CACHED_STRINGS = 10_000  # their candidates take about 25 MB
+SEARCHED = 32  # names that each search finds for a string
+_STRINGS_PER_BATCH = 1024  # bounds the size of the table of candidates
 
 
 class CandidateGenerator:
-    """Ranks the concepts of a knowledge base for strings; may be shared by threads.
+    """Ranks the concepts of a knowledge base for strings; threads can share it.
 
-    It remembers the candidates of recent strings and never changes otherwise: a new state takes a
-    new generator. While training searches a pool of names, a joined knowledge base has no `parts`:
-    labels choose among what was found in the pool.
+    It caches the candidates of recent strings and does not change otherwise: a new state needs a
+    new generator. A joined knowledge base has a generator for each part, except during training
+    with a pool of names.
 
-    cache (Cache | None): What generators of earlier states made, where it is that of this state too.
+    cache (Cache | None): Cache of the generators of earlier states.
     """
 
     def __init__(self, state: LinkerState, cache: Cache | None = None) -> None:
@@ -129,34 +128,34 @@ class CandidateGenerator:
         self._cache = cache or Cache()
         self._part_of: dict[str, int] = {}
         if isinstance(self.kb, JoinedKnowledgeBase):
-            # Which knows its labels; in bytes it has no folders.
+            # `labels` replaces the setting, which has no folders if the linker came from bytes.
             state = replace(state, settings=state.settings.model_copy(update={"kb": ""}))
             self._part_of = self.kb.labels
             for number, part in enumerate(self.kb.parts if state.pool is None else ()):
-                of_part = self._cache.get(("part", number), part, Cache)
-                self.parts.append(CandidateGenerator(replace(state, kb=part), of_part))
+                part_cache = self._cache.get(("part", number), part, Cache)
+                self.parts.append(CandidateGenerator(replace(state, kb=part), part_cache))
         elif state.pool is None and state.encoder is not None and state.is_dense:
-            searched = partial(is_dense, state.kb, state.encoder, mentions=state.settings.mentions)
-            if not self._cache.get("is_dense", (state.kb, state.encoder), searched):
+            check = partial(is_dense, state.kb, state.encoder, mentions=state.settings.mentions)
+            if not self._cache.get("is_dense", (state.kb, state.encoder), check):
                 state = replace(state, encoder=None)
         self.state = state
         self._types = dict(state.settings.label_types)
         self._only_labels = state.settings.only_labels
         self._lock = Lock()
         self._ranked: dict[String, tuple[Candidate, ...]] = {}
-        self._masks: dict[str, NDArray[np.bool_] | None] = {}
+        self._masks: dict[str, BoolArray | None] = {}
 
-    # What is made of the state, at first use.
+    # Parts that are made from the state at first use.
 
     @property
     def encoder(self) -> FrozenEncoder:
         encoder = self.state.encoder
-        assert encoder is not None  # who asks has one
+        assert encoder is not None  # callers have checked `state.is_dense`
         return encoder
 
     @cached_property
     def names(self) -> EncodedNames | JoinedNames:
-        """The names that are searched among by vectors."""
+        """The dense search among the names of the knowledge base, or of the pool."""
         parts = self.kb, self.encoder, self.state.pool
         return self._cache.get("names", parts, self._encoded_names)
 
@@ -169,7 +168,7 @@ class CandidateGenerator:
 
     @cached_property
     def _training_strings(self) -> NameSearch:
-        """The search among `statistics.names` by vectors."""
+        """The dense search among the strings of the alias table."""
         parts = self.state.alias_table, self.encoder
         return self._cache.get("training strings", parts, self._encoded_strings)
 
@@ -181,77 +180,80 @@ class CandidateGenerator:
 
     @cached_property
     def ngram_search(self) -> NgramSearch:
-        """The search among the names by spelling."""
+        """The n-gram search among the names of the knowledge base."""
         make = self.state.make_ngram_search
         return self._cache.get("ngram_search", (self.kb, make), partial(make, self.kb))
 
     @cached_property
     def dictionary(self) -> DictionaryLookup:
-        """Finds names of the knowledge base in texts."""
+        """Finder of names of the knowledge base in texts."""
         return self._cache.get("dictionary", self.kb, partial(DictionaryLookup, self.kb))
 
     @cached_property
     def unambiguous_names(self) -> UnambiguousNames:
-        """Finds names that mean nothing else, for the labels that have a vocabulary."""
-        found, parts = self._vocabularies()
-        return self._cache.get("unambiguous names", parts, partial(UnambiguousNames, found))
+        """Finder of unambiguous names, for the labels that have a vocabulary."""
+        vocabularies, parts = self._vocabularies()
+        return self._cache.get("unambiguous names", parts, partial(UnambiguousNames, vocabularies))
 
     @cached_property
     def rules(self) -> RuleSet:
-        """The rules of the linker for kinds of text, with its knowledge bases."""
+        """The rules for kinds of text, bound to the knowledge bases of the linker."""
         return self.state.rules.with_knowledge(self)
 
     @cached_property
     def _keeps_all(self) -> bool:
-        """Whether all concepts of a name stay candidates."""
+        """Whether the rules need all concepts of a name as candidates."""
         return self.rules.want_all(self.kb)
 
     @cached_property
     def labels(self) -> list[str]:
-        """Labels that the settings name."""
+        """Labels that occur in the settings."""
         return list({**self._types, **self._part_of, **dict.fromkeys(self._only_labels)})
 
     @property
     def vocabularies(self) -> dict[str, Vocabulary]:
-        """Vocabulary of each label that has one of its own."""
+        """The vocabulary of each label that has its own."""
         return self._vocabularies()[0]
 
     def kb_of(self, label: str) -> KnowledgeBase:
-        """The knowledge base that mentions of a label are linked to."""
-        return self.of(label).kb
+        """Return the knowledge base that mentions with a label link to."""
+        return self.for_label(label).kb
 
     def linked_kbs(self, labels: Collection[str]) -> dict[str, KnowledgeBase]:
-        """The same for several labels, without those whose mentions are linked to nothing."""
-        return {label: self.of(label).kb for label in labels if self.types_of(label) != ()}
+        """Return the knowledge base of each label, without the labels that the settings exclude."""
+        return {label: self.kb_of(label) for label in labels if self.types_of(label) != ()}
 
     def _vocabularies(self) -> tuple[dict[str, Vocabulary], object]:
-        """Of each label that has one, its vocabulary; and what that depends on."""
-        labels = [x for x in {**self._types, **self._part_of} if self.types_of(x) != ()]
-        # By parts: their columns are mapped, and those of a joined knowledge base are made.
-        own = {label: self.of(label) for label in labels}
-        found = {label: Vocabulary(of.kb, of._mask(label)) for label, of in own.items()}
-        found = {x: of for x, of in found.items() if of[1] is not None or own[x] is not self}
-        return found, (self.kb, tuple(self._types.items()), self._only_labels)
+        """Return the vocabulary of each label that has its own, and what they depend on."""
+        vocabularies = {}
+        for label in {**self._types, **self._part_of}:
+            if self.types_of(label) != ():
+                # Not of the joined knowledge base: the columns of its parts are memory-mapped.
+                generator = self.for_label(label)
+                mask = generator._mask(label)
+                if mask is not None or generator is not self:
+                    vocabularies[label] = Vocabulary(generator.kb, mask)
+        return vocabularies, (self.kb, tuple(self._types.items()), self._only_labels)
 
     # Labels.
 
-    def of(self, label: str) -> CandidateGenerator:
-        """The generator of the candidates of mentions with this label."""
+    def for_label(self, label: str) -> CandidateGenerator:
+        """Return the generator of the knowledge base that mentions with a label link to."""
         number = self._part_of.get(label)
         return self if number is None or not self.parts else self.parts[number]
 
     def types_of(self, label: str) -> tuple[str, ...] | None:
-        """Semantic types that a mention of this label may link to; None: all."""
+        """Return the semantic types that mentions with a label can link to; None for all."""
         if self._only_labels and label and label not in self._only_labels:
             return ()
         return self._types.get(label)
 
-    def _mask(self, label: str) -> NDArray[np.bool_] | None:
-        """Concepts that a mention of this label may link to; None: all. Shape (n_concepts,)."""
+    def _mask(self, label: str) -> BoolArray | None:
+        """Return which concepts a label allows. Shape (n_concepts,); None: all."""
         if label not in self._masks:
             types, number = self.types_of(label), self._part_of.get(label)
             mask = None
-            # Of concepts without types, nothing says which labels they are for.
+            # In a knowledge base without types, types cannot restrict a label; () excludes it.
             if types is not None and (self.kb.type_names or not types):
                 mask = self.kb.type_mask(types)
             if number is not None and isinstance(self.kb, JoinedKnowledgeBase):
@@ -260,26 +262,25 @@ class CandidateGenerator:
             self._masks[label] = mask
         return self._masks[label]
 
-    def allowed(
-        self, concepts: NDArray[np.int64], labels: Sequence[str], owners: NDArray[np.int64]
-    ) -> NDArray[np.bool_]:
-        """Concepts that the mentions which they are candidates of may link to. Shape (n,).
+    def allowed(self, concepts: IntArray, labels: Sequence[str], owners: IntArray) -> BoolArray:
+        """Return whether the label of its mention allows each candidate. Shape (n,).
 
-        labels (Sequence[str]): Of the mentions.
-        owners (NDArray[int64]): Number of the mention of each concept. Shape (n,).
+        concepts (IntArray): Concept rows of the candidates. Shape (n,).
+        labels (Sequence[str]): Labels of the mentions.
+        owners (IntArray): Number of the mention of each candidate. Shape (n,).
         """
-        may = np.ones(len(concepts), dtype=bool)
-        kinds, kind_of = np.unique(np.array(labels, dtype=object), return_inverse=True)
-        for kind, label in enumerate(kinds):
+        is_allowed = np.ones(len(concepts), dtype=bool)
+        different, label_number = np.unique(np.array(labels, dtype=object), return_inverse=True)
+        for number, label in enumerate(different):
             if (mask := self._mask(label)) is not None:
-                own = np.flatnonzero(kind_of[owners] == kind)
-                may[own] = mask[concepts[own]]
-        return may
+                rows = np.flatnonzero(label_number[owners] == number)
+                is_allowed[rows] = mask[concepts[rows]]
+        return is_allowed
 
     # Strings.
 
     def candidate_table(self, queries: Sequence[str]) -> CandidateTable:
-        """All evidence about different normalised strings."""
+        """Return the candidates of different normalised strings, with all evidence."""
         state = self.state
         queries = self.rules.rewrite(queries, self.kb, state.alias_table.counts)
         dense = dense_aliases = None
@@ -300,26 +301,26 @@ class CandidateGenerator:
         )
 
     def rank(self, wanted: Sequence[String]) -> dict[String, tuple[Candidate, ...]]:
-        """Best candidates of (normalised string, label) pairs, in one batch.
+        """Return the best candidates of pairs of a normalised string and a label, in one batch.
 
         wanted (Sequence): Different pairs.
-        RETURNS (dict): Best first; empty where nothing is known or the string is "".
+        RETURNS (dict): Candidates of each pair, best first; empty if none is similar.
         """
         ranked: dict[String, tuple[Candidate, ...]] = {}
-        of_parts: dict[int, list[String]] = {}
         if self.parts:
+            pairs_of_parts: dict[int, list[String]] = {}
             for pair in wanted:
-                of_parts.setdefault(self._part_of.get(pair[1], -1), []).append(pair)
-            wanted = of_parts.pop(-1, [])
-            for number, pairs in of_parts.items():
+                pairs_of_parts.setdefault(self._part_of.get(pair[1], -1), []).append(pair)
+            wanted = pairs_of_parts.pop(-1, [])
+            for number, pairs in pairs_of_parts.items():
                 ranked |= self.parts[number].rank(pairs)
         with self._lock:
-            # Least recently used strings come first.
+            # Reinserted, so that the least recently used strings come first.
             known = {pair: self._ranked.pop(pair) for pair in wanted if pair in self._ranked}
             self._ranked |= known
         new = [pair for pair in wanted if pair not in known]
-        for start in range(0, len(new), _TOGETHER):
-            known |= self._rank(new[start : start + _TOGETHER])
+        for start in range(0, len(new), _STRINGS_PER_BATCH):
+            known |= self._rank(new[start : start + _STRINGS_PER_BATCH])
         with self._lock:
             self._ranked |= {pair: known[pair] for pair in new}
             for pair in list(islice(self._ranked, max(0, len(self._ranked) - CACHED_STRINGS))):
@@ -327,42 +328,44 @@ class CandidateGenerator:
         return ranked | known
 
     def _rank(self, wanted: Sequence[String]) -> dict[String, tuple[Candidate, ...]]:
+        ranked: dict[String, tuple[Candidate, ...]] = dict.fromkeys(wanted, ())
         types = {label: self.types_of(label) for label in {label for _, label in wanted}}
-        asked = [pair for pair in wanted if pair[0] and types[pair[1]] != ()]
-        numbers = {query: i for i, query in enumerate(dict.fromkeys(query for query, _ in asked))}
+        pairs = [pair for pair in wanted if pair[0] and types[pair[1]] != ()]
+        numbers = {query: i for i, query in enumerate(dict.fromkeys(query for query, _ in pairs))}
         if not numbers:
-            return dict.fromkeys(wanted, ())
+            return ranked
         table = self.candidate_table(list(numbers))
-        # The rows of the table, for each label that its string has.
+        # Each label of a string gets all rows of the string.
         first = np.searchsorted(table.query, np.arange(len(numbers) + 1))
-        queries = np.array([numbers[query] for query, _ in asked])
+        queries = np.array([numbers[query] for query, _ in pairs])
         indptr, rows = entries_of(first[queries], np.diff(first)[queries])
-        pair, concepts = np.repeat(np.arange(len(asked)), np.diff(indptr)), table.concept[rows]
+        owners, concepts = np.repeat(np.arange(len(pairs)), np.diff(indptr)), table.concept[rows]
         scores = (self.state.fusion or default_fusion()).scores(table.features)[rows]
-        allowed = self.allowed(concepts, [label for _, label in asked], pair)
-        own = np.where(allowed, scores, -np.inf)
+        is_allowed = self.allowed(concepts, [label for _, label in pairs], owners)
+        scores = np.where(is_allowed, scores, -np.inf)
         kept = table.sources[rows] & EXACT > 0 if self._keeps_all else None
         top = self.state.settings.max_candidates
-        best, shares = rank(self.kb, concepts, own, pair, top=top, kept=kept)
-        best = best[allowed[best]]
-        # A concept that only a training string speaks for is called by its preferred name.
+        best, probabilities = rank(self.kb, concepts, scores, owners, top=top, kept=kept)
+        best = best[is_allowed[best]]
+        # Concepts that only the alias table proposes get their preferred names.
         names = table.name[rows[best]]
         if (unnamed := names < 0).any():
             names[unnamed] = self.kb.preferred_rows(concepts[best][unnamed])
         columns = (
-            pair[best].tolist(),
+            owners[best].tolist(),
             self.kb.ids_of(concepts[best]),
-            shares[best].tolist(),
+            probabilities[best].tolist(),
             self.kb.names.take(names),
             table.sources[rows[best]].tolist(),
         )
-        found: list[list[Candidate]] = [[] for _ in asked]
+        candidates: list[list[Candidate]] = [[] for _ in pairs]
         kb = self.kb.fingerprint
-        for number, id, score, name, sources in zip(*columns, strict=True):
-            found[number].append(Candidate(id, round(score, 4), name, _evidence(sources), kb))
-        return dict.fromkeys(wanted, ()) | dict(zip(asked, map(tuple, found), strict=True))
+        for owner, id, score, name, sources in zip(*columns, strict=True):
+            candidates[owner].append(Candidate(id, round(score, 4), name, _evidence(sources), kb))
+        return ranked | dict(zip(pairs, map(tuple, candidates), strict=True))
 
 
 @cache
 def _evidence(sources: int) -> str:
+    """Name the sources of a candidate: "exact+dense"."""
     return "+".join(name for bit, name in SOURCES.items() if sources & bit)

@@ -1,6 +1,4 @@
-"""From documents to links: their mentions, candidates of their strings, what the documents say of
-them, the decision.
-"""
+"""Link documents: find their mentions, rank candidates, apply document context, and decide."""
 
 from __future__ import annotations
 
@@ -11,11 +9,10 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from heapq import nlargest
 from math import exp
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from spacy.tokens import Doc, Span
 
 from spacy_bioel.dictionary.lookup import LookupOptions
@@ -28,9 +25,16 @@ from spacy_bioel.models.fusion import repeats
 from spacy_bioel.settings import BY_DICTIONARY, SPANS_AND_DICTIONARY
 from spacy_bioel.text.normalize import normalize_names
 from spacy_bioel.text.sentences import sentence_borders
-from spacy_bioel.types import Candidate, Link, ScoredSpan, best_first, ties_of
+from spacy_bioel.types import (
+    Candidate,
+    DoubleArray,
+    IntArray,
+    Link,
+    ScoredSpan,
+    best_first,
+    is_tied,
+)
 
-_REST = attrgetter("name", "evidence", "kb")  # of a candidate
 Ranked = Mapping[String, tuple[Candidate, ...]]
 
 
@@ -54,35 +58,36 @@ def _with_names(
     generator: CandidateGenerator,
     traces: Sequence[Trace] | None,
 ) -> list[list[Span]]:
-    """Add unambiguous names of the knowledge base to mentions, and what rules find.
+    """Add unambiguous names of the knowledge base, and spans that rules find, to the mentions.
 
-    Rules that the detector has run are run again where there are new names.
+    Rules that the detector has already run are run again only if names were added.
     """
     key = generator.state.settings.spans_key
     groups = [doc.spans[key].attrs if key in doc.spans else {} for doc in docs]
     excluded = [frozenset(attrs.get("exclude", ())) for attrs in groups]
-    given: list[list[ScoredSpan]] = []
-    for of_doc, attrs in zip(spans, groups, strict=True):
+    before: list[list[ScoredSpan]] = []
+    for doc_spans, attrs in zip(spans, groups, strict=True):
         scores = attrs.get("scores", ())
-        known_scores = scores if len(scores) == len(of_doc) else [1.0] * len(of_doc)
-        pairs = zip(of_doc, known_scores, strict=True)
-        given.append([(s.start, s.end, s.label_, p) for s, p in pairs])
-    found = generator.unambiguous_names.add_to(docs, given, excluded, traces)
-    known = [
-        frozenset(attrs.get("rules", ()) if of_doc is before else ())
-        for attrs, of_doc, before in zip(groups, found, given, strict=True)
-    ]
-    found = generator.rules.for_labels(generator.labels).find(docs, found, traces, known=known)
-    return [
-        list(of_doc)
-        if scored is before
-        else [Span(doc, start, end, label=label) for start, end, label, _ in scored]
-        for doc, of_doc, before, scored in zip(docs, spans, given, found, strict=True)
-    ]
+        if len(scores) != len(doc_spans):
+            scores = [1.0] * len(doc_spans)
+        pairs = zip(doc_spans, scores, strict=True)
+        before.append([(s.start, s.end, s.label_, p) for s, p in pairs])
+    with_names = generator.unambiguous_names.add_to(docs, before, excluded, traces)
+    already_run = []
+    for number, attrs in enumerate(groups):
+        is_unchanged = with_names[number] is before[number]
+        already_run.append(frozenset(attrs.get("rules", ()) if is_unchanged else ()))
+    rules = generator.rules.for_labels(generator.labels)
+    result = [list(doc_spans) for doc_spans in spans]
+    after = rules.find(docs, with_names, traces, known=already_run)
+    for number, doc in enumerate(docs):
+        if after[number] is not before[number]:
+            result[number] = [Span(doc, *scored[:3]) for scored in after[number]]
+    return result
 
 
 def lookup_options(state: LinkerState) -> LookupOptions:
-    """How names are found by the settings of a linker."""
+    """Return the options of the dictionary for the settings of a linker."""
     options: dict[str, Any] = dict(state.settings.dictionary)
     options["exclude"] = frozenset(normalize_names(list(options["exclude"])))
     return LookupOptions(**options)
@@ -91,140 +96,136 @@ def lookup_options(state: LinkerState) -> LookupOptions:
 def _find_names(
     docs: Sequence[Doc], generator: CandidateGenerator, traces: Sequence[Trace] | None
 ) -> Mentions:
-    """Find names of the knowledge base, or nearly so; the name is the query of its mention. Rules
-    with labels add what they find to them."""
+    """Find exact and similar names of the knowledge base; the query of a mention is the name.
+
+    Rules for labels add their spans.
+    """
     rules = generator.rules
-    found = generator.dictionary.find(
+    names_of_docs = generator.dictionary.find(
         docs,
         lookup_options(generator.state),
         forms_of=partial(rules.forms_of, settings=generator.state.settings),
         why_other=rules.why_other if rules.having("why_other") else None,
         traces=traces,
     )
-    pairs = [(number, name) for number, of_doc in enumerate(found) for name in of_doc]
-    names = normalize_names(generator.kb.names.take([name.row for _, name in pairs]))
+    pairs = [(number, name) for number, names in enumerate(names_of_docs) for name in names]
+    strings = normalize_names(generator.kb.names.take([name.row for _, name in pairs]))
     mentions = Mentions(
         docs,
         [Span(docs[number], name.first, name.last + 1) for number, name in pairs],
-        list(map(Query, names)),
+        list(map(Query, strings)),
         [number for number, _ in pairs],
         [name.probability for _, name in pairs],
     )
-    own = rules.for_labels(generator.labels, labelled=True)
-    return _with_found(mentions, own, generator, traces) if own.having("find") else mentions
+    label_rules = rules.for_labels(generator.labels, labelled=True)
+    if label_rules.having("find"):
+        return _with_rule_spans(mentions, label_rules, generator, traces)
+    return mentions
 
 
-def _with_found(
+def _with_rule_spans(
     mentions: Mentions,
     rules: RuleSet,
     generator: CandidateGenerator,
     traces: Sequence[Trace] | None,
 ) -> Mentions:
-    """Add what rules find to names that were found, in the place of those that overlap it."""
-    given: list[list[ScoredSpan]] = [[] for _ in mentions.docs]
-    found = rules.find(mentions.docs, given, traces)
-    new = [
-        [Span(doc, start, end, label=label) for start, end, label, _ in of_doc]
-        for doc, of_doc in zip(mentions.docs, found, strict=True)
-    ]
-    taken = {
-        (i, token)
-        for i, of_doc in enumerate(new)
-        for s in of_doc
-        for token in range(s.start, s.end)
-    }
-    kept = [
-        number
-        for number, (span, owner) in enumerate(zip(mentions.spans, mentions.owners, strict=True))
-        if taken.isdisjoint((owner, token) for token in range(span.start, span.end))
-    ]
+    """Add the spans that rules find to names, and drop names that overlap them."""
+    no_spans: list[list[ScoredSpan]] = [[] for _ in mentions.docs]
+    new: list[list[Span]] = []
+    taken: set[tuple[int, int]] = set()  # document and token
+    for number, scored in enumerate(rules.find(mentions.docs, no_spans, traces)):
+        new.append([Span(mentions.docs[number], *span[:3]) for span in scored])
+        for start, end, *_ in scored:
+            taken.update((number, token) for token in range(start, end))
     added = rules.ask(Mentions.of(mentions.docs, new, generator.state.settings))
-    likely = mentions.likely or ()
-    rows = [
-        *((mentions.owners[i], mentions.spans[i], mentions.queries[i], likely[i]) for i in kept),
-        *zip(added.owners, added.spans, added.queries, [1.0] * len(added), strict=True),
-    ]
+    rows = list(zip(added.owners, added.spans, added.queries, [1.0] * len(added), strict=True))
+    probabilities = mentions.likely or ()
+    for row in zip(mentions.owners, mentions.spans, mentions.queries, probabilities, strict=True):
+        tokens = range(row[1].start, row[1].end)
+        if taken.isdisjoint((row[0], token) for token in tokens):
+            rows.append(row)
     rows.sort(key=lambda row: (row[0], row[1].start, row[1].end))
-    owners, spans, queries, scores = (
-        map(list, zip(*rows, strict=True)) if rows else ([], [], [], [])
-    )
-    return Mentions(mentions.docs, spans, queries, owners, scores)
+    owners, spans = [row[0] for row in rows], [row[1] for row in rows]
+    queries, likely = [row[2] for row in rows], [row[3] for row in rows]
+    return Mentions(mentions.docs, spans, queries, owners, likely)
 
 
 def rank_mentions(
     generator: CandidateGenerator, mentions: Mentions, *, coherence: float
 ) -> list[tuple[Candidate, ...]]:
-    """Rank the candidates of all mentions, their strings in one batch.
+    """Rank the candidates of all mentions; their strings are looked up in one batch.
 
-    coherence (float): See `agree_in_document`; 0: mentions have no say in each other. Parts of
-        composites have none.
+    coherence (float): Weight of `agree_in_document`, which ignores parts of composites.
     """
     strings = list(zip(mentions.strings, mentions.labels, strict=True))
-    others = {
-        (other, label)
-        for query, label in zip(mentions.queries, mentions.labels, strict=True)
-        for other in query.others
-    }
-    ranked = generator.rank(sorted({*strings, *others})) if strings else {}
+    wanted = set(strings)
+    for query, label in zip(mentions.queries, mentions.labels, strict=True):
+        wanted.update((other, label) for other in query.others)
+    ranked = generator.rank(sorted(wanted)) if strings else {}
     n = mentions.n_wholes
-    agreed = _agreed(mentions.owners, strings, ranked, n=n, coherence=coherence)
+    agreed = _agree_in_documents(mentions.owners, strings, ranked, n=n, coherence=coherence)
     return break_ties(generator.kb, mentions.spans, agreed) if coherence else agreed
 
 
 def rank_names(
     kb: KnowledgeBase, mentions: Mentions, *, coherence: float
 ) -> list[tuple[Candidate, ...]]:
-    """Rank the candidates of queries that are names: their concepts alone.
+    """Rank the candidates of mentions whose queries are names: the concepts with the name.
 
-    Of several concepts of one knowledge base, one that the name is the preferred name of has twice
-    the share. Concepts of several knowledge bases do not compete: they say the same of the name.
+    Concepts of one knowledge base share the score; a concept with the name as its preferred name
+    counts twice. Concepts of different knowledge bases do not compete, as all may be right.
     """
     different = list(dict.fromkeys(mentions.strings))
     rows = kb.lookup_names(different)
     indptr, concepts, is_preferred = kb.concepts_of_names(rows)
     weights = 1.0 + is_preferred.astype(np.float64)
-    shares = _shares(kb, concepts, weights, np.diff(indptr)).tolist()
+    shares = _shares_within_kbs(kb, concepts, weights, np.diff(indptr)).tolist()
     ids, names = kb.ids_of(concepts), kb.names.take(np.maximum(rows, 0)) if len(rows) else []
-    found = []
+    candidates = []
     for number, name in enumerate(names):
-        own = slice(indptr[number], indptr[number + 1])
-        pairs = zip(ids[own], shares[own], strict=True)
-        found.append([Candidate(id, round(share, 4), name, "exact") for id, share in pairs])
-    ranked = {(string, ""): of for string, of in zip(different, best_first(found), strict=True)}
+        entries = slice(indptr[number], indptr[number + 1])
+        pairs = zip(ids[entries], shares[entries], strict=True)
+        candidates.append([Candidate(id, round(share, 4), name, "exact") for id, share in pairs])
+    keys = [(string, "") for string in different]
+    ranked = dict(zip(keys, best_first(candidates), strict=True))
     strings = [(string, "") for string in mentions.strings]
-    agreed = _agreed(mentions.owners, strings, ranked, n=len(strings), coherence=coherence)
+    agreed = _agree_in_documents(
+        mentions.owners, strings, ranked, n=len(strings), coherence=coherence
+    )
     return break_ties(kb, mentions.spans, agreed) if coherence else agreed
 
 
-def _shares(
-    kb: KnowledgeBase,
-    concepts: NDArray[np.int64],
-    weights: NDArray[np.float64],
-    counts: NDArray[np.int64],
-) -> NDArray[np.float64]:
-    """Of each concept of a name, its share among those of the same knowledge base. Shape (n,).
+def _shares_within_kbs(
+    kb: KnowledgeBase, concepts: IntArray, weights: DoubleArray, counts: IntArray
+) -> DoubleArray:
+    """Return the share of each concept in the weights of its name and knowledge base. Shape (n,).
 
-    counts (NDArray[int64]): Concepts of each name.
+    counts (IntArray): Number of concepts of each name. Shape (n_names,).
     """
     name = np.repeat(np.arange(len(counts)), counts)
     shares = np.zeros(len(concepts))
-    for part in kb.memberships():
-        own = weights * part[concepts]
-        total = np.bincount(name, own * ~repeats(kb, concepts, own, name), len(counts))[name]
-        shares = np.maximum(shares, np.divide(own, total, out=np.zeros_like(own), where=total > 0))
+    for is_member in kb.memberships():
+        weight = weights * is_member[concepts]
+        is_first = ~repeats(kb, concepts, weight, name)  # equivalent concepts count once
+        total = np.bincount(name, weight * is_first, len(counts))[name]
+        share = np.divide(weight, total, out=np.zeros_like(weight), where=total > 0)
+        shares = np.maximum(shares, share)
     return shares
 
 
-def _agreed(
+def _agree_in_documents(
     owners: Sequence[int], strings: Sequence[String], ranked: Ranked, *, n: int, coherence: float
 ) -> list[tuple[Candidate, ...]]:
-    """Candidates of each mention, which agree in its document; the arguments as above."""
-    of_docs: dict[int, dict[String, None]] = defaultdict(dict)
+    """Return the candidates of each mention after `agree_in_document`.
+
+    n (int): The first n mentions are whole; the others are parts of composites.
+    """
+    strings_of_docs: dict[int, dict[String, None]] = defaultdict(dict)
     for owner, string in zip(owners[:n] if coherence else (), strings, strict=False):
-        of_docs[owner][string] = None
+        strings_of_docs[owner][string] = None
     agreed = {
         owner: agree_in_document(different, ranked, weight=coherence)
-        for owner, different in of_docs.items()
+        for owner, different in strings_of_docs.items()
         if len(different) > 1
     }
     return [
@@ -236,145 +237,162 @@ def _agreed(
 def agree_in_document(
     pairs: Collection[String], ranked: Ranked, *, weight: float
 ) -> dict[String, tuple[Candidate, ...]]:
-    """Draw the candidates of a document's mentions to what its other mentions are.
+    """Raise the scores of candidates that other mentions of the document have too.
 
-    A document calls one thing by several names ("renal impairment", then "renal insufficiency"):
-    the odds of a candidate grow by e to the `weight` times its best score for another string.
+    Documents use several names for a concept ("renal impairment", then "renal insufficiency"). The
+    odds of a candidate are multiplied by exp(weight * its best score for another string).
 
-    pairs (Collection): Different (normalised string, label) of the document.
+    pairs (Collection): Different pairs of a normalised string and a label in the document.
     """
     support: dict[str, dict[str, float]] = defaultdict(dict)
     for string, label in pairs:
         for c in ranked[string, label]:
             support[c.id][string] = max(support[c.id].get(string, 0.0), c.score)
-    # Of all strings but one, the best is the first or the second of all.
-    by_score = partial(sorted, key=itemgetter(1), reverse=True)
-    best = {id: by_score(of.items())[:2] for id, of in support.items()}
-    moved: list[tuple[Candidate, ...]] = []
+    # The best of all strings but one is among the best two of all strings.
+    best_two = {
+        id: sorted(scores.items(), key=itemgetter(1), reverse=True)[:2]
+        for id, scores in support.items()
+    }
+    rescored: list[tuple[Candidate, ...]] = []
     for string, label in pairs:
         candidates = ranked[string, label]
-        others = [
-            next((score for other, score in best[c.id] if other != string), 0.0) for c in candidates
-        ]
-        if not any(others):
-            moved.append(candidates)
+        odds = []
+        for c in candidates:
+            others = [score for other, score in best_two[c.id] if other != string]
+            odds.append(c.score * exp(weight * others[0]) if others else c.score)
+        if odds == [c.score for c in candidates]:
+            rescored.append(candidates)
             continue
-        odds = [c.score * exp(weight * o) for c, o in zip(candidates, others, strict=True)]
         before = sum(c.score for c in candidates)
-        # With NIL and all that is left; concepts of several knowledge bases may both be right.
+        # The rest, 1 - before, is NIL and other candidates. Scores of concepts in several
+        # knowledge bases can sum to more than 1; then their sum stays the same.
         total = 1 - before + sum(odds) if before <= 1 else sum(odds) / before
-        scored = zip(candidates, odds, strict=True)
-        # dataclasses.replace takes several times as long.
-        moved.append(tuple(Candidate(c.id, round(o / total, 4), *_REST(c)) for c, o in scored))
-    return dict(zip(pairs, best_first(moved), strict=True))
+        # dataclasses.replace is several times slower.
+        rescored.append(
+            tuple(
+                Candidate(c.id, round(o / total, 4), c.name, c.evidence, c.kb)
+                for c, o in zip(candidates, odds, strict=True)
+            )
+        )
+    return dict(zip(pairs, best_first(rescored), strict=True))
 
 
-_MOST = 3  # neighbours, the nearest ones
-# By so much, and so many times as near, as the next candidate; or the tie stays.
-_MARGIN, _RATIO = 0.1, 2.0
-_SURE = 0.9  # score of a neighbour that has a say
+_MAX_NEIGHBOURS = 3  # the most similar concepts of the sentence or document that count
+_NEIGHBOUR_MIN_SCORE = 0.9
+# A tie is broken if the best similarity exceeds the second by this much, and by this factor.
+_MIN_MARGIN, _MIN_RATIO = 0.1, 2.0
 
 
 def break_ties(
     kb: KnowledgeBase, mentions: Sequence[Span], ranked: Sequence[tuple[Candidate, ...]]
 ) -> list[tuple[Candidate, ...]]:
-    """Put first which of tied candidates is clearly nearer to the other concepts of the sentence
-    or, if that does not tell, of the document.
+    """Decide between tied candidates by the similarity of their ancestors to those of neighbours.
+
+    Neighbours are the concepts of confident mentions in the sentence; or in the document, if those
+    of the sentence do not decide.
     """
-    if not any(is_tied := ties_of(ranked)):
+    tied = [is_tied(candidates) for candidates in ranked]
+    if not any(tied):
         return list(ranked)
     borders = {
         doc: sentence_borders(text_of(doc)) for doc in dict.fromkeys(m.doc for m in mentions)
     }
-    places = [(m.doc, bisect_right(borders[m.doc], m.start_char)) for m in mentions]
-    known: dict[object, set[str]] = defaultdict(set)
-    for (doc, sentence), found in zip(places, ranked, strict=True):
-        if found and found[0].score > _SURE:
-            known[doc].add(found[0].id)
-            known[doc, sentence].add(found[0].id)
+    sentences = [(m.doc, bisect_right(borders[m.doc], m.start_char)) for m in mentions]
+    neighbours: dict[object, set[str]] = defaultdict(set)
+    for (doc, sentence), candidates in zip(sentences, ranked, strict=True):
+        if candidates and candidates[0].score > _NEIGHBOUR_MIN_SCORE:
+            neighbours[doc].add(candidates[0].id)
+            neighbours[doc, sentence].add(candidates[0].id)
 
     @cache
-    def above(id: str) -> frozenset[int]:
-        found, new = set[int](), {kb.find(id)}
-        while new := new - found:
-            found |= new
+    def ancestors(id: str) -> frozenset[int]:
+        """Rows of a concept and of all concepts above it."""
+        rows, new = set[int](), {kb.find(id)}
+        while new := new - rows:
+            rows |= new
             new = {parent for row in new for parent in kb.parents_of(row).tolist()}
-        return frozenset(found)
+        return frozenset(rows)
 
     @cache
-    def nearness(id: str, place: object) -> float:
-        """What is above a concept or its neighbours: the part that is above both."""
-        own, others = above(id), map(above, known[place])
-        nearest = nlargest(_MOST, (len(own & other) / len(own | other) for other in others))
+    def similarity(id: str, place: object) -> float:
+        """Mean Jaccard index of the ancestors of a concept and of its nearest neighbours."""
+        rows, similarities = ancestors(id), []
+        for neighbour in neighbours[place]:
+            others = ancestors(neighbour)
+            similarities.append(len(rows & others) / len(rows | others))
+        nearest = nlargest(_MAX_NEIGHBOURS, similarities)
         return sum(nearest) / max(len(nearest), 1)
 
-    settled = list(ranked)
-    for number, (place, found) in enumerate(zip(places, ranked, strict=True)):
-        for where in (place, place[0]) if is_tied[number] else ():
-            near = [nearness(c.id, where) for c in found]
-            tied = (n for c, n in zip(found, near, strict=True) if c.score == found[0].score)
-            first, second = nlargest(2, tied)
-            if first >= max(second + _MARGIN, _RATIO * second):
-                odds = [c.score * n for c, n in zip(found, near, strict=True)]
-                part = sum(c.score for c in found) / sum(odds)
-                scores = (round(part * o, 4) for o in odds)
-                scored = [replace(c, score=s) for c, s in zip(found, scores, strict=True)]
-                settled[number] = tuple(sorted(scored, key=lambda c: (-c.score, c.id)))
+    decided = list(ranked)
+    for number, (place, candidates) in enumerate(zip(sentences, ranked, strict=True)):
+        for neighbourhood in (place, place[0]) if tied[number] else ():
+            similarities = [similarity(c.id, neighbourhood) for c in candidates]
+            top_score, pairs = candidates[0].score, list(zip(candidates, similarities, strict=True))
+            first, second = nlargest(2, (s for c, s in pairs if c.score == top_score))
+            if first >= max(second + _MIN_MARGIN, _MIN_RATIO * second):
+                odds = [c.score * s for c, s in pairs]
+                factor = sum(c.score for c in candidates) / sum(odds)
+                scores = [round(factor * o, 4) for o in odds]
+                scored = [replace(c, score=s) for c, s in zip(candidates, scores, strict=True)]
+                decided[number] = tuple(sorted(scored, key=lambda c: (-c.score, c.id)))
                 break
-    return settled
+    return decided
 
 
 def decide(
     span: Span,
     query: Query,
     candidates: tuple[Candidate, ...],
-    of_parts: Mapping[str, tuple[Candidate, ...]],
+    part_candidates: Mapping[str, tuple[Candidate, ...]],
     *,
     nil_threshold: float,
 ) -> Link:
-    """The link of a mention.
+    """Decide what a mention is linked to: one concept, several (composite), or none (NIL).
 
-    A composite reading is taken if all its parts together are likelier than the whole: a name
-    with "and" in it ("head and neck neoplasms") stays one, and so does what was one in training.
-    A gene that one of the parts is too tells less: flies have "CDK4/6" for a name of Cdk4.
+    A composite reading is taken if all its parts together are more probable than the whole. So a
+    name with "and" in it ("head and neck neoplasms") stays one concept, and so do mentions that
+    training texts linked to one. If the concept of the whole is one of the parts, the reading only
+    has to reach the threshold: "CDK4/6" is a name of Cdk4 in flies.
 
-    candidates (tuple): Of the whole mention.
-    of_parts (Mapping): Those of each part of its readings.
+    candidates (tuple): Candidates of the whole mention.
+    part_candidates (Mapping): Candidates of each part of its readings.
     """
     whole = candidates
     ids: tuple[str, ...] = tuple(c.id for c in candidates[:1] if c.score >= nil_threshold)
-    alone = ids
+    whole_ids = ids
     best = candidates[0].score if candidates else 0.0
     for reading in query.readings:
-        parts = [of_parts[part][:1] for part in reading]
-        if not all(parts):
+        if not all(part_candidates[part] for part in reading):
             continue
-        firsts = {part[0].id: part[0] for part in parts}
-        likelihood = min(part[0].score for part in parts) ** (
-            1 if query.parts_agree else len(parts)
-        )
-        is_part = query.parts_agree and ids == alone and firsts.keys() >= set(ids)
-        least = nil_threshold if is_part else max(best, nil_threshold)
-        if likelihood > least and len(firsts) == len(parts):
-            best, ids = likelihood, tuple(firsts)
-            rest = [c for c in whole if c.id not in firsts]
-            candidates = (*firsts.values(), *rest)
+        firsts = [part_candidates[part][0] for part in reading]
+        different = {first.id: first for first in firsts}
+        probability = min(first.score for first in firsts)
+        if not query.parts_agree:
+            probability = probability ** len(reading)
+        includes_whole = query.parts_agree and ids == whole_ids and different.keys() >= set(ids)
+        required = nil_threshold if includes_whole else max(best, nil_threshold)
+        if probability > required and len(different) == len(reading):
+            best, ids = probability, tuple(different)
+            others = [c for c in whole if c.id not in different]
+            candidates = (*different.values(), *others)
     return Link(span.start_char, span.end_char, span.label_, ids, candidates)
 
 
 def with_labels(links: Sequence[Link], kb: KnowledgeBase) -> list[Link]:
-    """Links with labels in place of empty ones: `doc.ents` takes no span without one.
+    """Fill in empty labels of links, because `doc.ents` cannot hold spans without a label.
 
-    The label is that of the linked concept, or of the best candidate where that is NIL, see
+    The label is that of the linked concept or, for NIL, of the best candidate, see
     `KnowledgeBase.labels_of`.
     """
-    concepts = [next(iter(link.ids or (c.id for c in link.candidates)), "") for link in links]
+    concepts = []
+    for link in links:
+        ids = link.ids or [c.id for c in link.candidates]
+        concepts.append(ids[0] if ids else "")
     different = list(dict.fromkeys(concepts))
     rows = kb.find_all(different)
-    known = rows >= 0
     label_of = dict.fromkeys(different, kb.title)
-    ids = [id for id, is_known in zip(different, known.tolist(), strict=True) if is_known]
-    label_of |= dict(zip(ids, kb.labels_of(rows[known]), strict=True))
+    known_ids = [id for id, row in zip(different, rows.tolist(), strict=True) if row >= 0]
+    label_of |= dict(zip(known_ids, kb.labels_of(rows[rows >= 0]), strict=True))
     return [
         link if link.label else replace(link, label=label_of[id])
         for link, id in zip(links, concepts, strict=True)
@@ -383,12 +401,12 @@ def with_labels(links: Sequence[Link], kb: KnowledgeBase) -> list[Link]:
 
 @dataclass(frozen=True)
 class Ranking:
-    """Mentions of a batch of documents with their candidates, before anything is decided.
+    """Mentions of a batch of documents with their ranked candidates, before the decision.
 
-    generator (CandidateGenerator): What the candidates come from.
-    mentions (Mentions): Those that get links.
-    asked (Mentions): These and the parts of composites, see `RuleSet.with_parts`.
-    candidates (Sequence): Of all that was asked for.
+    generator (CandidateGenerator): The source of the candidates.
+    mentions (Mentions): The mentions to link.
+    asked (Mentions): The mentions and the parts of composites, see `RuleSet.with_parts`.
+    candidates (Sequence): Candidates of each mention and part in `asked`.
     """
 
     generator: CandidateGenerator
@@ -399,52 +417,49 @@ class Ranking:
     def links(self, *, nil_threshold: float | None = None) -> list[list[Link]]:
         """Decide what the mentions of each document are linked to.
 
-        nil_threshold (float | None): None: that of the settings.
+        nil_threshold (float | None): Minimum score of a link; None: as in the settings.
         RAISES BioelError: [B497] when rules fail, [B500] when they add a candidate that the
             knowledge base of its label lacks.
         """
         settings, rules = self.generator.state.settings, self.generator.rules
         threshold = settings.nil_threshold if nil_threshold is None else nil_threshold
-        mentions, top, n = self.mentions, settings.max_candidates, len(self.mentions.spans)
-        given = Candidates(self.candidates, threshold, self.generator.rank)
-        candidates = rules.rescore(self.asked, given)
-        candidates = [found[:top] for found in candidates]
-        of_parts = iter(candidates[n:])
-        flat = []
-        tied = ties_of(candidates[:n])
-        wholes = zip(mentions.spans, mentions.queries, tied, strict=True)
-        weighed = candidates[:n]
-        if mentions.likely is not None:  # times the probability of the mention
-            weighed = [
-                tuple(replace(c, score=round(c.score * likely, 4)) for c in found)
-                for found, likely in zip(candidates, mentions.likely, strict=True)
-            ]
-        for (span, query, is_tied), found in zip(wholes, weighed, strict=True):
-            parts = {part: next(of_parts) for part in query.parts} if query.readings else {}
-            link = decide(span, query, found, parts, nil_threshold=threshold)
-            if len(link.ids) == 1 and is_tied:  # parts of a composite are no tie
+        mentions, n = self.mentions, len(self.mentions.spans)
+        unscored = Candidates(self.candidates, threshold, self.generator.rank)
+        rescored = rules.rescore(self.asked, unscored)
+        candidates = [of_mention[: settings.max_candidates] for of_mention in rescored]
+        wholes, parts = candidates[:n], iter(candidates[n:])
+        tied = [is_tied(of_mention) for of_mention in wholes]
+        if mentions.likely is not None:
+            for number, probability in enumerate(mentions.likely):
+                wholes[number] = tuple(
+                    replace(c, score=round(c.score * probability, 4)) for c in wholes[number]
+                )
+        links = []
+        for number, (span, query) in enumerate(zip(mentions.spans, mentions.queries, strict=True)):
+            part_candidates = {part: next(parts) for part in query.parts}
+            link = decide(span, query, wholes[number], part_candidates, nil_threshold=threshold)
+            if len(link.ids) == 1 and tied[number]:
                 link = replace(link, ids=())
-            flat.append(link)
+            links.append(link)
         if settings.mentions == BY_DICTIONARY:
-            flat = with_labels(flat, self.generator.kb)
-        links: list[list[Link]] = [[] for _ in mentions.docs]
-        for owner, link, said in zip(
-            mentions.owners, flat, rules.facts(mentions, flat), strict=True
-        ):
-            links[owner].append(replace(link, facts=said) if said else link)
-        return links
+            links = with_labels(links, self.generator.kb)
+        links_of_docs: list[list[Link]] = [[] for _ in mentions.docs]
+        facts = rules.facts(mentions, links)
+        for owner, link, link_facts in zip(mentions.owners, links, facts, strict=True):
+            links_of_docs[owner].append(replace(link, facts=link_facts) if link_facts else link)
+        return links_of_docs
 
 
 def rank_candidates(generator: CandidateGenerator, mentions: Mentions) -> Ranking:
-    """Rank the candidates of mentions, and of the parts of composites, in one batch."""
+    """Rank the candidates of mentions and of parts of composites, in one batch."""
     state, settings = generator.state, generator.state.settings
     asked = generator.rules.with_parts(mentions)
     if mentions.likely is not None and not (state.rescorer or state.alias_table.counts):
-        # Names need no search: their concepts are known, and nobody prefers others.
+        # The queries are names, so no search is needed, and no alias table prefers other concepts.
         candidates = rank_names(generator.kb, asked, coherence=settings.coherence)
     else:
         candidates = rank_mentions(generator, asked, coherence=settings.coherence)
     if candidates and state.rescorer:
-        reading = state.rescorer.read(generator, asked, candidates)
-        candidates = reading.rank(state.rescoring, top=settings.max_candidates)
+        scores = state.rescorer.read(generator, asked, candidates)
+        candidates = scores.rank(state.rescoring, top=settings.max_candidates)
     return Ranking(generator, mentions, asked, candidates)

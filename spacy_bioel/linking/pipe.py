@@ -1,4 +1,4 @@
-"""The pipe `bioel_linker`: mentions -> candidates from a knowledge base -> `span._.cui`."""
+"""The pipe `bioel_linker`, which links mentions to concepts of a knowledge base."""
 
 # No `from __future__ import annotations`: spaCy reads the annotations as types.
 
@@ -37,19 +37,19 @@ from spacy_bioel.linking.training import NameTraining, make_networks, training_s
 from spacy_bioel.models.fusion import Fusion
 from spacy_bioel.models.name_encoder import encoder_parts, load_encoder, name_encoder_of
 from spacy_bioel.parallel import give_back_memory
-from spacy_bioel.pipe import Parts, Pipeline, StoredPipe
+from spacy_bioel.pipe import Pipeline, SavedParts, StoredPipe
 from spacy_bioel.settings import BY_DICTIONARY, SPANS_AND_DICTIONARY, LinkerSettings
 from spacy_bioel.types import Link, remember_opener
 
-_STATISTICS = "alias_table.json"
-_WEIGHTS = ("fusion", "rescoring")
+_ALIAS_TABLE_FILE = "alias_table.json"
+_WEIGHT_NAMES = ("fusion", "rescoring")
 
 
 class Linker(StoredPipe[LinkerSettings]):
-    """Links mentions; `LinkerSettings` has the settings, `doc` the result.
+    """Links mentions to concepts; its settings are `LinkerSettings`.
 
-    Weights (`fusion`, `rescoring`), mention statistics and settings (`cfg`) may be assigned at any
-    time: the next batch is linked by them. Many threads may predict, one may train.
+    Weights (`fusion`, `rescoring`), `alias_table` and settings (`cfg`) can be assigned at any time,
+    and apply from the next batch on. Several threads can predict; one can train.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Linker(StoredPipe[LinkerSettings]):
         self.fusion: Fusion | None = None
         self.rescoring: Fusion | None = None
         self._ngram_search = ngram_search
-        # A relative path is relative to the current folder of now, not of the first use.
+        # Relative paths are relative to the folder that is current now, not at the first use.
         self._base = Path.cwd() if settings.get("kb") else Path()
         self.pipeline = Pipeline()
         self._lock = RLock()
@@ -83,18 +83,18 @@ class Linker(StoredPipe[LinkerSettings]):
         self._forget_kb()
 
     def _forget_kb(self) -> None:
-        """Open the knowledge base of the settings at the next use; ends a training."""
+        """Open the knowledge base of the settings at the next use; ends training."""
         self._kb: KnowledgeBase | None = None
         self._opened_as: KbSetting = ""  # the setting `kb` when it was opened
-        self._is_equipped = False  # with the package's components
+        self._is_equipped = False  # with bundled components, see `_equip`
         self._training: NameTraining | None = None
         self._cache = self._cache.only("encoder")
 
-    # Parts.
+    # SavedParts.
 
     @property
     def encoder(self) -> Model[Any, Any]:
-        """All of the model, or its side that encodes names."""
+        """The name encoder: the model or, in a contextual model, a part of it."""
         return name_encoder_of(self.model)
 
     @property
@@ -103,12 +103,12 @@ class Linker(StoredPipe[LinkerSettings]):
 
     @property
     def rescorer(self) -> Rescorer | None:
-        """The contextual side of the model; None: it is a mere name encoder."""
+        """The contextual part of the model; None if it is a name encoder only."""
         return self._cache.get("rescorer", self.model, partial(rescorer_of, self.model))
 
     @property
     def is_contextual(self) -> bool:
-        """Whether mentions are read in their documents."""
+        """Whether a contextual model rescores candidates."""
         rescorer = self.rescorer
         if rescorer is None or not rescorer.is_ready:
             return False
@@ -116,22 +116,22 @@ class Linker(StoredPipe[LinkerSettings]):
 
     @property
     def fingerprint(self) -> str:
-        """Identifies the encoder. RAISES BioelError: [B053] without one."""
+        """Digest of the encoder. RAISES BioelError: [B053] without one."""
         encoder = self.state.encoder
         if encoder is None:
             raise BioelError(Errors.B053.format(name=self.name))
         return encoder.fingerprint
 
     def read_settings(self) -> LinkerSettings:
-        """Check the settings; RAISES those of `validation.check_settings`."""
+        """Check the settings. RAISES the errors of `validation.check_settings`."""
         return validation.check_settings(self.cfg, self.model)
 
     @property
     def state(self) -> LinkerState:
-        """The parts as they are now. RAISES BioelError: Those of `kb` and `check_settings`."""
+        """The current parts. RAISES BioelError: The errors of `kb` and `check_settings`."""
         with self._lock:
             return LinkerState(
-                kb=self.kb,  # first: opening it may bring the package's encoder and statistics
+                kb=self.kb,  # first, as opening it may add the bundled encoder and alias table
                 encoder=self._freeze() if self.has_encoder else None,
                 alias_table=self.alias_table,
                 fusion=self.fusion,
@@ -144,17 +144,17 @@ class Linker(StoredPipe[LinkerSettings]):
 
     @property
     def generator(self) -> CandidateGenerator:
-        """Candidate generation by the state as it is now.
+        """The generator of candidates for the current state.
 
-        While a large knowledge base is trained on, it searches a pool of its names, see
-        `linker.training`; until `encode_kb` or `set_kb` ends the training.
+        During training with a large knowledge base, it searches a pool of names, see `NamePool`,
+        until `encode_kb` or `set_kb` ends the training.
         """
         with self._lock:
             state = self.state
             if self._training is not None:
                 state = replace(state, pool=self._training.pool_of(state))
-            made = partial(CandidateGenerator, state, self._cache)
-            return self._cache.get("generator", state, made)
+            make = partial(CandidateGenerator, state, self._cache)
+            return self._cache.get("generator", state, make)
 
     def _freeze(self) -> FrozenEncoder:
         network = self.encoder.get_ref("network")
@@ -164,33 +164,33 @@ class Linker(StoredPipe[LinkerSettings]):
 
     @property
     def kb(self) -> KnowledgeBase:
-        """The knowledge base, opened at first use; unset components default to the package's.
+        """The knowledge base, opened at first use. A linker without encoder gets the bundled one.
 
-        RAISES BioelError: Those of `KnowledgeBase.open`, `starter_kb` and `check_settings`.
+        RAISES BioelError: The errors of `KnowledgeBase.open`, `starter_kb` and `check_settings`.
         """
         with self._lock:
             self.pipeline.check_order(partial(validation.check_order, linker=self))
             if self._kb is not None and self.cfg["kb"] != self._opened_as:
-                self.set_kb(self.cfg["kb"])  # another one was assigned
+                self.set_kb(self.cfg["kb"])  # the setting was changed
             if self._kb is None or not self._is_equipped:
                 kb = self._opened_kb()
                 self._equip(kb)
                 self._kb, self._is_equipped = kb, True
                 self._opened_as = deepcopy(self.cfg["kb"])
-                give_back_memory()  # of loading, or of building
+                give_back_memory()  # of loading or building
             return self._kb
 
     def _opened_kb(self) -> KnowledgeBase:
-        """The knowledge base that is open, or that of the settings."""
+        """Return the open knowledge base, or open that of the settings."""
         return self._kb or open_kbs(self.cfg["kb"], self._open_folder)
 
     def _open_folder(self, path: str) -> KnowledgeBase:
         kb = bundled.open_setting(path, self._base)
-        self._ensure_vectors(kb)  # before the next is built: the peaks of both would add up
+        self._ensure_vectors(kb)  # before the next KB is built, to limit the peak of memory
         return kb
 
     def _equip(self, kb: KnowledgeBase) -> None:
-        """Add what the package has for a knowledge base: encoder, statistics, vectors."""
+        """Add the bundled encoder, alias table and vectors if the linker has no others."""
         if not self.has_encoder:
             starter.add_starter_encoder(self.encoder, kb, mentions=self.cfg["mentions"])
             if bundled.is_starter(kb) and not self.alias_table.counts:
@@ -200,30 +200,29 @@ class Linker(StoredPipe[LinkerSettings]):
         validation.check_types(kb, self.cfg["label_types"])
 
     def _ensure_vectors(self, kb: KnowledgeBase) -> None:
-        """Encode a knowledge base of the package at its first use."""
+        """Encode a bundled knowledge base at its first use."""
         is_dense = self.has_encoder and "dense" in self.check_settings().evidence.names
         if is_dense and bundled.is_starter(kb):
             starter.ensure_vectors(kb, self._freeze())
 
     def kb_if_built(self) -> KnowledgeBase:
-        """The knowledge base as it lies on the disk, for records that read in it: reading a
-        property builds and encodes nothing.
+        """Open the knowledge base without building or encoding anything, for records.
 
-        RAISES BioelError: [B320] where it would have to be built; those of `KnowledgeBase.open`.
+        RAISES BioelError: [B320] when it is not built; the errors of `KnowledgeBase.open`.
         """
         with self._lock:
             if self._kb is None:
-                opened = partial(bundled.open_setting, base=self._base, builds=False)
-                kb = open_kbs(self.cfg["kb"], opened)
+                open_built = partial(bundled.open_setting, base=self._base, builds=False)
+                kb = open_kbs(self.cfg["kb"], open_built)
                 self._kb, self._opened_as = kb, deepcopy(self.cfg["kb"])
             return self._kb
 
     def set_kb(self, kb: KnowledgeBase | Path | KbSetting) -> None:
-        """Link against another knowledge base, or several, without training; ends a training.
+        """Link against other knowledge bases from now on; no training is needed. Ends training.
 
-        kb (KnowledgeBase | Path | KbSetting): Open, or as in the settings. Needs vectors of this
-            pipe's encoder, unless it is small.
-        RAISES BioelError: Those of `KnowledgeBase.open` and `open_kbs`.
+        kb (KnowledgeBase | Path | KbSetting): An open knowledge base, or a value of the setting
+            `kb`. Large ones need vectors of this pipe's encoder, see `encode_kb`.
+        RAISES BioelError: The errors of `KnowledgeBase.open` and `open_kbs`.
         """
         if isinstance(kb, str | list | dict):
             self._take(open_kbs(kb, bundled.open_setting), kb)
@@ -231,46 +230,46 @@ class Linker(StoredPipe[LinkerSettings]):
             self._take(open_kb(kb), "")
 
     def _take(self, kb: KnowledgeBase, setting: KbSetting) -> None:
-        """Link against an open knowledge base from now on; `setting` has its labels."""
+        """Link against an open knowledge base, whose labels are in `setting`."""
         with self._lock:
-            self.pipeline.forget_order()  # labels are compared with those of the pipes anew
-            # A path in the local cache would not exist on another machine.
-            places = [bundled.place_of(part) for part in parts_of(kb)]
-            self.cfg["kb"] = setting_of(kb, places, before=setting)
+            self.pipeline.forget_order()  # labels have to be compared with those of the pipes
+            # Bundled ones by name: their path in the local cache differs between machines.
+            folders = [bundled.place_of(part) for part in parts_of(kb)]
+            self.cfg["kb"] = setting_of(kb, folders, before=setting)
             self._forget_kb()
             self._kb, self._opened_as = kb, deepcopy(self.cfg["kb"])
 
-    # Storage: encoder, mention statistics and weights as parts, the knowledge base as a folder.
-    # The parts are the same before and after the first use: a component that was not set is the
-    # package's own, and is saved as such.
+    # Storage: encoder, alias table and weights are saved as parts, the knowledge base as a folder.
+    # Bundled components are saved like others, so that the parts are the same before and after the
+    # first use.
 
     def stored_cfg(self) -> dict[str, Any]:
-        """The settings; the folder that a knowledge base came from means nothing to who gets a
-        copy of it."""
-        return self.cfg | ({"kb": self._included_kb()} if self.cfg["include_kb"] else {})
+        if self.cfg["include_kb"]:  # its original folder may not exist where the copy is loaded
+            return self.cfg | {"kb": self._included_kb()}
+        return self.cfg
 
     def _included_kb(self) -> KbSetting:
-        """The setting of a pipeline that its knowledge base is saved with."""
+        """Return the setting `kb` of a pipe that is saved with its knowledge bases."""
         if isinstance(self.cfg["kb"], str):
-            return INCLUDED  # it need not be opened for that
+            return INCLUDED  # without opening it
         n = len(parts_of(self.kb))
-        places = [INCLUDED] if n == 1 else [f"{INCLUDED}.{number}" for number in range(n)]
-        return setting_of(self.kb, places, before=self.cfg["kb"])
+        folders = [INCLUDED] if n == 1 else [f"{INCLUDED}.{number}" for number in range(n)]
+        return setting_of(self.kb, folders, before=self.cfg["kb"])
 
-    def parts(self) -> Parts:
+    def parts(self) -> SavedParts:
         if not self.has_encoder:
-            _ = self.kb  # opening it brings the package's encoder, where that serves
-        tables: dict[str, Any] = {_STATISTICS: self.alias_table.counts, "fusion.json": None}
-        for name in _WEIGHTS:
+            _ = self.kb  # opening it may add the bundled encoder
+        tables: dict[str, Any] = {_ALIAS_TABLE_FILE: self.alias_table.counts, "fusion.json": None}
+        for name in _WEIGHT_NAMES:
             if weights := getattr(self, name):
                 tables[f"{name}.json"] = weights.to_json(self.features_of(name))
-        self._read_tables(tables)  # what could not be loaded is not saved
+        self._read_tables(tables)  # do not save tables that could not be loaded
         stored = {name: partial(_to_json, table) for name, table in tables.items()}
-        read = self.rescorer.parts() if self.rescorer else {}
-        return {**stored, **encoder_parts(self.encoder), **read}
+        contextual = self.rescorer.parts() if self.rescorer else {}
+        return {**stored, **encoder_parts(self.encoder), **contextual}
 
     def load_parts(self, parts: Mapping[str, bytes]) -> None:
-        names = {_STATISTICS, *(f"{name}.json" for name in _WEIGHTS)} & parts.keys()
+        names = {_ALIAS_TABLE_FILE, *(f"{name}.json" for name in _WEIGHT_NAMES)} & parts.keys()
         tables = {name: srsly.json_loads(parts[name]) for name in names}
         self.alias_table, self.fusion, self.rescoring = self._read_tables(tables)
         load_encoder(self.encoder, parts)
@@ -281,7 +280,7 @@ class Linker(StoredPipe[LinkerSettings]):
             self._forget_kb()
 
     def features_of(self, weights: str) -> Sequence[str]:
-        """What the weights "fusion" or "rescoring" are for."""
+        """Return the names of the features of the weights "fusion" or "rescoring"."""
         if weights == "fusion":
             return FEATURES
         return self.rescorer.features if self.rescorer else ()
@@ -289,13 +288,13 @@ class Linker(StoredPipe[LinkerSettings]):
     def _read_tables(
         self, tables: Mapping[str, Any]
     ) -> tuple[AliasTable, Fusion | None, Fusion | None]:
-        """RAISES BioelError: [B062], [B272] when tables are damaged."""
+        """Read alias table and weights. RAISES BioelError: [B062], [B272] if they are damaged."""
 
         def weights(name: str) -> Fusion | None:
             table = tables.get(f"{name}.json")
             return None if table is None else Fusion.from_json(table, self.features_of(name))
 
-        alias_table = AliasTable.from_json(tables[_STATISTICS])
+        alias_table = AliasTable.from_json(tables[_ALIAS_TABLE_FILE])
         return alias_table, weights("fusion"), weights("rescoring")
 
     def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
@@ -311,7 +310,7 @@ class Linker(StoredPipe[LinkerSettings]):
         super().read_bytes(parts["pipe"])
         if parts["kbs"]:
             blocks = dict(zip(folders_of(self.cfg["kb"]), parts["kbs"], strict=True))
-            kb = open_kbs(self.cfg["kb"], lambda place: KnowledgeBase.from_bytes(blocks[place]))
+            kb = open_kbs(self.cfg["kb"], lambda name: KnowledgeBase.from_bytes(blocks[name]))
             self._take(kb, self.cfg["kb"])
 
     def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
@@ -320,8 +319,8 @@ class Linker(StoredPipe[LinkerSettings]):
         if self.cfg["include_kb"] and "kb" not in exclude:
             setting = self._included_kb()
             bundled.forget_folder(Path(path), setting)
-            for place, part in zip(folders_of(setting), parts_of(self.kb), strict=True):
-                part.save_to(Path(path) / place)
+            for folder, part in zip(folders_of(setting), parts_of(self.kb), strict=True):
+                part.save_to(Path(path) / folder)
 
     def read_folder(self, folder: Path) -> None:
         super().read_folder(folder)
@@ -332,13 +331,13 @@ class Linker(StoredPipe[LinkerSettings]):
     # Prediction.
 
     def predict(self, docs: Iterable[Doc]) -> list[list[Link]]:
-        """Links of each document, in the order of its mentions."""
+        """Return the links of each document, in the order of its mentions."""
         return self.ranking(docs).links()
 
     def ranking(self, docs: Iterable[Doc], traces: Sequence[Trace] | None = None) -> Ranking:
-        """Mentions with their candidates, of which `predict` decides.
+        """Find the mentions and rank their candidates, before `predict` decides.
 
-        traces (Sequence[Trace] | None): Of each document, to be told what was considered.
+        traces (Sequence[Trace] | None): Record the considered spans of each document.
         """
         generator = self.generator
         settings = generator.state.settings
@@ -353,13 +352,12 @@ class Linker(StoredPipe[LinkerSettings]):
         return rank_candidates(generator, mentions)
 
     def set_annotations(self, docs: Iterable[Doc], scores: list[list[Link]]) -> None:
-        """Write links as the span group `spans_key`, and as entities, see `set_ents`."""
+        """Write links to the span group `spans_key` and, by the setting `set_ents`, to doc.ents."""
         key, kb, nil = self.cfg["spans_key"], self.kb.fingerprint, self.cfg["nil_threshold"]
-        adds = self.cfg["mentions"] == SPANS_AND_DICTIONARY
+        mentions = self.cfg["mentions"]
+        adds = mentions == SPANS_AND_DICTIONARY
         for doc, links in zip(docs, scores, strict=True):
-            from_ents = self.cfg["mentions"] == "ents" or (
-                self.cfg["mentions"] == "auto" and key not in doc.spans
-            )
+            from_ents = mentions == "ents" or (mentions == "auto" and key not in doc.spans)
             set_links(doc, links, spans_key=key, kb=kb, nil_threshold=nil, adds=adds)
             if from_ents and self.cfg["set_ents"]:
                 set_ent_links(doc, spans_key=key)
@@ -379,9 +377,9 @@ class Linker(StoredPipe[LinkerSettings]):
         vocabulary: int = 16000,
         width: int = 256,
     ) -> None:
-        """Set the knowledge base, count the training mentions, make vocabulary and network.
+        """Set the knowledge base, count the training mentions, and make the networks.
 
-        kb (KnowledgeBase | str | None): Or its folder; None: the one of the component's config.
+        kb (KnowledgeBase | str | None): Knowledge base or its folder; None: as in the settings.
         encoder, embeddings, vocabulary, width: See `training.make_networks`.
         """
         validate_get_examples(get_examples, "Linker.initialize")
@@ -391,7 +389,7 @@ class Linker(StoredPipe[LinkerSettings]):
             else:
                 self.set_kb(kb)
             self.alias_table = AliasTable()
-            # Weights were fitted to the evidence of another encoder.
+            # They were fitted to the evidence of another encoder.
             self.fusion = self.rescoring = None
             if nlp is not None:
                 nlp.meta.get("bioel", {}).pop("tuning", None)
@@ -412,7 +410,7 @@ class Linker(StoredPipe[LinkerSettings]):
             self._start_training()
 
     def count_mentions(self, examples: Iterable[Example]) -> None:
-        """Add training mentions to the statistics, with abbreviations written out too."""
+        """Add training mentions to the alias table, also with abbreviations expanded."""
         kb = self._kb or self.kb
         settings = self.check_settings()
         self.alias_table = self.alias_table.with_mentions(
@@ -439,9 +437,9 @@ class Linker(StoredPipe[LinkerSettings]):
         self._cache.forget("encoder")
 
     def use_params(self, params: dict[tuple[int, str], FloatsXd]) -> Iterator[None]:
-        """Predict by other weights, such as averages, until asked for the next item.
+        """Predict with other weights, such as averages, until the iterator is advanced.
 
-        `Language.use_params` calls it so: spaCy's own pipes are no context managers either.
+        A generator like those of spaCy's pipes, for `Language.use_params`; not a context manager.
         """
         try:
             with self.model.use_params(params):
@@ -451,7 +449,7 @@ class Linker(StoredPipe[LinkerSettings]):
             self._cache.forget("encoder")
 
     def score(self, examples: Iterable[Example], **kwargs: object) -> dict[str, Any]:
-        """Scores by the pipe's scorer, which is told the current id of each retired one."""
+        """Return the scores of the pipe's scorer, which maps retired ids to current ones."""
         scores: dict[str, Any] = super().score(examples, canonical=self.kb.canonical, **kwargs)
         return scores
 
@@ -460,12 +458,12 @@ class Linker(StoredPipe[LinkerSettings]):
     def encode_kb(
         self, kb: KnowledgeBase | str | Path, *, progress: Callable[[int], None] | None = None
     ) -> Encoded:
-        """Write vectors of all names, and what a model that reads needs, into the folder of a
-        knowledge base, or of each of several; ends a training.
+        """Write vectors of all names, and data of contextual models, to the folders of knowledge
+        bases. Ends training.
 
-        progress (Callable | None): Is told the number of names each time that some are done.
-        RETURNS (Encoded): The approximate index is that of the last of several knowledge bases.
-        RAISES BioelError: [B053] without an encoder; those of `kb.vector_files.write_vectors`.
+        progress (Callable | None): Called with the number of names after each block.
+        RETURNS (Encoded): Counts of all knowledge bases, and the approximate index of the last.
+        RAISES BioelError: [B053] without an encoder; the errors of `kb.vector_files.write_vectors`.
         """
         with self._lock:
             if not self.has_encoder:
@@ -480,15 +478,15 @@ class Linker(StoredPipe[LinkerSettings]):
         return Encoded(sum(d.encoded for d in done), sum(d.copied for d in done), done[-1].ann)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # For worker processes under spawn. The knowledge base goes by its path, so that the
-        # workers share its pages.
-        about = {
+        # For worker processes under spawn. The knowledge base is pickled as its path, so that the
+        # workers share its memory-mapped pages.
+        parts = {
             "ngram_search": self._ngram_search,
             "entities": self.entities,
             "scorer": self.scorer,
         }
-        make = partial(type(self), self.vocab, self.model, self.name, settings={}, **about)
-        return _unpickle, (make, self.to_bytes(exclude=["kb"]), self.kb)
+        make = partial(type(self), self.vocab, self.model, self.name, settings={}, **parts)
+        return _unpickle_linker, (make, self.to_bytes(exclude=["kb"]), self.kb)
 
 
 def _to_json(table: object) -> bytes:
@@ -496,7 +494,7 @@ def _to_json(table: object) -> bytes:
     return text.encode("utf8")
 
 
-def _unpickle(make: Callable[[], Linker], data: bytes, kb: KnowledgeBase) -> Linker:
+def _unpickle_linker(make: Callable[[], Linker], data: bytes, kb: KnowledgeBase) -> Linker:
     linker = make()
     linker.from_bytes(data)
     linker._take(kb, linker.cfg["kb"])

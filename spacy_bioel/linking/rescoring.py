@@ -1,12 +1,10 @@
-"""Contextual models, as a linker uses them: they read mentions in their documents."""
+"""Interface between the linker and contextual models, which read mentions in their documents."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
 from spacy.tokens import Doc
 from spacy.training import Example
 from thinc.api import Model
@@ -18,38 +16,38 @@ from spacy_bioel.linking.training import NameTraining
 from spacy_bioel.models.fusion import Fusion
 from spacy_bioel.models.name_encoder import EncoderSource, Parts
 from spacy_bioel.settings import LinkerSettings
-from spacy_bioel.types import Candidate
+from spacy_bioel.types import Candidate, FloatArray, IntArray
 
-Given = Sequence[Sequence[Candidate]]  # candidates that the string of each mention was given
+Given = Sequence[Sequence[Candidate]]  # of each mention, by its string alone
 
 
 class ContextualScores(Protocol):
-    """Pairs of a mention and a concept, by mention, and what is weighed of each.
+    """Features of pairs of a mention and a concept, sorted by mention.
 
-    mention, concept: Number of the mention, concept row. Shape (n,).
+    mention, concept: Number of the mention, and concept row. Shape (n,).
     features: Shape (n, len(Rescorer.features)).
     """
 
-    mention: NDArray[np.int64]
-    concept: NDArray[np.int64]
-    features: NDArray[np.float32]
+    mention: IntArray
+    concept: IntArray
+    features: FloatArray
 
     def rank(self, fusion: Fusion | None, *, top: int) -> list[tuple[Candidate, ...]]:
-        """The `top` best candidates of each mention, best first.
+        """Return the `top` best candidates of each mention, best first.
 
-        fusion (Fusion | None): Weights of the features; None: the default ones.
+        fusion (Fusion | None): Weights of the features; None: the default weights.
         """
         ...
 
 
 class Rescorer:
-    """The contextual side of a linker's model.
+    """The contextual part of a linker's model, which rescores candidates.
 
     An architecture sets a subclass as the attribute "rescorer" of the model that it makes.
 
-    evidence (str): What its candidates are called, and the switch that it reads by.
-    features (Sequence[str]): What its weights are for.
-    proposes (bool): Whether it brings candidates that the strings were not given.
+    evidence (str): Evidence of its candidates, and the setting of `evidence` that switches it on.
+    features (Sequence[str]): Names of the features that its weights apply to.
+    proposes (bool): Whether it adds candidates to those of the strings.
     """
 
     evidence = "contextual"
@@ -62,42 +60,42 @@ class Rescorer:
 
     @property
     def is_ready(self) -> bool:
-        """Whether it can read: its contextual network is there."""
+        """Whether the model has its contextual network."""
         return self.model.maybe_get_ref("network") is not None
 
     @property
     def finds_mentions(self) -> bool:
-        """Whether `find` works, for the setting `mentions = "model"`."""
+        """Whether the model can find mentions, for the setting `mentions = "model"`."""
         return False
 
     def collect(self, examples: Iterable[Example], kb: KnowledgeBase, *, gold_key: str) -> None:
-        """Collect from training examples what the network is made for."""
+        """Collect data from the training examples that the network is made from."""
 
     def add_network(self, source: EncoderSource) -> None:
-        """Add the contextual network, in the place of an earlier one."""
+        """Add the contextual network, or replace it."""
 
     def parts(self) -> Parts:
-        """Files for `load`: bytes by file name; empty without a contextual network."""
+        """Return the files to save; empty without a contextual network."""
         return {}
 
     def load(self, parts: Mapping[str, bytes]) -> None:
-        """Load the files of `parts` into a model whose name encoder is loaded already."""
+        """Load the files of `parts`; the name encoder is loaded already."""
 
     def encode_kb(self, kb: KnowledgeBase) -> None:
-        """Write what reading needs, beside vectors, into the folder of a knowledge base."""
+        """Write data for rescoring, other than vectors, to the folder of a knowledge base."""
 
     def find(self, docs: Iterable[Doc], settings: LinkerSettings) -> Mentions:
-        """Mentions that the model finds in documents, with their types as labels."""
+        """Find the mentions of documents; their labels are the types."""
         raise NotImplementedError
 
     def read(
         self, generator: CandidateGenerator, mentions: Mentions, given: Given
     ) -> ContextualScores:
-        """Score pairs of mentions and concepts by what the documents say."""
+        """Score pairs of mentions and concepts in the context of their documents."""
         raise NotImplementedError
 
 
 def rescorer_of(model: Model[Any, Any]) -> Rescorer | None:
-    """The contextual side of a linker's model; None of a mere name encoder."""
-    made = model.attrs.get("rescorer")
-    return None if made is None else made(model)
+    """Return the contextual part of a linker's model; None if the model is a name encoder only."""
+    rescorer_class = model.attrs.get("rescorer")
+    return None if rescorer_class is None else rescorer_class(model)

@@ -1,4 +1,4 @@
-"""Searches among names: by spelling, and by the vectors of a frozen encoder."""
+"""Searches among names: the n-gram search, and the dense search with a frozen encoder."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from operator import attrgetter
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spacy_bioel.errors import Warnings
 from spacy_bioel.kb.faiss_index import choose_index
@@ -24,7 +23,7 @@ from spacy_bioel.kb.vector_files import (
     open_vectors,
     write_vectors,
 )
-from spacy_bioel.kb.vectors import QuantizedVectors, coarse_codes_of, quantize
+from spacy_bioel.kb.vectors import Encode, QuantizedVectors, coarse_codes_of, quantize
 from spacy_bioel.models.name_encoder import (
     Infer,
     NameEncoder,
@@ -33,24 +32,24 @@ from spacy_bioel.models.name_encoder import (
     inference_of,
 )
 from spacy_bioel.text.normalize import NORMALIZER_VERSION, normalize_names
-from spacy_bioel.types import IntArray
+from spacy_bioel.types import FloatArray, IntArray
 
 
 class NameSearch(Protocol):
-    """Nearest names of unit vectors; `kb.vectors.ExactIndex` is one."""
+    """Search for the nearest names of unit vectors, such as `kb.vectors.ExactIndex`."""
 
-    def search(self, queries: NDArray[np.float32], k: int) -> SearchResult: ...
+    def search(self, queries: FloatArray, k: int) -> SearchResult: ...
 
 
 class NgramSearch(Protocol):
-    """Names that are spelled like a query."""
+    """Search for names that are spelled like a query."""
 
     def search(self, queries: Sequence[str], k: int) -> SearchResult:
-        """The k names most alike to each query.
+        """Return the k most similar names of each query.
 
         queries (Sequence[str]): Normalised strings.
-        RETURNS (tuple): Rows and scores between 0 and 1, best first, lower row first among
-            equals; -1 and 0 where fewer than k names are found. Shape (n_queries, k) each.
+        RETURNS (tuple): Rows and scores from 0 to 1, best first; ties go to the lower row. Padded
+            with -1 and 0 if fewer than k names are found. Shape (n_queries, k) each.
         """
         ...
 
@@ -59,21 +58,20 @@ MakeSearch = Callable[[KnowledgeBase], NgramSearch]
 
 
 def create_ngrams_v1() -> MakeSearch:
-    """spacy-bioel.Ngrams.v1: the 3-grams that come with the knowledge base, `kb.spelling`."""
+    """spacy-bioel.Ngrams.v1: search with the 3-grams of the knowledge base, see `kb.spelling`."""
     return attrgetter("ngrams")
 
 
-Encode = Callable[[Sequence[str]], NDArray[np.float32]]
-# A knowledge base of up to this many names is encoded in memory when it comes without vectors.
+# Knowledge bases with up to this many names are encoded in memory if they have no vectors.
 ENCODE_ON_LOAD = 60_000
 
 
 @dataclass(frozen=True, eq=False)
 class FrozenEncoder:
-    """An encoder of names for inference, with the weights of one moment.
+    """An encoder of names for inference, whose weights do not change.
 
-    model (NameEncoder): With its word pieces.
-    infer (Callable): Made by `inference_of` from the network of the model.
+    model (NameEncoder): The encoder, with its word pieces.
+    infer (Callable): Inference function of its network, made by `inference_of`.
     """
 
     model: NameEncoder
@@ -81,92 +79,97 @@ class FrozenEncoder:
 
     @classmethod
     def of(cls, model: NameEncoder) -> FrozenEncoder:
-        """The encoder as it is now."""
+        """Freeze the current weights of an encoder."""
         return cls(model, inference_of(model))
 
     @cached_property
     def fingerprint(self) -> str:
-        """Identifies the encoder: weights, word pieces and the normalisation of names."""
+        """Digest of the weights, the word pieces and the version of the normalisation of names."""
         digest = blake2b(str(NORMALIZER_VERSION).encode(), digest_size=8)
         for name, part in encoder_parts(self.model).items():
             digest.update(name.encode() + part())
         return digest.hexdigest()
 
-    def encode(self, names: Sequence[str]) -> NDArray[np.float32]:
-        """Unit vectors of normalised names. Shape (n_names, dim)."""
+    def encode(self, names: Sequence[str]) -> FloatArray:
+        """Encode normalised names as unit vectors. Shape (n_names, dim)."""
         return encode_names(self.model, names, infer=self.infer)
 
     def write(self, kb: KnowledgeBase, *, progress: Callable[[int], None] | None = None) -> Encoded:
-        """Encode all names of a knowledge base into its folder, see `write_vectors`."""
+        """Write vectors of all names to the folder of a knowledge base, see `write_vectors`."""
         name, dim = self.fingerprint, self.model.get_dim("nO")
         return write_vectors(kb, self.encode, fingerprint=name, dim=dim, progress=progress)
 
 
 @dataclass(frozen=True)
 class EncodedNames:
-    """Names of a knowledge base with their vectors, and the search among them.
+    """Names of a knowledge base with their vectors and the dense search.
 
-    vectors (QuantizedVectors): Unit rows, possibly mapped. Shape (n, dim).
-    index (NameSearch): Over them.
-    rows (IntArray | None): Their name rows, ascending; None: they are all names. Shape (n,).
+    vectors (QuantizedVectors): Unit vectors, possibly memory-mapped. Shape (n, dim).
+    index (NameSearch): Index of the vectors.
+    rows (IntArray | None): Name row of each vector, ascending; None: all names. Shape (n,).
     """
 
     vectors: QuantizedVectors
     index: NameSearch
     rows: IntArray | None = None
 
-    def search(self, queries: NDArray[np.float32], k: int) -> tuple[IntArray, NDArray[np.float32]]:
-        """Like `ExactIndex.search`, with name rows of the knowledge base."""
-        found, scores = self.index.search(queries, k)
+    def search(self, queries: FloatArray, k: int) -> tuple[IntArray, FloatArray]:
+        """Search like `ExactIndex.search`; returns name rows of the knowledge base."""
+        rows, scores = self.index.search(queries, k)
         if self.rows is not None:
-            found = np.where(found >= 0, self.rows[found], -1)
-        return found, scores
+            rows = np.where(rows >= 0, self.rows[rows], -1)
+        return rows, scores
 
-    def take(self, rows: IntArray) -> NDArray[np.float32]:
-        """Vectors of name rows; zeros of those that are not here. Shape (len(rows), dim)."""
+    def take(self, rows: IntArray) -> FloatArray:
+        """Return vectors of name rows; zeros for names without one. Shape (len(rows), dim)."""
         if self.rows is None:
             return self.vectors.take(rows)
-        at = np.minimum(np.searchsorted(self.rows, rows), len(self.rows) - 1)
-        return np.where((self.rows[at] == rows)[:, None], self.vectors.take(at), np.float32(0))
+        positions = np.minimum(np.searchsorted(self.rows, rows), len(self.rows) - 1)
+        has_vector = (self.rows[positions] == rows)[:, None]
+        return np.where(has_vector, self.vectors.take(positions), np.float32(0))
 
 
 class JoinedNames:
-    """Names of a joined knowledge base, each with the vector that its part has.
+    """Names of a joined knowledge base with the vectors of its parts.
 
-    of_parts (Sequence): All names of each part; None of one whose names have no vectors.
+    parts (Sequence): Names of each part; None for parts without vectors.
     """
 
     def __init__(
-        self, kb: JoinedKnowledgeBase, of_parts: Sequence[EncodedNames | JoinedNames | None]
+        self, kb: JoinedKnowledgeBase, parts: Sequence[EncodedNames | JoinedNames | None]
     ) -> None:
         self._names = kb.names
-        self._of_parts = of_parts
-        pairs = zip(of_parts, kb.name_rows, strict=True)
-        found = [(names, rows) for names, rows in pairs if names is not None]
-        search = JoinedSearch([n for n, _ in found], [r for _, r in found], nothing=-np.inf)
-        self.search = search.search  # like `EncodedNames.search`, with joined name rows
+        self._parts = parts
+        searches, name_rows = [], []
+        for names, rows in zip(parts, kb.name_rows, strict=True):
+            if names is not None:
+                searches.append(names)
+                name_rows.append(rows)
+        # Like `EncodedNames.search`, with joined name rows.
+        self.search = JoinedSearch(searches, name_rows, nothing=-np.inf).search
 
-    def take(self, rows: IntArray) -> NDArray[np.float32]:
-        """Vectors of joined name rows; zeros of those without. Shape (len(rows), dim)."""
-        parts = [(at, own, self._of_parts[number]) for number, at, own in self._names.local(rows)]
-        found = [(at, names.take(own)) for at, own, names in parts if names is not None]
-        # Some part has an encoder, or there is no dense search.
-        vectors = np.zeros((len(rows), found[0][1].shape[1]), dtype=np.float32)
-        for at, of_part in found:
-            vectors[at] = of_part
+    def take(self, rows: IntArray) -> FloatArray:
+        """Return vectors of joined name rows; zeros for names without one. Shape (n, dim)."""
+        blocks = []
+        for number, positions, part_rows in self._names.local(rows):
+            if (names := self._parts[number]) is not None:
+                blocks.append((positions, names.take(part_rows)))
+        # There is at least one block: without vectors, there is no dense search.
+        vectors = np.zeros((len(rows), blocks[0][1].shape[1]), dtype=np.float32)
+        for positions, part_vectors in blocks:
+            vectors[positions] = part_vectors
         return vectors
 
 
 def needs_no_folder(kb: KnowledgeBase) -> bool:
-    """Whether a knowledge base, or each of several, is small enough to be encoded in memory, by
-    each process."""
+    """Return whether a knowledge base, or each part, is small enough to be encoded in memory."""
     return all(part.n_names <= ENCODE_ON_LOAD for part in parts_of(kb))
 
 
 def encoded_names(kb: KnowledgeBase, encoder: FrozenEncoder) -> EncodedNames:
-    """All names of a knowledge base: by the vectors in its folder, or encoded in memory.
+    """Open the vectors in the folder of a knowledge base, or encode its names in memory.
 
-    RAISES BioelError: Those of `open_vectors`, for a knowledge base that is not small.
+    RAISES BioelError: The errors of `open_vectors`, unless the knowledge base is small.
     """
     outdated = are_outdated(kb, encoder.fingerprint)
     if needs_no_folder(kb) and (outdated or not has_vectors(kb, encoder.fingerprint)):
@@ -180,14 +183,15 @@ def encoded_names(kb: KnowledgeBase, encoder: FrozenEncoder) -> EncodedNames:
 
 
 class NamePool:
-    """The part of a knowledge base that training encodes again and again.
+    """The part of a knowledge base that is encoded repeatedly during training.
 
-    Encoding all names at every refresh would cost more than the training itself. The pool has all
-    names of the concepts of the training corpus, then those of the concepts with the most names,
-    which are the most mentioned ones too. It is where negatives are mined, and what the
-    development documents are linked against while training; `bioel kb encode` then encodes all.
+    Encoding all names at every refresh would take longer than the training. The pool has all names
+    of the concepts in the training corpus, then those of the concepts with the most names, which
+    texts mention most. During training, hard negatives are mined in the pool, and development
+    documents are linked against it; `bioel kb encode` encodes all names afterwards.
 
-    mentioned (Iterable[str]): Ids of the concepts of the training corpus.
+    mentioned (Iterable[str]): Ids of the concepts in the training corpus.
+    size (int): Maximum number of names.
     rows (IntArray): Name rows in the pool. Shape (n_pool,).
     """
 
@@ -195,16 +199,16 @@ class NamePool:
         gold_rows = kb.find_all(sorted(mentioned))
         n_names = np.diff(kb.concept_offsets)
         order = np.argsort(-n_names, kind="stable")
-        wanted = np.unique(np.concatenate([gold_rows[gold_rows >= 0], order]), return_index=True)
-        by_need = wanted[0][np.argsort(wanted[1], kind="stable")]
-        n_fitting = int(np.searchsorted(np.cumsum(n_names[by_need]), size, side="right"))
-        chosen = by_need[: max(1, n_fitting)]
-        entries = np.zeros(len(kb), dtype=bool)
-        entries[chosen] = True
-        self.rows = np.unique(kb.concept_names[np.repeat(entries, n_names)]).astype(np.int64)
+        with_repeats = np.concatenate([gold_rows[gold_rows >= 0], order])
+        concepts, first = np.unique(with_repeats, return_index=True)
+        by_priority = concepts[np.argsort(first, kind="stable")]
+        n_fitting = int(np.searchsorted(np.cumsum(n_names[by_priority]), size, side="right"))
+        is_chosen = np.zeros(len(kb), dtype=bool)
+        is_chosen[by_priority[: max(1, n_fitting)]] = True
+        self.rows = np.unique(kb.concept_names[np.repeat(is_chosen, n_names)]).astype(np.int64)
         self.names = normalize_names(kb.names.take(self.rows))
 
     def encoded(self, encode: Encode) -> EncodedNames:
-        """All names of the pool."""
+        """Encode the names of the pool."""
         vectors = quantize(encode(self.names))
         return EncodedNames(vectors, choose_index(vectors), self.rows)

@@ -1,8 +1,7 @@
-"""The encoder of biomedical names and the knowledge bases that come with the package.
+"""The bundled encoder of names and alias table, which a linker without its own uses.
 
-Unset components of a linker default to the encoder and MeSH. A knowledge base is built at first
-use, in the user's cache folder, and MeSH encoded: once, however many threads and processes come
-first.
+Bundled knowledge bases are built in the user's cache folder at first use, and MeSH is encoded. This
+happens once, even if several threads and processes start at the same time.
 """
 
 from __future__ import annotations
@@ -38,28 +37,31 @@ ENCODER = ASSETS / "encoder"
 
 
 def starter_alias_table() -> AliasTable:
-    """Concepts that strings meant in the training documents that the package's encoder has seen."""
+    """Return the alias table of the training documents of the bundled encoder."""
     return AliasTable(srsly.read_json(ASSETS / "alias_table.json"))
 
 
 def ensure_vectors(kb: KnowledgeBase, encoder: FrozenEncoder) -> None:
-    """Encode the knowledge base of MeSH, if vectors of this encoder, or their heads, are absent."""
+    """Encode the bundled MeSH if it lacks vectors of this encoder, or their coarse codes."""
     if _name_of(kb) == _MESH:
         stored = stored_vectors(kb, encoder.fingerprint)
-        if not any(one.is_current and one.about["coarse"] for one in stored):
+        if not any(vectors.is_current and vectors.about["coarse"] for vectors in stored):
             encoder.write(kb)
 
 
 def string_vectors(encoder: FrozenEncoder, names: Sequence[str]) -> QuantizedVectors:
-    """Vectors of training strings: those of the strings that were last asked for are kept in the
-    cache folder, since encoding them takes most of a first document."""
-    about = "\n".join([encoder.fingerprint, *names])
-    digest = blake2b(about.encode("utf8", "surrogatepass"), digest_size=16).hexdigest()
+    """Return vectors of the strings of an alias table.
+
+    The last ones are cached on disk, because encoding them takes most of the time of the first
+    document.
+    """
+    content = "\n".join([encoder.fingerprint, *names])
+    digest = blake2b(content.encode("utf8", "surrogatepass"), digest_size=16).hexdigest()
     path = cache_folder() / f"strings-{digest}.safetensors"
     with suppress(OSError, SafetensorError):
         return vectors_of(load_file(path))
     vectors = quantize(encoder.encode(names))
-    with suppress(OSError):  # an encoder of one's own may read a cache folder that is not there
+    with suppress(OSError):  # the cache folder may be missing or read-only
         columns = {name: getattr(vectors, name) for name in ("codes", "fine", "scales")}
         with replacing_file(path, follow=False) as file:
             file.write_bytes(save(columns))
@@ -69,14 +71,14 @@ def string_vectors(encoder: FrozenEncoder, names: Sequence[str]) -> QuantizedVec
 
 
 def is_dense(kb: KnowledgeBase, encoder: FrozenEncoder, *, mentions: str = "auto") -> bool:
-    """Whether names are also searched for by their vectors.
+    """Return whether a knowledge base is linked with the dense search.
 
-    Those of genes and organisms of the package have few spellings, and are many: their vectors
-    would be most of the first use, and of the memory. Other large knowledge bases without vectors
-    are linked without the package's encoder, with a warning [W064]; one's own encoder wants them.
+    Of the bundled ones, only MeSH is: genes and organisms have many names with few spellings, whose
+    vectors would take most of the first use and of the memory. Other large knowledge bases without
+    vectors are linked without the bundled encoder, with a warning [W064]; other encoders need
+    vectors.
 
-    mentions (str): Setting of the linker. What is found by the names needs no encoder, and no
-        warning.
+    mentions (str): Setting of the linker. With "dictionary", there is no warning.
     """
     if name := _name_of(kb):
         return name == _MESH
@@ -84,15 +86,15 @@ def is_dense(kb: KnowledgeBase, encoder: FrozenEncoder, *, mentions: str = "auto
         return True
     parts = encoder_parts(encoder.model)
     if any((ENCODER / name).read_bytes() != part() for name, part in parts.items()):
-        return True  # not the package's
-    _warn_of(kb, mentions)
+        return True  # not the bundled encoder
+    _warn_of_no_vectors(kb, mentions)
     return False
 
 
 def add_starter_encoder(model: NameEncoder, kb: KnowledgeBase, *, mentions: str) -> None:
-    """Give the package's encoder to a model of its architecture and size; leave others alone.
+    """Load the bundled encoder into a model of its architecture and size.
 
-    A large knowledge base without current vectors of this encoder is linked without it, see
+    Large knowledge bases without current vectors of this encoder are linked without it, see
     `is_dense`.
     """
     read_starter_encoder(model)
@@ -101,16 +103,16 @@ def add_starter_encoder(model: NameEncoder, kb: KnowledgeBase, *, mentions: str)
             continue
         if not is_encoded(part, fingerprint=FrozenEncoder.of(model).fingerprint):
             drop_encoder(model)
-            _warn_of(part, mentions)
+            _warn_of_no_vectors(part, mentions)
             return
 
 
-def _warn_of(kb: KnowledgeBase, mentions: str) -> None:
+def _warn_of_no_vectors(kb: KnowledgeBase, mentions: str) -> None:
     if mentions != BY_DICTIONARY:
         warnings.warn(Warnings.W064.format(kb=kb.where, n=kb.n_names), stacklevel=3)
 
 
 def read_starter_encoder(model: NameEncoder) -> None:
-    """Take the package's encoder, with any knowledge base, if the model has its architecture."""
+    """Load the bundled encoder into a model if it has the architecture, for any knowledge base."""
     if srsly.read_json(ENCODER / "encoder.json") == encoder_settings(model):
         read_encoder(model, ENCODER)

@@ -1,4 +1,4 @@
-"""Sampling for training: synonyms from the knowledge base, and mined negatives."""
+"""Training of the name encoder: sampling of synonyms and hard negatives, and updates."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from spacy_bioel.doc import gold_spans
 from spacy_bioel.entities import Mentions
 from spacy_bioel.errors import Warnings
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.kb.vectors import Encode
 from spacy_bioel.linking.candidates import LinkerState
 from spacy_bioel.linking.evidence import AliasTable
 from spacy_bioel.linking.searches import (
-    Encode,
     EncodedNames,
     FrozenEncoder,
     NamePool,
@@ -41,14 +41,14 @@ from spacy_bioel.types import IntArray
 if TYPE_CHECKING:
     from spacy_bioel.linking.rescoring import Rescorer
 
-_MINED = 10  # confusable names remembered for each training string
+_MAX_NEGATIVES = 10  # hard negatives stored for each training string
 
 
 class NameSampler:
     """Draws training names; deterministic for a seed.
 
-    settings (TrainingSettings): How many `synonyms`, pairs from the whole knowledge base, are drawn
-        for each update, and how many `negatives`, confusable names, for each mention.
+    settings (TrainingSettings): Number of `synonyms` (pairs of names of a concept) for each update,
+        and of `negatives` (hard negatives) for each mention.
     """
 
     def __init__(
@@ -60,21 +60,19 @@ class NameSampler:
         self._mined: dict[str, IntArray] = {}
 
     def mine(self, encode: Encode, search: NameSearch) -> None:
-        """Find, for each training string, the names of other concepts that are nearest to it."""
-        names, right = self.alias_table.names, self.alias_table.concepts(self.kb)
-        rows, _ = search.search(encode(names), 2 * _MINED)
-        of_names = pairwise(right.offsets.tolist())
-        for name, candidates, (start, end) in zip(names, rows, of_names, strict=True):
+        """Find hard negatives of each training string: the nearest names of other concepts."""
+        strings, right = self.alias_table.names, self.alias_table.concepts(self.kb)
+        rows, _ = search.search(encode(strings), 2 * _MAX_NEGATIVES)
+        for number, (start, end) in enumerate(pairwise(right.offsets.tolist())):
             gold = set(right.concepts[start:end].tolist())
-            self._mined[name] = without(self.kb, candidates, gold)[:_MINED]
+            self._mined[strings[number]] = without(self.kb, rows[number], gold)[:_MAX_NEGATIVES]
 
     def draw(self, mentions: Sequence[tuple[str, int]]) -> tuple[list[str], IntArray]:
-        """Strings and their concepts for one update.
+        """Draw strings and their concepts for one update.
 
-        mentions (Sequence): Normalised mention and concept row of each.
-        RETURNS (tuple): Strings, each once, and the concept row of each, shape (n,). A string
-            that is a name of two concepts stays with the first: pulling it both ways and apart
-            from itself would teach nothing.
+        mentions (Sequence): Normalised string and concept row of each mention.
+        RETURNS (tuple): Different strings, and the concept row of each, shape (n,). A name of two
+            concepts gets the first: it cannot be near both and far from itself.
         """
         drawn: dict[str, int] = {}
         choice = self._generator.choice
@@ -96,7 +94,7 @@ class NameSampler:
 
 
 def without(kb: KnowledgeBase, rows: IntArray, concepts: set[int]) -> IntArray:
-    """Of name rows, those that name none of the concepts. -1 names nothing and is left out."""
+    """Remove from name rows the names of some concepts, and -1."""
     indptr, owners, _ = kb.concepts_of_names(rows)
     is_right = [
         row < 0 or not concepts.isdisjoint(owners[start:end].tolist())
@@ -109,9 +107,9 @@ def without(kb: KnowledgeBase, rows: IntArray, concepts: set[int]) -> IntArray:
 def gold_mentions(
     examples: Sequence[Example], settings: LinkerSettings, *, with_all: bool = False
 ) -> tuple[Mentions, list[str]]:
-    """Gold mentions with one id, and the id of each.
+    """Return the gold mentions that have one id, and their ids.
 
-    with_all (bool): Those with no id or several too, each with the id "".
+    with_all (bool): Also return mentions with no id or several ids, with the id "".
     """
     docs = [example.predicted for example in examples]
     spans, ids = [], []
@@ -126,7 +124,7 @@ def gold_mentions(
 def training_strings(
     examples: Sequence[Example], settings: LinkerSettings
 ) -> list[tuple[str, str]]:
-    """Strings of the gold mentions, as written and with abbreviations written out, and ids."""
+    """Return strings and ids of gold mentions; each as written, and with abbreviations expanded."""
     mentions, ids = gold_mentions(examples, settings)
     return [
         (string, concept_id)
@@ -148,15 +146,15 @@ def make_networks(
     vocabulary: int,
     width: int,
 ) -> None:
-    """Make the networks of a linker: its encoder of names and, if it has one, that of its rescorer.
+    """Make the networks of a linker: its name encoder, and its contextual network if it has one.
 
     more_names (Sequence[str]): Strings of the training mentions.
     encoder (str | None): Folder of an encoder to start from, see training/scripts/pretrain.py, or
-        "starter", the package's; then the arguments below have no meaning.
-    embeddings (str | None): A Hugging Face model directory to take word pieces and frozen
-        embeddings from; None: make them from the names of the knowledge base. For an encoder
-        that is a transformer: its checkpoint, unless its own settings name one.
-    vocabulary, width (int): Word pieces and size of embeddings made from the names.
+        "starter" for the bundled one. Then the arguments below are ignored.
+    embeddings (str | None): Hugging Face model directory with word pieces and embeddings, which
+        are frozen; None: make them from the names of the knowledge base. For a transformer
+        encoder: its checkpoint, unless the settings of the encoder name one.
+    vocabulary, width (int): Number of word pieces, and size of their embeddings.
     """
     source = EncoderSource(
         kb,
@@ -177,10 +175,10 @@ def make_networks(
 
 
 class NameTraining:
-    """Trains an encoder of names: those of one concept together, those of others apart.
+    """Trains a name encoder: names of one concept get similar vectors, names of others do not.
 
-    model (Model): Of the linker; its encoder of names has its network.
-    state (LinkerState): Of the linker when training begins; its encoder is not used.
+    model (Model): Model of the linker; its name encoder has its network.
+    state (LinkerState): State of the linker when training begins; its encoder is not used.
     """
 
     def __init__(
@@ -190,11 +188,11 @@ class NameTraining:
         self.state, self.kb, self.settings = state, state.kb, settings
         self.pool = NamePool(self.kb, state.alias_table.ids, size=settings.pool_names)
         self._sampler = NameSampler(self.kb, state.alias_table, settings)
-        self._random = np.random.default_rng(settings.seed)  # for what reads in context
+        self._random = np.random.default_rng(settings.seed)  # for contextual models
         self._updates = 0
 
     def update(self, examples: Sequence[Example]) -> float | None:
-        """Add the gradients of one update. RETURNS (float | None): Its loss; None: no gradient."""
+        """Add the gradients of a batch. RETURNS (float | None): Its loss; None without gradient."""
         if self._updates and self._updates % self.settings.refresh_every == 0:
             encoder = FrozenEncoder.of(self.encoder)
             self.mine(encoder, self.pool.encoded(encoder.encode))
@@ -202,27 +200,27 @@ class NameTraining:
         return self.learn(examples)
 
     def pool_of(self, state: LinkerState) -> NamePool | None:
-        """The names that development documents are linked against while training; None: all.
+        """Return the names that development documents are linked against; None for all names.
 
-        A small knowledge base is encoded as a whole. Encoding a large one at each evaluation would
-        take longer than the training.
+        Encoding all names of a large knowledge base at each evaluation would take longer than the
+        training.
         """
         if needs_no_folder(state.kb):
             return None
-        n, of = len(self.pool.names), state.kb.n_names
-        if n < of:
-            warnings.warn(Warnings.W273.format(n=n, of=of, path=state.kb.where), stacklevel=2)
+        n, total = len(self.pool.names), state.kb.n_names
+        if n < total:
+            warnings.warn(Warnings.W273.format(n=n, of=total, path=state.kb.where), stacklevel=2)
         return self.pool
 
     def mine(self, encoder: FrozenEncoder, names: EncodedNames) -> None:
-        """Look for new negatives with the encoder as it is now.
+        """Find new hard negatives with the current encoder.
 
-        names (EncodedNames): Of the pool.
+        names (EncodedNames): Names of the pool.
         """
         self._sampler.mine(encoder.encode, names)
 
     def learn(self, examples: Sequence[Example]) -> float | None:
-        """Add the gradients of one update."""
+        """Add the gradients of a batch, and return its loss."""
         names, concepts = self.draw(examples)
         if not names:
             return None
@@ -232,14 +230,14 @@ class NameTraining:
         return float(loss)
 
     def loss_of_names(self, vectors: Any, concepts: IntArray) -> tuple[Any, ...]:
-        """The loss of the settings for vectors of names, and its gradient."""
+        """Return the loss that the settings name for vectors of names, and its gradient."""
         from spacy_bioel.models import networks
 
         loss = getattr(networks, f"{self.settings.loss}_loss")
         return loss_and_gradients(loss, vectors, concepts)
 
     def draw(self, examples: Sequence[Example]) -> tuple[list[str], IntArray]:
-        """Names, and their concept rows, around the gold mentions that the KB knows."""
+        """Draw names and their concept rows for the gold mentions whose concepts are in the KB."""
         gold = training_strings(examples, self.state.settings)
         rows = self.kb.find_all([concept_id for _, concept_id in gold])
         known = [(s, int(row)) for (s, _), row in zip(gold, rows, strict=True) if row >= 0]

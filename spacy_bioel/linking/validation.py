@@ -1,4 +1,4 @@
-"""Settings that cannot work: with the model, the order of pipes, their labels, the KB's types."""
+"""Check the settings of a linker against its model, the other pipes, and the knowledge base."""
 
 from __future__ import annotations
 
@@ -23,15 +23,17 @@ from spacy_bioel.settings import (
     LinkerSettings,
 )
 
-_ENTS, _SPANS = "doc.ents", "doc.spans"
-_N_SHOWN = 5  # types that the knowledge base has
+_DOC_ENTS, _DOC_SPANS = "doc.ents", "doc.spans"
+_MAX_TYPES_SHOWN = 5
 
 
 def check_order(nlp: Language, linker: StoredPipe[LinkerSettings]) -> None:
-    """Warn [W271] when all that finds mentions comes after the linker, [W320] when it is not where
-    the linker looks, [W321] of labels in the settings that no pipe gives.
+    """Check a linker against the other pipes.
 
-    linker (StoredPipe): In the pipeline, or taken out of it.
+    Warns [W271] if all pipes that find mentions come after the linker, [W320] if they write them
+    where the linker does not look, [W321] of labels in the settings that no pipe finds.
+
+    linker (StoredPipe): The linker; if it is not in the pipeline, nothing is checked.
     RAISES BioelError: [B271] when another linker writes to the same span group.
     """
     names = [name for name, pipe in nlp.pipeline if pipe is linker]
@@ -44,106 +46,114 @@ def check_order(nlp: Language, linker: StoredPipe[LinkerSettings]) -> None:
             raise BioelError(Errors.B271.format(first=names[0], second=name, key=key))
     if linker.cfg["mentions"] in (BY_DICTIONARY, "model"):
         return
-    at = nlp.pipe_names.index(names[0])
-    before, after = dict(nlp.pipeline[:at]), dict(nlp.pipeline[at + 1 :])
-    finders, late = _finders(nlp, before), _finders(nlp, after)
+    index = nlp.pipe_names.index(names[0])
+    before, after = dict(nlp.pipeline[:index]), dict(nlp.pipeline[index + 1 :])
+    finders, late_finders = _finders(nlp, before), _finders(nlp, after)
     if finders:
-        if all(nlp.get_pipe_meta(name).assigns for name in before):  # a function may do anything
-            _check_places(names[0], linker.cfg, finders)
-            of_rules = linker.entities.labels  # type: ignore[attr-defined]
-            _check_labels(linker.cfg, before, finders, of_rules)
-    elif late:
-        warnings.warn(Warnings.W271.format(linker=names[0], finder=next(iter(late))), stacklevel=2)
+        # Pipes that do not declare what they assign may write mentions anywhere.
+        if all(nlp.get_pipe_meta(name).assigns for name in before):
+            _check_locations(names[0], linker.cfg, finders)
+            rule_labels = linker.entities.labels  # type: ignore[attr-defined]
+            _check_labels(linker.cfg, before, finders, rule_labels)
+    elif late_finders:
+        finder = next(iter(late_finders))
+        warnings.warn(Warnings.W271.format(linker=names[0], finder=finder), stacklevel=2)
 
 
 def _finders(nlp: Language, pipes: Mapping[str, Any]) -> dict[str, set[str]]:
-    """Pipes that say that they find mentions, and where they write them: doc.ents, or a span group;
-    "doc.spans" stands for a group that they do not name.
+    """Return the pipes that find mentions, and where they write them.
+
+    Locations are "doc.ents", a span group, or "doc.spans" for a group that is not known.
     """
-    found = {}
+    finders = {}
     for name, pipe in pipes.items():
         meta = nlp.get_pipe_meta(name)
-        places = {_ENTS, _SPANS} & set(meta.assigns)
-        if not places or meta.factory == LINKER:
+        locations = {_DOC_ENTS, _DOC_SPANS} & set(meta.assigns)
+        if not locations or meta.factory == LINKER:
             continue
         if meta.factory == DETECTOR:
-            places = {_group(pipe.cfg["spans_key"])} | ({_ENTS} if pipe.cfg["set_ents"] else set())
-        elif _SPANS in places and isinstance(key := getattr(pipe, "key", None), str):
-            places = places - {_SPANS} | {_group(key)}
-        found[name] = places
-    return found
+            locations = {_group(pipe.cfg["spans_key"])}
+            if pipe.cfg["set_ents"]:
+                locations.add(_DOC_ENTS)
+        elif _DOC_SPANS in locations and isinstance(key := getattr(pipe, "key", None), str):
+            locations = locations - {_DOC_SPANS} | {_group(key)}
+        finders[name] = locations
+    return finders
 
 
 def _group(key: str) -> str:
-    return f"{_SPANS}[{key!r}]"
+    return f"{_DOC_SPANS}[{key!r}]"
 
 
-def _check_places(name: str, cfg: Mapping[str, Any], finders: Mapping[str, set[str]]) -> None:
-    """Warn [W320] when the pipes before write mentions where the linker does not look."""
-    spans = {_SPANS, _group(cfg["spans_key"])}
-    places = {"ents": {_ENTS}, "spans": spans, SPANS_AND_DICTIONARY: spans}
-    wanted = places.get(cfg["mentions"], {_ENTS, *spans})
+def _check_locations(name: str, cfg: Mapping[str, Any], finders: Mapping[str, set[str]]) -> None:
+    """Warn [W320] if the earlier pipes write mentions where the linker does not look."""
+    spans = {_DOC_SPANS, _group(cfg["spans_key"])}
+    locations = {"ents": {_DOC_ENTS}, "spans": spans, SPANS_AND_DICTIONARY: spans}
+    wanted = locations.get(cfg["mentions"], {_DOC_ENTS, *spans})
     written = set().union(*finders.values())
     if wanted.isdisjoint(written):
-        about = {"wanted": " or ".join(sorted(wanted - {_SPANS})), "mentions": cfg["mentions"]}
-        about |= {"finders": ", ".join(finders), "written": ", ".join(sorted(written))}
-        warnings.warn(Warnings.W320.format(linker=name, **about), stacklevel=3)
+        fields = {"linker": name, "mentions": cfg["mentions"], "finders": ", ".join(finders)}
+        fields["wanted"] = " or ".join(sorted(wanted - {_DOC_SPANS}))
+        fields["written"] = ", ".join(sorted(written))
+        warnings.warn(Warnings.W320.format(**fields), stacklevel=3)
 
 
 def _check_labels(
     cfg: Mapping[str, Any],
     pipes: Mapping[str, Any],
     finders: Mapping[str, object],
-    of_rules: set[str],
+    rule_labels: set[str],
 ) -> None:
-    """Warn [W321] of labels in the settings that no pipe and no rule gives, if all pipes say which
-    they give. That knowledge bases are set for more labels, as in the linker of the package, is
-    no mistake."""
-    given = {name: set(getattr(pipes[name], "labels", ())) for name in finders}
-    if not all(given.values()):
+    """Warn [W321] of labels in the settings that no pipe and no rule finds.
+
+    There is no warning if a pipe does not declare its labels, or if `kb` has all labels that the
+    pipes find and more, as in the starter.
+    """
+    labels_of_finders = [set(getattr(pipes[name], "labels", ())) for name in finders]
+    if not all(labels_of_finders):
         return
-    known = set().union(*given.values())
+    known = set().union(*labels_of_finders)
     settings = {key: set(cfg[key]) for key in ("label_types", "kb") if isinstance(cfg[key], dict)}
     if known <= settings.get("kb", set()):
         return
     for setting, labels in settings.items():
-        if unknown := sorted(labels - known - of_rules):
-            about = {"finders": ", ".join(finders), "known": sorted(known)}
-            message = Warnings.W321.format(setting=setting, unknown=unknown, **about)
+        if unknown := sorted(labels - known - rule_labels):
+            fields = {"finders": ", ".join(finders), "known": sorted(known)}
+            message = Warnings.W321.format(setting=setting, unknown=unknown, **fields)
             warnings.warn(message, stacklevel=3)
 
 
 def check_types(kb: KnowledgeBase, label_types: Mapping[str, Iterable[str]]) -> None:
-    """Warn [W272] of semantic types that the knowledge base does not have."""
+    """Warn [W272] of semantic types that the knowledge base lacks."""
     known = set(kb.type_names)
-    if not known:  # then the setting has no effect
+    if not known:  # without types, the setting has no effect
         return
     for label, types in label_types.items():
         if unknown := sorted(set(types) - known):
-            shown = sorted(known)[:_N_SHOWN]
+            shown = sorted(known)[:_MAX_TYPES_SHOWN]
             message = Warnings.W272.format(label=label, unknown=unknown, path=kb.where, known=shown)
             warnings.warn(message, stacklevel=2)
 
 
 def check_saved_kb(kb: KnowledgeBase | None, linker: str, *, includes_kb: bool) -> None:
-    """RAISES BioelError: [B467] when the pipe is saved without a knowledge base that is nowhere
-    else, and would come back with that of the package."""
+    """RAISES BioelError: [B467] when the pipe is saved without a KB that is only in memory."""
     if kb is not None and not includes_kb and any(part.path is None for part in parts_of(kb)):
         raise BioelError(Errors.B467.format(name=linker))
 
 
 def check_settings(cfg: Mapping[str, Any], model: Model[Any, Any]) -> LinkerSettings:
-    """All settings of a linker, as they are wherever one is made, used, saved or loaded.
+    """Check and return the settings of a linker.
 
-    RAISES BioelError: [B270] on a wrong one; [B301] when mentions are to be read by a model that
-        finds none, [B066] when no evidence brings candidates.
+    RAISES BioelError: [B270] on a wrong setting, [B301] when the model should find mentions and
+        cannot, [B066] when no evidence proposes candidates.
     """
     settings = LinkerSettings.of(cfg)
     rescorer = rescorer_of(model)
     if settings.mentions == "model" and not (rescorer and rescorer.finds_mentions):
         raise BioelError(Errors.B301.format(model=model.name))
-    proposed = {rescorer.evidence} if rescorer and rescorer.proposes else set()
-    idle = {"contextual", "generated"} - proposed
-    if not settings.evidence.names - idle:
+    without_candidates = {"contextual", "generated"}
+    if rescorer and rescorer.proposes:
+        without_candidates.discard(rescorer.evidence)
+    if not settings.evidence.names - without_candidates:
         raise BioelError(Errors.B066.format(known=list(EvidenceSettings.model_fields)))
     return settings

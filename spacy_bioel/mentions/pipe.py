@@ -38,7 +38,7 @@ from spacy_bioel.mentions.model import (
 from spacy_bioel.mentions.selection import DOUBTFUL, select_mentions, word_lists
 from spacy_bioel.models.tok2vec import make_parameters
 from spacy_bioel.models.torch_io import network_of, weights_from_bytes, weights_to_bytes
-from spacy_bioel.pipe import Parts, StoredPipe, listens, require_token_vectors
+from spacy_bioel.pipe import SavedParts, StoredPipe, listens, require_token_vectors
 from spacy_bioel.settings import MentionSettings
 from spacy_bioel.text.normalize import BLANK_LINE, normalize_names, on_one_line
 from spacy_bioel.text.sentences import find_forms
@@ -246,7 +246,7 @@ class MentionDetector(StoredPipe[MentionSettings]):
     def stored_cfg(self) -> dict[str, Any]:
         return self.cfg | {"width": self.model.get_ref("tok2vec").maybe_get_dim("nO")}
 
-    def parts(self) -> Parts:
+    def parts(self) -> SavedParts:
         return {
             "model.safetensors": lambda: weights_to_bytes(self.model),
             "gazetteer.safetensors": lambda: save(self.gazetteer.arrays()),

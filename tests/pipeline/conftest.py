@@ -1,4 +1,4 @@
-"""A knowledge base of forty concepts, six documents, and two pipes that know them by heart."""
+"""A knowledge base of forty concepts, six documents, and two pipes that overfit them."""
 
 import multiprocessing
 import shutil
@@ -22,7 +22,7 @@ DATA = Path(__file__).parents[1] / "data"
 
 @pytest.fixture(scope="session", autouse=True)
 def _one_thread() -> Iterator[None]:
-    """Faster for tiny tensors, and what `nlp.pipe(n_process=2)` needs under fork."""
+    """Use one thread: faster for tiny tensors, and needed by `nlp.pipe(n_process=2)` under fork."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -70,8 +70,10 @@ def trained(trained_folder) -> Language:
 
 @pytest.fixture(scope="session")
 def dual_folder(kb_folder, checkpoint, texts, tmp_path_factory) -> Path:
-    """A detector and a dual encoder that share a transformer, saved; the checkpoint and the
-    knowledge base that they were trained from are gone."""
+    """A saved detector and dual encoder that share a transformer.
+
+    The checkpoint and the knowledge base of their training are deleted.
+    """
     folder = tmp_path_factory.mktemp("dual")
     shutil.copytree(kb_folder, folder / "kb")
     with fleeting(checkpoint, folder) as bert:

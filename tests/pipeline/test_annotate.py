@@ -1,4 +1,4 @@
-"""Links, gold mentions and mentions to be linked, on a Doc."""
+"""Links, gold mentions and mentions to link, on a Doc."""
 
 import pytest
 from spacy.tokens import Doc, DocBin, Span
@@ -22,7 +22,7 @@ from spacy_bioel.types import AnnotatedText, Candidate, Link, Mention
 
 NEPHRITIS = Candidate("X:1", 0.9, "Nephritis", "exact+dense")
 KIDNEY = Candidate("X:2", 0.25, "Kidney", "dense")
-# Two labels on the same characters, a composite, and one that is not known.
+# Two labels on the same characters, a composite, and a mention without candidates.
 LINKS = [
     Link(6, 15, "Disease", ("X:1",), (NEPHRITIS, KIDNEY)),
     Link(0, 15, "Disease", ("X:1", "X:2"), (NEPHRITIS,)),
@@ -50,6 +50,7 @@ def test_ids_of_spans(doc):
         ("nephritis", "Sign", "NIL", None, ()),
         ("rash", "Sign", "NIL", None, ()),
     ]
+    assert [s._.concept_id for s in doc.spans["bioel"]] == ["X:1", "X:1", None, None]
 
 
 def test_two_labels_on_the_same_characters_do_not_share(doc):
@@ -190,7 +191,7 @@ def test_gold_mentions_for_the_linker_have_no_ids():
         ("ents", True, ["a"]),
     ],
 )
-def test_what_is_to_be_linked(mentions, with_group, expected):
+def test_mentions_to_link(mentions, with_group, expected):
     doc = blank().make_doc("a b c")
     doc.ents = [Span(doc, 0, 1, label="X")]
     if with_group:

@@ -1,4 +1,4 @@
-"""Candidate generation: kept under the state of now, within a bound, the same for all threads."""
+"""The cache of candidates: depends on the state, is bounded, and is shared by threads."""
 
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
@@ -24,7 +24,7 @@ def linker(kb_folder) -> Linker:
 
 @pytest.fixture
 def asked(monkeypatch) -> list[list[str]]:
-    """Strings for which evidence was gathered, by batch."""
+    """Strings whose evidence was collected, by batch."""
     batches: list[list[str]] = []
     candidate_table = CandidateGenerator.candidate_table
     monkeypatch.setattr(
@@ -44,7 +44,7 @@ def test_a_string_is_looked_up_once(linker, asked):
 
 
 @pytest.mark.parametrize("name", ["exact", "ngram"])
-def test_other_settings_make_another_generator(linker, asked, name):
+def test_other_settings_need_another_generator(linker, asked, name):
     generator = linker.generator
     before = generator.rank([COLD])
     linker.cfg["evidence"][name] = False
@@ -68,15 +68,15 @@ def test_each_label_has_its_types(linker):
     assert linker.generator.allowed(concepts[:0], [], owners[:0]).tolist() == []
 
 
-def test_strings_not_asked_for_longest_are_forgotten(linker, asked, monkeypatch):
-    monkeypatch.setattr(candidates, "KEPT", 2)
+def test_the_least_recently_used_strings_are_dropped(linker, asked, monkeypatch):
+    monkeypatch.setattr(candidates, "CACHED_STRINGS", 2)
     for pair in (COLD, ATTACK, COLD, ("chill", ""), COLD, ATTACK):
         linker.generator.rank([pair])
     assert asked == [["cold"], ["heart attack"], ["chill"], ["heart attack"]]
     assert len(linker.generator.rank([COLD, ATTACK, ("chill", "")])) == 3
 
 
-def test_mentions_that_are_counted_later_matter(linker):
+def test_mentions_that_are_counted_later_change_candidates(linker):
     assert "alias_table" not in linker.generator.rank([ATTACK])[ATTACK][0].evidence
     doc = blank().make_doc("A heart attack.")
     add_gold(doc, AnnotatedText("1", doc.text, (Mention(2, 14, "Thing", ("MESH:D003139",)),)))
@@ -86,12 +86,11 @@ def test_mentions_that_are_counted_later_matter(linker):
 
 
 def test_threads_that_share_a_small_cache(linker, monkeypatch):
-    monkeypatch.setattr(
-        candidates, "KEPT", 1
-    )  # so that one thread drops what another has asked for
+    # One thread drops strings that another has asked for.
+    monkeypatch.setattr(candidates, "CACHED_STRINGS", 1)
     strings = [COLD, ATTACK, ("chill", ""), ("aspirin", ""), NOTHING]
     expected = {pair: linker.generator.rank([pair])[pair] for pair in strings}
-    linker.cfg["max_candidates"] = 4  # a generator that has kept nothing
+    linker.cfg["max_candidates"] = 4  # a generator with an empty cache
     expected = {pair: found[:4] for pair, found in expected.items()}
     barrier = Barrier(8)
 
@@ -121,14 +120,14 @@ def test_cold_threads_encode_the_names_once(linker, monkeypatch):
     assert calls == [1]
 
 
-def test_evidence_that_is_not_named_is_on_as_in_a_config(linker):
+def test_evidence_is_on_by_default(linker):
     linker.cfg["kb"] = ""  # the starter
     linker.cfg["evidence"] = {"dense": False, "alias_table": False, "ngram": False}
     found = linker.generator.rank([ATTACK])[ATTACK]
     assert [candidate.evidence for candidate in found] == ["exact"]
 
 
-def test_training_strings_are_encoded_only_where_they_count(linker, monkeypatch):
+def test_training_strings_are_encoded_only_if_the_alias_table_is_on(linker, monkeypatch):
     asked: list[bool] = []
     candidate_table = candidates.candidate_table
     monkeypatch.setattr(
@@ -144,7 +143,7 @@ def test_training_strings_are_encoded_only_where_they_count(linker, monkeypatch)
     assert asked == [False, True]
 
 
-def test_other_statistics_leave_the_vectors_of_names(linker):
+def test_another_alias_table_keeps_the_vectors_of_names(linker):
     names = linker.generator.names
     linker.alias_table = linker.alias_table.with_mentions([("chill", "MESH:D003139")])
     assert linker.generator.names is names

@@ -1,4 +1,4 @@
-"""From candidates to a link: composites, NIL, and the queries of a mention."""
+"""The decision: composites, NIL and ties; and the queries of a mention."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -63,17 +63,17 @@ def whole(score: float) -> dict[str, dict[str, float]]:
         (whole(0.6), 0.6, ("X:7",)),
         (whole(0.6), 0.61, ()),
         ({}, 0.0, ()),
-        # The worst of two parts, twice: 0.8 * 0.8.
+        # The lower score of two parts, squared: 0.8 * 0.8.
         (whole(0.63) | BREAST | OVARIAN, 0.3, ("X:1", "X:2")),
         (whole(0.65) | BREAST | OVARIAN, 0.3, ("X:7",)),
-        # Parts that are one concept, and one that is unknown.
+        # Both parts are one concept, or a part has no candidate.
         (whole(0.4) | BREAST | {"ovarian cancer": {"X:1": 0.9}}, 0.3, ("X:7",)),
         (BREAST | {"ovarian cancer": {"X:1": 0.9}}, 0.3, ()),
         (BREAST, 0.3, ()),
         # Parts below the threshold: 0.5 * 0.5.
         ({"breast cancer": {"X:1": 0.5}} | OVARIAN, 0.25, ()),
         ({"breast cancer": {"X:1": 0.5}} | OVARIAN, 0.24, ("X:1", "X:2")),
-        # The likeliest reading, the first of equal ones.
+        # The most probable reading; the first of equal ones.
         (BREAST | OVARIAN | {"breast": {"X:3": 0.95}}, 0.3, ("X:1", "X:2")),
         ({"breast cancer": {"X:1": 0.7}, "breast": {"X:3": 0.9}} | OVARIAN, 0.3, ("X:3", "X:2")),
         ({"breast cancer": {"X:1": 0.7}, "breast": {"X:3": 0.7}} | OVARIAN, 0.3, ("X:1", "X:2")),
@@ -95,7 +95,7 @@ def test_the_candidates_of_parts_come_first():
     parts = {"breast cancer": {"X:1": 0.9, "X:9": 0.1}, "ovarian cancer": {"X:2": 0.8}}
     link = decided(of_whole | parts)
     assert (link.start, link.end, link.label, link.ids) == (0, 25, "Disease", ("X:1", "X:2"))
-    # Then what the whole may be; none twice.
+    # Then the other candidates of the whole.
     assert [(c.id, c.score) for c in link.candidates] == [("X:1", 0.9), ("X:2", 0.8), ("X:3", 0.3)]
 
 
@@ -127,7 +127,7 @@ def test_what_is_looked_up():
     assert fever.parts == ["fever", "cough", "fever cough"]
 
 
-def test_abbreviations_and_composites_can_be_left_alone():
+def test_abbreviations_and_composites_can_be_turned_off():
     doc = doc_with("Fever and Cough", "AKI")
     found = queries(doc, abbreviations=False, rules=RuleSet({}))
     assert found == [
@@ -138,7 +138,7 @@ def test_abbreviations_and_composites_can_be_left_alone():
     assert COMPOSITES.ask(Mentions.of([], [], LinkerSettings())).queries == []
 
 
-def test_ties_are_no_link_in_whatever_batch(tmp_path):
+def test_ties_are_not_linked_in_any_batch(tmp_path):
     ids = [f"X:{number}" for number in (7, 2, 9, 1, 8, 3)]
     build_kb([Concept(id, ("Cold",)) for id in ids], tmp_path / "kb")
     settings = {"dense": False}, {"dense": False, "exact": False}

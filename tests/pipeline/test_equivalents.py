@@ -1,4 +1,4 @@
-"""Concepts of several vocabularies that are one thing: they do not halve each other's score."""
+"""Equivalent concepts of several vocabularies do not halve each other's score."""
 
 from pathlib import Path
 from typing import Any
@@ -35,8 +35,8 @@ def candidates(kb: Any, mentions: str) -> list[tuple[str, float]]:
     return [(c.id, c.score) for c in span._.candidates]
 
 
-@pytest.mark.parametrize("mentions", ["ents", "kb"])
-def test_their_scores_are_those_that_one_alone_has(mentions, tmp_path):
+@pytest.mark.parametrize("mentions", ["ents", "dictionary"])
+def test_equivalents_score_like_one_concept_alone(mentions, tmp_path):
     mine = kb(tmp_path / "mine", MALARIA, *OTHERS)
     ((_, alone),) = candidates(mine, mentions)
     joined = [mine, kb(tmp_path / "same", SAME)]
@@ -45,10 +45,10 @@ def test_their_scores_are_those_that_one_alone_has(mentions, tmp_path):
         (first, one), (second, other) = candidates(both, mentions)
         assert {first, second} == {"M:1", "H:1"}
         assert one == other > 0.95 * alone > 0.85
-    # One id in both is one concept.
+    # The same id in two knowledge bases is one concept.
     ((_, twice),) = candidates([mine, kb(tmp_path / "again", MALARIA)], mentions)
     assert twice > 0.95 * alone
-    # Homonyms do compete in one knowledge base.
+    # Homonyms in one knowledge base compete.
     homonyms = candidates(kb(tmp_path / "homonyms", MALARIA, *OTHERS, ANOTHER), mentions)
     assert [score < 0.5 for _, score in homonyms] == [True, True]
 
@@ -79,22 +79,22 @@ def vocabulary(tmp_path_factory) -> KnowledgeBase:
         (["A:1", "B:1", "MESH:D1", "D:1"], [False, True, True, False]),
     ],
 )
-def test_what_equivalents_are(vocabulary, ids, expected):
+def test_which_concepts_are_equivalent(vocabulary, ids, expected):
     concepts = vocabulary.find_all(ids)
-    shares = np.linspace(0.5, 0.1, len(ids))  # the first is the likeliest
+    shares = np.linspace(0.5, 0.1, len(ids))  # the first is the most probable
     groups = np.zeros(len(ids), dtype=np.int64)
     assert repeats(vocabulary, concepts, shares, groups).tolist() == expected
-    # In another group, or hardly likely, nothing is repeated.
+    # Nothing is repeated in different groups, or with low probabilities.
     assert not repeats(vocabulary, concepts, shares, np.arange(len(ids))).any()
     assert not repeats(vocabulary, concepts, shares / 100, groups).any()
 
 
-def test_the_likeliest_of_equivalents_is_counted_alone(vocabulary):
+def test_only_the_most_probable_equivalent_counts(vocabulary):
     concepts = vocabulary.find_all(["A:1", "MESH:D1", "D:1", "A:1", "A:2"])
     scores = np.log([3.0, 1.0, 1.0, 3.0, 1.0])
     groups = np.array([0, 0, 0, 1, 1])
     shares = softmax_with_equivalents(vocabulary, concepts, scores, groups)
-    # Of 3 + 1 + 1 (NIL), for the second one is the first; in the other group of 3 + 1 + 1.
+    # Shares of 3 + 1 + 1 (NIL): the second is equivalent to the first. Same for the other group.
     assert shares.tolist() == pytest.approx([0.6, 0.2, 0.2, 0.6, 0.2])
     alone = softmax_with_equivalents(vocabulary, concepts[:3:2], scores[:3:2], groups[:3:2])
     assert alone.tolist() == pytest.approx([0.6, 0.2])

@@ -1,4 +1,4 @@
-"""The table of evidence against one computed by hand, with sources switched off too."""
+"""The table of candidates and their evidence, compared with one computed by hand."""
 
 from collections.abc import Collection, Sequence
 from math import e, log
@@ -21,12 +21,12 @@ CONCEPTS = (
     Concept("X:9", (), replaced_by="X:3"),
 )
 NAMES = ["Heart attack", "MI", "Cold", "common cold", "Cold temperature", "Anemia"]
-# What is so in every row where the training memory of these tests is used.
+# In every row, if the alias table of these tests is used.
 TRAINED = {"has_alias_table": 1.0}
 SAME = ("exact", "dense", "dense_best", "ngram", "ngram_best", "words", "covered")
 ITSELF = dict.fromkeys(SAME, 1.0) | TRAINED
 VOTES = ("dense_vote", "ngram_vote")
-RECALLED = ("alias_ngram", "alias_dense", "alias_ngram_vote", "alias_dense_vote")
+ALIAS_FEATURES = ("alias_ngram", "alias_dense", "alias_ngram_vote", "alias_dense_vote")
 PRIOR_2, PRIOR_3 = log(1 + 3), log(1 + 1)
 
 
@@ -40,7 +40,7 @@ def kb(tmp_path_factory) -> KnowledgeBase:
 
 @pytest.fixture
 def alias_table() -> AliasTable:
-    """ "Flu" was X:2 three times, X:3 once (by its retired id), and four times something lost."""
+    """ "Flu": three times X:2, once X:3 (by its retired id), four times an unknown id."""
     return AliasTable({"flu": {"X:2": 3, "X:9": 1, "GONE:1": 4}})
 
 
@@ -58,7 +58,7 @@ def table(
     ngram_search: NgramSearch | None = None,
     evidence: Collection[str] = EVIDENCE,
 ) -> dict[tuple[str, str], dict[str, float]]:
-    """(query, concept id) -> features that are not zero, where the name is from and which it is."""
+    """(query, concept id) -> features that are not zero, the sources, and the name."""
     candidates = candidate_table(
         queries,
         kb,
@@ -85,7 +85,7 @@ def table(
 
 
 def test_an_exact_name_of_two_concepts(kb, alias_table):
-    # The votes of its names go half to the one and half to the other.
+    # Each concept gets half of the vote of the name.
     about = {"sources": "exact", "name": "Cold"} | dict.fromkeys(VOTES, 0.5)
     assert table(["cold"], kb, alias_table) == {
         ("cold", "X:2"): ITSELF | {"preferred": 1.0, "unique": 0.5, "prior": PRIOR_2} | about,
@@ -93,9 +93,9 @@ def test_an_exact_name_of_two_concepts(kb, alias_table):
     }
 
 
-def test_a_spelling_variant_is_looked_up_where_the_name_is_absent(kb, alias_table):
+def test_spelling_variants_are_looked_up_if_the_name_is_absent(kb, alias_table):
     found = table(["anaemia", "heart attacks"], kb, alias_table)
-    # "ngram_best" is 1: by 3-grams this name is the nearest; the cosine itself is below 0.8.
+    # "ngram_best" is 1: the name is the nearest by 3-grams; its cosine is below 0.8.
     variant = dict.fromkeys((*SAME, *VOTES, "unique", "preferred"), 0.8) | TRAINED
     assert found["anaemia", "X:4"] == variant | {
         "ngram_best": 1.0, "sources": "exact+ngram", "name": "Anemia",
@@ -103,16 +103,16 @@ def test_a_spelling_variant_is_looked_up_where_the_name_is_absent(kb, alias_tabl
     assert found["heart attacks", "X:1"]["exact"] == 0.8
 
 
-def test_memory_shares_its_string_between_concepts(kb, alias_table):
+def test_alias_shares_of_several_concepts(kb, alias_table):
     assert table(["flu"], kb, alias_table) == {
         ("flu", "X:2"): {
-            "alias_share": 3 / 8, "alias_count": log(1 + 3), "prior": PRIOR_2, "sources": "alias_table",
-            "name": None,
-        } | dict.fromkeys(RECALLED, 3 / 8) | TRAINED,
+            "alias_share": 3 / 8, "alias_count": log(1 + 3), "prior": PRIOR_2,
+            "sources": "alias_table", "name": None,
+        } | dict.fromkeys(ALIAS_FEATURES, 3 / 8) | TRAINED,
         ("flu", "X:3"): {
-            "alias_share": 1 / 8, "alias_count": log(1 + 1), "prior": PRIOR_3, "sources": "alias_table",
-            "name": None,
-        } | dict.fromkeys(RECALLED, 1 / 8) | TRAINED,
+            "alias_share": 1 / 8, "alias_count": log(1 + 1), "prior": PRIOR_3,
+            "sources": "alias_table", "name": None,
+        } | dict.fromkeys(ALIAS_FEATURES, 1 / 8) | TRAINED,
     }  # fmt: skip
 
 
@@ -120,7 +120,7 @@ def test_dense_search(kb, alias_table):
     # Names 5 (X:4), 2 (X:2 and X:3), 3 (X:2 again, worse); two are equally near.
     dense = found(([5, 2, 3], [0.9, 0.9, 0.4]), ([-1, -1, -1], [0.0, 0.0, 0.0]))
     dense_aliases = found(([0], [0.5]), ([-1], [0.0]))
-    # Three concepts share the vote of the nearest; the name at 0.4 has next to none.
+    # Three concepts share the vote of the nearest names; the name at 0.4 has almost none.
     near = {"dense": 0.9, "dense_best": 1.0, "dense_vote": 0.9 / 3, "has_encoder": 1.0} | TRAINED
     from_flu = {
         "alias_dense": 0.5 * 3 / 8,
@@ -155,30 +155,30 @@ def test_words_in_common_with_the_best_name(kb):
     dense = found(([0, 1], [0.6, 0.5]))
     assert table(["renal hearts"], kb, AliasTable(), dense=dense, evidence=("dense",)) == {
         ("renal hearts", "X:1"): {
-            "dense": 0.6, "dense_best": 1.0, "words": 10 / 21, "covered": 5 / 10, "has_encoder": 1.0,
-            "dense_vote": 0.6, "sources": "dense", "name": "Heart attack",
+            "dense": 0.6, "dense_best": 1.0, "words": 10 / 21, "covered": 5 / 10,
+            "has_encoder": 1.0, "dense_vote": 0.6, "sources": "dense", "name": "Heart attack",
         }
     }  # fmt: skip
 
 
-def test_search_by_spelling_is_for_unseen_strings(kb, alias_table):
+def test_ngram_search_is_for_unknown_strings(kb, alias_table):
     found = table(["cold temperatur", "flus"], kb, alias_table)
     assert found["cold temperatur", "X:3"]["sources"] == "ngram"
     assert found["cold temperatur", "X:3"]["ngram_best"] == 1.0
-    # The training string "flu" is like "flus", and was X:2 more often than X:3.
+    # "flus" is similar to the training string "flu", which was X:2 more often than X:3.
     near = found["flus", "X:2"]["alias_ngram"].expected
     assert 0.3 * 3 / 8 <= near < 3 / 8
     assert found["flus", "X:3"]["alias_ngram"] == near / 3
 
 
-def test_nothing_is_known(kb):
+def test_strings_without_candidates(kb):
     assert table(["zzz", "qqq"], kb, AliasTable()) == {}
     assert table([], kb, AliasTable()) == {}
     assert table(["cold"], kb, AliasTable({"cold": {"X:2": 1}}), evidence=()) == {}
 
 
 class Fixed:
-    """A search by spelling that finds the same for every query."""
+    """An n-gram search with the same result for every query."""
 
     def __init__(self, *rows: tuple[list[int], list[float]]) -> None:
         self.rows = rows
@@ -187,18 +187,19 @@ class Fixed:
         return found(*[self.rows[0]] * len(queries))
 
 
-def test_another_search_by_spelling(kb):
+def test_another_ngram_search(kb):
     ngram_search = Fixed(([5, 1], [0.7, 0.2]))
     assert table(["zzz"], kb, AliasTable(), ngram_search=ngram_search) == {
         ("zzz", "X:4"): {
-            "ngram": 0.7, "ngram_best": 1.0, "ngram_vote": 0.7, "sources": "ngram", "name": "Anemia",
+            "ngram": 0.7, "ngram_best": 1.0, "ngram_vote": 0.7,
+            "sources": "ngram", "name": "Anemia",
         },
         ("zzz", "X:1"): {"ngram": 0.2, "ngram_vote": 0.0, "sources": "ngram", "name": "MI"},
     }  # fmt: skip
 
 
-def test_near_names_have_the_greater_vote(kb):
-    # "Anemia" is X:4; "Cold", farther by 0.05, has 1/e of its vote, once for X:2 and once for X:3.
+def test_nearer_names_have_a_greater_vote(kb):
+    # "Anemia" is X:4; "Cold" is lower by 0.05 and has 1/e of the vote, for X:2 and for X:3.
     rows = table(["zzz"], kb, AliasTable(), dense=found(([5, 2], [0.5, 0.45])), evidence=("dense",))
     assert rows["zzz", "X:4"]["dense_vote"] == 0.5 / (1 + 2 / e)
     assert rows["zzz", "X:2"]["dense_vote"] == 0.5 / e / (1 + 2 / e)
@@ -227,7 +228,7 @@ COLD = {
 }
 FLUS = {
     *{"dense", "ngram", "ngram_best", "prior", "has_encoder", "has_alias_table"},
-    *(*VOTES, *RECALLED),
+    *(*VOTES, *ALIAS_FEATURES),
 }
 
 
@@ -235,10 +236,10 @@ FLUS = {
     ("off", "cold", "flus"),
     [
         ("", set(), set()),
-        # "cold" is then searched by spelling, and is not the nearest of these answers.
+        # "cold" then gets n-gram search, and is not the nearest of these results.
         ("exact", {"exact", "preferred", "unique", "dense_best"}, set()),
         ("alias_table", {"alias_dense", "alias_dense_vote", "prior", "has_alias_table"},
-         {"prior", "has_alias_table", *RECALLED}),
+         {"prior", "has_alias_table", *ALIAS_FEATURES}),
         ("ngram", set(), {"ngram", "ngram_best", "ngram_vote", "alias_ngram", "alias_ngram_vote"}),
         ("dense", {"alias_dense", "alias_dense_vote", "has_encoder"},
          {"dense", "dense_vote", "alias_dense", "alias_dense_vote", "has_encoder"}),
@@ -249,7 +250,7 @@ def test_switches(kb, alias_table, off, cold, flus):
     assert switched(kb, alias_table, off) == {"cold": COLD - cold, "flus": FLUS - flus}
 
 
-def test_one_letter_is_like_nothing(kb, alias_table):
+def test_single_letters_are_not_searched(kb, alias_table):
     dense = found(([0, 1, 2], [0.9, 0.8, 0.7]), ([0, 1, 2], [0.9, 0.8, 0.7]))
     assert {id for _, id in table(["c", "mi"], kb, alias_table, dense=dense)} != set()
     assert {query for query, _ in table(["c", "mi"], kb, alias_table, dense=dense)} == {"mi"}

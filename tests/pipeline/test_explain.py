@@ -1,4 +1,4 @@
-"""Explanations: of links alone, of whole texts, and on the command line."""
+"""Explanations of links, of whole texts, and on the command line."""
 
 from pathlib import Path
 
@@ -54,20 +54,20 @@ def test_why_a_mention_is_linked(nlp, folder):
     assert mention.strings == ("convulsions",)
     best = mention.candidates[0]
     assert (best.id, best.name, best.preferred) == ("X:1", "Convulsion", "Seizure")
-    assert features_text(best.features) == "a name of it except for its spelling"
-    assert mention.reason.startswith("Linked: Convulsion (X:1) is the likeliest, and its sc")
+    assert features_text(best.features) == "spelling variant of one of its names"
+    assert mention.reason.startswith("Linked: Convulsion (X:1) scored highest (0.")
 
 
 def test_why_a_mention_is_not_linked(nlp):
     (mention,) = spacy_bioel.explain(nlp, "The zzzz.").mentions
     assert (mention.ids, mention.candidates) == ((), ())
-    assert mention.reason == "NIL: no name that it may be linked to is like it."
+    assert mention.reason == "NIL: the knowledge base has no similar name for this mention."
     linker = nlp.get_pipe("bioel_linker")
     linker.cfg["nil_threshold"] = 0.99
     (mention,) = spacy_bioel.explain(nlp, "A cold.").mentions
     assert mention.ids == () and len(mention.candidates) == 2
-    assert mention.reason.startswith("NIL: Cold (X:2) is the likeliest, but its score of 0.")
-    assert mention.reason.endswith("is below nil_threshold, 0.99.")
+    assert mention.reason.startswith("NIL: Cold (X:2) scored highest (0.")
+    assert mention.reason.endswith("below nil_threshold (0.99).")
 
 
 def test_concepts_that_a_label_excludes(folder):
@@ -80,12 +80,10 @@ def test_concepts_that_a_label_excludes(folder):
     assert (excluded.id, excluded.evidence) == ("X:1", "Sign")
     nlp.get_pipe("bioel_linker").cfg["label_types"] = {"Thing": []}
     (mention,) = spacy_bioel.explain(nlp, "A seizure.").mentions
-    assert mention.reason == (
-        "NIL: mentions of Thing are linked to nothing, by the settings label_types or kb."
-    )
+    assert mention.reason == "NIL: the settings label_types or kb exclude mentions of Thing."
 
 
-def test_words_that_are_no_mention(nlp):
+def test_words_that_are_not_a_mention(nlp):
     (mention,) = spacy_bioel.explain(nlp, "Femoral bowing and a cold.", "femoral bowing").mentions
     assert (mention.text, mention.is_mention, mention.ids) == ("Femoral bowing", False, ("X:4",))
     (mention,) = spacy_bioel.explain(nlp, "Femoral bowing and a cold.", "cold").mentions
@@ -111,7 +109,7 @@ def test_names_of_a_knowledge_base(folder):
     assert [(m.text, m.ids) for m in report.mentions] == [("common cold", ("X:2",))]
 
 
-def test_every_span_has_a_fate():
+def test_every_span_has_a_reason():
     doc = blank().make_doc("Acute kidney injury (AKI) and a cold. AKI was (mild.")
     spans = [(0, 3, "D", 0.9), (1, 3, "D", 0.6), (4, 5, "D", 0.4), (8, 9, "D", 0.8)]
     spans += [(10, 14, "D", 0.9)]
@@ -121,7 +119,7 @@ def test_every_span_has_a_fate():
         ("kidney injury", False, "overlaps likelier mentions"),
         ("AKI", True, "by a short form that the document defines"),
         ("AKI", False, "below the threshold of 0.5"),
-        ("cold", False, "by the word lists `always` and `never`"),
+        ("cold", False, "by the word lists `include` and `exclude`"),
         ("AKI", True, "by a short form that the document defines"),
         ("AKI was (mild", False, "half of a pair of brackets"),
     ]
@@ -157,7 +155,7 @@ def test_command(bioel, folder, tmp_path):
     bioel("explain", folder, "A common cold & <b>.", "--html", tmp_path / "why.html")
     html = (tmp_path / "why.html").read_text("utf8")
     assert "<p>A <mark>common cold</mark> &amp; &lt;b&gt;.</p><p>Pipeline" in html
-    assert "<h2>common cold Disease: X:2</h2><p>Linked: common cold (X:2) is the likeliest" in html
+    assert "<h2>common cold Disease: X:2</h2><p>Linked: common cold (X:2) scored highest" in html
     assert "<li>signs, release 2026-11, 4 concepts, fingerprint " in html
     assert "[B338]" in bioel("explain", folder, text, "--mention", "flu", status=2).err
     said = bioel("explain", folder, "A", "common", "cold.", status=2).err
@@ -189,7 +187,7 @@ HUMAN, MOUSE = "NCBITaxon:9606", "NCBITaxon:10090"
             ("G:1",),
             "names germs; genes beside microbes are mostly those of people.",
         ),
-        ([], "ABC1 is low", ("G:1",), "it has 0.99. The document names no organism."),
+        ([], "ABC1 is low", ("G:1",), "context was 0.99. The document names no organism."),
     ],
 )
 def test_organisms_that_a_document_names_are_the_reason(tmp_path, of_mice, text, ids, why):

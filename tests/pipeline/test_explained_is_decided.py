@@ -1,4 +1,4 @@
-"""What an explanation says is what the pipeline decides, whatever is asked."""
+"""Explanations agree with the decisions of the pipeline, for whole texts and for words."""
 
 from typing import Any
 
@@ -14,14 +14,14 @@ from spacy_bioel.report import explain
 from spacy_bioel.types import Link
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*W300")
-# Mentions agree with each other, and many are NIL.
+# With coherence, and a threshold that makes many mentions NIL.
 DECIDING: dict[str, Any] = {"coherence": 1.0, "nil_threshold": 0.6}
 Decision = tuple[int, int, str, tuple[str, ...], list[tuple[str, float]]]
 
 
-@pytest.fixture(scope="module", params=["light", "reading", "ontology"])
+@pytest.fixture(scope="module", params=["light", "contextual", "dictionary"])
 def nlp(request, kb_folder, trained_folder, texts) -> Language:
-    if request.param == "ontology":
+    if request.param == "dictionary":
         nlp = linking_nlp(kb_folder, mentions="dictionary")
     elif request.param == "light":
         nlp = spacy.load(trained_folder)
@@ -59,7 +59,7 @@ def test_of_whole_texts(nlp, texts):
     assert n_nil < n_links
 
 
-def test_of_words_that_are_asked_for(nlp, texts):
+def test_of_given_words(nlp, texts):
     for text in texts:
         doc = nlp(text.text)
         links = {link[:2]: link for link in map(decided, get_links(doc))}

@@ -1,4 +1,4 @@
-"""What is saved is what is loaded; what cannot be loaded is not saved, and changes no pipe."""
+"""Saved pipes can be loaded, others are not saved, and failed loads change nothing."""
 
 import json
 import pickle
@@ -74,7 +74,7 @@ def answers(nlp: Language, texts: list[AnnotatedText]) -> list[object]:
 
 @pytest.fixture(scope="module", params=list(MAKERS))
 def saved(request, kb_folder, checkpoint, texts, tmp_path_factory) -> tuple[Path, list[object]]:
-    """A pipeline of each architecture, and what it answered after training, before it was saved."""
+    """A saved pipeline of each architecture, and its answers before it was saved."""
     spacy.util.fix_random_seed(0)
     nlp = MAKERS[request.param](kb_folder, checkpoint)
     data = examples_of(nlp, texts)
@@ -91,7 +91,7 @@ def test_a_load_that_fails_changes_nothing(saved, texts, tmp_path):
     folder, trained = saved
     nlp, fresh = spacy.load(folder), spacy.util.load_model_from_config(spacy.load(folder).config)
     assert sum(map(len, trained)) > 25  # type: ignore[arg-type]
-    # As worker processes get it under spawn.
+    # Pickled, as for worker processes under spawn.
     worker = spacy.load(folder)
     worker._components = [(name, pickle.loads(pickle.dumps(pipe))) for name, pipe in nlp.pipeline]
     assert answers(worker, texts) == trained
@@ -117,7 +117,7 @@ def test_a_load_that_fails_changes_nothing(saved, texts, tmp_path):
     assert answers(fresh, texts) == trained
 
 
-# What saves calls what loads: (pipe, change of its settings, code).
+# Pipe, change of its settings, and code of the error when it is saved or loaded.
 WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("bioel_linker", {"nil_treshold": 0.5}, "B270"),
     ("bioel_linker", {"nil_threshold": float("nan")}, "B270"),
@@ -147,7 +147,7 @@ def test_what_cannot_be_loaded_is_not_saved(trained, tmp_path, name, wrong, code
             act()
     assert not (tmp_path / "bad").exists()
     if "{'C'}" in str(wrong):
-        return  # no JSON
+        return  # a set is not JSON
     stored = srsly.read_json(tmp_path / "good" / "cfg.json")
     stored["cfg"] |= wrong
     (tmp_path / "good" / "cfg.json").write_text(json.dumps(stored), "utf8")
@@ -156,12 +156,12 @@ def test_what_cannot_be_loaded_is_not_saved(trained, tmp_path, name, wrong, code
         pipe.from_disk(tmp_path / "good")
 
 
-def test_weights_and_statistics_that_cannot_be_loaded(trained, tmp_path):
+def test_weights_and_alias_tables_that_cannot_be_loaded(trained, tmp_path):
     linker: Any = trained.get_pipe("bioel_linker")
     wrong = [
         ("fusion", replace(default_fusion(), bias=float("nan"))),
         ("rescoring", default_fusion()),  # of other features
-        ("statistics", AliasTable({"aspirin": {"MESH:D001241": 0}})),
+        ("alias_table", AliasTable({"aspirin": {"MESH:D001241": 0}})),
     ]
     for name, value in wrong:
         before = getattr(linker, name)
@@ -199,7 +199,7 @@ def test_initialising_forgets_what_was_tuned(trained, texts):
     assert trained.meta["bioel"] == {"other": 1}
 
 
-def test_the_config_of_a_pipeline_does_not_say_where_it_was_made(kb_folder, tmp_path):
+def test_a_saved_config_has_no_paths_of_its_machine(kb_folder, tmp_path):
     several = {
         "Disease": str(kb_folder),
         "Chemical": str(shutil.copytree(kb_folder, tmp_path / "b")),
@@ -219,8 +219,8 @@ def test_the_config_of_a_pipeline_does_not_say_where_it_was_made(kb_folder, tmp_
     assert str(kb_folder) in (tmp_path / "without" / "config.cfg").read_text("utf8")
 
 
-def learn_anew(nlp: Language, texts: list[AnnotatedText], *, updates: int = 3) -> Language:
-    """Initialise and train, whatever the pipeline was before."""
+def retrain(nlp: Language, texts: list[AnnotatedText], *, updates: int = 3) -> Language:
+    """Initialise and train a pipeline, also one that is trained already."""
     nlp.config["initialize"]["components"] = {"bioel_linker": VOCABULARY}
     optimizer = nlp.initialize(lambda: examples_of(nlp, texts))
     optimizer.learn_rate = 0.02
@@ -231,16 +231,16 @@ def learn_anew(nlp: Language, texts: list[AnnotatedText], *, updates: int = 3) -
 
 @pytest.mark.parametrize("architecture", MAKERS)
 def test_after_initialising_twice(architecture, kb_folder, checkpoint, texts, tmp_path):
-    fix_random_seed(0)  # 40 updates do not suffice from every start
+    fix_random_seed(0)  # from other seeds, 40 updates are not always enough
     updates = 40 if architecture == "multitask" else 3
-    few = texts[:3]  # of fewer concepts, which are the classes of a multi-task model
-    nlp = learn_anew(MAKERS[architecture](kb_folder, checkpoint), few)
-    learn_anew(nlp, texts, updates=updates)
+    few = texts[:3]  # with fewer concepts, which are the classes of a multi-task model
+    nlp = retrain(MAKERS[architecture](kb_folder, checkpoint), few)
+    retrain(nlp, texts, updates=updates)
     expected = answers(nlp, texts)
     assert sum(map(len, expected)) > 10  # type: ignore[arg-type]
     nlp.to_disk(tmp_path / "twice")
     loaded = spacy.load(tmp_path / "twice")
     assert answers(loaded, texts) == expected
-    learn_anew(loaded, few, updates=updates).to_disk(tmp_path / "thrice")
-    # In the place of weights of other documents.
+    retrain(loaded, few, updates=updates).to_disk(tmp_path / "thrice")
+    # The loaded weights replace those of other documents.
     assert answers(nlp.from_disk(tmp_path / "thrice"), texts) == answers(loaded, texts)

@@ -1,4 +1,4 @@
-"""One linker over several knowledge bases: labels, storage, processes, threads, training."""
+"""A linker with several knowledge bases: labels, storage, processes, threads, training."""
 
 import pickle
 from typing import Any
@@ -58,7 +58,7 @@ EXPECTED = [("Fever", ["D:1"]), ("cough", ["S:2"]), ("malaria", ["B:1"])]
 
 
 @pytest.mark.filterwarnings(r"ignore:\[W321\]")
-def test_a_label_has_the_candidates_of_its_knowledge_base_others_those_of_all(folders):
+def test_labels_have_the_candidates_of_their_knowledge_base_and_others_of_all(folders):
     assert found(linking(folders)(TEXT)) == EXPECTED
     of_all = linking(folders, dict.fromkeys(PATTERNS, "Thing"))(TEXT)
     listed = linking(list(folders.values()))(TEXT)
@@ -80,7 +80,7 @@ def test_with_a_label_as_with_that_knowledge_base_alone(folders):
             assert ent._.candidates == other._.candidates != ()
 
 
-def test_one_id_in_both_is_linked_by_the_names_of_both(folders):
+def test_an_id_in_both_is_linked_by_the_names_of_both(folders):
     nlp = linking(list(folders.values()), {"paludism": "Thing", "ague": "Thing"})
     doc = nlp("Ague or paludism")
     assert [ent._.cui for ent in doc.ents] == ["B:1", "B:1"]
@@ -135,7 +135,7 @@ def test_another_set_of_them(folders):
     parts = [KnowledgeBase.open(folder) for folder in folders.values()]
     linker.set_kb(JoinedKnowledgeBase(parts))
     assert linker.cfg["kb"] == list(folders.values())
-    linker.set_kb({"Disease": folders["Sign"]})  # one alone is no joined one
+    linker.set_kb({"Disease": folders["Sign"]})  # a single one is not joined
     assert linker.cfg["kb"] == {"Disease": folders["Sign"]}
 
 
@@ -162,7 +162,7 @@ def test_names_of_several_knowledge_bases_do_not_compete(folders):
 
 
 @pytest.mark.parametrize("kb", [[], {}, ["a", 3], {"Disease": None}])
-def test_settings_that_name_no_knowledge_base(kb, folders):
+def test_settings_without_a_knowledge_base(kb, folders):
     linker = linking(folders).get_pipe("bioel_linker")
     with pytest.raises(BioelError, match=r"\[B321\] kb = "):
         linker.set_kb(kb)
@@ -196,7 +196,7 @@ def test_trained_and_tuned_as_any_other(folders, tmp_path):
         (number, word) for number in (0, 1) for word in ("cough", "fever", "malaria")
     ]
     assert all(right.any() for right in development.right)
-    # Features are those of linking: a mention with a label is not compared with the other's names.
+    # Features are those of linking: a label is compared only with the names of its knowledge base.
     alone = linker.generator.parts[0].candidate_table(["fever"]).features
     of_fever = development.rows[development.strings.index("fever")]
     assert (development.features[of_fever] == alone).all()
@@ -233,8 +233,8 @@ def test_a_second_linker_may_leave_the_entities_to_the_first(folders):
     assert [span._.candidates[0].xrefs for span in signs] == [(), ("U:2",), ("N:3",)]
 
 
-def test_one_knowledge_base_for_one_label_is_for_no_other(folders, tmp_path):
-    """As the setting, assigned later, saved, as bytes, and in a worker process."""
+def test_a_knowledge_base_for_one_label_is_not_used_for_others(folders, tmp_path):
+    """As a setting, assigned later, saved, as bytes, and in a worker process."""
     alone = {"Disease": folders["Disease"]}
     expected = [("Fever", ["D:1"]), ("cough", []), ("malaria", [])]
     nlp, other = linking(alone), linking(folders)

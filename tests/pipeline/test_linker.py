@@ -1,4 +1,4 @@
-"""`bioel_linker` by itself: behind an entity ruler, without training."""
+"""`bioel_linker` after an entity ruler, without training."""
 
 import pytest
 import spacy
@@ -46,7 +46,7 @@ def test_mentions(kb_folder, mention, cui):
 def test_a_homonym_keeps_both_candidates(kb_folder):
     doc = linking_nlp(kb_folder, ["cold"])("a cold")
     first, second, *_ = doc.ents[0]._.candidates
-    # Which of them the encoder prefers by a hair is not for a test.
+    # Their order depends on tiny differences of the encoder, which this test ignores.
     assert {first.id, second.id} == {"MESH:D003080", "MESH:D003139"}
     assert first.score == pytest.approx(second.score, abs=0.001)
     assert sum(c.score for c in doc.ents[0]._.candidates) <= 1.0
@@ -75,7 +75,7 @@ def test_evidence_can_be_switched_off(kb_folder, evidence, expected):
     assert {c.evidence for c in nlp("aspirin").ents[0]._.candidates} == expected
 
 
-def test_another_search_by_spelling(kb_folder):
+def test_another_ngram_search(kb_folder):
     settings = {"evidence": {"dense": False}, "nil_threshold": 0.0}
     ngram_search = {"@misc": "spacy-bioel.Tfidf.v1"}
     nlp = linking_nlp(kb_folder, ["asprin"], ngram_search=ngram_search, **settings)
@@ -109,7 +109,7 @@ def test_abbreviations_of_the_document(kb_folder, text, expected):
     assert ents(linking_nlp(kb_folder, ["AKI"], entities={"notes": None})(text)) == expected
 
 
-def test_entities_keep_what_the_ruler_gave_them(kb_folder):
+def test_entities_keep_the_ids_of_the_ruler(kb_folder):
     nlp = linking_nlp(kb_folder)
     ruler = nlp.add_pipe("entity_ruler", first=True)
     ruler.add_patterns([{"label": "Drug", "pattern": "aspirin", "id": "ASA"}])
@@ -144,7 +144,7 @@ def test_other_span_groups(kb_folder):
     assert "bioel" not in doc.spans
 
 
-def test_entities_beside_a_detectors_spans(kb_folder):
+def test_entities_are_linked_next_to_spans_of_a_detector(kb_folder):
     nlp = linking_nlp(kb_folder, ["aspirin"], mentions="ents")
     doc = nlp.make_doc("aspirin or morphine")
     doc.spans["bioel"] = [Span(doc, 2, 3, label="Drug")]
@@ -158,7 +158,7 @@ def test_no_mentions(kb_folder, text):
     assert links(doc) == [] and doc.ents == () and "bioel" in doc.spans
 
 
-def test_a_batch_gives_what_its_documents_give_alone(kb_folder):
+def test_batches_do_not_change_links(kb_folder):
     nlp = linking_nlp(kb_folder, ["aspirin", "AKI", "anaemia"], entities={"notes": None})
     texts = ["aspirin", "", "anaemia and AKI", "Acute kidney injury (AKI)", "aspirin aspirin"]
     assert [ents(doc) for doc in nlp.pipe(texts)] == [

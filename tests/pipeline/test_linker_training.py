@@ -1,4 +1,4 @@
-"""Training data of the linker: the pool of names, the draws, the mined negatives."""
+"""Training of the linker: alias table, pool of names, sampling, and hard negatives."""
 
 import shutil
 import warnings
@@ -23,14 +23,14 @@ def make_linker(kb_folder, texts: list[AnnotatedText], **training) -> Language:
     return nlp
 
 
-def test_memory_of_the_training_mentions(kb_folder, texts):
+def test_the_alias_table_of_the_training_mentions(kb_folder, texts):
     linker = make_linker(kb_folder, texts).get_pipe("bioel_linker")
     counts = {name: dict(ids) for name, ids in linker.alias_table.counts.items()}
     assert counts["parkinson s disease"] == {"MESH:D010300": 1}
     assert counts["aki"] == {"MESH:D058186": 2}  # as written ...
-    assert counts["acute kidney injury"] == {"MESH:D058186": 3}  # ... and written out
+    assert counts["acute kidney injury"] == {"MESH:D058186": 3}  # ... and expanded
     assert counts["hepatotoxicity"] == {"MESH:D056486": 1}  # under its current id
-    assert "breast and ovarian cancer" not in counts  # a composite has no one concept
+    assert "breast and ovarian cancer" not in counts  # a composite has several concepts
     assert "odd syndrome" not in counts
 
 
@@ -56,7 +56,7 @@ def test_an_update_without_gold_trains_on_synonyms(kb_folder, texts):
     assert nlp.get_pipe("bioel_linker").fingerprint != before
 
 
-def test_ids_that_the_knowledge_base_lacks_are_no_obstacle(kb_folder):
+def test_ids_that_the_knowledge_base_lacks_are_counted(kb_folder):
     lost = AnnotatedText("1", "aspirin", (Mention(0, 7, "Drug", ("GONE:1",)),))
     nlp = make_linker(kb_folder, [lost])
     nlp.update(examples(nlp, [lost]), sgd=nlp.create_optimizer())
@@ -95,7 +95,9 @@ def test_a_small_knowledge_base_is_searched_as_a_whole_while_training(kb_folder,
         nlp.update(examples(nlp, texts), sgd=nlp.create_optimizer())
 
 
-def test_training_on_a_large_one_ends_with_its_encoding(kb_folder, tmp_path, texts, monkeypatch):
+def test_training_with_a_large_knowledge_base_ends_when_it_is_encoded(
+    kb_folder, tmp_path, texts, monkeypatch
+):
     monkeypatch.setattr(searches, "ENCODE_ON_LOAD", 10)
     shutil.copytree(kb_folder, tmp_path / "kb")
     nlp = make_linker(tmp_path / "kb", texts, pool_names=4)
@@ -107,7 +109,7 @@ def test_training_on_a_large_one_ends_with_its_encoding(kb_folder, tmp_path, tex
     assert len(linker.generator.names.vectors) == 75
 
 
-def test_a_large_one_that_fits_into_the_pool_needs_no_vectors_while_training(
+def test_a_large_knowledge_base_that_fits_into_the_pool_needs_no_vectors(
     kb_folder, texts, monkeypatch
 ):
     monkeypatch.setattr(searches, "ENCODE_ON_LOAD", 10)
@@ -117,7 +119,7 @@ def test_a_large_one_that_fits_into_the_pool_needs_no_vectors_while_training(
         assert len(nlp.get_pipe("bioel_linker").generator.names.vectors) == 75
 
 
-def test_predictions_between_updates_are_by_the_weights_of_now(kb_folder, texts):
+def test_predictions_between_updates_use_the_current_weights(kb_folder, texts):
     nlp = make_linker(kb_folder, texts)
     linker = nlp.get_pipe("bioel_linker")
 

@@ -1,4 +1,4 @@
-"""A pipeline on gold texts: what is run for it, and token vectors."""
+"""Linking gold mentions: which pipes are run for token vectors."""
 
 import spacy
 from tiny import LINKER, blank

@@ -116,8 +116,8 @@ def test_nothing_temporary_and_no_pickle_is_left(trained_folder):
         for p in (trained_folder / name).iterdir()
     }
     assert files == {
-        "cfg.json", "model.safetensors", "gazetteer.safetensors", "alias_table.json", "tokenizer.json",
-        "embeddings.safetensors", "fusion.json", "kb", "manifest.json",
+        "cfg.json", "model.safetensors", "gazetteer.safetensors", "alias_table.json",
+        "tokenizer.json", "embeddings.safetensors", "fusion.json", "kb", "manifest.json",
     }  # fmt: skip
 
 

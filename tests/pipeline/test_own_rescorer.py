@@ -1,4 +1,4 @@
-"""A rescorer of one's own: its architecture brings it, and nothing else has to name it."""
+"""A user's rescorer: its architecture provides it, and no other code has to know it."""
 
 import numpy as np
 import spacy
@@ -13,7 +13,7 @@ from spacy_bioel.types import Concept
 
 
 class Mentioned(Rescorer):
-    """Prefers concepts whose preferred name stands in the document."""
+    """Prefers concepts whose preferred name occurs in the document."""
 
     features = CONTEXTUAL_FEATURES
     is_ready = True
@@ -33,7 +33,7 @@ def build(names: Model) -> Model:
     return contextual_model("mentioned", Mentioned, {"names": names})
 
 
-def test_a_rescorer_of_ones_own(tmp_path):
+def test_a_rescorer_of_a_user(tmp_path):
     build_kb([Concept("X:1", ("flu", "cold")), Concept("X:2", ("low heat", "cold"))], tmp_path)
     names = {"@architectures": "spacy-bioel.ResCNN.v1"} | LINKER["model"]
     nlp = with_linker(

@@ -1,4 +1,4 @@
-"""The pipeline that comes with the package."""
+"""The starter: what it finds and links, and how it is saved and changed."""
 
 import subprocess
 import sys
@@ -23,7 +23,7 @@ from spacy_bioel.linking import starter
 from spacy_bioel.loading import load_model
 from spacy_bioel.types import Concept
 
-# One of each type.
+# A mention of each type.
 TEXT = (
     "The BRAF V600E mutation is common in melanoma, as in the cell line A375. "
     "Mice were treated with vemurafenib."
@@ -56,7 +56,7 @@ def test_six_types_are_found_and_linked(nlp):
 
 
 def test_each_step_that_is_timed_is_one_of_a_doc(nlp, monkeypatch):
-    """The benchmark patches functions by module: one that moved would show a time of zero."""
+    """The benchmark patches functions by name; a renamed function would have a time of zero."""
     called = set()
 
     def noted(path: str) -> Callable:

@@ -1,4 +1,4 @@
-"""Draws of training: names of the pool, synonyms, and mined negatives."""
+"""Sampling for training: names of the pool, synonyms, and hard negatives."""
 
 import numpy as np
 import pytest
@@ -104,12 +104,12 @@ def test_mentions_are_told_from_a_name_of_theirs_mined_ones_and_any(kb):
         drawn = [set(kb.concepts_of_names(np.array([row]))[1].tolist()) for row in rows]
         assert any(infarction in owners for owners in drawn)
         assert any(cold in owners for owners in drawn)
-    # The homonym "cold" is nearest to the second, and one of its own names: no negative.
+    # The homonym "cold" is nearest to the second, but is one of its names, so not a negative.
     mined = [kb.name(int(row)) for row in drawer._mined["cold", int(cold)]]
     assert len(mined) == 3 and not {"cold", "common cold"} & set(mined)
 
 
-def test_nothing_to_tell_from_is_mined_before_mentions_were_read(kb):
+def test_nothing_is_mined_before_mentions_were_read(kb):
     drawer = CandidateSampler(kb, n_candidates=2, seed=0)
     drawer.mine(NamePool(kb, STATISTICS.ids, size=9).encoded(by_letters))
     assert 1 <= len(drawer.draw([], np.zeros(0, dtype=np.int64))) <= 2

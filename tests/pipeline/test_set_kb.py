@@ -1,4 +1,4 @@
-"""Another knowledge base for a linker while other threads predict."""
+"""Changing the knowledge base of a linker while other threads predict."""
 
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
@@ -14,7 +14,7 @@ from spacy_bioel.types import Concept
 N_THREADS = 4
 
 
-def test_a_document_is_linked_to_one_of_them(tmp_path):
+def test_a_document_is_linked_to_one_knowledge_base(tmp_path):
     folders = [tmp_path / "a", tmp_path / "b"]
     for folder, prefix in zip(folders, "AB", strict=True):
         concepts = [Concept(f"{prefix}:1", ("aspirin",)), Concept(f"{prefix}:2", ("seizure",))]
@@ -44,7 +44,7 @@ def test_a_document_is_linked_to_one_of_them(tmp_path):
     assert [span.kb_id_ for span in doc.spans["bioel"]] == ["A:1"]
 
 
-def test_one_that_is_assigned_is_that_of_the_next_batch(tmp_path):
+def test_an_assigned_knowledge_base_is_used_from_the_next_batch_on(tmp_path):
     for name in "ab":
         build_kb([Concept(f"{name.upper()}:1", ("aspirin",))], tmp_path / name)
     nlp = linking_nlp(tmp_path / "a", mentions="dictionary", model={"dim": 16})

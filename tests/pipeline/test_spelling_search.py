@@ -1,4 +1,4 @@
-"""Spelling search against a brute-force TF-IDF cosine."""
+"""The n-gram search, compared with brute-force TF-IDF cosines."""
 
 from math import log, sqrt
 
@@ -49,7 +49,7 @@ def test_names_with_a_rare_3_gram_are_compared_by_all(index, monkeypatch):
     (rows,), (cosines,) = index.search(["renal failure"], 4)
     assert rows.tolist() == [0, 1, -1, -1]
     assert cosines[:2] == pytest.approx(all_cosines[:2], abs=1e-6)
-    # The same alone and after others.
+    # The same alone as after other queries.
     assert index.search(["aspirine", "renal failure"], 4)[0][1].tolist() == [0, 1, -1, -1]
     monkeypatch.setattr(ngrams, "_COMPARED", 1)
     assert index.search(["renal failure"], 4)[0].tolist() == [[0, -1, -1, -1]]

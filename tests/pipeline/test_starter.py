@@ -1,4 +1,4 @@
-"""Starter of the package: its encoder, and the knowledge base that is built at first use."""
+"""The bundled encoder, and the bundled knowledge bases that are built at first use."""
 
 import warnings
 from dataclasses import replace
@@ -93,7 +93,7 @@ def test_training_strings_are_encoded_once(tmp_path, monkeypatch):
     again = starter.string_vectors(encoder, ["asa", "mi"])
     assert (again.take(slice(None)) == np.eye(2, 4, dtype=np.float32)).all()
     assert (again.scales == first.scales).all()
-    # Damaged, or of other strings: encoded anew, and only the last are kept.
+    # Damaged or other strings are encoded again, and only the last vectors are kept.
     encoder.encode = lambda names: np.eye(1, 4)
     file.write_bytes(file.read_bytes()[:-1])
     assert starter.string_vectors(encoder, ["asa", "mi"]).shape == (1, 4)
@@ -110,7 +110,7 @@ def test_a_folder_that_cannot_be_written(small_starter, tmp_path, monkeypatch):
 
 
 def test_a_folder_that_is_there_and_cannot_be_written(small_starter, monkeypatch):
-    """Not the message of `bioel kb build`, which does not know of the cache."""
+    """The message is not that of `bioel kb build`, which does not mention the cache."""
 
     def refuse(*args: Any, **options: Any) -> None:
         raise PermissionError(13, "Permission denied")
@@ -122,7 +122,7 @@ def test_a_folder_that_is_there_and_cannot_be_written(small_starter, monkeypatch
 
 
 def linked(nlp: Language, mention: str) -> str:
-    """What a text is linked to that is one mention."""
+    """Return the id that a text, which is one mention, is linked to."""
     (entity,) = nlp(with_entity(nlp, mention, mention)).ents
     return entity.kb_id_
 
@@ -144,7 +144,7 @@ def test_the_cache_of_this_machine_is_not_stored(small_starter, tmp_path):
     assert linked(again, "aspirin") == "MESH:D001241"
 
 
-def test_nor_is_it_after_training(small_starter, texts):
+def test_the_cache_is_not_stored_after_training(small_starter, texts):
     nlp = linking_nlp_without_kb(include_kb=False, **LINKER)
     nlp.config["initialize"]["components"]["bioel_linker"] = VOCABULARY
     data = examples(nlp, texts)
@@ -173,7 +173,7 @@ def test_a_model_of_another_size_is_left_alone(kb_folder, model, expected):
 
 @pytest.fixture
 def large(tmp_path, monkeypatch) -> Path:
-    """A knowledge base that is too large to be encoded in memory, and no starter one."""
+    """A knowledge base that is too large to be encoded in memory, and not bundled."""
     build_kb([Concept("X:1", ("aspirin", "ASA"))], tmp_path / "large")
     monkeypatch.setattr(searches, "ENCODE_ON_LOAD", 1)
     monkeypatch.setattr(bundled, "starter_kb", None)
@@ -182,7 +182,7 @@ def large(tmp_path, monkeypatch) -> Path:
 
 @pytest.mark.parametrize("has_others", [False, True])
 def test_a_large_knowledge_base_without_vectors(large, has_others):
-    """It is linked without the package's encoder, and says so."""
+    """It is linked without the bundled encoder, with a warning."""
     if has_others:  # of another encoder
         kb = KnowledgeBase.open(large)
         write_vectors(kb, lambda names: np.ones((len(names), 2)), fingerprint="other", dim=2)
@@ -212,7 +212,7 @@ def test_vectors_of_what_a_knowledge_base_was(large, monkeypatch, most, warning,
     assert nlp.get_pipe("bioel_linker").has_encoder is (evidence == "exact+dense")
 
 
-def test_damaged_vectors_are_no_old_ones(large, monkeypatch):
+def test_damaged_vectors_are_not_outdated_ones(large, monkeypatch):
     monkeypatch.setattr(searches, "ENCODE_ON_LOAD", 60_000)
     linker: Any = linking_nlp(large).get_pipe("bioel_linker")
     linker.encode_kb(KnowledgeBase.open(large))

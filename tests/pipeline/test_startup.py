@@ -1,4 +1,4 @@
-"""Import of the factories, which spaCy does for every pipeline: its cost, and no failure."""
+"""spaCy imports the factories for every pipeline: the import is cheap and does not fail."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The name that a generative linker is taught to write: the likest one of the right concept."""
+"""The name that a generative linker learns to generate: the closest one of the right concept."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def kb(tmp_path_factory) -> KnowledgeBase:
     return made_kb(folder, concepts)
 
 
-def test_likest_name_of_each_concept(kb):
+def test_most_similar_name_of_each_concept(kb):
     expected = {
         ("renal failures", "X:1"): "Renal failure",
         ("diseased kidneys", "X:1"): "Kidney Diseases",
@@ -28,7 +28,7 @@ def test_likest_name_of_each_concept(kb):
         ("infarction", "X:2"): "Myocardial infarction",
         ("attack of the heart", "X:2"): "Heart attack",
         ("renal failure", "X:3"): "Headache",
-        # The preferred one where none is like it.
+        # The preferred name if no name is similar.
         ("qqq", "X:1"): "Kidney Diseases",
         ("", "X:2"): "Heart attack",
     }
@@ -38,8 +38,8 @@ def test_likest_name_of_each_concept(kb):
     assert nearest_names(kb, [], np.zeros(0, np.int64)).tolist() == []
 
 
-def test_cosines_are_those_of_the_spelling_search(kb):
-    """The spelling search compares by the same vectors, and finds the same name."""
+def test_cosines_are_those_of_the_ngram_search(kb):
+    """The n-gram search uses the same vectors and finds the same name."""
     strings = ["renal failing", "a heart that was attacked", "headaches", "myocardial"]
     rows, _ = kb.ngrams.search(strings, 1)
     owners = kb.concepts_of_names(rows[:, 0])[1]

@@ -1,4 +1,4 @@
-"""One pipeline in eight threads finds what it finds in one, from the first document on."""
+"""A pipeline in eight threads gives the same results as in one, from the first document on."""
 
 import pickle
 from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ Found = list[list[tuple]]
 
 
 def modules(pipe: Any) -> Iterator[torch.nn.Module]:
-    """All torch modules of a pipe, the networks and their parts."""
+    """All torch modules of a pipe: the networks and their parts."""
     for layer in pipe.model.walk():
         for shim in layer.shims:
             yield from shim._model.modules()
@@ -34,7 +34,7 @@ def modes(nlp: Language) -> set[bool]:
 
 
 def watch(nlp: Language) -> set[bool]:
-    """To be filled with the modes in which modules are called."""
+    """Set of the modes in which modules are called."""
     seen: set[bool] = set()
     for _, pipe in nlp.pipeline:
         for module in modules(pipe):
@@ -43,7 +43,7 @@ def watch(nlp: Language) -> set[bool]:
 
 
 def found_in(docs: Iterator[Doc]) -> Found:
-    """Mentions with their probabilities, and links where there is a linker."""
+    """Mentions with their probabilities, and links if there is a linker."""
     return [
         [
             *((span.start, span.end, span.label_) for span in doc.spans["bioel"]),
@@ -63,7 +63,7 @@ def by_call(nlp: Language, texts: list[str]) -> Found:
 
 
 def in_threads(job: Callable[[], Any]) -> list[Any]:
-    """Results of a job that eight threads begin at once."""
+    """Results of a job that eight threads start at the same time."""
     start = Barrier(N_THREADS, timeout=60)
 
     def begin() -> Any:
@@ -82,7 +82,7 @@ def strings(texts) -> list[str]:
 
 @pytest.fixture(params=["trained_folder", "dual_folder"])
 def folder(request) -> Path:
-    """Detector and linker, each with its own networks, or with a transformer that both read."""
+    """Detector and linker, each with its own networks, or with a shared transformer."""
     return request.getfixturevalue(request.param)
 
 

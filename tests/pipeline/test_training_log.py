@@ -1,4 +1,4 @@
-"""The log of a training."""
+"""The log of training runs."""
 
 from io import StringIO
 from typing import Any

@@ -1,4 +1,4 @@
-"""`bioel_linker` with a transformer that encodes the names: learnt by heart, saved, loaded."""
+"""`bioel_linker` with a transformer as name encoder: overfitted, saved and loaded."""
 
 import shutil
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Figures of tuning are what `bioel evaluate` says of the tuned pipeline on the same documents."""
+"""Figures of tuning agree with `bioel evaluate` for the tuned pipeline on the same documents."""
 
 from typing import Any
 
@@ -60,7 +60,7 @@ def test_every_setting_that_is_tried(nlp, texts, monkeypatch):
             with changed(pipe.cfg, values):
                 links = list(link_open(nlp, linker, texts))
             found = count_documents(texts, links, protocol=protocol, canonical=linker.kb.canonical)
-            # Names are left out by fold, each measured on other documents.
+            # Names are excluded by fold, and each fold is measured on the other documents.
             assert tried == found or setting.get("left_out"), setting
             different += [found] if found not in different else []
         assert detector is None or len(different) > 1

@@ -21,7 +21,7 @@ from spacy_bioel.types import Concept
 
 @pytest.fixture
 def nlp(kb_folder, tmp_path) -> Language:
-    """Entities linked to MeSH, then to a knowledge base of one's own."""
+    """Entities linked to MeSH, then to another knowledge base."""
     build_kb([Concept("MINE:1", ("aspirin", "ASS")), Concept("MINE:2", ("fever",))], tmp_path / "m")
     nlp = linking_nlp(kb_folder, ["aspirin", "fever"], spans_key="mesh")
     nlp.add_pipe("bioel_linker", name="mine", config={"kb": str(tmp_path / "m"), "spans_key": "my"})
@@ -32,7 +32,7 @@ def first_ids(spans: Any) -> list[str]:
     return [span._.candidates[0].id for span in spans]
 
 
-@pytest.mark.parametrize("nil_threshold", [0.25, 1.0])  # the second: both say NIL
+@pytest.mark.parametrize("nil_threshold", [0.25, 1.0])  # with 1.0, both are NIL
 def test_each_span_has_the_candidates_of_its_linker(nlp, nil_threshold):
     for name in ("bioel_linker", "mine"):
         nlp.get_pipe(name).cfg["nil_threshold"] = nil_threshold
@@ -61,7 +61,7 @@ def test_a_linker_before_its_ruler(kb_folder):
     with pytest.warns(UserWarning, match=r"\[W271\] .*'bioel_linker' comes before 'entity_ruler'"):
         nlp("aspirin")
     with warnings.catch_warnings(action="error"):
-        nlp("aspirin")  # said once
+        nlp("aspirin")  # warned once
 
 
 @pytest.mark.parametrize(
@@ -87,11 +87,11 @@ def test_knowledge_bases_for_more_labels_than_the_pipes_before_give(kb_folder):
     with warnings.catch_warnings(action="error"):
         assert [ent.text for ent in nlp("aspirin").ents] == ["aspirin"]
     with warnings.catch_warnings(action="error"):
-        nlp("aspirin")  # said once
+        nlp("aspirin")  # warned once
 
 
 def test_settings_that_may_fit(kb_folder):
-    """Labels of a function are known to nobody; and of places for mentions, one is enough."""
+    """Functions do not declare their labels; and one location with mentions is enough."""
 
     @Language.component("finds_something")
     def finds_something(doc: Doc) -> Doc:
@@ -130,7 +130,7 @@ def foreign_cui() -> Iterator[None]:
     Span.set_extension("cui", getter=before[2], force=True)
 
 
-def test_extensions_of_others_stay_with_a_warning(kb_folder, foreign_cui):
+def test_extensions_of_other_packages_are_kept_with_a_warning(kb_folder, foreign_cui):
     with pytest.warns(UserWarning, match=r"\[W270\] .*span\._\.cui.*get_links"):
         nlp = linking_nlp(kb_folder, ["aspirin"])
     ent = nlp("aspirin").ents[0]

@@ -1,4 +1,4 @@
-"""`bioel verify`: one bit of any file that differs from what was saved is found."""
+"""`bioel verify` detects a single changed bit in any file."""
 
 import shutil
 from pathlib import Path
@@ -11,7 +11,7 @@ from spacy_bioel import pipe as stored_pipe
 from spacy_bioel.contextual.constrained_decoding import write_trie
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.loading import verify
+from spacy_bioel.loading import verify_saved
 
 PIPES = ("bioel_linker", "bioel_mentions")
 
@@ -31,7 +31,7 @@ def model(trained, trained_folder, tmp_path) -> Path:
 
 
 def flip(path: Path, at: float) -> bytes:
-    """Change one bit of a file. RETURNS (bytes): As it was."""
+    """Change one bit of a file. RETURNS (bytes): The original content."""
     whole = path.read_bytes()
     changed = bytearray(whole)
     changed[int(at * (len(whole) - 1))] ^= 1
@@ -45,7 +45,7 @@ def saved_files(folder: Path) -> list[Path]:
 
 
 def test_what_was_saved(bioel, model, tmp_path):
-    found = verify(model)
+    found = verify_saved(model)
     assert [Path(folder).name for folder in found.whole] == [
         *["bioel_linker", "kb", "bioel_mentions", "model"]
     ]
@@ -61,11 +61,11 @@ def test_each_bit_of_a_pipe_and_of_its_knowledge_base(model, at):
     missed = []
     for path in files:
         whole = flip(path, at)
-        if not verify(model).failed:
+        if not verify_saved(model).failed:
             missed.append(path.relative_to(model))
         path.write_bytes(whole)
     assert missed == []
-    assert not verify(model).failed
+    assert not verify_saved(model).failed
 
 
 def test_a_changed_file_is_refused_when_it_is_loaded(bioel, model, monkeypatch):
@@ -76,7 +76,7 @@ def test_a_changed_file_is_refused_when_it_is_loaded(bioel, model, monkeypatch):
                 spacy.load(model)
             path.write_bytes(whole)
     weights = model / "bioel_mentions" / "model.safetensors"
-    monkeypatch.setattr(stored_pipe, "CHECKED", 100)
+    monkeypatch.setattr(stored_pipe, "MAX_BYTES_CHECKED", 100)
     whole = flip(weights, 0.6)
     spacy.load(model)  # large files are compared by size alone
     said = bioel("verify", model, status=1).err
@@ -89,14 +89,14 @@ def test_a_changed_file_is_refused_when_it_is_loaded(bioel, model, monkeypatch):
 @pytest.mark.parametrize("file", ["config.cfg", "meta.json", "vocab/strings.json", "tokenizer"])
 def test_the_rest_of_a_pipeline_is_parsed(model, file):
     (model / file).write_bytes(b"\xff[")
-    assert list(verify(model).failed) == [str(model)]
+    assert list(verify_saved(model).failed) == [str(model)]
 
 
 def test_pipelines_of_earlier_versions_load(bioel, model):
     for name in PIPES:
         (model / name / "manifest.json").unlink()
     spacy.load(model)
-    found = verify(model)
+    found = verify_saved(model)
     assert found.without == [str(model / name) for name in PIPES]
     assert found.failed == {}
     about = bioel("verify", model, "--json", "-").json

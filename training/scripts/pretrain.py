@@ -29,7 +29,7 @@ from train import find_transformer
 
 from spacy_bioel.contextual.transformers import build_transformer_names_v1
 from spacy_bioel.corpus import read_docs
-from spacy_bioel.doc import split_ids
+from spacy_bioel.doc import split_kb_id
 from spacy_bioel.files import replacing_folder
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.models.name_encoder import (
@@ -175,7 +175,7 @@ def read_mentions(paths: Iterable[Path], kbs: list[KnowledgeBase]) -> Iterator[t
     for path in paths:
         for doc in read_docs(path, Vocab()):
             for span in doc.spans[GOLD_KEY]:
-                ids = split_ids(span.kb_id_)
+                ids = split_kb_id(span.kb_id_)
                 if len(ids) == 1:
                     known = [kb for kb in kbs if kb.find(ids[0]) >= 0]
                     yield span.text, known[0].canonical(ids[0]) if known else ids[0]

@@ -36,7 +36,7 @@ from type_names import names_of_texts
 
 import spacy_bioel
 from spacy_bioel.corpus import read_docs
-from spacy_bioel.doc import split_ids
+from spacy_bioel.doc import split_kb_id
 from spacy_bioel.evaluation.fit import (
     Development,
     document_folds,
@@ -293,7 +293,7 @@ def fusion(corpora: list[str]) -> None:
     parts = []
     for corpus in corpora:
         docs = list(read_docs(Path("corpus") / corpus / "train.spacy", spacy.blank("en").vocab))
-        gold = {i for doc in docs for s in doc.spans[GOLD_KEY] for i in split_ids(s.kb_id_)}
+        gold = {i for doc in docs for s in doc.spans[GOLD_KEY] for i in split_kb_id(s.kb_id_)}
         for evidence in ({}, {"dense": False}):
             linker = _linker(corpus, evidence)
             for kb in [linker.kb, *(_part(linker.kb, gold, *share) for share in _SHARES)]:

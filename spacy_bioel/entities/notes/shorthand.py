@@ -18,7 +18,7 @@ from spacy_bioel.doc import long_forms, text_of
 from spacy_bioel.entities import EntityRules, Knowledge, Mentions, Query, Vocabulary
 from spacy_bioel.entities.notes.layout import ASSETS, OTHER, mean_other, tables
 from spacy_bioel.entities.notes.measurements import _LONG, measured
-from spacy_bioel.explanation import Place, Trace
+from spacy_bioel.explanation import SpanKey, Trace
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.normalize import normalize_name, normalize_names
 from spacy_bioel.text.sentences import find_forms
@@ -100,14 +100,14 @@ class _NoteFinder:
         if 2 * n > len(forms):
             self._forms |= {s: (forms[s].split("|")[-1], label) for s in forms.keys() - self._forms}
 
-    def find(self, doc: Doc, *, measurements: bool) -> list[tuple[Place, str]]:
+    def find(self, doc: Doc, *, measurements: bool) -> list[tuple[SpanKey, str]]:
         """Find spans, by tokens, and the names that they stand for; none overlap."""
         text, defined = text_of(doc), long_forms(doc)
         forms = {s: of for s, of in forms_in(text, self._forms).items() if s not in defined}
         if measurements:
             named = ((form, self._named(names)) for form, names in measured(text).items())
             forms |= {form: name for form, name in named if name}
-        found: list[tuple[Place, str]] = []
+        found: list[tuple[SpanKey, str]] = []
         places = find_forms(text, forms)
         of = sorted((start, -end, form) for form, at in places.items() for start, end in at)
         borders = np.array([[start, -end] for start, end, _ in of], dtype=np.int64).reshape(-1, 2)
@@ -128,7 +128,9 @@ class _NoteFinder:
         return None
 
 
-def _add_names(spans: Sequence[ScoredSpan], names: Sequence[tuple[Place, str]]) -> list[ScoredSpan]:
+def _add_names(
+    spans: Sequence[ScoredSpan], names: Sequence[tuple[SpanKey, str]]
+) -> list[ScoredSpan]:
     """Put what notes say in the place of the mentions of a document that overlap it, except longer
     ones.
     """
