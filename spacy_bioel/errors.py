@@ -264,6 +264,7 @@ class Errors(metaclass=_Coded):
     B502 = "The code {path} cannot be imported: {error}. Correct it, or give another file to --code: Python that registers functions, such as rules of entities."
     B503 = "The rules {rules} returned {found} results from `{name}`, expected {n}: one for each document or mention that they are given. Correct their function."
     B504 = "The rules {rules} gave a fact {fact!r}, which their `fact_names` lack, so that no table would have it. Add it there."
+    B505 = "A mention at characters {place} ({label}) does not fit the tokens of the document, which were merged or split after it was found. Find the mentions again, or set the span group again: doc.spans[key] = [doc.char_span(start, end, label)]."
 
 
 class Warnings(metaclass=_Coded):
@@ -290,6 +291,8 @@ class Warnings(metaclass=_Coded):
     W321 = "The setting `{setting}` of bioel_linker has the labels {unknown}, which the pipes before it ({finders}) do not give: they give {known}. Correct the labels, otherwise they have no effect."
     W322 = "The setting `include` of bioel_mentions has the labels {unknown}, which its model has not learned: it finds {known}. Correct the labels, unless they are to come from the words alone."
     W323 = 'No pipe before {linker!r} finds mentions, and the document has none. Add an NER or a ruler before it, set mentions = "dictionary", or take the pipeline of the package: spacy_bioel.load().'
+    W324 = "The candidates, facts and context of {text!r} are not in this document, so they are unknown, not absent: doc.to_json() without underscore=['bioel_records'], or a DocBin without user data after a span group was changed, leaves them out. Link the document again, or store its user data."
+    W325 = "doc._.abbreviations is not in the form of scispacy (spans with ._.long_form, or mappings with short_text and long_text), and is ignored. Rename the extension of the other package to silence this."
     W455 = "The names of the knowledge base alone, without training, are better here: {protocol} {metric} {alone:.1f}, the pipeline {value:.1f}. Annotate more documents, or take the knowledge base as the pipeline."
     W477 = "{path}: cross-references and definitions that cannot be read are left out: {n:,}, the first in line {line}: {row!r}. Ids and names are complete."
     W478 = "{path}: {n:,} cells of synonyms have a semicolon, and none a bar: each was read as one name. Synonyms are separated by bars (a|b): if these are several names, replace the semicolons and build again."
