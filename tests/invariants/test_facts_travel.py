@@ -267,3 +267,15 @@ def test_many_spans_with_context(nlp):
     doc = nlp("no fever\n" * 2000)
     assert len(doc.spans["bioel"]) == 2000
     assert all(span._.negated for span in doc.spans["bioel"])
+
+
+def test_a_batch_keeps_the_knowledge_base_that_ranked_it(nlp, tmp_path):
+    kb = tmp_path / "other"
+    made_kb(kb, [Concept("Y:1", names=("Fever",))])
+    linker = linking_nlp(nlp.get_pipe("bioel_linker").cfg["kb"], mentions="dictionary")
+    pipe, doc = linker.get_pipe("bioel_linker"), linker.make_doc(TEXT)
+    before, scores = pipe.kb.fingerprint, pipe.predict([doc])
+    pipe.set_kb(str(kb))
+    pipe.set_annotations([doc], scores)
+    assert pipe.kb.fingerprint != before
+    assert {c.kb for span in doc.spans["bioel"] for c in span._.candidates} == {before}
