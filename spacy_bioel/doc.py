@@ -1,8 +1,10 @@
 """Read and write gold mentions, mentions to link, and links on a Doc.
 
-Links are stored in a span group and its attrs, which survive DocBin, `to_bytes` and `copy`; the
-Span extensions are getters over them. (Values of Span extensions are keyed by character offsets
-only, so two labels on the same characters would share a value.)
+The link of a mention (candidates, facts, context) is stored twice. As a value of the Span extension
+`bioel_records`, it stays with the characters of the mention when a span group is filtered, sorted,
+assigned or copied, in `Doc.copy`, `Doc.from_docs`, pickles and `to_bytes`. In the attributes of the
+span group, it survives a DocBin without user data. A value has the records of all labels and span
+groups on its characters.
 
 spaCy's projection of spans drops `kb_id`, so gold mentions are realigned here by character offsets,
 and mentions that do not fit the tokens are counted.
@@ -10,21 +12,20 @@ and mentions that do not fit the tokens are counted.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from itertools import islice
+from functools import lru_cache, partial
 from operator import attrgetter
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from spacy.attrs import IDX, LENGTH, ORTH
+from spacy.attrs import IDX, LENGTH, ORTH, SPACY
 from spacy.tokens import Doc, Span, SpanGroup
 from spacy.training import Example
 from spacy.util import filter_spans
 
-from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.settings import GOLD_KEY, SPANS_KEY
 from spacy_bioel.text.normalize import normalize_tokens
 from spacy_bioel.text.sentences import find_abbreviations, find_short_binomials
@@ -32,15 +33,17 @@ from spacy_bioel.types import ANNOTATES, AnnotatedText, Candidate, Context, Link
 
 NIL = "NIL"
 
-_LINKS = "links"
-_KB = "kb"  # fingerprint of the knowledge base of the candidates
-_NIL_THRESHOLD = "nil_threshold"
-_CONTEXTS = "contexts"
-_OF_ENTS = "of_ents"  # whether the entities of the document have the ids of this group
+RECORDS = "bioel_records"  # Span extension: label -> key of a span group -> record
+_LINKS = "links"  # attribute of a span group: the same records, with their offsets and labels
+_ADDED = "added"  # attribute: offsets and labels of mentions that the linker added to the group
+_FROM_ENTS = "from_ents"  # attribute: the mentions of the group are the entities of the document
 _offsets_and_label = attrgetter("start", "end", "label")  # of a link
+_flags = attrgetter("negated", "uncertain", "historical", "hypothetical", "experiencer")
 
-_DOC_TEXTS: WeakKeyDictionary[Doc, str] = WeakKeyDictionary()
-_TOKEN_OFFSETS: WeakKeyDictionary[Doc, tuple[list[int], list[int]]] = WeakKeyDictionary()
+Record = dict[str, Any]  # id, candidates, facts, kb, nil_threshold, probability, context
+
+# The text of a document, with its tokens, for which alone it is valid.
+_DOC_TEXTS: WeakKeyDictionary[Doc, tuple[bytes, str]] = WeakKeyDictionary()
 
 
 def normalized_tokens(docs: Sequence[Doc]) -> list[str]:
@@ -57,18 +60,19 @@ def normalized_tokens(docs: Sequence[Doc]) -> list[str]:
 
 def text_of(doc: Doc) -> str:
     """Return the text of a document from a cache: spaCy joins the tokens at each `doc.text`."""
-    if (text := _DOC_TEXTS.get(doc)) is None:
-        text = _DOC_TEXTS[doc] = doc.text
-    return text
+    tokens = doc.to_array([ORTH, SPACY]).tobytes()
+    cached = _DOC_TEXTS.get(doc)
+    if cached is None or cached[0] != tokens:
+        cached = _DOC_TEXTS[doc] = tokens, doc.text
+    return cached[1]
 
 
 def texts_of(doc: Doc, spans: Iterable[ScoredSpan]) -> list[str]:
-    """Return the text of each span, like `doc[start:end].text`, but faster."""
-    if (offsets := _TOKEN_OFFSETS.get(doc)) is None:
-        starts, lengths = doc.to_array([IDX, LENGTH]).T.astype(int)
-        offsets = _TOKEN_OFFSETS[doc] = starts.tolist(), (starts + lengths).tolist()
-    text, (token_starts, token_ends) = text_of(doc), offsets
-    return [text[token_starts[start] : token_ends[end - 1]] for start, end, *_ in spans]
+    """Return the text of each span, as `doc[start:end].text` does, but fast."""
+    starts, lengths = doc.to_array([IDX, LENGTH]).T.astype(int)
+    first, last = starts.tolist(), (starts + lengths).tolist()
+    text = text_of(doc)
+    return [text[first[start] : last[end - 1]] for start, end, *_ in spans]
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,15 +167,42 @@ def gold_spans(example: Example, *, key: str = GOLD_KEY) -> Iterator[GoldSpan]:
             yield GoldSpan(aligned.start, aligned.end, span.label_, ids, score)
 
 
+def takes_entities(doc: Doc, mentions: str, *, spans_key: str = SPANS_KEY) -> bool:
+    """Tell whether a linker links the entities of a document, for its setting `mentions`."""
+    if mentions != "auto" or spans_key not in doc.spans:
+        return mentions in ("ents", "auto")
+    return bool(doc.spans[spans_key].attrs.get(_FROM_ENTS))
+
+
 def mention_spans(doc: Doc, mentions: str, *, spans_key: str = SPANS_KEY) -> list[Span]:
-    """Return the spans of a Doc that a linker has to link.
+    """Return the spans of a Doc that a linker has to link: those of a fresh Doc, if it is linked.
 
     mentions (str): "spans", "spans+dictionary", "ents", or "auto": the span group if there is one,
         else doc.ents.
+    RAISES BioelError: [B505] when a span does not fit the tokens, which were changed.
     """
-    if mentions.startswith("spans") or (mentions == "auto" and spans_key in doc.spans):
-        return list(doc.spans[spans_key]) if spans_key in doc.spans else []
-    return list(doc.ents)
+    if takes_entities(doc, mentions, spans_key=spans_key):
+        return list(doc.ents)
+    if spans_key not in doc.spans:
+        return []
+    group = doc.spans[spans_key]
+    added = set(map(tuple, group.attrs.get(_ADDED, ())))
+    return [_realigned(span) for span in group if not added or _span_key(span) not in added]
+
+
+def _realigned(span: Span) -> Span:
+    """Return the span on the tokens that the document has now; spaCy leaves groups as they were."""
+    doc = span.doc
+    if span.end <= len(doc):
+        last = doc[span.end - 1]
+        if doc[span.start].idx == span.start_char and last.idx + len(last) == span.end_char:
+            return span
+    about: Any = {"label": span.label, "kb_id": span.kb_id, "span_id": span.id}
+    realigned = doc.char_span(span.start_char, span.end_char, **about)
+    if realigned is None:
+        place = (span.start_char, span.end_char)
+        raise BioelError(Errors.B505.format(label=span.label_, place=place))
+    return realigned
 
 
 def set_links(
@@ -182,40 +213,116 @@ def set_links(
     kb: str = "",
     nil_threshold: float = 0.0,
     adds: bool = False,
+    from_ents: bool = False,
 ) -> None:
-    """Write links as a new span group.
+    """Write links as a new span group, with a record for each.
 
-    If the links are those of the spans in the old group, the scores of the detector are kept.
+    If the links are those of the spans in the old group, the scores of the detector are kept, and
+    so are ids of spans (`span.id_`).
 
-    kb (str): Fingerprint of the knowledge base of the candidates.
+    kb (str): Fingerprint of the knowledge base of candidates that name none.
     adds (bool): The linker may have added links to those of the spans; they get a score of 1.
+    from_ents (bool): The mentions are the entities of the document.
     RAISES BioelError: [B057] when offsets are not token borders.
     """
-    spans = []
-    for link in links:
-        kb_id = "|".join(link.ids) or NIL
-        span = doc.char_span(link.start, link.end, label=link.label, kb_id=kb_id, span_id=spans_key)
-        if span is None:
-            raise BioelError(Errors.B057.format(start=link.start, end=link.end))
-        spans.append(span)
     old = doc.spans[spans_key] if spans_key in doc.spans else None
-    attrs: dict[str, Any] = {}
     keys, old_keys = list(map(_offsets_and_label, links)), list(map(_span_key, old or ()))
+    old_ids = dict(zip(old_keys, (span.id_ for span in old or ()), strict=True))
+    attrs: dict[str, Any] = {}
     if old is not None and old_keys == keys:
         attrs |= old.attrs
     elif old is not None and adds and len(scores := old.attrs.get("scores", ())) == len(old):
         score_of = dict(zip(old_keys, scores, strict=True))
         attrs = {**old.attrs, "scores": [score_of.get(key, 1.0) for key in keys]}
-    records = []
-    for link in sorted(links, key=attrgetter("start", "end")):  # `record_of` bisects them
+    if adds:
+        known = set(old_keys).difference(map(tuple, (old.attrs if old else {}).get(_ADDED, ())))
+        attrs[_ADDED] = [list(key) for key in keys if key not in known]
+    probabilities = attrs.get("scores", ())
+    spans, records = [], []
+    for number, link in enumerate(links):
+        key, kb_id = keys[number], "|".join(link.ids) or NIL
+        about: Any = {"label": link.label, "kb_id": kb_id, "span_id": old_ids.get(key) or spans_key}
+        span = doc.char_span(link.start, link.end, **about)
+        if span is None:
+            raise BioelError(Errors.B057.format(start=link.start, end=link.end))
+        spans.append(span)
         candidates = [[c.id, c.score, c.name, c.evidence] for c in link.candidates]
-        records.append([*_offsets_and_label(link), candidates, dict(link.facts)])
-    attrs |= {_LINKS: records, _KB: kb, _NIL_THRESHOLD: nil_threshold}
+        record: Record = {"id": kb_id, "candidates": candidates, "facts": dict(link.facts)}
+        record |= {"kb": next((c.kb for c in link.candidates), "") or kb}
+        record |= {"nil_threshold": nil_threshold, "context": None}
+        record["probability"] = probabilities[number] if len(probabilities) == len(links) else None
+        records.append([*key, record])
+    attrs |= {_LINKS: records, _FROM_ENTS: from_ents}
+    _forget_records(doc, spans_key)
+    for start, end, label, record in records:
+        _add_record(doc, (start, end, label), spans_key, record)
     doc.spans[spans_key] = SpanGroup(doc, name=spans_key, attrs=attrs, spans=spans)
+
+
+def _value_key(start: int, end: int) -> tuple[str, str, int, int]:
+    """Return the key of a Span extension in `doc.user_data`; spaCy shifts and copies such keys."""
+    return "._.", RECORDS, start, end
+
+
+def _add_record(doc: Doc, key: tuple[int, int, str], spans_key: str, record: Record) -> None:
+    start, end, label = key
+    values: dict[Any, Any] = doc.user_data
+    value = values.setdefault(_value_key(start, end), {})
+    value.setdefault(label, {})[spans_key] = record
+
+
+def _forget_records(doc: Doc, spans_key: str) -> None:
+    """Remove the records of a span group, which is linked again."""
+    for key in [key for key in doc.user_data if isinstance(key, tuple) and key[1] == RECORDS]:
+        labels = {
+            label: others
+            for label, records in doc.user_data[key].items()
+            if (others := {k: record for k, record in records.items() if k != spans_key})
+        }
+        if labels:
+            doc.user_data[key] = labels
+        else:
+            del doc.user_data[key]
 
 
 def _span_key(span: Span) -> tuple[int, int, str]:
     return span.start_char, span.end_char, span.label_
+
+
+def record_of(span: Span, spans_key: str = "") -> Record | None:
+    """Return the record of a mention; None if the document has none.
+
+    Several linkers may have linked the same characters with the same label. Then the record is that
+    of the span group of `spans_key`, or that the span is marked with (`span.id_`), or the last one
+    with the id that the span has (`span.kb_id_`).
+    """
+    start, end, label = _span_key(span)
+    values: dict[Any, Any] = span.doc.user_data
+    value = values.get(_value_key(start, end))
+    records = value.get(label) if value is not None else _records_of_groups(span)
+    if not records:
+        return None
+    for key in (spans_key, span.id_):
+        if key in records:
+            return records[key]
+    same_id = [record for record in records.values() if record["id"] == span.kb_id_]
+    return (same_id or list(records.values()))[-1]
+
+
+def _records_of_groups(span: Span) -> dict[str, Record]:
+    """Restore the values of the Span extension from the groups, and return those of a span.
+
+    A DocBin without user data has the attributes of groups only.
+    """
+    doc = span.doc
+    values: dict[Any, Any] = doc.user_data
+    if not any(isinstance(key, tuple) and key[1] == RECORDS for key in values):
+        for spans_key, group in doc.spans.items():
+            for *key, record in group.attrs.get(_LINKS, ()):
+                _add_record(doc, tuple(key), spans_key, record)
+    value = values.get(_value_key(span.start_char, span.end_char), {})
+    records: dict[str, Record] = value.get(span.label_, {})
+    return records
 
 
 def get_links(doc: Doc, spans_key: str = SPANS_KEY) -> list[Link]:
@@ -225,50 +332,65 @@ def get_links(doc: Doc, spans_key: str = SPANS_KEY) -> list[Link]:
     """
     if spans_key not in doc.spans:
         return []
-    group = doc.spans[spans_key]
-    known: dict[tuple[int, int, str], tuple[tuple[Candidate, ...], dict[str, Any]]] = {}
-    for start, end, label, records, facts in group.attrs.get(_LINKS, ()):
-        known[start, end, label] = _candidates(group, records), facts
-    links, contexts = [], _contexts(group)
+    group, links = doc.spans[spans_key], []
     for span in group:
-        key = _span_key(span)
-        if _LINKS in group.attrs and key not in known:
-            raise BioelError(Errors.B052.format(key=spans_key, text=span.text, place=key[:2]))
-        candidates, facts = known.get(key, ((), {}))
-        ids, context = split_kb_id(span.kb_id_), contexts.get(key[:2])
-        links.append(Link(*key, ids, candidates, context, facts))
+        record = record_of(span, spans_key)
+        if record is None and _LINKS in group.attrs:
+            place = (span.start_char, span.end_char)
+            raise BioelError(Errors.B052.format(key=spans_key, text=span.text, place=place))
+        links.append(link_of(span, record or {}))
     return links
 
 
+def link_of(span: Span, record: Record) -> Link:
+    """Make the link of a span from its record."""
+    kb = record.get("kb", "")
+    candidates = tuple(
+        Candidate(id, score, name, evidence, kb)
+        for id, score, name, evidence in record.get("candidates", ())
+    )
+    context = _context(span, record)
+    facts = dict(record.get("facts", {}))
+    return Link(*_span_key(span), split_kb_id(span.kb_id_), candidates, context, facts)
+
+
 def set_contexts(doc: Doc, contexts: Sequence[Context], *, spans_key: str) -> None:
-    """Write the context of each span of a group, see `entities.notes.context`."""
+    """Write the context of each span of a group, see `entities.notes.context`.
+
+    Offsets of cues are stored relative to the mention, since `Doc.from_docs` shifts mentions.
+    """
     group = doc.spans[spans_key]
-    flags = attrgetter("negated", "uncertain", "historical", "hypothetical", "experiencer", "cues")
-    group.attrs[_CONTEXTS] = [
-        [span.start_char, span.end_char, *flags(context)]
-        for span, context in zip(group, contexts, strict=True)
-    ]
+    stored: dict[tuple[int, int, str], Record] = {}
+    for *key, record in group.attrs.get(_LINKS, ()):
+        stored[tuple(key)] = record
+    for span, context in zip(group, contexts, strict=True):
+        start = span.start_char
+        cues = [[a - start, b - start, says] for a, b, says in context.cues]
+        record = stored.setdefault(_span_key(span), {"id": span.kb_id_})
+        record["context"] = [*_flags(context), cues]
+        _add_record(doc, _span_key(span), spans_key, record)
+    group.attrs[_LINKS] = [[*key, record] for key, record in stored.items()]
 
 
-def _contexts(group: SpanGroup) -> dict[tuple[int, int], Context]:
-    contexts = {}
-    for start, end, *flags, cues in group.attrs.get(_CONTEXTS, ()):
-        values: Any = (*flags, tuple(map(tuple, cues)))
-        contexts[start, end] = Context(*values)
-    return contexts
+def _context(span: Span, record: Record) -> Context | None:
+    if (stored := record.get("context")) is None:
+        return None
+    *flags, cues = stored
+    start = span.start_char
+    values: Any = (*flags, tuple((a + start, b + start, says) for a, b, says in cues))
+    return Context(*values)
 
 
 def context_of(span: Span) -> Context | None:
     """Return the context of a span; None if it is not a mention, or `bioel_context` did not run."""
-    for group in _groups_of(span):
-        if context := _contexts(group).get((span.start_char, span.end_char)):
-            return context
-    return None
+    record = record_of(span)
+    return None if record is None else _context(span, record)
 
 
-def _candidates(group: SpanGroup, records: Sequence[Any]) -> tuple[Candidate, ...]:
-    kb = group.attrs.get(_KB, "")
-    return tuple(Candidate(id, score, name, evidence, kb) for id, score, name, evidence in records)
+def linked_groups(doc: Doc) -> list[str]:
+    """Return the keys of the span groups that linkers and detectors have written."""
+    written = {_LINKS, "scores"}
+    return [key for key, group in doc.spans.items() if not written.isdisjoint(group.attrs)]
 
 
 def set_ent_links(doc: Doc, *, spans_key: str) -> None:
@@ -278,7 +400,6 @@ def set_ent_links(doc: Doc, *, spans_key: str) -> None:
         Span(doc, ent.start, ent.end, ent.label, kb_id=link.kb_id, span_id=ent.id)
         for ent, link in zip(doc.ents, linked, strict=True)
     ]
-    _mark_as_entities(doc, spans_key)
 
 
 def set_links_as_ents(doc: Doc, *, spans_key: str) -> None:
@@ -288,40 +409,6 @@ def set_links_as_ents(doc: Doc, *, spans_key: str) -> None:
     """
     spans = filter_spans([span for span in doc.spans[spans_key] if span.label])
     doc.ents = [Span(doc, s.start, s.end, s.label, kb_id=s.kb_id) for s in spans]
-    _mark_as_entities(doc, spans_key)
-
-
-def _mark_as_entities(doc: Doc, spans_key: str) -> None:
-    for key, group in doc.spans.items():
-        if _LINKS in group.attrs:
-            group.attrs[_OF_ENTS] = key == spans_key
-
-
-def record_of(span: Span) -> tuple[Link, SpanGroup] | None:
-    """Return the stored link of a span, and the group that has it; None if it is not a mention."""
-    key = _span_key(span)
-    for group in _groups_of(span):
-        records = group.attrs.get(_LINKS, ())
-        first = bisect_left(records, key[0], key=lambda record: record[0])
-        for start, end, label, candidate_records, facts in islice(records, first, None):
-            if (start, end, label) == key:
-                candidates = _candidates(group, candidate_records)
-                return Link(*key, split_kb_id(span.kb_id_), candidates, facts=facts), group
-            if start > key[0]:
-                break
-    return None
-
-
-def _groups_of(span: Span) -> list[SpanGroup]:
-    """Return the groups that may hold the link of a span, the most probable first.
-
-    The id of a linked span is the name of its group. Entities have the ids of the group that was
-    last written to `doc.ents`.
-    """
-    groups = span.doc.spans
-    if span.id_ in groups:
-        return [groups[span.id_]]
-    return sorted(groups.values(), key=lambda group: not group.attrs.get(_OF_ENTS, False))
 
 
 def likeliest(spans: Iterable[ScoredSpan]) -> list[ScoredSpan]:
@@ -332,10 +419,6 @@ def likeliest(spans: Iterable[ScoredSpan]) -> list[ScoredSpan]:
     return [(*key, p) for key, p in probabilities.items()]
 
 
-# Cached for all pipes: the text of a document does not change.
-_LONG_FORMS: WeakKeyDictionary[Doc, dict[str, str]] = WeakKeyDictionary()
-
-
 def long_forms(doc: Doc) -> dict[str, str]:
     """Return the long form of each short form that the document defines.
 
@@ -343,11 +426,16 @@ def long_forms(doc: Doc) -> dict[str, str]:
     detector ran, its abbreviations are taken instead.
     """
     if Doc.has_extension("abbreviations") and doc._.abbreviations:
-        return dict(_scispacy_forms(short) for short in doc._.abbreviations)
-    if doc not in _LONG_FORMS:
-        text = text_of(doc)
-        _LONG_FORMS[doc] = find_short_binomials(text) | find_abbreviations(text)
-    return _LONG_FORMS[doc]
+        try:
+            return dict(_scispacy_forms(short) for short in doc._.abbreviations)
+        except (AttributeError, KeyError, TypeError):
+            warnings.warn(Warnings.W325, stacklevel=2)
+    return _long_forms_of(text_of(doc))
+
+
+@lru_cache(maxsize=256)  # all pipes ask for a document
+def _long_forms_of(text: str) -> dict[str, str]:
+    return find_short_binomials(text) | find_abbreviations(text)
 
 
 def _scispacy_forms(short: Span | dict[str, Any]) -> tuple[str, str]:

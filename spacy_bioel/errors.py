@@ -268,6 +268,7 @@ class Errors(metaclass=_Coded):
     B502 = "The code {path} cannot be imported: {error}. Correct it, or specify another file with --code: Python code that registers functions, such as entity rules."
     B503 = "The rules {rules} returned {found} results from `{name}`, expected {n}: one for each document or mention that they receive. Correct their function."
     B504 = "The rules {rules} returned a fact {fact!r} that is missing from their `fact_names`, so tables would not include it. Add it there."
+    B505 = "A mention labelled {label}, at the characters {place}, does not fit the tokens of the document, which were merged or split after the mention was found. Find the mentions again, or set the span group again: doc.spans[key] = [doc.char_span(start, end, label)]."
     B506 = "The rules {rules} name a fact {fact!r}, which is a field of every link or a Span extension of spacy_bioel. Rename it in `fact_names` and in `facts`."
     B507 = "The rules {rules} returned the facts {found}, expected a mapping with values that JSON has: strings, numbers, true, false, None, and lists and mappings of these. Convert NumPy numbers with .item(), and sets to lists."
 
@@ -298,6 +299,8 @@ class Warnings(metaclass=_Coded):
     W321 = "The setting `{setting}` of bioel_linker has the labels {unknown}, which the pipes before it ({finders}) do not assign: they assign {known}. Correct the labels, otherwise they have no effect."
     W322 = "The setting `include` of bioel_mentions has the labels {unknown}, which its model has not learned: it finds {known}. Correct the labels, unless only the listed words should have them."
     W323 = 'No pipe before {linker!r} finds mentions, and the document has none. Add an NER or a ruler before it, set mentions = "dictionary", or use the starter: spacy_bioel.load().'
+    W324 = "The candidates, facts and context of {text!r} are not stored in this document, so they are unknown, not absent: doc.to_json() without underscore=['bioel_records'] drops them, and so does a DocBin without user data after a span group was changed. Link the document again, or store its user data."
+    W325 = "doc._.abbreviations does not have the form of scispacy (spans with ._.long_form, or mappings with short_text and long_text), so it is ignored. To silence this warning, rename the extension of the other package."
     W455 = "The knowledge base only, without training, is better here: {protocol} {metric} {alone:.1f}, the pipeline {value:.1f}. Annotate more documents, or use the knowledge base as the pipeline."
     W477 = "{path}: unreadable cross-references and definitions are left out: {n:,}, the first in line {line}: {row!r}. Ids and names are complete."
     W478 = "{path}: {n:,} cells of synonyms contain a semicolon, and none a bar: each was read as one name. Synonyms are separated by bars (a|b): if a cell has several names, replace the semicolons and build again."

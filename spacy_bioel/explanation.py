@@ -17,7 +17,7 @@ from typing import Any
 
 from spacy.tokens import Doc, Span
 
-from spacy_bioel.doc import context_of, record_of, split_kb_id
+from spacy_bioel.doc import RECORDS, Record, context_of, link_of, record_of, split_kb_id
 from spacy_bioel.errors import BioelError, Warnings
 from spacy_bioel.kb.joined import JoinedKnowledgeBase
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
@@ -222,18 +222,15 @@ def explain_span(span: Span) -> Explanation | None:
     record = record_of(span)
     if record is None:
         return None
-    link, group = record
-    keys = [(other.start, other.end, other.label) for other in group]
-    scores = dict(zip(keys, group.attrs.get("scores", ()), strict=False))
     kb: Any = None
     with suppress(BioelError):  # it may not be open in this process
-        kb = opened(group.attrs.get("kb", ""))
+        kb = opened(record.get("kb", ""))
     return explain_link(
         span,
-        link,
+        link_of(span, record),
         kb=kb,
-        nil_threshold=float(group.attrs.get("nil_threshold", 0.0)),
-        probability=scores.get((span.start, span.end, span.label)),
+        nil_threshold=float(record.get("nil_threshold", 0.0)),
+        probability=record.get("probability"),
     )
 
 
@@ -285,6 +282,8 @@ def register_extensions(facts: Iterable[str] = ()) -> None:
 
     facts (Iterable[str]): Facts of rules, such as "hgvs"; each becomes an extension.
     """
+    if not Span.has_extension(RECORDS):
+        Span.set_extension(RECORDS, default=None)  # so that spaCy stores its values, also as JSON
     for name, getter in (_GETTERS | {fact: _getter_of_fact(fact) for fact in facts}).items():
         if not Span.has_extension(name):
             Span.set_extension(name, getter=getter)
@@ -301,9 +300,17 @@ def _get_concept_id(span: Span) -> str | None:
     return ids[0] if ids else None
 
 
-def _get_candidates(span: Span) -> tuple[Candidate, ...]:
+def _stored_record(span: Span) -> Record | None:
+    """Return the record of a span; warn if the span is linked, and its record was lost."""
     record = record_of(span)
-    return () if record is None else record[0].candidates
+    if record is None and span.kb_id:
+        warnings.warn(Warnings.W324.format(text=span.text[:40]), stacklevel=4)
+    return record
+
+
+def _get_candidates(span: Span) -> tuple[Candidate, ...]:
+    record = _stored_record(span)
+    return () if record is None else link_of(span, record).candidates
 
 
 @cache  # `register_extensions` compares getters by identity
@@ -312,12 +319,13 @@ def _getter_of_fact(name: str) -> Callable[[Span], Any]:
 
 
 def _get_fact(name: str, span: Span) -> Any:
-    record = record_of(span)
-    return None if record is None else record[0].facts.get(name)
+    record = _stored_record(span)
+    return None if record is None else record.get("facts", {}).get(name)
 
 
 def _get_of_context(name: str, span: Span) -> Any:
-    context = context_of(span)
+    record = _stored_record(span)
+    context = None if record is None else link_of(span, record).context
     return None if context is None else getattr(context, name)
 
 

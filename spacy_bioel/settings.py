@@ -344,4 +344,8 @@ class ContextSettings(Settings):
         description='JSON file of cues and sections; `""` for the bundled rules. The rules are '
         "saved with the pipeline.",
     )
-    spans_key: str = Field(default=SPANS_KEY, description="Span group with the mentions.")
+    spans_key: str = Field(
+        default="",
+        description='Span group with the mentions. `""` for all groups that the detectors and '
+        "linkers of the pipeline have written.",
+    )

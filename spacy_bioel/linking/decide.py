@@ -182,11 +182,13 @@ def rank_names(
     weights = 1.0 + is_preferred.astype(np.float64)
     shares = _shares_within_kbs(kb, concepts, weights, np.diff(indptr)).tolist()
     ids, names = kb.ids_of(concepts), kb.names.take(np.maximum(rows, 0)) if len(rows) else []
-    candidates = []
+    candidates, fingerprint = [], kb.fingerprint
     for number, name in enumerate(names):
         entries = slice(indptr[number], indptr[number + 1])
         pairs = zip(ids[entries], shares[entries], strict=True)
-        candidates.append([Candidate(id, round(share, 4), name, "exact") for id, share in pairs])
+        candidates.append(
+            [Candidate(id, round(share, 4), name, "exact", fingerprint) for id, share in pairs]
+        )
     keys = [(string, "") for string in different]
     ranked = dict(zip(keys, best_first(candidates), strict=True))
     strings = [(string, "") for string in mentions.strings]

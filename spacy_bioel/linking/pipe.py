@@ -18,7 +18,7 @@ from spacy.vocab import Vocab
 from thinc.api import Model, Optimizer
 from thinc.types import FloatsXd
 
-from spacy_bioel.doc import set_ent_links, set_links, set_links_as_ents
+from spacy_bioel.doc import set_ent_links, set_links, set_links_as_ents, takes_entities
 from spacy_bioel.entities.rule_set import RuleSet
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.explanation import Trace, register_extensions
@@ -357,8 +357,9 @@ class Linker(StoredPipe[LinkerSettings]):
         mentions = self.cfg["mentions"]
         adds = mentions == SPANS_AND_DICTIONARY
         for doc, links in zip(docs, scores, strict=True):
-            from_ents = mentions == "ents" or (mentions == "auto" and key not in doc.spans)
-            set_links(doc, links, spans_key=key, kb=kb, nil_threshold=nil, adds=adds)
+            from_ents = takes_entities(doc, mentions, spans_key=key)
+            about = {"kb": kb, "nil_threshold": nil, "adds": adds, "from_ents": from_ents}
+            set_links(doc, links, spans_key=key, **about)
             if from_ents and self.cfg["set_ents"]:
                 set_ent_links(doc, spans_key=key)
             elif self.cfg["set_ents"] == "links":

@@ -29,11 +29,12 @@ from spacy.attrs import IS_SPACE, LOWER
 from spacy.pipeline.pipe import Pipe
 from spacy.tokens import Doc
 
-from spacy_bioel.doc import set_contexts, text_of
+from spacy_bioel.doc import linked_groups, set_contexts, text_of
 from spacy_bioel.entities.notes.layout import headers
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.explanation import register_extensions
 from spacy_bioel.pipe import SavedFiles, save_files
+from spacy_bioel.settings import SPANS_KEY
 from spacy_bioel.text.sentences import LIST_ITEM, sentence_borders
 from spacy_bioel.types import Context
 
@@ -416,9 +417,15 @@ class MentionContext(Pipe):
     def __call__(self, doc: Doc) -> Doc:
         """Set the context of each span of the group; see `span._.negated`."""
         key = self.cfg["spans_key"]
-        if key in doc.spans and len(doc.spans[key]):
-            places = [(span.start_char, span.end_char) for span in doc.spans[key]]
-            found = contexts(text_of(doc), self.rules, self._find_phrases(doc), places)
+        keys = [key] if key else dict.fromkeys([SPANS_KEY, *linked_groups(doc)])
+        places = {
+            key: [(span.start_char, span.end_char) for span in doc.spans[key]]
+            for key in keys
+            if key in doc.spans and len(doc.spans[key])
+        }
+        phrases = self._find_phrases(doc) if places else []
+        for key, spans in places.items():
+            found = contexts(text_of(doc), self.rules, phrases, spans)
             set_contexts(doc, found, spans_key=key)
         return doc
 
