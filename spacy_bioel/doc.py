@@ -20,7 +20,7 @@ from operator import attrgetter
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from spacy.attrs import IDX, LENGTH, ORTH, SPACY
+from spacy.attrs import IDX, LENGTH, ORTH
 from spacy.tokens import Doc, Span, SpanGroup
 from spacy.training import Example
 from spacy.util import filter_spans
@@ -40,8 +40,8 @@ _flags = attrgetter("negated", "uncertain", "historical", "hypothetical", "exper
 
 Record = dict[str, Any]  # id, candidates, facts, kb, nil_threshold, probability, context
 
-# The text of a document, with its tokens, for which alone it is valid.
-_DOC_TEXTS: WeakKeyDictionary[Doc, tuple[bytes, str]] = WeakKeyDictionary()
+# spaCy fills only empty documents, and merged or split tokens have the same text.
+_DOC_TEXTS: WeakKeyDictionary[Doc, str] = WeakKeyDictionary()
 
 
 def normalized_tokens(docs: Sequence[Doc]) -> list[str]:
@@ -58,11 +58,10 @@ def normalized_tokens(docs: Sequence[Doc]) -> list[str]:
 
 def text_of(doc: Doc) -> str:
     """Return the text of a document from a cache: spaCy joins the tokens at each `doc.text`."""
-    tokens = doc.to_array([ORTH, SPACY]).tobytes()
-    cached = _DOC_TEXTS.get(doc)
-    if cached is None or cached[0] != tokens:
-        cached = _DOC_TEXTS[doc] = tokens, doc.text
-    return cached[1]
+    text = _DOC_TEXTS.get(doc)
+    if not text:
+        text = _DOC_TEXTS[doc] = doc.text
+    return text
 
 
 def texts_of(doc: Doc, spans: Iterable[ScoredSpan]) -> list[str]:
