@@ -361,7 +361,7 @@ def _other_change(
 
 
 def _residues(mention: str, tokens: Sequence[re.Match[str]]) -> tuple[list[str], str]:
-    """Return the bases or amino acids in a mention, and their level ("" if they could be either)."""
+    """Return the bases or amino acids in a mention, and their level ("" if it is unclear)."""
     residues: list[str] = []
     level = previous_kind = ""
     for token in tokens:
