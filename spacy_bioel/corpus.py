@@ -77,7 +77,7 @@ def create_corpus_v1(
 
 
 def mix_corpora_v1(*corpora: Corpus) -> Corpus:
-    """Registered as `spacy-bioel.Mix.v1`: read the documents in several corpora, one by one.
+    """Registered as `spacy-bioel.Mix.v1`: read the documents in several corpora, one after another.
 
     corpora: Readers, such as `spacy-bioel.Corpus.v1`, each with the labels that it `annotates`.
     """
@@ -145,7 +145,7 @@ def _spacy_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if gc_was_enabled:  # srsly leaves it disabled after an error
+        if gc_was_enabled:  # srsly leaves garbage collection disabled after an error
             gc.enable()
         reason = str(error) or type(error).__name__
         raise BioelError(Errors.B060.format(path=path, error=f"{reason:.200}")) from error

@@ -129,7 +129,7 @@ def end_with_members(text: str, start: int, end: int) -> int:
             return more.end()
     if (number := _LAST_NUMBER.search(mention)) and (more := _MORE_NUMBERS.match(text, end)):
         numbers = [int(number.group()), *map(int, re.findall(r"\d+", more.group()))]
-        if numbers == sorted(set(numbers)):  # not in "COVID-19 and 3 were"
+        if numbers == sorted(set(numbers)):  # excludes "COVID-19 and 3 were"
             return more.end()
     more = _LAST_LETTER.search(mention) and _MORE_LETTERS.match(text, end)
     return more.end() if more else end

@@ -75,7 +75,7 @@ class Genes(EntityRules):
 
     def _drop_everyday_words(self, doc: Doc, spans: list[ScoredSpan]) -> list[ScoredSpan]:
         """Drop all genes if they are everyday words and the text does not mention genetics."""
-        genes = [s for s in spans if s[2] == GENE and s[3] < 1]  # a probability of 1 was forced
+        genes = [s for s in spans if s[2] == GENE and s[3] < 1]  # 1 means forced by the user
         if not genes or not all(map(self._is_everyday_word, texts_of(doc, genes))):
             return spans
         if _GENETICS_WORDS.search(text_of(doc)):
@@ -395,7 +395,7 @@ def _organisms_of(kb: KnowledgeBase, candidates: Iterable[Sequence[Candidate]]) 
 
 
 def organism_among(types: Iterable[str]) -> str:
-    """Return the organism among the types of a concept, or ""."""
+    """Return the organism among a concept's types, or ""."""
     return next((t for t in types if t.startswith(ORGANISM)), "")
 
 

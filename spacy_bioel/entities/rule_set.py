@@ -106,7 +106,7 @@ class RuleSet:
         return current
 
     def forms_of(self, doc: Doc, *, settings: LinkerSettings) -> dict[str, str]:
-        """Return the long forms of short forms in a document; its own definitions win."""
+        """Return long forms of short forms in a document; the document's own definitions win."""
         forms: dict[str, str] = {}
         for _, rules in self.overriding("short_forms"):
             forms |= rules.run("short_forms", doc)

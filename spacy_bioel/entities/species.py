@@ -113,7 +113,7 @@ _BEFORE_SYSTEM = re.compile(
     r"(?:tumou?r\s)?(?:in\s(?:nude\s|SCID\s|athymic\s)?)?$",
     re.IGNORECASE,
 )
-_MAX_BEFORE_SYSTEM = 40  # characters
+_MAX_BEFORE_SYSTEM = 40  # characters to search before an organism
 _ANYWHERE = 1 << 40  # longer than any document, in characters
 
 
@@ -147,7 +147,7 @@ class NamedOrganisms:
         return set(self.ids[first:middle]), set(self.ids[max(first, middle) : last])
 
     def right_after(self, end: int) -> str:
-        """Return the organism mentioned after a gene that ends here ("in mice"), or ""."""
+        """Return the organism in the text right after a gene ("in mice"), or ""."""
         next_place = bisect_left(self.starts, end)
         if next_place == len(self.starts):
             return ""
@@ -155,7 +155,7 @@ class NamedOrganisms:
         return self.ids[next_place] if is_linked else ""
 
     def last_before(self, start: int, *, within: int = _ANYWHERE) -> str:
-        """Return the last organism within a number of characters before an offset, or ""."""
+        """Return the last organism at most `within` characters before an offset, or ""."""
         n_before = bisect_right(self.ends, start)
         is_near = n_before and start - self.ends[n_before - 1] <= within
         return self.ids[n_before - 1] if is_near else ""
@@ -352,7 +352,7 @@ def _species_features(
                 # The organism's share of the other genes in the document and in the sentence.
                 "others": (mention.in_document[organism] - share) / n_in_document,
                 "near": (mention.in_sentence[organism] - share) / n_in_sentence,
-                # Right before the same string elsewhere in the document.
+                # The organism is right before the same string elsewhere in the document.
                 "elsewhere": organism != before and mention.right_before[organism] > 0,
             },
         )

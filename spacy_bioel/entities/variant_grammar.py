@@ -42,12 +42,12 @@ _VARIANT_WORDS = (
 )
 # Token kinds: name, letter ("": see `_letter_of`), pattern. The first kind that matches is used.
 _TOKEN_KINDS = (
-    ("plain", "",  # other words
+    ("plain", "",  # words that are not part of variants
      rf"\s?(?!{_VARIANT_WORDS})[a-z]{{2,}}\b"
      rf"(?:[,;]?\s(?!{_VARIANT_WORDS})(?:[a-z]{{2,}}|a)\b)*+"),
     ("gap", " ", r"[ ](?=[ABD-Z0-9(])"),
     ("level", "v", r"(?<![A-Za-z])[cgmnrp]\."),
-    ("site", "p",  # "at codon " of "at codon 12"
+    ("site", "p",  # "at codon " in "at codon 12"
      rf"\s?(?:\b(?:at|of|in|between)\s)?(?:the\s)?\b{_SITE}(?:\s{_SITE})?[\s:]?(?:\(CD\)\s?)?"
      r"(?=\(?[-+*]?\d)|\sat\s(?:the\s)?(?=-\d\d|\d{3})"),
     ("region", "x", r"(?i:exons?|introns?)\s(?:\d+|[IVX]+\b)|IVS\s?\d++(?!\s?[-+])"
@@ -298,7 +298,7 @@ def read_variant(text: str, start: int = 0, end: int | None = None) -> Variant |
     if level != "p" and kind != "FS":
         level = next((t[0][0] for t in tokens if t.lastgroup == "level"), level)
     if kind == "SUB" and (shape.count("rnr") > 1 or shape.endswith("rnrn")):
-        return None  # several variants, or "H1N1"
+        return None  # a list of variants, or a name such as "H1N1"
     if kind == "SUB" and not level and "rnr" in shape and ">" not in mention:
         level = level_in_text(text, start, end, position)
     elif not level:
@@ -346,9 +346,11 @@ def _other_change(
         return Variant(level, kind, position, first, second if "rnrf" in shape else "", number)
     if "rn_rn" in shape:
         return Variant(level, kind, f"{position}_{number}", first + second, third)
-    if kind == "DUP" and shape in _REPEAT_SHAPES[: 3 if "repeat" in mention else 1]:  # (CAG)23
+    if (
+        kind == "DUP" and shape in _REPEAT_SHAPES[: 3 if "repeat" in mention else 1]
+    ):  # such as "(CAG)23"
         return Variant(level, kind, "", "", first, position)
-    if shape == "kn" and _LENGTH_AFTER_CHANGE.match(mention):  # del32
+    if shape == "kn" and _LENGTH_AFTER_CHANGE.match(mention):  # such as "del32"
         return Variant(level, kind, "", "", position)
     lengths = [_length(t[0]) for t in tokens if t.lastgroup == "length"]
     length = lengths[0] if lengths else number
@@ -393,7 +395,7 @@ def _position(mention: str, tokens: Sequence[re.Match[str]]) -> tuple[str, bool,
     position = texts.pop(chosen) if texts else ""
     if ends := _HYPHENATED_RANGE.fullmatch(position):
         first, last = ends.groups()
-        if "del" in mention and "." not in mention:  # 2238-9delAG
+        if "del" in mention and "." not in mention:  # such as "2238-9delAG"
             last = first[: -len(last)] + last
         position = f"{first}_{last}" if int(last) > int(first) else position
     is_codon = any(cue and cue[1] for cue in cues[chosen : chosen + 1])

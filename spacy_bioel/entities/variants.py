@@ -1,4 +1,4 @@
-"""Rules that find sequence variants by their grammar and add HGVS, gene and dbSNP number."""
+"""Rules that find sequence variants by their grammar and add HGVS form, gene and dbSNP number."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Variants(EntityRules):
                     best = Candidate(id, 1.0, id.removeprefix(DBSNP), evidence)
                     rescored[i] = (best, *(c for c in rescored[i] if c.id != id))
                 elif not any(map(is_named, rescored[i][:1])):
-                    rescored[i] = ()  # a variant with a similar name is another variant
+                    rescored[i] = ()  # a similar name means a different variant
         return rescored
 
     def _is_linked(self, ranked: Sequence[Candidate], nil_threshold: float) -> bool:

@@ -63,7 +63,7 @@ MentionModel = Model[MentionBatch, Logits]
 # Token vectors, tokens per document, gazetteer matches for spans and words; see `DetectorKind`.
 Inputs = tuple[FloatArray, IntArray, IntArray, IntArray]
 
-_TOKENS_PER_PART = 4096  # tokens scored together
+_TOKENS_PER_PART = 4096  # max. tokens scored together
 O, B, I, L, U = range(5)  # noqa: E741
 # Whether each BILOU tag continues an open mention, and whether it leaves a mention open.
 _NEEDS_OPEN = np.array([0, 0, 1, 1, 0])
@@ -310,7 +310,7 @@ def encode_bilou(spans: IntArray, n_tokens: int) -> IntArray:
 
 
 def decode_bilou(logits: FloatArray, lengths: IntArray) -> tuple[IntArray, DoubleArray, IntArray]:
-    """Find mentions from the most probable legal tag sequence of each document (Viterbi decoding).
+    """Find the mentions in each document from its most probable legal tag sequence (Viterbi).
 
     logits (FloatArray): Tag logits for the tokens of all documents in sequence. Shape
         (n_tokens, 5).

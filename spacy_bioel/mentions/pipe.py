@@ -67,8 +67,8 @@ class MentionDetector(StoredPipe[MentionSettings]):
         self.check_settings()
 
     def read_settings(self) -> MentionSettings:
-        """Check the settings. RAISES BioelError: [B270]."""
-        stored = ("labels", "width")  # stored with the settings
+        """Check and return the settings. RAISES BioelError: [B270]"""
+        stored = ("labels", "width")  # saved with the settings, but not settings themselves
         return MentionSettings.of({k: v for k, v in self.cfg.items() if k not in stored})
 
     @property

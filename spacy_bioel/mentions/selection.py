@@ -130,7 +130,7 @@ def _steps_after_rules(doc: Doc, cfg: Mapping[str, Any]) -> list[tuple[str, Step
 def smooth_over_document(
     doc: Doc, spans: Sequence[ScoredSpan], *, weight: float
 ) -> list[ScoredSpan]:
-    """Move each span's probability towards the highest one for the same words in the document.
+    """Move each span's probability towards the maximum for the same words in the document.
 
     If a document clearly mentions a drug in one sentence, the same words in other sentences mean
     the drug too.
@@ -168,7 +168,7 @@ def trim_borders(doc: Doc, spans: Sequence[ScoredSpan]) -> list[ScoredSpan]:
 
 
 def drop_overlaps(mentions: Sequence[ScoredSpan], *, threshold: float) -> list[ScoredSpan]:
-    """Choose the mentions without overlaps whose weights have the greatest sum.
+    """Choose the non-overlapping mentions with the greatest total weight.
 
     The weight of a mention is its log-odds minus the log-odds of the threshold. Two mentions can
     therefore win over a more probable mention that overlaps both, and a mention at the threshold

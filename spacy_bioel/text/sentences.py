@@ -152,7 +152,7 @@ def _definitions(text: str, match: re.Match[str]) -> Iterator[tuple[str, str]]:
     inner = re.split(r"[,;]|\bor\b", match[1], maxsplit=1)[0].strip()
     before = text[max(0, match.start() - _MAX_LONG_CHARS) : match.start()]
     ends = [end.end() for border in _LONG_FORM_BORDERS for end in border.finditer(before)]
-    # Drop open brackets, as in "dopamine ([DA]1)".
+    # Drop opening brackets, as in "dopamine ([DA]1)".
     before = before[max(ends, default=0) :].rstrip(" \n\t([")
     words = list(_NON_SPACE.finditer(before))
     if not inner or not words:

@@ -356,7 +356,7 @@ def _sections_with_status(
     """
     all_headers = list(headers(text, rules.sections, capitals=True))
     ends = [header.start() for header, _ in all_headers[1:]] + [len(text)]
-    for (header, name), end in zip(all_headers, ends, strict=False):  # there may be no header
+    for (header, name), end in zip(all_headers, ends, strict=False):  # the text may have no header
         status = rules.sections.get(name, "")
         if not status:
             continue

@@ -25,7 +25,7 @@ def headers(
 ) -> Iterator[tuple[re.Match[str], str]]:
     """Yield section headers such as "Allergies:", with their names in lower case.
 
-    capitals (bool): Also yield headers in capitals with unknown names.
+    capitals (bool): Also yield headers in capitals that are not in `names`.
     """
     for match in _HEADER.finditer(text):
         name = " ".join(match["name"].lower().split())

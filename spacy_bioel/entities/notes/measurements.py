@@ -66,7 +66,7 @@ def measured(text: str) -> dict[str, str]:
 
 
 def _is_in_table(text: str, match: re.Match[str]) -> bool:
-    """Whether a measurement starts its line, and another measurement an adjacent line."""
+    """Whether a measurement starts its line and an adjacent line starts with a measurement."""
     start = text.rfind("\n", 0, match.start()) + 1
     end = text.find("\n", match.end())
     line_before = text[text.rfind("\n", 0, max(0, start - 1)) + 1 : max(0, start - 1)]

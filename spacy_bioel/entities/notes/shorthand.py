@@ -47,7 +47,7 @@ def shorthand_for(kb: KnowledgeBase, *, notes: bool = False) -> dict[str, str]:
 
 
 def forms_in(text: str, forms: Mapping[str, _LongForm]) -> dict[str, _LongForm]:
-    """Return the short forms in a text. In a text in capitals, "AS" and the like are words."""
+    """Return the short forms in a text, except words such as "AS" if the text is in capitals."""
     occurring = {short: long for short, long in forms.items() if short in text}
     if is_in_capitals(text):
         for word in note_tables()["words_in_capitals"]:
