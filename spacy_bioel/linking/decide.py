@@ -99,7 +99,7 @@ def _find_names(
 ) -> Mentions:
     """Find exact and similar knowledge base names in texts; each mention's query is its name.
 
-    Entity rules that label their spans add them.
+    Entity rules that apply to particular labels add their spans.
     """
     rules = generator.rules
     names_of_docs = generator.dictionary.find(
