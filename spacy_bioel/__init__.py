@@ -41,7 +41,7 @@ def load(
     config (Mapping | None): Settings of the starter to change, nested or with dotted names:
         {"components.bioel_linker.nil_threshold": 0.6}.
     context (bool): Add the pipe `bioel_context`, which marks mentions as negated, uncertain,
-        historical, hypothetical, or of another person: `span._.negated` and others.
+    X
     preset (str | None): "clinical" for clinical notes: as with `context`; also recognises
         shorthand and abnormal lab values.
     RETURNS (Language): Pipeline that writes mentions with ids to doc.spans["bioel"]; the id of a
@@ -61,7 +61,7 @@ def load(
     return nlp
 
 
-# Functions that are imported at first access, to keep the import of the package fast.
+# Functions imported at first access, so that importing the package stays fast.
 _LAZY_MODULES = {
     "explain": "report",
     "links_frame": "export.html",

@@ -460,13 +460,11 @@ class Linker(StoredPipe[LinkerSettings]):
     def encode_kb(
         self, kb: KnowledgeBase | str | Path, *, progress: Callable[[int], None] | None = None
     ) -> Encoded:
-        """Write name vectors and contextual model data to the knowledge base folders. Ends
-        training.
+        """Write name vectors and contextual model data to knowledge base folders; ends training.
 
         progress (Callable | None): Called with the number of names after each block.
         RETURNS (Encoded): Counts for all knowledge bases, and the last one's approximate index.
-        RAISES BioelError: [B053] if the linker has no encoder; the same errors as
-            `kb.vector_files.write_vectors`.
+        RAISES BioelError: [B053] without an encoder; the same errors as `write_vectors`.
         """
         with self._lock:
             if not self.has_encoder:
