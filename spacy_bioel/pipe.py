@@ -33,16 +33,12 @@ from spacy_bioel.files import replacing_file
 from spacy_bioel.models.torch_io import unchanged_on_error
 from spacy_bioel.settings import Settings
 
-SavedParts = Mapping[
-    str, Callable[[], bytes]
-]  # file name -> function that returns the file's contents
+SavedParts = Mapping[str, Callable[[], bytes]]  # file name -> function returning its contents
 S = TypeVar("S", bound=Settings)
 CFG = "cfg.json"
 MANIFEST = "manifest.json"
 _TOK2VEC_BATCH_SIZE = 32
-MAX_BYTES_CHECKED = (
-    1 << 22
-)  # hashing files up to this size takes 2 % of the time to load the starter
+MAX_BYTES_CHECKED = 1 << 22  # hashing files up to this size is 2 % of the starter's loading time
 
 
 class SavedFiles:
