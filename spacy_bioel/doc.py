@@ -37,10 +37,10 @@ RECORDS = "bioel_records"  # Span extension: label -> span group key -> record
 _LINKS = "links"  # span group attribute: the same records, with their offsets and labels
 _ADDED = "added"  # span group attribute: offsets and labels of mentions added by the linker
 _FROM_ENTS = "from_ents"  # span group attribute: whether the mentions are the doc's entities
-_offsets_and_label = attrgetter("start", "end", "label")  # of a link
+_offsets_and_label = attrgetter("start", "end", "label")  # the `_span_key` of a link
 _flags = attrgetter("negated", "uncertain", "historical", "hypothetical", "experiencer")
 
-Record = dict[str, Any]  # id, candidates, facts, kb, nil_threshold, probability, context
+Record = dict[str, Any]  # with id, candidates, facts, kb, nil_threshold, probability, context
 
 # Cached text of each document, with the tokens that it was joined from, to detect changes.
 _DOC_TEXTS: WeakKeyDictionary[Doc, tuple[bytes, str]] = WeakKeyDictionary()

@@ -188,7 +188,7 @@ def make_linker(
     return linker
 
 
-# Combining accents stay with their letter. The pattern is a group because spaCy adds anchors to it.
+# Combining accents stay with their letter. The group is needed: spaCy joins and anchors patterns.
 _SEPARATOR = r"(?:[^\w\s\u0300-\u036f]|_)"
 # spaCy splits off an infix at the start of a string only if another infix follows, so a lone
 # separator must be a prefix. Treating all separators as prefixes would take quadratic time.

@@ -178,7 +178,7 @@ class DictionarySettings(Settings):
 
 
 class EvidenceSettings(Settings):
-    """Switches for the sources of evidence."""
+    """Switches for each source of evidence."""
 
     exact: bool = Field(
         default=True,

@@ -1,4 +1,4 @@
-"""Records shared by the whole package; this module imports nothing else from it but errors."""
+"""Records shared by the whole package, from which this module imports only errors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GENE = "Gene"
 VARIANT = "Variant"
 # Prefix of organism ids. A type with this prefix is the species of a gene.
 ORGANISM = "NCBITaxon:"
-# Organisms that live in a host. Texts usually mention their genes together with the organism name.
+# Types of organisms that live in a host. Texts mention their genes together with the organism name.
 MICROBES = frozenset((VIRUS := "Virus", PROKARYOTE := "Prokaryote"))
 # Prefix of variant ids, which come from the text instead of a knowledge base.
 DBSNP = "dbSNP:"

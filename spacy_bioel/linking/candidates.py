@@ -1,4 +1,4 @@
-"""Candidate generation: rank concepts of a knowledge base for normalised strings."""
+"""Candidate generation: rank the concepts in a knowledge base for normalised strings."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class CandidateGenerator:
         self._ranked: dict[LabelledString, tuple[Candidate, ...]] = {}
         self._masks: dict[str, BoolArray | None] = {}
 
-    # Parts that are made from the state at first use.
+    # Parts built from the state at first use.
 
     @property
     def encoder(self) -> FrozenEncoder:
@@ -192,7 +192,7 @@ class CandidateGenerator:
 
     @cached_property
     def unambiguous_names(self) -> UnambiguousNames:
-        """Finds unambiguous names, for the labels with their own vocabulary."""
+        """The search for unambiguous names, for labels with their own vocabulary."""
         vocabularies, parts = self._vocabularies()
         return self._cache.get("unambiguous names", parts, partial(UnambiguousNames, vocabularies))
 

@@ -171,7 +171,7 @@ def rank_mentions(
 def rank_names(
     kb: KnowledgeBase, mentions: Mentions, *, coherence: float
 ) -> list[tuple[Candidate, ...]]:
-    """Rank the concepts with the name that each dictionary mention matched.
+    """Rank, for each dictionary mention, the concepts that have the matched name.
 
     Concepts in the same knowledge base share the score; a concept with this preferred name counts
     twice. Concepts in different knowledge bases do not compete, because all may be right.
@@ -201,7 +201,7 @@ def rank_names(
 def _shares_within_kbs(
     kb: KnowledgeBase, concepts: IntArray, weights: DoubleArray, counts: IntArray
 ) -> DoubleArray:
-    """Return each concept's share of the weight of its name in its knowledge base. Shape (n,).
+    """Return each concept's share of the total weight for its name and knowledge base. Shape (n,).
 
     counts (IntArray): Number of concepts with each name. Shape (n_names,).
     """
@@ -325,7 +325,7 @@ def break_ties(
 
     @cache
     def similarity(id: str, place: object) -> float:
-        """Return a concept's mean Jaccard similarity, by ancestors, to its nearest neighbours."""
+        """Return the mean ancestor overlap (Jaccard index) of a concept and its neighbours."""
         rows, similarities = ancestors(id), []
         for neighbour in neighbours[place]:
             others = ancestors(neighbour)

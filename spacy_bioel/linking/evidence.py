@@ -54,7 +54,7 @@ class AliasTable:
     """
 
     def __init__(self, counts: Mapping[str, Mapping[str, int]] | None = None) -> None:
-        # Copies, so that the garbage collector does not track these dicts of strings and numbers.
+        # Copied, because the garbage collector does not track plain dicts of strings and numbers.
         self.counts = {name: dict(ids) for name, ids in (counts or {}).items()}
         self._of_kbs: WeakKeyDictionary[KnowledgeBase, ConceptsOfAliases] = WeakKeyDictionary()
 
@@ -124,7 +124,7 @@ def _invalid_table(found: str) -> BioelError:
 #   unique: `exact`, divided by the number of concepts with this name
 #   alias_share: share of this concept among the training mentions of this string
 #   alias_count: log(1 + training mentions of this string with this concept)
-#   dense, ngram: cosine of the best name of the concept, in the dense and the n-gram search
+#   dense, ngram: cosine of the concept's best name in the search
 #   dense_best, ngram_best: the search ranks a name of this concept first
 #   alias_ngram, alias_dense: cosine of the concept's best training string in the search, times the
 #       fraction of that string's mentions that were linked to the concept

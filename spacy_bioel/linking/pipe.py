@@ -178,7 +178,7 @@ class Linker(StoredPipe[LinkerSettings]):
                 self._equip(kb)
                 self._kb, self._is_equipped = kb, True
                 self._opened_as = deepcopy(self.cfg["kb"])
-                give_back_memory()  # loading or building freed it
+                give_back_memory()  # after loading or building the KB
             return self._kb
 
     def _opened_kb(self) -> KnowledgeBase:

@@ -146,7 +146,7 @@ class JoinedNames:
             if names is not None:
                 searches.append(names)
                 name_rows.append(rows)
-        # Like `EncodedNames.search`, with joined name rows.
+        # Like `EncodedNames.search`, but returns joined name rows.
         self.search = JoinedSearch(searches, name_rows, nothing=-np.inf).search
 
     def take(self, rows: IntArray) -> FloatArray:

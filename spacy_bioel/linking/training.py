@@ -188,7 +188,7 @@ class NameTraining:
         self.state, self.kb, self.settings = state, state.kb, settings
         self.pool = NamePool(self.kb, state.alias_table.ids, size=settings.pool_names)
         self._sampler = NameSampler(self.kb, state.alias_table, settings)
-        self._random = np.random.default_rng(settings.seed)  # for contextual models
+        self._random = np.random.default_rng(settings.seed)  # used by contextual models
         self._updates = 0
 
     def update(self, examples: Sequence[Example]) -> float | None:

@@ -1,4 +1,4 @@
-"""Check the settings of a linker against its model, the other pipes, and the knowledge base."""
+"""Check a linker's settings against its model, the other pipes, and the knowledge base."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def check_saved_kb(kb: KnowledgeBase | None, linker: str, *, includes_kb: bool) 
 
 
 def check_settings(cfg: Mapping[str, Any], model: Model[Any, Any]) -> LinkerSettings:
-    """Check and return the settings of a linker.
+    """Check and return a linker's settings.
 
     RAISES BioelError: [B270] if a setting is wrong, [B301] if the model is set to find mentions but
         cannot, [B066] if no evidence proposes candidates.
