@@ -125,7 +125,7 @@ def is_bundled(name: str) -> bool:
 def check_there(model: str) -> None:
     """Check, without loading it, that a model exists. RAISES BioelError: [B071] if not."""
     if model != STARTER and not Path(model).exists() and not is_package(model):
-        raise BioelError(Errors.B071.format(model=model, error="no such folder, and no package"))
+        raise BioelError(Errors.B071.format(model=model, error="no such folder or package"))
 
 
 def dictionary_pipeline(kb: str | list[str]) -> Language:

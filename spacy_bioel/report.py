@@ -131,7 +131,7 @@ def _how_mentions_are_found(
     if setting == BY_DICTIONARY:
         return "Mentions are names of the knowledge base."
     if setting == "model":
-        return "Mentions are found by the model of bioel_linker."
+        return "Mentions are found by bioel_linker's model."
     if detector is None:
         return f"Mentions are found by other components: {', '.join(nlp.pipe_names)}."
     sentence = f"Mentions are found by bioel_mentions, threshold {detector.cfg['threshold']:g}"
@@ -234,7 +234,7 @@ def _explain_mentions(
             near = tuple(f"{hit.name} ({hit.concept.id})" for hit in hits)
             explanation = replace(explanation, near=near)
         if mentions.probabilities is None and not is_linked and not link.ids:
-            reason = f"NIL: the settings label_types or kb exclude mentions of {link.label}."
+            reason = f"NIL: the label_types or kb setting excludes mentions of {link.label}."
         else:
             is_name = mentions.probabilities is not None
             reason = explanation.reason + _of_change(
@@ -298,8 +298,8 @@ def _of_change(explanation: Explanation, rule_reason: str, *, is_name: bool) -> 
     best = explanation.candidates[0]
     if best.of_string is None and explanation.ids == (best.id,):
         sentence = (
-            "The mention is not a name of this concept: the concept was found by a short form, by"
-            " another spelling, or by the same gene symbol in another species."
+            "The mention is not a name of this concept: the concept was found through a short form,"
+            " another spelling, or the same gene symbol in another species."
         )
     elif best.of_string is None or len(explanation.ids) > 1:
         return ""

@@ -114,7 +114,7 @@ class AliasTable:
 
 
 def _invalid_table(found: str) -> BioelError:
-    expected = "strings with their concept ids, and a whole number from 1 for each"
+    expected = "strings with their concept ids, each with a whole number of at least 1"
     return BioelError(Errors.B272.format(file="alias_table.json", found=found, expected=expected))
 
 
