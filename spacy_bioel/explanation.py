@@ -359,7 +359,7 @@ def reason_of(link: Link, *, nil_threshold: float | None = None) -> str:
     best = link.candidates[0]
     if len(link.ids) > 1:
         names = [f"{c.name} ({c.id})" for c in link.candidates[: len(link.ids)]]
-        return f"Linked: the mention names {len(names)} concepts, {', '.join(names)}."
+        return f"Linked: the mention refers to {len(names)} concepts, {', '.join(names)}."
     if not link.ids and is_tied(link.candidates) and best.score >= (nil_threshold or 0.0):
         tied = (f"{c.name} ({c.id})" for c in link.candidates if c.score == best.score)
         return f"NIL: {' and '.join(tied)} scored equally ({best.score:.2f})."
