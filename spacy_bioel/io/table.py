@@ -127,7 +127,7 @@ def read_table(
 
 
 def read_ctd(path: StrPath, *, prefix: str = "MESH") -> Iterator[Concept]:
-    """Stream concepts from CTD_diseases or CTD_chemicals (.csv or .tsv), as its header shows."""
+    """Stream concepts from CTD_diseases or CTD_chemicals (.csv or .tsv), detected by header."""
     for _, line in numbered_lines(path):
         if not line.startswith("#"):
             break
