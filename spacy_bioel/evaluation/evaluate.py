@@ -137,7 +137,7 @@ def count_documents(
     protocol: str,
     canonical: Callable[[str], str] = str,
 ) -> list[Counts]:
-    """Count each document by one protocol. Raises the same errors as `evaluate_links`."""
+    """Return each document's counts by one protocol. Raises the same errors as `evaluate_links`."""
     return _count(*canonicalise(gold, predicted, canonical), protocol=get_protocol(protocol)[1])
 
 
@@ -278,7 +278,7 @@ def reliability(
     canonical: Callable[[str], str] = str,
     on_gold_borders: bool = False,
 ) -> Reliability:
-    """Compare the scores of first candidates, linked or below the NIL threshold, with accuracy.
+    """Compare the scores of first candidates with their accuracy, even if the link is NIL.
 
     A first candidate is right if a gold mention with the same offsets has only its id. Predictions
     with several ids, or without candidates, are left out.

@@ -68,7 +68,7 @@ class Tuned:
 
 
 def document_folds(n_documents: int, *, seed: int = 0) -> list[Fold]:
-    """Split documents into folds, reproducibly; a single document gives an empty list."""
+    """Split documents into folds, reproducibly; return [] for a single document."""
     if n_documents < 2:
         return []
     n_folds = min(FOLDS, n_documents)

@@ -106,7 +106,7 @@ def offsets_and_ids(item: Annotation) -> list[OffsetsAndIds]:
 
 
 def count_any_id(gold: Golds, links: Links) -> Counts:
-    """Count end to end: offsets must be identical, and at least one id must match.
+    """Count end-to-end matches: offsets must be identical, and at least one id must match.
 
     NIL is excluded. Precision is the share of predictions that agree with a gold mention, recall
     the share of gold mentions that agree with a prediction.
@@ -119,7 +119,7 @@ def count_any_id(gold: Golds, links: Links) -> Counts:
 
 
 def count_partial_binary(gold: Golds, links: Links) -> Counts:
-    """Count end to end: a pair with identical ids is right if its spans overlap at all.
+    """Count end-to-end matches: a pair with identical ids is right if its spans overlap.
 
     Pairs are one-to-one, the longest overlap first: several predictions inside one gold mention
     count as one hit. NIL is excluded.
@@ -138,7 +138,7 @@ def count_partial_binary(gold: Golds, links: Links) -> Counts:
 
 
 def count_partial_fractional(gold: Golds, links: Links) -> Counts:
-    """Count end to end: each mention scores the fraction that its best counterpart covers.
+    """Sum end-to-end scores: each mention scores the fraction that its best counterpart covers.
 
     neleval's overlap-maxmax::span+kbid without NIL: among mentions with identical ids, a prediction
     s scores max |s & g| / |s| and a gold mention g scores max |g & s| / |g|, in characters.
@@ -365,7 +365,7 @@ _AT_LEAST_ONE = "correct if at least one id matches"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProtocolRules:
-    """A protocol's rules, phrased for users. The defaults describe strict end to end.
+    """A protocol's rules, phrased for users. The defaults describe `end_to_end`.
 
     offsets, label, ids (str): Required agreement of prediction and gold.
     counted (str): Unit of the counts.

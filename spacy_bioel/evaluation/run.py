@@ -99,7 +99,7 @@ def score_links(
     *,
     seed: int = 0,
 ) -> list[Figure]:
-    """Score the links from `predict_links`; figures are in the order of the protocols."""
+    """Score the links from `predict_links`, and return figures in the order of the protocols."""
     options: dict[str, Any] = {}
     if (linker := find_linker(nlp)) is not None:
         kb = linker.kb
@@ -128,7 +128,7 @@ def measure_kb_only(
     *,
     progress: ProgressBar = no_progress,
 ) -> dict[tuple[str, str], float]:
-    """Measure the knowledge-base-only baseline, by the protocols that use bare text."""
+    """Measure the knowledge-base-only baseline under the protocols that use bare text."""
     baseline = dictionary_pipeline("")
     linker, baseline_linker = find_linker(nlp), find_linker(baseline)
     assert linker is not None and baseline_linker is not None
@@ -191,7 +191,7 @@ def changed_settings(cfg: dict[str, Any], values: Mapping[str, Any]) -> Iterator
 
 
 def knowledge_of(linker: Linker) -> GoldLookup:
-    """Return a lookup in a linker's knowledge base and alias table, for `find_errors`."""
+    """Return a gold lookup for a linker's knowledge base and alias table, for `find_errors`."""
     kb, counts = linker.kb, linker.alias_table.counts
     linked_ids = {id_ for ids in counts.values() for id_ in ids}
 

@@ -392,7 +392,7 @@ def to_row(linked: LinkedText, *, xrefs: bool = False) -> JsonRow:
     A link has a key for each fact, such as "hgvs" for a variant, and "context" if the pipeline
     includes the `bioel_context` pipe.
 
-    xrefs (bool): Whether candidates have the key "xrefs", their cross-references.
+    xrefs (bool): Whether to include candidates' cross-references, as "xrefs".
     """
     error = linked.error and asdict(linked.error)
     links = [_link_row(linked, link, xrefs=xrefs) for link in linked.links]

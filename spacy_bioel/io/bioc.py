@@ -38,7 +38,7 @@ def read_bioc_xml(path: StrPath, *, prefix: str = "") -> Iterator[AnnotatedText]
         has_documents = True
         yield _bioc_document(path, element.findtext("id"), partial(_parse_xml, element), prefix)
     if not has_documents:
-        raise BioelError(Errors.B115.format(path=path, error="no element <document>"))
+        raise BioelError(Errors.B115.format(path=path, error="no <document> element"))
 
 
 def read_bioc_json(path: StrPath, *, prefix: str = "") -> Iterator[AnnotatedText]:

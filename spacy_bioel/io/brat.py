@@ -49,7 +49,7 @@ def read_brat(
 
 
 def is_brat(path: StrPath) -> bool:
-    """Return whether a path is an .ann file, a .txt file paired with one, or a folder of them."""
+    """Return whether a path is an .ann file, a .txt file next to one, or a folder of .ann files."""
     path = Path(path)
     if path.is_dir():
         return any(path.glob("*.ann"))

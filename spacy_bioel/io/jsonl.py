@@ -67,7 +67,7 @@ def _check_value(value: object, text: str, *, lone_surrogates: bool = False) -> 
 
 
 def _depth(value: object, level: int = 0) -> int:
-    """Return how deeply lists and objects are nested; do not descend far beyond `_MAX_DEPTH`."""
+    """Return how deeply lists and objects are nested; stop just beyond `_MAX_DEPTH`."""
     if level > _MAX_DEPTH or not isinstance(value, dict | list):
         return level
     values = value.values() if isinstance(value, dict) else value
@@ -274,7 +274,7 @@ def _json_mention(where: str, mention: Any, text: str, prefix: str) -> Mention:
             case [int(first), int(last)]:
                 fragments.append((first, last))
             case _:
-                raise _record_error(where, f"'fragments' has {pair!r}, expected [start, end]")
+                raise _record_error(where, f"'fragments' contains {pair!r}, expected [start, end]")
     check_words(text, fragments or [(start, end)], mention.get("text"), where=where)
     ids = mention.get("ids", [])
     raw_ids = ids if isinstance(ids, str) else "|".join(_strings(where, mention, "ids"))

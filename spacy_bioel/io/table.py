@@ -175,7 +175,7 @@ def _column_names(columns: Mapping[str, Column]) -> set[str]:
 
 
 def _read_header(path: StrPath, rows: _TableRows, columns: Mapping[str, Column]) -> list[str]:
-    """Find the header: the comment or first row that contains the most of the expected columns."""
+    """Find the header: the comment or first row with the most expected column names."""
     wanted = _column_names(columns)
     best: list[str] = []
     for _, row in rows:
@@ -242,7 +242,7 @@ def read_umls(folder: StrPath, *, prefix: str = "") -> Iterator[Concept]:
 
     The files are sorted by CUI and read in parallel, with one concept in memory at a time.
     Suppressed and non-English atoms are dropped; a concept without a remaining name is skipped.
-    Retired CUIs come last, if MRCUI lists one successor (a synonym, or else the only related CUI).
+    Retired CUIs come last, if MRCUI has a unique successor: a synonym, or else a related CUI.
 
     folder (str | PathLike): Contains MRCONSO.RRF and MRSTY.RRF, and optionally MRDEF.RRF and
         MRCUI.RRF. Each may be compressed: MRCONSO.RRF.gz, MRCONSO.RRF.zst.
@@ -293,7 +293,10 @@ class _RowLookup:
 
 
 def _rows_by_cui(folder: StrPath, name: str, *, optional: bool = False) -> _CuiGroups:
-    """Yield the rows of each CUI. RAISES BioelError: [B123] if missing, [B124] if not sorted."""
+    """Yield the rows of each CUI.
+
+    RAISES BioelError: [B123] if the file does not exist, [B124] if it is not sorted.
+    """
     paths = [Path(folder, f"{name}.RRF{suffix}") for suffix in ("", ".gz", ".zst")]
     path = next(filter(Path.is_file, paths), None)
     if path is None:
