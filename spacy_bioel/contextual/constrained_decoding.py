@@ -47,14 +47,14 @@ if TYPE_CHECKING:
 
 # Converts normalised names to pieces, end piece included; None: a name that cannot be generated.
 ToPieces = Callable[[Sequence[str]], Iterable[Sequence[int] | None]]
-_NAMES_PER_TOKENIZATION = 1 << 14  # limits memory use
+_NAMES_PER_TOKENIZATION = 1 << 14  # names tokenised at once; limits memory use
 
 
 @dataclass(frozen=True)
 class NameTrie:
     """Trie of names, stored in columns that may be memory-mapped. Node 0 is the root."""
 
-    first_child: NDArray[Any]  # shape (n_nodes + 1,)
+    first_child: NDArray[Any]  # first child of each node; shape (n_nodes + 1,)
     pieces: NDArray[Any]  # piece that leads to each node, unused for the root; shape (n_nodes,)
     leaves: NDArray[Any]  # nodes without children, ascending
     name_offsets: NDArray[Any]  # where each leaf starts in `names`; shape (n_leaves + 1,)
@@ -308,7 +308,7 @@ class _Decoder:
         self._cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
 
     def __call__(self, pieces: Tensor) -> Tensor:
-        """Return the logits of the piece after new pieces, which have shape (n_rows, n_new)."""
+        """Feed new pieces, shape (n_rows, n_new), and return the logits of the next piece."""
         output = self._backbone(
             encoder_outputs=(self._encoded,),
             attention_mask=self._inside,
@@ -349,7 +349,7 @@ class _Prefixes(NamedTuple):
 
     @property
     def rank_in_mention(self) -> IntArray:
-        """Position of each prefix within the group of its mention."""
+        """Position of each prefix among its mention's prefixes."""
         return np.arange(len(self.owner)) - np.searchsorted(self.owner, self.owner)
 
 

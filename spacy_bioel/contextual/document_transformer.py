@@ -171,7 +171,7 @@ def _load_if_new(model: DocumentEncoder, X: object = None, Y: object = None) -> 
     )
     width, expected = backbone.config.hidden_size, model.get_dim("nO")
     if width != expected:
-        raise misfit(folder, f"vectors of {width} numbers", f"the setting width, {expected}")
+        raise misfit(folder, f"vectors of {width} numbers", f"the width setting, {expected}")
     shim.set_backbone(tokenizer, backbone, config_to_json(backbone.config))
 
 

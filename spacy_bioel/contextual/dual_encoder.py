@@ -112,7 +112,7 @@ def _dual_encoder_forward(
     return vectors, lambda d_vectors: backprop(d_vectors)[0]
 
 
-_NAMES_PER_COMPARISON = 16_384  # limits memory use
+_NAMES_PER_COMPARISON = 16_384  # names compared at once; limits memory use
 
 
 def encode_mentions(

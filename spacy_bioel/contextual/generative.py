@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from spacy_bioel.contextual.constrained_decoding import NameTrie
 
 _PAD, _END = "[PAD]", "[SEP]"
-# Maximum input length of a new network, and maximum name length for a network without a limit.
+# Maximum input length of a new network, and maximum name length for a network that sets no limit.
 _MAX_POSITIONS, _MAX_NAME_PIECES = 256, 256
 MARKERS = ("[START]", "[END]")  # special pieces before and after a mention
 
@@ -295,7 +295,7 @@ def marked_pieces(
     if start is None or end is None:
         raise misfit(folder, "no decoder_start_token_id or eos_token_id in its config", "both")
     n_positions = getattr(config, "max_position_embeddings", 0) or _MAX_NAME_PIECES + max_pieces
-    # The name comes after the first piece, the mention and "is".
+    # The name follows the first piece, the mention and "is", which take up positions.
     longest_name = min(_MAX_NAME_PIECES, n_positions - max_pieces - 8)
     pieces = MarkedPieces(tokenizer, prefix, suffix, start, end, max_pieces, longest_name, prompt)
     if pieces.room < 2 or longest_name < 2:
@@ -428,7 +428,7 @@ class GenerativeRescorer(WordPieceRescorer):
         return self._cache.get("trie", (pieces.fingerprint, kb, pool), make)
 
     def encode_kb(self, kb: KnowledgeBase) -> None:
-        """Write the trie of a large knowledge base. Warns [W281] about names left out of a trie."""
+        """Write the trie for a large knowledge base. Warns [W281] about names left out of it."""
         if not self.is_ready:
             return
         from spacy_bioel.contextual.constrained_decoding import build_trie, write_trie
@@ -467,7 +467,7 @@ class GenerativeRescorer(WordPieceRescorer):
     def generate(
         self, generator: CandidateGenerator, mentions: Mentions
     ) -> tuple[IntArray, IntArray, NDArray[np.float64]]:
-        """Generate names for mentions, and return their concepts that fit the mention labels.
+        """Generate names for mentions, and return the names' concepts if their labels allow them.
 
         Warns [W280] about truncated mentions.
         RETURNS (tuple): Number of the mention, concept row, and score: the logarithm of the sum of

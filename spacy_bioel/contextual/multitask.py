@@ -164,7 +164,7 @@ def build_hierarchical_linker_v1(
 
 
 def sentence_lengths(docs: Sequence[Doc]) -> IntArray:
-    """Return the number of tokens in each sentence. LSTMs run over sentences, as published."""
+    """Return the number of tokens in each sentence. As published, LSTMs run over sentences."""
     is_first = [b for doc in docs for b in begins_sentence([token.text for token in doc])]
     return np.diff(np.append(np.flatnonzero(is_first), len(is_first)))
 
@@ -197,7 +197,7 @@ def _multitask_forward(
     return (vectors, float(loss)), backprop_strings
 
 
-_NO_CLASS_LOG_ODDS = -20.0  # score of a concept that the model has no class for
+_NO_CLASS_LOG_ODDS = -20.0  # score of a concept that is not among the model's classes
 _UNTYPED_LABEL = "Mention"  # label if neither types nor links are predicted
 
 

@@ -303,7 +303,7 @@ class Seq2Seq(Pretrained):
 
 @contextmanager
 def _logits_only_at(backbone: PreTrainedModel, mask: Tensor) -> Iterator[None]:
-    """Compute logits only where the mask is True: prompt logits take a third of the time."""
+    """Compute logits only where the mask is True: prompt logits would take a third of the time."""
     head = backbone.get_output_embeddings()
     hook = head.register_forward_pre_hook(lambda _, inputs: (inputs[0][mask],))
     try:

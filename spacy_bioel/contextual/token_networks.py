@@ -48,7 +48,7 @@ class MentionTower(nn.Module):
         """Encode mentions.
 
         tokens, spans (Tensor): See `mean_of_spans`.
-        strings (Tensor): Vectors of the strings of the mentions. Shape (n_mentions, dim).
+        strings (Tensor): Vectors of the mentions' strings. Shape (n_mentions, dim).
         RETURNS (Tensor): Unit vectors. Shape (n_mentions, dim).
         """
         if self.pooling == "ends":

@@ -45,9 +45,9 @@ _HASH_BASE = 0x9E3779B97F4A7C15  # odd, so that multiplication loses no bits
 
 
 def make_parameters(tok2vec: Model) -> None:
-    """Initialise the parameters of a tok2vec to zero, if saved weights will replace them.
+    """Initialise the parameters of a tok2vec to zero, before saved weights are loaded.
 
-    thinc would draw random numbers several times for each layer, which is half of the loading time.
+    thinc would draw random numbers several times for each layer, taking half of the loading time.
     """
     random_layers = [
         (layer, init)
@@ -156,7 +156,7 @@ def _layer_functions(layer: Model) -> list[ArrayFunction]:
         return [partial(layer_norm, gain=parameters[0], bias=parameters[1], epsilon=1e-8)]
     if kind == _MAXOUT:  # each piece as a contiguous matrix
         return [partial(_maxout, *(np.ascontiguousarray(p.swapaxes(0, 1)) for p in parameters))]
-    return []  # dropout
+    return []  # dropout has no effect in inference
 
 
 def _apply(functions: Sequence[ArrayFunction], x: FloatArray) -> FloatArray:

@@ -258,7 +258,7 @@ def _thinc_parameters(model: Model) -> Iterator[tuple[str, Model, str]]:
 
 
 def _torch_layers(model: Model) -> Iterator[tuple[str, Model]]:
-    """Yield each layer with a torch network, created or not, after the prefix of its file keys."""
+    """Yield the file key prefix and the layer of each torch network, created or not."""
     for index, node in enumerate(model.walk()):
         if node.shims or "make" in node.attrs:
             yield f"{index}.torch.", node
