@@ -299,7 +299,7 @@ def _edited_file(where: str, file: str, *, expected: str, found: object) -> Bioe
 
 # -- Schema, and meta.json -----------------------------------------------------------------------
 
-# Increase this number whenever a column is added, removed or changes its meaning.
+# Increase this number whenever a column is added, removed or given another meaning.
 SCHEMA_VERSION = 4
 
 META_FILE = "meta.json"

@@ -193,8 +193,7 @@ def compact_kb(path: str | Path, *, forget_retired: bool = False) -> Compaction:
     """Remove each encoder's outdated vectors, and files that killed commands left unfinished.
 
     forget_retired (bool): Also drop all retired ids, which become unknown.
-    RAISES BioelError: The same errors as `_changing`, those from `verify` only with
-        `forget_retired`.
+    RAISES BioelError: The same errors as `_changing`; it calls `verify` only with `forget_retired`.
     """
     edit = None
     with _changing(path, to="compact", columns=forget_retired) as (transaction, kb):
@@ -220,7 +219,7 @@ def _changing(
         time; the same errors as `KnowledgeBase.open` and `verify`.
     """
     folder = Path(path).resolve()
-    KnowledgeBase.open(folder)  # fails before a lock file is made in a wrong folder
+    KnowledgeBase.open(folder)  # if this is not a knowledge base, fails before making a lock file
     try:
         with editing(folder, to=to) as transaction:
             kb = KnowledgeBase.open(folder)
