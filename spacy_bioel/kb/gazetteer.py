@@ -79,7 +79,7 @@ class KeyMasks:
 
     @cached_property
     def _n_prefix_bits(self) -> int:
-        """Number of leading key bits that index `_prefixes`; at most one in 16 of its bits is set."""
+        """Number of leading key bits that index `_prefixes`; at most 1 in 16 of its bits is set."""
         return len(self.keys).bit_length() + 4
 
     @cached_property
