@@ -75,7 +75,7 @@ WhyOther = Callable[[Doc, IntArray, IntArray], Sequence[str]]
 
 
 class MatchedNames(NamedTuple):
-    """Spans that match a name, with the name row, the evidence, and a reason against each or ""."""
+    """Spans that match a name, with its row, the evidence, and a reason to reject them or ""."""
 
     spans: SpanMatches
     rows: IntArray

@@ -46,7 +46,7 @@ _MIN_ADJECTIVE_LENGTH = 6  # letters of an adjective whose stem may differ from 
 class NameMatch(NamedTuple):
     """The name most similar to a string, among all names with the same bag of words.
 
-    row (int): Row of the name; -1 if the string means something else than all names in the bag.
+    row (int): Row of the name; -1 if the string does not mean any name in the bag.
     difference (int): EQUAL to FAMILY_ORDERED.
     is_single (bool): Whether the string is one word.
     has_comma (bool): Whether the name has a comma.

@@ -38,7 +38,7 @@ class WordTable:
     doc, token (IntArray): For each word, the index of its document, and of its token in the batch.
     can_begin, can_end (BoolArray): Whether a span may begin, or end, with a word.
     keys (KeyArray): Keys in a bag, see `kb.gazetteer`; 0: the word is ignored.
-    is_short_form (BoolArray): Whether a word belongs to a short form that was expanded.
+    is_short_form (BoolArray): Whether a word belongs to an expanded short form.
     separator (NDArray[int8]): Separator before a word: NOTHING, LINE, COMMA or STOP.
     token_offset, token_length (IntArray): For each token, its first character in the document, and
         its length. Shape (n_tokens,).
@@ -202,7 +202,7 @@ class SpanMatches:
     """Word spans that match a name's bag of words. Shape (n,) each.
 
     start, end (IntArray): First word, and the word after the last.
-    gap, resume (IntArray): First word that is left out, and the next word that is not, such as
+    gap, resume (IntArray): First word that is left out, and first word after the gap, such as
         "lip" and "palate" in "cleft lip and palate". Both are `end` if nothing is left out.
     bag (IntArray): Number of the bag, from 1.
     replaced, substitute (IntArray): Word that is replaced, and the row of its substitute in
@@ -234,7 +234,7 @@ def find_span_matches(
 ) -> SpanMatches:
     """Find all spans with the same words as a name, in any order.
 
-    known (BoolArray): Whether a form is a word of the knowledge base, or a linking word.
+    known (BoolArray): Whether a form is a word in the knowledge base, or a linking word.
     inexact (bool): Also replace words by substitutes that synonyms contain, replace adjectives by
         nouns, and complete the names on both sides of "and".
     """

@@ -364,7 +364,7 @@ def _missed_names(
         if len(labels) > 1:
             reason = f"a name of {' and '.join(labels)}"
         elif exclude and on_one_line(text.lower()) in exclude:
-            reason = "excluded by the word list `exclude`"
+            reason = "excluded by the `exclude` word list"
         elif text in defined:
             reason = f"a short form of {defined[text]}"
         elif not mention_label and any(s[0] < start or s[1] > end or s[2] != label for s in near):

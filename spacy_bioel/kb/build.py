@@ -70,7 +70,7 @@ class BuildReport:
 class Draft:
     """A draft concept, merged from all records with the same id.
 
-    Tuples instead of lists: empty ones take no memory, and the garbage collector skips them.
+    Tuples instead of lists: empty tuples take no memory, and the garbage collector skips them.
     """
 
     names: tuple[str, ...] = ()
@@ -374,7 +374,7 @@ class _RowNumbers:
     entry_names: array[int] = field(default_factory=lambda: array("i"))
     entry_sources: array[int] = field(default_factory=lambda: array("i"))
     entry_is_preferred: bytearray = field(default_factory=bytearray)
-    n_names: list[int] = field(default_factory=list)  # number of entries of each concept
+    n_names: list[int] = field(default_factory=list)  # number of entries per concept
 
 
 def _assign_rows(drafts: dict[str, Draft], report: BuildReport) -> _RowNumbers:
@@ -457,7 +457,7 @@ def _write_names(
     is_preferred = np.frombuffer(rows.entry_is_preferred, dtype=bool)
     concepts = np.repeat(np.arange(len(rows.n_names)), rows.n_names)
     concepts_per_name = np.bincount(names, minlength=len(rows.surfaces))
-    by_name = np.argsort(names, kind="stable")  # keeps the concepts of a name in ascending order
+    by_name = np.argsort(names, kind="stable")  # keeps each name's concepts in ascending order
     writer.strings("names", rows.surfaces)
     writer.keys("name", name_keys(rows.names))
     writer.array("name_offsets", offsets_of(concepts_per_name))

@@ -48,7 +48,7 @@ class Origin:
         )
 
     def rows(self, values: Rows, *, below: int) -> Rows:
-        """Return the values if all are rows from 0 to `below` - 1. RAISES BioelError: [B211]."""
+        """Return the values if all are from 0 to `below` - 1. RAISES BioelError: [B211] if not."""
         # As unsigned integers, negative numbers are the largest: one pass checks both bounds.
         unsigned = values.view(_UNSIGNED[values.itemsize])
         if values.size and int(unsigned.max()) >= below:
@@ -57,14 +57,14 @@ class Origin:
         return values
 
     def ends(self, offsets: NDArray[Any], *, end: int) -> NDArray[Any]:
-        """Return the offsets if they go from 0 to `end`. RAISES BioelError: [B211]."""
+        """Return the offsets if they go from 0 to `end`. RAISES BioelError: [B211] if not."""
         found = (int(offsets[0]), int(offsets[-1])) if len(offsets) else "none"
         if found != (0, end):
             raise self.damaged(expected=f"offsets from 0 to {end}", found=found)
         return offsets
 
     def growing(self, offsets: NDArray[Any], *, least: int) -> NDArray[Any]:
-        """Return the offsets if each step is `least` or more. RAISES BioelError: [B211]."""
+        """Return the offsets if each step is at least `least`. RAISES BioelError: [B211] if not."""
         if (np.diff(offsets.view(np.int64)) < least).any():
             raise self.damaged(
                 expected=f"offsets that grow by {least} or more", found="other offsets"
@@ -110,7 +110,7 @@ _NPY_HEADER = re.compile(
 _FILE_NAME = re.compile(r"((vectors|tries)/\w[\w.-]*/)?\w[\w.-]*", re.ASCII)
 _MAGIC = b"BIOELKB1"
 _STRINGS_PER_WRITE = 1 << 14
-_ALIGNMENT = 64  # bytes; numbers in .npy files, and files in a packed block, start at multiples
+_ALIGNMENT = 64  # bytes; numbers in .npy files and files in a packed block start at multiples of it
 
 
 # -- Arrays -------------------------------------------------------------------------------------
@@ -355,7 +355,7 @@ KB_FILES = (META_FILE, *COLUMN_FILES)
 def meta_of(folder: Path, *, counts: Mapping[str, int], **about: str) -> dict[str, Any]:
     """Describe the finished columns in a folder, for meta.json.
 
-    counts (Mapping[str, int]): Counts of the build report.
+    counts (Mapping[str, int]): Counts from the build report.
     about (str): source, release and licence.
     """
     columns = {
@@ -440,7 +440,7 @@ def _check_meta_text(text: bytes, meta: Mapping[str, Any], *, where: str) -> Non
 def _checked_length(name: str, raw: RawFile | None, recorded: object, *, where: str) -> int:
     """Compare a column with meta.json (including its contents if small), and return its length.
 
-    RAISES BioelError: [B023] missing, truncated or foreign, [B024] damaged.
+    RAISES BioelError: [B023] missing, truncated or foreign column, [B024] damaged column.
     """
     about = recorded if isinstance(recorded, dict) else {}
     dtype = ARRAY_COLUMNS.get(name.removesuffix(".npy"))

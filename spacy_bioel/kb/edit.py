@@ -42,8 +42,8 @@ class NameEdit:
     """A change to a concept's names; names are compared by `normalize_name`.
 
     add (Sequence[str]): Synonyms to add.
-    remove (Sequence[str]): Names to remove; the first remaining name is the preferred one.
-    rename (str): New preferred name; the old one stays as a synonym. "": keep the preferred name.
+    remove (Sequence[str]): Names to remove; the first remaining name becomes the preferred name.
+    rename (str): New preferred name; the old name stays as a synonym. "": keep the preferred name.
     """
 
     add: Sequence[str] = ()

@@ -1,9 +1,9 @@
-"""The folder of a knowledge base: where its files are, and transactions that change them.
+"""The knowledge base folder: where its files are, and transactions that change them.
 
     meta.json                           refers to the generation; replaced last, in one step
     columns.3f2a9c01b7d4/               the generation: all columns; never changed
     vectors/9f3a.18a0.../about.json     description of the vectors of one encoder
-    vectors/9f3a.18a0.../codes.npy ...  vectors of the names of one generation; never changed
+    vectors/9f3a.18a0.../codes.npy ...  vectors of one generation's names; never changed
     tries/5b1e....3f2a9c01b7d4/         trie of this generation's names, in word pieces
 
 A folder in vectors/ or tries/ is called a home: it contains one set of vectors, or one trie. In

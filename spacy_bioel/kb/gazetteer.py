@@ -65,7 +65,7 @@ class KeyMasks:
         """Return the mask of each key, 0 for unknown keys. Any shape; returns the same shape."""
         if not len(self.keys):
             return np.zeros(keys.shape, dtype=np.uint64)
-        # Most spans of a text are not names; the first bits of their keys rule out nearly all.
+        # Most text spans are not names; the leading bits of their keys rule out nearly all of them.
         prefixes = keys >> np.uint64(64 - self._n_prefix_bits)
         bits = self._prefixes[prefixes >> np.uint64(3)]
         bits = bits >> (prefixes & np.uint64(7)).astype(np.uint8)
@@ -93,7 +93,7 @@ class KeyMasks:
 
 @dataclass(frozen=True, eq=False)
 class Gazetteer:
-    """Types of the names of a knowledge base, and of the single words in its names.
+    """Types of the names in a knowledge base, and of the single words in these names.
 
     names (KeyMasks): For each name, the types of its concepts.
     words (KeyMasks): Types that a word in a name usually indicates: names with "nephropathy" are
@@ -140,7 +140,7 @@ class Gazetteer:
         """Find all spans in documents that are names.
 
         tokens (Sequence[str]): Normalised tokens of all documents, concatenated.
-        lengths (IntArray | None): Number of tokens of each document; None: one document. Shape
+        lengths (IntArray | None): Number of tokens in each document; None: one document. Shape
             (n_docs,).
         RETURNS (tuple): start, width - 1 and bit, one entry for each bit of each span. Shape
             (n_bits,) each.

@@ -28,8 +28,8 @@ class JoinedStrings(StringColumn):
     """Distinct strings from several columns.
 
     columns (Sequence[StringColumn]): One column from each knowledge base.
-    part, row (NDArray): Number of the column of each joined row, and the row in that column. Shape
-        (n,) each.
+    part, row (NDArray): For each joined row, the number of its column, and its row in that column.
+        Shape (n,) each.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ def join_strings(
     """Assign joined rows to the distinct strings in several columns.
 
     by_key (Sequence[SortedKeys]): Keys and rows of each column.
-    normalize (Callable): Returns the form in which strings with equal keys are compared.
+    normalize (Callable): Returns the form in which strings with identical keys are compared.
     RETURNS (tuple): The strings; for each column, the joined row of each of its rows; and the
         joined rows by their keys.
     """

@@ -60,7 +60,7 @@ from spacy_bioel.text.normalize import normalize_name, normalize_names, words_of
 from spacy_bioel.types import Concept, IntArray, KbRelease, remember
 
 _AROUND_ROW = np.arange(-1, 3)  # the two offsets of a row, and one more on each side
-_STRINGS_PER_BLOCK = 1 << 12  # when all strings of a column are read
+_STRINGS_PER_BLOCK = 1 << 12  # when all strings in a column are read
 
 
 class StringColumn:
@@ -159,7 +159,7 @@ class SortedKeys:
         strings: Sequence[str],
         read: Callable[[IntArray], list[str]],
     ) -> IntArray:
-        """Find the row of each string, -1 if there is none, comparing strings as keys may collide.
+        """Find each string's row, -1 if there is none. Compares strings, since keys may collide.
 
         read (Callable): Reads the strings in these rows, in the form to compare.
         """
@@ -204,7 +204,7 @@ class Ragged:
         return len(self._offsets) - 1
 
     def __getitem__(self, row: int) -> IntArray:
-        """Return the values in a row. Shape (n_values,). RAISES IndexError: If there is no row."""
+        """Return the values in a row. Shape (n_values,). RAISES IndexError: No such row."""
         [[start, end]] = self._bounds(np.array([row], dtype=np.int64))
         return self.values_at(slice(start, end))
 
@@ -235,7 +235,7 @@ class Ragged:
         return self._values_origin.rows(self._values, below=self._below)
 
     def _bounds(self, rows: IntArray) -> IntArray:
-        """Return the start and end of rows. Shape (n, 2). RAISES IndexError: If there is no row."""
+        """Return the start and end of rows. Shape (n, 2). RAISES IndexError: No such row."""
         if rows.size and int(rows.view(np.uint64).max()) >= len(self):
             raise IndexError(f"a row is negative, or not below {len(self)}")
         # The neighbouring offsets are compared too, which reveals nearly all damage.
@@ -295,7 +295,7 @@ def span_keys(tokens: Sequence[str], max_width: int) -> KeyArray:
     keys = np.zeros((n, max_width), dtype=np.uint64)
     if n == 0:
         return keys
-    # A span with one more token has the key: key of the span * factor + key of the token.
+    # The key of a span extended by one token is: key of the span * factor + key of the token.
     numbers = {token: number for number, token in enumerate(dict.fromkeys(tokens))}
     number = np.fromiter(map(numbers.__getitem__, tokens), dtype=np.int64, count=n)
     token_keys = np.fromiter(map(_token_key, numbers), dtype=np.uint64)[number]
@@ -570,7 +570,7 @@ class KnowledgeBase:
         return self.definitions[concept]
 
     def xrefs(self, concept: int) -> tuple[str, ...]:
-        """Return the cross-references of a concept to other vocabularies, as in its source."""
+        """Return a concept's cross-references to other vocabularies, as written in its source."""
         return self.xrefs_of_all(np.array([concept]))[0]
 
     def xrefs_of_all(self, concepts: IntArray) -> list[tuple[str, ...]]:
@@ -579,18 +579,18 @@ class KnowledgeBase:
         return [tuple(line.split(XREF_SEPARATOR)) if line else () for line in lines]
 
     def parents_of(self, concept: int) -> IntArray:
-        """Return the rows of the parents of a concept. Shape (n_parents,)."""
+        """Return the rows of a concept's parents. Shape (n_parents,)."""
         return self._parents_of_concept[concept]
 
     def children_of(self, concept: int) -> IntArray:
-        """Return the rows of the concepts with this parent. Shape (n_children,)."""
+        """Return the rows of a concept's children. Shape (n_children,)."""
         children, parents = self._by_parent
         start, end = np.searchsorted(parents, [concept, concept + 1])
         return children[start:end]
 
     @cached_property
     def _by_parent(self) -> tuple[IntArray, IntArray]:
-        """Concept and parent of each entry of `parents`, sorted by parent."""
+        """Concept and parent for each entry in `parents`, sorted by parent."""
         children = np.repeat(np.arange(len(self)), np.diff(self.parent_offsets))
         order = np.argsort(self.parents, kind="stable")
         return children[order], self.parents[order]
@@ -626,7 +626,7 @@ class KnowledgeBase:
 
     @cached_property
     def _concept_of_type(self) -> IntArray:
-        """Concept of each entry of `type_ids`."""
+        """Concept for each entry in `type_ids`."""
         return np.repeat(np.arange(len(self)), np.diff(self.type_offsets))
 
     # -- Names ----------------------------------------------------------------------------------
@@ -649,7 +649,7 @@ class KnowledgeBase:
 
     @cached_property
     def is_added(self) -> NDArray[np.bool_]:
-        """Whether each name was added after the build, by `bioel kb add` etc. Shape (n_names,)."""
+        """Whether each name was added after the build, as with `bioel kb add`. Shape (n_names,)."""
         added = np.zeros(len(self.names), dtype=bool)
         if len(self.sources) > len(self.built_sources):
             entries = ~np.isin(self.name_sources, self.built_sources)

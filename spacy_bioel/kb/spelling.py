@@ -313,7 +313,7 @@ def singular(word: str) -> str:
 SHORTEST, LONGEST = 6, 64
 # A correction must be this many times as frequent as any other candidate.
 _MIN_FREQUENCY_RATIO = 10.0
-RARE = 0.3  # frequency in a million words, for words without a known frequency
+RARE = 0.3  # per million words; assumed for words without a known frequency
 
 
 class Misspellings:
@@ -339,7 +339,7 @@ class Misspellings:
         """Return the correct form of a misspelled word; None if there is no clear correction.
 
         known (Mapping[str, float]): Correct words besides the words in the knowledge base, with
-            their frequency in a million words of text.
+            their frequency per million words of text.
         """
         if not SHORTEST <= len(word) <= LONGEST or not (word.isalpha() and word.isascii()):
             return None

@@ -227,7 +227,7 @@ ReportProgress = Callable[[int], None]
 Digests = NDArray[np.uint64]
 
 _ENCODED_PER_BLOCK = 1 << 16  # max. names per block; an interrupted run loses at most one block
-_NAMES_PER_CALL = 4096  # names per call of the encoder
+_NAMES_PER_CALL = 4096  # names per encoder call
 _JOURNAL = "journal.json"
 
 
@@ -457,7 +457,7 @@ class Unfinished:
         return 0
 
     def _allocate(self) -> None:
-        """Fill the columns with zeros; in sparse files, a full disk would kill the process later."""
+        """Reserve disk space with zeros; with sparse files, a full disk would kill the process."""
         self.folder.mkdir()
         try:
             for name, dtype in VECTOR_COLUMNS.items():

@@ -25,7 +25,7 @@ Steps = Sequence[Sequence[float]]  # steps of an approximate search, see `kb.fai
 _FINE = 256  # number of values that the fine part of a number can have
 _LARGEST = 127 * _FINE
 
-_RESCORED_PER_BLOCK = 4096  # candidates per block of the exact scores
+_RESCORED_PER_BLOCK = 4096  # candidates whose exact scores are computed together
 _QUERIES_PER_BLOCK = 256
 _MIN_QUERIES_PER_THREAD = 16
 _PRODUCTS_PER_BLOCK = 1 << 19  # products that fit into the processor's cache
@@ -134,7 +134,7 @@ class ExactIndex:
     """
 
     vectors: QuantizedVectors  # unit rows, possibly mapped
-    block_rows: int = 16384  # maximum number of rows of a block
+    block_rows: int = 16384  # maximum number of rows in a block
 
     def __len__(self) -> int:
         return len(self.vectors)
