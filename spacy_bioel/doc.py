@@ -29,9 +29,7 @@ from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.settings import GOLD_KEY, SPANS_KEY
 from spacy_bioel.text.normalize import normalize_tokens
 from spacy_bioel.text.sentences import find_abbreviations, find_short_binomials
-from spacy_bioel.types import ANNOTATES, AnnotatedText, Candidate, Context, Link, ScoredSpan
-
-NIL = "NIL"
+from spacy_bioel.types import ANNOTATES, NIL, AnnotatedText, Candidate, Context, Link, ScoredSpan
 
 RECORDS = "bioel_records"  # Span extension: label -> key of a span group -> record
 _LINKS = "links"  # attribute of a span group: the same records, with their offsets and labels
