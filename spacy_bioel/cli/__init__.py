@@ -21,7 +21,7 @@ from spacy_bioel import __version__
 from spacy_bioel.cli import card, console, documents, evaluate, kb_build, kb_show
 from spacy_bioel.errors import BioelError, Errors
 
-# Errors for wrong paths and missing permissions; `console.NO_ROOM` lists those for a full disk.
+# Errors for wrong paths and missing permissions (for a full disk, see `console.NO_ROOM`).
 _PATH_ERRORS = frozenset(
     getattr(errno, name)
     for name in "ENOENT EEXIST ENOTDIR EISDIR EACCES EPERM EROFS ENAMETOOLONG ELOOP ENXIO".split()

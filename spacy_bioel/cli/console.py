@@ -119,7 +119,7 @@ def writing(path: Path) -> Iterator[TextIO]:
             if isinstance(sys.stdout, TextIOWrapper):
                 sys.stdout.reconfigure(encoding="utf8")  # regardless of the locale
             yield sys.stdout
-            sys.stdout.flush()  # so that errors are raised here, with a name
+            sys.stdout.flush()  # so that errors are raised here and named stdout
         return
     make_folder(path.parent)
     with naming(path), replacing_text(path) as file:

@@ -1,7 +1,7 @@
 """Commands that process documents.
 
 `bioel convert` converts a corpus to spaCy's training format or to JSON lines. `bioel link` links
-texts and writes the formats of `export`. `bioel explain` shows why a text has its links.
+texts and writes the formats in `export`. `bioel explain` shows why a text has its links.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def convert(
         str, Option(help="Registered tokenizer; use the same one for training.")
     ] = "spacy-bioel.BioTokenizer.v1",
     widen: Annotated[
-        bool, Option(help="Widen mentions that cut a token, to whole tokens; otherwise drop them.")
+        bool, Option(help="Widen mentions that split tokens to whole tokens; otherwise drop them.")
     ] = True,
     json_file: console.Json = None,
 ) -> None:
@@ -179,7 +179,9 @@ def link_command(
     ] = False,
     affirmed: Annotated[
         bool,
-        Option("--affirmed", help="Omit mentions that are negated, conditional or about others."),
+        Option(
+            "--affirmed", help="Omit mentions that are negated, conditional or about other people."
+        ),
     ] = False,
     preset: console.Preset = None,
     code: console.Code = None,

@@ -157,7 +157,7 @@ def read_mentions(source: str, format: str | None) -> Iterator[AnnotatedText]:
     """Stream the documents of a corpus with their mentions.
 
     RAISES BioelError: [B101] if there is no such file, [B134] for an unknown format, [B344] if the
-        input is not a corpus; the readers' errors, while documents are read.
+        input is not a corpus; the same errors as the readers, while documents are read.
     """
     _check_format(format)
     path = Path(source)

@@ -51,14 +51,14 @@ _MEANINGS_OF_COUNTS = {
     "entries": "names, counted once for each concept",
     "ambiguous_names": "names that several concepts share",
     "merged_records": "records merged into an earlier record with the same id",
-    "merged_names": "names left out: another spelling of a name of the same concept",
+    "merged_names": "names left out: another spelling of one of the concept's names",
     "empty_names": "names left out: no letter or digit",
     "dropped_by_type": "concepts left out: no type listed in --types",
     "dropped_by_branch": "concepts left out by --under and --exclude",
     "dropped_nameless": "concepts left out: no name",
     "inherited_types": "concepts without a type that received their parents' types",
     "unknown_parents": "parent links left out: the parent is not in the knowledge base",
-    "retired": "retired ids that lead to a concept",
+    "retired": "retired ids that resolve to a concept",
     "retired_current": "retired ids left out: still current",
     "retired_missing": "retired ids left out: the replacement is not in the knowledge base",
     "redirected": "records with a retired id, merged into its replacement",
@@ -177,7 +177,7 @@ def open_sources(
     about (str): "source", "release" and "licence".
     RETURNS (tuple): A stream of the concepts in all files; and `about`, with missing values taken
         from the file names and OBO headers.
-    RAISES BioelError: [B070] if `columns` is not KEY=COLUMN,...; the readers' errors.
+    RAISES BioelError: [B070] if `columns` is not KEY=COLUMN,...; the same errors as the readers.
     """
     column_map = None if columns is None else parse_columns(columns)
     formats = []

@@ -296,7 +296,7 @@ def _add_api(app: FastAPI, service: Service, limits: Limits) -> None:
             Query(
                 min_length=1,
                 max_length=_MAX_QUERY_LENGTH,
-                description="Words of a name, in any order and possibly misspelled; or an id",
+                description="Words of a name, in any order, possibly misspelled; or an id",
             ),
         ],
         k: Annotated[

@@ -118,9 +118,7 @@ def make_agent_tools(service: Service) -> MCPServer[Any]:
     async def search_concepts(
         words: Annotated[
             str,
-            Field(
-                description="Words of a name, in any order and possibly misspelled", max_length=500
-            ),
+            Field(description="Words of a name, in any order, possibly misspelled", max_length=500),
         ],
         limit: Annotated[
             int, Field(description="Maximum number of concepts", ge=1, le=_MAX_CONCEPTS)

@@ -232,7 +232,7 @@ class LimitRequests:
             self._in_progress -= n_read
 
     def _check(self, n_bytes: int, n_read: int) -> None:
-        """RAISES Refusal: [B382] if the body is too large, [B389] if all bodies together are."""
+        """Check sizes. RAISES Refusal: [B382] for this body, [B389] for all bodies together."""
         if n_read + n_bytes > self.limits.body_bytes:
             raise Refusal(413, Errors.B382.format(most=self.limits.body_bytes), where="body")
         is_alone = self._in_progress == n_read

@@ -82,9 +82,7 @@ def run_server(
         create_app(service, limits, hosts=hosts),
         http=cast("type[asyncio.Protocol]", partial(Connection, connections)),
         ws="none",
-        backlog=max(
-            1, max_connections // 4
-        ),  # connections accepted in one go, before any is handled
+        backlog=max(1, max_connections // 4),  # accepted together, before any is handled
         lifespan="off",
         log_level="error",  # lower levels log each invalid request
         access_log=False,  # paths contain search terms
