@@ -43,17 +43,18 @@ def create_corpus_v1(
 ) -> Corpus:
     """Registered as `spacy-bioel.Corpus.v1`: read any supported corpus file as training examples.
 
-    path (str): A .spacy file of `bioel convert`, or PubTator, BioC, JSONL, ...
+    path (str): A .spacy file from `bioel convert`, or PubTator, BioC, JSONL, ...
     format (str | None): Name of the format; None: detected from the content.
-    prefix (str): CURIE prefix for ids without one, e.g. "MESH".
-    widen (bool): Widen mentions that begin or end inside a token to whole tokens; False: drop
+    prefix (str): CURIE prefix for ids that have no prefix, e.g. "MESH".
+    widen (bool): Widen mentions that start or end inside a token to whole tokens; False: drop
         them, with a warning that counts them [W060].
     limit (int): Maximum number of documents; 0: all.
-    given_mentions (bool): Give the pipeline the offsets and labels of the gold mentions, but not
-        their ids, to train a pipeline that has only a linker.
+    given_mentions (bool): Provide the pipeline with the offsets and labels of the gold mentions,
+        but not their ids, to train a pipeline that has only a linker.
     annotates (Sequence[str]): Labels that the corpus annotates. For other labels, training does not
-        take unannotated text as negative examples. Empty: as the documents say, or all labels.
-    RAISES BioelError: [B330] for a mention with another label.
+        use unannotated text as negative examples. Empty: as declared in each document, or all
+        labels.
+    RAISES BioelError: [B330] if a mention has another label.
     """
 
     def read_examples(nlp: Language) -> Iterator[Example]:
@@ -76,7 +77,7 @@ def create_corpus_v1(
 
 
 def mix_corpora_v1(*corpora: Corpus) -> Corpus:
-    """Registered as `spacy-bioel.Mix.v1`: read the documents of several corpora in sequence.
+    """Registered as `spacy-bioel.Mix.v1`: read the documents in several corpora, one after another.
 
     corpora: Readers, such as `spacy-bioel.Corpus.v1`, each with the labels that it `annotates`.
     """
@@ -91,7 +92,10 @@ def mix_corpora_v1(*corpora: Corpus) -> Corpus:
 def declare_labels(
     text: AnnotatedText, annotates: Sequence[str], *, path: Path, error: str = Errors.B330
 ) -> AnnotatedText:
-    """Set the labels that a document annotates. RAISES BioelError: `error` for other labels."""
+    """Set the labels annotated in a document.
+
+    RAISES BioelError: `error` if a mention has another label.
+    """
     for m in text.mentions:
         if m.label not in annotates:
             found, known = f"{m.label!r} ({text.text[m.start : m.end]!r})", ", ".join(annotates)
@@ -102,10 +106,11 @@ def declare_labels(
 def read_texts(
     path: Path, *, format: str | None = None, prefix: str = "", gold_key: str = GOLD_KEY
 ) -> Iterator[AnnotatedText]:
-    """Read the documents of a corpus file in any format, .spacy included.
+    """Read the documents in a corpus file of any format, including .spacy.
 
-    gold_key (str): Span group of the gold mentions in a .spacy file.
-    RAISES BioelError: [B060] for a damaged .spacy file; errors of the reader.
+    gold_key (str): Span group with the gold mentions in a .spacy file.
+    RAISES BioelError: [B060] if a .spacy file is damaged, and the same errors as the format's
+        reader.
     """
     if format == "spacy" or (format is None and path.suffix == ".spacy"):
         return (text for _, text in _docs_and_texts(path, Vocab(), gold_key))
@@ -113,12 +118,15 @@ def read_texts(
 
 
 def read_docs(path: Path, vocab: Vocab) -> Iterator[Doc]:
-    """Read a .spacy file. RAISES BioelError: [B060] if it is missing, damaged or another file."""
+    """Read a .spacy file.
+
+    RAISES BioelError: [B060] if the file is missing, damaged or not a .spacy file.
+    """
     return (doc for doc, _ in _docs_and_texts(path, vocab, GOLD_KEY))
 
 
 def _docs_and_texts(path: Path, vocab: Vocab, gold_key: str) -> Iterator[tuple[Doc, AnnotatedText]]:
-    """Yield the Docs of a .spacy file with their texts; both may fail if the file is damaged."""
+    """Yield the Docs in a .spacy file, and their annotated texts. RAISES BioelError: [B060]"""
     with _spacy_errors(path):
         docs = DocBin().from_disk(path).get_docs(vocab)
     while True:
@@ -132,12 +140,12 @@ def _docs_and_texts(path: Path, vocab: Vocab, gold_key: str) -> Iterator[tuple[D
 
 @contextmanager
 def _spacy_errors(path: Path) -> Iterator[None]:
-    """Turn the errors of spaCy, zlib, msgpack, numpy and the system into [B060]."""
+    """Turn errors from spaCy, zlib, msgpack, numpy and the system into [B060]."""
     gc_was_enabled = gc.isenabled()
     try:
         yield
     except Exception as error:
-        if gc_was_enabled:  # srsly leaves it disabled after an error
+        if gc_was_enabled:  # srsly leaves garbage collection disabled after an error
             gc.enable()
         reason = str(error) or type(error).__name__
         raise BioelError(Errors.B060.format(path=path, error=f"{reason:.200}")) from error
@@ -153,7 +161,7 @@ def text_to_doc(
 
 
 def doc_to_text(doc: Doc, *, gold_key: str = GOLD_KEY) -> AnnotatedText:
-    """Convert a Doc, with the gold mentions of its group `gold_key`, to an annotated text."""
+    """Convert a Doc to an annotated text, with the gold mentions in the `gold_key` span group."""
     spans = doc.spans[gold_key] if gold_key in doc.spans else ()
     scores = gold_scores(doc, key=gold_key) if spans else ()
     mentions = []

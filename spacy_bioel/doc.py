@@ -20,7 +20,7 @@ from operator import attrgetter
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from spacy.attrs import IDX, LENGTH, ORTH, SPACY
+from spacy.attrs import IDX, LENGTH, ORTH
 from spacy.tokens import Doc, Span, SpanGroup
 from spacy.training import Example
 from spacy.util import filter_spans
@@ -29,9 +29,7 @@ from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.settings import GOLD_KEY, SPANS_KEY
 from spacy_bioel.text.normalize import normalize_tokens
 from spacy_bioel.text.sentences import find_abbreviations, find_short_binomials
-from spacy_bioel.types import ANNOTATES, AnnotatedText, Candidate, Context, Link, ScoredSpan
-
-NIL = "NIL"
+from spacy_bioel.types import ANNOTATES, NIL, AnnotatedText, Candidate, Context, Link, ScoredSpan
 
 RECORDS = "bioel_records"  # Span extension: label -> key of a span group -> record
 _LINKS = "links"  # attribute of a span group: the same records, with their offsets and labels
@@ -42,8 +40,8 @@ _flags = attrgetter("negated", "uncertain", "historical", "hypothetical", "exper
 
 Record = dict[str, Any]  # id, candidates, facts, kb, nil_threshold, probability, context
 
-# The text of a document, with its tokens, for which alone it is valid.
-_DOC_TEXTS: WeakKeyDictionary[Doc, tuple[bytes, str]] = WeakKeyDictionary()
+# spaCy fills only empty documents, and merged or split tokens have the same text.
+_DOC_TEXTS: WeakKeyDictionary[Doc, str] = WeakKeyDictionary()
 
 
 def normalized_tokens(docs: Sequence[Doc]) -> list[str]:
@@ -60,11 +58,10 @@ def normalized_tokens(docs: Sequence[Doc]) -> list[str]:
 
 def text_of(doc: Doc) -> str:
     """Return the text of a document from a cache: spaCy joins the tokens at each `doc.text`."""
-    tokens = doc.to_array([ORTH, SPACY]).tobytes()
-    cached = _DOC_TEXTS.get(doc)
-    if cached is None or cached[0] != tokens:
-        cached = _DOC_TEXTS[doc] = tokens, doc.text
-    return cached[1]
+    text = _DOC_TEXTS.get(doc)
+    if not text:
+        text = _DOC_TEXTS[doc] = doc.text
+    return text
 
 
 def texts_of(doc: Doc, spans: Iterable[ScoredSpan]) -> list[str]:

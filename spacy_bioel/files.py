@@ -1,7 +1,7 @@
 """Atomic writes: fill a temporary file or folder next to the target, then replace it in one step.
 
-The name of a temporary file contains the host and the process. If a run is killed, its temporary
-file stays, and the next run with the same target removes it.
+Temporary file names contain the host and the process id. If a run is killed, its temporary file
+stays until the next run with the same target removes it.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from pathlib import Path
 from typing import TextIO
 from uuid import uuid4
 
-_AT_FDCWD = -100  # arguments of renameat2(2)
+_AT_FDCWD = -100  # this and the next constant are arguments of renameat2(2)
 _RENAME_EXCHANGE = 2
-# Files here, such as the target of a redirection, are written to and never replaced.
+# Files in these folders, such as redirection targets, are written to and never replaced.
 _SYSTEM_FOLDERS = (Path("/dev"), Path("/proc"))
 
 
 @contextmanager
 def scratch_folder(out: Path) -> Iterator[Path]:
-    """Make an empty folder next to `out`, which the caller may rename, and remove it at the end."""
+    """Create an empty folder next to `out`, and remove it at the end unless it was renamed."""
     out.parent.mkdir(parents=True, exist_ok=True)
     _clean_up_killed_runs(out)
     fresh = _temporary_path(out, "new")
@@ -41,10 +41,10 @@ def scratch_folder(out: Path) -> Iterator[Path]:
 
 @contextmanager
 def replacing_folder(out: Path) -> Iterator[Path]:
-    """Fill a new folder next to `out`, and replace `out` with it when the block succeeds.
+    """Create a folder next to `out` to fill, and replace `out` with it if the block succeeds.
 
-    When the block fails, nothing is left behind. The two folders are exchanged in one step if the
-    system supports that. Elsewhere, a run that is killed between two steps leaves the old folder
+    If the block fails, nothing is left behind. The two folders are exchanged in one step if the
+    system supports it. Otherwise, a run that is killed between two steps leaves the old folder
     under a temporary name, and the next run with the same `out` restores it first. If `out` is a
     symbolic link, its target is replaced.
 
@@ -69,10 +69,10 @@ def replacing_folder(out: Path) -> Iterator[Path]:
 
 @contextmanager
 def replacing_file(out: Path, *, follow: bool = True) -> Iterator[Path]:
-    """Fill a new file next to `out`, and replace `out` with it when the block succeeds.
+    """Create a file next to `out` to fill, and replace `out` with it if the block succeeds.
 
-    The new file gets the permissions of the old one, and its owner if the system allows that.
-    Devices and pipes are not replaced: the block writes to `out` itself.
+    The new file gets the old file's permissions, and its owner if the system allows it. Devices and
+    pipes are not replaced: the block writes to `out` itself.
 
     follow (bool): If `out` is a symbolic link, replace its target; False: replace the link itself,
         so that nothing outside the folder is written.
@@ -97,7 +97,7 @@ def replacing_file(out: Path, *, follow: bool = True) -> Iterator[Path]:
 
 @contextmanager
 def replacing_text(out: Path, *, follow: bool = True) -> Iterator[TextIO]:
-    """Open a new text file that replaces `out` when the block succeeds; see `replacing_file`."""
+    """Open a new text file that replaces `out` if the block succeeds; see `replacing_file`."""
     with (
         replacing_file(out, follow=follow) as path,
         path.open("w", encoding="utf8", newline="\n") as file,
@@ -106,9 +106,9 @@ def replacing_text(out: Path, *, follow: bool = True) -> Iterator[TextIO]:
 
 
 def sync(path: Path) -> None:
-    """Flush a file, or the entries of a folder, to disk, so that it survives a system crash."""
+    """Flush a file, or a folder's entries, to disk, so that the data survives a system crash."""
     if path.is_dir() and sys.platform == "win32":
-        return  # Windows cannot open folders
+        return  # folders cannot be opened on Windows
     # Windows syncs only files that are open for writing.
     descriptor = os.open(path, os.O_RDWR if sys.platform == "win32" else os.O_RDONLY)
     try:
@@ -118,7 +118,7 @@ def sync(path: Path) -> None:
 
 
 def _create_with_permissions(fresh: Path, out: Path) -> None:
-    """Create an empty file with the permissions of `out`, which are never wider in between."""
+    """Create an empty file with the permissions of `out`; they are never wider, even briefly."""
     try:
         old = out.stat()
     except FileNotFoundError:
@@ -132,7 +132,10 @@ def _create_with_permissions(fresh: Path, out: Path) -> None:
 
 
 def _exchange(first: Path, second: Path) -> bool:
-    """Exchange two paths in one step. RETURNS (bool): False if the system does not support it."""
+    """Exchange two paths in one step.
+
+    RETURNS (bool): False if the system does not support it.
+    """
     rename = getattr(ctypes.CDLL(None), "renameat2", None) if sys.platform == "linux" else None
     if rename is None:
         return False
@@ -150,7 +153,7 @@ def _temporary_path(out: Path, kind: str) -> Path:
 
 
 def _clean_up_killed_runs(out: Path) -> None:
-    """Restore or remove what killed runs with the target `out` left behind."""
+    """Restore or remove files that were left behind by killed runs with the target `out`."""
     temporary_name = re.compile(rf"{re.escape(_temporary_prefix(out))}(\d+)-.*\.(new|old)")
     with suppress(FileNotFoundError):
         for path in out.parent.iterdir():
@@ -172,6 +175,6 @@ def _is_alive(process: int) -> bool:
             os.kill(process, 0)
         except ProcessLookupError:
             return False
-        except PermissionError:  # a process of another user
+        except PermissionError:  # another user's process
             pass
     return True

@@ -1,4 +1,4 @@
-"""Threads and memory: run parts of a batch in parallel, each on one thread, and free memory."""
+"""Threads and memory: run batch parts in parallel, with one thread each, and free memory."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ ParallelMap = Callable[[Callable, Iterable], list]
 
 
 class _Blas:
-    """The BLAS of NumPy, whose number of threads applies to the whole process.
+    """NumPy's BLAS library, whose number of threads applies to the whole process.
 
-    Users may overlap: the first one limits it to one thread, and the last one restores the number.
+    If several callers limit it at the same time, the first sets the limit of one thread, and the
+    last restores the previous number.
     """
 
     def __init__(self) -> None:
@@ -29,7 +30,7 @@ class _Blas:
 
     @contextmanager
     def one_thread(self) -> Iterator[int]:
-        """Limit BLAS to one thread. YIELDS (int): The number of threads before."""
+        """Limit BLAS to one thread. YIELDS (int): The previous number of threads."""
         with self._lock:
             if not self._users:
                 self._threads = self._current_threads()
@@ -44,7 +45,7 @@ class _Blas:
                     self._set(self._threads)
 
     def threads(self) -> int:
-        """Return the number of threads, or the number before it was limited."""
+        """Return the number of threads, ignoring a current limit of one thread."""
         with self._lock:
             return self._threads if self._users else self._current_threads()
 
@@ -59,7 +60,7 @@ class _Blas:
 
     def _set(self, n_threads: int) -> None:
         for library in _controller("blas").lib_controllers:
-            # threadpoolctl lets only one thread set limits, but ours may come from any thread.
+            # threadpoolctl allows only one thread to set limits, but any thread may call this.
             release = getattr(library, "clear_controlling_thread", lambda **_: None)
             release(force=True)
             library.set_num_threads(n_threads)
@@ -70,7 +71,7 @@ _BLAS = _Blas()
 
 
 def even_slices(n: int, *, max_rows: int, min_rows: int) -> list[slice]:
-    """Cut n rows into parts of `min_rows` to `max_rows`, one part per thread if n is small."""
+    """Divide n rows into parts of `min_rows` to `max_rows`, one per thread if the size allows."""
     size = min(max_rows, max(min_rows, -(-n // _BLAS.threads())))
     return [slice(start, start + size) for start in range(0, n, size)]
 
@@ -79,12 +80,12 @@ def even_slices(n: int, *, max_rows: int, min_rows: int) -> list[slice]:
 def one_thread_each() -> Iterator[ParallelMap]:
     """Parallelise over the parts of a batch instead of within matrix products.
 
-    The parts run on as many threads as the BLAS of NumPy may use, and each part uses one thread for
-    its products. Threads that share a small product synchronise at every step: on a busy machine
-    that takes ten times as long as one thread, and rounding depends on the number of threads. A
-    single part runs on the calling thread, which saves starting another thread and its heap.
+    The parts run on as many threads as NumPy's BLAS may use, and each part uses one thread for its
+    products. Threads that share a small product synchronise at every step: on a busy machine, this
+    takes ten times as long as one thread, and rounding depends on the number of threads. A single
+    part runs on the calling thread, which avoids starting another thread with its own heap.
 
-    PyTorch, if it is imported, is limited in the same way; its limits are local to a thread.
+    PyTorch, if it has been imported, is limited in the same way; its limits are local to a thread.
 
     YIELDS (Callable): Maps a function over parts, and returns a list.
     """
@@ -103,7 +104,7 @@ def one_thread_each() -> Iterator[ParallelMap]:
 
 @contextmanager
 def without_collection() -> Iterator[None]:
-    """Disable garbage collection, which would take a sixth of the time of a build."""
+    """Disable garbage collection, which would take a sixth of the build time."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -114,7 +115,7 @@ def without_collection() -> Iterator[None]:
 
 
 def give_back_memory() -> None:
-    """Return freed memory to the system; the allocator of Linux would keep it."""
+    """Return freed memory to the system; the Linux allocator would keep it."""
     if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)):
         trim(0)
 
@@ -122,7 +123,7 @@ def give_back_memory() -> None:
 def use_one_thread() -> None:
     """Limit matrix products to one thread for the rest of a worker process.
 
-    Unlike the limits of `one_thread_each`, this applies to threads of PyTorch that start later.
+    Unlike the limits in `one_thread_each`, this also applies to PyTorch threads started later.
     """
     _BLAS.use_one_thread()
     if torch := sys.modules.get("torch"):
@@ -130,15 +131,17 @@ def use_one_thread() -> None:
 
 
 def _limit_torch() -> Callable[[], None]:
-    """Limit PyTorch to one thread in the calling thread. RETURNS (Callable): Restores the limits.
+    """Limit PyTorch to one thread in the calling thread.
 
-    `torch.set_num_threads` also sets the default of later threads: two overlapping calls that set
+    `torch.set_num_threads` also sets the default for later threads: two overlapping calls that set
     and restore it would leave the process with one thread.
+
+    RETURNS (Callable): A function that restores the limits.
     """
     torch = sys.modules.get("torch")
     if torch is None:
         return lambda: None
-    # A thread copies the number of the process when it first calls torch.
+    # A thread copies the process-wide number of threads when it first calls torch.
     torch.get_num_threads()
     openmp = _controller("openmp").limit(limits=1)
     set_mkl = _mkl_setter()
@@ -153,16 +156,16 @@ def _limit_torch() -> Callable[[], None]:
 
 @cache
 def _controller(user_api: str) -> ThreadpoolController:
-    """Return the controller of the loaded libraries; limits of OpenMP are local to a thread."""
+    """Return the controller for the loaded libraries; OpenMP limits are local to a thread."""
     return ThreadpoolController().select(user_api=user_api)
 
 
 @cache
 def _mkl_setter() -> Callable[[int], int]:
-    """Return a function that sets MKL's threads in the calling thread and returns the old number.
+    """Return a function that sets MKL's number of threads in the calling thread.
 
-    After `torch.set_num_threads` MKL ignores the number of OpenMP. threadpoolctl does not find MKL,
-    because it is linked into the library of torch.
+    The function returns the previous number. After `torch.set_num_threads`, MKL ignores OpenMP's
+    number of threads. threadpoolctl does not find MKL, because it is linked into the torch library.
     """
     library = ctypes.CDLL(sys.modules["torch"]._C.__file__)
     return getattr(library, "MKL_Set_Num_Threads_Local", lambda n: n)

@@ -20,6 +20,7 @@ IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float32]
 DoubleArray = NDArray[np.float64]
 
+NIL = "NIL"  # `span.kb_id_` of mentions that are linked to no concept
 # Attribute of a span group: the labels that annotators looked for, see `AnnotatedText`.
 ANNOTATES = "annotates"
 # Labels that have rules of their own.

@@ -268,8 +268,8 @@ def test_names_of_configs_scripts_extras_and_registered_functions_exist():
     for page in TODAY:
         text = PROSE[page]
         assert set(re.findall(r"spacy-bioel\.(\w+\.v\d)", text)) <= registered
-        extras = re.findall(r"spacy-bioel\[(\w+)\]|[Ee]xtra `(\w+)`", text)
-        assert {one or other for one, other in extras} <= set(setup["options.extras_require"])
+        extras = re.findall(r"spacy-bioel\[(\w+)\]|[Ee]xtra `(\w+)`|`(\w+)` extra", text)
+        assert {"".join(names) for names in extras} <= set(setup["options.extras_require"])
         found = [f"{name.replace('.', '/')}.py"
                  for name in re.findall(r"python -m (benchmarks\.\w+)", text)]  # fmt: skip
         assert set(re.findall(r"benchmarks\.run ([a-z]\w+)", text)) <= QUESTIONS.keys()

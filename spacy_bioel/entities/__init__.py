@@ -1,14 +1,14 @@
-"""The interface of entity rules: special treatment of genes, variants, composites, notes, or yours.
+"""The interface for entity rules, such as the rules for genes, variants, composites and notes.
 
-A rule set is an instance of a subclass of `EntityRules`, made by a registered function that the
-configs of the pipes name:
+A rule set is an instance of a subclass of `EntityRules`, made by a registered function that is
+named in the pipe's config:
 
     [components.bioel_linker.entities.antibodies]
     @misc = "my-antibodies.v1"
 
-The pipes call the rule sets in the order of their configs, with batches of documents or mentions,
-and do not depend on what a set does. `bioel_mentions` calls `find`; `bioel_linker` calls the other
-functions, and also `find` when it adds names of a knowledge base to the mentions.
+A pipe calls its rule sets in config order, with batches of documents or mentions, and does not
+depend on what a rule set does. `bioel_mentions` calls `find`; `bioel_linker` calls the other
+functions, and also `find` when it adds names from a knowledge base to the mentions.
 """
 
 from __future__ import annotations
@@ -41,28 +41,28 @@ Rank = Callable[[Sequence[LabelledString]], Mapping[LabelledString, tuple[Candid
 
 
 class Vocabulary(NamedTuple):
-    """A knowledge base and a mask of the concepts that a label may link to; None: all concepts."""
+    """A knowledge base and a mask of the concepts that a label may link to (None: all concepts)."""
 
     kb: KnowledgeBase
     mask: NDArray[np.bool_] | None
 
 
 class LinkerKnowledge(Protocol):
-    """The knowledge bases of a linker, as rules see them."""
+    """The linker's knowledge bases, as seen by entity rules."""
 
     @property
     def kb(self) -> KnowledgeBase:
-        """The knowledge base, or several joined into one."""
+        """The knowledge base; several knowledge bases are joined into one."""
 
     @property
     def vocabularies(self) -> dict[str, Vocabulary]:
-        """Vocabulary of each label that does not link to the whole knowledge base."""
+        """The vocabulary for each label that is not linked to the whole knowledge base."""
 
     def kb_of(self, label: str) -> KnowledgeBase:
-        """Return the knowledge base that mentions of a label are linked to."""
+        """Return the knowledge base that mentions with a label are linked to."""
 
     def linked_kbs(self, labels: Collection[str]) -> dict[str, KnowledgeBase]:
-        """Return the knowledge bases of several labels, without labels that are never linked."""
+        """Return the knowledge base for each label, leaving out labels that are never linked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +71,8 @@ class Query:
 
     whole (str): The mention, with abbreviations expanded.
     readings (tuple): Readings as a composite, the likeliest first; each is a tuple of parts.
-    others (tuple[str, ...]): Further strings that rules will ask for, ranked in the same batch.
-    parts_agree (bool): The parts are right or wrong together, such as genes of one organism.
+    others (tuple[str, ...]): Other strings that rules will ask for, ranked in the same batch.
+    parts_agree (bool): The parts are right or wrong together, such as genes from one organism.
     text (str): The string before normalisation.
     """
 
@@ -84,7 +84,7 @@ class Query:
 
     @classmethod
     def of(cls, text: str) -> Query:
-        """Return the query for a string that is not normalised yet."""
+        """Return the query for a string that has not been normalised yet."""
         return cls(normalize_name(text), text=text)
 
     @property
@@ -95,13 +95,13 @@ class Query:
 
 @dataclass(frozen=True)
 class Mentions:
-    """The mentions of a batch of documents, followed by the parts of composites.
+    """The mentions in a batch of documents, followed by the parts of composite mentions.
 
-    owners (Sequence[int]): Index of the document of each mention.
+    owners (Sequence[int]): Index of each mention's document.
     probabilities (Sequence[float] | None): Probability that each mention is the name in its query;
         None: the mentions were not found by the dictionary.
     states (dict | None): Hidden states of the contextual model, if it found the mentions.
-    n_parts (int): Number of spans, at the end, that are parts of composites.
+    n_parts (int): Number of spans at the end of `spans` that are parts of composites.
     """
 
     docs: Sequence[Doc]
@@ -121,7 +121,7 @@ class Mentions:
         *,
         states: dict[str, Any] | None = None,
     ) -> Mentions:
-        """Make the mentions of each document, with their texts as queries."""
+        """Collect the mentions in each document, with their texts as queries."""
         all_spans: list[Span] = []
         owners: list[int] = []
         texts: list[str] = []
@@ -141,7 +141,7 @@ class Mentions:
 
     @cached_property
     def n_wholes(self) -> int:
-        """Number of spans, at the beginning, that are whole mentions."""
+        """Number of spans at the start of `spans` that are whole mentions."""
         return len(self.spans) - self.n_parts
 
     @cached_property
@@ -154,7 +154,7 @@ class Mentions:
         return [span.label_ for span in self.spans]
 
     def parts(self) -> Mentions:
-        """Return the parts of all composites, each with the span of the words that only it has."""
+        """Return the parts of all composites, with the span of the words unique to each part."""
         spans: list[Span] = []
         queries: list[Query] = []
         owners: list[int] = []
@@ -166,7 +166,7 @@ class Mentions:
         return Mentions(self.docs, spans, queries, owners, n_parts=len(spans))
 
     def token_ranges(self) -> NDArray[np.int64]:
-        """Return start and end token of each span, counted over all documents. Shape (n, 2)."""
+        """Return each span's start and end token, counted over all documents. Shape (n, 2)."""
         offsets = np.cumsum([0, *map(len, self.docs)]).tolist()
         ranges = [
             (offsets[owner] + span.start, offsets[owner] + span.end)
@@ -176,7 +176,7 @@ class Mentions:
 
 
 def _span_of_part(part: str, query: Query, composite: Span) -> Span:
-    """Return the span of a part, else of the words that only it has, else of the composite."""
+    """Return the span of a part, or else of the words unique to it, or else of the composite."""
     reading = next(reading for reading in query.readings if part in reading)
     shared = {word for other in reading if other != part for word in other.split()}
     distinctive = " ".join(word for word in part.split() if word not in shared)
@@ -192,12 +192,12 @@ def _span_of_part(part: str, query: Query, composite: Span) -> Span:
 
 @dataclass(frozen=True)
 class Candidates:
-    """The candidates of mentions, and a function that ranks candidates of further strings.
+    """The candidates for mentions, and a function that ranks candidates for other strings.
 
-    of_mentions (Sequence): Candidates of each mention and of each part, best first.
+    of_mentions (Sequence): Candidates for each mention and for each part, best first.
     nil_threshold (float): Score that a candidate needs to be linked.
-    rank (Callable): Maps pairs of a normalised string and a label to their candidates. Strings
-        that `queries` returned are already ranked.
+    rank (Callable): Maps (normalised string, label) pairs to their candidates. Strings that
+        `queries` returned are already ranked.
     """
 
     of_mentions: Sequence[tuple[Candidate, ...]]
@@ -206,31 +206,32 @@ class Candidates:
 
 
 class EntityRules:
-    """Rules for one kind of text. Override what you need: each function has a default.
+    """Rules for one kind of entity or text. Override what you need: each function has a default.
 
-    labels (tuple[str, ...]): Labels that the rules are for: the rules run in pipelines with one of
-        these labels. Empty: in all pipelines.
+    labels (tuple[str, ...]): The rules run in pipelines with one of these labels. Empty: in all
+        pipelines.
     fact_names (tuple[str, ...]): Names of all facts that `facts` may return; each becomes an
-        extension, `span._.NAME`, a column of CSV files, and a key of JSON.
-    knowledge (LinkerKnowledge | None): Knowledge bases of the linker; None in `bioel_mentions`.
+        extension, `span._.NAME`, a column in CSV files, and a key in JSON.
+    knowledge (LinkerKnowledge | None): The linker's knowledge bases; None in `bioel_mentions`.
     """
 
     labels: tuple[str, ...] = ()
     fact_names: tuple[str, ...] = ()
     knowledge: LinkerKnowledge | None = None
-    config_name: str = ""  # set by `RuleSet`, for messages
+    config_name: str = ""  # set by `RuleSet`, for error messages
 
     def with_knowledge(self, knowledge: LinkerKnowledge) -> Self:
-        """Return a copy of these rules for the current knowledge bases of a linker."""
+        """Return a copy of these rules bound to a linker's current knowledge bases."""
         bound = copy(self)
         bound.knowledge = knowledge
         return bound
 
     def run(self, name: str, *args: Any, n: int | None = None) -> Any:
-        """Call a function of the rules by its name.
+        """Call one of the rules' functions by name.
 
         n (int | None): Number of results that the function must return.
-        RAISES BioelError: [B497] instead of errors without a code, [B503] on a wrong number.
+        RAISES BioelError: [B497] instead of errors without a code, [B503] if the number of results
+            is wrong.
         """
         try:
             results = getattr(self, name)(*args)
@@ -254,27 +255,28 @@ class EntityRules:
         spans: Sequence[list[ScoredSpan]],
         traces: Sequence[Trace] | None,
     ) -> Sequence[list[ScoredSpan]]:
-        """Add, drop or widen the spans of each document. `add_spans` may help.
+        """Add, drop or widen spans in each document. `add_spans` may help.
 
-        traces (Sequence[Trace] | None): Traces to record reasons in, which explanations show.
+        traces (Sequence[Trace] | None): Traces in which to record the reasons that explanations
+            show.
         """
         return spans
 
     def short_forms(self, doc: Doc) -> dict[str, str]:
-        """Return long forms of short forms that a document uses without defining them."""
+        """Return the long forms of short forms that a document uses without defining them."""
         return {}
 
     def why_other(
         self, doc: Doc, starts: NDArray[np.int64], ends: NDArray[np.int64]
     ) -> Sequence[str]:
-        """Return for each span of characters the reason why it cannot be a name, or "".
+        """Return the reason why each character span cannot be a name, or "" if it can.
 
         starts, ends (NDArray[int64]): Character offsets. Shape (n,) each.
         """
         return [""] * len(starts)
 
     def queries(self, mentions: Mentions) -> Sequence[Query]:
-        """Return the query of each mention: the strings to look up for it."""
+        """Return the query for each mention: the strings to look up."""
         return mentions.queries
 
     def rewrite(
@@ -282,24 +284,24 @@ class EntityRules:
     ) -> Sequence[str]:
         """Rewrite normalised strings before they are looked up in a knowledge base.
 
-        seen (Container[str]): Strings of training mentions, which need no rewriting.
+        seen (Container[str]): Strings seen as mentions in training, which need no rewriting.
         """
         return strings
 
     def wants_all(self, kb: KnowledgeBase) -> bool:
-        """Whether all concepts of a name must stay candidates until `rescore` has chosen."""
+        """Whether all concepts with a name must stay candidates until `rescore` has chosen."""
         return False
 
     def rescore(self, mentions: Mentions, candidates: Candidates) -> Sequence[Sequence[Candidate]]:
-        """Return the candidates of each mention, rescored with their documents; best first."""
+        """Return the candidates for each mention, rescored using its document, best first."""
         return candidates.of_mentions
 
     def facts(self, mentions: Mentions, links: Sequence[Link]) -> Sequence[Mapping[str, Any]]:
-        """Return further facts that the text states about each mention: JSON values by name."""
+        """Return other facts that the text states about each mention, as JSON values by name."""
         return [{}] * len(links)
 
     def explain(self, mentions: Mentions, links: Sequence[Link]) -> Sequence[str]:
-        """Return for each link a sentence that explains the effect of these rules, or ""."""
+        """Return a sentence for each link that explains the effect of these rules, or ""."""
         return [""] * len(links)
 
 
@@ -311,9 +313,9 @@ def add_spans(
     *,
     probability: float = 0.99,
 ) -> list[ScoredSpan]:
-    """Add mentions to a document, instead of the spans that overlap them.
+    """Add mentions to a document, replacing the spans that overlap them.
 
-    Of overlapping places the longest is used, widened to whole tokens. Spans of other labels with a
+    If places overlap, the longest is used, widened to whole tokens. Spans with another label and a
     probability of 1 stay: they were forced by the user, or are unambiguous names.
 
     places (Iterable): Start and end of each mention, in characters.

@@ -18,10 +18,10 @@ from spacy_bioel.types import ScoredSpan
 _MAX_READINGS = 4
 _BRACKET_CONTENT = re.compile(r"\s*[(\[][^()\[\]]*[)\]]")
 _BRACKET_CHAR = re.compile(r"[()\[\]]")
-# Separators of the parts. A comma is one only before white space: not in "1,2-xylene".
+# Separators between parts. A comma separates parts only before white space: not in "1,2-xylene".
 _CONJUNCTION = re.compile(r"\s*\band\s*/\s*or\b\s*|\s+(?:and|or|nor|as well as|&)\s+|\s*/\s*", re.I)
 _PART_SEPARATORS = re.compile(rf"(?:,?(?:{_CONJUNCTION.pattern})|,\s+)+", re.I)
-# Coordinations that are one concept. Their spaces are hidden, so that each counts as one word.
+# Coordinations that are one concept. Their spaces are hidden, so that they count as single words.
 _FIXED_COORDINATION = re.compile(
     r"\b(head and neck|(?:hand,? )?foot and mouth|hand and foot)\b", re.I
 )
@@ -31,10 +31,10 @@ _LEADING = _ARTICLES | {"both", "either", "neither", "some"}
 _OTHER = re.compile(r"^(?:(?:many|some|several)\s+)?other\s+", re.I)
 _PREPOSITIONS = {"of", "in", "to", "with", "from", "by", "for", "on", "at", "due", "without"}
 _LINKING = _PREPOSITIONS | _ARTICLES
-# Numbers of the members of a family: "2", "2a", "B", "C7", "IV".
+# Numbers of family members: "2", "2a", "B", "C7", "IV".
 _MEMBER_NUMBER = re.compile(r"\d{1,3}[a-z]?|[a-z]\d{0,2}|[ivx]{1,4}", re.I)
-# Numbers right after the name of a family: "1" of "ERK1", "3" of "caspase-3", "A8" of "S100A8", "A"
-# of "IL-17A"; and the characters that may precede each.
+# Numbers right after a family name ("1" in "ERK1", "3" in "caspase-3", "A8" in "S100A8", "A" in
+# "IL-17A"), with the characters that may come before them.
 _MEMBERS = (
     (r"\d{1,2}[a-zα-ω]?", r"[a-zα-ω-]"),
     (r"[a-z]\d{1,2}", r"\d"),
@@ -44,7 +44,7 @@ _MEMBER_FORMS = [
     (re.compile(form, re.I), re.compile(rf"(?<={before})(?:{form})$", re.I))
     for form, before in _MEMBERS
 ]
-# Further members that may follow: "/2" and ", -6 and -8", but not "/5%", "/5 ng", "/24 h" or
+# More members that may follow: "/2" and ", -6 and -8", but not "/5%", "/5 ng", "/24 h" or
 # "/β-catenin".
 _QUANTITY_UNIT = r"[mμn]?[gMLl]|h|hr|hrs|hours?|min|days?|weeks?|months?|years?"
 _NO_QUANTITY = rf"(?![\w%]|[.,]\d|\s?(?:{_QUANTITY_UNIT})\b)"
@@ -52,8 +52,8 @@ _MORE_MEMBERS = [
     re.compile(rf"(?:(?:/-?{form})+|(?:, -{form})*,? (?:and|or|&) -{form}){_NO_QUANTITY}")
     for form in (r"\d{1,2}[A-Za-zα-ω]?", r"[A-Z]\d{1,2}", r"[A-Zα-ω](?!-)")
 ]
-# Numbers that may follow without hyphens, and the text after them: "HDAC1, 2 and 3 were", but not
-# "IL-6 and 2 patients".
+# Numbers that may follow without hyphens, and the text required after them: "HDAC1, 2 and 3 were",
+# but not "IL-6 and 2 patients".
 _LAST_NUMBER = re.compile(r"(?<=[a-zα-ω -])\d{1,2}$", re.I)
 _AFTER_NUMBERS = (
     r"[.,;:)]|\s?$|\s(?!of\b)(?:[a-z]{2}|and|are|but|can|did|for|from|had|has|have|may|was|were|which"
@@ -62,14 +62,14 @@ _AFTER_NUMBERS = (
 _MORE_NUMBERS = re.compile(
     rf"(?:, \d{{1,2}})*,? (?:and|or|&) \d{{1,2}}{_NO_QUANTITY}(?={_AFTER_NUMBERS})"
 )
-# "A" of "hepatitis A" and "HLA-A", "II" of "synapsin II", and letters that may follow: ", C and D".
+# "A" in "hepatitis A" and "HLA-A", "II" in "synapsin II", and letters that may follow: ", C and D".
 _LETTER = r"(?:[A-E]|I{1,3}|IV|V)"
 _LAST_LETTER = re.compile(rf"(?<=[a-z] |[A-Z]-){_LETTER}$")
 _MORE_LETTERS = re.compile(rf"(?:, {_LETTER})*,? (?:and|or|&) {_LETTER}(?![\w-])")
-# "FGFR1-3" is FGFR1, 2 and 3; "GSTA1-1", "KRTAP10-3" and the allele "cdc4-10" are not ranges.
+# "FGFR1-3" means FGFR1, 2 and 3; "GSTA1-1", "KRTAP10-3" and the allele "cdc4-10" are not ranges.
 _MEMBER_RANGE = re.compile(r"(?<=[A-Za-zα-ω ])(\d{1,2}) ?[-–] ?(\d{1,2})(?= |$)")
 _MAX_RANGE_MEMBERS = 8
-# Prefixes of words in pairs such as "intra- and extrahepatic", longer ones first.
+# Prefixes in word pairs such as "intra- and extrahepatic"; longer prefixes come first.
 _WORD_PREFIX = re.compile(
     "extra|intra|inter|infra|supra|hypo|hyper|micro|macro|mono|multi|poly|oligo|post|peri|para|"
     "pre|sub|non|uni|bi|tri|tetra|quadri|hemi|para|normo|endo|exo|ante|anti",
@@ -78,25 +78,26 @@ _WORD_PREFIX = re.compile(
 
 
 def split_composite(mention: str) -> list[tuple[str, ...]]:
-    """Split a composite mention, as written, into its parts, each completed with the shared words.
+    """Split a composite mention, as written, into its parts, adding the shared words to each part.
 
-    A part lacks words at its end ("breast and ovarian cancer"), at its beginning ("hepatitis B
-    and C"), at both ("type 1 and 2 diabetes") or at none ("fever and cough"). Only a dictionary can
-    decide between these readings: callers look up all parts of a reading, and use the first reading
-    whose parts are all names, unless the whole mention is a name.
+    Parts may lack words at the end ("breast and ovarian cancer"), at the start ("hepatitis B
+    and C"), at both ("type 1 and 2 diabetes") or at neither ("fever and cough"). Only a dictionary
+    can decide between these readings: callers look up all parts of a reading, and use the first
+    reading whose parts are all names, unless the whole mention is a name.
 
-    RETURNS (list[tuple[str, ...]]): At most 4 readings of two or more distinct parts, the
+    RETURNS (list[tuple[str, ...]]): At most 4 readings with two or more distinct parts, the
         likeliest first; empty without coordination. For the first example: ("breast cancer",
         "ovarian cancer"), then ("breast", "ovarian cancer").
     """
-    # Collapse white space: long runs of it make the patterns quadratic.
+    # Collapse white space, since long sequences of it would make the patterns quadratic.
     mention = " ".join(mention.split())
     segments = _segments(mention if mention.islower() else _MEMBER_RANGE.sub(_members, mention))
     if len(segments) < 2:
         return []
     first, last = segments[0], segments[-1]
     costs: dict[tuple[str, ...], float] = {}
-    # "type 1 and type 2" shares no beginning, "renal failure or liver failure" no end.
+    # There is no shared prefix if both parts start with the same word ("type 1 and type 2"), and no
+    # shared suffix if both end with the same word ("renal failure or liver failure").
     prefixes = 1 if _same(first[0], last[0]) else len(first)
     suffixes = 1 if _same(first[-1], last[-1]) else len(last)
     for prefix, suffix in product(range(prefixes), range(suffixes)):
@@ -114,10 +115,10 @@ def split_composite(mention: str) -> list[tuple[str, ...]]:
 
 
 def end_with_members(text: str, start: int, end: int) -> int:
-    """Return the end of a mention with the further members of its family: of "CDK4" in "CDK4/6",
-    "IL-6" in "IL-6 and -8", "HDAC1" in "HDAC1, 2 and 3", "hepatitis B" in "hepatitis B and C".
+    """Return the end of a mention, extended to other members of its family: "CDK4" to "CDK4/6",
+    "IL-6" to "IL-6 and -8", "HDAC1" to "HDAC1, 2 and 3", "hepatitis B" to "hepatitis B and C".
 
-    All corpora except CRAFT annotate the members as one mention.
+    All corpora except CRAFT annotate such members as one mention.
 
     start, end (int): Character offsets of the mention.
     RETURNS (int): The new end.
@@ -128,14 +129,14 @@ def end_with_members(text: str, start: int, end: int) -> int:
             return more.end()
     if (number := _LAST_NUMBER.search(mention)) and (more := _MORE_NUMBERS.match(text, end)):
         numbers = [int(number.group()), *map(int, re.findall(r"\d+", more.group()))]
-        if numbers == sorted(set(numbers)):  # not in "COVID-19 and 3 were"
+        if numbers == sorted(set(numbers)):  # excludes "COVID-19 and 3 were"
             return more.end()
     more = _LAST_LETTER.search(mention) and _MORE_LETTERS.match(text, end)
     return more.end() if more else end
 
 
 def _members(number_range: re.Match[str]) -> str:
-    """Expand a range of numbers: "1, 2 and 3" for "1-3"; other matches stay as they are."""
+    """Expand a number range: "1, 2 and 3" for "1-3"; other matches stay as they are."""
     first, last = map(int, number_range.groups())
     if not 0 < last - first < _MAX_RANGE_MEMBERS:
         return number_range.group()
@@ -143,7 +144,7 @@ def _members(number_range: re.Match[str]) -> str:
 
 
 def _segments(mention: str) -> list[list[str]]:
-    """Return the words of each coordinated segment; empty without a conjunction."""
+    """Return the words in each coordinated segment, or an empty list without a conjunction."""
     outside = _BRACKET_CONTENT.sub("", mention)
     text = outside if _CONJUNCTION.search(outside) else _BRACKET_CHAR.sub(" ", mention)
     text = text.strip(" .,;:")
@@ -153,7 +154,7 @@ def _segments(mention: str) -> list[list[str]]:
     segments = []
     for segment in _PART_SEPARATORS.split(text):
         words = segment.split()
-        # "A" may be a number, as in "hepatitis B or A".
+        # "A" may be the number of a family member, as in "hepatitis B or A".
         while len(words) > 1 and words[0] != "A" and words[0].lower() in _LEADING:
             del words[0]
         if words:
@@ -162,7 +163,7 @@ def _segments(mention: str) -> list[list[str]]:
 
 
 def _with_whole_words(segments: list[list[str]]) -> list[list[str]]:
-    """Complete words that share a part with another: "B-" before "T-cell", "intra-" before
+    """Complete words that share a part with another word: "B-" before "T-cell", "intra-" before
     "extrahepatic", "-6" after "IL-2", and "2" after "ERK1"."""
     if len(segments) < 2:
         return segments
@@ -179,7 +180,7 @@ def _with_whole_words(segments: list[list[str]]) -> list[list[str]]:
 
 
 def _member_name(first: str, word: str) -> str:
-    """Return the name of a member of a family from its number: "ERK2" from "ERK1" and "2"."""
+    """Return the name of a family member from its number: "ERK2" from "ERK1" and "2"."""
     for number, member in _MEMBER_FORMS:
         if number.fullmatch(word) and (first_number := member.search(first)):
             return first[: first_number.start()] + word
@@ -187,8 +188,8 @@ def _member_name(first: str, word: str) -> str:
 
 
 def _end_of_word(word: str) -> str:
-    """Return the end of a word that others may share: "-cell" of "T-cell", "hepatic" of
-    "extrahepatic"."""
+    """Return the part after a word's prefix, which other words may share: "-cell" in "T-cell",
+    "hepatic" in "extrahepatic"."""
     _, hyphen, end = word.partition("-")
     if end:
         return hyphen + end
@@ -199,7 +200,11 @@ def _end_of_word(word: str) -> str:
 def _written_out(
     segments: Sequence[list[str]], *, prefix: int = 0, suffix: int = 0
 ) -> tuple[str, ...]:
-    """Return the parts with shared words: `prefix` of the first part and `suffix` of the last."""
+    """Return the parts with shared words added.
+
+    prefix, suffix (int): Number of shared words at the start of the first and the end of the last
+        part.
+    """
     before = segments[0][:prefix]
     after = segments[-1][len(segments[-1]) - suffix :]
     parts = []
@@ -214,14 +219,15 @@ def _written_out(
 
 
 def _same(word: str, other: str) -> bool:
-    """Whether two words are equal except for case and a plural "s"."""
+    """Whether two words are identical, ignoring case and a plural "s"."""
     return word.lower().removesuffix("s") == other.lower().removesuffix("s")
 
 
 def _cost(first: list[str], last: list[str], *, prefix: int, suffix: int) -> float:
-    """Return the cost of a reading with so many shared words; lower is likelier.
+    """Return the cost of a reading; lower is likelier.
 
-    Parts of similar length are likely, and so is a cut at a preposition.
+    Parts of similar length are likely, and so is a split at a preposition. `prefix` and `suffix`
+    are the numbers of shared words.
     """
     unshared_first, unshared_last = first[prefix:], last[: len(last) - suffix]
     cost = float(abs(len(unshared_first) - len(unshared_last)))
@@ -235,25 +241,26 @@ def _cost(first: list[str], last: list[str], *, prefix: int, suffix: int) -> flo
         else:
             cost += 0.5 if len(last) == 1 else 1.5
     if suffix == 1:
-        # One noun, shared by parts of any length: "facial and central nervous system defects".
+        # A single noun is shared by parts of any length: "facial and central nervous system
+        # defects".
         cost = min(cost, 1.9) - 0.9
     if not prefix and not suffix:
         cost += 0.7
     starts = [i for i, word in enumerate(last) if word.lower() in _PREPOSITIONS]
     if suffix and starts and len(last) - suffix != starts[0]:
-        cost += 2.0  # likelier at the preposition: "aplasia and hypoplasia | of the thymus"
+        cost += 2.0  # likelier split: "aplasia and hypoplasia | of the thymus"
     return cost
 
 
 def _is_cut_at_linking_word(unshared_first: list[str], unshared_last: list[str]) -> bool:
-    """Whether a cut leaves a linking word at the border of a part: "the breast", "aplasia of"."""
+    """Whether a split leaves a linking word at the edge of a part: "the breast", "aplasia of"."""
     starts_with_one = len(unshared_first) > 1 and unshared_first[0].lower() in _LINKING
     ends_with_one = len(unshared_last) > 1 and unshared_last[-1].lower() in _LINKING
     return starts_with_one or ends_with_one
 
 
 class Composites(EntityRules):
-    """Widen mentions to further members of a family ("CDK4" to "CDK4/6"), and look up the parts of
+    """Widen mentions to other members of a family ("CDK4" to "CDK4/6"), and look up the parts of
     mentions that name several concepts.
     """
 
@@ -276,7 +283,7 @@ class Composites(EntityRules):
         return widened
 
     def _end(self, doc: Doc, text: str, span: ScoredSpan) -> int:
-        """Return the end token of a mention, or of the composite that begins with it."""
+        """Return the end token of a mention, or of the composite that starts with it."""
         start, end, label, _ = span
         if label not in self._family_labels:
             return end

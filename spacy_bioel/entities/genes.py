@@ -1,9 +1,9 @@
 """Rules for genes: drop everyday words, assign the species, and resolve homonyms.
 
-Homonyms of one organism are resolved by the other names that the document uses. "Sag" is the symbol
-of one mouse gene and a synonym of another; "Sag/Rbx2 E3 ligase" is the second, which is also called
-Rbx2. Curators decide in this way, and so does GNAT (Hakenberg et al. 2008,
-https://doi.org/10.1093/bioinformatics/btn299). Names of homologs of the same symbol count too.
+Homonyms within one organism are resolved by the other names that the document uses. "Sag" is the
+symbol of one mouse gene and a synonym of another; "Sag/Rbx2 E3 ligase" means the second gene, which
+is also called Rbx2. Curators decide in this way, and so does GNAT (Hakenberg et al. 2008,
+https://doi.org/10.1093/bioinformatics/btn299). Names of homologs with the same symbol count too.
 """
 
 from __future__ import annotations
@@ -41,22 +41,23 @@ from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.normalize import normalize_name, normalize_names
 from spacy_bioel.types import GENE, ORGANISM, Candidate, Link, ScoredSpan, best_first
 
-# A text without any of these words does not mention genes: "The cat had the flu."
+# A text without any of these words is assumed not to mention genes: "The cat had the flu."
 _GENETICS_WORDS = re.compile(
     r"\b(?:gen(?:e|etic|om)|express|mrna|transcri|mutat|mutant|variant|protein|receptor|kinase|allele"
     r"|polymorphi|knock|loc(?:i|us)\b|enzym|signal|pathway|antibod|encod|promoter|deficien|inhibit)",
     re.IGNORECASE,
 )
-_MIN_ANNOTATION_RATE = 0.9  # from this rate on a string is not an everyday word: "Pten", not "met"
+# Strings with at least this share of gene annotations are not everyday words: "Pten", unlike "met".
+_MIN_ANNOTATION_RATE = 0.9
 _EVERYDAY_WORD = "an everyday word, in a text that does not mention genes"
 
 
 class Genes(EntityRules):
     """Link genes to the organism that the document means.
 
-    Everyday words that are names of genes are dropped in texts that do not mention genes. The
-    document decides among organisms whose genes share a name, see `entities.species`, and among
-    genes of one organism that share a name, see `HomonymResolver`.
+    Everyday words that are gene names are dropped in texts that do not mention genes. The document
+    decides between organisms whose genes share a name, see `entities.species`, and between genes of
+    one organism that share a name, see `HomonymResolver`.
     """
 
     def find(
@@ -73,8 +74,8 @@ class Genes(EntityRules):
         return kept
 
     def _drop_everyday_words(self, doc: Doc, spans: list[ScoredSpan]) -> list[ScoredSpan]:
-        """Drop all genes of a text that does not mention genes, if all are everyday words."""
-        genes = [s for s in spans if s[2] == GENE and s[3] < 1]  # genes with 1 were forced
+        """Drop all genes if they are everyday words and the text does not mention genetics."""
+        genes = [s for s in spans if s[2] == GENE and s[3] < 1]  # 1 means forced by the user
         if not genes or not all(map(self._is_everyday_word, texts_of(doc, genes))):
             return spans
         if _GENETICS_WORDS.search(text_of(doc)):
@@ -91,7 +92,7 @@ class Genes(EntityRules):
         if row < 0 or kb.is_added[row]:
             return False
         n_annotated, n = annotation_counts(text.lower(), GENE)
-        if text.isupper():  # "AIR", which is never annotated as a gene in training texts
+        if text.isupper():  # "AIR" is never annotated as a gene in the training texts
             return n > 1 and not n_annotated and text.lower() in common_words()
         if n and n_annotated >= _MIN_ANNOTATION_RATE * n:
             return False
@@ -104,7 +105,7 @@ class Genes(EntityRules):
         return has_organisms(kb)
 
     def rescore(self, mentions: Mentions, candidates: Candidates) -> list[tuple[Candidate, ...]]:
-        """Multiply scores by the probability of the organism; concepts without one keep theirs."""
+        """Multiply scores by the organism's probability; concepts without organisms keep theirs."""
         assert self.knowledge is not None
         rescored: dict[int, list[Candidate]] = {}
         genes_of = genes_by_organism(mentions, candidates, self.knowledge)
@@ -154,9 +155,9 @@ class Genes(EntityRules):
     def _species_sentence(
         self, link: Link, organisms: dict[str, list[str]], kb: KnowledgeBase
     ) -> str:
-        """Explain how the organisms in a document affected its best candidate.
+        """Explain how the organisms in a document affected a link's best candidate.
 
-        organisms (dict): The words for each organism that the document names, by its id.
+        organisms (dict): The document's words for each organism, by organism id.
         """
         organism = _organism_of(kb, link.candidates[0].id) if link.candidates else ""
         if not organism or self.knowledge is None:
@@ -190,7 +191,7 @@ def create_genes_v1() -> Genes:
 
 
 def _organisms_in(links: Sequence[tuple[Span, Link]], text: str) -> dict[str, list[str]]:
-    """Return the words for organisms in a document, by the ids of the organisms."""
+    """Return the words for organisms in a document, by organism id."""
     organisms: dict[str, list[str]] = {}
     ends = set()
     for span, link in links:
@@ -210,7 +211,7 @@ def _organism_of(kb: KnowledgeBase, id: str) -> str:
     return organism_among(kb.types_of(row)) if row >= 0 else ""
 
 
-# Words before and after the name of a gene: "human TERT gene", "p-AKT".
+# Words before and after a gene name: "human TERT gene", "p-AKT".
 _BEFORE_GENE = re.compile(
     r"(?:(?:human|mouse|murine|rat|bovine|yeast|zebrafish|drosophila|wild[- ]type|mutant|mutated|"
     r"recombinant|phosphorylated|phospho|phosphor|endogenous|soluble|anti|p|pro)[- ])+",
@@ -218,7 +219,7 @@ _BEFORE_GENE = re.compile(
 )
 _AFTER_GENE = re.compile(
     r"(?:[- ](?:genes?|proteins?|mrnas?|transcripts?|products?|polypeptides?|molecules?|null))+$"
-    r"|(?<=^(?-i:[A-Z][a-z][a-z])\d)p$|(?<=^(?-i:[A-Z][a-z][a-z])\d\d)p$",  # Gdt1p, of yeast
+    r"|(?<=^(?-i:[A-Z][a-z][a-z])\d)p$|(?<=^(?-i:[A-Z][a-z][a-z])\d\d)p$",  # yeast: Gdt1p
     re.IGNORECASE,
 )
 _LETTER_DIGIT_BORDER = re.compile(r"(?<=[a-z])(?=\d)|(?<=\d)(?=[a-z])")
@@ -226,8 +227,8 @@ _MAX_JOINED_WORDS = 4
 
 
 def other_spellings(name: str) -> list[str]:
-    """Return normalised spellings of the name of a gene, the most similar first: without the words
-    around it, with joined words ("IL-2": "il2"), and with separated digits ("p53": "p 53").
+    """Return normalised spellings of a gene name, the most similar first: without words around it,
+    with joined words ("IL-2": "il2"), and with separated digits ("p53": "p 53").
     """
     names = [name]
     for find in (_AFTER_GENE.search, _BEFORE_GENE.match, ORGANISM_PREFIX.match):
@@ -253,8 +254,8 @@ def has_organisms(kb: KnowledgeBase) -> bool:
 
 
 def queries_of_genes(mentions: Mentions, knowledge: LinkerKnowledge) -> list[Query]:
-    """Return the queries of mentions with all strings that `genes_by_organism` will ask for: known
-    spellings, and the symbols of the genes of that name."""
+    """Return the queries for mentions with all strings that `genes_by_organism` will ask for: known
+    spellings, and the symbols of the genes with these names."""
     queries = list(mentions.queries)
     for kb, indices in _genes_by_kb(mentions, knowledge).items():
         spellings_of = _mention_spellings(mentions, indices)
@@ -275,7 +276,7 @@ def queries_of_genes(mentions: Mentions, knowledge: LinkerKnowledge) -> list[Que
 def genes_by_organism(
     mentions: Mentions, candidates: Candidates, knowledge: LinkerKnowledge
 ) -> dict[int, SpeciesCandidates]:
-    """Return the candidates by organism of the mentions whose knowledge base has organisms."""
+    """Return the candidates by organism for each mention whose knowledge base has organisms."""
     genes_of: dict[int, SpeciesCandidates] = {}
     for kb, indices in _genes_by_kb(mentions, knowledge).items():
         genes_of |= _species_candidates_in(kb, mentions, candidates, indices)
@@ -283,7 +284,7 @@ def genes_by_organism(
 
 
 def _genes_by_kb(mentions: Mentions, knowledge: LinkerKnowledge) -> dict[KnowledgeBase, list[int]]:
-    """Return the indices of the mentions of each knowledge base that has organisms."""
+    """Return the indices of the mentions for each knowledge base that has organisms."""
     kbs = knowledge.linked_kbs(set(mentions.labels))
     kbs = {label: kb for label, kb in kbs.items() if has_organisms(kb)}
     indices: dict[KnowledgeBase, list[int]] = {}
@@ -293,14 +294,14 @@ def _genes_by_kb(mentions: Mentions, knowledge: LinkerKnowledge) -> dict[Knowled
     return indices
 
 
-# Mentions with the same spellings, label and (by identity) candidates share species candidates.
+# Mentions with the same spellings, label and candidates (by identity) share species candidates.
 _MentionKey = tuple[tuple[str, ...], str, int]
 
 
 def _species_candidates_in(
     kb: KnowledgeBase, mentions: Mentions, candidates: Candidates, indices: Sequence[int]
 ) -> dict[int, SpeciesCandidates]:
-    """Return the candidates by organism of the mentions that may be genes of a knowledge base."""
+    """Return the candidates by organism for mentions that may be genes in a knowledge base."""
     spellings_of = _mention_spellings(mentions, indices)
     spellings = list(dict.fromkeys(chain.from_iterable(spellings_of.values())))
     rows = kb.lookup_names(spellings).tolist()
@@ -340,7 +341,7 @@ def _species_candidates_in(
 def _add_genes_by_symbol(
     kb: KnowledgeBase, rank: Rank, candidates_of: dict[_MentionKey, SpeciesCandidates]
 ) -> None:
-    """Add the genes of other organisms that have the symbol of a gene of the mention's name."""
+    """Add the genes of other organisms that share a symbol with a gene found by name."""
     best_ids = {
         key: [found.genes[organism][0].id for organism in sorted(found.named)]
         for key, found in candidates_of.items()
@@ -351,7 +352,7 @@ def _add_genes_by_symbol(
     organism_of = _organisms_of(kb, ranked.values())
     ranked_symbol_of = _symbols_of(kb, organism_of)
     for key, ids in best_ids.items():
-        # The most frequent symbol first: `add` keeps the gene of an organism that has one.
+        # The most frequent symbol comes first: `add` does not replace an organism's gene.
         for symbol, _ in Counter(symbol_of[id] for id in ids).most_common():
             same = [c for c in ranked[symbol, key[1]] if ranked_symbol_of.get(c.id) == symbol]
             candidates_of[key].add(same, organism_of, by_symbol=True)
@@ -380,27 +381,27 @@ def _spellings_of(query: str, *texts: str) -> tuple[str, ...]:
 
 
 def _symbols_of(kb: KnowledgeBase, ids: Iterable[str]) -> dict[str, str]:
-    """Return the normalised preferred names of concepts by id."""
+    """Return the normalised preferred names of concepts, by id."""
     ids = list(dict.fromkeys(ids))
     rows = kb.preferred_rows(kb.find_all(ids))
     return dict(zip(ids, normalize_names(kb.names.take(rows)), strict=True))
 
 
 def _organisms_of(kb: KnowledgeBase, candidates: Iterable[Sequence[Candidate]]) -> dict[str, str]:
-    """Return the organisms of candidates by id, without candidates that have none."""
+    """Return the organisms of candidates by id, leaving out candidates without an organism."""
     ids = sorted({c.id for of_string in candidates for c in of_string})
     organisms = map(organism_among, kb.types_of_all(kb.find_all(ids)))
     return {id: organism for id, organism in zip(ids, organisms, strict=True) if organism}
 
 
 def organism_among(types: Iterable[str]) -> str:
-    """Return the organism among the types of a concept, or ""."""
+    """Return the organism among a concept's types, or ""."""
     return next((t for t in types if t.startswith(ORGANISM)), "")
 
 
-# Contributions to the log-odds of a homonym, chosen on training documents of BioRED, NLM-Gene and
-# GNormPlus: the document has another one-word name of the gene; it has all words of a longer name,
-# or some, in proportion; a homolog has the name of the mention.
+# Contributions to a homonym's log-odds, chosen on training documents from BioRED, NLM-Gene and
+# GNormPlus: the document contains another one-word name of the gene; it contains the words of a
+# longer name (in proportion, if only some); the mention is a name of a homolog.
 _OTHER_NAME_WEIGHT, _LONG_NAME_WEIGHT, _HOMOLOG_NAME_WEIGHT = 2.5, 2.0, 1.5
 _MIN_OTHER_NAME_LENGTH = 3
 _CACHED_GENES = 1 << 14
@@ -414,9 +415,9 @@ _FUNCTION_WORDS = frozenset({"of", "and", "the", "in"})
 class _GeneNames:
     """The names of a gene and its homologs.
 
-    short (frozenset): Names of one word.
+    short (frozenset): One-word names.
     long (tuple): The words of each longer name, with their weights.
-    homolog_names (frozenset): Names of the homologs only.
+    homolog_names (frozenset): The homologs' names only.
     """
 
     short: frozenset[str]
@@ -425,7 +426,7 @@ class _GeneNames:
 
 
 class WordsOfDocument:
-    """The words of a document, and its pieces that may be short names."""
+    """The words in a document, and the substrings that may be short names."""
 
     def __init__(self, text: str) -> None:
         self.words = set(_alphanumeric_words(text))
@@ -433,7 +434,7 @@ class WordsOfDocument:
 
 
 class HomonymResolver:
-    """Decides between genes of one organism that share a name; can be shared by threads."""
+    """Decides between genes of one organism that share a name. Threads can share a resolver."""
 
     def __init__(self, kb: KnowledgeBase) -> None:
         self.kb = kb
@@ -442,14 +443,14 @@ class HomonymResolver:
     def resolve(
         self, candidates: Sequence[Candidate], mention: str, document: WordsOfDocument
     ) -> list[Candidate]:
-        """Rescore candidates of one organism; the sum of their scores stays the same."""
+        """Rescore candidates from one organism; the sum of their scores stays the same."""
         name, words = _compact(mention), document.words.difference(_alphanumeric_words(mention))
         odds = [c.score * exp(self._log_odds(c.id, name, words, document)) for c in candidates]
         factor = sum(c.score for c in candidates) / (sum(odds) or 1.0)
         return [replace(c, score=factor * o) for c, o in zip(candidates, odds, strict=True)]
 
     def other_name(self, id: str, mention: str, document: WordsOfDocument) -> str:
-        """Return another one-word name of a gene that the document uses, or ""."""
+        """Return another one-word name that the document uses for a gene, or ""."""
         others = (self._names_of(id).short - {_compact(mention)}) & document.short.keys()
         return document.short[min(others)] if others else ""
 
@@ -484,7 +485,7 @@ class HomonymResolver:
 
 
 def _word_weights(name: str) -> dict[str, float]:
-    """Return the words of a name with their weights; rare words weigh more."""
+    """Return the words of a name with their weights; rare words have higher weights."""
     common = common_words()
     words = (word for word in _alphanumeric_words(name) if word not in _FUNCTION_WORDS)
     return {word: log1p(1e6 / (1 + common.get(word, 0.0))) for word in words}

@@ -1,6 +1,6 @@
-"""The rule sets of a pipe: called in order, with their results checked.
+"""A pipe's rule sets, which are called in order and whose results are checked.
 
-Errors name the rule set as the config does, since a pipe may have several of one class.
+Error messages use the config's name for a rule set, since a pipe may have several of one class.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.settings import LinkerSettings
 from spacy_bioel.types import Candidate, Link, ScoredSpan
 
-# Fields of links in tables and JSON, and Span extensions of the package.
+# Names that facts cannot have: link fields in tables and JSON, and the package's Span extensions.
 RESERVED_FACTS = frozenset(
     "document start end text label id ids name preferred_name score evidence candidates facts xrefs"
     " error context context_cues negated uncertain historical hypothetical experiencer"
@@ -30,10 +30,10 @@ RESERVED_FACTS = frozenset(
 
 
 class RuleSet:
-    """The rules of a pipe by name, called in the order of the config if they override a function.
+    """A pipe's rules by name. Rules that override a function are called in config order.
 
-    RAISES BioelError: [B499] when two rule sets return a fact of the same name, [B506] when links
-        have a field or a Span an extension of that name.
+    RAISES BioelError: [B499] if two rule sets return a fact with the same name, [B506] if that name
+        is already a field of links or a Span extension.
     """
 
     def __init__(self, rules: Mapping[str, EntityRules]) -> None:
@@ -53,7 +53,7 @@ class RuleSet:
         self._overriding: dict[str, list[tuple[str, EntityRules]]] = {}
 
     def overriding(self, function: str) -> list[tuple[str, EntityRules]]:
-        """Return names and rules of the rule sets that override a function."""
+        """Return the (name, rules) pairs of the rule sets that override a function."""
         if function not in self._overriding:
             pairs, default = self.rules.items(), getattr(EntityRules, function)
             self._overriding[function] = [
@@ -65,7 +65,7 @@ class RuleSet:
         return RuleSet({name: r.with_knowledge(knowledge) for name, r in self.rules.items()})
 
     def for_labels(self, labels: Collection[str], *, labelled: bool = False) -> RuleSet:
-        """Return the rules for any of these labels; if `labelled`, without rules for all labels."""
+        """Return the rules for any of these labels; `labelled` leaves out rules without labels."""
         wanted = {}
         for name, rules in self.rules.items():
             if not (rules.labels or labelled) or set(rules.labels).intersection(labels):
@@ -80,10 +80,10 @@ class RuleSet:
         *,
         already_run: Sequence[Collection[str]] = (),
     ) -> list[list[ScoredSpan]]:
-        """Let the rules change the spans of documents.
+        """Let the rules change the spans in documents.
 
         already_run (Sequence[Collection[str]]): Names of the rules to skip for each document.
-        RAISES BioelError: [B498] when rules return a span outside its document, or other values.
+        RAISES BioelError: [B498] if rules return an invalid span, or one outside its document.
         """
         current = list(spans)
         for name, rules in self.overriding("find"):
@@ -106,7 +106,7 @@ class RuleSet:
         return current
 
     def forms_of(self, doc: Doc, *, settings: LinkerSettings) -> dict[str, str]:
-        """Return long forms of the short forms in a document; its own definitions win."""
+        """Return long forms of short forms in a document; the document's own definitions win."""
         forms: dict[str, str] = {}
         for _, rules in self.overriding("short_forms"):
             forms |= rules.run("short_forms", doc)
@@ -115,7 +115,7 @@ class RuleSet:
     def why_other(
         self, doc: Doc, starts: NDArray[np.int64], ends: NDArray[np.int64]
     ) -> Sequence[str]:
-        """Return for each span of characters the first reason why it cannot be a name, or ""."""
+        """Return the first reason why each character span cannot be a name, or "" if it can."""
         first_reasons = [""] * len(starts)
         for _, rules in self.overriding("why_other"):
             reasons = rules.run("why_other", doc, starts, ends, n=len(starts))
@@ -123,7 +123,7 @@ class RuleSet:
         return first_reasons
 
     def ask(self, mentions: Mentions) -> Mentions:
-        """Return the mentions with the queries of all rules."""
+        """Return the mentions with the queries set by all rules."""
         for _, rules in self.overriding("queries"):
             queries = rules.run("queries", mentions, n=len(mentions))
             for query in queries:
@@ -155,13 +155,16 @@ class RuleSet:
         return strings
 
     def want_all(self, kb: KnowledgeBase) -> bool:
-        """Whether all concepts of a name must stay candidates until `rescore`."""
+        """Whether all concepts with a name must stay candidates until `rescore` has chosen."""
         return any(rules.run("wants_all", kb) for _, rules in self.overriding("wants_all"))
 
     def rescore(
         self, mentions: Mentions, candidates: Candidates
     ) -> Sequence[tuple[Candidate, ...]]:
-        """Return the rescored candidates. RAISES BioelError: [B500] on one not in the KB."""
+        """Return the rescored candidates.
+
+        RAISES BioelError: [B500] if an added candidate is not in the knowledge base.
+        """
         for _, rules in self.overriding("rescore"):
             rescored = rules.run("rescore", mentions, candidates, n=len(mentions))
             _check_added(rules, mentions.labels, candidates.of_mentions, rescored)
@@ -169,9 +172,10 @@ class RuleSet:
         return candidates.of_mentions
 
     def facts(self, mentions: Mentions, links: Sequence[Link]) -> list[dict[str, Any]]:
-        """Return the facts of each mention.
+        """Return the facts about each mention.
 
-        RAISES BioelError: [B504] on one not in `fact_names`, [B507] on values that JSON lacks.
+        RAISES BioelError: [B504] if a fact is not in `fact_names`, [B507] if JSON cannot store its
+            value.
         """
         facts: list[dict[str, Any]] = [{} for _ in links]
         for _, rules in self.overriding("facts"):
@@ -185,7 +189,7 @@ class RuleSet:
         return facts
 
     def explain(self, mentions: Mentions, links: Sequence[Link]) -> list[str]:
-        """Return for each link the sentences that explain the effect of the rules."""
+        """Return the sentences for each link that explain the effect of the rules."""
         texts = [""] * len(links)
         for _, rules in self.overriding("explain"):
             sentences = rules.run("explain", mentions, links, n=len(links))
@@ -194,7 +198,7 @@ class RuleSet:
 
 
 def _is_json(value: object) -> bool:
-    """Tell whether JSON can store a value and give it back; NumPy numbers are not JSON."""
+    """Whether a value can be saved to JSON and loaded again, unlike NumPy numbers."""
     if isinstance(value, Mapping):
         return all(isinstance(key, str) and _is_json(item) for key, item in value.items())
     if isinstance(value, list | tuple):
@@ -215,8 +219,10 @@ def _check_added(
     before: Sequence[Sequence[Candidate]],
     after: Sequence[Sequence[Candidate]],
 ) -> None:
-    """Check that new candidates with a score below 1 are in the knowledge base of their label.
-    RAISES BioelError: [B500]"""
+    """Check that new candidates with a score below 1 are in the knowledge base for their label.
+
+    RAISES BioelError: [B500]
+    """
     added: dict[str, set[str]] = {}
     for label, old, new in zip(labels, before, after, strict=True):
         if new != old:

@@ -1,10 +1,10 @@
-"""Species assignment: the probability of each organism that a mention of a gene may belong to.
+"""Species assignment: the probability of each organism that a gene mention may belong to.
 
-Many organisms have a gene of the same symbol. Curators choose one by the organisms that the
-document names, how often and how near ("human BRCA1"), by words for people and cell lines, by the
-spelling of the symbol (TP53, Tp53), and by the other genes of the document. SR4GN works in the same
-way (Wei et al. 2012, https://doi.org/10.1371/journal.pone.0038460). The weights are fitted by
-training/scripts/species_assignment.py.
+Many organisms have genes with the same symbol. Curators choose between them by the organisms that
+the document mentions, how often and how near ("human BRCA1"), by words for people and cell lines,
+by the spelling of the symbol (TP53, Tp53), and by the other genes in the document. SR4GN works in
+the same way (Wei et al. 2012, https://doi.org/10.1371/journal.pone.0038460). The weights are fitted
+by training/scripts/species_assignment.py.
 """
 
 from __future__ import annotations
@@ -33,18 +33,19 @@ from spacy_bioel.text.sentences import sentence_borders
 from spacy_bioel.types import CELL_LINE, MICROBES, ORGANISM, Candidate
 
 _SPECIES_ASSETS = Path(__file__).parents[1] / "assets"
-_SCORE_FLOOR = 1e-9  # scores are rounded: genes that training texts rarely mention may have 0
-NamedPlace = tuple[int, int, str]  # start and end in characters, id of the organism
+# Added to scores, which are rounded and may be 0 for genes that are rare in the training texts.
+_SCORE_FLOOR = 1e-9
+NamedPlace = tuple[int, int, str]  # start and end in characters, organism id
 
 
 @dataclass
 class SpeciesCandidates:
-    """The candidates of a mention by organism, scored as if the mention were of that organism.
+    """A mention's candidates by organism, scored as if the mention belonged to that organism.
 
-    named, by_symbol (set): Organisms with a gene of the same name as the mention; with a gene of
-        the same symbol as one of those.
-    is_whole (bool): The mention is a name as it is written.
-    always (Sequence[str]): Organisms to consider even if the document does not name them.
+    named, by_symbol (set): Organisms with a gene that has the mention as a name; organisms with a
+        gene that has the same symbol as such a gene.
+    is_whole (bool): The mention as written is a name in the knowledge base.
+    always (Sequence[str]): Organisms to consider even if the document does not mention them.
     others (list): Candidates without an organism.
     """
 
@@ -57,7 +58,7 @@ class SpeciesCandidates:
 
     @cached_property
     def shares(self) -> dict[str, float]:
-        """A uniform distribution over the organisms that have a gene of this name."""
+        """A uniform distribution over the organisms that have a gene with this name."""
         organisms = self.named or self.genes
         return {organism: 1 / len(organisms) for organism in organisms}
 
@@ -68,7 +69,7 @@ class SpeciesCandidates:
         *,
         by_symbol: bool = False,
     ) -> None:
-        """Add the candidates of another spelling, for organisms without a gene of that name yet."""
+        """Add candidates for another spelling; organisms keep the genes already found by name."""
         groups: dict[str, list[Candidate]] = {}
         for c in candidates:
             if c.id in organism_of:
@@ -87,19 +88,21 @@ class SpeciesCandidates:
 
 
 def is_named(candidate: Candidate) -> bool:
-    """Whether the mention is a name of the concept, and not only similar to one: n-gram search is
-    not run for names."""
+    """Whether the mention is a name of the concept, and not only similar to a name.
+
+    For exact names, n-gram search is not run.
+    """
     sources = candidate.evidence.split("+")
     return "exact" in sources or ("alias_table" in sources and "ngram" not in sources)
 
 
-# Between a gene and the organism that it is said to belong to: "TP53 expression in mice".
+# Text between a gene and the organism that it belongs to: "TP53 expression in mice".
 _GENE_TO_ORGANISM = re.compile(
     r"\s(?:(?:genes?|proteins?|mRNAs?|expression|mutations?|homologu?es?|orthologu?es?)\s)?"
     r"(?:in|of|from)\s(?:the\s|both\s|adult\s|wild-type\s)?",
     re.IGNORECASE,
 )
-# Words after and before an organism that is only an experimental system.
+# Words after or before an organism that is only an experimental system.
 _AFTER_SYSTEM = re.compile(
     r"[\s-](?:(?:two|2|one|three)[\s-]hybrid|anti-|anti\s|monoclonal|polyclonal|serum|"
     r"smok|chew|xenograft|mammary tumou?r virus)",
@@ -110,12 +113,12 @@ _BEFORE_SYSTEM = re.compile(
     r"(?:tumou?r\s)?(?:in\s(?:nude\s|SCID\s|athymic\s)?)?$",
     re.IGNORECASE,
 )
-_MAX_BEFORE_SYSTEM = 40  # characters
-_ANYWHERE = 1 << 40  # more characters than a document has
+_MAX_BEFORE_SYSTEM = 40  # characters to search before an organism
+_ANYWHERE = 1 << 40  # longer than any document, in characters
 
 
 class NamedOrganisms:
-    """The places where a document names organisms, in order."""
+    """The organisms mentioned in a document, with their positions, in text order."""
 
     def __init__(self, doc: Doc, mentions: list[NamedPlace], n_cell_lines: int) -> None:
         mention_ends = {end for _, end, _ in mentions}
@@ -131,11 +134,11 @@ class NamedOrganisms:
         self.in_title = set(self.ids[: bisect_left(self.starts, title_end)])
 
     def sentence_at(self, offset: int) -> int:
-        """Return the number of the sentence at a character offset."""
+        """Return the index of the sentence at a character offset."""
         return bisect_right(self.borders, offset)
 
     def in_sentence(self, offset: int) -> tuple[set[str], set[str]]:
-        """Return the organisms that the sentence names before an offset, and after it."""
+        """Return the organisms mentioned before and after an offset in its sentence."""
         borders = [0, *self.borders, _ANYWHERE]
         sentence = self.sentence_at(offset)
         first = bisect_left(self.starts, borders[sentence])
@@ -144,7 +147,7 @@ class NamedOrganisms:
         return set(self.ids[first:middle]), set(self.ids[max(first, middle) : last])
 
     def right_after(self, end: int) -> str:
-        """Return the organism that a gene with this end is said to belong to, or ""."""
+        """Return the organism in the text right after a gene ("in mice"), or ""."""
         next_place = bisect_left(self.starts, end)
         if next_place == len(self.starts):
             return ""
@@ -152,7 +155,7 @@ class NamedOrganisms:
         return self.ids[next_place] if is_linked else ""
 
     def last_before(self, start: int, *, within: int = _ANYWHERE) -> str:
-        """Return the last organism named before an offset, within so many characters, or ""."""
+        """Return the last organism at most `within` characters before an offset, or ""."""
         n_before = bisect_right(self.ends, start)
         is_near = n_before and start - self.ends[n_before - 1] <= within
         return self.ids[n_before - 1] if is_near else ""
@@ -167,10 +170,10 @@ def is_experimental_system(span: Span) -> bool:
 
 @cache
 def _organism_pattern() -> tuple[re.Pattern[str], list[str]]:
-    """Return a pattern with a group for each organism in assets/species_words.json, and the
-    organisms of the groups.
+    """Return a pattern with a group for each organism in assets/species_words.json, and the list of
+    these organisms.
 
-    The file has words for people, strains, and cell lines that are not human.
+    The file contains words for people, strains, and cell lines that are not human.
     """
     words_of: dict[str, list[str]] = srsly.read_json(_SPECIES_ASSETS / "species_words.json")
     groups = "|".join(f"({'|'.join(words)})" for words in words_of.values())
@@ -178,23 +181,23 @@ def _organism_pattern() -> tuple[re.Pattern[str], list[str]]:
 
 
 def organism_words(text: str) -> Iterator[NamedPlace]:
-    """Yield the words that imply an organism ("patients", "C2C12"), found without a detector."""
+    """Yield words that imply an organism ("patients", "C2C12"), found without a detector."""
     pattern, organisms = _organism_pattern()
     for match in pattern.finditer(text):
         yield (*match.span(), organisms[(match.lastindex or 1) - 1])
 
 
-# Features of a mention and an organism, in the order of the weights; see `_species_features`.
+# Features of a (mention, organism) pair, in the order of the weights; see `_species_features`.
 SPECIES_FEATURES = (
     "human", "alone", "cells", "upper", "title", "rodent", "often", "heading", "before", "last",
     "behind", "sentence", "after", "prefix", "named", "homolog", "others", "near", "elsewhere",
 )  # fmt: skip
 HUMAN, MOUSE, RAT, ZEBRAFISH = (f"{ORGANISM}{id}" for id in (9606, 10090, 10116, 7955))
 ORGANISM_PREFIX = re.compile(r"[hmr](?=[A-Z][A-Za-z]*[A-Z0-9])")  # "hTERT", "mFgf2"
-# Organism of a prefix, and the value that the feature "prefix" has for it. The weight was fitted
-# with a value of 1 on texts with few prefixes, where "m" and "r" often mean something else
-# ("mGluR5", recombinant). It is too small for "h", since "hBRCA1" is human in any text: the value
-# of 8 multiplies the weight. Set it to 1 before the weights are fitted again.
+# The organism for each prefix, and the value of the "prefix" feature. The weight was fitted with a
+# value of 1 on texts with few prefixes, in which "m" and "r" often mean something else ("mGluR5",
+# recombinant). That weight is too small for "h", since "hBRCA1" is human in any text, so the value
+# of 8 multiplies it. Set the value to 1 before fitting the weights again.
 _ORGANISM_OF_PREFIX = {"h": (HUMAN, 8.0), "m": (MOUSE, 1.0), "r": (RAT, 1.0)}
 _BACTERIAL_SYMBOL = re.compile(r"[a-z]{3}[A-Z]\d?")  # "recA"
 _MAX_RIGHT_BEFORE = 2  # characters between an organism and the gene right after it
@@ -202,7 +205,8 @@ _MAX_RIGHT_BEFORE = 2  # characters between an organism and the gene right after
 
 @dataclass(frozen=True)
 class OrganismTable:
-    """The organisms that mentions may belong to, a row for each pair, mention after mention.
+    """The organisms that mentions may belong to: a row for each (mention, organism) pair, with all
+    rows of a mention together.
 
     mention (NDArray[int64]): Index of the mention. Shape (n,).
     features (NDArray[float32]): Shape (n, len(SPECIES_FEATURES)).
@@ -219,12 +223,12 @@ def organism_table(
     genes: Mapping[int, SpeciesCandidates],
     kb: KnowledgeBase,
 ) -> OrganismTable:
-    """Return the evidence for each organism that a mention of a gene may belong to.
+    """Return the evidence for each organism that a gene mention may belong to.
 
     Parts of composites are not counted as evidence for other mentions.
 
-    genes (Mapping): The candidates by organism of each mention that may be a gene.
-    kb (KnowledgeBase): Knows which organisms are microbes.
+    genes (Mapping): The candidates by organism for each mention that may be a gene.
+    kb (KnowledgeBase): Shows which organisms are microbes, by their types.
     """
     places, n_cell_lines = _named_places(mentions, candidates, genes)
     documents = _named_organisms_of(mentions, places, n_cell_lines)
@@ -237,8 +241,8 @@ def organism_table(
             host_places[owner] = hosts
     host_documents = documents | _named_organisms_of(mentions, host_places, n_cell_lines)
 
-    # Mentions of genes by organism in each document and each sentence, with the count of all genes
-    # under "", and the organisms right before each string of a document.
+    # The number of gene mentions by organism in each document and sentence, with the total under
+    # "", and the organisms right before each occurrence of a string in a document.
     counts: dict[object, Counter[str]] = defaultdict(Counter)
     gene_mentions: dict[int, _GeneMention] = {}
     strings = mentions.strings
@@ -266,8 +270,8 @@ def organism_table(
     mention_of_row, organisms, rows = [], [], []
     for index, species_candidates in genes.items():
         mention, owner = gene_mentions[index], mentions.owners[index]
-        # A name that a gene in the knowledge base has belongs to the host, not to a virus or
-        # bacterium; other names, and those that are spelled as bacterial ones, may be a microbe's.
+        # A gene name in the knowledge base belongs to the host, not to a virus or bacterium. Other
+        # names, and names spelled like bacterial genes, may belong to a microbe.
         is_of_host = species_candidates.named and not _BACTERIAL_SYMBOL.fullmatch(mention.text)
         document = host_documents[owner] if is_of_host else documents[owner]
         for organism, features in _species_features(species_candidates, document, mention):
@@ -283,12 +287,12 @@ def organism_table(
 
 @dataclass(frozen=True)
 class _GeneMention:
-    """A mention of a gene in its document.
+    """A gene mention in its document.
 
-    start, end (int): Characters of the mention, or of the composite that it is a part of.
+    start, end (int): Character offsets of the mention, or of the composite that contains it.
     is_counted (bool): Whether the following counts include the mention.
-    in_document, in_sentence (Counter): Mentions of genes by organism; "": of any.
-    right_before (Counter): Organisms right before the same string in the document.
+    in_document, in_sentence (Counter): Number of gene mentions by organism; "": the total.
+    right_before (Counter): Organisms right before occurrences of the same string in the document.
     """
 
     text: str
@@ -321,7 +325,7 @@ def _species_features(
     for organism in dict.fromkeys(organisms):
         is_human = organism == HUMAN
         is_fish_symbol = is_lower and names_zebrafish and organism == ZEBRAFISH
-        # The mention itself is subtracted from the counts of genes.
+        # The counts exclude the mention itself.
         share = species_candidates.shares.get(organism, 0.0) * is_counted
         n_in_document = max(mention.in_document[""] - is_counted, 1)
         n_in_sentence = max(mention.in_sentence[""] - is_counted, 1)
@@ -329,33 +333,33 @@ def _species_features(
             organism,
             {
                 "human": is_human,
-                "alone": is_human and not document.counts,  # the document names no organism
+                "alone": is_human and not document.counts,  # no organism in the document
                 "cells": is_human * log1p(document.n_cell_lines),
                 "upper": is_human and is_upper,
                 "title": is_human and is_title,
-                # Mouse and rat genes are written "Tp53", those of zebrafish "tp53".
+                # Mouse and rat genes are written "Tp53", zebrafish genes "tp53".
                 "rodent": (is_title and organism in (MOUSE, RAT)) or is_fish_symbol,
-                "often": log1p(document.counts[organism]),  # how often it is named
+                "often": log1p(document.counts[organism]),  # how often it is mentioned
                 "heading": organism in document.in_title,
                 "before": organism == before,  # right before the mention: "mouse Brca1"
-                "last": organism == last,  # the last organism named before the mention
+                "last": organism == last,  # the last organism before the mention
                 "behind": organism == after,  # right after the mention: "Brca1 in mice"
                 "sentence": organism in sentence_before,
                 "after": organism in sentence_after,
                 "prefix": prefix_value if organism == prefix else 0.0,
                 "named": organism in species_candidates.named,
                 "homolog": organism in species_candidates.by_symbol,
-                # Share of the organism among the other genes of the document and the sentence.
+                # The organism's share of the other genes in the document and in the sentence.
                 "others": (mention.in_document[organism] - share) / n_in_document,
                 "near": (mention.in_sentence[organism] - share) / n_in_sentence,
-                # Right before the same string elsewhere in the document.
+                # The organism is right before the same string elsewhere in the document.
                 "elsewhere": organism != before and mention.right_before[organism] > 0,
             },
         )
 
 
 def score_species(table: OrganismTable) -> Iterator[tuple[int, list[tuple[str, float]]]]:
-    """Yield each mention with the organisms that it may belong to, and their probabilities."""
+    """Yield each mention with the organisms that it may belong to and their probabilities."""
     scores = default_weights().scores(table.features)
     probabilities = softmax_by_group(scores, table.mention).tolist()
     rows = zip(table.mention.tolist(), table.organisms, probabilities, strict=True)
@@ -365,7 +369,7 @@ def score_species(table: OrganismTable) -> Iterator[tuple[int, list[tuple[str, f
 
 @cache
 def default_weights() -> Fusion:
-    """Return the fitted weights of the features."""
+    """Return the fitted feature weights."""
     weights = srsly.read_json(_SPECIES_ASSETS / "species_assignment.json")
     return Fusion.from_json(weights, SPECIES_FEATURES)
 
@@ -373,8 +377,8 @@ def default_weights() -> Fusion:
 def _named_places(
     mentions: Mentions, candidates: Candidates, genes: Mapping[int, SpeciesCandidates]
 ) -> tuple[dict[int, list[NamedPlace]], Counter[int]]:
-    """Return the linked organisms of each document with genes, and the number of cell lines that
-    do not imply another organism."""
+    """Return the linked organisms in each document with genes, and the number of cell lines that
+    do not imply an organism."""
     places: dict[int, list[NamedPlace]] = {mentions.owners[gene]: [] for gene in genes}
     n_cell_lines: Counter[int] = Counter()
     for index in range(mentions.n_wholes):
@@ -397,8 +401,8 @@ def _named_organisms_of(
 
 
 def is_microbe(kb: KnowledgeBase, organism: str) -> bool:
-    """Whether an organism is a virus, a bacterium or one of the archaea, and so lives in a host."""
-    # Types of the parts are memory-mapped; those of a joined knowledge base would have to be made.
+    """Whether an organism is a microbe (a virus, bacterium or archaeon), which lives in a host."""
+    # The parts' types are memory-mapped; a joined knowledge base would have to compute its types.
     for part in parts_of(kb):
         row = part.find(organism)
         if row >= 0 and not MICROBES.isdisjoint(part.types_of(row)):
@@ -407,7 +411,7 @@ def is_microbe(kb: KnowledgeBase, organism: str) -> bool:
 
 
 def _whole_of(index: int, mentions: Mentions) -> Span:
-    """Return the span of a mention, or the composite around a part.
+    """Return the span of a mention, or of the composite that contains a part.
 
     Words before a composite are evidence for all its parts: "mouse BRCA1 and TP53".
     """

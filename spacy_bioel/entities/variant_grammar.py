@@ -1,13 +1,13 @@
-r"""The grammar of sequence variants in texts: it finds them, and reads the change of each.
+r"""A grammar that finds sequence variants in texts and parses the change that each describes.
 
-1. A text is cut into tokens of the kinds in `_TOKEN_KINDS`, each with a letter: "c.35delG" is
-   "vmkg": level, number, kind of change, base.
-2. Stretches of letters that match one of `VARIANT_FORMS` are variants (`find_variants`).
-3. The tokens of a mention, found by this grammar or another detector, are read as a change
-   (`read_variant`), after different ways of writing it are made the same by `REWRITES`.
+1. A text is cut into tokens of the kinds in `_TOKEN_KINDS`, each represented by a letter:
+   "c.35delG" becomes "vmkg": level, number, kind of change, base.
+2. Letter sequences that match one of `VARIANT_FORMS` are variants (`find_variants`).
+3. The tokens of a mention, found by this grammar or another detector, are parsed as a change
+   (`read_variant`), after `REWRITES` has unified different ways of writing it.
 
-To add a way of writing, add a row to `VARIANT_FORMS` with an example and its reading, and, if it is
-read wrongly, a row to `REWRITES`. The tests run all examples.
+To support another way of writing variants, add a row to `VARIANT_FORMS` with an example and its
+reading, and, if it is parsed wrongly, a row to `REWRITES`. The tests run all examples.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NUMERALS_IN_WORDS = "one two three four five six seven eight nine ten eleven tw
 _NUMERAL = "|".join(_NUMERALS_IN_WORDS)
 _OFFSET = r"(?:\s?[-+]\s?\d{1,2}(?!\d)|[-+]\s?\d+)?"
 _SITE = r"(?:amino[ -]acids?|nucleotides?|nts?|codons?|CD|residues?|positions?|bases?)"
-# Lower-case words that may be part of a variant; each run of other words is one token.
+# Lower-case words that may be part of a variant; any sequence of other words is one token.
 _VARIANT_WORD = (
     rf"(?:{_RESIDUE_NAMES}|{_NUMERAL}|del|ins|dup|repeat|indel|frame|fs|rather|allele|exon|intron"
     r"|codon|nucleotide|nts?\b|amino|residue|position|base|substitution|transition|transversion"
@@ -40,14 +40,14 @@ _VARIANT_WORDS = (
     rf"(?:{_VARIANT_WORD}|(?:for|to|by|with|of|at|the|in|between|and|through)\s"
     rf"(?:(?:the|an?|premature)\s)*+(?:[^a-z]|{_VARIANT_WORD}))"
 )
-# Kinds of tokens: name, letter ("": see `_letter_of`), pattern. The first kind that matches counts.
+# Token kinds: name, letter ("": see `_letter_of`), pattern. The first kind that matches is used.
 _TOKEN_KINDS = (
-    ("plain", "",  # other words
+    ("plain", "",  # words that are not part of variants
      rf"\s?(?!{_VARIANT_WORDS})[a-z]{{2,}}\b"
      rf"(?:[,;]?\s(?!{_VARIANT_WORDS})(?:[a-z]{{2,}}|a)\b)*+"),
     ("gap", " ", r"[ ](?=[ABD-Z0-9(])"),
     ("level", "v", r"(?<![A-Za-z])[cgmnrp]\."),
-    ("site", "p",  # "at codon " of "at codon 12"
+    ("site", "p",  # "at codon " in "at codon 12"
      rf"\s?(?:\b(?:at|of|in|between)\s)?(?:the\s)?\b{_SITE}(?:\s{_SITE})?[\s:]?(?:\(CD\)\s?)?"
      r"(?=\(?[-+*]?\d)|\sat\s(?:the\s)?(?=-\d\d|\d{3})"),
     ("region", "x", r"(?i:exons?|introns?)\s(?:\d+|[IVX]+\b)|IVS\s?\d++(?!\s?[-+])"
@@ -84,8 +84,8 @@ _VARIANT_TOKENS = re.compile(
     "|".join(f"(?P<{name}>{pattern})" for name, _, pattern in _TOKEN_KINDS), re.ASCII | re.DOTALL
 )
 _LETTER_OF_KIND = {name: letter for name, letter, _ in _TOKEN_KINDS}
-# Groups of letters, see `_letter_of`: a number; a base or amino acid; one or more bases; several
-# bases.
+# Character classes for the letters of `_letter_of`: a number; a base or amino acid; one or more
+# bases; several bases.
 _NUM, _ONE, _SOME, _BASES = "[dmMnrsN]", "[agwT]", "[gDG]", "[DG]"
 _NAME = r"[wT]c?(?: ?\([agADG]\))?"  # "glutamine codon (Q)"
 _AT = rf"i?p\(?{_NUM}(?:h{_NUM})?\)?"  # " substitution at codons 12 and 13"
@@ -95,9 +95,9 @@ _SHIFT = rf"f(?: ?{_ONE}?{_NUM})?"  # "fsX12"
 class VariantForm(NamedTuple):
     """A way to write a variant.
 
-    letters (str): Pattern of the letters of its tokens.
-    reading (str): What `read_variant` reads in the example: the HGVS form, or the component form if
-        there is none; "" for dbSNP numbers.
+    letters (str): Pattern for the letters of its tokens.
+    reading (str): The result of `read_variant` for the example: the HGVS form, or the component
+        form if there is none; "" for dbSNP numbers.
     """
 
     name: str
@@ -106,7 +106,7 @@ class VariantForm(NamedTuple):
     reading: str
 
 
-# The first form that matches counts.
+# The first form that matches is used.
 VARIANT_FORMS = tuple(
     VariantForm(*row)
     for row in (
@@ -166,13 +166,13 @@ _VARIANT = re.compile(
     rf"(?:{'|'.join(form.letters for form in VARIANT_FORMS)})(?![agADGwTdmMnrsNuf])"
 )
 _BEFORE_VARIANT = re.compile(r"\s*(?:(?:at|of|in)\s)?(?:the\s)?")
-# Cell lines, a mouse strain, and the proteins S100A and S100B.
+# Not variants: cell lines, a mouse strain, and the proteins S100A and S100B.
 _NOT_VARIANTS = re.compile(r"S100[ABPZG]|T47D|T98G|C33A|H295R|R26R|U2OS")
 RS_NUMBER = re.compile(r"(?<![A-Za-z\d])(?P<rs>rs[1-9][0-9]{0,9})(?!\d)", re.I)
 
 
 class Rewrite(NamedTuple):
-    """A way of writing that is replaced before a mention is read, with an example of both."""
+    """A spelling that is replaced before a mention is parsed, with an example before and after."""
 
     pattern: re.Pattern[str]
     replacement: str | Callable[[re.Match[str]], str]
@@ -181,13 +181,13 @@ class Rewrite(NamedTuple):
 
 
 def _as_range(match: re.Match[str]) -> str:
-    """Return "76_77" for "76/77"; numbers that are not neighbours stay."""
+    """Return "76_77" for "76/77"; numbers that are not consecutive stay as they are."""
     sign, first, second = match.groups()
     return f"{sign}{first}_{sign}{second}" if int(second) == int(first) + 1 else match[0]
 
 
 _INTRONS = ["", "I", "II", "III", "IV", "V"]
-# Applied in this order.
+# Rewrites are applied in this order.
 REWRITES = tuple(
     Rewrite(re.compile(pattern, flags), replacement, before, after)
     for pattern, flags, replacement, before, after in (
@@ -218,14 +218,14 @@ _HYPHENATED_RANGE = re.compile(r"(\d+)-(\d+)")
 _KIND_OF_WORD = {"de": "DEL", "Δ": "DEL", "δ": "DEL", "in": "INS", "du": "DUP", "re": "DUP"}
 _REPEAT_SHAPES = ("rn", "nrk", "nkr")
 _LENGTH_AFTER_CHANGE = re.compile(r"(?:dup|ins)\s?\d|del\d{1,2}\b", re.I)
-# For reading, letters in less detail: numbers are "n", kinds of change "k", residues "r". Only
-# these letters count.
+# The parser uses fewer letters than the search: "n" for numbers, "k" for kinds of change, "r" for
+# residues. It ignores all letters except `_READ_LETTERS`.
 _SHAPE_LETTERS = str.maketrans("dmMrsNKRETwagADG", "nnnnnnkkkrrrrrrr")
 _READ_LETTERS = frozenset("vlnbkfo/_r")
 
 
 def find_variants(text: str) -> list[tuple[int, int]]:
-    """Return start and end of the variants whose form is that of nothing else."""
+    """Return the start and end of each variant whose form cannot mean anything else."""
     tokens = list(_VARIANT_TOKENS.finditer(text))
     places = []
     for match in _VARIANT.finditer("".join(map(_letter_of, tokens))):
@@ -252,15 +252,15 @@ def _letter_of(token: re.Match[str]) -> str:
     match kind:
         case "plain":
             return "~" if text[0].isspace() else "u"
-        case "letters" if set(text.upper()) <= set("ACGTU"):  # bases: one, two, more
+        case "letters" if set(text.upper()) <= set("ACGTU"):  # one, two, or more bases
             return "gDG"[min(len(text), 3) - 1]
-        case "letters":  # amino acids: one, more
+        case "letters":  # one or more amino acids
             return "A" if len(text) > 1 else "a"
         case "number" if text[0] in "IE":  # "IVS2+1", "Ex2+860"
             return "N"
         case "number" if text[0] in "-+*" and sum(map(str.isdigit, text)) > 1:
             return "N" if sum(map(str.isdigit, text)) > 2 else "s"
-        case "number":  # one, two, more digits; other numbers
+        case "number":  # one, two, or more digits; "r" for ranges and other numbers
             short = "M" if text == "32" else "dmn"[min(len(text), 3) - 1]
             return short if text.isdigit() else "r"
         case "change":  # "repeats", "deleted", "deletion", "del"
@@ -273,11 +273,11 @@ def _letter_of(token: re.Match[str]) -> str:
 
 
 def read_variant(text: str, start: int = 0, end: int | None = None) -> Variant | None:
-    """Return the change that a mention, text[start:end], describes.
+    """Return the change described by a mention, text[start:end].
 
-    Whether "G12C" is a change of a gene or of its protein is decided by the rest of the text.
+    The rest of the text decides whether "G12C" is a change in a gene or in its protein.
 
-    RETURNS (Variant | None): None: the mention describes no change, or is only an rs number.
+    RETURNS (Variant | None): None: the mention does not describe a change, or is only an rs number.
     """
     end = len(text) if end is None else end
     mention = RS_NUMBER.sub("", text[start : min(end, start + 2 * _MAX_MENTION_LENGTH)])
@@ -298,7 +298,7 @@ def read_variant(text: str, start: int = 0, end: int | None = None) -> Variant |
     if level != "p" and kind != "FS":
         level = next((t[0][0] for t in tokens if t.lastgroup == "level"), level)
     if kind == "SUB" and (shape.count("rnr") > 1 or shape.endswith("rnrn")):
-        return None  # several variants, or "H1N1"
+        return None  # a list of variants, or a name such as "H1N1"
     if kind == "SUB" and not level and "rnr" in shape and ">" not in mention:
         level = level_in_text(text, start, end, position)
     elif not level:
@@ -346,9 +346,11 @@ def _other_change(
         return Variant(level, kind, position, first, second if "rnrf" in shape else "", number)
     if "rn_rn" in shape:
         return Variant(level, kind, f"{position}_{number}", first + second, third)
-    if kind == "DUP" and shape in _REPEAT_SHAPES[: 3 if "repeat" in mention else 1]:  # (CAG)23
+    if (
+        kind == "DUP" and shape in _REPEAT_SHAPES[: 3 if "repeat" in mention else 1]
+    ):  # such as "(CAG)23"
         return Variant(level, kind, "", "", first, position)
-    if shape == "kn" and _LENGTH_AFTER_CHANGE.match(mention):  # del32
+    if shape == "kn" and _LENGTH_AFTER_CHANGE.match(mention):  # such as "del32"
         return Variant(level, kind, "", "", position)
     lengths = [_length(t[0]) for t in tokens if t.lastgroup == "length"]
     length = lengths[0] if lengths else number
@@ -361,7 +363,7 @@ def _other_change(
 
 
 def _residues(mention: str, tokens: Sequence[re.Match[str]]) -> tuple[list[str], str]:
-    """Return the bases or amino acids in a mention and their level; "": they could be either."""
+    """Return the bases or amino acids in a mention, and their level ("" if it is unclear)."""
     residues: list[str] = []
     level = previous_kind = ""
     for token in tokens:
@@ -382,7 +384,7 @@ def _residues(mention: str, tokens: Sequence[re.Match[str]]) -> tuple[list[str],
 
 
 def _position(mention: str, tokens: Sequence[re.Match[str]]) -> tuple[str, bool, list[str]]:
-    """Return the position of a change, whether it is the number of a codon, and other numbers."""
+    """Return the position of a change, whether it is a codon number, and the other numbers."""
     numbers = [t for t in tokens if t.lastgroup == "number"]
     cues = [_POSITION_CUE.search(mention, 0, t.start()) for t in numbers]
     chosen = next((i for i, cue in enumerate(cues) if cue), 0)
@@ -393,7 +395,7 @@ def _position(mention: str, tokens: Sequence[re.Match[str]]) -> tuple[str, bool,
     position = texts.pop(chosen) if texts else ""
     if ends := _HYPHENATED_RANGE.fullmatch(position):
         first, last = ends.groups()
-        if "del" in mention and "." not in mention:  # 2238-9delAG
+        if "del" in mention and "." not in mention:  # such as "2238-9delAG"
             last = first[: -len(last)] + last
         position = f"{first}_{last}" if int(last) > int(first) else position
     is_codon = any(cue and cue[1] for cue in cues[chosen : chosen + 1])
@@ -417,7 +419,7 @@ def _kind_of_change(tokens: Sequence[re.Match[str]], shape: str, residues: Seque
 
 
 def _length(text: str) -> str:
-    """Return the number of "22-bp", and "650K" for "650-kbp"."""
+    """Return the length as a number: "22" for "22-bp", "650K" for "650-kbp"."""
     number = re.match(r"[\d.,]+", text)
     unit = re.search(r"[kM](?=b)", text, re.I)
     return (number[0].replace(",", "") if number else "") + (unit[0].upper() if unit else "")

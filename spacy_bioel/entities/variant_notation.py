@@ -1,4 +1,4 @@
-"""A sequence variant as data, its level in a text, and its notations.
+"""Parsed sequence variants, their notations, and the type of sequence that a text refers to.
 
 HGVS: https://hgvs-nomenclature.org. The component form (Wei et al. 2022,
 https://doi.org/10.1093/bioinformatics/btac537), such as "p|SUB|V|600|E", can express more than
@@ -41,15 +41,15 @@ class Variant:
     """A sequence variant, as far as a text describes it.
 
     level (str): The type of sequence: "c", "g", "m", "n", "r", or "p" for a protein.
-    kind (str): "SUB", "DEL", "INS", "DUP", "INDEL", "FS", or "Allele", one of several alleles.
+    kind (str): "SUB", "DEL", "INS", "DUP", "INDEL", "FS", or "Allele" (one of several alleles).
     position (str): Such as "600", "-308", "88+2", "IVS2+1", "76_77", "CODON26"; "": unknown.
-    old (str): The replaced bases or amino acids, in one-letter codes; the first and last amino acid
-        of a range of a protein.
-    new (str): The replacement, separated by commas if there are several; or the deleted,
+    old (str): The replaced bases or amino acids, in one-letter codes; for a range in a protein, its
+        first and last amino acid.
+    new (str): The replacement, with commas between several replacements; or the deleted,
         duplicated or inserted sequence, or its length.
-    count (str): The number of repeats; or the position where a frameshift ends.
-    has_level (bool): Whether the text states the level. If it does not, positions may be counted
-        from another base than today.
+    count (str): The number of repeats; or the position at which a frameshift ends.
+    has_level (bool): Whether the text states the level. Without a level, the text may use an older
+        numbering that counts from a different base.
     """
 
     level: str
@@ -73,13 +73,13 @@ class Variant:
 
     @property
     def hgvs(self) -> str | None:
-        """The HGVS form without a reference sequence; None: the text does not state enough."""
+        """The HGVS form without a reference sequence; None if the text lacks necessary details."""
         if not (self.position and self.level) or self.position.startswith("CODON"):
             return None
         if self.kind == "Allele":
             return None
         if self.kind in _HGVS_KINDS and self.level != "p" and not self.has_level:
-            return None  # "185delAG" is c.68_69del today
+            return None  # "185delAG" is c.68_69del in today's numbering
         change = _protein_change(self) if self.level == "p" else _base_change(self)
         return change and f"{self.level}.{change}"
 
@@ -100,7 +100,7 @@ def _protein_change(v: Variant) -> str | None:
         start_acid, end_acid = map(_three_letter_codes, v.old)
         position = f"{start_acid}{first}_{end_acid}{last}"
     elif not last and v.kind in ("DEL", "DUP") and v.new.isalpha():
-        # The position is that of the first deleted or duplicated amino acid.
+        # The position refers to the first deleted or duplicated amino acid.
         position = f"{new[:3]}{first}"
         if len(v.new) > 1:
             position += f"_{new[-3:]}{int(first) + len(v.new) - 1}"
@@ -126,7 +126,7 @@ def _base_change(v: Variant) -> str | None:
             position = f"{position}_{int(position) + 1}"
         is_placed = v.kind == "INDEL" or "_" in position
         return position + _HGVS_KINDS[v.kind] + v.new if v.new.isalpha() and is_placed else None
-    # HGVS gives only the position of a deleted or duplicated sequence.
+    # HGVS states only the position of a deleted or duplicated sequence.
     n_bases = int(v.new) if v.new.isdigit() else len(v.new)
     return None if v.count else _range(v.position, n_bases) + _HGVS_KINDS[v.kind]
 
@@ -135,14 +135,14 @@ def _range(position: str, n: int) -> str:
     return f"{position}_{int(position) + n - 1}" if position.isdigit() and n > 1 else position
 
 
-# Whether a change such as "A1166C" is one of bases or of amino acids, from the text around it.
-_MAX_CONTEXT = 40  # characters before and after a variant that may tell its level
+# The surrounding text decides whether "A1166C" is a change of bases or of amino acids.
+_MAX_CONTEXT = 40  # characters to search before and after a variant
 _MIN_BASE_NUMBER = 1000  # proteins have fewer amino acids
 _MIN_GENOME_NUMBER = 110_000  # transcripts have fewer bases
 _MIN_LIKELY_BASE_NUMBER = 100
-_MAX_CODON_SHIFT = 5  # codons by which numbers with other starts of counting differ
+_MAX_CODON_SHIFT = 5  # max. difference in codons between numbering schemes
 _MITOCHONDRIA = re.compile(r"mitochondrial\s?(?:\n|DNA|genom|t?RNA|gene|mutat)|mtDNA|\btRNA", re.I)
-# Genes known for their amino acid changes, or for changes of bases with low numbers.
+# Genes known for amino acid changes ("protein"), or for base changes with low numbers.
 _KNOWN_GENES = (
     r"(?:(?P<protein>[KNH]-?RAS|SNCA|(?:alpha-?)?synuclein|SOD1|APP|EGFR|CTNNB1|catenin|TTR)"
     r"|MTHFR|CYP\w{3,4}|CCND1|eNOS|NOS3|BDNF|TNF|TNF-alpha)"
@@ -158,7 +158,7 @@ _SUBSTITUTION = re.compile(r"(?<![A-Za-z\d.])[A-Z](\d{1,5})[A-Z*](?![A-Za-z\d])"
 
 
 def level_in_text(text: str, start: int, end: int, position: str) -> str:
-    """Return the level of a change, see `Variant`; "": unclear.
+    """Return the level of a change, see `Variant`, or "" if it is unclear.
 
     start, end (int): Character offsets of the mention.
     position (str): The position of the change, see `Variant`.
@@ -180,8 +180,8 @@ def level_in_text(text: str, start: int, end: int, position: str) -> str:
     for change in _SUBSTITUTION.finditer(text):
         may_be_bases = {change[0][0], change[0][-1]} <= set("ACGT")
         (base_numbers if may_be_bases else codon_numbers).add(int(change[1]))
-    # Texts often name a change of a base with that of its codon, "C677T (A222V)", and then the
-    # codons of the text are about a third of the numbers of its bases.
+    # Texts often state a base change together with the resulting amino acid change, as in
+    # "C677T (A222V)". The codon number is then about a third of the base number.
     are_related = any(
         abs(codon - base / 3) <= _MAX_CODON_SHIFT
         for codon in codon_numbers

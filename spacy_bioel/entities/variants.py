@@ -1,4 +1,4 @@
-"""Rules for sequence variants: find them by their grammar, and add HGVS, gene and dbSNP number."""
+"""Rules that find sequence variants by their grammar and add HGVS form, gene and dbSNP number."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from spacy_bioel.explanation import Trace
 from spacy_bioel.text.sentences import sentence_borders
 from spacy_bioel.types import DBSNP, GENE, VARIANT, Candidate, Link, ScoredSpan, is_tied
 
-_GRAMMAR_PROBABILITY = 0.99  # of mentions that the grammar finds
-# Explanations by the evidence for a dbSNP number.
+_GRAMMAR_PROBABILITY = 0.99  # for mentions found by the grammar
+# Explanations by the source of a dbSNP number.
 _EXPLANATIONS = {
     "text": "Linked: the text has its dbSNP number.",
     "table": "Linked: the knowledge base has the dbSNP number of this change in its gene.",
@@ -30,7 +30,7 @@ _RS_AFTER = re.compile(  # "V600E mutation (rs113488022)"
     re.I,
 )
 _RS_BEFORE = re.compile(rf"{RS_NUMBER.pattern}\s?[(\[:;=]\s?$", re.I)
-# A symbol with a prefix for the organism, which the detector misses: "hTERT C228T".
+# A symbol with an organism prefix, which the detector misses: "hTERT C228T".
 _PREFIXED_SYMBOL = re.compile(r"\b[hmr]([A-Z]{2}[A-Z\d]+)\s\(?$")
 _DIGITS = re.compile(r"\d+")
 _MAX_BEFORE = 40  # characters to search before a variant
@@ -40,8 +40,8 @@ _MAX_GENE_DISTANCE = 15  # characters between a variant and its gene
 class Variants(EntityRules):
     """Find variants by their grammar, and add their change, gene and dbSNP number.
 
-    A dbSNP number is taken from the text, or else from the knowledge base, which may have numbers
-    by change and gene, see `io.table.read_clinvar`.
+    The dbSNP number is taken from the text, or else from the knowledge base, which may list numbers
+    by gene and change, see `io.table.read_clinvar`.
     """
 
     labels = (VARIANT,)
@@ -57,7 +57,7 @@ class Variants(EntityRules):
         for i, (doc, before) in enumerate(zip(docs, spans, strict=True)):
             added = _with_variants(doc, before)
             rejected = [span for span in added if not _is_plausible(doc, span)]
-            # Likelier mentions win even if they are then rejected: "fig 5" over a gene "fig".
+            # Likelier mentions win even if they are rejected later: "fig 5" beats a gene "fig".
             rest = [s for s in added if not any(_wins(other, s) for other in rejected)]
             kept = [span for span in rest if span not in rejected]
             if traces is not None:
@@ -86,11 +86,11 @@ class Variants(EntityRules):
                     best = Candidate(id, 1.0, id.removeprefix(DBSNP), evidence)
                     rescored[i] = (best, *(c for c in rescored[i] if c.id != id))
                 elif not any(map(is_named, rescored[i][:1])):
-                    rescored[i] = ()  # a variant with a similar name is another variant
+                    rescored[i] = ()  # a similar name means a different variant
         return rescored
 
     def _is_linked(self, ranked: Sequence[Candidate], nil_threshold: float) -> bool:
-        """Whether a variant has an id of another vocabulary."""
+        """Whether a variant is linked to an id from a vocabulary other than dbSNP."""
         best = ranked[0] if ranked else None
         return best is not None and best.score >= nil_threshold and not best.id.startswith(DBSNP)
 
@@ -101,7 +101,7 @@ class Variants(EntityRules):
         rescored: Sequence[tuple[Candidate, ...]],
         candidates: Candidates,
     ) -> str:
-        """Return the id that the knowledge base has for the change and gene of a mention, or ""."""
+        """Return the knowledge base's id for the change and gene of a mention, or ""."""
         kb = self.knowledge.kb if self.knowledge else None
         if kb is None or VARIANT not in kb.type_names:
             return ""
@@ -149,8 +149,8 @@ def create_variants_v1() -> Variants:
 
 
 def _with_variants(doc: Doc, spans: Sequence[ScoredSpan]) -> list[ScoredSpan]:
-    """Add variants that the grammar finds, instead of overlapping ones; spans that a user has
-    forced stay."""
+    """Add the variants found by the grammar, replacing overlapping variants; spans forced by the
+    user stay."""
     forced = {token for start, end, _, p in spans if p == 1 for token in range(start, end)}
     found: list[ScoredSpan] = []
     for place in find_variants(text_of(doc)):
@@ -163,8 +163,8 @@ def _with_variants(doc: Doc, spans: Sequence[ScoredSpan]) -> list[ScoredSpan]:
 
 
 def _is_plausible(doc: Doc, span: ScoredSpan) -> bool:
-    """Whether a variant describes a change or is an rs number; other labels and forced spans are
-    always plausible."""
+    """Whether a variant describes a change or is an rs number; spans with other labels and forced
+    spans are always plausible."""
     start, end, label, probability = span
     mention = doc[start:end]
     if label != VARIANT or probability == 1 or RS_NUMBER.fullmatch(mention.text):
@@ -177,7 +177,7 @@ def _wins(span: ScoredSpan, other: ScoredSpan) -> bool:
 
 
 def rs_numbers(text: str, places: Sequence[tuple[int, int]]) -> list[str]:
-    """Return the dbSNP number, "rs113488022", of each variant of a document; "": the text has none.
+    """Return each variant's dbSNP number, such as "rs113488022", or "" if the text has none.
 
     The number is in the mention, next to it ("V600E (rs113488022)"), or in or next to another
     mention of the same change.
@@ -194,7 +194,7 @@ def rs_numbers(text: str, places: Sequence[tuple[int, int]]) -> list[str]:
 
 
 def _rs_number_at(text: str, start: int, end: int) -> str:
-    """Return the dbSNP number in a mention, right after it, or right before it; or ""."""
+    """Return the dbSNP number in a mention, or right after or before it, or ""."""
     match = (
         RS_NUMBER.search(text, start, end)
         or _RS_AFTER.match(text, end)
@@ -204,14 +204,14 @@ def _rs_number_at(text: str, start: int, end: int) -> str:
 
 
 def gene_of(text: str, start: int, end: int, links: Sequence[Link]) -> str | None:
-    """Return the id of the gene that a variant belongs to, among the linked genes of the text.
+    """Return the id of the linked gene that a variant belongs to.
 
     This is the gene right before the variant, or right after it, or next to another mention of the
-    same change. Otherwise it is the gene that the document names most often, of those in the
-    sentence, if there are any.
+    same change. Otherwise, of the genes in the sentence (or in the document if the sentence has
+    none), it is the gene that the document mentions most often.
 
-    RETURNS (str | None): None if the gene next to the variant is not linked, such as "DGAT1" of
-        cattle, or if "hTERT" precedes the variant and no TERT is linked.
+    RETURNS (str | None): None if no gene is linked, if the gene next to the variant is not linked,
+        such as cattle "DGAT1", or if "hTERT" precedes the variant and no TERT is linked.
     """
     genes = [link for link in links if link.label == GENE and (link.ids or _is_gene(text, link))]
     linked = [gene for gene in genes if gene.ids]
@@ -237,7 +237,7 @@ def gene_of(text: str, start: int, end: int, links: Sequence[Link]) -> str | Non
 
 
 def _is_gene(text: str, link: Link) -> bool:
-    """Whether an unlinked mention has the name of a gene, and is not part of a variant such as
+    """Whether an unlinked mention is a gene name, and not part of a variant such as
     "TN7(delTTCA)A"."""
     is_name = any("exact" in c.evidence.split("+") for c in link.candidates)
     return is_name and not text.startswith("(", link.end)
@@ -255,7 +255,7 @@ def _gene_next_to(start: int, end: int, genes: Sequence[Link]) -> Link | None:
 def _same_change(
     text: str, start: int, end: int, links: Sequence[Link]
 ) -> Iterator[tuple[int, int]]:
-    """Yield the other mentions of the change of a variant: "35delG" for "c.35delG"."""
+    """Yield other mentions of a variant's change: "35delG" for "c.35delG"."""
     digits = _DIGITS.findall(text, start, end)
     places = [(x.start, x.end) for x in links if x.label == VARIANT and x.start != start]
     places = [place for place in places if _DIGITS.findall(text, *place) == digits]

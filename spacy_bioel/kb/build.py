@@ -34,7 +34,7 @@ from spacy_bioel.kb.knowledge_base import KeyArray, SortedKeys, name_keys, word_
 from spacy_bioel.kb.spelling import build_postings
 from spacy_bioel.parallel import without_collection
 from spacy_bioel.text.normalize import normalize_names, on_one_line
-from spacy_bioel.types import Concept
+from spacy_bioel.types import NIL, Concept
 
 _BAD_ID = re.compile(r"[\s|]")
 
@@ -182,7 +182,7 @@ def check_ids(record: Concept, *, number: int) -> None:
     if record.replaced_by:
         ids["replacement"] = record.replaced_by
     for field_name, id in ids.items():
-        if not id or _BAD_ID.search(id):
+        if id in ("", NIL) or _BAD_ID.search(id):
             raise BioelError(Errors.B026.format(number=number, field=field_name, found=id))
 
 

@@ -1,1 +1,1 @@
-"""The pipe `bioel_mentions`: a trained detector, and the selection of mentions among its spans."""
+"""The `bioel_mentions` pipe: a trained detector, and the selection of mentions from its spans."""

@@ -1,13 +1,13 @@
-"""Models that detect mentions, from token vectors to spans: span enumeration and BIO tagging.
+"""Mention detection models, from token vectors to spans: span enumeration and BIO tagging.
 
-An architecture is a network over the tokens of a batch with a `DetectorKind`: its inference in
-NumPy, its loss and its decoding. Span enumeration makes a binary decision for each label of each
-span of up to L tokens. BIO tagging is the baseline of Bhowmik, Stratos and de Melo (2021), Fast and
+An architecture is a network over the tokens in a batch with a `DetectorKind`: its inference in
+NumPy, its loss and its decoding. Span enumeration makes a binary decision for each label and each
+span of up to L tokens. BIO tagging is the baseline in Bhowmik, Stratos and de Melo (2021), Fast and
 effective biomedical entity linking using a dual encoder,
 https://aclanthology.org/2021.louhi-1.4.
 
-Contextual models tag by BILOU: B, I and L are the first, an inner and the last token of a mention,
-U is a mention of one token, O is outside.
+Contextual models use BILOU tags: B, I and L are the first, inner and last tokens of a mention, U is
+a one-token mention, O is outside.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from spacy_bioel.types import BoolArray, DoubleArray, FloatArray, IntArray
 if TYPE_CHECKING:
     from torch import nn
 
-# Features are the bits of a gazetteer mask, and one for short forms that the document defines.
+# Features are the bits of a gazetteer mask, and a bit for short forms that the document defines.
 DEFINED_FORM = 64
 N_FEATURES = 65
 
@@ -42,9 +42,9 @@ N_FEATURES = 65
 class MentionBatch:
     """Documents, which may be empty, with their gazetteer matches.
 
-    spans (IntArray): Matches of spans: start, width - 1, feature; tokens are counted over all
+    spans (IntArray): Span matches: start, width - 1, feature; tokens are counted over all
         documents. Shape (n, 3).
-    words (IntArray): Matches of single tokens: token, feature. Shape (n, 2).
+    words (IntArray): Single-token matches: token, feature. Shape (n, 2).
     """
 
     docs: list[Doc]
@@ -56,32 +56,31 @@ class MentionBatch:
 # Shape (n_spans, 3).
 TokenSpans = IntArray
 
-# Output of a network for the tokens of a batch. Shape (n_tokens, ...), depends on the architecture.
+# Network output for the tokens in a batch. Shape (n_tokens, ...), depending on the architecture.
 Logits = FloatArray
 
 MentionModel = Model[MentionBatch, Logits]
-# Token vectors, tokens per document, gazetteer matches of spans and of words; see `DetectorKind`.
+# Token vectors, tokens per document, gazetteer matches for spans and words; see `DetectorKind`.
 Inputs = tuple[FloatArray, IntArray, IntArray, IntArray]
 
-_TOKENS_PER_PART = 4096  # tokens scored together
+_TOKENS_PER_PART = 4096  # max. tokens scored together
 O, B, I, L, U = range(5)  # noqa: E741
-# Whether a BILOU tag needs an open mention before it, and leaves one open.
+# Whether each BILOU tag continues an open mention, and whether it leaves a mention open.
 _NEEDS_OPEN = np.array([0, 0, 1, 1, 0])
 _LEAVES_OPEN = np.array([0, 1, 1, 0, 0])
 
 
 @dataclass(frozen=True)
 class DetectorKind:
-    """Strategy of an architecture; module-level functions, so that it can be pickled.
+    """An architecture's network, loss and decoding, as module-level functions for pickling.
 
-    scorer (str): The network, a class of `models.networks`.
-    infer (Callable): Computes the logits from weights, the inputs of the network as arrays, and
-        max_width.
-    loss (Callable): Computes the loss and its gradient from logits, gold spans, the probability of
-        each, and the labels that were annotated at each token, shape (n_tokens, n_labels): whether
-        there are mentions of the other labels is unknown.
-    decode (Callable): Decodes logits, given the tokens of each document and a minimum probability,
-        into spans in order of their start, and their probabilities, shape (n_spans,).
+    scorer (str): The network, a class in `models.networks`.
+    infer (Callable): Computes the logits from weights, the network inputs as arrays, and max_width.
+    loss (Callable): Computes the loss and its gradient from logits, gold spans, their
+        probabilities, and the labels that were annotated at each token, shape (n_tokens, n_labels).
+        Whether there are mentions with other labels is unknown.
+    decode (Callable): Decodes logits, given the number of tokens in each document and a minimum
+        probability, into spans in order of their start, and their probabilities, shape (n_spans,).
     is_local (bool): Whether spans depend only on the logits of their first token, and these only on
         nearby tokens and matches, so that long documents can be split.
     """
@@ -96,7 +95,7 @@ class DetectorKind:
 def mention_model(
     name: str, kind: DetectorKind, tok2vec: Tok2Vec, *, max_width: int, settings: dict[str, Any]
 ) -> MentionModel:
-    """Build the model of an architecture, without its torch part; see `add_scorer`."""
+    """Build an architecture's model, without its torch part; see `add_scorer`."""
     if any(node.attrs.get("extra") == "transformers" for node in tok2vec.walk()):
         raise BioelError(Errors.B173.format(name=name))
     return Model(
@@ -113,7 +112,7 @@ def mention_model(
 def add_scorer(model: MentionModel, *, n_labels: int, width: int | None = None) -> None:
     """Add the torch part to a model, or replace it.
 
-    width (int | None): Width of the token vectors; None: that of the tok2vec.
+    width (int | None): Width of the token vectors; None: the width of the tok2vec.
     """
     settings = {
         "width": width or model.get_ref("tok2vec").get_dim("nO"),
@@ -141,7 +140,7 @@ def mention_loss(
     probabilities: FloatArray,
     annotated: BoolArray,
 ) -> tuple[float, FloatsXd]:
-    """Compute `DetectorKind.loss` and its gradient, on the device of the logits."""
+    """Compute `DetectorKind.loss`, and its gradient on the logits' device."""
     compute_loss = model.attrs["kind"].loss
     loss, gradient = compute_loss(model.ops.to_numpy(logits), gold, probabilities, annotated)
     on_device: Any = model.ops.asarray(gradient)
@@ -151,12 +150,14 @@ def mention_loss(
 def find_spans(
     model: MentionModel, batch: MentionBatch, *, min_probability: float
 ) -> tuple[TokenSpans, FloatArray]:
-    """Find the spans of at least a probability in a batch of at least one token; return them in
-    order, and their probabilities."""
+    """Return the spans with at least a minimum probability, in order, and their probabilities.
+
+    batch (MentionBatch): A batch with at least one token.
+    """
     kind, scorer, width = model.attrs["kind"], model.get_ref("scorer"), model.attrs["max_width"]
     uses_torch = needs_torch(scorer) or is_on_gpu(scorer)
     weights = {} if uses_torch else weights_of(scorer)
-    # Spans of a part depend on this many tokens before and after; None: on whole documents.
+    # Spans in a part depend on this many tokens before and after it; None: on whole documents.
     margin = 2 * (width - 1) if kind.is_local and not needs_torch(scorer) else None
 
     def find(part: tuple[int, slice, Inputs]) -> tuple[TokenSpans, FloatArray]:
@@ -178,14 +179,14 @@ def find_spans(
 def _split_batch(
     vectors: FloatArray, batch: MentionBatch, margin: int | None
 ) -> Iterator[tuple[int, slice, Inputs]]:
-    """Split a batch between any tokens; without a margin, between documents.
+    """Split a batch into parts at any tokens or, without a margin, only between documents.
 
     YIELDS (tuple): The first token of a part, its tokens without the margins, and its inputs.
     """
     ends = np.cumsum([len(doc) for doc in batch.docs])
     n_tokens = int(ends[-1])
     edges = np.append(np.arange(0, n_tokens, _TOKENS_PER_PART), n_tokens)
-    if margin is None:  # extend each part to the end of its last document
+    if margin is None:  # parts must end at the end of a document
         edges = np.unique(np.append(0, ends[np.searchsorted(ends, edges[1:])]))
     spans = batch.spans[np.argsort(batch.spans[:, 0], kind="stable")]
     for start, end in pairwise(edges.tolist()):
@@ -198,9 +199,9 @@ def _split_batch(
 
 
 def _matches_between(matches: IntArray, low: int, high: int) -> IntArray:
-    """Return the matches that begin at tokens [low, high), with tokens counted from low.
+    """Return the matches that start in the token range [low, high), with tokens counted from low.
 
-    matches (IntArray): In order of their first token.
+    matches (IntArray): Matches in order of their first token.
     """
     first, last = np.searchsorted(matches[:, 0], [low, high])
     inside = matches[first:last].copy()
@@ -227,15 +228,15 @@ def build_span_enumerator_v1(
 ) -> MentionModel:
     """Registered as `spacy-bioel.SpanEnumerator.v1`.
 
-    tok2vec (Model): Any spaCy tok2vec, or a listener to a shared one.
+    tok2vec (Model): Any spaCy tok2vec, or a listener to a shared tok2vec.
     max_width (int): L, the longest span in tokens; longer mentions cannot be found.
-    hidden (int): Size of the hidden layer of the span scorer; 0: the linear score of Bhowmik et al.
+    hidden (int): Size of the span scorer's hidden layer; 0: the linear score of Bhowmik et al.
         (2021), equation 4 as published: no hidden layer, no width embedding, and gazetteer matches
         as token features only.
-    dropout (float): Dropout on token vectors and hidden layer, in training.
+    dropout (float): Dropout on the token vectors and the hidden layer in training.
     RETURNS (Model[MentionBatch, Logits]): A model without its torch part, which `add_scorer` adds
         once the labels are known.
-    RAISES BioelError: [B173] when the tok2vec is a transformer: only its weights would be saved.
+    RAISES BioelError: [B173] if the tok2vec is a transformer: only its weights would be saved.
     """
     name, settings = "span_enumerator", {"hidden": hidden, "dropout": dropout}
     return mention_model(name, _ENUMERATOR, tok2vec, max_width=max_width, settings=settings)
@@ -244,8 +245,8 @@ def build_span_enumerator_v1(
 def _span_loss(
     logits: Logits, gold: TokenSpans, probabilities: FloatArray, annotated: BoolArray
 ) -> tuple[float, Logits]:
-    """Compute the binary cross-entropy, summed over all spans and the labels that were annotated,
-    and divided by the number of gold mentions.
+    """Compute the binary cross-entropy, summed over all spans and annotated labels, and divided by
+    the number of gold mentions.
 
     logits (Logits): -inf for spans outside a document. Shape (n_tokens, max_width, n_labels).
     """
@@ -266,7 +267,7 @@ def _span_loss(
 def _decode_spans(
     logits: Logits, lengths: IntArray, min_probability: float
 ) -> tuple[TokenSpans, FloatArray]:
-    """Decode all spans of at least the minimum probability, including those that overlap."""
+    """Decode all spans with at least the minimum probability, including overlapping spans."""
     p = _sigmoid(logits)
     start, width, label = np.nonzero((p >= min_probability) & np.isfinite(logits))
     return np.stack([start, start + width + 1, label], axis=1), p[start, width, label]
@@ -283,7 +284,7 @@ _ENUMERATOR = DetectorKind(
 
 
 def longest_spans(spans: IntArray) -> BoolArray:
-    """Choose spans without overlaps: the longest first, of equal length the first. Shape (n,)."""
+    """Return which spans to keep without overlaps; longer, then earlier spans win. Shape (n,)."""
     kept = np.zeros(len(spans), dtype=bool)
     taken: set[int] = set()
     for i in np.lexsort((spans[:, 1], spans[:, 0], spans[:, 0] - spans[:, 1])).tolist():
@@ -295,7 +296,10 @@ def longest_spans(spans: IntArray) -> BoolArray:
 
 
 def encode_bilou(spans: IntArray, n_tokens: int) -> IntArray:
-    """Return the BILOU tag of each token. spans (IntArray): Without overlaps, shape (n, 2)."""
+    """Return the BILOU tag of each token.
+
+    spans (IntArray): Spans without overlaps. Shape (n, 2).
+    """
     tags = np.full(n_tokens, O)
     for start, end in spans.tolist():
         tags[start:end] = I
@@ -306,21 +310,21 @@ def encode_bilou(spans: IntArray, n_tokens: int) -> IntArray:
 
 
 def decode_bilou(logits: FloatArray, lengths: IntArray) -> tuple[IntArray, DoubleArray, IntArray]:
-    """Find the mentions of the most probable legal tags of each document, by Viterbi decoding.
+    """Find the mentions in each document from its most probable legal tag sequence (Viterbi).
 
-    logits (FloatArray): Of the tags of all tokens, one document after the other. Shape
+    logits (FloatArray): Tag logits for the tokens of all documents in sequence. Shape
         (n_tokens, 5).
-    lengths (IntArray): Tokens of each document.
+    lengths (IntArray): Number of tokens in each document.
     RETURNS (tuple): Start and end (exclusive) of each mention, counted over all documents, shape
-        (n_mentions, 2); the lowest probability of its tags, (n_mentions,); and how many tokens of
-        each document have another tag than their most probable one, (n_docs,).
+        (n_mentions, 2); the lowest probability of its tags, (n_mentions,); and how many tokens in
+        each document have a tag other than their most probable tag, (n_docs,).
     """
     scores = logits - logits.max(axis=1, keepdims=True, initial=-np.inf)
     scores = (scores - np.log(np.exp(scores).sum(axis=1, keepdims=True))).astype(np.float64)
     tags = _most_probable_tags(scores, lengths)
     start = np.flatnonzero((tags == B) | (tags == U))
     end = np.flatnonzero((tags == L) | (tags == U)) + 1
-    # A last element, so that a mention may end with the last token; a legal sequence has no gaps.
+    # The added element allows a mention to end with the last token. Legal sequences have no gaps.
     tag_probability = np.append(np.exp(scores[np.arange(len(tags)), tags]), 1.0)
     borders = np.stack([start, end], axis=1)
     lowest = np.zeros(0)
@@ -332,12 +336,12 @@ def decode_bilou(logits: FloatArray, lengths: IntArray) -> tuple[IntArray, Doubl
 
 
 def _most_probable_tags(scores: DoubleArray, lengths: IntArray) -> IntArray:
-    """Return the most probable legal tags of all documents, computed in parallel token by token."""
+    """Return the most probable legal tags, computed for all documents at once, token by token."""
     n, longest = len(lengths), int(lengths.max(initial=0))
     first = np.cumsum(lengths) - lengths
-    # Score of the best sequence of each document that leaves no mention open, and that leaves one.
+    # Scores of each document's best sequence without an open mention, and with an open mention.
     best = np.tile([0.0, -np.inf], (n, 1))
-    last_tag = np.zeros((longest, n, 2), dtype=np.int64)  # of the best sequence up to each token
+    last_tag = np.zeros((longest, n, 2), dtype=np.int64)  # in the best sequence up to each token
     for position in range(longest):
         docs = np.flatnonzero(lengths > position)
         total = best[docs][:, _NEEDS_OPEN] + scores[first[docs] + position]  # (n_docs, 5)
@@ -346,7 +350,7 @@ def _most_probable_tags(scores: DoubleArray, lengths: IntArray) -> IntArray:
             last_tag[position, docs, leaves_open] = tags[total[:, tags].argmax(axis=1)]
             best[docs, leaves_open] = total[:, tags].max(axis=1)
     best_tags = np.zeros((longest, n), dtype=np.int64)
-    is_open = np.zeros(n, dtype=np.int64)  # at the end of a document, all mentions are closed
+    is_open = np.zeros(n, dtype=np.int64)  # no mention is open at the end of a document
     for position in reversed(range(longest)):
         docs = np.flatnonzero(lengths > position)
         best_tags[position, docs] = last_tag[position, docs, is_open[docs]]
@@ -357,7 +361,7 @@ def _most_probable_tags(scores: DoubleArray, lengths: IntArray) -> IntArray:
     return flat
 
 
-# BIO tags are numbered: O, then B of each label, then I of each label.
+# BIO tags are numbered in this order: O, B for each label, I for each label.
 
 
 def build_bio_tagger_v1(
@@ -365,19 +369,21 @@ def build_bio_tagger_v1(
 ) -> MentionModel:
     """Registered as `spacy-bioel.BioTagger.v1`.
 
-    Fast, and not limited in the length of mentions. BIO tags cannot represent overlapping
-    mentions: the tagger learns the longest of these (at equal length the first).
+    The tagger is fast, and does not limit the length of mentions. BIO tags cannot represent
+    overlapping mentions, so the tagger learns only the longest of them (the first, if they have the
+    same length).
 
     The probability of a mention is the lowest of its tokens' probabilities. Unlike their product,
-    this does not fall with the length, so that one threshold suits all mentions. Decoding takes the
-    most probable tag of each token whatever the threshold, so a low threshold adds few mentions.
+    this does not decrease with length, so that one threshold suits all mentions. Decoding uses the
+    most probable tag of each token regardless of the threshold, so a low threshold adds few
+    mentions.
 
-    tok2vec (Model): Any spaCy tok2vec, or a listener to a shared one.
+    tok2vec (Model): Any spaCy tok2vec, or a listener to a shared tok2vec.
     max_width (int): The longest gazetteer match in tokens.
-    dropout (float): Dropout on token vectors, in training.
+    dropout (float): Dropout on the token vectors in training.
     RETURNS (Model[MentionBatch, Logits]): A model without its torch part, which `add_scorer` adds
         once the labels are known.
-    RAISES BioelError: [B173] when the tok2vec is a transformer: only its weights would be saved.
+    RAISES BioelError: [B173] if the tok2vec is a transformer: only its weights would be saved.
     """
     settings = {"dropout": dropout}
     return mention_model("bio_tagger", _TAGGER, tok2vec, max_width=max_width, settings=settings)
@@ -389,9 +395,9 @@ def _tag_loss(
     """Compute the cross-entropy of the tags, averaged over tokens.
 
     Only spans with a probability of at least 0.5 have tags. For other tokens, O and the tags of all
-    labels that were not annotated are right together.
+    labels that were not annotated are all correct.
 
-    logits (Logits): Of the tags. Shape (n_tokens, 2 * n_labels + 1).
+    logits (Logits): Tag logits. Shape (n_tokens, 2 * n_labels + 1).
     """
     n_tokens, n_tags = logits.shape
     tags = _gold_tags(gold[probabilities >= 0.5], n_tokens, n_labels=n_tags // 2)
@@ -403,8 +409,7 @@ def _tag_loss(
 
 
 def _gold_tags(gold: TokenSpans, n_tokens: int, *, n_labels: int) -> IntArray:
-    """Return the gold tag of each token; of mentions that overlap, the longest counts, then the
-    first."""
+    """Return the gold tag of each token; if mentions overlap, the longest, then the first wins."""
     tags = np.zeros(n_tokens, dtype=np.int64)
     gold = gold[np.argsort(gold[:, 2], kind="stable")]
     for start, end, label in gold[longest_spans(gold[:, :2])].tolist():
@@ -418,7 +423,7 @@ def _decode_tags(
 ) -> tuple[TokenSpans, FloatArray]:
     """Decode mentions from the most probable tag of each token.
 
-    A mention starts at B, and at an I that follows O, another label or the start of a document.
+    A mention starts at B, or at an I after O, after another label or at the start of a document.
     """
     n_labels = logits.shape[1] // 2
     tags, confidence = logits.argmax(axis=1), _softmax(logits).max(axis=1)

@@ -1,4 +1,4 @@
-"""The pipe `bioel_mentions`: detects mentions by a model that scores spans or tags tokens."""
+"""The `bioel_mentions` pipe: detects mentions with a model that scores spans or tags tokens."""
 
 # No `from __future__ import annotations`: spaCy reads the annotations as types.
 
@@ -45,7 +45,7 @@ from spacy_bioel.types import BoolArray, FloatArray, IntArray, ScoredSpan
 
 
 class MentionDetector(StoredPipe[MentionSettings]):
-    """Finds mentions; writes doc.spans["bioel"], with their probabilities in attrs["scores"]."""
+    """Writes mentions to doc.spans["bioel"], and their probabilities to attrs["scores"]."""
 
     def __init__(
         self,
@@ -67,8 +67,8 @@ class MentionDetector(StoredPipe[MentionSettings]):
         self.check_settings()
 
     def read_settings(self) -> MentionSettings:
-        """Check the settings. RAISES BioelError: [B270]."""
-        stored = ("labels", "width")  # stored with the settings
+        """Check and return the settings. RAISES BioelError: [B270]"""
+        stored = ("labels", "width")  # saved with the settings, but not settings themselves
         return MentionSettings.of({k: v for k, v in self.cfg.items() if k not in stored})
 
     @property
@@ -96,14 +96,14 @@ class MentionDetector(StoredPipe[MentionSettings]):
         labels: Sequence[str] | None = None,
         kb: Any = None,
     ) -> None:
-        """Collect labels, read a knowledge base for the features of spans, and build the network.
+        """Collect labels, read a knowledge base for the span features, and build the network.
 
         labels (Sequence[str] | None): Label set, e.g. from `spacy init labels`.
         kb (KnowledgeBase | str | list | dict | None): A knowledge base, or a value of the linker's
-            setting `kb`. Its names and types become features of spans. The detector keeps a
-            compact copy and does not need the knowledge base afterwards.
-        RAISES BioelError: [B051] when no example has a gold mention, [B331] when no example
-            annotates one of the labels.
+            `kb` setting. Its names and types become span features. The detector keeps a compact
+            copy and does not need the knowledge base afterwards.
+        RAISES BioelError: [B051] if no example has a gold mention, [B331] if a label is not
+            annotated in any example.
         """
         validate_get_examples(get_examples, "MentionDetector.initialize")
         groups = (e.reference.spans.get(self.cfg["gold_key"], []) for e in get_examples())
@@ -133,14 +133,14 @@ class MentionDetector(StoredPipe[MentionSettings]):
     def predict(
         self, docs: Iterable[Doc], traces: Sequence[Trace] | None = None
     ) -> list[list[ScoredSpan]]:
-        """Find the mentions of each document as (start token, end token, label, probability).
+        """Find the mentions in each document as (start token, end token, label, probability).
 
         traces (Sequence[Trace] | None): For each document, records the spans that were considered.
-        RAISES BioelError: [B053] before training; [B174] when the token vectors are missing; those
-            of `check_settings`.
+        RAISES BioelError: [B053] before training, [B174] if the token vectors are missing, and the
+            same errors as `check_settings`.
         """
         docs = list(docs)
-        self.check_settings()  # users may have changed them
+        self.check_settings()  # users may have changed the settings
         if unknown := sorted(set(word_lists(self.cfg)[0]) - set(self.labels)):
             message = Warnings.W322.format(unknown=unknown, known=", ".join(self.labels))
             warnings.warn(message, stacklevel=2)
@@ -150,16 +150,16 @@ class MentionDetector(StoredPipe[MentionSettings]):
 
     @property
     def rules(self) -> RuleSet:
-        """The rules for kinds of text that apply to the labels of the detector."""
+        """The entity rules that apply to the detector's labels."""
         return self.entities.for_labels(self.labels)
 
     def score_spans(
         self, docs: list[Doc], *, min_probability: float = MIN_SCORED_PROBABILITY
     ) -> list[list[ScoredSpan]]:
-        """Score the spans of each document that may become mentions, before any is selected.
+        """Score the spans in each document that may become mentions, before selecting mentions.
 
-        min_probability (float): Lowest probability of a span; the threshold, if that is lower.
-        RAISES BioelError: [B053], [B174], as `predict` does.
+        min_probability (float): Lowest probability of a span; the threshold, if it is lower.
+        RAISES BioelError: [B053], [B174], as for `predict`.
         """
         if not self.labels:
             raise BioelError(Errors.B053.format(name=self.name))
@@ -180,9 +180,9 @@ class MentionDetector(StoredPipe[MentionSettings]):
         return scored
 
     def _without_line_breaks(self, docs: list[Doc]) -> tuple[list[Doc], list[IntArray]]:
-        """Return the documents as the network reads them, and the indices of the tokens kept.
+        """Return the documents as read by the network, and the indices of the tokens kept.
 
-        Line breaks are dropped, unless token vectors come from another pipe.
+        Line breaks are dropped, unless the token vectors come from another pipe.
         """
         if listens(self.model):
             return docs, [np.arange(len(doc)) for doc in docs]
@@ -198,7 +198,7 @@ class MentionDetector(StoredPipe[MentionSettings]):
         for doc, mentions in zip(docs, scores, strict=True):
             spans = [Span(doc, start, end, label=label) for start, end, label, _ in mentions]
             attrs: dict[str, Any] = {"scores": [round(score, 4) for *_, score in mentions]}
-            # The linker reads which rules have run, and which names must not be added.
+            # Read by the linker: rules that have already run, and names that must not be added.
             attrs["rules"] = rules
             if exclude:
                 attrs["exclude"] = [on_one_line(words.lower()) for words in exclude]
@@ -222,7 +222,7 @@ class MentionDetector(StoredPipe[MentionSettings]):
     def _targets(self, examples: Iterable[Example]) -> tuple[TokenSpans, FloatArray, BoolArray]:
         """Return the gold mentions, their probabilities, and the annotated labels of each token.
 
-        Tokens are those that the network reads, counted over all documents. Shapes (n_mentions, 3),
+        Only tokens that the network reads are counted, over all documents. Shapes (n_mentions, 3),
         (n_mentions,), (n_tokens, n_labels).
         """
         examples, key = list(examples), self.cfg["gold_key"]
@@ -261,7 +261,7 @@ class MentionDetector(StoredPipe[MentionSettings]):
             weights_from_bytes(self.model, parts["model.safetensors"])
 
     def __reduce__(self) -> tuple:
-        # For worker processes under spawn.
+        # Needed by worker processes that are started with "spawn".
         make = partial(
             type(self),
             self.vocab,
@@ -280,14 +280,14 @@ def _unpickle_detector(
 
 
 def _tokens_without_breaks(doc: Doc) -> IntArray:
-    """List the tokens of a document, without white space other than blank lines."""
+    """Return the token indices of a document, leaving out white space other than blank lines."""
     white_space = np.flatnonzero(doc.to_array([IS_SPACE]).ravel()).tolist()
     breaks = [i for i in white_space if not BLANK_LINE.search(doc[i].text)]
     return np.delete(np.arange(len(doc)), breaks)
 
 
 def _doc_of_tokens(doc: Doc, kept: IntArray) -> Doc:
-    """Return a document of some of the tokens, with a space for those left out between two."""
+    """Return a document with only the kept tokens, and a space wherever tokens were left out."""
     if len(kept) == len(doc):
         return doc
     tokens, is_gap = [doc[i] for i in kept.tolist()], np.append(kept[1:], len(doc)) - kept > 1
@@ -296,7 +296,7 @@ def _doc_of_tokens(doc: Doc, kept: IntArray) -> Doc:
 
 
 def match_gazetteer(gazetteer: Gazetteer, docs: list[Doc], *, max_width: int) -> MentionBatch:
-    """Match the names of at most `max_width` tokens, and the single words of names."""
+    """Match names with at most `max_width` tokens, and single words in names."""
     lengths = np.array([len(doc) for doc in docs], dtype=np.int64)
     tokens = normalized_tokens(docs)
     spans = [np.stack(gazetteer.match_spans(tokens, max_width, lengths=lengths), axis=1)]
@@ -307,7 +307,7 @@ def match_gazetteer(gazetteer: Gazetteer, docs: list[Doc], *, max_width: int) ->
 
 
 def _match_defined_forms(gazetteer: Gazetteer, doc: Doc, *, max_width: int) -> IntArray:
-    """Match short forms that the document defines, by their long forms. Shape (n, 3)."""
+    """Match short forms defined in the document by their long forms. Shape (n, 3)."""
     matches: list[tuple[int, int, int]] = []
     if not (long_of := long_forms(doc)):
         return np.zeros((0, 3), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Select the mentions of a document from scored spans, in steps that each have a reason."""
+"""Select the mentions in a document from scored spans, step by step, recording the reasons."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from spacy_bioel.text.normalize import BLANK_LINE, has_whole_brackets, normalize
 from spacy_bioel.text.sentences import find_forms
 from spacy_bioel.types import ScoredSpan
 
-# What BioRED marks as organisms, of all words for people; for the setting `label_people`.
+# The words for people that BioRED annotates as organisms; used for the `label_people` setting.
 PEOPLE = ("patient", "patients", "man", "men", "woman", "women")
-# Less probable spans cannot become mentions, whatever the rest of the document says.
+# Less probable spans cannot become mentions, whatever the rest of the document contains.
 MIN_SCORED_PROBABILITY = 0.05
-# Markup, and "Denies" at the start of a sentence of a clinical note, which training texts lack.
+# Markup, and "Denies" at the start of sentences in clinical notes, which training texts lack.
 _NEVER_IN_MENTIONS = re.compile(r"</?[A-Za-z][\w-]*(?:\s[^<>]*)?/?>|\b[Dd]en(?:y|ies|ied|ying)\b")
 # White space between words, without a blank line.
 _SPACE_IN_NAME = r"(?:[^\S\r\n]++(?:\r?\n[^\S\r\n]*+)?|\r?\n[^\S\r\n]*+)"
-# Probabilities are kept this far from 0 and 1, where log-odds are infinite.
+# Probabilities are kept this far from 0 and 1, for which log-odds are infinite.
 _MIN_DISTANCE_FROM_CERTAIN = 1e-7
-# Weights are multiples of this number, so that their sums are exact, and ties are found.
+# Weights are multiples of this number, so that sums are exact and ties can be detected.
 _WEIGHT_UNIT = 1e-9
 _BY_WORD_LISTS = "by the word lists `include` and `exclude`"
 
@@ -44,10 +44,10 @@ def select_mentions(
     rules: RuleSet | None = None,
     traces: Sequence[Trace] | None = None,
 ) -> list[list[ScoredSpan]]:
-    """Select the mentions of each document from its scored spans.
+    """Select the mentions in each document from its scored spans.
 
-    The word lists of users are applied before the rules for kinds of text; words that they exclude
-    are dropped again after the rules.
+    The user's word lists are applied before the entity rules; excluded words are dropped again
+    after the rules.
     """
     selected = [
         _take_steps(spans[i], _steps_before_rules(doc, cfg), traces[i] if traces else None)
@@ -64,7 +64,7 @@ def select_mentions(
 def _take_steps(
     spans: Sequence[ScoredSpan], steps: Iterable[tuple[str, Step]], trace: Trace | None
 ) -> list[ScoredSpan]:
-    """Apply one step after the other, and record why each drops or adds spans."""
+    """Apply the steps in order, and record why each step drops or adds spans."""
     selected = list(spans)
     for reason, step in steps:
         before, selected = selected, step(selected)
@@ -88,7 +88,7 @@ def _keep_texts(doc: Doc, condition: Callable[[str], bool]) -> Step:
 
 
 def _steps_before_rules(doc: Doc, cfg: Mapping[str, Any]) -> list[tuple[str, Step]]:
-    """List the steps from all spans to the probable ones, each with its reason."""
+    """Return the (reason, step) pairs that reduce all spans to the probable spans."""
     threshold: float = cfg["threshold"]
     below, text = f"below the threshold of {threshold:g}", text_of(doc)
     steps: list[tuple[str, Step]] = [
@@ -114,7 +114,7 @@ def _steps_before_rules(doc: Doc, cfg: Mapping[str, Any]) -> list[tuple[str, Ste
 
 
 def _steps_after_rules(doc: Doc, cfg: Mapping[str, Any]) -> list[tuple[str, Step]]:
-    """List the steps from probable spans, and those of rules, to the mentions."""
+    """Return the (reason, step) pairs that turn the spans left by the rules into mentions."""
     threshold, steps = cfg["threshold"], list[tuple[str, Step]]()
     if exclude := word_lists(cfg)[1]:
         lists = partial(apply_lists, doc, include={}, exclude=exclude)
@@ -130,11 +130,12 @@ def _steps_after_rules(doc: Doc, cfg: Mapping[str, Any]) -> list[tuple[str, Step
 def smooth_over_document(
     doc: Doc, spans: Sequence[ScoredSpan], *, weight: float
 ) -> list[ScoredSpan]:
-    """Move the probability of each span towards the highest of the same words in the document.
+    """Move each span's probability towards the maximum for the same words in the document.
 
-    A document that clearly names a drug in one sentence names it in the others too.
+    If a document clearly mentions a drug in one sentence, the same words in other sentences mean
+    the drug too.
 
-    weight (float): From 0, which changes nothing, to 1, which gives all the highest probability.
+    weight (float): From 0 (no change) to 1 (all spans get the highest probability).
     """
     if not weight:
         return list(spans)
@@ -167,23 +168,24 @@ def trim_borders(doc: Doc, spans: Sequence[ScoredSpan]) -> list[ScoredSpan]:
 
 
 def drop_overlaps(mentions: Sequence[ScoredSpan], *, threshold: float) -> list[ScoredSpan]:
-    """Choose the mentions without overlaps whose weights have the greatest sum.
+    """Choose the non-overlapping mentions with the greatest total weight.
 
-    The weight of a mention is its log-odds minus those of the threshold. Two mentions may so win
-    over a more probable one that overlaps both, and a mention at the threshold adds nothing. Exact
-    weighted interval scheduling by dynamic programming, O(n log n).
+    The weight of a mention is its log-odds minus the log-odds of the threshold. Two mentions can
+    therefore win over a more probable mention that overlaps both, and a mention at the threshold
+    adds nothing. The algorithm is exact weighted interval scheduling by dynamic programming,
+    O(n log n).
 
-    Among choices of equal weight, the one that covers more tokens wins; then the one that ends
-    earlier, compared from the last mention back; for the same tokens, the first label.
+    If two choices have the same weight, the choice that covers more tokens wins; then the choice
+    that ends earlier, compared from the last mention back; for the same tokens, the first label.
 
-    mentions (Sequence): All at or above the threshold.
-    RETURNS (list): In order of their start.
+    mentions (Sequence): Mentions at or above the threshold.
+    RETURNS (list): The chosen mentions, in order of their start.
     """
     spans = sorted(mentions, key=lambda m: (m[1], m[0], m[2]))
     ends = [end for _, end, *_ in spans]
     threshold_log_odds = _log_odds(threshold)
-    best = [(0, 0)]  # weight and tokens of the best choice among the first 0, 1, ... spans
-    n_spans_before = []  # how many spans end before each starts; -1: the span is not chosen
+    best = [(0, 0)]  # weight and token count of the best choice among the first 0, 1, ... spans
+    n_spans_before = []  # how many spans end before each span starts; -1: the span is not chosen
     for start, end, _, p in spans:
         n_before = bisect_right(ends, start)
         weight, n_tokens = best[n_before]
@@ -208,7 +210,7 @@ def _log_odds(p: float) -> float:
 
 
 def word_lists(cfg: Mapping[str, Any]) -> tuple[dict[str, Sequence[str]], Sequence[str]]:
-    """Return the words that are always mentions, by label, and those that never are."""
+    """Return the words that are always mentions, by label, and the words that never are."""
     include, exclude, label_people = dict(cfg["include"]), cfg["exclude"], cfg.get("label_people")
     if label_people:
         include["Species"] = [*include.get("Species", ()), *PEOPLE]
@@ -224,10 +226,10 @@ def apply_lists(
     include: Mapping[str, Sequence[str]],
     exclude: Sequence[str],
 ) -> list[ScoredSpan]:
-    """Drop the spans of excluded words, and add those of included words. Case is ignored.
+    """Drop the spans of excluded words, and add spans for included words. Case is ignored.
 
     include (Mapping): Words by label. Their probability is 1, and no other span overlaps them.
-    exclude (Sequence[str]): Words that are not mentions of any label.
+    exclude (Sequence[str]): Words that are not mentions with any label.
     """
     included = []
     for label, words in include.items():
@@ -249,7 +251,7 @@ def apply_lists(
 
 @cache
 def _words_pattern(words: tuple[str, ...]) -> re.Pattern[str]:
-    """Compile a pattern of any of these words, which a line break may split."""
+    """Compile a pattern for any of these words, allowing line breaks within multi-word terms."""
     longest_first = sorted(words, key=len, reverse=True)
     escaped = (map(re.escape, words.split()) for words in longest_first if words.strip())
     alternatives = "|".join(map(_SPACE_IN_NAME.join, escaped))
@@ -257,10 +259,11 @@ def _words_pattern(words: tuple[str, ...]) -> re.Pattern[str]:
 
 
 def add_defined_forms(doc: Doc, spans: Sequence[ScoredSpan]) -> list[ScoredSpan]:
-    """Add every occurrence of the short forms that the document defines for a mention, with the
-    label and probability of the mention: "acute kidney injury (AKI)".
+    """Add every occurrence of a short form that the document defines for a mention, such as "AKI"
+    in "acute kidney injury (AKI)", with the mention's label and probability.
 
-    Mentions with the same tokens are replaced; where another mention overlaps, nothing is added.
+    Mentions with the same tokens are replaced. An occurrence that overlaps any other mention is not
+    added.
     """
     forms = long_forms(doc)
     if not (forms and spans):

@@ -1,1 +1,1 @@
-"""Normalisation of names, sentence borders and abbreviations; depends on strings only."""
+"""Name normalisation, sentence boundaries and abbreviations. Uses plain strings only, not Docs."""

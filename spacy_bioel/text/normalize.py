@@ -1,6 +1,6 @@
-"""Normalisation of names: two names are the same if their normalised strings are equal.
+"""Name normalisation: two names are the same if their normalised strings are identical.
 
-Stems and respellings of normalised words and names are for comparison, not for display.
+Stems and respellings are for comparison, not for display.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import accumulate
 
-# Stored with every knowledge base, and part of every encoder's fingerprint: raise it whenever
-# normalize_name returns other words. Earlier releases of version 1 left two spaces for "_" next to
-# another separator in a non-ASCII name; the words, and therefore the lookup keys, are the same.
+# Stored with every knowledge base, and part of every encoder's fingerprint: increase it whenever
+# normalize_name returns different words. Earlier releases with version 1 left two spaces for "_"
+# next to another separator in a non-ASCII name; the words, and so the lookup keys, are the same.
 NORMALIZER_VERSION = 1
 
 # A blank line ends a name; other white space between words counts as one space.
@@ -33,28 +33,29 @@ _SEPARATORS_IN_LINE = re.compile(r"[^0-9a-z\n]+")
 
 
 def normalize_name(name: str) -> str:
-    """Fold case, accents, Greek letters and punctuation, so that spelling variants are equal.
+    """Fold case, accents, Greek letters and punctuation, so that spelling variants are identical.
 
     Knowledge base builds, training and queries all use this function. It works word by word: a text
     and its pieces, cut at non-alphanumeric characters, normalise to the same words. The span lookup
-    of `kb.knowledge_base` depends on this property. The function is idempotent.
+    in `kb.knowledge_base` depends on this property. The function is idempotent.
 
     RETURNS (str): Lower-case words separated by single spaces; "" if no word is left.
     """
     if name.isascii():
         return _ASCII_SEPARATORS.sub(" ", name.lower()).strip()
-    # Remove symbols first: NFKD would turn the sign of "Gleevec™" into letters.
+    # Remove symbols first: NFKD would turn the trademark sign in "Gleevec™" into letters.
     folded = unicodedata.normalize("NFKD", _SYMBOLS.sub(" ", name)).lower().translate(_FOLD)
     folded = "".join([c for c in folded if not unicodedata.combining(c)])
     return _WORD_SEPARATORS.sub(" ", folded).strip()
 
 
 def on_one_line(text: str) -> str:
-    """Return a text with its white space collapsed, as in names."""
+    """Return a text with each sequence of white space replaced by one space."""
     return " ".join(text.split())
 
 
-# Tokens repeat, so their normalised forms are cached; bounded, so that a service does not grow.
+# Tokens repeat, so their normalised forms are cached. The size is limited, so that the memory of a
+# service does not grow.
 _normalize_token = lru_cache(maxsize=1 << 17)(normalize_name)
 
 
@@ -64,7 +65,7 @@ def normalize_tokens(tokens: Iterable[str]) -> list[str]:
 
 
 def normalize_names(names: Sequence[str]) -> list[str]:
-    """Normalise many names: ASCII names as the lines of one text, which is faster."""
+    """Normalise many names; ASCII names are joined into one text, which is faster."""
     lines = [name if name.isascii() and "\n" not in name else "" for name in names]
     normalized = _SEPARATORS_IN_LINE.sub(" ", "\n".join(lines).lower()).split("\n")
     return [
@@ -73,7 +74,7 @@ def normalize_names(names: Sequence[str]) -> list[str]:
 
 
 def has_whole_brackets(text: str) -> bool:
-    """Whether all brackets of a text are paired, unlike in "IGF-I) receptor"."""
+    """Whether all brackets in a text are paired, unlike in "IGF-I) receptor"."""
     for opening, closing in ("()", "[]"):
         if opening not in text and closing not in text:
             continue
@@ -84,13 +85,14 @@ def has_whole_brackets(text: str) -> bool:
 
 
 # Words that can be added to a name, or left out, without changing its meaning: "bowing of the
-# femurs", and in a text "patellae were absent". Not "without", "no", "and" and "with", and not "a",
+# femurs", "patellae were absent". These do not include "without", "no", "and" and "with", nor "a",
 # which distinguishes vitamins.
 LINKING_WORDS = frozenset(
     "an the of in s its their his her is are was were be been being usually often sided".split()
 )
 # "Low potassium" means "Decreased circulating potassium concentration": words for more and less,
-# and words that names may have next to the substance. "Blood" is not one of them: blood pressure.
+# and words that may appear next to the substance in a name. "Blood" is excluded because of names
+# such as "blood pressure".
 MORE_OR_LESS = ("increased elevated raised high".split(), "decreased reduced low".split())
 _LEVELS = frozenset("circulating serum plasma level levels concentration concentrations".split())
 _MORE_AND_LESS = frozenset().union(*MORE_OR_LESS)
@@ -116,9 +118,9 @@ _PLURALS_IN_OS = ("yos", "ios")  # "embryos", "ratios"
 _MIN_RESPELLED_LENGTH = 5  # shorter words, such as "toes" and "his", have no British spelling
 _BRITISH = ((re.compile(r"is(?=(?:ed|ing|e)$)"), "iz"), (re.compile(r"(?<=[bt])re(?=s?$)"), "er"))
 _MIN_STEM_LENGTH = 4
-# Endings within a word family and their replacements: "hypoplasia" and "hypoplastic", "fibula" and
-# "fibular", "deficiency" and "deficient" get the same stem. Endings that distinguish substances
-# ("-ate", "-ide", "-ine", "-ous") are left out.
+# Suffixes within a word family and their replacements, so that "hypoplasia" and "hypoplastic",
+# "fibula" and "fibular", "deficiency" and "deficient" have the same stem. Suffixes that distinguish
+# substances ("-ate", "-ide", "-ine", "-ous") are left out.
 _FAMILY_ENDINGS = {
     "ality": "", "alities": "", "ally": "", "al": "", "ar": "", "ac": "", "ia": "", "ial": "i",
     "ic": "", "yonic": "yo", "ical": "", "ically": "", "stic": "s", "tic": "t", "sis": "t",
@@ -136,8 +138,8 @@ _LINKING_WORD_IN_CAPITALS = re.compile(rf"(?<!['’\w])(?:{'|'.join(LINKING_WORD
 
 
 def linking_words_of(name: str) -> frozenset[str]:
-    """Return the linking words that can be left out of a name: all except those that the name has
-    in capitals, as in "protein S" and "HIS bundle"."""
+    """Return the linking words that can be left out of a name: all except words that are in
+    capitals in the name, as in "protein S" and "HIS bundle"."""
     if name.isupper():
         return LINKING_WORDS
     return LINKING_WORDS.difference(map(str.lower, _LINKING_WORD_IN_CAPITALS.findall(name)))
@@ -145,7 +147,7 @@ def linking_words_of(name: str) -> frozenset[str]:
 
 def amount_of(words: list[str]) -> tuple[int, list[str]]:
     """Return whether normalised words describe more (0) or less (1) of a substance, and the sorted
-    stems of the substance; no stems if they describe something else."""
+    stems of the substance, or no stems if the words describe something else."""
     signs = [sign for word in words for sign in (0, 1) if word in MORE_OR_LESS[sign]]
     ignored = AMOUNT_WORDS | LINKING_WORDS | {"blood"}
     stems = [stem_of(word) for word in words if word not in ignored]
@@ -153,19 +155,18 @@ def amount_of(words: list[str]) -> tuple[int, list[str]]:
 
 
 def is_amount(words: list[str]) -> bool:
-    """Whether the words of a name describe more or less of a substance in the blood."""
+    """Whether the words in a name describe more or less of a substance in the blood."""
     return words[0] in _MORE_AND_LESS and not _LEVELS.isdisjoint(words)
 
 
 def words_of(normalized: str) -> list[str]:
-    """Return the words of a normalised name; a number and its unit are two words, as for the
-    tokenizer."""
+    """Return the words in a normalised name; like the tokenizer, separate numbers from units."""
     return _BEFORE_UNIT.sub(" ", normalized).split()
 
 
 @lru_cache(maxsize=1 << 17)
 def singular_of(word: str) -> str:
-    """Return a normalised word in American spelling, in the singular, and with Arabic numerals."""
+    """Return a normalised word in the singular, in American spelling, and with Arabic numerals."""
     if word in _IRREGULAR:
         return _IRREGULAR[word]
     if word in _ARABIC and len(word) > 1:  # "i" and "v" may be letters
@@ -186,7 +187,7 @@ def singular_of(word: str) -> str:
 
 @lru_cache(maxsize=1 << 17)
 def stem_of(word: str) -> str:
-    """Return the stem of a normalised word, which its word family shares; short words stay."""
+    """Return the stem that a normalised word shares with its word family; short words stay."""
     stem = singular_of(word)
     for ending in _ENDINGS_BY_LENGTH:
         if stem.endswith(ending):
@@ -197,7 +198,7 @@ def stem_of(word: str) -> str:
     return stem[:-1] if stem[-1:] in "aeiouy" and len(stem) > _MIN_STEM_LENGTH else stem
 
 
-# From British to American spelling, which MeSH and most ontologies prefer.
+# Replacements from British to American spelling, which MeSH and most ontologies prefer.
 _AMERICAN = (
     (re.compile(r"ae(?=m|d|t|c|g|s|l|n)"), "e"),
     (re.compile(r"oe(?=a|d|s|t|m|n)"), "e"),

@@ -1,4 +1,4 @@
-"""Sentence borders of a text, and the abbreviations that it defines.
+"""Sentence boundaries, and abbreviations that a text defines.
 
 `find_abbreviations` finds definitions such as "acute kidney injury (AKI)": Schwartz and Hearst
 (2003), A simple algorithm for identifying abbreviation definitions in biomedical text,
@@ -16,27 +16,27 @@ from spacy_bioel.text.normalize import BLANK_LINE
 _TITLES_AND_ABBREVIATIONS = frozenset(
     "dr mr mrs ms prof st vs no approx dept fig e.g i.e al".split()
 )
-# Where a sentence may end: after a full stop and white space, or at the end of a line.
+# Possible sentence ends: after a full stop and white space, or at the end of a line.
 _SENTENCE_OR_LINE_END = re.compile(r"(?P<stop>[.!?]+[\"')\]]*)\s+|(?<![ \t])[ \t]*\r?\n[ \t]*")
 _LAST_WORD = re.compile(r"[\w.]*\Z")
 _INITIAL = re.compile(r"\b(?:dr|mr|mrs|ms|prof)\.?\s+[a-z]\Z", re.I)  # "Dr. J. Smith"
-# A bullet, a number, a header, or the first cell of a row at the start of a line.
+# A bullet, a number, a header, or the first cell of a table row, at the start of a line.
 LIST_ITEM = re.compile(r"[-*•·|]|[^\n\t]{1,40}\t\S|\(?\d{1,2}[.)]\s|[A-Z][A-Za-z/&' -]{1,48}:")
-_FULL_LINE_RATIO = 0.7  # a line of this part of the longest line is full and may be wrapped
+_FULL_LINE_RATIO = 0.7  # lines with this fraction of the longest line's length may be wrapped
 
 
 def sentence_borders(text: str) -> list[int]:
-    """Return the starts of all sentences except the first, in characters.
+    """Return the start of every sentence except the first, as character offsets.
 
-    A hard-wrapped line continues in the next one. A sentence ends with its line before an empty
-    line, a list item or a header, and after a line that is not full, unless the next line begins
-    with a lower-case letter.
+    A sentence continues after a hard line wrap. It ends at a line break before an empty line, a
+    list item or a header, or after a line that is not full, unless the next line starts with a
+    lower-case letter.
     """
     min_full_length = _FULL_LINE_RATIO * max(map(len, text.split("\n")))
     borders: list[int] = []
     line_start = 0
     for match in _SENTENCE_OR_LINE_END.finditer(text):
-        start = match.end()  # of the next sentence, if this is an end
+        start = match.end()  # start of the next sentence, if a sentence ends here
         next_char = text[start : start + 1]
         if match["stop"]:
             before = text[max(0, match.start() - 8) : match.start()]
@@ -58,10 +58,10 @@ def sentence_borders(text: str) -> list[int]:
 
 
 def begins_sentence(tokens: Sequence[str]) -> list[bool]:
-    """Return for each token whether it begins a sentence; the first token does.
+    """Return whether each token starts a sentence; the first token always does.
 
-    A sentence begins after a full stop, an exclamation or question mark, or a line break, unless
-    the next token begins with a lower-case letter.
+    A sentence starts after a full stop, an exclamation or question mark, or a line break, unless
+    the next token starts with a lower-case letter.
     """
     begins: list[bool] = []
     has_ended = False
@@ -74,12 +74,12 @@ def begins_sentence(tokens: Sequence[str]) -> list[bool]:
 
 _BRACKETED = re.compile(r"[(\[]([^()\[\]]{2,120})[)\]]")
 _NON_SPACE = re.compile(r"\S+")
-_WORD_OR_PART = re.compile(r"\w+")  # a word, or a part of a hyphenated word
+_WORD_OR_PART = re.compile(r"\w+")  # a word, or part of a hyphenated word
 _WORD_START = re.compile(r"(?<!\w)\S")
 _IN_WORD = re.compile(r"\w")
 # "(Lee, 2004)" and "(Spenner et al., 1995)" are not definitions.
 _CITATION = re.compile(r"\bet al\b|\b(?:19|20)\d\d[a-z]?\s*$")
-# Three characters before the full stop: "E. coli" and "St. John" do not end a sentence.
+# Requires three characters before the full stop, so that "E. coli" and "St. John" do not match.
 _SENTENCE_END = re.compile(r"(?<=[\w)\]]{3})\s?[.!?]\s+(?=[^\w\s]*[A-Z0-9])")
 _LONG_FORM_BORDERS = (_SENTENCE_END, BLANK_LINE)
 _LATIN = str.maketrans("αβγδεκλμ", "abgdeklm")  # "TNF-α" matches "tumor necrosis factor alpha"
@@ -90,7 +90,7 @@ _BINOMIAL = re.compile(r"(?<!\w)(([A-Z])[a-z]{2,} ([a-z]{3,}))(?!\w)")
 
 
 def find_abbreviations(text: str) -> dict[str, str]:
-    """Return the long forms of short forms, as a document defines them; the first one wins."""
+    """Return the long forms of short forms as defined in the text; the first definition wins."""
     long_forms: dict[str, str] = {}
     for match in _BRACKETED.finditer(text):
         for short, long in _definitions(text, match):
@@ -100,7 +100,7 @@ def find_abbreviations(text: str) -> dict[str, str]:
 
 
 def find_short_binomials(text: str) -> dict[str, str]:
-    """Return the binomials that a text abbreviates: "Escherichia coli" by "E. coli"."""
+    """Return the full names of abbreviated binomials: "Escherichia coli" by "E. coli"."""
     shorts = list(_SHORT_BINOMIAL.finditer(text))
     longs: dict[tuple[str, str], str] = {}
     for match in _BINOMIAL.finditer(text) if shorts else ():
@@ -112,7 +112,7 @@ def expand_abbreviations(mention: str, long_forms: Mapping[str, str]) -> str:
     """Replace the known short forms in a mention, such as "AKI patients", with their long forms."""
     if (long := _long_form_of(mention, long_forms)) is not None:
         return long
-    # Drop the bracket of a definition: "adenomatous polyposis coli (APC) tumours".
+    # Drop a bracketed short form: "adenomatous polyposis coli (APC) tumours".
     mention = _BRACKETED.sub(lambda m: "" if m[1] in long_forms else m[0], mention)
     return " ".join([_long_form_of(word, long_forms) or word for word in mention.split()])
 
@@ -125,8 +125,8 @@ def _long_form_of(word: str, long_forms: Mapping[str, str]) -> str | None:
 def find_forms(text: str, short_forms: Collection[str]) -> dict[str, list[tuple[int, int]]]:
     """Find short forms that are whole words, or their plurals, in one pass over the text.
 
-    RETURNS (dict[str, list[tuple[int, int]]]): Character offsets of each short form, left to right,
-        without overlaps; in the order of `short_forms`.
+    RETURNS (dict[str, list[tuple[int, int]]]): Character offsets of each short form, from left to
+        right, without overlaps; in the order of `short_forms`.
     """
     places: dict[str, list[tuple[int, int]]] = {short: [] for short in short_forms}
     lengths = sorted({len(short) for short in short_forms if short})
@@ -146,19 +146,19 @@ def find_forms(text: str, short_forms: Collection[str]) -> dict[str, list[tuple[
 
 
 def _definitions(text: str, match: re.Match[str]) -> Iterator[tuple[str, str]]:
-    """Yield the possible definitions of a bracket: first "long (short)", then "short (long)"."""
+    """Yield the definitions that a bracket may contain, "long (short)" before "short (long)"."""
     if _CITATION.search(match[1]):
         return
     inner = re.split(r"[,;]|\bor\b", match[1], maxsplit=1)[0].strip()
     before = text[max(0, match.start() - _MAX_LONG_CHARS) : match.start()]
     ends = [end.end() for border in _LONG_FORM_BORDERS for end in border.finditer(before)]
-    # Drop open brackets, as in "dopamine ([DA]1)".
+    # Drop opening brackets, as in "dopamine ([DA]1)".
     before = before[max(ends, default=0) :].rstrip(" \n\t([")
     words = list(_NON_SPACE.finditer(before))
     if not inner or not words:
         return
     if _is_short_form(inner):
-        # Maximum number of words of the long form (Schwartz and Hearst, section 3).
+        # Maximum number of words in the long form (Schwartz and Hearst, section 3).
         n_words = min(len(inner) + 5, len(inner) * 2)
         window = before[words[-n_words:][0].start() :]
         start = _long_form_start(inner, window)
@@ -182,12 +182,12 @@ def _is_short_form(word: str) -> bool:
 
 
 def _long_form_start(short: str, window: str) -> int | None:
-    """Return the start of the long form at the end of `window`; None: there is none.
+    """Return the start of the long form at the end of `window`, or None if there is none.
 
-    The characters of the short form are matched from the right; the first one must begin a word.
+    The characters of the short form are matched from the right; the first must start a word.
     """
     folded_short, folded = (s.translate(_LATIN) for s in (short.lower(), window.lower()))
-    if len(folded) != len(window):  # a letter has a lower case of two characters
+    if len(folded) != len(window):  # some letters have a two-character lower case
         return None
     position = len(window)
     for index in range(len(short) - 1, -1, -1):
@@ -209,18 +209,18 @@ def _long_form_start(short: str, window: str) -> int | None:
 
 
 def _reordered_start(short: str, window: str) -> int | None:
-    """Return the start of a long form whose words begin with the letters of the short form in
-    another order, as in Latin names: "myotonic dystrophy (DM)".
+    """Return the start of a long form whose words start with the letters of the short form in a
+    different order, as in Latin names: "myotonic dystrophy (DM)".
     """
     words = list(_WORD_OR_PART.finditer(window))[-len(short) :]
     initials = sorted(word.group()[0].upper() for word in words)
-    # Shorter words are articles and prepositions.
+    # Shorter words are mostly articles and prepositions.
     are_content_words = all(len(word.group()) > 3 for word in words)
     return words[0].start() if are_content_words and initials == sorted(short) else None
 
 
 def _with_word_before(short: str, window: str, position: int) -> int:
-    """Return the start, one word earlier for a doubled letter: "mindful memoization (MM)"."""
+    """Return the start, moved back one word for a doubled letter: "mindful memoization (MM)"."""
     before = list(_NON_SPACE.finditer(window[:position]))
     doubled = short[:1] == short[1:2] and len(window[position:].split()) < len(short)
     if doubled and before and before[-1].group().startswith(short[0]):

@@ -132,7 +132,7 @@ def test_retired_ids_in_a_circle(tmp_path):
         )
 
 
-@pytest.mark.parametrize("id", ["", "X 1", "X:1|X:2", "X:1\n"])
+@pytest.mark.parametrize("id", ["", "X 1", "X:1|X:2", "X:1\n", "NIL"])
 def test_bad_ids(tmp_path, id):
     with pytest.raises(BioelError, match=r"\[B026\] In record 2, the id is"):
         build_kb([Concept("X:1", ("a",)), Concept(id, ("b",))], tmp_path / "kb")

@@ -1,11 +1,11 @@
-"""The pipe `bioel_context`: which mentions are negated, uncertain, historical, hypothetical, or of
-another person.
+"""The `bioel_context` pipe: which mentions are negated, uncertain, historical or hypothetical, or
+concern another person.
 
 The algorithm is ConText: Harkema et al. (2009), ConText: An algorithm for determining negation,
 experiencer, and temporal status from clinical reports, https://doi.org/10.1016/j.jbi.2009.05.002;
-for negation Chapman et al. (2001), https://doi.org/10.1006/jbin.2001.1029. A cue ("denies", "was
-ruled out") applies to the mentions after or before it, up to the end of its sentence or a word that
-ends its scope ("but"). A section ("Family history:") applies to all mentions in it. An answer
+for negation, see Chapman et al. (2001), https://doi.org/10.1006/jbin.2001.1029. A cue ("denies",
+"was ruled out") applies to the mentions after or before it, up to the end of its sentence or a word
+that ends its scope ("but"). A section ("Family history:") applies to all mentions in it. An answer
 ("Fever: no") or a sign ("(-) fever") applies to the mention next to it.
 """
 
@@ -38,24 +38,24 @@ from spacy_bioel.settings import SPANS_KEY
 from spacy_bioel.text.sentences import LIST_ITEM, sentence_borders
 from spacy_bioel.types import Context
 
-# Statuses that cues give to mentions: flags of a Context, and persons other than the patient.
+# Statuses that cues assign to mentions: Context flags, and persons other than the patient.
 FLAGS = ("negated", "uncertain", "historical", "hypothetical")
 PERSONS = ("family", "other")
-ALL_STATUSES = "all"  # of a phrase that ends the scope of every cue
-AFFIRMED = ""  # status of answers and signs that do not negate
-# Status of signs that negate only in a line with an affirming sign: "-" also begins list items.
+ALL_STATUSES = "all"  # for phrases that end the scope of every cue
+AFFIRMED = ""  # status for answers and signs that do not negate
+# Status for signs that negate only on a line with an affirming sign: "-" also marks list items.
 NEGATED_IF_PAIRED = "negated beside"
 _CUE_DIRECTIONS = ("forward", "backward", "both", "behind")
-# Between a question and its answer.
+# Text between a question and its answer.
 _QUESTION_MARKS = r"(?<=[\w)\]])[^\S\n]*(?:[:(|\t—–]|[^\S\n]--?(?=[^\S\n]))[^\S\n|]*"
 _VERB = r"[^\S\n]+(?:(?:is|are|was|were)[^\S\n]+)?"
 
 
 class Phrase(NamedTuple):
-    """A phrase of the rules in a text, by offsets in characters.
+    """An occurrence of one of the rules' phrases in a text, with its character offsets.
 
-    status (str | None): Status of an answer or a sign; None: the rules have it by the name.
-    reach (int): Where the text begins that an answer applies to; -1: it applies to what follows.
+    status (str | None): Status of an answer or a sign; None: look up the name in the rules.
+    reach (int): Start of the text that an answer applies to; -1: it applies to the text after it.
     """
 
     start: int
@@ -67,14 +67,14 @@ class Phrase(NamedTuple):
 
 @dataclass(frozen=True)
 class ContextRules:
-    """Phrases, in lower case, and names of sections, with the status that they give to mentions.
+    """Phrases (in lower case) and section names, with the status that they assign to mentions.
 
     cues (Mapping): Status and direction of each cue.
-    pseudo (frozenset[str]): Phrases that contain a cue but are not one: "no increase".
+    pseudo (frozenset[str]): Phrases that contain a cue but are not cues: "no increase".
     ends (Mapping): The statuses whose scope a phrase ends, or "all".
-    sections (Mapping): Status of each section by its name; "" for none.
-    answers (Mapping): Status of each answer after a question ("Fever: no"); "" if it affirms.
-    signs (Mapping): Status of each sign before or after a name ("(-) fever"); "" if it affirms.
+    sections (Mapping): Status for each section name; "" for none.
+    answers (Mapping): Status for each answer after a question ("Fever: no"); "" if it affirms.
+    signs (Mapping): Status for each sign before or after a name ("(-) fever"); "" if it affirms.
     opens (Sequence[str]): First words of sentences that end a section.
     empty (Sequence[str]): Contents of sections without findings: "noncontributory".
     now (Sequence[str]): Words that mark a sentence in a historical section as current.
@@ -97,7 +97,7 @@ class ContextRules:
 
     @cached_property
     def patterns(self) -> dict[str, re.Pattern[str]]:
-        """Patterns of everything that is not matched word by word."""
+        """Patterns for everything that is not matched word by word."""
         affirming = (answer for answer, status in self.answers.items() if status == AFFIRMED)
         patterns = {
             "answer": rf"{_QUESTION_MARKS}(?P<mark>{_any_of(self.answers)})",
@@ -111,8 +111,8 @@ class ContextRules:
 
 
 def _any_of(words: Iterable[str]) -> str:
-    """Return a pattern for any of these strings as whole words; without strings, one that never
-    matches."""
+    """Return a pattern that matches any of these strings as whole words, or nothing if there are no
+    strings."""
     longest_first = sorted(words, key=len, reverse=True)
     alternatives = [re.escape(w) + (r"(?!\w)" if w[-1].isalnum() else "") for w in longest_first]
     return "|".join(alternatives) or r"(?!)"
@@ -128,7 +128,7 @@ def read_rules(path: Path) -> dict[str, Any]:
 
 
 def parse_rules(table: Mapping[str, Any], *, origin: str) -> ContextRules:
-    """Parse the contents of a file of rules. RAISES BioelError: [B490]"""
+    """Parse the contents of a rules file. RAISES BioelError: [B490]"""
     try:
         return _parse_table(table)
     except (ValueError, TypeError, AttributeError, KeyError) as error:
@@ -180,20 +180,20 @@ def _check_phrases(phrases: Any) -> list[str]:
     return [" ".join(phrase.lower().split()) for phrase in phrases]
 
 
-# Text after "no" and "denies" if they are answers.
+# Text that follows "no" and "denies" if they are answers.
 _AFTER_ANSWER = re.compile(
     r"[^\S\n]*(?:[.,;)|]|\n(?![^\S\n]*[a-z])|\Z"
     r"|(?:since|now|today|currently|recently|at|ever)\b)"
 )
 _QUESTION_BORDERS, _ITEM_BORDERS = ".;:|\n", ".;:|\n,"
 _MAX_QUESTION_LENGTH = 120
-_CLOSED_LIST = re.compile(r"\bn?or\b[^,]*,")  # "No A or B," is a whole list
+_CLOSED_LIST = re.compile(r"\bn?or\b[^,]*,")  # "No A or B," is a complete list
 _FULL_LINE = re.compile(r"[^\n]+")
 _MINUS_BEFORE_WORD = re.compile(r"[,;][^\S\n]*-(?=[A-Za-z])")
 
 
 def is_after_list(text: str, scope_start: int, start: int, end: int, rules: ContextRules) -> bool:
-    """Whether a mention comes after the negated list: "No A or B, C present"."""
+    """Whether an affirmed mention follows a negated list, such as C in "No A or B, C present"."""
     is_affirmed = rules.answers and rules.patterns["affirmed"].match(text, end)
     return bool(is_affirmed and _CLOSED_LIST.search(text, scope_start, start))
 
@@ -201,7 +201,7 @@ def is_after_list(text: str, scope_start: int, start: int, end: int, rules: Cont
 def with_answers_and_signs(
     text: str, rules: ContextRules, phrases: Sequence[Phrase], mentions: Sequence[tuple[int, int]]
 ) -> list[Phrase]:
-    """Add answers and signs, instead of the phrases that overlap them."""
+    """Add answers and signs, replacing the phrases that overlap them."""
     marks = sorted([*_find_answers(text, rules, phrases), *_find_signs(text, rules, mentions)])
     mark_ends = [mark.end for mark in marks]
 
@@ -227,7 +227,7 @@ def _find_answers(text: str, rules: ContextRules, phrases: Sequence[Phrase]) -> 
 
 
 def _start_after(borders: str, text: str, end: int) -> int:
-    """Return the start of the question or item with this end: after the last of the borders."""
+    """Return the start of the question or list item that ends here: after the last boundary."""
     lowest = max(0, end - _MAX_QUESTION_LENGTH)
     return 1 + max(text.rfind(border, lowest, end) for border in borders)
 
@@ -235,8 +235,8 @@ def _start_after(borders: str, text: str, end: int) -> int:
 def _find_signs(
     text: str, rules: ContextRules, mentions: Sequence[tuple[int, int]]
 ) -> Iterator[Phrase]:
-    """Yield signs. A sign between two names belongs to the first one, unless the signs of its line
-    precede the names.
+    """Yield signs. A sign between two names belongs to the first name, unless the signs on its line
+    come before the names.
     """
     for line in _FULL_LINE.finditer(text):
         signs = list(rules.patterns["sign"].finditer(text, *line.span()))
@@ -261,12 +261,12 @@ def _find_signs(
                 yield Phrase(start, end, "", status, _start_after(_ITEM_BORDERS, text, start))
 
 
-# Text between a mention and its answer or sign: without a comma, or an enumeration. Text between a
-# mention and a cue that applies to what directly precedes it.
+# Text between a mention and its answer or sign, which has no comma or is an enumeration; and text
+# between a mention and a cue with the direction "behind".
 _ENUMERATION = re.compile(r"[^,]*|\s*(?:[,/&]|and\b|or\b).*", re.S)
 _COORDINATION = re.compile(r"\s*(?:(?:[/&]|and\b|or\b)[^.,;:]*)?")
-_REST_OF_LINE = re.compile(r"[^\S\n]*[^\s]")  # after a header
-_MAX_PHRASES = 30  # before and after a mention that are considered
+_REST_OF_LINE = re.compile(r"[^\S\n]*[^\s]")  # text after a header on the same line
+_MAX_PHRASES = 30  # max. phrases to check before and after a mention
 
 
 def contexts(
@@ -274,7 +274,7 @@ def contexts(
 ) -> list[Context]:
     """Return the context of each mention.
 
-    phrases (Sequence[Phrase]): Phrases of the rules in the text, in order, without overlaps.
+    phrases (Sequence[Phrase]): The rules' phrases in the text, in order, without overlaps.
     mentions (Sequence): Start and end of each mention; mentions may overlap.
     """
     borders = sentence_borders(text)
@@ -294,7 +294,7 @@ def contexts(
         sentence = bisect_right(borders, start)
         in_sentence = by_sentence[sentence]
         middle = bisect_right(in_sentence, (start,))
-        # Bounded, so that a text without sentence borders takes linear time.
+        # Limited, so that the time is linear even for a text without sentence boundaries.
         near = in_sentence[max(0, middle - _MAX_PHRASES) : middle + _MAX_PHRASES]
         cues = list(_cues_of(start, end, near, rules, text))
         if any(status == AFFIRMED for *_, status in cues):
@@ -315,7 +315,7 @@ def contexts(
 def _cues_of(
     start: int, end: int, phrases: Sequence[Phrase], rules: ContextRules, text: str
 ) -> Iterator[tuple[int, int, str]]:
-    """Yield start, end and status of the cues of a sentence that apply to a mention in it."""
+    """Yield the start, end and status of each cue in a sentence that applies to a mention in it."""
     for cue in phrases:
         if cue.reach >= 0:
             if cue.reach < end <= cue.start and _ENUMERATION.fullmatch(text, end, cue.start):
@@ -349,14 +349,14 @@ def _ends_scope(phrase: Phrase, status: str, rules: ContextRules) -> bool:
 def _sections_with_status(
     text: str, rules: ContextRules, borders: Sequence[int]
 ) -> Iterator[tuple[int, int, int, str]]:
-    """Yield start and end of the header, end and status of the sections that give a status.
+    """Yield header start, header end, section end and status for each section with a status.
 
-    A section ends at the next header. "PMH: asthma" is a section of one line, but a list continues
-    it.
+    A section ends at the next header. A section such as "PMH: asthma" ends with its line, unless a
+    list follows.
     """
     all_headers = list(headers(text, rules.sections, capitals=True))
     ends = [header.start() for header, _ in all_headers[1:]] + [len(text)]
-    for (header, name), end in zip(all_headers, ends, strict=False):  # there may be no header
+    for (header, name), end in zip(all_headers, ends, strict=False):  # the text may have no header
         status = rules.sections.get(name, "")
         if not status:
             continue
@@ -377,13 +377,12 @@ _MAX_PHRASE_WORDS = 12
 
 
 class MentionContext(Pipe):
-    """Sets for each span whether it is negated, uncertain, historical or hypothetical, and who is
-    concerned.
+    """Marks spans as negated, uncertain, historical or hypothetical, and sets whom they concern.
 
-    tokenizer (Callable): The tokenizer of the pipeline, which also tokenizes the phrases.
+    tokenizer (Callable): The pipeline's tokenizer, which also tokenizes the phrases.
     rules (str): JSON file with rules; "": the default rules.
-    spans_key (str): The group of spans.
-    RAISES BioelError: [B490] when the rules are malformed.
+    spans_key (str): The span group.
+    RAISES BioelError: [B490] if the rules are malformed.
     """
 
     def __init__(
@@ -404,7 +403,7 @@ class MentionContext(Pipe):
     def _set_table(self, table: dict[str, Any], *, origin: str = _RULES_FILE) -> None:
         self._table = table
         self.rules: ContextRules = parse_rules(table, origin=origin)
-        # Phrases by the hash of their first word, the longest first.
+        # Phrases by the hash of their first word, longest first.
         self._by_first: dict[int, list[tuple[tuple[int, ...], str]]] = {}
         for phrase in self.rules.phrases:
             words = tuple(_lowercase_words(self.tokenizer(phrase))[0].tolist())
@@ -415,7 +414,7 @@ class MentionContext(Pipe):
         self._first_words = np.array(sorted(self._by_first), dtype=np.uint64)
 
     def __call__(self, doc: Doc) -> Doc:
-        """Set the context of each span of the group; see `span._.negated`."""
+        """Set the context of each span in the group; see `span._.negated`."""
         key = self.cfg["spans_key"]
         keys = [key] if key else dict.fromkeys([SPANS_KEY, *linked_groups(doc)])
         places = {
@@ -430,7 +429,7 @@ class MentionContext(Pipe):
         return doc
 
     def _find_phrases(self, doc: Doc) -> list[Phrase]:
-        """Return the phrases of the rules in a document, the longest first, without overlaps."""
+        """Return the rules' phrases in a document without overlaps, preferring longer phrases."""
         words, tokens = _lowercase_words(doc)
         phrases: list[Phrase] = []
         end = 0
@@ -464,7 +463,8 @@ class MentionContext(Pipe):
     def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> MentionContext:
         """Load a saved pipe.
 
-        RAISES BioelError: [B042, B466] on missing or damaged files, [B490] on malformed rules.
+        RAISES BioelError: [B042, B466] if a file is missing or damaged, [B490] if the rules are
+            malformed.
         """
         files = SavedFiles(Path(path))
         table = json.loads(files.read(_RULES_FILE))
@@ -474,7 +474,7 @@ class MentionContext(Pipe):
 
 
 def _lowercase_words(doc: Doc) -> tuple[NDArray[np.uint64], Sequence[int]]:
-    """Return the hashes of the lower-case words, without white space, and their token indices."""
+    """Return the hashes of lower-case words, leaving out white space, and their token indices."""
     columns = doc.to_array([LOWER, IS_SPACE])
     tokens: Any = np.flatnonzero(columns[:, 1] == 0)
     return columns[tokens, 0], tokens

@@ -1,4 +1,4 @@
-"""Layout of clinical notes: section headers, and words with another meaning in notes."""
+"""Clinical note layout: section headers, and words with another meaning in notes."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _HEADER = re.compile(
 def headers(
     text: str, names: Container[str], *, capitals: bool = False
 ) -> Iterator[tuple[re.Match[str], str]]:
-    """Yield section headers, such as "Allergies:", with their names in lower case.
+    """Yield section headers such as "Allergies:", with their names in lower case.
 
-    capitals (bool): Also yield headers in capitals whose names are not known.
+    capitals (bool): Also yield headers in capitals that are not in `names`.
     """
     for match in _HEADER.finditer(text):
         name = " ".join(match["name"].lower().split())
@@ -34,8 +34,10 @@ def headers(
 
 
 def have_other_meaning(text: str, starts: IntArray, ends: IntArray) -> NDArray[np.bool_]:
-    """Return which spans of a note are not mentions: in the name of a section ("PE:"), or with
-    another meaning, such as "RA" in "98% on RA". starts, ends: shape (n,).
+    """Return which spans in a note are not mentions, because they are in a section name ("PE:") or
+    have another meaning ("RA" in "98% on RA").
+
+    starts, ends (IntArray): Character offsets. Shape (n,) each.
     """
     places = [header.span("name") for header, _ in headers(text, _section_names())]
     for pattern in _other_meanings():
@@ -43,7 +45,7 @@ def have_other_meaning(text: str, starts: IntArray, ends: IntArray) -> NDArray[n
     if not places:
         return np.zeros(len(starts), dtype=bool)
     place_starts, place_ends = np.array(sorted(places)).T
-    # A span is inside one of the places if a place that starts before it ends after it.
+    # A span is inside a place if any place that starts before the span ends after it.
     n_before = np.searchsorted(place_starts, starts, side="right")
     return np.append(-1, np.maximum.accumulate(place_ends))[n_before] >= ends
 
@@ -55,20 +57,20 @@ def _other_meanings() -> list[re.Pattern[str]]:
 
 @cache
 def _section_names() -> frozenset[str]:
-    """Return the names of sections, see entities/notes/context.py."""
+    """Return the section names, see entities/notes/context.py."""
     names_by_status: dict[str, list[str]] = read_asset("context.json")["sections"]
     return frozenset(name for names in names_by_status.values() for name in names)
 
 
 def read_asset(name: str) -> dict[str, Any]:
-    """Read a JSON file of spacy_bioel/assets, see assets/SOURCES.md."""
+    """Read a JSON file in spacy_bioel/assets, see assets/SOURCES.md."""
     table: dict[str, Any] = srsly.read_json(Path(__file__).parents[2] / "assets" / name)
     return table
 
 
 @cache
 def note_tables() -> dict[str, Any]:
-    """Return the tables of what is unambiguous in clinical notes only."""
+    """Return the tables of shorthand, measurements and words for clinical notes."""
     return read_asset("notes.json")
 
 

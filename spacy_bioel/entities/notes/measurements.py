@@ -1,4 +1,4 @@
-"""Measurements in clinical notes that are out of their reference range: "Hb 7.2" is anemia."""
+"""Measurements outside their reference range in clinical notes: "Hb 7.2" is anemia."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from functools import cache
 
 from spacy_bioel.entities.notes.layout import note_tables
 
-# Text between an analyte and its value, or the last of several values; and after the value, where
-# another unit, a range or a date must not follow.
+# Text between an analyte and its value, or the last of several values. After the value, the pattern
+# excludes other units, ranges and dates.
 _EQUALS = r"(?:[ \t]{0,20}[:=>|—]){0,2}[ \t]{0,20}"
 _ANALYTE_TO_VALUE = rf"(?: (?:level|count|concentration))?(?: (?:was|is|of|at|to))*{_EQUALS}"
 _DECIMAL = r"(?:\d{1,3}(?:[, ]\d{3})+|\d+(?:\.\d+)?)"
@@ -24,7 +24,7 @@ _NO_OTHER_UNIT = (
 _OTHER_FLUIDS = re.compile(
     r"\b(?:CSF|urin\w*|pleural|fluid|ascit\w*|sweat|stool)\W+(?:\w+ )?\Z", re.I
 )
-_MAX_FLUID_DISTANCE = 20  # characters before an analyte
+_MAX_FLUID_DISTANCE = 20  # characters to search before an analyte
 # Reference ranges for adults do not apply at these ages.
 _YOUNG = re.compile(
     r"\b(?:infant|newborn|neonat\w*|baby|toddler|child|(?:days?|weeks?|months?)[- ]old"
@@ -32,13 +32,13 @@ _YOUNG = re.compile(
     re.I,
 )
 _TABLE_ROW = re.compile(r"[\s|*-]*([A-Za-z][A-Za-z0-9]*)[^\n\d]*\d")
-MIN_CASELESS_LENGTH = 4  # characters; shorter names must have the same case in a text
+MIN_CASELESS_LENGTH = 4  # characters; shorter names are case-sensitive
 _ANALYTE_WORD = re.compile(r"(?<![\w/-])[A-Za-z][A-Za-z0-9]*")
 
 
 def measured(text: str) -> dict[str, str]:
-    """Return the findings that measurements out of their reference range show, by measurement:
-    "anemia" for "Hb 7.2 g/dL". Several names of a finding are separated by "|".
+    """Return the findings shown by measurements outside their reference range, by measurement:
+    "anemia" for "Hb 7.2 g/dL". If a finding has several names, they are separated by "|".
     """
     findings = {}
     for word in _ANALYTE_WORD.finditer(text):
@@ -66,7 +66,7 @@ def measured(text: str) -> dict[str, str]:
 
 
 def _is_in_table(text: str, match: re.Match[str]) -> bool:
-    """Whether a measurement begins its line, and another one the line before or after it."""
+    """Whether a measurement starts its line and an adjacent line starts with a measurement."""
     start = text.rfind("\n", 0, match.start()) + 1
     end = text.find("\n", match.end())
     line_before = text[text.rfind("\n", 0, max(0, start - 1)) + 1 : max(0, start - 1)]
@@ -82,7 +82,7 @@ def _is_table_row(line: str) -> bool:
 
 @cache
 def _analytes_by_first_word() -> dict[str, list[int]]:
-    """Return the indices of the analytes by the first word of their names."""
+    """Return the indices of analytes by the first word of each of their names."""
     indices: dict[str, list[int]] = defaultdict(list)
     for index, analyte in enumerate(note_tables()["measurements"]):
         for first in {_ANALYTE_WORD.match(n)[0] for n in analyte["names"]}:  # type: ignore[index]

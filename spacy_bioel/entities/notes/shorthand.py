@@ -1,4 +1,4 @@
-"""Rules for clinical notes: shorthand and measurements are linked by the names that they mean."""
+"""Rules for clinical notes, which link shorthand and measurements by the names that they mean."""
 
 from __future__ import annotations
 
@@ -33,10 +33,11 @@ _LongForm = TypeVar("_LongForm")
 
 
 def shorthand_for(kb: KnowledgeBase, *, notes: bool = False) -> dict[str, str]:
-    """Return the long forms of shorthand, without short forms that are names of a knowledge base.
+    """Return the long forms of shorthand, leaving out short forms that are names in a knowledge
+    base.
 
-    notes (bool): Include shorthand that is unambiguous in clinical notes only. It takes precedence
-        over names of the knowledge base, except those that a user has added.
+    notes (bool): Include shorthand that is unambiguous only in clinical notes. It takes precedence
+        over names in the knowledge base, except names that a user has added.
     """
     forms = {short: first_known(kb, long) for short, long in _long_forms(notes=notes).items()}
     rows = kb.lookup_names(normalize_names(list(forms)))
@@ -46,7 +47,7 @@ def shorthand_for(kb: KnowledgeBase, *, notes: bool = False) -> dict[str, str]:
 
 
 def forms_in(text: str, forms: Mapping[str, _LongForm]) -> dict[str, _LongForm]:
-    """Return the short forms that occur in a text; in a text in capitals "AS" is a word."""
+    """Return the short forms in a text, except words such as "AS" if the text is in capitals."""
     occurring = {short: long for short, long in forms.items() if short in text}
     if is_in_capitals(text):
         for word in note_tables()["words_in_capitals"]:
@@ -58,7 +59,7 @@ def _long_forms(*, notes: bool) -> dict[str, str]:
     forms: dict[str, str] = read_asset("shorthand.json")
     if notes:
         forms |= _long_forms_in_notes()
-    # Capitalised at the beginning of a line: "Wt loss" and "Dizzy", but not "Sob".
+    # Also capitalised, as at the start of a line: "Wt loss" and "Dizzy", but not "Sob".
     for short in sorted(forms):
         if " " in short or (short.islower() and len(short) > MIN_CASELESS_LENGTH):
             forms[short[0].upper() + short[1:]] = forms[short]
@@ -66,7 +67,7 @@ def _long_forms(*, notes: bool) -> dict[str, str]:
 
 
 def _long_forms_in_notes() -> dict[str, str]:
-    """Return the shorthand of notes, including stages of diseases: "CKD3", "CKD stage III"."""
+    """Return the shorthand used in notes, including disease stages: "CKD3", "CKD stage III"."""
     forms: dict[str, str] = dict(note_tables()["shorthand"])
     for short, names in note_tables()["staged"].items():
         for number, roman in enumerate(_ROMAN_STAGES, start=1):
@@ -77,8 +78,10 @@ def _long_forms_in_notes() -> dict[str, str]:
 
 
 def first_known(kb: KnowledgeBase, names: str) -> str:
-    """Return the first of several names, separated by "|", that a knowledge base has; or else the
-    first of all."""
+    """Return the first name that a knowledge base contains, or else the first name.
+
+    names (str): Names separated by "|".
+    """
     alternatives = names.split("|")
     if len(alternatives) > 1:
         rows = kb.lookup_names(normalize_names(alternatives))
@@ -89,9 +92,9 @@ def first_known(kb: KnowledgeBase, names: str) -> str:
 
 
 class _NoteFinder:
-    """Finds shorthand and measurements that mean a name of one of several vocabularies.
+    """Finds shorthand and measurements that mean a name in one of several vocabularies.
 
-    vocabularies (Mapping): The vocabulary of each label.
+    vocabularies (Mapping): The vocabulary for each label.
     """
 
     def __init__(self, vocabularies: Mapping[str, Vocabulary]) -> None:
@@ -99,15 +102,15 @@ class _NoteFinder:
         forms = _long_forms(notes=True)
         names = {short: self._name_and_label(long) for short, long in forms.items()}
         self._names = {short: name for short, name in names.items() if name}
-        # Long forms that are not names, such as "chronic kidney disease", which MeSH has in the
-        # plural, get the label of most others.
+        # Long forms that are not names, such as "chronic kidney disease", which is a plural in
+        # MeSH, get the label that most other long forms have.
         labels = Counter(label for _, label in self._names.values())
         label, n = max(labels.items(), key=itemgetter(1), default=("", 0))
         if 2 * n > len(forms):
             self._names |= {s: (forms[s].split("|")[-1], label) for s in forms.keys() - self._names}
 
     def find(self, doc: Doc, *, measurements: bool) -> list[tuple[SpanKey, str]]:
-        """Return token spans with the names that they mean, without overlaps."""
+        """Return token spans without overlaps, with the names that they mean."""
         text, defined = text_of(doc), long_forms(doc)
         names = {s: name for s, name in forms_in(text, self._names).items() if s not in defined}
         if measurements:
@@ -131,7 +134,10 @@ class _NoteFinder:
         return found
 
     def _name_and_label(self, names: str) -> tuple[str, str] | None:
-        """Return the first of several names that a vocabulary has, and the label."""
+        """Return the first name that is in a vocabulary, and the vocabulary's label.
+
+        names (str): Names separated by "|".
+        """
         for name in names.split("|"):
             for label, (kb, mask) in self._vocabularies.items():
                 _, concepts, _ = kb.concepts_of_names(kb.lookup_names([normalize_name(name)]))
@@ -143,7 +149,7 @@ class _NoteFinder:
 def _add_names(
     spans: Sequence[ScoredSpan], names: Sequence[tuple[SpanKey, str]]
 ) -> list[ScoredSpan]:
-    """Replace the mentions inside shorthand and measurements; longer mentions stay."""
+    """Replace mentions inside shorthand and measurements; longer mentions stay."""
     kept = list(spans)
     for place, _ in names:
         overlapping = [s for s in kept if s[0] < place[1] and place[0] < s[1]]
@@ -156,9 +162,9 @@ class Notes(EntityRules):
     """Expand clinical shorthand ("HTN") and, in clinical notes, find shorthand and measurements.
 
     shorthand (bool): Expand shorthand.
-    clinical (bool): Texts are clinical notes: find shorthand that is unambiguous in notes only, and
+    clinical (bool): Texts are clinical notes: find shorthand that is unambiguous only in notes, and
         drop words with another meaning in notes ("PE:" as a header).
-    measurements (bool): Find measurements out of their reference range, and link the finding.
+    measurements (bool): Find measurements outside their reference range, and link the finding.
     """
 
     def __init__(
@@ -166,7 +172,7 @@ class Notes(EntityRules):
     ) -> None:
         self._shorthand, self._clinical = shorthand, clinical
         self._measurements = measurements
-        # The names that spans mean, set by `find` and used by `queries`.
+        # The names meant by spans, set by `find` and used by `queries`.
         self._names: WeakKeyDictionary[Doc, dict[tuple[int, int], str]] | None = None
 
     def with_knowledge(self, knowledge: LinkerKnowledge) -> Notes:
@@ -188,7 +194,7 @@ class Notes(EntityRules):
 
     @cached_property
     def _forms(self) -> dict[str, str]:
-        """Shorthand for the whole knowledge base."""
+        """Shorthand that can be looked up in the whole knowledge base, with its long forms."""
         assert self.knowledge is not None
         return shorthand_for(self.knowledge.kb, notes=self._clinical) if self._shorthand else {}
 
@@ -245,7 +251,7 @@ class Notes(EntityRules):
     def rewrite(
         self, strings: Sequence[str], kb: KnowledgeBase, seen: Container[str]
     ) -> Sequence[str]:
-        """Expand shorthand, except in known strings."""
+        """Expand shorthand, except in strings that are names or were seen in training."""
         if not self._shorthand:
             return strings
         if kb not in self._normalized_forms:
@@ -269,12 +275,12 @@ class Notes(EntityRules):
 def create_notes_v1(
     *, shorthand: bool = True, clinical: bool = False, measurements: bool = False
 ) -> Notes:
-    """Registered as `spacy-bioel.Notes.v1`; the arguments are those of `Notes`."""
+    """Registered as `spacy-bioel.Notes.v1`; takes the same arguments as `Notes`."""
     return Notes(shorthand=shorthand, clinical=clinical, measurements=measurements)
 
 
 def _without_other_meanings(doc: Doc, spans: Sequence[ScoredSpan]) -> list[ScoredSpan]:
-    """Drop mentions that are not mentions in notes, see `have_other_meaning`."""
+    """Drop spans that have another meaning in notes, see `have_other_meaning`."""
     places = [doc[s[0] : s[1]] for s in spans]
     borders = np.array([[s.start_char, s.end_char] for s in places], dtype=np.int64).reshape(-1, 2)
     is_other = have_other_meaning(text_of(doc), *borders.T)
