@@ -1,8 +1,8 @@
-"""Parts of the reference that are generated from the code: settings, commands, messages, the API.
+"""Generate parts of the reference from the code: settings, commands, messages, and the API.
 
-`python -m benchmarks.reference` writes them into the pages of `docs/reference`, between
-`<!-- generated: NAME -->` and `<!-- end -->`. Run it after a change of settings, commands,
-messages, docstrings or `tests/mistakes.yml`.
+`python -m benchmarks.reference` writes them to the pages in `docs/reference`, between
+`<!-- generated: NAME -->` and `<!-- end -->`. Run it after changing settings, commands, messages,
+docstrings or `tests/mistakes.yml`.
 """
 
 import ast
@@ -42,7 +42,7 @@ PAGES = [
     for name in ("settings", "cli", "error_codes", "mistakes", "api")
 ]
 MISTAKES = ROOT / "tests" / "mistakes.yml"
-# Objects in each section of the API page, with the members to list (None: all public ones).
+# Objects in each section of the API page, with the members to list (None: all public members).
 API: dict[str, dict[str, tuple[str, ...] | None]] = {
     "package": {
         "spacy_bioel.load": None,
@@ -101,20 +101,20 @@ API: dict[str, dict[str, tuple[str, ...] | None]] = {
 MODELS: dict[str, type[Settings]] = {
     model.pipe: model for model in (MentionSettings, LinkerSettings, ContextSettings)
 }
-# Items and sections of a docstring: "name (type): ...", "RETURNS (type): ...".
+# Docstring items and sections: "name (type): ...", "RETURNS (type): ...".
 _ITEM = re.compile(
     r"^(?P<names>\w+(?:, \w+)*) \((?P<type>[^)]*(?:\([^)]*\)[^)]*)*)\): (?P<text>.*)", re.M
 )
 _SECTION = re.compile(r"(RETURNS|YIELDS|RAISES) (.*)")
 _WIDTH = 88
-# Parts of the pipes that registered functions make; their other settings are in `MODELS`.
+# Pipe settings that are registered functions; all other settings are in `MODELS`.
 PARTS = {
     DETECTOR: {
         "model": "The network that scores spans: `spacy-bioel.SpanEnumerator.v1` by default. "
         "`spacy-bioel.BioTagger.v1` tags tokens instead.",
-        "entities.variants": "Rules that find sequence variants by their grammar. As for all of "
-        "`entities`, `null` turns the rules off.",
-        "entities.composites": "Rules that extend a mention to the other members of its family: "
+        "entities.variants": "Rules that find sequence variants by their grammar. As for all "
+        "`entities` rules, `null` turns them off.",
+        "entities.composites": "Rules that extend a mention to further members of the same family: "
         '"CDK4" becomes "CDK4/6".',
         "scorer": "Function that computes the scores of this pipe for `spacy evaluate` and during "
         "training.",
@@ -125,18 +125,18 @@ PARTS = {
         "([choose a linker](../guides/choose_linker.md)).",
         "ngram_search": "Function that makes the n-gram search, which finds similarly spelled "
         "names.",
-        "entities.genes": "Rules that choose the species of genes from the organisms that the "
-        "document names, and decide between genes with the same name by other names that the "
-        "document uses for them. As for all of `entities`, `null` turns the rules off.",
-        "entities.notes": "Rules for clinical notes. Shorthand that the document does not define "
+        "entities.genes": "Rules that choose the species of genes from the organisms in the "
+        "document, and choose between genes with the same name by their other names in the "
+        "document. As for all `entities` rules, `null` turns them off.",
+        "entities.notes": "Rules for clinical notes. Shorthand that is not defined in the document "
         'is expanded ("HTN"), unless it is a name in the knowledge base or a mention in the '
         "training texts. `clinical = true` also recognises short forms that are unambiguous only "
         'in notes ("MR", "PE"); `measurements = true` links abnormal lab values: "Hb 7.2" as '
         'anemia. For `mentions = "dictionary"` and, with '
         '`clinical = true`, for `"spans+dictionary"`.',
-        "entities.variants": "Rules that add the HGVS form, the gene and the dbSNP number of "
-        "sequence variants. They also find variants if the linker itself looks for names.",
-        "entities.composites": "Rules that link the parts of mentions that name several concepts "
+        "entities.variants": "Rules that add the HGVS form, gene and dbSNP number of sequence "
+        "variants. The rules also find variants if the linker itself looks for names.",
+        "entities.composites": "Rules that link each part of a mention of several concepts "
         '("nausea and vomiting").',
         "scorer": "Function that computes the scores of this pipe for `spacy evaluate` and during "
         "training.",
@@ -145,8 +145,8 @@ PARTS = {
 
 
 def settings_table(pipe: str) -> str:
-    """Return a table with the default and the description of each setting of a pipe."""
-    # `blank` registers the factories.
+    """Return a table with the default and description of each pipe setting."""
+    # `blank` also registers the factories.
     config = blank("en").get_factory_meta(pipe).default_config
     parts = [
         (name, reduce(getitem, name.split("."), config), text)
@@ -160,7 +160,7 @@ def settings_table(pipe: str) -> str:
 
 
 def settings_of(model: type[Settings], group: str = "") -> Iterator[tuple[str, object, str]]:
-    """Yield the name, default and description of each setting; those of groups as `group.name`."""
+    """Yield the name (in groups `group.name`), default and description of each setting."""
     for name, field in model.model_fields.items():
         if isinstance(field.default, Settings):
             yield from settings_of(type(field.default), f"{name}.")
@@ -177,7 +177,7 @@ def _shown(value: object) -> str:
 
 
 def commands() -> str:
-    """Return a section for each command, with its help, arguments and options."""
+    """Return a section with the help, arguments and options of each command."""
     group = typer.main.get_command(app)
     return "\n\n".join(_command(command, path) for path, command in _leaves(group, "bioel"))
 
@@ -207,7 +207,7 @@ def _command(command: Any, path: str) -> str:
 
 
 def _value(param: Any) -> str:
-    """Return the placeholder for an option's value: its choices, or its metavar or type."""
+    """Return the placeholder for an option's value: its choices, metavar or type."""
     annotation = param.type_descriptor.annotation
     if isinstance(annotation, type) and issubclass(annotation, Enum):
         return " or ".join(choice.value for choice in annotation)
@@ -222,7 +222,7 @@ def _default(param: Any) -> str:
 
 
 def codes(messages: type) -> str:
-    """Return a table of codes and their messages, in which the fields are italic."""
+    """Return a table of codes and messages, with message fields in italics."""
     names = sorted(name for name in vars(messages) if re.fullmatch(r"[A-Z]\d{3}", name))
     lines = []
     for name in names:
@@ -232,27 +232,27 @@ def codes(messages: type) -> str:
 
 
 def _cell(text: str) -> str:
-    """Escape a text for a cell of a table, with the fields of messages in italics."""
+    """Escape text for a table cell, with message fields in italics."""
     text = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;").replace("|", "\\|")
     return re.sub(r"\{(\w+)[^}]*\}", r"*\1*", text)
 
 
 def mistakes() -> str:
-    """Return the mistakes of tests/mistakes.yml, with the codes of the messages."""
+    """Return the mistakes in tests/mistakes.yml, with the codes of their messages."""
     parts = []
     for section, examples in srsly.read_yaml(MISTAKES).items():
         parts.append(f"## {section}\n")
         for title, example in examples.items():
             code, mistake = title.split(" ", 1)
             page = f"](error_codes.md#{code})" if code[0] in "BW" else "]"
-            # Not as ```python: the tests of the pages would run it, and it fails on purpose.
+            # Indented, because the page tests would run a ```python block, which fails on purpose.
             lines = "".join(f"    {line}\n" for line in example.splitlines())
             parts.append(f"**{mistake[0].upper()}{mistake[1:]}**: [{code}{page}\n\n{lines}")
     return "\n".join(parts)
 
 
 def api(section: str) -> str:
-    """Return the signatures and docstrings of the objects in a section of the API page."""
+    """Return the signatures and docstrings of all objects in an API page section."""
     return "\n\n".join(_documented(name, members) for name, members in API[section].items())
 
 
@@ -293,7 +293,7 @@ def _field(node: ast.AnnAssign) -> str:
 
 
 def _function(node: Any) -> list[str]:
-    """Return the signature of a function, without `self`, and its docstring."""
+    """Return a function's signature, without `self`, and its docstring."""
     kinds = [ast.unparse(decorator) for decorator in node.decorator_list]
     arguments = node.args
     if arguments.args and arguments.args[0].arg in ("self", "cls"):
@@ -329,11 +329,11 @@ def _argument(argument: ast.arg, default: ast.expr | None) -> str:
 
 def _code(text: str) -> str:
     text = text.replace("'", '"')  # ast.unparse writes single quotes
-    return f"```py\n{text}\n```"  # not ```python: the tests would run it
+    return f"```py\n{text}\n```"  # not ```python, which the page tests would run
 
 
 def markdown(doc: str) -> str:
-    """Convert a docstring to Markdown; its arguments, RETURNS and RAISES become a list."""
+    """Convert a docstring to Markdown, with arguments, RETURNS and RAISES as a list."""
     done: list[str] = []
     in_list = False
     for line in doc.splitlines():
@@ -357,7 +357,7 @@ def markdown(doc: str) -> str:
 
 
 def _inline(text: str) -> str:
-    """Convert a line of a docstring to Markdown, with links to the error codes."""
+    """Convert a docstring line to Markdown, with links to the error codes."""
     parts = re.split("(`[^`]*`)", text)
     for i, part in enumerate(parts):
         if not part.startswith("`"):
@@ -377,7 +377,7 @@ GENERATED: dict[str, Callable[[], str]] = {
 
 
 def filled(page: str) -> str:
-    """Return a page with its generated parts brought up to date."""
+    """Return the page with its generated parts updated."""
     return re.sub(
         r"(<!-- generated: ([\w ]+) -->\n).*?(?=<!-- end -->)",
         lambda match: f"{match[1]}{GENERATED[match[2]]()}\n",

@@ -31,22 +31,22 @@ def load(
 
     The starter finds diseases, chemicals, genes, organisms, cell lines and variants, and links them
     to MeSH, NCBI Gene (human, mouse, rat, zebrafish, fly, worm, yeasts), NCBI Taxonomy and
-    Cellosaurus. The first document takes some seconds longer, because the bundled knowledge bases
-    are then built in the user's cache folder.
+    Cellosaurus. The first document takes a few seconds longer, because the bundled knowledge bases
+    are built in the user's cache folder.
 
-    model (str | Path): "starter", the folder or package name of a pipeline, or the folder of a
-        knowledge base, whose names are then found and linked.
-    disable, exclude (str | Iterable[str]): Pipes of the starter ("bioel_mentions",
-        "bioel_linker") to disable or to leave out, as in `spacy.load`.
-    config (Mapping | None): Settings of the starter to change, nested or with dotted names:
+    model (str | Path): "starter"; or a pipeline's folder or package name; or a knowledge base
+        folder, to find and link the names it contains.
+    disable, exclude (str | Iterable[str]): Starter pipes ("bioel_mentions", "bioel_linker") to
+        disable or to leave out, as in `spacy.load`.
+    config (Mapping | None): Starter settings to change, nested or with dotted names:
         {"components.bioel_linker.nil_threshold": 0.6}.
-    context (bool): Add the pipe `bioel_context`, which marks mentions as negated, uncertain,
-        historical, hypothetical, or of another person: `span._.negated` and others.
-    preset (str | None): "clinical" for clinical notes: as with `context`; also recognises
+    context (bool): Add the `bioel_context` pipe, which marks mentions as negated, uncertain,
+        historical, hypothetical, or about another person, in `span._.negated` and so on.
+    preset (str | None): "clinical" for clinical notes: adds `bioel_context`, and also recognises
         shorthand and abnormal lab values.
     RETURNS (Language): Pipeline that writes mentions with ids to doc.spans["bioel"]; the id of a
         span is `span._.concept_id`.
-    RAISES BioelError: [B492] on an unknown preset.
+    RAISES BioelError: [B492] if the preset is unknown.
     """
     from spacy_bioel.loading import STARTER, add_context, load_model, load_starter, set_preset
 
@@ -61,7 +61,7 @@ def load(
     return nlp
 
 
-# Functions that are imported at first access, to keep the import of the package fast.
+# Functions imported at first access, so that importing the package stays fast.
 _LAZY_MODULES = {
     "explain": "report",
     "links_frame": "export.html",

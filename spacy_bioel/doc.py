@@ -1,13 +1,13 @@
 """Read and write gold mentions, mentions to link, and links on a Doc.
 
 The link of a mention (candidates, facts, context) is stored twice. As a value of the Span extension
-`bioel_records`, it stays with the characters of the mention when a span group is filtered, sorted,
-assigned or copied, in `Doc.copy`, `Doc.from_docs`, pickles and `to_bytes`. In the attributes of the
-span group, it survives a DocBin without user data. A value has the records of all labels and span
-groups on its characters.
+`bioel_records`, it stays with the characters of the mention if a span group is filtered, sorted,
+assigned or copied, and in `Doc.copy`, `Doc.from_docs`, pickles and `to_bytes`. In the span group
+attributes, it survives in a DocBin without user data. An extension value contains the records of
+all labels and span groups for its characters.
 
-spaCy's projection of spans drops `kb_id`, so gold mentions are realigned here by character offsets,
-and mentions that do not fit the tokens are counted.
+spaCy drops `kb_id` when it projects spans, so gold mentions are realigned here by character
+offsets, and mentions that do not fit the tokens are counted.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from spacy_bioel.text.normalize import normalize_tokens
 from spacy_bioel.text.sentences import find_abbreviations, find_short_binomials
 from spacy_bioel.types import ANNOTATES, NIL, AnnotatedText, Candidate, Context, Link, ScoredSpan
 
-RECORDS = "bioel_records"  # Span extension: label -> key of a span group -> record
-_LINKS = "links"  # attribute of a span group: the same records, with their offsets and labels
-_ADDED = "added"  # attribute: offsets and labels of mentions that the linker added to the group
-_FROM_ENTS = "from_ents"  # attribute: the mentions of the group are the entities of the document
-_offsets_and_label = attrgetter("start", "end", "label")  # of a link
+RECORDS = "bioel_records"  # Span extension: label -> span group key -> record
+_LINKS = "links"  # span group attribute: the same records, with their offsets and labels
+_ADDED = "added"  # span group attribute: offsets and labels of mentions added by the linker
+_FROM_ENTS = "from_ents"  # span group attribute: whether the mentions are the doc's entities
+_offsets_and_label = attrgetter("start", "end", "label")  # the `_span_key` of a link
 _flags = attrgetter("negated", "uncertain", "historical", "hypothetical", "experiencer")
 
-Record = dict[str, Any]  # id, candidates, facts, kb, nil_threshold, probability, context
+Record = dict[str, Any]  # with id, candidates, facts, kb, nil_threshold, probability, context
 
 # spaCy fills only empty documents, and merged or split tokens have the same text.
 _DOC_TEXTS: WeakKeyDictionary[Doc, str] = WeakKeyDictionary()
 
 
 def normalized_tokens(docs: Sequence[Doc]) -> list[str]:
-    """Normalise the tokens of all documents."""
+    """Return the normalised tokens of all documents."""
     tokens: list[str] = []
     normalized: dict[int, str] = {}
     for doc in docs:
@@ -65,7 +65,7 @@ def text_of(doc: Doc) -> str:
 
 
 def texts_of(doc: Doc, spans: Iterable[ScoredSpan]) -> list[str]:
-    """Return the text of each span, as `doc[start:end].text` does, but fast."""
+    """Return the text of each span, like `doc[start:end].text`, but faster."""
     starts, lengths = doc.to_array([IDX, LENGTH]).T.astype(int)
     first, last = starts.tolist(), (starts + lengths).tolist()
     text = text_of(doc)
@@ -85,7 +85,7 @@ class GoldSpan:
 
 @dataclass
 class Alignment:
-    """Counts of all gold mentions and of the widened ones, and a list of the lost ones."""
+    """Counts of all gold mentions and of widened mentions, and a list of lost mentions."""
 
     n: int = 0
     widened: int = 0
@@ -105,9 +105,9 @@ def split_kb_id(kb_id: str) -> tuple[str, ...]:
 def add_gold(
     doc: Doc, text: AnnotatedText, *, widen: bool = False, key: str = GOLD_KEY
 ) -> Alignment:
-    """Write the gold mentions of `text` to a span group, doc.spans["bioel_gold"].
+    """Write the gold mentions in `text` to a span group, doc.spans["bioel_gold"] by default.
 
-    widen (bool): Widen mentions that cut a token to whole tokens; otherwise they are lost.
+    widen (bool): Widen mentions that cut through a token to whole tokens; otherwise they are lost.
     """
     alignment = Alignment(n=len(text.mentions))
     spans, scores = [], []
@@ -133,7 +133,7 @@ def add_gold(
 
 
 def annotated_labels(doc: Doc, *, key: str = GOLD_KEY) -> tuple[str, ...]:
-    """Return the labels that annotators looked for in a document, see `AnnotatedText`."""
+    """Return the labels that the annotators of a document looked for, see `AnnotatedText`."""
     return tuple(doc.spans[key].attrs.get(ANNOTATES, ())) if key in doc.spans else ()
 
 
@@ -144,7 +144,7 @@ def gold_scores(doc: Doc, *, key: str = GOLD_KEY) -> list[float]:
 
 
 def with_gold_mentions(doc: Doc, text: AnnotatedText, *, spans_key: str = SPANS_KEY) -> Doc:
-    """Write gold mentions, without their ids, to the span group that the linker reads."""
+    """Write gold mentions, without their ids, to the linker's span group."""
     spans = [
         doc.char_span(m.start, m.end, label=m.label, alignment_mode="expand") for m in text.mentions
     ]
@@ -165,18 +165,18 @@ def gold_spans(example: Example, *, key: str = GOLD_KEY) -> Iterator[GoldSpan]:
 
 
 def takes_entities(doc: Doc, mentions: str, *, spans_key: str = SPANS_KEY) -> bool:
-    """Tell whether a linker links the entities of a document, for its setting `mentions`."""
+    """Return whether a linker with this `mentions` setting links the entities of a document."""
     if mentions != "auto" or spans_key not in doc.spans:
         return mentions in ("ents", "auto")
     return bool(doc.spans[spans_key].attrs.get(_FROM_ENTS))
 
 
 def mention_spans(doc: Doc, mentions: str, *, spans_key: str = SPANS_KEY) -> list[Span]:
-    """Return the spans of a Doc that a linker has to link: those of a fresh Doc, if it is linked.
+    """Return the spans that a linker has to link, without names that it added to a linked Doc.
 
     mentions (str): "spans", "spans+dictionary", "ents", or "auto": the span group if there is one,
         else doc.ents.
-    RAISES BioelError: [B505] when a span does not fit the tokens, which were changed.
+    RAISES BioelError: [B505] if a span does not fit the tokens because they were changed.
     """
     if takes_entities(doc, mentions, spans_key=spans_key):
         return list(doc.ents)
@@ -188,7 +188,7 @@ def mention_spans(doc: Doc, mentions: str, *, spans_key: str = SPANS_KEY) -> lis
 
 
 def _realigned(span: Span) -> Span:
-    """Return the span on the tokens that the document has now; spaCy leaves groups as they were."""
+    """Return the span on the current tokens; spaCy does not update groups after retokenizing."""
     doc = span.doc
     if span.end <= len(doc):
         last = doc[span.end - 1]
@@ -212,15 +212,15 @@ def set_links(
     adds: bool = False,
     from_ents: bool = False,
 ) -> None:
-    """Write links as a new span group, with a record for each.
+    """Write links as a new span group, with a record for each link.
 
-    If the links are those of the spans in the old group, the scores of the detector are kept, and
-    so are ids of spans (`span.id_`).
+    Detector scores are kept if the links match the spans in the old group; ids of matching spans
+    (`span.id_`) are always kept.
 
-    kb (str): Fingerprint of the knowledge base of candidates that name none.
-    adds (bool): The linker may have added links to those of the spans; they get a score of 1.
+    kb (str): Fingerprint of the knowledge base for candidates without their own.
+    adds (bool): The linker may have linked additional mentions, which get a score of 1.
     from_ents (bool): The mentions are the entities of the document.
-    RAISES BioelError: [B057] when offsets are not token borders.
+    RAISES BioelError: [B057] if an offset is not a token boundary.
     """
     old = doc.spans[spans_key] if spans_key in doc.spans else None
     keys, old_keys = list(map(_offsets_and_label, links)), list(map(_span_key, old or ()))
@@ -257,7 +257,7 @@ def set_links(
 
 
 def _value_key(start: int, end: int) -> tuple[str, str, int, int]:
-    """Return the key of a Span extension in `doc.user_data`; spaCy shifts and copies such keys."""
+    """Return the `doc.user_data` key of a Span extension; spaCy shifts and copies such keys."""
     return "._.", RECORDS, start, end
 
 
@@ -269,7 +269,7 @@ def _add_record(doc: Doc, key: tuple[int, int, str], spans_key: str, record: Rec
 
 
 def _forget_records(doc: Doc, spans_key: str) -> None:
-    """Remove the records of a span group, which is linked again."""
+    """Remove a span group's records, before it is linked again."""
     for key in [key for key in doc.user_data if isinstance(key, tuple) and key[1] == RECORDS]:
         labels = {
             label: others
@@ -289,9 +289,9 @@ def _span_key(span: Span) -> tuple[int, int, str]:
 def record_of(span: Span, spans_key: str = "") -> Record | None:
     """Return the record of a mention; None if the document has none.
 
-    Several linkers may have linked the same characters with the same label. Then the record is that
-    of the span group of `spans_key`, or that the span is marked with (`span.id_`), or the last one
-    with the id that the span has (`span.kb_id_`).
+    If several linkers have linked the same characters with the same label, choose the record for
+    the `spans_key` group, else for the group in `span.id_`, else the last record with the same
+    concept id as the span (`span.kb_id_`), else the last record.
     """
     start, end, label = _span_key(span)
     values: dict[Any, Any] = span.doc.user_data
@@ -307,9 +307,9 @@ def record_of(span: Span, spans_key: str = "") -> Record | None:
 
 
 def _records_of_groups(span: Span) -> dict[str, Record]:
-    """Restore the values of the Span extension from the groups, and return those of a span.
+    """Restore the Span extension from the group attributes, and return the records of a span.
 
-    A DocBin without user data has the attributes of groups only.
+    A DocBin without user data stores only the group attributes.
     """
     doc = span.doc
     values: dict[Any, Any] = doc.user_data
@@ -323,9 +323,9 @@ def _records_of_groups(span: Span) -> dict[str, Record]:
 
 
 def get_links(doc: Doc, spans_key: str = SPANS_KEY) -> list[Link]:
-    """Return the links of a Doc, in the order of its span group, which may have been changed.
+    """Return the links of a Doc, in the order of its span group, which may have been edited.
 
-    RAISES BioelError: [B052] when a span without a link was added to the group.
+    RAISES BioelError: [B052] if a span without a link was added to the group.
     """
     if spans_key not in doc.spans:
         return []
@@ -352,9 +352,9 @@ def link_of(span: Span, record: Record) -> Link:
 
 
 def set_contexts(doc: Doc, contexts: Sequence[Context], *, spans_key: str) -> None:
-    """Write the context of each span of a group, see `entities.notes.context`.
+    """Write the context of each span in a group, see `entities.notes.context`.
 
-    Offsets of cues are stored relative to the mention, since `Doc.from_docs` shifts mentions.
+    Cue offsets are stored relative to the mention, because `Doc.from_docs` shifts mentions.
     """
     group = doc.spans[spans_key]
     stored: dict[tuple[int, int, str], Record] = {}
@@ -385,31 +385,31 @@ def context_of(span: Span) -> Context | None:
 
 
 def linked_groups(doc: Doc) -> list[str]:
-    """Return the keys of the span groups that linkers and detectors have written."""
+    """Return the keys of span groups written by linkers and detectors."""
     written = {_LINKS, "scores"}
     return [key for key, group in doc.spans.items() if not written.isdisjoint(group.attrs)]
 
 
 def set_ent_links(doc: Doc, *, spans_key: str) -> None:
-    """Copy the ids of links to the entities that were linked, see `set_links`."""
+    """Copy the linked ids to the entities, see `set_links`."""
     linked = list(doc.spans[spans_key])
-    doc.ents = [  # `ent.id` is the id of an entity ruler
+    doc.ents = [  # `ent.id` may hold the id of an entity ruler's pattern
         Span(doc, ent.start, ent.end, ent.label, kb_id=link.kb_id, span_id=ent.id)
         for ent, link in zip(doc.ents, linked, strict=True)
     ]
 
 
 def set_links_as_ents(doc: Doc, *, spans_key: str) -> None:
-    """Replace the entities with the links; where links overlap, with the longest.
+    """Replace the entities with the links, keeping the longest of overlapping links.
 
-    Links without a label are left out, because spaCy has no such entities.
+    Links without a label are left out, because spaCy does not allow entities without a label.
     """
     spans = filter_spans([span for span in doc.spans[spans_key] if span.label])
     doc.ents = [Span(doc, s.start, s.end, s.label, kb_id=s.kb_id) for s in spans]
 
 
 def likeliest(spans: Iterable[ScoredSpan]) -> list[ScoredSpan]:
-    """Merge spans with the same tokens and label; the highest probability is kept."""
+    """Merge spans with the same tokens and label, keeping the highest probability."""
     probabilities: dict[tuple[int, int, str], float] = {}
     for start, end, label, p in spans:
         probabilities[start, end, label] = max(p, probabilities.get((start, end, label), 0.0))
@@ -417,10 +417,10 @@ def likeliest(spans: Iterable[ScoredSpan]) -> list[ScoredSpan]:
 
 
 def long_forms(doc: Doc) -> dict[str, str]:
-    """Return the long form of each short form that the document defines.
+    """Return the long form of each short form that is defined in the document.
 
-    These are abbreviations and short species names ("F. johnsoniae"). If scispacy's abbreviation
-    detector ran, its abbreviations are taken instead.
+    Short forms are abbreviations and short species names ("F. johnsoniae"). If scispaCy's
+    abbreviation detector has run, its abbreviations are used instead.
     """
     if Doc.has_extension("abbreviations") and doc._.abbreviations:
         try:
@@ -430,13 +430,13 @@ def long_forms(doc: Doc) -> dict[str, str]:
     return _long_forms_of(text_of(doc))
 
 
-@lru_cache(maxsize=256)  # all pipes ask for a document
+@lru_cache(maxsize=256)  # each pipe asks for the same document
 def _long_forms_of(text: str) -> dict[str, str]:
     return find_short_binomials(text) | find_abbreviations(text)
 
 
 def _scispacy_forms(short: Span | dict[str, Any]) -> tuple[str, str]:
-    """Return the short and the long form of an abbreviation of scispacy."""
+    """Return the short and long forms of an abbreviation found by scispaCy."""
     if isinstance(short, dict):  # with make_serializable = True
         return str(short["short_text"]), str(short["long_text"])
     return short.text, str(short._.long_form)

@@ -1,7 +1,7 @@
-"""Explanations of links, the trace they are made from, and the Span extensions.
+"""Explanations of links, the traces they are based on, and the Span extensions.
 
-Code that adds, drops or widens spans records the reason in the trace of the document, if there is
-one. So the explanation cannot differ from the decision.
+Code that adds, drops or widens spans records the reason in the document's trace, if it has one. So
+explanations always agree with decisions.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Considered:
 
     label (str): "" if the span was found as a name in a knowledge base.
     reason (str): Why the span is a mention or not; "" if its probability alone decided.
-    name (str): The name in the knowledge base that matches the span; "" for trained detectors.
+    name (str): The knowledge base name that matches the span; "" for trained detectors.
     """
 
     start: int
@@ -46,9 +46,9 @@ class Considered:
 
 
 class Trace:
-    """Record of why spans of one document became mentions, or did not.
+    """Record of why spans in a document became mentions, or did not.
 
-    lowest (float): Minimum probability of the spans that a detector reports.
+    lowest (float): Minimum probability for a detector to report a span.
     """
 
     def __init__(self, doc: Doc, *, lowest: float = 0.0) -> None:
@@ -62,7 +62,7 @@ class Trace:
         return len(self._added) + len(self._others)
 
     def changed(self, before: Iterable[ScoredSpan], after: Iterable[ScoredSpan], why: str) -> None:
-        """Record the spans that a step dropped or added."""
+        """Record the spans that a processing step dropped or added."""
         spans, kept = {span[:3]: span for span in before}, {span[:3] for span in after}
         for key, span in spans.items():
             if key not in kept:
@@ -70,11 +70,11 @@ class Trace:
         self._added |= dict.fromkeys(kept - spans.keys(), (why, ""))
 
     def add(self, key: SpanKey, why: str, name: str = "") -> None:
-        """Record why a span was added. name (str): Its name in the knowledge base."""
+        """Record why a span was added. name (str): The knowledge base name that matches it."""
         self._added[key] = why, name
 
     def has_added(self, key: SpanKey) -> bool:
-        """Whether a step added a span."""
+        """Return whether a processing step added a span."""
         return key in self._added
 
     def drop(self, span: ScoredSpan, why: str, name: str = "") -> None:
@@ -86,7 +86,7 @@ class Trace:
         self._others += considered
 
     def considered(self, mentions: Iterable[ScoredSpan]) -> list[Considered]:
-        """List the considered spans in the order of the text; `mentions` are the final ones."""
+        """List the considered spans in text order; `mentions` are the final mentions."""
         recorded = {(c.start, c.end, c.label) for c in self._others if c.is_mention}
         considered = set(self._others)
         for span in mentions:
@@ -103,7 +103,7 @@ class Trace:
         return Considered(*offsets, words.text, label, round(probability, 4), is_mention, why, name)
 
 
-Features = tuple[tuple[str, float], ...]  # names and values
+Features = tuple[tuple[str, float], ...]  # (name, value) pairs
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +111,11 @@ class ExplainedCandidate:
     """Candidate with its evidence, see `Candidate`.
 
     preferred (str): Preferred name of the concept.
-    of_string (float | None): Score before document context: by the string of the mention alone.
-        None if the string does not have this candidate.
-    features (tuple): Name and value of each feature of `linking.evidence` that is not 0.
-    kind (str): Preferred name of the concept that is the type of this one, such as the species of
-        a gene; else "".
+    of_string (float | None): Score before document context, based on the mention's string only;
+        None if this is not a candidate for the string.
+    features (tuple): Name and value of each nonzero feature, see `linking.evidence`.
+    kind (str): Preferred name of the concept's type if the type is itself a concept, such as the
+        species of a gene; else "".
     """
 
     id: str
@@ -134,24 +134,24 @@ class ExplainedCandidate:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Decision about a mention, with its reasons.
+    """The decision for a mention, with its reasons.
 
     ids (tuple[str, ...]): Linked ids; empty for NIL.
-    reason (str): Why the mention was linked or not, in a sentence or two.
+    reason (str): Why the mention was linked or not, in one or two sentences.
     nil_threshold (float): Minimum score of a link.
-    probability (float | None): Probability of the mention by the detector; None if not known.
+    probability (float | None): Probability of the mention from the detector; None if unknown.
     candidates (tuple[ExplainedCandidate, ...]): Best first.
     kbs (tuple[KbRelease, ...]): The knowledge bases that were searched; empty if they are not open
         in this process.
-    strings (tuple[str, ...]): Strings that were looked up: the whole mention, normalised, with its
-        short forms expanded, and the parts of a composite.
+    strings (tuple[str, ...]): Strings that were looked up: the whole mention, normalised and with
+        short forms expanded, and the parts of a composite mention.
     excluded (tuple[ExplainedCandidate, ...]): The best concepts that mentions with this label
-        cannot link to, by the setting `label_types` or the knowledge base of the label.
+        cannot link to because of the `label_types` setting or the label's knowledge base.
     near (tuple[str, ...]): The most similarly spelled names, if there is no candidate.
-    is_mention (bool): Whether the pipeline found the mention. If not, this is the decision that it
-        would have made.
-    said (str): What the text says of the mention (negated, ...) and its cues; "" for nothing, or
-        if the pipe `bioel_context` did not run.
+    is_mention (bool): Whether the pipeline found the mention; if not, the explanation shows the
+        decision it would have made.
+    said (str): What the text says about the mention (negated, ...), with the cues; "" if nothing,
+        or if the `bioel_context` pipe did not run.
     """
 
     start: int
@@ -216,8 +216,8 @@ def candidate_cells(candidate: ExplainedCandidate) -> tuple[str, ...]:
 def explain_span(span: Span) -> Explanation | None:
     """Explain a linked span from the record in its document; None if it is not a mention.
 
-    The pipeline is not needed. If its knowledge base is not open, the matched names replace the
-    preferred ones.
+    The pipeline is not needed. If its knowledge base is not open, matched names are shown instead
+    of preferred names.
     """
     record = record_of(span)
     if record is None:
@@ -265,7 +265,7 @@ def explain_link(
 
 
 def releases(kb: KnowledgeBase, label: str = "") -> tuple[KbRelease, ...]:
-    """Return the releases of the knowledge bases that a label can link to; all for ""."""
+    """Return the knowledge base releases that a label can link to; all releases for ""."""
     if isinstance(kb, JoinedKnowledgeBase) and (number := kb.part_of(label)) is not None:
         return kb.parts[number].releases
     return kb.releases
@@ -274,16 +274,16 @@ def releases(kb: KnowledgeBase, label: str = "") -> tuple[KbRelease, ...]:
 def register_extensions(facts: Iterable[str] = ()) -> None:
     """Register the Span extensions.
 
-    `span._.concept_id` and `span._.cui`, which is the same, are the id of the linked concept in any
-    vocabulary, or None; `span._.cuis` are all ids. `span._.candidates` and `span._.explanation`
-    (see `explain_span`) tell how it was chosen. `span._.negated`, `uncertain`, `historical`,
-    `hypothetical`, `experiencer` and `context_cues` are None without the pipe `bioel_context`.
-    An extension that another package has registered is kept, with a warning [W270].
+    `span._.concept_id` and its synonym `span._.cui` return the linked concept's id in any
+    vocabulary, or None; `span._.cuis` returns all ids. `span._.candidates` and
+    `span._.explanation` (see `explain_span`) show how the concept was chosen. `span._.negated`,
+    `uncertain`, `historical`, `hypothetical`, `experiencer` and `context_cues` are None without the
+    `bioel_context` pipe. Extensions registered by another package are kept, with a warning [W270].
 
-    facts (Iterable[str]): Facts of rules, such as "hgvs"; each becomes an extension.
+    facts (Iterable[str]): Facts that entity rules add, such as "hgvs"; each becomes an extension.
     """
     if not Span.has_extension(RECORDS):
-        Span.set_extension(RECORDS, default=None)  # so that spaCy stores its values, also as JSON
+        Span.set_extension(RECORDS, default=None)  # so that spaCy also stores its values as JSON
     for name, getter in (_GETTERS | {fact: _getter_of_fact(fact) for fact in facts}).items():
         if not Span.has_extension(name):
             Span.set_extension(name, getter=getter)
@@ -301,7 +301,7 @@ def _get_concept_id(span: Span) -> str | None:
 
 
 def _stored_record(span: Span) -> Record | None:
-    """Return the record of a span; warn if the span is linked, and its record was lost."""
+    """Return the record of a span, with a warning if a linked span has lost its record."""
     record = record_of(span)
     if record is None and span.kb_id:
         warnings.warn(Warnings.W324.format(text=span.text[:40]), stacklevel=4)
@@ -313,7 +313,7 @@ def _get_candidates(span: Span) -> tuple[Candidate, ...]:
     return () if record is None else link_of(span, record).candidates
 
 
-@cache  # `register_extensions` compares getters by identity
+@cache  # the same getter each time, because `register_extensions` compares them by identity
 def _getter_of_fact(name: str) -> Callable[[Span], Any]:
     return partial(_get_fact, name)
 
@@ -346,20 +346,20 @@ _GETTERS: dict[str, Callable[[Span], Any]] = {
     },
     "context_cues": _get_cues,
 }
-EXTENSIONS = frozenset(_GETTERS)  # of a Span
+EXTENSIONS = frozenset(_GETTERS)  # names of the Span extensions
 
 
 def reason_of(link: Link, *, nil_threshold: float | None = None) -> str:
     """Explain in one sentence why a mention is linked, or NIL.
 
-    nil_threshold (float | None): Minimum score of a link; None if not known.
+    nil_threshold (float | None): Minimum score of a link; None if unknown.
     """
     if not link.candidates:
         return "NIL: the knowledge base has no similar name for this mention."
     best = link.candidates[0]
     if len(link.ids) > 1:
         names = [f"{c.name} ({c.id})" for c in link.candidates[: len(link.ids)]]
-        return f"Linked: the mention names {len(names)} concepts, {', '.join(names)}."
+        return f"Linked: the mention refers to {len(names)} concepts, {', '.join(names)}."
     if not link.ids and is_tied(link.candidates) and best.score >= (nil_threshold or 0.0):
         tied = (f"{c.name} ({c.id})" for c in link.candidates if c.score == best.score)
         return f"NIL: {' and '.join(tied)} scored equally ({best.score:.2f})."
@@ -372,9 +372,9 @@ def reason_of(link: Link, *, nil_threshold: float | None = None) -> str:
 
 
 def describe_context(context: Context, text: str) -> str:
-    """Describe what a text says of a mention, with the cues: 'negated ("denies")'.
+    """Describe what a text says about a mention, with the cues: 'negated ("denies")'.
 
-    text (str): The whole text, which the offsets of the cues refer to.
+    text (str): The whole text, which the cue offsets refer to.
     """
     cues: dict[str, list[str]] = defaultdict(list)
     for start, end, meaning in context.cues:

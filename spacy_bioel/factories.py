@@ -1,6 +1,6 @@
-"""The factories of the pipes with their default models and rules, and the tokenizer.
+"""The pipe factories with their default models and rules, and the tokenizer.
 
-spaCy imports this module for every pipeline, so the pipes themselves are imported in the factories.
+spaCy imports this module for every pipeline, so the factories import their pipes only when called.
 """
 
 # No `from __future__ import annotations`: spaCy reads the annotations as types.
@@ -49,13 +49,13 @@ MENTIONS_MODEL: dict[str, Any] = {
         },
     },
 }
-# The size of the bundled encoder.
+# The same size as the bundled encoder.
 LINKER_MODEL: dict[str, Any] = {
     "@architectures": "spacy-bioel.ResCNN.v1",
     **{"dim": 192, "blocks": 3, "filters": 96, "widths": [1, 3, 5], "pooling": "max"},
     **{"dropout": 0.2, "max_tokens": 25},
 }
-# Rules for kinds of text, see `spacy_bioel.entities`. A config can add rules, or set some to null.
+# Entity rules, see `spacy_bioel.entities`. A config can add rules, or turn some off with null.
 _MENTION_RULES = {
     "variants": {"@misc": "spacy-bioel.Variants.v1"},
     "composites": {"@misc": "spacy-bioel.Composites.v1"},
@@ -81,9 +81,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _takes(settings: type[Settings]) -> Callable[[F], F]:
-    """Add the settings to the signature of a factory that takes them as `**settings`.
+    """Replace `**settings` in a factory's signature with one parameter for each setting.
 
-    spaCy refuses config keys that the signature lacks. The pipe checks the values.
+    spaCy rejects config keys that are not in the signature. The pipe checks the values.
     """
 
     def add_settings(factory: F) -> F:
@@ -122,7 +122,7 @@ def make_mention_detector(
     scorer: Callable | None,
     **settings: Any,
 ) -> "MentionDetector":
-    """Make a `bioel_mentions`, which finds mentions with a trained model."""
+    """Make a `bioel_mentions` pipe, which finds mentions with a trained model."""
     from spacy_bioel.mentions.pipe import MentionDetector
 
     rules = _rule_set(entities)
@@ -137,7 +137,7 @@ def make_mention_detector(
 )
 @_takes(ContextSettings)
 def make_context(nlp: Language, name: str, **settings: Any) -> "MentionContext":
-    """Make a `bioel_context`, which marks mentions as negated, historical, and so on."""
+    """Make a `bioel_context` pipe, which marks mentions as negated, historical, and so on."""
     from spacy_bioel.entities.notes.context import MentionContext
 
     return MentionContext(nlp.tokenizer, name, **dict(ContextSettings.of(settings)))
@@ -171,7 +171,7 @@ def make_linker(
     scorer: Callable | None,
     **settings: Any,
 ) -> "Linker":
-    """Make a `bioel_linker`, which links mentions to a knowledge base."""
+    """Make a `bioel_linker` pipe, which links mentions to a knowledge base."""
     from spacy_bioel.linking.pipe import Linker
 
     linker = Linker(
@@ -190,8 +190,8 @@ def make_linker(
 
 # Combining accents stay with their letter. The group is needed: spaCy joins and anchors patterns.
 _SEPARATOR = r"(?:[^\w\s\u0300-\u036f]|_)"
-# spaCy splits off an infix at the beginning of a string only if another infix follows, so one
-# prefix is needed there. Splitting off all separators as prefixes would take quadratic time.
+# spaCy splits off an infix at the start of a string only if another infix follows, so a lone
+# separator must be a prefix. Treating all separators as prefixes would take quadratic time.
 _LONE_SEPARATOR = rf"{_SEPARATOR}(?!{_SEPARATOR})"
 _NUMBER_BEFORE_UNIT = r"(?<=[0-9])(?=(?:mg|g|kg|ml|l|[mn]?M|m?mol|hr?|days?|weeks?|wk)(?:[\W_]|$))"
 # "CCR5Delta32" is a gene and its variant.
@@ -199,12 +199,12 @@ _DELETION_BEHIND_GENE = r"(?<=[A-Za-z0-9])(?=(?:[Dd]elta|[Δ∆])[0-9])"
 
 
 def create_bio_tokenizer() -> Callable[[Language], Tokenizer]:
-    """Return a function that makes the tokenizer `spacy-bioel.BioTokenizer.v1`.
+    """Return a function that makes the `spacy-bioel.BioTokenizer.v1` tokenizer.
 
-    It is a spaCy Tokenizer with other rules. Chemicals and diseases begin and end inside tokens of
-    an English tokenizer: "naloxone-induced", "levodopa/carbidopa", "[3H]-naloxone", "100mg". So
-    spaCy's English tokenizer cannot represent 1.3 % of the mentions of BC5CDR. Here every character
-    that is neither a letter nor a digit is a token, and numbers are separated from their units.
+    It is a spaCy Tokenizer with different rules. With spaCy's English rules, chemicals and diseases
+    may start or end inside a token: "naloxone-induced", "levodopa/carbidopa", "[3H]-naloxone",
+    "100mg". This makes 1.3 % of the BC5CDR mentions unrepresentable. Here every character that is
+    neither a letter nor a digit is a token, and numbers are separated from their units.
     """
 
     def create_tokenizer(nlp: Language) -> Tokenizer:

@@ -1,4 +1,4 @@
-"""Load pipelines by folder or name, change them for clinical notes, and verify saved ones."""
+"""Load pipelines by folder or name, adapt them to clinical notes, and verify saved pipelines."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ if TYPE_CHECKING:
 
 STARTER = "starter"
 CLINICAL = "clinical"  # the only preset
-_CODE_MODULE = "python_code"  # spaCy's module name for a file of --code
-_UNREGISTERED = re.compile("function '(.+?)' in function registry '(.+?)'")  # E893 of spaCy
+_CODE_MODULE = "python_code"  # spaCy's module name for a --code file
+_UNREGISTERED = re.compile("function '(.+?)' in function registry '(.+?)'")  # spaCy's E893
 
 
 def import_code(path: str) -> UserCode:
     """Import a Python file that registers functions for configs, like `spacy train --code`.
 
-    RAISES BioelError: [B502] when the file is missing or fails.
+    RAISES BioelError: [B502] if the file is missing or fails.
     """
     path = os.path.abspath(path)
     loader = SourceFileLoader(_CODE_MODULE, path)
     spec = spec_from_loader(_CODE_MODULE, loader)
     assert spec is not None
-    # pickle looks for the module of a class in `sys.modules`.
+    # Registered in `sys.modules`, where pickle looks up the module of a class.
     module = sys.modules[_CODE_MODULE] = module_from_spec(spec)
     try:
         loader.exec_module(module)
@@ -61,7 +61,7 @@ def import_code(path: str) -> UserCode:
 
 
 def _describe_code_error(error: Exception, path: str) -> str:
-    """Describe an error, with the line of a file where it was raised if there is one."""
+    """Describe an error, with the line in the file that raised it, if known."""
     if isinstance(error, FileNotFoundError) and error.filename == path:
         return "there is no such file"
     stack = traceback.extract_tb(error.__traceback__)
@@ -74,7 +74,7 @@ def _describe_code_error(error: Exception, path: str) -> str:
 
 
 class UserCode:
-    """The imported file of --code; unpickling it in another process imports the file there."""
+    """The imported --code file; unpickling it in another process imports the file there too."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         module = sys.modules.get(_CODE_MODULE)
@@ -82,14 +82,14 @@ class UserCode:
 
 
 def load_model(model: str, *, more: Sequence[str] = (), preset: str | None = None) -> Language:
-    """Load a pipeline, or make one that links the names of a knowledge base.
+    """Load a pipeline, or make a pipeline that links the names in a knowledge base.
 
-    model (str): Folder or package name of a pipeline, or "starter"; or folder of a knowledge base,
-        or a bundled one such as "starter:genes".
-    more (Sequence[str]): Folders of additional knowledge bases, if the model is one.
+    model (str): Folder or package name of a pipeline, or "starter"; or a knowledge base folder, or
+        a bundled knowledge base such as "starter:genes".
+    more (Sequence[str]): Additional knowledge base folders, if the model is a knowledge base.
     preset (str | None): See `set_preset`.
-    RAISES BioelError: [B071] when there is no such pipeline, [B323] when additional knowledge bases
-        are given with a pipeline, [B501] when its config names an unregistered function.
+    RAISES BioelError: [B071] if there is no such pipeline, [B323] if a pipeline is combined with
+        additional knowledge bases, [B501] if the config uses an unregistered function.
     """
     nlp = _load_or_make(model, more)
     if preset:
@@ -118,18 +118,18 @@ def _load_or_make(model: str, more: Sequence[str]) -> Language:
 
 
 def is_bundled(name: str) -> bool:
-    """Return whether a name is that of a bundled knowledge base, such as "starter:genes"."""
+    """Return whether a name refers to a bundled knowledge base, such as "starter:genes"."""
     return name.startswith(f"{STARTER}:") and not Path(name).exists()
 
 
 def check_there(model: str) -> None:
-    """Check without loading that `load_model` would find a model. RAISES BioelError: [B071]."""
+    """Check, without loading it, that a model exists. RAISES BioelError: [B071] if not."""
     if model != STARTER and not Path(model).exists() and not is_package(model):
-        raise BioelError(Errors.B071.format(model=model, error="no such folder, and no package"))
+        raise BioelError(Errors.B071.format(model=model, error="no such folder or package"))
 
 
 def dictionary_pipeline(kb: str | list[str]) -> Language:
-    """Make a pipeline that finds and links the names of knowledge bases, without training."""
+    """Make a pipeline that finds and links knowledge base names, without training."""
     tokenizer = {"@tokenizers": "spacy-bioel.BioTokenizer.v1"}
     nlp = spacy.blank("en", config={"nlp": {"tokenizer": tokenizer}})
     nlp.add_pipe(LINKER, config={"kb": kb, "mentions": "dictionary"})
@@ -137,23 +137,23 @@ def dictionary_pipeline(kb: str | list[str]) -> Language:
 
 
 def find_linker(nlp: Language) -> Linker | None:
-    """Return the first linker of a pipeline, under any name, or None."""
+    """Return a pipeline's first linker, under any name, or None."""
     return _find_pipe(nlp, LINKER)
 
 
 def add_context(nlp: Language) -> None:
-    """Add the pipe `bioel_context` at the end, unless the pipeline has one."""
+    """Add a `bioel_context` pipe at the end, unless the pipeline has one."""
     if _find_pipe(nlp, CONTEXT) is None:
         nlp.add_pipe(CONTEXT, config={"spans_key": spans_key(find_linker(nlp))})
 
 
 def set_preset(nlp: Language, preset: str) -> None:
-    """Change a pipeline for clinical notes.
+    """Adapt a pipeline to clinical notes.
 
-    It recognises their shorthand and abnormal lab values, and marks mentions as negated,
+    The pipeline then recognises shorthand and abnormal lab values, and marks mentions as negated,
     historical, and so on.
 
-    RAISES BioelError: [B492] on any preset other than "clinical".
+    RAISES BioelError: [B492] if the preset is not "clinical".
     """
     if preset != CLINICAL:
         raise BioelError(Errors.B492.format(found=preset))
@@ -166,14 +166,14 @@ def set_preset(nlp: Language, preset: str) -> None:
 
 
 def _change_rules(nlp: Language, linker: Linker, name: str, config: dict[str, Any]) -> None:
-    """Replace rules for a kind of text, in a linker and in the config of its pipeline."""
+    """Replace named entity rules in a linker and in its pipeline's config."""
     linker.entities = RuleSet(linker.entities.rules | registry.resolve({name: config}))
     pipe = next(name for name, pipe in nlp.pipeline if pipe is linker)
     nlp._pipe_configs[pipe].setdefault("entities", {})[name] = config
 
 
 def fact_names(nlp: Language) -> list[str]:
-    """Return the names of the facts that the linkers of a pipeline may add to links."""
+    """Return the names of facts that the linkers in a pipeline may add to links."""
     facts: dict[str, None] = {}
     for name, pipe in nlp.pipeline:
         if nlp.get_pipe_meta(name).factory == LINKER:
@@ -182,12 +182,12 @@ def fact_names(nlp: Language) -> list[str]:
 
 
 def find_detector(nlp: Language) -> MentionDetector | None:
-    """Return the first detector of a pipeline, under any name, or None."""
+    """Return a pipeline's first mention detector, under any name, or None."""
     return _find_pipe(nlp, DETECTOR)
 
 
 def spans_key(linker: Linker | None) -> str:
-    """Return the span group of a linker, or the default one without a linker."""
+    """Return the linker's span group, or the default group without a linker."""
     return SPANS_KEY if linker is None else str(linker.cfg["spans_key"])
 
 
@@ -207,7 +207,7 @@ def load_starter(
     exclude: str | Iterable[str] = (),
     config: Mapping[str, Any] | None = None,
 ) -> Language:
-    """Load the starter, see `spacy_bioel.load`; its KBs are built when it links first."""
+    """Load the starter, see `spacy_bioel.load`; its KBs are built when it first links mentions."""
     meta = json.loads((_STARTER_FOLDER / "meta.json").read_text(encoding="utf8"))
     changes = Config()
     for name, value in (config or {}).items():
@@ -217,7 +217,7 @@ def load_starter(
     pipes: dict[str, Any] = dict(nlp.components)
     if detector := pipes.get(DETECTOR):
         from_config = dict(detector.cfg)
-        detector.from_disk(_STARTER_FOLDER / DETECTOR)  # replaces all settings with the saved ones
+        detector.from_disk(_STARTER_FOLDER / DETECTOR)  # also replaces all settings
         changed = changes.get("components", {}).get(DETECTOR, {})
         detector.cfg |= {key: from_config[key] for key in changed if key in from_config}
     if linker := pipes.get(LINKER):
@@ -228,17 +228,17 @@ def load_starter(
 
 
 def _nested(names: Sequence[str], value: object) -> dict[str, Any]:
-    """Nest a value: {"a": {"b": 1}} for "a.b". spaCy's `dot_to_dict` would lower-case labels."""
+    """Nest a value: {"a": {"b": 1}} for "a.b". spaCy's `dot_to_dict` would lowercase labels."""
     return {names[0]: _nested(names[1:], value) if names[1:] else value}
 
 
 @dataclass(frozen=True)
 class Verification:
-    """Result of `verify_saved` for each folder.
+    """Results of `verify_saved` by folder.
 
-    whole (list[str]): Folders whose files are unchanged, and the pipeline if it loads.
-    without (list[str]): Pipes without a manifest, which was removed after an edit by hand.
-    failed (dict[str, str]): Folder -> the first error.
+    whole (list[str]): Folders with unchanged files, and the pipeline folder if it loads.
+    without (list[str]): Pipe folders without a manifest, which must have been removed by hand.
+    failed (dict[str, str]): Folder -> first error.
     """
 
     whole: list[str] = field(default_factory=list)
@@ -255,13 +255,13 @@ class Verification:
 
 
 def verify_saved(path: Path) -> Verification:
-    """Compare saved files with their digests, to the last byte.
+    """Check all bytes of saved files against their digests.
 
-    In a pipeline, these are the files of this package's pipes and of their knowledge bases. Other
-    pipes have no digests; they are only loaded.
+    In a pipeline, only this package's pipes and their knowledge bases have digests; other pipes are
+    only loaded.
 
-    path (Path): Folder of a pipeline or of a knowledge base.
-    RAISES BioelError: [B468] when the folder is neither.
+    path (Path): Pipeline folder or knowledge base folder.
+    RAISES BioelError: [B468] if the folder is neither.
     """
     result = Verification()
     pipes = sorted({file.parent for name in (CFG, MANIFEST) for file in path.glob(f"*/{name}")})

@@ -1,11 +1,11 @@
-"""Base class of the trainable pipes: how they are saved, loaded and updated.
+"""Base class for trainable pipes: how they are saved, loaded and updated.
 
-A saved pipe has a manifest with the sizes and digests of its files, so that damage is detected:
+A saved pipe has a manifest with the sizes and digests of its files, to detect damage:
 
     manifest.json   {"files": {"cfg.json": {"bytes": 512, "sha256": "9f3a..."}, ...}}
 
-Loading compares all sizes, and the digests of files of up to `MAX_BYTES_CHECKED`; `bioel verify`
-compares all digests. After editing a file by hand, remove the manifest: nothing is compared then.
+Loading checks all sizes, and the digests of files of up to `MAX_BYTES_CHECKED`; `bioel verify`
+checks all digests. After editing a file by hand, remove the manifest to turn these checks off.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from spacy_bioel.files import replacing_file
 from spacy_bioel.models.torch_io import unchanged_on_error
 from spacy_bioel.settings import Settings
 
-SavedParts = Mapping[str, Callable[[], bytes]]  # contents of files, by file name
+SavedParts = Mapping[str, Callable[[], bytes]]  # file name -> function returning its contents
 S = TypeVar("S", bound=Settings)
 CFG = "cfg.json"
 MANIFEST = "manifest.json"
 _TOK2VEC_BATCH_SIZE = 32
-MAX_BYTES_CHECKED = 1 << 22  # hashing these files takes 2 % of the time to load the starter
+MAX_BYTES_CHECKED = 1 << 22  # hashing files up to this size is 2 % of the starter's loading time
 
 
 class SavedFiles:
-    """Files of a saved pipe, compared with the manifest (None if it was removed) when read.
+    """Files of a saved pipe, checked against the manifest (if it exists) when read.
 
-    whole (bool): Compare the digests of large files too.
-    RAISES BioelError: [B466] when the manifest is damaged.
+    whole (bool): Check the digests of large files too.
+    RAISES BioelError: [B466] if the manifest is damaged.
     """
 
     def __init__(self, folder: Path, *, whole: bool = False) -> None:
@@ -59,7 +59,7 @@ class SavedFiles:
                 raise _changed_file(path, expected="a table of files", found=error) from None
 
     def read(self, name: str) -> bytes:
-        """Return the contents of a file. RAISES BioelError: [B042] missing, [B466] changed."""
+        """Return a file's contents. RAISES BioelError: [B042] if missing, [B466] if changed."""
         path = self.folder / name
         if not path.is_file():
             raise BioelError(Errors.B042.format(path=path))
@@ -88,7 +88,7 @@ def _changed_file(path: Path, *, expected: str, found: object) -> BioelError:
 
 
 def save_files(folder: Path, parts: SavedParts) -> None:
-    """Write each part to its own file and then the manifest; all under temporary names first."""
+    """Write each part to its own file, then the manifest, replacing old files atomically."""
     folder.mkdir(parents=True, exist_ok=True)
     files: dict[str, Any] = {}
     manifest = {MANIFEST: lambda: json.dumps({"files": files}, indent=1).encode("utf8")}
@@ -104,7 +104,7 @@ def _size_and_digest(data: bytes) -> dict[str, Any]:
 
 
 class Pipeline:
-    """Checks of the pipeline that a pipe is in, if any."""
+    """Checks on the pipeline that a pipe belongs to, if any."""
 
     def __init__(self) -> None:
         self._nlp: Callable[[], Language | None] = lambda: None
@@ -115,7 +115,7 @@ class Pipeline:
         self._nlp = ref(nlp)
 
     def check_order(self, check: Callable[[Language], None]) -> None:
-        """Check the order of the pipes at first use and after changes."""
+        """Run a check of the pipe order at first use, and again after changes."""
         nlp = self._nlp()
         if nlp is not None and nlp.pipe_names != self._checked:
             check(nlp)
@@ -125,20 +125,20 @@ class Pipeline:
         self._checked = []
 
     def check_mentions(self, docs: Iterable[Doc], n_mentions: int, linker: str) -> None:
-        """Warn [W323], once, when the linker is the only pipe and documents have no mentions."""
-        # Documents may come with mentions; then some of them may have none.
+        """Warn [W323], once, if the linker is the only pipe and the documents have no mentions."""
+        # After any document with mentions, documents without mentions are normal.
         self._has_mentions = self._has_mentions or n_mentions > 0
         nlp = None if self._has_mentions or not any(map(len, docs)) else self._nlp()
-        # Disabled pipes count as well: a ruler disables others while it reads its patterns.
+        # Disabled pipes count too: a ruler disables the other pipes while it reads its patterns.
         if nlp is not None and nlp.component_names == [linker]:
             self._has_mentions = True
             warnings.warn(Warnings.W323.format(linker=linker), stacklevel=3)
 
 
 class StoredPipe(TrainablePipe, Generic[S]):
-    """A TrainablePipe that is saved as named parts: its settings as JSON, and those of `parts`.
+    """A TrainablePipe that is saved as named parts: its JSON settings, and the result of `parts`.
 
-    Settings that could not be loaded are not saved either. If loading fails, the pipe is unchanged.
+    Settings that could not be loaded again are not saved. If loading fails, the pipe is unchanged.
     """
 
     cfg: dict[str, Any]
@@ -149,13 +149,13 @@ class StoredPipe(TrainablePipe, Generic[S]):
         raise NotImplementedError
 
     def load_parts(self, parts: Mapping[str, bytes]) -> None:
-        """Load the parts that `parts` returned; `self.cfg` has the settings already."""
+        """Load the parts that `parts` returned; `self.cfg` is already loaded."""
         raise NotImplementedError
 
     def check_settings(self) -> S:
-        """Return the current settings; check them if they have changed since the last call.
+        """Return the current settings, checked again if they have changed since the last call.
 
-        RAISES BioelError: [B270] and others, see `read_settings`.
+        RAISES BioelError: [B270] if a setting is wrong; the same errors as `read_settings`.
         """
         cfg = repr(self.cfg)
         if self._settings is None or self._settings[0] != cfg:
@@ -184,7 +184,7 @@ class StoredPipe(TrainablePipe, Generic[S]):
         sgd: Optimizer | None = None,
         losses: dict[str, float] | None = None,
     ) -> dict[str, float]:
-        """Learn from a batch. RAISES the errors of `learn`."""
+        """Learn from a batch. Raises the same errors as `learn`."""
         examples = list(examples)
         losses = {} if losses is None else losses
         losses.setdefault(self.name, 0.0)
@@ -198,16 +198,16 @@ class StoredPipe(TrainablePipe, Generic[S]):
         return losses
 
     def learn(self, examples: Sequence[Example]) -> float | None:
-        """Add the gradients of a batch. RETURNS (float | None): Its loss; None without gradient."""
+        """Add the gradients of a batch. RETURNS (float | None): Loss; None without gradient."""
         raise NotImplementedError
 
     def finish_update(self, sgd: Optimizer) -> None:
-        """Update the weights, and release the token vectors of the step."""
+        """Update the weights, and release the token vectors used in this step."""
         super().finish_update(sgd)
         for layer in self.model.walk():
             if isinstance(layer, Tok2VecListener):
-                # spaCy's tok2vec pipe sent a local function for this step. With it, the pipe could
-                # not be pickled for worker processes.
+                # The listener holds a local function from spaCy's tok2vec pipe, which would make
+                # this pipe impossible to pickle for worker processes.
                 layer.receive(None, None, None)  # type: ignore[arg-type]
 
     def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
@@ -219,7 +219,7 @@ class StoredPipe(TrainablePipe, Generic[S]):
         return self
 
     def read_bytes(self, bytes_data: bytes) -> None:
-        """Load the result of `to_bytes`. The caller undoes changes after an error."""
+        """Load the result of `to_bytes`. The caller restores the pipe after an error."""
         parts = srsly.msgpack_loads(bytes_data)
         self._take_parts(json.loads(parts[CFG])["cfg"], parts)
 
@@ -232,7 +232,7 @@ class StoredPipe(TrainablePipe, Generic[S]):
         return self
 
     def read_folder(self, folder: Path) -> None:
-        """Load a folder that `to_disk` wrote. The caller undoes changes after an error."""
+        """Load a folder that `to_disk` wrote. The caller restores the pipe after an error."""
         files = SavedFiles(folder)
         stored = json.loads(files.read(CFG))
         self._take_parts(stored["cfg"], {name: files.read(name) for name in stored["parts"]})
@@ -265,7 +265,7 @@ class StoredPipe(TrainablePipe, Generic[S]):
 
 
 def with_token_vectors(nlp: Language, docs: Iterable[Doc]) -> Iterator[Doc]:
-    """Run only the tok2vec pipes of a pipeline, whose vectors our pipes may listen to."""
+    """Run only a pipeline's tok2vec pipes, because our pipes may listen to their vectors."""
     for _, pipe in nlp.pipeline:
         if isinstance(pipe, Tok2Vec):
             docs = pipe.pipe(docs, batch_size=_TOK2VEC_BATCH_SIZE)
@@ -273,14 +273,14 @@ def with_token_vectors(nlp: Language, docs: Iterable[Doc]) -> Iterator[Doc]:
 
 
 def listens(model: Model) -> bool:
-    """Return whether a layer of the model listens to the token vectors of another pipe."""
+    """Return whether a layer of the model listens to token vectors from another pipe."""
     return any(isinstance(layer, Tok2VecListener) for layer in model.walk())
 
 
 def require_token_vectors(model: Model, docs: Iterable[Doc]) -> None:
-    """Refuse documents without token vectors, for which a listener would silently get zeros.
+    """Refuse documents without token vectors, for which a listener would silently return zeros.
 
-    RAISES BioelError: [B174] when the pipe that the model listens to has not run.
+    RAISES BioelError: [B174] if the pipe that the model listens to has not run.
     """
     if listens(model) and any(len(doc) and not doc.tensor.size for doc in docs):
         raise BioelError(Errors.B174.format(model=model.name))

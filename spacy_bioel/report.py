@@ -1,4 +1,4 @@
-"""Reports on texts: which spans a pipeline considered, which it linked, and why."""
+"""Report which spans in a text a pipeline considered, which it linked, and why."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ from spacy_bioel.types import Candidate, KbRelease, ScoredSpan
 _MAX_EXCLUDED = 3
 _MIN_EXCLUDED_SCORE = 0.05
 _MAX_SIMILAR_NAMES = 3
-_MIN_CHANGE = 0.05  # differences of scores below this are not worth a sentence
-# Minimum probability of the spans to report: of all spans, and of spans that the user asks for.
+_MIN_CHANGE = 0.05  # smaller score changes are not explained
+# Minimum probability for reporting spans: any spans, and spans that the user asks for.
 _MIN_PROBABILITY, _MIN_ASKED_PROBABILITY = 0.01, 1e-4
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Explanation of a whole text, or of the occurrences of some words in it.
+    """Explanation of a whole text, or of each occurrence of a phrase in the text.
 
     model (str): Name and version of the pipeline.
     finds (str): How the pipeline finds mentions, in a sentence.
-    considered (tuple[Considered, ...]): Spans that were considered as mentions; with words, only
-        the spans that overlap an occurrence.
-    mentions (tuple[Explanation, ...]): Explanations of all links; with words, of each occurrence,
+    considered (tuple[Considered, ...]): Spans that were considered as mentions; for a phrase, only
+        spans that overlap an occurrence.
+    mentions (tuple[Explanation, ...]): Explanations of all links; for a phrase, of each occurrence,
         whether the pipeline found it or not.
     """
 
@@ -61,12 +61,12 @@ class Report:
 
 
 def explain(nlp: Language, text: str, mention: str | None = None) -> Report:
-    """Run a pipeline on a text and explain all that it found, or some words of the text.
+    """Run a pipeline on a text and explain all mentions that it found, or a phrase in the text.
 
-    mention (str | None): Explain each occurrence of these words; case is ignored. An occurrence
+    mention (str | None): Explain each occurrence of this phrase; case is ignored. An occurrence
         that the pipeline did not find is linked as if it had been found.
-    RAISES BioelError: [B338] when the words do not occur in the text, [B339] when no occurrence
-        begins and ends with a token.
+    RAISES BioelError: [B338] if the phrase does not occur in the text, [B339] if no occurrence
+        starts and ends at token boundaries.
     """
     linker, detector = find_linker(nlp), find_detector(nlp)
     lowest = _MIN_ASKED_PROBABILITY if mention else _MIN_PROBABILITY
@@ -86,7 +86,7 @@ def explain(nlp: Language, text: str, mention: str | None = None) -> Report:
         asked_for = {(span.start, span.end) for span in words}
         mentions = _explain_mentions(ranking, found & asked_for if words else found, considered)
         if missing := [span for span in words if (span.start, span.end) not in found]:
-            # In a second ranking, so that they do not change the scores of the mentions above.
+            # In a second ranking, so that these spans do not change the scores of found mentions.
             extended = _add_spans(ranking.mentions, missing, considered, ranking.generator)
             hypothetical = rank_candidates(ranking.generator, extended)
             for explanation in _explain_mentions(hypothetical, asked_for - found, considered):
@@ -102,7 +102,7 @@ def explain(nlp: Language, text: str, mention: str | None = None) -> Report:
 
 
 def pieces(report: Report) -> Iterator[tuple[str, Explanation | None]]:
-    """Yield the pieces of a text with their mentions, or None; the first of overlapping ones."""
+    """Yield (piece of text, its mention or None) pairs; of overlapping mentions, only the first."""
     end = 0
     for mention in sorted(report.mentions, key=lambda m: (m.start, -m.end)):
         if mention.is_mention and mention.start >= end:
@@ -131,7 +131,7 @@ def _how_mentions_are_found(
     if setting == BY_DICTIONARY:
         return "Mentions are names of the knowledge base."
     if setting == "model":
-        return "Mentions are found by the model of bioel_linker."
+        return "Mentions are found by bioel_linker's model."
     if detector is None:
         return f"Mentions are found by other components: {', '.join(nlp.pipe_names)}."
     sentence = f"Mentions are found by bioel_mentions, threshold {detector.cfg['threshold']:g}"
@@ -143,7 +143,7 @@ def _how_mentions_are_found(
 def _run_traced(
     nlp: Language, trace: Trace, linker: Linker | None, detector: MentionDetector | None
 ) -> Ranking | None:
-    """Run a pipeline on the document of a trace, and return the candidates of its linker."""
+    """Run a pipeline on a trace's document, and return the linker's ranked candidates."""
     ranking = None
     for name, pipe in nlp.pipeline:
         if pipe is detector:
@@ -161,14 +161,14 @@ def _run_traced(
 def _final_mentions(
     trace: Trace, ranking: Ranking | None, linker: Linker | None, detector: MentionDetector | None
 ) -> list[ScoredSpan]:
-    """Return the mentions after the last pipe, with their probabilities, or 1 if not known."""
+    """Return the mentions after the last pipe, with their probabilities, or 1 if unknown."""
     doc = trace.doc
     if ranking is None or linker is None:
         key = SPANS_KEY if detector is None else detector.cfg["spans_key"]
         spans = list(doc.spans[key]) if key in doc.spans else []
     else:
         key, spans = linker.cfg["spans_key"], list(ranking.mentions.spans)
-        if detector is None:  # other components found them, except those that the linker added
+        if detector is None:  # keep only mentions added by the linker
             spans = [s for s in spans if trace.has_added((s.start, s.end, s.label_))]
     group = doc.spans[key] if key in doc.spans else ()
     scores = group.attrs.get("scores", ()) if group else ()
@@ -183,7 +183,7 @@ def _add_spans(
     considered: Sequence[Considered],
     generator: CandidateGenerator,
 ) -> Mentions:
-    """Add spans of one document to its mentions, with the most probable label of each."""
+    """Add spans to the mentions in a document, each with its most probable label."""
     spans = []
     for span in added:
         here = [c for c in considered if (c.start, c.end) == (span.start_char, span.end_char)]
@@ -206,9 +206,9 @@ def _add_spans(
 def _explain_mentions(
     ranking: Ranking, wanted: Collection[tuple[int, int]], considered: Sequence[Considered]
 ) -> list[Explanation]:
-    """Explain mentions of one document; they are decided as in `Linker.predict`.
+    """Explain mentions in one document, with the same decisions as `Linker.predict`.
 
-    wanted (Collection): Start and end token of the mentions to explain.
+    wanted (Collection): Start and end tokens of the mentions to explain.
     """
     (links,) = ranking.links()
     mentions = ranking.mentions
@@ -234,7 +234,7 @@ def _explain_mentions(
             near = tuple(f"{hit.name} ({hit.concept.id})" for hit in hits)
             explanation = replace(explanation, near=near)
         if mentions.probabilities is None and not is_linked and not link.ids:
-            reason = f"NIL: the settings label_types or kb exclude mentions of {link.label}."
+            reason = f"NIL: the label_types or kb setting excludes mentions of {link.label}."
         else:
             is_name = mentions.probabilities is not None
             reason = explanation.reason + _of_change(
@@ -245,7 +245,7 @@ def _explain_mentions(
 
 
 def _add_evidence(explanation: Explanation, ranking: Ranking, number: int) -> Explanation:
-    """Add the evidence for the string of the mention with this number to its explanation."""
+    """Add the string evidence for a mention, by its number, to its explanation."""
     label, query = ranking.mentions.spans[number].label_, ranking.mentions.queries[number]
     generator = ranking.generator.for_label(label)
     with_label, without_label = (query.whole, label), (query.whole, "")
@@ -270,7 +270,7 @@ def _add_evidence(explanation: Explanation, ranking: Ranking, number: int) -> Ex
 
 
 def _type_name(whole: KnowledgeBase, kb: KnowledgeBase, id: str) -> str:
-    """Return the name of a type of a concept in `kb` that is a concept in `whole`, or ""."""
+    """Return the preferred name of a concept's type if `whole` contains it, else ""."""
     row = kb.find(id)
     for name in kb.types_of(row) if row >= 0 else ():
         if ":" in name and (type_row := whole.find(name)) >= 0:
@@ -279,7 +279,7 @@ def _type_name(whole: KnowledgeBase, kb: KnowledgeBase, id: str) -> str:
 
 
 def _features(generator: CandidateGenerator, string: str) -> dict[str, Features]:
-    """Return the features of each candidate of a string that are not 0, by the id."""
+    """Return the nonzero features of each candidate for a string, by concept id."""
     table = generator.candidate_table([string] if string else [])
     return {
         id: tuple((name, round(float(x), 4)) for name, x in zip(FEATURES, row, strict=True) if x)
@@ -288,18 +288,18 @@ def _features(generator: CandidateGenerator, string: str) -> dict[str, Features]
 
 
 def _of_change(explanation: Explanation, rule_reason: str, *, is_name: bool) -> str:
-    """Explain how context changed the top score; "" if the string alone decided.
+    """Explain how context changed the top score; "" if only the string mattered.
 
-    rule_reason (str): Sentence of the rules of `entities`; may be empty.
-    is_name (bool): The mention was found as a name; scores are multiplied by its probability.
+    rule_reason (str): Explanation from the entity rules, in a sentence; may be empty.
+    is_name (bool): Whether the dictionary found the mention; its probability then scales scores.
     """
     if not explanation.candidates:
         return ""
     best = explanation.candidates[0]
     if best.of_string is None and explanation.ids == (best.id,):
         sentence = (
-            "The mention is not a name of this concept: the concept was found by a short form, by"
-            " another spelling, or by the same gene symbol in another species."
+            "The mention is not a name of this concept: the concept was found through a short form,"
+            " another spelling, or the same gene symbol in another species."
         )
     elif best.of_string is None or len(explanation.ids) > 1:
         return ""
@@ -319,7 +319,7 @@ def _of_change(explanation: Explanation, rule_reason: str, *, is_name: bool) -> 
 def _excluded(
     generator: CandidateGenerator, candidates: Sequence[Candidate], label: str
 ) -> tuple[ExplainedCandidate, ...]:
-    """Return the best of some candidates that mentions with a label cannot link to."""
+    """Return the best candidates that mentions with a label cannot link to."""
     kb = generator.kb
     candidates = [c for c in candidates if c.score >= _MIN_EXCLUDED_SCORE]
     rows = kb.find_all([c.id for c in candidates])

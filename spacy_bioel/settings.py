@@ -1,7 +1,7 @@
 """The settings of the pipes: descriptions, defaults and allowed values.
 
-docs/reference/settings.md is generated from these models, and the factories take their defaults
-from them. spaCy imports this module for every pipeline, so it imports little.
+docs/reference/settings.md is generated from these models, and the factories use their defaults.
+spaCy imports this module for every pipeline, so the module itself imports little.
 """
 
 import json
@@ -16,7 +16,7 @@ from spacy_bioel.errors import BioelError, Errors
 LINKER, DETECTOR, CONTEXT = "bioel_linker", "bioel_mentions", "bioel_context"  # factory names
 GOLD_KEY = "bioel_gold"
 SPANS_KEY = "bioel"
-# Values of the linker's setting `mentions` that other modules compare with.
+# Values of the linker's `mentions` setting that other modules compare with.
 BY_DICTIONARY, SPANS_AND_DICTIONARY = "dictionary", "spans+dictionary"
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -26,7 +26,7 @@ NonEmpty = Annotated[str, Field(min_length=1)]
 _as_tuple = BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)
 NonEmptyStrings = Annotated[tuple[NonEmpty, ...], _as_tuple]
 
-# Types of JSON schemas, as messages call them.
+# Words for JSON schema types in messages.
 _TYPE_WORDS = {
     "boolean": "true or false",
     "null": "null",
@@ -37,33 +37,33 @@ _TYPE_WORDS = {
 
 
 class Settings(BaseModel):
-    """The settings of a pipe, or a group of them; each has a default."""
+    """The settings of a pipe, or a group of settings; each setting has a default."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
-    pipe: ClassVar[str] = ""  # the factory, for messages
+    pipe: ClassVar[str] = ""  # factory name, for messages
 
     @classmethod
     def of(cls, cfg: Mapping[str, Any]) -> Self:
         """Check the settings of a pipe and copy them.
 
-        RAISES BioelError: [B270] on an unknown setting, a wrong type, or a value out of range.
+        RAISES BioelError: [B270] if a setting is unknown, has the wrong type, or is out of range.
         """
         try:
             return cls.model_validate(cfg)
         except ValidationError as error:
-            # pydantic gives an error for each type that the setting allows; report it once.
+            # pydantic reports one error for each type that the setting allows; show only one.
             wrong = dict.fromkeys(cls._complaint(cfg, item["loc"]) for item in error.errors())
             raise BioelError(Errors.B270.format(pipe=cls.pipe, wrong="\n".join(wrong))) from None
 
     @classmethod
     def defaults(cls) -> dict[str, Any]:
-        """Return the default settings in the form that configs have."""
+        """Return the default settings in the form used in configs."""
         return cls().model_dump(mode="json")
 
     @classmethod
     def _complaint(cls, cfg: Mapping[str, Any], loc: tuple[int | str, ...]) -> str:
-        """Return a line with the name of a wrong setting, its value, and the expected values.
+        """Return a line with the wrong setting's name and value, and the expected values.
 
         loc (tuple): Location of a pydantic error: group, setting, and possibly keys of its value.
         """
@@ -79,7 +79,7 @@ class Settings(BaseModel):
 
 
 def _expected(schema: Mapping[str, Any]) -> str:
-    """Describe the values that a JSON schema allows, as a config writes them."""
+    """Describe the values that a JSON schema allows, in config syntax."""
     if "examples" in schema:
         return f"a value such as {_either(map(json.dumps, schema['examples']))}"
     if "anyOf" in schema:
@@ -110,12 +110,13 @@ class MentionSettings(Settings):
     document_smoothing: Share = Field(
         default=0.0,
         description="How far the probability of a span moves towards the highest probability of "
-        "the same words in the document, from 0 (not at all) to 1. `bioel tune` chooses it.",
+        "the same words in the document, from 0 (not at all) to 1 (all the way). `bioel tune` "
+        "chooses it.",
     )
     allow_overlap: bool = Field(
         default=True,
         description="Keep overlapping and nested mentions. `false` keeps the most probable set of "
-        "mentions without overlaps.",
+        "mentions that do not overlap.",
     )
     abbreviations: bool = Field(
         default=False,
@@ -141,8 +142,8 @@ class MentionSettings(Settings):
     )
     set_ents: bool = Field(
         default=False,
-        description="Also write the mentions to `doc.ents`, without ids. Where mentions overlap, "
-        "the longest is kept.",
+        description="Also write the mentions to `doc.ents`, without ids. If mentions overlap, the "
+        "longest is kept.",
     )
     spans_key: str = Field(default=SPANS_KEY, description="Span group for the mentions.")
     gold_key: str = Field(
@@ -151,12 +152,12 @@ class MentionSettings(Settings):
 
 
 class DictionarySettings(Settings):
-    """How names of a knowledge base are found in texts, see `DictionaryLookup`."""
+    """How knowledge base names are found in texts, see `DictionaryLookup`."""
 
     variants: bool = Field(
         default=True,
-        description="Also find inflected forms, other word orders and related words. The settings "
-        'of `dictionary` have an effect only with `mentions = "dictionary"`.',
+        description="Also find inflected forms, other word orders and related words. The "
+        '`dictionary` settings have an effect only with `mentions = "dictionary"`.',
     )
     typos: bool = Field(
         default=True,
@@ -170,19 +171,19 @@ class DictionarySettings(Settings):
     )
     exclude: NonEmptyStrings = Field(
         default=(),
-        description="Names that are not mentions in your texts. `bioel tune` adds names that your "
-        "documents do not annotate.",
+        description="Names that are not mentions in your texts. `bioel tune` adds names that are "
+        "not annotated in your documents.",
         examples=[["protein"]],
     )
 
 
 class EvidenceSettings(Settings):
-    """Switches for the sources of evidence."""
+    """Switches for each source of evidence."""
 
     exact: bool = Field(
         default=True,
-        description="Exact match of the mention with a name of the concept, or with a spelling "
-        "variant of a name.",
+        description="Exact match of the mention with a concept name, or with a spelling variant of "
+        "the name.",
     )
     alias_table: bool = Field(
         default=True,
@@ -205,7 +206,7 @@ class EvidenceSettings(Settings):
     )
     contextual: bool = Field(
         default=True,
-        description="Scores of a contextual model, which reads the text around the mention. No "
+        description="Scores from a contextual model, which reads the text around the mention. No "
         "effect with other models.",
     )
     generated: bool = Field(
@@ -232,21 +233,20 @@ class TrainingSettings(Settings):
     )
     candidates: Positive = Field(
         default=10,
-        description="Contextual models: candidates that compete with the right concept of each "
-        "mention. Dual encoders draw this many at random and this many hard negatives.",
+        description="Contextual models: candidates that compete with the correct concept for each "
+        "mention. Dual encoders draw this many at random, and as many hard negatives.",
     )
     mentions: Positive = Field(
         default=24,
-        description="Mentions that a cross-encoder or a generative model learns from in each "
-        "update.",
+        description="Mentions per update of a cross-encoder or a generative model.",
     )
     refresh_every: Positive = Field(
         default=250,
-        description="Number of updates between two searches for hard negatives.",
+        description="Updates between two searches for hard negatives.",
     )
     pool_names: Positive = Field(
         default=50_000,
-        description="Names of a large knowledge base that are searched during training, for hard "
+        description="Large knowledge bases: number of names searched during training, for hard "
         "negatives and for evaluation.",
     )
     loss: Literal["info_nce", "multi_similarity", "marginal"] = Field(
@@ -265,24 +265,24 @@ class LinkerSettings(Settings):
         | Annotated[dict[str, str], Field(min_length=1)]
     ) = Field(
         default="",
-        description="Folder of a knowledge base; or a list of folders, which are all searched; or "
-        'a folder for each label, `{"Disease": "kb/mondo"}` '
+        description="Knowledge base folder; or a list of folders, which are all searched; or a "
+        'folder for each label, `{"Disease": "kb/mondo"}` '
         '([rules](../guides/knowledge_bases.md#in-one-linker)). `""` is the bundled MeSH.',
         examples=["kb/mondo", ["kb/mondo", "kb/hp"], {"Disease": "kb/mondo", "Phenotype": "kb/hp"}],
     )
     mentions: Literal["auto", "spans", "spans+dictionary", "ents", "dictionary", "model"] = Field(
         default="auto",
-        description='Which mentions are linked. `"spans"`: those in the span group `spans_key`. '
-        '`"spans+dictionary"`: those in the group, and unambiguous names in the knowledge base. '
+        description='Which mentions are linked. `"spans"`: the spans in the `spans_key` group. '
+        '`"spans+dictionary"`: these spans, and unambiguous names in the knowledge base. '
         '`"ents"`: `doc.ents`. `"auto"`: the span group if the document has it, otherwise '
-        '`doc.ents`. `"dictionary"`: the linker itself looks for names of the knowledge base, '
+        '`doc.ents`. `"dictionary"`: the linker itself looks for knowledge base names in the text, '
         'exact or similar. `"model"`: the model finds the mentions; it must be '
         "`spacy-bioel.HierarchicalLinker.v1`.",
     )
     dictionary: DictionarySettings = DictionarySettings()
     label_types: dict[str, Annotated[tuple[str, ...], _as_tuple]] = Field(
         default={},
-        description='Semantic types that mentions of a label can link to: `{"Disease": ["C", '
+        description='Semantic types that mentions with a label can link to: `{"Disease": ["C", '
         '"F03"]}`. Labels that are not listed can link to any type; `{"ORG": []}` excludes a '
         "label.",
         examples=[{"Disease": ["C", "F03"]}],
@@ -292,7 +292,7 @@ class LinkerSettings(Settings):
         description="If the best candidate scores below this value, from 0 to 1, the mention is "
         "not linked (NIL). `bioel tune` chooses it.",
     )
-    # With more candidates, the search is slow and the table of candidates fills the memory.
+    # With more candidates, the search is slow and the candidate table fills the memory.
     max_candidates: int = Field(
         default=5,
         ge=1,
@@ -302,13 +302,13 @@ class LinkerSettings(Settings):
     evidence: EvidenceSettings = EvidenceSettings()
     abbreviations: bool = Field(
         default=True,
-        description="Expand short forms that the document defines before they are looked up.",
+        description="Expand short forms that are defined in the document before looking them up.",
     )
     coherence: float = Field(
         default=1.0,
         ge=0,
         description="Weight of document coherence: how strongly a mention prefers candidates that "
-        "other mentions of the document have too. 0 turns it off.",
+        "it shares with other mentions in the document. 0 turns it off.",
     )
     include_kb: bool = Field(
         default=True,
@@ -317,20 +317,20 @@ class LinkerSettings(Settings):
     set_ents: bool | Literal["links"] = Field(
         default=True,
         description="If the mentions come from `doc.ents`, write ids to these entities "
-        '(`ent.kb_id_`). `"links"` replaces `doc.ents` with the links; where links overlap, the '
+        '(`ent.kb_id_`). `"links"` replaces `doc.ents` with the links; if links overlap, the '
         "longest is kept.",
     )
     training: TrainingSettings = TrainingSettings()
-    spans_key: str = Field(default=SPANS_KEY, description="Span group of the mentions and links.")
+    spans_key: str = Field(default=SPANS_KEY, description="Span group for the mentions and links.")
     gold_key: str = Field(
         default=GOLD_KEY, description="Span group with the gold mentions, for training."
     )
 
     @property
     def only_labels(self) -> tuple[str, ...]:
-        """Labels of the mentions that can be linked; (): mentions with any label.
+        """Labels of mentions that can be linked; (): mentions with any label.
 
-        Labels are restricted if `kb` is a table that names one folder for all of its labels.
+        Only a `kb` setting with the same folder for all its labels restricts the labels.
         """
         is_one_folder = isinstance(self.kb, dict) and len(set(self.kb.values())) == 1
         return tuple(self.kb) if is_one_folder else ()
@@ -341,11 +341,11 @@ class ContextSettings(Settings):
 
     rules: str = Field(
         default="",
-        description='JSON file of cues and sections; `""` for the bundled rules. The rules are '
+        description='JSON file with cues and sections; `""` for the bundled rules. The rules are '
         "saved with the pipeline.",
     )
     spans_key: str = Field(
         default="",
-        description='Span group with the mentions. `""` for all groups that the detectors and '
-        "linkers of the pipeline have written.",
+        description='Span group with the mentions. `""` for all groups written by the detectors '
+        "and linkers in the pipeline.",
     )

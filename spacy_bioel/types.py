@@ -1,4 +1,4 @@
-"""Records that all rooms of the package share; this module imports only errors."""
+"""Records shared by the whole package, from which this module imports only errors."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ FloatArray = NDArray[np.float32]
 DoubleArray = NDArray[np.float64]
 
 NIL = "NIL"  # `span.kb_id_` of mentions that are linked to no concept
-# Attribute of a span group: the labels that annotators looked for, see `AnnotatedText`.
+# Span group attribute with the labels that annotators looked for, see `AnnotatedText`.
 ANNOTATES = "annotates"
-# Labels that have rules of their own.
+# Labels with their own entity rules.
 CELL_LINE = "CellLine"
 GENE = "Gene"
 VARIANT = "Variant"
-# Prefix of the ids of organisms. A type with this prefix is the species of a gene.
+# Prefix of organism ids. A type with this prefix is the species of a gene.
 ORGANISM = "NCBITaxon:"
-# Types of organisms that live in others, whose genes texts mention together with their names.
+# Types of organisms that live in a host. Texts mention their genes together with the organism name.
 MICROBES = frozenset((VIRUS := "Virus", PROKARYOTE := "Prokaryote"))
-# Prefix of the ids of variants, which are taken from the text.
+# Prefix of variant ids, which come from the text instead of a knowledge base.
 DBSNP = "dbSNP:"
 
 
 @dataclass(frozen=True, slots=True)
 class Concept:
-    """Concept of a knowledge base.
+    """Concept in a knowledge base.
 
     id (str): A CURIE such as "MESH:D003920" or "HP:0001250"; for UMLS the bare CUI, "C0011849".
     names (tuple[str, ...]): All names, the preferred one first.
     types (tuple[str, ...]): Semantic types, the most specific first.
     parents (tuple[str, ...]): Ids of broader concepts.
     definition (str): Free text, may be empty.
-    replaced_by (str): The current id, if this id is retired or an alternative; else empty.
+    replaced_by (str): The current id if this id is retired or an alternative id; else empty.
     xrefs (tuple[str, ...]): Cross-references to other vocabularies, as written in the source.
     """
 
@@ -61,8 +61,8 @@ class Concept:
 class KbRelease:
     """Name, source and release of a knowledge base.
 
-    name (str): Name of its folder or of its first source.
-    source, release, licence (str): As given to `bioel kb build`; may be empty.
+    name (str): Name of its folder or its first source.
+    source, release, licence (str): As specified for `bioel kb build`; may be empty.
     fingerprint (str): Digest of its contents.
     concepts (int): Number of concepts.
     """
@@ -83,15 +83,15 @@ class KbRelease:
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """Stretch of text that names one concept, several (composite), or none in the KB (NIL).
+    """Stretch of text that refers to one concept, several (composite), or none in the KB (NIL).
 
     start, end (int): Character offsets into AnnotatedText.text; text[start:end] is the mention.
     label (str): The mention's semantic type, e.g. "Disease".
     ids (tuple[str, ...]): Gold concept ids: several for a composite mention, empty for NIL.
-    fragments (tuple[tuple[int, int], ...]): The pieces of a discontinuous mention, else empty;
-        start and end then cover all of them.
-    probability (float): Below 1 for mentions that another detector predicted, which a detector
-        learns from, see `training/scripts/teach.py`. Only .spacy files keep it.
+    fragments (tuple[tuple[int, int], ...]): The pieces of a discontinuous mention, all within start
+        and end; empty for other mentions.
+    probability (float): Below 1 for training mentions that another detector predicted, see
+        `training/scripts/teach.py`. Only .spacy files store it.
     """
 
     start: int
@@ -104,10 +104,10 @@ class Mention:
 
 @dataclass(frozen=True, slots=True)
 class AnnotatedText:
-    """Document of a corpus with its gold mentions, which may overlap.
+    """Corpus document with its gold mentions, which may overlap.
 
-    annotates (tuple[str, ...]): Labels that annotators looked for; empty for all. Mentions with
-        other labels may be missing.
+    annotates (tuple[str, ...]): Labels that annotators looked for; empty if they looked for all.
+        Mentions with other labels may be missing.
     """
 
     id: str
@@ -122,9 +122,9 @@ class Candidate:
 
     id (str): Id of the concept.
     score (float): Decision score in [0, 1], comparable across mentions.
-    name (str): The name of the concept that matched.
+    name (str): The concept name that matched.
     evidence (str): Sources of its evidence, e.g. "exact+dense".
-    kb (str): Fingerprint of the knowledge base that has the concept.
+    kb (str): Fingerprint of the knowledge base that contains the concept.
     """
 
     id: str
@@ -137,16 +137,16 @@ class Candidate:
     def concept(self) -> Concept:
         """The concept with its names and definition, read from the knowledge base at each access.
 
-        RAISES BioelError: [B320] when the knowledge base is not open in this process, [B337] when
-            it lacks the concept.
+        RAISES BioelError: [B320] if the knowledge base is not open in this process, [B337] if it
+            lacks the concept.
         """
         return opened(self.kb)[self.id]
 
     @property
     def xrefs(self) -> tuple[str, ...]:
-        """Cross-references of the concept, as written in its source.
+        """The concept's cross-references, as written in its source.
 
-        RAISES BioelError: [B320] when the knowledge base is not open in this process.
+        RAISES BioelError: [B320] if the knowledge base is not open in this process.
         """
         source = opened(self.kb)
         return source[self.id].xrefs if self.id in source else ()
@@ -155,7 +155,8 @@ class Candidate:
 def is_tied(candidates: Sequence[Candidate]) -> bool:
     """Return whether the two best candidates have the same score.
 
-    Candidates with scores above 0.5 come from two knowledge bases and do not compete.
+    Two candidates with equal scores above 0.5 come from different knowledge bases, so they do not
+    compete.
     """
     scores = [c.score for c in candidates[:2]]
     return len(scores) == 2 and scores[0] == scores[1] <= 0.5
@@ -163,10 +164,10 @@ def is_tied(candidates: Sequence[Candidate]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What the text says of a mention, see `entities.notes.context`.
+    """What the text says about a mention, see `entities.notes.context`.
 
-    experiencer (str): Who has it: "patient", "family" or "other".
-    cues (tuple): Start, end and meaning of the words that say so.
+    experiencer (str): Who has the condition: "patient", "family" or "other".
+    cues (tuple): Start, end and meaning of the words that show this.
     """
 
     negated: bool = False
@@ -178,19 +179,19 @@ class Context:
 
     @property
     def is_affirmed(self) -> bool:
-        """Whether the patient has or had it: not negated, hypothetical, or of another person."""
+        """Whether the patient has or had it: not negated, hypothetical, or about another person."""
         return not (self.negated or self.hypothetical) and self.experiencer == "patient"
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """Decision of the linker about a mention.
+    """The linker's decision for a mention.
 
     start, end, label: As in `Mention`.
     ids (tuple[str, ...]): The linked concept ids: one, several for a composite, none for NIL.
-    candidates (tuple[Candidate, ...]): Best first; kept for NIL too.
-    context (Context | None): Set by the pipe `bioel_context`; None if it did not run.
-    facts (Mapping): Further facts from the rules of `entities`: JSON values by name.
+    candidates (tuple[Candidate, ...]): Best first, also for NIL.
+    context (Context | None): Set by the `bioel_context` pipe; None if it did not run.
+    facts (Mapping): Further facts from the entity rules: JSON values by name.
     """
 
     start: int
@@ -203,7 +204,7 @@ class Link:
 
 
 class Opened(Protocol):
-    """An open knowledge base, as far as records use it."""
+    """The part of an open knowledge base's interface that records use."""
 
     fingerprint: str
 
@@ -216,20 +217,20 @@ class Opened(Protocol):
 
 
 class Opener(Protocol):
-    """A pipe that can open its knowledge base, if it is built."""
+    """A pipe that can open its knowledge base once it has been built."""
 
     def kb_if_built(self) -> Opened: ...
 
 
-# Candidates store only the fingerprint of their knowledge base, so that they can be pickled, and
-# look it up here. Several open knowledge bases can have the same fingerprint.
+# To be picklable, candidates store only the fingerprint of their knowledge base and look up the
+# open knowledge base here. Several open knowledge bases can have the same fingerprint.
 _OPENED: WeakSet[Opened] = WeakSet()
 _OPENERS: WeakSet[Opener] = WeakSet()
 _OPENED_LOCK = Lock()
 
 
 def remember(kb: Opened) -> None:
-    """Register an open knowledge base, so that records find it."""
+    """Register an open knowledge base so that records can find it."""
     with _OPENED_LOCK:
         _OPENED.add(kb)
 
@@ -241,7 +242,7 @@ def remember_opener(opener: Opener) -> None:
 
 
 def opened(fingerprint: str) -> Opened:
-    """Return the open knowledge base with a fingerprint. RAISES BioelError: [B320] without one."""
+    """Return the open knowledge base with a fingerprint. RAISES BioelError: [B320] if not open."""
     if (kb := _find_opened(fingerprint)) is not None:
         return kb
     with _OPENED_LOCK:
@@ -275,18 +276,18 @@ def _read_preferred_name(fingerprint: str, id: str) -> str:
 
 
 def releases_of(fingerprint: str) -> tuple[str, ...]:
-    """Return descriptions of the releases of a knowledge base; empty if it is not open."""
+    """Describe the releases in a knowledge base; the result is empty if it is not open."""
     try:
         return tuple(map(str, opened(fingerprint).releases))
     except BioelError:
         return ()
 
 
-# A span that may be a mention: start token, end token (exclusive), label, and probability. It is 1
-# for words that the user's settings include.
+# A span that may be a mention: start token, end token (exclusive), label, and probability (1 for
+# words in the user's `include` setting).
 ScoredSpan = tuple[int, int, str, float]
 
 
 def best_first(candidates: Iterable[Iterable[Candidate]]) -> list[tuple[Candidate, ...]]:
-    """Sort the candidates of each mention by score, then by id, so that batches do not matter."""
+    """Sort each mention's candidates by score, then by id, so that batching has no effect."""
     return [tuple(sorted(mention, key=lambda c: (-c.score, c.id))) for mention in candidates]

@@ -1,1 +1,1 @@
-"""Linkers that score mentions in their context. No module outside this folder imports it."""
+"""Linkers that score mentions in context. No module outside this folder may import them."""

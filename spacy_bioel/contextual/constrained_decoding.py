@@ -1,12 +1,12 @@
-"""Constrained decoding: beam search through a trie of the names of a knowledge base.
+"""Constrained decoding: beam search through a trie of knowledge base names.
 
-The trie says which word pieces may follow a prefix. It is stored as arrays without pointers: nodes
-are numbered level by level, and the children of one parent are consecutive. The children of node i
-are the nodes first_child[i] to first_child[i + 1], sorted by piece. Each path ends with the end
-piece; its last node, a leaf, has the names.
+The trie determines which word pieces may follow a prefix. It is stored as arrays without pointers:
+nodes are numbered level by level, and siblings are consecutive. The children of node i are the
+nodes first_child[i] to first_child[i + 1], sorted by piece. Each path ends with the end piece; the
+names are listed at its last node, a leaf.
 
-The search extends all beams of all mentions of a batch at once. The mentions of a batch have
-prompts of equal length.
+The search extends all beams of all mentions in a batch at once, which requires that the mentions
+have equally long prompts.
 """
 
 from __future__ import annotations
@@ -45,38 +45,38 @@ if TYPE_CHECKING:
 
     from spacy_bioel.contextual.generative import MarkedMention, Seq2SeqModel
 
-# From normalised names to the pieces of each with the end piece; None if it cannot be generated.
+# Converts normalised names to pieces, end piece included; None: a name that cannot be generated.
 ToPieces = Callable[[Sequence[str]], Iterable[Sequence[int] | None]]
-_NAMES_PER_TOKENIZATION = 1 << 14  # bounds the memory
+_NAMES_PER_TOKENIZATION = 1 << 14  # names tokenised at once; limits memory use
 
 
 @dataclass(frozen=True)
 class NameTrie:
-    """Trie of names as columns, possibly memory-mapped. Node 0 is the root; its piece is unused."""
+    """Trie of names, stored in columns that may be memory-mapped. Node 0 is the root."""
 
-    first_child: NDArray[Any]  # shape (n_nodes + 1,)
-    pieces: NDArray[Any]  # piece that leads to each node; shape (n_nodes,)
+    first_child: NDArray[Any]  # first child of each node; shape (n_nodes + 1,)
+    pieces: NDArray[Any]  # piece that leads to each node, unused for the root; shape (n_nodes,)
     leaves: NDArray[Any]  # nodes without children, ascending
-    name_offsets: NDArray[Any]  # first name of each leaf; shape (n_leaves + 1,)
-    names: NDArray[Any]  # name rows
+    name_offsets: NDArray[Any]  # where each leaf starts in `names`; shape (n_leaves + 1,)
+    names: NDArray[Any]  # name rows, leaf by leaf
     left_out: int = 0  # number of names that cannot be generated
     nameless: int = 0  # number of concepts without any name in the trie
 
     def children(self, nodes: NDArray[Any]) -> tuple[IntArray, IntArray]:
-        """Return the children of nodes: indptr, shape (n + 1,), and nodes. -1 has no children."""
+        """Return the nodes' children: indptr, shape (n + 1,), and nodes. Node -1 has none."""
         return positions_of(self.first_child, nodes)
 
     def pieces_at(self, nodes: IntArray) -> IntArray:
-        """Return the pieces that lead to nodes, in the shape of `nodes`."""
+        """Return the piece that leads to each node, in the shape of `nodes`."""
         return self.pieces[nodes].astype(np.int64)
 
     def are_leaves(self, nodes: IntArray) -> NDArray[np.bool_]:
-        """Return which nodes end a name, in the shape of `nodes`."""
+        """Return whether each node ends a name, in the shape of `nodes`."""
         has_no_child: NDArray[np.bool_] = self.first_child[nodes] == self.first_child[nodes + 1]
         return has_no_child
 
     def names_of(self, leaves: IntArray) -> tuple[IntArray, IntArray]:
-        """Return the name rows of leaves: indptr, shape (n + 1,), and rows."""
+        """Return the name rows at each leaf: indptr, shape (n + 1,), and rows."""
         leaf_index = np.searchsorted(self.leaves, leaves.astype(self.leaves.dtype))
         indptr, positions = positions_of(self.name_offsets, leaf_index)
         return indptr, self.names[positions].astype(np.int64)
@@ -85,10 +85,10 @@ class NameTrie:
 def build_trie(
     kb: KnowledgeBase, to_pieces: ToPieces, *, rows: NDArray[Any] | None = None
 ) -> NameTrie:
-    """Build the trie of the names of a knowledge base.
+    """Build a trie of the names in a knowledge base.
 
-    to_pieces (ToPieces): Returns the pieces of names. The end piece is only at the end of a name.
-    rows (NDArray | None): Rows of the names; None: all.
+    to_pieces (ToPieces): Converts names to pieces. The end piece must only occur at the end.
+    rows (NDArray | None): Rows of the names to include; None: all.
     """
     rows = np.arange(kb.n_names) if rows is None else np.asarray(rows)
     flat: list[NDArray[np.int32]] = [np.zeros(0, np.int32)]
@@ -105,7 +105,7 @@ def build_trie(
 
 
 def trie_of(flat: NDArray[Any], lengths: IntArray, rows: NDArray[Any]) -> NameTrie:
-    """Build a trie level by level: each distinct pair of a parent and a piece is a node.
+    """Build a trie level by level: each distinct (parent, piece) pair becomes a node.
 
     flat (NDArray): Pieces of all names, concatenated. Shape (n_pieces,).
     lengths (IntArray): Number of pieces of each name; names of length 0 are left out. Shape (n,).
@@ -126,7 +126,8 @@ def trie_of(flat: NDArray[Any], lengths: IntArray, rows: NDArray[Any]) -> NameTr
         parents.append(new_nodes // n_pieces)
         n_nodes += len(new_nodes)
     n_children = np.bincount(np.concatenate(parents), minlength=n_nodes)
-    # Names by leaf, then by row. The end piece occurs only at the end, so leaves have no children.
+    # Sort names by leaf, then by row. Leaves have no children, since the end piece only occurs at
+    # the end of a name.
     order = np.flatnonzero(lengths)
     order = order[np.argsort(node[order], kind="stable")]
     leaves, counts = np.unique(node[order], return_counts=True)
@@ -143,9 +144,9 @@ _TRIE_COUNTS = ("left_out", "nameless")
 
 
 def write_trie(kb: KnowledgeBase, to_pieces: ToPieces, *, fingerprint: str) -> NameTrie:
-    """Build the trie of all names in the folder of a knowledge base, unless it exists there.
+    """Build the trie of all names in a knowledge base's folder, unless it already exists.
 
-    kb (KnowledgeBase): A knowledge base with a folder. The current names of the folder are used.
+    kb (KnowledgeBase): A knowledge base with a folder. The names currently in the folder are used.
     fingerprint (str): Fingerprint of the word pieces.
     RAISES BioelError: [B182] if the folder is not writable, [B212] if another writer does not
         finish in time.
@@ -168,7 +169,7 @@ def write_trie(kb: KnowledgeBase, to_pieces: ToPieces, *, fingerprint: str) -> N
 
 
 def open_trie(kb: KnowledgeBase, *, fingerprint: str) -> NameTrie:
-    """Map the trie for the given word pieces into memory, in milliseconds at any size.
+    """Memory-map the trie for the given word pieces, which takes milliseconds at any size.
 
     RAISES BioelError: [B281] if there is no trie of the current names, [B282] if it is damaged.
     """
@@ -185,7 +186,7 @@ def open_trie(kb: KnowledgeBase, *, fingerprint: str) -> NameTrie:
         raise BioelError(Errors.B282.format(path=where, kb=kb.where, error=error)) from error
 
 
-# Mentions of a batch, and their word pieces with padding: bounds the memory.
+# Maximum number of mentions in a batch, and of their padded word pieces; limits memory use.
 _MENTIONS_PER_SEARCH, _PIECES_PER_SEARCH = 128, 8192
 
 
@@ -205,9 +206,9 @@ class GeneratedNames(NamedTuple):
 def generate_names(
     model: Seq2SeqModel, trie: NameTrie, mentions: Sequence[MarkedMention]
 ) -> tuple[GeneratedNames, int]:
-    """Generate names of a trie for mentions.
+    """Generate names from a trie for mentions.
 
-    RETURNS (tuple): The names, and the number of mentions that are cut to the model's room.
+    RETURNS (tuple): The names, and the number of mentions that were truncated to fit the model.
     """
     pieces, beams = model.attrs["pieces"], model.attrs["beams"]
     (flat, lengths), prompts = pieces.sources(mentions), pieces.prompts(mentions)
@@ -228,7 +229,7 @@ def generate_names(
 
 
 def _search_batches(prompt_lengths: IntArray, lengths: IntArray) -> Iterator[IntArray]:
-    """Yield batches of mentions with prompts of equal length and sources of similar length."""
+    """Yield batches of mentions with equally long prompts and similarly long sources."""
     order = np.lexsort((lengths, prompt_lengths))
     start = 0
     while start < len(order):
@@ -246,7 +247,7 @@ def _search_batches(prompt_lengths: IntArray, lengths: IntArray) -> Iterator[Int
 
 
 def _sort_names(parts: Sequence[GeneratedNames]) -> GeneratedNames:
-    """Concatenate names and sort them by mention, best first; ties by leaf."""
+    """Concatenate names and sort them by mention, best first; ties go to the lower leaf."""
     empty = GeneratedNames(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32))
     mention, leaf, score = map(np.concatenate, zip(empty, *parts, strict=True))
     order = np.lexsort((leaf, -score, mention))
@@ -263,11 +264,12 @@ def beam_search(
     *,
     beams: int,
 ) -> GeneratedNames:
-    """Generate names for mentions whose prompts have equal length.
+    """Generate names for mentions whose prompts have the same length.
 
-    Each step keeps the best prefixes of a mention. Ties go to the better beam, then to the lower
-    piece. A prefix that ends is a name and frees its beam: a mention is finished with `beams` names
-    or without prefixes. Probabilities are over all pieces, allowed or not.
+    Each step keeps the best prefixes for each mention. Ties go to the better beam, then to the
+    lower piece. A completed prefix is a name and frees its beam; a mention is finished when it has
+    `beams` names or no prefixes left. Probabilities are computed over all pieces, even if the trie
+    does not allow them.
 
     sources (Tensor): Piece ids of mentions in their contexts, padded. Shape (n, length).
     inside (Tensor): False at padding. Shape (n, length).
@@ -276,7 +278,7 @@ def beam_search(
     encoded = backbone.get_encoder()(input_ids=sources, attention_mask=inside.long())[0]
     decoder = _Decoder(backbone, encoded, inside)
     n = len(sources)
-    n_free = np.full(n, beams)  # beams of each mention that have not ended
+    n_free = np.full(n, beams)  # unfinished beams for each mention
     prefixes = _Prefixes(np.arange(n), np.arange(n), np.zeros(n, np.int64), np.zeros(n, np.float32))
     finished: list[GeneratedNames] = []
     pieces, length = prompts, 0
@@ -296,7 +298,7 @@ def beam_search(
 
 
 class _Decoder:
-    """Decoder with its cache. Rows are beams; the beams of one mention are consecutive."""
+    """Decoder with a cache. Each row is a beam; the beams for a mention are consecutive."""
 
     def __init__(self, backbone: PreTrainedModel, encoded: Tensor, inside: Tensor) -> None:
         from transformers.cache_utils import DynamicCache, EncoderDecoderCache
@@ -306,7 +308,7 @@ class _Decoder:
         self._cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
 
     def __call__(self, pieces: Tensor) -> Tensor:
-        """Return the logits after new pieces. pieces (Tensor): Shape (n_rows, n_new)."""
+        """Feed new pieces, shape (n_rows, n_new), and return the logits of the next piece."""
         output = self._backbone(
             encoder_outputs=(self._encoded,),
             attention_mask=self._inside,
@@ -318,11 +320,11 @@ class _Decoder:
         return logits
 
     def reorder(self, origin: IntArray, *, same_owners: bool) -> None:
-        """Replace the rows of the cache.
+        """Reorder the rows of the cache.
 
         origin (IntArray): Previous row of each new row. Shape (n_rows,).
-        same_owners (bool): Whether the new rows have the mentions of the previous ones. If so, the
-            keys and values of the sources stay as they are.
+        same_owners (bool): Whether the new rows belong to the same mentions as before. If so, the
+            cached keys and values of the sources are left unchanged.
         """
         rows: Any = torch.from_numpy(origin).to(self._inside.device)
         self._cache.self_attention_cache.reorder_cache(rows)
@@ -334,8 +336,8 @@ class _Decoder:
 
 
 class _Prefixes(NamedTuple):
-    """Prefixes of names, those of one mention consecutive: number of the mention, row of the prefix
-    that each extends, node of the trie, and sum of log-probabilities. Shape (n,) each."""
+    """Name prefixes, grouped by mention: mention index, row of the shorter prefix that each one
+    extends, trie node, and total log-probability. Shape (n,) each."""
 
     owner: IntArray
     beam: IntArray
@@ -347,23 +349,23 @@ class _Prefixes(NamedTuple):
 
     @property
     def rank_in_mention(self) -> IntArray:
-        """Index of each prefix among those of its mention."""
+        """Position of each prefix among its mention's prefixes."""
         return np.arange(len(self.owner)) - np.searchsorted(self.owner, self.owner)
 
 
 def _continuations(trie: NameTrie, logits: Tensor, prefixes: _Prefixes) -> _Prefixes:
-    """Return all prefixes that are one piece longer."""
+    """Extend the prefixes by one piece, in all ways that the trie allows."""
     indptr, child = trie.children(prefixes.node)
     row = np.repeat(np.arange(len(prefixes.node)), np.diff(indptr))
     positions = torch.from_numpy(row * logits.shape[1] + trie.pieces_at(child)).to(logits.device)
-    # log_softmax would write the whole table, of which few entries are needed.
+    # log_softmax would compute the whole table, but only a few entries are needed.
     normalizer = prefixes.total - logits.logsumexp(dim=1).cpu().numpy()
     total = logits.flatten()[positions].cpu().numpy() + normalizer[row]
     return _Prefixes(prefixes.owner[row], row, child, total)
 
 
 def _best_prefixes(prefixes: _Prefixes, n_free: IntArray) -> IntArray:
-    """Return the rows of the best prefixes of each mention, best first; ties keep their order.
+    """Return the rows of each mention's best prefixes, best first; ties keep their order.
 
     n_free (IntArray): Number of prefixes to keep for each mention. Shape (n_mentions,).
     """

@@ -1,6 +1,6 @@
-"""Transformer as the model of spaCy's pipe `tok2vec`, over overlapping windows of long texts.
+"""Transformer for spaCy's `tok2vec` pipe, applied to overlapping windows of long texts.
 
-Detector and linker listen to that pipe, so that a document is encoded once.
+The detector and the linker listen to this pipe, so each document is encoded only once.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from spacy_bioel.types import IntArray
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-# Border before a piece; a higher number is a better place to cut.
+# Kinds of boundary before a piece; a higher number is a better place to cut.
 INSIDE, TOKEN, SENTENCE = 0, 1, 2
 
 
@@ -47,17 +47,17 @@ class Window(NamedTuple):
 
 
 def split_windows(borders: Sequence[int], *, size: int, overlap: int) -> list[Window]:
-    """Split pieces into windows of at most `size` pieces that together use every piece once.
+    """Split pieces into windows of at most `size`; each piece's vector comes from one of them.
 
-    A window ends at the last sentence border of its second half, or else at the last token border,
-    or else where it is full. The next window starts up to `overlap` pieces earlier, so that all
-    pieces have text on both sides. Each window provides the half of the overlap that is farther
-    from its border.
+    A window ends at the last sentence boundary in its second half, or else at the last token
+    boundary, or else when it is full. The next window starts up to `overlap` pieces earlier, so
+    that all pieces have context on both sides. Of the overlap, each window provides the vectors of
+    the half that is farther from its own edge.
 
-    borders (Sequence[int]): Border before each piece: INSIDE, TOKEN or SENTENCE.
+    borders (Sequence[int]): Boundary before each piece: INSIDE, TOKEN or SENTENCE.
     size (int): Maximum number of pieces, at least 2.
     overlap (int): Maximum number of shared pieces, at most half of `size`.
-    RETURNS (list[Window]): Windows from left to right; empty without pieces.
+    RETURNS (list[Window]): Windows from left to right; empty if there are no pieces.
     """
     windows: list[Window] = []
     n, start, first = len(borders), 0, 0
@@ -71,7 +71,7 @@ def split_windows(borders: Sequence[int], *, size: int, overlap: int) -> list[Wi
 
 
 def _best_cut(borders: Sequence[int], low: int, high: int, *, latest: bool) -> int:
-    """Return the latest, or else earliest, of the best borders from `low` to `high`."""
+    """Return the best place to cut from `low` to `high`; `latest` decides ties."""
     positions = range(high, low - 1, -1) if latest else range(low, high + 1)
     return max(positions, key=lambda i: borders[i])
 
@@ -88,16 +88,16 @@ def build_transformer_v1(
     learn_rate_scale: float = 1.0,
     mixed_precision: bool = False,
 ) -> DocumentEncoder:
-    """Registered as `spacy-bioel.Transformer.v1`: the model of a pipe `tok2vec`.
+    """Registered as `spacy-bioel.Transformer.v1`: a model for a `tok2vec` pipe.
 
     A document that exceeds the transformer's maximum length is cut into overlapping windows,
-    preferably at sentence boundaries; see `split_windows`. A token vector is the mean of the
-    vectors of its word pieces; it is zero for a token without pieces, such as white space.
+    preferably at sentence boundaries; see `split_windows`. A token vector is the mean of its word
+    pieces' vectors, and zero for a token without pieces, such as white space.
 
     path (str | None): Folder of a Hugging Face checkpoint with safetensors weights, or its id on
         the hub. `initialize` loads it.
     width (int): Size of the token vectors, for the listeners.
-    max_pieces (int): Word pieces of a window, special ones included.
+    max_pieces (int): Maximum number of word pieces in a window, special ones included.
     overlap (int): Word pieces shared by adjacent windows.
     learn_rate_scale (float): Factor on `training.optimizer.learn_rate`: pretrained weights need
         smaller steps than new ones.
@@ -118,12 +118,12 @@ def build_transformer_v1(
 
 
 class _TransformerShim(AveragingShim):
-    """Shim of the network with its tokenizer, serialised without pickle."""
+    """Shim that holds the network and its tokenizer, and serialises them without pickle."""
 
     tokenizer: Tokenizer
     prefix: list[int]
     suffix: list[int]
-    config: str  # of the backbone, as JSON
+    config: str  # backbone configuration as JSON
 
     def set_backbone(self, tokenizer: Tokenizer, backbone: PreTrainedModel, config: str) -> None:
         from spacy_bioel.contextual.networks import DocumentTransformer
@@ -158,7 +158,7 @@ class _TransformerShim(AveragingShim):
 def _load_if_new(model: DocumentEncoder, X: object = None, Y: object = None) -> None:
     """Load the checkpoint, unless the network was loaded with a saved pipeline.
 
-    RAISES BioelError: [B171] without a path, [B154] if the width differs; those of
+    RAISES BioelError: [B171] without a path, [B154] if the width differs; the same errors as
         `read_checkpoint`.
     """
     shim: Any = model.shims[0]
@@ -171,7 +171,7 @@ def _load_if_new(model: DocumentEncoder, X: object = None, Y: object = None) -> 
     )
     width, expected = backbone.config.hidden_size, model.get_dim("nO")
     if width != expected:
-        raise misfit(folder, f"vectors of {width} numbers", f"the setting width, {expected}")
+        raise misfit(folder, f"vectors of {width} numbers", f"the width setting, {expected}")
     shim.set_backbone(tokenizer, backbone, config_to_json(backbone.config))
 
 
@@ -187,7 +187,7 @@ def _transformer_forward(
 
     def backprop_docs(d_vectors: list[Floats2d]) -> list[Doc]:
         d_flat = model.ops.flatten(d_vectors)
-        if d_flat.any():  # else no listener had a loss on these documents
+        if d_flat.any():  # all zeros if no listener computed a loss on these documents
             backprop(d_flat)
         return []
 
@@ -213,7 +213,7 @@ def _windows(
         n_tokens += len(doc)
         borders = _borders(doc, piece, token, len(encoding.ids))
         for window in split_windows(borders, size=room, overlap=overlap):
-            # Piece i of the document is at origin + i of `ids`.
+            # Piece i of the document is ids[origin + i].
             origin = len(ids) + len(prefix) - window.start
             used.append(np.arange(window.first, window.last) + origin)
             ids += [*prefix, *encoding.ids[window.start : window.end], *suffix]
@@ -225,8 +225,8 @@ def _windows(
 def align(doc: Doc, offsets: Sequence[tuple[int, int]]) -> tuple[IntArray, IntArray]:
     """Align word pieces and tokens that share characters.
 
-    spaCy's tokens and word pieces are independent: a piece can overlap several tokens, and a token
-    can have no piece.
+    spaCy tokens and word pieces are independent of each other: a piece can overlap several tokens,
+    and a token can have no piece.
 
     offsets (Sequence): Character offsets (start, end) of each piece.
     RETURNS (tuple[IntArray, IntArray]): Piece and token of each aligned pair, in the order of the
@@ -244,14 +244,14 @@ def align(doc: Doc, offsets: Sequence[tuple[int, int]]) -> tuple[IntArray, IntAr
 
 
 def _borders(doc: Doc, piece: IntArray, token: IntArray, n_pieces: int) -> list[int]:
-    """Return the border before each piece, from the pairs of `align`."""
+    """Return the kind of boundary before each piece, given the pairs from `align`."""
     borders = np.full(n_pieces, INSIDE)
-    # Only the first pair of a piece counts: a piece across two tokens begins in the first one.
+    # Only the first pair of a piece counts: a piece that spans two tokens begins in the first.
     is_first = np.append(True, (np.diff(token) > 0) & (np.diff(piece) > 0))[: len(token)]
     piece, token = piece[is_first], token[is_first]
     borders[piece] = TOKEN
     is_sentence_start = np.array(begins_sentence([t.text for t in doc]), dtype=bool)
-    is_sentence_start[:1] = False  # the beginning of the text is not a border
+    is_sentence_start[:1] = False  # the start of the text is not a place to cut
     borders[piece[is_sentence_start[token]]] = SENTENCE
     return borders.tolist()
 
@@ -260,7 +260,7 @@ def build_with_spelling_v1(tok2vec: Tok2Vec, spelling: Tok2Vec) -> Tok2Vec:
     """Registered as `spacy-bioel.WithSpelling.v1`.
 
     An uncased checkpoint does not distinguish "NO" from "no", and splits "CYP2D6" into pieces. A
-    small tok2vec of shapes, prefixes and suffixes adds that information.
+    small tok2vec over word shapes, prefixes and suffixes adds this information.
 
     tok2vec (Model): Any spaCy tok2vec, or a listener to a shared one.
     spelling (Model): A spaCy tok2vec over the same documents.

@@ -1,7 +1,7 @@
-"""Dual encoder: vectors of mentions in their context, compared with the vectors of all names.
+"""Dual encoder: compares the vector of a mention in context with the vectors of all names.
 
 One tower is a `models.name_encoder.NameEncoder`. The other, `token_networks.MentionTower`, takes
-the token vectors of a pipe `tok2vec`, which the mention detector may share.
+the token vectors from a `tok2vec` pipe, which the mention detector may share.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 DualEncoder = Model[Any, Floats2d]
 TEMPERATURE = 0.05
-_CONTEXT_TOKENS = 64  # on each side of a mention that is encoded separately
+_CONTEXT_TOKENS = 64  # context on each side of a mention that is encoded separately
 
 
 def build_dual_encoder_v1(
@@ -57,17 +57,17 @@ def build_dual_encoder_v1(
 ) -> DualEncoder:
     """Registered as `spacy-bioel.DualEncoder.v1`; see `contextual.token_networks` for the paper.
 
-    tok2vec (Model): A listener to the shared pipe `tok2vec`. With `collective = false`, a separate
+    tok2vec (Model): A listener to the shared `tok2vec` pipe. With `collective = false`, a separate
         tok2vec.
     names (NameEncoder): The name encoder, such as `spacy-bioel.TransformerNames.v1` as in the
         paper, or the small `spacy-bioel.ResCNN.v1`.
     pooling (str): "ends" or "mean" of the mention's tokens.
-    from_words (bool): Add the name encoder's vector of the mention's string to that of its tokens.
-        Otherwise only the tokens are used, as in the paper.
+    from_words (bool): Add the name encoder's vector for the mention's string to the vector of its
+        tokens. Otherwise only the tokens are used, as in the paper.
     collective (bool): Encode a document once for all its mentions. Otherwise each mention is
         encoded separately, with 64 tokens before and after it: the paper's baseline.
     RAISES BioelError: [B175] for an unknown pooling, [B177] for a listener with
-        `collective = false`, because a listener has vectors of whole documents.
+        `collective = false`, because a listener only provides vectors of whole documents.
     """
     if pooling not in ("ends", "mean"):
         raise BioelError(Errors.B175.format(pooling=pooling))
@@ -85,7 +85,7 @@ def build_dual_encoder_v1(
 
 
 def _cut_out_mentions(docs: Sequence[Doc], spans: IntArray) -> tuple[list[Doc], IntArray]:
-    """Cut out one short document per mention: the mention with its context.
+    """Create a short document for each mention, with the mention and its context.
 
     spans (IntArray): Start and end token of each mention, counted over the concatenated documents.
         Shape (n_mentions, 2).
@@ -112,15 +112,15 @@ def _dual_encoder_forward(
     return vectors, lambda d_vectors: backprop(d_vectors)[0]
 
 
-_NAMES_PER_COMPARISON = 16_384  # bounds the memory
+_NAMES_PER_COMPARISON = 16_384  # names compared at once; limits memory use
 
 
 def encode_mentions(
     model: Model[Any, Any], generator: CandidateGenerator, mentions: Mentions
 ) -> NDArray[np.float32]:
-    """Return unit vectors of all mentions of a batch of documents. Shape (n_mentions, dim).
+    """Return unit vectors for all mentions in a batch of documents. Shape (n_mentions, dim).
 
-    RAISES BioelError: [B174] if the pipe tok2vec did not run on the documents.
+    RAISES BioelError: [B174] if the `tok2vec` pipe did not run on the documents.
     """
     require_token_vectors(model, mentions.docs)
     string_vectors = encode_strings(generator, mentions.strings)
@@ -133,7 +133,7 @@ def encode_mentions(
 
 
 def encode_strings(generator: CandidateGenerator, strings: Sequence[str]) -> NDArray[np.float32]:
-    """Return unit vectors of strings; each distinct string is encoded once. Shape (n, dim)."""
+    """Return unit vectors for strings, encoding each distinct string once. Shape (n, dim)."""
     row_of = {string: i for i, string in enumerate(dict.fromkeys(strings))}
     vectors = generator.encoder.encode(list(row_of))
     return vectors[[row_of[string] for string in strings]]
@@ -145,7 +145,7 @@ def rescore_by_vectors(
     given: Given,
     vectors: NDArray[np.float32],
 ) -> PairScores:
-    """Score string candidates, and the concepts of the nearest names, by vectors of the mentions.
+    """Score string candidates, and the concepts of the nearest names, by vector similarity.
 
     vectors (NDArray[float32]): Unit vectors of the mentions. Shape (n_mentions, dim).
     """
@@ -157,8 +157,8 @@ def rescore_by_vectors(
     owner, concept = owner[is_allowed], concept[is_allowed]
 
     def similarity(mention: IntArray, concept: IntArray) -> NDArray[np.floating]:
-        """Return a soft maximum over the names of each concept, as in the loss: if several concepts
-        share a name, their other names decide."""
+        """Return a soft maximum of the similarity to each concept's names, as in the loss: if
+        several concepts share a name, their other names decide."""
         indptr, rows = kb.names_of_all(concept)
         pair = np.repeat(np.arange(len(concept)), np.diff(indptr))
         weight = np.empty(len(rows))
@@ -173,12 +173,13 @@ def rescore_by_vectors(
 
 
 class CandidateSampler:
-    """Sampler of the names that mentions are compared with in training; deterministic for a seed.
+    """Samples the names that mentions are compared with in training; deterministic for a seed.
 
-    Half of the names are random, and half are the nearest wrong ones when last mined, as in
-    Bhowmik, Stratos and de Melo (2021), who use one name of each concept.
+    Half of the names are random, and half are the nearest names of wrong concepts as of the last
+    mining, as in Bhowmik, Stratos and de Melo (2021), who use one name per concept.
 
-    n_candidates (int): Size of each half for each mention. All mentions of an update share them.
+    n_candidates (int): Size of each half for each mention. All mentions in an update share the
+        names.
     """
 
     def __init__(self, kb: KnowledgeBase, *, n_candidates: int, seed: int) -> None:
@@ -191,7 +192,7 @@ class CandidateSampler:
     def remember(
         self, strings: Sequence[str], concepts: IntArray, vectors: NDArray[np.float32]
     ) -> None:
-        """Keep the last vectors of mentions, to mine with."""
+        """Store the latest mention vectors for mining."""
         self._vectors.update(zip(_mention_keys(strings, concepts), vectors, strict=True))
 
     def mine(self, search: NameSearch) -> None:
@@ -206,7 +207,7 @@ class CandidateSampler:
             self._mined[key] = without(self.kb, rows, {key[1]})[: self.n_candidates]
 
     def draw(self, strings: Sequence[str], concepts: IntArray) -> IntArray:
-        """Return distinct name rows to compare mentions with, one of each right concept included.
+        """Return distinct name rows to compare mentions with, including one per correct concept.
 
         concepts (IntArray): Concept row of each mention. Shape (n_mentions,).
         """
@@ -222,7 +223,7 @@ def _mention_keys(strings: Sequence[str], concepts: IntArray) -> list[tuple[str,
 
 
 class DualEncoderTraining(NameTraining):
-    """Training of both towers: names as in `NameTraining`, and mentions towards their names."""
+    """Trains both towers: names as in `NameTraining`, and mentions to be close to their names."""
 
     def __init__(
         self, model: Model[Any, Any], state: LinkerState, settings: TrainingSettings
@@ -246,7 +247,7 @@ class DualEncoderTraining(NameTraining):
         known_strings = [strings[i] for i in known]
         rows = self._candidate_sampler.draw(known_strings, concepts[known])
         candidates = normalize_names(self.kb.names.take(rows))
-        # Each distinct text is encoded once. Those of `names` come first.
+        # Each distinct text is encoded once. The texts in `names` come first.
         row_of = {text: i for i, text in enumerate(dict.fromkeys([*names, *strings, *candidates]))}
         string_rows = np.array([row_of[text] for text in strings], dtype=np.int64)
         candidate_rows = np.array([row_of[text] for text in candidates], dtype=np.int64)
@@ -257,7 +258,7 @@ class DualEncoderTraining(NameTraining):
         if names:
             name_loss, d_names = self.loss_of_names(vectors[: len(names)], name_concepts)
             d_vectors[: len(names)] += d_names
-        # Also without a mention: the pipe tok2vec waits for the gradient of its vectors.
+        # Needed even without mentions: the `tok2vec` pipe waits for the gradient of its vectors.
         encoded = self.encode_gold(examples, gold, vectors[string_rows])
         mentions, backprop_mentions, other_loss = encoded
         indptr, owners, _ = self.kb.concepts_of_names(rows)
@@ -273,7 +274,7 @@ class DualEncoderTraining(NameTraining):
         return float(name_loss + mention_loss + other_loss)
 
     def gold(self, examples: Sequence[Example]) -> tuple[Mentions, list[str]]:
-        """Return the gold mentions with one id, and the ids."""
+        """Return the gold mentions with exactly one id, and their ids."""
         return gold_mentions(examples, self.state.settings)
 
     def encode_gold(
@@ -283,14 +284,14 @@ class DualEncoderTraining(NameTraining):
 
         string_vectors: Vectors of their strings. Shape (n_mentions, dim).
         RETURNS (tuple): Vectors of the mentions, (n_mentions, dim); a callback from their gradient
-            to that of `string_vectors`; and the loss of all other tasks on these examples.
+            to the gradient of `string_vectors`; and the loss of all other tasks on these examples.
         """
         inputs = (gold.docs, gold.token_ranges(), string_vectors)
         return *self.model.begin_update(inputs), 0.0
 
 
 class DualEncoderRescorer(TokenVectorRescorer):
-    """Rescorer by the similarity of vectors of mentions and names."""
+    """Rescores candidates by the similarity between mention and name vectors."""
 
     training = DualEncoderTraining
     file = "mentions.safetensors"

@@ -1,6 +1,6 @@
-"""Generative linker: an encoder-decoder generates names of the knowledge base for a mention.
+"""Generative linker: an encoder-decoder generates knowledge base names for a mention.
 
-Training starts from a Hugging Face checkpoint, or from a small network made here.
+Training starts from a Hugging Face checkpoint, or from a small new network.
 """
 
 from __future__ import annotations
@@ -57,30 +57,30 @@ if TYPE_CHECKING:
     from spacy_bioel.contextual.constrained_decoding import NameTrie
 
 _PAD, _END = "[PAD]", "[SEP]"
-# Longest input of a network made here, and longest name for a network without such a limit.
+# Maximum input length of a new network, and maximum name length for a network that sets no limit.
 _MAX_POSITIONS, _MAX_NAME_PIECES = 256, 256
 MARKERS = ("[START]", "[END]")  # special pieces before and after a mention
 
 
 class MarkedMention(NamedTuple):
-    """A mention between the texts before and after it, normalised."""
+    """A mention and the text on each side of it, normalised."""
 
     left: str
     mention: str
     right: str
 
 
-# From mentions and a name of each to the losses of the names.
+# Computes the losses of names, given mentions and one name for each.
 Seq2SeqModel = Model[tuple[Sequence[MarkedMention], Sequence[str]], Floats1d]
 
 
 @dataclass(frozen=True)
 class MarkedPieces:
-    """Encoder of mentions as left [START] mention [END] right, and of prompts and names.
+    """Converts mentions to pieces as left [START] mention [END] right; also prompts and names.
 
-    A mention that is longer than the room loses its end; `fit_context` cuts the context.
+    A mention that does not fit is truncated at the end; `fit_context` cuts the context.
 
-    tokenizer (Tokenizer): With the pieces MARKERS, without padding or truncation.
+    tokenizer (Tokenizer): Includes the MARKERS pieces, and does not pad or truncate.
     prefix, suffix (list[int]): Ids of the special pieces before and after a text.
     start, end (int): First piece of the decoder's sequence, and the piece after a name.
     max_pieces (int): Maximum length of a source, special pieces and markers included.
@@ -99,24 +99,24 @@ class MarkedPieces:
 
     @cached_property
     def markers(self) -> tuple[int, int]:
-        """Ids of the markers before and after a mention."""
+        """Ids of the marker pieces before and after a mention."""
         vocabulary = self.tokenizer.get_vocab()
         return vocabulary[MARKERS[0]], vocabulary[MARKERS[1]]
 
     @property
     def room(self) -> int:
-        """Number of pieces left for the text of a source."""
+        """Number of pieces left for the text itself."""
         return self.max_pieces - len(self.prefix) - len(self.suffix) - len(MARKERS)
 
     @cached_property
     def fingerprint(self) -> str:
-        """Digest of what determines the pieces of names."""
+        """Digest of everything that affects how names are split into pieces."""
         digest = blake2b(self.tokenizer.to_str().encode("utf8"), digest_size=8)
         digest.update(f"{self.end} {self.longest_name} {NORMALIZER_VERSION}".encode())
         return digest.hexdigest()
 
     def sources(self, mentions: Sequence[MarkedMention]) -> Pieces:
-        """Return word pieces of mentions in their contexts, the input of the encoder."""
+        """Return the encoder's input: the word pieces of mentions in context."""
         pieces = self._pieces(text for mention in mentions for text in mention)
         rows = []
         for left, mention, right in mentions:
@@ -126,12 +126,12 @@ class MarkedPieces:
         return Pieces.of_rows(rows)
 
     def are_cut(self, mentions: Sequence[MarkedMention]) -> NDArray[np.bool_]:
-        """Return which mentions are longer than the room. Shape (n,)."""
+        """Return whether each mention is too long and has to be truncated. Shape (n,)."""
         pieces = self._pieces(mention.mention for mention in mentions)
         return np.array([len(pieces[m.mention]) > self.room for m in mentions], dtype=bool)
 
     def prompts(self, mentions: Sequence[MarkedMention]) -> list[list[int]]:
-        """Return the pieces that the decoder's sequence begins with for each mention."""
+        """Return the first pieces of the decoder's sequence for each mention."""
         if not self.prompt:
             return [[self.start] for _ in mentions]
         pieces = self._pieces(mention.mention for mention in mentions)
@@ -139,8 +139,8 @@ class MarkedPieces:
         return [[self.start, *pieces[m.mention][: self.room], *is_pieces] for m in mentions]
 
     def for_names(self, names: Sequence[str]) -> list[list[int] | None]:
-        """Return the pieces of names, and the end piece, for a trie; None for a name that cannot be
-        generated, because it is empty or too long or has an unknown piece."""
+        """Return the pieces of each name, plus the end piece, for a trie; None for a name that
+        cannot be generated because it is empty, too long or contains an unknown piece."""
         pieces = self._pieces(names)
         unknown = self.tokenizer.token_to_id("[UNK]")
         if unknown is None:
@@ -156,7 +156,7 @@ class MarkedPieces:
     def targets(
         self, mentions: Sequence[MarkedMention], names: Sequence[str]
     ) -> tuple[Pieces, IntArray]:
-        """Return the decoder's sequences, prompt and name, and the lengths of the prompts."""
+        """Return the decoder's sequences (prompt and name) and the prompt lengths."""
         prompts, pieces = self.prompts(mentions), self._pieces(names)
         rows = [
             [*prompt, *pieces[name][: self.longest_name], self.end]
@@ -165,7 +165,7 @@ class MarkedPieces:
         return Pieces.of_rows(rows), np.array([len(prompt) for prompt in prompts], dtype=np.int64)
 
     def _pieces(self, texts: Iterable[str]) -> dict[str, list[int]]:
-        # As words within a sentence have them, after a space.
+        # Split texts like words inside a sentence, which follow a space.
         return pieces_of(self.tokenizer, texts, before=" ")
 
 
@@ -188,15 +188,15 @@ def build_seq2seq_v1(
     path (str | None): Folder of a Hugging Face encoder-decoder with safetensors weights, such as
         the output of training/scripts/pretrain_seq2seq.py, or its id on the hub. None makes a small
         BART with the next three settings.
-    layers, width (int): Layers of the encoder, and as many of the decoder; size of the vectors.
+    layers, width (int): Number of layers, in encoder and decoder each; size of the vectors.
     vocabulary (int): Number of word pieces, made from names and texts.
-    max_pieces (int): Maximum number of word pieces of a mention with its context.
-    beams (int): Beams of the search, and names that it proposes.
+    max_pieces (int): Maximum number of word pieces in a mention with its context.
+    beams (int): Number of beams in the search, and of names that it proposes.
     prompt (bool): Begin the decoder's sequence with the mention and "is".
     learn_rate_scale (float): Factor on the learning rate.
     mixed_precision (bool): Train under bfloat16 autocast on a GPU, or on a CPU with bfloat16.
-    RETURNS (Model): A model from mentions and a name of each to the losses of the names.
-        `add_encoder` adds its network.
+    RETURNS (Model): A model that computes the losses of names, given mentions and one name for
+        each. `add_encoder` adds its network.
     """
     settings = {"learn_rate_scale": learn_rate_scale, "mixed_precision": mixed_precision}
     return pieces_model(
@@ -227,7 +227,7 @@ def build_generative_linker_v1(names: NameEncoder, generator: Seq2SeqModel) -> M
 
 
 def _make_seq2seq(model: Seq2SeqModel, source: EncoderSource) -> None:
-    """Load the checkpoint, or make a small network."""
+    """Load the checkpoint, or create a small network."""
     if model.attrs["path"] is None:
         size = model.attrs["vocabulary"]
         tokenizer = new_vocabulary(source.names, source.read_texts(), size=size)
@@ -243,7 +243,7 @@ def _make_seq2seq(model: Seq2SeqModel, source: EncoderSource) -> None:
 
 
 def new_vocabulary(names: Sequence[str], texts: Iterable[str], *, size: int) -> Tokenizer:
-    """Make the word pieces of a new network from normalised names and texts."""
+    """Train word pieces for a new network on normalised names and texts."""
     special = (_PAD, _END, *MARKERS)
     tokenizer = train_vocabulary(["is", "is", *names, *texts], size=size - len(special))
     tokenizer.add_special_tokens([AddedToken(piece, special=True) for piece in special])
@@ -251,7 +251,7 @@ def new_vocabulary(names: Sequence[str], texts: Iterable[str], *, size: int) -> 
 
 
 def new_backbone(tokenizer: Tokenizer, *, layers: int, width: int) -> PreTrainedModel:
-    """Make a small BART with random weights for these word pieces."""
+    """Create a small BART with random weights for these word pieces."""
     require_transformers()
     from transformers import BartConfig, BartForConditionalGeneration
 
@@ -284,18 +284,18 @@ def marked_pieces(
     prompt: bool,
     folder: Path | None = None,
 ) -> MarkedPieces:
-    """Make the encoder of mentions and names for a backbone.
+    """Create the converter from mentions and names to the word pieces of a backbone.
 
     config (PretrainedConfig): Configuration of the backbone.
     folder (Path | None): Folder of the checkpoint, for messages.
-    RAISES BioelError: [B154] without an end piece, or without room for a mention and a name.
+    RAISES BioelError: [B154] if there is no end piece, or no room for a mention and a name.
     """
     prefix, suffix = special_pieces(tokenizer)
     start, end = config.decoder_start_token_id, config.eos_token_id
     if start is None or end is None:
         raise misfit(folder, "no decoder_start_token_id or eos_token_id in its config", "both")
     n_positions = getattr(config, "max_position_embeddings", 0) or _MAX_NAME_PIECES + max_pieces
-    # The first piece, the mention and "is" come before the name.
+    # The name follows the first piece, the mention and "is", which take up positions.
     longest_name = min(_MAX_NAME_PIECES, n_positions - max_pieces - 8)
     pieces = MarkedPieces(tokenizer, prefix, suffix, start, end, max_pieces, longest_name, prompt)
     if pieces.room < 2 or longest_name < 2:
@@ -306,7 +306,7 @@ def marked_pieces(
 def _set_seq2seq(
     model: Seq2SeqModel, tokenizer: Tokenizer, backbone: PreTrainedModel, folder: Path | None
 ) -> None:
-    """Set word pieces and network, and replace any previous ones."""
+    """Set the word pieces and the network, replacing any previous ones."""
     from spacy_bioel.contextual.networks import Seq2Seq
 
     sizes = {"max_pieces": model.attrs["max_pieces"], "prompt": model.attrs["prompt"]}
@@ -328,17 +328,18 @@ def _seq2seq_forward(
     return model.get_ref("network")(inputs_of_network, is_train)
 
 
-# Minimum of the mean log-probabilities, also of names that were not generated; and their divisor.
+# Lowest score (mean log-probability of a name), also used for names that were not generated, and
+# the divisor of all scores.
 _MIN_SCORE, _SCORE_TEMPERATURE = -4.0, 0.25
 
 
 def mark_mentions(
     spans: Sequence[Span], strings: Sequence[str], *, context: int
 ) -> list[MarkedMention]:
-    """Return mentions in their contexts, normalised.
+    """Return mentions with their contexts, normalised.
 
     strings (Sequence[str]): Normalised strings of the mentions, with abbreviations expanded.
-    context (int): Tokens before and after a mention. The model cuts them to its room.
+    context (int): Number of tokens before and after a mention; the model cuts them to fit.
     """
     return [
         MarkedMention(
@@ -351,16 +352,16 @@ def mark_mentions(
 
 
 class GenerativeTraining(NameTraining):
-    """Training of an encoder-decoder to generate the name of a mention's concept most like it.
+    """Trains an encoder-decoder to generate the concept's name that is most similar to a mention.
 
     The name encoder is not trained. Each update uses `training.mentions` mentions, and
-    `training.synonyms` names of the knowledge base in the contexts of these mentions. The target of
-    such a name is the name itself or, for half of them, any name of its concept. Without these
-    names, the model would forget concepts that the training documents do not mention.
+    `training.synonyms` knowledge base names that replace a mention in its context. The target for
+    half of these names is the name itself, and otherwise any name of its concept. Without them,
+    the model would forget concepts that do not occur in the training documents.
     """
 
     def draw_names(self, marked: Sequence[MarkedMention]) -> tuple[list[MarkedMention], list[str]]:
-        """Return names of the pool in the contexts of marked mentions, and the target of each."""
+        """Put names from the pool into the contexts of mentions, and draw a target for each."""
         n = self.settings.synonyms
         rows = self._random.choice(self.pool.rows, n)
         indptr, concepts, _ = self.kb.concepts_of_names(rows)
@@ -389,12 +390,12 @@ class GenerativeTraining(NameTraining):
         targets = normalize_names(self.kb.names.take(nearest))
         drawn, drawn_targets = self.draw_names(marked)
         losses, backprop = self.model.begin_update((marked + drawn, targets + drawn_targets))
-        backprop(losses * 0 + 1 / len(losses))  # the gradient of their mean
+        backprop(losses * 0 + 1 / len(losses))  # gradient of the mean loss
         return float(losses.mean())
 
 
 class GenerativeRescorer(WordPieceRescorer):
-    """Rescorer by the log-probabilities of generated names."""
+    """Rescores candidates by the log-probabilities of generated names."""
 
     evidence = "generated"
     training = GenerativeTraining
@@ -411,9 +412,9 @@ class GenerativeRescorer(WordPieceRescorer):
         return pieces
 
     def trie(self, generator: CandidateGenerator) -> NameTrie:
-        """Return the trie of the training pool or of all names, built here or in the KB's folder.
+        """Return the trie of the training pool or of all names, newly built or from the KB folder.
 
-        RAISES BioelError: Those of `open_trie`.
+        RAISES BioelError: The same errors as `open_trie`.
         """
         from spacy_bioel.contextual.constrained_decoding import build_trie, open_trie
 
@@ -427,7 +428,7 @@ class GenerativeRescorer(WordPieceRescorer):
         return self._cache.get("trie", (pieces.fingerprint, kb, pool), make)
 
     def encode_kb(self, kb: KnowledgeBase) -> None:
-        """Write the trie of a knowledge base unless it is small. Warns [W281] of names left out."""
+        """Write the trie for a large knowledge base. Warns [W281] about names left out of it."""
         if not self.is_ready:
             return
         from spacy_bioel.contextual.constrained_decoding import build_trie, write_trie
@@ -443,7 +444,7 @@ class GenerativeRescorer(WordPieceRescorer):
     def score(self, generator: CandidateGenerator, mentions: Mentions, given: Given) -> PairScores:
         """Score the string candidates, and the concepts of the generated names.
 
-        A generated name of several concepts proposes all of them; their string scores decide.
+        If several concepts share a generated name, all are proposed and their string scores decide.
         """
         kb = generator.kb
         owner, generated, score = self.generate(generator, mentions)
@@ -466,9 +467,9 @@ class GenerativeRescorer(WordPieceRescorer):
     def generate(
         self, generator: CandidateGenerator, mentions: Mentions
     ) -> tuple[IntArray, IntArray, NDArray[np.float64]]:
-        """Return the concepts of the names generated for mentions, if their labels allow them.
+        """Generate names for mentions, and return the names' concepts if their labels allow them.
 
-        Warns [W280] of mentions that are cut.
+        Warns [W280] about truncated mentions.
         RETURNS (tuple): Number of the mention, concept row, and score: the logarithm of the sum of
             exp(mean log-probability) over the names of the concept, at least _MIN_SCORE. Sorted by
             mention and concept. Shape (n,).
@@ -485,7 +486,7 @@ class GenerativeRescorer(WordPieceRescorer):
         name_index = np.repeat(np.arange(len(names.leaf)), np.diff(indptr))
         indptr, concept, _ = kb.concepts_of_names(rows)
         name_index = np.repeat(name_index, np.diff(indptr))
-        # Name rows of one leaf that share a concept count once.
+        # Name rows at the same leaf that share a concept count once.
         keys = np.unique(name_index * len(kb) + concept)
         name_index, concept = keys // len(kb), keys % len(kb)
         owner = names.mention[name_index]

@@ -1,4 +1,4 @@
-"""Multi-task linker: finds, types and links mentions over the token vectors of a tok2vec.
+"""Multi-task linker: finds, types and links mentions, based on the token vectors of a tok2vec.
 
 See `contextual.token_networks` for the network and the paper.
 """
@@ -57,14 +57,14 @@ if TYPE_CHECKING:
 
 _TASKS = ("mentions", "types", "links")
 _VOCABULARIES = ("open", "closed")
-# NIL_CLASS and UNKNOWN_CLASS of `contextual.token_networks`, which needs torch.
+# Copies of NIL_CLASS and UNKNOWN_CLASS in `contextual.token_networks`, which imports torch.
 _NIL_TARGET, _UNKNOWN_TARGET = 0, -100
 
 
 @dataclass(frozen=True)
 class Inventory:
-    """Labels and concepts that a model can predict: those of the mentions of its training corpus,
-    and for each concept the index of the most frequent label of its mentions."""
+    """Labels and concepts that a model can predict, from the mentions in its training corpus; for
+    each concept also the index of its mentions' most frequent label."""
 
     types: tuple[str, ...] = ()
     classes: tuple[str, ...] = ()
@@ -72,7 +72,8 @@ class Inventory:
 
 
 class MultitaskTargets(NamedTuple):
-    """Targets of a batch, random further classes, and the task; see `token_networks.Multitask`."""
+    """Targets for a batch, additional random classes, and the task to train; see
+    `token_networks.Multitask`."""
 
     mentions: IntArray
     tags: IntArray
@@ -103,26 +104,27 @@ def build_hierarchical_linker_v1(
 
     A linker with this model can find mentions itself: set `mentions = "model"`.
 
-    tok2vec (Model): A listener to a shared pipe `tok2vec`, or a separate tok2vec.
+    tok2vec (Model): A listener to a shared `tok2vec` pipe, or a separate tok2vec.
     names (NameEncoder): Encoder of the names that mentions are compared with.
-    tasks (Sequence[str]): "links", and before it "mentions", "types" or both; or "mentions" alone,
-        which are then not linked. One task is the paper's single-task model.
-    per_token (bool): Give each token a type and a class ("PT"): a mention is a run of tokens of one
-        class, so mentions cannot overlap. Otherwise tag tokens (BILOU), and classify the mean of a
-        mention's tokens ("PE").
+    tasks (Sequence[str]): "links", optionally preceded by "mentions", "types" or both; or
+        "mentions" alone, without linking. A single task is the paper's single-task model.
+    per_token (bool): Assign a type and a class to each token ("PT"): a mention is a run of tokens
+        with the same class, so mentions cannot overlap. Otherwise tag tokens (BILOU), and classify
+        the mean of a mention's tokens ("PE").
     vocabulary (str): "closed": link to the concepts of the training mentions, as published; "open":
         compare the mention with all names of the knowledge base, and link to the nearest.
-    hidden, layers (int): Size of each direction, and depth, of the LSTM of each task. Its input
+    hidden, layers (int): Size of each direction, and depth, of each task's LSTM. Its input
         includes the output of the task below. `hidden = 0`: all tasks use the token vectors.
     one_task (bool): Train one random task in each update, and the token vectors by linking only.
-        Otherwise train the sum of all tasks.
+        Otherwise train all tasks in each update, with the sum of their losses.
     nil_weight (float): Weight of tokens outside mentions, and of mentions without a concept.
-    random, hard (int): Number of wrong classes in the loss besides those of the batch: random ones
-        for the batch, and those with the highest score for each token or mention. As published: 0.
-    gazetteer (bool): Add features of names of the knowledge base to the token vectors.
+    random, hard (int): Number of wrong classes that the loss includes in addition to the classes
+        in the batch: random classes for the batch, and the classes with the highest score for each
+        token or mention. As published: 0.
+    gazetteer (bool): Add features to the token vectors where knowledge base names occur.
     max_width (int): Maximum length of such a name in tokens.
-    dropout (float): Dropout of the input of each level in training.
-    RAISES BioelError: [B300] for settings that do not fit together.
+    dropout (float): Dropout on the input of each level in training.
+    RAISES BioelError: [B300] if settings are incompatible.
     """
     sorted_tasks = [task for task in _TASKS if task in tasks]
     problem = None
@@ -162,7 +164,7 @@ def build_hierarchical_linker_v1(
 
 
 def sentence_lengths(docs: Sequence[Doc]) -> IntArray:
-    """Return the number of tokens of each sentence; the levels run over sentences, as published."""
+    """Return the number of tokens in each sentence. As published, LSTMs run over sentences."""
     is_first = [b for doc in docs for b in begins_sentence([token.text for token in doc])]
     return np.diff(np.append(np.flatnonzero(is_first), len(is_first)))
 
@@ -170,7 +172,7 @@ def sentence_lengths(docs: Sequence[Doc]) -> IntArray:
 def compute_from_states(
     model: Model, method: str, states: Mapping[str, Tensor], *arrays: NDArray
 ) -> FloatArray:
-    """Call a method of `Multitask` with the states of `encode_documents` and further arrays."""
+    """Call a `Multitask` method with the states from `encode_documents` and additional arrays."""
     import torch
 
     layer = model.get_ref("network")
@@ -183,8 +185,8 @@ def compute_from_states(
 def _multitask_forward(
     model: Model, inputs: tuple[MentionBatch, MultitaskTargets, Floats2d], is_train: bool
 ) -> tuple[tuple[Floats2d, float], Callable[[Floats2d], FloatsXd]]:
-    """Compute the vectors of mentions, and the loss, from a batch, its targets and the vectors of
-    strings. The callback takes the gradient of the former, and returns that of the strings."""
+    """Compute mention vectors and the loss from a batch, its targets and the string vectors. The
+    callback takes the gradient of the mention vectors, and returns that of the string vectors."""
     batch, targets, strings = inputs
     more_inputs = (sentence_lengths(batch.docs), batch.spans, batch.words, strings, *targets)
     (vectors, loss), backprop = forward_over_tokens(model, batch.docs, more_inputs, is_train)
@@ -195,14 +197,15 @@ def _multitask_forward(
     return (vectors, float(loss)), backprop_strings
 
 
-_NO_CLASS_LOG_ODDS = -20.0  # of a concept that is not a class
+_NO_CLASS_LOG_ODDS = -20.0  # score of a concept that is not among the model's classes
 _UNTYPED_LABEL = "Mention"  # label if neither types nor links are predicted
 
 
 def _mention_labels(
     model: Model[Any, Any], states: dict[str, Any], spans: IntArray, classes: IntArray | None
 ) -> list[str]:
-    """Return the types of mentions, predicted or else of their classes; None: of the best class."""
+    """Return a label for each mention: the predicted type or, without a type task, the main label
+    of its class. If `classes` is None, the most probable class is used."""
     inventory: Inventory = model.attrs["inventory"]
     if "types" in states:
         types = compute_from_states(model, "type_logits", states, spans)[:, 1:].argmax(axis=1)
@@ -217,9 +220,9 @@ def _mention_labels(
 
 
 def encode_documents(model: Model[Any, Any], docs: Sequence[Doc]) -> dict[str, Any]:
-    """Return the vectors of tokens by task: torch tensors, shape (n_tokens, size) each.
+    """Return the token vectors for each task: torch tensors, shape (n_tokens, size) each.
 
-    RAISES BioelError: [B174] if the pipe tok2vec did not run on the documents.
+    RAISES BioelError: [B174] if the `tok2vec` pipe did not run on the documents.
     """
     import torch
 
@@ -242,7 +245,7 @@ def _match_names(model: Model[Any, Any], docs: Sequence[Doc]) -> MentionBatch:
 
 
 def _class_runs(classes: IntArray, lengths: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the spans of tokens of one class but NIL, shape (n, 2), and their classes, (n,)."""
+    """Return runs of tokens with the same class other than NIL, (n, 2), and the classes, (n,)."""
     is_first = np.diff(classes, prepend=-1) != 0
     is_first[(np.cumsum(lengths) - lengths)[lengths > 0]] = True
     start = np.flatnonzero(is_first)
@@ -253,7 +256,7 @@ def _class_runs(classes: IntArray, lengths: IntArray) -> tuple[IntArray, IntArra
 
 
 class MultitaskTraining(dual_encoder.DualEncoderTraining):
-    """Training of all tasks and, with an open vocabulary, of both towers of a dual encoder."""
+    """Trains all tasks and, with an open vocabulary, both towers of a dual encoder."""
 
     def __init__(
         self, model: Model[Any, Any], state: LinkerState, settings: TrainingSettings
@@ -264,7 +267,8 @@ class MultitaskTraining(dual_encoder.DualEncoderTraining):
     def update(self, examples: Sequence[Example]) -> float | None:
         if not any(len(example.predicted) for example in examples):
             return None
-        # The paper draws tasks in proportion to their examples. Here all have the same documents.
+        # The paper draws tasks in proportion to their number of examples. Here, all tasks have the
+        # same documents.
         tasks = self.model.attrs["settings"]["tasks"]
         self._task = str(self._random.choice(tasks)) if self.model.attrs["one_task"] else None
         if self.model.attrs["vocabulary"] == "open" and self._task in (None, "links"):
@@ -276,7 +280,7 @@ class MultitaskTraining(dual_encoder.DualEncoderTraining):
         return loss
 
     def gold(self, examples: Sequence[Example]) -> tuple[Mentions, list[str]]:
-        """Return all gold mentions, and the id of each; "" for none and for several."""
+        """Return all gold mentions and their ids; "" for a mention with no id or several ids."""
         return gold_mentions(examples, self.state.settings, with_all=True)
 
     def encode_gold(
@@ -322,7 +326,7 @@ def _span_bounds(gold: Sequence[GoldSpan]) -> IntArray:
 
 
 def _targets_by_token(spans: IntArray, targets: IntArray, n_tokens: int) -> IntArray:
-    """Return the target of each token; NIL outside the spans, which do not overlap."""
+    """Return the target for each token; NIL outside the spans, which do not overlap."""
     by_token = np.full(n_tokens, _NIL_TARGET)
     for (start, end), target in zip(spans.tolist(), targets.tolist(), strict=True):
         by_token[start:end] = target
@@ -330,7 +334,7 @@ def _targets_by_token(spans: IntArray, targets: IntArray, n_tokens: int) -> IntA
 
 
 class MultitaskRescorer(TokenVectorRescorer):
-    """Rescorer by predicted classes, or by the similarity of vectors of mentions and names."""
+    """Rescores candidates by predicted classes, or by the similarity of mentions and names."""
 
     training = MultitaskTraining
     file = "multitask.safetensors"
@@ -349,7 +353,7 @@ class MultitaskRescorer(TokenVectorRescorer):
 
     @property
     def finds_mentions(self) -> bool:
-        """Whether the model tags mentions, or classifies each token."""
+        """Whether the model can find mentions, because it tags them or classifies each token."""
         settings = self.model.attrs["settings"]
         return settings["per_token"] or "mentions" in settings["tasks"]
 
@@ -371,7 +375,7 @@ class MultitaskRescorer(TokenVectorRescorer):
     def collect(self, examples: Iterable[Example], kb: KnowledgeBase, *, gold_key: str) -> None:
         """Collect types, classes and the gazetteer.
 
-        Warns [W300] of gold mentions that tags cannot represent.
+        Warns [W300] about gold mentions that tags cannot represent.
         RAISES BioelError: [B332] if documents annotate different labels.
         """
         types: Counter[str] = Counter()
@@ -434,10 +438,10 @@ class MultitaskRescorer(TokenVectorRescorer):
             vectors = compute_from_states(model, "mention_vectors", states, spans, strings)
             return dual_encoder.rescore_by_vectors(generator, mentions, given, vectors)
         logits = compute_from_states(model, "class_logits", states, spans)
-        log_odds = logits[:, 1:] - logits[:, :1]  # of the classes against NIL
+        log_odds = logits[:, 1:] - logits[:, :1]  # log-odds of each class against NIL
         class_rows = kb.find_all(model.attrs["inventory"].classes)  # -1: not in this KB
         k = min(generator.state.settings.max_candidates, len(class_rows))
-        # argpartition fails without classes.
+        # argpartition fails if there are no classes.
         best = (
             np.argpartition(-log_odds, k - 1, axis=1)[:, :k]
             if k

@@ -1,16 +1,16 @@
-"""PyTorch networks around a Hugging Face backbone.
+"""PyTorch networks built on a Hugging Face backbone.
 
-`NameTransformer`, an encoder of names: Liu et al. (2021), Self-Alignment Pretraining for Biomedical
-Entity Representations (SapBERT), https://aclanthology.org/2021.naacl-main.334.
+`NameTransformer` encodes names: Liu et al. (2021), Self-Alignment Pretraining for Biomedical Entity
+Representations (SapBERT), https://aclanthology.org/2021.naacl-main.334.
 
-`CrossEncoder`, a scorer of a mention in its context together with a candidate, with a linear layer
-on the last hidden state of [CLS]: Wu et al. (2020), Scalable Zero-shot Entity Linking with Dense
-Entity Retrieval (BLINK), https://aclanthology.org/2020.emnlp-main.519.
+`CrossEncoder` scores a mention in context together with a candidate, using a linear layer on the
+last hidden state of [CLS]: Wu et al. (2020), Scalable Zero-shot Entity Linking with Dense Entity
+Retrieval (BLINK), https://aclanthology.org/2020.emnlp-main.519.
 
-`Seq2Seq`, a generator of names: Yuan, Yuan and Yu (2022), Generative Biomedical Entity Linking via
+`Seq2Seq` generates names: Yuan, Yuan and Yu (2022), Generative Biomedical Entity Linking via
 Knowledge Base-Guided Pre-training and Synonyms-Aware Fine-tuning (GenBioEL),
-https://aclanthology.org/2022.naacl-main.296. The decoder begins with a prompt, the mention and
-"is", and continues with a name of the concept. Only name and end piece count in the loss.
+https://aclanthology.org/2022.naacl-main.296. The decoder starts with a prompt, the mention and
+"is", and continues with a name of the concept. Only the name and the end piece count in the loss.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from spacy_bioel.models.networks import negative_log_likelihood
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-# Word pieces encoded together, with padding: bounds the memory. Seq2seq: in training.
+# Word pieces per batch, padding included; limits memory use. For seq2seq: only in training.
 _PIECES_PER_BATCH, _SEQ2SEQ_PIECES_PER_BATCH = 4096, 8192
-# Word pieces of document windows. A CPU is fastest with batches that fit its caches: all but short
-# windows are then encoded one by one, without padding.
+# Word pieces per batch of document windows. A CPU is fastest with batches that fit into its caches,
+# so all but short windows are encoded one by one, without padding.
 _WINDOW_PIECES_PER_BATCH = {"cpu": 512, "cuda": 16384}
 
 
 class Pretrained(nn.Module):
-    """Base class of networks around a Hugging Face network.
+    """Base class for networks built on a Hugging Face backbone.
 
     backbone (PreTrainedModel): Its first output has shape (n_rows, length, width).
     learn_rate_scale (float): Factor on the learning rate of the backbone; layers on top of it
         learn at the full rate. See `models.torch_io.AveragingShim`.
-    mixed_precision (bool): Train under bfloat16 autocast where that is faster. Inference uses
+    mixed_precision (bool): Train under bfloat16 autocast if that is faster. Inference uses
         float32, because bfloat16 results would depend on the rest of the batch.
     """
 
@@ -54,21 +54,21 @@ class Pretrained(nn.Module):
         self.mixed_precision = mixed_precision
 
     def autocast(self, device_type: str) -> torch.autocast:
-        """Return the autocast context for the current mode on a type of device."""
+        """Return the autocast context for a device type and the current mode."""
         is_supported = device_type != "cpu" or has_bfloat16()
         is_mixed = self.mixed_precision and self.training and is_supported
         return torch.autocast(device_type, torch.bfloat16, enabled=is_mixed)
 
 
 def has_bfloat16() -> bool:
-    """Return whether the processor multiplies bfloat16; False if PyTorch does not report it.
-    Without it, an update under autocast takes four times as long."""
+    """Return whether the processor has bfloat16 multiplication; False if PyTorch does not report
+    it. Without it, an update under autocast takes four times as long."""
     capabilities: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
     return any(capabilities.get(name) for name in ("avx512_bf16", "amx_bf16"))
 
 
 def batches_by_length(lengths: Tensor, max_pieces: int) -> Iterator[Tensor]:
-    """Yield row numbers of batches of at most `max_pieces` pieces with padding, longest first."""
+    """Yield batches of row numbers, longest rows first, with at most `max_pieces` padded pieces."""
     order = torch.argsort(lengths, descending=True, stable=True)
     sorted_lengths, start = lengths[order].tolist(), 0
     while start < len(sorted_lengths):
@@ -78,15 +78,15 @@ def batches_by_length(lengths: Tensor, max_pieces: int) -> Iterator[Tensor]:
 
 
 def compute_in_batches(compute: Callable[[Tensor], Tensor], batches: Iterable[Tensor]) -> Tensor:
-    """Compute the results of batches of row numbers, and return them in the order of the rows."""
+    """Compute results for batches of row numbers, and return them in row order."""
     batches = list(batches)
     return torch.cat(list(map(compute, batches)))[torch.argsort(torch.cat(batches))]
 
 
 def padded_positions(starts: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the positions of the pieces of rows, padded to a table, and the attention mask.
+    """Return a padded table with the piece positions of each row, and the attention mask.
 
-    The padding is the first piece of the row; the mask hides it, so any piece will do.
+    Rows are padded with their first piece; the mask hides it, so any piece would do.
 
     starts, lengths (Tensor): Position of the first piece, number of pieces. Shape (n,).
     RETURNS (tuple): Positions, and False at padding. Shape (n, longest) each.
@@ -97,9 +97,9 @@ def padded_positions(starts: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class NameTransformer(nn.Module):
-    """Encoder from the token ids of names to one vector per name.
+    """Encodes the token ids of names as one vector per name.
 
-    Names with equally many tokens are encoded together, without padding, as in `models.networks`.
+    Names with the same number of tokens are encoded together, so that there is no padding.
 
     backbone (PreTrainedModel): Its first output has shape (n_names, length, dim).
     pooling (str): "cls": the first token; "mean": the mean of all tokens, special ones included.
@@ -132,7 +132,7 @@ class NameTransformer(nn.Module):
 
 
 class DocumentTransformer(Pretrained):
-    """Encoder of windows of documents; a token vector is the mean over its word pieces."""
+    """Encodes document windows; a token vector is the mean of its word pieces' vectors."""
 
     def forward(
         self, ids: Tensor, lengths: Tensor, used: Tensor, piece: Tensor, token: Tensor, n: int
@@ -157,7 +157,7 @@ class DocumentTransformer(Pretrained):
         return total / count[:, None]
 
     def _encode(self, ids: Tensor, lengths: Tensor) -> Tensor:
-        """Return the last hidden states of all pieces of all windows. Shape (n_ids, width)."""
+        """Return the last hidden states of all pieces in all windows. Shape (n_ids, width)."""
         starts, device_type = torch.cumsum(lengths, dim=0) - lengths, ids.device.type
         order, states = [], []
         for batch in batches_by_length(lengths, _WINDOW_PIECES_PER_BATCH.get(device_type, 512)):
@@ -170,9 +170,9 @@ class DocumentTransformer(Pretrained):
 
 
 class CrossEncoder(Pretrained):
-    """Encoder with a linear layer on its first token.
+    """Transformer encoder with a linear layer on its first token.
 
-    Other pairs of a batch change a logit only by rounding, less than 1e-5.
+    The other pairs in a batch change a logit only by rounding errors of less than 1e-5.
     """
 
     def __init__(
@@ -200,7 +200,7 @@ class CrossEncoder(Pretrained):
 
         def score(batch: Tensor) -> Tensor:
             positions, inside = padded_positions(starts[batch], lengths[batch])
-            # RoBERTa counts positions by its padding piece.
+            # RoBERTa uses the padding piece to compute positions.
             inputs = {"input_ids": ids[positions].where(inside, self.pad)}
             if self.has_segments:
                 inputs["token_type_ids"] = segments[positions].where(inside, 0)
@@ -212,16 +212,16 @@ class CrossEncoder(Pretrained):
 
 
 def ranking_loss(logits: Tensor, groups: Tensor, right: Tensor) -> Tensor:
-    """Return the negative log of the total probability of the right candidates of a mention.
+    """Return the negative log of the total probability of each mention's correct candidates.
 
-    Probabilities are a softmax over the candidates of the mention, so the loss is cross-entropy for
-    one right candidate. It is the mean over the mentions with a right candidate. Wu et al. (2020),
-    https://aclanthology.org/2020.emnlp-main.519; several right candidates as in
-    `models.networks.marginal_loss`.
+    Probabilities are a softmax over a mention's candidates, so with one correct candidate the loss
+    is cross-entropy. It is averaged over the mentions that have a correct candidate. Wu et al.
+    (2020), https://aclanthology.org/2020.emnlp-main.519; several correct candidates are handled as
+    in `models.networks.marginal_loss`.
 
-    logits (Tensor): Logits of pairs of a mention and a candidate. Shape (n_pairs,).
-    groups (Tensor): Index of the mention of each pair, in any order. Shape (n_pairs,).
-    right (Tensor): Whether the candidate is right; bool. Shape (n_pairs,).
+    logits (Tensor): Logits of (mention, candidate) pairs. Shape (n_pairs,).
+    groups (Tensor): Mention index of each pair, in any order. Shape (n_pairs,).
+    right (Tensor): Whether the candidate is correct; bool. Shape (n_pairs,).
     """
     is_candidate = torch.unique(groups[right])[:, None] == groups  # (n_mentions, n_pairs)
     return negative_log_likelihood(
@@ -230,7 +230,7 @@ def ranking_loss(logits: Tensor, groups: Tensor, right: Tensor) -> Tensor:
 
 
 class Seq2Seq(Pretrained):
-    """Encoder-decoder with the loss of generated names.
+    """Encoder-decoder that computes the loss of generating given names.
 
     backbone (PreTrainedModel): Encoder-decoder with a head over its word pieces.
     smoothing (float): Label smoothing in training.
@@ -245,7 +245,7 @@ class Seq2Seq(Pretrained):
     ) -> None:
         super().__init__(backbone, learn_rate_scale, mixed_precision)
         self.smoothing = smoothing
-        # A tensor with several names is stored once.
+        # A tensor that is shared under several names is saved once.
         self.register_state_dict_post_hook(_without_ties)
         self.register_load_state_dict_pre_hook(_with_ties)  # type: ignore[no-untyped-call]
 
@@ -303,7 +303,7 @@ class Seq2Seq(Pretrained):
 
 @contextmanager
 def _logits_only_at(backbone: PreTrainedModel, mask: Tensor) -> Iterator[None]:
-    """Compute logits only where the mask is True: those of the prompt take a third of the time."""
+    """Compute logits only where the mask is True: prompt logits would take a third of the time."""
     head = backbone.get_output_embeddings()
     hook = head.register_forward_pre_hook(lambda _, inputs: (inputs[0][mask],))
     try:
@@ -313,7 +313,7 @@ def _logits_only_at(backbone: PreTrainedModel, mask: Tensor) -> Iterator[None]:
 
 
 def _tied_names(network: nn.Module) -> dict[str, str]:
-    """Return the first name of each tensor with several names, by its further names."""
+    """Map the additional names of shared tensors to their first names."""
     first_names: dict[int, str] = {}
     tied: dict[str, str] = {}
     for name, tensor in network.named_parameters(remove_duplicate=False):

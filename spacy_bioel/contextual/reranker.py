@@ -1,4 +1,4 @@
-"""Cross-encoder: a transformer that scores a mention in its context together with a candidate."""
+"""Cross-encoder: a transformer that scores a mention in context together with a candidate."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 class RerankerPair(NamedTuple):
-    """A mention in its context, and the name of one of its candidates."""
+    """A mention in context, and the name of one of its candidates."""
 
     left: str
     mention: str
@@ -57,19 +57,19 @@ class RerankerPair(NamedTuple):
 
 PairScorer = Model[Sequence[RerankerPair], Floats1d]
 
-# Word pieces not used in pretraining. They mark the mention; BERT has them, others may not.
+# Word pieces that pretraining did not use; they mark the mention. Not all checkpoints have them.
 _UNUSED_PIECES = ("[unused1]", "[unused2]")
-_PAIRS_PER_BATCH = 1024  # pairs tokenised at once: bounds the memory
+_PAIRS_PER_BATCH = 1024  # pairs tokenised at once; limits memory use
 
 
 @dataclass(frozen=True)
 class PairPieces:
-    """Encoder of pairs as [CLS] left [Ms] mention [Me] right [SEP] candidate [SEP].
+    """Converts pairs to pieces as [CLS] left [Ms] mention [Me] right [SEP] candidate [SEP].
 
-    The context is cut first. If mention and candidate alone exceed the room, `split_room` divides
-    the room between them, and they lose their ends.
+    The context is cut first. If the mention and the candidate alone do not fit, `split_room`
+    divides the room between them, and they are truncated at the end.
 
-    tokenizer (Tokenizer): Without padding or truncation.
+    tokenizer (Tokenizer): Does not pad or truncate.
     prefix, suffix (list[int]): Ids of the special pieces before and after a text.
     markers (tuple[int, int]): Ids of the marker pieces before and after the mention.
     max_pieces (int): Maximum length of a pair, special pieces and markers included.
@@ -83,12 +83,12 @@ class PairPieces:
 
     @property
     def room(self) -> int:
-        """Number of pieces left for the texts of a pair."""
+        """Number of pieces left for the texts in a pair."""
         return self.max_pieces - len(self.prefix) - 2 * len(self.suffix) - len(self.markers)
 
     def __call__(self, pairs: Sequence[RerankerPair]) -> tuple[IntArray, IntArray, IntArray]:
-        """Return the piece ids of all pairs, concatenated, and the segment of each piece, 0 for the
-        context and 1 for the candidate, shape (n_pieces,); the length of each pair, (n_pairs,)."""
+        """Return the concatenated piece ids of all pairs and the segment of each piece (0: context,
+        1: candidate), both of shape (n_pieces,), and the length of each pair, (n_pairs,)."""
         # Contexts and candidates repeat from pair to pair: each text is tokenised once.
         pieces_by_text = pieces_of(self.tokenizer, (text for pair in pairs for text in pair))
         segments_of_pairs = []
@@ -114,16 +114,16 @@ def build_cross_encoder_v1(
 ) -> PairScorer:
     """Registered as `spacy-bioel.CrossEncoder.v1`; see `contextual.networks` for the paper.
 
-    `PairPieces` defines the input of a pair, and how it is truncated.
+    `PairPieces` defines the input for a pair, and how it is truncated.
 
     path (str | None): Folder of a Hugging Face checkpoint with safetensors weights, or its id on
         the hub. `add_encoder` loads it.
-    max_pieces (int): Maximum number of word pieces of a pair, special ones included.
+    max_pieces (int): Maximum number of word pieces in a pair, special ones included.
     learn_rate_scale (float): Factor on the learning rate of the checkpoint's weights; the new
         layer uses the full learning rate.
     mixed_precision (bool): Train under bfloat16 autocast on a GPU, or on a CPU with bfloat16.
-    RETURNS (Model[Sequence[RerankerPair], Floats1d]): A model from pairs to logits, which can be
-        compared among the candidates of one mention. `add_encoder` adds its network.
+    RETURNS (Model[Sequence[RerankerPair], Floats1d]): A model that computes the logits of pairs,
+        comparable among the candidates of one mention. `add_encoder` adds its network.
     """
     settings = {"learn_rate_scale": learn_rate_scale, "mixed_precision": mixed_precision}
     return pieces_model(
@@ -170,7 +170,10 @@ def _marker_ids(tokenizer: Tokenizer) -> tuple[int, int] | None:
 def _set_cross_encoder(
     model: PairScorer, tokenizer: Tokenizer, backbone: PreTrainedModel, folder: Path | None
 ) -> None:
-    """Set word pieces and network. RAISES BioelError: [B154] without special pieces, or room."""
+    """Set the word pieces and the network.
+
+    RAISES BioelError: [B154] if there are no special pieces, or not enough room for a pair.
+    """
     from spacy_bioel.contextual.networks import CrossEncoder
 
     prefix, suffix = special_pieces(tokenizer)
@@ -192,7 +195,8 @@ _CROSS_ENCODER_KIND = checkpoint_kind(_make_cross_encoder, _set_cross_encoder)
 def score_pairs(model: PairScorer, pairs: Sequence[RerankerPair]) -> NDArray[np.float32]:
     """Return the logits of pairs. Shape (n_pairs,).
 
-    Pairs of one mention should be adjacent: equal texts within a batch are tokenised once.
+    Pairs with the same mention should be adjacent, because identical texts in a batch are
+    tokenised only once.
     """
     scores = [np.zeros(0, np.float32)]
     for start in range(0, len(pairs), _PAIRS_PER_BATCH):
@@ -210,10 +214,10 @@ def _cross_encoder_forward(
 def make_pairs(
     kb: KnowledgeBase, spans: Sequence[Span], owner: IntArray, concept: IntArray, *, context: int
 ) -> list[RerankerPair]:
-    """Return pairs of a mention in its context and the preferred name of a concept.
+    """Pair mentions in context with the preferred names of concepts.
 
-    owner, concept (IntArray): Number of the mention among `spans`, concept row. Shape (n_pairs,).
-    context (int): Tokens before and after a mention. The model cuts them to its room.
+    owner, concept (IntArray): Index of the mention in `spans`, concept row. Shape (n_pairs,).
+    context (int): Number of tokens before and after a mention; the model cuts them to fit.
     """
     before = [span.doc[max(0, span.start - context) : span.start].text for span in spans]
     after = [span.doc[span.end : span.end + context].text for span in spans]
@@ -225,10 +229,10 @@ def make_pairs(
 
 
 class RerankerTraining(NameTraining):
-    """Training of a cross-encoder to score the right candidate above others of the same string.
+    """Trains a cross-encoder to score the correct candidate above a string's other candidates.
 
-    Each update uses `training.mentions` mentions with `training.candidates` candidates each: all
-    pairs would take hours. The name encoder is not trained.
+    Each update uses `training.mentions` mentions with `training.candidates` candidates each,
+    because all pairs would take hours. The name encoder is not trained.
     """
 
     def __init__(
@@ -267,7 +271,7 @@ class RerankerTraining(NameTraining):
 
 
 class RerankerRescorer(WordPieceRescorer):
-    """Rescorer by a cross-encoder."""
+    """Rescores candidates with a cross-encoder."""
 
     proposes = False
     training = RerankerTraining
@@ -275,7 +279,7 @@ class RerankerRescorer(WordPieceRescorer):
     prefix = "pairs."
 
     def score(self, generator: CandidateGenerator, mentions: Mentions, given: Given) -> PairScores:
-        """Score the string candidates, and no other concepts."""
+        """Score only the string candidates."""
         kb, spans = generator.kb, mentions.spans
 
         def logit(mention: IntArray, concept: IntArray) -> NDArray[np.floating]:

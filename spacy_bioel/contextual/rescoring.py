@@ -1,6 +1,6 @@
-"""Rescoring shared by the contextual models: their networks and files, and features of pairs.
+"""Rescoring code shared by the contextual models: networks, files and features of pairs.
 
-Candidates of a string are ranked once, however often the string occurs (`linking.candidates`). A
+The candidates for a string are ranked once, however often it occurs (`linking.candidates`). A
 contextual model then scores each mention in its document, and a fusion combines both scores.
 """
 
@@ -45,24 +45,24 @@ from spacy_bioel.types import Candidate, IntArray
 if TYPE_CHECKING:
     from torch import nn
 
-# Features of a pair of a mention and a concept.
-#   string: log-odds of the concept against NIL for the string alone; the minimum if not a candidate
-#   is_string_candidate: whether the concept is a candidate of the string
-#   score: score of the contextual model
-#   log_probability: log of the softmax of these scores over the candidates of the mention
+# Features of a (mention, concept) pair.
+#   string: log-odds against NIL from the string alone; the minimum if not a string candidate
+#   is_string_candidate: whether the concept is a candidate for the string
+#   score: the contextual model's score
+#   log_probability: log of the softmax of this score over the mention's candidates
 #   highest: whether no other candidate has a higher score
 CONTEXTUAL_FEATURES = ("string", "is_string_candidate", "score", "log_probability", "highest")
-_MIN_PROBABILITY = 1e-4  # scores of candidates are rounded to four digits
+_MIN_PROBABILITY = 1e-4  # candidate scores are rounded to four digits
 _NO_ROWS = np.zeros(0, dtype=np.int64)
 _TOK2VEC = "tok2vec.msgpack"
 
 
 class TokenVectorRescorer(Rescorer):
-    """Rescorer with a network over the token vectors of the layer "tok2vec".
+    """Rescorer with a network over the token vectors from the "tok2vec" layer.
 
-    file (str): Name of the file of weights.
-    stored (Mapping): Attributes of the model that the network is made from. Each has a file name, a
-        function to bytes, and one from bytes.
+    file (str): Name of the weights file.
+    stored (Mapping): Model attributes that the network depends on. Each has a file name, a function
+        that converts it to bytes, and a function that restores it from them.
     """
 
     features = CONTEXTUAL_FEATURES
@@ -70,7 +70,7 @@ class TokenVectorRescorer(Rescorer):
     stored: Mapping[str, tuple[str, Callable[[Any], bytes], Callable[[bytes], object]]] = {}
 
     def make_network(self) -> nn.Module:
-        """Make the network. The name encoder must already have one."""
+        """Create the network. The name encoder must already have its own network."""
         raise NotImplementedError
 
     def add_network(self, source: EncoderSource | None = None) -> None:
@@ -85,7 +85,7 @@ class TokenVectorRescorer(Rescorer):
         parts: EncoderFiles = {self.file: lambda: weights_to_bytes(model.get_ref("network"))}
         for name, (file, to_bytes, _) in self.stored.items():
             parts[file] = partial(to_bytes, model.attrs[name])
-        if not isinstance(tok2vec, Tok2VecListener):  # the pipe tok2vec saves what it listens to
+        if not isinstance(tok2vec, Tok2VecListener):  # the `tok2vec` pipe saves its own weights
             parts[_TOK2VEC] = tok2vec.to_bytes
         return parts
 
@@ -102,10 +102,10 @@ class TokenVectorRescorer(Rescorer):
 
 
 class WordPieceRescorer(Rescorer):
-    """Rescorer with a layer over word pieces, made by a `NetworkKind`.
+    """Rescorer with a layer over word pieces, created by a `NetworkKind`.
 
     layer_name (str): Name of the layer in the linker's model.
-    prefix (str): Prefix of the names of its files.
+    prefix (str): Prefix of its file names.
     """
 
     features = CONTEXTUAL_FEATURES
@@ -140,10 +140,10 @@ def contextual_model(
     forward: Callable | None = None,
     **attrs: object,
 ) -> Model:
-    """Make the model of a contextual linker. Its rescorer adds the network later.
+    """Create the model for a contextual linker. Its rescorer adds the network later.
 
     layers (dict): Layers by name; "names" is the name encoder.
-    forward (Callable | None): None runs the layer of a `WordPieceRescorer`.
+    forward (Callable | None): None: run the layer of a `WordPieceRescorer`.
     """
     return Model(
         name,
@@ -163,10 +163,10 @@ def _contextual_layer_forward(
 def forward_over_tokens(
     model: Model, docs: list[Doc], more_inputs: Sequence[Any], is_train: bool
 ) -> tuple[Any, Callable[[Any], list[FloatsXd]]]:
-    """Run the layer "network" on the token vectors of the layer "tok2vec" and further inputs.
+    """Run the "network" layer on token vectors from the "tok2vec" layer and additional inputs.
 
     RETURNS (tuple): The output, and a callback from the gradient of the output to the gradients of
-        the further inputs of floats.
+        the additional float inputs.
     """
     tokens, backprop_tokens = read_tokens(model.get_ref("tok2vec"), docs, is_train)
     output, backprop = model.get_ref("network")((tokens, *more_inputs), is_train)
@@ -180,10 +180,11 @@ def forward_over_tokens(
 
 
 def nearest_names(kb: KnowledgeBase, strings: Sequence[str], concepts: IntArray) -> IntArray:
-    """Return, for each mention, the name of its concept with the highest cosine of TF-IDF vectors.
+    """Return, for each mention, the name of its concept with the highest TF-IDF cosine.
 
-    The vectors are of character 3-grams, weighted by their rarity among all names, as in the n-gram
-    search. Ties go to the first name, so a string without a similar name gets the preferred one.
+    The TF-IDF vectors contain character 3-grams, weighted by their rarity among all names, as in
+    the n-gram search. Ties go to the first name, so a string that is not similar to any name gets
+    the preferred name.
 
     strings (Sequence[str]): Normalised mentions.
     concepts (IntArray): Concept row of each mention. Shape (n,).
@@ -194,12 +195,12 @@ def nearest_names(kb: KnowledgeBase, strings: Sequence[str], concepts: IntArray)
     mention = np.repeat(np.arange(len(concepts)), np.diff(indptr))
     unique_rows, name_index = np.unique(rows, return_inverse=True)
     names = normalize_names(kb.names.take(unique_rows))
-    # 3-grams of the strings, then those of the names.
+    # 3-grams of the strings, then 3-grams of the names.
     text_index, ngrams = name_ngrams([*strings, *names])
     weights = kb.ngrams.rarity(ngrams) ** 2
     norms = np.sqrt(np.bincount(text_index, weights, n_strings + len(names)))
     starts = np.searchsorted(text_index, np.arange(n_strings + len(names) + 1))
-    # All 3-grams of each name, looked up among those of its mention.
+    # Look up all 3-grams of each name among the 3-grams of its mention.
     first, last = starts[n_strings + name_index], starts[n_strings + name_index + 1]
     pair = np.repeat(np.arange(len(rows)), last - first)
     _, ngram_index = entries_of(first, last - first)
@@ -218,7 +219,7 @@ def nearest_names(kb: KnowledgeBase, strings: Sequence[str], concepts: IntArray)
 
 @cache
 def default_rescoring() -> Fusion:
-    """Return the weights used until `fit_fusion` has seen a corpus: the sum of both log-odds."""
+    """Return the weights used until `fit_fusion` has fitted others: the sum of both log-odds."""
     n = len(CONTEXTUAL_FEATURES)
     no_hidden, min_log = np.zeros(0), float(np.log(_MIN_PROBABILITY))
     direct = np.array([1.0, min_log, 0.0, 0.5, 0.0])
@@ -227,13 +228,13 @@ def default_rescoring() -> Fusion:
 
 @dataclass(eq=False)
 class PairScores:
-    """Features of pairs of a mention and a concept, sorted by mention.
+    """Features of (mention, concept) pairs, sorted by mention.
 
-    kb (KnowledgeBase): Holds the concepts.
-    string_candidates (Sequence): Candidates of the string of each mention.
-    mention, concept (IntArray): Number of the mention, concept row. Shape (n,).
+    kb (KnowledgeBase): Contains the concepts.
+    string_candidates (Sequence): Candidates for the string of each mention.
+    mention, concept (IntArray): Mention index, concept row. Shape (n,).
     features (NDArray[float32]): Shape (n, len(CONTEXTUAL_FEATURES)).
-    evidence (str): Name of the evidence of the contextual model.
+    evidence (str): Name of the contextual model's evidence.
     has_evidence (NDArray[bool]): Pairs that have this evidence. Shape (n,).
     """
 
@@ -246,9 +247,9 @@ class PairScores:
     has_evidence: NDArray[np.bool_]
 
     def rank(self, fusion: Fusion | None, *, top: int) -> list[tuple[Candidate, ...]]:
-        """Return the `top` best candidates of each mention, best first.
+        """Return the `top` best candidates for each mention, best first.
 
-        fusion (Fusion | None): Weights of CONTEXTUAL_FEATURES; None: those of `default_rescoring`.
+        fusion (Fusion | None): Weights of CONTEXTUAL_FEATURES; None: `default_rescoring`.
         """
         scores = (fusion or default_rescoring()).scores(self.features)
         order, probabilities = rank(self.kb, self.concept, scores, self.mention, top=top)
@@ -280,14 +281,14 @@ def rescore_pairs(
     evidence: str = "contextual",
     evidence_for_all: bool = True,
 ) -> PairScores:
-    """Score the string candidates of mentions, and further pairs, with a contextual model.
+    """Score the mentions' string candidates, and additional pairs, with a contextual model.
 
-    score (Callable): Scores pairs: from numbers of mentions and concept rows, both of shape (n,),
-        to shape (n,).
-    mention, concept (IntArray): Further pairs; string candidates may be among them. Shape (n,).
+    score (Callable): Returns the scores of pairs, shape (n,), given mention indices and concept
+        rows, shape (n,) each.
+    mention, concept (IntArray): Additional pairs, which may include string candidates. Shape (n,).
     temperature (float): Divisor that turns scores into log-odds.
-    evidence (str): Name of the evidence of the contextual model.
-    evidence_for_all (bool): Give this evidence to all pairs; else only to the further pairs.
+    evidence (str): Name of the contextual model's evidence.
+    evidence_for_all (bool): Assign this evidence to all pairs, not only to the additional pairs.
     """
     n_mentions = len(string_candidates)
     owner = np.repeat(np.arange(n_mentions), [len(c) for c in string_candidates])
@@ -303,7 +304,7 @@ def rescore_pairs(
     total_probability = np.bincount(owner, probability, n_mentions)
     max_probability = np.zeros(n_mentions)
     np.maximum.at(max_probability, owner, probability)
-    # Each of several equivalent concepts has the probability of all, so their sum may exceed 1.
+    # Equivalent concepts do not compete for probability, so the sum may exceed 1.
     has_equivalents = total_probability > 1 + _MIN_PROBABILITY * 10
     nil = 1 - np.where(has_equivalents, max_probability, total_probability)
     odds = np.maximum(probability, _MIN_PROBABILITY) / np.maximum(nil[owner], _MIN_PROBABILITY)

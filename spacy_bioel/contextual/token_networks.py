@@ -1,15 +1,15 @@
-"""Networks over the token vectors of documents, in PyTorch, and their losses.
+"""PyTorch networks over token vectors, and their losses.
 
-`MentionTower`: Bhowmik, Stratos and de Melo (2021), Fast and effective biomedical entity linking
-using a dual encoder, https://aclanthology.org/2021.louhi-1.4: all mentions of a batch of documents
-are encoded in one pass. Two differences from the paper: vectors are compared by cosine, and the
-mention vector can be added to the name encoder's vector of the mention's string.
+`MentionTower` encodes all mentions in a batch of documents in one pass: Bhowmik, Stratos and de
+Melo (2021), Fast and effective biomedical entity linking using a dual encoder,
+https://aclanthology.org/2021.louhi-1.4. Two differences from the paper: vectors are compared by
+cosine, and the mention vector can be added to the name encoder's vector for the mention's string.
 
-`Multitask`, from token vectors to tags, types, classes and mention vectors: Zhu et al., Simple
+`Multitask` computes tags, types, classes and mention vectors from token vectors: Zhu et al., Simple
 hierarchical multi-task neural end-to-end entity linking for biomedical text, section 2.2. The paper
-does not publish widths, depth and dropout. Differences from the paper: the output of a level is
-normalised, the linking loss can also be taken over random and hard classes, and a mention has a
-vector that is compared with names.
+does not state widths, depth or dropout. Differences from the paper: the output of each level is
+normalised, the linking loss can include random and hard classes, and mentions have vectors that are
+compared with names.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from spacy_bioel.models.networks import ReaderSettings, TokenReader, negative_lo
 
 
 class MentionTower(nn.Module):
-    """Linear layer over the ends, or the mean, of a mention's token vectors.
+    """Linear layer over the first and the last, or the mean, of a mention's token vectors.
 
     width (int): Size of the token vectors.
-    dim (int): Size of the vectors of names.
+    dim (int): Size of the name vectors.
     pooling (str): "ends": the first and the last token, concatenated; "mean": the mean of all.
     from_words (bool): Add the output to the vector of the mention's string. The layer is
-        initialised to zero, so that an untrained tower is a dense search by name.
+        initialised to zero, so that an untrained tower is equivalent to the dense search.
     """
 
     def __init__(self, *, width: int, dim: int, pooling: str, from_words: bool) -> None:
@@ -48,7 +48,7 @@ class MentionTower(nn.Module):
         """Encode mentions.
 
         tokens, spans (Tensor): See `mean_of_spans`.
-        strings (Tensor): Vectors of the strings of the mentions. Shape (n_mentions, dim).
+        strings (Tensor): Vectors of the mentions' strings. Shape (n_mentions, dim).
         RETURNS (Tensor): Unit vectors. Shape (n_mentions, dim).
         """
         if self.pooling == "ends":
@@ -65,15 +65,15 @@ class MentionTower(nn.Module):
 def collective_loss(
     mentions: Tensor, names: Tensor, right: Tensor, *, temperature: float
 ) -> Tensor:
-    """Return the negative log of the probability of the right candidates of a mention.
+    """Return the negative log of the total probability of each mention's correct candidates.
 
-    The probability is over all candidates of the batch, random and mined. The loss is the mean over
-    the mentions with a right candidate. Bhowmik, Stratos and de Melo (2021),
+    Probabilities are computed over all candidates in the batch, random and mined. The loss is
+    averaged over the mentions that have a correct candidate. Bhowmik, Stratos and de Melo (2021),
     https://aclanthology.org/2021.louhi-1.4, with cosines.
 
     mentions (Tensor): Unit vectors of the mentions. Shape (n_mentions, dim).
     names (Tensor): Vectors of the candidates. Shape (n_candidates, dim).
-    right (Tensor): Whether a candidate is right; bool. Shape (n_mentions, n_candidates).
+    right (Tensor): Whether a candidate is correct; bool. Shape (n_mentions, n_candidates).
     """
     return negative_log_likelihood(mentions @ F.normalize(names, dim=1).T / temperature, right)
 
@@ -83,12 +83,12 @@ MENTION_TASK, TYPE_TASK, LINK_TASK = (
     "types",
     "links",
 )  # from the lowest level to the highest
-N_TAGS, OUTSIDE = 5, 0  # as `mentions.model` numbers them
+N_TAGS, OUTSIDE = 5, 0  # same numbering as in `mentions.model`
 # Class and type of a token outside mentions, and class of a mention without a concept.
 NIL_CLASS = 0
-UNKNOWN_CLASS = -100  # target without a loss
+UNKNOWN_CLASS = -100  # target that the losses ignore
 _OUTSIDE_BIAS = 3.0
-_LOGITS_PER_CHUNK = 1 << 22  # bounds the memory of the search for hard classes
+_LOGITS_PER_CHUNK = 1 << 22  # limits memory use in the search for hard classes
 
 
 def run_lstm(lstm: nn.LSTM, tokens: Tensor, lengths: Tensor) -> Tensor:
@@ -106,18 +106,18 @@ def run_lstm(lstm: nn.LSTM, tokens: Tensor, lengths: Tensor) -> Tensor:
 class Multitask(TokenReader):
     """Network with one level for each task, from mention recognition to linking.
 
-    A level of the hierarchy is a bidirectional LSTM over the token vectors, concatenated with the
-    output of the level below. Without a hierarchy all tasks use the token vectors.
+    Each level of the hierarchy is a bidirectional LSTM over the token vectors, concatenated with
+    the output of the level below. Without a hierarchy, all tasks use the token vectors.
 
     tasks (Sequence[str]): "mentions", "types" and "links", or some of them, in this order.
     per_token (bool): Classify each token ("PT"); else the mean of a mention's tokens ("PE").
-    hidden (int): Size of each direction of the LSTM of a level; 0: no hierarchy.
-    layers (int): Layers of the LSTM.
+    hidden (int): Size of each direction of a level's LSTM; 0: no hierarchy.
+    layers (int): Number of LSTM layers.
     n_types, n_classes (int): Number of types and classes, including NIL, the first.
-    nil_weight (float): Weight of the class and type NIL in the losses.
-    hard (int): Number of hard classes for each token or mention: the wrong ones with the highest
+    nil_weight (float): Weight of the NIL class and type in the losses.
+    hard (int): Number of hard classes for each token or mention: the wrong classes with the highest
         logits.
-    dim (int): Size of the vectors of names; 0: mentions have no vectors.
+    dim (int): Size of the name vectors; 0: mentions have no vectors.
     settings: See `TokenReader`.
     """
 
@@ -155,7 +155,8 @@ class Multitask(TokenReader):
         self.classes = nn.Embedding(n_classes, size)
         nn.init.normal_(self.classes.weight, std=0.02)
         self.bias = nn.Parameter(torch.zeros(n_classes))
-        # Most tokens are outside mentions. Without this bias, a new network predicts thousands.
+        # Most tokens are outside mentions. Without this bias, an untrained network predicts
+        # thousands of mentions.
         with torch.no_grad():
             if self.tags is not None:
                 self.tags.bias[OUTSIDE] = _OUTSIDE_BIAS
@@ -174,11 +175,11 @@ class Multitask(TokenReader):
         *,
         last: str | None = None,
     ) -> dict[str, Tensor]:
-        """Return the vectors of the tokens at the level of each task.
+        """Return the token vectors at the level of each task.
 
         tokens, spans, words (Tensor): See `TokenReader.read`.
-        lengths (Tensor): Number of tokens of each sentence; no state passes from one to the next.
-        last (str | None): The highest level that is needed; None: all.
+        lengths (Tensor): Number of tokens in each sentence; no LSTM state crosses sentences.
+        last (str | None): The highest level that is needed; None: all levels.
         RETURNS (dict): Shape (n_tokens, size) each.
         """
         token_vectors = self.read(tokens, spans, words)
@@ -188,9 +189,9 @@ class Multitask(TokenReader):
         inputs = token_vectors
         for task, lstm in self.levels.items():
             assert isinstance(lstm, nn.LSTM)
-            # Normalised to the variance of token vectors: with the small states of a new LSTM, and
-            # each class in few batches, per-token models predicted no mention after 200 updates
-            # (BC5CDR, seed 0).
+            # Normalised to the variance of token vectors: a new LSTM has small states and each
+            # class occurs in few batches, so otherwise per-token models predicted no mentions after
+            # 200 updates (BC5CDR, seed 0).
             normed = F.layer_norm(run_lstm(lstm, inputs, lengths), (self.size,))
             states[task] = self.dropout(normed)
             if task == last:
@@ -212,10 +213,10 @@ class Multitask(TokenReader):
         others: Tensor,
         task: str | None,
     ) -> tuple[Tensor, Tensor]:
-        """Return the vectors of mentions, and the loss of one task or of all.
+        """Return the mention vectors, and the loss of one task or of all tasks.
 
-        If one task is trained, only linking trains the token vectors. Tokens and mentions are
-        counted over all documents.
+        If tasks are trained one at a time, only linking trains the token vectors. Tokens and
+        mentions are numbered across all documents.
 
         tokens, lengths, spans, words (Tensor): See `states`.
         strings (Tensor): Vectors of the mentions' strings. Shape (n_mentions, dim).
@@ -223,8 +224,8 @@ class Multitask(TokenReader):
         tags (Tensor): BILOU tag of each token. Shape (n_tokens,).
         types, classes (Tensor): Target of each token if `per_token`, else of each mention, or
             UNKNOWN_CLASS. Shape (n_tokens,) or (n_mentions,).
-        others (Tensor): Random further classes. Shape (m,).
-        task (str | None): The one task to train, as in Sanh et al. (2019); None: the sum of all.
+        others (Tensor): Additional random classes. Shape (m,).
+        task (str | None): The one task to train, as in Sanh et al. (2019); None: all tasks.
         RETURNS (tuple): Unit vectors of the mentions, shape (n_mentions, dim), or `strings` if
             these vectors are not trained; and the loss.
         """
@@ -240,8 +241,8 @@ class Multitask(TokenReader):
                 units[name] = vectors if self.per_token else mean_of_spans(vectors, mentions)
         losses = []
         if MENTION_TASK in trained:
-            # A mean over all tokens would be tiny compared with the losses of mentions: spaCy's CNN
-            # had a mention F1 of 35 instead of 69 after 150 updates on BC5CDR.
+            # A mean over all tokens would be tiny compared with the losses over mentions: with it,
+            # spaCy's CNN had a mention F1 of 35 instead of 69 after 150 updates on BC5CDR.
             total = F.cross_entropy(self.tag_logits(states), tags, reduction="sum")
             losses.append(total / (tags != OUTSIDE).sum().clamp(min=1))
         if TYPE_TASK in trained:
@@ -253,26 +254,27 @@ class Multitask(TokenReader):
                 vectors = self.mention_vectors(states, mentions, strings)
         return vectors, torch.stack(losses).sum()
 
-    # Inference, from the states of the levels. spans (Tensor): See `mentions` of `forward`.
+    # Inference, given the results of `states`. spans (Tensor): See `mentions` in `forward`.
 
     def tag_logits(self, states: dict[str, Tensor]) -> Tensor:
-        """Return the logits of the BILOU tags of each token. Shape (n_tokens, 5)."""
+        """Return the BILOU tag logits for each token. Shape (n_tokens, 5)."""
         assert self.tags is not None
         return self.tags(states[MENTION_TASK])
 
     def type_logits(self, states: dict[str, Tensor], spans: Tensor) -> Tensor:
-        """Return the logits of the types of mentions, NIL first. Shape (n_mentions, n_types)."""
+        """Return the type logits for each mention, NIL first. Shape (n_mentions, n_types)."""
         assert self.types is not None
         return self.types(mean_of_spans(states[TYPE_TASK], spans))
 
     def class_logits(self, states: dict[str, Tensor], spans: Tensor | None = None) -> Tensor:
-        """Return the logits of all classes, NIL first, of mentions or, without spans, of tokens.
-        Those of a mention are the mean of its tokens' (a linear layer). Shape (n, n_classes)."""
+        """Return the class logits, NIL first, for each mention or, without spans, for each token.
+        The layer is linear, so a mention has the mean logits of its tokens. Shape (n, n_classes).
+        """
         tokens = states[LINK_TASK]
         return self._logits(tokens if spans is None else mean_of_spans(tokens, spans))
 
     def mention_vectors(self, states: dict[str, Tensor], spans: Tensor, strings: Tensor) -> Tensor:
-        """Return unit vectors of mentions, to compare with those of names. (n_mentions, dim)."""
+        """Return unit mention vectors to compare with name vectors. Shape (n_mentions, dim)."""
         assert self.tower is not None
         return self.tower(states[LINK_TASK], spans, strings)
 
@@ -304,15 +306,16 @@ class Multitask(TokenReader):
             return target[:0]
         units = units[target != NIL_CLASS].detach()
         n = max(1, _LOGITS_PER_CHUNK // len(self.bias))
-        k = min(self.hard + 1, len(self.bias))  # the right class may be among them
+        k = min(self.hard + 1, len(self.bias))  # the correct class may be among them
         classes = [self._logits(chunk).topk(k).indices.flatten() for chunk in units.split(n)]
         return torch.cat([target[:0], *classes]).unique()
 
 
 def mean_of_spans(tokens: Tensor, spans: Tensor) -> Tensor:
-    """Return the mean vector of the tokens of each span.
+    """Return the mean token vector of each span.
 
-    Each span is summed separately: differences of cumulative sums would depend on the batch.
+    Each span is summed separately, because differences of cumulative sums would depend on the rest
+    of the batch.
 
     tokens (Tensor): Shape (n_tokens, width).
     spans (Tensor): Start and end token (exclusive) of each span. Shape (n_spans, 2).
@@ -336,18 +339,19 @@ def restricted_softmax_loss(
     weight: Tensor,
     others: Tensor,
 ) -> Tensor:
-    """Return the cross-entropy over the classes that occur in the batch, and further classes.
+    """Return the cross-entropy over the classes in the batch and additional classes.
 
-    Only the logits of these classes are computed, so time and memory do not grow with the number of
-    all classes. The loss is the weighted mean: dividing by the size of a padded batch, as
-    published, would let padding scale the loss. Zhu et al., Simple hierarchical multi-task neural
-    end-to-end entity linking for biomedical text, section 3.1, with the classes of the batch only.
+    Only the logits of these classes are computed, so time and memory do not grow with the total
+    number of classes. The loss is the weighted mean: dividing by the size of a padded batch, as
+    published, would scale the loss by the padding. Zhu et al., Simple hierarchical multi-task
+    neural end-to-end entity linking for biomedical text, section 3.1, with the classes in the batch
+    only.
 
     states (Tensor): Vectors of tokens or mentions. Shape (n, dim).
     classes (Callable): Returns the vectors of classes, such as an embedding: (m,) to (m, dim).
     bias (Tensor): Bias of all classes. Shape (n_classes,).
     target, weight (Tensor): Class and weight of each vector. Shape (n,).
-    others (Tensor): Further classes; those that are targets anyway have no effect. Shape (m,).
+    others (Tensor): Additional classes; classes in `target` have no further effect. Shape (m,).
     """
     present, index = torch.unique(torch.cat([target, others]), return_inverse=True)
     logits = states @ classes(present).T + bias[present]

@@ -1,7 +1,7 @@
-"""Hugging Face checkpoints as parts of models, and a name encoder made of one, such as SapBERT.
+"""Hugging Face checkpoints as parts of models, and a name encoder based on one, such as SapBERT.
 
-A checkpoint is loaded from a folder or the hub. Configuration, word pieces and weights are saved
-with the pipe, so that loading a pipeline does not need the checkpoint.
+A checkpoint is loaded from a folder or the hub. Its configuration, word pieces and weights are
+saved with the pipe, so a saved pipeline can be loaded without the checkpoint.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json
 _OLD_VOCABULARIES = ("vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")
 _FILES = (CONFIG, WEIGHTS, TOKENIZER, "tokenizer_config.json", "special_tokens_map.json")
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+|[\w.-]+")
-# Sets tokenizer and backbone of a model. The folder is None for the files of a saved model.
+# Sets the tokenizer and backbone of a model. The folder is None if a saved model is being loaded.
 SetBackbone = Callable[[Model, Tokenizer, "PreTrainedModel", Path | None], None]
-# Keys of the dropout of attention weights in configurations of backbones.
+# Configuration keys for the dropout of attention weights.
 _ATTENTION_DROPOUTS = ("attention_probs_dropout_prob", "attention_dropout")
-# Keys about the origin of a checkpoint; they do not change the network.
+# Configuration keys that describe a checkpoint's origin and do not affect the network.
 _NOT_STORED = ("_name_or_path", "transformers_version", "architectures", "dtype", "torch_dtype")
 
 
@@ -58,8 +58,8 @@ def read_checkpoint(
     RETURNS (tuple[Path, PreTrainedModel, Tokenizer]): Folder, backbone without its pooler, and
         tokenizer.
     RAISES BioelError: [B150] without transformers, [B152] if no checkpoint is found, [B153] if a
-        file is missing, such as that of a fast tokenizer, [B154] if its parts do not fit together,
-        [B280] if it is not an encoder-decoder.
+        file is missing, such as a fast tokenizer, [B154] if its parts do not fit together, [B280]
+        if it is not an encoder-decoder.
     """
     require_transformers()
     folder = _checkpoint_folder(path)
@@ -75,7 +75,7 @@ def read_checkpoint(
 
 
 def backbone_from_json(config: str, *, is_seq2seq: bool = False) -> PreTrainedModel:
-    """Make a backbone with random weights from the output of `config_to_json`."""
+    """Create a backbone with random weights from the output of `config_to_json`."""
     require_transformers()
     from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM
 
@@ -86,8 +86,8 @@ def backbone_from_json(config: str, *, is_seq2seq: bool = False) -> PreTrainedMo
 
 
 def special_pieces(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
-    """Switch off padding and truncation, and return the ids of the special pieces before and after
-    a text, such as [CLS] and [SEP]."""
+    """Disable padding and truncation, and return the ids of the special pieces before and after a
+    text, such as [CLS] and [SEP]."""
     tokenizer.no_padding()
     tokenizer.no_truncation()
     pieces = tokenizer.encode("a")
@@ -98,7 +98,7 @@ def special_pieces(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
 
 
 def pieces_of(tokenizer: Tokenizer, texts: Iterable[str], before: str = "") -> dict[str, list[int]]:
-    """Return the word pieces of each text with a prefix; an empty text has no pieces."""
+    """Return the word pieces of each text, prefixed with `before`; an empty text has no pieces."""
     unique_texts = list(dict.fromkeys(texts))
     encodings = tokenizer.encode_batch_fast(
         [before + text if text else "" for text in unique_texts], add_special_tokens=False
@@ -107,19 +107,19 @@ def pieces_of(tokenizer: Tokenizer, texts: Iterable[str], before: str = "") -> d
 
 
 def fit_context(left: list[int], marked: list[int], right: list[int], room: int) -> list[int]:
-    """Return a marked mention with the nearest pieces of context that fit into the room."""
+    """Return a marked mention with as many pieces of its context as fit into `room`."""
     n_left, n_right = split_room(room - len(marked), len(left), len(right))
     return [*left[len(left) - n_left :], *marked, *right[:n_right]]
 
 
 def split_room(room: int, first: int, second: int) -> tuple[int, int]:
-    """Split `room` between two lengths: half each, but an unused part goes to the other."""
+    """Split `room` between two lengths: half each, plus what the other length does not need."""
     kept = min(first, max(room // 2, room - second))
     return kept, min(second, room - kept)
 
 
 def _checkpoint_folder(path: str) -> Path:
-    """Return the folder of a checkpoint. One from the hub is downloaded unless it is cached."""
+    """Return the folder of a checkpoint, downloaded from the hub if it is not local or cached."""
     if Path(path).is_dir():
         return Path(path)
     if not _HUB_ID.fullmatch(path):
@@ -133,10 +133,10 @@ def _checkpoint_folder(path: str) -> Path:
 
 
 def _load_backbone(folder: Path, *, is_seq2seq: bool) -> PreTrainedModel:
-    """Load the network of a checkpoint without the pooler, which is not used.
+    """Load a checkpoint's network without the pooler, which is not used.
 
-    Dropout of attention weights is disabled whatever the config says: it prevents PyTorch from
-    using its fused kernels, so that an update on a CPU takes 1.7 times as long.
+    Dropout of attention weights is disabled regardless of the config: it prevents PyTorch from
+    using its fused kernels, which makes an update on a CPU take 1.7 times as long.
     """
     from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM
 
@@ -172,7 +172,7 @@ def _load_backbone(folder: Path, *, is_seq2seq: bool) -> PreTrainedModel:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence progress bars and warnings of missing tensors, which the caller checks."""
+    """Silence progress bars, and warnings about missing tensors, which the caller checks."""
     from transformers.utils import logging
 
     verbosity, had_bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
@@ -193,7 +193,7 @@ def _without_pooler(backbone: PreTrainedModel) -> PreTrainedModel:
 
 
 def _load_checkpoint_tokenizer(folder: Path) -> Tokenizer:
-    """Load the tokenizer of a checkpoint. RAISES BioelError: [B153] without a readable one."""
+    """Load a checkpoint's tokenizer. RAISES BioelError: [B153] if it is missing or unreadable."""
     if (folder / TOKENIZER).is_file():
         try:
             return Tokenizer.from_file(str(folder / TOKENIZER))
@@ -219,13 +219,13 @@ def misfit(folder: Path | None, found: str, expected: str) -> BioelError:
 
 
 def config_to_json(config: PretrainedConfig) -> str:
-    """Return the configuration of a backbone as JSON, without the keys about its origin."""
+    """Return a backbone's configuration as JSON, without keys that describe its origin."""
     settings = {k: v for k, v in config.to_dict().items() if k not in _NOT_STORED}
     return json.dumps(settings, indent=1, sort_keys=True)
 
 
 def set_backbone(model: Model, tokenizer: Tokenizer, network: Pretrained | NameTransformer) -> None:
-    """Set word pieces and network, and replace any previous ones."""
+    """Set the word pieces and the network, replacing any previous ones."""
     set_layer(model, torch_layer(network))
     model.attrs["tokenizer"] = tokenizer
     model.attrs["config"] = config_to_json(network.backbone.config)
@@ -234,9 +234,9 @@ def set_backbone(model: Model, tokenizer: Tokenizer, network: Pretrained | NameT
 def checkpoint_kind(
     make: Callable[[Model, EncoderSource], None], add: SetBackbone, *, is_seq2seq: bool = False
 ) -> NetworkKind:
-    """Make the `NetworkKind` of models around a backbone, whose configuration is one more file.
+    """Create the `NetworkKind` of models built on a backbone, whose configuration is saved as well.
 
-    add (Callable): Adds word pieces and network to the model.
+    add (Callable): Adds the word pieces and the network to the model.
     is_seq2seq (bool): Whether the backbone is an encoder-decoder; else an encoder.
     """
     return NetworkKind(make, CONFIG, _config_to_bytes, partial(_rebuild_backbone, add, is_seq2seq))
@@ -256,7 +256,7 @@ def _rebuild_backbone(
     if n_embeddings < n:
         raise misfit(None, f"{n} word pieces", f"at most its {n_embeddings} embeddings")
     add(model, tokenizer, backbone, None)
-    # Verbatim, because it is part of a fingerprint and transformers may add settings.
+    # Kept verbatim, because it is part of a fingerprint and transformers may add settings.
     model.attrs["config"] = config
 
 
@@ -266,17 +266,17 @@ def build_transformer_names_v1(
     """Registered as `spacy-bioel.TransformerNames.v1`; see `contextual.networks` for the paper.
 
     path (str | None): Folder of a Hugging Face checkpoint with safetensors weights, or its id on
-        the hub. None: the argument `embeddings` of `initialize`, which loads the checkpoint.
+        the hub. None: the `embeddings` argument of `initialize`, which loads the checkpoint.
     pooling (str): "cls" or "mean".
-    max_tokens (int): Maximum number of word pieces of a name, special ones included.
+    max_tokens (int): Maximum number of word pieces in a name, special ones included.
     RETURNS (Model[Sequence[str], Floats2d]): An encoder without its network, which `add_encoder`
-        adds; the size of the vectors is that of the checkpoint.
+        adds; the checkpoint determines the size of the vectors.
     RAISES BioelError: [B155] for an unknown pooling.
     """
     if pooling not in ("cls", "mean"):
         raise BioelError(Errors.B155.format(pooling=pooling))
     settings = {"path": path, "pooling": pooling}
-    # A large batch, because the network groups the names of a batch by length.
+    # A large batch, because the network groups the names in a batch by length.
     sizes: dict[str, Any] = {"max_tokens": max_tokens, "batch_size": 2048}
     kind = _NAME_TRANSFORMER_KIND
     return pieces_model("name_transformer", kind, settings, extra="transformers", **sizes)
@@ -293,7 +293,10 @@ def _make_name_transformer(model: NameEncoder, source: EncoderSource) -> None:
 def _set_name_transformer(
     model: NameEncoder, tokenizer: Tokenizer, backbone: PreTrainedModel, folder: Path | None
 ) -> None:
-    """Set word pieces and network. RAISES BioelError: [B154] for "cls" pooling without [CLS]."""
+    """Set the word pieces and the network.
+
+    RAISES BioelError: [B154] for "cls" pooling without a special piece before the name.
+    """
     from spacy_bioel.contextual.networks import NameTransformer
 
     prefix, suffix = special_pieces(tokenizer)

@@ -1,1 +1,1 @@
-"""Lookup of the names of a knowledge base in texts, without training."""
+"""Dictionary lookup: find knowledge base names in texts, without training."""

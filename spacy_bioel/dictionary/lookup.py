@@ -1,4 +1,4 @@
-"""Find names of a knowledge base in texts, also in other words or misspelled, without training."""
+"""Find knowledge base names in texts without training, even if reworded or misspelled."""
 
 from __future__ import annotations
 
@@ -37,17 +37,19 @@ from spacy_bioel.types import BoolArray, DoubleArray, IntArray
 
 _ADJECTIVES_FILE = Path(__file__).parents[1] / "assets" / "adjectives.json"
 _MAX_CACHED_CORRECTIONS = 1 << 17
-_SAMPLE_SIZE = 1000  # concepts, or names, to estimate properties of a knowledge base from
-# In smaller knowledge bases, users want the mentions of the most general concepts too.
+_SAMPLE_SIZE = 1000  # concepts or names sampled to estimate properties of a knowledge base
+# A concept with fewer concepts below it is never too general: users of small knowledge bases want
+# mentions of general concepts too.
 _MIN_BELOW_TOO_GENERAL = 100
-# Probability that a span with a difference from a name, EQUAL to FAMILY_ORDERED, is the name.
+# Probability that a span means the name that it matches, for each difference between the two, from
+# EQUAL to FAMILY_ORDERED.
 _PROBABILITIES = np.array([0.95, 0.9, 0.85, 0.75, 0.6])
-_TYPO_FACTOR = 0.9  # of the probability, for each misspelled word
+_TYPO_FACTOR = 0.9  # multiplies the probability for each misspelled word
 
 
 @dataclass(frozen=True, slots=True)
 class FoundName:
-    """A name in a document: its first and last token, and its name row in the knowledge base."""
+    """A name found in a document: its first and last tokens, and its row in the knowledge base."""
 
     first: int
     last: int
@@ -57,7 +59,7 @@ class FoundName:
 
 @dataclass(frozen=True, slots=True)
 class LookupOptions:
-    """How names are found: see `settings.DictionarySettings`."""
+    """Options for finding names; see `settings.DictionarySettings`."""
 
     variants: bool = True
     typos: bool = True
@@ -67,12 +69,13 @@ class LookupOptions:
 
 
 FormsOf = Callable[[Doc], dict[str, str]]
-# From start and end characters of spans in a document to why each cannot be a name, or "".
+# Takes a document and the start and end characters of spans. Returns why each span cannot be a
+# name, or "".
 WhyOther = Callable[[Doc, IntArray, IntArray], Sequence[str]]
 
 
 class MatchedNames(NamedTuple):
-    """Spans that match a name: the name rows, the evidence, and why each is not a name, or ""."""
+    """Spans that match a name, with its row, the evidence, and a reason to reject them or ""."""
 
     spans: SpanMatches
     rows: IntArray
@@ -81,7 +84,7 @@ class MatchedNames(NamedTuple):
 
 
 class DictionaryLookup:
-    """Finds the names of one knowledge base in documents; may be shared by threads."""
+    """Finds the names from one knowledge base in documents; can be shared by threads."""
 
     def __init__(self, kb: KnowledgeBase) -> None:
         nouns = _noun_of_adjective()
@@ -105,11 +108,11 @@ class DictionaryLookup:
         why_other: WhyOther | None = None,
         traces: Sequence[Trace] | None = None,
     ) -> list[list[FoundName]]:
-        """Find the names in each document, left to right. Only parts of coordinations overlap.
+        """Find the names in each document, from left to right. Only parts of coordinations overlap.
 
         forms_of (Callable): Returns the short forms in a document with their long forms.
-        why_other (Callable | None): Explains why spans of a document cannot be names.
-        traces (Sequence[Trace] | None): For each document, records the spans that were considered.
+        why_other (Callable | None): Explains why spans in a document cannot be names.
+        traces (Sequence[Trace] | None): One for each document, to record the spans considered.
         """
         names: list[list[FoundName]] = [[] for _ in docs]
         if not docs:
@@ -134,7 +137,7 @@ class DictionaryLookup:
     def _look_up(
         self, docs: Sequence[Doc], options: LookupOptions, forms_of: FormsOf
     ) -> tuple[WordTable, SpanMatches]:
-        """Read the words of documents, correct them, and look up all spans that may be names."""
+        """Read and correct the words in documents, and look up all spans that may be names."""
         words = read_words(docs, stem_key, forms_of)
         if options.typos:
             words.corrected = tuple(map(self._corrected, words.forms))
@@ -146,13 +149,14 @@ class DictionaryLookup:
         return words, find_span_matches(words, self.bags_of_words, known, inexact=options.variants)
 
     def _corrected(self, word: str) -> str:
-        """Return the word that a misspelled word should be; a correct word as it is."""
+        """Return the correct form of a misspelled word, and any other word unchanged."""
         corrected, stem = self._correct(word) or word, stem_of(word)
-        # "Drowsy" is not misspelled "dropsy" if a name has "drowsiness"; "dizzyness" is misspelled.
+        # "Drowsy" is not a misspelling of "dropsy" if a name contains "drowsiness", but "dizzyness"
+        # is a misspelling of "dizziness".
         return word if stem in self._stems and stem_of(corrected) != stem else corrected
 
     def _match(self, words: WordTable, spans: SpanMatches) -> MatchedNames:
-        """Return the spans that match a name, also those that have a reason against them."""
+        """Return the spans that match a name, including matches with a reason against them."""
         rows, evidence = self._matcher.rows_and_evidence(words, spans)
         reasons = reasons_against(
             words, spans, rows, evidence, self.kb, self._too_general, self._ignore_capitals
@@ -164,9 +168,9 @@ class DictionaryLookup:
     def _choose(
         self, matched: MatchedNames, options: LookupOptions
     ) -> tuple[DoubleArray, IntArray]:
-        """Return the probability that each span means the name, and the indices of those to keep.
+        """Return the probability that each span means its name, and the indices of spans to keep.
 
-        Adds the reasons of the settings to those of the spans.
+        Adds reasons that follow from the settings to `matched.reasons`.
         """
         spans, rows, evidence, reasons = matched
         probability = _PROBABILITIES[evidence.difference] * np.sqrt(evidence.substitute_share)
@@ -174,7 +178,7 @@ class DictionaryLookup:
         is_equal = evidence.difference == EQUAL
         if not options.variants:
             probability[~is_equal] = 0.0
-        # Users may add words that usually have another meaning.
+        # Users may have added words that usually mean something else.
         added = self.kb.is_added[rows] & is_equal & evidence.is_single
         probability[added] = np.maximum(probability[added], _PROBABILITIES[EQUAL])
         if options.exclude:
@@ -211,7 +215,7 @@ class DictionaryLookup:
 
 
 def _add_reasons(words: WordTable, matched: MatchedNames, why_other: WhyOther) -> None:
-    """Add the reasons of rules for kinds of text to those of the spans."""
+    """Add the entity rules' reasons against spans to `matched.reasons`."""
     spans, reasons = matched.spans, matched.reasons
     starts, ends = words.char_spans(spans.start, spans.end)
     doc_indices = words.doc[spans.start]
@@ -223,13 +227,15 @@ def _add_reasons(words: WordTable, matched: MatchedNames, why_other: WhyOther) -
 
 
 def _concepts_above_most(kb: KnowledgeBase) -> BoolArray:
-    """Tell which concepts are above most others, as "cell" is in the Cell Ontology: mentions of
-    them are not informative. Estimated from a sample of concepts. Shape (n_concepts,).
+    """Return a mask of the concepts that are ancestors of most others. Shape (n_concepts,).
+
+    Mentions of such concepts, like "cell" in the Cell Ontology, are not informative. The mask is
+    estimated from a sample of concepts.
     """
     n, step = len(kb), max(1, len(kb) // _SAMPLE_SIZE)
     concept = np.arange(0, n, step)
-    descendant = concept  # the concept of the sample that each concept is above
-    pairs = np.zeros(0, dtype=np.int64)  # a descendant and an ancestor, as one number
+    descendant = concept  # the sampled concept below each entry of `concept`
+    pairs = np.zeros(0, dtype=np.int64)  # (descendant, ancestor) pairs, each as one number
     while len(concept):
         indptr, positions = positions_of(kb.parent_offsets, concept)
         parent_pairs = np.repeat(descendant, np.diff(indptr)) * n + kb.parents[positions]
@@ -243,10 +249,10 @@ def _concepts_above_most(kb: KnowledgeBase) -> BoolArray:
 def _spans_to_keep(
     spans: SpanMatches, probability: DoubleArray, options: LookupOptions
 ) -> IntArray:
-    """Choose the spans above the threshold; where they overlap, the longest first.
+    """Choose the spans above the threshold, preferring the longest of overlapping spans.
 
-    The parts of a coordination are kept next to the whole name that they share words with. With
-    `nested`, so are spans within one that is kept; of equal spans the most probable.
+    The parts of a coordination are kept along with the whole name that they share words with. With
+    `nested`, spans inside a kept span are kept too. Of identical spans, the most probable is kept.
     """
     above = np.flatnonzero((probability >= options.threshold) & (probability > 0))
     order = above[np.lexsort((-probability[above], (spans.start - spans.end)[above]))]
@@ -254,7 +260,7 @@ def _spans_to_keep(
     is_taken = np.zeros(int(spans.end.max(initial=0)) + 1, dtype=bool)
     kept: list[int] = []
     borders: set[tuple[int, int]] = set()
-    outermost = np.full(len(is_taken), -1)  # of each word, the first kept span that has it
+    outermost = np.full(len(is_taken), -1)  # for each word, the first kept span that contains it
     for i in [*order[~has_gap].tolist(), *order[has_gap].tolist()]:
         start, end = int(spans.start[i]), int(spans.end[i])
         if spans.gap[i] < spans.end[i]:
@@ -274,5 +280,5 @@ def _spans_to_keep(
 
 @cache
 def _noun_of_adjective() -> dict[str, str]:
-    """Read the nouns of adjectives, as training/scripts/adjectives.py writes them."""
+    """Read the noun for each adjective, from the output of training/scripts/adjectives.py."""
     return srsly.read_json(_ADJECTIVES_FILE)

@@ -1,4 +1,4 @@
-"""How well a span of a text matches a name of a knowledge base, and reasons against the match."""
+"""Determine how well a text span matches a knowledge base name, and find reasons against it."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ from spacy_bioel.text.normalize import (
 )
 from spacy_bioel.types import BoolArray, IntArray
 
-# Differences between a string and a name: none; plurals, British spelling, or the adjective of a
-# name of one word; word order; other words of the same families ("bowing", "bowed"); the last two.
+# Differences between a string and a name: none; plural, British spelling, or the adjective of a
+# one-word name; word order; words of the same family ("bowing", "bowed"); both of the last two.
 EQUAL, SPELLED, ORDERED, FAMILY, FAMILY_ORDERED = range(5)
 _OTHER_MEANING = FAMILY_ORDERED + 1
 _MAX_CACHED_MATCHES = 1 << 16
-_MIN_ADJECTIVE_LENGTH = 6  # letters of an adjective that may have another stem than its noun
+_MIN_ADJECTIVE_LENGTH = 6  # letters of an adjective whose stem may differ from its noun's
 
 
 class NameMatch(NamedTuple):
-    """The name in a bag of words that is most similar to a string.
+    """The name most similar to a string, among all names with the same bag of words.
 
-    row (int): Row of the name; -1: the string has another meaning than all names in the bag.
+    row (int): Row of the name; -1 if the string does not mean any name in the bag.
     difference (int): EQUAL to FAMILY_ORDERED.
     is_single (bool): Whether the string is one word.
     has_comma (bool): Whether the name has a comma.
@@ -63,10 +63,11 @@ class MatchEvidence:
     """Evidence that spans are names. Shape (n,) each.
 
     difference (IntArray): EQUAL to FAMILY_ORDERED.
-    substitute_share (NDArray[float64]): Where a word is replaced, the share of concepts that have
-        names with both words; else 1.
+    substitute_share (NDArray[float64]): If a word is replaced, the share of concepts that have
+        names with both words; otherwise 1.
     n_typos (IntArray): Number of misspelled words.
-    is_single, is_short_form (BoolArray): Whether a span is one word; has an expanded short form.
+    is_single (BoolArray): Whether a span is one word.
+    is_short_form (BoolArray): Whether a span contains an expanded short form.
     is_preferred (BoolArray): Whether the name is the preferred name of a concept.
     has_next_word (BoolArray): Whether a word follows without a separator.
     """
@@ -84,7 +85,7 @@ class MatchEvidence:
 
 
 class NameMatcher:
-    """Finds the most similar names of a knowledge base; caches those of recent strings."""
+    """Finds the knowledge base name most similar to a string; caches the results."""
 
     def __init__(self, kb: KnowledgeBase, bags: BagsOfWords) -> None:
         self.kb = kb
@@ -95,7 +96,7 @@ class NameMatcher:
     def rows_and_evidence(
         self, words: WordTable, matches: SpanMatches
     ) -> tuple[IntArray, MatchEvidence]:
-        """Return the name row of each span, -1 if the span is not a name, and the evidence."""
+        """Return the name row of each span (-1 if the span is not a name), and the evidence."""
         strings = self._strings(words, matches)
         names = [self._match_string(string, bag) for string, bag in strings]
         table = np.array(names, dtype=np.int64).reshape(-1, len(NameMatch._fields))
@@ -107,7 +108,7 @@ class NameMatcher:
         rows[(single > 0) & (difference > SPELLED)] = -1
         # "Shortness of breath and leg swelling" does not mean a short leg.
         rows[(matches.gap < end) & (difference > ORDERED)] = -1
-        # "8, 9" is not "VIII nerve", though names of nerves differ in a number only.
+        # "8, 9" is not "VIII nerve", although nerve names differ only in a number.
         is_digit = np.array([form.isdigit() for form in words.forms], dtype=bool)[words.form]
         n_digits = np.append(0, np.cumsum(is_digit))
         rows[(n_digits[end] - n_digits[start] == end - start) & is_replaced] = -1
@@ -131,7 +132,7 @@ class NameMatcher:
         )
 
     def _strings(self, words: WordTable, matches: SpanMatches) -> list[tuple[str, int]]:
-        """Return the string that each span is looked up as, and its bag."""
+        """Return the string to look up for each span, and the bag that the span matches."""
         strings = []
         columns = [column.tolist() for column in vars(matches).values()]
         for start, end, gap, resume, bag, replaced, substitute in zip(*columns, strict=True):
@@ -147,7 +148,7 @@ class NameMatcher:
 
 
 def _are_preferred(kb: KnowledgeBase, rows: IntArray) -> BoolArray:
-    """Tell which names are the preferred name of a concept. Shape (n,)."""
+    """Return whether each name is the preferred name of a concept. Shape (n,)."""
     indptr, _, is_preferred = kb.concepts_of_names(rows)
     name = np.repeat(np.arange(len(rows)), np.diff(indptr))
     return np.bincount(name, is_preferred, minlength=len(rows)) > 0
@@ -179,7 +180,7 @@ def _most_similar_name(kb: KnowledgeBase, bags: BagsOfWords, string: str, bag: i
 
 
 def _difference(words: list[str], name: str) -> int:
-    """Return the difference of words and a name, from EQUAL to _OTHER_MEANING."""
+    """Return the difference between words and a name, from EQUAL to _OTHER_MEANING."""
     name_words = words_of(normalize_name(name))
     if words == name_words:
         return EQUAL
@@ -197,7 +198,7 @@ def _difference(words: list[str], name: str) -> int:
     name_content = [word for word in name_words if word not in linking]
     if words[0] in linking or words[-1] in linking:
         return _OTHER_MEANING
-    # Words may be reordered around "of" and "is", if the name is inverted, and before the head.
+    # Words may be reordered around "of" and "is", in inverted names, and before the head word.
     has_linking_words = len(content) < len(words) or len(name_content) < len(name_words)
     may_reorder = has_linking_words or "," in name
     same_head = singular_of(content[-1]) == singular_of(name_content[-1])
@@ -209,8 +210,11 @@ def _difference(words: list[str], name: str) -> int:
 
 
 def _may_be_adjective(word: str, noun: str) -> bool:
-    """Tell by the endings whether a word may be the adjective of a noun, as "retinal", "embryonic"
-    and "hypertensive" are. Those of substances differ: "muscarinic" does not mean muscarine."""
+    """Return whether a word may be the adjective of a noun, judging by their endings.
+
+    Examples are "retinal", "embryonic" and "hypertensive". Substances are excluded: "muscarinic"
+    does not mean muscarine.
+    """
     if word.endswith(("al", "ar", "oid")) and len(word) >= _MIN_ADJECTIVE_LENGTH:  # not "oral"
         return word != noun + "eal"  # "corneal" is the adjective of "cornea", not of "corn"
     if word.endswith("ic") and noun.endswith(("o", "ome", "ele")):
@@ -230,11 +234,11 @@ def reasons_against(
     too_general: BoolArray,
     ignore_capitals: bool,
 ) -> list[str]:
-    """Explain for each span why it is not a name; "" if it may be one.
+    """Explain why each span is not a name; "" if it may be a name.
 
     rows (IntArray): Name row of each span. Shape (n,).
-    too_general (BoolArray): Concepts that are above most others. Shape (n_concepts,).
-    ignore_capitals (bool): The names are written in capitals, see `are_words_in_capitals`.
+    too_general (BoolArray): Whether a concept is an ancestor of most others. Shape (n_concepts,).
+    ignore_capitals (bool): Whether names are written in capitals; see `are_words_in_capitals`.
     """
     is_added = kb.is_added[rows]
     # "No nail changes" does not mean "no nail", which is a name in HPO.
@@ -253,7 +257,7 @@ def reasons_against(
     for i, doc_index, start, end, name, is_general in zip(*columns, strict=True):
         text = texts[doc_index][start:end]
         if is_added[i] and (text == name or not _needs_case(name)):
-            reasons[i] = ""  # a name that a user has added is always found
+            reasons[i] = ""  # names added by users are always found
         elif is_general:
             reasons[i] = "too general: most concepts are below it"
         else:
@@ -265,8 +269,9 @@ def reasons_against(
 
 
 def are_words_in_capitals(names: Sequence[str]) -> bool:
-    """Tell whether names are words written in capitals, as in exports of hospitals, so that their
-    case means nothing. Symbols of genes are not words.
+    """Return whether names are words written in capitals, so that their case means nothing.
+
+    This is common in hospital exports. Gene symbols are not words.
     """
     n_in_capitals = sum(name == name.upper() for name in names)
     n_with_word = sum(any(map(_is_word, name.lower().split())) for name in names)

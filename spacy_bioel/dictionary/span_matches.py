@@ -1,4 +1,4 @@
-"""Words of a batch of documents as arrays, and all spans of words that may be names."""
+"""Read the words in a batch of documents into arrays, and find all spans that may be names."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ from spacy_bioel.types import BoolArray, IntArray
 NOTHING, LINE, COMMA, STOP = 0, 1, 2, 3
 _OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
 _PUNCTUATION, _SIGNS = frozenset(".;:!?"), frozenset("=<>%≥≤±")
-_MAX_WORDS_WITH_SUBSTITUTE = 6  # of a span in which one word is replaced
-_MAX_WORDS_AT_CONJUNCTION = 4  # on each side of "and"
+_MAX_WORDS_WITH_SUBSTITUTE = 6  # max. words in a span in which one word is replaced
+_MAX_WORDS_AT_CONJUNCTION = 4  # max. words on each side of "and"
 _CONJUNCTIONS = ("and", "or", "nor")
 
 
 @dataclass
 class WordTable:
-    """Words of a batch of documents, one document after the other.
+    """The words in a batch of documents, one document after the other.
 
     docs (Sequence[Doc]): The documents.
     forms (tuple[str, ...]): The distinct words, normalised.
     form (IntArray): Index into `forms` of each word. Shape (n_words,), like all columns up to
         `separator`.
-    doc, token (IntArray): Index of the document, and of the token in the batch, of each word.
+    doc, token (IntArray): For each word, the index of its document, and of its token in the batch.
     can_begin, can_end (BoolArray): Whether a span may begin, or end, with a word.
     keys (KeyArray): Keys in a bag, see `kb.gazetteer`; 0: the word is ignored.
-    is_short_form (BoolArray): Whether a word belongs to a short form that was expanded.
-    separator (NDArray[int8]): What is before a word: NOTHING, LINE, COMMA or STOP.
-    token_offset, token_length (IntArray): First character in the document, and length, of each
-        token. Shape (n_tokens,).
+    is_short_form (BoolArray): Whether a word belongs to an expanded short form.
+    separator (NDArray[int8]): Separator before a word: NOTHING, LINE, COMMA or STOP.
+    token_offset, token_length (IntArray): For each token, its first character in the document, and
+        its length. Shape (n_tokens,).
     first_token (IntArray): First token of each document. Shape (n_docs,).
-    expanded (dict[int, list[str]]): Words of the long form, by the first word of a short form; the
-        other words of the short form have none.
-    corrected (tuple[str, ...]): Each form with its spelling corrected.
+    expanded (dict[int, list[str]]): For the first word of each expanded short form, the words of
+        the long form; for its other words, no words.
+    corrected (tuple[str, ...]): Each form after spelling correction.
     """
 
     docs: Sequence[Doc]
@@ -71,7 +71,7 @@ class WordTable:
         return len(self.form)
 
     def char_spans(self, start: IntArray, end: IntArray) -> tuple[IntArray, IntArray]:
-        """Return first and last character (exclusive) of spans of words. Shape (n,) each."""
+        """Return the start and end (exclusive) of word spans, in characters. Shape (n,) each."""
         first, last = self.token[start], self.token[end - 1]
         return self.token_offset[first], self.token_offset[last] + self.token_length[last]
 
@@ -84,14 +84,14 @@ def read_words(
     """Read the words of documents that share a vocabulary.
 
     key_of (Callable): Returns the key of a normalised word in a bag.
-    forms_of (Callable): Returns the short forms of a document with their long forms, whose keys
-        they get.
+    forms_of (Callable): Returns the short forms in a document with their long forms. Short forms
+        get the keys of their long forms.
     """
     tables = [doc.to_array([ORTH, SPACY, IDX, LENGTH]).reshape(-1, 4) for doc in docs]
     table = np.concatenate([np.zeros((0, 4), np.uint64), *tables])
     n_tokens = np.array([len(doc_table) for doc_table in tables], dtype=np.int64)
     first_token = np.cumsum(n_tokens) - n_tokens
-    # Distinct tokens are normalised and split into words once.
+    # Each distinct token is normalised and split into words only once.
     orths, orth_of_token = np.unique(table[:, 0], return_inverse=True)
     texts = [docs[0].vocab.strings[orth] for orth in orths.tolist()]
     orth_words = list(map(words_of, normalize_tokens(texts)))
@@ -174,10 +174,10 @@ def _expand_short_forms(
     forms: Mapping[str, str],
     key_of: Callable[[str], int],
 ) -> None:
-    """Give the short forms in a document the keys of their long forms."""
+    """Replace the keys of short forms in a document by the keys of their long forms."""
     starts = words.token_offset[tokens]
     ends = starts + words.token_length[tokens]
-    # The longest last: "CKD stage 3" replaces "CKD".
+    # The longest short form comes last, so that "CKD stage 3" replaces "CKD".
     for short, char_spans in find_forms(text, sorted(forms, key=len)).items():
         long_form = words_of(normalize_name(forms[short]))
         key = sum(map(key_of, long_form)) % (1 << 64)
@@ -199,13 +199,13 @@ def _expand_short_forms(
 
 @dataclass(frozen=True)
 class SpanMatches:
-    """Spans of words that match the bag of words of a name. Shape (n,) each.
+    """Word spans that match a name's bag of words. Shape (n,) each.
 
-    start, end (IntArray): First word, and the one after the last.
-    gap, resume (IntArray): Words from gap to before resume are left out: "and" with the words on
-        one side of it, in "cleft lip and palate". Both are `end` where nothing is left out.
+    start, end (IntArray): First word, and the word after the last.
+    gap, resume (IntArray): First word that is left out, and first word after the gap, such as
+        "lip" and "palate" in "cleft lip and palate". Both are `end` if nothing is left out.
     bag (IntArray): Number of the bag, from 1.
-    replaced, substitute (IntArray): Word that is replaced by another, and the row of that in
+    replaced, substitute (IntArray): Word that is replaced, and the row of its substitute in
         `Substitutes`; -1: none.
     """
 
@@ -232,11 +232,11 @@ class SpanMatches:
 def find_span_matches(
     words: WordTable, bags: BagsOfWords, known: BoolArray, *, inexact: bool
 ) -> SpanMatches:
-    """Look up all spans whose words are those of a name, in any order.
+    """Find all spans with the same words as a name, in any order.
 
-    known (BoolArray): Whether a form is a word of the knowledge base, or a linking word.
-    inexact (bool): Also replace words by others that synonyms have instead, replace adjectives by
-        nouns, and complete the two sides of "and".
+    known (BoolArray): Whether a form is a word in the knowledge base, or a linking word.
+    inexact (bool): Also replace words by substitutes that synonyms contain, replace adjectives by
+        nouns, and complete the names on both sides of "and".
     """
     sums = np.append(np.zeros(1, np.uint64), np.cumsum(words.keys, dtype=np.uint64))
     spans = [_spans_of_known_words(words, known), _spans_of_long_names(words, bags, sums)]
@@ -274,7 +274,7 @@ def _spans_of_known_words(words: WordTable, known: BoolArray) -> IntArray:
 
 
 def _spans_of_long_names(words: WordTable, bags: BagsOfWords, sums: KeyArray) -> IntArray:
-    """Return the spans of more than MAX_WORDS words that begin like a name. Shape (2, n)."""
+    """Return the spans of more than MAX_WORDS words that start like a name. Shape (2, n)."""
     max_width = bags.long.find(sums[MAX_WORDS:] - sums[:-MAX_WORDS]).astype(np.int64)
     spans = []
     for start in np.flatnonzero(max_width).tolist():
@@ -306,7 +306,7 @@ def _substituted_matches(
     bag = bags.found.find(replaced_keys).astype(np.int64)
     form = words.form[word]
     has_more_words = (end - start > 1)[span]
-    # A single word is replaced only if it is the adjective of a noun that is a name.
+    # A single word is replaced only if it is an adjective whose noun is a name.
     rows = [
         i
         for i in np.flatnonzero(bag).tolist()
@@ -323,19 +323,19 @@ def _coordinated_matches(
 ) -> SpanMatches:
     """Match names that share words with another name across a conjunction.
 
-    In "cleft lip and palate", "cleft lip" is a name, and so is "cleft palate": the first words
-    before "and", and the words after it. Likewise in "pontine and cerebellar hypoplasia".
+    "Cleft lip and palate" contains the names "cleft lip" and "cleft palate"; "pontine and
+    cerebellar hypoplasia" contains "cerebellar hypoplasia" and "pontine hypoplasia".
     """
     is_and = np.array([form in _CONJUNCTIONS for form in words.forms], dtype=bool)
     is_and = np.append(is_and[words.form], False) if len(words) else np.zeros(1, dtype=bool)
     has_more_words = whole.end - whole.start > 1
     widths = range(1, _MAX_WORDS_AT_CONJUNCTION + 1)
     n_leading, n_other = np.array(list(product(widths, widths))).T[:, :, None]
-    # A whole name before "and": the second name has its leading words, and another end.
+    # If a whole name precedes "and", the second name shares its first words.
     rows = np.flatnonzero(is_and[whole.end] & has_more_words)
     first, end = whole.start[rows], whole.end[rows]
     after = np.broadcast_arrays(first, first + n_leading, end + 1, end + 1 + n_other)
-    # A whole name after "and": the first name has another beginning than its leading words.
+    # If a whole name follows "and", the first name shares its last words.
     rows = np.flatnonzero((whole.start > 0) & is_and[whole.start - 1] & has_more_words)
     first, end = whole.start[rows], whole.end[rows]
     before = np.broadcast_arrays(first - 1 - n_other, first - 1, first + n_leading, end)
@@ -346,7 +346,7 @@ def _coordinated_matches(
     n_stops = np.append(0, np.cumsum(words.separator == STOP))
     start, gap, resume, end = spans
     fits = words.can_begin[start] & words.can_end[end - 1] & (n_stops[end] == n_stops[start + 1])
-    # A short form that was expanded stays whole.
+    # An expanded short form stays whole.
     fits &= (words.can_end | ~words.is_short_form)[gap - 1]
     fits &= (words.can_begin | ~words.is_short_form)[resume]
     start, gap, resume, end = spans[:, fits]
@@ -356,6 +356,6 @@ def _coordinated_matches(
 
 
 def _expand(counts: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the group of each member, and its index in the group, for groups of these sizes."""
+    """Return each member's group, and its index in that group, given the group sizes."""
     group = np.repeat(np.arange(len(counts)), counts)
     return group, np.arange(len(group)) - np.repeat(np.cumsum(counts) - counts, counts)

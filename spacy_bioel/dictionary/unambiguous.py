@@ -1,6 +1,6 @@
-"""Unambiguous names in a knowledge base, and how often annotators mark names as mentions.
+"""Add unambiguous names that a detector missed, if annotators usually mark such names.
 
-An unambiguous name can have one label only. Where a detector has missed such a name, it becomes a
+An unambiguous name can have only one label. If a detector has missed such a name, it becomes a
 mention, unless annotators rarely mark names like it, such as "disease" or "protein".
 training/scripts/annotation_rates.py counts how often they do.
 """
@@ -32,13 +32,13 @@ from spacy_bioel.text.normalize import (
 )
 from spacy_bioel.types import GENE, ORGANISM, BoolArray, IntArray, ScoredSpan
 
-MIN_NAME_LENGTH = 3  # characters of a name; an acronym may have one less
-MAX_ACRONYM_LENGTH = 6  # characters of a name in capitals that has to match by case
-_MIN_UNSEEN_LENGTH = 4  # characters of a name that training texts do not have
+MIN_NAME_LENGTH = 3  # characters in a name; acronyms may have one less
+MAX_ACRONYM_LENGTH = 6  # characters; a longer name in capitals need not match by case
+_MIN_UNSEEN_LENGTH = 4  # characters in a name that is not in the training texts
 # The annotation rate of similar names counts as much as this many occurrences of the name itself.
 _SIMILAR_NAMES_WEIGHT = 2.0
 # Names with at least this annotation rate become mentions. Detectors miss more organisms than other
-# mentions, hence the lower rate. Chosen on the development documents of
+# mentions, hence the lower rate for species. Chosen on the development documents of
 # benchmarks/results/starter.json.
 _MIN_ANNOTATION_RATE, _MIN_RATE_OF_LABEL = 0.8, {"Species": 0.6}
 _HUMAN = f"{ORGANISM}9606"
@@ -51,14 +51,14 @@ _WORD_LISTS_FOLDER = Path(__file__).parents[1] / "assets"
 
 @cache
 def common_words() -> dict[str, float]:
-    """Read the frequency of each common word, per million words of biomedical text."""
+    """Read the frequencies of common words, per million words of biomedical text."""
     table = srsly.read_gzip_json(_WORD_LISTS_FOLDER / "words.json.gz")
     return {word: 1e6 * count / table["total"] for word, count in table["counts"].items()}
 
 
 @cache
 def everyday_words() -> frozenset[str]:
-    """Read the words of general English, which match a preferred name only."""
+    """Read the everyday English words, which can only match preferred names."""
     return frozenset((_WORD_LISTS_FOLDER / "everyday.txt").read_text(encoding="utf8").split())
 
 
@@ -70,14 +70,14 @@ def _annotation_counts_and_rates() -> dict[str, Any]:
 
 
 def is_acronym(name: str) -> bool:
-    """Tell whether a name is short and mostly in capitals, so that its case has to match."""
+    """Return whether a name is short and mostly in capitals, so that its case has to match."""
     n_capitals, n_letters = sum(map(str.isupper, name)), sum(map(str.isalpha, name))
     return len(name) <= MAX_ACRONYM_LENGTH and 2 * n_capitals > n_letters
 
 
 @lru_cache(maxsize=256)
 def is_in_capitals(text: str) -> bool:
-    """Tell whether most letters of a text are capitals, beyond acronyms: its case means nothing."""
+    """Return whether a whole text is in capitals, not just its acronyms: its case means nothing."""
     if 2 * sum(map(str.isupper, text)) <= sum(map(str.isalpha, text)):
         return False
     words = [word for word in re.findall(r"[^\W\d_]+", text) if word.isupper() and len(word) > 1]
@@ -85,7 +85,7 @@ def is_in_capitals(text: str) -> bool:
 
 
 def why_not_name(text: str, name: str, in_capitals: bool, *, preferred: bool) -> str:
-    """Explain why a string that matches a name has another meaning; "" if it may be the name.
+    """Explain why a string that matches a name means something else; "" if it may be the name.
 
     in_capitals (bool): Whether the whole text is in capitals.
     preferred (bool): Whether the name is the preferred name of a concept.
@@ -103,13 +103,13 @@ def why_not_name(text: str, name: str, in_capitals: bool, *, preferred: bool) ->
     if lowered in STOP_WORDS:
         return "a function word"
     if not in_capitals and is_acronym(text) and text != name and frequency:
-        return f"in capitals, unlike the name {name}"  # "CAT" does not name a cat
+        return f"in capitals, unlike the name {name}"  # "CAT" does not mean a cat
     is_everyday = lowered in everyday_words() and not preferred
     return "an everyday word, and not the preferred name" if is_everyday else ""
 
 
 class DescribedName(NamedTuple):
-    """A name, the preferred name of its concept (the same if it is one), and its types."""
+    """A name, the preferred name of its concept (possibly the same), and its types."""
 
     name: str
     preferred: str
@@ -117,7 +117,7 @@ class DescribedName(NamedTuple):
 
 
 def describe_names(kb: KnowledgeBase, rows: IntArray) -> list[DescribedName]:
-    """Describe the names in these rows of a knowledge base, for `name_kinds`."""
+    """Describe the names in these knowledge base rows, for `name_kinds`."""
     indptr, concepts, is_preferred = kb.concepts_of_names(rows)
     types = kb.types_of_all(concepts)
     preferred_rows = kb.preferred_rows(concepts[indptr[:-1]])
@@ -132,10 +132,10 @@ def describe_names(kb: KnowledgeBase, rows: IntArray) -> list[DescribedName]:
 
 
 def name_kinds(described: DescribedName, label: str) -> list[str]:
-    """List the kinds of a name: each a type and the shape of the name; the last without a type.
+    """List the kinds of a name: its shape with each of its types, and then its shape alone.
 
-    The preferred name is part of a kind: "zebrafish" is a name of "Danio rerio", "arthropods" of
-    "Arthropoda".
+    The shape includes whether the preferred name is one word or several: "arthropods" is a name for
+    "Arthropoda", "zebrafish" for "Danio rerio".
     """
     name, preferred, types = described
     length = "short" if len(name) < _MIN_UNSEEN_LENGTH else "middle" if len(name) < 6 else "long"
@@ -149,8 +149,11 @@ def _word_or_words(name: str) -> str:
 
 
 def annotation_rate(string: str, label: str, kinds: Sequence[str]) -> float:
-    """Estimate how often annotators mark a normalised string as a mention of a label, where it is
-    not part of a longer mention, from its counts in training texts and the rates of its kinds."""
+    """Estimate how often annotators mark a normalised string as a mention with a label.
+
+    The estimate combines its counts in training texts with the rates of its kinds. Occurrences
+    inside longer mentions do not count.
+    """
     rates, (n_marked, n) = _annotation_counts_and_rates()["kinds"], annotation_counts(string, label)
     if len(string) < _MIN_UNSEEN_LENGTH and not n:
         return 0.0
@@ -160,15 +163,15 @@ def annotation_rate(string: str, label: str, kinds: Sequence[str]) -> float:
 
 
 def annotation_counts(string: str, label: str) -> tuple[int, int]:
-    """Return how often training texts mark a normalised string as a mention of a label, and how
-    often the string occurs in them."""
+    """Return how often a normalised string is annotated with a label in the training texts, and how
+    often it occurs in them."""
     strings = _annotation_counts_and_rates()["strings"].get(label, {})
     n_marked, n = strings.get(string, (0, 0))
     return n_marked, n
 
 
 def has_annotation_counts(string: str, label: str) -> bool:
-    """Tell whether training texts have a normalised string that is a name of this label."""
+    """Return whether a normalised string, a name with this label, is in the training texts."""
     return string in _annotation_counts_and_rates()["strings"].get(label, {})
 
 
@@ -184,7 +187,7 @@ class NameInText(NamedTuple):
 
 
 class NameString(NamedTuple):
-    """A name as a text has it, and what else decides whether it becomes a mention."""
+    """A name as written in a text, its label, and whether the whole text is in capitals."""
 
     text: str
     label: str
@@ -192,15 +195,15 @@ class NameString(NamedTuple):
 
 
 Verdict = tuple[str, str]  # spelling in the knowledge base, and why it is not a mention, or ""
-LabelledSpans = dict[tuple[int, int], list[str]]  # start and end token; the labels of a name
+LabelledSpans = dict[tuple[int, int], list[str]]  # the labels of names, by start and end token
 Vocabularies = Mapping[str, tuple[KnowledgeBase, BoolArray | None]]
 
 
 class UnambiguousNames:
-    """Finds names that may have one label only; may be shared by threads.
+    """Finds names that can have only one label; can be shared by threads.
 
-    vocabularies (Mapping): For each label, its knowledge base, and which concepts of that mentions
-        may link to; None: all.
+    vocabularies (Mapping): For each label, its knowledge base, and a mask of the concepts that its
+        mentions may link to; None: all.
     """
 
     def __init__(self, vocabularies: Vocabularies) -> None:
@@ -220,9 +223,9 @@ class UnambiguousNames:
         excluded: Sequence[Collection[str]],
         traces: Sequence[Trace] | None = None,
     ) -> list[list[ScoredSpan]]:
-        """Add names to the mentions of each document; a name replaces the mentions within it.
+        """Add names to the mentions in each document; a name replaces the mentions inside it.
 
-        excluded (Sequence[Collection[str]]): For each document, words in small letters that are not
+        excluded (Sequence[Collection[str]]): For each document, lower-case words that are not
             mentions.
         """
         extended = []
@@ -248,7 +251,7 @@ class UnambiguousNames:
         spans: Sequence[list[ScoredSpan]],
         excluded: Sequence[Collection[str]],
     ) -> list[list[NameInText]]:
-        """Return the names in each document that are not mentions yet, with all reasons."""
+        """Return the names in each document that are not mentions yet, and reasons against them."""
         longest = self.longest(docs)
         names_in_docs = list(map(_missed_names, docs, spans, excluded, longest))
         strings_in_docs = []
@@ -263,8 +266,8 @@ class UnambiguousNames:
         return names_in_docs
 
     def longest(self, docs: Sequence[Doc]) -> list[LabelledSpans]:
-        """Find the longest names in each document: start token, end token (exclusive), and the
-        labels that the name may have."""
+        """Find the longest names in each document: the start token, the end token (exclusive) and
+        the possible labels of each name."""
         tokens = normalized_tokens(docs)
         found: list[LabelledSpans] = [{} for _ in docs]
         if not (tokens and len(self._gazetteer.names.keys)):
@@ -309,27 +312,26 @@ class UnambiguousNames:
 
 
 def _labels_of_names(kb: KnowledgeBase, vocabularies: Vocabularies) -> NDArray[Any]:
-    """Return the labels of each name of a knowledge base, as bits. Shape (n_names,)."""
+    """Return the labels of each name in a knowledge base, as bits. Shape (n_names,)."""
     dtype = np.min_scalar_type((1 << min(len(vocabularies), 64)) - 1).type
     bits = np.zeros(len(kb), dtype)
     for label_index, (vocabulary_kb, allowed) in enumerate(vocabularies.values()):
         if vocabulary_kb is kb:
             is_allowed = np.True_ if allowed is None else allowed
             bits |= is_allowed.astype(dtype) << dtype(label_index)
-    # Genes of flies and fish have English words as names, and annotation rates are those of human
-    # genes.
+    # Fly and fish genes have English words as names, and the annotation rates are for human genes.
     other_species = [t for t in kb.type_names if t.startswith(ORGANISM) and t != _HUMAN]
     if other_species and _HUMAN in kb.type_names:
         bits[kb.type_mask(other_species)] = 0
     name_bits = np.bitwise_or.reduceat(bits[kb.name_concepts], kb.name_offsets[:-1])
-    # Stop words are a quarter of all tokens, and not mentions, unless a user has added them.
+    # Stop words make up a quarter of all tokens and are not mentions, unless a user added them.
     rows = kb.lookup_names([word for word in STOP_WORDS if word.isalpha()])
     name_bits[rows[(rows >= 0) & ~kb.is_added[rows]]] = 0
     return name_bits
 
 
 def _merge_masks(tables: Sequence[tuple[KeyArray, MaskArray]]) -> KeyMasks:
-    """Merge sorted keys; equal keys get the bits of all of their masks."""
+    """Merge tables of sorted keys; identical keys get the bits from all their masks."""
     if not tables:
         return KeyMasks.empty()
     keys = np.concatenate([table_keys for table_keys, _ in tables])
@@ -343,7 +345,7 @@ def _merge_masks(tables: Sequence[tuple[KeyArray, MaskArray]]) -> KeyMasks:
 def _missed_names(
     doc: Doc, spans: list[ScoredSpan], exclude: Collection[str], longest: LabelledSpans
 ) -> list[NameInText]:
-    """Return the names in a document that are not mentions yet, with reasons from its text."""
+    """Return the names in a document that are not mentions yet, and reasons found in its text."""
     label_of_span = {(start, end): label for start, end, label, _ in spans}
     span_of_token = {i: span for span in spans for i in range(*span[:2])}
     defined, names = long_forms(doc), []
@@ -362,7 +364,7 @@ def _missed_names(
         if len(labels) > 1:
             reason = f"a name of {' and '.join(labels)}"
         elif exclude and on_one_line(text.lower()) in exclude:
-            reason = "excluded by the word list `exclude`"
+            reason = "excluded by the `exclude` word list"
         elif text in defined:
             reason = f"a short form of {defined[text]}"
         elif not mention_label and any(s[0] < start or s[1] > end or s[2] != label for s in near):
@@ -374,13 +376,13 @@ def _missed_names(
 def _why_not_mention(
     string: NameString, normalized: str, name: DescribedName, is_added: bool
 ) -> str:
-    """Explain why a string is not a mention though it is a name; "" if it is one."""
+    """Explain why a string is a name but not a mention; "" if it is a mention."""
     text, label, in_capitals = string
     if not has_whole_brackets(text) or any(x in text for x in (". ", "\n\n")):
         return _SPANS_SENTENCES
-    if is_added:  # a name that a user has added is always a mention
+    if is_added:  # names added by users are always mentions
         return ""
-    # English words are names of genes too: "cat", "March", and "AIR".
+    # Some gene names are English words: "cat", "March" and "AIR".
     is_alone = text.isalpha() and not has_annotation_counts(normalized, GENE)
     if label == GENE and is_alone and (not text.isupper() or text.lower() in common_words()):
         return "an English word that training texts never annotate as a gene"

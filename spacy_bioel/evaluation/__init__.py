@@ -1,1 +1,1 @@
-"""Protocols, scorers, evaluation and tuning of pipelines."""
+"""Protocols, scorers, and the evaluation and tuning of pipelines."""

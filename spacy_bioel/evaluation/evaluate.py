@@ -1,4 +1,4 @@
-"""Evaluation of predicted links: figures by protocol, reliability of scores, and errors by kind."""
+"""Evaluation of predicted links: figures by protocol, score reliability, and errors by kind."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from spacy_bioel.evaluation.protocols import (
 from spacy_bioel.types import AnnotatedText, Candidate, DoubleArray, Link, Mention
 
 BINS = 10
-_RESAMPLES_PER_BLOCK = 50  # resamples drawn at a time, to bound memory on corpora of many documents
+_RESAMPLES_PER_BLOCK = 50  # drawn at a time, to limit memory on large corpora
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +39,9 @@ class Figure:
     n (int): Number of gold items in the denominator.
     label (str): Label that gold and predictions were restricted to; "" for all labels.
     low, high (float): 95 % interval, bootstrapped over documents.
-    candidates (int): Maximum number of candidates of a mention, among which ranks are counted;
+    candidates (int): Maximum number of candidates per mention, within which ranks are counted;
         0: the protocol does not use ranks.
-    details (dict[str, float]): All counts of the protocol, including those of excluded items.
+    details (dict[str, float]): All counts of the protocol, including excluded items.
     """
 
     protocol: str
@@ -67,24 +67,24 @@ def evaluate_links(
     n_resamples: int = 1000,
     seed: int = 0,
 ) -> list[Figure]:
-    """Score the predicted links of documents against their gold mentions.
+    """Score predicted links against gold mentions.
 
     gold (Sequence[AnnotatedText]): The gold documents. If a document lists the labels that it
         annotates, links with other labels are left out.
-    predicted (Sequence[Sequence[Link]]): The links of each document. For the protocols "gold"
-        and "gold_any" they must be predictions on the gold mentions.
+    predicted (Sequence[Sequence[Link]]): The links of each document. For the "gold" and
+        "gold_any" protocols, they must be predictions on the gold mentions.
     protocols (Iterable[str]): Names in PROTOCOLS, or aliases.
-    canonical (Callable[[str], str]): Maps an id to the current one; applied to both sides.
-    in_kb (Callable[[str], bool] | None): Whether the KB has a canonical id. Gold mentions with
-        other ids count as wrong; with `in_kb` the details count them: `missing_from_kb` (none of
-        the ids is in the KB) and `partly_missing_from_kb`.
-    max_candidates (int): Maximum number of candidates of a mention. Recall at a greater k is left
-        out, because it would equal recall at this number.
+    canonical (Callable[[str], str]): Maps an id to the current id; applied to both sides.
+    in_kb (Callable[[str], bool] | None): Whether the KB contains a canonical id. Gold mentions
+        with other ids count as wrong; if `in_kb` is passed, the details count these mentions:
+        `missing_from_kb` (none of the ids is in the KB) and `partly_missing_from_kb`.
+    max_candidates (int): Maximum number of candidates per mention. Recall at a greater k is left
+        out, because it would be the same as recall at this number.
     per_label (bool): Also measure each label separately.
     n_resamples, seed (int): Number of resamples and seed of the bootstrap over documents.
     RETURNS (list[Figure]): By protocol, then label (all labels first), then metric; metrics
         that have no items to count are left out.
-    RAISES BioelError: [B080] when the numbers of documents differ, [B081] for an unknown protocol.
+    RAISES BioelError: [B080] if the numbers of documents differ, [B081] if a protocol is unknown.
     """
     chosen = [get_protocol(name) for name in protocols]
     golds, links = canonicalise(gold, predicted, canonical)
@@ -122,7 +122,7 @@ def _measure(
     details = {key: float(column[0]) for key, column in total.items()}
     for key, metric in metrics.items():
         if _has_items(metric, total)[0]:
-            # Resamples without a document that has this label have no value for it.
+            # A resample without this label in any of its documents has no value for it.
             usable = percent(metric, resampled)[_has_items(metric, resampled)]
             ends = np.percentile(usable, [2.5, 97.5]) if len(usable) else (0.0, 100.0)
             low, high = map(float, ends)
@@ -137,7 +137,7 @@ def count_documents(
     protocol: str,
     canonical: Callable[[str], str] = str,
 ) -> list[Counts]:
-    """Count each document by one protocol. RAISES BioelError: Those of `evaluate_links`."""
+    """Return each document's counts by one protocol. Raises the same errors as `evaluate_links`."""
     return _count(*canonicalise(gold, predicted, canonical), protocol=get_protocol(protocol)[1])
 
 
@@ -146,13 +146,15 @@ def canonicalise(
     predicted: Sequence[Sequence[Link]],
     canonical: Callable[[str], str],
 ) -> tuple[list[list[Mention]], list[list[Link]]]:
-    """Return the gold mentions and links of each document with canonical ids, sorted and unique.
+    """Return each document's gold mentions and links with sorted, unique, canonical ids.
 
-    Of the candidates with the same canonical id, the best is kept. RAISES BioelError: [B080].
+    Of several candidates with the same canonical id, only the best is kept.
+
+    RAISES BioelError: [B080] if the numbers of documents differ.
     """
     if len(gold) != len(predicted):
         raise BioelError(Errors.B080.format(n_gold=len(gold), n_predicted=len(predicted)))
-    # The candidates of all mentions repeat a few thousand ids.
+    # Worth caching, because a few thousand ids are repeated in the candidates of all mentions.
     canonical = cache(canonical)
 
     def ids_of(item: Mention | Link) -> tuple[str, ...]:
@@ -198,8 +200,8 @@ def _count(
 def percent(metric: Metric, sums: Mapping[str, DoubleArray]) -> DoubleArray:
     """Compute a metric from several sums of counts at once.
 
-    sums (Mapping[str, DoubleArray]): Sums by name of the count. Shape (n_sums,) each.
-    RETURNS (DoubleArray): Percentages; 0 where a denominator is 0. Shape (n_sums,).
+    sums (Mapping[str, DoubleArray]): Sums by count name. Shape (n_sums,) each.
+    RETURNS (DoubleArray): Percentages; 0 if a denominator is 0. Shape (n_sums,).
     """
     values = [_ratio(sums[numerator], sums[total]) for numerator, total in metric.ratios]
     if len(values) == 2:
@@ -212,7 +214,7 @@ def _ratio(numerator: DoubleArray, total: DoubleArray) -> DoubleArray:
 
 
 def _has_items(metric: Metric, sums: Mapping[str, DoubleArray]) -> NDArray[np.bool_]:
-    """Return whether each sum has gold or predicted items for a metric. Shape (n_sums,)."""
+    """Return whether each sum includes gold or predicted items for a metric. Shape (n_sums,)."""
     totals = [sums[metric.n], *(sums[total] for _, total in metric.ratios)]
     return np.any(np.stack(totals) > 0, axis=0)
 
@@ -220,7 +222,7 @@ def _has_items(metric: Metric, sums: Mapping[str, DoubleArray]) -> NDArray[np.bo
 def bootstrap_sums(counts_dc: DoubleArray, *, n_resamples: int, seed: int) -> DoubleArray:
     """Sum counts over documents drawn with replacement.
 
-    Documents are drawn, not mentions, because mentions of one document are not independent.
+    Documents are drawn, not mentions, because mentions in the same document are not independent.
 
     counts_dc (DoubleArray): Counts of each document. Shape (n_documents, n_counts).
     RETURNS (DoubleArray): One row per resample. Shape (n_resamples, n_counts).
@@ -253,7 +255,7 @@ class Bin:
 
 @dataclass(frozen=True, slots=True)
 class Reliability:
-    """Scores compared with observed accuracy, in the bins that have candidates."""
+    """Scores compared with the observed accuracy in each bin; empty bins are left out."""
 
     bins: tuple[Bin, ...]
 
@@ -263,8 +265,8 @@ class Reliability:
 
     @property
     def calibration_error(self) -> float:
-        """Expected calibration error: the mean over candidates of |mean score - share of right
-        candidates| of their bins; 0 without candidates."""
+        """Expected calibration error: |mean score - share of right candidates| per bin, weighted
+        by the number of candidates; 0 without candidates."""
         total = sum(bin.n * abs(bin.score - bin.right) for bin in self.bins)
         return total / self.n if self.n else 0.0
 
@@ -276,13 +278,13 @@ def reliability(
     canonical: Callable[[str], str] = str,
     on_gold_borders: bool = False,
 ) -> Reliability:
-    """Compare the scores of first candidates, linked or below the NIL threshold, with gold.
+    """Compare the scores of first candidates with their accuracy, even if the link is NIL.
 
     A first candidate is right if a gold mention with the same offsets has only its id. Predictions
     with several ids, or without candidates, are left out.
 
-    on_gold_borders (bool): Use only predictions whose offsets equal those of a gold mention.
-    RAISES BioelError: [B080] when the numbers of documents differ.
+    on_gold_borders (bool): Use only predictions with the same offsets as a gold mention.
+    RAISES BioelError: [B080] if the numbers of documents differ.
     """
     points: dict[int, list[tuple[float, bool]]] = {}
     for mentions, links in zip(*canonicalise(gold, predicted, canonical), strict=True):
@@ -308,13 +310,13 @@ GoldLinkPair = tuple[Mention | None, Link | None]
 
 @dataclass(frozen=True)
 class GoldLookup:
-    """Looks up gold mentions in a knowledge base and an alias table.
+    """Lookup of gold mentions in a knowledge base and an alias table.
 
-    canonical (Callable): Returns the current id of an id.
-    knows (Callable): Whether the knowledge base has a current id.
+    canonical (Callable): Returns the current id for an id.
+    knows (Callable): Whether the knowledge base contains a current id.
     has_name (Callable): Whether the concept with an id has a name, after normalisation.
-    is_seen (Callable | None): Whether the alias table has a string or one of its ids; None: the
-        alias table is empty.
+    is_seen (Callable | None): Whether the alias table contains a string or any of its gold ids;
+        None: the alias table is empty.
     """
 
     canonical: Callable[[str], str]
@@ -325,10 +327,10 @@ class GoldLookup:
 
 @dataclass(frozen=True, slots=True)
 class LinkingError:
-    """An error of a pipeline, with canonical ids on both sides.
+    """A linking error, with canonical ids on both sides.
 
     text (AnnotatedText): The gold document.
-    gold (Mention | None), link (Link | None): Both for a pair.
+    gold (Mention | None), link (Link | None): The pair; None for a missing counterpart.
     kind (str): A key of `protocols.KINDS`.
     marks (tuple[str, ...]): Keys of `protocols.MARKS`, in the same order.
     """
@@ -341,7 +343,7 @@ class LinkingError:
 
     @property
     def place(self) -> Mention | Link:
-        """The gold mention, or the prediction if that is spurious."""
+        """The gold mention, or else the spurious prediction."""
         mention = self.gold or self.link
         assert mention is not None
         return mention
@@ -352,7 +354,7 @@ class LinkingError:
 
     @property
     def rank(self) -> int:
-        """Rank, from 1, of the first candidate that is a gold id; 0: no candidate is."""
+        """Rank, counted from 1, of the first candidate with a gold id; 0 if there is none."""
         if self.gold is not None and self.link is not None:
             for rank, candidate in enumerate(self.link.candidates, start=1):
                 if candidate.id in self.gold.ids:
@@ -368,22 +370,22 @@ def find_errors(
     labels: bool = True,
     given: bool = False,
 ) -> Iterator[LinkingError]:
-    """Find the errors of all documents, in the order of the documents and of the offsets.
+    """Find the errors in all documents, ordered by document and offsets.
 
     gold (Sequence[AnnotatedText]): If a document lists the labels that it annotates, links with
         other labels are left out.
-    knowledge (GoldLookup | None): None: ids are not compared, because nothing was linked.
+    knowledge (GoldLookup | None): Lookup for ids; None: nothing was linked, so ids are ignored.
     labels (bool): Whether labels are compared.
-    given (bool): Whether the linker was given the gold mentions; mentions that were widened to
-        whole tokens then count as the gold mentions.
-    RAISES BioelError: [B080] when the numbers of documents differ.
+    given (bool): Whether the linker was given the gold mentions; if so, mentions that were widened
+        to whole tokens count as the gold mentions.
+    RAISES BioelError: [B080] if the numbers of documents differ.
     """
     golds, links = canonicalise(gold, predicted, knowledge.canonical if knowledge else str)
     for text, mentions, doc_links in zip(gold, golds, links, strict=True):
         if knowledge is None:
             mentions = [replace(mention, ids=()) for mention in mentions]
         pairs = _given_pairs(mentions, doc_links) if given else pair_mentions(mentions, doc_links)
-        retired = {  # mentions with an id that was replaced
+        retired = {  # mentions with a retired id
             current
             for original, current in zip(text.mentions, mentions, strict=True)
             if not set(original.ids) <= set(current.ids)
@@ -405,7 +407,7 @@ def _given_pairs(gold: Sequence[Mention], links: Sequence[Link]) -> list[GoldLin
 
 
 def pair_mentions(gold: Iterable[Mention], links: Iterable[Link]) -> list[GoldLinkPair]:
-    """Pair gold mentions with predictions, see `protocols.PAIRING`; unpaired ones have None."""
+    """Pair gold mentions with predictions (see `protocols.PAIRING`), or with None if unpaired."""
     mentions, predictions = _without_duplicates(gold), _without_duplicates(links)
     link_of_mention = one_to_one(_ranked_pairs(mentions, predictions))
     taken = set(link_of_mention.values())
@@ -416,7 +418,7 @@ def pair_mentions(gold: Iterable[Mention], links: Iterable[Link]) -> list[GoldLi
 
 
 def confusions(errors: Iterable[LinkingError]) -> Counter[tuple[Ids, Ids]]:
-    """Count the pairs of gold ids and different predicted ids at the same offsets."""
+    """Count the (gold ids, predicted ids) pairs that differ at the same offsets."""
     return Counter(
         (error.gold.ids, error.link.ids)
         for error in errors
@@ -425,7 +427,7 @@ def confusions(errors: Iterable[LinkingError]) -> Counter[tuple[Ids, Ids]]:
 
 
 def strings_of(errors: Iterable[LinkingError], kind: str) -> Counter[tuple[str, str]]:
-    """Count the strings of the errors of one kind, lower-cased, each with its label."""
+    """Count the (lower-cased string, label) pairs among errors of one kind."""
     return Counter((e.string.lower(), e.place.label) for e in errors if e.kind == kind)
 
 
@@ -436,7 +438,7 @@ def _ranked_pairs(
     starts = [links[j].start for j in order]
     longest = max((link.end - link.start for link in links), default=0)
     for i, m in enumerate(gold):
-        # No link that begins farther to the left reaches the mention.
+        # Links that begin further to the left are too short to reach the mention.
         near = slice(bisect_left(starts, m.start - longest), bisect_left(starts, m.end))
         for j in order[near]:
             link = links[j]

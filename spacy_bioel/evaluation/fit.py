@@ -34,7 +34,7 @@ FOLDS = 5
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """Indices of the documents to fit on and of the held-out documents to measure on."""
+    """Indices of the documents to fit on, and of the held-out documents to measure on."""
 
     fitting: IntArray
     held_out: IntArray
@@ -68,7 +68,7 @@ class Tuned:
 
 
 def document_folds(n_documents: int, *, seed: int = 0) -> list[Fold]:
-    """Split documents into folds, deterministically; no folds for a single document."""
+    """Split documents into folds, reproducibly; return [] for a single document."""
     if n_documents < 2:
         return []
     n_folds = min(FOLDS, n_documents)
@@ -84,9 +84,9 @@ def grid_search(
     protocol: str,
     folds: Sequence[Fold],
 ) -> Tuned:
-    """Choose the settings of a pipe with the highest F1, the first of them in a tie.
+    """Choose the pipe's settings with the highest F1; in a tie, the first settings.
 
-    settings (Sequence): At least one, in the order of preference.
+    settings (Sequence): Settings to choose from, in order of preference.
     counts (Sequence): For each of the settings, the counts of each document.
     folds (Sequence[Fold]): Folds of the documents; empty: no cross-fitting.
     """
@@ -128,25 +128,25 @@ def wrong_names(
 
 
 def percent_of(counts: Sequence[Counts], protocol: str, metric: str) -> float:
-    """Compute a metric of a protocol, in percent, from the summed counts of documents."""
+    """Compute a protocol's metric, in percent, from the counts of all documents."""
     definition = get_protocol(protocol)[1].metrics[metric]
     names = {name for ratio in definition.ratios for name in ratio}
     sums = {name: np.array([sum(row[name] for row in counts)], float) for name in names}
     return float(percent(definition, sums)[0])
 
 
-_Gold = tuple[int, str, str, tuple[str, ...]]  # index of the document, query, label, ids
+_Gold = tuple[int, str, str, tuple[str, ...]]  # document index, query, label, ids
 
 
 @dataclass(frozen=True)
 class Development:
-    """Evidence for the candidates of gold mentions, to fit weights on.
+    """Evidence for the candidates of gold mentions, used to fit weights.
 
     features (NDArray[float32]): Features of all candidates. Shape (n, len(FEATURES)).
     rows (Sequence): For each mention, the rows of its candidates.
     right (Sequence): For each mention, whether each of these candidates is right.
     strings (Sequence[str]): Query of each mention.
-    documents (Sequence[int]): Index of the document of each mention.
+    documents (Sequence[int]): Document index of each mention.
     """
 
     features: NDArray[np.float32]
@@ -170,13 +170,13 @@ class Development:
         )
 
     def for_documents(self, documents: Iterable[int]) -> Development:
-        """Select the mentions of some documents, by their indices."""
+        """Select the mentions in some documents, by document index."""
         wanted = set(documents)
         return self.take(i for i, doc_index in enumerate(self.documents) if doc_index in wanted)
 
 
 def merge_development(parts: Sequence[Development]) -> Development:
-    """Concatenate the mentions of several corpora, or of one corpus with several sets of evidence.
+    """Concatenate mentions from several corpora, or one corpus with several sets of evidence.
 
     Documents are numbered consecutively over all parts.
     """
@@ -204,7 +204,7 @@ def linker_of(nlp: Language) -> Linker:
 
 
 def gold_docs(nlp: Language, texts: Iterable[AnnotatedText]) -> list[Doc]:
-    """Tokenise documents, and add their gold mentions as the span group that the linker expects.
+    """Tokenise documents, and add their gold mentions in the span group that the linker expects.
 
     Mentions that begin or end inside a token are widened to whole tokens.
     """
@@ -222,7 +222,7 @@ def _gold_spans(linker: Linker, doc: Doc) -> list[Span]:
 
 
 def gather_development(linker: Linker, docs: Iterable[Doc]) -> Development:
-    """Gather the evidence of candidate generation for the gold mentions of documents."""
+    """Gather evidence from candidate generation for the gold mentions in documents."""
     gold_by_generator: dict[CandidateGenerator, list[_Gold]] = {}
     settings = linker.check_settings()
     for doc_index, doc in enumerate(docs):
@@ -257,10 +257,10 @@ def _development(generator: CandidateGenerator, mentions: Sequence[_Gold]) -> De
 
 
 def gather_contextual_development(nlp: Language, docs: Sequence[Doc]) -> Development:
-    """Gather the evidence of a contextual linker for the gold mentions of documents."""
+    """Gather evidence from a contextual linker for the gold mentions in documents."""
     linker, parts = linker_of(nlp), []
     for batch in minibatch(docs, size=DOCS_PER_BATCH):
-        # Copies, so that their token vectors do not stay in memory.
+        # Copy the documents, so that their token vectors do not stay in memory.
         copies = list(with_token_vectors(nlp, [doc.copy() for doc in batch]))
         spans = [_gold_spans(linker, doc) for doc in copies]
         parts.append(_contextual_batch(linker, copies, spans))
@@ -271,7 +271,7 @@ def gather_contextual_development(nlp: Language, docs: Sequence[Doc]) -> Develop
 def _contextual_batch(
     linker: Linker, docs: Sequence[Doc], spans: Sequence[Sequence[Span]]
 ) -> Development:
-    """Gather the evidence for the gold mentions of a batch, whose docs have token vectors."""
+    """Gather evidence for the gold mentions in a batch of docs with token vectors."""
     mentions = Mentions.of(docs, spans, linker.check_settings())
     rescorer = linker.rescorer
     assert rescorer is not None  # the linker is contextual
@@ -328,11 +328,11 @@ def fit_fusion(
     l2: float = 0.02,
     seed: int = 0,
 ) -> Fusion:
-    """Fit a fusion: maximise the probability of right candidates, or of NIL if none is right.
+    """Fit weights to maximise the probability of right candidates, or of NIL if none is right.
 
-    prior (Fusion | None): Weights fitted on other corpora: the initial weights and the centre of
-        the penalty, because a few hundred mentions cannot determine all weights. None: the initial
-        weights are random.
+    prior (Fusion | None): Weights fitted on other corpora, used as initial weights and as the
+        centre of the penalty, because a few hundred mentions cannot determine all weights. None:
+        the initial weights are random.
     n_hidden, l2: Size of the hidden layer and strength of the penalty without a prior.
     """
     require_scipy()
@@ -357,14 +357,14 @@ def fit_fusion(
 
 
 def fit_with_best_prior(development: Development, priors: Sequence[Fusion | None]) -> Fusion:
-    """Fit a fusion with the prior that makes held-out mentions most likely.
+    """Fit weights with the prior under which held-out mentions are most likely.
 
-    The default weights are a poor prior for some corpora, such as phrases of patients. Mentions
-    with equal strings are in one fold, because their evidence is equal.
+    The default weights are a poor prior for some corpora, such as patients' own words.
+    Mentions with identical strings are in the same fold, because their evidence is identical.
 
     priors (Sequence): Weights fitted on other corpora, to choose from; None: no prior.
     """
-    # The more mentions there are, the less the prior matters.
+    # A sample is enough, because the prior matters less if there are many mentions.
     sample = np.random.default_rng(0).permutation(len(development))[:_MAX_MENTIONS_TO_CHOOSE_PRIOR]
     strings = np.array([development.strings[i] for i in sample], dtype=object)
     unique_strings, string_index = np.unique(strings, return_inverse=True)
@@ -379,7 +379,7 @@ def fit_with_best_prior(development: Development, priors: Sequence[Fusion | None
 
 
 def log_loss(fusion: Fusion, development: Development) -> float:
-    """Return the sum of the negative log-likelihoods of mentions under a fusion."""
+    """Return the summed negative log-likelihood of mentions under fitted weights."""
     if not len(development):
         return 0.0
     z = (development.features - fusion.mean) / fusion.scale
@@ -388,10 +388,10 @@ def log_loss(fusion: Fusion, development: Development) -> float:
 
 
 class _FusionLoss:
-    """Mean negative log-likelihood and its gradient, as a function of one vector of weights.
+    """Mean negative log-likelihood and its gradient, as a function of a weight vector.
 
-    Mentions with the same evidence and the same right candidates, such as repeated mentions of a
-    string, are computed once.
+    Mentions with the same evidence and the same right candidates, such as repetitions of a string,
+    are computed only once.
     """
 
     def __init__(
@@ -403,15 +403,16 @@ class _FusionLoss:
         d, rows = z.shape[1], once.rows
         self.z, self.right = z[np.concatenate(rows)], np.concatenate(once.right)
         self.groups = np.repeat(np.arange(len(rows)), [len(r) for r in rows])
-        self.weight_of_group = np.array(list(Counter(keys).values())) / len(keys)  # of all mentions
+        # Each group's share of all mentions.
+        self.weight_of_group = np.array(list(Counter(keys).values())) / len(keys)
         self.l2 = l2
-        self.centre: DoubleArray | float = 0.0  # the penalty is on the distance to it
+        self.centre: DoubleArray | float = 0.0  # the penalty grows with the distance to it
         self._shapes = [(d, n_hidden), (n_hidden,), (n_hidden,), (d,), (1,)]
         self.n_weights = sum(int(np.prod(shape)) for shape in self._shapes)
         self._has_right = np.bincount(self.groups, self.right, len(rows)) > 0
 
     def split(self, weights: DoubleArray) -> list[DoubleArray]:
-        """Split the vector of weights into the parameters of a `Fusion`."""
+        """Split the weight vector into the parameters of a `Fusion`."""
         parts = np.split(weights, np.cumsum([int(np.prod(s)) for s in self._shapes])[:-1])
         return [part.reshape(shape) for part, shape in zip(parts, self._shapes, strict=True)]
 

@@ -1,4 +1,4 @@
-"""Evaluation protocols: their rules, counts of one document and metrics; and the kinds of errors.
+"""Evaluation protocols, with their rules, document counts and metrics; and the kinds of errors.
 
 The help, output and error files of `bioel evaluate`, docs/reference/protocols.md and
 docs/guides/errors.md take their definitions from here. Ids are canonical, sorted and unique. This
@@ -32,7 +32,7 @@ KINDS = {
     ),
     "wrong_id": "equal offsets and labels: both have ids, and the sets of ids differ",
 }
-# An error of any kind may have several of these marks, or none.
+# An error of any kind may have any number of these marks.
 MARKS = {
     "homonym": (
         "the ids differ, and the name that matched the predicted concept is also a name of the "
@@ -54,7 +54,7 @@ PAIRING = (
 
 
 def kind_of(gold: Mention | None, link: Link | None, *, labels: bool = True) -> str:
-    """Return the kind of error, a key of `KINDS`, of a pair or an unpaired side; "": no error."""
+    """Return the kind of error (a key of `KINDS`) of a pair or an unpaired side; "" if correct."""
     if gold is None:
         return "spurious"
     if link is None:
@@ -90,7 +90,7 @@ def count_sets(
 ) -> Counts:
     """Count the items that gold and predictions share. Exact duplicates count once.
 
-    items_of (Callable): Returns the items of a gold mention or a link that are compared.
+    items_of (Callable): Returns the items to compare for a gold mention or a link.
     ids (bool): Whether ids are compared, so that NIL gold and NIL predictions are counted too.
     """
     golds = {item for mention in gold for item in items_of(mention)}
@@ -106,7 +106,7 @@ def offsets_and_ids(item: Annotation) -> list[OffsetsAndIds]:
 
 
 def count_any_id(gold: Golds, links: Links) -> Counts:
-    """Count end to end: offsets must be equal, and at least one id must match.
+    """Count end-to-end matches: offsets must be identical, and at least one id must match.
 
     NIL is excluded. Precision is the share of predictions that agree with a gold mention, recall
     the share of gold mentions that agree with a prediction.
@@ -119,10 +119,10 @@ def count_any_id(gold: Golds, links: Links) -> Counts:
 
 
 def count_partial_binary(gold: Golds, links: Links) -> Counts:
-    """Count end to end: a pair with equal ids is right if the spans overlap by a character.
+    """Count end-to-end matches: a pair with identical ids is right if its spans overlap.
 
     Pairs are one-to-one, the longest overlap first: several predictions inside one gold mention
-    give one hit. NIL is excluded.
+    count as one hit. NIL is excluded.
     """
     golds, predicted = sorted(set(_linked_rows(gold))), sorted(set(_linked_rows(links)))
     n_right = len(
@@ -138,10 +138,10 @@ def count_partial_binary(gold: Golds, links: Links) -> Counts:
 
 
 def count_partial_fractional(gold: Golds, links: Links) -> Counts:
-    """Count end to end: each mention scores the fraction that its best counterpart covers.
+    """Sum end-to-end scores: each mention scores the fraction that its best counterpart covers.
 
-    neleval's overlap-maxmax::span+kbid without NIL: among mentions with equal ids, a prediction s
-    scores max |s & g| / |s| and a gold mention g scores max |g & s| / |g|, in characters.
+    neleval's overlap-maxmax::span+kbid without NIL: among mentions with identical ids, a prediction
+    s scores max |s & g| / |s| and a gold mention g scores max |g & s| / |g|, in characters.
     Duplicates count, as in neleval. All pairs are compared, while neleval's backward sweep misses
     some pairs of nested spans.
     """
@@ -153,10 +153,10 @@ def count_partial_fractional(gold: Golds, links: Links) -> Counts:
 
 
 def one_to_one(ranked: Iterable[tuple[Any, int, int]]) -> dict[int, int]:
-    """Choose pairs, the lowest rank first, so that each index of either side is in one pair.
+    """Choose pairs, the lowest rank first, so that no index on either side is used twice.
 
-    ranked (Iterable): Rank, index of one side, index of the other.
-    RETURNS (dict[int, int]): From the index of one side to the index of the other.
+    ranked (Iterable): Rank, index on one side, index on the other side.
+    RETURNS (dict[int, int]): Maps the index on one side to the index on the other side.
     """
     pairs: dict[int, int] = {}
     taken: set[int] = set()
@@ -190,7 +190,7 @@ def _linked_rows(items: Golds | Links) -> list[OffsetsAndIds]:
 
 
 def _n_agreeing(rows: set[OffsetsAndIds], others: set[OffsetsAndIds]) -> int:
-    """Count the rows that share their offsets and at least one id with one of the others."""
+    """Count the rows that share their offsets and at least one id with a row in `others`."""
     ids_by_offsets: dict[tuple[int, int], set[str]] = {}
     for start, end, ids in others:
         ids_by_offsets.setdefault((start, end), set()).update(ids)
@@ -207,22 +207,22 @@ def _covered_part(row: OffsetsAndIds, others: Iterable[OffsetsAndIds]) -> float:
 
 
 def count_given(gold: Golds, links: Links, *, all_ids: bool) -> Counts:
-    """Count linking of given mentions.
+    """Count the results of linking given mentions.
 
     accuracy@1 compares the linked ids with the gold ids; NIL is wrong, because these mentions have
-    an id. accuracy@1_nil_ignored replaces NIL by the best candidate: it measures the ranking
-    without the threshold. recall@k requires the gold ids among the first k candidates (for a
-    composite of more than k ids, among as many as it has ids). mrr is the mean of 1 / rank, 0 if a
-    gold id is not a candidate; the rank of a composite is 1 plus the number of wrong candidates
-    before the last required id. Ranks are counted within the candidates of a link. The denominator
-    is all gold mentions with an id, whether or not it is in the knowledge base or was predicted.
+    an id. accuracy@1_nil_ignored replaces NIL with the best candidate, so it measures the ranking
+    without the threshold. recall@k requires the gold ids among the first k candidates (or the first
+    n candidates for a composite with n > k ids). mrr is the mean of 1 / rank, 0 if a gold id is not
+    a candidate; the rank of a composite is 1 plus the number of wrong candidates before the last
+    required id. Ranks are counted within the candidates of a link. The denominator is all gold
+    mentions with an id, whether or not the id is in the knowledge base or was predicted.
 
-    Normalised metrics have the same numerators. Their denominator is the mentions whose gold ids
-    candidate generation found: the gold ids are candidates, or were linked. A normalised metric
-    times the share of these mentions, `among_candidates` / `gold`, is the metric itself.
+    Normalised metrics have the same numerators. Their denominator is the mentions for which
+    candidate generation found the gold ids: they are candidates, or were linked. A normalised
+    metric times the share of these mentions, `among_candidates` / `gold`, is the metric itself.
 
-    all_ids (bool): True: a composite is right with exactly its ids. False: at least one id must
-        match, or be a candidate, as in BioSyn, SapBERT and others.
+    all_ids (bool): True: a composite is right if exactly its ids are linked. False: at least one id
+        must match, or be a candidate, as in the evaluation of BioSyn and SapBERT.
     """
 
     def is_right(predicted_ids: Ids) -> bool:
@@ -258,7 +258,7 @@ def count_given(gold: Golds, links: Links, *, all_ids: bool) -> Counts:
         counts["right_at_best"] += any(outcomes)
         counts["right_at_worst"] += all(outcomes)
         n_required = len(ids) if all_ids else 1
-        # Rank, from 1, of the last candidate that is required; 0: some are not candidates.
+        # Rank, counted from 1, of the last required candidate; 0 if any is missing.
         ranks = [rank for rank, c in enumerate(link.candidates, start=1) if c.id in ids]
         last = ranks[n_required - 1] if len(ranks) >= n_required else 0
         for k in (1, 5, 10):
@@ -269,11 +269,11 @@ def count_given(gold: Golds, links: Links, *, all_ids: bool) -> Counts:
 
 
 def pair_by_offsets(gold: Golds, links: Links) -> list[tuple[Mention, Link | None]]:
-    """Find the link of each gold mention, if the linker was given the gold mentions.
+    """Find the link for each gold mention, after the linker was given the gold mentions.
 
-    Links are matched by equal offsets (and label, if several have these offsets). A mention that
-    begins or ends inside a token was widened to whole tokens: its link is the shortest one that
-    covers it, has its label and matches no other mention.
+    Links are matched by offsets (and by label if several links have the same offsets). A mention
+    that begins or ends inside a token was widened to whole tokens: its link is the shortest link
+    that covers it, has its label and matches no other mention.
     """
     exact = {(x.start, x.end, x.label): x for x in reversed(links)}
     by_span = {(x.start, x.end): x for x in reversed(links)}
@@ -294,7 +294,7 @@ def pair_by_offsets(gold: Golds, links: Links) -> list[tuple[Mention, Link | Non
 
 
 def _tied_ids(link: Link) -> Ids:
-    """Return the ids that tie for the top score if the linked id is one of them, else ()."""
+    """Return the ids that tie for the top score if the linked id is among them, else ()."""
     if len(link.ids) != 1 or not link.candidates:
         return ()
     best = max(candidate.score for candidate in link.candidates)
@@ -312,7 +312,7 @@ class Metric:
     meaning (str): Description for users.
     ratios (tuple[Ratio, ...]): One or two ratios.
     n (str): The count that `Figure.n` reports.
-    rank (int): Number of candidates of a mention that the metric considers; 0: it uses no ranks.
+    rank (int): Number of candidates per mention that the metric considers; 0: it uses no ranks.
     """
 
     meaning: str
@@ -365,14 +365,14 @@ _AT_LEAST_ONE = "correct if at least one id matches"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProtocolRules:
-    """Rules of a protocol, as phrases for users. The defaults are those of strict end to end.
+    """A protocol's rules, phrased for users. The defaults describe `end_to_end`.
 
     offsets, label, ids (str): Required agreement of prediction and gold.
     counted (str): Unit of the counts.
     nil (str): Treatment of gold mentions without an id and of NIL predictions.
-    composites (str): Condition for a mention of several ids to be correct.
+    composites (str): Condition for a mention with several ids to be correct.
     retired (str): Treatment of retired ids.
-    neleval (str): The equivalent measure of neleval; "": none.
+    neleval (str): The equivalent measure in neleval; "": none.
     """
 
     offsets: str = "equal"
@@ -481,7 +481,7 @@ ALIASES = {"strict": "end_to_end", "partial": "partial_binary"}
 
 
 def get_protocol(name: str) -> tuple[str, Protocol]:
-    """Return the canonical name and the protocol of a name or alias. RAISES BioelError: [B081]"""
+    """Return the canonical name and protocol for a name. RAISES BioelError: [B081] if unknown."""
     canonical_name = ALIASES.get(name, name)
     if canonical_name not in PROTOCOLS:
         known = ", ".join([*PROTOCOLS, *ALIASES])

@@ -1,4 +1,4 @@
-"""Run and measure a pipeline on gold documents: on their bare text, or on their gold mentions."""
+"""Run and measure a pipeline on gold documents, either on the bare text or on gold mentions."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import AnnotatedText, Link
 
 DOCS_PER_BATCH = 32
-_MAX_IDS_SHOWN = 5  # in a message
-# By whether the linker was given the gold mentions, the links of each document.
+_MAX_IDS_SHOWN = 5  # ids listed in an error message
+# The links of each document; the key is whether the linker was given the gold mentions.
 Predicted = dict[bool, list[list[Link]]]
 # Called with a description and `total`; yields a function to call with the number of steps done.
 ProgressBar = Callable[..., AbstractContextManager[Callable[[int], None]]]
@@ -47,9 +47,10 @@ def gold_key(nlp: Language) -> str:
 
 
 def check_gold(texts: Sequence[AnnotatedText], linker: Linker | None, path: Path) -> None:
-    """Refuse gold documents that cannot measure a pipeline.
+    """Check that a pipeline can be measured on gold documents.
 
-    RAISES BioelError: [B076] no gold mentions, [B077] the linker's KB has none of the gold ids.
+    RAISES BioelError: [B076] if there are no gold mentions, [B077] if the linker's KB contains none
+        of the gold ids.
     """
     if not any(text.mentions for text in texts):
         raise BioelError(Errors.B076.format(path=path, n=len(texts)))
@@ -68,7 +69,7 @@ def measure_pipeline(
     *,
     progress: ProgressBar = no_progress,
 ) -> dict[tuple[str, str], float]:
-    """Run a pipeline once per kind of protocol; return percentages by protocol and metric."""
+    """Run a pipeline on gold documents, and return percentages by protocol and metric."""
     links = predict_links(nlp, texts, chosen, progress=progress)
     figures = score_links(nlp, texts, links, chosen)
     return {(one.protocol, one.metric): one.value for one in figures if not one.label}
@@ -81,7 +82,7 @@ def predict_links(
     *,
     progress: ProgressBar = no_progress,
 ) -> Predicted:
-    """Run a pipeline once per kind of protocol: on bare texts, on gold mentions, or on both."""
+    """Run a pipeline on bare texts, on gold mentions, or on both, as the protocols require."""
     linker = find_linker(nlp)
     links: Predicted = {}
     for given in sorted({protocol.given_mentions for protocol in chosen.values()}):
@@ -98,7 +99,7 @@ def score_links(
     *,
     seed: int = 0,
 ) -> list[Figure]:
-    """Score the result of `predict_links`, in the order of the protocols."""
+    """Score the links from `predict_links`, and return figures in the order of the protocols."""
     options: dict[str, Any] = {}
     if (linker := find_linker(nlp)) is not None:
         kb = linker.kb
@@ -114,7 +115,7 @@ def score_links(
 def batches_before_pipe(
     nlp: Language, pipe: Linker | MentionDetector, texts: Iterable[AnnotatedText]
 ) -> Iterator[list[Doc]]:
-    """Yield batches of documents, processed by all pipes before this one."""
+    """Yield batches of documents that were processed by all pipes before `pipe`."""
     later = nlp.pipe_names[nlp.pipe_names.index(pipe.name) :]
     docs = nlp.pipe((text.text for text in texts), batch_size=DOCS_PER_BATCH, disable=later)
     return minibatch(docs, DOCS_PER_BATCH)
@@ -127,13 +128,13 @@ def measure_kb_only(
     *,
     progress: ProgressBar = no_progress,
 ) -> dict[tuple[str, str], float]:
-    """Measure the knowledge-base-only baseline, by the protocols that do not give gold mentions."""
+    """Measure the knowledge-base-only baseline under the protocols that use bare text."""
     baseline = dictionary_pipeline("")
     linker, baseline_linker = find_linker(nlp), find_linker(baseline)
     assert linker is not None and baseline_linker is not None
     baseline_linker.set_kb(linker.kb)
     bare = {name: one for name, one in chosen.items() if not one.given_mentions}
-    # The labels of the baseline are types of the knowledge base, which corpora do not list.
+    # The baseline's labels are the knowledge base's semantic types, which corpora do not list.
     texts = [replace(text, annotates=()) for text in texts]
     return measure_pipeline(baseline, texts, bare, progress=progress)
 
@@ -145,7 +146,7 @@ def link_bare_texts(
     *,
     progress: ProgressBar = no_progress,
 ) -> Iterator[list[Link]]:
-    """Yield the links of the whole pipeline on bare text; without a linker, its mentions."""
+    """Yield the links that a pipeline finds in bare text; without a linker, the mentions."""
     key = spans_key(linker)
     bare = [text.text for text in texts]
     with progress("Running the pipeline", total=len(bare)) as advance:
@@ -161,14 +162,14 @@ def link_gold_mentions(
     *,
     progress: ProgressBar = no_progress,
 ) -> Iterator[list[Link]]:
-    """Yield the links of the linker, given the offsets and labels of the gold mentions."""
+    """Yield the linker's links for the gold mentions, given their offsets and labels."""
     key = spans_key(linker)
     docs: Iterable[Doc] = (
         with_gold_mentions(nlp.make_doc(t.text), t, spans_key=key) for t in texts
     )
     if listens(linker.model):
         docs = with_token_vectors(nlp, docs)
-    # Whatever the setting is, link the gold spans, not entities or names of the KB.
+    # Link the gold spans, not entities or KB names, whatever the `mentions` setting is.
     with (
         changed_settings(linker.cfg, {"mentions": "spans"}),
         progress("Linking gold mentions", total=len(texts)) as advance,
@@ -180,7 +181,7 @@ def link_gold_mentions(
 
 @contextmanager
 def changed_settings(cfg: dict[str, Any], values: Mapping[str, Any]) -> Iterator[None]:
-    """Change settings of a pipe, and restore them at the end of the block."""
+    """Change a pipe's settings inside a block, and restore them at its end."""
     previous = {name: cfg[name] for name in values}
     try:
         cfg.update(values)
@@ -190,7 +191,7 @@ def changed_settings(cfg: dict[str, Any], values: Mapping[str, Any]) -> Iterator
 
 
 def knowledge_of(linker: Linker) -> GoldLookup:
-    """Look up gold mentions in a linker's knowledge base and alias table, for `find_errors`."""
+    """Return a gold lookup for a linker's knowledge base and alias table, for `find_errors`."""
     kb, counts = linker.kb, linker.alias_table.counts
     linked_ids = {id_ for ids in counts.values() for id_ in ids}
 

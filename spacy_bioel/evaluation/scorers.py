@@ -1,10 +1,10 @@
-"""Scorers based on `protocols`, and the log and the step counter of the training loop of spaCy.
+"""Scorers based on `protocols`, and a console log and a step counter for spaCy's training loop.
 
 Gold mentions come from `example.reference.spans[gold_key]`, predictions from
 `example.predicted.spans[spans_key]`; they are compared by character offsets. `kb_id_` holds ids
 joined by "|"; "" and "NIL" both mean no id.
 
-`spacy evaluate` only prints scores whose key is `spans_` and the name of a span group:
+`spacy evaluate` prints only scores whose key consists of `spans_` and the name of a span group:
 `--spans-key bioel` shows mention detection, `--spans-key bioel_link` shows links.
 """
 
@@ -41,12 +41,12 @@ def make_mention_scorer_v1(spans_key: str = "bioel", gold_key: str = "bioel_gold
 
 
 def make_link_scorer_v1(spans_key: str = "bioel", gold_key: str = "bioel_gold") -> Scorer:
-    """Registered as `spacy-bioel.link_scorer.v1`: score links by strict end to end.
+    """Registered as `spacy-bioel.link_scorer.v1`: score links by the strict end-to-end protocol.
 
     RETURNS (Scorer): Computes `bioel_link_p`, `_r` and `_f`, and `bioel_link_acc`: the share of
         gold mentions with exactly the right ids, among those that have an id and whose offsets were
-        predicted; 0 if none was predicted. All are in [0, 1]; None without gold, as in the scorers
-        of spaCy. `bioel_linker` makes ids canonical: a retired id counts as its replacement. P, R
+        predicted; 0 if none was predicted. All are in [0, 1]; None without gold, as in spaCy's
+        scorers. `bioel_linker` makes ids canonical: a retired id counts as its replacement. P, R
         and F are also returned as `spans_KEY_link_p`, `_r`, `_f` and `_per_type`.
     """
     return partial(_score, spans_key=spans_key, gold_key=gold_key, mentions=False, links=True)
@@ -85,7 +85,7 @@ def _gold_and_links(
 
     for example in examples:
         gold_spans = example.reference.spans.get(gold_key, ())
-        # Labels that the document annotates; none: all.
+        # The labels that are annotated in the document; if none are listed, all.
         annotates = getattr(gold_spans, "attrs", {}).get(ANNOTATES)
         yield (
             [Mention(s.start_char, s.end_char, s.label_, ids_of(s)) for s in gold_spans],
@@ -98,17 +98,17 @@ def _gold_and_links(
 
 
 def _accuracy_of_found(pairs: Iterable[GoldAndLinks]) -> float | None:
-    """Return the accuracy of ids on gold mentions with an id whose offsets were predicted."""
+    """Return the accuracy of ids for gold mentions with an id whose offsets were predicted."""
     with_equal_offsets = []
     for gold, links in pairs:
-        # The protocol also pairs a mention with a link that covers it.
+        # Filtered, because the protocol would also pair a mention with a link that covers it.
         offsets = {(mention.start, mention.end) for mention in gold}
         with_equal_offsets.append((gold, [x for x in links if (x.start, x.end) in offsets]))
     total = _sum_counts("gold", with_equal_offsets)
     if not total["gold"]:
         return None
-    # 0, not None, if nothing was found: once a score is None, the training loop of spaCy ignores
-    # it for the rest of the training.
+    # 0, not None, if nothing was found: once a score is None, spaCy's training loop ignores it
+    # for the rest of the training.
     n_found = total["gold"] - total["not_predicted"]
     return total["right"] / n_found if n_found else 0.0
 
@@ -121,7 +121,7 @@ def _sum_counts(protocol: str, pairs: Iterable[GoldAndLinks]) -> Counter[str]:
 
 
 def _prf_scores(protocol: str, pairs: Sequence[GoldAndLinks], name: str, key: str) -> ScoreDict:
-    """Return precision, recall and F under `name` and `key`, and by label under `key`."""
+    """Return precision, recall and F with the prefixes `name` and `key`, and by label for `key`."""
     total = _sum_counts(protocol, pairs)
     prf: ScoreDict = _prf(total) if total["gold"] else dict.fromkeys("prf")
     scores: ScoreDict = {}
@@ -154,10 +154,10 @@ _MIN_COLUMN_WIDTH = 7
 def create_console_log_v1() -> Callable[..., tuple[Log, Callable[[], None]]]:
     """Registered as `spacy-bioel.ConsoleLog.v1`, for `[training.logger]`.
 
-    Each row shows the update and the number of updates, the epoch, the loss of each pipe since the
-    previous row, the scores with a weight, in percent, their weighted sum, by which the best
-    pipeline is chosen, the elapsed time, and the remaining time. Training may stop earlier, see
-    `patience`. The log of spaCy truncates our names of pipes and scores to equal column titles.
+    Each row shows the update and the number of updates, the epoch, each pipe's loss since the
+    previous row, the scores with a weight (in percent), their weighted sum (used to choose the best
+    pipeline), the elapsed time and the remaining time. Training may stop earlier, see `patience`.
+    spaCy's own log truncates the names of our pipes and scores to identical column titles.
     """
     return _open_log
 
@@ -224,10 +224,10 @@ STEPS = "training_steps"
 def create_step_counter_v1(*, done: int = 0) -> Callable[[Language, dict[str, Any]], None]:
     """Registered as `spacy-bioel.StepCounter.v1`, for `[training.before_update]`.
 
-    Each saved pipeline records, as `training_steps` in its meta.json, the step at which it was
-    saved, so that training can resume from there.
+    The meta.json of each saved pipeline stores the step at which it was saved as `training_steps`,
+    so that training can resume from there.
 
-    done (int): Updates of earlier runs.
+    done (int): Number of updates in earlier runs.
     """
 
     def count_steps(nlp: Language, info: dict[str, Any]) -> None:

@@ -47,14 +47,14 @@ from spacy_bioel.models.fusion import Fusion
 from spacy_bioel.types import AnnotatedText, Link, ScoredSpan
 
 GOLD_PROTOCOL, LINK_PROTOCOL, MENTION_PROTOCOL = "gold", "end_to_end", "mention"
-ACCURACY = "accuracy@1_nil_ignored"  # because the NIL threshold is chosen afterwards
+ACCURACY = "accuracy@1_nil_ignored"  # ignores NIL: its threshold is chosen afterwards
 
 
 def _threshold_steps(first: float, last: float) -> list[float]:
     return np.round(np.arange(first, last + 0.01, 0.05), 2).tolist()
 
 
-# Settings to try, closest to the defaults first, because ties go to the first.
+# Settings to try, the closest to the defaults first, because the first is chosen in a tie.
 NIL_GRID: list[dict[str, Value]] = [
     {"nil_threshold": t} for t in sorted(_threshold_steps(0.0, 0.8), key=lambda t: abs(t - 0.25))
 ]
@@ -78,7 +78,7 @@ def _count_links(nlp: Language, texts: Sequence[AnnotatedText], protocol: str) -
 
 
 def _as_saved(fusion: Fusion, features: Sequence[str]) -> Fusion:
-    """Round weights as saving does, so that the weights are measured as they will be loaded."""
+    """Round weights as saving does, so that measured and saved weights are identical."""
     return Fusion.from_json(fusion.to_json(features), features)
 
 
@@ -90,18 +90,18 @@ def tune_weights(
     folds: Sequence[Fold],
     progress: ProgressBar = no_progress,
 ) -> Tuned | None:
-    """Fit weights of the linker, so that scores of candidates are probabilities of being right.
+    """Fit the linker's weights, so that a candidate's score is its probability of being right.
 
-    name (str): "fusion": weights of the evidence of strings; "rescoring": weights that combine the
-        scores of the context and of the strings.
-    RETURNS (Tuned | None): None if there is no evidence, because all of it is switched off.
+    name (str): "fusion": weights for string evidence; "rescoring": weights that combine the context
+        score and the string score.
+    RETURNS (Tuned | None): None if there is no evidence, because all evidence is switched off.
     """
     linker, docs = linker_of(nlp), gold_docs(nlp, texts)
     features = linker.features_of(name)
     if name == "fusion":
         development = gather_development(linker, docs)
         fit = partial(fit_with_best_prior, priors=[default_fusion(), None])
-    else:  # five numbers need no hidden layer
+    else:  # five features need no hidden layer
         development = gather_contextual_development(nlp, docs)
         fit = partial(fit_fusion, n_hidden=0, l2=0.001)
     if not len(development.features):
@@ -128,12 +128,12 @@ def tune_dictionary(
     folds: Sequence[Fold],
     progress: ProgressBar = no_progress,
 ) -> Tuned | None:
-    """Set the dictionary's excluded names and threshold to those with the best end-to-end F1.
+    """Set the dictionary's excluded names and threshold to maximise end-to-end F1.
 
-    Names that a corpus does not annotate ("protein") are excluded. Each fold is measured with the
-    names that were excluded because of the other folds.
+    Names that are not annotated in the corpus, such as "protein", are excluded. Each fold is
+    measured with the names excluded on the basis of the other folds.
 
-    RETURNS (Tuned | None): None without folds, or if no name that was found is right.
+    RETURNS (Tuned | None): None without folds, or if none of the names found is right.
     """
     linker = linker_of(nlp)
     dictionary = {"exclude": [], **linker.cfg["dictionary"]}
@@ -173,7 +173,7 @@ def tune_nil(
     folds: Sequence[Fold],
     progress: ProgressBar = no_progress,
 ) -> Tuned | None:
-    """Set the linker's NIL threshold to the one with the best end-to-end F1.
+    """Set the linker's NIL threshold to maximise end-to-end F1.
 
     RETURNS (Tuned | None): None if the pipeline finds no mentions in the bare text.
     """
@@ -206,7 +206,7 @@ def tune_detector(
     folds: Sequence[Fold],
     progress: ProgressBar = no_progress,
 ) -> Tuned:
-    """Set the detector's settings to those with the best mention F1."""
+    """Set the detector's settings to maximise mention F1."""
     detector = find_detector(nlp)
     assert detector is not None
     docs: list[Doc] = []
@@ -240,7 +240,7 @@ class TuningReport:
     """Result of `tune_pipeline`.
 
     documents, mentions (int): Number of gold documents and mentions.
-    folds (int): 0: too few documents to cross-fit.
+    folds (int): Number of folds; 0: too few documents to cross-fit.
     tuned (tuple[Tuned, ...]): Chosen settings, in the order of tuning.
     remarks (tuple[str, ...]): Settings that were left unchanged, with the reason.
     """
@@ -261,11 +261,12 @@ def tune_pipeline(
 ) -> TuningReport:
     """Tune a pipeline in place, and record the report in nlp.meta["bioel"]["tuning"].
 
-    The scores and losses of training, nlp.meta["performance"], are removed.
+    The training scores and losses, nlp.meta["performance"], are removed.
 
     nlp (Language): A pipeline with a detector, a linker, or both.
     texts (Sequence[AnnotatedText]): Gold documents that the pipeline was not trained on.
-    RAISES BioelError: [B232] neither pipe; [B040] a linker, but SciPy is not installed.
+    RAISES BioelError: [B232] if there is neither pipe, [B040] if a linker needs SciPy and it is not
+        installed.
     """
     linker, detector = find_linker(nlp), find_detector(nlp)
     if linker is None and detector is None:
@@ -278,7 +279,7 @@ def tune_pipeline(
         require_scipy()  # fail before hours of work
         weights = tune_weights(nlp, texts, folds=folds, progress=progress)
         if weights is None:
-            remarks.append("the weights are unchanged: there is no evidence of strings")
+            remarks.append("the weights are unchanged: there is no string evidence")
         steps.append(weights)
         if linker.is_contextual:
             steps.append(tune_weights(nlp, texts, "rescoring", folds=folds, progress=progress))
@@ -299,7 +300,7 @@ def tune_pipeline(
     if linker is not None and not has_ids:
         remarks.append("the linker is unchanged: no gold mention has an id")
     tuned = [step for step in steps if step is not None]
-    # Replace the figure of each step by that of the final pipeline, as `bioel evaluate` reports it.
+    # Replace each step's figure with the final pipeline's figure, as reported by `bioel evaluate`.
     protocols = {step.protocol: get_protocol(step.protocol)[1] for step in tuned}
     figures = measure_pipeline(nlp, texts, protocols)
     report = TuningReport(
@@ -311,7 +312,7 @@ def tune_pipeline(
         ),
         remarks=tuple(remarks),
     )
-    # Training measured the pipeline with other weights and thresholds.
+    # The training scores were measured with other weights and thresholds.
     nlp.meta["performance"] = {}
     nlp.meta["bioel"] = {**nlp.meta.get("bioel", {}), "tuning": report.to_json()}
     return report

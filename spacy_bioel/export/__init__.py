@@ -1,1 +1,1 @@
-"""Write linked documents in the formats of other programs: the inverse of `io/`."""
+"""Writers for linked documents in the formats of other programs; `io` contains the readers."""

@@ -1,7 +1,7 @@
-"""Output formats of linked documents, selected by the suffix of a file name.
+"""Output formats for linked documents, selected by file name suffix.
 
-The formats are JSON lines, JSON, CSV, TSV, HTML, Parquet, which requires pyarrow (extra `parquet`),
-and the formats of corpora: PubTator, BRAT, and BioC by the library `bioc`.
+The formats are JSON lines, JSON, CSV, TSV, HTML, Parquet (which requires pyarrow, see the `parquet`
+extra), and corpus formats: PubTator, BRAT, and BioC, which the `bioc` library writes.
 """
 
 from __future__ import annotations
@@ -49,18 +49,18 @@ if TYPE_CHECKING:
     from pyarrow.dataset import Dataset
 
 
-# Characters at which readers of corpora split a field of ids.
+# Characters at which corpus readers split an id field.
 _RESERVED_IN_IDS = re.compile(r"[|+;,\s]")
-# Tabs, and all characters that some program takes for a line break.
+# Tabs, and all characters that some program treats as a line break.
 _TABS_AND_BREAKS = re.compile("[\t\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
-# The title of PubTator ends at the end of a line, or else of a sentence.
+# A PubTator title ends at the first line break, or else after the first sentence.
 _TITLE_ENDS = (re.compile("\n"), re.compile(r"(?<=[.!?])\s(?=[^\sa-z])"))
-# Characters that XML cannot store. A parser would also drop "\r" before "\n", which shifts offsets.
+# Characters that XML cannot store. A parser would also drop "\r" before "\n", shifting offsets.
 _NOT_XML = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _NOT_IN_LABELS = re.compile(r"[^\w-]")
 _NOT_IN_FILE_NAMES = re.compile(r'[\x00-\x1f/\\:*?"<>|%]')
 _LINE_BREAKS = re.compile(r"\s*[\r\n]\s*")
-# BRAT expects VOCABULARY:ID; ids of these two vocabularies have no prefix.
+# BRAT expects VOCABULARY:ID, but ids from these two vocabularies have no prefix.
 _BRAT_PREFIXES = ((re.compile(r"C\d{7,8}"), "UMLS:"), (re.compile(r"CVCL_\w+"), "Cellosaurus:"))
 
 
@@ -69,13 +69,12 @@ Write = Callable[[LinkedText], None]
 
 @dataclass(frozen=True, slots=True)
 class TextFormat:
-    """Text format that is written document by document.
+    """A text format that is written document by document.
 
     document (Callable): Formats a document.
     start, between, end (str): Text before, between and after the documents.
-    has_failures (bool): Whether failed documents are written too, with their error, and documents
-        without an id get no id. Otherwise failed documents are left out, and documents without an
-        id are numbered.
+    has_failures (bool): True: failed documents are written with their error, and a missing id stays
+        empty. False: failed documents are left out, and documents without an id are numbered.
     """
 
     document: Callable[[LinkedText], str]
@@ -86,7 +85,7 @@ class TextFormat:
 
     @contextmanager
     def writing(self, file: TextIO) -> Iterator[Write]:
-        """Write a file. YIELDS (Callable[[LinkedText], None]): Writes one document."""
+        """Write documents to a file. YIELDS (Callable[[LinkedText], None]): Writes one document."""
         numbers, separator = count(1), ""
 
         def write(document: LinkedText) -> None:
@@ -105,13 +104,13 @@ class TextFormat:
 
 
 def with_number(document: LinkedText, number: int) -> LinkedText:
-    """Return the document, with its number as id if it has no id."""
+    """Return the document, with its number as the id if it has none."""
     has_id = document.id and not document.id.isspace()
     return document if has_id else replace(document, id=str(number))
 
 
 def _check_ids(links: Sequence[Link], *, format: str) -> None:
-    """Check concept ids. RAISES BioelError: [B343] for an id that readers would split."""
+    """Check concept ids. RAISES BioelError: [B343] if readers would split an id."""
     for link in links:
         for id in link.ids:
             if separator := _RESERVED_IN_IDS.search(id):
@@ -119,12 +118,12 @@ def _check_ids(links: Sequence[Link], *, format: str) -> None:
 
 
 def _to_pubtator(document: LinkedText) -> str:
-    """Write title and abstract, then a row per mention.
+    """Format the title and abstract, then one row per mention.
 
     The title is the first line, or the first sentence if there is only one line. Each line break or
-    tab becomes a space, so that offsets stay.
+    tab becomes a space, so that offsets stay the same.
 
-    RAISES BioelError: [B342] for a document id that would break the rows.
+    RAISES BioelError: [B342] if the document id would break the rows.
     """
     id, text = str(document.id).strip(), document.text or ""
     if "|" in id or _TABS_AND_BREAKS.search(id):
@@ -142,7 +141,7 @@ def _to_pubtator(document: LinkedText) -> str:
 
 
 def _find_title_end(text: str, links: Sequence[Link]) -> int:
-    """Find the offset of the character between title and abstract, outside of all mentions."""
+    """Find the offset of the character between title and abstract, outside all mentions."""
     for pattern in _TITLE_ENDS:
         for match in pattern.finditer(text):
             if not any(link.start <= match.start() < link.end for link in links):
@@ -161,7 +160,7 @@ def _to_bioc_xml(document: LinkedText) -> str:
 
 
 def _to_bioc(document: LinkedText, *, xml: bool) -> BioCDocument:
-    """Convert to a document of one passage; characters that XML cannot store are replaced there."""
+    """Convert to a document with one passage; for XML, replace characters that it cannot store."""
 
     def storable(value: str) -> str:
         return _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", value) if xml else value
@@ -211,15 +210,15 @@ BIOC_JSON = TextFormat(
 
 @contextmanager
 def writing_brat(folder: Path) -> Iterator[Write]:
-    """Write a folder of NAME.txt and NAME.ann, which gets its name only on success.
+    """Write a folder with NAME.txt and NAME.ann files, which gets its name only on success.
 
-    The name of a document is its id. Characters that file names cannot have are escaped: "/" is
-    "%2F". A name that exists already gets the suffix "-2". The ids of a mention are normalisations,
-    lines "N1<tab>Reference T1 MESH:D003920<tab>preferred name".
+    NAME is the document id; characters that are invalid in file names are escaped ("/" as "%2F").
+    If a name is already in use, "-2" is appended. A mention's ids are written as normalisations:
+    lines such as "N1<tab>Reference T1 MESH:D003920<tab>preferred name".
 
     YIELDS (Callable[[LinkedText], None]): Writes one document, unless it failed.
-    RAISES BioelError: [B341] when the folder exists and is not empty, [B343] for a concept id that
-        readers would split.
+    RAISES BioelError: [B341] if the folder exists and is not empty, [B343] if readers would split a
+        concept id.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise BioelError(Errors.B341.format(path=folder))
@@ -272,7 +271,7 @@ def _brat_lines(text: str, links: Sequence[Link]) -> Iterator[str]:
 
 
 def _fragments(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Split a mention into a part for each line, because BRAT does not show line breaks in one."""
+    """Split a mention into one part per line, because BRAT cannot show line breaks in mentions."""
     for match in _LINE_BREAKS.finditer(text, start, end):
         if match.start() > start:
             yield start, match.start()
@@ -281,21 +280,21 @@ def _fragments(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
         yield start, end
 
 
-# Writes a folder or a binary file.
+# A format that is written to a folder or a binary file.
 PathFormat = Callable[[Path], AbstractContextManager[Write]]
 
 SUFFIXES = (
     *(".jsonl", ".ndjson", ".json", ".parquet", ".csv", ".tsv", ".bioc.xml", ".bioc.json"),
     *(".pubtator", ".ann", ".html"),
 )
-# Formats that store cross-references. A name without a suffix, such as "-" or that of a pipe, is ""
-# and means JSON lines.
+# Formats that store cross-references. An output without a suffix, such as "-" or a named pipe, is
+# JSON lines.
 WITH_XREFS = frozenset({"", ".jsonl", ".ndjson", ".json"})
 # Formats that store the context of a mention, such as its negation.
 WITH_CONTEXT = WITH_XREFS | {".csv", ".tsv", ".html"}
-# Formats that store the errors of documents.
+# Formats that store the errors of failed documents.
 WITH_FAILURES = WITH_XREFS | {".parquet"}
-# Spreadsheets run a cell as a formula if it begins with one of these.
+# Spreadsheets evaluate a cell as a formula if it begins with one of these characters.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
@@ -314,10 +313,10 @@ def suffix_of(path: str) -> str:
 def format_of(
     suffix: str, *, facts: Sequence[str] = FACTS, xrefs: bool = False, formulas: bool = True
 ) -> TextFormat | PathFormat:
-    """Return the format for a suffix of `suffix_of`.
+    """Return the format for a suffix from `suffix_of`.
 
-    facts (Sequence[str]): Names of the facts that tables have columns for.
-    xrefs (bool): Also write the cross-references of candidates, where the format has them.
+    facts (Sequence[str]): Names of the facts that have their own columns in tables.
+    xrefs (bool): Also write candidates' cross-references, if the format stores them.
     formulas (bool): Whether cells of CSV and TSV may be formulas; False: put an apostrophe before
         them.
     """
@@ -351,7 +350,7 @@ def format_of(
 
 
 def _table_format(delimiter: str, facts: Sequence[str], *, formulas: bool) -> TextFormat:
-    """Make a format with the columns of `columns_of`; cells are quoted where necessary."""
+    """Return a format with the columns from `columns_of`; cells are quoted if necessary."""
 
     def cell(value: object) -> object:
         is_formula = isinstance(value, str) and value.startswith(_FORMULA_STARTS)
@@ -373,13 +372,14 @@ _ROWS_PER_GROUP = 1000
 
 
 def row_schema() -> pa.Schema:
-    """Return the schema of Parquet output, with one row per document.
+    """Return the schema for Parquet output, which has one row per document.
 
     Columns: "id" and "text" as in the input; "links", empty without mentions or on failure;
     "error", null on success. Fields of a link: "start" and "end" count Unicode characters of the
-    text, "id" is null for NIL, "ids" has several ids for a composite, "candidates" is sorted, best
-    first; "hgvs", "component" and "gene" of a variant, or null. Facts of other rules are left out,
-    so that files of all pipelines have the same schema. Fields of an error: "code", "message".
+    text, "id" is null for NIL, "ids" contains several ids for a composite, "candidates" is sorted,
+    best first; "hgvs", "component" and "gene" describe a variant, or are null. Facts from other
+    rules are left out, so that files from all pipelines have the same schema. Fields of an error:
+    "code", "message".
     """
     import pyarrow as pa
 
@@ -396,34 +396,35 @@ def row_schema() -> pa.Schema:
 
 
 def read_parquet(path: str | os.PathLike[str]) -> Iterator[Document]:
-    """Stream (text, id) from the columns "text" and "id" of a Parquet file, or a folder of files.
+    """Stream (text, id) from the "text" and "id" columns of a Parquet file or a folder of files.
 
-    RAISES BioelError: [B101] no such path, [B191] a column is missing, [B192] no pyarrow, [B195]
-        not Parquet. The call raises them, before the first document is requested.
+    RAISES BioelError: [B101] if the path does not exist, [B191] if a column is missing, [B192] if
+        pyarrow is not installed, [B195] if the file is not Parquet. The call itself raises these
+        errors, before the first document is requested.
     """
     if not Path(path).exists():
         raise BioelError(Errors.B101.format(path=path))
     dataset = _import_pyarrow("dataset").dataset
     try:
         source = dataset(path, format="parquet")
-    except Exception as error:  # exceptions of pyarrow and of the system
+    except Exception as error:  # exceptions from pyarrow or the operating system
         raise BioelError(Errors.B195.format(path=path, error=error)) from error
     check_columns(source.schema.names, "text", "id")
     return _stream_parquet(source)
 
 
 def check_columns(columns: list[str], *expected: str) -> None:
-    """Check for expected columns. RAISES BioelError: [B191] when one is missing."""
+    """Check for expected columns. RAISES BioelError: [B191] if a column is missing."""
     if missing := [name for name in expected if name not in columns]:
         raise BioelError(Errors.B191.format(missing=missing[0], columns=", ".join(columns)))
 
 
 @contextmanager
 def writing_parquet(path: Path) -> Iterator[Write]:
-    """Write rows of `row_schema` to a Parquet file, which gets its name only on success.
+    """Write rows with `row_schema` to a Parquet file, which gets its name only on success.
 
     YIELDS (Callable[[LinkedText], None]): Writes one document.
-    RAISES BioelError: [B192] no pyarrow.
+    RAISES BioelError: [B192] if pyarrow is not installed.
     """
     parquet, pa = _import_pyarrow("parquet"), _import_pyarrow("lib")
     path.parent.mkdir(parents=True, exist_ok=True)

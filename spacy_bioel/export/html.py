@@ -1,9 +1,9 @@
-"""HTML pages and tables of linked texts, also for notebooks and data frames.
+"""HTML pages and tables for linked texts, also for notebooks and data frames.
 
 A page is self-contained: it shows the mentions in their text, with a table of candidates below. The
-templates in `templates/` escape all values of documents and knowledge bases. (displaCy escapes
-texts, but neither labels nor ids.) Ids are links to the pages of their concepts, see `address_of`.
-The colours follow the reader's preference for dark or light.
+templates in `templates/` escape all values from documents and knowledge bases. (displaCy escapes
+texts, but neither labels nor ids.) Ids are links to their concept pages, see `address_of`. The
+colours follow the reader's preference for dark or light mode.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 
-# Addresses of concept pages in their vocabularies, by prefix in lower case.
+# Addresses of the vocabularies' concept pages, by lower-case prefix.
 _CONCEPT_PAGES = {
     "atc": "https://atcddd.fhi.no/atc_ddd_index/?code={}",
     "chembl": "https://www.ebi.ac.uk/chembl/explore/compound/{}",
@@ -69,7 +69,7 @@ _UNPREFIXED_ID = re.compile(r"(?P<umls>C\d{7,8})|CVCL_(?P<cvcl>\w{4})|(?P<dbsnp>
 
 
 def address_of(id: str) -> str:
-    """Return the address of the page of a concept in its vocabulary; "" if it is not known.
+    """Return the address of a concept's page in its vocabulary; "" if it is unknown.
 
     id (str): For example "MESH:D003920", "HP:0001250", or "C0011849" for UMLS.
     """
@@ -81,19 +81,19 @@ def address_of(id: str) -> str:
 
 
 def linked_id(id: str) -> Markup:
-    """Format an id as a link to the page of its concept, or as text if there is no page."""
+    """Format an id as a link to its concept page, or as text if there is no page."""
     address = address_of(id)
     return Markup(f'<a href="{escape(address)}">{escape(id)}</a>') if address else escape(id)
 
 
 def _candidate_names(candidate: Candidate) -> str:
-    """Format the preferred name, and the name that matched if it differs."""
+    """Return the preferred name, followed by the matched name if it differs."""
     preferred = preferred_name(candidate.kb, candidate.id) or candidate.name
     same = preferred == candidate.name
     return preferred if same else f"{preferred} (matched: {candidate.name})"
 
 
-# The templates of all pages and of the model card.
+# Templates for all pages and the model card.
 PAGES = Environment(
     loader=PackageLoader("spacy_bioel", "templates"),
     autoescape=select_autoescape(),
@@ -106,13 +106,13 @@ PAGES.filters["escaped"] = lambda text: text.replace("|", r"\|")  # for Markdown
 PAGES.filters["linked"] = linked_id
 PAGES.filters["with_names"] = _candidate_names
 _LINKED: Any = PAGES.get_template("linked.html").module
-# Each rule sets its own colours, so that it also works within other pages.
+# Each CSS rule sets its own colours, so that it also works inside other pages.
 STYLE = str(_LINKED.style())
 END_OF_PAGE = "</main>\n</body>\n</html>\n"
 
 
 def render_page(sections: Iterable[str], *, title: str = "Linked texts") -> str:
-    """Assemble a page from sections of `render_document`."""
+    """Assemble a page from sections that `render_document` returned."""
     return start_page(title) + "".join(f"{section}\n" for section in sections) + END_OF_PAGE
 
 
@@ -127,8 +127,8 @@ def render_document(text: str, links: Sequence[Link], *, title: str = "") -> str
     Preferred names are shown if the knowledge base is open.
 
     links (Sequence[Link]): Links in any order, which may overlap.
-    RETURNS (str): An HTML section. In your own page, put `STYLE` and an element of the class
-        "bioel" around it.
+    RETURNS (str): An HTML section. In your own page, include `STYLE` and wrap the section in an
+        element with the class "bioel".
     """
     kbs = {candidate.kb for link in links for candidate in link.candidates}
     releases = [release for kb in sorted(kbs) for release in releases_of(kb)]
@@ -138,13 +138,13 @@ def render_document(text: str, links: Sequence[Link], *, title: str = "") -> str
 def _split_at_mentions(
     text: str, links: Sequence[Link]
 ) -> Iterator[tuple[str, bool, str, list[Link]]]:
-    """Split a text where mentions begin and end.
+    """Split a text at the boundaries of its mentions.
 
     YIELDS (tuple): A piece, whether it is in a mention, the CSS class for its context ("negated",
         "other" or ""), and the mentions that end with it.
     """
     ending: dict[int, list[Link]] = {}
-    # Changes of the number of open mentions at each boundary, by CSS class.
+    # Changes in the number of open mentions at each boundary, by CSS class.
     changes: dict[int, Counter[str]] = {0: Counter(), len(text): Counter()}
     for link in links:
         css_class = ""
@@ -164,24 +164,24 @@ def _split_at_mentions(
         yield text[start:end], any(n_open.values()), css_class, ending.get(end, [])
 
 
-# Facts of the built-in rules; tables always have columns for them.
+# Facts from the built-in rules; every table has columns for them.
 FACTS = ("hgvs", "component", "gene")
 
 
 @dataclass(frozen=True, slots=True)
 class LinkRow:
-    """Row of a link for tables; the parts of a composite are joined by "|".
+    """A table row for a link; the parts of a composite are joined by "|".
 
     document (str | int): Id of the document, or its number.
     start, end (int): Offsets in characters.
     text, label (str): String and label of the mention.
     id, preferred_name (str | None): The concept and its preferred name; None for NIL. The name is
         also None if the knowledge base is not open.
-    name, score, evidence: Of the candidate that was linked, see `Candidate`; None for NIL. The
-        score of a composite is the lowest score of its parts.
+    name, score, evidence: Fields of the linked `Candidate`; None for NIL. The score of a composite
+        is the lowest score of its parts.
     facts (Mapping): Facts from rules, such as "hgvs" of a variant, see `entities`.
     context (str | None): Context from `bioel_context`, such as "negated"; None: no cue was found,
-        or the pipe did not run.
+        or this pipe did not run.
     """
 
     document: str | int
@@ -207,7 +207,7 @@ _LINK_COLUMNS = tuple(f.name for f in fields(LinkRow) if f.name not in ("facts",
 
 
 def columns_of(facts: Sequence[str]) -> list[str]:
-    """Return the names of the columns of a table of links."""
+    """Return the column names for a table of links."""
     return [*_LINK_COLUMNS, *facts, "context"]
 
 
@@ -233,7 +233,7 @@ def link_rows(document: str | int, text: str, links: Sequence[Link]) -> Iterator
 
 
 def linked_candidates(link: Link) -> list[Candidate]:
-    """Return the candidates that were linked, in the order of the ids; none for NIL."""
+    """Return the linked candidates, in the order of the link's ids; [] for NIL."""
     by_id = {candidate.id: candidate for candidate in link.candidates}
     return [by_id[id] for id in link.ids if id in by_id]
 
@@ -242,12 +242,12 @@ def _join_nonempty(parts: Sequence[str]) -> str | None:
     return "|".join(parts) if any(parts) else None
 
 
-# A Doc, or a stream of Docs or of pairs (Doc, id) from `nlp.pipe(..., as_tuples=True)`.
+# A Doc, or a stream of Docs or of (Doc, id) pairs from `nlp.pipe(..., as_tuples=True)`.
 Docs = Doc | Iterable[Doc | tuple[Doc, Any]]
 
 
 def _with_ids(docs: Docs) -> Iterator[tuple[Doc, str | int]]:
-    """Yield each Doc with its id: from a pair, from `corpus.text_to_doc`, or its number from 0."""
+    """Yield each Doc with its id: from a pair, from `corpus.text_to_doc`, or else its index."""
     for number, item in enumerate([docs] if isinstance(docs, Doc) else docs):
         if isinstance(item, Doc):
             yield item, item.user_data.get("bioel_id") or number
@@ -256,14 +256,14 @@ def _with_ids(docs: Docs) -> Iterator[tuple[Doc, str | int]]:
 
 
 def links_frame(docs: Docs, *, spans_key: str = SPANS_KEY) -> DataFrame:
-    """Return the links of Docs as a data frame, one row per link.
+    """Return the links in Docs as a data frame with one row per link.
 
-    docs (Doc | Iterable): A Doc, or a stream of Docs or of pairs (Doc, id), as returned by
+    docs (Doc | Iterable): A Doc, or a stream of Docs or of (Doc, id) pairs, as returned by
         `nlp.pipe(..., as_tuples=True)`. No Doc is kept.
     spans_key (str): Span group of the links.
-    RETURNS (DataFrame): Columns of `columns_of`. "document" is the id, or the number of the Doc
-        from 0. Missing values, such as the id of NIL, are None; a missing score is NaN.
-    RAISES BioelError: [B192] without pandas.
+    RETURNS (DataFrame): The columns of `columns_of`. "document" is the id, or the index of the
+        Doc. Missing values, such as the id of NIL, are None; a missing score is NaN.
+    RAISES BioelError: [B192] if pandas is not installed.
     """
     with needing("pandas", "links_frame"):
         import pandas as pd
@@ -286,12 +286,12 @@ def render(
     title: str = "Linked texts",
     jupyter: bool | None = None,
 ) -> str | None:
-    """Render linked Docs: their texts with the mentions, and tables of candidates.
+    """Render linked Docs as HTML: their texts with the mentions, and tables of candidates.
 
-    Ids are links to the pages of their concepts. The preferred name is shown with the name that
-    matched. In a notebook the result is displayed.
+    Ids are links to their concept pages. The preferred name is shown with the matched name. In a
+    notebook, the result is displayed.
 
-    docs (Doc | Iterable): A Doc, several Docs, or pairs (Doc, id).
+    docs (Doc | Iterable): A Doc, several Docs, or (Doc, id) pairs.
     spans_key (str): Span group of the links.
     page (bool): Return a whole page, to be written to a file; False: a part of a page.
     title (str): Title of the page.
@@ -315,10 +315,10 @@ def render(
 
 
 def displacy_data(doc: Doc, *, spans_key: str = SPANS_KEY) -> dict[str, Any]:
-    """Return data of a linked Doc for `displacy.render(data, style="span", manual=True)`, or "ent".
+    """Convert a linked Doc for `displacy.render(data, style="span", manual=True)`, or style "ent".
 
-    Ids are links to the pages of their concepts in any vocabulary; displaCy itself can link to only
-    one. "ents" has mentions that do not overlap, where longer mentions are preferred.
+    Ids are links to their concept pages in any vocabulary; displaCy itself can link to only one
+    vocabulary. "ents" contains only mentions that do not overlap, preferring longer mentions.
 
     RETURNS (dict): "text", "tokens", "spans", "ents" and "title". Labels and ids are escaped,
         because displaCy does not escape them.
@@ -342,6 +342,6 @@ def _displacy_span(span: Span) -> dict[str, Any]:
         "end_token": span.end,
         "label": escape_html(span.label_),
         "kb_id": escape_html("|".join(ids)),  # "" for NIL, which displaCy would show as a link
-        # The page of the first id of a composite; displaCy uses "#" if there is no page.
+        # The concept page for the first id of a composite; displaCy uses "#" if there is no page.
         "kb_url": escape_html(address_of(ids[0]) if ids else "") or "#",
     }

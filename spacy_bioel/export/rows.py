@@ -1,9 +1,9 @@
 """Link streams of documents, in one process or several, and convert the links to rows.
 
-A failed document gets an error instead of links. Worker processes return results in order, always
-shut down, and are noticed when they are killed. `Language.pipe` waits forever for a killed process.
-So does `ProcessPoolExecutor` if the process was sending a result, because its processes share one
-pipe.
+A failed document gets an error instead of links. Worker processes return results in order, are
+always shut down, and cause an error if they are killed. `Language.pipe`, in contrast, waits forever
+for a killed process. So does `ProcessPoolExecutor` if the process was sending a result, because its
+processes share one pipe.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _Item = TypeVar("_Item")
 Result = TypeVar("Result")
 Worker = tuple[BaseProcess, Connection]
 
-# Items per process that may be in progress, so that a slow item does not block the others.
+# Several items per process may be in progress, so that a slow item does not block other processes.
 _ITEMS_IN_PROGRESS = 4
 _SECONDS_TO_EXIT = 5
 
@@ -47,11 +47,11 @@ _SECONDS_TO_EXIT = 5
 def worker_processes(
     work: Callable[[_Item], Result], n_process: int
 ) -> Iterator[Callable[[Iterable[_Item]], Iterator[Result]]]:
-    """Start worker processes, and kill them at the end of the block, also after an error.
+    """Start worker processes, and kill them at the end of the block, even after an error.
 
-    work (Callable): Function to run in the processes; picklable under the start method spawn.
+    work (Callable): Function to run in the processes; picklable with the `spawn` start method.
     YIELDS (Callable): A `map` that reads items lazily and yields results in the order of the items.
-        RAISES BioelError: [B250] when a process died.
+        RAISES BioelError: [B250] if a process died.
     """
     workers: list[Worker] = []
     idle: SimpleQueue[Worker] = SimpleQueue()
@@ -84,7 +84,7 @@ def worker_processes(
 
     try:
         # Workers are started one by one, before the threads: a forked worker must not inherit the
-        # far end of an earlier connection, or it would stay open when the earlier worker dies.
+        # far end of an earlier connection, which would then stay open if the earlier worker dies.
         for _ in range(n_process):
             workers.append(_start_worker(work))
             idle.put(workers[-1])
@@ -111,8 +111,8 @@ def _start_worker(work: Callable[[_Item], Result]) -> Worker:
 def _run_worker(
     _: UserCode, work: Callable[[_Item], Result], connection: Connection, far_end: Connection
 ) -> None:
-    """Receive items and send results in a worker process, until the caller is gone."""
-    far_end.close()  # otherwise this end would stay open in this process if the caller dies
+    """Receive items and send results in a worker process, until the caller exits."""
+    far_end.close()  # otherwise it would stay open here if the caller dies
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller handles Ctrl+C and ends its workers
     # The processes share the cores. Also, a forked process lacks the threads that PyTorch started
     # before the fork, and would wait for them.
@@ -130,7 +130,7 @@ JsonRow = dict[str, Any]
 Item = TypeVar("Item", Document, AnnotatedText)
 Ready = TypeVar("Ready")
 
-# "surrogateescape" of `bytes.decode` turns an undecodable byte into this code point plus the byte.
+# "surrogateescape" in `bytes.decode` turns an undecodable byte into this code point plus the byte.
 _FIRST_BYTE = 0xDC00
 _UTF16_MARKS = ("\udcff\udcfe", "\udcfe\udcff")
 _BAD_BYTE = (
@@ -141,16 +141,16 @@ _SURROGATE_PROBLEM = (
     "U+{:04X}, which cannot be written to a file, because it is half of a surrogate pair. Read the "
     "text with the correct encoding"
 )
-# Lone surrogates, also those of undecodable bytes, cannot be encoded as UTF-8.
+# Lone surrogates, including replacements for undecodable bytes, cannot be encoded as UTF-8.
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _CODED_MESSAGE = re.compile(r"\[([A-Z]\d+)\] (.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Error of a document that could not be linked.
+    """Error for a document that could not be linked.
 
-    code (str): Code of the message, of this package or spaCy; otherwise the name of the exception.
+    code (str): Message code from this package or spaCy; otherwise the name of the exception.
     message (str): The message without its code.
     """
 
@@ -160,7 +160,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class LinkedText:
-    """Links of one document as plain values, independent of the pipeline's memory zone.
+    """A document's links as plain values, independent of the pipeline's memory zone.
 
     id, text (str | None): As in the input, with lone surrogates replaced by U+FFFD, because they
         cannot be written.
@@ -195,8 +195,8 @@ class Totals:
         self.failed += linked.error is not None
 
 
-# Functions that prepare an item, and link prepared items by number. The second may leave out items
-# that fail.
+# Functions that prepare an item, and that link prepared items by number. `LinkAll` may leave out
+# items that fail.
 Prepare = Callable[[Language, Item], Ready]
 LinkAll = Callable[[Language, dict[int, Ready]], Iterable[tuple[int, Sequence[Link]]]]
 
@@ -204,7 +204,7 @@ LinkAll = Callable[[Language, dict[int, Ready]], Iterable[tuple[int, Sequence[Li
 def link_texts(
     nlp: Language, documents: Iterable[Document], *, batch_size: int = 64, n_process: int = 1
 ) -> Generator[LinkedText, None, None]:
-    """Link documents in their order. A failing document does not affect the others.
+    """Link documents in order. A failed document does not affect other documents.
 
     Each batch has a memory zone, so spaCy's vocabulary does not grow with every new word. Results
     are plain values, and between two results the pipeline's state is unchanged. No other thread may
@@ -215,10 +215,10 @@ def link_texts(
         by one.
     n_process (int): Number of worker processes, with one thread each. They end when the generator
         is exhausted or closed. They save time only on idle cores: 5,000 sentences took 5.4 seconds
-        of processor time in two processes with the starter, and 4.6 in one. Under the start method
-        spawn, each process loads the pipeline first.
+        of processor time in two processes with the starter, and 4.6 in one. With the `spawn`
+        start method, each process loads the pipeline first.
     YIELDS (LinkedText): One per document.
-    RAISES BioelError: [B250] when a worker process died.
+    RAISES BioelError: [B250] if a worker process died.
     """
     work = partial(_link_batch, nlp, _make_doc, _run_pipes)
     return _map_batches(work, documents, batch_size, n_process)
@@ -227,12 +227,12 @@ def link_texts(
 def link_mentions(
     nlp: Language, texts: Iterable[AnnotatedText], *, batch_size: int = 64, n_process: int = 1
 ) -> Generator[LinkedText, None, None]:
-    """Link the mentions of texts with the linker alone; ids of the mentions are ignored.
+    """Link annotated mentions with the linker alone, ignoring their ids.
 
     The label of a mention decides which knowledge base is used, if the linker has several, and
-    which semantic types are allowed. Links have the offsets of the mentions, even within tokens.
+    which semantic types are allowed. Links keep the mentions' offsets, even inside tokens.
 
-    nlp (Language): A pipeline with a linker. Other arguments are those of `link_texts`.
+    nlp (Language): A pipeline with a linker. Other arguments: see `link_texts`.
     YIELDS (LinkedText): One per text, with a link per mention, in the same order.
     """
     work = partial(_link_batch, nlp, _check_annotated_text, _run_linker)
@@ -254,7 +254,7 @@ def _map_batches(
 def _link_batch(
     nlp: Language, prepare: Prepare, link_all: LinkAll, items: list[Item]
 ) -> list[LinkedText]:
-    # Memory zones do not nest: a zone that the caller has opened stays open.
+    # Memory zones cannot be nested, so a zone that the caller has opened is used.
     is_open: bool = nlp.vocab.in_memory_zone  # type: ignore[attr-defined]
     zone: AbstractContextManager = nullcontext() if is_open else nlp.memory_zone()
     with zone:
@@ -264,15 +264,15 @@ def _link_batch(
 def _link_in_zone(
     nlp: Language, prepare: Prepare, link_all: LinkAll, items: list[Item]
 ) -> list[LinkedText]:
-    """Link a batch; documents that are missing from the results are linked again, one by one."""
+    """Link a batch, then retry the documents that are missing from the results, one by one."""
     linked: dict[int, LinkedText] = {}
     ready = {}
     for n, item in enumerate(items):
         try:
             ready[n] = prepare(nlp, item)
-        except Exception as error:  # an error of one text must not stop the others
+        except Exception as error:  # an error in one text must not stop the batch
             linked[n] = _failed_text(item, error)
-    # Errors of a batch are reported below, when its documents are linked one by one.
+    # Errors in a batch are reported below, when its documents are linked one by one.
     with suppress(Exception), _error_handler(nlp, _drop_batch):
         for n, links in link_all(nlp, ready):
             linked[n] = _linked_text(items[n], links)
@@ -287,7 +287,10 @@ def _link_in_zone(
 
 
 def _make_doc(nlp: Language, document: Document) -> Doc:
-    """Tokenize a text. RAISES BioelError: [B190] not a string, [B251] a lone surrogate."""
+    """Tokenise a text.
+
+    RAISES BioelError: [B190] if it is not a string, [B251] if it contains a lone surrogate.
+    """
     text, id = document
     if not isinstance(text, str):
         raise BioelError(Errors.B190.format(found=type(text).__name__))
@@ -321,7 +324,7 @@ def _run_linker(
 
 
 def _check_characters(text: str, id: str | None) -> None:
-    """Check a text and its id. RAISES BioelError: [B251] for a lone surrogate."""
+    """Check a text and its id. RAISES BioelError: [B251] if there is a lone surrogate."""
     for field, value in (("text", text), ("id", id or "")):
         if match := _SURROGATE.search(value):
             code_point = ord(match[0])
@@ -363,16 +366,16 @@ def _error_handler(nlp: Language, handler: Callable) -> Iterator[None]:
 
 
 def _drop_batch(*_: object) -> None:
-    """Error handler for spaCy that drops the documents of a failed batch."""
+    """A spaCy error handler that drops the documents in a failed batch."""
 
 
 def check_linker(nlp: Language) -> None:
-    """Check the linker of a pipeline, with its KB and vectors, by a query.
+    """Check a pipeline's linker, including its KB and vectors, by running a query.
 
     Call it before documents are read: otherwise each document would fail with the same error.
 
-    RAISES BioelError: Those of `KnowledgeBase.open` and of its vectors; that of a linker without
-        a KB; [B411] when the pipeline has neither bioel_mentions nor bioel_linker.
+    RAISES BioelError: The same errors as opening the KB and its vectors; the error for a linker
+        without a KB; [B411] if the pipeline has neither bioel_mentions nor bioel_linker.
     """
     linker = find_linker(nlp)
     if linker is None and find_detector(nlp) is None:
@@ -386,10 +389,10 @@ def check_linker(nlp: Language) -> None:
 def to_row(linked: LinkedText, *, xrefs: bool = False) -> JsonRow:
     """Convert a linked text to a row of JSON values, as in `export.formats.row_schema`.
 
-    A link has a key for each of its facts, such as "hgvs" of a variant, and "context" if the
-    pipeline has the pipe `bioel_context`.
+    A link has a key for each fact, such as "hgvs" for a variant, and "context" if the pipeline
+    includes the `bioel_context` pipe.
 
-    xrefs (bool): Whether candidates have the key "xrefs", their cross-references.
+    xrefs (bool): Whether to include candidates' cross-references, as "xrefs".
     """
     error = linked.error and asdict(linked.error)
     links = [_link_row(linked, link, xrefs=xrefs) for link in linked.links]

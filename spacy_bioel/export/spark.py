@@ -1,7 +1,7 @@
 """Bulk linking on Spark: `link` for data frames, `link_file` for `bioel link --engine spark`.
 
 Each worker process loads the pipeline once from its path. The knowledge base is memory-mapped, so
-the workers of a machine share its pages.
+the workers on a machine share its memory pages.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def link(
     id: str = "id",
     batch_size: int = 64,
 ) -> DataFrame:
-    """Find and link the mentions of a column of texts. The result is evaluated lazily.
+    """Find and link the mentions in a text column. The result is evaluated lazily.
 
     frame (DataFrame): One row per document.
     model (str): Folder of a pipeline or knowledge base, with a path that is valid on all workers,
@@ -49,9 +49,9 @@ def link(
     text, id (str): Names of the columns; ids become strings.
     batch_size (int): Documents per batch of the pipeline; results do not depend on it.
     RETURNS (DataFrame): One row per document with the schema `export.formats.row_schema`: id,
-        text, links, error. A failed document has no links, but the code and message of the error.
-    RAISES BioelError: [B191] a column is missing, [B192] no pandas or pyarrow. A worker that
-        cannot load the pipeline [B071] fails the job.
+        text, links, error. A failed document has an error code and message instead of links.
+    RAISES BioelError: [B191] if a column is missing, [B192] if pandas or pyarrow is not installed.
+        If a worker cannot load the pipeline [B071], the job fails.
     """
     _require_packages()
     from pyspark.sql.functions import col
@@ -68,13 +68,14 @@ def link(
 def link_file(
     source: str, target: str, *, model: str, code: str | None = None, batch_size: int = 64
 ) -> Totals:
-    """Link the documents of Parquet or JSON lines, and write rows to a folder of part files.
+    """Link documents from Parquet or JSON lines, and write rows to a folder of part files.
 
-    source (str): A .parquet or .jsonl file or folder on any file system of Spark, with the columns
-        id and text. Ids missing in JSON lines stay null.
+    source (str): A .parquet or .jsonl file or folder on any file system that Spark supports, with
+        the columns "id" and "text". Ids that are missing in JSON lines stay null.
     target (str): A new .parquet or .jsonl folder, which gets its name only on success.
-    RAISES BioelError: [B192] no pyspark, [B193] Spark does not start, [B194] the job failed, [B196]
-        another format, [B197] the target exists; those of `link`.
+    RAISES BioelError: [B192] if pyspark is not installed, [B193] if Spark does not start, [B194] if
+        the job fails, [B196] if a format is not supported, [B197] if the target exists; the same
+        errors as `link`.
     """
     _check_suffix("input", source)
     _check_suffix("output", target)
@@ -93,7 +94,7 @@ def link_file(
 def _link_frames(
     frames: Iterator[PandasFrame], *, model: str, code: str | None, batch_size: int
 ) -> Iterator[PandasFrame]:
-    """Link the frames of a partition, in a worker process."""
+    """Link a partition's frames in a worker process."""
     import pandas as pd
     from spacy.util import minibatch
 
@@ -107,7 +108,7 @@ def _link_frames(
 
 @lru_cache(maxsize=1)
 def _load_once(model: str, code: str | None) -> Language:
-    """Load the pipeline of this worker process; with one thread, because each core has a worker."""
+    """Load this worker's pipeline, with one thread, because each core runs its own worker."""
     from spacy_bioel.loading import import_code, load_model
 
     use_one_thread()
@@ -154,9 +155,9 @@ def _write_frame(rows: DataFrame, temporary: str, target: str) -> Totals:
 
 @contextmanager
 def _new_folder(spark: SparkSession, target: str) -> Iterator[str]:
-    """Make a folder that gets its name only on success, on any file system of Hadoop.
+    """Make a folder that gets its name only on success, on any Hadoop file system.
 
-    YIELDS (str): Its temporary name. RAISES BioelError: [B197] when the target exists.
+    YIELDS (str): Its temporary name. RAISES BioelError: [B197] if the target exists.
     """
     parent, slash, name = target.rstrip("/").rpartition("/")
     temporary = f"{parent}{slash}.{name}.{uuid4().hex}.tmp"
@@ -174,11 +175,11 @@ def _new_folder(spark: SparkSession, target: str) -> Iterator[str]:
 
 
 def _start_session() -> SparkSession:
-    """Return the session of `spark-submit` or PYSPARK_SUBMIT_ARGS, or start a local session."""
+    """Return the session from `spark-submit` or PYSPARK_SUBMIT_ARGS, or start a local session."""
     _require_packages()
     from pyspark.sql import SparkSession
 
-    # Spark's default is `python3` of the PATH, which may belong to another environment.
+    # Spark's default is `python3` on the PATH, which may belong to another environment.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     try:
         return SparkSession.builder.appName("bioel link").getOrCreate()
@@ -200,7 +201,7 @@ def _check_suffix(role: str, path: str) -> None:
 
 
 def _reason(error: Exception) -> str:
-    """Return the coded message of a worker, or else the first line of the error."""
+    """Return a worker's message that has an error code, or else the first line of the error."""
     text = str(error)
     coded = re.search(r"\[B\d{3}\] .*", text)
     message = coded[0] if coded else text.strip().partition("\n")[0]

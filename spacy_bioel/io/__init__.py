@@ -1,1 +1,1 @@
-"""Readers of corpora and ontologies: from files to annotated texts and concepts."""
+"""Corpus and ontology readers, which turn files into annotated texts and concepts."""

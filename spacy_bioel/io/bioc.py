@@ -1,4 +1,4 @@
-"""BioC XML and JSON, through the library `bioc`."""
+"""Readers for BioC XML and BioC JSON, based on the `bioc` library."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from spacy_bioel.io.jsonl import parse_json
 from spacy_bioel.io.open import StrPath, check_words, iter_xml, open_text, parse_ids
 from spacy_bioel.types import AnnotatedText, Mention
 
-# Infon keys that hold ids, in lower case, and the vocabulary of the ids; "": the caller's prefix.
+# Lower-case infon keys that contain ids, and the vocabulary of these ids; "": the caller's prefix.
 _ID_INFONS = {"mesh": "MESH", "omim": "OMIM", "umls": "UMLS", "cui": "UMLS"} | {
     "identifier": "", "concept_id": "",
 }  # fmt: skip
 # Exceptions that `bioc` raises for a missing key, a value of the wrong type, or deep nesting.
 _MALFORMED = (LookupError, TypeError, ValueError, AttributeError, RecursionError, SyntaxError)
-# Maximum number of characters missing before and between the passages of a document.
+# Longest gap allowed before or between the passages of a document, in characters.
 _MAX_GAP = 1_000_000
 
 
 def read_bioc_xml(path: StrPath, *, prefix: str = "") -> Iterator[AnnotatedText]:
-    """Stream the documents of a BioC XML collection.
+    """Stream the documents in a BioC XML collection.
 
     Passages are placed at their offsets, and gaps are filled with spaces. An annotation with
     several locations becomes a mention with fragments. The parts of a composite mention
-    (CompositeRole IndividualMention) are dropped, because the composite itself has their ids.
+    (CompositeRole IndividualMention) are dropped, because the composite itself lists their ids.
 
     prefix (str): Vocabulary of ids without a prefix, unless the infon implies one ("MESH").
     """
@@ -38,13 +38,14 @@ def read_bioc_xml(path: StrPath, *, prefix: str = "") -> Iterator[AnnotatedText]
         has_documents = True
         yield _bioc_document(path, element.findtext("id"), partial(_parse_xml, element), prefix)
     if not has_documents:
-        raise BioelError(Errors.B115.format(path=path, error="no element <document>"))
+        raise BioelError(Errors.B115.format(path=path, error="no <document> element"))
 
 
 def read_bioc_json(path: StrPath, *, prefix: str = "") -> Iterator[AnnotatedText]:
-    """Yield the documents of a BioC JSON collection (or of a list of collections).
+    """Yield the documents in a BioC JSON collection, or in a list of collections.
 
-    Arguments, results and errors are those of `read_bioc_xml`. The whole file is read into memory.
+    Arguments, results and errors are the same as for `read_bioc_xml`. The whole file is read into
+    memory.
     """
     with open_text(path) as file:
         text = file.read()
@@ -53,11 +54,11 @@ def read_bioc_json(path: StrPath, *, prefix: str = "") -> Iterator[AnnotatedText
     except ValueError as error:
         raise BioelError(Errors.B115.format(path=path, error=error)) from error
     for collection in content if isinstance(content, list) else [content]:
-        # The PubTator 3 service writes its documents under the key "PubTator3".
+        # The PubTator 3 service stores its documents under the "PubTator3" key.
         keys = ("documents", "PubTator3") if isinstance(collection, dict) else ()
         key = next((key for key in keys if isinstance(collection.get(key), list)), None)
         if key is None:
-            raise BioelError(Errors.B115.format(path=path, error="no list 'documents'"))
+            raise BioelError(Errors.B115.format(path=path, error="no 'documents' list"))
         for raw in collection[key]:
             doc_id = raw.get("id") if isinstance(raw, dict) else None
             parse = partial(biocjson.fromJSON, raw, "BioCDocument")
@@ -72,7 +73,7 @@ def _parse_xml(element: Element) -> bioc.BioCDocument:
 def _bioc_document(
     path: StrPath, doc_id: object, parse: Callable[[], bioc.BioCDocument], prefix: str
 ) -> AnnotatedText:
-    """Parse one document with `bioc` and convert it. RAISES BioelError: [B112] malformed."""
+    """Parse a document with `bioc` and convert it. RAISES BioelError: [B112] if it is malformed."""
     where = f"{path}, document {doc_id}"
     try:
         return _to_annotated_text(where, parse(), prefix)
@@ -84,7 +85,7 @@ def _bioc_document(
 
 
 def _to_annotated_text(where: str, document: bioc.BioCDocument, prefix: str) -> AnnotatedText:
-    """Join the passages, and collect the mentions of the document, its passages and sentences."""
+    """Join the passages, and collect the mentions at document, passage and sentence level."""
     text, n_chars = "", 0
     annotations = list(document.annotations)
     for passage in document.passages:

@@ -1,4 +1,4 @@
-"""BRAT standoff: each document is two files, the text in NAME.txt and its mentions in NAME.ann."""
+"""Reader for BRAT standoff: each document has a text file NAME.txt and mentions in NAME.ann."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from spacy_bioel.errors import LOGGER, BioelError, Errors, Warnings
 from spacy_bioel.io.open import Place, StrPath, check_words, numbered_lines, open_text, parse_ids
 from spacy_bioel.types import AnnotatedText, Mention
 
-# Relations, attributes, equivalences and notes are skipped; of events only the triggers are read.
+# Lines that are skipped: relations, attributes, equivalences and notes. Event lines are needed to
+# identify triggers, which are not mentions.
 _OTHER_LINES = re.compile(r"(?:[RMA]\w+|\*|#\w*)\t")
 _SPAN = "[0-9]{1,15} [0-9]{1,15}"
 _ENTITY = re.compile(
@@ -19,7 +20,7 @@ _ENTITY = re.compile(
 )
 _REFERENCE = re.compile(r"N\w+\t\s*Reference\s+(\S+)\s+(\S+)\s*(?:\t.*)?", re.S)
 _TRIGGER = re.compile(r"E\w+\t[^\s:]+:(T\w+)(?: .*)?")
-_MAX_FILES_SHOWN = 3  # in a warning
+_MAX_FILES_SHOWN = 3  # file names listed in a warning
 
 
 def read_brat(
@@ -27,28 +28,28 @@ def read_brat(
 ) -> Iterator[AnnotatedText]:
     """Stream BRAT documents: one pair of files, or all pairs in a folder.
 
-    Lines "T1<tab>Disease 0 5;16 23<tab>words" are mentions, with fragments if they have several
-    offsets. Lines "N1<tab>Reference T1 MESH:D003920<tab>name" give their ids, in the order of the
-    file. Triggers of events, relations, attributes and notes are skipped. Texts without an .ann
-    file are left out, with a warning [W301].
+    Lines such as "T1<tab>Disease 0 5;16 23<tab>words" are mentions; several pairs of offsets become
+    fragments. Lines such as "N1<tab>Reference T1 MESH:D003920<tab>name" add ids, in file order.
+    Event triggers, relations, attributes and notes are skipped. Texts without an .ann file are
+    skipped with a warning [W301].
 
     path (str | PathLike): The .ann file, the .txt file next to it, or a folder with pairs.
     annotations (bool): Whether to read the mentions; False also skips the checks of mentions.
-    YIELDS (AnnotatedText): The id is the name of the file without its extension.
+    YIELDS (AnnotatedText): The id is the file name without its extension.
     """
     for text_path, annotation_path in _document_files(Path(path)):
         text = ""
-        if text_path.stat().st_size:  # an empty text does not make the whole folder unreadable
+        if text_path.stat().st_size:  # `open_text` raises an error for an empty file
             with open_text(text_path) as file:
                 text = file.read()
-        # BRAT writes an empty file for a text without mentions.
+        # BRAT writes an empty .ann file for a text without mentions.
         is_read = annotations and annotation_path.stat().st_size
         mentions = _read_mentions(annotation_path, text, prefix) if is_read else ()
         yield AnnotatedText(text_path.stem, text, tuple(mentions))
 
 
 def is_brat(path: StrPath) -> bool:
-    """Return whether a path is an .ann file, a .txt file next to one, or a folder with one."""
+    """Return whether a path is an .ann file, a .txt file next to one, or a folder of .ann files."""
     path = Path(path)
     if path.is_dir():
         return any(path.glob("*.ann"))
@@ -56,7 +57,7 @@ def is_brat(path: StrPath) -> bool:
 
 
 def _document_files(path: Path) -> Iterator[tuple[Path, Path]]:
-    """Yield the paths of the text and the annotations of each document."""
+    """Yield the text path and the annotation path of each document."""
     stems = {path.with_suffix("")}
     if path.is_dir():
         stems = {file.with_suffix("") for file in path.iterdir() if file.suffix == ".ann"}
@@ -91,7 +92,7 @@ def _read_mentions(path: Path, text: str, prefix: str) -> list[Mention]:
         elif line.strip() and not _OTHER_LINES.match(line):
             raise BioelError(Errors.B264.format(where=where, row=line[:60]))
     for where, key, raw_ids in references:
-        if key[0] != "T":  # events have ids too
+        if key[0] != "T":  # a reference for an event, not a mention
             continue
         if key not in mentions:
             raise BioelError(Errors.B265.format(where=where, key=key))

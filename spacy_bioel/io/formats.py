@@ -1,4 +1,4 @@
-"""Registry of the readers, and detection of the format of a file from its contents."""
+"""Registry of file readers, and detection of a file's format from its contents."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ from spacy_bioel.types import AnnotatedText, Concept
 
 _HEAD_CHARS = 1 << 16
 RecordT = TypeVar("RecordT", AnnotatedText, Concept)
-# By format, the reader and a linear-time pattern for the start of a file, after white space.
+# Maps each format to its reader and a pattern for the start of a file, after any white space. All
+# patterns run in linear time.
 Formats = Mapping[str, tuple[Callable[..., Iterator[RecordT]], str]]
 
 # Formats are tried in this order.
@@ -51,22 +52,22 @@ ONTOLOGY_FORMATS: Formats[Concept] = {
     "clinvar": (read_clinvar, r"#?AlleleID\tType\tName\t"),
     "ncbi-gene": (read_gene_info, r"#?tax_id\tGeneID\tSymbol\t"),
     "table": (read_header_table, r"(#[^\n]*\n)*[^\n]+[\t,;]"),
-    "umls": (read_umls, r"(?!)"),  # a folder
+    "umls": (read_umls, r"(?!)"),  # a folder, recognised by its file names
 }
 
 
 def detect_corpus_format(path: StrPath) -> str:
-    """Detect the format, a key of CORPUS_FORMATS, from the contents; BRAT from the file names.
+    """Detect a corpus format (a key of CORPUS_FORMATS) from file contents, or BRAT from file names.
 
-    RAISES BioelError: [B133] not recognised; errors of `open_text`.
+    RAISES BioelError: [B133] if it is not recognised; the same errors as `open_text`.
     """
     return "brat" if is_brat(path) else _detect(path, CORPUS_FORMATS)
 
 
 def detect_ontology_format(path: StrPath) -> str:
-    """Detect the format, a key of ONTOLOGY_FORMATS, of a file or of a UMLS folder.
+    """Detect the format (a key of ONTOLOGY_FORMATS) of a file or UMLS folder.
 
-    RAISES BioelError: [B133] not recognised; errors of `open_text`.
+    RAISES BioelError: [B133] if it is not recognised; the same errors as `open_text`.
     """
     if Path(path).is_dir() and any(Path(path).glob("MRCONSO.RRF*")):
         return "umls"
@@ -76,12 +77,12 @@ def detect_ontology_format(path: StrPath) -> str:
 def read_corpus(
     path: StrPath, *, format: str | None = None, prefix: str = ""
 ) -> Iterator[AnnotatedText]:
-    """Stream the texts of a corpus in any format of CORPUS_FORMATS.
+    """Stream the texts in a corpus, in any of the CORPUS_FORMATS.
 
     format (str | None): A key of CORPUS_FORMATS; None: detected from the contents.
     prefix (str): Vocabulary of ids without a prefix.
-    RAISES BioelError: [B133] not recognised, [B134] unknown format; errors of the reader, which
-        give the line of a malformed record.
+    RAISES BioelError: [B133] if the format is not recognised, [B134] if it is unknown; the reader's
+        errors, which include the line of a malformed record.
     """
     name = detect_corpus_format(path) if format is None else format
     return _reader_of(CORPUS_FORMATS, name)(path, prefix=prefix)
@@ -94,14 +95,14 @@ def read_ontology(
     prefix: str = "",
     columns: Mapping[str, Column] | None = None,
 ) -> Iterator[Concept]:
-    """Stream the concepts of a source in any format of ONTOLOGY_FORMATS.
+    """Stream the concepts in a source, in any of the ONTOLOGY_FORMATS.
 
     format (str | None): A key of ONTOLOGY_FORMATS; None: detected from the contents.
-    prefix (str): Vocabulary of ids without a prefix; "": the default of the reader.
+    prefix (str): Vocabulary of ids without a prefix; "": the reader's default.
     columns (Mapping[str, str | int | tuple[str, ...]] | None): Columns of a table, see
-        `read_table`; None: not a table, or one whose header has these keys.
-    RAISES BioelError: [B133] not recognised, [B134] unknown format, [B135] columns for another
-        format; errors of the reader.
+        `read_table`; None: not a table, or a table whose header contains the column keys.
+    RAISES BioelError: [B133] if the format is not recognised, [B134] if it is unknown, [B135] if
+        columns are passed for another format; the reader's errors.
     """
     if columns is not None:
         if format not in (None, "table"):
@@ -115,7 +116,7 @@ def read_ontology(
 def _detect(path: StrPath, formats: Formats[RecordT]) -> str:
     with open_text(path, errors="replace") as file:  # the reader will report bad bytes
         head = file.read(_HEAD_CHARS)
-        # White space is skipped here, since patterns over a long run of it take quadratic time.
+        # Skip white space here: a pattern that matches a long run of it takes quadratic time.
         while head and not (head := head.lstrip()):
             head = file.read(_HEAD_CHARS)
         head += file.read(_HEAD_CHARS - len(head))

@@ -1,6 +1,6 @@
-"""JSON parsing with limits, streaming of large JSON objects, and JSON lines of concepts and texts.
+"""JSON parsing with limits, streaming of large JSON objects, and JSON lines for concepts and texts.
 
-JSON lines are our output format, and the input format for sources that have no reader here.
+JSON lines are the package's output format, and the input format for sources without a reader.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _NOT_SPACE = re.compile(r"\S")
 def parse_json(text: str, *, lone_surrogates: bool = False) -> Any:
     """Parse a JSON text.
 
-    lone_surrogates (bool): Accept halves of surrogate pairs. UTF-8 cannot encode them, so the
+    lone_surrogates (bool): Accept lone surrogates. UTF-8 cannot encode them, so the
         caller has to handle them.
     RAISES ValueError: Invalid JSON, lists and objects nested more than 100 deep, a number with
-        thousands of digits, or half of a surrogate pair.
+        thousands of digits, or a lone surrogate.
     """
     try:
         value = json.loads(text)
@@ -47,14 +47,14 @@ def parse_json(text: str, *, lone_surrogates: bool = False) -> Any:
         raise
     except RecursionError:
         raise ValueError(_TOO_DEEP) from None
-    except ValueError:  # Python reads integers of up to 4,300 digits
+    except ValueError:  # Python limits integers to 4,300 digits
         raise ValueError("a number with thousands of digits") from None
     _check_value(value, text, lone_surrogates=lone_surrogates)
     return value
 
 
 def _check_value(value: object, text: str, *, lone_surrogates: bool = False) -> None:
-    """Refuse a value that is nested too deep or has half of a surrogate pair."""
+    """Reject a value that is nested too deeply or contains a lone surrogate."""
     if text.count("[") + text.count("{") > _MAX_DEPTH and _depth(value) > _MAX_DEPTH:
         raise ValueError(_TOO_DEEP)
     if not lone_surrogates and _LONE_SURROGATE.search(text):
@@ -67,7 +67,7 @@ def _check_value(value: object, text: str, *, lone_surrogates: bool = False) -> 
 
 
 def _depth(value: object, level: int = 0) -> int:
-    """Return how deep lists and objects are nested; stop below `_MAX_DEPTH`."""
+    """Return how deeply lists and objects are nested; stop just beyond `_MAX_DEPTH`."""
     if level > _MAX_DEPTH or not isinstance(value, dict | list):
         return level
     values = value.values() if isinstance(value, dict) else value
@@ -75,17 +75,17 @@ def _depth(value: object, level: int = 0) -> int:
 
 
 def iter_json_object(path: StrPath, *, problem: str) -> Iterator[tuple[str, Any]]:
-    """Stream the entries of a file that is one JSON object, with one entry in memory at a time.
+    """Stream the entries of the JSON object in a file, keeping one entry in memory at a time.
 
-    problem (str): Template of `Errors` with {path} and {found}, for any other file.
-    RAISES BioelError: Errors of `open_text`; `problem`.
+    problem (str): Error template, with {path} and {found}, for a file that is not a JSON object.
+    RAISES BioelError: The same errors as `open_text`; `problem`.
     """
     key = ""
     with open_text(path) as file:
         try:
             for key, value in _json_entries(_JsonReader(file)):
                 yield key, value
-        except (BioelError, UnicodeDecodeError):  # the file cannot be read, whatever the JSON is
+        except (BioelError, UnicodeDecodeError):  # unreadable file, not invalid JSON
             raise
         except ValueError as error:
             message = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
@@ -117,7 +117,7 @@ class _JsonReader:
         self._decode = json.JSONDecoder().raw_decode
 
     def peek(self) -> str:
-        """Return the next character after white space without consuming it; "" at the end."""
+        """Return the next non-space character without consuming it; "" at the end of the file."""
         while not (match := _NOT_SPACE.search(self._text, self._position)):
             self._position = len(self._text)
             if not self._read_chunk():
@@ -126,7 +126,7 @@ class _JsonReader:
         return match[0]
 
     def take(self, allowed: str) -> str:
-        """Consume the next character, which has to be one of `allowed`."""
+        """Consume the next character, which must be one of `allowed`."""
         character = self.peek()
         if not character or character not in allowed:
             raise self.error(" or ".join(allowed))
@@ -143,8 +143,8 @@ class _JsonReader:
                     raise
                 continue
             except (RecursionError, ValueError):
-                raise self.error("a value that is less deep or long") from None
-            # A number at the end of the chunk may continue in the next one.
+                raise self.error("a shallower or shorter value") from None
+            # A number at the end of the chunk may continue in the next chunk.
             if end < len(self._text) or not self._read_chunk():
                 _check_value(value, self._text[self._position : end])
                 self._position = end
@@ -155,9 +155,9 @@ class _JsonReader:
         return ValueError(f"{found} where {expected} was expected")
 
     def _read_chunk(self) -> bool:
-        """Read the next chunk and drop the consumed text; False at the end of the file."""
+        """Drop the consumed text and read the next chunk; return False at the end of the file."""
         rest = self._text[self._position :]
-        # Doubling the text each time bounds how often a long value is parsed again.
+        # Doubling the text each time limits how often a long value is parsed again.
         chunk = self._file.read(max(_JSON_CHUNK_CHARS, len(rest)))
         self._text, self._position = rest + chunk, 0
         return bool(chunk)
@@ -175,10 +175,10 @@ _Record = dict[str, Any]
 
 
 def read_concepts_jsonl(path: StrPath, *, prefix: str = "") -> Iterator[Concept]:
-    """Stream concepts, one JSON object per line with the fields of `Concept`.
+    """Stream concepts from JSON lines with the fields of `Concept`.
 
     "id" is required. A record without "names" is a retired id if it has "replaced_by"; otherwise
-    `bioel kb build` drops it and counts it.
+    `bioel kb build` drops and counts it.
     """
     for where, record in _records(path):
         with skip_if_bad():
@@ -200,13 +200,14 @@ def read_concepts_jsonl(path: StrPath, *, prefix: str = "") -> Iterator[Concept]
 
 
 def read_texts_jsonl(path: StrPath, *, prefix: str = "") -> Iterator[AnnotatedText]:
-    """Stream texts, one JSON object per line: {"id", "text", "mentions"}.
+    """Stream texts from JSON lines: {"id", "text", "mentions"}.
 
     A mention is {"start", "end", "label", "ids"} or, as in MedMentions, [start, end, words, ids].
     Optional keys are "fragments", and "text", which is compared with the text at the offsets.
-    Without "id" or "pmid" the number of the record is the id. "mentions" is optional, and so is
-    "annotates", the labels that were annotated. Other keys are ignored. Output of `bioel link` has
-    "links" instead of "mentions"; documents that failed there are skipped, with a warning [W260].
+    Without "id" or "pmid", the id is the number of the record. "mentions" is optional, and so is
+    "annotates", a list of the labels that were annotated. Other keys are ignored. The output of
+    `bioel link` has "links" instead of "mentions"; documents that could not be linked are skipped
+    with a warning [W260].
     """
     for number, (where, record) in enumerate(_records(path), start=1):
         error = record.get("error")
@@ -228,14 +229,14 @@ def read_texts_jsonl(path: StrPath, *, prefix: str = "") -> Iterator[AnnotatedTe
 
 
 def read_documents_jsonl(path: StrPath) -> Iterator[tuple[Any, str]]:
-    """Stream the text and the id of each line, unchecked; the text is None if it is missing."""
-    # Lone surrogates are accepted, so that one bad text does not stop the others.
+    """Stream the text and id of each line without checking them; a missing text is None."""
+    # Accept lone surrogates here, so that one bad text does not stop the whole run.
     for number, (_, record) in enumerate(_records(path, lone_surrogates=True), start=1):
         yield record.get("text"), _id_of(record, number)
 
 
 def write_texts_jsonl(path: StrPath, texts: Iterable[AnnotatedText]) -> int:
-    """Write texts in the format of `read_texts_jsonl`. RETURNS (int): Number of texts."""
+    """Write texts in the format that `read_texts_jsonl` reads. RETURNS (int): Number of texts."""
     n = 0
     with replacing_text(Path(path)) as file:
         for text in texts:
@@ -273,7 +274,7 @@ def _json_mention(where: str, mention: Any, text: str, prefix: str) -> Mention:
             case [int(first), int(last)]:
                 fragments.append((first, last))
             case _:
-                raise _record_error(where, f"'fragments' has {pair!r}, expected [start, end]")
+                raise _record_error(where, f"'fragments' contains {pair!r}, expected [start, end]")
     check_words(text, fragments or [(start, end)], mention.get("text"), where=where)
     ids = mention.get("ids", [])
     raw_ids = ids if isinstance(ids, str) else "|".join(_strings(where, mention, "ids"))
@@ -282,7 +283,7 @@ def _json_mention(where: str, mention: Any, text: str, prefix: str) -> Mention:
 
 
 def _records(path: StrPath, *, lone_surrogates: bool = False) -> Iterator[tuple[Place, _Record]]:
-    """Yield the JSON objects of a file; blank lines are skipped."""
+    """Yield the JSON objects in a file, skipping blank lines."""
     for where, line in numbered_lines(path):
         if not line.strip():
             continue
@@ -301,7 +302,7 @@ def _record_error(where: object, problem: str) -> BioelError:
 
 
 def _check_keys(where: object, record: _Record, types: dict[str, Any], *required: str) -> None:
-    """Refuse missing keys and values of another type."""
+    """Reject a record with missing keys or values of the wrong type."""
     problems = [f"key {key!r} is missing" for key in required if key not in record]
     problems += [
         f"{key!r} is {value!r:.40}, of type {type(value).__name__}"

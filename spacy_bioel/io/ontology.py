@@ -1,6 +1,7 @@
-"""Readers of OBO, OWL and OBO JSON, JSON of cellxgene-ontology-guide, and MeSH XML.
+"""Readers for OBO, OWL, OBO JSON, cellxgene-ontology-guide JSON and MeSH XML.
 
-`pronto` parses OWL and OBO JSON. OBO is read line by line; only optional fields may be malformed.
+`pronto` parses OWL and OBO JSON. OBO is read line by line; malformed optional
+fields are skipped.
 """
 
 from __future__ import annotations
@@ -29,20 +30,20 @@ from spacy_bioel.io.open import (
 )
 from spacy_bioel.types import Concept
 
-# "property_value: terms:license https://..."; ontologies use many prefixes for Dublin Core.
+# "property_value: terms:license https://..."; ontologies use various prefixes for Dublin Core.
 _LICENCE = re.compile(r'property_value:\s*\S*\blicen[cs]e\s+(?:"([^"]*)"|(\S+))')
 _STANZA = re.compile(r"\[(\w+)\]\s*(?:!.*)?")
 _FIELD = re.compile(r"([A-Za-z][\w-]*)\s*:\s*(.*)", re.S)
-# Modifiers, {source="X:1"}, and a comment, ! words, may follow a value.
+# A value may be followed by modifiers, such as {source="X:1"}, and a comment, such as "! words".
 _OBO_ID = re.compile(r"((?:[^\s\\!{]|\\.)+)\s*(?:[!{].*)?", re.S)
 _XREF = re.compile(r'((?:[^\s\\!{"]|\\.)+)\s*(?:["!{].*)?', re.S)
-# Names of chemicals may contain braces that are not modifiers.
+# Chemical names may contain braces that are not modifiers.
 _OBO_TEXT = re.compile(r'((?:[^\\!{]|\\.|\{(?![\w:.-]+="))*)(?:[!{].*)?', re.S)
 _QUOTED = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"\s*(\w*).*', re.S)
 _ESCAPED = re.compile(r"\\(.)", re.S)
 _ESCAPED_SPACES = {"n": "\n", "t": "\t", "W": " ", "\n": ""}
 _SYNONYM_SCOPES = ("EXACT", "NARROW", "BROAD", "RELATED")
-# By tag, the pattern of its value, and the expected value for error messages.
+# For each tag, a pattern for its value, and a description of the value for error messages.
 _VALUE_PATTERNS = {
     **dict.fromkeys(("id", "is_a", "alt_id", "replaced_by"), (_OBO_ID, "an id")),
     **dict.fromkeys(("name", "namespace", "default-namespace"), (_OBO_TEXT, "words")),
@@ -58,13 +59,13 @@ _Fields = Mapping[str, Sequence[str]]
 
 
 def read_obo(path: StrPath, *, prefix: str = "") -> Iterator[Concept]:
-    """Stream the terms of an .obo file.
+    """Stream the terms in an .obo file.
 
     Imports are not followed. Obsolete terms are kept only if they have a replacement. Alternate ids
-    become retired concepts without names. Malformed cross-references and definitions are left out,
-    with a warning [W477]. Fields that a `Concept` does not have are ignored.
+    become retired concepts without names. Malformed cross-references and definitions are skipped
+    with a warning [W477]. Fields without a counterpart in `Concept` are ignored.
 
-    YIELDS (Concept): Names are the label, then the synonyms: exact, narrow, broad, related.
+    YIELDS (Concept): Names are the label, then the exact, narrow, broad and related synonyms.
     """
     namespace = ""
     malformed: _Lines = []
@@ -83,13 +84,12 @@ def read_obo(path: StrPath, *, prefix: str = "") -> Iterator[Concept]:
 
 
 def read_obo_header(path: StrPath) -> tuple[str, str]:
-    """Read release and licence from the header of an .obo file.
+    """Read the release and licence from an .obo file's header.
 
-    RETURNS (tuple[str, str]): Values of "data-version" and of the property "license"; "" if the
-        header does not have them.
+    RETURNS (tuple[str, str]): Values of "data-version" and the "license" property; "" if missing.
     """
     release = licence = ""
-    with open_text(path, errors="replace") as file:  # terms may have bad bytes
+    with open_text(path, errors="replace") as file:  # terms may contain bad bytes
         for line in file:
             if line.startswith("["):  # the first term
                 break
@@ -101,7 +101,7 @@ def read_obo_header(path: StrPath) -> tuple[str, str]:
 
 
 def _stanzas(path: StrPath) -> Iterator[tuple[str, _Lines]]:
-    """Yield the kind and the lines of each stanza, [KIND] first; the kind of the header is ""."""
+    """Yield the kind and lines of each stanza, with its [KIND] line; the header's kind is ""."""
     kind, lines = "", [(Place(path, 1), "")]
     continued = False
     for where, line in numbered_lines(path):
@@ -114,20 +114,20 @@ def _stanzas(path: StrPath) -> Iterator[tuple[str, _Lines]]:
             lines.append((where, line))
         else:
             continue
-        # One backslash at the end continues the line, two are an escaped backslash.
+        # A single backslash at the end continues the line; two are an escaped backslash.
         continued = (len(line) - len(line.rstrip("\\"))) % 2 == 1
     yield kind, lines
 
 
 def _parse_fields(lines: _Lines, malformed: _Lines) -> dict[str, list[str]]:
-    """Return values by tag, of synonyms by scope; append bad optional lines to `malformed`."""
+    """Return values by tag (synonyms by scope), and add malformed optional lines to `malformed`."""
     fields: dict[str, list[str]] = defaultdict(list)
     for where, line in lines[1:]:
         field = _FIELD.fullmatch(line)
         if field is None:
             raise _line_error(where, line, "TAG: VALUE")
         tag, value = field.groups()
-        scope, _, kind = tag.rpartition("_")  # OBO 1.0 has "exact_synonym"
+        scope, _, kind = tag.rpartition("_")  # "exact_synonym" in OBO 1.0
         key = "synonym" if kind == "synonym" else tag
         if key not in _VALUE_PATTERNS:
             continue
@@ -147,14 +147,14 @@ def _parse_fields(lines: _Lines, malformed: _Lines) -> dict[str, list[str]]:
 
 
 def _line_error(where: Place, line: str, expected: str) -> BioelError:
-    """Return error B116 for a line, which becomes the place of the bad record."""
+    """Return error B116 for a line, and record the line as the place of the bad record."""
     with skip_if_bad(where):
         pass
     return BioelError(Errors.B116.format(where=where, expected=expected, row=line.strip()[:80]))
 
 
 def _term_concepts(fields: _Fields, namespace: str, prefix: str) -> Iterator[Concept]:
-    """Yield the concept of a term, then its alternate ids."""
+    """Yield the concept for a term, then a retired concept for each alternate id."""
 
     def ids(tag: str) -> list[str]:
         return sorted({curie(value, prefix) for value in fields.get(tag, ())})
@@ -179,7 +179,7 @@ def _term_concepts(fields: _Fields, namespace: str, prefix: str) -> Iterator[Con
 
 
 def read_owl(path: StrPath, *, prefix: str = "") -> Iterator[Concept]:
-    """Yield the terms of an OWL or OBO JSON (obographs) file, as `read_obo` does.
+    """Yield the terms in an OWL or OBO JSON (obographs) file, by the same rules as `read_obo`.
 
     The whole file is read into memory.
     """
@@ -190,14 +190,14 @@ def read_owl(path: StrPath, *, prefix: str = "") -> Iterator[Concept]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            # pronto's parser of OBO JSON, in Rust, never returns from deeply nested lists.
+            # pronto's OBO JSON parser, which is in Rust, never returns from deeply nested lists.
             if not content.lstrip(BOM_UTF8).lstrip().startswith(b"<"):
                 parse_json(content.decode("utf-8-sig"))
-            # Without an encoding pronto guesses it from the first bytes, sometimes wrongly.
+            # If no encoding is passed, pronto guesses it from the first bytes, sometimes wrongly.
             ontology = pronto.Ontology(io.BytesIO(content), import_depth=0, encoding="utf-8")
         except (KeyboardInterrupt, SystemExit):
             raise
-        except BaseException as error:  # the parsers share no exception; the one in Rust panics
+        except BaseException as error:  # parsers raise unrelated types; the Rust parser panics
             raise BioelError(Errors.B119.format(path=path, error=error)) from error
     # pronto parses in threads, so the order of terms varies from run to run.
     for term in sorted(ontology.terms(), key=lambda term: term.id):
@@ -224,7 +224,7 @@ _CELLXGENE_FIELDS = {"synonyms": list, "ancestors": dict, "description": str, "r
 
 
 def read_cellxgene_json(path: StrPath, *, prefix: str = "") -> Iterator[Concept]:
-    """Yield the terms of an ontology file of cellxgene-ontology-guide: {id: {label, ...}}.
+    """Yield the terms in a cellxgene-ontology-guide file: {id: {label, ...}}.
 
     Deprecated terms are kept only if they have a replacement. Parents are the ancestors at
     distance 1. Terms are streamed, because NCBITaxon has a million, each with all its ancestors.
@@ -247,7 +247,7 @@ def read_cellxgene_json(path: StrPath, *, prefix: str = "") -> Iterator[Concept]
 
 
 def _layout_problem(term: object) -> str:
-    """Describe why an entry is not a term of cellxgene-ontology-guide; "" if it is one."""
+    """Describe why an entry is not a valid cellxgene-ontology-guide term; "" if it is valid."""
     if not isinstance(term, dict) or not isinstance(term.get("label"), str):
         return "without 'label'"
     for key, expected in _CELLXGENE_FIELDS.items():
@@ -263,11 +263,11 @@ _SCOPE_NOTE = "ConceptList/Concept[@PreferredConceptYN='Y']/ScopeNote"
 
 
 def read_mesh_xml(path: StrPath, *, prefix: str = "MESH") -> Iterator[Concept]:
-    """Stream MeSH descriptors or supplementary records; the first lines tell which they are.
+    """Stream MeSH descriptors or supplementary records, depending on the file's root element.
 
-    The types and parents of a descriptor follow from its tree numbers: the file is read twice, and
-    only the tree is kept in memory. The parents of a supplementary record are its mapped headings;
-    it has no types. Names are the heading, the terms of the preferred concept, then all others.
+    A descriptor's types and parents are derived from its tree numbers, so the file is read twice;
+    only the tree is kept in memory. A supplementary record's parents are its mapped headings; it
+    has no types. Names are the heading, the preferred concept's terms, then all other terms.
     """
     with open_text(path) as file:
         head = file.read(4096)
@@ -296,7 +296,7 @@ def read_mesh_xml(path: StrPath, *, prefix: str = "MESH") -> Iterator[Concept]:
             terms = [t.findtext("String", "") for p in parts for t in p.iterfind("TermList/Term")]
             trees = _trees(record)
             parents = [ui_of_tree.get(tree.rpartition(".")[0], "") for tree in trees]
-            # A star marks headings that articles are indexed with.
+            # Headings used for indexing articles are marked with a star.
             parents += [(e.text or "").lstrip("*") for e in record.iterfind(_MAPPED_HEADING)]
             scope = record.findtext(_SCOPE_NOTE) or record.findtext("Note") or ""
             yield Concept(

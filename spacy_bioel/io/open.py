@@ -1,5 +1,5 @@
-"""Helpers of all readers: open plain and compressed files, stream lines and XML elements, convert
-ids to CURIEs, check offsets, and skip bad records.
+"""Helpers shared by all readers: open plain and compressed files, stream lines and XML elements,
+convert ids to CURIEs, check offsets, and skip bad records.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import zstandard
 from spacy_bioel.errors import BioelError, Errors
 
 StrPath = str | os.PathLike[str]
-# Prefix of a CURIE by the spelling of the vocabulary in sources. CTD has "DO:DOID:0001816".
+# CURIE prefix for each spelling of a vocabulary in sources. CTD writes "DO:DOID:0001816".
 _PREFIX_OF_VOCABULARY = {"mesh": "MESH:", "omim": "OMIM:", "umls": "", "do": "", "cellosaurus": ""}
 _ID_SEPARATORS = re.compile(r"[|+;,]")
 _NIL = frozenset({"", "-", "-1", "nil", "cui-less"})
@@ -33,7 +33,7 @@ _OMIM_NUMBER = re.compile(r"\d{6}")
 
 
 class Place(NamedTuple):
-    """File and line where a record begins; line 0: the format has no lines."""
+    """File and line at which a record begins; the line is 0 for formats without lines."""
 
     path: StrPath
     line: int = 0
@@ -43,7 +43,7 @@ class Place(NamedTuple):
 
 
 def curie(raw: str, prefix: str = "") -> str:
-    """Convert one id to a CURIE, or for UMLS to the bare CUI.
+    """Convert an id to a CURIE, or for UMLS to the bare CUI.
 
     prefix (str): Vocabulary of ids without a prefix, e.g. "MESH". With "MESH", six digits are an
         OMIM number: the disease corpora mix the two, and no MeSH id is a plain number.
@@ -60,19 +60,19 @@ def curie(raw: str, prefix: str = "") -> str:
 
 
 def parse_ids(raw: str, prefix: str = "") -> tuple[str, ...]:
-    """Split a field at "|", "+", ";" and "," into distinct CURIEs; drop "-1", "NIL" etc."""
+    """Split an id field at "|", "+", ";" and "," into distinct CURIEs, dropping "-1", "NIL" etc."""
     parts = (part.strip() for part in _ID_SEPARATORS.split(raw))
     return tuple(dict.fromkeys(curie(part, prefix) for part in parts if part.lower() not in _NIL))
 
 
 def unique_names(names: Iterable[str]) -> tuple[str, ...]:
-    """Strip names, and drop empty and repeated ones."""
+    """Strip names, and drop empty strings and duplicates."""
     return tuple(dict.fromkeys(filter(None, map(str.strip, names))))
 
 
 def tree_types(trees: Iterable[str]) -> tuple[str, ...]:
-    """Return the semantic types of MeSH tree numbers: "C18.452.394.750" gives "C18" and "C"."""
-    # CTD appends supplementary records to tree numbers with a slash: "C19.246/C535484".
+    """Return the semantic types for MeSH tree numbers: "C18" and "C" for "C18.452.394.750"."""
+    # CTD appends supplementary records to tree numbers after a slash: "C19.246/C535484".
     codes = list(dict.fromkeys(re.split("[./]", tree.strip())[0] for tree in trees))
     return tuple(dict.fromkeys(filter(None, codes + [code[:1] for code in codes])))
 
@@ -80,10 +80,10 @@ def tree_types(trees: Iterable[str]) -> tuple[str, ...]:
 def check_words(
     text: str, fragments: Sequence[tuple[int, int]], words: str | None, *, where: object
 ) -> None:
-    """Check that the offsets of a mention are in the text, and that its words are there.
+    """Check that a mention's offsets are within the text, and that its words are there.
 
-    words (str | None): Words that the source gives for the mention; white space may differ.
-    RAISES BioelError: [B105] offsets outside the text, [B106] other words at these offsets.
+    words (str | None): The mention's words according to the source; white space may differ.
+    RAISES BioelError: [B105] if the offsets are outside the text, [B106] if the words differ.
     """
     for start, end in fragments:
         if not 0 <= start < end <= len(text):
@@ -99,7 +99,7 @@ def check_words(
 
 @dataclass(frozen=True, slots=True)
 class BadRecord:
-    """A record that was skipped; its line is 0 if the format has no lines."""
+    """A record that was skipped; the line is 0 for formats without lines."""
 
     path: str
     line: int
@@ -112,7 +112,7 @@ class BadRecord:
 
 @dataclass(slots=True)
 class Skipped:
-    """The bad records of a `skipping_bad` block; a file that is read twice counts once.
+    """Bad records skipped in a `skipping_bad` block; a record that is read twice counts once.
 
     kept (int): Number of records that were not skipped, if the caller counts them.
     """
@@ -122,7 +122,7 @@ class Skipped:
     n: int = 0
     kept: int = 0
     place: Place = Place("")
-    _seen: set[int] = field(default_factory=set)  # hashes: there may be millions
+    _seen: set[int] = field(default_factory=set)  # hashes of records, as there may be millions
 
     def add(self, error: BioelError) -> None:
         record = BadRecord(str(self.place.path), self.place.line, str(error))
@@ -134,12 +134,12 @@ class Skipped:
 
 
 _SKIPPED: ContextVar[Skipped | None] = ContextVar("skipped", default=None)
-skipped_so_far = _SKIPPED.get  # None outside `skipping_bad`
+skipped_so_far = _SKIPPED.get  # returns None outside `skipping_bad`
 
 
 @contextmanager
 def skipping_bad(report: Callable[[BadRecord], None]) -> Iterator[Skipped]:
-    """Skip the bad records of all readers that are consumed inside this block, and report them."""
+    """Skip and report the bad records that readers meet inside this block."""
     skipped = Skipped(report)
     token = _SKIPPED.set(skipped)
     try:
@@ -149,9 +149,9 @@ def skipping_bad(report: Callable[[BadRecord], None]) -> Iterator[Skipped]:
 
 
 class skip_if_bad:
-    """Block that reads one record: inside `skipping_bad` its errors are reported, not raised.
+    """Block that reads one record; inside `skipping_bad`, errors are reported instead of raised.
 
-    place (Place | None): None: another function has read the record and set its place.
+    place (Place | None): Place of the record; None if it was set when the record was read.
     """
 
     __slots__ = ("_place",)
@@ -172,15 +172,15 @@ class skip_if_bad:
 
 _ARCHIVE_EXTRAS = re.compile(r"/$|^__MACOSX/")  # folders, and metadata that macOS adds
 _CHUNK_BYTES = 1 << 16
-_ZSTD_CHUNK = 1 << 11  # packed bytes, which become 64 MB at most
-# Text compresses up to 40-fold. An archive that unpacks to far more is likely a zip bomb.
+_ZSTD_CHUNK = 1 << 11  # compressed bytes; unpacked, at most 64 MB
+# Text compresses up to 40-fold. An archive that expands far more is probably a zip bomb.
 _MAX_RATIO = 100
-_MIN_LIMIT = 1 << 26  # bytes; the limit of small archives
+_MIN_LIMIT = 1 << 26  # bytes; limit for small archives
 _DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError, zipfile.BadZipFile)
 
 
 class _UnpackedBytes(io.RawIOBase):
-    """Unpacked bytes of an archive, limited to a multiple of its size [B478]."""
+    """The unpacked contents of an archive, limited to a multiple of its size [B478]."""
 
     def __init__(self, chunks: Iterator[bytes], path: Path) -> None:
         self._chunks = chunks
@@ -203,7 +203,7 @@ class _UnpackedBytes(io.RawIOBase):
 
 
 def _unpack(raw: io.BufferedReader, path: Path) -> Iterator[bytes] | None:
-    """Return the contents of an archive in chunks; None if the file is not an archive."""
+    """Return an archive's contents in chunks; None if the file is not an archive."""
     magic = raw.peek(4)
     if magic.startswith(b"\x1f\x8b"):
         return iter(partial(gzip.GzipFile(fileobj=raw).read, _CHUNK_BYTES), b"")
@@ -216,14 +216,14 @@ def _unpack(raw: io.BufferedReader, path: Path) -> Iterator[bytes] | None:
         names = [name for name in archive.namelist() if not _ARCHIVE_EXTRAS.search(name)]
         if len(names) == 1:
             return iter(partial(archive.open(names[0]).read, _CHUNK_BYTES), b"")
-    except Exception as error:  # damaged, encrypted, unknown method: zipfile raises many kinds
+    except Exception as error:  # damaged or encrypted: zipfile raises many types
         raise BioelError(Errors.B104.format(path=path, error=error)) from error
     first = ", ".join(names[:3]) or "none"
     raise BioelError(Errors.B477.format(path=path, n=len(names), first=first))
 
 
 def _unpack_zstd(raw: io.BufferedReader) -> Iterator[bytes]:
-    """Unpack all frames. Unlike the reader of `zstandard`, this detects truncated files."""
+    """Unpack all frames. Unlike `zstandard`'s own reader, this detects truncated files."""
     chunk = raw.read(_ZSTD_CHUNK)
     while chunk:
         frame = zstandard.ZstdDecompressor().decompressobj()
@@ -236,11 +236,12 @@ def _unpack_zstd(raw: io.BufferedReader) -> Iterator[bytes]:
 
 @contextmanager
 def open_binary(path: StrPath) -> Iterator[io.BufferedReader]:
-    """Open a file for reading bytes. Archives (.gz, .zst, a .zip of one file) are recognised by
-    their first bytes, and unpacked.
+    """Open a file for reading bytes. Archives (.gz, .zst, a .zip with one file) are recognised
+    by their first bytes and unpacked.
 
-    RAISES BioelError: [B101] no such file, [B407] a folder, [B102] empty file, [B104] damaged
-        archive, [B477] a .zip of several files, [B478] an archive that unpacks to too many bytes.
+    RAISES BioelError: [B101] if the file does not exist, [B407] if it is a folder, [B102] if it is
+        empty, [B104] if it is a damaged archive, [B477] if it is a .zip with several files, [B478]
+        if it unpacks to too many bytes.
     """
     path = Path(path)
     if path.is_dir():
@@ -262,10 +263,10 @@ def open_binary(path: StrPath) -> Iterator[io.BufferedReader]:
 def open_text(path: StrPath, *, errors: str = "strict") -> Iterator[TextIO]:
     """Open a UTF-8 text file, plain or compressed; a byte order mark is dropped.
 
-    Lines end at "\\n" only and keep their ends, so that offsets into the text are exact.
+    Lines end at "\\n" only and keep it, so that offsets into the text are exact.
 
     errors (str): As in `open`: "replace" accepts any bytes.
-    RAISES BioelError: Errors of `open_binary`; [B103] bytes that do not decode, with their line.
+    RAISES BioelError: The same errors as `open_binary`; [B103] if a line cannot be decoded.
     """
     with open_binary(path) as reader:
         text = io.TextIOWrapper(reader, encoding="utf-8-sig", errors=errors, newline="\n")
@@ -292,9 +293,9 @@ def _decode_line(place: Place, line: bytes) -> str:
 
 
 def numbered_lines(path: StrPath) -> Iterator[tuple[Place, str]]:
-    """Stream the lines of a text file, without line ends, and their places.
+    """Stream the lines of a text file, without line ends, each with its place.
 
-    RAISES BioelError: Errors of `open_text`.
+    RAISES BioelError: The same errors as `open_text`.
     """
     with open_binary(path) as reader:
         for number, raw in enumerate(reader, start=1):
@@ -309,17 +310,18 @@ def numbered_lines(path: StrPath) -> Iterator[tuple[Place, str]]:
 
 
 def first_line(path: StrPath) -> str:
-    """Return the first line of a text file, the first that decodes inside `skipping_bad`, or "".
+    """Return the first line of a text file; inside `skipping_bad`, the first valid line, or "".
 
-    RAISES BioelError: Errors of `open_text`.
+    RAISES BioelError: The same errors as `open_text`.
     """
     return next((line for _, line in numbered_lines(path)), "")
 
 
 def iter_xml(path: StrPath, tag: str) -> Iterator[Element]:
-    """Stream the elements with a tag; each element is freed when the next one is read.
+    """Stream the XML elements with a given tag, freeing each when the next is read.
 
-    RAISES BioelError: Errors of `open_binary`; [B111] not well-formed XML, [B260] unknown encoding.
+    RAISES BioelError: The same errors as `open_binary`; [B111] if the XML is not well-formed,
+        [B260] if its encoding is unknown.
     """
     with open_binary(path) as file:
         try:
@@ -334,5 +336,5 @@ def iter_xml(path: StrPath, tag: str) -> Iterator[Element]:
             raise BioelError(Errors.B111.format(where=where, error=error)) from error
         except BioelError:
             raise
-        except (LookupError, ValueError) as error:  # an encoding that expat does not know
+        except (LookupError, ValueError) as error:  # expat does not know the encoding
             raise BioelError(Errors.B260.format(path=path, error=error)) from error

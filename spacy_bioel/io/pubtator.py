@@ -1,4 +1,4 @@
-"""PubTator format: a title row and an abstract row, then one tab-separated row per mention."""
+"""Reader for PubTator: a title row, an abstract row, then one tab-separated row per mention."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _PlacedRow = tuple[Place, str]
 def read_pubtator(
     path: StrPath, *, prefix: str = "", annotations: bool = True
 ) -> Iterator[AnnotatedText]:
-    """Stream the documents of a PubTator file; blank lines separate them.
+    """Stream the documents in a PubTator file, which are separated by blank lines.
 
     The text is the title, a space, and the abstract. Composite ids ("A|B", "A+B") become several
-    ids; an id "-1" and a row of five columns mean a mention without an id. Nested and overlapping
-    mentions are kept, relation rows are skipped. A last row without a line end causes a warning
-    [W140], because it may be truncated.
+    ids; the id "-1" or a row with five columns means a mention without an id. Nested and
+    overlapping mentions are kept; relation rows are skipped. If the last row has no line end, a
+    warning is logged [W140], because the file may be truncated.
 
     annotations (bool): Whether to read the mentions; False also skips the checks of mentions.
-    YIELDS (AnnotatedText): One document. Document ids may repeat, as they do in the NCBI corpus.
+    YIELDS (AnnotatedText): Document ids may repeat, as in the NCBI corpus.
     """
     for block in _blocks(path, warn=annotations):
         with skip_if_bad(block[0][0]):

@@ -1,4 +1,4 @@
-"""Readers of concepts in tables: CSV or TSV with any columns, CTD, UMLS, NCBI Gene and ClinVar."""
+"""Readers for concept tables: CSV or TSV with any columns, CTD, UMLS, NCBI Gene and ClinVar."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ COLUMN_KEYS = (
     "xrefs",
 )  # fmt: skip
 
-# Columns of the vocabularies of the Comparative Toxicogenomics Database, which are recognised by
-# their header. Since 2024 chemicals have two columns of synonyms; both layouts are in use.
+# Columns of the Comparative Toxicogenomics Database (CTD), whose tables are recognised by their
+# header. Since 2024, the chemicals have two synonym columns; both layouts are in use.
 _CTD_CHEMICALS: dict[str, Column] = {
     "id": "ChemicalID", "name": "ChemicalName", "trees": "TreeNumbers", "parents": "ParentIDs",
     "definition": "Definition", "synonyms": "Synonyms",
@@ -46,11 +46,11 @@ _CTD_LAYOUTS: tuple[dict[str, Column], ...] = (
     _CTD_CHEMICALS,
 )  # fmt: skip
 _SEPARATOR_OF_SUFFIX = {".tsv": "\t", ".tab": "\t", ".rrf": "|"}
-_BAR = "|"  # inside a cell
+_BAR = "|"  # separates the values in a cell
 
 
 def read_rows(path: StrPath, *, separator: str, quoted: bool) -> _TableRows:
-    """Stream the rows of a table with their places; blank lines are skipped.
+    """Stream the rows of a table with their places, skipping blank lines.
 
     quoted (bool): Whether double quotes protect separators and line ends, as in CSV. In other
         tables quotes belong to the names, and an unpaired quote must not swallow the next rows.
@@ -73,7 +73,7 @@ def read_rows(path: StrPath, *, separator: str, quoted: bool) -> _TableRows:
             row = next(reader, None)
         except csv.Error as error:
             problem = BioelError(Errors.B126.format(where=where, error=error))
-            if "expected after" not in str(error):  # an unclosed quote swallows the other rows
+            if "expected after" not in str(error):  # an unclosed quote swallows all later rows
                 raise problem from None
             with skip_if_bad(where):
                 raise problem from None
@@ -87,17 +87,17 @@ def read_rows(path: StrPath, *, separator: str, quoted: bool) -> _TableRows:
 def read_table(
     path: StrPath, *, columns: Mapping[str, Column], prefix: str = ""
 ) -> Iterator[Concept]:
-    """Stream the concepts of a table, one per row.
+    """Stream concepts from a table, one per row.
 
-    Lines that start with "#" are comments; one of them may be the header, as in CTD. The extension
-    of the file determines the separator of cells, or else its first row does.
+    Lines that start with "#" are comments; one of them may be the header, as in CTD. The cell
+    separator depends on the file extension, or else on the first row.
 
-    columns (Mapping[str, str | int | tuple[str, ...]]): From "id" and any of "name", "synonyms",
+    columns (Mapping[str, str | int | tuple[str, ...]]): Maps "id" and any of "name", "synonyms",
         "types", "trees" (MeSH tree numbers), "parents", "definition", "alt_ids", "replaced_by",
-        "xrefs" to the name of the column in the header (or several names), or its number from 1.
-        If all are numbers, the table has no header.
-    YIELDS (Concept): One per row, and one without names for each alternate id. If most cells of
-        synonyms contain semicolons and none a bar, a warning is logged [W478].
+        "xrefs" to a column name in the header (or several names), or to a column number, counted
+        from 1. If all are numbers, the table has no header.
+    YIELDS (Concept): One per row, and one without names for each alternate id. If most synonym
+        cells contain semicolons and none contains a bar, a warning is logged [W478].
     """
     if "id" not in columns or not columns.keys() <= set(COLUMN_KEYS):
         known = ", ".join(COLUMN_KEYS)
@@ -127,7 +127,7 @@ def read_table(
 
 
 def read_ctd(path: StrPath, *, prefix: str = "MESH") -> Iterator[Concept]:
-    """Stream CTD_diseases or CTD_chemicals, .csv or .tsv; the header tells which it is."""
+    """Stream concepts from CTD_diseases or CTD_chemicals (.csv or .tsv), detected by header."""
     for _, line in numbered_lines(path):
         if not line.startswith("#"):
             break
@@ -140,7 +140,7 @@ def read_ctd(path: StrPath, *, prefix: str = "MESH") -> Iterator[Concept]:
 
 
 def read_header_table(path: StrPath, *, prefix: str = "") -> Iterator[Concept]:
-    """Stream a table whose header has the column keys of `read_table`: id, name, synonyms, ..."""
+    """Stream concepts from a table whose header contains column keys: id, name, synonyms, ..."""
     header = [cell.strip(' #"') for cell in first_line(path).split(_separator_of(path))]
     columns: dict[str, Column] = {key: key for key in COLUMN_KEYS if key in header}
     if "id" not in columns:
@@ -149,7 +149,7 @@ def read_header_table(path: StrPath, *, prefix: str = "") -> Iterator[Concept]:
 
 
 def _separator_of(path: StrPath) -> str:
-    """Return the separator of cells, by extension or first row; tabs win, as names have commas."""
+    """Return the cell separator, by extension or first row; prefer tabs, as names have commas."""
     suffixes = [suffix for suffix in Path(path).suffixes if suffix not in (".gz", ".zst")]
     suffix = suffixes[-1].lower() if suffixes else ""
     if suffix in _SEPARATOR_OF_SUFFIX:
@@ -164,7 +164,7 @@ def _separator_of(path: StrPath) -> str:
 
 
 def _names_of(column: Column) -> tuple[str, ...]:
-    """Return the names of a column in the header; () for a number."""
+    """Return the names of a column in the header; () if it is a column number."""
     if isinstance(column, int):
         return ()
     return (column,) if isinstance(column, str) else column
@@ -175,7 +175,7 @@ def _column_names(columns: Mapping[str, Column]) -> set[str]:
 
 
 def _read_header(path: StrPath, rows: _TableRows, columns: Mapping[str, Column]) -> list[str]:
-    """Find the header: a comment or the first row, whichever has the most of the wanted names."""
+    """Find the header: the comment or first row with the most expected column names."""
     wanted = _column_names(columns)
     best: list[str] = []
     for _, row in rows:
@@ -207,7 +207,7 @@ def _column_indices(
 
 
 def _row_concepts(where: Place, cells: dict[str, str], prefix: str) -> Iterator[Concept]:
-    """Yield the concept of a row, then its alternate ids."""
+    """Yield the concept in a row, then a retired concept for each alternate id."""
 
     def values(key: str) -> list[str]:
         return [value.strip() for value in cells.get(key, "").split(_BAR) if value.strip()]
@@ -228,7 +228,7 @@ def _row_concepts(where: Place, cells: dict[str, str], prefix: str) -> Iterator[
         yield Concept(alternate, (), replaced_by=concept_id)
 
 
-# Indices of columns of MRCONSO.
+# Column indices in MRCONSO.
 _LAT, _TS, _STT, _ISPREF, _AUI, _SAB, _RRF_CODE, _STR, _SUPPRESS = 1, 2, 4, 6, 7, 11, 13, 14, 16
 _NO_CODE = ("", "NOCODE")
 _SUPPRESSED = ("O", "E", "Y")  # obsolete, or suppressible by an editor or the source
@@ -238,11 +238,11 @@ _CuiGroups = Iterator[tuple[str, list[_RrfRow]]]
 
 
 def read_umls(folder: StrPath, *, prefix: str = "") -> Iterator[Concept]:
-    """Stream the concepts of a UMLS release.
+    """Stream the concepts in a UMLS release.
 
-    The files are sorted by CUI and read side by side, with one concept in memory at a time. Atoms
-    that are suppressed or not English are dropped; a concept without a remaining name is skipped.
-    Retired CUIs follow if MRCUI has one successor (a synonym, else the only related CUI).
+    The files are sorted by CUI and read in parallel, with one concept in memory at a time.
+    Suppressed and non-English atoms are dropped; a concept without a remaining name is skipped.
+    Retired CUIs come last, if MRCUI has a unique successor: a synonym, or else a related CUI.
 
     folder (str | PathLike): Contains MRCONSO.RRF and MRSTY.RRF, and optionally MRDEF.RRF and
         MRCUI.RRF. Each may be compressed: MRCONSO.RRF.gz, MRCONSO.RRF.zst.
@@ -254,11 +254,11 @@ def read_umls(folder: StrPath, *, prefix: str = "") -> Iterator[Concept]:
         atoms = [row for row in rows if row[_LAT] == "ENG" and row[_SUPPRESS] not in _SUPPRESSED]
         if not atoms:
             continue
-        # The preferred name of the concept comes first.
+        # The concept's preferred name comes first.
         ranked = sorted(atoms, key=lambda r: (r[_TS] != "P", r[_STT] != "PF", r[_ISPREF] != "Y"))
         auis = {row[_AUI] for row in atoms}
         current = [r[5].strip() for r in definitions.rows(cui) if r[1] in auis and r[6] == "N"]
-        # The vocabulary is prepended, "MSH:D003924", unless the code has it, "HP:0001250".
+        # Prepend the vocabulary ("MSH:D003924"), unless the code includes it ("HP:0001250").
         codes = (
             row[_RRF_CODE] if ":" in row[_RRF_CODE] else f"{row[_SAB]}:{row[_RRF_CODE]}"
             for row in atoms
@@ -280,7 +280,7 @@ def read_umls(folder: StrPath, *, prefix: str = "") -> Iterator[Concept]:
 
 
 class _RowLookup:
-    """Looks up the rows of a file that is sorted by CUI, for CUIs in ascending order."""
+    """Row lookup in a file sorted by CUI; the CUIs must be requested in ascending order."""
 
     def __init__(self, groups: _CuiGroups) -> None:
         self._groups = groups
@@ -293,7 +293,10 @@ class _RowLookup:
 
 
 def _rows_by_cui(folder: StrPath, name: str, *, optional: bool = False) -> _CuiGroups:
-    """Yield the rows of each CUI. RAISES BioelError: [B123] no such file, [B124] not sorted."""
+    """Yield the rows of each CUI.
+
+    RAISES BioelError: [B123] if the file does not exist, [B124] if it is not sorted.
+    """
     paths = [Path(folder, f"{name}.RRF{suffix}") for suffix in ("", ".gz", ".zst")]
     path = next(filter(Path.is_file, paths), None)
     if path is None:
@@ -328,16 +331,16 @@ _GENE_INFO_COLUMNS: dict[str, Column] = {
     "xrefs": "dbXrefs",
 }  # fmt: skip
 _NO_VALUE = "-"
-_NO_SYMBOL = "NEWENTRY"  # symbol of new records that do not have one yet
+_NO_SYMBOL = "NEWENTRY"  # placeholder in new records without a symbol
 
 
 def read_gene_info(path: StrPath, *, prefix: str = "NCBIGene") -> Iterator[Concept]:
-    """Stream the genes of gene_info that have a symbol.
+    """Stream the genes in gene_info that have a symbol.
 
-    Types are "Gene", the type of gene, and the organism, so that `--types NCBITaxon:9606` keeps one
-    organism of the whole file. Format: https://ftp.ncbi.nlm.nih.gov/gene/DATA/README
+    Types are "Gene", the type of gene, and the organism, so that `--types NCBITaxon:9606` keeps
+    only human genes. Format: https://ftp.ncbi.nlm.nih.gov/gene/DATA/README
 
-    RAISES BioelError: [B128] when a column is missing, [B132] for a gene without an organism.
+    RAISES BioelError: [B128] if a column is missing, [B132] if a gene has no organism.
     """
     for gene in read_table(path, columns=_GENE_INFO_COLUMNS, prefix=prefix):
         names = tuple(name for name in gene.names if name not in (_NO_VALUE, _NO_SYMBOL))
@@ -356,9 +359,10 @@ _HGVS_CHANGE = re.compile(r"[:(]([cgmnp]\.[^\s)]+)")
 
 
 def read_clinvar(path: StrPath, *, prefix: str = "dbSNP") -> Iterator[Concept]:
-    """Stream the variants of ClinVar's variant_summary.txt that have an rs number.
+    """Stream the variants with an rs number from ClinVar's variant_summary.txt.
 
-    "NCBIGene:673:p.Val600Glu" becomes a retired id of the first variant with this change.
+    A gene with a change, such as "NCBIGene:673:p.Val600Glu", becomes a retired id of the first
+    variant with this change.
     """
     for row in read_table(path, columns=_CLINVAR_COLUMNS, prefix=prefix):
         number = row.id.partition(":")[2]

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> type[KnowledgeBase]:
-    """Import the class on first access, since most modules of this package do not need it."""
+    """Import the class on first access, since most modules in this package do not need it."""
     if name == "KnowledgeBase":
         from spacy_bioel.kb.knowledge_base import KnowledgeBase
 

@@ -41,7 +41,7 @@ _BAD_ID = re.compile(r"[\s|]")
 
 @dataclass(slots=True)
 class BuildReport:
-    """Counts of what a build kept, merged, inherited and dropped.
+    """Counts of the records, concepts and names that a build kept, merged or dropped.
 
     fingerprint (str): Fingerprint of the knowledge base.
     """
@@ -49,28 +49,28 @@ class BuildReport:
     records: int = 0
     concepts: int = 0
     names: int = 0  # distinct
-    entries: int = 0  # pairs of concept and name
-    ambiguous_names: int = 0  # names of more than one concept
+    entries: int = 0  # (concept, name) pairs
+    ambiguous_names: int = 0  # names shared by several concepts
     merged_records: int = 0  # records with the id of an earlier record
-    merged_names: int = 0  # other spellings of a name that the concept already has
+    merged_names: int = 0  # spellings of a name that the concept already has
     empty_names: int = 0  # names for which `normalize_name` returns ""
     dropped_by_type: int = 0
     dropped_by_branch: int = 0  # outside the branches to keep
     dropped_nameless: int = 0
-    inherited_types: int = 0  # concepts that got the types of their parents
+    inherited_types: int = 0  # concepts that inherited the types of their parents
     unknown_parents: int = 0  # links to parents that are not in the knowledge base
     retired: int = 0  # retired ids whose replacement is in the knowledge base
     retired_current: int = 0  # retired ids that are also current ids, and stay current
     retired_missing: int = 0  # retired ids whose replacement is not in the knowledge base
-    redirected: int = 0  # records of retired ids, added to the concepts that replaced these
+    redirected: int = 0  # records with retired ids, added to the replacement concepts
     fingerprint: str = ""
 
 
 @dataclass(slots=True)
 class Draft:
-    """Draft of a concept, merged from all records with its id.
+    """A draft concept, merged from all records with the same id.
 
-    Tuples instead of lists: empty ones take no memory, and the garbage collector skips them.
+    Tuples instead of lists: empty tuples take no memory, and the garbage collector skips them.
     """
 
     names: tuple[str, ...] = ()
@@ -91,7 +91,7 @@ class Draft:
 
 
 def extend_unique(known: tuple[str, ...], added: Iterable[str]) -> tuple[str, ...]:
-    """Append strings to others, and return each distinct string once."""
+    """Append strings to a tuple, keeping each distinct string once."""
     strings = known + tuple(added)
     return tuple(dict.fromkeys(strings)) if len(strings) > 1 else strings
 
@@ -114,7 +114,7 @@ def merge_records(
     source: str = "",
     branches: Branches | None = None,
 ) -> Drafts:
-    """Read all records, inherit types and apply the filters.
+    """Merge all records into drafts, inherit types from parents, and apply the filters.
 
     types (Collection[str] | None): Keep concepts that have any of these; None keeps all.
     report (BuildReport): Updated with the counts.
@@ -122,7 +122,7 @@ def merge_records(
     branches (Branches | None): Keep only the concepts of these branches.
     RETURNS (Drafts): Concepts in the order of their ids; retired ids map to current ids.
     RAISES BioelError: [B026] bad id, [B027] retired ids in a circle, [B028] no concept left,
-        [B310] a branch that the records do not have.
+        [B310] a branch that is not in the records.
     """
     drafts = base or Drafts()
     if source not in drafts.sources:
@@ -162,7 +162,7 @@ def merge_records(
 def nothing_left(
     report: BuildReport, *, types: Collection[str] | None, drafts: dict[str, Draft]
 ) -> BioelError:
-    """Return error [B028], with counts that help to find the cause."""
+    """Return error [B028], with counts that help the user find the cause."""
     type_counts = Counter(name for draft in drafts.values() for name in draft.types)
     return BioelError(
         Errors.B028.format(
@@ -177,7 +177,7 @@ def nothing_left(
 
 
 def check_ids(record: Concept, *, number: int) -> None:
-    """Check the id of a record and the id of its replacement. RAISES BioelError: [B026]."""
+    """Check a record's id and the id of its replacement. RAISES BioelError: [B026] bad id."""
     ids = {"id": record.id}
     if record.replaced_by:
         ids["replacement"] = record.replaced_by
@@ -187,7 +187,7 @@ def check_ids(record: Concept, *, number: int) -> None:
 
 
 def follow_chains(retired: dict[str, str]) -> dict[str, str]:
-    """Map each retired id to the last id of its chain. RAISES BioelError: [B027] a circle."""
+    """Map each retired id to its final replacement. RAISES BioelError: [B027] ids in a circle."""
     ends: dict[str, str] = {}
     for id in retired:
         passed: dict[str, None] = {}
@@ -201,9 +201,9 @@ def follow_chains(retired: dict[str, str]) -> dict[str, str]:
 
 
 def _inherit_types(drafts: Drafts, base_ids: Collection[str], report: BuildReport) -> None:
-    """Give concepts without types the types of their parents, over one level.
+    """Give concepts without types the types of their direct parents.
 
-    base_ids (Collection[str]): Ids of existing concepts, which inherited when they were added.
+    base_ids (Collection[str]): Ids of existing concepts, which inherited types when added.
     """
     inherited = {}
     for id, draft in drafts.current.items():
@@ -220,20 +220,20 @@ def _inherit_types(drafts: Drafts, base_ids: Collection[str], report: BuildRepor
 
 @dataclass(frozen=True)
 class Branches:
-    """Selection of branches of an ontology: a concept and all concepts below it.
+    """Ontology branches to keep or leave out; a branch is a concept and all concepts below it.
 
     under (Sequence[str]): Ids at the top of the branches to keep; empty: keep all.
-    exclude (Sequence[str]): Ids at the top of the branches to leave out. A concept in a kept and an
-        excluded branch is left out.
+    exclude (Sequence[str]): Ids at the top of the branches to leave out. A concept in both a kept
+        and an excluded branch is left out.
     """
 
     under: Sequence[str] = ()
     exclude: Sequence[str] = ()
 
     def kept(self, drafts: Drafts) -> set[str]:
-        """Return the ids of the concepts to keep. A retired id selects the one that replaced it.
+        """Return the ids of the concepts to keep. A retired id selects its replacement.
 
-        RAISES BioelError: [B310] on an id that the sources do not have.
+        RAISES BioelError: [B310] if an id is not in the sources.
         """
         children = defaultdict(list)
         for id, draft in drafts.current.items():
@@ -255,7 +255,7 @@ def _current_id(id: str, drafts: Drafts) -> str:
 
 
 def _branch_ids(ids: Collection[str], children: Mapping[str, Sequence[str]]) -> set[str]:
-    """Return some ids and the ids of all concepts below them."""
+    """Return these ids and the ids of all concepts below them."""
     branch, waiting = set(ids), list(ids)
     while waiting:
         new = set(children.get(waiting.pop(), ())) - branch
@@ -264,7 +264,7 @@ def _branch_ids(ids: Collection[str], children: Mapping[str, Sequence[str]]) -> 
     return branch
 
 
-_CONCEPTS_PER_BLOCK = 1 << 12  # their names are normalised together
+_CONCEPTS_PER_BLOCK = 1 << 12  # concepts whose names are normalised together
 _NGRAMS = ("ngram_codes", "ngram_offsets", "ngram_names", "ngram_norms")
 
 
@@ -280,11 +280,11 @@ def build_kb(
 ) -> BuildReport:
     """Build a knowledge base from records, in any order.
 
-    Records with the same id are merged. Concepts without types inherit those of their parents.
-    Names that `normalize_name` maps to the same string share one row. The row has the spelling of
-    the concept with this preferred name and the shortest id, otherwise of the first concept with
-    this name. The result does not depend on the order of the records, except for the order of the
-    names within a concept.
+    Records with the same id are merged. Concepts without types inherit the types of their parents.
+    Names that `normalize_name` maps to the same string share one row. Its spelling comes from the
+    concept with the shortest id among concepts with this preferred name, or else from the first
+    concept with this name. The result does not depend on the order of the records, except for the
+    order of the names within a concept.
 
     out (str | Path): Output folder. An existing knowledge base is replaced at the very end, and
         its vectors are removed.
@@ -293,7 +293,7 @@ def build_kb(
     source, release, licence (str): Origin of the records, for meta.json.
     RAISES BioelError: [B026] bad id, [B027] retired ids in a circle, [B028] no concept left,
         [B029] `out` exists and is not a knowledge base, [B203] `out` is not writable, [B212]
-        another writer does not finish in time, [B310] a branch that the records do not have.
+        another writer does not finish in time, [B310] a branch that is not in the records.
     """
     out = Path(out).resolve()
     check_replaceable(out)
@@ -315,12 +315,12 @@ def build_kb(
 def build_once(
     read: Callable[[], Iterable[Concept]], out: Path, *, about: Mapping[str, str]
 ) -> None:
-    """Build a knowledge base unless it exists; wait for a thread or process that is building it.
+    """Build a knowledge base unless it exists; wait if another thread or process is building it.
 
     read (Callable): Returns the records; called only if the knowledge base must be built.
     about (Mapping[str, str]): source, release and licence.
-    RAISES BioelError: Errors of `build_kb`, except [B203].
-    RAISES OSError: When `out` is not writable.
+    RAISES BioelError: The same errors as `build_kb`, except [B203].
+    RAISES OSError: If `out` is not writable.
     """
     if is_kb(out):
         return
@@ -365,21 +365,21 @@ def write_columns(
 
 @dataclass(slots=True)
 class _RowNumbers:
-    """Rows of concepts, sorted by id, and of names, sorted by their first concept."""
+    """Row numbers of concepts, sorted by id, and of names, sorted by their first concept."""
 
     ids: dict[str, int] = field(default_factory=dict)  # rows of the concepts that have a name
     names: dict[str, int] = field(default_factory=dict)  # rows of the normalised names
     surfaces: list[str] = field(default_factory=list)  # stored spellings, in row order
-    # Entries, sorted by concept: rows of name and source, and 1 for the preferred name.
+    # Entries, sorted by concept: the name row, the source row, and 1 for the preferred name.
     entry_names: array[int] = field(default_factory=lambda: array("i"))
     entry_sources: array[int] = field(default_factory=lambda: array("i"))
     entry_is_preferred: bytearray = field(default_factory=bytearray)
-    n_names: list[int] = field(default_factory=list)  # number of entries of each concept
+    n_names: list[int] = field(default_factory=list)  # number of entries per concept
 
 
 def _assign_rows(drafts: dict[str, Draft], report: BuildReport) -> _RowNumbers:
     rows = _RowNumbers()
-    # If several concepts have a preferred name, the concept with the shortest id, which is the
+    # If several concepts share a preferred name, the concept with the shortest id, which is the
     # oldest, decides its spelling: "BRAF" as in humans, not "Braf" as in mice.
     oldest: dict[str, tuple[int, str]] = {}
     for id, surfaces in _distinct_names(drafts, report):
@@ -406,7 +406,7 @@ def _assign_rows(drafts: dict[str, Draft], report: BuildReport) -> _RowNumbers:
 def _distinct_names(
     drafts: Mapping[str, Draft], report: BuildReport
 ) -> Iterator[tuple[str, dict[str, tuple[str, int]]]]:
-    """Yield the id of each concept, and its first spelling and source of each normalised name."""
+    """Yield each concept's id, and the first spelling and source of each normalised name."""
     waiting = iter(drafts.items())
     while block := list(islice(waiting, _CONCEPTS_PER_BLOCK)):
         # In the column, line breaks separate names.
@@ -426,7 +426,7 @@ def _distinct_names(
 
 @dataclass(frozen=True)
 class _Writer:
-    """Writes columns with the types of the schema."""
+    """Writes columns with the data types in the schema."""
 
     folder: Path
 
@@ -457,7 +457,7 @@ def _write_names(
     is_preferred = np.frombuffer(rows.entry_is_preferred, dtype=bool)
     concepts = np.repeat(np.arange(len(rows.n_names)), rows.n_names)
     concepts_per_name = np.bincount(names, minlength=len(rows.surfaces))
-    by_name = np.argsort(names, kind="stable")  # keeps the concepts of a name in ascending order
+    by_name = np.argsort(names, kind="stable")  # keeps each name's concepts in ascending order
     writer.strings("names", rows.surfaces)
     writer.keys("name", name_keys(rows.names))
     writer.array("name_offsets", offsets_of(concepts_per_name))

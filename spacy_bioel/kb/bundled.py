@@ -1,7 +1,7 @@
-"""The bundled knowledge bases, built at first use, and the setting `kb` of pipes.
+"""The bundled knowledge bases, built on first use, and the `kb` setting of pipes.
 
-The setting is the folder of a knowledge base or a name such as "starter:genes" ("" is MeSH), a list
-of these for a joined knowledge base, or one of these for each label of mentions.
+The setting is a knowledge base folder or a name such as "starter:genes" ("" is MeSH), a list of
+these for a joined knowledge base, or a mapping with one of these for each mention label.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from spacy_bioel.text.normalize import NORMALIZER_VERSION
 from spacy_bioel.types import Concept
 
 ASSETS_FOLDER = Path(__file__).parents[1] / "assets"
-# Before the name of a bundled knowledge base in the setting `kb`.
+# Prefix of a bundled knowledge base's name in the `kb` setting.
 STARTER_PREFIX = "starter:"
 DEFAULT_KB = "mesh"
-# Compressed concepts of each bundled knowledge base. A JSON file next to it has its source,
-# release and licence.
+# Files with the compressed concepts of the bundled knowledge bases. A JSON file next to each stores
+# its source, release and licence.
 _CONCEPT_FILES = {
     name: next(ASSETS_FOLDER.glob(f"{name}.jsonl.?z"))
     for name in (DEFAULT_KB, "genes", "species", "cells")
 }
-# Environment variable with another folder for the cache.
+# Environment variable that overrides the cache folder.
 CACHE_VARIABLE = "SPACY_BIOEL_CACHE"
 
 
 def cache_folder() -> Path:
-    """Return the cache folder, by the conventions of the operating system."""
+    """Return the cache folder, following the operating system's conventions."""
     if chosen := os.environ.get(CACHE_VARIABLE):
         return Path(chosen)
     if sys.platform == "win32":
@@ -54,12 +54,12 @@ def cache_folder() -> Path:
 
 
 def open_setting(path: str, base: Path = Path(), *, builds: bool = True) -> KnowledgeBase:
-    """Open the bundled knowledge base or the folder that a string in the setting `kb` names.
+    """Open a bundled knowledge base or a folder, given as a string in the `kb` setting.
 
     base (Path): Folder that relative paths start from.
     builds (bool): Whether a bundled knowledge base may be built.
-    RAISES BioelError: Those of `starter_kb` and `KnowledgeBase.open`; without `builds` [B320] when
-        a bundled knowledge base has not been built yet.
+    RAISES BioelError: The same errors as `starter_kb` and `KnowledgeBase.open`; without `builds`,
+        [B320] if a bundled knowledge base has not been built yet.
     """
     if path and not path.startswith(STARTER_PREFIX):
         return KnowledgeBase.open(base / path)
@@ -75,8 +75,8 @@ def starter_kb(setting: str = "") -> KnowledgeBase:
     setting (str): "starter:mesh" or "" (diseases and chemicals), "starter:genes" (of human, mouse,
         rat, zebrafish, fruit fly, nematode and yeasts), "starter:species", "starter:cells" (cell
         lines).
-    RAISES BioelError: [B334] on another name, [B063] when the cache folder cannot be written; those
-        of `build_kb`.
+    RAISES BioelError: [B334] unknown name, [B063] if the cache folder cannot be written; the same
+        errors as `build_kb`.
     """
     name = setting.removeprefix(STARTER_PREFIX) or DEFAULT_KB
     if name not in _CONCEPT_FILES:
@@ -92,7 +92,7 @@ def starter_kb(setting: str = "") -> KnowledgeBase:
 
 
 def place_of(kb: KnowledgeBase) -> str:
-    """Return the setting `kb` that opens a knowledge base; "" for MeSH, and for one in memory."""
+    """Return the `kb` setting that opens a knowledge base; "" if it is MeSH or in memory."""
     name = bundled_name(kb)
     if name is None:
         return str(kb.path or "")
@@ -100,12 +100,12 @@ def place_of(kb: KnowledgeBase) -> str:
 
 
 def is_starter(kb: KnowledgeBase) -> bool:
-    """Whether this is one of the bundled knowledge bases."""
+    """Return whether a knowledge base is bundled."""
     return bundled_name(kb) is not None
 
 
 def bundled_name(kb: KnowledgeBase) -> str | None:
-    """Return the name of a bundled knowledge base, such as "genes"; None for others."""
+    """Return the name of a bundled knowledge base, such as "genes"; None if it is not bundled."""
     names = {_bundled_folder(name): name for name in _CONCEPT_FILES}
     return names.get(kb.path) if kb.path is not None else None
 
@@ -131,11 +131,11 @@ def _read_concepts(path: Path) -> Iterator[Concept]:
 
 
 KbSetting = str | list[str] | dict[str, str]
-INCLUDED = "kb"  # folder of the knowledge base in a saved pipe
+INCLUDED = "kb"  # knowledge base folder in a saved pipe
 
 
 def map_folders(value: KbSetting, change: Callable[[str], str]) -> KbSetting:
-    """Return the setting with each of its folders changed."""
+    """Apply `change` to each folder in the `kb` setting."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, dict):
@@ -144,17 +144,17 @@ def map_folders(value: KbSetting, change: Callable[[str], str]) -> KbSetting:
 
 
 def folders_of(value: KbSetting) -> list[str]:
-    """Return the distinct folders, in the order of the parts of a joined knowledge base."""
+    """Return the distinct folders in the `kb` setting, in the order in which they are joined."""
     if isinstance(value, str):
         return [value]
     return list(dict.fromkeys(value.values() if isinstance(value, dict) else value))
 
 
 def open_kbs(value: KbSetting, open: Callable[[str], KnowledgeBase]) -> KnowledgeBase:
-    """Open the knowledge bases of the setting; several become a joined one.
+    """Open the knowledge bases in the `kb` setting, joining them if there are several.
 
-    open (Callable): Opens the knowledge base of a folder.
-    RAISES BioelError: [B321] on a value of another type; those of `open`.
+    open (Callable): Opens the knowledge base in a folder.
+    RAISES BioelError: [B321] value of another type; the same errors as `open`.
     """
     strings = [value] if isinstance(value, str) else value
     if isinstance(value, dict):
@@ -175,10 +175,10 @@ def only_labels(value: KbSetting) -> tuple[str, ...]:
 
 
 def setting_of(kb: KnowledgeBase, places: Sequence[str], *, before: KbSetting) -> KbSetting:
-    """Return the setting that opens a knowledge base.
+    """Return the `kb` setting that opens a knowledge base.
 
     places (Sequence[str]): Folder of each of its parts.
-    before (KbSetting): Setting that it was opened with, for the labels of a single folder.
+    before (KbSetting): Setting that opened it, which contains the labels of a single folder.
     """
     if isinstance(kb, JoinedKnowledgeBase):
         return {label: places[part] for label, part in kb.labels.items()} or list(places)
@@ -186,17 +186,17 @@ def setting_of(kb: KnowledgeBase, places: Sequence[str], *, before: KbSetting) -
 
 
 def find_included(folder: Path, place: str) -> str:
-    """Return the folder of a knowledge base saved in a pipe. RAISES BioelError: [B056] missing."""
+    """Return the path of a knowledge base saved in a pipe. RAISES BioelError: [B056] missing."""
     if not (folder / place).is_dir():
         raise BioelError(Errors.B056.format(path=folder / place))
     return str(folder / place)
 
 
 def forget_folder(pipe: Path, kb: KbSetting) -> None:
-    """Replace the setting `kb` in the config of a saved pipeline that includes its knowledge base.
+    """Replace the `kb` setting in the config of a saved pipeline that includes its knowledge base.
 
-    spaCy has written the config next to the folder of the pipe, with the folder that the knowledge
-    base had on this machine.
+    spaCy writes the config next to the pipe's folder, with the original path of the knowledge base,
+    which may not exist on other machines.
     """
     path = pipe.parent / "config.cfg"
     if not path.is_file():
@@ -217,10 +217,10 @@ _CONTENTS = {
 
 
 def list_bundled() -> list[dict[str, str | int | None]]:
-    """Describe the bundled knowledge bases, without building them, as JSON values.
+    """Describe the bundled knowledge bases as JSON values, without building them.
 
-    RETURNS (list[dict]): "name", such as "starter:genes", "contents", "source", "release",
-        "licence" and "concepts", their number; None for a knowledge base that is not built yet.
+    RETURNS (list[dict]): "name" (such as "starter:genes"), "contents", "source", "release",
+        "licence" and "concepts" (their number; None if the knowledge base is not built yet).
     """
     kbs: list[dict[str, str | int | None]] = []
     for name, contents in _CONTENTS.items():

@@ -1,6 +1,6 @@
-"""Read, write and check the files of a knowledge base: its columns, their schema, and meta.json.
+"""Read, write and check knowledge base files: the columns, their schema, and meta.json.
 
-A file is a flat array of its bytes, either mapped from a folder or part of a container in memory;
+Each file is a flat array of bytes, either mapped from a folder or part of a container in memory;
 all other modules treat both alike. Opening checks headers, lengths and the checksums of small
 files, which takes milliseconds at any size. `KnowledgeBase.verify` compares all checksums.
 """
@@ -36,7 +36,7 @@ LINE_END = ord("\n")
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Folder and file of an array, for messages, and the checks of arrays that raise them."""
+    """The folder and file of an array, for error messages, and checks that raise these errors."""
 
     where: str = "memory"
     file: str = "an array"
@@ -48,7 +48,7 @@ class Origin:
         )
 
     def rows(self, values: Rows, *, below: int) -> Rows:
-        """Return the values if all are rows from 0 to `below` - 1. RAISES BioelError: [B211]."""
+        """Return the values if all are from 0 to `below` - 1. RAISES BioelError: [B211] if not."""
         # As unsigned integers, negative numbers are the largest: one pass checks both bounds.
         unsigned = values.view(_UNSIGNED[values.itemsize])
         if values.size and int(unsigned.max()) >= below:
@@ -57,14 +57,14 @@ class Origin:
         return values
 
     def ends(self, offsets: NDArray[Any], *, end: int) -> NDArray[Any]:
-        """Return the offsets if they go from 0 to `end`. RAISES BioelError: [B211]."""
+        """Return the offsets if they go from 0 to `end`. RAISES BioelError: [B211] if not."""
         found = (int(offsets[0]), int(offsets[-1])) if len(offsets) else "none"
         if found != (0, end):
             raise self.damaged(expected=f"offsets from 0 to {end}", found=found)
         return offsets
 
     def growing(self, offsets: NDArray[Any], *, least: int) -> NDArray[Any]:
-        """Return the offsets if each step is `least` or more. RAISES BioelError: [B211]."""
+        """Return the offsets if each step is at least `least`. RAISES BioelError: [B211] if not."""
         if (np.diff(offsets.view(np.int64)) < least).any():
             raise self.damaged(
                 expected=f"offsets that grow by {least} or more", found="other offsets"
@@ -76,14 +76,14 @@ MEMORY = Origin()
 
 
 def offsets_of(counts: Sequence[int] | NDArray[Any]) -> IntArray:
-    """Return the offsets of runs of values, by their lengths. Shape (n,); returns (n + 1,)."""
+    """Return the offsets of runs of values with these lengths. Shape (n,); returns (n + 1,)."""
     offsets = np.zeros(len(counts) + 1, dtype=np.int64)
     np.cumsum(counts, out=offsets[1:])
     return offsets
 
 
 def positions_of(offsets: NDArray[Any], rows: NDArray[Any]) -> tuple[IntArray, IntArray]:
-    """Return the positions of the values of many rows of a ragged (CSR) column.
+    """Return the positions of the values of many rows in a ragged (CSR) column.
 
     RETURNS (tuple): indptr, shape (n + 1,), and positions: the values of rows[i] are at
         positions[indptr[i] : indptr[i + 1]]. Negative rows have no values.
@@ -94,12 +94,12 @@ def positions_of(offsets: NDArray[Any], rows: NDArray[Any]) -> tuple[IntArray, I
 
 
 def entries_of(starts: IntArray, counts: IntArray) -> tuple[IntArray, IntArray]:
-    """Return indptr and the positions of runs, by the start and the length of each run."""
+    """Return indptr and the positions in all runs, given the start and length of each run."""
     indptr = offsets_of(counts)
     return indptr, np.repeat(starts - indptr[:-1], counts) + np.arange(indptr[-1])
 
 
-UNSEALED = "0" * 32  # placeholder for the checksum that a text contains of itself
+UNSEALED = "0" * 32  # placeholder for a text's own checksum
 SMALL = 1 << 18  # bytes; the checksums of files up to this size are compared at opening
 
 # Header of the .npy files that numpy writes for arrays of plain little-endian numbers.
@@ -110,20 +110,20 @@ _NPY_HEADER = re.compile(
 _FILE_NAME = re.compile(r"((vectors|tries)/\w[\w.-]*/)?\w[\w.-]*", re.ASCII)
 _MAGIC = b"BIOELKB1"
 _STRINGS_PER_WRITE = 1 << 14
-_ALIGNMENT = 64  # bytes; .npy files align their numbers so, and `pack` aligns the files
+_ALIGNMENT = 64  # bytes; numbers in .npy files and files in a packed block start at multiples of it
 
 
 # -- Arrays -------------------------------------------------------------------------------------
 
 
 def read_array(raw: RawFile) -> NDArray[Any]:
-    """View the bytes of a .npy file as its array, without a copy.
+    """View the bytes of a .npy file as an array, without copying.
 
     numpy's own reader parses the header as Python source, so a damaged header can lead to tokenizer
     errors or to shapes of exabytes.
 
-    RAISES ValueError: When this is not a plain .npy file of little-endian numbers, or it is
-        truncated. Callers add the name of the file.
+    RAISES ValueError: If this is not a plain .npy file of little-endian numbers, or it is
+        truncated. Callers add the file name.
     """
     start = 10 + int.from_bytes(raw[8:10].tobytes(), "little")
     header = _NPY_HEADER.fullmatch(raw[:start].tobytes())
@@ -133,7 +133,7 @@ def read_array(raw: RawFile) -> NDArray[Any]:
     shape = tuple(int(n) for n in header[2].decode("ascii").split(",") if n)
     expected = start + dtype.itemsize * math.prod(shape)
     if raw.size != expected:
-        raise ValueError(f"{raw.size} bytes, but {expected} by its header")
+        raise ValueError(f"{raw.size} bytes, but {expected} according to its header")
     return raw[start:].view(dtype).reshape(shape)
 
 
@@ -145,7 +145,7 @@ def write_array(folder: Path, name: str, array: NDArray[Any]) -> None:
 def write_strings(folder: Path, name: str, values: Iterable[str]) -> None:
     """Write NAME.txt and NAME.offsets.npy. Strings must not contain newlines.
 
-    RAISES BioelError: [B480] on a lone surrogate.
+    RAISES BioelError: [B480] if a string contains a lone surrogate.
     """
     waiting, end, offsets = iter(values), 0, [np.zeros(1, np.uint64)]
     with (folder / f"{name}.txt").open("wb") as stream:
@@ -165,8 +165,8 @@ def write_strings(folder: Path, name: str, values: Iterable[str]) -> None:
 def give_back(*arrays: NDArray[Any]) -> None:
     """Release the pages of mapped arrays from the process; they stay in the page cache.
 
-    Otherwise the memory of a process grows to the size of the files. Arrays that are not mapped are
-    ignored.
+    Otherwise the memory used by the process grows to the size of the files. Arrays that are not
+    mapped are ignored.
     """
     for base in arrays:
         while isinstance(base, np.ndarray):
@@ -218,10 +218,10 @@ def pack(files: Mapping[str, RawFile]) -> bytes:
 
 
 def unpack(block: bytes) -> dict[str, RawFile]:
-    """Deserialise the result of `pack`, without a copy.
+    """Deserialise the result of `pack`, without copying.
 
-    RAISES BioelError: [B025] when the block is something else or truncated, or when a name leads
-        out of the folder.
+    RAISES BioelError: [B025] if the block is truncated or was not written by `pack`, or if a file
+        name points outside the folder.
     """
     files: dict[str, RawFile] = {}
     try:
@@ -253,7 +253,10 @@ def checksum(raw: RawFile | bytes) -> str:
 def check_contents(
     raw: RawFile | None, expected: object, *, where: str, file: str, if_small: bool = False
 ) -> None:
-    """Compare a file with its checksum, if it is small. RAISES BioelError: [B024]."""
+    """Compare a file with its checksum; with `if_small`, skip large files.
+
+    RAISES BioelError: [B024] missing or damaged file.
+    """
     if raw is not None and if_small and raw.size > SMALL:
         return
     if (found := "no file" if raw is None else checksum(raw)) != expected:
@@ -261,7 +264,7 @@ def check_contents(
 
 
 def read_json(raw: bytes, *, where: str, file: str) -> dict[str, Any]:
-    """Parse a JSON file that is one object. RAISES BioelError: [B030] when it is not."""
+    """Parse a JSON file that contains one object. RAISES BioelError: [B030] if it does not."""
     try:
         parsed = json.loads(raw)
         if not isinstance(parsed, dict):
@@ -272,7 +275,7 @@ def read_json(raw: bytes, *, where: str, file: str) -> dict[str, Any]:
 
 
 def sealed_json(about: Mapping[str, Any]) -> bytes:
-    """Serialise `about` to JSON, and replace the value `UNSEALED` by the checksum of the text."""
+    """Serialise `about` to JSON, and replace `UNSEALED` in the text by the text's checksum."""
     text = json.dumps(about, indent=1).encode("utf8")
     return text.replace(UNSEALED.encode("ascii"), checksum(text).encode("ascii"))
 
@@ -280,8 +283,8 @@ def sealed_json(about: Mapping[str, Any]) -> bytes:
 def check_seal(text: bytes, seal: object, *, where: str, file: str) -> None:
     """Compare a result of `sealed_json` with the checksum that it contains.
 
-    seal (object): Value of the checksum in the text.
-    RAISES BioelError: [B210] when any byte differs.
+    seal (object): Checksum in the text.
+    RAISES BioelError: [B210] if any byte differs.
     """
     expected = str(seal)
     unsealed = text.replace(expected.encode("utf8", "replace"), UNSEALED.encode("ascii"))
@@ -296,14 +299,14 @@ def _edited_file(where: str, file: str, *, expected: str, found: object) -> Bioe
 
 # -- Schema, and meta.json -----------------------------------------------------------------------
 
-# Increase it whenever a column is added, dropped or gets another meaning.
+# Increase this number whenever a column is added, removed or given another meaning.
 SCHEMA_VERSION = 4
 
 META_FILE = "meta.json"
 STRING_COLUMNS = (
     "ids", "names", "definitions", "type_names", "retired",
     "xrefs",  # cross-references of each concept, separated by `XREF_SEPARATOR`
-    "sources",  # sources of names: the source of the build, and those of later additions
+    "sources",  # sources of names: the source of the build, and the sources of later additions
 )  # fmt: skip
 XREF_SEPARATOR = "\t"
 ARRAY_COLUMNS = {
@@ -333,7 +336,7 @@ ARRAY_COLUMNS = {
     "ngram_norms": "float32",
 } | {f"{name}.offsets": "uint64" for name in STRING_COLUMNS}
 
-# Columns with the same number of rows; offsets have one entry more.
+# Groups of columns with the same number of rows; offsets have one more entry.
 _SAME_ROWS = (
     ("names.offsets", "name_offsets", "name_keys", "name_key_rows", "ngram_norms"),
     ("ids.offsets", "definitions.offsets", "concept_offsets", "type_offsets", "parent_offsets")
@@ -352,7 +355,7 @@ KB_FILES = (META_FILE, *COLUMN_FILES)
 def meta_of(folder: Path, *, counts: Mapping[str, int], **about: str) -> dict[str, Any]:
     """Describe the finished columns in a folder, for meta.json.
 
-    counts (Mapping[str, int]): Counts of the build report.
+    counts (Mapping[str, int]): Counts from the build report.
     about (str): source, release and licence.
     """
     columns = {
@@ -371,7 +374,7 @@ def meta_of(folder: Path, *, counts: Mapping[str, int], **about: str) -> dict[st
 
 
 def sealed_meta(meta: Mapping[str, Any]) -> bytes:
-    """Return the contents of meta.json, with its own checksum among those of the columns."""
+    """Return the contents of meta.json, with its own checksum next to the column checksums."""
     columns = {**meta["columns"], META_FILE: {"checksum": UNSEALED}}
     return sealed_json({**meta, "columns": columns})
 
@@ -383,12 +386,12 @@ def fingerprint_of(columns: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def checked_meta(files: Mapping[str, RawFile], *, where: str) -> dict[str, Any]:
-    """Read meta.json, and compare the presence, size, type and length of every column with it.
+    """Read meta.json, and check that it matches the size, type and length of every column.
 
-    RAISES BioelError: [B020] not a knowledge base, [B409] the name of a bundled one instead of a
-        folder, [B408] a saved pipeline, [B030] unreadable meta.json, [B021] another schema, [B022]
-        another normaliser, [B210] edited meta.json, [B023] missing, truncated or foreign column,
-        [B024] damaged small column.
+    RAISES BioelError: [B020] not a knowledge base, [B409] the name of a bundled knowledge base
+        instead of a folder, [B408] a saved pipeline, [B030] unreadable meta.json, [B021] another
+        schema, [B022] another normaliser, [B210] edited meta.json, [B023] missing, truncated or
+        foreign column, [B024] damaged small column.
     """
     if META_FILE not in files:
         is_bundled_name = Path(where).name.startswith("starter:")
@@ -435,9 +438,9 @@ def _check_meta_text(text: bytes, meta: Mapping[str, Any], *, where: str) -> Non
 
 
 def _checked_length(name: str, raw: RawFile | None, recorded: object, *, where: str) -> int:
-    """Compare a column with meta.json (its contents if it is small), and return its length.
+    """Compare a column with meta.json (including its contents if small), and return its length.
 
-    RAISES BioelError: [B023] missing, truncated or foreign, [B024] damaged.
+    RAISES BioelError: [B023] missing, truncated or foreign column, [B024] damaged column.
     """
     about = recorded if isinstance(recorded, dict) else {}
     dtype = ARRAY_COLUMNS.get(name.removesuffix(".npy"))

@@ -2,8 +2,8 @@
 
 Each change rewrites all columns, which takes seconds for half a million names. There are no
 tombstones and no segments to merge, so a changed knowledge base is read as fast as a new one.
-Vectors stay, and the next encoding copies from them. Concurrent changes run one after the other,
-each on the result of the previous one.
+Vectors are kept, and the next encoding copies them where names are unchanged. Concurrent changes
+run one after the other, each starting from the result of the previous change.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ _ORIGIN_KEYS = ("source", "release", "licence")
 
 @dataclass(frozen=True, slots=True)
 class NameEdit:
-    """Change to the names of a concept; names are compared by `normalize_name`.
+    """A change to a concept's names; names are compared by `normalize_name`.
 
     add (Sequence[str]): Synonyms to add.
-    remove (Sequence[str]): Names to remove; the first remaining name is the preferred one.
-    rename (str): New preferred name; the old one stays as a synonym. "": keep the preferred name.
+    remove (Sequence[str]): Names to remove; the first remaining name becomes the preferred name.
+    rename (str): New preferred name; the old name stays as a synonym. "": keep the preferred name.
     """
 
     add: Sequence[str] = ()
@@ -53,7 +53,7 @@ class NameEdit:
     def apply(self, draft: Draft, *, id: str, where: str, source: int) -> None:
         """Change the names of a draft.
 
-        id, where (str): Concept and knowledge base, for messages.
+        id, where (str): Concept and knowledge base, for error messages.
         source (int): Source of new names, as an index into `Drafts.sources`.
         RAISES BioelError: [B403] unknown name to remove, [B404] removal of the last name, [B405]
             new name without letters or digits, [B442] new name that the concept already has.
@@ -81,20 +81,20 @@ class NameEdit:
 
 
 def _without_name(named: list[tuple[str, int]], removed: str) -> list[tuple[str, int]]:
-    """Return the pairs of name and source, without the spellings of one name."""
+    """Return the (name, source) pairs without the spellings of one name."""
     key = normalize_name(removed)
     return [(name, source) for name, source in named if normalize_name(name) != key]
 
 
 @dataclass(frozen=True, slots=True)
 class EditReport:
-    """Effect of a change: how many more concepts, names and retired ids the knowledge base has."""
+    """Effect of a change: the increase in concepts, names and retired ids, and other counts."""
 
     concepts: int
     names: int
     retired: int
     vectors_outdated: bool  # whether the knowledge base has vectors, and the change outdated them
-    report: BuildReport  # counts of the records of the change, and of the whole knowledge base
+    report: BuildReport  # counts for the change's records, and for the whole knowledge base
 
 
 def add_concepts(
@@ -108,13 +108,14 @@ def add_concepts(
 ) -> EditReport:
     """Add records to a knowledge base, in any order.
 
-    A record with a known id adds names, types and parents to the concept, and a definition if it
-    has none; the preferred name stays. A record with a retired id adds to the concept that replaced
-    it. A record that retires a current id changes nothing; see `retire_ids`.
+    A record with a known id adds names, types and parents to the concept, and a definition if the
+    concept has none; the preferred name stays. A record with a retired id adds to the replacement
+    concept. A record that retires a current id changes nothing; see `retire_ids`.
 
     types (Collection[str] | None): Add only new concepts that have any of these; None adds all.
     source, release, licence (str): Origin of the records, added to the origin in meta.json.
-    RAISES BioelError: [B026] bad id, [B027] retired ids in a circle; those of `_changing`.
+    RAISES BioelError: [B026] bad id, [B027] retired ids in a circle; the same errors as
+        `_changing`.
     """
     KnowledgeBase.open(path)  # fails early if there is no knowledge base
     records = list(concepts)  # sources are read before the lock is taken
@@ -129,13 +130,13 @@ def add_concepts(
 def retire_ids(path: str | Path, replaced_by: Mapping[str, str]) -> EditReport:
     """Remove concepts from a knowledge base.
 
-    The replacement of a concept inherits its names, its children and its id. Without a replacement,
-    the concept is removed with the names that no other concept has, and its id becomes unknown.
+    A concept's replacement inherits its names, its children and its id. Without a replacement, the
+    concept is removed along with the names that no other concept has, and its id becomes unknown.
 
     replaced_by (Mapping[str, str]): Replacement of each id to retire; "" for none. A replacement
         may itself be retired.
     RAISES BioelError: [B027] ids replace each other in a circle, [B028] no concept would be left,
-        [B200] unknown id, [B201] id that is already retired; those of `_changing`.
+        [B200] unknown id, [B201] id that is already retired; the same errors as `_changing`.
     """
     with _changing(path, to="retire ids") as (transaction, kb):
         for id in replaced_by:
@@ -160,12 +161,12 @@ def retire_ids(path: str | Path, replaced_by: Mapping[str, str]) -> EditReport:
 def edit_names(
     path: str | Path, edits: Mapping[str, NameEdit], *, source: str = "edit"
 ) -> EditReport:
-    """Change the names of concepts of a knowledge base.
+    """Change the names of concepts in a knowledge base.
 
-    edits (Mapping[str, NameEdit]): Edit of each concept, by id.
+    edits (Mapping[str, NameEdit]): Edit for each concept, by id.
     source (str): Origin of new names, stored with them.
-    RAISES BioelError: [B200] unknown id, [B406] retired id; those of `NameEdit.apply` and
-        `_changing`.
+    RAISES BioelError: [B200] unknown id, [B406] retired id; the same errors as `NameEdit.apply`
+        and `_changing`.
     """
     with _changing(path, to="edit names") as (transaction, kb):
         drafts = drafts_of(kb)
@@ -189,10 +190,10 @@ class Compaction:
 
 
 def compact_kb(path: str | Path, *, forget_retired: bool = False) -> Compaction:
-    """Remove outdated vectors of each encoder, and unfinished files of killed commands.
+    """Remove each encoder's outdated vectors, and files that killed commands left unfinished.
 
     forget_retired (bool): Also drop all retired ids, which become unknown.
-    RAISES BioelError: Those of `_changing`; errors of `verify` only with `forget_retired`.
+    RAISES BioelError: The same errors as `_changing`; it calls `verify` only with `forget_retired`.
     """
     edit = None
     with _changing(path, to="compact", columns=forget_retired) as (transaction, kb):
@@ -211,14 +212,14 @@ def compact_kb(path: str | Path, *, forget_retired: bool = False) -> Compaction:
 def _changing(
     path: str | Path, *, to: str, columns: bool = True
 ) -> Iterator[tuple[Transaction, KnowledgeBase]]:
-    """Open a transaction on a knowledge base, and the knowledge base as it is inside.
+    """Lock a knowledge base for a change, and open its current version.
 
     columns (bool): Whether the columns will be rewritten; they are verified first.
     RAISES BioelError: [B203] the folder is not writable, [B212] another writer does not finish in
-        time; those of `KnowledgeBase.open` and `verify`.
+        time; the same errors as `KnowledgeBase.open` and `verify`.
     """
     folder = Path(path).resolve()
-    KnowledgeBase.open(folder)  # fails before a lock file is made in a folder without one
+    KnowledgeBase.open(folder)  # if this is not a knowledge base, fails before making a lock file
     try:
         with editing(folder, to=to) as transaction:
             kb = KnowledgeBase.open(folder)
@@ -257,7 +258,7 @@ def _replace_columns(
     report: BuildReport,
     about: Mapping[str, str],
 ) -> EditReport:
-    """Replace the columns of `kb` by the columns of drafts, and compare their counts."""
+    """Replace the columns of `kb` by drafts, and return how the counts changed."""
     write = partial(write_columns, drafts=drafts, report=report, about=about)
     transaction.replace_columns(write)
     return EditReport(
@@ -270,7 +271,7 @@ def _replace_columns(
 
 
 def _origin_of(kb: KnowledgeBase, **added: str) -> dict[str, str]:
-    """Return source, release and licence of a knowledge base, with added values appended."""
+    """Return the source, release and licence of a knowledge base, with new values appended."""
     origin = {}
     for key in _ORIGIN_KEYS:
         values = f"{kb.meta.get(key, '')}, {added.get(key, '')}".split(", ")

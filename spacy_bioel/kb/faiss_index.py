@@ -1,4 +1,4 @@
-"""Approximate dense search with faiss, and exact scores, for large knowledge bases."""
+"""Approximate dense search with faiss, with exact scores, for large knowledge bases."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _ANY_COSINE = -1.0  # threshold that every cosine reaches
 
 # Up to this number of names, search is exact.
 ANN_NAMES = 200_000
-# Candidates that get exact scores: for each wanted result, and the minimum per query.
+# Candidates to score exactly: number for each requested result, and minimum for each query.
 _CANDIDATES_PER_RESULT, _MIN_CANDIDATES = 4, 128
 _VECTORS_PER_ADD = 1 << 16  # vectors per call of `index.add`
-_TRAIN_PER_LIST = 64  # vectors that train the index, per list
-_N_TEST_QUERIES = 2000  # queries that measure recall
-# Lists to probe: the first number for all queries, the next ones if the nearest name is far.
+_TRAIN_PER_LIST = 64  # vectors used to train the index, per list
+_N_TEST_QUERIES = 2000  # queries used to measure recall
+# Numbers of lists to probe: the first for all queries, the others if the nearest name is far.
 _N_PROBE = (128, 1024, 4096)
-# Test queries above the threshold that may have a nearer name in lists that were not probed.
+# Max. test queries above the threshold that have a nearer name in lists that were not probed.
 _MAX_MISSED = 1
 
 
@@ -47,16 +47,16 @@ class FaissIndex:
     """Search by inner product in the lists of an inverted file that are nearest to a query.
 
     Names in these lists are compared by product quantisation (André et al., 2017: "4-bit fast
-    scan"), a quarter of a byte per number, kept in memory. The best are then scored with their
-    vectors, so that results have the scores and the order of `ExactIndex`.
+    scan"), which keeps a quarter of a byte per number in memory. The best names are then scored
+    with their vectors, so that results have the same scores and order as in `ExactIndex`.
 
-    If the best name is near, a more distant list hardly ever has a nearer one. Only queries without
-    a name near enough probe more lists; results do not depend on the other queries.
+    If the best name is near, a more distant list hardly ever contains a nearer name. Only queries
+    without a near name probe more lists. A query's results do not depend on the other queries.
     """
 
     vectors: QuantizedVectors  # unit rows, possibly mapped
     index: Any  # faiss.IndexIVF
-    steps: Steps  # numbers of lists to probe, each with the cosine from which a query stops
+    steps: Steps  # numbers of lists to probe, each with the cosine at which a query stops
 
     def search(self, queries: FloatArray, k: int) -> tuple[IntArray, FloatArray]:
         """See `ExactIndex.search`."""
@@ -80,11 +80,11 @@ class FaissIndex:
 
 
 def choose_index(vectors: QuantizedVectors) -> ExactIndex | FaissIndex:
-    """Return the fastest index for some vectors.
+    """Return the fastest index for these vectors.
 
-    This is the approximate index if there is one and faiss is installed, otherwise the search by
-    coarse codes if the vectors have them, otherwise exact search. More than `ANN_NAMES` names
-    without the approximate index warn [W180].
+    This is the approximate index if there is one and faiss is installed, otherwise a search by
+    coarse codes if the vectors have any, otherwise exact search. Warns [W180] if more than
+    `ANN_NAMES` names have no approximate index.
 
     RAISES BioelError: [B184] damaged index.
     """
@@ -109,7 +109,7 @@ def _open_index(vectors: QuantizedVectors, file: RawFile) -> FaissIndex:
 
     try:
         faiss: Any = import_module("faiss")
-        # Not by its path: a mapped file can be read even if it has been removed.
+        # Not opened by path, since a mapped file stays readable after it is removed.
         index = faiss.read_index(faiss.PyCallbackIOReader(read_next))
     except (ImportError, RuntimeError) as error:
         raise BioelError(Errors.B184.format(error=error)) from error
@@ -120,13 +120,13 @@ def _open_index(vectors: QuantizedVectors, file: RawFile) -> FaissIndex:
 def write_index(
     names: StringColumn, vectors: QuantizedVectors, encode: EncodeNames, path: Path
 ) -> dict[str, Any] | None:
-    """Build the approximate index of more than `ANN_NAMES` names, if faiss is installed.
+    """Build an approximate index for more than `ANN_NAMES` names, if faiss is installed.
 
-    Names with one changed character are the test queries: they give recall@1, recall@10 and the
-    cosine from which a query needs no more lists.
+    Test queries, which are names with one character changed, determine recall@1, recall@10 and the
+    cosine at which a query needs no more lists.
 
     RETURNS (dict | None): kind, bytes, steps, queries, recall@1, recall@10; None: no index.
-    RAISES OSError: When the file is not writable.
+    RAISES OSError: If the file is not writable.
     """
     if len(vectors) <= ANN_NAMES or not has_faiss():
         return None
@@ -134,7 +134,7 @@ def write_index(
 
     n, dim = vectors.shape
     n_lists = int(4 * n**0.5)
-    # "r": the quantiser encodes residuals from the centre of the list.
+    # "r": the quantiser encodes residuals from the list's centre.
     kind = f"IVF{n_lists},PQ{dim // 2 if dim % 2 == 0 else dim}x4fsr"
     index = faiss.index_factory(dim, kind, faiss.METRIC_INNER_PRODUCT)
     sample = np.random.default_rng(0).choice(n, min(n, n_lists * _TRAIN_PER_LIST), replace=False)
@@ -163,7 +163,7 @@ def write_index(
 
 
 def _misspelled_names(names: StringColumn) -> list[str]:
-    """Sample names and change one character of each, in the same way in every run."""
+    """Sample names and change one character in each, identically in every run."""
     random = np.random.default_rng(0)
     rows = random.choice(len(names), min(len(names), _N_TEST_QUERIES), replace=False)
     misspelled = []
@@ -175,7 +175,7 @@ def _misspelled_names(names: StringColumn) -> list[str]:
 
 
 def _choose_steps(approximate: FaissIndex, queries: FloatArray) -> Steps:
-    """Return the numbers of lists to probe, each with the cosine from which a query stops."""
+    """Return the numbers of lists to probe, each with the cosine at which a query stops."""
     # Probing more lists than the index has makes faiss return arbitrary rows.
     *numbers, largest = sorted({min(n_probe, approximate.index.nlist) for n_probe in _N_PROBE})
     _, nearest = replace(approximate, steps=[[largest, _ANY_COSINE]]).search(queries, 1)
@@ -190,11 +190,11 @@ def _choose_steps(approximate: FaissIndex, queries: FloatArray) -> Steps:
 
 
 def near_enough(best: FloatArray, nearest: FloatArray) -> float:
-    """Return the cosine from which a search with few lists has found the nearest name.
+    """Return the cosine at which a search in few lists has found the nearest name.
 
-    best, nearest (FloatArray): Cosines of the best results with few and with all lists.
-    RETURNS (float): Threshold, with at most `_MAX_MISSED` exceptions; -1 if the search missed no
-        more nearest names than that.
+    best, nearest (FloatArray): Cosines of the best results in few lists and in all lists.
+    RETURNS (float): Threshold, with at most `_MAX_MISSED` exceptions; -1 if the search missed at
+        most `_MAX_MISSED` nearest names.
     """
     missed = np.sort(best[best < nearest])[::-1]
     if len(missed) <= _MAX_MISSED:

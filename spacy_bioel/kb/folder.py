@@ -1,17 +1,17 @@
-"""The folder of a knowledge base: where its files are, and transactions that change them.
+"""The knowledge base folder: where its files are, and transactions that change them.
 
-    meta.json                           names the generation; replaced last, in one step
+    meta.json                           refers to the generation; replaced last, in one step
     columns.3f2a9c01b7d4/               the generation: all columns; never changed
     vectors/9f3a.18a0.../about.json     description of the vectors of one encoder
-    vectors/9f3a.18a0.../codes.npy ...  vectors of the names of one generation; never changed
-    tries/5b1e....3f2a9c01b7d4/         trie of the names of this generation by some word pieces
+    vectors/9f3a.18a0.../codes.npy ...  vectors of one generation's names; never changed
+    tries/5b1e....3f2a9c01b7d4/         trie of this generation's names, in word pieces
 
-A folder in vectors/ or tries/ is called a home: it has one set of vectors, or one trie. In memory,
-a knowledge base is a mapping of files: columns by their names, files of homes by their paths.
+A folder in vectors/ or tries/ is called a home: it contains one set of vectors, or one trie. In
+memory, a knowledge base is a mapping of files: columns by name, files in homes by path.
 
-There is one transaction at a time, for all kinds of changes. Readers need no lock: their open files
-never change, since nothing writes to a file after it was put in place. A reader that opens the
-folder gets either the old generation or the new one.
+Only one transaction runs at a time, whatever it changes. Readers need no lock: their open files
+never change, since nothing writes to a file after it is put in place. A reader that opens the
+folder gets either the old or the new generation.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ VECTOR_COLUMNS = {
     "scales": "float32",
     "digests": "uint64",  # digests of the normalised names, see `kb.vector_files`
 }
-# For many vectors without an approximate index, see `kb.vectors`.
+# Used for many vectors without an approximate index; see `kb.vectors`.
 COARSE_COLUMNS = {"coarse": "int8", "projection": "float32"}
 ABOUT_FILE = "about.json"
 TRIE_COLUMNS = ("first_child", "pieces", "leaves", "name_offsets", "names")
@@ -64,14 +64,14 @@ HOME_FILES = {
     "vectors": (ABOUT_FILE, *(f"{x}.npy" for x in (*VECTOR_COLUMNS, *COARSE_COLUMNS)), "ann"),
     "tries": (ABOUT_FILE, *(f"{name}.npy" for name in TRIE_COLUMNS)),
 }
-# Names of homes: the fingerprint of an encoder and a time, or of word pieces and of a generation.
+# Names of homes: an encoder fingerprint and a time, or a word-piece fingerprint and a generation.
 _HOME_NAMES = {
     "vectors": re.compile(r"[\w-]+\.[0-9a-f]{16}", re.ASCII),
     "tries": re.compile(r"[0-9a-f]{16}\.[0-9a-f]{12}"),
 }
 GENERATION = re.compile(r"columns\.[0-9a-f]{12}(\.\d+)?")
 _LEFTOVERS = re.compile(rf"\.(lock|holder|encoding|new\..*|meta\.json\..*)|{GENERATION.pattern}")
-# Attempts to map the columns, attempts with the same meta.json, and seconds between attempts.
+# Max. attempts to map the columns, max. attempts with the same meta.json, and seconds in between.
 _MAX_ATTEMPTS, _MAX_UNCHANGED, _PAUSE = 200, 3, 0.005
 
 
@@ -81,7 +81,7 @@ _MAX_ATTEMPTS, _MAX_UNCHANGED, _PAUSE = 200, 3, 0.005
 def map_columns(folder: Path) -> dict[str, RawFile]:
     """Map meta.json and the columns that it describes; missing files are left out.
 
-    If a writer removes the columns in between, meta.json has changed, and both are read again.
+    If a writer removes the columns in the meantime, meta.json has changed, and both are read again.
     """
     old_text, unchanged = None, 0
     for _ in range(_MAX_ATTEMPTS):
@@ -97,18 +97,18 @@ def map_columns(folder: Path) -> dict[str, RawFile]:
 
 
 def generation_of(files: Mapping[str, RawFile]) -> str:
-    """Return the folder of columns that meta.json names; "" without a readable meta.json."""
+    """Return the name of the column folder in meta.json; "" without a readable meta.json."""
     name = str(_parse_json(files, META_FILE).get("generation"))
     return name if GENERATION.fullmatch(name) else ""
 
 
 def generation_name(fingerprint: str) -> str:
-    """Return the name for the folder of the columns with this fingerprint."""
+    """Return the name of the folder for columns with this fingerprint."""
     return f"columns.{blake2b(fingerprint.encode('utf8'), digest_size=6).hexdigest()}"
 
 
 def is_kb(folder: Path) -> bool:
-    """Whether a folder has the meta.json of a knowledge base, of any schema."""
+    """Return whether a folder contains the meta.json of a knowledge base, of any schema."""
     meta = _parse_json(read_small(folder, META_FILE), META_FILE)
     columns = meta.get("columns")
     return (
@@ -117,12 +117,12 @@ def is_kb(folder: Path) -> bool:
 
 
 def has_columns(folder: Path) -> bool:
-    """Whether a folder has files of a knowledge base, even if others are missing."""
+    """Return whether a folder contains knowledge base files, even if some are missing."""
     return is_kb(folder) or any(folder.glob("columns.*/*.npy"))
 
 
 def check_replaceable(out: Path) -> None:
-    """Check that a path is free, an empty folder or a knowledge base. RAISES BioelError: [B029]."""
+    """Check that a path is unused, empty or a knowledge base. RAISES BioelError: [B029] if not."""
     if not out.exists() or is_kb(out):
         return
     is_empty = out.is_dir() and all(map(_is_leftover, out.iterdir()))
@@ -131,7 +131,7 @@ def check_replaceable(out: Path) -> None:
 
 
 def _is_leftover(path: Path) -> bool:
-    """Whether a killed writer has left this path in a folder without a knowledge base."""
+    """Return whether a killed writer left this path in a folder without a knowledge base."""
     if path.name == "vectors" and path.is_dir():
         return all(_HOME_NAMES["vectors"].fullmatch(home.name) for home in path.iterdir())
     return bool(_LEFTOVERS.fullmatch(path.name))
@@ -141,9 +141,9 @@ def _is_leftover(path: Path) -> bool:
 
 
 def vectors_name(fingerprint: str) -> str:
-    """Return a new name for vectors of an encoder; newer names sort after older ones.
+    """Return a new name for an encoder's vectors; newer names sort after older names.
 
-    RAISES ValueError: When the fingerprint has characters other than letters, digits, "_" and "-".
+    RAISES ValueError: If the fingerprint has characters other than letters, digits, "_" and "-".
     """
     name = f"{fingerprint}.{time.time_ns():016x}"
     if not _HOME_NAMES["vectors"].fullmatch(name):
@@ -152,17 +152,17 @@ def vectors_name(fingerprint: str) -> str:
 
 
 def trie_name(pieces: str, kb: str) -> str:
-    """Return the name of a trie, by the fingerprints of its word pieces and of the KB."""
+    """Return the name of a trie, from the fingerprints of its word pieces and the KB."""
     return f"{pieces}.{generation_name(kb).partition('.')[2]}"
 
 
 def encoder_of(name: str) -> str:
-    """Return the fingerprint of the encoder, from the name of its vectors."""
+    """Return an encoder's fingerprint, from the name of its vectors."""
     return name.rpartition(".")[0]
 
 
 def homes_in(folder: Path, kind: str) -> list[str]:
-    """Return the names of the homes of a kind in a folder, with or without about.json."""
+    """Return the names of all homes of a kind in a folder, even without about.json."""
     with suppress(FileNotFoundError, NotADirectoryError):
         names = sorted(path.name for path in (folder / kind).iterdir())
         return [name for name in names if _HOME_NAMES[kind].fullmatch(name)]
@@ -170,7 +170,7 @@ def homes_in(folder: Path, kind: str) -> list[str]:
 
 
 def homes_of(files: Mapping[str, RawFile], kind: str) -> dict[str, dict[str, RawFile]]:
-    """Group the files of a kind by home; newer vectors come after older ones."""
+    """Group the files of a kind by home, older vectors before newer vectors."""
     homes: dict[str, dict[str, RawFile]] = {}
     for path in sorted(files):
         name, _, file = path.removeprefix(f"{kind}/").partition("/")
@@ -180,7 +180,7 @@ def homes_of(files: Mapping[str, RawFile], kind: str) -> dict[str, dict[str, Raw
 
 
 def describe_home(folder: Path, kind: str, about: Mapping[str, Any]) -> None:
-    """Write about.json next to the finished files of a home, with all checksums and its own."""
+    """Write about.json for the finished files in a home, with their checksums and its own."""
     files = map_folder(folder, HOME_FILES[kind][1:])
     checksums = {name: checksum(raw) for name, raw in files.items()}
     sealed = sealed_json({**about, "checksums": checksums, "text": UNSEALED})
@@ -188,7 +188,7 @@ def describe_home(folder: Path, kind: str, about: Mapping[str, Any]) -> None:
 
 
 def described(parts: Mapping[str, RawFile], *, home: str, where: str) -> dict[str, Any]:
-    """Read about.json of a home. RAISES BioelError: [B030] unreadable, [B210] edited."""
+    """Read the about.json in a home. RAISES BioelError: [B030] unreadable, [B210] edited."""
     text, file = parts[ABOUT_FILE].tobytes(), f"{home}/{ABOUT_FILE}"
     about = read_json(text, where=where, file=file)
     check_seal(text, about.get("text"), where=where, file=file)
@@ -196,16 +196,17 @@ def described(parts: Mapping[str, RawFile], *, home: str, where: str) -> dict[st
 
 
 def check_home(parts: Mapping[str, RawFile], *, home: str, where: str) -> None:
-    """Read all files of a home and compare checksums.
+    """Read all files in a home and compare their checksums.
 
-    RAISES BioelError: Those of `described`, [B024] with the first file that is missing or differs.
+    RAISES BioelError: [B024] for the first file that is missing or differs; the same errors as
+        `described`.
     """
     for name, expected in described(parts, home=home, where=where)["checksums"].items():
         check_contents(parts.get(name), expected, where=where, file=f"{home}/{name}")
 
 
 def in_home(kind: str, name: str, parts: Mapping[str, RawFile]) -> dict[str, RawFile]:
-    """Return the files of a home by their paths in the folder of the knowledge base."""
+    """Return the files in a home by their paths in the knowledge base folder."""
     return {f"{kind}/{name}/{file}": raw for file, raw in parts.items()}
 
 
@@ -225,7 +226,7 @@ def map_vectors(folder: Path, *, fingerprint: str | None = None) -> dict[str, Ra
 
 
 def map_tries(folder: Path, *, fingerprint: str) -> dict[str, RawFile]:
-    """Map the tries of the names of the knowledge base with this fingerprint."""
+    """Map the tries built for the knowledge base with this fingerprint."""
     files: dict[str, RawFile] = {}
     for name in homes_in(folder, "tries"):
         if name == trie_name(name.partition(".")[0], fingerprint):
@@ -235,7 +236,7 @@ def map_tries(folder: Path, *, fingerprint: str) -> dict[str, RawFile]:
 
 
 def known_files(files: Mapping[str, RawFile]) -> dict[str, RawFile]:
-    """Select the files of a knowledge base."""
+    """Select the files that belong to a knowledge base."""
     known = {name: files[name] for name in KB_FILES if name in files}
     for kind in HOME_FILES:
         for name, parts in homes_of(files, kind).items():
@@ -253,7 +254,7 @@ def _parse_json(files: Mapping[str, RawFile], name: str) -> dict[str, Any]:
 
 # -- Transactions --------------------------------------------------------------------------------
 
-PATIENCE = 600.0  # seconds that a writer waits for another one
+PATIENCE = 600.0  # max. seconds that a writer waits for another writer
 _WARN_AFTER = 2.0  # seconds until a waiting writer logs a warning
 _LOCK_FILE, _HOLDER_FILE = ".lock", ".holder"
 
@@ -262,15 +263,16 @@ _LOCK_FILE, _HOLDER_FILE = ".lock", ".holder"
 def editing(folder: Path, *, to: str, make: bool = False) -> Iterator[Transaction]:
     """Lock a knowledge base for one writer, among all threads and processes.
 
-    Whatever a change depends on must be read, or checked again, inside the block. Unfinished files
-    of a killed writer are removed first. A writer that waits for over two seconds logs [W212].
+    Everything that a change depends on must be read, or checked again, inside the block. Files that
+    a killed writer left unfinished are removed first. A writer that waits for over two seconds logs
+    [W212].
 
     to (str): Purpose of this writer, shown to waiting writers, e.g. "add concepts".
     make (bool): Make the folder if it is missing, and remove it if it stays empty.
     YIELDS (Transaction): Replaces the columns, adds and removes vectors.
-    RAISES BioelError: [B212] when another writer does not finish in time, [B485] a symbolic link
-        within the folder.
-    RAISES OSError: When the folder cannot be written.
+    RAISES BioelError: [B212] if another writer does not finish in time, [B485] if the folder
+        contains a symbolic link.
+    RAISES OSError: If the folder cannot be written.
     """
     _refuse_links(folder)
     lock = FileLock(folder / _LOCK_FILE)
@@ -290,7 +292,7 @@ def editing(folder: Path, *, to: str, make: bool = False) -> Iterator[Transactio
 
 
 class Transaction:
-    """Changes that the writer who holds the lock of a knowledge base may make."""
+    """Changes that a writer can make while it holds the lock on a knowledge base."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -305,7 +307,7 @@ class Transaction:
             meta = write(fresh)
             name = generation = generation_name(str(meta["fingerprint"]))
             n = 0
-            # Existing columns are never touched, not even to be replaced by equal ones.
+            # Existing columns are never touched, not even to replace them by identical columns.
             while (self.folder / generation).exists():
                 n += 1
                 generation = f"{name}.{n}"
@@ -327,7 +329,7 @@ class Transaction:
                 self.put(fresh, kind, name)
 
     def put(self, filled: Path, kind: str, name: str) -> Path:
-        """Move a folder of vectors or of a trie to its final path, and return the path."""
+        """Move a finished folder with vectors or a trie to its final path, and return the path."""
         home = self.folder / kind / name
         home.parent.mkdir(exist_ok=True)
         _move(filled, home)
@@ -336,23 +338,24 @@ class Transaction:
     def remove_vectors(self, names: Iterable[str]) -> None:
         for name in names:
             home = self.folder / "vectors" / name
-            # The description goes first: without it, readers ignore the rest.
+            # The description is removed first: without it, readers ignore the other files.
             (home / ABOUT_FILE).unlink(missing_ok=True)
             _remove([home])
 
     def tidy(self) -> None:
-        """Remove columns that meta.json does not name, and files that were never put in place."""
+        """Remove columns that meta.json does not refer to, and files never put in place."""
         folder = self.folder
         _remove([*folder.glob(".new.*"), *folder.glob(f".{META_FILE}.*")])
         homes = (folder / "vectors" / name for name in homes_in(folder, "vectors"))
         _remove(home for home in homes if not (home / ABOUT_FILE).exists())
         meta = read_small(folder, META_FILE)
         if meta and not is_kb(folder):
-            return  # a damaged meta.json does not tell which columns are current
+            return  # with a damaged meta.json, it is unknown which columns are current
         generation = generation_of(meta)
         generations = (path for path in folder.iterdir() if GENERATION.fullmatch(path.name))
         _remove(path for path in generations if path.name != generation)
-        # A trie is valid for all generations of equal columns, which differ in a final number.
+        # A trie is valid for all generations with identical columns; their names differ only in a
+        # number at the end.
         old_tries = (name for name in homes_in(folder, "tries") if name[-12:] not in generation)
         _remove(folder / "tries" / name for name in old_tries)
 
@@ -367,9 +370,9 @@ class Transaction:
 
 
 def _refuse_links(folder: Path) -> None:
-    """Refuse symbolic links, by which a change could write elsewhere; the folder may be one.
+    """Refuse symbolic links inside a folder, through which a change could write elsewhere.
 
-    RAISES BioelError: [B485].
+    The folder itself may be a link. RAISES BioelError: [B485].
     """
     for parent, folders, files in os.walk(folder):
         for path in (Path(parent, name) for name in (*folders, *files)):
@@ -392,7 +395,7 @@ def _acquire(lock: FileLock, folder: Path, *, make: bool) -> None:
                 raise BioelError(_with_holder(Errors.B212, folder)) from None
             LOGGER.warning(_with_holder(Warnings.W212, folder))
         except FileNotFoundError:
-            # With `make`, another writer has failed and removed the folder that it had made.
+            # With `make`, another writer must have failed and removed the folder that it made.
             if not make:
                 raise
 
@@ -406,15 +409,15 @@ def _with_holder(template: str, folder: Path) -> str:
 
 
 def _write_holder(folder: Path, to: str) -> None:
-    """Write who holds the lock. After a writer was killed, its note stays until the next writer."""
+    """Record who holds the lock. A killed writer's note stays until the next writer replaces it."""
     since = time.strftime("%Y-%m-%d %H:%M:%S")
     (folder / _HOLDER_FILE).unlink(missing_ok=True)
-    with (folder / _HOLDER_FILE).open("x", encoding="utf8") as file:  # "x": follow no link
+    with (folder / _HOLDER_FILE).open("x", encoding="utf8") as file:  # "x": do not follow links
         file.write(f"process {os.getpid()} on {socket.gethostname()} ({to}, since {since})")
 
 
 def _move(filled: Path, place: Path) -> None:
-    """Rename a folder after all its files are on disk."""
+    """Rename a folder once all its files are on disk."""
     for path in filled.iterdir():
         sync(path)
     sync(filled)
@@ -423,7 +426,7 @@ def _move(filled: Path, place: Path) -> None:
 
 
 def _remove(paths: Iterable[Path]) -> None:
-    """Remove files and folders; ignore those that a reader has open, if the system refuses."""
+    """Remove files and folders, except those that the system keeps because a reader uses them."""
     for path in list(paths):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)

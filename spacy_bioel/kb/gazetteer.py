@@ -1,12 +1,12 @@
-"""Find names of a knowledge base in a text by hashed keys: `Gazetteer` and `BagsOfWords`.
+"""Find knowledge base names in a text by hashed keys: `Gazetteer` and `BagsOfWords`.
 
 `Gazetteer` maps the keys of names to their types, for mention detection. It takes about ten bytes
-per name, so a detector carries it and needs no knowledge base at run time.
+per name, so a detector can include it and needs no knowledge base at run time.
 
-`BagsOfWords` indexes names by the set of their stems, and so finds them in any word order, with
-other endings and linking words, and with words that synonyms in the knowledge base exchange for
-each other. The key of a bag is the sum of the keys of its stems: the key of any span of a text is a
-difference of running sums, and exchanging a word takes one subtraction and one addition.
+`BagsOfWords` indexes names by their sets of stems. It finds them in any word order, with other
+endings and linking words, and with words that are interchangeable in the knowledge base's synonyms.
+The key of a bag is the sum of its stem keys, so the key of any text span is the difference between
+two running sums, and replacing a word takes one subtraction and one addition.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from spacy_bioel.text.normalize import (
 )
 from spacy_bioel.types import IntArray
 
-# A 64-bit mask has one bit per type. Its last bit marks preferred names, and words that are usually
-# the last word of a name.
+# A 64-bit mask has one bit per type. Its last bit marks preferred names, or words that usually come
+# last in a name.
 MAX_TYPES = 63
 N_BITS = 64
-# A word indicates a type if at least this share of the names with the word have the type.
+# A word indicates a type if at least this share of the names that contain it have the type.
 _MIN_SHARE_OF_NAMES = 0.3
 
 MaskArray = NDArray[np.uint64]
@@ -62,10 +62,10 @@ class KeyMasks:
         return cls(np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.uint64))
 
     def find(self, keys: KeyArray) -> MaskArray:
-        """Return the mask of each key, 0 for unknown keys. Any shape; returns the same."""
+        """Return the mask of each key, 0 for unknown keys. Any shape; returns the same shape."""
         if not len(self.keys):
             return np.zeros(keys.shape, dtype=np.uint64)
-        # Most spans of a text are not names; the first bits of their keys rule out nearly all.
+        # Most text spans are not names; the leading bits of their keys rule out nearly all of them.
         prefixes = keys >> np.uint64(64 - self._n_prefix_bits)
         bits = self._prefixes[prefixes >> np.uint64(3)]
         bits = bits >> (prefixes & np.uint64(7)).astype(np.uint8)
@@ -79,12 +79,12 @@ class KeyMasks:
 
     @cached_property
     def _n_prefix_bits(self) -> int:
-        """Number of first bits of a key that index `_prefixes`; one bit in 16 of it is set."""
+        """Number of leading key bits that index `_prefixes`; at most 1 in 16 of its bits is set."""
         return len(self.keys).bit_length() + 4
 
     @cached_property
     def _prefixes(self) -> NDArray[np.uint8]:
-        """Bitmap over all values of the first bits: set if a key begins with them."""
+        """Bitmap over all values of the leading bits; set for values that occur in a key."""
         prefixes = self.keys >> np.uint64(64 - self._n_prefix_bits)
         bitmap = np.zeros(1 << (self._n_prefix_bits - 3), np.uint8)
         np.bitwise_or.at(bitmap, prefixes >> 3, np.uint8(1) << (prefixes & 7).astype(np.uint8))
@@ -93,9 +93,9 @@ class KeyMasks:
 
 @dataclass(frozen=True, eq=False)
 class Gazetteer:
-    """Types of the names of a knowledge base, and of the single words in its names.
+    """Types of the names in a knowledge base, and of the single words in these names.
 
-    names (KeyMasks): Types of the concepts that have a name.
+    names (KeyMasks): For each name, the types of its concepts.
     words (KeyMasks): Types that a word in a name usually indicates: names with "nephropathy" are
         diseases.
     """
@@ -109,13 +109,13 @@ class Gazetteer:
 
     @classmethod
     def from_kb(cls, kb: KnowledgeBase) -> Gazetteer:
-        """Collect the names and words of a knowledge base with its 63 most frequent types."""
+        """Create a gazetteer from a knowledge base, with its 63 most frequent types."""
         masks = _name_masks(kb)
         names = KeyMasks(np.array(kb.name_keys), masks[kb.name_key_rows])
         return cls(names, _word_masks([normalize_name(name) for name in kb.names], masks))
 
     def arrays(self) -> dict[str, NDArray]:
-        """Return all arrays by name, for storage: keys, distinct masks, and the mask of each."""
+        """Return all arrays by name, for storage: keys, distinct masks, and each key's mask."""
         arrays: dict[str, NDArray] = {}
         for name, table in (("names", self.names), ("words", self.words)):
             masks, mask_numbers = np.unique(table.masks, return_inverse=True)
@@ -137,10 +137,10 @@ class Gazetteer:
     def match_spans(
         self, tokens: Sequence[str], max_width: int, *, lengths: IntArray | None = None
     ) -> tuple[IntArray, IntArray, IntArray]:
-        """Find all spans of documents that are names.
+        """Find all spans in documents that are names.
 
         tokens (Sequence[str]): Normalised tokens of all documents, concatenated.
-        lengths (IntArray | None): Number of tokens of each document; None: one document. Shape
+        lengths (IntArray | None): Number of tokens in each document; None: one document. Shape
             (n_docs,).
         RETURNS (tuple): start, width - 1 and bit, one entry for each bit of each span. Shape
             (n_bits,) each.
@@ -149,7 +149,7 @@ class Gazetteer:
         if lengths is not None:
             tokens_left = np.repeat(np.cumsum(lengths), lengths) - np.arange(len(tokens))
             keys[tokens_left[:, None] <= np.arange(max_width)] = 0
-        # A span that begins or ends with an empty token would repeat the match without it.
+        # A span that begins or ends with an empty token would repeat a match of the shorter span.
         is_empty = np.array([not token for token in tokens], dtype=bool)
         keys[is_empty] = 0
         for width in range(1, max_width):
@@ -160,7 +160,7 @@ class Gazetteer:
         return starts[spans], widths[spans], bits
 
     def match_words(self, tokens: Sequence[str]) -> tuple[IntArray, IntArray]:
-        """Find all tokens that are words of names.
+        """Find all tokens that are words in names.
 
         RETURNS (tuple): token and bit, one entry for each bit of each token. Shape (n_bits,) each.
         """
@@ -168,14 +168,14 @@ class Gazetteer:
 
 
 def unpack_bits(masks: MaskArray) -> tuple[IntArray, IntArray]:
-    """Return the position of the mask and the number of each set bit. masks: shape (n,)."""
+    """Return the mask position and the number of each set bit. masks: shape (n,)."""
     bits = np.unpackbits(masks.view(np.uint8).reshape(-1, 8), axis=1, bitorder="little")
     positions, numbers = np.nonzero(bits)
     return positions, numbers
 
 
 def _name_masks(kb: KnowledgeBase) -> MaskArray:
-    """Return a mask of the types of the concepts of each name. Shape (n_names,)."""
+    """Return, for each name, a mask of its concepts' types. Shape (n_names,)."""
     frequency = np.bincount(kb.type_ids, minlength=len(kb.type_names))
     bit_of_type = np.full(len(kb.type_names), -1)
     frequent = np.argsort(-frequency, kind="stable")[:MAX_TYPES]
@@ -190,7 +190,7 @@ def _name_masks(kb: KnowledgeBase) -> MaskArray:
 
 
 def _word_masks(names: Sequence[str], masks: MaskArray) -> KeyMasks:
-    """Return the types and the usual position of words that occur in more than one name."""
+    """Return the types and the usual position of words that occur more than once."""
     numbers: dict[str, int] = {}
     split_names = [name.split() for name in names]
     words = [word for name_words in split_names for word in name_words]
@@ -211,17 +211,17 @@ def _word_masks(names: Sequence[str], masks: MaskArray) -> KeyMasks:
     return KeyMasks(keys[order], word_masks[order])
 
 
-MAX_WORDS = 12  # words of the longest spans that are looked up everywhere in a text
-# Two words are substitutes if the names of enough concepts differ in them alone: the minimum number
-# of these concepts, and their minimum share of the concepts with the rarer word.
+MAX_WORDS = 12  # max. words in spans that are looked up at every position in a text
+# Two words are substitutes if enough concepts have two names that differ only in these words: the
+# minimum number of such concepts, and their minimum share of the concepts with the rarer word.
 _MIN_CONCEPTS = 3
 _MIN_SHARE_OF_CONCEPTS = 0.04
 _SHARE_OF_NOUNS = 0.8  # share for adjectives and their nouns, which come from other vocabularies
 # "No testis" is a name of "Absent testis", but "no seizure" is not an absence seizure.
 NEGATIONS = frozenset("no not non without never none nor".split())
-# Words that may be added to the name of a changed amount: "low serum potassium level".
+# Words that may be added to a name for a changed amount: "low serum potassium level".
 _WORDS_WITH_AMOUNTS = ((), ("serum",), ("plasma",), ("level",), ("serum", "level"))
-_MAX_STEP = 8  # names of a concept that differ in one word are compared with the next seven
+_MAX_STEP = 8  # each name is compared with up to seven names that differ from it in one word
 
 
 @lru_cache(maxsize=1 << 17)
@@ -232,22 +232,22 @@ def stem_key(word: str) -> int:
 
 @dataclass(frozen=True)
 class Substitutes:
-    """Pairs of words that names exchange for each other, such as "anomaly" and "abnormality"."""
+    """Pairs of words that are interchangeable in names, such as "anomaly" and "abnormality"."""
 
     word: KeyArray  # key of the word in a text, ascending
     by: KeyArray  # key of the word in a name
     stem: tuple[str, ...]  # stem of the word in a name; for adjectives, the noun itself
     share: NDArray[np.float32]  # share of the concepts with the rarer word that have both
-    adjective: tuple[str, ...]  # adjective that may match a noun alone: "renal", "kidney"; else ""
+    adjective: tuple[str, ...]  # adjective that may match a noun alone ("renal", "kidney"), or ""
 
     def share_of(self, rows: IntArray) -> NDArray[np.float32]:
-        """Return the share of some pairs, 0 for row -1."""
+        """Return the share for each of these pairs, 0 for row -1."""
         return np.append(self.share, np.float32(0))[rows]
 
 
 @dataclass(frozen=True)
 class BagsOfWords:
-    """Names of a knowledge base, grouped by the bag of their stems."""
+    """Knowledge base names, grouped by their bags of stems."""
 
     found: KeyMasks  # distinct keys, each with the number of its bag, from 1
     offsets: IntArray  # start of each bag in `rows`
@@ -262,9 +262,9 @@ class BagsOfWords:
 
     @classmethod
     def from_kb(cls, kb: KnowledgeBase, nouns: Mapping[str, str] | None = None) -> BagsOfWords:
-        """Read all names, which takes a second for 100,000 names.
+        """Index all names, which takes a second for 100,000 names.
 
-        nouns (Mapping[str, str] | None): From adjectives to nouns, such as "renal" to "kidney".
+        nouns (Mapping[str, str] | None): Nouns by adjective, such as "kidney" for "renal".
         """
         split_names = [words_of(name) for name in normalize_names(list(kb.names))]
         counts = Counter(word for words in split_names for word in dict.fromkeys(words))
@@ -274,7 +274,7 @@ class BagsOfWords:
             for word in counts
         }
         stem_keys = np.array([word_key(stem) for stem in stems], dtype=np.uint64)
-        # Name and stem of each word of each name, without linking words.
+        # Name and stem of each word in each name, without linking words.
         lengths = np.fromiter(map(len, split_names), dtype=np.int64, count=len(split_names))
         numbers = (stem_numbers[word] for words in split_names for word in words)
         stem = np.fromiter(numbers, np.int64, count=lengths.sum())
@@ -300,7 +300,7 @@ class BagsOfWords:
 
 
 def _amounts(words: list[str]) -> list[int]:
-    """Return the bags of other names for a changed amount of something: "low serum potassium"."""
+    """Return the bags of other names for a changed amount, such as "low serum potassium"."""
     sign, substance = amount_of(words) if words and is_amount(words) else (0, [])
     if not substance:
         return []
@@ -311,7 +311,7 @@ def _amounts(words: list[str]) -> list[int]:
 
 
 def _long_names(split_names: Sequence[list[str]]) -> KeyMasks:
-    """Map the first MAX_WORDS words of longer names to the maximum length of these names."""
+    """Map the first MAX_WORDS words of longer names to the maximum length of such names."""
     lengths: dict[int, int] = {}
     for words in split_names:
         if len(words) > MAX_WORDS:
@@ -329,14 +329,14 @@ def _substitutes(
     stem_keys: KeyArray,
     stems: Sequence[str],
 ) -> Substitutes:
-    """Find pairs of words by the concepts with two names that differ in these words alone.
+    """Find the pairs of words for which enough concepts have two names that differ only in them.
 
     name_bags (KeyArray): Bag of each name.
-    name, stem (IntArray): Name and stem of each word of each name.
+    name, stem (IntArray): Name and stem of each word in each name.
     stem_keys (KeyArray), stems (Sequence[str]): Key and string of each stem.
     """
-    rest = name_bags[name] - stem_keys[stem]  # bag of the other words of the name
-    # Repeat concept, rest and stem for each word of each name of each concept.
+    rest = name_bags[name] - stem_keys[stem]  # bag of the other words in the name
+    # One entry for each word in each of a concept's names: its concept, rest and stem.
     starts = np.searchsorted(name, np.arange(len(name_bags) + 1))
     names = np.asarray(kb.concept_names, dtype=np.int64)
     concept = np.repeat(np.arange(len(kb)), np.diff(kb.concept_offsets))
@@ -373,7 +373,7 @@ def _substitutes(
 
 
 def _with_nouns(table: Substitutes, nouns: Mapping[str, str], stems: Container[str]) -> Substitutes:
-    """Add adjectives and their nouns as substitutes, if the substitute occurs in names."""
+    """Add adjectives and their nouns as mutual substitutes, if the substitute occurs in names."""
     pairs = [(adjective, noun, adjective) for adjective, noun in nouns.items()]
     pairs += [(noun, adjective, "") for adjective, noun in nouns.items()]
     pairs = [pair for pair in pairs if stem_of(pair[1]) in stems]

@@ -1,7 +1,7 @@
 """Read several knowledge bases as one joined knowledge base.
 
-Strings, searches and vectors stay in the parts. Memory holds only numbers, some 50 bytes per name,
-each column from its first use on. Nothing is written.
+Strings, searches and vectors stay in the parts. Only numbers are kept in memory, some 50 bytes per
+name, and each column is created on first use. Nothing is written to disk.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ Normalize = Callable[[list[str]], list[str]]
 
 
 class JoinedStrings(StringColumn):
-    """Distinct strings of several columns.
+    """Distinct strings from several columns.
 
-    columns (Sequence[StringColumn]): One column of each knowledge base.
-    part, row (NDArray): Number of the column of each joined row, and the row in that column. Shape
-        (n,) each.
+    columns (Sequence[StringColumn]): One column from each knowledge base.
+    part, row (NDArray): For each joined row, the number of its column, and its row in that column.
+        Shape (n,) each.
     """
 
     def __init__(
@@ -64,10 +64,10 @@ class JoinedStrings(StringColumn):
 def join_strings(
     columns: Sequence[StringColumn], by_key: Sequence[SortedKeys], *, normalize: Normalize
 ) -> tuple[JoinedStrings, list[NDArray[np.int32]], SortedKeys]:
-    """Number the distinct strings of several columns.
+    """Assign joined rows to the distinct strings in several columns.
 
     by_key (Sequence[SortedKeys]): Keys and rows of each column.
-    normalize (Callable): Returns the form in which strings with equal keys are compared.
+    normalize (Callable): Returns the form in which strings with identical keys are compared.
     RETURNS (tuple): The strings; for each column, the joined row of each of its rows; and the
         joined rows by their keys.
     """
@@ -92,7 +92,7 @@ def join_strings(
 
 
 def _are_same(first: list[str], second: list[str], normalize: Normalize) -> NDArray[np.bool_]:
-    """Compare pairs of strings: as they are, which is fast, then the others in normalised form."""
+    """Compare pairs of strings: unchanged, which is fast, then unequal pairs in normalised form."""
     is_same = np.array([a == b for a, b in zip(first, second, strict=True)], dtype=bool)
     others = np.flatnonzero(~is_same).tolist()
     first_forms = normalize([first[i] for i in others])
@@ -102,13 +102,13 @@ def _are_same(first: list[str], second: list[str], normalize: Normalize) -> NDAr
 
 
 def string_column(strings: Sequence[str] | StringColumn) -> StringColumn:
-    """Return a column of strings in memory."""
+    """Create a string column in memory."""
     lines = [f"{string}\n".encode() for string in strings]
     blob = np.frombuffer(b"".join(lines), dtype=np.uint8)
     return StringColumn(blob, offsets_of([len(line) for line in lines]).astype(np.uint64))
 
 
-# Columns that each method makes; it is called when one of them is first used.
+# Columns that each method creates when one of them is first used.
 _COLUMNS_OF_METHOD = {
     "_join_ids": ("ids", "concept_rows", "_by_id"),
     "_join_names": ("names", "name_rows", "name_keys", "_by_name", "ngrams"),
@@ -126,15 +126,15 @@ _METHOD_OF_COLUMN = {
 
 
 class JoinedKnowledgeBase(KnowledgeBase):
-    """Several knowledge bases as one, read-only: edits go to its parts.
+    """Several knowledge bases as one, read-only; edit the parts instead.
 
     Concepts with the same id are one concept, with the names, types, parents and cross-references
-    from all parts. Its preferred name and its definition come from the first part that has it. An
-    id that is retired in one part and current in another is current.
+    from all parts. The preferred name and the definition come from the first part that has them.
+    An id that is retired in one part and current in another is current.
 
     parts (Sequence[KnowledgeBase]): Two or more.
-    labels (Mapping[str, int]): Number of the part that mentions of a label link to. Mentions of
-        other labels may link to all parts.
+    labels (Mapping[str, int]): For each label, the number of the part that its mentions link to.
+        Mentions with other labels may link to all parts.
 
     concept_rows, name_rows (list): For each part, the joined row of each of its rows.
     """
@@ -183,7 +183,7 @@ class JoinedKnowledgeBase(KnowledgeBase):
         self.ngrams = JoinedSearch(ngrams, self.name_rows, nothing=0.0)  # type: ignore[assignment]
 
     def _join_entries(self) -> None:
-        """Give each concept its names from all parts, in the order of the parts."""
+        """Collect each concept's names from all parts, in the order of the parts."""
         n, n_names = len(self.ids), len(self.names)
         concept = self._owners("concept_offsets")
         name = self._mapped("concept_names", self.name_rows)
@@ -194,7 +194,7 @@ class JoinedKnowledgeBase(KnowledgeBase):
         for start, part in zip(starts, self.parts, strict=False):
             is_first[start + part.concept_offsets[:-1]] = True
         kept = _first_of_pairs(concept, name, below=n_names)
-        # A name is a preferred name if any part has it as the preferred one.
+        # A name is preferred if it is the preferred name in any part.
         keys = concept * n_names + name
         is_preferred = np.isin(keys[kept], keys[is_first])
         concept, name = concept[kept], name[kept]
@@ -228,7 +228,7 @@ class JoinedKnowledgeBase(KnowledgeBase):
         self._by_retired = SortedKeys.from_keys(word_keys(ids))
 
     def _join_meta(self) -> None:
-        """Make the contents of meta.json."""
+        """Create the contents of meta.json."""
         origin = {
             key: ", ".join(str(part.meta.get(key, "")) for part in self.parts)
             for key in ("source", "release", "licence")
@@ -237,19 +237,19 @@ class JoinedKnowledgeBase(KnowledgeBase):
         self.meta = {**origin, "fingerprint": self.fingerprint, "counts": counts}
 
     def _mapped(self, column: str, joined_rows: Sequence[NDArray[np.integer]]) -> IntArray:
-        """Concatenate a column of rows of all parts, as joined rows."""
+        """Concatenate a column of row numbers from all parts, converted to joined rows."""
         pairs = zip(joined_rows, self.parts, strict=True)
         values = [rows[getattr(part, column)] for rows, part in pairs]
         return np.concatenate(values).astype(np.int64)
 
     def _owners(self, offsets: str) -> IntArray:
-        """Return the joined concept row of each value of a ragged column, of all parts."""
+        """Return the joined concept row of each value in a ragged column, for all parts."""
         pairs = zip(self.concept_rows, self.parts, strict=True)
         owners = [np.repeat(rows, np.diff(getattr(part, offsets))) for rows, part in pairs]
         return np.concatenate(owners).astype(np.int64)
 
     def _distinct(self, offsets: str, values: IntArray, *, below: int) -> Ragged:
-        """Return the distinct values of each concept from all parts."""
+        """Return each concept's distinct values from all parts."""
         owner = self._owners(offsets)
         kept = _first_of_pairs(owner, values, below=below)
         return _ragged(owner[kept], values[kept], len(self), below=below)
@@ -279,11 +279,11 @@ class JoinedKnowledgeBase(KnowledgeBase):
         return labels
 
     def part_of(self, label: str) -> int | None:
-        """Return the number of the part that mentions of a label link to; None: all parts."""
+        """Return the number of the part that mentions with a label link to; None: all parts."""
         return self.labels.get(label)
 
     def has_concepts(self, part: int) -> NDArray[np.bool_]:
-        """Return a mask of the concepts that a part has. Shape (n_concepts,)."""
+        """Return a mask of the concepts in a part. Shape (n_concepts,)."""
         mask = np.zeros(len(self), dtype=bool)
         mask[self.concept_rows[part]] = True
         return mask
@@ -292,7 +292,7 @@ class JoinedKnowledgeBase(KnowledgeBase):
         return map(self.has_concepts, range(len(self.parts)))
 
     def _in_parts(self, concepts: IntArray) -> Iterator[tuple[IntArray, KnowledgeBase, IntArray]]:
-        """Yield the positions of the concepts that each part has, the part, and the rows in it."""
+        """Yield, for each part, the positions of its concepts, the part, and their rows in it."""
         ids = self.ids.take(concepts)
         for part in self.parts:
             rows = part._by_id.find(word_keys(ids), ids, part.ids.take)
@@ -335,19 +335,19 @@ class JoinedKnowledgeBase(KnowledgeBase):
 
 
 def parts_of(kb: KnowledgeBase) -> tuple[KnowledgeBase, ...]:
-    """Return the parts of a joined knowledge base, or a tuple of any other knowledge base."""
+    """Return the parts of a joined knowledge base; any other knowledge base is its only part."""
     return kb.parts if isinstance(kb, JoinedKnowledgeBase) else (kb,)
 
 
 def _first_of_pairs(owner: IntArray, values: IntArray, *, below: int) -> IntArray:
-    """Return the first position of each distinct pair of owner and value, sorted by owner."""
+    """Return the first position of each distinct (owner, value) pair, sorted by owner."""
     first = np.sort(np.unique(owner * max(below, 1) + values, return_index=True)[1])
     order: IntArray = first[np.argsort(owner[first], kind="stable")]
     return order
 
 
 def _ragged(owner: IntArray, values: IntArray, n: int, *, below: int) -> Ragged:
-    """Make a ragged column of n rows from pairs of owner and value, sorted by owner."""
+    """Create a ragged column of n rows from (owner, value) pairs sorted by owner."""
     offsets = offsets_of(np.bincount(owner, minlength=n))
     return Ragged(offsets, values.astype(np.int32), below=below)
 
@@ -356,7 +356,7 @@ SearchResult = tuple[IntArray, NDArray[np.float32]]
 
 
 class JoinedSearch:
-    """Search in several knowledge bases with merged results.
+    """Search several knowledge bases and merge the results.
 
     searches (Sequence): Objects with `search(queries, k) -> (rows, scores)`; row -1: no result.
     rows (Sequence[NDArray]): For each search, the joined row of each of its rows.
@@ -369,7 +369,7 @@ class JoinedSearch:
         self._searches, self._rows, self._nothing = searches, rows, nothing
 
     def search(self, queries: Sequence[str] | NDArray[np.float32], k: int) -> SearchResult:
-        """Find the k best rows for each query, best first, lower row first among equals."""
+        """Find the k best rows for each query, best first; the lower row wins ties."""
         all_rows, all_scores = [], []
         for search, joined_rows in zip(self._searches, self._rows, strict=True):
             rows, scores = search.search(queries, k)
@@ -377,7 +377,7 @@ class JoinedSearch:
             all_scores.append(scores)
         rows, scores = np.concatenate(all_rows, axis=1), np.concatenate(all_scores, axis=1)
         rows, scores = _sort_by_score(rows, scores)
-        # Two searches may find the same name: its better score is kept.
+        # Several searches may find the same name; its best score is kept.
         for column in range(1, rows.shape[1]):
             is_repeated = (rows[:, :column] == rows[:, column : column + 1]).any(axis=1)
             rows[is_repeated, column] = -1
@@ -385,12 +385,12 @@ class JoinedSearch:
         return rows[:, :k], np.where(rows >= 0, scores, np.float32(self._nothing))[:, :k]
 
     def rarity(self, codes: IntArray) -> NDArray[np.float64]:
-        """Return the mean inverse document frequency of 3-grams over the knowledge bases."""
+        """Return each 3-gram's inverse document frequency, averaged over the knowledge bases."""
         mean: NDArray[np.float64] = np.mean([s.rarity(codes) for s in self._searches], axis=0)
         return mean
 
 
 def _sort_by_score(rows: NDArray[np.int64], scores: NDArray[np.float32]) -> SearchResult:
-    """Sort the rows of each query by score, -1 last."""
+    """Sort each query's rows by score, with row -1 last."""
     order = np.lexsort((rows, -np.where(rows >= 0, scores, -np.inf)))
     return np.take_along_axis(rows, order, axis=1), np.take_along_axis(scores, order, axis=1)

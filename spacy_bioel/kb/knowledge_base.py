@@ -1,12 +1,12 @@
 """The knowledge base: memory-mapped columns of concepts and names, and queries over them.
 
-`KnowledgeBase` follows its kinds of columns (`StringColumn`, `SortedKeys`, `Ragged`) and the keys
-of names. Large columns are not read when they are opened. Instead, each batch that is read is
-checked: the order of offsets, the range of rows and the ends of strings.
+This module defines the kinds of columns (`StringColumn`, `SortedKeys`, `Ragged`), the keys of
+names, and then `KnowledgeBase`. Large columns are not read when they are opened. Instead, each
+batch that is read is checked: the order of offsets, the range of rows and the ends of strings.
 
 The 64-bit key of a normalised name is a polynomial in the hashes of its words. The keys of all
-spans of a document therefore follow from its words by one vectorised recurrence, without building
-strings. `search_names` finds concepts by words that a person types.
+spans in a document can therefore be computed by one vectorised recurrence, without building
+strings. `search_names` finds concepts for a query that a person types.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ from spacy_bioel.text.normalize import normalize_name, normalize_names, words_of
 from spacy_bioel.types import Concept, IntArray, KbRelease, remember
 
 _AROUND_ROW = np.arange(-1, 3)  # the two offsets of a row, and one more on each side
-_STRINGS_PER_BLOCK = 1 << 12  # when all strings of a column are read
+_STRINGS_PER_BLOCK = 1 << 12  # when all strings in a column are read
 
 
 class StringColumn:
-    """Strings in one block of newline-terminated UTF-8, with the start of each and the last end.
+    """Strings in one block of newline-terminated UTF-8, with the offsets of all lines.
 
-    RAISES BioelError: [B211] when the first or the last offset is wrong. Reading raises it too,
-        when a string is not exactly one line of UTF-8.
+    RAISES BioelError: [B211] if the first or last offset is wrong. Reading also raises it, if a
+        string is not exactly one line of UTF-8.
     """
 
     def __init__(self, blob: RawFile, offsets: NDArray[np.uint64], origin: Origin = MEMORY) -> None:
@@ -108,7 +108,7 @@ class StringColumn:
         raise self._origin.damaged(expected="lines of UTF-8", found=found)
 
     def _are_lines(self, starts: NDArray[np.uint64], ends: NDArray[np.uint64]) -> bool:
-        """Whether each string begins after a line end, and ends with one."""
+        """Return whether each string follows a line end and ends with a line end."""
         if not ((starts < ends).all() and (ends <= len(self._blob)).all()):
             return False
         follow_line = (self._blob[np.maximum(starts, 1) - 1] == LINE_END) | (starts == 0)
@@ -116,7 +116,7 @@ class StringColumn:
 
 
 class SortedKeys:
-    """Ascending 64-bit keys and their rows, for binary search; equal keys have ascending rows.
+    """Ascending 64-bit keys and their rows, for binary search; identical keys have ascending rows.
 
     below (int): Upper bound of the rows, exclusive.
     """
@@ -144,7 +144,7 @@ class SortedKeys:
         return self._origin.rows(self._rows, below=self._below)
 
     def search(self, keys: NDArray[np.uint64]) -> IntArray:
-        """Find the first row of each key, -1 if there is none. Any shape; returns the same."""
+        """Find the first row of each key, -1 if there is none. Keeps the shape of `keys`."""
         keys = np.asarray(keys, dtype=np.uint64)
         rows = np.full(keys.shape, -1, dtype=np.int64)
         if len(self.keys):
@@ -159,9 +159,9 @@ class SortedKeys:
         strings: Sequence[str],
         read: Callable[[IntArray], list[str]],
     ) -> IntArray:
-        """Find the row of each string, -1 if there is none; keys are hashes and may collide.
+        """Find each string's row, -1 if there is none. Compares strings, since keys may collide.
 
-        read (Callable): Reads the strings of rows, in the form that is compared.
+        read (Callable): Reads the strings in these rows, in the form to compare.
         """
         rows = self.search(keys)
         known = np.flatnonzero(rows >= 0)
@@ -179,12 +179,12 @@ class SortedKeys:
 class Ragged:
     """Ragged (CSR) column: each row has any number of values, which are rows of another column.
 
-    offsets (IntArray): Start of the values of each row, and end of the last. Shape (n_rows + 1,).
+    offsets (IntArray): Start of each row's values, and end of the last row. Shape (n_rows + 1,).
     below (int): Upper bound of the values, exclusive.
-    least (int): Minimum number of values of a row.
+    least (int): Minimum number of values in a row.
     origins (Sequence[Origin]): Files of offsets and values.
-    RAISES BioelError: [B211] when the first or the last offset is wrong. Methods raise it too,
-        when they read damaged values.
+    RAISES BioelError: [B211] if the first or last offset is wrong. Methods also raise it, if they
+        read damaged values.
     """
 
     def __init__(
@@ -204,7 +204,7 @@ class Ragged:
         return len(self._offsets) - 1
 
     def __getitem__(self, row: int) -> IntArray:
-        """Return the values of one row. Shape (n_values,). RAISES IndexError: No such row."""
+        """Return the values in a row. Shape (n_values,). RAISES IndexError: No such row."""
         [[start, end]] = self._bounds(np.array([row], dtype=np.int64))
         return self.values_at(slice(start, end))
 
@@ -215,12 +215,12 @@ class Ragged:
         return entries_of(bounds[:, 0], np.where(rows >= 0, bounds[:, 1] - bounds[:, 0], 0))
 
     def values_at(self, positions: IntArray | slice) -> IntArray:
-        """Return values by their positions. Any shape; returns the same."""
+        """Return the values at these positions. Any shape; returns the same shape."""
         values = self._values_origin.rows(self._values[positions], below=self._below)
         return values.astype(np.int64)
 
     def first(self, rows: IntArray) -> IntArray:
-        """Return the first value of each row; no row may be empty. Any shape; returns the same."""
+        """Return the first value in each non-empty row. Any shape; returns the same shape."""
         rows = np.asarray(rows, dtype=np.int64)
         return self.values_at(self._bounds(rows.ravel())[:, 0].reshape(rows.shape))
 
@@ -235,10 +235,10 @@ class Ragged:
         return self._values_origin.rows(self._values, below=self._below)
 
     def _bounds(self, rows: IntArray) -> IntArray:
-        """Return start and end of rows. Shape (n, 2). RAISES IndexError: No such row."""
+        """Return the start and end of rows. Shape (n, 2). RAISES IndexError: No such row."""
         if rows.size and int(rows.view(np.uint64).max()) >= len(self):
             raise IndexError(f"a row is negative, or not below {len(self)}")
-        # The offsets on both sides are compared too, which reveals nearly all damage.
+        # The neighbouring offsets are compared too, which reveals nearly all damage.
         offsets = self._offsets.take(rows[:, None] + _AROUND_ROW, mode="clip")
         offsets = self._offsets_origin.rows(offsets, below=len(self._values) + 1)
         steps = np.diff(offsets)
@@ -274,7 +274,8 @@ def name_key(normalized: str) -> int:
     return key
 
 
-# Tokens repeat. The cache is bounded, so that the memory of a service does not grow.
+# Tokens repeat, so their keys are cached. The cache is bounded, so that a service's memory does not
+# grow.
 _token_key = lru_cache(maxsize=1 << 17)(name_key)
 
 
@@ -286,15 +287,15 @@ def name_keys(normalized: Iterable[str]) -> KeyArray:
 def span_keys(tokens: Sequence[str], max_width: int) -> KeyArray:
     """Return the keys of all spans of up to `max_width` tokens.
 
-    tokens (Sequence[str]): Normalised tokens; a token may have no word ("") or several.
-    RETURNS (KeyArray): keys[i, w] is the key of tokens[i : i + w + 1]; 0 if the span leaves the
-        text or has no word. Shape (n_tokens, max_width).
+    tokens (Sequence[str]): Normalised tokens; a token may contain no word ("") or several words.
+    RETURNS (KeyArray): keys[i, w] is the key of tokens[i : i + w + 1]; 0 if the span extends beyond
+        the text or contains no word. Shape (n_tokens, max_width).
     """
     n = len(tokens)
     keys = np.zeros((n, max_width), dtype=np.uint64)
     if n == 0:
         return keys
-    # A span with one more token has the key: key of the span * factor + key of the token.
+    # The key of a span extended by one token is: key of the span * factor + key of the token.
     numbers = {token: number for number, token in enumerate(dict.fromkeys(tokens))}
     number = np.fromiter(map(numbers.__getitem__, tokens), dtype=np.int64, count=n)
     token_keys = np.fromiter(map(_token_key, numbers), dtype=np.uint64)[number]
@@ -311,21 +312,21 @@ def span_keys(tokens: Sequence[str], max_width: int) -> KeyArray:
 class KnowledgeBase:
     """Concepts and their names; the rows of both are numbered from 0.
 
-    Concepts are sorted by id, so the lower of two rows has the lower id. There is one name row for
-    each distinct `normalize_name` string; all concepts of that name point to it.
+    Concepts are sorted by id, so the lower of two rows has the lower id. Each distinct normalised
+    name has one row, which is shared by all concepts with this name.
 
-    The columns are attributes, for work on all rows at once. Columns *_offsets have the start of
-    the values of each row: the concepts of name i are name_concepts[name_offsets[i] :
-    name_offsets[i + 1]]. name_is_preferred has the same layout, and name_sources the layout of
-    concept_names. `retired_targets` has the row of the concept that replaced each retired id.
+    The columns are attributes, for operations on all rows at once. Columns named *_offsets contain
+    the start of each row's values: the concepts of name i are name_concepts[name_offsets[i] :
+    name_offsets[i + 1]]. name_is_preferred has the same layout, and name_sources has the layout of
+    concept_names. `retired_targets` contains the row of the concept that replaced each retired id.
 
-    files (Mapping[str, RawFile]): Files by their names, see `kb.folder`; others are ignored.
+    files (Mapping[str, RawFile]): Files by name, see `kb.folder`; unknown files are ignored.
     path (Path | None): Folder that the files are mapped from; None in memory.
-    RAISES BioelError: Errors of `kb.columns.checked_meta`. Methods and whole columns raise [B211]
-        when they read damage that is not visible at opening.
+    RAISES BioelError: The same errors as `kb.columns.checked_meta`. Methods and whole columns raise
+        [B211] if they read damaged data that opening does not detect.
     """
 
-    built_sources: tuple[int, ...] = (0,)  # rows of the sources of the build, or of all parts
+    built_sources: tuple[int, ...] = (0,)  # for each part, the row of its build's source
 
     def __init__(self, files: Mapping[str, RawFile], *, path: Path | None = None) -> None:
         self.path = path
@@ -397,11 +398,11 @@ class KnowledgeBase:
 
     @classmethod
     def open(cls, path: str | Path) -> KnowledgeBase:
-        """Map a folder that `build_kb` wrote, which takes milliseconds at any size.
+        """Map a folder written by `build_kb`, which takes milliseconds at any size.
 
-        Later changes of the folder do not affect an open knowledge base or its vectors.
+        Later changes to the folder do not affect an open knowledge base or its vectors.
 
-        RAISES BioelError: Errors of `kb.columns.checked_meta`.
+        RAISES BioelError: The same errors as `kb.columns.checked_meta`.
         """
         folder = Path(path).resolve()
         kb = cls(map_columns(folder), path=folder)
@@ -410,7 +411,7 @@ class KnowledgeBase:
 
     @classmethod
     def from_bytes(cls, block: bytes) -> KnowledgeBase:
-        """Load the result of `to_bytes`. RAISES BioelError: [B025] when it is something else."""
+        """Load the result of `to_bytes`. RAISES BioelError: [B025] if it is something else."""
         return cls(unpack(block))
 
     def to_bytes(self) -> bytes:
@@ -418,9 +419,9 @@ class KnowledgeBase:
         return pack(self.files())
 
     def save_to(self, path: str | Path) -> None:
-        """Copy the whole knowledge base to a folder, replacing a knowledge base in it.
+        """Copy the whole knowledge base to a folder, replacing any knowledge base in it.
 
-        RAISES BioelError: [B029] when the folder holds something else, [B212] when another writer
+        RAISES BioelError: [B029] if the folder contains something else, [B212] if another writer
             does not finish in time.
         """
         out = Path(path).resolve()
@@ -445,14 +446,14 @@ class KnowledgeBase:
         return self.meta
 
     def files(self) -> dict[str, RawFile]:
-        """Return all files by name, with vectors and tries that were written after opening."""
+        """Return all files by name, including vectors and tries written after opening."""
         if self.path is None:
             return dict(self._files)
         tries = map_tries(self.path, fingerprint=self.fingerprint)
         return self._files | map_vectors(self.path) | tries
 
     def attach(self, files: Mapping[str, RawFile]) -> None:
-        """Add files of vectors to an open knowledge base."""
+        """Add vector files to an open knowledge base."""
         self._files |= files
 
     def __reduce__(self) -> tuple[Callable[..., KnowledgeBase], tuple[Any, ...]]:
@@ -462,18 +463,18 @@ class KnowledgeBase:
         return _reopen_kb, (self.path, self.fingerprint)
 
     def verify(self) -> None:
-        """Read all columns and compare checksums; meta.json was compared at opening.
+        """Read all columns and compare their checksums; opening has already checked meta.json.
 
-        RAISES BioelError: [B024] with the first file that differs.
+        RAISES BioelError: [B024] for the first file that differs.
         """
         for name in COLUMN_FILES:
             expected = self.meta["columns"][name]["checksum"]
             check_contents(self._files[name], expected, where=self.where, file=name)
 
     def verify_homes(self) -> None:
-        """Read all vectors and tries and compare checksums.
+        """Read all vectors and tries, and compare their checksums.
 
-        RAISES BioelError: Those of `check_home`.
+        Raises the same errors as `check_home`.
         """
         files = self.files()
         for kind in HOME_FILES:
@@ -484,14 +485,14 @@ class KnowledgeBase:
 
     @property
     def title(self) -> str:
-        """Name of the folder; in a pipeline or in memory, a short name of the first source."""
+        """Name of the folder; in a pipeline or in memory, a short name for the first source."""
         if self.path is not None and self.path.name != "kb":
             return self.path.name
         return str(self.meta.get("source", "")).partition(",")[0].partition(".")[0].strip() or "KB"
 
     @property
     def releases(self) -> tuple[KbRelease, ...]:
-        """Release of the sources, one for each part of a joined knowledge base."""
+        """Releases of the sources, one for each part of a joined knowledge base."""
         source, release, licence = (
             str(self.meta.get(key, "")) for key in ("source", "release", "licence")
         )
@@ -499,7 +500,7 @@ class KnowledgeBase:
 
     @property
     def where(self) -> str:
-        """Folder, or "memory", for messages."""
+        """Folder, or "memory", for error messages."""
         return str(self.path) if self.path else "memory"
 
     # -- Concepts -------------------------------------------------------------------------------
@@ -508,7 +509,7 @@ class KnowledgeBase:
         return len(self.ids)
 
     def __contains__(self, id: object) -> bool:
-        """Whether an id is known, current or retired."""
+        """Return whether an id is known, as a current or retired id."""
         return isinstance(id, str) and self.find(id) >= 0
 
     def __getitem__(self, id: str) -> Concept:
@@ -527,7 +528,7 @@ class KnowledgeBase:
         raise BioelError(Errors.B337.format(id=id, kb=name, example=example, hint=hint))
 
     def concept(self, row: int) -> Concept:
-        """Return the concept of a row. Names that differ only in case have one spelling."""
+        """Return the concept in a row. Names that differ only in case have one spelling."""
         return Concept(
             id=self.ids[row],
             names=tuple(self.names.take(self.names_of(row))),
@@ -551,12 +552,12 @@ class KnowledgeBase:
         return np.where(replacements >= 0, replacements, rows)
 
     def canonical(self, id: str) -> str:
-        """Return the id that replaced a retired id; other ids unchanged."""
+        """Return the id that replaced a retired id, and any other id unchanged."""
         replacement = int(self._find_current([id])[1][0])
         return self.ids[replacement] if replacement >= 0 else id
 
     def _find_current(self, ids: Sequence[str]) -> tuple[IntArray, IntArray]:
-        """Return the rows of current ids, and of the replacements of retired ids; -1 for none."""
+        """Return the rows of current ids, and of retired ids' replacements; -1 for none."""
         keys = word_keys(ids)
         rows = self._by_id.find(keys, ids, self.ids.take)
         retired = self._by_retired.find(keys, ids, self.retired.take)
@@ -569,7 +570,7 @@ class KnowledgeBase:
         return self.definitions[concept]
 
     def xrefs(self, concept: int) -> tuple[str, ...]:
-        """Return the cross-references of a concept to other vocabularies, as in its source."""
+        """Return a concept's cross-references to other vocabularies, as written in its source."""
         return self.xrefs_of_all(np.array([concept]))[0]
 
     def xrefs_of_all(self, concepts: IntArray) -> list[tuple[str, ...]]:
@@ -578,18 +579,18 @@ class KnowledgeBase:
         return [tuple(line.split(XREF_SEPARATOR)) if line else () for line in lines]
 
     def parents_of(self, concept: int) -> IntArray:
-        """Return the rows of the parents of a concept. Shape (n_parents,)."""
+        """Return the rows of a concept's parents. Shape (n_parents,)."""
         return self._parents_of_concept[concept]
 
     def children_of(self, concept: int) -> IntArray:
-        """Return the rows of the concepts with this parent. Shape (n_children,)."""
+        """Return the rows of a concept's children. Shape (n_children,)."""
         children, parents = self._by_parent
         start, end = np.searchsorted(parents, [concept, concept + 1])
         return children[start:end]
 
     @cached_property
     def _by_parent(self) -> tuple[IntArray, IntArray]:
-        """Concept and parent of each entry of `parents`, sorted by parent."""
+        """Concept and parent for each entry in `parents`, sorted by parent."""
         children = np.repeat(np.arange(len(self)), np.diff(self.parent_offsets))
         order = np.argsort(self.parents, kind="stable")
         return children[order], self.parents[order]
@@ -613,7 +614,7 @@ class KnowledgeBase:
         return [types[0] if types else self.title for types in self.types_of_all(concepts)]
 
     def memberships(self) -> Iterator[NDArray[np.bool_]]:
-        """Yield a mask of the concepts of each part; here of all. Shape (n_concepts,)."""
+        """Yield a mask of the concepts in each part; here, of all. Shape (n_concepts,)."""
         return iter([np.ones(len(self), dtype=bool)])
 
     def type_mask(self, types: Iterable[str]) -> NDArray[np.bool_]:
@@ -625,7 +626,7 @@ class KnowledgeBase:
 
     @cached_property
     def _concept_of_type(self) -> IntArray:
-        """Concept of each entry of `type_ids`."""
+        """Concept for each entry in `type_ids`."""
         return np.repeat(np.arange(len(self)), np.diff(self.type_offsets))
 
     # -- Names ----------------------------------------------------------------------------------
@@ -639,16 +640,16 @@ class KnowledgeBase:
         return self.names[row]
 
     def names_of(self, concept: int) -> IntArray:
-        """Return the name rows of a concept, the preferred one first. Shape (n_names,)."""
+        """Return a concept's name rows, the preferred name first. Shape (n_names,)."""
         return self._names_of_concept[concept]
 
     def sources_of(self, concept: int) -> tuple[str, ...]:
-        """Return the source of each name of a concept: of the build, or of a later addition."""
+        """Return the source of each of a concept's names: from the build or a later addition."""
         return tuple(self.sources[row] for row in self._sources_of_concept[concept].tolist())
 
     @cached_property
     def is_added(self) -> NDArray[np.bool_]:
-        """Whether each name was added after the build, as by `bioel kb add`. Shape (n_names,)."""
+        """Whether each name was added after the build, as with `bioel kb add`. Shape (n_names,)."""
         added = np.zeros(len(self.names), dtype=bool)
         if len(self.sources) > len(self.built_sources):
             entries = ~np.isin(self.name_sources, self.built_sources)
@@ -659,14 +660,14 @@ class KnowledgeBase:
         return self.names[int(self.names_of(concept)[0])]
 
     def preferred_rows(self, concepts: IntArray) -> IntArray:
-        """Return the rows of the preferred names of concepts. Any shape; returns the same."""
+        """Return the rows of concepts' preferred names. Any shape; returns the same shape."""
         return self._names_of_concept.first(concepts)
 
     def names_of_all(self, concepts: IntArray) -> tuple[IntArray, IntArray]:
         """Return the name rows of many concepts.
 
         RETURNS (tuple): indptr, shape (n + 1,), and name rows: the names of concepts[i], the
-            preferred one first, are at indptr[i] : indptr[i + 1].
+            preferred name first, are at indptr[i] : indptr[i + 1].
         """
         indptr, positions = self._names_of_concept.positions_of(concepts)
         return indptr, self._names_of_concept.values_at(positions)
@@ -676,7 +677,7 @@ class KnowledgeBase:
         return np.where(np.asarray(keys) == 0, -1, self._by_name.search(keys))
 
     def lookup_names(self, normalized: Sequence[str]) -> IntArray:
-        """Find names by comparing strings, not only hashes: rows, -1 if unknown. Shape (n,)."""
+        """Return the row of each name, -1 if unknown, comparing strings too. Shape (n,)."""
         keys = name_keys(normalized)
         return self._by_name.find(
             keys, normalized, lambda rows: normalize_names(self.names.take(rows))
@@ -701,19 +702,19 @@ def open_kb(kb: KnowledgeBase | str | Path) -> KnowledgeBase:
 
 
 def _reopen_kb(path: Path, fingerprint: str) -> KnowledgeBase:
-    """Open a knowledge base in another process. RAISES BioelError: [B037] it was replaced."""
+    """Open a knowledge base in another process. RAISES BioelError: [B037] if it was replaced."""
     kb = KnowledgeBase.open(path)
     if kb.fingerprint != fingerprint:
         raise BioelError(Errors.B037.format(path=path, expected=fingerprint, found=kb.fingerprint))
     return kb
 
 
-_NAMES_PER_CONCEPT = 8  # names that are searched for each wanted concept
+_NAMES_PER_CONCEPT = 8  # names to search for each requested concept
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """Concept that a search found."""
+    """A concept found by a search."""
 
     concept: Concept
     name: str  # the most similar name; the id, if the query is an id
@@ -721,12 +722,12 @@ class Hit:
 
 
 def search_names(kb: KnowledgeBase, words: str, k: int = 10) -> list[Hit]:
-    """Find the concepts with the names most similar to a query, in any order of its words.
+    """Find the concepts whose names are most similar to a query, in any word order.
 
     words (str): Words of a name, which may be misspelled, or the id of a concept.
     k (int): Number of concepts.
-    RETURNS (list[Hit]): The best first, each concept once: the concept with this id, then names
-        that have all words, then others. Of equal names, preferred names come first.
+    RETURNS (list[Hit]): Best first, each concept once: the concept with this id, then names that
+        contain all words, then other names. Among ties, preferred names come first.
     """
     words = words.strip()
     hits = {kb.find(words): Hit(kb[words], words, 1.0)} if words in kb else {}
@@ -750,7 +751,7 @@ def search_names(kb: KnowledgeBase, words: str, k: int = 10) -> list[Hit]:
 
 
 def corrected(kb: KnowledgeBase, words: str) -> str:
-    """Replace words that are one typing error away from a word of the names. Reads all names.
+    """Replace words that are one typing error away from a word in the names. Reads all names.
 
     The n-gram search alone cannot find "siezures": it shares no three letters with "seizures".
     """

@@ -1,10 +1,10 @@
-"""Find names by spelling: n-gram search, overlap of words, and correction of misspelled words.
+"""Find names by spelling: n-gram search, word overlap, and correction of misspelled words.
 
 The n-gram search is a memory-mapped inverted index of character 3-grams. Its score is the cosine of
 TF-IDF vectors of 3-grams within words, as in scikit-learn's `char_wb` analyser, except that every
 3-gram counts once per name. No sparse matrix is kept in memory: a query reads only the postings of
-its dozen 3-grams. In a large knowledge base, these postings are long. There the rarest 3-grams
-propose names and all 3-grams score them, so the cost of a query hardly grows with the number of
+its dozen 3-grams. In a large knowledge base, these postings are long, so the rarest 3-grams propose
+names and all 3-grams score them. The cost of a query therefore hardly grows with the number of
 names.
 """
 
@@ -23,23 +23,24 @@ from spacy_bioel.types import FloatArray, IntArray
 
 _SPACE_BYTE, _NEWLINE_BYTE = ord(" "), ord("\n")
 _N = 3
-# Names with a lower cosine are not evidence; leaving them unsorted saves most of the time.
+# Names with a lower cosine are too different to be evidence; not sorting them saves most of the
+# time.
 _MIN_COSINE = 0.3
 _NAMES_PER_BLOCK = 1 << 16  # bounds the memory of a build
 # Up to this number of names, all are scored. Above it, the first `_N_POSTINGS` postings propose
-# names, and the best `_N_SCORED` of these are scored by all 3-grams. Among 2.2 million names, this
+# names, and the best `_N_SCORED` of them are scored by all 3-grams. Among 2.2 million names, this
 # found the nearest name for 400 of 400 queries, and 96 % of the nearest 32 names.
 _MAX_SCORED_NAMES = 200_000
 _N_POSTINGS, _N_SCORED = 1 << 16, 1024
-_SAMPLE_STRIDE = 8  # of the sample that bounds the k highest of many values
+_SAMPLE_STRIDE = 8  # step of a sample that provides a lower bound for the k highest values
 
 
 def name_ngrams(names: Sequence[str]) -> tuple[IntArray, IntArray]:
-    """Extract the 3-grams (of UTF-8 bytes) of names, words padded with a space on both sides.
+    """Extract the 3-grams (of UTF-8 bytes) in names, padding words with a space on both sides.
 
     names (Sequence[str]): Normalised names.
-    RETURNS (tuple): Number of the name and code of the 3-gram, for each distinct 3-gram of each
-        name, sorted by name. Shape (n,) each.
+    RETURNS (tuple): For each distinct 3-gram in each name, the number of the name and the code of
+        the 3-gram, sorted by name. Shape (n,) each.
     """
     # Line breaks separate names; 3-grams with a line break, or across words, are dropped.
     text = "".join(f" {name} \n" for name in names).encode("utf8")
@@ -53,7 +54,7 @@ def name_ngrams(names: Sequence[str]) -> tuple[IntArray, IntArray]:
         is_dropped |= char == _NEWLINE_BYTE
     codes = (first << 16 | second << 8 | third)[~is_dropped]
     pairs = np.sort(name_numbers[:-2][~is_dropped] << 24 | codes)
-    # np.unique hashes first, and takes several times as long.
+    # np.unique would hash first, which takes several times as long.
     pairs = pairs[np.append(True, pairs[1:] != pairs[:-1])[: len(pairs)]]
     return pairs >> 24, pairs & 0xFFFFFF
 
@@ -88,7 +89,7 @@ def build_postings(
 
 
 def _block_postings(names: Sequence[str]) -> tuple[IntArray, IntArray, NDArray[np.int32]]:
-    """Return the distinct 3-grams of some names, ascending, their counts, and their postings."""
+    """Return the distinct 3-grams in a block of names, ascending, their counts and postings."""
     numbers, codes = name_ngrams(names)
     pairs = np.sort(codes << 32 | numbers)
     grams, counts = np.unique(pairs >> 32, return_counts=True)
@@ -104,9 +105,9 @@ class NgramIndex:
     """N-gram search over the names of a knowledge base.
 
     grams, offsets, rows, norms (NDArray): Results of `build_postings`, possibly mapped.
-    origin (Origin): File of the rows, for messages.
-    RAISES BioelError: [B211] when the first or the last offset is wrong. A search raises it too,
-        when it reads damaged postings.
+    origin (Origin): File of the rows, for error messages.
+    RAISES BioelError: [B211] if the first or last offset is wrong. A search also raises it, if it
+        reads damaged postings.
     """
 
     def __init__(
@@ -131,7 +132,7 @@ class NgramIndex:
         return _rarity(frequency, len(self._norms))
 
     def _find(self, codes: NDArray[Any]) -> tuple[IntArray, NDArray[np.bool_]]:
-        """Return the number of each 3-gram, and whether any name has it."""
+        """Return the number of each 3-gram, and whether any name contains it."""
         if not len(self._grams):
             return np.zeros(len(codes), np.int64), np.zeros(len(codes), bool)
         gram = np.minimum(np.searchsorted(self._grams, codes), len(self._grams) - 1)
@@ -140,15 +141,15 @@ class NgramIndex:
     def search(self, queries: Sequence[str], k: int) -> tuple[IntArray, FloatArray]:
         """Find the k names with the most similar spelling for each query, a normalised string.
 
-        RETURNS (tuple): Rows and cosines, best first, lower row first among equals. Names below a
-            cosine of 0.3 are left out; -1 and 0 pad the rest. Shape (n_queries, k) each.
+        RETURNS (tuple): Rows and cosines, best first; the lower row wins ties. Names with a cosine
+            below 0.3 are left out, and -1 and 0 fill the rest. Shape (n_queries, k) each.
         """
         rows = np.full((len(queries), k), -1, dtype=np.int64)
         cosines = np.zeros((len(queries), k), dtype=np.float32)
         query, codes = name_ngrams(queries)
-        grams = codes.astype(np.uint32)  # the type of `_grams`, or each query would copy `_grams`
+        grams = codes.astype(np.uint32)  # as in `_grams`, which each query would otherwise copy
         bounds = np.searchsorted(query, np.arange(len(queries) + 1))
-        # Shared by all queries: each query resets the few names that it touched to zero.
+        # Shared by all queries: each query resets the few values that it changed to zero.
         dots = np.zeros(len(self._norms), dtype=np.float32)
         for i in range(len(queries)):
             names, values = self._search_one(grams[bounds[i] : bounds[i + 1]], k, dots)
@@ -168,7 +169,7 @@ class NgramIndex:
             bounds = np.stack([starts, ends], axis=1).tolist()
             raise self._origin.damaged(expected="postings from a start to an end", found=bounds)
         squares = _rarity(ends - starts, n_names) ** 2
-        # 3-grams that no name has add to the norm of the query too.
+        # 3-grams that occur in no name also add to the norm of the query.
         unknown = (~known).sum() * _rarity(np.zeros(1), n_names)[0] ** 2
         query_norm = np.sqrt(squares.sum() + unknown)
         if n_names <= _MAX_SCORED_NAMES:
@@ -189,7 +190,7 @@ class NgramIndex:
         return names[kept], cosines[kept]
 
     def _check_postings(self, grams: IntArray, postings: Sequence[NDArray[np.int32]]) -> None:
-        """Check the postings of each 3-gram when it is first used, but not again."""
+        """Check the postings of each 3-gram, but only on first use."""
         new = np.flatnonzero(~self._are_checked[grams])
         if len(new):
             rows = np.concatenate([postings[i] for i in new.tolist()])
@@ -201,9 +202,9 @@ class NgramIndex:
     ) -> tuple[IntArray, NDArray[np.float64]]:
         """Propose names that share rare 3-grams with a query, with dot products over all 3-grams.
 
-        postings, squares: Names of each 3-gram of the query, the rarest 3-gram first, and its
-            squared inverse document frequency.
-        dots (FloatArray): Zeros, before and after. Shape (n_names,).
+        postings, squares: For each 3-gram in the query, the rarest first, the names that contain it
+            and its squared inverse document frequency.
+        dots (FloatArray): All zeros, before and after the call. Shape (n_names,).
         """
         n_postings = np.cumsum([len(rows) for rows in postings])
         n_rare = max(1, int(np.searchsorted(n_postings, _N_POSTINGS, side="right")))
@@ -230,12 +231,12 @@ class NgramIndex:
 
 
 def _highest(values: NDArray[np.floating], k: int) -> IntArray:
-    """Return the positions of the k highest values, and of ties with the lowest; in any order."""
+    """Return the positions of the k highest values and of ties with the k-th, in any order."""
     if len(values) <= k:
         return np.arange(len(values))
     candidates = np.arange(len(values))
     if len(values) > 4 * _SAMPLE_STRIDE * k:
-        # A sample gives a lower bound, which is rarely too high.
+        # The lower bound from a sample is rarely too high; if it is, all values are compared.
         n_sampled = 2 * k // _SAMPLE_STRIDE + 1
         bound = np.partition(values[::_SAMPLE_STRIDE], -n_sampled)[-n_sampled]
         above = np.flatnonzero(values >= bound)
@@ -244,7 +245,7 @@ def _highest(values: NDArray[np.floating], k: int) -> IntArray:
     return candidates[values[candidates] >= np.partition(values[candidates], -k)[-k]]
 
 
-_WORD_BREAK = "\0"  # between strings that are split together; not in any word
+_WORD_BREAK = "\0"  # separates strings that are split together; occurs in no word
 
 
 def word_overlap(
@@ -255,7 +256,7 @@ def word_overlap(
     The weight of a word is its number of letters, since long words are rare.
 
     queries, names (Sequence[str]): Normalised strings.
-    query, name (IntArray): Number of the query and of the name of each pair. Shape (n,) each.
+    query, name (IntArray): For each pair, the number of its query and its name. Shape (n,) each.
     RETURNS (tuple): Dice coefficient (1: the same words), and the share of the query that is in
         the name. Shape (n,) each.
     """
@@ -265,7 +266,7 @@ def word_overlap(
     size = np.fromiter(map(len, words), dtype=np.float64, count=len(words))
     query_size = np.diff(np.concatenate([[0.0], np.cumsum(size[query_words])])[query_starts])
     name_size = np.diff(np.concatenate([[0.0], np.cumsum(size[name_words])])[name_starts])
-    # For each word of the name of each pair: whether the query of the pair has it.
+    # For each word in a pair's name: whether the pair's query contains it.
     counts = np.diff(name_starts)[name]
     pair = np.repeat(np.arange(len(name)), counts)
     word = name_words[entries_of(name_starts[name], counts)[1]]
@@ -284,12 +285,12 @@ def word_overlap(
 
 
 def _split_words(strings: Sequence[str], words: dict[str, int]) -> tuple[IntArray, IntArray]:
-    """Return the numbers of the distinct words of each string, ascending, and their offsets.
+    """Return the numbers of the distinct words in each string, ascending, and their offsets.
 
     words (dict[str, int]): Number of each word in the singular; new words are added.
     """
     tokens = f" {_WORD_BREAK} ".join(strings).split()
-    # Words repeat from name to name: `singular` is called once per distinct word.
+    # Many names share words, so `singular` is called only once per distinct word.
     distinct = dict.fromkeys(tokens)
     distinct.pop(_WORD_BREAK, None)
     numbers = {word: words.setdefault(singular(word), len(words)) for word in distinct}
@@ -307,24 +308,24 @@ def singular(word: str) -> str:
     return word[:-1] if len(word) > 4 and word.endswith("s") and word[-2] not in "sui" else word
 
 
-# Letters of a word. Shorter words are similar to too many others; longer strings are not words, and
-# would take memory, since a word has as many deletions as letters.
+# Letters in a word to correct. Shorter words resemble too many other words. Longer strings are not
+# words, and would take too much memory, since a word has about as many deletions as letters.
 SHORTEST, LONGEST = 6, 64
-# A correction must be this many times as frequent as any other word that is as near.
+# A correction must be this many times as frequent as any other candidate.
 _MIN_FREQUENCY_RATIO = 10.0
-RARE = 0.3  # frequency in a million words, for words without a known frequency
+RARE = 0.3  # per million words; assumed for words without a known frequency
 
 
 class Misspellings:
-    """Correction of single typing errors: an added, missing or wrong letter, or two exchanged.
+    """Corrects single typing errors: an added, missing or wrong letter, or two swapped letters.
 
-    words (Mapping[str, int]): Words of a knowledge base, and the number of names with each.
+    words (Mapping[str, int]): Words in a knowledge base, and the number of names with each word.
     """
 
     def __init__(self, words: Mapping[str, int]) -> None:
         self._words = [w for w in words if SHORTEST <= len(w) <= LONGEST and w.isalpha()]
         self._counts = words
-        # Words one typing error apart are equal after deleting a letter from one of them or both.
+        # Words one typing error apart become identical if a letter is deleted from one or both.
         keys = [
             (hash(key), number)
             for number, word in enumerate(self._words)
@@ -335,10 +336,10 @@ class Misspellings:
         self._hashes, self._numbers = table[:, 0].copy(), table[:, 1].astype(np.int32)
 
     def correction(self, word: str, *, known: Mapping[str, float]) -> str | None:
-        """Return the correct form of a misspelled word; None without a clear correction.
+        """Return the correct form of a misspelled word; None if there is no clear correction.
 
-        known (Mapping[str, float]): Correct words, besides those of the knowledge base, with their
-            frequency in a million words of text.
+        known (Mapping[str, float]): Correct words besides the words in the knowledge base, with
+            their frequency per million words of text.
         """
         if not SHORTEST <= len(word) <= LONGEST or not (word.isalpha() and word.isascii()):
             return None
@@ -368,7 +369,7 @@ class Misspellings:
 
 
 def _deletions(word: str) -> Iterator[str]:
-    """Yield the word without one of its letters, except the first, which is rarely wrong."""
+    """Yield the word with one letter deleted; the first letter, which is rarely wrong, stays."""
     return (word[:i] + word[i + 1 :] for i in range(1, len(word)))
 
 
@@ -383,5 +384,5 @@ def _is_one_error_apart(word: str, other: str) -> bool:
         a[1:] == b[1:]  # wrong letter
         or a[1:] == b  # added letter
         or a == b[1:]  # missing letter
-        or (a[:2] == b[:2][::-1] and a[2:] == b[2:])  # exchanged letters
+        or (a[:2] == b[:2][::-1] and a[2:] == b[2:])  # swapped letters
     )

@@ -1,7 +1,8 @@
-"""Write and open the vectors of the names of a knowledge base, which are stored in its folder.
+"""Write and open the name vectors stored in a knowledge base folder.
 
-A folder may have vectors of several encoders, current and outdated. Names are encoded block by
-block, so that a process can continue where another was stopped; vectors of old names are copied.
+A folder may contain vectors from several encoders, current and outdated. Names are encoded block by
+block, so that a process can continue where another was stopped. Vectors of unchanged names are
+copied.
 """
 
 from __future__ import annotations
@@ -51,23 +52,23 @@ from spacy_bioel.types import FloatArray, IntArray
 
 VectorColumns = dict[str, NDArray[Any]]
 
-# Keys of a description, besides "text", its own checksum. "ann" is None or the result of
-# `write_index`; "coarse" is the width of the coarse codes, 0 without them.
+# Keys of a description, besides its own checksum ("text"). "ann" is None or the result of
+# `write_index`; "coarse" is the width of the coarse codes, or 0 if there are none.
 _DESCRIPTION_KEYS = ("fingerprint", "kb", "n", "dim", "checksums", "ann", "coarse")
 
 
 def column_shapes(n: int, dim: int) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of the columns of `VECTOR_COLUMNS`."""
+    """Return the shapes of the columns in `VECTOR_COLUMNS`."""
     return {"codes": (n, dim), "fine": (n, dim), "scales": (n,), "digests": (n, 2)}
 
 
 def vectors_of(columns: VectorColumns) -> QuantizedVectors:
-    """Return the vectors in columns, without a copy."""
+    """Return the vectors in columns, without copying."""
     return QuantizedVectors(columns["codes"], columns["fine"], columns["scales"])
 
 
 class StoredVectors:
-    """Vectors of one encoder, stored with a knowledge base.
+    """Vectors from one encoder, stored with a knowledge base.
 
     name (str): Name of their folder.
     files (dict[str, RawFile]): Files in that folder, by name.
@@ -94,7 +95,7 @@ class StoredVectors:
 
     @property
     def is_current(self) -> bool:
-        """Whether the vectors belong to the current names of the knowledge base."""
+        """Whether the vectors belong to the knowledge base's current names."""
         return self.state == self._kb.fingerprint
 
     @cached_property
@@ -113,9 +114,10 @@ class StoredVectors:
 
     @property
     def vectors(self) -> QuantizedVectors:
-        """Vectors, with their coarse codes or their approximate index if they have one.
+        """The vectors, with coarse codes or an approximate index if there are any.
 
-        RAISES BioelError: Errors of `about` and `columns`, also for coarse codes and index.
+        RAISES BioelError: The same errors as `about` and `columns`, also for the coarse codes and
+            the index.
         """
         vectors = vectors_of(self.columns)
         if width := self.about["coarse"]:
@@ -132,7 +134,7 @@ class StoredVectors:
         return vectors
 
     def verify(self) -> None:
-        """Read all files and compare checksums. RAISES BioelError: Those of `check_home`."""
+        """Read all files and compare checksums. Raises the same errors as `check_home`."""
         check_home(self.files, **self._location)
 
     def _column(self, name: str, shape: tuple[int, ...]) -> NDArray[Any]:
@@ -158,7 +160,7 @@ class StoredVectors:
 
 
 def stored_vectors(kb: KnowledgeBase, fingerprint: str | None = None) -> list[StoredVectors]:
-    """Return the vectors of a knowledge base: current before outdated, newer before older.
+    """Return the vectors stored with a knowledge base: current before outdated, newer before older.
 
     fingerprint (str | None): Fingerprint of the encoder; None: all encoders.
     """
@@ -170,12 +172,12 @@ def stored_vectors(kb: KnowledgeBase, fingerprint: str | None = None) -> list[St
 
 
 def has_vectors(kb: KnowledgeBase, fingerprint: str | None = None) -> bool:
-    """Whether a knowledge base has vectors of an encoder (None: any), current or outdated."""
+    """Return whether there are vectors from an encoder (None: any), current or outdated."""
     return bool(stored_vectors(kb, fingerprint))
 
 
 def are_outdated(kb: KnowledgeBase, fingerprint: str) -> bool:
-    """Whether there are vectors of an encoder, but only for earlier states of the knowledge base.
+    """Return whether an encoder has vectors, but only for earlier states of the knowledge base.
 
     Vectors with an unreadable description do not count as outdated.
     """
@@ -184,14 +186,14 @@ def are_outdated(kb: KnowledgeBase, fingerprint: str) -> bool:
 
 
 def is_encoded(kb: KnowledgeBase, *, fingerprint: str) -> bool:
-    """Whether there are current vectors of an encoder, with a readable description."""
+    """Return whether an encoder has current vectors with a readable description."""
     return any(stored.is_current for stored in stored_vectors(kb, fingerprint))
 
 
 def describe_vectors(kb: KnowledgeBase) -> list[dict[str, Any]]:
     """Return the descriptions of all vectors, each with "current": whether they are current.
 
-    RAISES BioelError: Errors of `open_vectors`, except for outdated vectors.
+    RAISES BioelError: The same errors as `open_vectors`, but not for outdated vectors.
     """
     return [
         stored.about | {"n": len(stored.vectors), "current": stored.is_current}
@@ -200,12 +202,12 @@ def describe_vectors(kb: KnowledgeBase) -> list[dict[str, Any]]:
 
 
 def open_vectors(kb: KnowledgeBase | str | Path, *, fingerprint: str | None) -> QuantizedVectors:
-    """Map the unit vectors of the names of a knowledge base, of shape (n_names, dim).
+    """Map the unit vectors of a knowledge base's names, of shape (n_names, dim).
 
     kb (KnowledgeBase | str | Path): Knowledge base, or its folder.
     fingerprint (str | None): Fingerprint of the encoder of the queries; None: any encoder.
-    RAISES BioelError: [B031] vectors of other encoders only, [B032] no vectors, [B033] truncated or
-        foreign vectors, [B034] outdated vectors only, [B030] unreadable description.
+    RAISES BioelError: [B031] only vectors from other encoders, [B032] no vectors, [B033] truncated
+        or foreign vectors, [B034] only outdated vectors, [B030] unreadable description.
     """
     kb = open_kb(kb)
     stored = stored_vectors(kb)  # read once, since a writer may change the folder
@@ -224,14 +226,14 @@ def open_vectors(kb: KnowledgeBase | str | Path, *, fingerprint: str | None) -> 
 ReportProgress = Callable[[int], None]
 Digests = NDArray[np.uint64]
 
-_ENCODED_PER_BLOCK = 1 << 16  # names; a stopped process loses at most one block
-_NAMES_PER_CALL = 4096  # names per call of the encoder
+_ENCODED_PER_BLOCK = 1 << 16  # max. names per block; an interrupted run loses at most one block
+_NAMES_PER_CALL = 4096  # names per encoder call
 _JOURNAL = "journal.json"
 
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """Result of `write_vectors`: numbers of names, and the approximate index."""
+    """Result of `write_vectors`: counts of names, and the approximate index."""
 
     encoded: int  # names that were encoded
     copied: int  # names whose vectors were kept, copied, or left by a stopped process
@@ -248,19 +250,19 @@ def write_vectors(
 ) -> Encoded:
     """Encode all names and store the vectors with the knowledge base; keep other encoders' vectors.
 
-    Vectors of this encoder for an earlier state of the knowledge base are copied and then removed;
+    This encoder's vectors for an earlier state of the knowledge base are copied and then removed;
     if they are current and complete, nothing is done. If the process is stopped, the earlier
-    vectors stay, and the next process continues where it stopped. Writers of a knowledge base wait
+    vectors stay, and the next process continues where it stopped. Writers to a knowledge base wait
     for each other. After waiting, the names that are now in the folder are encoded, which may
-    differ from the names of `kb`.
+    differ from the names in `kb`.
 
-    kb (KnowledgeBase): Its folder gets the vectors; they are attached to one in memory.
+    kb (KnowledgeBase): The vectors are stored in its folder, or attached to it if it is in memory.
     fingerprint (str): Fingerprint of the encoder; `open_vectors` compares it.
     dim (int): Width of the vectors.
-    progress (Callable | None): Called with the number of finished names, each time there are more.
-    RAISES BioelError: [B035] when the encoder returns NaN, infinity or another shape, [B182] when
-        the disk is full or the folder is not writable, [B212] when another writer does not finish
-        in time.
+    progress (Callable | None): Called after each step, with the number of newly finished names.
+    RAISES BioelError: [B035] if the encoder returns NaN, infinity or another shape, [B182] if the
+        disk is full or the folder is not writable, [B212] if another writer does not finish in
+        time.
     """
     if kb.path is None:
         with TemporaryDirectory() as folder:
@@ -291,7 +293,7 @@ def _write_locked(
     about: dict[str, Any],
     report: ReportProgress,
 ) -> Encoded:
-    """Encode the names of a locked folder, and remove other vectors of this encoder."""
+    """Encode the names in a locked folder, and remove this encoder's other vectors."""
     old = stored_vectors(kb, about["fingerprint"])
     usable = _first_usable(old, dim=about["dim"])
     needs_ann = kb.n_names > ANN_NAMES and has_faiss()
@@ -341,7 +343,7 @@ def _first_usable(stored: list[StoredVectors], *, dim: int) -> StoredVectors | N
 
 
 def name_digests(names: Sequence[str]) -> Digests:
-    """Return digests of 128 bits, which identify names in stored vectors. Shape (n, 2)."""
+    """Return 128-bit digests, which identify names in stored vectors. Shape (n, 2)."""
     digests = (blake2b(name.encode("utf8"), digest_size=16).digest() for name in names)
     return np.frombuffer(b"".join(digests), dtype=np.uint64).reshape(len(names), 2)
 
@@ -353,10 +355,10 @@ def _fill(
     encode: EncodeNames,
     report: ReportProgress,
 ) -> Iterator[tuple[int, int]]:
-    """Fill the unfinished rows, block by block; vectors of old names are copied.
+    """Fill the unfinished rows, block by block, copying the vectors of unchanged names.
 
-    YIELDS (tuple): The first row of the next block, and the number of names encoded in this one.
-    RAISES BioelError: [B035] when the encoder returns NaN, infinity or another shape.
+    YIELDS (tuple): The first row of the next block, and the number of names encoded in this block.
+    RAISES BioelError: [B035] if the encoder returns NaN, infinity or another shape.
     """
     columns = unfinished.columns
     if usable:
@@ -369,7 +371,8 @@ def _fill(
         old_rows = np.full(len(names), -1)
         if usable:
             old_rows = by_first_half.search(digests[:, 0])
-            # If digests share their first half, only one name is found; others are encoded again.
+            # If several digests share their first half, only one of these names is found; the other
+            # names are encoded again.
             old_rows[(known_digests[old_rows] != digests).any(axis=1)] = -1
             if len(copied := np.flatnonzero(old_rows >= 0)):
                 _put(columns, rows[copied], known, old_rows[copied])
@@ -441,20 +444,20 @@ class Unfinished:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _finished_rows(self) -> int:
-        """Return the number of rows that a stopped process has finished with this description."""
+        """Return the number of rows that a stopped process finished for the same description."""
         with suppress(OSError, ValueError, TypeError, AttributeError, KeyError, RecursionError):
             journal = json.loads((self.folder / _JOURNAL).read_text(encoding="utf8"))
             done = journal.pop("done")
             files = map_folder(self.folder, [f"{name}.npy" for name in VECTOR_COLUMNS])
             shapes = {name.removesuffix(".npy"): read_array(files[name]).shape for name in files}
-            # A copy of the folder by hard links shares its files; writing would change both.
+            # If the folder was copied by hard links, writing would change the copy as well.
             is_unshared = all((self.folder / name).stat().st_nlink == 1 for name in files)
             if journal == self._about and shapes == self._shapes and is_unshared:
                 return int(done)
         return 0
 
     def _allocate(self) -> None:
-        """Write zeros: with sparse files, a full disk would kill the process later."""
+        """Reserve disk space with zeros; with sparse files, a full disk would kill the process."""
         self.folder.mkdir()
         try:
             for name, dtype in VECTOR_COLUMNS.items():

@@ -1,7 +1,7 @@
 """Quantised unit vectors of names, and the search for the vectors nearest to queries.
 
-`ExactIndex` compares all vectors. `TwoStageIndex` compares coarse codes of all vectors, the first
-half of their principal components in eight bits, and then the vectors with the nearest codes.
+`ExactIndex` compares all vectors. `TwoStageIndex` compares the coarse codes of all vectors (the
+first half of their principal components in eight bits), then the vectors with the nearest codes.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from spacy_bioel.types import FloatArray, IntArray
 EncodeNames = Callable[[Sequence[str]], FloatArray]  # from n normalised names to shape (n, dim)
 Steps = Sequence[Sequence[float]]  # steps of an approximate search, see `kb.faiss_index`
 
-_FINE = 256  # values of the fine part of a number
+_FINE = 256  # number of values that the fine part of a number can have
 _LARGEST = 127 * _FINE
 
-_RESCORED_PER_BLOCK = 4096  # candidates per block of the exact scores
+_RESCORED_PER_BLOCK = 4096  # candidates whose exact scores are computed together
 _QUERIES_PER_BLOCK = 256
 _MIN_QUERIES_PER_THREAD = 16
-_PRODUCTS_PER_BLOCK = 1 << 19  # they fit into the cache of the processor
+_PRODUCTS_PER_BLOCK = 1 << 19  # products that fit into the processor's cache
 _GROUP_SIZE = 16  # only the best row of a group is compared with the current bound
 _SPARE = 32  # additional candidates for the exact scores, since the first scores have 8 bits
-_NO_KEY = np.uint64((1 << 64) - 1)  # marks the absence of a row
+_NO_KEY = np.uint64((1 << 64) - 1)  # marks a missing row
 _ROW_BITS = np.uint64((1 << 32) - 1)  # bits of a key that hold the row
 
 
 class CoarseCodes(NamedTuple):
-    """First half of the principal components of vectors, in eight bits.
+    """Coarse codes of vectors: the first half of their principal components, in eight bits.
 
     codes (NDArray[int8]): Possibly mapped. Shape (n, width).
-    projection (FloatArray): Maps queries to vectors that codes are compared with. Shape
+    projection (FloatArray): Maps queries to the vectors that codes are compared with. Shape
         (dim, width).
     """
 
@@ -52,9 +52,9 @@ class QuantizedVectors:
     """Quantised vectors: int8 codes, eight more bits per number, and a float32 scale per row.
 
     vector = (256 * code + fine - 128) * scale. With the codes alone, singular and plural names
-    change their order; with four more bits, the nearest name differs for one query in a thousand;
-    with eight more bits, for none. A search reads all codes, but the fine part only of its
-    candidates. No other class depends on this representation.
+    change places in the results; with four more bits, the nearest name differs for one query in a
+    thousand; with eight more bits, for none. A search reads all codes, but the fine part only for
+    its candidates. No other class depends on this representation.
 
     codes (NDArray[int8]), fine (NDArray[uint8]): Possibly mapped. Shape (n, dim) each.
     scales (FloatArray): Possibly mapped. Shape (n,).
@@ -93,12 +93,12 @@ class QuantizedVectors:
         give_back(self.codes, self.fine)
 
     def products(self, queries: FloatArray, *, block_rows: int) -> Callable[[int, int], FloatArray]:
-        """Return a function that multiplies queries with the codes of rows.
+        """Return a function that multiplies queries by the codes of rows.
 
         queries (FloatArray): Shape (n_queries, dim).
         block_rows (int): Maximum number of rows per call.
-        RETURNS (Callable): From start and stop of consecutive rows to products of shape
-            (stop - start, n_queries), valid until the next call.
+        RETURNS (Callable): Takes the start and stop of consecutive rows, and returns products of
+            shape (stop - start, n_queries), valid until the next call.
         """
         transposed = queries.T.astype(np.float32)
         # The buffers are reused: allocating new pages takes longer than filling them.
@@ -129,12 +129,12 @@ def quantize(vectors: NDArray[np.floating]) -> QuantizedVectors:
 class ExactIndex:
     """Search by inner product over all vectors, block by block.
 
-    All vectors are compared by their first eight bits, then the best vectors by all bits. The
-    scores of a query do not depend on the other queries, and the lower row wins ties.
+    All vectors are compared by their first eight bits, then the best vectors by all bits. A query's
+    scores do not depend on the other queries, and the lower row wins ties.
     """
 
     vectors: QuantizedVectors  # unit rows, possibly mapped
-    block_rows: int = 16384  # maximum number of rows of a block
+    block_rows: int = 16384  # maximum number of rows in a block
 
     def __len__(self) -> int:
         return len(self.vectors)
@@ -143,9 +143,9 @@ class ExactIndex:
         """Find the k best rows for each query.
 
         queries (FloatArray): Shape (n_queries, dim).
-        RETURNS (tuple): Rows and scores, best first, lower row first among equals; -1 and -inf pad
-            fewer than k rows. Shape (n_queries, k) each.
-        RAISES BioelError: [B036] when the shape does not fit the vectors.
+        RETURNS (tuple): Rows and scores, best first; the lower row wins ties. If there are fewer
+            than k rows, -1 and -inf fill the rest. Shape (n_queries, k) each.
+        RAISES BioelError: [B036] if the shape does not fit the vectors.
         """
         queries = checked_queries(queries, self.vectors)
         find = partial(self._candidates, width=k + _SPARE)
@@ -172,7 +172,7 @@ class ExactIndex:
             products = multiply(start, min(start + size, n))
             highest = _highest_of_groups(products)
             if len(highest) >= width and not np.isfinite(bound).all():
-                # At least `width` rows of each query have this score or a higher one.
+                # For each query, at least `width` rows have this score or a higher score.
                 reached = np.partition(highest, -width, axis=0)[-width]
                 bound = np.maximum(bound, np.nextafter(reached, np.float32(-np.inf)))
             new_query, row, score = _above(products, highest, bound)
@@ -188,7 +188,7 @@ class ExactIndex:
 
 
 def checked_queries(queries: FloatArray, vectors: QuantizedVectors) -> FloatArray:
-    """Convert queries to float32. RAISES BioelError: [B036] when they do not fit the vectors."""
+    """Convert queries to float32. RAISES BioelError: [B036] if they do not fit the vectors."""
     queries, dim = np.asarray(queries, dtype=np.float32), vectors.shape[1]
     if queries.ndim != 2 or queries.shape[1] != dim:
         found, expected = f"queries of shape {queries.shape}", f"(n_queries, {dim})"
@@ -199,7 +199,7 @@ def checked_queries(queries: FloatArray, vectors: QuantizedVectors) -> FloatArra
 def rescored(
     vectors: QuantizedVectors, queries: FloatArray, rows: IntArray, *, k: int, lean: bool = False
 ) -> tuple[IntArray, FloatArray]:
-    """Select the k best candidates by exact scores, in float64, independent of the batch.
+    """Select the k best candidates by exact float64 scores, which do not depend on the batch.
 
     rows (IntArray): Candidates of each query, -1 for none. Shape (n_queries, n_candidates).
     lean (bool): Release the pages of the vectors, for large knowledge bases; costs half a
@@ -219,7 +219,7 @@ def rescored(
 def _exact_scores(
     vectors: QuantizedVectors, queries: NDArray[np.float64], rows: IntArray, *, lean: bool
 ) -> FloatArray:
-    """Return the exact scores of candidates, -inf for none. Shape of rows."""
+    """Return the exact scores of candidates, -inf for row -1. Same shape as rows."""
     scores = np.full(rows.size, -np.inf, np.float32)
     flat = rows.ravel()
     order = np.argsort(flat, kind="stable")  # so that each page is read once for all queries
@@ -236,7 +236,7 @@ def _exact_scores(
 def _above(
     products: FloatArray, highest: FloatArray, bound: FloatArray
 ) -> tuple[IntArray, IntArray, FloatArray]:
-    """Return query, row and score of each score in a block that is above the bound of its query.
+    """Return the query, row and value of each score in a block that is above its query's bound.
 
     products (FloatArray): Contiguous. Shape (n_rows, n_queries).
     highest (FloatArray): Result of `_highest_of_groups`.
@@ -256,7 +256,7 @@ def _above(
 def _merge_keys(
     best: NDArray[np.uint64], query: NDArray[np.uint16], keys: NDArray[np.uint64]
 ) -> NDArray[np.uint64]:
-    """Return the best old and new keys of each query, ascending.
+    """Merge each query's old and new keys, and return the best keys, ascending.
 
     Sorting numbers is ten times as fast as sorting positions by two keys.
     """
@@ -295,20 +295,20 @@ def _scores_of_keys(keys: NDArray[np.uint64]) -> FloatArray:
 
 
 def _reverse_order(bits: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """Map the bits of float32 to integers in the reverse order, and back."""
+    """Map float32 bits to integers in reverse order, and back."""
     # As integers, the bits of positive numbers ascend and the bits of negative numbers descend.
     return np.where(bits >> np.uint32(31), bits, ~bits & np.uint32((1 << 31) - 1))
 
 
-# Below this number of vectors, exact search takes no longer.
+# Below this number of vectors, exact search is just as fast.
 MIN_COARSE_NAMES = 1 << 15
 _SAMPLED_VECTORS = 1 << 14  # vectors that the components are computed from
 _VECTORS_PER_BLOCK = 1 << 14  # vectors that are projected together
-_RESIDUAL_SHARE = 0.4  # share of the length of the residual that is expected to add to a product
+_RESIDUAL_SHARE = 0.4  # share of the residual's length that is expected to add to a product
 _EXACT_LIMIT = 1 << 24  # whole numbers up to this are exact in float32
-_NEAR_PER_CANDIDATE = 4  # vectors with near codes, for each candidate
-_CODES_STRIDE = 8  # of the sample of codes that bounds their number
-_CODES_PER_BLOCK = 1 << 12  # they fit into the cache of the processor
+_NEAR_PER_CANDIDATE = 4  # vectors with near codes to find for each candidate
+_CODES_STRIDE = 8  # step of a sample of codes that determines which codes are near
+_CODES_PER_BLOCK = 1 << 12  # codes that fit into the processor's cache
 
 
 def coarse_codes_of(vectors: QuantizedVectors) -> CoarseCodes | None:
@@ -330,7 +330,7 @@ def coarse_codes_of(vectors: QuantizedVectors) -> CoarseCodes | None:
 
 
 def _stretched(projected: FloatArray) -> FloatArray:
-    """Lengthen projected unit vectors by the expected share of what the projection leaves out."""
+    """Lengthen projected unit vectors to make up for the components that projection drops."""
     length = np.linalg.norm(projected, axis=1, keepdims=True)
     residual = np.sqrt(np.maximum(0, 1 - length**2))
     return projected * (1 + _RESIDUAL_SHARE * residual / np.maximum(length, 1e-6))
@@ -340,12 +340,12 @@ def _stretched(projected: FloatArray) -> FloatArray:
 class TwoStageIndex(ExactIndex):
     """Exact search among the vectors with the nearest coarse codes; see `coarse_codes_of`.
 
-    Codes are compared in whole numbers, whose sums are exact, so results do not depend on the other
-    queries or on the processor.
+    Codes are compared as whole numbers, whose sums are exact, so a query's results do not depend on
+    the other queries or on the processor.
     """
 
     def _candidates(self, queries: FloatArray, *, width: int) -> IntArray:
-        """Return the best of the rows with near codes, by their first eight bits, -1 for none."""
+        """Return the best rows with near codes, by their first eight bits; -1 for none."""
         query, row = self._near_codes(queries, n=_NEAR_PER_CANDIDATE * width)
         bounds = np.searchsorted(query, np.arange(len(queries) + 1))
         best = np.full((len(queries), width), -1, np.int64)
@@ -359,13 +359,13 @@ class TwoStageIndex(ExactIndex):
         return best
 
     def _near_codes(self, queries: FloatArray, *, n: int) -> tuple[IntArray, IntArray]:
-        """Return query and row of about n nearest codes of each query, sorted by query."""
+        """Return the query and row of about n nearest codes per query, sorted by query."""
         assert self.vectors.coarse is not None  # `choose_index` has checked this
         codes, projection = self.vectors.coarse
         # In float64, so that rounding does not depend on the other queries.
         projected = queries.astype(np.float64) @ projection
         largest = np.abs(projected).max(axis=1, keepdims=True)
-        # Scaled so that no sum of products exceeds the whole numbers that are exact.
+        # Scaled so that every sum of products is a whole number that float32 represents exactly.
         projected *= (_EXACT_LIMIT // (128 * codes.shape[1]) - 1) / np.maximum(largest, 1e-12)
         wanted = np.rint(projected).T.astype(np.float32, order="C")
         sample = (codes[::_CODES_STRIDE].astype(np.float32) @ wanted).T.copy()

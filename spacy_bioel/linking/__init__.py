@@ -1,1 +1,1 @@
-"""The pipe `bioel_linker`: finds candidates for mentions, weighs their evidence, and decides."""
+"""The `bioel_linker` pipe: finds candidates for mentions, weighs the evidence, and decides."""

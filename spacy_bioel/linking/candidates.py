@@ -1,4 +1,4 @@
-"""Candidate generation: rank concepts of a knowledge base for normalised strings."""
+"""Candidate generation: rank the concepts in a knowledge base for normalised strings."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ CachedValue = TypeVar("CachedValue")
 
 
 class Cache:
-    """Values that are made at first use, once for all threads, and again if their parts change."""
+    """Values computed at first use, shared by all threads, and recomputed if their parts change."""
 
     def __init__(self) -> None:
         self._lock = RLock()
         self._values: dict[object, tuple[object, Any]] = {}
 
     def get(self, name: object, parts: object, make: Callable[[], CachedValue]) -> CachedValue:
-        """Return the value with a name; make it if it was not made from equal parts."""
+        """Return the named value, making it unless it was made from the same parts before."""
         with self._lock:
             if name not in self._values or self._values[name][0] != parts:
                 self._values[name] = parts, make()
@@ -71,7 +71,7 @@ class Cache:
             self._values.pop(name, None)
 
     def only(self, name: object) -> Cache:
-        """Return a cache that has only the value with this name, if there is one."""
+        """Return a cache with only the named value, or an empty cache if there is none."""
         cache = Cache()
         with self._lock:
             if name in self._values:
@@ -81,14 +81,14 @@ class Cache:
 
 @dataclass(frozen=True)
 class LinkerState:
-    """Everything that candidates depend on; the parts are compared by identity, settings by value.
+    """Everything that candidates depend on; parts are compared by identity, settings by value.
 
-    encoder (FrozenEncoder | None): Encoder of names; None: no dense evidence.
-    fusion, rescoring (Fusion | None): Weights of the evidence and of the contextual scores; None:
-        the default weights.
-    rules (RuleSet): Rules for kinds of text.
-    rescorer (Rescorer | None): Contextual model; None: documents are not read.
-    pool (NamePool | None): The names that are searched during training; None: all names.
+    encoder (FrozenEncoder | None): Name encoder; None: no dense evidence.
+    fusion, rescoring (Fusion | None): Weights of the string evidence and of the contextual scores;
+        None: the default weights.
+    rules (RuleSet): The entity rules.
+    rescorer (Rescorer | None): Contextual model; None: candidates are ranked by string only.
+    pool (NamePool | None): The names to search during training; None: all names.
     """
 
     kb: KnowledgeBase
@@ -104,23 +104,23 @@ class LinkerState:
 
     @property
     def is_dense(self) -> bool:
-        """Whether there is dense evidence."""
+        """Whether dense evidence is available and switched on."""
         return self.encoder is not None and "dense" in self.settings.evidence.names
 
 
 CACHED_STRINGS = 10_000  # their candidates take about 25 MB
-SEARCHED = 32  # names that each search finds for a string
-_STRINGS_PER_BATCH = 1024  # bounds the size of the table of candidates
+SEARCHED = 32  # names that each search returns for a string
+_STRINGS_PER_BATCH = 1024  # limits the size of the candidate table
 
 
 class CandidateGenerator:
-    """Ranks the concepts of a knowledge base for strings; threads can share it.
+    """Ranks the concepts in a knowledge base for strings; threads can share it.
 
-    It caches the candidates of recent strings and does not change otherwise: a new state needs a
-    new generator. A joined knowledge base has a generator for each part, except during training
-    with a pool of names.
+    It caches candidates for recent strings but is otherwise immutable, so a new state needs a new
+    generator. A joined knowledge base has one generator per part, except during training with a
+    pool of names.
 
-    cache (Cache | None): Cache of the generators of earlier states.
+    cache (Cache | None): Cache shared with the generators for earlier states.
     """
 
     def __init__(self, state: LinkerState, cache: Cache | None = None) -> None:
@@ -129,7 +129,7 @@ class CandidateGenerator:
         self._cache = cache or Cache()
         self._part_of: dict[str, int] = {}
         if isinstance(self.kb, JoinedKnowledgeBase):
-            # `labels` replaces the setting, which has no folders if the linker came from bytes.
+            # `labels` replaces the `kb` setting, which has no folders after loading from bytes.
             state = replace(state, settings=state.settings.model_copy(update={"kb": ""}))
             self._part_of = self.kb.labels
             for number, part in enumerate(self.kb.parts if state.pool is None else ()):
@@ -146,17 +146,17 @@ class CandidateGenerator:
         self._ranked: dict[LabelledString, tuple[Candidate, ...]] = {}
         self._masks: dict[str, BoolArray | None] = {}
 
-    # Parts that are made from the state at first use.
+    # Parts built from the state at first use.
 
     @property
     def encoder(self) -> FrozenEncoder:
         encoder = self.state.encoder
-        assert encoder is not None  # callers have checked `state.is_dense`
+        assert encoder is not None  # callers check `state.is_dense` first
         return encoder
 
     @cached_property
     def names(self) -> EncodedNames | JoinedNames:
-        """The dense search among the names of the knowledge base, or of the pool."""
+        """The dense search among the names in the knowledge base or, in training, in the pool."""
         parts = self.kb, self.encoder, self.state.pool
         return self._cache.get("names", parts, self._encoded_names)
 
@@ -169,7 +169,7 @@ class CandidateGenerator:
 
     @cached_property
     def _training_strings(self) -> NameSearch:
-        """The dense search among the strings of the alias table."""
+        """The dense search among the alias-table strings."""
         parts = self.state.alias_table, self.encoder
         return self._cache.get("training strings", parts, self._encoded_strings)
 
@@ -181,29 +181,29 @@ class CandidateGenerator:
 
     @cached_property
     def ngram_search(self) -> NgramSearch:
-        """The n-gram search among the names of the knowledge base."""
+        """The n-gram search among the names in the knowledge base."""
         make = self.state.make_ngram_search
         return self._cache.get("ngram_search", (self.kb, make), partial(make, self.kb))
 
     @cached_property
     def dictionary(self) -> DictionaryLookup:
-        """Finder of names of the knowledge base in texts."""
+        """The dictionary, which finds knowledge base names in texts."""
         return self._cache.get("dictionary", self.kb, partial(DictionaryLookup, self.kb))
 
     @cached_property
     def unambiguous_names(self) -> UnambiguousNames:
-        """Finder of unambiguous names, for the labels that have a vocabulary."""
+        """The search for unambiguous names, for labels with their own vocabulary."""
         vocabularies, parts = self._vocabularies()
         return self._cache.get("unambiguous names", parts, partial(UnambiguousNames, vocabularies))
 
     @cached_property
     def rules(self) -> RuleSet:
-        """The rules for kinds of text, bound to the knowledge bases of the linker."""
+        """The entity rules, bound to the linker's knowledge bases."""
         return self.state.rules.with_knowledge(self)
 
     @cached_property
     def _keeps_all(self) -> bool:
-        """Whether the rules need all concepts of a name as candidates."""
+        """Whether the rules need all concepts that share a name as candidates."""
         return self.rules.want_all(self.kb)
 
     @cached_property
@@ -213,7 +213,7 @@ class CandidateGenerator:
 
     @property
     def vocabularies(self) -> dict[str, Vocabulary]:
-        """The vocabulary of each label that has its own."""
+        """Vocabularies by label, for labels with their own vocabulary."""
         return self._vocabularies()[0]
 
     def kb_of(self, label: str) -> KnowledgeBase:
@@ -221,15 +221,15 @@ class CandidateGenerator:
         return self.for_label(label).kb
 
     def linked_kbs(self, labels: Collection[str]) -> dict[str, KnowledgeBase]:
-        """Return the knowledge base of each label, without the labels that the settings exclude."""
+        """Return the knowledge base for each label that the settings do not exclude."""
         return {label: self.kb_of(label) for label in labels if self.types_of(label) != ()}
 
     def _vocabularies(self) -> tuple[dict[str, Vocabulary], object]:
-        """Return the vocabulary of each label that has its own, and what they depend on."""
+        """Return the vocabulary of each label that has its own, and a key for caching them."""
         vocabularies = {}
         for label in {**self._types, **self._part_of}:
             if self.types_of(label) != ():
-                # Not of the joined knowledge base: the columns of its parts are memory-mapped.
+                # Use the parts of a joined knowledge base, because their columns are memory-mapped.
                 generator = self.for_label(label)
                 mask = generator._mask(label)
                 if mask is not None or generator is not self:
@@ -239,7 +239,7 @@ class CandidateGenerator:
     # Labels.
 
     def for_label(self, label: str) -> CandidateGenerator:
-        """Return the generator of the knowledge base that mentions with a label link to."""
+        """Return the generator for the knowledge base that mentions with a label link to."""
         number = self._part_of.get(label)
         return self if number is None or not self.parts else self.parts[number]
 
@@ -250,11 +250,11 @@ class CandidateGenerator:
         return self._types.get(label)
 
     def _mask(self, label: str) -> BoolArray | None:
-        """Return which concepts a label allows. Shape (n_concepts,); None: all."""
+        """Return a mask of the concepts that a label allows. Shape (n_concepts,); None: all."""
         if label not in self._masks:
             types, number = self.types_of(label), self._part_of.get(label)
             mask = None
-            # In a knowledge base without types, types cannot restrict a label; () excludes it.
+            # A knowledge base without types cannot restrict a label by type; () still excludes it.
             if types is not None and (self.kb.type_names or not types):
                 mask = self.kb.type_mask(types)
             if number is not None and isinstance(self.kb, JoinedKnowledgeBase):
@@ -264,11 +264,11 @@ class CandidateGenerator:
         return self._masks[label]
 
     def allowed(self, concepts: IntArray, labels: Sequence[str], owners: IntArray) -> BoolArray:
-        """Return whether the label of its mention allows each candidate. Shape (n,).
+        """Return a mask of the candidates that the label of their mention allows. Shape (n,).
 
-        concepts (IntArray): Concept rows of the candidates. Shape (n,).
-        labels (Sequence[str]): Labels of the mentions.
-        owners (IntArray): Number of the mention of each candidate. Shape (n,).
+        concepts (IntArray): Concept row of each candidate. Shape (n,).
+        labels (Sequence[str]): Label of each mention.
+        owners (IntArray): Mention number of each candidate. Shape (n,).
         """
         is_allowed = np.ones(len(concepts), dtype=bool)
         different, label_number = np.unique(np.array(labels, dtype=object), return_inverse=True)
@@ -281,7 +281,7 @@ class CandidateGenerator:
     # Strings.
 
     def candidate_table(self, queries: Sequence[str]) -> CandidateTable:
-        """Return the candidates of different normalised strings, with all evidence."""
+        """Return the candidates for distinct normalised strings, with all their evidence."""
         state = self.state
         queries = self.rules.rewrite(queries, self.kb, state.alias_table.counts)
         dense = dense_aliases = None
@@ -302,9 +302,9 @@ class CandidateGenerator:
         )
 
     def rank(self, wanted: Sequence[LabelledString]) -> dict[LabelledString, tuple[Candidate, ...]]:
-        """Return the best candidates of pairs of a normalised string and a label, in one batch.
+        """Return the best candidates for (normalised string, label) pairs, in one batch.
 
-        wanted (Sequence): Different pairs.
+        wanted (Sequence): Distinct pairs.
         RETURNS (dict): Candidates of each pair, best first; empty if none is similar.
         """
         ranked: dict[LabelledString, tuple[Candidate, ...]] = {}
@@ -316,7 +316,7 @@ class CandidateGenerator:
             for number, pairs in pairs_of_parts.items():
                 ranked |= self.parts[number].rank(pairs)
         with self._lock:
-            # Reinserted, so that the least recently used strings come first.
+            # Moved to the end, so that the least recently used strings come first.
             known = {pair: self._ranked.pop(pair) for pair in wanted if pair in self._ranked}
             self._ranked |= known
         new = [pair for pair in wanted if pair not in known]
@@ -338,7 +338,7 @@ class CandidateGenerator:
         if not numbers:
             return ranked
         table = self.candidate_table(list(numbers))
-        # Each label of a string gets all rows of the string.
+        # A string with several labels gets its rows in the table once for each label.
         first = np.searchsorted(table.query, np.arange(len(numbers) + 1))
         queries = np.array([numbers[query] for query, _ in pairs])
         indptr, rows = entries_of(first[queries], np.diff(first)[queries])
@@ -350,7 +350,7 @@ class CandidateGenerator:
         top = self.state.settings.max_candidates
         best, probabilities = rank(self.kb, concepts, scores, owners, top=top, kept=kept)
         best = best[is_allowed[best]]
-        # Concepts that only the alias table proposes get their preferred names.
+        # Concepts that only the alias table proposes have no matching name; use the preferred name.
         names = table.name[rows[best]]
         if (unnamed := names < 0).any():
             names[unnamed] = self.kb.preferred_rows(concepts[best][unnamed])
@@ -370,5 +370,5 @@ class CandidateGenerator:
 
 @cache
 def _evidence(sources: int) -> str:
-    """Name the sources of a candidate: "exact+dense"."""
+    """Describe the sources of a candidate: "exact+dense"."""
     return "+".join(name for bit, name in SOURCES.items() if sources & bit)

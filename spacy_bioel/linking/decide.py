@@ -42,7 +42,7 @@ Ranked = Mapping[LabelledString, tuple[Candidate, ...]]
 def find_mentions(
     docs: Iterable[Doc], generator: CandidateGenerator, traces: Sequence[Trace] | None = None
 ) -> Mentions:
-    """Find the mentions to link in a batch of documents, by the setting `mentions`."""
+    """Find the mentions to link in a batch of documents, according to the `mentions` setting."""
     docs, settings = list(docs), generator.state.settings
     if settings.mentions == BY_DICTIONARY:
         return _find_names(docs, generator, traces)
@@ -59,7 +59,7 @@ def _with_names(
     generator: CandidateGenerator,
     traces: Sequence[Trace] | None,
 ) -> list[list[Span]]:
-    """Add unambiguous names of the knowledge base, and spans that rules find, to the mentions.
+    """Add unambiguous knowledge base names and spans found by entity rules to the mentions.
 
     Rules that the detector has already run are run again only if names were added.
     """
@@ -88,7 +88,7 @@ def _with_names(
 
 
 def lookup_options(state: LinkerState) -> LookupOptions:
-    """Return the options of the dictionary for the settings of a linker."""
+    """Return the dictionary options from the linker's settings."""
     options: dict[str, Any] = dict(state.settings.dictionary)
     options["exclude"] = frozenset(normalize_names(list(options["exclude"])))
     return LookupOptions(**options)
@@ -97,9 +97,9 @@ def lookup_options(state: LinkerState) -> LookupOptions:
 def _find_names(
     docs: Sequence[Doc], generator: CandidateGenerator, traces: Sequence[Trace] | None
 ) -> Mentions:
-    """Find exact and similar names of the knowledge base; the query of a mention is the name.
+    """Find exact and similar knowledge base names in texts; each mention's query is its name.
 
-    Rules for labels add their spans.
+    Entity rules that apply to particular labels add their spans.
     """
     rules = generator.rules
     names_of_docs = generator.dictionary.find(
@@ -130,10 +130,10 @@ def _with_rule_spans(
     generator: CandidateGenerator,
     traces: Sequence[Trace] | None,
 ) -> Mentions:
-    """Add the spans that rules find to names, and drop names that overlap them."""
+    """Add the spans found by entity rules, and drop the names that overlap them."""
     no_spans: list[list[ScoredSpan]] = [[] for _ in mentions.docs]
     new: list[list[Span]] = []
-    taken: set[tuple[int, int]] = set()  # document and token
+    taken: set[tuple[int, int]] = set()  # (document, token) pairs
     for number, scored in enumerate(rules.find(mentions.docs, no_spans, traces)):
         new.append([Span(mentions.docs[number], *span[:3]) for span in scored])
         for start, end, *_ in scored:
@@ -171,10 +171,10 @@ def rank_mentions(
 def rank_names(
     kb: KnowledgeBase, mentions: Mentions, *, coherence: float
 ) -> list[tuple[Candidate, ...]]:
-    """Rank the candidates of mentions whose queries are names: the concepts with the name.
+    """Rank, for each dictionary mention, the concepts that have the matched name.
 
-    Concepts of one knowledge base share the score; a concept with the name as its preferred name
-    counts twice. Concepts of different knowledge bases do not compete, as all may be right.
+    Concepts in the same knowledge base share the score; a concept with this preferred name counts
+    twice. Concepts in different knowledge bases do not compete, because all may be right.
     """
     different = list(dict.fromkeys(mentions.strings))
     rows = kb.lookup_names(different)
@@ -201,9 +201,9 @@ def rank_names(
 def _shares_within_kbs(
     kb: KnowledgeBase, concepts: IntArray, weights: DoubleArray, counts: IntArray
 ) -> DoubleArray:
-    """Return the share of each concept in the weights of its name and knowledge base. Shape (n,).
+    """Return each concept's share of the total weight for its name and knowledge base. Shape (n,).
 
-    counts (IntArray): Number of concepts of each name. Shape (n_names,).
+    counts (IntArray): Number of concepts with each name. Shape (n_names,).
     """
     name = np.repeat(np.arange(len(counts)), counts)
     shares = np.zeros(len(concepts))
@@ -226,9 +226,9 @@ def _agree_in_documents(
     n: int,
     coherence: float,
 ) -> list[tuple[Candidate, ...]]:
-    """Return the candidates of each mention after `agree_in_document`.
+    """Apply `agree_in_document` to each document, and return the candidates of each mention.
 
-    n (int): The first n mentions are whole; the others are parts of composites.
+    n (int): Number of whole mentions, which come first; the rest are parts of composites.
     """
     strings_of_docs: dict[int, dict[LabelledString, None]] = defaultdict(dict)
     for owner, string in zip(owners[:n] if coherence else (), strings, strict=False):
@@ -247,18 +247,18 @@ def _agree_in_documents(
 def agree_in_document(
     pairs: Collection[LabelledString], ranked: Ranked, *, weight: float
 ) -> dict[LabelledString, tuple[Candidate, ...]]:
-    """Raise the scores of candidates that other mentions of the document have too.
+    """Raise the scores of candidates that other mentions in the document share.
 
     Documents use several names for a concept ("renal impairment", then "renal insufficiency"). The
     odds of a candidate are multiplied by exp(weight * its best score for another string).
 
-    pairs (Collection): Different pairs of a normalised string and a label in the document.
+    pairs (Collection): Distinct (normalised string, label) pairs in the document.
     """
     support: dict[str, dict[str, float]] = defaultdict(dict)
     for string, label in pairs:
         for c in ranked[string, label]:
             support[c.id][string] = max(support[c.id].get(string, 0.0), c.score)
-    # The best of all strings but one is among the best two of all strings.
+    # Two scores suffice: if the best belongs to the string itself, the second-best is used.
     best_two = {
         id: sorted(scores.items(), key=itemgetter(1), reverse=True)[:2]
         for id, scores in support.items()
@@ -274,8 +274,8 @@ def agree_in_document(
             rescored.append(candidates)
             continue
         before = sum(c.score for c in candidates)
-        # The rest, 1 - before, is NIL and other candidates. Scores of concepts in several
-        # knowledge bases can sum to more than 1; then their sum stays the same.
+        # The remaining probability, 1 - before, belongs to NIL and lower candidates. Scores from
+        # several knowledge bases can sum to more than 1; that sum is then kept.
         total = 1 - before + sum(odds) if before <= 1 else sum(odds) / before
         # dataclasses.replace is several times slower.
         rescored.append(
@@ -287,7 +287,7 @@ def agree_in_document(
     return dict(zip(pairs, best_first(rescored), strict=True))
 
 
-_MAX_NEIGHBOURS = 3  # the most similar concepts of the sentence or document that count
+_MAX_NEIGHBOURS = 3  # only the most similar concepts in the sentence or document count
 _NEIGHBOUR_MIN_SCORE = 0.9
 # A tie is broken if the best similarity exceeds the second by this much, and by this factor.
 _MIN_MARGIN, _MIN_RATIO = 0.1, 2.0
@@ -296,10 +296,10 @@ _MIN_MARGIN, _MIN_RATIO = 0.1, 2.0
 def break_ties(
     kb: KnowledgeBase, mentions: Sequence[Span], ranked: Sequence[tuple[Candidate, ...]]
 ) -> list[tuple[Candidate, ...]]:
-    """Decide between tied candidates by the similarity of their ancestors to those of neighbours.
+    """Break ties in favour of candidates that share ancestors with neighbouring concepts.
 
-    Neighbours are the concepts of confident mentions in the sentence; or in the document, if those
-    of the sentence do not decide.
+    Neighbours are the concepts of confident mentions in the same sentence or, if these leave the
+    tie, in the document.
     """
     tied = [is_tied(candidates) for candidates in ranked]
     if not any(tied):
@@ -316,7 +316,7 @@ def break_ties(
 
     @cache
     def ancestors(id: str) -> frozenset[int]:
-        """Rows of a concept and of all concepts above it."""
+        """Return the rows of a concept and all its ancestors."""
         rows, new = set[int](), {kb.find(id)}
         while new := new - rows:
             rows |= new
@@ -325,7 +325,7 @@ def break_ties(
 
     @cache
     def similarity(id: str, place: object) -> float:
-        """Mean Jaccard index of the ancestors of a concept and of its nearest neighbours."""
+        """Return the mean ancestor overlap (Jaccard index) of a concept and its neighbours."""
         rows, similarities = ancestors(id), []
         for neighbour in neighbours[place]:
             others = ancestors(neighbour)
@@ -359,10 +359,10 @@ def decide(
 ) -> Link:
     """Decide what a mention is linked to: one concept, several (composite), or none (NIL).
 
-    A composite reading is taken if all its parts together are more probable than the whole. So a
-    name with "and" in it ("head and neck neoplasms") stays one concept, and so do mentions that
-    training texts linked to one. If the concept of the whole is one of the parts, the reading only
-    has to reach the threshold: "CDK4/6" is a name of Cdk4 in flies.
+    A composite reading is chosen if its parts are jointly more probable than the whole mention. So
+    a name that contains "and" ("head and neck neoplasms") remains one concept, as do mentions that
+    training texts linked to one concept. If the concept of the whole mention is among the parts,
+    the reading only has to reach the threshold: "CDK4/6" is a name of Cdk4 in flies.
 
     candidates (tuple): Candidates of the whole mention.
     part_candidates (Mapping): Candidates of each part of its readings.
@@ -389,9 +389,9 @@ def decide(
 
 
 def with_labels(links: Sequence[Link], kb: KnowledgeBase) -> list[Link]:
-    """Fill in empty labels of links, because `doc.ents` cannot hold spans without a label.
+    """Fill in missing link labels, because `doc.ents` cannot hold spans without a label.
 
-    The label is that of the linked concept or, for NIL, of the best candidate, see
+    The label comes from the linked concept or, for NIL, from the best candidate, see
     `KnowledgeBase.labels_of`.
     """
     concepts = []
@@ -428,8 +428,8 @@ class Ranking:
         """Decide what the mentions of each document are linked to.
 
         nil_threshold (float | None): Minimum score of a link; None: as in the settings.
-        RAISES BioelError: [B497] when rules fail, [B500] when they add a candidate that the
-            knowledge base of its label lacks.
+        RAISES BioelError: [B497] if rules fail, [B500] if they add a candidate that is not in the
+            knowledge base for its label.
         """
         settings, rules = self.generator.state.settings, self.generator.rules
         threshold = settings.nil_threshold if nil_threshold is None else nil_threshold
@@ -461,11 +461,12 @@ class Ranking:
 
 
 def rank_candidates(generator: CandidateGenerator, mentions: Mentions) -> Ranking:
-    """Rank the candidates of mentions and of parts of composites, in one batch."""
+    """Rank the candidates of mentions and composite parts, in one batch."""
     state, settings = generator.state, generator.state.settings
     asked = generator.rules.with_parts(mentions)
     if mentions.probabilities is not None and not (state.rescorer or state.alias_table.counts):
-        # The queries are names, so no search is needed, and no alias table prefers other concepts.
+        # The queries are knowledge base names, so no search is needed, and there is no alias table
+        # that could prefer other concepts.
         candidates = rank_names(generator.kb, asked, coherence=settings.coherence)
     else:
         candidates = rank_mentions(generator, asked, coherence=settings.coherence)

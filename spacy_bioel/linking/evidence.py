@@ -1,7 +1,7 @@
 """Collect the evidence for candidates in one table for a batch of queries.
 
 Each source (exact names, alias table, n-gram search, dense search) proposes concepts. The table has
-a row with all features for each pair of query and concept. Their weights are in `linker.fusion`.
+one row of features for each (query, concept) pair; `linker.fusion` weights these features.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from spacy_bioel.types import DoubleArray, FloatArray, IntArray
 
 @dataclass(frozen=True)
 class ConceptsOfAliases:
-    """The alias table of one knowledge base in CSR form: concepts of each string.
+    """The concepts of each alias-table string in one knowledge base, in CSR form.
 
     offsets (IntArray): First entry of each string, and the end of the last. Shape (n + 1,).
     concepts (IntArray): Concept rows. Shape (n_entries,).
-    counts, shares (FloatArray): How often the string was linked to the concept, and the share of
-        the concept in all mentions of the string. Shape (n_entries,).
+    counts, shares (FloatArray): How often the string was linked to the concept, as a count and as
+        a fraction of all mentions of the string. Shape (n_entries,).
     prior (FloatArray): log(1 + mentions) of each concept. Shape (n_concepts,).
     """
 
@@ -48,19 +48,19 @@ class ConceptsOfAliases:
 
 
 class AliasTable:
-    """How often the training corpus linked each string to each concept; immutable.
+    """Immutable counts of how often the training corpus linked each string to each concept.
 
     counts (Mapping): Normalised string -> concept id -> count.
     """
 
     def __init__(self, counts: Mapping[str, Mapping[str, int]] | None = None) -> None:
-        # Copies, so that the garbage collector does not track these dicts of strings and numbers.
+        # Copied, because the garbage collector does not track plain dicts of strings and numbers.
         self.counts = {name: dict(ids) for name, ids in (counts or {}).items()}
         self._of_kbs: WeakKeyDictionary[KnowledgeBase, ConceptsOfAliases] = WeakKeyDictionary()
 
     @classmethod
     def from_json(cls, data: object) -> AliasTable:
-        """Read a table from JSON. RAISES BioelError: [B272] when these are not counts."""
+        """Read a table from JSON. RAISES BioelError: [B272] if the values are not counts."""
         if not isinstance(data, dict):
             raise _invalid_table(type(data).__name__)
         for name, ids in data.items():
@@ -69,7 +69,7 @@ class AliasTable:
         return cls(data)
 
     def with_mentions(self, mentions: Iterable[tuple[str, str]]) -> AliasTable:
-        """Return a table with additional mentions: pairs of a normalised string and an id."""
+        """Return a table with additional (normalised string, concept id) mentions."""
         counts = defaultdict(Counter, {name: Counter(ids) for name, ids in self.counts.items()})
         for name, concept_id in mentions:
             counts[name][concept_id] += 1
@@ -114,26 +114,26 @@ class AliasTable:
 
 
 def _invalid_table(found: str) -> BioelError:
-    expected = "strings with their concept ids, and a whole number from 1 for each"
+    expected = "strings with their concept ids, each with a whole number of at least 1"
     return BioelError(Errors.B272.format(file="alias_table.json", found=found, expected=expected))
 
 
 # Columns of the feature matrix.
 #   exact: the query is a name of the concept (0.8 for a spelling variant of a name)
-#   preferred: ... and its preferred name
+#   preferred: the query is the preferred name of the concept
 #   unique: `exact`, divided by the number of concepts with this name
 #   alias_share: share of this concept among the training mentions of this string
 #   alias_count: log(1 + training mentions of this string with this concept)
-#   dense, ngram: cosine of the best name of the concept, in the dense and the n-gram search
-#   dense_best, ngram_best: the concept has the best of all names, in each search
-#   alias_ngram, alias_dense: cosine of the best training string of the concept, in each search,
-#       times the share of the concept in the mentions of that string
-#   dense_vote, ngram_vote, alias_ngram_vote, alias_dense_vote: share of the concept in the results
-#       of each search, weighted by similarity, times the cosine of the best result
-#   words, covered: words that the best name shares with the query, and the part of the query that
-#       they cover
+#   dense, ngram: cosine of the concept's best name in the search
+#   dense_best, ngram_best: the search ranks a name of this concept first
+#   alias_ngram, alias_dense: cosine of the concept's best training string in the search, times the
+#       fraction of that string's mentions that were linked to the concept
+#   dense_vote, ngram_vote, alias_ngram_vote, alias_dense_vote: the concept's share of the search
+#       results, weighted by similarity, times the cosine of the best result
+#   words, covered: Dice coefficient of the words of the query and the best name, and the fraction
+#       of the query that the shared words cover
 #   prior: log(1 + training mentions of the concept)
-#   has_encoder, has_alias_table: 1 if there is an encoder, and an alias table
+#   has_encoder, has_alias_table: 1 if the linker has an encoder; 1 if it has an alias table
 FEATURES = (
     "exact", "preferred", "unique", "alias_share", "alias_count", "dense", "dense_best", "ngram",
     "ngram_best", "alias_ngram", "alias_dense", "dense_vote", "ngram_vote", "alias_ngram_vote",
@@ -144,8 +144,8 @@ EVIDENCE = ("exact", "alias_table", "ngram", "dense", "prior")
 _COLUMN = {name: index for index, name in enumerate(FEATURES)}
 _NAME_FEATURES = ("dense", "dense_best", "ngram", "ngram_best", "words", "covered")
 _ALIAS_FEATURES = ("alias_ngram", "alias_dense", "alias_ngram_vote", "alias_dense_vote")
-_RESPELLED_EXACT = 0.8  # the feature "exact" of spelling variants
-_VOTE_TEMPERATURE = 0.05  # a name whose cosine is lower by this much has 1/e of the vote
+_RESPELLED_EXACT = 0.8  # value of the `exact` feature for spelling variants
+_VOTE_TEMPERATURE = 0.05  # a name with a cosine lower by this much gets 1/e of the votes
 EXACT, ALIAS, DENSE, NGRAM = 1, 2, 4, 8
 SOURCES = {EXACT: "exact", ALIAS: "alias_table", DENSE: "dense", NGRAM: "ngram"}
 
@@ -154,8 +154,8 @@ SOURCES = {EXACT: "exact", ALIAS: "alias_table", DENSE: "dense", NGRAM: "ngram"}
 class CandidateTable:
     """Candidates of a batch of queries, grouped by query.
 
-    query, concept, name (IntArray): Number of the query, concept row, and row of the name that
-        matched (-1 if only the alias table proposes the concept). Shape (n,).
+    query, concept, name (IntArray): Query number, concept row, and row of the matching name (-1 if
+        only the alias table proposes the concept). Shape (n,).
     features (FloatArray): Shape (n, len(FEATURES)).
     sources (NDArray[uint8]): Bits EXACT, ALIAS, DENSE, NGRAM. Shape (n,).
     """
@@ -169,7 +169,7 @@ class CandidateTable:
 
 @dataclass(frozen=True)
 class _Proposals:
-    """Features of pairs of query and concept from one source; `name` is -1 without a name."""
+    """Features of (query, concept) pairs from one source; `name` is -1 if no name matched."""
 
     query: IntArray
     concept: IntArray
@@ -192,12 +192,12 @@ def candidate_table(
     """Collect the candidates of each query from all sources.
 
     queries (Sequence[str]): Different normalised strings.
-    dense_names (SearchResult | None): Result of the dense search among the names of the knowledge
-        base; None without an encoder.
-    dense_aliases (SearchResult | None): Result of the dense search among `alias_table.names`.
+    dense_names (SearchResult | None): Dense search results among the knowledge base names; None
+        without an encoder.
+    dense_aliases (SearchResult | None): Dense search results among `alias_table.names`.
     ngram_search (NgramSearch): Searches the names of the knowledge base.
     k (int): Number of names that the n-gram search returns.
-    evidence (Container[str]): Which of EVIDENCE to use.
+    evidence (Container[str]): The members of EVIDENCE to use.
     """
     if "alias_table" not in evidence:
         alias_table, dense_aliases = AliasTable(), None
@@ -208,8 +208,8 @@ def candidate_table(
     # Single letters are not searched: "c" in "c/o" is not a misspelt "CS".
     is_word = np.array([len(query) > 1 for query in queries], dtype=bool)
     if "ngram" in evidence:
-        # Only for strings without an exact match: it is the slowest source, and would find the
-        # string itself.
+        # Only for strings without an exact match: this search is the slowest source, and would
+        # only find the string itself.
         is_unknown = is_word.copy()
         is_unknown[in_alias_table.query] = False
         if "exact" in evidence:
@@ -238,7 +238,7 @@ def candidate_table(
 
 
 def _merge_proposals(proposals: list[_Proposals], *, n_concepts: int) -> CandidateTable:
-    """Make one row of each pair of query and concept, with the maximum of each feature."""
+    """Merge proposals into one row per (query, concept) pair, with each feature's maximum."""
     query = np.concatenate([p.query for p in proposals])
     concept = np.concatenate([p.concept for p in proposals])
     keys, pair = np.unique(query * n_concepts + concept, return_inverse=True)
@@ -252,7 +252,7 @@ def _merge_proposals(proposals: list[_Proposals], *, n_concepts: int) -> Candida
         np.bitwise_or.at(sources, rows, np.uint8(p.source))
         for feature, values in p.values.items():
             np.maximum.at(features[:, _COLUMN[feature]], rows, values.astype(np.float32))
-        # The name is the best one of the first source that has one. In each source, it comes first.
+        # Take the best name from the first source with a name; each source lists its best first.
         unnamed = name[rows] < 0
         first_rows, first = np.unique(rows[unnamed], return_index=True)
         name[first_rows] = p.name[unnamed][first]
@@ -260,7 +260,7 @@ def _merge_proposals(proposals: list[_Proposals], *, n_concepts: int) -> Candida
 
 
 def _from_exact_names(queries: Sequence[str], kb: KnowledgeBase) -> _Proposals:
-    """Propose the concepts with the query as a name, or else with a spelling variant of it."""
+    """Propose the concepts that have the query, or else a spelling variant of it, as a name."""
     rows = kb.lookup_names(queries)
     strength = np.where(rows >= 0, 1.0, _RESPELLED_EXACT)
     respelled = [(i, v) for i in np.flatnonzero(rows < 0).tolist() for v in respellings(queries[i])]
@@ -272,7 +272,8 @@ def _from_exact_names(queries: Sequence[str], kb: KnowledgeBase) -> _Proposals:
     query = np.repeat(np.arange(len(queries)), np.diff(indptr))
     exact = strength[query]
     unique = exact / np.diff(indptr)[query]
-    # As if all searches had found the name: their features must not depend on whether they ran.
+    # Set as if every search had found the name, because these features must not depend on which
+    # searches ran.
     values = {
         "exact": exact,
         "preferred": exact * preferred,
@@ -287,7 +288,7 @@ def _from_alias_table(
 ) -> _Proposals:
     """Propose the concepts that the query was linked to in training.
 
-    alias_rows (Mapping): From a string of the alias table to its row.
+    alias_rows (Mapping): Alias-table string -> row.
     """
     known = np.array([i for i, query in enumerate(queries) if query in alias_rows], dtype=np.int64)
     rows = np.array([alias_rows[queries[i]] for i in known], dtype=np.int64)
@@ -300,7 +301,7 @@ def _from_alias_table(
 
 
 def _alias_entries(aliases: ConceptsOfAliases, rows: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the positions of the entries of some strings, and the index in `rows` of each."""
+    """Return the entry positions for the strings in `rows`, and each entry's index in `rows`."""
     indptr, entries = positions_of(aliases.offsets, rows)
     return entries, np.repeat(np.arange(len(rows)), np.diff(indptr))
 
@@ -313,14 +314,14 @@ def _from_names(
     *,
     search: str,
 ) -> _Proposals:
-    """Propose the concepts of the names that a search found.
+    """Propose the concepts whose names a search found.
 
-    numbers (IntArray): Numbers of the queries in the table. Shape (n_queries,).
+    numbers (IntArray): Query numbers in the table. Shape (n_queries,).
     search (str): "dense" or "ngram".
     """
     rows, cosines = result
     different, number = np.unique(rows.ravel(), return_inverse=True)
-    n_missing = int((different < 0).sum())  # -1 comes first: fewer than k names were found
+    n_missing = int((different < 0).sum())  # -1 (fewer than k names were found) sorts first
     names = [""] * n_missing + normalize_names(kb.names.take(different[n_missing:]))
     owner = np.repeat(np.arange(len(queries)), rows.shape[1])
     words, covered = word_overlap(queries, names, owner, number)
@@ -330,7 +331,7 @@ def _from_names(
     values = {
         search: np.maximum(cosine, 0.0),
         f"{search}_vote": _votes(query, concepts, cosine),
-        # With a tolerance: several names can be nearest, up to rounding.
+        # With a tolerance, because rounding can separate names that are equally near.
         f"{search}_best": cosine >= cosines.max(axis=1, initial=-np.inf)[query] - 1e-5,
         "words": words[entry],
         "covered": covered[entry],
@@ -342,9 +343,9 @@ def _from_names(
 def _from_aliases(
     aliases: ConceptsOfAliases, numbers: IntArray, result: SearchResult, *, feature: str
 ) -> _Proposals:
-    """Propose the concepts of the strings of the alias table that a search found.
+    """Propose the concepts that training linked to the alias-table strings found by a search.
 
-    numbers (IntArray): Numbers of the queries in the table. Shape (n_queries,).
+    numbers (IntArray): Query numbers in the table. Shape (n_queries,).
     feature (str): "alias_dense" or "alias_ngram".
     """
     rows, cosines = result
@@ -363,11 +364,12 @@ def _from_aliases(
 def _votes(
     query: IntArray, concept: IntArray, cosine: FloatArray, share: FloatArray | float = 1.0
 ) -> DoubleArray:
-    """Return the share of each concept in the results of its query, from 0 to 1.
+    """Return each concept's share of the search results for its query, from 0 to 1.
 
-    It is multiplied by the best cosine of the query: agreement of distant names is weak evidence.
+    The share is multiplied by the query's best cosine, because agreement among distant names is
+    weak evidence.
 
-    share (FloatArray): Part of its weight that a result gives to the concept. Shape (n,).
+    share (FloatArray): Fraction of a result's weight that goes to the concept. Shape (n,).
     """
     best = np.zeros(int(query.max(initial=-1)) + 1)
     np.maximum.at(best, query, cosine)

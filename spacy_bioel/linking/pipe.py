@@ -1,4 +1,4 @@
-"""The pipe `bioel_linker`, which links mentions to concepts of a knowledge base."""
+"""The `bioel_linker` pipe, which links mentions to concepts in a knowledge base."""
 
 # No `from __future__ import annotations`: spaCy reads the annotations as types.
 
@@ -48,8 +48,8 @@ _WEIGHT_NAMES = ("fusion", "rescoring")
 class Linker(StoredPipe[LinkerSettings]):
     """Links mentions to concepts; its settings are `LinkerSettings`.
 
-    Weights (`fusion`, `rescoring`), `alias_table` and settings (`cfg`) can be assigned at any time,
-    and apply from the next batch on. Several threads can predict; one can train.
+    Weights (`fusion`, `rescoring`), `alias_table` and settings (`cfg`) can be changed at any time,
+    with effect from the next batch. Several threads can predict, but only one can train.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Linker(StoredPipe[LinkerSettings]):
         self.fusion: Fusion | None = None
         self.rescoring: Fusion | None = None
         self._ngram_search = ngram_search
-        # Relative paths are relative to the folder that is current now, not at the first use.
+        # Relative paths start from this working folder, even if it changes before the first use.
         self._base = Path.cwd() if settings.get("kb") else Path()
         self.pipeline = Pipeline()
         self._lock = RLock()
@@ -83,10 +83,10 @@ class Linker(StoredPipe[LinkerSettings]):
         self._forget_kb()
 
     def _forget_kb(self) -> None:
-        """Open the knowledge base of the settings at the next use; ends training."""
+        """End training, and open the knowledge base in the settings at its next use."""
         self._kb: KnowledgeBase | None = None
-        self._opened_as: KbSetting = ""  # the setting `kb` when it was opened
-        self._is_equipped = False  # with bundled components, see `_equip`
+        self._opened_as: KbSetting = ""  # the `kb` setting when it was opened
+        self._is_equipped = False  # whether `_equip` has added the bundled components
         self._training: NameTraining | None = None
         self._cache = self._cache.only("encoder")
 
@@ -94,7 +94,7 @@ class Linker(StoredPipe[LinkerSettings]):
 
     @property
     def encoder(self) -> Model[Any, Any]:
-        """The name encoder: the model or, in a contextual model, a part of it."""
+        """The name encoder: the whole model or, in a contextual model, a part of it."""
         return name_encoder_of(self.model)
 
     @property
@@ -103,7 +103,7 @@ class Linker(StoredPipe[LinkerSettings]):
 
     @property
     def rescorer(self) -> Rescorer | None:
-        """The contextual part of the model; None if it is a name encoder only."""
+        """The contextual part of the model; None if the model is only a name encoder."""
         return self._cache.get("rescorer", self.model, partial(rescorer_of, self.model))
 
     @property
@@ -116,19 +116,19 @@ class Linker(StoredPipe[LinkerSettings]):
 
     @property
     def fingerprint(self) -> str:
-        """Digest of the encoder. RAISES BioelError: [B053] without one."""
+        """Digest of the encoder. RAISES BioelError: [B053] if the linker has no encoder."""
         encoder = self.state.encoder
         if encoder is None:
             raise BioelError(Errors.B053.format(name=self.name))
         return encoder.fingerprint
 
     def read_settings(self) -> LinkerSettings:
-        """Check the settings. RAISES the errors of `validation.check_settings`."""
+        """Check the settings. Raises the same errors as `validation.check_settings`."""
         return validation.check_settings(self.cfg, self.model)
 
     @property
     def state(self) -> LinkerState:
-        """The current parts. RAISES BioelError: The errors of `kb` and `check_settings`."""
+        """The current parts. Raises the same errors as `kb` and `check_settings`."""
         with self._lock:
             return LinkerState(
                 kb=self.kb,  # first, as opening it may add the bundled encoder and alias table
@@ -144,10 +144,10 @@ class Linker(StoredPipe[LinkerSettings]):
 
     @property
     def generator(self) -> CandidateGenerator:
-        """The generator of candidates for the current state.
+        """The candidate generator for the current state.
 
-        During training with a large knowledge base, it searches a pool of names, see `NamePool`,
-        until `encode_kb` or `set_kb` ends the training.
+        During training with a large knowledge base, it only searches a pool of names (see
+        `NamePool`), until `encode_kb` or `set_kb` ends the training.
         """
         with self._lock:
             state = self.state
@@ -164,33 +164,34 @@ class Linker(StoredPipe[LinkerSettings]):
 
     @property
     def kb(self) -> KnowledgeBase:
-        """The knowledge base, opened at first use. A linker without encoder gets the bundled one.
+        """The knowledge base, opened at first use.
 
-        RAISES BioelError: The errors of `KnowledgeBase.open`, `starter_kb` and `check_settings`.
+        A linker without an encoder gets the bundled encoder when the knowledge base is opened.
+        Raises the same errors as `KnowledgeBase.open`, `starter_kb` and `check_settings`.
         """
         with self._lock:
             self.pipeline.check_order(partial(validation.check_order, linker=self))
             if self._kb is not None and self.cfg["kb"] != self._opened_as:
-                self.set_kb(self.cfg["kb"])  # the setting was changed
+                self.set_kb(self.cfg["kb"])  # the setting has changed
             if self._kb is None or not self._is_equipped:
                 kb = self._opened_kb()
                 self._equip(kb)
                 self._kb, self._is_equipped = kb, True
                 self._opened_as = deepcopy(self.cfg["kb"])
-                give_back_memory()  # of loading or building
+                give_back_memory()  # after loading or building the KB
             return self._kb
 
     def _opened_kb(self) -> KnowledgeBase:
-        """Return the open knowledge base, or open that of the settings."""
+        """Return the open knowledge base, or open the one in the settings."""
         return self._kb or open_kbs(self.cfg["kb"], self._open_folder)
 
     def _open_folder(self, path: str) -> KnowledgeBase:
         kb = bundled.open_setting(path, self._base)
-        self._ensure_vectors(kb)  # before the next KB is built, to limit the peak of memory
+        self._ensure_vectors(kb)  # before the next KB is built, to limit peak memory
         return kb
 
     def _equip(self, kb: KnowledgeBase) -> None:
-        """Add the bundled encoder, alias table and vectors if the linker has no others."""
+        """Add the bundled encoder, alias table and vectors if the linker has none."""
         if not self.has_encoder:
             starter.add_starter_encoder(self.encoder, kb, mentions=self.cfg["mentions"])
             if bundled.is_starter(kb) and not self.alias_table.counts:
@@ -200,15 +201,15 @@ class Linker(StoredPipe[LinkerSettings]):
         validation.check_types(kb, self.cfg["label_types"])
 
     def _ensure_vectors(self, kb: KnowledgeBase) -> None:
-        """Encode a bundled knowledge base at its first use."""
+        """Encode a bundled knowledge base at first use."""
         is_dense = self.has_encoder and "dense" in self.check_settings().evidence.names
         if is_dense and bundled.is_starter(kb):
             starter.ensure_vectors(kb, self._freeze())
 
     def kb_if_built(self) -> KnowledgeBase:
-        """Open the knowledge base without building or encoding anything, for records.
+        """Open the knowledge base for reading records, without building or encoding anything.
 
-        RAISES BioelError: [B320] when it is not built; the errors of `KnowledgeBase.open`.
+        RAISES BioelError: [B320] if it has not been built; the same errors as `KnowledgeBase.open`.
         """
         with self._lock:
             if self._kb is None:
@@ -218,11 +219,11 @@ class Linker(StoredPipe[LinkerSettings]):
             return self._kb
 
     def set_kb(self, kb: KnowledgeBase | Path | KbSetting) -> None:
-        """Link against other knowledge bases from now on; no training is needed. Ends training.
+        """Switch to other knowledge bases. No retraining is needed, but a current training ends.
 
-        kb (KnowledgeBase | Path | KbSetting): An open knowledge base, or a value of the setting
-            `kb`. Large ones need vectors of this pipe's encoder, see `encode_kb`.
-        RAISES BioelError: The errors of `KnowledgeBase.open` and `open_kbs`.
+        kb (KnowledgeBase | Path | KbSetting): An open knowledge base, or a value of the `kb`
+            setting. Large knowledge bases need vectors from this pipe's encoder, see `encode_kb`.
+        RAISES BioelError: The same errors as `KnowledgeBase.open` and `open_kbs`.
         """
         if isinstance(kb, str | list | dict):
             self._take(open_kbs(kb, bundled.open_setting), kb)
@@ -230,18 +231,18 @@ class Linker(StoredPipe[LinkerSettings]):
             self._take(open_kb(kb), "")
 
     def _take(self, kb: KnowledgeBase, setting: KbSetting) -> None:
-        """Link against an open knowledge base, whose labels are in `setting`."""
+        """Link against an open knowledge base; `setting` assigns labels to its parts."""
         with self._lock:
-            self.pipeline.forget_order()  # labels have to be compared with those of the pipes
-            # Bundled ones by name: their path in the local cache differs between machines.
+            self.pipeline.forget_order()  # the labels may no longer match those of the other pipes
+            # Bundled KBs are saved by name, because their cache path differs between machines.
             folders = [bundled.place_of(part) for part in parts_of(kb)]
             self.cfg["kb"] = setting_of(kb, folders, before=setting)
             self._forget_kb()
             self._kb, self._opened_as = kb, deepcopy(self.cfg["kb"])
 
     # Storage: encoder, alias table and weights are saved as parts, the knowledge base as a folder.
-    # Bundled components are saved like others, so that the parts are the same before and after the
-    # first use.
+    # Bundled components are saved too, so that a pipe is saved with the same parts before and after
+    # its first use.
 
     def stored_cfg(self) -> dict[str, Any]:
         if self.cfg["include_kb"]:  # its original folder may not exist where the copy is loaded
@@ -249,9 +250,9 @@ class Linker(StoredPipe[LinkerSettings]):
         return self.cfg
 
     def _included_kb(self) -> KbSetting:
-        """Return the setting `kb` of a pipe that is saved with its knowledge bases."""
+        """Return the `kb` setting for a pipe that is saved with its knowledge bases."""
         if isinstance(self.cfg["kb"], str):
-            return INCLUDED  # without opening it
+            return INCLUDED  # without opening the knowledge base
         n = len(parts_of(self.kb))
         folders = [INCLUDED] if n == 1 else [f"{INCLUDED}.{number}" for number in range(n)]
         return setting_of(self.kb, folders, before=self.cfg["kb"])
@@ -263,7 +264,7 @@ class Linker(StoredPipe[LinkerSettings]):
         for name in _WEIGHT_NAMES:
             if weights := getattr(self, name):
                 tables[f"{name}.json"] = weights.to_json(self.features_of(name))
-        self._read_tables(tables)  # do not save tables that could not be loaded
+        self._read_tables(tables)  # refuse to save tables that could not be loaded again
         stored = {name: partial(_to_json, table) for name, table in tables.items()}
         contextual = self.rescorer.parts() if self.rescorer else {}
         return {**stored, **encoder_parts(self.encoder), **contextual}
@@ -280,7 +281,7 @@ class Linker(StoredPipe[LinkerSettings]):
             self._forget_kb()
 
     def features_of(self, weights: str) -> Sequence[str]:
-        """Return the names of the features of the weights "fusion" or "rescoring"."""
+        """Return the feature names for the "fusion" or "rescoring" weights."""
         if weights == "fusion":
             return FEATURES
         return self.rescorer.features if self.rescorer else ()
@@ -288,7 +289,7 @@ class Linker(StoredPipe[LinkerSettings]):
     def _read_tables(
         self, tables: Mapping[str, Any]
     ) -> tuple[AliasTable, Fusion | None, Fusion | None]:
-        """Read alias table and weights. RAISES BioelError: [B062], [B272] if they are damaged."""
+        """Read the alias table and weights. RAISES BioelError: [B062], [B272] if damaged."""
 
         def weights(name: str) -> Fusion | None:
             table = tables.get(f"{name}.json")
@@ -337,7 +338,7 @@ class Linker(StoredPipe[LinkerSettings]):
     def ranking(self, docs: Iterable[Doc], traces: Sequence[Trace] | None = None) -> Ranking:
         """Find the mentions and rank their candidates, before `predict` decides.
 
-        traces (Sequence[Trace] | None): Record the considered spans of each document.
+        traces (Sequence[Trace] | None): Traces that record the spans considered in each document.
         """
         generator = self.generator
         settings = generator.state.settings
@@ -352,7 +353,7 @@ class Linker(StoredPipe[LinkerSettings]):
         return rank_candidates(generator, mentions)
 
     def set_annotations(self, docs: Iterable[Doc], scores: list[list[Link]]) -> None:
-        """Write links to the span group `spans_key` and, by the setting `set_ents`, to doc.ents."""
+        """Write links to the `spans_key` span group and, depending on `set_ents`, to doc.ents."""
         key, kb, nil = self.cfg["spans_key"], self.kb.fingerprint, self.cfg["nil_threshold"]
         mentions = self.cfg["mentions"]
         adds = mentions == SPANS_AND_DICTIONARY
@@ -380,7 +381,7 @@ class Linker(StoredPipe[LinkerSettings]):
     ) -> None:
         """Set the knowledge base, count the training mentions, and make the networks.
 
-        kb (KnowledgeBase | str | None): Knowledge base or its folder; None: as in the settings.
+        kb (KnowledgeBase | str | None): Knowledge base or its folder; None: the `kb` setting.
         encoder, embeddings, vocabulary, width: See `training.make_networks`.
         """
         validate_get_examples(get_examples, "Linker.initialize")
@@ -390,7 +391,7 @@ class Linker(StoredPipe[LinkerSettings]):
             else:
                 self.set_kb(kb)
             self.alias_table = AliasTable()
-            # They were fitted to the evidence of another encoder.
+            # The old weights were fitted to another encoder's evidence.
             self.fusion = self.rescoring = None
             if nlp is not None:
                 nlp.meta.get("bioel", {}).pop("tuning", None)
@@ -411,7 +412,7 @@ class Linker(StoredPipe[LinkerSettings]):
             self._start_training()
 
     def count_mentions(self, examples: Iterable[Example]) -> None:
-        """Add training mentions to the alias table, also with abbreviations expanded."""
+        """Add training mentions to the alias table, as written and with abbreviations expanded."""
         kb = self._kb or self.kb
         settings = self.check_settings()
         self.alias_table = self.alias_table.with_mentions(
@@ -440,7 +441,7 @@ class Linker(StoredPipe[LinkerSettings]):
     def use_params(self, params: dict[tuple[int, str], FloatsXd]) -> Iterator[None]:
         """Predict with other weights, such as averages, until the iterator is advanced.
 
-        A generator like those of spaCy's pipes, for `Language.use_params`; not a context manager.
+        A generator for `Language.use_params`, as in spaCy's pipes; not a context manager.
         """
         try:
             with self.model.use_params(params):
@@ -450,7 +451,7 @@ class Linker(StoredPipe[LinkerSettings]):
             self._cache.forget("encoder")
 
     def score(self, examples: Iterable[Example], **kwargs: object) -> dict[str, Any]:
-        """Return the scores of the pipe's scorer, which maps retired ids to current ones."""
+        """Score predictions with the pipe's scorer, which maps retired ids to current ids."""
         scores: dict[str, Any] = super().score(examples, canonical=self.kb.canonical, **kwargs)
         return scores
 
@@ -459,12 +460,11 @@ class Linker(StoredPipe[LinkerSettings]):
     def encode_kb(
         self, kb: KnowledgeBase | str | Path, *, progress: Callable[[int], None] | None = None
     ) -> Encoded:
-        """Write vectors of all names, and data of contextual models, to the folders of knowledge
-        bases. Ends training.
+        """Write name vectors and contextual model data to knowledge base folders; ends training.
 
         progress (Callable | None): Called with the number of names after each block.
-        RETURNS (Encoded): Counts of all knowledge bases, and the approximate index of the last.
-        RAISES BioelError: [B053] without an encoder; the errors of `kb.vector_files.write_vectors`.
+        RETURNS (Encoded): Counts for all knowledge bases, and the last one's approximate index.
+        RAISES BioelError: [B053] without an encoder; the same errors as `write_vectors`.
         """
         with self._lock:
             if not self.has_encoder:
@@ -479,7 +479,7 @@ class Linker(StoredPipe[LinkerSettings]):
         return Encoded(sum(d.encoded for d in done), sum(d.copied for d in done), done[-1].ann)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # For worker processes under spawn. The knowledge base is pickled as its path, so that the
+        # For spawned worker processes. The knowledge base is pickled as its path, so that the
         # workers share its memory-mapped pages.
         parts: dict[str, Any] = {"entities": self.entities, "scorer": self.scorer}
         parts["ngram_search"] = self._ngram_search

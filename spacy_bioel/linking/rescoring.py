@@ -18,13 +18,13 @@ from spacy_bioel.models.name_encoder import EncoderFiles, EncoderSource
 from spacy_bioel.settings import LinkerSettings
 from spacy_bioel.types import Candidate, FloatArray, IntArray
 
-Given = Sequence[Sequence[Candidate]]  # of each mention, by its string alone
+Given = Sequence[Sequence[Candidate]]  # candidates of each mention, ranked by string only
 
 
 class ContextualScores(Protocol):
-    """Features of pairs of a mention and a concept, sorted by mention.
+    """Features of (mention, concept) pairs, sorted by mention.
 
-    mention, concept: Number of the mention, and concept row. Shape (n,).
+    mention, concept: Mention number and concept row of each pair. Shape (n,).
     features: Shape (n, len(Rescorer.features)).
     """
 
@@ -35,7 +35,7 @@ class ContextualScores(Protocol):
     def rank(self, fusion: Fusion | None, *, top: int) -> list[tuple[Candidate, ...]]:
         """Return the `top` best candidates of each mention, best first.
 
-        fusion (Fusion | None): Weights of the features; None: the default weights.
+        fusion (Fusion | None): Feature weights; None: the default weights.
         """
         ...
 
@@ -43,11 +43,11 @@ class ContextualScores(Protocol):
 class Rescorer:
     """The contextual part of a linker's model, which rescores candidates.
 
-    An architecture sets a subclass as the attribute "rescorer" of the model that it makes.
+    A model architecture sets `model.attrs["rescorer"]` to its subclass.
 
-    evidence (str): Evidence of its candidates, and the setting of `evidence` that switches it on.
-    features (Sequence[str]): Names of the features that its weights apply to.
-    proposes (bool): Whether it adds candidates to those of the strings.
+    evidence (str): Name of its evidence, in candidates and in the `evidence` settings.
+    features (Sequence[str]): Names of the features that are weighted.
+    proposes (bool): Whether it adds candidates that the string searches did not find.
     """
 
     evidence = "contextual"
@@ -65,11 +65,11 @@ class Rescorer:
 
     @property
     def finds_mentions(self) -> bool:
-        """Whether the model can find mentions, for the setting `mentions = "model"`."""
+        """Whether the model can find mentions, as `mentions = "model"` requires."""
         return False
 
     def collect(self, examples: Iterable[Example], kb: KnowledgeBase, *, gold_key: str) -> None:
-        """Collect data from the training examples that the network is made from."""
+        """Collect the training data that `add_network` needs."""
 
     def add_network(self, source: EncoderSource) -> None:
         """Add the contextual network, or replace it."""
@@ -82,20 +82,20 @@ class Rescorer:
         """Load the files of `parts`; the name encoder is loaded already."""
 
     def encode_kb(self, kb: KnowledgeBase) -> None:
-        """Write data for rescoring, other than vectors, to the folder of a knowledge base."""
+        """Write rescoring data other than name vectors to a knowledge base folder."""
 
     def find(self, docs: Iterable[Doc], settings: LinkerSettings) -> Mentions:
-        """Find the mentions of documents; their labels are the types."""
+        """Find mentions in documents, labelled with their predicted types."""
         raise NotImplementedError
 
     def score(
         self, generator: CandidateGenerator, mentions: Mentions, given: Given
     ) -> ContextualScores:
-        """Score pairs of mentions and concepts in the context of their documents."""
+        """Score (mention, concept) pairs in the context of their documents."""
         raise NotImplementedError
 
 
 def rescorer_of(model: Model[Any, Any]) -> Rescorer | None:
-    """Return the contextual part of a linker's model; None if the model is a name encoder only."""
+    """Return the contextual part of a linker's model; None if the model is only a name encoder."""
     rescorer_class = model.attrs.get("rescorer")
     return None if rescorer_class is None else rescorer_class(model)

@@ -36,7 +36,7 @@ from spacy_bioel.types import FloatArray, IntArray
 
 
 class NameSearch(Protocol):
-    """Search for the nearest names of unit vectors, such as `kb.vectors.ExactIndex`."""
+    """Search for the names nearest to unit vectors, such as `kb.vectors.ExactIndex`."""
 
     def search(self, queries: FloatArray, k: int) -> SearchResult: ...
 
@@ -45,7 +45,7 @@ class NgramSearch(Protocol):
     """Search for names that are spelled like a query."""
 
     def search(self, queries: Sequence[str], k: int) -> SearchResult:
-        """Return the k most similar names of each query.
+        """Return the k most similar names for each query.
 
         queries (Sequence[str]): Normalised strings.
         RETURNS (tuple): Rows and scores from 0 to 1, best first; ties go to the lower row. Padded
@@ -68,10 +68,10 @@ ENCODE_ON_LOAD = 60_000
 
 @dataclass(frozen=True, eq=False)
 class FrozenEncoder:
-    """An encoder of names for inference, whose weights do not change.
+    """A name encoder for inference, whose weights do not change.
 
-    model (NameEncoder): The encoder, with its word pieces.
-    infer (Callable): Inference function of its network, made by `inference_of`.
+    model (NameEncoder): The encoder, including its word pieces.
+    infer (Callable): Inference function for its network, made by `inference_of`.
     """
 
     model: NameEncoder
@@ -79,12 +79,12 @@ class FrozenEncoder:
 
     @classmethod
     def of(cls, model: NameEncoder) -> FrozenEncoder:
-        """Freeze the current weights of an encoder."""
+        """Freeze an encoder with its current weights."""
         return cls(model, inference_of(model))
 
     @cached_property
     def fingerprint(self) -> str:
-        """Digest of the weights, the word pieces and the version of the normalisation of names."""
+        """Digest of the weights, the word pieces and the name normalisation version."""
         digest = blake2b(str(NORMALIZER_VERSION).encode(), digest_size=8)
         for name, part in encoder_parts(self.model).items():
             digest.update(name.encode() + part())
@@ -95,18 +95,19 @@ class FrozenEncoder:
         return encode_names(self.model, names, infer=self.infer)
 
     def write(self, kb: KnowledgeBase, *, progress: Callable[[int], None] | None = None) -> Encoded:
-        """Write vectors of all names to the folder of a knowledge base, see `write_vectors`."""
+        """Write vectors of all names to the knowledge base folder, see `write_vectors`."""
         name, dim = self.fingerprint, self.model.get_dim("nO")
         return write_vectors(kb, self.encode, fingerprint=name, dim=dim, progress=progress)
 
 
 @dataclass(frozen=True)
 class EncodedNames:
-    """Names of a knowledge base with their vectors and the dense search.
+    """Knowledge base names with their vectors and the dense search.
 
     vectors (QuantizedVectors): Unit vectors, possibly memory-mapped. Shape (n, dim).
     index (NameSearch): Index of the vectors.
-    rows (IntArray | None): Name row of each vector, ascending; None: all names. Shape (n,).
+    rows (IntArray | None): Name row of each vector, ascending; None if all names have vectors.
+        Shape (n,).
     """
 
     vectors: QuantizedVectors
@@ -114,14 +115,14 @@ class EncodedNames:
     rows: IntArray | None = None
 
     def search(self, queries: FloatArray, k: int) -> tuple[IntArray, FloatArray]:
-        """Search like `ExactIndex.search`; returns name rows of the knowledge base."""
+        """Search like `ExactIndex.search`, but return name rows in the knowledge base."""
         rows, scores = self.index.search(queries, k)
         if self.rows is not None:
             rows = np.where(rows >= 0, self.rows[rows], -1)
         return rows, scores
 
     def take(self, rows: IntArray) -> FloatArray:
-        """Return vectors of name rows; zeros for names without one. Shape (len(rows), dim)."""
+        """Return the vectors for name rows; zeros if a name has none. Shape (len(rows), dim)."""
         if self.rows is None:
             return self.vectors.take(rows)
         positions = np.minimum(np.searchsorted(self.rows, rows), len(self.rows) - 1)
@@ -130,9 +131,9 @@ class EncodedNames:
 
 
 class JoinedNames:
-    """Names of a joined knowledge base with the vectors of its parts.
+    """Joined knowledge base names with the vectors from each part.
 
-    parts (Sequence): Names of each part; None for parts without vectors.
+    parts (Sequence): Encoded names of each part; None for parts without vectors.
     """
 
     def __init__(
@@ -145,16 +146,16 @@ class JoinedNames:
             if names is not None:
                 searches.append(names)
                 name_rows.append(rows)
-        # Like `EncodedNames.search`, with joined name rows.
+        # Like `EncodedNames.search`, but returns joined name rows.
         self.search = JoinedSearch(searches, name_rows, nothing=-np.inf).search
 
     def take(self, rows: IntArray) -> FloatArray:
-        """Return vectors of joined name rows; zeros for names without one. Shape (n, dim)."""
+        """Return the vectors for joined name rows; zeros if a name has none. Shape (n, dim)."""
         blocks = []
         for number, positions, part_rows in self._names.local(rows):
             if (names := self._parts[number]) is not None:
                 blocks.append((positions, names.take(part_rows)))
-        # There is at least one block: without vectors, there is no dense search.
+        # At least one part has vectors, because otherwise the dense search is switched off.
         vectors = np.zeros((len(rows), blocks[0][1].shape[1]), dtype=np.float32)
         for positions, part_vectors in blocks:
             vectors[positions] = part_vectors
@@ -162,14 +163,14 @@ class JoinedNames:
 
 
 def needs_no_folder(kb: KnowledgeBase) -> bool:
-    """Return whether a knowledge base, or each part, is small enough to be encoded in memory."""
+    """Return whether a knowledge base, or each of its parts, is small enough to encode on load."""
     return all(part.n_names <= ENCODE_ON_LOAD for part in parts_of(kb))
 
 
 def encoded_names(kb: KnowledgeBase, encoder: FrozenEncoder) -> EncodedNames:
-    """Open the vectors in the folder of a knowledge base, or encode its names in memory.
+    """Open the vectors in the knowledge base folder, or encode the names in memory.
 
-    RAISES BioelError: The errors of `open_vectors`, unless the knowledge base is small.
+    Raises the same errors as `open_vectors`, unless the knowledge base is small.
     """
     outdated = are_outdated(kb, encoder.fingerprint)
     if needs_no_folder(kb) and (outdated or not has_vectors(kb, encoder.fingerprint)):
@@ -183,12 +184,13 @@ def encoded_names(kb: KnowledgeBase, encoder: FrozenEncoder) -> EncodedNames:
 
 
 class NamePool:
-    """The part of a knowledge base that is encoded repeatedly during training.
+    """The names in a knowledge base that are encoded repeatedly during training.
 
-    Encoding all names at every refresh would take longer than the training. The pool has all names
-    of the concepts in the training corpus, then those of the concepts with the most names, which
-    texts mention most. During training, hard negatives are mined in the pool, and development
-    documents are linked against it; `bioel kb encode` encodes all names afterwards.
+    Encoding all names at every refresh would take longer than the training itself. The pool is
+    filled with all names for concepts in the training corpus, then with the names for the concepts
+    that have most names, because texts mention these concepts most often. During training, hard
+    negatives come from the pool, and development documents are linked against it; `bioel kb encode`
+    encodes all names afterwards.
 
     mentioned (Iterable[str]): Ids of the concepts in the training corpus.
     size (int): Maximum number of names.
@@ -209,6 +211,6 @@ class NamePool:
         self.names = normalize_names(kb.names.take(self.rows))
 
     def encoded(self, encode: EncodeNames) -> EncodedNames:
-        """Encode the names of the pool."""
+        """Encode the names in the pool."""
         vectors = quantize(encode(self.names))
         return EncodedNames(vectors, choose_index(vectors), self.rows)

@@ -1,7 +1,7 @@
-"""The bundled encoder of names and alias table, which a linker without its own uses.
+"""The bundled name encoder and alias table, for linkers that have no others.
 
-Bundled knowledge bases are built in the user's cache folder at first use, and MeSH is encoded. This
-happens once, even if several threads and processes start at the same time.
+Bundled knowledge bases are built in the user's cache folder at first use, and MeSH is also encoded.
+This happens only once, even if several threads and processes start at the same time.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ ENCODER = ASSETS_FOLDER / "encoder"
 
 
 def starter_alias_table() -> AliasTable:
-    """Return the alias table of the training documents of the bundled encoder."""
+    """Return the alias table from the documents that the bundled encoder was trained on."""
     return AliasTable(srsly.read_json(ASSETS_FOLDER / "alias_table.json"))
 
 
 def ensure_vectors(kb: KnowledgeBase, encoder: FrozenEncoder) -> None:
-    """Encode the bundled MeSH if it lacks vectors of this encoder, or their coarse codes."""
+    """Encode the bundled MeSH if it lacks vectors from this encoder, or their coarse codes."""
     if bundled_name(kb) == DEFAULT_KB:
         stored = stored_vectors(kb, encoder.fingerprint)
         if not any(vectors.is_current and vectors.about["coarse"] for vectors in stored):
@@ -50,10 +50,10 @@ def ensure_vectors(kb: KnowledgeBase, encoder: FrozenEncoder) -> None:
 
 
 def string_vectors(encoder: FrozenEncoder, names: Sequence[str]) -> QuantizedVectors:
-    """Return vectors of the strings of an alias table.
+    """Return the vectors of alias-table strings.
 
-    The last ones are cached on disk, because encoding them takes most of the time of the first
-    document.
+    The latest vectors are cached on disk, because encoding the strings takes most of the time for
+    the first document.
     """
     content = "\n".join([encoder.fingerprint, *names])
     digest = blake2b(content.encode("utf8", "surrogatepass"), digest_size=16).hexdigest()
@@ -71,14 +71,14 @@ def string_vectors(encoder: FrozenEncoder, names: Sequence[str]) -> QuantizedVec
 
 
 def is_dense(kb: KnowledgeBase, encoder: FrozenEncoder, *, mentions: str = "auto") -> bool:
-    """Return whether a knowledge base is linked with the dense search.
+    """Return whether to use the dense search for a knowledge base.
 
-    Of the bundled ones, only MeSH is: genes and organisms have many names with few spellings, whose
-    vectors would take most of the first use and of the memory. Other large knowledge bases without
-    vectors are linked without the bundled encoder, with a warning [W064]; other encoders need
-    vectors.
+    Among the bundled knowledge bases, only MeSH uses it: genes and organisms have many names that
+    vary little in spelling, whose vectors would take most of the memory and of the time for the
+    first use. The bundled encoder is not used for other large knowledge bases without vectors, with
+    a warning [W064]; any other encoder needs vectors.
 
-    mentions (str): Setting of the linker. With "dictionary", there is no warning.
+    mentions (str): The linker's `mentions` setting. With "dictionary", there is no warning.
     """
     if name := bundled_name(kb):
         return name == DEFAULT_KB
@@ -92,9 +92,9 @@ def is_dense(kb: KnowledgeBase, encoder: FrozenEncoder, *, mentions: str = "auto
 
 
 def add_starter_encoder(model: NameEncoder, kb: KnowledgeBase, *, mentions: str) -> None:
-    """Load the bundled encoder into a model of its architecture and size.
+    """Load the bundled encoder into a model with the same architecture and size.
 
-    Large knowledge bases without current vectors of this encoder are linked without it, see
+    The encoder is dropped again if a large knowledge base lacks current vectors from it, see
     `is_dense`.
     """
     read_starter_encoder(model)
@@ -113,6 +113,6 @@ def _warn_of_no_vectors(kb: KnowledgeBase, mentions: str) -> None:
 
 
 def read_starter_encoder(model: NameEncoder) -> None:
-    """Load the bundled encoder into a model if it has the architecture, for any knowledge base."""
+    """Load the bundled encoder, for any knowledge base, if the model has the same architecture."""
     if srsly.read_json(ENCODER / "encoder.json") == encoder_settings(model):
         read_encoder(model, ENCODER)

@@ -1,4 +1,4 @@
-"""Training of the name encoder: sampling of synonyms and hard negatives, and updates."""
+"""Train the name encoder: sample synonyms and hard negatives, and update the weights."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ _MAX_NEGATIVES = 10  # hard negatives stored for each training string
 
 
 class NameSampler:
-    """Draws training names; deterministic for a seed.
+    """Draws training names, always the same ones for a given seed.
 
-    settings (TrainingSettings): Number of `synonyms` (pairs of names of a concept) for each update,
-        and of `negatives` (hard negatives) for each mention.
+    settings (TrainingSettings): Number of `synonyms` (pairs of names for the same concept) in each
+        update, and of `negatives` (hard negatives) for each mention.
     """
 
     def __init__(
@@ -71,8 +71,8 @@ class NameSampler:
         """Draw strings and their concepts for one update.
 
         mentions (Sequence): Normalised string and concept row of each mention.
-        RETURNS (tuple): Different strings, and the concept row of each, shape (n,). A name of two
-            concepts gets the first: it cannot be near both and far from itself.
+        RETURNS (tuple): Distinct strings, and the concept row of each, shape (n,). A string drawn
+            for two concepts keeps only the first, or the loss would push it away from itself.
         """
         drawn: dict[str, int] = {}
         choice = self._generator.choice
@@ -94,7 +94,7 @@ class NameSampler:
 
 
 def without(kb: KnowledgeBase, rows: IntArray, concepts: set[int]) -> IntArray:
-    """Remove from name rows the names of some concepts, and -1."""
+    """Drop -1 and the names of the given concepts from name rows."""
     indptr, owners, _ = kb.concepts_of_names(rows)
     is_right = [
         row < 0 or not concepts.isdisjoint(owners[start:end].tolist())
@@ -107,9 +107,9 @@ def without(kb: KnowledgeBase, rows: IntArray, concepts: set[int]) -> IntArray:
 def gold_mentions(
     examples: Sequence[Example], settings: LinkerSettings, *, with_all: bool = False
 ) -> tuple[Mentions, list[str]]:
-    """Return the gold mentions that have one id, and their ids.
+    """Return the gold mentions with exactly one id, and these ids.
 
-    with_all (bool): Also return mentions with no id or several ids, with the id "".
+    with_all (bool): Also return mentions with no id or several ids, with "" as their id.
     """
     docs = [example.predicted for example in examples]
     spans, ids = [], []
@@ -124,7 +124,7 @@ def gold_mentions(
 def training_strings(
     examples: Sequence[Example], settings: LinkerSettings
 ) -> list[tuple[str, str]]:
-    """Return strings and ids of gold mentions; each as written, and with abbreviations expanded."""
+    """Return (string, id) pairs for gold mentions, as written and with abbreviations expanded."""
     mentions, ids = gold_mentions(examples, settings)
     return [
         (string, concept_id)
@@ -146,14 +146,14 @@ def make_networks(
     vocabulary: int,
     width: int,
 ) -> None:
-    """Make the networks of a linker: its name encoder, and its contextual network if it has one.
+    """Make a linker's networks: the name encoder and, in a contextual model, a contextual network.
 
     more_names (Sequence[str]): Strings of the training mentions.
     encoder (str | None): Folder of an encoder to start from, see training/scripts/pretrain.py, or
-        "starter" for the bundled one. Then the arguments below are ignored.
+        "starter" for the bundled encoder. The name encoder then ignores the arguments below.
     embeddings (str | None): Hugging Face model directory with word pieces and embeddings, which
-        are frozen; None: make them from the names of the knowledge base. For a transformer
-        encoder: its checkpoint, unless the settings of the encoder name one.
+        are frozen; None: make them from the knowledge base names. For a transformer encoder: its
+        checkpoint, unless the encoder settings specify one.
     vocabulary, width (int): Number of word pieces, and size of their embeddings.
     """
     source = EncoderSource(
@@ -175,10 +175,10 @@ def make_networks(
 
 
 class NameTraining:
-    """Trains a name encoder: names of one concept get similar vectors, names of others do not.
+    """Trains a name encoder to give similar vectors only to names for the same concept.
 
-    model (Model): Model of the linker; its name encoder has its network.
-    state (LinkerState): State of the linker when training begins; its encoder is not used.
+    model (Model): The linker's model, whose name encoder already has a network.
+    state (LinkerState): The linker's state when training begins; its frozen encoder is not used.
     """
 
     def __init__(
@@ -188,7 +188,7 @@ class NameTraining:
         self.state, self.kb, self.settings = state, state.kb, settings
         self.pool = NamePool(self.kb, state.alias_table.ids, size=settings.pool_names)
         self._sampler = NameSampler(self.kb, state.alias_table, settings)
-        self._random = np.random.default_rng(settings.seed)  # for contextual models
+        self._random = np.random.default_rng(settings.seed)  # used by contextual models
         self._updates = 0
 
     def update(self, examples: Sequence[Example]) -> float | None:
@@ -200,7 +200,7 @@ class NameTraining:
         return self.learn(examples)
 
     def pool_of(self, state: LinkerState) -> NamePool | None:
-        """Return the names that development documents are linked against; None for all names.
+        """Return the names used for linking development documents; None for all names.
 
         Encoding all names of a large knowledge base at each evaluation would take longer than the
         training.
@@ -215,7 +215,7 @@ class NameTraining:
     def mine(self, encoder: FrozenEncoder, names: EncodedNames) -> None:
         """Find new hard negatives with the current encoder.
 
-        names (EncodedNames): Names of the pool.
+        names (EncodedNames): The encoded names of the pool.
         """
         self._sampler.mine(encoder.encode, names)
 
@@ -230,14 +230,14 @@ class NameTraining:
         return float(loss)
 
     def loss_of_names(self, vectors: Any, concepts: IntArray) -> tuple[Any, ...]:
-        """Return the loss that the settings name for vectors of names, and its gradient."""
+        """Compute the loss chosen in the settings for name vectors, and its gradient."""
         from spacy_bioel.models import networks
 
         loss = getattr(networks, f"{self.settings.loss}_loss")
         return loss_and_gradients(loss, vectors, concepts)
 
     def draw(self, examples: Sequence[Example]) -> tuple[list[str], IntArray]:
-        """Draw names and their concept rows for the gold mentions whose concepts are in the KB."""
+        """Draw names and their concept rows for gold mentions of concepts in the KB."""
         gold = training_strings(examples, self.state.settings)
         rows = self.kb.find_all([concept_id for _, concept_id in gold])
         known = [(s, int(row)) for (s, _), row in zip(gold, rows, strict=True) if row >= 0]

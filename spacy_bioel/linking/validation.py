@@ -1,4 +1,4 @@
-"""Check the settings of a linker against its model, the other pipes, and the knowledge base."""
+"""Check a linker's settings against its model, the other pipes, and the knowledge base."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _MAX_TYPES_SHOWN = 5
 
 
 def check_order(nlp: Language, linker: StoredPipe[LinkerSettings]) -> None:
-    """Check a linker against the other pipes.
+    """Check that a linker fits the other pipes.
 
-    Warns [W271] if all pipes that find mentions come after the linker, [W320] if they write them
-    where the linker does not look, [W321] of labels in the settings that no pipe finds.
+    Warns [W271] if all pipes that find mentions come after the linker, [W320] if they write
+    mentions where the linker does not look, [W321] if no pipe finds a label in the settings.
 
     linker (StoredPipe): The linker; if it is not in the pipeline, nothing is checked.
-    RAISES BioelError: [B271] when another linker writes to the same span group.
+    RAISES BioelError: [B271] if another linker writes to the same span group.
     """
     names = [name for name, pipe in nlp.pipeline if pipe is linker]
     if not names:
@@ -50,7 +50,7 @@ def check_order(nlp: Language, linker: StoredPipe[LinkerSettings]) -> None:
     before, after = dict(nlp.pipeline[:index]), dict(nlp.pipeline[index + 1 :])
     finders, late_finders = _finders(nlp, before), _finders(nlp, after)
     if finders:
-        # Pipes that do not declare what they assign may write mentions anywhere.
+        # Pipes with undeclared outputs may write mentions anywhere.
         if all(nlp.get_pipe_meta(name).assigns for name in before):
             _check_locations(names[0], linker.cfg, finders)
             rule_labels = linker.entities.labels  # type: ignore[attr-defined]
@@ -61,9 +61,9 @@ def check_order(nlp: Language, linker: StoredPipe[LinkerSettings]) -> None:
 
 
 def _finders(nlp: Language, pipes: Mapping[str, Any]) -> dict[str, set[str]]:
-    """Return the pipes that find mentions, and where they write them.
+    """Return the pipes that find mentions, with the locations they write to.
 
-    Locations are "doc.ents", a span group, or "doc.spans" for a group that is not known.
+    A location is "doc.ents", a span group, or "doc.spans" if the group is unknown.
     """
     finders = {}
     for name, pipe in pipes.items():
@@ -104,10 +104,10 @@ def _check_labels(
     finders: Mapping[str, object],
     rule_labels: set[str],
 ) -> None:
-    """Warn [W321] of labels in the settings that no pipe and no rule finds.
+    """Warn [W321] about labels in the settings that no pipe and no rule finds.
 
-    There is no warning if a pipe does not declare its labels, or if `kb` has all labels that the
-    pipes find and more, as in the starter.
+    There is no warning if a pipe does not declare its labels, or if the `kb` setting covers all
+    labels that the pipes find, as in the starter.
     """
     labels_of_finders = [set(getattr(pipes[name], "labels", ())) for name in finders]
     if not all(labels_of_finders):
@@ -124,7 +124,7 @@ def _check_labels(
 
 
 def check_types(kb: KnowledgeBase, label_types: Mapping[str, Iterable[str]]) -> None:
-    """Warn [W272] of semantic types that the knowledge base lacks."""
+    """Warn [W272] about semantic types in the settings that the knowledge base lacks."""
     known = set(kb.type_names)
     if not known:  # without types, the setting has no effect
         return
@@ -136,16 +136,19 @@ def check_types(kb: KnowledgeBase, label_types: Mapping[str, Iterable[str]]) -> 
 
 
 def check_saved_kb(kb: KnowledgeBase | None, linker: str, *, includes_kb: bool) -> None:
-    """RAISES BioelError: [B467] when the pipe is saved without a KB that is only in memory."""
+    """Refuse to save a pipe without its knowledge base if that exists only in memory.
+
+    RAISES BioelError: [B467] if saving would lose a knowledge base.
+    """
     if kb is not None and not includes_kb and any(part.path is None for part in parts_of(kb)):
         raise BioelError(Errors.B467.format(name=linker))
 
 
 def check_settings(cfg: Mapping[str, Any], model: Model[Any, Any]) -> LinkerSettings:
-    """Check and return the settings of a linker.
+    """Check and return a linker's settings.
 
-    RAISES BioelError: [B270] on a wrong setting, [B301] when the model should find mentions and
-        cannot, [B066] when no evidence proposes candidates.
+    RAISES BioelError: [B270] if a setting is wrong, [B301] if the model is set to find mentions but
+        cannot, [B066] if no evidence proposes candidates.
     """
     settings = LinkerSettings.of(cfg)
     rescorer = rescorer_of(model)

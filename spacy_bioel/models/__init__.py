@@ -1,1 +1,1 @@
-"""The networks as thinc models, their word pieces and weights, and their inference in NumPy."""
+"""Networks as thinc models, with their word pieces, weights and inference in NumPy."""

@@ -1,7 +1,7 @@
-"""Fusion of evidence: from features of candidates to probabilities and ranked candidates.
+"""Evidence fusion: turns the features of candidates into probabilities, and ranks them.
 
-A network with one small hidden layer gives every candidate a score. The candidates of a mention and
-NIL, whose score is 0, share the probability, so that probabilities are comparable across mentions.
+A network with one small hidden layer scores each candidate. Probabilities are a softmax over a
+mention's candidates and NIL, whose score is 0, so they are comparable across mentions.
 """
 
 from __future__ import annotations
@@ -16,19 +16,20 @@ from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.types import BoolArray, DoubleArray, FloatArray, IntArray
 
-DECIMALS = 4  # of the probability of a candidate
-# Less probable candidates take so little from the others that cross-references need no reading.
+DECIMALS = 4  # decimals of a candidate's probability
+# Candidates below this probability have too little effect on the other candidates to be worth
+# reading their cross-references.
 _MIN_EQUIVALENT_PROBABILITY = 0.05
-# Sources name vocabularies in several ways. Ids of UMLS have no prefix.
+# Sources use different prefixes for the same vocabulary. UMLS ids have no prefix.
 _STANDARD_PREFIXES = {"MSH": "MESH", "UMLS": "", "UMLS_CUI": ""}
 _STANDARD_PREFIXES |= dict.fromkeys(("SCTID", "SNOMEDCT", "SNOMEDCT_US", "SNOMED_CT"), "SNOMED")
 
-_Identity = tuple[str, set[str]]  # id and cross-references of a concept, with standard prefixes
+_Identity = tuple[str, set[str]]  # a concept's id and cross-references, with standard prefixes
 
 
 @dataclass(frozen=True, eq=False)
 class Fusion:
-    """Weights of the evidence.
+    """Weights of the fusion network.
 
     mean, scale (DoubleArray): Shift and divisor of the features. Shape (n_features,).
     hidden (DoubleArray), hidden_bias (DoubleArray): The hidden layer. Shapes (n_features,
@@ -47,7 +48,7 @@ class Fusion:
     bias: float
 
     def scores(self, features: FloatArray) -> DoubleArray:
-        """Return a score for each candidate, its log-odds against NIL. Shape (n,).
+        """Return each candidate's score, the log-odds against NIL. Shape (n,).
 
         features (FloatArray): Shape (n, len(FEATURES)).
         """
@@ -61,7 +62,7 @@ class Fusion:
         return np.concatenate([part.ravel() for part in parts])
 
     def to_json(self, features: Sequence[str]) -> dict[str, Any]:
-        """Return the weights by name, with the names of their features."""
+        """Return the weights by name, together with the feature names."""
         weights = {name: np.round(value, 5).tolist() for name, value in vars(self).items()}
         return {"features": list(features)} | weights
 
@@ -69,8 +70,8 @@ class Fusion:
     def from_json(cls, data: Mapping[str, Any], features: Sequence[str]) -> Fusion:
         """Create the weights from the result of `to_json`.
 
-        RAISES BioelError: [B062] when the weights are for other features, [B272] when they are not
-            numbers, or have other shapes.
+        RAISES BioelError: [B062] if the weights are for other features, [B272] if they are not
+            finite numbers or have the wrong shapes.
         """
         found = data.get("features") if isinstance(data, Mapping) else data
         if found != list(features):
@@ -96,14 +97,15 @@ def _invalid_weights(found: str) -> BioelError:
 def softmax_by_group(
     scores: DoubleArray, groups: IntArray, *, counted: BoolArray | None = None
 ) -> DoubleArray:
-    """Return the probability of each candidate among those of its group and NIL. Shape (n,).
+    """Return each candidate's probability among the candidates of its group and NIL. Shape (n,).
 
     scores (DoubleArray): -inf for a candidate that is excluded. Shape (n,).
     groups (IntArray): Index of the mention of each candidate. Shape (n,).
-    counted (BoolArray | None): Candidates that take probability from others; None: all. Shape (n,).
+    counted (BoolArray | None): Candidates that lower the probability of the rest; None: all. Shape
+        (n,).
     """
     n_groups = int(groups.max(initial=-1)) + 1
-    highest = np.zeros(n_groups)  # at least the score of NIL
+    highest = np.zeros(n_groups)  # at least 0, the score of NIL
     np.maximum.at(highest, groups, scores)
     odds = np.exp(scores - highest[groups])
     counted_odds = odds if counted is None else odds * counted
@@ -113,7 +115,7 @@ def softmax_by_group(
 def softmax_with_equivalents(
     kb: KnowledgeBase, concepts: IntArray, scores: DoubleArray, groups: IntArray
 ) -> DoubleArray:
-    """Return `softmax_by_group` with only the most probable of equivalent concepts counted.
+    """Return `softmax_by_group`, counting only the most probable of several equivalent concepts.
 
     concepts (IntArray): Concept row of each candidate. Shape (n,).
     """
@@ -133,11 +135,11 @@ def rank(
     top: int,
     kept: BoolArray | None = None,
 ) -> tuple[IntArray, DoubleArray]:
-    """Return the indices of the `top` best candidates of each group, group after group, best first;
-    and the probability of each candidate, see `softmax_with_equivalents`.
+    """Return the indices of each group's `top` best candidates, group by group, best first, and
+    the probability of each candidate; see `softmax_with_equivalents`.
 
-    Ties go to the lower concept row, which is the lower id. Probabilities are compared as they are
-    shown: the last bits depend on the other candidates of a batch.
+    Ties go to the lower concept row, i.e. the lower id. Probabilities are rounded before they are
+    compared, because the last bits depend on the other candidates in a batch.
 
     kept (BoolArray | None): Candidates that are always returned. Shape (n,).
     """
@@ -154,7 +156,7 @@ def rank(
 def have_likelier_equivalents(
     kb: KnowledgeBase, concepts: IntArray, probabilities: DoubleArray, groups: IntArray
 ) -> BoolArray:
-    """Tell which candidates are equivalent to a more probable one of their group. Shape (n,).
+    """Return whether each candidate has a more probable equivalent in its group. Shape (n,).
 
     Ties go to the lower concept row.
     """
@@ -182,8 +184,8 @@ def have_likelier_equivalents(
 
 
 def _are_equivalent(identity: _Identity, other: _Identity) -> bool:
-    """Tell whether one concept refers to the other; in two vocabularies, also whether both refer
-    to a third one."""
+    """Return whether one concept refers to the other or, for concepts of different vocabularies,
+    whether both refer to a third concept."""
     (id, xrefs), (other_id, other_xrefs) = identity, other
     if id in other_xrefs or other_id in xrefs:
         return True

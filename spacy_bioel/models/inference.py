@@ -1,7 +1,7 @@
-"""Inference in NumPy: the equations of `models.networks`, with their weights as arrays.
+"""NumPy inference for the networks in `models.networks`, with their weights as arrays.
 
-All numbers are float32. Weights have the names of the `state_dict` of the torch networks, so that
-saved pipelines run without torch. Results equal those of torch to 1e-5.
+All numbers are float32. Weights have the same names as in the `state_dict` of the torch networks,
+so saved pipelines run without torch. Results agree with torch to within 1e-5.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from spacy_bioel.types import FloatArray, IntArray
 Weights = Mapping[str, NDArray]
 Shapes = dict[str, tuple[int, ...]]
 
-# First tokens whose spans are scored together: the sums stay in the processor's cache.
+# Start tokens whose spans are scored together, so that the sums stay in the processor's cache.
 _STARTS_PER_BLOCK = 512
 
 
@@ -44,7 +44,7 @@ def layer_norm(x: FloatArray, gain: FloatArray, bias: FloatArray, *, epsilon: fl
     return y
 
 
-# Detectors: from token vectors and gazetteer matches to logits. Equations: `models.networks`.
+# Detectors: logits from token vectors and gazetteer matches. For equations, see `models.networks`.
 
 
 def add_matches(
@@ -66,7 +66,7 @@ def add_matches(
 
 
 def _add_rows(x: FloatArray, positions: IntArray, rows: FloatArray) -> None:
-    """Add rows to x at some positions, in their order; positions may occur several times."""
+    """Add rows to x, each at its position, in order; positions may occur several times."""
     if not len(positions):
         return
     order = np.argsort(positions, kind="stable")
@@ -94,14 +94,14 @@ def span_logits(
         sums = np.cumsum(content, axis=1, dtype=np.float64).astype(np.float32)
         logits = starts[:, None] + ends + sums
     n_left = np.repeat(np.cumsum(lengths), lengths) - np.arange(n)
-    logits[np.arange(max_width) >= n_left[:, None]] = -np.inf  # outside the document
+    logits[np.arange(max_width) >= n_left[:, None]] = -np.inf  # spans that end outside the document
     return logits
 
 
 def _hidden_logits(
     weights: Weights, starts: FloatArray, ends: FloatArray, content: FloatArray, spans: IntArray
 ) -> FloatArray:
-    """Score spans by a hidden layer, block by block; see `models.networks.SpanScorer`."""
+    """Score spans with a hidden layer, block by block; see `models.networks.SpanScorer`."""
     output, widths = weights["output.weight"], weights["width.weight"]
     n, max_width = len(starts), len(widths)
     logits = np.empty((n, max_width, len(output)), np.float32)
@@ -141,7 +141,7 @@ def detector_shapes(
     *, width: int, n_labels: int, n_features: int, max_width: int, hidden: int | None = None,
     **others: object,
 ) -> Shapes:  # fmt: skip
-    """Return the shapes of the weights of a `SpanScorer`; without `hidden`, of a `TagScorer`."""
+    """Return the weight shapes of a `SpanScorer` or, if `hidden` is None, of a `TagScorer`."""
     shapes: Shapes = {
         "word_features.weight": (n_features, width),
         "token_features.weight": (3 * n_features, width),
@@ -157,15 +157,15 @@ def detector_shapes(
     return shapes
 
 
-# Name encoder: from word pieces of names to vectors.
+# Name encoder: vectors from the word pieces of names.
 
 
 class NumpyResCNN:
-    """`models.networks.ResCNN` in NumPy, with the weights at the time of its creation.
+    """`models.networks.ResCNN` in NumPy, with a copy of the current weights.
 
-    Without position embeddings, the input of the first convolution depends on the word piece only,
-    and is computed once for each distinct one. The taps of all filters at one offset form one
-    matrix: a block takes four products, and one addition in place for each offset other than 0.
+    Without position embeddings, the input of the first convolution depends only on the word piece,
+    and is computed once for each distinct piece. The taps of all filters at the same offset form
+    one matrix: a block takes four products, and one in-place addition for each offset other than 0.
 
     weights (Weights): Weights of the torch network.
     tables (Weights): Frozen embeddings, see `models.networks.FrozenEmbeddings`.
@@ -173,7 +173,7 @@ class NumpyResCNN:
     """
 
     def __init__(self, weights: Weights, tables: Weights, *, widths: Sequence[int]) -> None:
-        # Copies, as blocks have, because training changes the arrays of a network.
+        # Copied, as in `_Block`, because training changes a network's arrays in place.
         self.weights = {
             name: array.copy() for name, array in weights.items() if not name.startswith("blocks.")
         }
@@ -219,7 +219,7 @@ class NumpyResCNN:
 
 
 class _Block:
-    """Encoding block with its filters sorted from the widest to the narrowest."""
+    """Encoding block with filters sorted from widest to narrowest."""
 
     def __init__(self, weights: Weights, prefix: str, widths: Sequence[int]) -> None:
         filters = [weights[f"{prefix}convolutions.{i}.weight"] for i in range(len(widths))]
@@ -235,7 +235,7 @@ class _Block:
         sides = {offset: taps(offset) for offset in range(-reach, reach + 1) if offset}
         self.offsets = [(offset, len(rows)) for offset, rows in sides.items()]
         self.sides = np.concatenate([self.centre[:0], *sides.values()])
-        # Columns of the first layer are in the order of the filters of the network.
+        # Reorder the columns of the first layer, which are in the filter order of the network.
         first = weights[f"{prefix}feed_forward.0.weight"]
         columns = np.split(
             first, np.cumsum([len(taps_of_width) for taps_of_width in filters])[:-1], axis=1
@@ -250,10 +250,10 @@ class _Block:
         )
 
     def __call__(self, x: FloatArray, positions: IntArray, n_left: IntArray) -> FloatArray:
-        """Compute convolutions and feed-forward network.
+        """Compute the convolutions and the feed-forward network.
 
-        positions, n_left (IntArray): How many tokens of the same name are before each token, and
-            how many from it on.
+        positions, n_left (IntArray): Number of tokens in the same name before each token, and from
+            this token on.
         """
         features = linear(x, self.centre, self.bias)
         products = x @ self.sides.T
@@ -273,7 +273,7 @@ def rescnn_shapes(
     *, width: int, dim: int, blocks: int, filters: int, widths: Sequence[int], pooling: str,
     **others: object,
 ) -> Shapes:  # fmt: skip
-    """Return the shapes of the weights of `models.networks.ResCNN`, by the width of embeddings."""
+    """Return the weight shapes of `models.networks.ResCNN` for an embedding width."""
     concatenated = filters * len(widths)
     hidden = (concatenated + dim) // 2
     shapes = _linear_shapes("project", dim, width)

@@ -1,8 +1,9 @@
-"""Name encoders, from strings to vectors, and the files of any model with word pieces.
+"""Name encoders, which turn strings into vectors, and the files of all models with word pieces.
 
-An architecture is a network with word pieces and a `NetworkKind`: how to make, store and run the
-network. ResCNN is defined here; its word piece embeddings are frozen, and come from a BERT or are
-computed from the names. Transformers, cross-encoders and encoder-decoders are stored the same way.
+An architecture is a network with word pieces and a `NetworkKind`, which defines how to create,
+store and run the network. ResCNN is defined here; its word piece embeddings are frozen, and come
+from a BERT or are computed from the names. Transformers, cross-encoders and encoder-decoders are
+stored in the same way.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class Pieces(NamedTuple):
     """Rows of word pieces.
 
     flat (IntArray): Pieces of all rows, concatenated. Shape (n_pieces,).
-    lengths (IntArray): Pieces of each row. Shape (n_rows,).
+    lengths (IntArray): Number of pieces in each row. Shape (n_rows,).
     """
 
     flat: IntArray
@@ -69,18 +70,18 @@ class Pieces(NamedTuple):
 
 NameEncoder = Model[Sequence[str], Floats2d]
 EncoderFiles = dict[str, Callable[[], bytes]]
-# From word pieces of names, at least one each, to vectors, shape (n_names, dim).
+# Encodes names, each a list of one or more word pieces, as vectors of shape (n_names, dim).
 Infer = Callable[[Sequence[list[int]]], FloatArray]
 
 _SETTINGS_FILE, _TOKENIZER_FILE = "encoder.json", "tokenizer.json"
 _WEIGHTS_FILE, _EMBEDDINGS_FILE = "model.safetensors", "embeddings.safetensors"
-# How many times larger batches are on a GPU; `infer_by_torch` halves those that do not fit.
+# How many times larger batches are on a GPU; `infer_by_torch` halves batches that do not fit.
 _GPU_BATCH_FACTOR = 32
 
 
 @dataclass(frozen=True)
 class EncoderSource:
-    """Sources of vocabulary and network; each architecture uses some of them.
+    """Sources for the vocabulary and the network; each architecture uses some of them.
 
     more_names (Sequence[str]): Normalised names that the KB lacks, e.g. training mentions.
     embeddings (str | None): A Hugging Face model folder.
@@ -97,12 +98,12 @@ class EncoderSource:
 
     @property
     def names(self) -> list[str]:
-        """Normalised names of the knowledge base, and the additional names."""
+        """Normalised names in the knowledge base, and the additional names."""
         return [*normalize_names(list(self.kb.names)), *self.more_names]
 
 
 def infer_by_torch(network: Callable[[Tensor, Tensor], Tensor], device: torch.device) -> Infer:
-    """Return a function that runs a torch network, and halves batches too large for a GPU."""
+    """Return a function that runs a torch network, halving batches that are too large for a GPU."""
 
     def infer(names: Sequence[list[int]]) -> FloatArray:
         import torch
@@ -115,7 +116,7 @@ def infer_by_torch(network: Callable[[Tensor, Tensor], Tensor], device: torch.de
         except torch.cuda.OutOfMemoryError:
             if len(names) == 1:
                 raise
-        # Not in the handler, which keeps the tensors of the failed batch alive.
+        # Outside the exception handler, which would keep the failed batch's tensors alive.
         half = len(names) // 2
         return np.concatenate([infer(names[:half]), infer(names[half:])])
 
@@ -128,9 +129,9 @@ def _torch_inference(model: NameEncoder) -> Infer:
 
 @dataclass(frozen=True)
 class NetworkKind:
-    """Strategy of an architecture; module-level functions, so that it can be pickled.
+    """Functions that define an architecture, at module level so that they can be pickled.
 
-    make (Callable): Adds word pieces and network to a model.
+    make (Callable): Adds the word pieces and the network to a model.
     file, to_bytes (str, Callable): Name and contents of the file that is stored in addition to word
         pieces and weights.
     rebuild (Callable): Rebuilds the network from word pieces and this file, without weights.
@@ -152,11 +153,11 @@ def pieces_model(
     forward: Callable | None = None,
     **attrs: object,
 ) -> Model:
-    """Build a model of word pieces without its network, which `add_encoder` adds.
+    """Build a model over word pieces without its network, which `add_encoder` adds.
 
     settings (dict): Settings of the network.
     forward (Callable | None): None: a name encoder, with the attributes `max_tokens`, the maximum
-        number of word pieces of a name, and `batch_size`, the names that are encoded together.
+        number of word pieces in a name, and `batch_size`, the number of names encoded together.
     """
     attrs = {"kind": kind, "settings": settings, "tokenizer": None} | attrs
     # Special pieces before and after each name.
@@ -171,15 +172,15 @@ def name_encoder_of(model: Model) -> NameEncoder:
 
 
 def add_encoder(model: Model, source: EncoderSource) -> None:
-    """Add word pieces and network to a model with a `NetworkKind`.
+    """Add the word pieces and the network to a model with a `NetworkKind`.
 
-    RAISES BioelError: [B040] without torch; those of the architecture.
+    RAISES BioelError: [B040] without torch; other errors depend on the architecture.
     """
     model.attrs["kind"].make(model, source)
 
 
 def get_network(model: Model) -> Any:
-    """Return the torch module of a model. Call it after `add_encoder`."""
+    """Return the torch module of a model. Call this after `add_encoder`."""
     return network_of(model.get_ref("network"))
 
 
@@ -194,7 +195,7 @@ def encode_names(
 ) -> FloatArray:
     """Encode normalised names as unit vectors, in parallel batches. Shape (n_names, dim).
 
-    infer (Callable | None): The result of `inference_of`; None: with the current weights.
+    infer (Callable | None): The result of `inference_of`; None: use the current weights.
     """
     size = model.attrs["batch_size"] * (_GPU_BATCH_FACTOR if model.ops.device_type == "gpu" else 1)
     batches = [names[start : start + size] for start in range(0, len(names), size)]
@@ -205,7 +206,7 @@ def encode_names(
 def encode_pieces(
     model: NameEncoder, batches: Sequence[Sequence[list[int]]], *, infer: Infer | None = None
 ) -> FloatArray:
-    """Encode batches of names as `encode_names` does, given the results of `piece_ids`."""
+    """Encode batches of names like `encode_names`, given the results of `piece_ids`."""
     infer = infer or inference_of(model)
     with one_thread_each() as parallel_map:
         map_batches = parallel_map if model.ops.device_type == "cpu" else map
@@ -216,7 +217,7 @@ def encode_pieces(
 
 
 def piece_ids(model: NameEncoder, names: Sequence[str]) -> list[list[int]]:
-    """Return the word piece ids of each name, with special pieces; [UNK] if there are none."""
+    """Return the word piece ids of each name, special pieces included; [UNK] if there are none."""
     tokenizer = model.attrs["tokenizer"]
     prefix, suffix = model.attrs["prefix"], model.attrs["suffix"]
     encodings = tokenizer.encode_batch_fast(list(names), add_special_tokens=False)
@@ -234,11 +235,11 @@ def _forward_name_encoder(
 
 
 def encoder_parts(model: Model) -> EncoderFiles:
-    """Return the files for `load_encoder`, by name; none before `add_encoder`."""
+    """Return the files for `load_encoder` by name; there are none before `add_encoder`."""
     tokenizer, kind = model.attrs["tokenizer"], model.attrs["kind"]
     if tokenizer is None:
         return {}
-    # The fingerprint of a linker depends on the order.
+    # The linker's fingerprint depends on this order.
     return {
         _TOKENIZER_FILE: lambda: tokenizer.to_str().encode("utf8"),
         kind.file: lambda: kind.to_bytes(model),
@@ -247,10 +248,10 @@ def encoder_parts(model: Model) -> EncoderFiles:
 
 
 def load_encoder(model: Model, parts: Mapping[str, bytes]) -> None:
-    """Load the files of `encoder_parts`; if there are none, drop the encoder of the model.
+    """Load the files from `encoder_parts`; if there are none, drop the model's encoder.
 
-    RAISES BioelError: [B041] when weights do not fit, [B044] when the tables belong to another
-        vocabulary, [B240] when a file is damaged; [B040, B150] without torch or transformers.
+    RAISES BioelError: [B041] if weights do not fit, [B044] if the tables belong to another
+        vocabulary, [B240] if a file is damaged; [B040, B150] without torch or transformers.
     """
     if _TOKENIZER_FILE not in parts:
         drop_encoder(model)
@@ -272,10 +273,10 @@ def write_encoder(model: NameEncoder, folder: Path) -> None:
 
 
 def read_encoder(model: NameEncoder, folder: Path) -> None:
-    """Load word pieces and weights from a folder of `write_encoder`.
+    """Load word pieces and weights from a folder written by `write_encoder`.
 
-    RAISES BioelError: [B046] when a file is missing, [B047] when architecture or size differ from
-        the settings of `model`; those of `load_encoder`.
+    RAISES BioelError: [B046] if a file is missing, [B047] if the architecture or size differs from
+        the settings of `model`; the same errors as `load_encoder`.
     """
     try:
         found = json.loads((folder / _SETTINGS_FILE).read_text(encoding="utf8"))
@@ -289,19 +290,19 @@ def read_encoder(model: NameEncoder, folder: Path) -> None:
         raise BioelError(Errors.B046.format(folder=folder, reason=f"no {sorted(missing)}"))
     try:
         load_encoder(model, parts)
-    except KeyError as error:  # a file that only this architecture has
+    except KeyError as error:  # a file that only this architecture needs
         raise BioelError(Errors.B046.format(folder=folder, reason=f"no {error}")) from error
 
 
 def drop_encoder(model: Model) -> None:
-    """Remove word pieces and network from a model."""
+    """Remove the word pieces and the network from a model."""
     model.attrs["tokenizer"] = None
     model.layers.clear()
     model.set_ref("network", None)
 
 
 def encoder_settings(model: NameEncoder) -> dict[str, Any]:
-    """Return the settings that an encoder must have in common with another to load its weights."""
+    """Return the settings that must match for one encoder to load another's weights."""
     settings = {k: v for k, v in model.attrs["settings"].items() if k != "dropout"}
     return {"encoder": model.name, "max_tokens": model.attrs["max_tokens"], **settings}
 
@@ -318,10 +319,10 @@ def build_rescnn_v1(
 ) -> NameEncoder:
     """Registered as `spacy-bioel.ResCNN.v1`; see `models.networks` for the paper and the arguments.
 
-    max_tokens (int): Maximum number of word pieces of a name.
+    max_tokens (int): Maximum number of word pieces in a name.
     RETURNS (Model[Sequence[str], Floats2d]): An encoder without its network, which `add_encoder`
         adds.
-    RAISES BioelError: [B045] on an unknown pooling.
+    RAISES BioelError: [B045] for an unknown pooling.
     """
     if pooling not in ("max", "attention"):
         raise BioelError(Errors.B045.format(pooling=pooling))
@@ -340,10 +341,10 @@ def add_rescnn(
     *,
     source: str = _EMBEDDINGS_FILE,
 ) -> None:
-    """Add vocabulary and network to an encoder.
+    """Add a vocabulary and a network to an encoder.
 
     source (str): Where the tables come from, for messages.
-    RAISES BioelError: [B044] when the tables belong to another vocabulary.
+    RAISES BioelError: [B044] if the tables belong to another vocabulary.
     """
     rows, pieces = len(tables["words"]), n_pieces(tokenizer)
     if rows < pieces:
@@ -367,7 +368,7 @@ def _make_rescnn_network(tables: EmbeddingTables, settings: dict[str, Any]) -> n
 
 
 def _make_rescnn(model: NameEncoder, source: EncoderSource) -> None:
-    """Add word pieces and embeddings from a Hugging Face folder, or made from the names."""
+    """Add word pieces and embeddings, from a Hugging Face folder or computed from the names."""
     max_tokens, kb = model.attrs["max_tokens"], source.kb
     if source.embeddings is not None:
         vocabulary = load_huggingface(Path(source.embeddings), max_tokens=max_tokens)
@@ -396,12 +397,12 @@ def _rebuild_rescnn(model: NameEncoder, tokenizer: Tokenizer, data: bytes) -> No
 
 
 def _check_tables(tables: EmbeddingTables, *, max_tokens: int) -> None:
-    """Check types and shapes. RAISES ValueError: when the tables do not fit `FrozenEmbeddings`."""
+    """Check types and shapes. RAISES ValueError: If the tables do not fit `FrozenEmbeddings`."""
     found = {name: table.shape for name, table in tables.items()}
     n, width = found.get("words", (0, 0))
     expected = {"words": (n, width), "positions": (max_tokens, width), "token_type": (width,)}
     expected |= {"norm_weight": (width,), "norm_bias": (width,)}
-    if "scale" in found:  # words are integers
+    if "scale" in found:  # the word embeddings are integers
         expected["scale"] = (n, 1)
     dtypes = {table.dtype for name, table in tables.items() if name != "words"}
     if found != expected or dtypes != {np.dtype(np.float32)}:

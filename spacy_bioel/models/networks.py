@@ -1,14 +1,16 @@
-"""Networks and losses of the light path, in PyTorch. `models.inference` computes them in NumPy.
+"""PyTorch networks and losses of the light linker and the detectors.
 
-`ResCNN` is a small convolutional encoder of names and mention strings: Lai, Ji and Zhai (2021),
+`models.inference` runs these networks in NumPy.
+
+`ResCNN` is a small convolutional encoder for names and mention strings: Lai, Ji and Zhai (2021),
 BERT might be Overkill: A Tiny but Effective Biomedical Entity Linker based on Residual
-Convolutional Neural Networks, https://aclanthology.org/2021.findings-emnlp.140. Unlike in the
-published network, vectors do not depend on the padding of a batch, since there is none. The tokens
-of all names are concatenated, a convolution is a matrix product whose columns are shifted and
-summed, and masks keep a shift within its name.
+Convolutional Neural Networks, https://aclanthology.org/2021.findings-emnlp.140. Unlike the
+published network, it does not pad batches, so vectors do not depend on padding. The tokens of all
+names are concatenated, a convolution is a matrix product whose columns are shifted and summed, and
+masks keep shifts within a name.
 
-`SpanScorer` and `TagScorer` score spans and tags from token vectors and gazetteer matches. Losses
-of name encoders are scalars, 0 where there is nothing to learn.
+`SpanScorer` and `TagScorer` score spans and tags from token vectors and gazetteer matches. Name
+encoder losses are scalars, and 0 if there is nothing to learn.
 """
 
 from __future__ import annotations
@@ -20,13 +22,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-# First tokens whose spans are scored together: the sums stay in the processor's cache.
+# Start tokens whose spans are scored together, so that the sums stay in the processor's cache.
 _SPAN_STARTS_PER_BLOCK = 512
-_START_BIAS = -4.0  # initial value: nearly all spans are not mentions
+_START_BIAS = -4.0  # initial bias, because nearly all spans are not mentions
 
 
 class FrozenEmbeddings(nn.Module):
-    """Frozen embedding layer of a BERT: word + position + token type embeddings, then LayerNorm.
+    """Frozen BERT embedding layer: word + position + token type embeddings, then LayerNorm.
 
     words (Tensor): Embeddings; integers are multiples of `scale`. Shape (vocabulary, width).
     scale (Tensor | None): Factor of each row of `words`. Shape (vocabulary, 1).
@@ -45,8 +47,8 @@ class FrozenEmbeddings(nn.Module):
 
     def __init__(self, *, scale: Tensor | None = None, **tables: Tensor) -> None:
         super().__init__()
-        # Buffers, so that no optimizer updates them; not persistent, because they have their own
-        # file.
+        # Buffers, so that no optimizer updates them; not persistent, because they are saved in
+        # their own file.
         for name, table in (tables | {"scale": scale}).items():
             self.register_buffer(name, table, persistent=False)
         self.dropout = nn.Dropout(0.1)
@@ -62,7 +64,7 @@ class FrozenEmbeddings(nn.Module):
 
 
 class EncodingBlock(nn.Module):
-    """Parallel convolutions of several widths, a feed-forward network, and a residual."""
+    """Parallel convolutions of several widths, a feed-forward network, and a skip connection."""
 
     def __init__(self, dim: int, filters: int, widths: Sequence[int], dropout: float) -> None:
         super().__init__()
@@ -83,7 +85,7 @@ class EncodingBlock(nn.Module):
             token at that offset belongs to the same name. Shape (n_tokens, 1) each.
         """
         # One matrix product computes all taps of all filters. Shifting its columns afterwards
-        # copies far less than gathering the neighbours of every token before.
+        # copies far less than first gathering the neighbours of every token.
         convolutions = cast(list[nn.Conv1d], list(self.convolutions))
         taps = torch.cat([c.weight.permute(2, 0, 1).flatten(0, 1) for c in convolutions])
         reach = len(neighbours) // 2
@@ -104,7 +106,7 @@ class EncodingBlock(nn.Module):
 
 
 class ResCNN(nn.Module):
-    """Encoder from token ids of names to one vector per name.
+    """Encodes the token ids of names as one vector per name.
 
     embeddings (FrozenEmbeddings): The token embeddings.
     dim (int): Size of the vectors and of the residual stream.
@@ -176,10 +178,10 @@ class ReaderSettings(TypedDict):
 
 
 class TokenReader(nn.Module):
-    """Base class of detector networks, which adds gazetteer matches to token vectors.
+    """Base class for detector networks, which adds gazetteer matches to token vectors.
 
     width (int): Size of the token vectors.
-    max_width (int): L, the longest gazetteer match, and the longest span, in tokens.
+    max_width (int): Maximum length of gazetteer matches and of spans, in tokens.
     n_features (int): Number of kinds of gazetteer matches.
     dropout (float): Dropout on token vectors.
     """
@@ -196,7 +198,7 @@ class TokenReader(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def read(self, tokens: Tensor, spans: Tensor, words: Tensor) -> Tensor:
-        """Add the embeddings of gazetteer matches to the tokens.
+        """Add the embeddings of gazetteer matches to the token vectors.
 
         tokens (Tensor): Vectors of all tokens, at least one. Shape (n_tokens, width).
         spans (Tensor): Gazetteer matches as (start token, width - 1, feature). Shape (n, 3).
@@ -215,7 +217,7 @@ class TokenReader(nn.Module):
 
 
 class TagScorer(TokenReader):
-    """Linear layer from token vectors of a batch of documents to one logit per token and BIO tag.
+    """Linear layer that computes one logit per token and BIO tag for a batch of documents.
 
     n_labels (int): Number of labels; each has the tags B and I, which exclude all others.
     """
@@ -237,11 +239,11 @@ class TagScorer(TokenReader):
 
 
 class SpanScorer(TokenReader):
-    """Network from token vectors of a batch of documents to one logit per span and label.
+    """Network that computes one logit per span and label for a batch of documents.
 
     n_labels (int): Number of labels; each is an independent binary decision.
-    hidden (int): Size of the hidden layer; its dropout is that of the token vectors. 0: equation 4
-        of Bhowmik et al. (2021) as published, for each label: w_s.h_i + w_e.h_j + sum of w_m.h_q
+    hidden (int): Size of the hidden layer, with the same dropout as the token vectors. 0: equation
+        4 of Bhowmik et al. (2021) as published, for each label: w_s.h_i + w_e.h_j + sum of w_m.h_q
         over the tokens q = i..j, plus a bias; gazetteer matches enter through the token vectors h.
     """
 
@@ -266,8 +268,8 @@ class SpanScorer(TokenReader):
 
         tokens, spans, words (Tensor): See `TokenReader.read`; `tokens` may be empty.
         lengths (Tensor): Number of tokens of each document. Shape (n_docs,).
-        RETURNS (Tensor): Logits; [i, w] are those of the span of w + 1 tokens that starts at token
-            i, -inf if the span ends outside its document. Shape (n_tokens, max_width, n_labels).
+        RETURNS (Tensor): Logits; [i, w] is for the span of w + 1 tokens that starts at token i,
+            -inf if the span ends outside its document. Shape (n_tokens, max_width, n_labels).
         """
         if not len(tokens):
             return tokens.new_zeros(0, self.max_width, self.n_labels)
@@ -278,7 +280,7 @@ class SpanScorer(TokenReader):
             logits = self._hidden_logits(tokens, spans)
         else:
             end = (begin + widths).clamp(max=len(tokens) - 1)  # (n_tokens, max_width)
-            # Sums of the first 0, 1, ... tokens; float64, because they are subtracted.
+            # Sums over the first 0, 1, ... tokens; float64, because they are subtracted.
             sums = F.pad(torch.cumsum(self.content(tokens).double(), dim=0), (0, 0, 1, 0))
             content = (sums[end + 1] - sums[begin]).to(tokens.dtype)
             logits = self.start(tokens)[:, None] + self.end(tokens)[end] + content
@@ -286,9 +288,9 @@ class SpanScorer(TokenReader):
         return logits.masked_fill((widths >= n_left)[..., None], -torch.inf)
 
     def _hidden_logits(self, tokens: Tensor, spans: Tensor) -> Tensor:
-        """Score spans by the hidden layer, block by block; one matrix product for all tokens."""
+        """Score spans with the hidden layer, block by block, after one product for all tokens."""
         weight = torch.cat([layer.weight for layer in (self.start, self.end, self.content)])
-        tokens = F.pad(tokens, (0, 0, 0, self.max_width - 1))  # for ends after the last token
+        tokens = F.pad(tokens, (0, 0, 0, self.max_width - 1))  # padding after the last token
         starts, ends, content = F.linear(tokens, weight).chunk(3, dim=1)
         starts = (starts + self.start.bias)[: 1 - self.max_width or None]
         blocks = []
@@ -302,8 +304,8 @@ class SpanScorer(TokenReader):
     ) -> Tensor:
         """Score the spans that start in one block, width by width.
 
-        A running sum of the content grows by one token with the width. Its slices are in the
-        processor's cache, and nothing is gathered.
+        For each width, one more token is added to a running sum of the content. Its slices stay in
+        the processor's cache, and no vectors need to be gathered.
         """
         n = len(starts)
         ends = ends[first : first + n + self.max_width - 1]
@@ -323,11 +325,12 @@ class SpanScorer(TokenReader):
 
 
 def multi_similarity_loss(vectors: Tensor, labels: Tensor) -> Tensor:
-    """Compute the Multi-Similarity loss over the pairs of the Multi-Similarity miner.
+    """Compute the Multi-Similarity loss over the pairs that the Multi-Similarity miner selects.
 
-    The loss raises the cosine of vectors with one label and lowers all other cosines; each pair is
-    weighted by its difficulty. It is the mean over all vectors; a vector without pairs counts as 0.
-    Wang et al. (2019), https://arxiv.org/abs/1904.06627; settings of Lai, Ji and Zhai (2021).
+    The loss raises the cosine between vectors with the same label and lowers all other cosines;
+    each pair is weighted by its difficulty. The loss is averaged over all vectors; a vector without
+    pairs counts as 0. Wang et al. (2019), https://arxiv.org/abs/1904.06627; settings from Lai, Ji
+    and Zhai (2021).
 
     vectors (Tensor): Vectors of mentions and names. Shape (n, dim).
     labels (Tensor): Concept of each vector. Shape (n,).
@@ -340,10 +343,10 @@ def multi_similarity_loss(vectors: Tensor, labels: Tensor) -> Tensor:
 
 
 def info_nce_loss(vectors: Tensor, labels: Tensor, *, temperature: float | Tensor = 0.05) -> Tensor:
-    """Compute InfoNCE, with each of several positives against all vectors of other labels.
+    """Compute the InfoNCE loss, with each positive against all vectors with other labels.
 
-    Positives of one vector do not compete with each other. The loss is the mean over all positive
-    pairs. Khosla et al. (2020), https://arxiv.org/abs/2004.11362.
+    Positives of the same vector do not compete with each other. The loss is averaged over all
+    positive pairs. Khosla et al. (2020), https://arxiv.org/abs/2004.11362.
 
     vectors, labels (Tensor): See `multi_similarity_loss`.
     temperature (float | Tensor): Divisor of the cosines.
@@ -361,10 +364,10 @@ def info_nce_loss(vectors: Tensor, labels: Tensor, *, temperature: float | Tenso
 def marginal_loss(vectors: Tensor, labels: Tensor, *, temperature: float = 0.05) -> Tensor:
     """Compute the negative log of the total probability of the positives among all other vectors.
 
-    One near synonym suffices, while `info_nce_loss` requires all of them to be near. The loss is
-    the mean over the vectors with a positive. Sung et al. (2020), Biomedical Entity Representations
-    with Synonym Marginalization, https://aclanthology.org/2020.acl-main.335, with the names of the
-    batch as candidates.
+    One close synonym is enough, whereas `info_nce_loss` requires all synonyms to be close. The loss
+    is averaged over the vectors with a positive. Sung et al. (2020), Biomedical Entity
+    Representations with Synonym Marginalization, https://aclanthology.org/2020.acl-main.335, with
+    the names in the batch as candidates.
 
     vectors, labels (Tensor): See `multi_similarity_loss`.
     """
@@ -376,8 +379,8 @@ def marginal_loss(vectors: Tensor, labels: Tensor, *, temperature: float = 0.05)
 
 
 def negative_log_likelihood(logits: Tensor, is_positive: Tensor) -> Tensor:
-    """Compute the negative log of the total probability of the positives of each row, averaged over
-    the rows with a positive."""
+    """Compute the negative log of the positives' total probability in each row, averaged over the
+    rows with a positive."""
     has_positive = is_positive.any(dim=1)
     logits, is_positive = logits[has_positive], is_positive[has_positive]
     positive = torch.logsumexp(logits.masked_fill(~is_positive, -torch.inf), dim=1)

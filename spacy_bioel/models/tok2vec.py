@@ -1,9 +1,9 @@
-"""Token vectors: their network in training, and fast inference on a CPU.
+"""Token vectors: spaCy's tok2vec in training, and fast inference on a CPU.
 
-The tok2vec is a listener to a pipe `tok2vec`, or part of the model. Tokens with equal features are
-embedded once per batch, and NumPy runs the layers of spaCy's CNN: its matrix products take a third
-of the time of thinc's. Nothing is cached between calls, because weights may change. If any layer is
-not recognised, the tok2vec's own `predict` runs.
+The tok2vec is a listener to a `tok2vec` pipe, or part of the model. Tokens with identical features
+are embedded once per batch, and the layers of spaCy's CNN run in NumPy, whose matrix products take
+a third of the time of thinc's. Nothing is cached between calls, because weights may change. If any
+layer is not recognised, the tok2vec's own `predict` runs instead.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from spacy_bioel.types import FloatArray, IntArray
 Tok2Vec = Model[list[Doc], list[Floats2d]]
 ArrayFunction = Callable[[FloatArray], FloatArray]  # shape (n, width in) to (n, width out)
 
-# Tokens computed together: intermediate results stay in the processor's cache.
+# Tokens processed together, so that intermediate results stay in the processor's cache.
 _TOKENS_PER_BLOCK = 1024
-# Layers are recognised by the modules of their forward functions: those of a tok2vec, of its
-# embedding, and of its CNN, the last with their parameters.
+# Layers are recognised by the modules of their forward functions: the layers of a tok2vec, of its
+# embedding, and of its CNN. CNN layers must also have the expected parameters.
 _CHAIN, _WITH_ARRAY = "thinc.layers.chain", "thinc.layers.with_array"
 _EMBED_LAYERS = (
     "spacy.ml.featureextractor",
@@ -45,9 +45,9 @@ _HASH_BASE = 0x9E3779B97F4A7C15  # odd, so that multiplication loses no bits
 
 
 def make_parameters(tok2vec: Model) -> None:
-    """Initialise the parameters of a tok2vec with zeros, which loaded weights replace.
+    """Initialise the parameters of a tok2vec to zero, before saved weights are loaded.
 
-    thinc would draw random numbers several times for each layer: half of the time of loading.
+    thinc would draw random numbers several times for each layer, taking half of the loading time.
     """
     random_layers = [
         (layer, init)
@@ -69,8 +69,8 @@ def make_parameters(tok2vec: Model) -> None:
 def read_tokens(
     tok2vec: Model, docs: list[Doc], is_train: bool
 ) -> tuple[Floats2d, Callable[[Floats2d], list[Doc]]]:
-    """Compute the vectors of the tokens of all documents, and a callback for their gradient. Shape
-    (n_tokens, width)."""
+    """Compute the token vectors of all documents, shape (n_tokens, width), and a callback for their
+    gradient."""
     lengths: Any = [len(doc) for doc in docs]
     vectors, backprop = tok2vec(docs, is_train)
     # Some tok2vec models return a row for an empty document: cut each array to its document.
@@ -88,7 +88,7 @@ def token_vectors(
     *,
     parallel_map: Callable[[Callable, Iterable], Iterable] = map,
 ) -> FloatArray:
-    """Compute the token vectors of all documents, those of `tok2vec.predict` up to rounding.
+    """Compute the token vectors of all documents, identical to `tok2vec.predict` up to rounding.
 
     tok2vec (Model): Any tok2vec. Fast on a CPU: `spacy.Tok2Vec.v2` with `spacy.MultiHashEmbed.v2`
         without static vectors and `spacy.MaxoutWindowEncoder.v2`.
@@ -103,7 +103,7 @@ def token_vectors(
     embed, encode = tok2vec.layers
     distinct, index = _unique_rows(np.concatenate(embed.layers[0].predict(docs)))
     embedded = _apply(mix, embed.layers[2].predict(distinct))
-    # As in thinc: around each document, as many rows of zeros as a vector depends on.
+    # As in thinc, surround each document with rows of zeros, as many as the CNN reaches to a side.
     pad = encode.attrs["pad"]
     doc_number = np.repeat(np.arange(1, len(docs) + 1), [len(doc) for doc in docs])
     rows = np.arange(len(index)) + pad * doc_number
@@ -123,8 +123,8 @@ def token_vectors(
 
 
 def _numpy_functions(tok2vec: Model) -> tuple[list[ArrayFunction], list[ArrayFunction]] | None:
-    """Return the layers that mix embeddings, and those of the CNN, as functions of arrays; None if
-    any is not recognised."""
+    """Return the layers that mix embeddings, and the CNN layers, as functions of arrays; None if
+    any layer is not recognised."""
     modules = [layer._func.__module__ for layer in (tok2vec, *tok2vec.layers)]
     if type(tok2vec.ops) is not NumpyOps or modules != [_CHAIN, _CHAIN, _WITH_ARRAY]:
         return None
@@ -140,7 +140,7 @@ def _numpy_functions(tok2vec: Model) -> tuple[list[ArrayFunction], list[ArrayFun
 def _layer_functions(layer: Model) -> list[ArrayFunction]:
     """Return a thinc layer as functions of arrays, to be applied one after the other.
 
-    RAISES KeyError: When the layer is not recognised.
+    RAISES KeyError: If the layer is not recognised.
     """
     kind = layer._func.__module__
     if _PARAMETERS[kind] != layer.param_names:
@@ -156,7 +156,7 @@ def _layer_functions(layer: Model) -> list[ArrayFunction]:
         return [partial(layer_norm, gain=parameters[0], bias=parameters[1], epsilon=1e-8)]
     if kind == _MAXOUT:  # each piece as a contiguous matrix
         return [partial(_maxout, *(np.ascontiguousarray(p.swapaxes(0, 1)) for p in parameters))]
-    return []  # dropout
+    return []  # dropout has no effect in inference
 
 
 def _apply(functions: Sequence[ArrayFunction], x: FloatArray) -> FloatArray:
@@ -171,7 +171,7 @@ def _residual(functions: Sequence[ArrayFunction], x: FloatArray) -> FloatArray:
 
 
 def _window(size: int, x: FloatArray) -> FloatArray:
-    """Concatenate each row with its neighbours, zeros outside. Shape (n, (2 * size + 1) * d)."""
+    """Concatenate each row with its neighbours, zero-padded. Shape (n, (2 * size + 1) * d)."""
     n, d = x.shape
     windows = np.zeros((n, 2 * size + 1, d), np.float32)
     for offset in range(-size, size + 1):
@@ -193,8 +193,7 @@ def _maxout(weight: FloatArray, bias: FloatArray, x: FloatArray) -> FloatArray:
 
 def _unique_rows(features: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], IntArray]:
     """Return the distinct rows, and the index of each row among them. features: (n, n_columns)."""
-    # Rows are compared by a 64-bit hash. Collisions are as unlikely as those of spaCy's hashes of
-    # strings.
+    # Rows are compared by a 64-bit hash. Collisions are as unlikely as for spaCy's string hashes.
     weights = [pow(_HASH_BASE, column + 1, 1 << 64) for column in range(features.shape[1])]
     keys = (features * np.array(weights, dtype=np.uint64)).sum(axis=1)
     _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)

@@ -1,7 +1,7 @@
-"""Torch modules as thinc layers, and the parameters of a model as one safetensors file.
+"""Torch modules as thinc layers, and model parameters in one safetensors file.
 
 thinc's own `to_bytes` embeds the output of `torch.save`, a pickle. Here each parameter of each
-layer of thinc or torch is a named tensor.
+thinc or torch layer is saved as a named tensor.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
-_MAX_REASON_LENGTH = 500  # characters of another library's message in one of ours
-# Attributes of a thinc model that loading may change; thinc cannot undo this.
+_MAX_REASON_LENGTH = 500  # max. characters quoted from another library's error message
+# Attributes of a thinc model that loading may change; thinc cannot undo such changes.
 _MODEL_ATTRIBUTES = ("_layers", "_refs", "_dims", "_attrs", "_has_params", "_shims")
 
 
@@ -47,15 +47,15 @@ def require_torch() -> None:
 
 
 class AveragingShim(PyTorchShim):
-    """PyTorchShim with weight averaging, and another learning rate for a pretrained part.
+    """PyTorchShim with weight averaging, and a separate learning rate for a pretrained backbone.
 
-    The network is in evaluation mode except in `begin_update`. thinc's own shim switches modes at
-    each prediction, so that a second thread may predict with dropout.
+    The network is in evaluation mode except in `begin_update`. thinc's own shim switches modes for
+    each prediction, so a second thread might predict with dropout.
 
-    thinc's optimizer stores averages by (shim id, name), but thinc's own shim looks for strings: it
-    would evaluate averaged thinc layers together with torch layers that are not averaged.
+    thinc's optimizer stores averages under (shim id, name), but thinc's own shim looks up strings:
+    it would evaluate averaged thinc layers together with torch layers that are not averaged.
 
-    A module may have a `learn_rate_scale`: a factor of the learning rate of its `backbone`.
+    A module may define `learn_rate_scale`, a factor on the learning rate of its `backbone`.
     """
 
     def __init__(self, model: nn.Module | None, config: dict[str, Any] | None = None) -> None:
@@ -109,14 +109,15 @@ def torch_layer(
     make: Callable[[], nn.Module] | None = None,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
 ) -> Model:
-    """Build a layer that computes with a torch network, from arrays to one or more arrays.
+    """Build a thinc layer that runs a torch network, with arrays as input and output.
 
-    The layer is called with the arguments of the network, with arrays for tensors. Its callback
-    takes the gradient of the output, or of each output, and returns those of the float inputs.
+    The layer is called with the network's arguments, but with arrays instead of tensors. Its
+    callback takes the gradient of the output, or of each output, and returns the gradients of the
+    float inputs.
 
-    network (torch.nn.Module | None): None: the network is made when it is trained. Until then the
-        layer has weights as arrays, which `weights_of` returns, and inference needs no torch.
-    make (Callable): Makes the network; can be pickled.
+    network (torch.nn.Module | None): None: the network is created when it is trained. Until then,
+        the layer stores weights as arrays (see `weights_of`), and inference does not need torch.
+    make (Callable): Creates the network; can be pickled.
     shapes (Mapping): Shapes of its weights; empty if inference needs the network.
     """
     attrs = {"make": make, "shapes": shapes or {}, "weights": None}
@@ -152,9 +153,9 @@ def run_network(layer: Model, inputs: Sequence[Any], is_train: bool) -> tuple[An
 
 
 def to_tensors(inputs: Sequence[Any], device: torch.device, *, learn: bool = False) -> list[Any]:
-    """Convert the arrays among the inputs of a network to tensors.
+    """Convert the arrays among a network's inputs to tensors.
 
-    learn (bool): Whether tensors of floats have a gradient.
+    learn (bool): Whether float tensors have a gradient.
     """
     import torch
 
@@ -170,7 +171,7 @@ def to_tensors(inputs: Sequence[Any], device: torch.device, *, learn: bool = Fal
 
 
 def _gradients(tensors: Sequence[Any]) -> list[Any]:
-    """Return the gradients of tensors as arrays; zeros for tensors without effect on the loss."""
+    """Return the gradients of tensors as arrays; zeros for tensors that do not affect the loss."""
     learnt = [x for x in tensors if hasattr(x, "dtype") and x.requires_grad]
     return [torch2xp(x.new_zeros(x.shape) if x.grad is None else x.grad) for x in learnt]
 
@@ -182,7 +183,7 @@ def loss_and_gradients(
 
     compute (Callable): The loss as a function of tensors, such as those in `models.networks`.
     inputs (arrays): Arguments of the loss.
-    RETURNS (tuple): The loss, and its gradient with respect to each input of floats.
+    RETURNS (tuple): The loss, and its gradient with respect to each float input.
     """
     tensors = to_tensors(inputs, get_torch_default_device(), learn=True)
     loss = compute(*tensors, **settings)
@@ -191,14 +192,14 @@ def loss_and_gradients(
 
 
 def set_layer(model: Model, layer: Model, *, ref: str = "network") -> None:
-    """Add a layer to a model, or replace the one with this name."""
+    """Add a layer to a model, replacing any layer with the same name."""
     before = model.maybe_get_ref(ref)
     model.layers[:] = [*(other for other in model.layers if other is not before), layer]
     model.set_ref(ref, layer)
 
 
 def network_of(layer: Model) -> Any:
-    """Return the torch network of a layer, made at first use. RAISES BioelError: [B040]."""
+    """Return a layer's torch network, created on first use. RAISES BioelError: [B040]."""
     if not layer.shims:
         require_torch()
         network = layer.attrs["make"]()
@@ -211,14 +212,14 @@ def network_of(layer: Model) -> Any:
 
 
 def device_of(layer: Model) -> torch.device:
-    """Return the device of the torch network of a layer, once the network is made."""
+    """Return the device of a layer's torch network, which must already have been created."""
     shim: Any = layer.shims[0]
     device: torch.device = shim.device
     return device
 
 
 def weights_of(layer: Model) -> Weights:
-    """Return the weights of a `torch_layer`: arrays by name, which training changes."""
+    """Return the weights of a `torch_layer` as arrays by name; training may change the arrays."""
     if not layer.shims and layer.attrs["weights"] is not None:
         weights: Weights = layer.attrs["weights"]
         return weights
@@ -226,30 +227,30 @@ def weights_of(layer: Model) -> Weights:
 
 
 def needs_torch(layer: Model) -> bool:
-    """Tell whether the inference of a layer needs torch."""
+    """Return whether inference with a layer needs torch."""
     return bool(layer.shims) and not layer.attrs.get("shapes")
 
 
 def is_on_gpu(layer: Model) -> bool:
-    """Tell whether the network of a layer is on a GPU, or will be once it is made."""
+    """Return whether a layer's network is on a GPU, or will be once it is created."""
     return device_of(layer).type != "cpu" if layer.shims else layer.ops.device_type == "gpu"
 
 
 def arrays_of(network: nn.Module) -> dict[str, NDArray]:
-    """Return the weights of a torch network as arrays; on a CPU, training changes these."""
+    """Return the weights of a torch network as arrays; on a CPU, training changes the arrays."""
     state = network.state_dict()
     return {name: t.detach().cpu().contiguous().numpy() for name, t in state.items()}
 
 
 def set_arrays(network: nn.Module, weights: Weights) -> None:
-    """Set the weights of a torch network. RAISES RuntimeError: when they do not fit."""
+    """Set the weights of a torch network. RAISES RuntimeError: If they do not fit."""
     import torch
 
     network.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})
 
 
 def _thinc_parameters(model: Model) -> Iterator[tuple[str, Model, str]]:
-    """Yield the parameters of thinc layers: their key in a file, layer, and name."""
+    """Yield the file key, layer and name of each parameter of the thinc layers."""
     for index, node in enumerate(model.walk()):
         for name in node.param_names:
             if node.has_param(name):
@@ -257,7 +258,7 @@ def _thinc_parameters(model: Model) -> Iterator[tuple[str, Model, str]]:
 
 
 def _torch_layers(model: Model) -> Iterator[tuple[str, Model]]:
-    """Yield the layers with a torch network, made or not, and the prefix of their keys."""
+    """Yield the file key prefix and the layer of each torch network, created or not."""
     for index, node in enumerate(model.walk()):
         if node.shims or "make" in node.attrs:
             yield f"{index}.torch.", node
@@ -270,14 +271,14 @@ def weights_to_bytes(model: Model) -> bytes:
     }
     for prefix, node in _torch_layers(model):
         tensors |= {prefix + name: array for name, array in weights_of(node).items()}
-    # safetensors ignores the strides of an array.
+    # safetensors ignores array strides.
     return save_bytes({key: np.ascontiguousarray(array) for key, array in tensors.items()})
 
 
 def weights_from_bytes(model: Model, data: bytes) -> None:
     """Load the output of `weights_to_bytes` into a model of the same architecture, in place.
 
-    RAISES BioelError: [B041] when the tensors do not fit the model.
+    RAISES BioelError: [B041] if the tensors do not fit the model.
     """
     try:
         tensors = load_bytes(data)
@@ -298,13 +299,13 @@ def weights_from_bytes(model: Model, data: bytes) -> None:
                     for name in node.attrs["shapes"]
                 }
     except (SafetensorError, ValueError, TypeError, KeyError) as error:
-        # KeyError and TypeError: number types that numpy or torch lacks, such as BF16 and U16.
+        # KeyError and TypeError: number types that NumPy or torch lacks, such as BF16 and U16.
         raise BioelError(Errors.B041.format(reason=str(error)[:_MAX_REASON_LENGTH])) from error
 
 
 def _check_tensors(tensors: Weights, model: Model) -> None:
-    """Check names, shapes and number types of the tensors of a file, which may be in half
-    precision. torch would load integers as weights. RAISES ValueError: when they do not fit."""
+    """Check the names, shapes and number types of a file's tensors, which may be in half precision.
+    torch itself would load integers as weights. RAISES ValueError: If the tensors do not fit."""
     expected: dict[str, tuple[Sequence[int], str]] = {}
     for key, node, name in _thinc_parameters(model):
         parameter: Any = node.get_param(name)
@@ -331,7 +332,7 @@ def _check_tensors(tensors: Weights, model: Model) -> None:
 
 @contextmanager
 def reading_part(file: str) -> Iterator[None]:
-    """Raise [B240] for any error in reading a damaged file of a saved model.
+    """Raise [B240] for any error while reading a damaged file of a saved model.
 
     RAISES BioelError: [B240] with the file name; errors with a code, and KeyError for a missing
         file, are raised unchanged.
@@ -347,7 +348,7 @@ def reading_part(file: str) -> Iterator[None]:
 
 @contextmanager
 def unchanged_on_error(model: Model) -> Iterator[None]:
-    """Restore the layers, sizes, attributes and weights of a model when the block fails."""
+    """Restore a model's layers, sizes, attributes and weights if the block fails."""
     nodes = []
     for node in model.walk():
         attributes = {name: copy(getattr(node, name)) for name in _MODEL_ATTRIBUTES}

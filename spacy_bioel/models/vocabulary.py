@@ -1,7 +1,7 @@
-"""Word pieces and frozen embeddings of a name encoder, from a Hugging Face folder or from names.
+"""Word pieces and frozen embeddings for a name encoder, from a Hugging Face folder or from names.
 
-Embeddings of word pieces are computed from the concepts that they name, from co-occurrence, and
-from the vectors of another encoder, by singular value decompositions; nothing is trained.
+Word piece embeddings are computed by singular value decomposition, from the concepts whose names
+contain a piece, from co-occurrence, and from another encoder's vectors; nothing is trained.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 EmbeddingTables = dict[str, NDArray]
 _UNKNOWN_PIECE = "[UNK]"
-_PIECE_START = "\u2581"  # begins the first piece of a word
-# Share of an embedding that is random, to distinguish word pieces that always occur together.
+_PIECE_START = "\u2581"  # marks the first piece of a word
+# Random share of an embedding, which distinguishes word pieces that always occur together.
 _RANDOM_SHARE = 0.25
 _RANDOM_SHARE_WITH_TEXTS = 0.125
-_CONTEXT_WIDTH = 5  # word pieces on each side of one
+_CONTEXT_WIDTH = 5  # word pieces on each side that count as co-occurring
 
 
 def make_vocabulary(
@@ -46,12 +46,12 @@ def make_vocabulary(
     names (Sequence[str]): Normalised names.
     concepts (NDArray[int64]): Concept row of each name. Shape (n_names,).
     size, width (int): Number of word pieces, and size of an embedding.
-    max_tokens (int): Rows of the table of positions.
+    max_tokens (int): Number of rows in the position table.
     more_names (Sequence[str]): Names for the word pieces only, e.g. training mentions.
-    texts (Sequence[str]): Normalised sentences. If given, half of the part that is not random
-        comes from co-occurrence.
-    encode (Callable | None): Returns the vectors of another encoder for word pieces as words. If
-        given, half of the part that is not random comes from these.
+    texts (Sequence[str]): Normalised sentences. If given, half of the non-random part comes from
+        co-occurrence.
+    encode (Callable | None): Encodes word pieces as words with another encoder. If given, half of
+        the non-random part comes from its vectors.
     RETURNS (tuple): Word pieces, and tables for `FrozenEmbeddings`; positions are zero.
     """
     tokenizer = train_vocabulary([*names, *more_names], size=size)
@@ -69,13 +69,13 @@ def make_vocabulary(
     borders = (n_latent * np.cumsum([0, *shares])).astype(int)
     parts = []
     for matrix, size, share in zip(matrices, np.diff(borders), shares, strict=True):
-        # A part with half of the share gets half of the squared length.
+        # The squared length of each part is proportional to its share.
         parts.append(_latent_vectors(matrix, size) * np.sqrt(share / shares[0]))
     n_random = width - sum(part.shape[1] for part in parts)
     random = np.random.default_rng(0).standard_normal((tokenizer.get_vocab_size(), n_random))
     random *= np.sqrt(_RANDOM_SHARE) / np.linalg.norm(random, axis=1, keepdims=True)
     words = np.concatenate([*parts, random], axis=1).astype(np.float32)
-    # Bytes with one scale per piece take a quarter of the memory, and accuracy is the same.
+    # Bytes with one scale per piece take a quarter of the memory, with the same accuracy.
     scale = np.abs(words).max(axis=1, keepdims=True) / 127
     return tokenizer, {
         "words": np.round(words / np.maximum(scale, 1e-8)).astype(np.int8),
@@ -91,9 +91,9 @@ def load_huggingface(folder: Path, *, max_tokens: int) -> tuple[Tokenizer, Embed
     """Load the WordPiece tokenizer and the embedding layer of a BERT-like checkpoint.
 
     folder (Path): A folder with tokenizer.json or vocab.txt, and model.safetensors.
-    max_tokens (int): Rows to keep of the table of positions.
+    max_tokens (int): Number of rows of the position table to keep.
     RETURNS (tuple): The tokenizer, and the tables for `FrozenEmbeddings`.
-    RAISES BioelError: [B043] when a file or a tensor is missing.
+    RAISES BioelError: [B043] if a file or a tensor is missing.
     """
     if not (folder / "model.safetensors").is_file():
         raise _missing_file_error(folder, "model.safetensors")
@@ -102,7 +102,7 @@ def load_huggingface(folder: Path, *, max_tokens: int) -> tuple[Tokenizer, Embed
         tensors: Any = safe_open(folder / "model.safetensors", framework="numpy")
     except SafetensorError as error:
         raise _missing_file_error(folder, f"readable model.safetensors ({error})") from error
-    # Keys without what precedes "embeddings.", as in "bert.embeddings.word_embeddings.weight".
+    # Drop everything up to "embeddings.", as in "bert.embeddings.word_embeddings.weight".
     keys = {key.split("embeddings.", 1)[1]: key for key in tensors.keys() if "embeddings." in key}
 
     def table(*names: str) -> FloatArray:
@@ -141,14 +141,14 @@ def _load_wordpiece_tokenizer(folder: Path) -> Tokenizer:
 
 
 def n_pieces(tokenizer: Tokenizer) -> int:
-    """Return the number of rows of an embedding table: the highest id of a piece plus 1."""
+    """Return the number of rows that an embedding table needs: the highest piece id plus 1."""
     return max(tokenizer.get_vocab().values(), default=-1) + 1
 
 
 def train_vocabulary(names: Sequence[str], *, size: int) -> Tokenizer:
-    """Train byte-pair encoding of up to `size` pieces on normalised names.
+    """Train a byte-pair encoding with up to `size` pieces on normalised names.
 
-    The WordPiece trainer of the library is not deterministic: it gives pieces random ids.
+    The library's WordPiece trainer is not deterministic: it assigns random ids to pieces.
     """
     tokenizer = Tokenizer(models.BPE(unk_token=_UNKNOWN_PIECE))
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
@@ -160,17 +160,17 @@ def train_vocabulary(names: Sequence[str], *, size: int) -> Tokenizer:
 
 
 def _pieces_of(tokenizer: Tokenizer, texts: Sequence[str]) -> tuple[IntArray, IntArray]:
-    """Return the pieces of all texts, and the index of the text of each piece."""
+    """Return the pieces of all texts, and the text index of each piece."""
     ids = [encoding.ids for encoding in tokenizer.encode_batch_fast(list(texts))]
     flat = np.concatenate([np.zeros(0, np.int64), *ids]).astype(np.int64)
     return flat, np.repeat(np.arange(len(ids)), [len(text_ids) for text_ids in ids])
 
 
 def _piece_concepts(tokenizer: Tokenizer, names: Sequence[str], concepts: IntArray) -> csr_array:
-    """Return weighted counts of pieces in the names of concepts. Sparse (n_pieces, n_concepts).
+    """Return weighted counts of pieces in each concept's names. Sparse (n_pieces, n_concepts).
 
-    Pieces in names of the same concepts, such as "renal" and "kidney", get similar rows: latent
-    semantic analysis, Deerwester et al. (1990).
+    Pieces that occur in names of the same concepts, such as "renal" and "kidney", get similar rows,
+    as in latent semantic analysis, Deerwester et al. (1990).
     """
     from scipy.sparse import coo_array
 
@@ -211,7 +211,7 @@ def _piece_contexts(tokenizer: Tokenizer, texts: Sequence[str]) -> csr_array:
 
 
 def _latent_vectors(matrix: csr_array | FloatArray, n_latent: int) -> DoubleArray:
-    """Compute the truncated SVD of a matrix: unit rows of at most `n_latent` dimensions."""
+    """Return the truncated SVD of a matrix: unit rows with at most `n_latent` dimensions."""
     from sklearn.utils.extmath import randomized_svd
 
     size = max(1, min(n_latent, min(matrix.shape) - 1))

@@ -233,7 +233,7 @@ def test_no_network(checkpoint, nlp):
         (None, {}, r"\[B171\].*components.tok2vec.model"),
         ("", {}, r"\[B171\]"),
         ("/no/such/folder", {}, r"\[B152\] /no/such/folder"),
-        (checkpoint, {"width": 768}, r"\[B154\].*found vectors of 32 .*setting width, 768"),
+        (checkpoint, {"width": 768}, r"\[B154\].*found vectors of 32 .*width setting, 768"),
     ):
         model = make_transformer(path, **settings)  # which reads nothing
         with pytest.raises(BioelError, match=error):

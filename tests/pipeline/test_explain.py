@@ -80,7 +80,7 @@ def test_concepts_that_a_label_excludes(folder):
     assert (excluded.id, excluded.evidence) == ("X:1", "Sign")
     nlp.get_pipe("bioel_linker").cfg["label_types"] = {"Thing": []}
     (mention,) = spacy_bioel.explain(nlp, "A seizure.").mentions
-    assert mention.reason == "NIL: the settings label_types or kb exclude mentions of Thing."
+    assert mention.reason == "NIL: the label_types or kb setting excludes mentions of Thing."
 
 
 def test_words_that_are_not_a_mention(nlp):

@@ -216,7 +216,7 @@ def test_nothing_to_tune_on(make_linker):
         report = tune_pipeline(nlp, TEXTS)
     assert report.tuned == ()
     assert report.remarks == (
-        "the weights are unchanged: there is no evidence of strings",
+        "the weights are unchanged: there is no string evidence",
         "the NIL threshold is unchanged: no mentions are found in bare text",
     )
     assert nlp.get_pipe("bioel_linker").cfg["nil_threshold"] == 0.4  # type: ignore[attr-defined]
