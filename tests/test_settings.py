@@ -35,7 +35,7 @@ def test_a_message_names_the_setting_and_what_is_expected(cfg, line):
     with pytest.raises(BioelError) as caught:
         LinkerSettings.of(cfg)
     first, found, last = str(caught.value).splitlines()
-    assert first == "[B270] Wrong settings of bioel_linker:"
+    assert first == "[B270] Invalid settings for bioel_linker:"
     assert found.startswith(line)
     assert last.startswith("Correct them")
 

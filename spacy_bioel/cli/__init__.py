@@ -1,8 +1,8 @@
-"""The command `bioel`: register its commands, and show errors as messages.
+"""The `bioel` command: register its subcommands, and show errors as messages.
 
-Only `service` imports this package. It registers its commands by entry point, as other packages
-may. Commands import modules that need spaCy inside their functions, so that `bioel --help` and
-usage errors respond without delay.
+Only `service` imports this package; it registers its commands through an entry point, as other
+packages may. Commands import modules that need spaCy inside their functions, so that
+`bioel --help` and usage errors respond without delay.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from spacy_bioel import __version__
 from spacy_bioel.cli import card, console, documents, evaluate, kb_build, kb_show
 from spacy_bioel.errors import BioelError, Errors
 
-# Errors for wrong paths and missing permissions; `console.NO_ROOM` has those of a full disk.
+# Errors for wrong paths and missing permissions (for a full disk, see `console.NO_ROOM`).
 _PATH_ERRORS = frozenset(
     getattr(errno, name)
     for name in "ENOENT EEXIST ENOTDIR EISDIR EACCES EPERM EROFS ENAMETOOLONG ELOOP ENXIO".split()
@@ -84,7 +84,7 @@ def _options(
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command `bioel` and exit.
 
-    argv (Sequence[str] | None): Arguments; None: those of the process.
+    argv (Sequence[str] | None): Arguments; None: the process's arguments.
     RAISES SystemExit: With status 0 on success, 2 for invalid arguments or input (one line on
         stderr), 1 for any other failure.
     """
@@ -105,7 +105,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         path = error.filename or "The output"
         reason = os.strerror(error.errno or 0)
         if error.errno in (errno.EEXIST, errno.ENOTDIR):
-            reason = "a file is where a folder is needed"
+            reason = "expected a folder, found a file"
         _exit_with_error(Errors.B252.format(path=path, reason=reason))
 
 

@@ -1,6 +1,6 @@
-"""`bioel card`: write the model card of a pipeline, README.md and meta.json, from its scores.
+"""`bioel card`: write a pipeline's model card, README.md and meta.json, from its scores.
 
-The scores are those of `bioel evaluate`, by protocol. Scores of the training loop are left out,
+The scores come from `bioel evaluate`, by protocol. Scores from the training loop are left out,
 because they were measured with other weights and thresholds. The template is `templates/card.md`.
 """
 
@@ -25,7 +25,7 @@ from spacy_bioel.files import replacing_text
 NOT_STATED = "not stated"
 PURPOSE = "For research and for the curation of text; not for decisions about patients."
 _FIELDS = frozenset("protocol metric value low high n label details gold seed command".split())
-# Rows of the table of scores: protocol, metric.
+# Rows of the score table: (protocol, metric).
 _CARD_SCORES = [
     *(("mention", metric) for metric in ("precision", "recall", "f1")),
     *(("mention_unlabelled", metric) for metric in ("precision", "recall", "f1")),
@@ -46,14 +46,14 @@ class CorpusFacts(NamedTuple):
 class Facts:
     """Contents of a model card.
 
-    name, version, authors (str): Of the package; the name without the language.
+    name, version, authors (str): Of the package; the name excludes the language.
     corpora (Sequence[CorpusFacts]): Training corpora.
     sizes (Mapping[str, tuple[int, int]]): Documents and gold mentions of each split.
     kb (Mapping): meta.json of the knowledge base; empty without a linker.
     scores (Sequence[Mapping]): Rows of `bioel evaluate --json`.
     meta (Mapping): meta.json of the pipeline, with the report of `bioel tune` if it was tuned.
     made (Sequence[str]): Paragraphs on how the pipeline was made.
-    limits (Sequence[str]): Limits in addition to those of all pipelines.
+    limits (Sequence[str]): Limits of this pipeline, in addition to the general limits.
     demo (str): Warning that the pipeline is a demo, not for real work; "": it is not a demo.
     """
 
@@ -81,7 +81,7 @@ class Facts:
 
     @property
     def sources(self) -> list[tuple[str, str]]:
-        """Names of the corpora and of the knowledge base, with their licences."""
+        """Names of the corpora and the knowledge base, with their licences."""
         pairs = [(corpus.title, corpus.licence) for corpus in self.corpora]
         if self.kb:
             pairs.append((self.kb_name, self.kb.get("licence", "")))
@@ -106,25 +106,25 @@ class Facts:
 
 
 def card(
-    model: Annotated[Path, Argument(help="Folder of the pipeline; the card is written there.")],
+    model: Annotated[Path, Argument(help="Pipeline folder; the card is written there.")],
     scores: Annotated[Path, Argument(help="Output of `bioel evaluate MODEL GOLD --json`.")],
     name: Annotated[str, Option(help="Package name, without language; default: unchanged.")] = "",
     version: Annotated[str, Option(help="Package version; default: unchanged.")] = "",
     author: Annotated[str, Option(help="Author of the pipeline.")] = "",
     corpus: Annotated[str, Option(help="Name of the training corpus.")] = "",
     licence: Annotated[str, Option(help="Licence of the corpus.")] = "",
-    domain: Annotated[str, Option(help='Kind of texts, e.g. "discharge letters".')] = "",
+    domain: Annotated[str, Option(help='Kind of text, e.g. "discharge letters".')] = "",
     train: Annotated[Path | None, Option(help="Training documents, to count them.")] = None,
     limit: Annotated[list[str] | None, Option(help="Another limit; repeatable.")] = None,
     code: console.Code = None,
     replace: Annotated[bool, Option("--replace", help="Replace an existing README.md.")] = False,
 ) -> None:
-    """Write the model card of a tuned and measured pipeline: README.md, and meta.json.
+    """Write the model card of a tuned and evaluated pipeline: README.md and meta.json.
 
     The card states the corpus, the knowledge base with release, licence and fingerprint, scores by
     protocol with n and 95 % intervals, thresholds, limits, and how the pipeline was made.
-    `spacy package` puts both files into the package. SCORES replace the scores and losses of
-    training that spaCy keeps in meta.json.
+    `spacy package` puts both files into the package. SCORES replace the training
+    scores and losses that spaCy stores in meta.json.
 
     Example: `bioel card tuned scores.json --name notes --corpus "My notes" --licence "CC BY 4.0"`
     """
@@ -145,7 +145,7 @@ def card(
         console.show_note(warning)
     nlp = inputs.load_model(str(model))
     meta = json.loads((model / "meta.json").read_text(encoding="utf8"))
-    if inputs.finds_names(nlp):  # names of a knowledge base do not have the labels of gold
+    if inputs.finds_names(nlp):  # names in a knowledge base do not have the gold labels
         rows = [row for row in rows if row["protocol"] != "mention"]
     linker = inputs.find_linker(nlp)
     made = []
@@ -172,7 +172,7 @@ def card(
 
 
 def read_scores(path: Path) -> list[dict[str, Any]]:
-    """Read rows of `bioel evaluate --json`. RAISES BioelError: [B366] for other contents."""
+    """Read the output of `bioel evaluate --json`. RAISES BioelError: [B366] for other files."""
     try:
         rows = json.loads(path.read_text(encoding="utf8"))
     except ValueError as error:
@@ -192,7 +192,7 @@ def size_of(path: Path) -> tuple[int, int]:
 
 
 def write_card(folder: Path, facts: Facts) -> None:
-    """Write README.md and meta.json of a pipeline."""
+    """Write README.md and meta.json into a pipeline folder."""
     meta = json.dumps(_meta(facts), indent=1, ensure_ascii=False) + "\n"
     for file, text in (("README.md", _readme(facts)), ("meta.json", meta)):
         with replacing_text(folder / file, follow=False) as out:
@@ -200,7 +200,7 @@ def write_card(folder: Path, facts: Facts) -> None:
 
 
 def _meta(facts: Facts) -> dict[str, Any]:
-    """Return the contents of meta.json. Scores are fractions, because spaCy shows percentages."""
+    """Return the contents of meta.json. Scores are fractions; spaCy shows them as percentages."""
     return {
         **facts.meta,
         "name": facts.name,
@@ -215,7 +215,7 @@ def _meta(facts: Facts) -> dict[str, Any]:
             f"{row['protocol']}_{row['metric']}": round(row["value"] / 100, 4)
             for row in facts.shown
         },
-        "notes": "Scores: `bioel evaluate`, by protocol and metric. README.md has the "
+        "notes": "Scores are from `bioel evaluate`, by protocol and metric. README.md has the "
         "intervals and all other facts.",
     }
 

@@ -1,4 +1,4 @@
-"""Shared parts of commands: arguments, options, messages on stderr, tables and files."""
+"""Parts shared by all commands: arguments, options, messages on stderr, tables and files."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from spacy_bioel.io.table import COLUMN_KEYS
 
 Tracked = TypeVar("Tracked")
 _WIDTH_OF_FILES = 160
-# Errors of writing to an open file; they do not name the file.
+# Errors raised by writing to an open file; they do not include its name.
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-# Control characters of terminals (C0 except line breaks and tabs, C1, changes of direction), and
-# lone surrogates.
+# Terminal control characters (C0 except line breaks and tabs, C1, text direction), and lone
+# surrogates.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
@@ -38,7 +38,7 @@ def visible(text: str) -> str:
 
 
 class _Console(Console):
-    """Console that makes control characters visible, also in tables."""
+    """Console that escapes control characters, including those in table cells."""
 
     def render_str(self, text: str, **options: Any) -> Text:  # type: ignore[override]
         return super().render_str(visible(text), **options)
@@ -62,7 +62,7 @@ def count_of(n: int, noun: str) -> str:
 
 
 def bullet_list(meanings: Mapping[str, str]) -> str:
-    """Write terms and their meanings as a Markdown list, for the help of a command."""
+    """Format terms and their meanings as a Markdown list, for a command's help."""
     return "\n".join(f"* {term}: {meaning}." for term, meaning in meanings.items())
 
 
@@ -72,8 +72,8 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: 
     table = Table(*headers, title=title or None, show_header=bool(columns))
     for row in rows:
         table.add_row(*row)
-    # For files and pipes rich assumes 80 columns, which would cut cells. Names may contain
-    # brackets, so markup is off.
+    # For files and pipes, rich assumes 80 columns, which would truncate cells. Markup is off,
+    # because names may contain brackets.
     width = None if sys.stdout.isatty() else _WIDTH_OF_FILES
     _Console(width=width, markup=False, highlight=False).print(table)
 
@@ -88,7 +88,7 @@ def track(items: Iterable[Tracked], description: str) -> Iterator[Tracked]:
 
 @contextmanager
 def progress_bar(description: str, *, total: int | None = None) -> Iterator[Callable[[int], None]]:
-    """Show a progress bar on stderr, if that is a terminal.
+    """Show a progress bar on stderr, if stderr is a terminal.
 
     YIELDS (Callable[[int], None]): Advances the bar by a number of items.
     """
@@ -101,7 +101,7 @@ def progress_bar(description: str, *, total: int | None = None) -> Iterator[Call
 
 
 def write_json(path: Path | None, content: object) -> bool:
-    """Write a result atomically to the file of `--json`, or to stdout for "-".
+    """Write a result atomically to the file given by `--json`, or to stdout for "-".
 
     RETURNS (bool): Whether stdout is free for a table.
     """
@@ -113,13 +113,13 @@ def write_json(path: Path | None, content: object) -> bool:
 
 @contextmanager
 def writing(path: Path) -> Iterator[TextIO]:
-    """Open a text file that gets its name only on success; "-" is stdout."""
+    """Open a text file that is moved to `path` only on success; "-" is stdout."""
     if str(path) == "-":
         with naming(Path("stdout")):
             if isinstance(sys.stdout, TextIOWrapper):
-                sys.stdout.reconfigure(encoding="utf8")  # in any locale
+                sys.stdout.reconfigure(encoding="utf8")  # regardless of the locale
             yield sys.stdout
-            sys.stdout.flush()  # raises errors here, where they are named
+            sys.stdout.flush()  # so that errors are raised here and named stdout
         return
     make_folder(path.parent)
     with naming(path), replacing_text(path) as file:
@@ -127,17 +127,18 @@ def writing(path: Path) -> Iterator[TextIO]:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder for output, with a note, because its name may be misspelled."""
+    """Create an output folder and say so, because its name may be a typo."""
     if not folder.exists():
         folder.mkdir(parents=True)
-        show_note(f"Made the folder {folder}.")
+        show_note(f"Created the folder {folder}.")
 
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Set the file name of an OSError to `path`.
+    """Make OSErrors report `path` as their file.
 
-    An error of a full disk names no file; other errors name the temporary file.
+    Otherwise, a full disk is reported without a file name, and other errors with the name of the
+    temporary file.
     """
     try:
         yield
@@ -150,7 +151,7 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def show_line(line: str) -> None:
-    """Print a line of a result on stdout."""
+    """Print one line of the result on stdout."""
     typer.echo(visible(line))
 
 
@@ -160,14 +161,14 @@ def _stderr() -> Console:
 
 
 def refuse_folder(path: Path | None) -> Path | None:
-    """Refuse a folder as an output file before the command starts."""
+    """Raise an error if an output file is a folder, before the command starts."""
     if path is not None and path.is_dir():
         raise IsADirectoryError(errno.EISDIR, "", str(path))
     return path
 
 
 def _import_code(path: str | None) -> str | None:
-    """Import the code of `--code` while options are read, before a pipeline is loaded."""
+    """Import the `--code` file while options are parsed, before a pipeline is loaded."""
     if path is not None:
         from spacy_bioel.loading import import_code
 
@@ -191,7 +192,7 @@ Json = Annotated[
     ),
 ]
 
-# Argument of `link`, `explain`, `serve` and `mcp`.
+# MODEL argument of `link`, `explain`, `serve` and `mcp`.
 MODEL = (
     "a pipeline (folder or package name) or a knowledge base (a folder, or a bundled one such as "
     "starter:mesh, see `bioel kb list`); default: the starter."
@@ -222,7 +223,7 @@ Label = Annotated[
     Option(
         "--label",
         metavar="GOLD=MODEL",
-        help="The label GOLD of the corpus is MODEL in the pipeline; repeatable, also for the same "
+        help="The corpus label GOLD is MODEL in the pipeline; repeatable, even with the same "
         "MODEL. GOLD= excludes the mentions labelled GOLD.",
     ),
 ]
@@ -232,27 +233,27 @@ Prefixes = Annotated[
         "--prefix",
         metavar="PREFIX",
         help="Prefix for ids without one, e.g. MESH: D003920 becomes MESH:D003920. Gene=NCBIGene "
-        "applies only to the label Gene of the corpus; repeatable.",
+        "applies only to the corpus label Gene; repeatable.",
     ),
 ]
 Annotates = Annotated[
     list[str] | None,
     Option(
         metavar="LABEL",
-        help="A label of the pipeline that the corpus annotates; repeatable. Predictions of other "
-        "labels are excluded instead of counted as wrong. Default: the labels that the documents "
-        "declare, or all labels.",
+        help="A pipeline label that the corpus annotates; repeatable. Predictions with other "
+        "labels are excluded instead of being counted as wrong. Default: the labels that the "
+        "documents declare, or all labels.",
     ),
 ]
 
 # Arguments and options of `bioel kb`.
-KbFolder = Annotated[Path, Argument(help="Folder that `bioel kb build` wrote.")]
+KbFolder = Annotated[Path, Argument(help="Folder written by `bioel kb build`.")]
 Kb = Annotated[
     str,
     Argument(
         metavar="KB",
-        help="Folder that `bioel kb build` wrote, or a bundled knowledge base such as "
-        "starter:mesh; `bioel kb list` shows their names.",
+        help="Folder written by `bioel kb build`, or a bundled knowledge base such as "
+        "starter:mesh; `bioel kb list` shows all bundled ones.",
     ),
 ]
 Sources = Annotated[
@@ -266,7 +267,7 @@ ColumnsOption = Annotated[
     str | None,
     Option(
         metavar="KEY=COLUMN,...",
-        help="Columns of a table, by number from 1 or by header: id=1,name=2,synonyms=Synonyms. "
+        help="Table columns, by number from 1 or by header: id=1,name=2,synonyms=Synonyms. "
         f"The keys are {', '.join(COLUMN_KEYS)}.",
     ),
 ]

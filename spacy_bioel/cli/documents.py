@@ -1,7 +1,7 @@
-"""Commands on documents.
+"""Commands that process documents.
 
 `bioel convert` converts a corpus to spaCy's training format or to JSON lines. `bioel link` links
-texts and writes the formats of `export`. `bioel explain` shows why a text has its links.
+texts and writes the formats in `export`. `bioel explain` shows why a text has its links.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ def convert(
         str, Option(help="Registered tokenizer; use the same one for training.")
     ] = "spacy-bioel.BioTokenizer.v1",
     widen: Annotated[
-        bool, Option(help="Widen mentions that cut a token to whole tokens; otherwise drop them.")
+        bool, Option(help="Widen mentions that split tokens to whole tokens; otherwise drop them.")
     ] = True,
     json_file: console.Json = None,
 ) -> None:
     """Convert a corpus, and report mentions that cannot be aligned to tokens.
 
-    OUT.spacy has the gold mentions in doc.spans["bioel_gold"], with ids joined by "|" in kb_id_.
-    OUT.jsonl has character offsets, without tokenisation.
+    OUT.spacy stores the gold mentions in doc.spans["bioel_gold"], with ids joined by "|" in kb_id_.
+    OUT.jsonl stores character offsets, without tokens.
 
     Example: `bioel convert train.pubtator train.spacy --prefix MESH`
     """
@@ -69,7 +69,7 @@ def convert(
         else:
             raise BioelError(Errors.B074.format(path=out))
     n_documents = console.count_of(report["documents"], "document")
-    console.show_note(f"{corpus}: {n_documents} to {out}.")
+    console.show_note(f"{corpus}: {n_documents} written to {out}.")
     console.write_json(json_file, report)
 
 
@@ -87,7 +87,7 @@ def _make_nlp(lang: str, tokenizer: str) -> Language:
 
 
 def _write_jsonl(texts: Iterable[AnnotatedText], out: Path) -> dict[str, Any]:
-    """Write texts as JSON lines. RETURNS (dict): Counts."""
+    """Write texts as JSON lines. RETURNS (dict): Numbers of documents and mentions."""
     n_mentions = 0
 
     def counting_mentions() -> Iterator[AnnotatedText]:
@@ -104,7 +104,7 @@ def _write_jsonl(texts: Iterable[AnnotatedText], out: Path) -> dict[str, Any]:
 def _write_docbin(
     texts: Iterable[AnnotatedText], out: Path, *, nlp: Language, widen: bool
 ) -> dict[str, Any]:
-    """Write texts as Docs with gold spans. RETURNS (dict): Counts, and the lost mentions."""
+    """Write texts as Docs with gold spans. RETURNS (dict): Counts, and dropped mentions."""
     from spacy_bioel.corpus import Alignment, docs_to_bin, text_to_doc
 
     total = Alignment()
@@ -179,7 +179,9 @@ def link_command(
     ] = False,
     affirmed: Annotated[
         bool,
-        Option("--affirmed", help="Omit negated or conditional mentions, and other persons'."),
+        Option(
+            "--affirmed", help="Omit mentions that are negated, conditional or about other people."
+        ),
     ] = False,
     preset: console.Preset = None,
     code: console.Code = None,
@@ -197,31 +199,31 @@ def link_command(
         Engine, Option(help="spark: run on Spark, from and to JSONL or Parquet; OUT is a folder.")
     ] = Engine.LOCAL,
 ) -> None:
-    """Find and link the mentions of texts.
+    """Find and link the mentions in texts.
 
     The starter links diseases, chemicals, genes, organisms, cell lines and variants. The suffix of
     an output file selects its format:
 
-    * .jsonl, .ndjson, stdout: a JSON object per document, with id, text, error, and links. A link
+    * .jsonl, .ndjson, stdout: one JSON object per document, with id, text, error, and links. A link
       has start, end, text, label, id (null: NIL), ids, and candidates with id, score, name and
       evidence. Candidates have xrefs with --xrefs. Variants may have hgvs, component and gene;
-      other mentions may have facts of your own rules. With --context, links have context: negated,
-      uncertain, historical, hypothetical, experiencer, and cues, the words that signal it.
+      other mentions may have facts from your own rules. With --context, links have context:
+      negated, uncertain, historical, hypothetical, experiencer, and cues, the words that signal it.
     * .json: these objects as one array.
-    * .parquet: a row per document, without xrefs, context and facts of your own rules.
-    * .csv, .tsv: a row per link, with the linked candidate; empty cells for NIL. --no-formulas puts
-      an apostrophe before cells that begin with =, +, - or @.
+    * .parquet: one row per document, without xrefs, context or facts from your own rules.
+    * .csv, .tsv: one row per link, with the linked candidate; empty cells for NIL. --no-formulas
+      puts an apostrophe before cells that begin with =, +, - or @.
     * .bioc.xml, .bioc.json: BioC, with the linked candidate; no identifier for NIL.
     * .pubtator: labels and ids, "-" for NIL.
-    * .ann: BRAT, a folder with two files per document; ids are N lines, none for NIL.
+    * .ann: BRAT, a folder with two files per document; ids are N lines, omitted for NIL.
     * .html: a page of texts and candidates.
 
     With --preset clinical, a text file or stdin is one note, and links have context.
 
-    A failed document has no links, but an error with code and message; the exit status is 1. The
-    formats from .csv on omit the document, and stderr names it. Annotations in the input are
-    ignored. With --mentions given, their offsets and labels are used, but never their ids. The
-    label of each mention decides which knowledge base is used.
+    If a document fails, it has an error with code and message instead of links, and the exit status
+    is 1. The formats from .csv on omit the document, which is then reported on stderr. Annotations
+    in the input are ignored. With --mentions given, their offsets and labels are used, but never
+    their ids. The label of each mention decides which knowledge base is used.
 
     Examples: `bioel link notes.txt -o links.jsonl`, `bioel link my_kb notes.txt -o links.csv`
     """
@@ -285,7 +287,7 @@ def link_command(
 
 
 def _model_and_input(arguments: list[str]) -> tuple[str, str]:
-    """Split arguments. RAISES BioelError: [B335] for too many, or a pipeline without input."""
+    """Split arguments into model and input. RAISES BioelError: [B335] if this is impossible."""
     *models, source = arguments
     is_model = (Path(source) / "config.cfg").is_file() or has_columns(Path(source))
     is_text = bool(models) and Path(models[0]).is_file()
@@ -372,7 +374,7 @@ def explain_command(
 
 
 def _lines_before(mention: Explanation) -> list[str]:
-    """Describe a mention in the lines before its candidates."""
+    """Write the lines above a mention's candidates, which describe the mention."""
     lines = [mention.reason, f"Looked up: {', '.join(map(repr, mention.strings))}"]
     if mention.said:
         lines.append(f"In the text: {mention.said}")
@@ -382,7 +384,7 @@ def _lines_before(mention: Explanation) -> list[str]:
 
 
 def _lines_after(mention: Explanation) -> list[str]:
-    """Describe similar names and excluded concepts in the lines after the candidates."""
+    """Write the lines below a mention's candidates: similar names and excluded concepts."""
     lines = [f"Similar names: {'; '.join(mention.near)}"] if mention.near else []
     for concept in mention.excluded:
         lines.append(

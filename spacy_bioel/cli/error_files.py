@@ -1,6 +1,6 @@
-"""Error reports of `bioel evaluate`: the table of `--errors` and the page of `--html`.
+"""Error reports from `bioel evaluate`: the `--errors` table and the `--html` page.
 
-The template of the page is `templates/errors.html`. The page needs no other file, and its colours
+The template is `templates/errors.html`. The page needs no other file, and its colours
 follow the reader's preference for dark or light.
 """
 
@@ -31,11 +31,11 @@ from spacy_bioel.types import AnnotatedText, Link, Mention
 
 NameOf = Callable[[str], str]  # from an id to its preferred name; "": unknown
 
-EXAMPLES_PER_KIND = 50  # errors shown on the page
-_MAX_CONFUSIONS = 20  # rows of a table of confusions or strings
+EXAMPLES_PER_KIND = 50  # max. errors of each kind on the page
+_MAX_CONFUSIONS = 20  # max. rows in the tables of confusions and strings
 _PAGE_METRICS = ("precision", "recall", "f1", "accuracy@1")
-_CONTEXT_CHARACTERS = 80  # on each side of a mention
-# Columns of the file of errors, with their meaning for users.
+_CONTEXT_CHARACTERS = 80  # shown on each side of a mention
+# Columns of the error file, with their descriptions for users.
 COLUMNS = {
     "document": "id of the document",
     "kind": "the kind of the error",
@@ -70,10 +70,10 @@ def report_errors(
     page: Path | None,
     labels: bool,
 ) -> int:
-    """Write the errors on bare texts, or on given mentions if `links` has no others.
+    """Write the errors on bare texts, or on given mentions if `links` contains only these.
 
     rows, page (Path | None): Table and page to write.
-    labels (bool): Whether the pipeline uses the labels of gold.
+    labels (bool): Whether the pipeline uses the gold labels.
     RETURNS (int): Number of errors.
     """
     is_given = False not in links  # keys of `links`: whether gold mentions were given
@@ -109,7 +109,7 @@ def report_errors(
 
 
 def _write_rows(path: Path, errors: Iterable[LinkingError], name_of: NameOf) -> None:
-    """Write a row per error, in the format of the suffix."""
+    """Write one row per error, in the format that the suffix selects."""
     rows = (row_of(error, name_of) for error in errors)
     suffix = path.suffix.lower()
     with writing(path) as file:
@@ -129,12 +129,12 @@ def _error_cell(value: object) -> str:
 
 
 def _candidate_text(candidate: dict[str, Any]) -> str:
-    """Write a candidate of a row in one line: "MESH:D003920 Diabetes (0.91, exact+dense)"."""
+    """Format a candidate as one line: "MESH:D003920 Diabetes (0.91, exact+dense)"."""
     return "{id} {name} ({score:.2f}, {evidence})".format(**candidate)
 
 
 def row_of(error: LinkingError, name_of: NameOf) -> dict[str, Any]:
-    """Return the cells of an error by the names of `COLUMNS`; None: an empty cell."""
+    """Return an error's cells by the column names in `COLUMNS`; None: an empty cell."""
     before, mention, after = _split_context(error)
     candidates = error.link.candidates if error.link else ()
     values = [
@@ -170,12 +170,12 @@ def _split_context(error: LinkingError) -> tuple[str, str, str]:
 
 
 def _one_line(text: str) -> str:
-    # All white space is kept, because it may separate mention and context.
+    # All white space is kept, because it may separate a mention from its context.
     return "".join(" " if c.isspace() or c < " " else c for c in text)
 
 
 def _render(errors: Sequence[LinkingError], name_of: NameOf, **shown: Any) -> str:
-    """Render the page of errors.
+    """Render the error page.
 
     shown: about (dict[str, str]), scores (list[Figure]), reliabilities (dict[str,
         Reliability]), all_errors (Path | None).
@@ -190,7 +190,7 @@ def _render(errors: Sequence[LinkingError], name_of: NameOf, **shown: Any) -> st
         return [(string, label, n) for (string, label), n in counts]
 
     def examples(of_kind: Sequence[LinkingError]) -> list[tuple[dict[str, Any], tuple[str, ...]]]:
-        """Choose errors that are spread over the corpus, not only those of its first documents."""
+        """Choose errors that are spread over the corpus, not only in its first documents."""
         n, n_shown = len(of_kind), min(len(of_kind), EXAMPLES_PER_KIND)
         chosen = [of_kind[i * n // n_shown] for i in range(n_shown)]
         return [(row_of(error, name_of), _split_context(error)) for error in chosen]

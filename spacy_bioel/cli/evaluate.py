@@ -1,7 +1,7 @@
 """`bioel evaluate` and `bioel tune`.
 
-`evaluate` measures a pipeline on a gold corpus by named protocols. `tune` chooses weights and
-thresholds of a pipeline on development documents.
+`evaluate` measures a pipeline on a gold corpus by named protocols. `tune` chooses a
+pipeline's weights and thresholds on development documents.
 """
 
 from __future__ import annotations
@@ -40,40 +40,40 @@ if TYPE_CHECKING:
 
 _DEFAULT_PROTOCOLS = ("mention", "end_to_end", "gold")
 _UNLABELLED_PROTOCOLS = ("mention_unlabelled", "end_to_end", "gold")  # for a knowledge base
-# Metrics shown for each label; the others are shown only for all labels together.
+# Metrics shown for each label; all other metrics are shown only for all labels together.
 _LABEL_METRICS = ("f1", "accuracy@1")
-# Not shown in the table, because they follow from other metrics.
+# Left out of the table, because they can be derived from other metrics.
 _JSON_ONLY = ("accuracy@1_normalised", "accuracy@1_nil_ignored_normalised", "mrr_normalised")
-# Details of a protocol that are noted below the table, in words.
+# Wording of the notes on a protocol's details, printed below the table.
 _DETAILS = {
     "nil_gold": "gold mentions without an id (NIL): {n:,.0f}",
     "nil_predicted": "predictions without an id (NIL): {n:,.0f}",
     "missing_from_kb": "gold mentions whose ids the knowledge base lacks: {n:,.0f} of {gold:,.0f}",
-    "partly_missing_from_kb": "gold mentions of which it lacks some ids: {n:,.0f} of {gold:,.0f}",
+    "partly_missing_from_kb": "gold mentions for which it lacks some ids: {n:,.0f} of {gold:,.0f}",
     "not_predicted": "gold mentions without a prediction: {n:,.0f}",
     "nil_not_predicted": "gold mentions without an id and without a prediction: {n:,.0f}",
     "widened": "gold mentions widened to whole tokens: {n:,.0f}",
     "tied": "predictions whose best candidates are tied: {n:,.0f}",
 }
 _SCORE_COLUMNS = ("protocol", "metric", "value", "95 % interval", "n", "candidates", "label")
-EVALUATE_HELP = f"""Evaluate a pipeline by one or several protocols, with 95 % intervals.
+EVALUATE_HELP = f"""Evaluate a pipeline with one or several protocols, with 95 % intervals.
 
 "gold" and "gold_any" give the linker the gold mentions. All other protocols run the whole pipeline
 on the bare text. The denominator is always the whole corpus: mentions that the tokens or the
-knowledge base cannot represent count as wrong. JSON has every metric for every label, and the rules
-of its protocol. Ranks are counted within the linker's `max_candidates`.
+knowledge base cannot represent count as wrong. JSON contains every metric for every label, and the
+rules of its protocol. Ranks are counted within the linker's `max_candidates`.
 
 Rules of the protocols:
 
 {console.bullet_list({name: protocol_summary(name) for name in PROTOCOLS})}
 
-Kinds of errors in --errors and --html. They are errors of the whole pipeline on the bare text; with
-only "gold" and "gold_any", errors on the given mentions. {PAIRING} Labels are not compared where
-mentions are names of a knowledge base, or where gold has no labels.
+Kinds of errors in --errors and --html. These are errors of the whole pipeline on the bare text or,
+with only "gold" and "gold_any", errors on the given mentions. {PAIRING} Labels are not compared if
+mentions are names in a knowledge base, or if the gold mentions have no labels.
 
 {console.bullet_list(KINDS)}
 
-Additional marks of an error:
+Additional marks on an error:
 
 {console.bullet_list(MARKS)}
 
@@ -82,7 +82,7 @@ Example: `bioel evaluate tuned test.pubtator --prefix MESH --json scores.json`
 
 
 def _errors_file(path: Path | None) -> Path | None:
-    """Refuse an error report that is a folder, or has an unknown format."""
+    """Raise an error if the error report is a folder or has an unknown format."""
     if path is not None and path.suffix.lower() not in (".tsv", ".csv", ".jsonl"):
         raise BioelError(Errors.B360.format(path=path))
     return console.refuse_folder(path)
@@ -91,7 +91,7 @@ def _errors_file(path: Path | None) -> Path | None:
 def evaluate_command(
     model: Annotated[str, Argument(help="Pipeline (folder or package name) or knowledge base.")],
     gold: Annotated[
-        Path, Argument(help="Corpus with gold mentions, in any format of `bioel convert`.")
+        Path, Argument(help="Corpus with gold mentions, in any format that `bioel convert` reads.")
     ],
     kb: Annotated[
         Path | None, Option(help="Link against this knowledge base instead of the model's.")
@@ -115,7 +115,7 @@ def evaluate_command(
     seed: Annotated[int, Option(help="Seed of the bootstrap.")] = 0,
     names_alone: Annotated[
         bool,
-        Option("--names-alone", help="Also show scores of the knowledge base only (baseline)."),
+        Option("--names-alone", help="Also show scores with the knowledge base only (baseline)."),
     ] = False,
     json_file: console.Json = None,
     errors: Annotated[
@@ -135,7 +135,7 @@ def evaluate_command(
         ),
     ] = None,
 ) -> None:
-    """Evaluate a pipeline; the help of the command is `EVALUATE_HELP`."""
+    """Evaluate a pipeline; `EVALUATE_HELP` is the command's help."""
     from spacy_bioel.cli import error_files, inputs
     from spacy_bioel.evaluation import run as measuring
 
@@ -158,7 +158,7 @@ def evaluate_command(
     scores = measuring.score_links(nlp, texts, links, protocols, seed=seed)
     baseline: dict[tuple[str, str], float] = {}
     if names_alone:
-        # Names of a knowledge base do not have the labels of gold.
+        # Names in a knowledge base do not have the gold labels.
         comparable = {name: rules for name, rules in protocols.items() if name != "mention"}
         baseline = measuring.measure_kb_only(nlp, texts, comparable, progress=console.progress_bar)
     about = {
@@ -199,7 +199,7 @@ def _json_row(row: Figure, baseline: Mapping[tuple[str, str], float]) -> dict[st
 
 
 def _cross_fitted(nlp: Language, texts: Sequence[AnnotatedText]) -> dict[tuple[str, str], float]:
-    """Return the cross-fitted figures of `bioel tune`, if it ran on as many texts and mentions."""
+    """Return cross-fitted figures from `bioel tune`, if it ran on as many texts and mentions."""
     report = nlp.meta.get("bioel", {}).get("tuning")
     if not report or report["documents"] != len(texts):
         return {}
@@ -215,7 +215,7 @@ def _cross_fitted(nlp: Language, texts: Sequence[AnnotatedText]) -> dict[tuple[s
 def fingerprint_folder(folder: Path) -> str:
     """Compute a fingerprint of a saved pipeline from the names and contents of its files.
 
-    The files of its model card are left out, because they do not affect its predictions.
+    Model card files are left out, because they do not affect predictions.
     """
     digest = blake2b(digest_size=8)
     cards = {folder / "README.md", folder / "meta.json"}
@@ -233,11 +233,11 @@ def _show_scores(
     unlabelled: Collection[str],
     more: Mapping[str, Mapping[tuple[str, str], float]],
 ) -> None:
-    """Print the table of results, and notes.
+    """Print the score table, and notes.
 
-    unlabelled (Collection[str]): Protocols whose links have no labels: their rows of single labels
+    unlabelled (Collection[str]): Protocols whose links have no labels: their rows for single labels
         would be zero, and are left out.
-    more (Mapping): Additional columns for rows of all labels; columns without values are left out.
+    more (Mapping): Additional columns, for all labels together; empty columns are left out.
     """
     more = {name: values for name, values in more.items() if values}
     rows = []
@@ -253,7 +253,7 @@ def _show_scores(
             cells.append("" if value is None else f"{value:.2f}")
         rows.append(cells)
     console.show_table((*_SCORE_COLUMNS, *more), rows)
-    totals: dict[str, Figure] = {}  # the first row of each protocol for all labels
+    totals: dict[str, Figure] = {}  # each protocol's first row for all labels
     for row in scores:
         if not row.label:
             totals.setdefault(row.protocol, row)
@@ -265,7 +265,7 @@ def _show_scores(
                 console.show_note(f"{name}: {text}")
     if "mention" in unlabelled:
         console.show_note(
-            "mention: names of a knowledge base have no label; see mention_unlabelled"
+            "mention: names in a knowledge base have no label; see mention_unlabelled"
         )
 
 
@@ -291,9 +291,9 @@ def tune_command(
 
     The command fits the weights of the linker's evidence. It then chooses the detector's threshold,
     document smoothing and overlap by mention F1, and the NIL threshold by end-to-end F1, as
-    `bioel evaluate` reports them. Each figure is given twice: fitted on the documents of the
-    choice, and cross-fitted, where each document is measured with the choice of the other folds.
-    Both are also written to `meta.json` of OUT. OUT must not be the folder of MODEL.
+    `bioel evaluate` reports them. Each figure is reported twice: fitted, on the documents used
+    for the choice; and cross-fitted, with each document measured by settings chosen on the other
+    folds. Both are also written to OUT/meta.json. OUT must not be the folder of MODEL.
 
     Example: `bioel tune training/model-best dev.spacy tuned`
     """
@@ -317,8 +317,8 @@ def tune_command(
 def check_out(out: Path, inputs: dict[str, Path | None]) -> None:
     """Check that the output folder is new, empty or a pipeline, and contains no input.
 
-    inputs (dict[str, Path | None]): Paths of the inputs by their names in messages.
-    RAISES BioelError: [B230] an input would be replaced, [B231] the folder is not a pipeline.
+    inputs (dict[str, Path | None]): Input paths by their names in messages.
+    RAISES BioelError: [B230] if an input would be replaced, [B231] if the folder is not a pipeline.
     """
     target = out.resolve()
     for input_name, path in inputs.items():
@@ -334,7 +334,7 @@ def check_out(out: Path, inputs: dict[str, Path | None]) -> None:
 
 
 def require_extra(nlp: Language) -> None:
-    """Add the extra that the networks of a pipeline need to the pipeline's requirements."""
+    """Add the extra that a pipeline's networks need to its requirements."""
     from spacy.util import get_minor_version_range
 
     from spacy_bioel.models.torch_io import needs_torch
@@ -364,4 +364,4 @@ def _show_tuned(report: TuningReport, out: Path) -> None:
     console.show_table(("pipe", "chosen", "measured", "fitted", "cross-fitted"), rows)
     for remark in report.remarks:
         console.show_note(remark)
-    console.show_note(f"{report.mentions:,} mentions of {report.documents:,} documents -> {out}")
+    console.show_note(f"{report.mentions:,} mentions in {report.documents:,} documents -> {out}")

@@ -1,4 +1,4 @@
-"""Input and output of commands: load pipelines, read gold documents and texts, write links.
+"""Command input and output: load pipelines, read gold documents and texts, write links.
 
 Texts come from plain text, tables, and corpora with or without mentions. This module imports spaCy,
 so commands import it inside their functions.
@@ -46,7 +46,7 @@ from spacy_bioel.types import AnnotatedText, Mention
 
 
 def require_linker(nlp: Language, model: str) -> Linker:
-    """Find the linker of a pipeline. RAISES BioelError: [B072] when there is none."""
+    """Find a pipeline's linker. RAISES BioelError: [B072] if there is none."""
     linker = find_linker(nlp)
     if linker is None:
         raise BioelError(Errors.B072.format(model=model, pipes=", ".join(nlp.pipe_names) or "none"))
@@ -54,7 +54,7 @@ def require_linker(nlp: Language, model: str) -> Linker:
 
 
 def finds_names(nlp: Language) -> bool:
-    """Tell whether mentions are names of the knowledge base, which have no labels."""
+    """Return whether mentions are names in the knowledge base, without gold labels."""
     linker = find_linker(nlp)
     return linker is not None and linker.cfg["mentions"] == BY_DICTIONARY
 
@@ -70,17 +70,17 @@ def load_with_mapped_gold(
     annotates: Sequence[str] | None,
     preset: str | None = None,
 ) -> tuple[Language, list[AnnotatedText]]:
-    """Load a pipeline, and gold documents with its labels and ids.
+    """Load a pipeline, and gold documents mapped to its labels and ids.
 
-    Arguments are options of `console`. `kb` replaces the knowledge base of the pipeline.
+    The arguments are options defined in `console`. `kb` replaces the pipeline's knowledge base.
 
-    RAISES BioelError: [B361] for two prefixes for the same ids, [B362] for a label that is not
-        GOLD=MODEL, [B363] when no mention has a label that an option names, [B364] when a mention
-        has a label that is not in `annotates`, [B369] for a label that the detector does not have;
-        those of `check_gold`.
+    RAISES BioelError: [B361] if the same ids have two prefixes, [B362] if a label is not
+        GOLD=MODEL, [B363] if no mention has a label that an option specifies, [B364] if a mention's
+        label is not in `annotates`, [B369] if the detector lacks a label; the same errors as
+        `check_gold`.
     """
     prefixes, labels = _parse_prefixes(prefix or ()), _parse_labels(label or ())
-    # The reader adds one prefix for all labels. Prefixes of single labels are added after it.
+    # The reader adds a prefix for all labels; prefixes for single labels are added afterwards.
     common_prefix = prefixes.pop("", "") if set(prefixes) <= {""} else ""
     # Documents are read first, so that errors in them are reported without delay.
     texts = list(read_texts(gold, format=format, prefix=common_prefix))
@@ -119,7 +119,7 @@ def _parse_prefixes(values: Sequence[str]) -> dict[str, str]:
 
 
 def _parse_labels(values: Sequence[str]) -> dict[str, str]:
-    """Parse the pipeline's label for each label of the corpus; "": left out."""
+    """Parse a mapping from corpus labels to pipeline labels; "": left out."""
     labels: dict[str, str] = {}
     for value in values:
         gold, separator, model = (part.strip() for part in value.partition("="))
@@ -148,16 +148,16 @@ _PLAIN, _WHOLE, _DOCBIN, _PARQUET = "text", "whole", "spacy", ".parquet"
 _TEXT_SUFFIXES = (".txt", ".txt.gz")
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _ENCODING = "utf-8-sig"
-_MAX_CELL_LENGTH = 1 << 27  # characters; the default limit of csv is less than a long document
-# Formats of .txt files other than plain text, without tables, because plain text may have tabs.
+_MAX_CELL_LENGTH = 1 << 27  # characters; csv's default limit is too low for documents
+# Formats detected in .txt files besides plain text; not tables, because plain text may have tabs.
 _CORPORA_IN_TXT = ("pubtator", "bioc-xml", "bioc-json", "jsonl", "brat")
 
 
 def read_mentions(source: str, format: str | None) -> Iterator[AnnotatedText]:
     """Stream the documents of a corpus with their mentions.
 
-    RAISES BioelError: [B101] no such file, [B134] an unknown format, [B344] not a corpus; those of
-        the readers, while documents are read.
+    RAISES BioelError: [B101] if there is no such file, [B134] for an unknown format, [B344] if the
+        input is not a corpus; the same errors as the readers, while documents are read.
     """
     _check_format(format)
     path = Path(source)
@@ -172,11 +172,12 @@ def read_mentions(source: str, format: str | None) -> Iterator[AnnotatedText]:
 
 
 def stream_documents(source: str, format: str | None) -> Iterator[Document]:
-    """Stream (text, id) of each document; ids of plain text are line numbers or file names.
+    """Stream documents as (text, id); ids in plain text are line numbers or file names.
 
-    RAISES BioelError: [B101] no such file, [B134] an unknown format, [B142] an empty input, [B444]
-        a table without a column "text", [B481] a folder without texts, and those of Parquet. The
-        call raises them, before the first document is requested.
+    RAISES BioelError: [B101] if there is no such file, [B134] for an unknown format, [B142] for
+        empty input, [B444] for a table without a "text" column, [B481] for a folder without texts;
+        the same errors as `read_parquet`. The call itself raises them, before the first document
+        is requested.
     """
     _check_format(format)
     path = Path(source)
@@ -203,7 +204,7 @@ def stream_documents(source: str, format: str | None) -> Iterator[Document]:
 
 
 def is_plain_text(source: str) -> bool:
-    """Tell whether the input is stdin or a file of plain text, not a table or corpus."""
+    """Return whether the input is stdin or a plain text file, not a table or corpus."""
     return source == STDIN or (Path(source).is_file() and _is_plain(Path(source), None))
 
 
@@ -214,7 +215,7 @@ def _check_format(format: str | None) -> None:
 
 
 def _read_table(source: str, delimiter: str) -> Iterator[Document]:
-    """Stream the rows of a table with a column "text", and optionally "id"."""
+    """Stream the rows of a table with a "text" column, and optionally an "id" column."""
     csv.field_size_limit(_MAX_CELL_LENGTH)
     with open_text(source) as file:
         rows = csv.DictReader(file, delimiter=delimiter)
@@ -230,7 +231,7 @@ def _read_table(source: str, delimiter: str) -> Iterator[Document]:
 
 
 def _read_lines(source: str) -> Iterator[Document]:
-    """Stream the non-empty lines of a file or stdin with their numbers.
+    """Stream the non-empty lines of a file or stdin with their line numbers.
 
     Undecodable bytes become lone surrogates, so that only their document fails.
     """
@@ -245,17 +246,17 @@ def _read_lines(source: str) -> Iterator[Document]:
 
 
 def _decode_start(start: bytes, source: str) -> str:
-    """Decode the first bytes of a file. RAISES BioelError: [B103] for the mark of UTF-16."""
+    """Decode the first bytes of a file. RAISES BioelError: [B103] for a UTF-16 byte order mark."""
     if start.startswith((BOM_UTF16_BE, BOM_UTF16_LE)):
-        mark = "the byte order mark of UTF-16"
+        mark = "a UTF-16 byte order mark"
         raise BioelError(Errors.B103.format(path=source, line=1, found=mark, likely="utf-16"))
     return start.decode(_ENCODING, "surrogateescape")
 
 
 def _read_folder(folder: Path) -> Iterator[Document]:
-    """Stream the .txt and .txt.gz files of a folder by name, as one document each.
+    """Stream the .txt and .txt.gz files in a folder, sorted by name, as one document each.
 
-    If a file is not UTF-8, only its document fails. Warns [W304] of files that are left out.
+    If a file is not UTF-8, only its document fails. Warns [W304] about files that are left out.
     """
     files = [path for path in folder.rglob("[!.]*") if path.is_file()]
     paths = sorted(path for path in files if path.parent == folder and _is_text(path))
@@ -285,7 +286,7 @@ def _read_bytes(path: Path) -> bytes:
 
 
 def _read_whole(path: Path) -> Iterator[Document]:
-    """Yield a file, or stdin, as one document, with all its characters."""
+    """Yield a whole file, or all of stdin, as one document."""
     if str(path) == STDIN:
         yield _decode_start(sys.stdin.buffer.read(), STDIN), "stdin"
     else:
@@ -293,7 +294,7 @@ def _read_whole(path: Path) -> Iterator[Document]:
 
 
 def _read_corpus(path: Path, format: str | None) -> Iterator[Document]:
-    """Stream a corpus; annotations are skipped where possible, even if they are invalid."""
+    """Stream the texts of a corpus, skipping annotations, even invalid ones, if possible."""
     if format is None and path.suffix != f".{_DOCBIN}":
         format = detect_corpus_format(path)
     if format == "jsonl":
@@ -311,20 +312,20 @@ def _is_plain(path: Path, format: str | None) -> bool:
         return format in (_PLAIN, _WHOLE)
     try:
         return detect_corpus_format(path) not in _CORPORA_IN_TXT
-    except BioelError:  # format not detected; an unreadable file fails again when it is read
+    except BioelError:  # no format detected; an unreadable file fails again when it is read
         return True
 
 
 def outputs_of(
     names: Sequence[str], html: Path | None, source: str, *, xrefs: bool, context: bool
 ) -> dict[str, str]:
-    """Return the names of the outputs with the suffixes that select their formats.
+    """Return the output names with the suffixes that select their formats.
 
-    Warns [W303] of formats that cannot store the context of mentions.
+    Warns [W303] about formats that cannot store the context of mentions.
 
     xrefs, context (bool): Whether cross-references and the context of mentions are written.
     RAISES BioelError: [B198] for an unknown format, [B324] for a format without cross-references,
-        [B493] when the output is the input.
+        [B493] if an output is the input.
     """
     outputs = {name: suffix_of(name) for name in names}
     for name, suffix in outputs.items():
@@ -341,7 +342,7 @@ def outputs_of(
 
 
 def write_links(linked: Iterable[LinkedText], outputs: Mapping[str, str], **options: Any) -> Totals:
-    """Write linked texts to files or stdout; files get their names only on success.
+    """Write linked texts to files or stdout; files are created or replaced only on success.
 
     options: Options of `export.formats.format_of`.
     """
@@ -364,7 +365,7 @@ def write_links(linked: Iterable[LinkedText], outputs: Mapping[str, str], **opti
 @contextmanager
 def _writing(path: Path, format: TextFormat | PathFormat) -> Iterator[Write]:
     def write_named(document: LinkedText) -> None:
-        with naming(path):  # so that an error names the output that failed
+        with naming(path):  # so that an error shows which output failed
             write(document)
 
     if isinstance(format, TextFormat):

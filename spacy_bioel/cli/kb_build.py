@@ -36,9 +36,9 @@ from spacy_bioel.kb.folder import map_vectors
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.types import Concept
 
-# Longer numbers in --columns are names in the header.
+# Longer numbers in --columns are read as header names.
 _MAX_DIGITS = 9
-# Counts of the report that `add`, `edit` and `retire` show.
+# Counts shown by `add`, `edit` and `retire`.
 _EDIT_COUNTS = (
     "records", "merged_records", "redirected", "merged_names", "empty_names", "dropped_by_type",
     "dropped_nameless", "inherited_types", "unknown_parents", "retired_current", "retired_missing",
@@ -51,15 +51,15 @@ _MEANINGS_OF_COUNTS = {
     "entries": "names, counted once for each concept",
     "ambiguous_names": "names that several concepts share",
     "merged_records": "records merged into an earlier record with the same id",
-    "merged_names": "names left out: another spelling of a name of the same concept",
+    "merged_names": "names left out: another spelling of one of the concept's names",
     "empty_names": "names left out: no letter or digit",
-    "dropped_by_type": "concepts left out: none of the types of --types",
+    "dropped_by_type": "concepts left out: no type listed in --types",
     "dropped_by_branch": "concepts left out by --under and --exclude",
     "dropped_nameless": "concepts left out: no name",
-    "inherited_types": "concepts without a type that got the types of their parents",
-    "unknown_parents": "links left out: the parent is not in the knowledge base",
-    "retired": "retired ids that lead to a concept",
-    "retired_current": "retired ids that are still current, and are not retired",
+    "inherited_types": "concepts without a type that received their parents' types",
+    "unknown_parents": "parent links left out: the parent is not in the knowledge base",
+    "retired": "retired ids that resolve to a concept",
+    "retired_current": "retired ids left out: still current",
     "retired_missing": "retired ids left out: the replacement is not in the knowledge base",
     "redirected": "records with a retired id, merged into its replacement",
     "fingerprint": "fingerprint of the contents",
@@ -103,11 +103,11 @@ def build(
     """Build a knowledge base from one or several sources.
 
     Records with the same id are merged. The report counts everything that is left out. The folder
-    is created or replaced only after all sources were read.
+    is created or replaced only after all sources have been read.
 
-    With --skip-bad, bad records are skipped: a line of a table, of JSON lines, of RRF or of a
-    dictionary, a frame of OBO, a record of MeSH XML, an entry of a JSON object. A damaged file is
-    always an error, and so is any error in OWL and OBO JSON.
+    With --skip-bad, bad records are skipped: lines of tables, JSON lines, RRF or dictionaries, OBO
+    frames, MeSH XML records, and entries of JSON objects. A damaged file always stops the build,
+    and so does any error in OWL or OBO JSON.
 
     Example: `bioel kb build my_kb terms.csv --columns id=Code,name=Label --prefix MY`
     """
@@ -143,10 +143,10 @@ def encode(
 ) -> None:
     """Encode all names with a pipeline's linker, and store the vectors in the knowledge base.
 
-    A pipeline needs vectors of its own encoder to search a large knowledge base. Vectors of other
-    encoders are kept. Names that already have a vector of this encoder are not encoded again, so an
-    interrupted run can be resumed. For constrained decoding, a trie of the names is also written.
-    Commands that change the knowledge base wait until encoding ends.
+    A pipeline needs vectors from its own encoder to search a large knowledge base. Vectors from
+    other encoders are kept. Names that already have a vector from this encoder are not encoded
+    again, so an interrupted run can be resumed. For constrained decoding, a trie of the names is
+    also written. Commands that change the knowledge base wait until encoding ends.
 
     Example: `bioel kb encode my_kb starter`
     """
@@ -156,7 +156,7 @@ def encode(
     linker = require_linker(load_model(model), model)
     with console.progress_bar("Encoding names", total=base.n_names) as advance:
         done = linker.encode_kb(base, progress=advance)
-    kept = f", {done.copied:,} had vectors" if done.copied else ""
+    kept = f", {done.copied:,} already had vectors" if done.copied else ""
     console.show_note(
         f"Encoded {done.encoded:,} names of {kb} with encoder {linker.fingerprint}{kept}."
     )
@@ -165,19 +165,19 @@ def encode(
 
 
 def read_retired(path: Path, *, prefix: str) -> Iterator[Concept]:
-    """Stream retired ids of a file with an old id, a tab and a current id per line."""
+    """Stream retired ids from a file with an old id, a tab and a current id per line."""
     yield from read_table(path, columns={"id": 1, "replaced_by": 2}, prefix=prefix)
 
 
 def open_sources(
     paths: Sequence[Path], format: str | None, prefix: str, columns: str | None, **about: str
 ) -> tuple[Iterator[Concept], dict[str, str]]:
-    """Open the sources given by the options of a command.
+    """Open the sources given by a command's options.
 
     about (str): "source", "release" and "licence".
-    RETURNS (tuple): A stream of the concepts of all files; and `about`, where values that are not
-        specified come from the file names and OBO headers.
-    RAISES BioelError: [B070] when `columns` is not KEY=COLUMN,...; those of the readers.
+    RETURNS (tuple): A stream of the concepts in all files; and `about`, with missing values taken
+        from the file names and OBO headers.
+    RAISES BioelError: [B070] if `columns` is not KEY=COLUMN,...; the same errors as the readers.
     """
     column_map = None if columns is None else parse_columns(columns)
     formats = []
@@ -205,7 +205,7 @@ def open_sources(
 
 
 def _with_good_ids(concepts: Iterable[Concept], skipped: Skipped) -> Iterator[Concept]:
-    """Yield concepts with valid ids, where bad records are skipped."""
+    """Yield concepts with valid ids, skipping bad records."""
     for number, concept in enumerate(concepts, start=1):
         with skip_if_bad():
             check_ids(concept, number=number)
@@ -217,7 +217,7 @@ def _with_good_ids(concepts: Iterable[Concept], skipped: Skipped) -> Iterator[Co
 def reporting_bad(report: Path | None, *, sources: Sequence[Path]) -> Iterator[None]:
     """Skip bad records and list them in a table; None: bad records are errors.
 
-    RAISES BioelError: [B400] when all records are bad. The table is written nevertheless.
+    RAISES BioelError: [B400] if all records are bad. The table is still written.
     """
     if report is None:
         yield
@@ -247,7 +247,7 @@ def _write_bad(file: TextIO, record: BadRecord) -> None:
 
 
 def show_counts(title: str, counts: Mapping[str, int | str]) -> None:
-    """Print a table of the counts that are not zero, in words."""
+    """Print a table of the non-zero counts and their meanings."""
     rows = [
         (_MEANINGS_OF_COUNTS[name], count if isinstance(count, str) else f"{count:,}")
         for name, count in counts.items()
@@ -259,7 +259,7 @@ def show_counts(title: str, counts: Mapping[str, int | str]) -> None:
 def parse_columns(text: str) -> dict[str, Column]:
     """Parse "id=1,name=Label" as {"id": 1, "name": "Label"}.
 
-    RAISES BioelError: [B070] when a part is not KEY=COLUMN.
+    RAISES BioelError: [B070] if a part is not KEY=COLUMN.
     """
     columns: dict[str, Column] = {}
     for part in split_list(text):
@@ -280,7 +280,7 @@ def copy(
     kb: console.Kb,
     out: Annotated[Path, Argument(metavar="OUT", help="Folder of the copy.")],
 ) -> None:
-    """Copy a knowledge base, also a bundled one, to a folder that can be changed.
+    """Copy a knowledge base, which may be bundled, to a folder that can be changed.
 
     Example: `bioel kb copy starter:genes my_genes`
     """
@@ -302,10 +302,10 @@ def add(
 ) -> None:
     """Add the concepts of one or several sources to a knowledge base.
 
-    Existing entries are kept. An existing concept gets the names, types and parents that it lacks,
-    and a definition if it has none; its preferred name stays. A record with a retired id is merged
-    into the concept that replaced the id. A current id is not retired, even if a source retires it:
-    use `bioel kb retire`.
+    Existing entries are kept. An existing concept receives the names, types and parents that it
+    lacks, and a definition if it has none; its preferred name is kept. A record with a retired id
+    is merged into the concept that replaced the id. A current id is not retired, even if a source
+    retires it: use `bioel kb retire`.
 
     All columns are rewritten, in seconds for half a million names, and replaced in one step.
     Vectors are kept: `bioel kb encode` encodes only the new names. The command waits for other
@@ -323,7 +323,7 @@ def add(
 
 
 def show_edit_report(title: str, edited: EditReport, *, kb: Path, json_file: Path | None) -> None:
-    """Show or write the report of a change, with a note on outdated vectors."""
+    """Show or write the report on a change, with a note if vectors are outdated."""
     report = asdict(edited.report)
     counts = {key: report[key] for key in _EDIT_COUNTS}
     changes = {"concepts": edited.concepts, "names": edited.names, "retired": edited.retired}
@@ -355,7 +355,7 @@ def edit(
 ) -> None:
     """Change the names of one concept of a knowledge base.
 
-    Names are compared without case and punctuation. A renamed concept keeps its old name as a
+    Names are compared ignoring case and punctuation. A renamed concept keeps its old name as a
     synonym. --rename "new name" --remove "old name" also removes the old name. If any change is
     invalid, nothing is changed.
 
@@ -385,11 +385,11 @@ def retire(
     prefix: console.Prefix = "",
     json_file: console.Json = None,
 ) -> None:
-    """Retire ids of a knowledge base.
+    """Retire ids in a knowledge base.
 
-    A retired id resolves to its replacement, which takes over the names and the children of the
-    concept. Without a replacement, the concept, its id, and the names that no other concept has are
-    removed. If one of the ids is unknown, none is retired.
+    A retired id resolves to its replacement, which takes over the concept's names and
+    children. Without a replacement, the concept, its id, and the names that no other concept has
+    are removed. If any id is unknown, none is retired.
 
     Example: `bioel kb retire my_kb MESH:C000001 --replaced-by MESH:D009270`
     """
@@ -415,12 +415,12 @@ def compact(
     ] = False,
     json_file: console.Json = None,
 ) -> None:
-    """Remove unused files of a knowledge base.
+    """Remove unused files from a knowledge base.
 
-    Unused files are outdated vectors of all encoders, and temporary files of killed commands. Run
-    `bioel kb encode` first, because it reuses outdated vectors. Columns need no compaction, because
-    `bioel kb add` and `bioel kb retire` rewrite them. Retired ids are kept, unless
-    --forget-retired is set.
+    Unused files are outdated vectors from all encoders, and temporary files left by killed
+    commands. Run `bioel kb encode` first, because it reuses outdated vectors. Columns need no
+    compaction, because `bioel kb add` and `bioel kb retire` rewrite them. Retired ids are kept,
+    unless --forget-retired is set.
 
     Example: `bioel kb compact my_kb`
     """
@@ -430,11 +430,11 @@ def compact(
     notes = []
     if done.leftovers:
         n_removed = console.count_of(done.leftovers, "unused item")
-        notes.append(f"Removed {n_removed} of {megabytes:,} MB.")
+        notes.append(f"Removed {n_removed} ({megabytes:,} MB).")
     if n_forgotten:
         notes.append(f"Forgot {console.count_of(n_forgotten, 'retired id')}.")
     if done.edit is not None and done.edit.vectors_outdated:
-        notes.append(f"The vectors are outdated: run bioel kb encode {kb} MODEL; no name is new.")
+        notes.append(f"The vectors are outdated: run bioel kb encode {kb} MODEL (no new names).")
     console.show_note(" ".join(notes) or "Nothing to remove.")
     console.write_json(
         json_file,

@@ -18,7 +18,7 @@ from spacy_bioel.cli import console
 from spacy_bioel.kb.knowledge_base import KnowledgeBase, corrected, search_names
 from spacy_bioel.kb.vector_files import describe_vectors
 
-# Limits of tables; JSON has all types and children.
+# Table limits; JSON contains all types and children.
 _MAX_TYPES_IN_TABLE = 12
 _MAX_CHILDREN_IN_TABLE = 20
 
@@ -26,8 +26,8 @@ _MAX_CHILDREN_IN_TABLE = 20
 def list_kbs(json_file: console.Json = None) -> None:
     """List the bundled knowledge bases: contents, release, source, licence and number of concepts.
 
-    Use these names wherever a command takes a knowledge base for reading. A bundled knowledge base
-    is built at its first use; before that, its number of concepts is not known.
+    Use these names wherever a command reads a knowledge base. A bundled knowledge base is built
+    when it is first used; until then, its number of concepts is unknown.
 
     Example: `bioel kb list`
     """
@@ -51,10 +51,10 @@ def info(
     kb: console.Kb,
     json_file: console.Json = None,
     verify: Annotated[
-        bool, Option("--verify", help="Also compare checksums of all files.")
+        bool, Option("--verify", help="Also compare the checksums of all files.")
     ] = False,
 ) -> None:
-    """Show sources, counts and vectors of a knowledge base, and verify its files on request.
+    """Show a knowledge base's sources, counts and vectors, and verify its files on request.
 
     Example: `bioel kb info starter:mesh`
     """
@@ -80,7 +80,7 @@ def open_kb_argument(kb: str) -> KnowledgeBase:
 def describe_kb(base: KnowledgeBase) -> dict[str, Any]:
     """Describe a knowledge base: metadata, concepts per type and vectors, as JSON values.
 
-    RAISES BioelError: Those of `kb.vector_files.describe_vectors`, for damaged vectors.
+    RAISES BioelError: The same errors as `kb.vector_files.describe_vectors`.
     """
     about = {key: value for key, value in base.meta.items() if key != "columns"}
     n_per_type = np.bincount(base.type_ids, minlength=len(base.type_names)).tolist()
@@ -122,17 +122,17 @@ def _vectors_text(vectors: dict[str, Any], *, kb: str) -> str:
 
 
 def ann_text(ann: dict[str, Any] | None) -> str:
-    """Describe an approximate index, with its recall compared with exact search."""
+    """Describe an approximate index, with its recall relative to exact search."""
     if ann is None:
         return "no approximate index"
     recall = f"recall@1 {ann['recall@1']:.2%}, recall@10 {ann['recall@10']:.2%}"
-    lists = f"{ann['steps'][0][0]} to {ann['steps'][-1][0]} lists a query"
+    lists = f"{ann['steps'][0][0]} to {ann['steps'][-1][0]} lists per query"
     return f"approximate index {ann['kind']}, {lists}, {recall}"
 
 
 def show(
     kb: console.Kb,
-    id: Annotated[str, Argument(help="Id of a concept, also a retired one.")],
+    id: Annotated[str, Argument(help="Current or retired id of a concept.")],
     json_file: console.Json = None,
 ) -> None:
     """Show a concept: names, definition, types, parents, children, cross-references, retired ids.
@@ -155,7 +155,7 @@ def search(
     limit: Annotated[int, Option("--limit", "-n", min=1, help="Number of concepts.")] = 10,
     json_file: console.Json = None,
 ) -> None:
-    """Search for concepts by their names, which may be misspelled.
+    """Search for concepts by name; the name may be misspelled.
 
     The exit status is 1 if there is no similar name.
 
@@ -235,8 +235,8 @@ def verify_command(
 ) -> None:
     """Check that a saved pipeline or a knowledge base is unchanged.
 
-    The command reads every byte and compares digests. In a pipeline, it compares the pipes
-    `bioel_mentions` and `bioel_linker` and their knowledge bases, and loads the rest. A pipe
+    The command reads every byte and compares digests. In a pipeline, it checks the
+    `bioel_mentions` and `bioel_linker` pipes and their knowledge bases, and loads the rest. A pipe
     without a manifest.json has no digests, which the command reports.
 
     The exit status is 0 if no file was changed, 1 if a file was changed, and 2 if PATH is neither a

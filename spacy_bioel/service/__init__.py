@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of a service, defined here because `--help` shows them without the extra `serve`.
+    """Service limits, defined here so that `--help` can show them without the `serve` extra.
 
-    body_bytes (int): Bytes of the body of a request.
-    waiting_bytes (int): Bytes of the bodies of all requests in progress. A single request may have
-        up to `body_bytes`.
+    body_bytes (int): Bytes in a request body.
+    waiting_bytes (int): Bytes in the bodies of all requests in progress. A request on its own may
+        have up to `body_bytes`.
     texts (int): Texts per request.
     characters (int): Characters per text.
     seconds (float): Seconds per request, from its first byte to its answer.

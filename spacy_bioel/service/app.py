@@ -1,6 +1,6 @@
-"""The HTTP application: models of requests and answers, and routes to the service.
+"""The HTTP application: models for requests and answers, and routes to the service.
 
-The models and the docstrings of routes are also the documentation in /openapi.json.
+The models and the route docstrings are also the documentation in /openapi.json.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _POLICY = (
 
 
 def _check_string(value: object) -> str:
-    """Check only the type: pydantic would refuse a request for a lone surrogate in one text."""
+    """Check only the type: pydantic would refuse a request if one text had a lone surrogate."""
     if not isinstance(value, str):
         raise ValueError("expected a string")
     return value
@@ -125,7 +125,7 @@ class CandidateOut(BaseModel):
     id: str
     score: float = Field(description="From 0 to 1, comparable across mentions")
     name: str = Field(description="The name of the concept that matched")
-    evidence: str = Field(description='Sources of evidence, the strongest first: "exact+dense"')
+    evidence: str = Field(description='Sources of evidence, strongest first, such as "exact+dense"')
     xrefs: list[str] | None = Field(default=None, description="Cross-references, if requested")
 
 
@@ -138,7 +138,7 @@ class CueOut(BaseModel):
 
 
 class ContextOut(BaseModel):
-    """Context of a mention: whether the text negates it, and so on."""
+    """A mention's context, such as whether the text negates it."""
 
     negated: bool
     uncertain: bool
@@ -151,7 +151,7 @@ class ContextOut(BaseModel):
 class LinkOut(BaseModel):
     """A mention and the concepts that it is linked to.
 
-    Additional keys are facts from entity rules, such as hgvs, component and gene of a variant.
+    Additional keys are facts from entity rules, such as hgvs, component and gene for a variant.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -160,18 +160,18 @@ class LinkOut(BaseModel):
     end: int = Field(description="Offset after the last character")
     text: str = Field(description="The mention")
     label: str = Field(description='Label of the mention, such as "Disease"')
-    id: str | None = Field(description="The first of ids; null: no concept (NIL)")
+    id: str | None = Field(description="The first of ids, or null if there is no concept (NIL)")
     ids: list[str] = Field(description="Ids of concepts; several for a composite mention")
     candidates: list[CandidateOut] | None = Field(
         default=None, description="Best first; absent if not requested"
     )
     context: ContextOut | None = Field(
-        default=None, description="Present if the pipeline has the pipe bioel_context"
+        default=None, description="Present if the pipeline has a bioel_context pipe"
     )
 
 
 class DocumentOut(BaseModel):
-    """A text with its links, as in a line of `bioel link`."""
+    """A text with its links, in the same form as a line from `bioel link`."""
 
     id: str | None
     text: str | None = Field(description="The text; null if it was too long")
@@ -180,7 +180,7 @@ class DocumentOut(BaseModel):
 
 
 class LinkAnswer(BaseModel):
-    """The texts in the order of the request. A text that failed does not affect the others."""
+    """The texts in the order of the request. A failed text does not affect other texts."""
 
     documents: list[DocumentOut]
 
@@ -215,7 +215,7 @@ class SearchAnswer(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class KbInfo(KbRelease):
-    """A knowledge base; values that it does not state are empty."""
+    """A knowledge base; unknown values are empty."""
 
     names: int
 
@@ -243,16 +243,16 @@ class Status(BaseModel):
 
 
 def create_app(service: Service, limits: Limits, *, hosts: Collection[str] = ()) -> FastAPI:
-    """Make the application of a service.
+    """Create the HTTP application for a service.
 
-    service (Service): Started by the caller, before or after.
+    service (Service): The caller starts it, before or after this call.
     hosts (Collection[str]): Allowed host names; see `middleware.CheckHost`.
     """
     app = FastAPI(
         title="spacy-bioel",
         version=__version__,
         description="Biomedical entity linking: find mentions in texts, and link them to concepts",
-        docs_url=None,  # the documentation pages of FastAPI load scripts from other servers
+        docs_url=None,  # FastAPI's documentation pages load scripts from other servers
         redoc_url=None,
         redirect_slashes=False,
         exception_handlers=HANDLERS,
@@ -274,7 +274,7 @@ def _add_api(app: FastAPI, service: Service, limits: Limits) -> None:
         dependencies=[Depends(_require_json)],
     )
     async def link(request: LinkRequest) -> Response:
-        """Find and link the mentions of texts."""
+        """Find and link the mentions in texts."""
         if len(request.texts) > limits.texts:
             message = Errors.B383.format(found=len(request.texts), most=limits.texts)
             raise Refusal(422, message, where="body.texts")
@@ -296,7 +296,7 @@ def _add_api(app: FastAPI, service: Service, limits: Limits) -> None:
             Query(
                 min_length=1,
                 max_length=_MAX_QUERY_LENGTH,
-                description="Words of a name, in any order, may be misspelled; or an id",
+                description="Words of a name, in any order, possibly misspelled; or an id",
             ),
         ],
         k: Annotated[
@@ -308,14 +308,14 @@ def _add_api(app: FastAPI, service: Service, limits: Limits) -> None:
 
     @app.get("/info", response_model=Info, responses=problems(503))
     def info() -> Values:
-        """Return the model, knowledge bases, versions and limits of the service."""
+        """Return the service's model, knowledge bases, versions and limits."""
         return service.about() | {"limits": limits}
 
 
 def _add_probes(app: FastAPI, service: Service, metrics: Metrics) -> None:
     @app.get("/livez", response_model=Status)
     async def livez() -> dict[str, str]:
-        """Report that the process answers."""
+        """Report that the process is running."""
         return {"status": "alive"}
 
     @app.get("/readyz", response_model=Status, responses=problems(503))
@@ -336,7 +336,7 @@ def _add_probes(app: FastAPI, service: Service, metrics: Metrics) -> None:
 
 
 def _require_json(request: Request) -> None:
-    """Check the content type. RAISES Refusal: [B394] when it is not JSON."""
+    """Check the content type. RAISES Refusal: [B394] if it is not JSON."""
     content_type = request.headers.get("content-type", "")
     if content_type.partition(";")[0].strip().lower() != "application/json":
         raise Refusal(415, Errors.B394.format(found=content_type[:80] or "none"), where="header")

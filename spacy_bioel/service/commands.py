@@ -27,15 +27,15 @@ def serve(
         list[str] | None,
         Option(metavar="NAME", help="Additional host name of this service; *: any; repeatable."),
     ] = None,
-    port: Annotated[int, Option(min=0, max=65535, help="Port; 0: a free one.")] = 8000,
+    port: Annotated[int, Option(min=0, max=65535, help="Port; 0: any free port.")] = 8000,
     max_body: Annotated[
         float, Option(min=0.001, help="Maximum size of a request, in MB.")
     ] = _DEFAULT_LIMITS.body_bytes / _MEGABYTE,
     max_waiting: Annotated[
-        float, Option(min=0.001, help="Maximum size of all requests in progress, in MB.")
+        float, Option(min=0.001, help="Maximum total size of all requests in progress, in MB.")
     ] = _DEFAULT_LIMITS.waiting_bytes / _MEGABYTE,
     max_texts: Annotated[
-        int, Option(min=1, help="Maximum texts per request.")
+        int, Option(min=1, help="Maximum number of texts per request.")
     ] = _DEFAULT_LIMITS.texts,
     max_characters: Annotated[
         int, Option(min=1, help="Maximum characters per text.")
@@ -50,10 +50,10 @@ def serve(
     /openapi.json describes. Monitoring uses /livez, /readyz and /metrics.
 
     There is no authentication. Allowed Host headers: localhost, --host, any IP address, and each
-    --allowed-host, such as the name of a proxy.
+    --allowed-host, such as a proxy's name.
 
-    SIGHUP reloads the knowledge base after a change. SIGTERM ends the service when all requests in
-    progress are answered. Needs the extra `serve`.
+    SIGHUP reloads a knowledge base that has changed. SIGTERM stops the service when all requests in
+    progress are answered. Needs the `serve` extra.
 
     Example: `bioel serve --port 8000`
     """
@@ -90,7 +90,7 @@ def mcp(model: Model = "starter", preset: console.Preset = None, code: console.C
     """Serve agents over MCP, on stdin and stdout, with tools to link and look up concepts.
 
     The tools are link_text, get_concept and search_concepts. Agent programs start this command
-    themselves; docs/guides/service.md shows how to configure them. Needs the extra `mcp`.
+    themselves; docs/guides/service.md shows how to configure them. Needs the `mcp` extra.
 
     Example: `bioel mcp starter`
     """
@@ -100,4 +100,4 @@ def mcp(model: Model = "starter", preset: console.Preset = None, code: console.C
     run_agent_tools(model, preset)
 
 
-COMMANDS = (serve, mcp)  # in the order of the help
+COMMANDS = (serve, mcp)  # in the order that --help shows

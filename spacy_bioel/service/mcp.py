@@ -1,6 +1,6 @@
 """Tools for agents over MCP: link a text, look up a concept, search for concepts.
 
-Answers are short, because an agent reads all of an answer.
+Answers are short, because an agent reads each answer in full.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MAX_LIST_LENGTH = 20
 _MAX_DEFINITION_LENGTH = 2_000
 _MAX_CONCEPTS = 25
 _INSTRUCTIONS = """\
-Find the diseases, chemicals, genes, organisms and other biomedical entities that a text names, \
+Find the diseases, chemicals, genes, organisms and other biomedical entities that a text mentions, \
 and the ids of their concepts in ontologies (MeSH, NCBI Gene, ..., as loaded). Take ids from these \
 tools only. Use link_text for running text, search_concepts for a single term, and get_concept to \
 check what an id means."""
@@ -37,7 +37,7 @@ def run_agent_tools(model: str, preset: str | None = None) -> None:
 
     model, preset (str): As in `loading.load_model`. The first calls wait until the model is loaded;
         if loading fails, each call returns the error.
-    RAISES BioelError: [B071] when there is no such model.
+    RAISES BioelError: [B071] if there is no such model.
     """
     check_there(model)
     load = partial(load_model, model, preset=preset)
@@ -53,7 +53,7 @@ class _Server(MCPServer[Any]):
     ) -> CallToolResult | InputRequiredResult:
         """Call a tool.
 
-        RAISES ToolError: With the message of a coded error, which the agent reads; [B487] for
+        RAISES ToolError: With the message of a coded error, for the agent to read; [B487] for
             invalid arguments.
         """
         try:
@@ -69,7 +69,7 @@ class _Server(MCPServer[Any]):
 
 
 def make_agent_tools(service: Service) -> MCPServer[Any]:
-    """Make the MCP server; agents read the docstrings of its tools.
+    """Create the MCP server; agents read the docstrings of its tools.
 
     service (Service): A service that the caller starts.
     """
@@ -91,9 +91,9 @@ def make_agent_tools(service: Service) -> MCPServer[Any]:
         """Find the biomedical mentions in a text and link each to a concept.
 
         Returns the mentions in text order: start and end (offsets in characters), text, label
-        (type, such as Disease or Gene), ids (of the concept; several if the mention names several
-        concepts; none if it is not in the knowledge base), name (the concept name that matched) and
-        score (confidence from 0 to 1). `omitted` counts mentions beyond the first 200.
+        (type, such as Disease or Gene), ids (of the concept; several if the mention refers to
+        several concepts; none if it is not in the knowledge base), name (the concept name that
+        matched) and score (confidence from 0 to 1). `omitted` counts mentions beyond the first 200.
         """
         (row,) = await service.link([Job((text, None))])
         if row["error"]:
@@ -118,7 +118,7 @@ def make_agent_tools(service: Service) -> MCPServer[Any]:
     async def search_concepts(
         words: Annotated[
             str,
-            Field(description="Words of a name, in any order, may be misspelled", max_length=500),
+            Field(description="Words of a name, in any order, possibly misspelled", max_length=500),
         ],
         limit: Annotated[
             int, Field(description="Maximum number of concepts", ge=1, le=_MAX_CONCEPTS)

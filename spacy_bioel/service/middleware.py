@@ -1,7 +1,7 @@
-"""Middleware of the HTTP service: checks of requests, errors and metrics.
+"""HTTP middleware: request checks, errors and metrics.
 
-Requests are refused for their host name, their size or their time. All errors have a status, and a
-body with code, message and place. Metrics are in the text format of Prometheus.
+Requests are refused if their host name is unknown, or if they are too large or too slow. All errors
+have a status, and a body with code, message and place. Metrics use Prometheus' text format.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ _STATUS_OF_CODES = {"B337": 404, "B387": 503}  # other errors are internal: 500
 
 
 class ErrorOut(BaseModel):
-    """The error of a text that could not be linked."""
+    """The reason why a text could not be linked."""
 
-    code: str = Field(description='Code of the message, such as "B384"', examples=["B384"])
-    message: str = Field(description="The error: what was found, what was expected, what to do")
+    code: str = Field(description='Error code, such as "B384"', examples=["B384"])
+    message: str = Field(description="What was found, what was expected, and what to do")
 
 
 class Problem(ErrorOut):
-    """The error of a request. Its code is listed with the errors of spacy-bioel."""
+    """The reason why a request failed, with one of spacy-bioel's error codes."""
 
     where: str | None = Field(description='Place in the request, such as "body.texts.3"')
 
@@ -58,7 +58,7 @@ class Problem(ErrorOut):
 class Refusal(HTTPException):
     """Coded error for the client.
 
-    message (str): A message of `Errors`, with its code.
+    message (str): A message from `Errors`, with its code.
     where (str | None): Place in the request.
     """
 
@@ -71,13 +71,13 @@ class Refusal(HTTPException):
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Describe the answers of a route with these statuses for /openapi.json."""
+    """Describe a route's answers with these statuses, for /openapi.json."""
     texts = {
-        400: "The body is not JSON",
+        400: "The request body is not JSON",
         404: "Not found",
-        408: "The body came too slowly",
-        413: "The body is too large",
-        415: "The body is not declared as JSON",
+        408: "The request body arrived too slowly",
+        413: "The request body is too large",
+        415: "The request body is not declared as JSON",
         422: "The request is not valid",
         503: "Busy or loading: try again after the number of seconds in Retry-After",
     }
@@ -89,7 +89,7 @@ def _on_http_error(request: Request, error: HTTPException) -> JSONResponse:
         return error.response()
     allowed = (error.headers or {}).get("Allow", "")
     messages = {
-        400: Errors.B385.format(found="damaged, too deep, or not UTF-8"),
+        400: Errors.B385.format(found="damaged, nested too deeply, or not UTF-8"),
         404: Errors.B380.format(path=request.url.path),
         405: Errors.B381.format(method=request.method, path=request.url.path, allowed=allowed),
     }
@@ -112,12 +112,12 @@ def _on_bioel_error(_: Request, error: BioelError) -> JSONResponse:
     code = str(error)[1:5]
     if code in _STATUS_OF_CODES:
         return _response(_STATUS_OF_CODES[code], str(error))
-    # The message is for the administrator: it names files and commands, so it is only logged.
+    # Only logged, because it contains file names and commands for the administrator.
     _SERVER_LOGGER.error("%s", error)
     return _response(500, Errors.B392.format(error=f"Error {code}"))
 
 
-# All errors have the same form, also those of FastAPI.
+# All errors have the same form, including FastAPI's own errors.
 HANDLERS: dict[Any, Any] = {
     HTTPException: _on_http_error,
     RequestValidationError: _on_invalid,
@@ -134,7 +134,7 @@ def _response(
 ) -> JSONResponse:
     code, _, text = message[1:].partition("] ")
     body = {"code": code, "message": _truncated(text, _MAX_MESSAGE_LENGTH), "where": where}
-    # A message may quote lone surrogates of the request, which an answer cannot contain.
+    # A message may quote lone surrogates from the request, which an answer cannot contain.
     body = {key: value and value.encode("utf8", "replace").decode() for key, value in body.items()}
     if status == 503:  # loading, or busy
         headers = {"Retry-After": "2"}
@@ -151,11 +151,11 @@ _HOST_HEADER = re.compile(r"(\[[0-9a-f:.]+\]|[^\s:\[\]@]+?)\.?(:\d*)?", re.IGNOR
 class CheckHost:
     """ASGI middleware that refuses requests to unknown host names.
 
-    A page of another site can let its own host name resolve to this machine (DNS rebinding), and
-    read the answers of the service. Such requests have that host name. This does not work with
-    IP addresses, so they are allowed.
+    Another website can make its own host name resolve to this machine (DNS rebinding), and read
+    the service's answers. Its requests contain that host name. The attack does not work with IP
+    addresses, so they are allowed.
 
-    hosts (Collection[str]): Allowed names in addition to localhost and all addresses; "*": any.
+    hosts (Collection[str]): Allowed names in addition to localhost and all IP addresses; "*": any.
     """
 
     def __init__(self, app: ASGIApp, *, hosts: Collection[str]) -> None:
@@ -174,7 +174,7 @@ class CheckHost:
     def _is_allowed(self, host: str) -> bool:
         match = _HOST_HEADER.fullmatch(host)
         name = match[1].strip("[]").lower() if match else ""
-        with suppress(ValueError):  # raised for names
+        with suppress(ValueError):  # raised if the host is a name
             ip_address(name)
             return True
         return not self.hosts.isdisjoint({name, "*"})
@@ -190,7 +190,7 @@ class LimitRequests:
     def __init__(self, app: ASGIApp, *, limits: Limits) -> None:
         self.app = app
         self.limits = limits
-        self._in_progress = 0  # bytes
+        self._in_progress = 0  # bytes of all requests
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] in UNLIMITED_PATHS:
@@ -220,7 +220,7 @@ class LimitRequests:
                 self._check(int(declared) if declared.isdecimal() else 0, 0)
                 await self.app(scope, read, answer)
         except TimeoutError:
-            if not is_answered:  # otherwise it is too late for an error
+            if not is_answered:  # otherwise it is too late to send an error
                 seconds = self.limits.seconds
                 refusal = Refusal(503, Errors.B391.format(seconds=seconds))
                 if is_reading:
@@ -232,7 +232,7 @@ class LimitRequests:
             self._in_progress -= n_read
 
     def _check(self, n_bytes: int, n_read: int) -> None:
-        """Check sizes. RAISES Refusal: [B382] a body is too large, [B389] all bodies together."""
+        """Check sizes. RAISES Refusal: [B382] for this body, [B389] for all bodies together."""
         if n_read + n_bytes > self.limits.body_bytes:
             raise Refusal(413, Errors.B382.format(most=self.limits.body_bytes), where="body")
         is_alone = self._in_progress == n_read
@@ -244,7 +244,7 @@ _LATENCY_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.5, 5.0,
 
 
 class Metrics:
-    """Prometheus metrics of one service, in their own registry."""
+    """Prometheus metrics for one service, in their own registry."""
 
     def __init__(self, service: Service) -> None:
         self._registry = registry = CollectorRegistry()
@@ -264,7 +264,7 @@ class Metrics:
         self.mentions = Counter(
             "bioel_mentions", "Mentions by outcome", ["outcome"], registry=registry
         )
-        # Gauges read the state of the service whenever metrics are requested.
+        # Gauges read the service's state whenever metrics are requested.
         waiting = Gauge("bioel_waiting_texts", "Waiting texts", registry=registry)
         waiting.set_function(lambda: service.waiting)
         ready = Gauge("bioel_ready", "1 when the pipeline is loaded", registry=registry)
@@ -284,7 +284,7 @@ class Metrics:
 
 
 class MeasureRequests:
-    """ASGI middleware that counts requests and measures their time, by route."""
+    """ASGI middleware that counts requests and measures their duration, by route."""
 
     def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
         self.app = app
@@ -294,7 +294,7 @@ class MeasureRequests:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        status = 500  # stays if an error is not caught
+        status = 500  # remains 500 if an error is not caught
 
         async def send_and_note(message: Message) -> None:
             nonlocal status
@@ -305,7 +305,7 @@ class MeasureRequests:
         try:
             await self.app(scope, receive, send_and_note)
         finally:
-            # Unknown paths are "other", because each path would become its own time series.
+            # Unknown paths count as "other"; otherwise each would become its own time series.
             route = getattr(scope.get("route"), "path", "other")
             self.metrics.requests.labels(route, str(status)).inc()
             self.metrics.seconds.labels(route).observe(time.perf_counter() - start)

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 
 # oneDNN, and PyTorch's layer above it, cache up to a thousand plans of about 100 KB, one for each
-# number of rows. Batches of a service have any number of rows, so its memory would grow. PyTorch
-# reads these variables at its first matrix product.
+# number of rows. The batches of a service vary in their number of rows, so its memory would keep
+# growing. PyTorch reads these variables at its first matrix product.
 _CACHE_LIMITS = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "64"}
-# Time for requests in progress when the service is told to end.
+# Time that requests in progress have to finish on shutdown.
 _SHUTDOWN_SECONDS = 30
 # Longer than proxies keep idle connections (usually 60 seconds), so that no proxy sends a request
 # on a connection that is being closed.
@@ -39,7 +39,7 @@ _MAX_CONNECTIONS = 1000
 def listen(host: str, port: int) -> socket.socket:
     """Listen on a port; clients that connect wait until they are served.
 
-    RAISES BioelError: [B393] when the port is not available.
+    RAISES BioelError: [B393] if the port is not available.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
@@ -58,13 +58,13 @@ def run_server(
     hosts: Collection[str],
     notify: Callable[[str], None],
 ) -> None:
-    """Serve a pipeline until SIGTERM or SIGINT. On SIGHUP the knowledge base is reloaded.
+    """Serve a pipeline until SIGTERM or SIGINT; reload its knowledge base on SIGHUP.
 
     listener (socket.socket): From `listen`.
     model, preset (str): As in `loading.load_model`.
     hosts (Collection[str]): Allowed host names; see `middleware.CheckHost`.
-    notify (Callable): Receives sentences about events of the service.
-    RAISES BioelError: Those of loading the pipeline.
+    notify (Callable): Receives messages about service events.
+    RAISES BioelError: If the pipeline cannot be loaded.
     """
     for name, number in _CACHE_LIMITS.items():
         os.environ.setdefault(name, number)
@@ -82,10 +82,10 @@ def run_server(
         create_app(service, limits, hosts=hosts),
         http=cast("type[asyncio.Protocol]", partial(Connection, connections)),
         ws="none",
-        backlog=max(1, max_connections // 4),  # accepted at once, before any is handled
+        backlog=max(1, max_connections // 4),  # accepted together, before any is handled
         lifespan="off",
         log_level="error",  # lower levels log each invalid request
-        access_log=False,  # paths contain the words of searches
+        access_log=False,  # paths contain search terms
         server_header=False,
         timeout_keep_alive=_IDLE_SECONDS,
         timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
@@ -114,7 +114,7 @@ def _handle_signals(
     server: uvicorn.Server, service: Service, notify: Callable[[str], None]
 ) -> None:
     def end(*_: object) -> None:
-        # uvicorn's own handlers take over while it runs, and raise the signal again when it ends.
+        # uvicorn's own handlers take over while it runs, and then raise the signal again.
         server.should_exit = True
 
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -132,7 +132,7 @@ def _reload_kb(service: Service, notify: Callable[[str], None]) -> None:
 
 
 def choose_max_connections() -> int:
-    """Choose a number of connections that leaves enough open files for knowledge bases."""
+    """Choose a number of connections that leaves enough file descriptors for knowledge bases."""
     if sys.platform == "win32":
         return _MAX_CONNECTIONS
     import resource
@@ -145,13 +145,13 @@ def choose_max_connections() -> int:
 
 @dataclass
 class Connections:
-    """Limits of connections, and the connections without a complete request.
+    """Connection limits, and the connections that have not sent a complete request.
 
-    max_connections (int): Connections at the same time. When there is one more, the connection that
-        has waited longest is closed.
-    seconds (float): Time for the head of a request, from its first byte or from the connection.
-    notify (Callable): Receives a sentence when the first connection is closed for another.
-    waiting (dict): Connections without a complete request, the longest first.
+    max_connections (int): Simultaneous connections. If there is one more, the connection that has
+        waited longest is closed.
+    seconds (float): Time for a request's headers, from the first byte or from connecting.
+    notify (Callable): Receives a message the first time that a connection is closed for another.
+    waiting (dict): Connections without a complete request, longest-waiting first.
     """
 
     max_connections: int
@@ -161,13 +161,13 @@ class Connections:
     has_notified: bool = False
 
     def make_room(self, n: int) -> None:
-        """Close the connection that has waited longest if there are n > max_connections."""
+        """Close the connection that has waited longest if n exceeds `max_connections`."""
         if n <= self.max_connections:
             return
         if not self.has_notified:
             self.has_notified = True
             self.notify(
-                f"More than {self.max_connections} connections: those that wait longest are closed."
+                f"More than {self.max_connections} connections: closing the longest-waiting ones."
             )
         longest = next(iter(self.waiting))
         del self.waiting[longest]
@@ -197,7 +197,7 @@ class Connection(H11Protocol):
         super().data_received(data)
         is_answering = self.cycle is not None and not self.cycle.response_complete
         if is_answering:
-            self._stop_timer()  # the body has another limit, see `middleware.LimitRequests`
+            self._stop_timer()  # the body has its own limit, see `middleware.LimitRequests`
             if not self.cycle.more_body:
                 self._all.waiting.pop(self, None)
         elif self._timer is None:
@@ -213,7 +213,7 @@ class Connection(H11Protocol):
             self._start_timer()
 
     def timeout_keep_alive_handler(self) -> None:
-        """Close an idle connection, also one whose client does not read its answer."""
+        """Close an idle connection, even if its client has not read the answer."""
         self.transport.abort()
 
     def _start_timer(self) -> None:

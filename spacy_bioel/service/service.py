@@ -1,4 +1,4 @@
-"""Service that links texts for many callers in one thread, over any protocol."""
+"""Service that links texts for many callers in one thread, whatever the protocol."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from spacy_bioel.kb.knowledge_base import KnowledgeBase, search_names
 from spacy_bioel.linking.pipe import Linker
 from spacy_bioel.loading import find_linker
 
-Values = dict[str, Any]  # of JSON
+Values = dict[str, Any]  # a JSON object
 
-# Linking a first text opens files and computes values that later texts need.
+# Linking one text in advance opens files and computes values that all later texts need.
 _WARM_UP_TEXT = "Naloxone reversed the hypotension of mice that had been given clonidine."
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Text to link, and the contents of its row.
+    """Text to link, and the optional parts of its row.
 
     document (Document): Text and id.
     candidates, xrefs (bool): Whether links include candidates, and candidates cross-references.
@@ -67,7 +67,7 @@ class _Request:
         return len(self.jobs) - self.taken
 
     def end(self, error: Exception | None = None) -> None:
-        """Give the caller the rows, or an error."""
+        """Pass the rows, or an error, to the caller."""
         if self.future.done() or not self.future.set_running_or_notify_cancel():
             return
         if error is not None:
@@ -77,17 +77,17 @@ class _Request:
 
 
 class Service:
-    """Pipeline that is loaded in a thread, and links the texts of all callers in batches.
+    """Pipeline that is loaded in a thread and links all callers' texts in batches.
 
     The thread takes all waiting texts, up to a limit, and links them as one batch; a single text
-    does not wait for others. Requests take turns, text by text, so that a small request does not
-    wait for the end of a large one.
+    does not wait for more texts. Requests take turns, text by text, so that a small request does
+    not wait for a large one to finish.
 
     load (Callable): Returns the pipeline; called once, in the thread, while requests may wait.
     max_characters (int): Characters per text. A longer text fails; other texts are not affected.
     """
 
-    # Large enough for the speed of batches, small enough that a single text waits a few hundred
+    # Large enough for batches to be fast, small enough that a single text waits a few hundred
     # milliseconds at most.
     texts_per_batch = 16
     characters_per_batch = 30_000
@@ -96,7 +96,7 @@ class Service:
         self.max_characters = max_characters
         # Receives linked texts, for metrics.
         self.observe: Callable[[Sequence[LinkedText]], None] = lambda linked: None
-        self.failure: Exception | None = None  # error of loading
+        self.failure: Exception | None = None  # raised while loading
         self._load = load
         self._nlp: Language
         self._linker: Linker
@@ -116,11 +116,11 @@ class Service:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the pipeline is loaded and texts are linked."""
+        """Whether the pipeline is loaded and texts can be linked."""
         return self._loaded.is_set() and self.failure is None
 
     def close(self) -> None:
-        """End the thread after its current batch, and cancel waiting requests."""
+        """Stop the thread after its current batch, and cancel waiting requests."""
         with self._changed:
             self._closed = True
             self._changed.notify()
@@ -134,10 +134,10 @@ class Service:
             return sum(request.waiting for request in self._requests)
 
     def submit(self, jobs: list[Job]) -> Future[list[JsonRow]]:
-        """Request the rows of texts, in their order.
+        """Request the rows of texts, in the same order.
 
-        RETURNS (Future): Future of the rows. If it is cancelled, its texts are dropped. Its
-            exception is an error of loading or of linking.
+        RETURNS (Future): The rows. If it is cancelled, its texts are dropped. Its exception is an
+            error raised while loading or linking.
         """
         request = _Request(jobs)
         with self._changed:
@@ -153,7 +153,7 @@ class Service:
     def _run(self) -> None:
         try:
             self._load_and_try()
-        except Exception as error:  # all waiting callers get it
+        except Exception as error:  # passed to all waiting callers
             with self._changed:
                 self.failure = error
                 while self._requests:
@@ -169,7 +169,7 @@ class Service:
     def _take_batch(self) -> list[tuple[_Request, int]]:
         """Wait for texts, and take a batch of them.
 
-        RETURNS (list): Requests and positions of their jobs; empty when the service is closed.
+        RETURNS (list): (request, position of its job) pairs; empty when the service is closed.
         """
         batch: list[tuple[_Request, int]] = []
         size = 0
@@ -194,7 +194,7 @@ class Service:
     def _answer_batch(self, batch: list[tuple[_Request, int]]) -> None:
         try:
             rows = self._link_batch([request.jobs[position] for request, position in batch])
-        except Exception as error:  # the callers get it, and the thread continues
+        except Exception as error:  # passed to the callers; the thread continues
             for request, _ in batch:
                 request.end(error)
             return
@@ -204,7 +204,7 @@ class Service:
                 request.end()
 
     async def ready(self) -> None:
-        """Wait until the pipeline is loaded. RAISES BioelError: Those of loading."""
+        """Wait until the pipeline is loaded. RAISES BioelError: If it cannot be loaded."""
         await asyncio.to_thread(self.wait)
         if self.failure is not None:
             raise self.failure
@@ -214,7 +214,7 @@ class Service:
 
         RETURNS (list[JsonRow]): Rows as in `bioel link`, in the order of the jobs. The row of a
             failed text has an error instead of links.
-        RAISES BioelError: Those of loading the pipeline.
+        RAISES BioelError: If the pipeline cannot be loaded.
         """
         rows = [self._refuse_long_text(job) for job in jobs]
         accepted = [job for job, row in zip(jobs, rows, strict=True) if row is None]
@@ -223,7 +223,7 @@ class Service:
         return [next(remaining) if row is None else row for row in rows]
 
     def concept(self, id: str) -> Values:
-        """Look up a concept by its id. RAISES BioelError: [B337] unknown id, [B387] not loaded."""
+        """Look up a concept. RAISES BioelError: [B337] for an unknown id, [B387] while loading."""
         concept = self.kb[id]
         lists = ("names", "types", "parents", "xrefs")
         return {
@@ -234,7 +234,7 @@ class Service:
         }
 
     def search(self, words: str, k: int) -> list[Values]:
-        """Search for concepts by words, best first. RAISES BioelError: [B387] not loaded."""
+        """Search for concepts by words, best first. RAISES BioelError: [B387] while loading."""
         return [
             {
                 "id": hit.concept.id,
@@ -248,7 +248,7 @@ class Service:
 
     @property
     def kb(self) -> KnowledgeBase:
-        """The current knowledge base. RAISES BioelError: [B387] not loaded."""
+        """The current knowledge base. RAISES BioelError: [B387] while loading."""
         if not self.is_ready:
             raise BioelError(Errors.B387)
         return self._linker.kb
@@ -256,7 +256,7 @@ class Service:
     def about(self) -> Values:
         """Describe the model, versions and knowledge bases that answers depend on, as JSON values.
 
-        RAISES BioelError: [B387] not loaded.
+        RAISES BioelError: [B387] while loading.
         """
         parts = parts_of(self.kb)
         meta = self._nlp.meta
@@ -267,12 +267,12 @@ class Service:
         }
 
     def reopen_kb(self) -> str:
-        """Reload the folders of the knowledge base in their current state.
+        """Reload the knowledge base's folders in their current state.
 
-        A running batch still uses the old knowledge base. After an error the old one is kept.
+        A running batch still uses the old knowledge base. If reloading fails, the old one is kept.
 
         RETURNS (str): The fingerprint.
-        RAISES BioelError: Those of `KnowledgeBase.open`; [B387] not loaded.
+        RAISES BioelError: The same errors as `KnowledgeBase.open`; [B387] while loading.
         """
         kb = self.kb
         if all(part.path is not None for part in parts_of(kb)):
@@ -284,7 +284,7 @@ class Service:
     def _load_and_try(self) -> None:
         """Load the pipeline and link a text.
 
-        RAISES BioelError: [B388] a pipeline without a linker; those of loading.
+        RAISES BioelError: [B388] if the pipeline has no linker, or if it cannot be loaded.
         """
         nlp = self._load()
         linker = find_linker(nlp)
@@ -297,7 +297,7 @@ class Service:
         self._nlp, self._linker = nlp, linker
 
     def _link_batch(self, jobs: list[Job]) -> list[JsonRow]:
-        # If the knowledge base is replaced meanwhile, the rows still read cross-references from it.
+        # Keeps the knowledge base open, for its cross-references, even if it is replaced meanwhile.
         _kb = self._linker.kb
         linked = list(link_texts(self._nlp, [job.document for job in jobs], batch_size=len(jobs)))
         self.observe(linked)
@@ -313,7 +313,7 @@ class Service:
             return None
         code, _, message = Errors.B386[1:].partition("] ")
         message = message.format(found=job.n_characters, most=self.max_characters)
-        # Lone surrogates cannot be written; other rows replace them too.
+        # Lone surrogates cannot be encoded; they are replaced as in other rows.
         id = job.document[1] and job.document[1].encode("utf8", "replace").decode("utf8")
         failed = LinkedText(id, None, error=Failure(code, message))
         self.observe([failed])

@@ -147,7 +147,9 @@ def run(home: Path, *arguments: str, path: Path = ROOT) -> str:
 
 def test_what_is_missing_is_named(bioel, home):
     done = bioel("link", home / "pipeline", home / "notes.txt", status=2)
-    assert "names the function 'test-antibodies.v1', which is not registered in 'misc'" in done.err
+    assert (
+        "refers to the function 'test-antibodies.v1', which is not registered in 'misc'" in done.err
+    )
     assert done.err.startswith("error: [B501]") and "(--code FILE;" in done.err
 
 
@@ -166,7 +168,7 @@ def test_code_that_cannot_be_imported(bioel, tmp_path, code, message):
     if code is not None:
         path.write_text(code, encoding="utf8")
     done = bioel("link", "kb", "notes.txt", "--code", path, status=2)
-    assert done.err.startswith(f"error: [B502] The code {path} cannot be imported: {message}")
+    assert done.err.startswith(f"error: [B502] The code in {path} cannot be imported: {message}")
 
 
 def test_the_service_answers_with_facts(home):

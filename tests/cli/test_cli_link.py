@@ -280,7 +280,7 @@ def test_convert_counts_what_tokens_cannot_represent(bioel, tmp_path):
     source.write_text(json.dumps({"id": "7", "text": "cancerous", "mentions": [mention]}) + "\n")
     shown = bioel("convert", source, out).err
     assert "1 mention: 1 widened to tokens, 0 lost." in shown
-    assert f"{source}: 1 document to {out}." in shown
+    assert f"{source}: 1 document written to {out}." in shown
     shown = bioel("convert", source, out, "--no-widen").err
     assert "0 widened to tokens, 1 lost" in shown and "lost: 7:0-4 'canc'" in shown
 

@@ -14,7 +14,7 @@ def test_tuned_pipeline_and_its_figures(bioel, model, corpus, tmp_path):
     out, report = tmp_path / "tuned", tmp_path / "tuning.json"
     shown = bioel("tune", model, corpus, out, "--prefix", "MESH", "--json", report).words
     assert "gold accuracy@1_nil_ignored" in shown and "bioel_linker nil_threshold" in shown
-    assert f"6 mentions of 2 documents -> {out}" in shown
+    assert f"6 mentions in 2 documents -> {out}" in shown
     written = json.loads(report.read_text())
     assert [(one["protocol"], one["metric"]) for one in written["tuned"]] == [
         ("gold", "accuracy@1_nil_ignored"),

@@ -43,7 +43,7 @@ def found(nlp: Language, documents: list[Document], **settings: Any) -> list[tup
 
 
 NO_STRING = (
-    "The text of the document is of type NoneType, expected a string. Correct the source, or leave "
+    "The document's text has type NoneType, expected a string. Correct the source, or leave "
     "the document out."
 )
 EXPECTED = [

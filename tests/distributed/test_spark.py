@@ -165,7 +165,7 @@ def test_the_pipeline_is_loaded_once_in_a_worker(spark, model):
 def test_what_the_job_cannot_do(spark, model, source, tmp_path, capsys):
     from spacy_bioel.export.spark import link
 
-    with pytest.raises(BioelError, match=r"\[B191\] There is no column 'text', the columns are id"):
+    with pytest.raises(BioelError, match=r"\[B191\] There is no column 'text'; the columns are id"):
         link(spark.range(1), model=model)
     out = tmp_path / "out.jsonl"
     assert run("link", tmp_path / "none", source, "-o", out, "--engine", "spark") == 2
@@ -202,4 +202,4 @@ def test_arguments_that_do_not_suit_spark(arguments, message, capsys):
 def test_without_the_packages(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "pyspark", None)
     assert run("link", "model", "in.jsonl", "-o", "out.jsonl", "--engine", "spark") == 2
-    assert "[B192] Spark needs packages of the extra spark" in capsys.readouterr().err
+    assert "[B192] Spark needs packages from the spark extra" in capsys.readouterr().err

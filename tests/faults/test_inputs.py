@@ -84,7 +84,7 @@ def test_a_long_value_is_parsed_a_few_times(tmp_path, monkeypatch):
 
 def test_a_zip_of_two_files(tmp_path):
     (tmp_path / "a.zip").write_bytes(zipped(b"a", b"b"))
-    with pytest.raises(BioelError, match=r"\[B477\] .*has 2 files, expected one"):
+    with pytest.raises(BioelError, match=r"\[B477\] .*contains 2 files, expected one"):
         list(read_ontology(tmp_path / "a.zip"))
 
 

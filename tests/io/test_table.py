@@ -64,7 +64,7 @@ def test_warning_about_synonyms_separated_by_semicolons(write, caplog):
         names = [concept.names for concept in read_table(path, columns=columns, prefix="X")]
     assert names == [("Fever", "Pyrexia; hot"), ("Cough",), ("Pain", "ache;dolor")]
     assert [message.partition(": ")[2][:36] for message in caplog.messages] == [
-        "2 cells of synonyms contain a semico"
+        "2 synonym cells contain a semicolon,"
     ]
     assert "[W478]" in caplog.text
     caplog.clear()

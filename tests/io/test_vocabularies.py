@@ -220,7 +220,7 @@ def test_genes(write):
             ),
         ]
     )
-    said = r"\[B128\].* no column \['type_of_gene'\], its header is \['tax_id'"
+    said = r"\[B128\].* no column \['type_of_gene'\]; its header is \['tax_id'"
     with pytest.raises(BioelError, match=said):
         list(read_gene_info(write(GENES.replace("type_of_gene", "type"))))
 

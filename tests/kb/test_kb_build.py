@@ -134,9 +134,9 @@ def test_retired_ids_in_a_circle(tmp_path):
 
 @pytest.mark.parametrize("id", ["", "X 1", "X:1|X:2", "X:1\n", "NIL"])
 def test_bad_ids(tmp_path, id):
-    with pytest.raises(BioelError, match=r"\[B026\] Record 2 has the id"):
+    with pytest.raises(BioelError, match=r"\[B026\] In record 2, the id is"):
         build_kb([Concept("X:1", ("a",)), Concept(id, ("b",))], tmp_path / "kb")
-    with pytest.raises(BioelError, match=r"\[B026\] Record 1 has the replacement"):
+    with pytest.raises(BioelError, match=r"\[B026\] In record 1, the replacement is"):
         build_kb([Concept("X:1", (), replaced_by=id or " ")], tmp_path / "kb")
 
 

@@ -72,7 +72,9 @@ def test_an_encoder_of_another_size(folder):
 )
 def test_a_file_is_missing(folder, file):
     (folder / file).unlink()
-    with pytest.raises(BioelError, match=rf"\[B046\].*encoder does not hold.*{file}.*pretrain\.py"):
+    with pytest.raises(
+        BioelError, match=rf"\[B046\].*encoder does not contain.*{file}.*pretrain\.py"
+    ):
         read_encoder(empty(), folder)
     with pytest.raises(BioelError, match=r"\[B046\].*nowhere"):
         read_encoder(empty(), folder / "nowhere")

@@ -135,6 +135,6 @@ def test_two_listeners_share_it(shared, texts):
 
 def test_a_pipe_of_its_own_is_demanded(checkpoint):
     model = LISTENING_DETECTOR | {"tok2vec": transformer(checkpoint)}
-    found = r'\[B173\].*factory tok2vec.*spacy.Tok2VecListener.v1.*upstream = "tok2vec"'
+    found = r'\[B173\].*tok2vec pipe.*spacy.Tok2VecListener.v1.*upstream = "tok2vec"'
     with pytest.raises(BioelError, match=found):
         blank().add_pipe("bioel_mentions", config={"model": model})

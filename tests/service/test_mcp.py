@@ -95,8 +95,8 @@ def test_search_concepts(server):
         ("get_concept", {"id": "X:9"}, "[B337] There is no concept 'X:9'"),
         ("search_concepts", {"words": "a", "limit": 26}, "less than or equal to 25"),
         ("search_concepts", {"words": "a" * 501}, "at most 500 characters"),
-        ("search_concepts", {"words": "a", "limit": 0}, "[B487] The argument limit of search_conc"),
-        ("get_concept", {}, "[B487] The argument id of get_concept is invalid: Field re"),
+        ("search_concepts", {"words": "a", "limit": 0}, "[B487] The limit argument of search_conc"),
+        ("get_concept", {}, "[B487] The id argument of get_concept is invalid: Field re"),
     ],
 )
 def test_mistakes(server, tool, arguments, message):

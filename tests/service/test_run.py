@@ -94,5 +94,5 @@ def test_without_the_extra(monkeypatch, bioel, command, package):
     monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.delitem(sys.modules, "spacy_bioel.service.mcp", raising=False)
     shown = bioel(command, status=2).err
-    assert f"[B192] bioel {command} needs packages of the extra {command}, which" in shown
+    assert f"[B192] bioel {command} needs packages from the {command} extra, which" in shown
     assert f"Run: pip install 'spacy-bioel[{command}]'" in shown
