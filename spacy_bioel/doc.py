@@ -38,7 +38,9 @@ _FROM_ENTS = "from_ents"  # span group attribute: whether the mentions are the d
 _offsets_and_label = attrgetter("start", "end", "label")  # the `_span_key` of a link
 _flags = attrgetter("negated", "uncertain", "historical", "hypothetical", "experiencer")
 
-Record = dict[str, Any]  # with id, candidates, facts, kb, nil_threshold, probability, context
+Record = dict[
+    str, Any
+]  # with id, in_ents, candidates, facts, kb, nil_threshold, probability, context
 
 # spaCy fills only empty documents, and merged or split tokens have the same text.
 _DOC_TEXTS: WeakKeyDictionary[Doc, str] = WeakKeyDictionary()
@@ -290,8 +292,8 @@ def record_of(span: Span, spans_key: str = "") -> Record | None:
     """Return the record of a mention; None if the document has none.
 
     If several linkers have linked the same characters with the same label, choose the record for
-    the `spans_key` group, else for the group in `span.id_`, else the last record with the same
-    concept id as the span (`span.kb_id_`), else the last record.
+    the `spans_key` group, else for the group in `span.id_`, else one with the concept id of the
+    span (`span.kb_id_`), preferably of the linker that set the ids of `doc.ents`, else the last.
     """
     start, end, label = _span_key(span)
     values: dict[Any, Any] = span.doc.user_data
@@ -303,7 +305,8 @@ def record_of(span: Span, spans_key: str = "") -> Record | None:
         if key in records:
             return records[key]
     same_id = [record for record in records.values() if record["id"] == span.kb_id_]
-    return (same_id or list(records.values()))[-1]
+    newest_first = (same_id or list(records.values()))[::-1]
+    return max(newest_first, key=lambda record: bool(record.get("in_ents")))
 
 
 def _records_of_groups(span: Span) -> dict[str, Record]:
@@ -397,6 +400,7 @@ def set_ent_links(doc: Doc, *, spans_key: str) -> None:
         Span(doc, ent.start, ent.end, ent.label, kb_id=link.kb_id, span_id=ent.id)
         for ent, link in zip(doc.ents, linked, strict=True)
     ]
+    _mark_as_entities(doc, spans_key)
 
 
 def set_links_as_ents(doc: Doc, *, spans_key: str) -> None:
@@ -406,6 +410,14 @@ def set_links_as_ents(doc: Doc, *, spans_key: str) -> None:
     """
     spans = filter_spans([span for span in doc.spans[spans_key] if span.label])
     doc.ents = [Span(doc, s.start, s.end, s.label, kb_id=s.kb_id) for s in spans]
+    _mark_as_entities(doc, spans_key)
+
+
+def _mark_as_entities(doc: Doc, spans_key: str) -> None:
+    """Mark the records of the linker that set the ids of the entities."""
+    for key, group in doc.spans.items():
+        for *_, record in group.attrs.get(_LINKS, ()):
+            record["in_ents"] = key == spans_key
 
 
 def likeliest(spans: Iterable[ScoredSpan]) -> list[ScoredSpan]:
