@@ -39,7 +39,7 @@ ROOT = Path(__file__).parents[1]
 FACTS = ("hgvs", "component", "gene")
 CONTEXT = ("negated", "uncertain", "historical", "hypothetical", "experiencer", "context_cues")
 # Evidence renamed since the digests were made: new name -> old name.
-RENAMED = {"alias_table": "memory", "ngram": "sparse", "contextual": "context"}
+RENAMED: dict[str, str] = {}
 Texts = Iterable[str]
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
