@@ -31,8 +31,8 @@ def load(
 
     The starter finds diseases, chemicals, genes, organisms, cell lines and variants, and links them
     to MeSH, NCBI Gene (human, mouse, rat, zebrafish, fly, worm, yeasts), NCBI Taxonomy and
-    Cellosaurus. The first document takes a few seconds longer, because the bundled knowledge bases
-    are built in the user's cache folder.
+    Cellosaurus. The first document takes up to half a minute longer, once, because the bundled
+    knowledge bases are built in the user's cache folder.
 
     model (str | Path): "starter"; or a pipeline's folder or package name; or a knowledge base
         folder, to find and link the names it contains.

@@ -248,7 +248,8 @@ def explain_link(
         row = -1 if kb is None else kb.find(c.id)
         preferred = c.name if kb is None or row < 0 else kb.preferred_name(row)
         candidates.append(ExplainedCandidate(c.id, c.name, preferred, c.score, c.evidence))
-    context = context_of(span)
+    # The dictionary labels mentions after it finds them; records are stored by label.
+    context = context_of(Span(span.doc, span.start, span.end, link.label))
     return Explanation(
         start=link.start,
         end=link.end,

@@ -14,6 +14,7 @@ from tiny import linking_nlp
 
 from spacy_bioel.doc import get_links
 from spacy_bioel.errors import BioelError
+from spacy_bioel.report import explain
 from spacy_bioel.types import Concept
 
 TEXT = "No fever. Her father had migraine. Possible asthma; seizures in 2010."
@@ -118,6 +119,11 @@ def test_a_group_that_is_assigned(doc, change, key, way):
     assert len(after.spans[key]) >= 3
     for span in after.spans[key]:
         assert facts(span) == expected[span.text, span.label_]
+
+
+def test_an_explanation_has_the_context(nlp):
+    said = {m.text: m.said for m in explain(nlp, TEXT).mentions}
+    assert said["fever"].startswith("negated") and "family" in said["migraine"]
 
 
 def test_links_of_a_filtered_group(doc):
