@@ -17,7 +17,7 @@ from typing import Annotated, TextIO
 from typer import Argument, Option
 
 from spacy_bioel.cli import console
-from spacy_bioel.cli.kb_show import ann_text, open_kb_argument
+from spacy_bioel.cli.kb_show import MEANINGS_OF_COUNTS, ann_text, open_kb_argument
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.io.formats import detect_ontology_format, read_ontology
 from spacy_bioel.io.ontology import read_obo_header
@@ -44,32 +44,6 @@ _EDIT_COUNTS = (
     "dropped_nameless", "inherited_types", "unknown_parents", "retired_current", "retired_missing",
     "concepts", "names", "retired", "fingerprint",
 )  # fmt: skip
-_MEANINGS_OF_COUNTS = {
-    "records": "records read",
-    "concepts": "concepts",
-    "names": "different names",
-    "entries": "names, counted once for each concept",
-    "ambiguous_names": "names that several concepts share",
-    "merged_records": "records merged into an earlier record with the same id",
-    "merged_names": "names left out: another spelling of one of the concept's names",
-    "empty_names": "names left out: no letter or digit",
-    "dropped_by_type": "concepts left out: no type listed in --types",
-    "dropped_by_branch": "concepts left out by --under and --exclude",
-    "dropped_nameless": "concepts left out: no name",
-    "inherited_types": "concepts without a type that received their parents' types",
-    "unknown_parents": "parent links left out: the parent is not in the knowledge base",
-    "retired": "retired ids that resolve to a concept",
-    "retired_current": "retired ids left out: still current",
-    "retired_missing": "retired ids left out: the replacement is not in the knowledge base",
-    "redirected": "records with a retired id, merged into its replacement",
-    "fingerprint": "fingerprint of the contents",
-    "concepts_added": "concepts added",
-    "concepts_removed": "concepts removed",
-    "names_added": "names added",
-    "names_removed": "names removed",
-    "retired_added": "ids retired",
-    "retired_removed": "retired ids forgotten",
-}
 
 
 def build(
@@ -249,7 +223,7 @@ def _write_bad(file: TextIO, record: BadRecord) -> None:
 def show_counts(title: str, counts: Mapping[str, int | str]) -> None:
     """Print a table of the non-zero counts and their meanings."""
     rows = [
-        (_MEANINGS_OF_COUNTS[name], count if isinstance(count, str) else f"{count:,}")
+        (MEANINGS_OF_COUNTS[name], count if isinstance(count, str) else f"{count:,}")
         for name, count in counts.items()
         if count
     ]

@@ -21,6 +21,32 @@ from spacy_bioel.kb.vector_files import describe_vectors
 # Table limits; JSON contains all types and children.
 _MAX_TYPES_IN_TABLE = 12
 _MAX_CHILDREN_IN_TABLE = 20
+MEANINGS_OF_COUNTS = {
+    "records": "records read",
+    "concepts": "concepts",
+    "names": "different names",
+    "entries": "names, counted once for each concept",
+    "ambiguous_names": "names that several concepts share",
+    "merged_records": "records merged into an earlier record with the same id",
+    "merged_names": "names left out: another spelling of one of the concept's names",
+    "empty_names": "names left out: no letter or digit",
+    "dropped_by_type": "concepts left out: no type listed in --types",
+    "dropped_by_branch": "concepts left out by --under and --exclude",
+    "dropped_nameless": "concepts left out: no name",
+    "inherited_types": "concepts without a type that received their parents' types",
+    "unknown_parents": "parent links left out: the parent is not in the knowledge base",
+    "retired": "retired ids that resolve to a concept",
+    "retired_current": "retired ids left out: still current",
+    "retired_missing": "retired ids left out: the replacement is not in the knowledge base",
+    "redirected": "records with a retired id, merged into its replacement",
+    "fingerprint": "fingerprint of the contents",
+    "concepts_added": "concepts added",
+    "concepts_removed": "concepts removed",
+    "names_added": "names added",
+    "names_removed": "names removed",
+    "retired_added": "ids retired",
+    "retired_removed": "retired ids forgotten",
+}
 
 
 def list_kbs(json_file: console.Json = None) -> None:
@@ -98,7 +124,9 @@ def _info_rows(about: dict[str, Any], *, kb: str) -> Iterator[tuple[str, str]]:
             shown = [f"{name} {n:,}" for name, n in value.items()]
             yield "types", ", ".join(_shorten_list(shown, _MAX_TYPES_IN_TABLE))
         elif key == "counts":
-            yield from ((name.replace("_", " "), f"{n:,}") for name, n in value.items())
+            yield from (
+                (MEANINGS_OF_COUNTS.get(name, name), f"{n:,}") for name, n in value.items() if n
+            )
         elif key == "names_of_sources":
             shown = [f"{name or 'unnamed'} {n:,}" for name, n in value.items()]
             yield "names of sources", ", ".join(shown)
