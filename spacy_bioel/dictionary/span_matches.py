@@ -356,6 +356,6 @@ def _coordinated_matches(
 
 
 def _expand(counts: IntArray) -> tuple[IntArray, IntArray]:
-    """Return each member's group, and its index in that group, given the group sizes."""
+    """Return each member's group, and its index in that group, from the group sizes."""
     group = np.repeat(np.arange(len(counts)), counts)
     return group, np.arange(len(group)) - np.repeat(np.cumsum(counts) - counts, counts)

@@ -88,7 +88,7 @@ def _without_name(named: list[tuple[str, int]], removed: str) -> list[tuple[str,
 
 @dataclass(frozen=True, slots=True)
 class EditReport:
-    """Effect of a change: the increase in concepts, names and retired ids, and other counts."""
+    """Effect of a change: increases in concepts, names and retired ids, and other counts."""
 
     concepts: int
     names: int

@@ -53,7 +53,7 @@ VECTOR_COLUMNS = {
     "codes": "int8",  # codes, fine and scales: see `kb.vectors`
     "fine": "uint8",
     "scales": "float32",
-    "digests": "uint64",  # digests of the normalised names, see `kb.vector_files`
+    "digests": "uint64",  # digests of the normalised names (see `kb.vector_files`)
 }
 # Used for many vectors without an approximate index; see `kb.vectors`.
 COARSE_COLUMNS = {"coarse": "int8", "projection": "float32"}

@@ -1,6 +1,6 @@
 """Read several knowledge bases as one joined knowledge base.
 
-Strings, searches and vectors stay in the parts. Only numbers are kept in memory, some 50 bytes per
+Strings, searches and vectors stay in the parts. Only numbers are kept in memory, about 50 bytes per
 name, and each column is created on first use. Nothing is written to disk.
 """
 

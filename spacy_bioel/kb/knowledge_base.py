@@ -320,7 +320,7 @@ class KnowledgeBase:
     name_offsets[i + 1]]. name_is_preferred has the same layout, and name_sources has the layout of
     concept_names. `retired_targets` contains the row of the concept that replaced each retired id.
 
-    files (Mapping[str, RawFile]): Files by name, see `kb.folder`; unknown files are ignored.
+    files (Mapping[str, RawFile]): Files by name (see `kb.folder`); unknown files are ignored.
     path (Path | None): Folder that the files are mapped from; None in memory.
     RAISES BioelError: The same errors as `kb.columns.checked_meta`. Methods and whole columns raise
         [B211] if they read damaged data that opening does not detect.
@@ -610,7 +610,7 @@ class KnowledgeBase:
         return [tuple(types[start:end]) for start, end in pairwise(indptr.tolist())]
 
     def labels_of(self, concepts: IntArray) -> list[str]:
-        """Return default labels for mentions of concepts: the first type, or the KB's title."""
+        """Return default labels for mentions of concepts: their first type, or the KB's title."""
         return [types[0] if types else self.title for types in self.types_of_all(concepts)]
 
     def memberships(self) -> Iterator[NDArray[np.bool_]]:

@@ -20,7 +20,7 @@ from spacy_bioel.parallel import even_slices, one_thread_each
 from spacy_bioel.types import FloatArray, IntArray
 
 EncodeNames = Callable[[Sequence[str]], FloatArray]  # from n normalised names to shape (n, dim)
-Steps = Sequence[Sequence[float]]  # steps of an approximate search, see `kb.faiss_index`
+Steps = Sequence[Sequence[float]]  # steps of an approximate search (see `kb.faiss_index`)
 
 _FINE = 256  # number of values that the fine part can take
 _LARGEST = 127 * _FINE
@@ -59,7 +59,7 @@ class QuantizedVectors:
     codes (NDArray[int8]), fine (NDArray[uint8]): Possibly mapped. Shape (n, dim) each.
     scales (FloatArray): Possibly mapped. Shape (n,).
     coarse (CoarseCodes | None): Codes for `TwoStageIndex`; None: search is exact.
-    ann (RawFile | None): File of the approximate index, see `kb.faiss_index`. Possibly mapped.
+    ann (RawFile | None): File of the approximate index (see `kb.faiss_index`). Possibly mapped.
     ann_steps (Steps): Steps of a search in the approximate index.
     ann_checksum (str): Checksum of the file.
     """
@@ -129,8 +129,8 @@ def quantize(vectors: NDArray[np.floating]) -> QuantizedVectors:
 class ExactIndex:
     """Search by inner product over all vectors, block by block.
 
-    All vectors are compared by their first eight bits, then the best vectors by all bits. A query's
-    scores do not depend on the other queries, and the lower row wins ties.
+    All vectors are compared using their first eight bits, then the best vectors using all bits. A
+    query's scores do not depend on the other queries, and the lower row wins ties.
     """
 
     vectors: QuantizedVectors  # unit rows, possibly mapped
@@ -159,7 +159,7 @@ class ExactIndex:
         return rescored(self.vectors, queries, rows, k=k)
 
     def _candidates(self, queries: FloatArray, *, width: int) -> IntArray:
-        """Return the best rows by their first eight bits, -1 for none. Shape (n_queries, width)."""
+        """Return the best rows, by the first eight bits; -1 for none. Shape (n_queries, width)."""
         n, n_queries = len(self), len(queries)
         size = max(1, min(self.block_rows, n, _PRODUCTS_PER_BLOCK // n_queries))
         multiply = self.vectors.products(queries, block_rows=size)
@@ -345,7 +345,7 @@ class TwoStageIndex(ExactIndex):
     """
 
     def _candidates(self, queries: FloatArray, *, width: int) -> IntArray:
-        """Return the best rows with near codes, by their first eight bits; -1 for none."""
+        """Return the best rows with near codes, using the first eight bits; -1 for none."""
         query, row = self._near_codes(queries, n=_NEAR_PER_CANDIDATE * width)
         bounds = np.searchsorted(query, np.arange(len(queries) + 1))
         best = np.full((len(queries), width), -1, np.int64)
