@@ -38,13 +38,13 @@ from spacy_bioel.types import BoolArray, DoubleArray, IntArray
 _ADJECTIVES_FILE = Path(__file__).parents[1] / "assets" / "adjectives.json"
 _MAX_CACHED_CORRECTIONS = 1 << 17
 _SAMPLE_SIZE = 1000  # concepts or names sampled to estimate properties of a knowledge base
-# A concept with fewer concepts below it is never too general: users of small knowledge bases want
-# mentions of general concepts too.
+# A concept with fewer descendants than this is never too general: with small knowledge bases, users
+# want mentions of general concepts too.
 _MIN_BELOW_TOO_GENERAL = 100
-# Probability that a span means the name that it matches, for each difference between the two, from
-# EQUAL to FAMILY_ORDERED.
+# Probability that a span means the name it matches, for each kind of difference between the two,
+# from EQUAL to FAMILY_ORDERED.
 _PROBABILITIES = np.array([0.95, 0.9, 0.85, 0.75, 0.6])
-_TYPO_FACTOR = 0.9  # multiplies the probability for each misspelled word
+_TYPO_FACTOR = 0.9  # applied to the probability once for each misspelled word
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ WhyOther = Callable[[Doc, IntArray, IntArray], Sequence[str]]
 
 
 class MatchedNames(NamedTuple):
-    """Spans that match a name, with its row, the evidence, and a reason to reject them or ""."""
+    """Spans that match names, the name rows, the evidence, and reasons to reject spans, or ""."""
 
     spans: SpanMatches
     rows: IntArray
@@ -84,7 +84,7 @@ class MatchedNames(NamedTuple):
 
 
 class DictionaryLookup:
-    """Finds the names from one knowledge base in documents; can be shared by threads."""
+    """Finds a knowledge base's names in documents; can be shared between threads."""
 
     def __init__(self, kb: KnowledgeBase) -> None:
         nouns = _noun_of_adjective()
@@ -108,7 +108,9 @@ class DictionaryLookup:
         why_other: WhyOther | None = None,
         traces: Sequence[Trace] | None = None,
     ) -> list[list[FoundName]]:
-        """Find the names in each document, from left to right. Only parts of coordinations overlap.
+        """Find the names in each document, from left to right.
+
+        Names overlap only in coordinations or, with the `nested` option, if one contains the other.
 
         forms_of (Callable): Returns the short forms in a document with their long forms.
         why_other (Callable | None): Explains why spans in a document cannot be names.
@@ -156,7 +158,7 @@ class DictionaryLookup:
         return word if stem in self._stems and stem_of(corrected) != stem else corrected
 
     def _match(self, words: WordTable, spans: SpanMatches) -> MatchedNames:
-        """Return the spans that match a name, including matches with a reason against them."""
+        """Return the spans that match a name, including those with a reason to reject them."""
         rows, evidence = self._matcher.rows_and_evidence(words, spans)
         reasons = reasons_against(
             words, spans, rows, evidence, self.kb, self._too_general, self._ignore_capitals
@@ -235,7 +237,7 @@ def _concepts_above_most(kb: KnowledgeBase) -> BoolArray:
     n, step = len(kb), max(1, len(kb) // _SAMPLE_SIZE)
     concept = np.arange(0, n, step)
     descendant = concept  # the sampled concept below each entry of `concept`
-    pairs = np.zeros(0, dtype=np.int64)  # (descendant, ancestor) pairs, each as one number
+    pairs = np.zeros(0, dtype=np.int64)  # (descendant, ancestor) pairs, each encoded as one number
     while len(concept):
         indptr, positions = positions_of(kb.parent_offsets, concept)
         parent_pairs = np.repeat(descendant, np.diff(indptr)) * n + kb.parents[positions]

@@ -1,4 +1,4 @@
-"""Determine how well a text span matches a knowledge base name, and find reasons against it."""
+"""Determine how well a text span matches a knowledge base name, and find reasons to reject it."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ from spacy_bioel.text.normalize import (
 from spacy_bioel.types import BoolArray, IntArray
 
 # Differences between a string and a name: none; plural, British spelling, or the adjective of a
-# one-word name; word order; words of the same family ("bowing", "bowed"); both of the last two.
+# one-word name; word order; words of the same family ("bowing", "bowed"); the last two combined.
 EQUAL, SPELLED, ORDERED, FAMILY, FAMILY_ORDERED = range(5)
 _OTHER_MEANING = FAMILY_ORDERED + 1
 _MAX_CACHED_MATCHES = 1 << 16
-_MIN_ADJECTIVE_LENGTH = 6  # letters of an adjective whose stem may differ from its noun's
+_MIN_ADJECTIVE_LENGTH = 6  # min. letters in an adjective whose stem differs from its noun's
 
 
 class NameMatch(NamedTuple):
@@ -108,7 +108,7 @@ class NameMatcher:
         rows[(single > 0) & (difference > SPELLED)] = -1
         # "Shortness of breath and leg swelling" does not mean a short leg.
         rows[(matches.gap < end) & (difference > ORDERED)] = -1
-        # "8, 9" is not "VIII nerve", although nerve names differ only in a number.
+        # "8, 9" is not "VIII nerve", although nerve names differ only in their number.
         is_digit = np.array([form.isdigit() for form in words.forms], dtype=bool)[words.form]
         n_digits = np.append(0, np.cumsum(is_digit))
         rows[(n_digits[end] - n_digits[start] == end - start) & is_replaced] = -1
@@ -210,13 +210,13 @@ def _difference(words: list[str], name: str) -> int:
 
 
 def _may_be_adjective(word: str, noun: str) -> bool:
-    """Return whether a word may be the adjective of a noun, judging by their endings.
+    """Return whether a word may be the adjective for a noun, judging by their endings.
 
     Examples are "retinal", "embryonic" and "hypertensive". Substances are excluded: "muscarinic"
     does not mean muscarine.
     """
     if word.endswith(("al", "ar", "oid")) and len(word) >= _MIN_ADJECTIVE_LENGTH:  # not "oral"
-        return word != noun + "eal"  # "corneal" is the adjective of "cornea", not of "corn"
+        return word != noun + "eal"  # "corneal" belongs to "cornea", not to "corn"
     if word.endswith("ic") and noun.endswith(("o", "ome", "ele")):
         return True
     if word.endswith("y") and noun.endswith("iness"):
@@ -269,9 +269,9 @@ def reasons_against(
 
 
 def are_words_in_capitals(names: Sequence[str]) -> bool:
-    """Return whether names are words written in capitals, so that their case means nothing.
+    """Return whether names are words written in capitals, so that case carries no information.
 
-    This is common in hospital exports. Gene symbols are not words.
+    This is common in hospital exports. Gene symbols do not count as words.
     """
     n_in_capitals = sum(name == name.upper() for name in names)
     n_with_word = sum(any(map(_is_word, name.lower().split())) for name in names)

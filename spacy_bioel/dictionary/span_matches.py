@@ -33,18 +33,18 @@ class WordTable:
 
     docs (Sequence[Doc]): The documents.
     forms (tuple[str, ...]): The distinct words, normalised.
-    form (IntArray): Index into `forms` of each word. Shape (n_words,), like all columns up to
+    form (IntArray): Each word's index into `forms`. Shape (n_words,), like all columns up to
         `separator`.
     doc, token (IntArray): For each word, the index of its document, and of its token in the batch.
     can_begin, can_end (BoolArray): Whether a span may begin, or end, with a word.
-    keys (KeyArray): Keys in a bag, see `kb.gazetteer`; 0: the word is ignored.
+    keys (KeyArray): Keys in a bag (see `kb.gazetteer`); 0 if the word is ignored.
     is_short_form (BoolArray): Whether a word belongs to an expanded short form.
     separator (NDArray[int8]): Separator before a word: NOTHING, LINE, COMMA or STOP.
     token_offset, token_length (IntArray): For each token, its first character in the document, and
         its length. Shape (n_tokens,).
     first_token (IntArray): First token of each document. Shape (n_docs,).
     expanded (dict[int, list[str]]): For the first word of each expanded short form, the words of
-        the long form; for its other words, no words.
+        the long form; for its other words, an empty list.
     corrected (tuple[str, ...]): Each form after spelling correction.
     """
 
@@ -81,7 +81,7 @@ def read_words(
     key_of: Callable[[str], int],
     forms_of: Callable[[Doc], Mapping[str, str]],
 ) -> WordTable:
-    """Read the words of documents that share a vocabulary.
+    """Read the words in documents that share a vocabulary.
 
     key_of (Callable): Returns the key of a normalised word in a bag.
     forms_of (Callable): Returns the short forms in a document with their long forms. Short forms
@@ -162,7 +162,7 @@ def _separators(
 
     conditions = [is_before_word(kind) for kind in (is_stop, is_comma & spaced, is_line)]
     separators = np.select(conditions, [STOP, COMMA, LINE], NOTHING).astype(np.int8)
-    first = np.searchsorted(token, first_token)  # no name continues in the next document
+    first = np.searchsorted(token, first_token)  # names never continue into the next document
     separators[first[first < len(token)]] = STOP
     return separators
 
@@ -174,7 +174,7 @@ def _expand_short_forms(
     forms: Mapping[str, str],
     key_of: Callable[[str], int],
 ) -> None:
-    """Replace the keys of short forms in a document by the keys of their long forms."""
+    """Replace the keys of short forms in a document with the keys of their long forms."""
     starts = words.token_offset[tokens]
     ends = starts + words.token_length[tokens]
     # The longest short form comes last, so that "CKD stage 3" replaces "CKD".
@@ -202,7 +202,7 @@ class SpanMatches:
     """Word spans that match a name's bag of words. Shape (n,) each.
 
     start, end (IntArray): First word, and the word after the last.
-    gap, resume (IntArray): First word that is left out, and first word after the gap, such as
+    gap, resume (IntArray): First word left out, and first word after the gap, such as
         "lip" and "palate" in "cleft lip and palate". Both are `end` if nothing is left out.
     bag (IntArray): Number of the bag, from 1.
     replaced, substitute (IntArray): Word that is replaced, and the row of its substitute in
@@ -235,8 +235,8 @@ def find_span_matches(
     """Find all spans with the same words as a name, in any order.
 
     known (BoolArray): Whether a form is a word in the knowledge base, or a linking word.
-    inexact (bool): Also replace words by substitutes that synonyms contain, replace adjectives by
-        nouns, and complete the names on both sides of "and".
+    inexact (bool): Also replace words with substitutes that synonyms contain, replace adjectives
+        with nouns, and complete the names on both sides of "and".
     """
     sums = np.append(np.zeros(1, np.uint64), np.cumsum(words.keys, dtype=np.uint64))
     spans = [_spans_of_known_words(words, known), _spans_of_long_names(words, bags, sums)]
@@ -258,7 +258,7 @@ def _make_matches(start: IntArray, end: IntArray, bag: IntArray, **others: IntAr
 
 
 def _spans_of_known_words(words: WordTable, known: BoolArray) -> IntArray:
-    """Return the spans of known words without a stop inside. Shape (2, n)."""
+    """Return the spans of known words with no stop inside. Shape (2, n)."""
     n = len(words)
     is_unknown = (~known[words.form] & ~words.is_short_form) if n else np.zeros(0, dtype=bool)
     n_unknown = np.append(0, np.cumsum(is_unknown))
@@ -289,7 +289,7 @@ def _spans_of_long_names(words: WordTable, bags: BagsOfWords, sums: KeyArray) ->
 def _substituted_matches(
     words: WordTable, bags: BagsOfWords, start: IntArray, end: IntArray, keys: KeyArray
 ) -> SpanMatches:
-    """Match spans in which one word is replaced by a substitute, or an adjective by its noun."""
+    """Match spans in which a substitute replaces one word, or a noun replaces its adjective."""
     n_before = np.append(0, np.cumsum(words.keys != 0))
     n_content_words = n_before[end] - n_before[start]
     is_enough = n_content_words >= np.where(end - start == 1, 1, 2)
@@ -346,7 +346,7 @@ def _coordinated_matches(
     n_stops = np.append(0, np.cumsum(words.separator == STOP))
     start, gap, resume, end = spans
     fits = words.can_begin[start] & words.can_end[end - 1] & (n_stops[end] == n_stops[start + 1])
-    # An expanded short form stays whole.
+    # An expanded short form is never split.
     fits &= (words.can_end | ~words.is_short_form)[gap - 1]
     fits &= (words.can_begin | ~words.is_short_form)[resume]
     start, gap, resume, end = spans[:, fits]
@@ -356,6 +356,6 @@ def _coordinated_matches(
 
 
 def _expand(counts: IntArray) -> tuple[IntArray, IntArray]:
-    """Return each member's group, and its index in that group, given the group sizes."""
+    """Return each member's group, and its index in that group, from the group sizes."""
     group = np.repeat(np.arange(len(counts)), counts)
     return group, np.arange(len(group)) - np.repeat(np.cumsum(counts) - counts, counts)

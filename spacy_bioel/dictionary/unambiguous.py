@@ -32,8 +32,8 @@ from spacy_bioel.text.normalize import (
 )
 from spacy_bioel.types import GENE, ORGANISM, BoolArray, IntArray, ScoredSpan
 
-MIN_NAME_LENGTH = 3  # characters in a name; acronyms may have one less
-MAX_ACRONYM_LENGTH = 6  # characters; a longer name in capitals need not match by case
+MIN_NAME_LENGTH = 3  # characters in a name; acronyms may have one fewer
+MAX_ACRONYM_LENGTH = 6  # characters; the case of longer names in capitals is ignored
 _MIN_UNSEEN_LENGTH = 4  # characters in a name that is not in the training texts
 # The annotation rate of similar names counts as much as this many occurrences of the name itself.
 _SIMILAR_NAMES_WEIGHT = 2.0
@@ -58,7 +58,7 @@ def common_words() -> dict[str, float]:
 
 @cache
 def everyday_words() -> frozenset[str]:
-    """Read the everyday English words, which can only match preferred names."""
+    """Read the everyday English words, which match preferred names but never synonyms."""
     return frozenset((_WORD_LISTS_FOLDER / "everyday.txt").read_text(encoding="utf8").split())
 
 
@@ -77,7 +77,7 @@ def is_acronym(name: str) -> bool:
 
 @lru_cache(maxsize=256)
 def is_in_capitals(text: str) -> bool:
-    """Return whether a whole text is in capitals, not just its acronyms: its case means nothing."""
+    """Return whether a whole text, not just its acronyms, is in capitals, so case is no clue."""
     if 2 * sum(map(str.isupper, text)) <= sum(map(str.isalpha, text)):
         return False
     words = [word for word in re.findall(r"[^\W\d_]+", text) if word.isupper() and len(word) > 1]
@@ -171,7 +171,7 @@ def annotation_counts(string: str, label: str) -> tuple[int, int]:
 
 
 def has_annotation_counts(string: str, label: str) -> bool:
-    """Return whether a normalised string, a name with this label, is in the training texts."""
+    """Return whether there are annotation counts for a normalised string with this label."""
     return string in _annotation_counts_and_rates()["strings"].get(label, {})
 
 
@@ -200,7 +200,7 @@ Vocabularies = Mapping[str, tuple[KnowledgeBase, BoolArray | None]]
 
 
 class UnambiguousNames:
-    """Finds names that can have only one label; can be shared by threads.
+    """Finds names that can have only one label; can be shared between threads.
 
     vocabularies (Mapping): For each label, its knowledge base, and a mask of the concepts that its
         mentions may link to; None: all.
@@ -251,7 +251,7 @@ class UnambiguousNames:
         spans: Sequence[list[ScoredSpan]],
         excluded: Sequence[Collection[str]],
     ) -> list[list[NameInText]]:
-        """Return the names in each document that are not mentions yet, and reasons against them."""
+        """Return each document's names that are not mentions yet, and reasons to reject them."""
         longest = self.longest(docs)
         names_in_docs = list(map(_missed_names, docs, spans, excluded, longest))
         strings_in_docs = []
@@ -319,7 +319,7 @@ def _labels_of_names(kb: KnowledgeBase, vocabularies: Vocabularies) -> NDArray[A
         if vocabulary_kb is kb:
             is_allowed = np.True_ if allowed is None else allowed
             bits |= is_allowed.astype(dtype) << dtype(label_index)
-    # Fly and fish genes have English words as names, and the annotation rates are for human genes.
+    # Some fly and fish genes are named after English words; annotation rates are for human genes.
     other_species = [t for t in kb.type_names if t.startswith(ORGANISM) and t != _HUMAN]
     if other_species and _HUMAN in kb.type_names:
         bits[kb.type_mask(other_species)] = 0
@@ -331,7 +331,7 @@ def _labels_of_names(kb: KnowledgeBase, vocabularies: Vocabularies) -> NDArray[A
 
 
 def _merge_masks(tables: Sequence[tuple[KeyArray, MaskArray]]) -> KeyMasks:
-    """Merge tables of sorted keys; identical keys get the bits from all their masks."""
+    """Merge tables of sorted keys; identical keys get the bits in any of their masks."""
     if not tables:
         return KeyMasks.empty()
     keys = np.concatenate([table_keys for table_keys, _ in tables])

@@ -1,6 +1,6 @@
 """Build a knowledge base: turn records, from any source and in any order, into columns.
 
-Records are merged into one draft per concept. Concepts and names get row numbers, and are written
+Records are merged into one draft per concept. Concepts and names are numbered, and are written
 as the columns that `kb.knowledge_base` maps.
 """
 
@@ -70,7 +70,7 @@ class BuildReport:
 class Draft:
     """A draft concept, merged from all records with the same id.
 
-    Tuples instead of lists: empty tuples take no memory, and the garbage collector skips them.
+    Fields are tuples, since empty tuples take no memory and the garbage collector skips them.
     """
 
     names: tuple[str, ...] = ()
@@ -98,11 +98,11 @@ def extend_unique(known: tuple[str, ...], added: Iterable[str]) -> tuple[str, ..
 
 @dataclass(slots=True)
 class Drafts:
-    """Contents of a knowledge base before they are written as columns."""
+    """Contents of a knowledge base that is about to be written as columns."""
 
     current: dict[str, Draft] = field(default_factory=dict)  # concepts by id
     retired: dict[str, str] = field(default_factory=dict)  # replacement of each retired id
-    sources: list[str] = field(default_factory=list)  # source of the build, then of additions
+    sources: list[str] = field(default_factory=list)  # of the build, then of later additions
 
 
 def merge_records(
@@ -379,8 +379,8 @@ class _RowNumbers:
 
 def _assign_rows(drafts: dict[str, Draft], report: BuildReport) -> _RowNumbers:
     rows = _RowNumbers()
-    # If several concepts share a preferred name, the concept with the shortest id, which is the
-    # oldest, decides its spelling: "BRAF" as in humans, not "Braf" as in mice.
+    # If several concepts share a preferred name, its spelling comes from the concept with the
+    # shortest id, which is the oldest: "BRAF" as in humans, not "Braf" as in mice.
     oldest: dict[str, tuple[int, str]] = {}
     for id, surfaces in _distinct_names(drafts, report):
         if not surfaces:
@@ -470,7 +470,7 @@ def _write_names(
     postings: tuple[NDArray[Any], ...] = build_postings(list(rows.names))
     for column, values in zip(_NGRAMS, postings, strict=True):
         writer.array(column, values)
-    # Sources without a name in the knowledge base are dropped.
+    # Sources that contribute no name to the knowledge base are dropped.
     source_indices = np.frombuffer(rows.entry_sources, dtype=np.dtype("i"))
     used, source_rows = np.unique(source_indices, return_inverse=True)
     writer.strings("sources", (" ".join(sources[index].split()) for index in used.tolist()))

@@ -54,7 +54,7 @@ def cache_folder() -> Path:
 
 
 def open_setting(path: str, base: Path = Path(), *, builds: bool = True) -> KnowledgeBase:
-    """Open a bundled knowledge base or a folder, given as a string in the `kb` setting.
+    """Open the bundled knowledge base or folder that a string in the `kb` setting refers to.
 
     base (Path): Folder that relative paths start from.
     builds (bool): Whether a bundled knowledge base may be built.

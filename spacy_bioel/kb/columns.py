@@ -29,7 +29,7 @@ from spacy_bioel.types import IntArray
 RawFile = NDArray[np.uint8]
 Rows = TypeVar("Rows", bound=NDArray[np.integer])
 
-_UNSIGNED: dict[int, type[np.unsignedinteger]] = {4: np.uint32, 8: np.uint64}  # by bytes
+_UNSIGNED: dict[int, type[np.unsignedinteger]] = {4: np.uint32, 8: np.uint64}  # by size in bytes
 
 LINE_END = ord("\n")
 
@@ -57,7 +57,7 @@ class Origin:
         return values
 
     def ends(self, offsets: NDArray[Any], *, end: int) -> NDArray[Any]:
-        """Return the offsets if they go from 0 to `end`. RAISES BioelError: [B211] if not."""
+        """Return the offsets if they run from 0 to `end`. RAISES BioelError: [B211] if not."""
         found = (int(offsets[0]), int(offsets[-1])) if len(offsets) else "none"
         if found != (0, end):
             raise self.damaged(expected=f"offsets from 0 to {end}", found=found)
@@ -94,13 +94,13 @@ def positions_of(offsets: NDArray[Any], rows: NDArray[Any]) -> tuple[IntArray, I
 
 
 def entries_of(starts: IntArray, counts: IntArray) -> tuple[IntArray, IntArray]:
-    """Return indptr and the positions in all runs, given the start and length of each run."""
+    """Return indptr and the positions in all runs, from the start and length of each run."""
     indptr = offsets_of(counts)
     return indptr, np.repeat(starts - indptr[:-1], counts) + np.arange(indptr[-1])
 
 
 UNSEALED = "0" * 32  # placeholder for a text's own checksum
-SMALL = 1 << 18  # bytes; the checksums of files up to this size are compared at opening
+SMALL = 1 << 18  # bytes; the checksums of files up to this size are compared on opening
 
 # Header of the .npy files that numpy writes for arrays of plain little-endian numbers.
 _NPY_HEADER = re.compile(
@@ -110,7 +110,7 @@ _NPY_HEADER = re.compile(
 _FILE_NAME = re.compile(r"((vectors|tries)/\w[\w.-]*/)?\w[\w.-]*", re.ASCII)
 _MAGIC = b"BIOELKB1"
 _STRINGS_PER_WRITE = 1 << 14
-_ALIGNMENT = 64  # bytes; numbers in .npy files and files in a packed block start at multiples of it
+_ALIGNMENT = 64  # bytes; numbers in .npy files, and packed files, start at multiples of this
 
 
 # -- Arrays -------------------------------------------------------------------------------------
@@ -201,7 +201,7 @@ def read_small(folder: Path, name: str) -> dict[str, RawFile]:
 
 
 def write_files(folder: Path, files: Mapping[str, RawFile]) -> None:
-    """Write files to a folder, byte by byte."""
+    """Write files to a folder, unchanged."""
     for name, raw in files.items():
         (folder / name).write_bytes(memoryview(raw))  # type: ignore[arg-type]
 
@@ -275,7 +275,7 @@ def read_json(raw: bytes, *, where: str, file: str) -> dict[str, Any]:
 
 
 def sealed_json(about: Mapping[str, Any]) -> bytes:
-    """Serialise `about` to JSON, and replace `UNSEALED` in the text by the text's checksum."""
+    """Serialise `about` to JSON, and replace `UNSEALED` in the text with its checksum."""
     text = json.dumps(about, indent=1).encode("utf8")
     return text.replace(UNSEALED.encode("ascii"), checksum(text).encode("ascii"))
 
@@ -299,7 +299,7 @@ def _edited_file(where: str, file: str, *, expected: str, found: object) -> Bioe
 
 # -- Schema, and meta.json -----------------------------------------------------------------------
 
-# Increase this number whenever a column is added, removed or given another meaning.
+# Increase this number whenever a column is added or removed, or its meaning changes.
 SCHEMA_VERSION = 4
 
 META_FILE = "meta.json"
@@ -329,7 +329,7 @@ ARRAY_COLUMNS = {
     "type_ids": "int32",
     "parent_offsets": "int64",
     "parents": "int32",
-    # Inverted index of character 3-grams, see `kb.spelling`.
+    # Inverted index of character 3-grams (see `kb.spelling`).
     "ngram_codes": "uint32",
     "ngram_offsets": "int64",
     "ngram_names": "int32",

@@ -2,7 +2,7 @@
 
 Each change rewrites all columns, which takes seconds for half a million names. There are no
 tombstones and no segments to merge, so a changed knowledge base is read as fast as a new one.
-Vectors are kept, and the next encoding copies them where names are unchanged. Concurrent changes
+Vectors are kept, and the next encoding copies those of unchanged names. Concurrent changes
 run one after the other, each starting from the result of the previous change.
 """
 
@@ -88,12 +88,12 @@ def _without_name(named: list[tuple[str, int]], removed: str) -> list[tuple[str,
 
 @dataclass(frozen=True, slots=True)
 class EditReport:
-    """Effect of a change: the increase in concepts, names and retired ids, and other counts."""
+    """Effect of a change: increases in concepts, names and retired ids, and other counts."""
 
     concepts: int
     names: int
     retired: int
-    vectors_outdated: bool  # whether the knowledge base has vectors, and the change outdated them
+    vectors_outdated: bool  # whether there are vectors that the change has made outdated
     report: BuildReport  # counts for the change's records, and for the whole knowledge base
 
 
@@ -190,7 +190,7 @@ class Compaction:
 
 
 def compact_kb(path: str | Path, *, forget_retired: bool = False) -> Compaction:
-    """Remove each encoder's outdated vectors, and files that killed commands left unfinished.
+    """Remove each encoder's outdated vectors, and unfinished files left behind by killed commands.
 
     forget_retired (bool): Also drop all retired ids, which become unknown.
     RAISES BioelError: The same errors as `_changing`; it calls `verify` only with `forget_retired`.

@@ -31,12 +31,12 @@ _ANY_COSINE = -1.0  # threshold that every cosine reaches
 
 # Up to this number of names, search is exact.
 ANN_NAMES = 200_000
-# Candidates to score exactly: number for each requested result, and minimum for each query.
+# Candidates to score exactly: number per requested result, and minimum per query.
 _CANDIDATES_PER_RESULT, _MIN_CANDIDATES = 4, 128
 _VECTORS_PER_ADD = 1 << 16  # vectors per call of `index.add`
 _TRAIN_PER_LIST = 64  # vectors used to train the index, per list
 _N_TEST_QUERIES = 2000  # queries used to measure recall
-# Numbers of lists to probe: the first for all queries, the others if the nearest name is far.
+# Numbers of lists to probe: the first for all queries, the others if no near name is found.
 _N_PROBE = (128, 1024, 4096)
 # Max. test queries above the threshold that have a nearer name in lists that were not probed.
 _MAX_MISSED = 1
@@ -44,10 +44,10 @@ _MAX_MISSED = 1
 
 @dataclass(eq=False)
 class FaissIndex:
-    """Search by inner product in the lists of an inverted file that are nearest to a query.
+    """Search by inner product in those lists of an inverted file that are nearest to a query.
 
     Names in these lists are compared by product quantisation (André et al., 2017: "4-bit fast
-    scan"), which keeps a quarter of a byte per number in memory. The best names are then scored
+    scan"), which keeps a quarter of a byte per value in memory. The best names are then scored
     with their vectors, so that results have the same scores and order as in `ExactIndex`.
 
     If the best name is near, a more distant list hardly ever contains a nearer name. Only queries
@@ -109,7 +109,7 @@ def _open_index(vectors: QuantizedVectors, file: RawFile) -> FaissIndex:
 
     try:
         faiss: Any = import_module("faiss")
-        # Not opened by path, since a mapped file stays readable after it is removed.
+        # Not opened by path: the file may have been removed, but the mapped bytes stay readable.
         index = faiss.read_index(faiss.PyCallbackIOReader(read_next))
     except (ImportError, RuntimeError) as error:
         raise BioelError(Errors.B184.format(error=error)) from error
@@ -163,7 +163,7 @@ def write_index(
 
 
 def _misspelled_names(names: StringColumn) -> list[str]:
-    """Sample names and change one character in each, identically in every run."""
+    """Sample names and change one character in each; every run makes the same changes."""
     random = np.random.default_rng(0)
     rows = random.choice(len(names), min(len(names), _N_TEST_QUERIES), replace=False)
     misspelled = []
@@ -190,7 +190,7 @@ def _choose_steps(approximate: FaissIndex, queries: FloatArray) -> Steps:
 
 
 def near_enough(best: FloatArray, nearest: FloatArray) -> float:
-    """Return the cosine at which a search in few lists has found the nearest name.
+    """Return the cosine above which a search in few lists has found the nearest name.
 
     best, nearest (FloatArray): Cosines of the best results in few lists and in all lists.
     RETURNS (float): Threshold, with at most `_MAX_MISSED` exceptions; -1 if the search missed at

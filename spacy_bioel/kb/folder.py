@@ -53,7 +53,7 @@ VECTOR_COLUMNS = {
     "codes": "int8",  # codes, fine and scales: see `kb.vectors`
     "fine": "uint8",
     "scales": "float32",
-    "digests": "uint64",  # digests of the normalised names, see `kb.vector_files`
+    "digests": "uint64",  # digests of the normalised names (see `kb.vector_files`)
 }
 # Used for many vectors without an approximate index; see `kb.vectors`.
 COARSE_COLUMNS = {"coarse": "int8", "projection": "float32"}
@@ -261,7 +261,7 @@ _LOCK_FILE, _HOLDER_FILE = ".lock", ".holder"
 
 @contextmanager
 def editing(folder: Path, *, to: str, make: bool = False) -> Iterator[Transaction]:
-    """Lock a knowledge base for one writer, among all threads and processes.
+    """Lock a knowledge base for one writer, excluding other threads and processes.
 
     Everything that a change depends on must be read, or checked again, inside the block. Files that
     a killed writer left unfinished are removed first. A writer that waits for over two seconds logs
@@ -269,7 +269,7 @@ def editing(folder: Path, *, to: str, make: bool = False) -> Iterator[Transactio
 
     to (str): Purpose of this writer, shown to waiting writers, e.g. "add concepts".
     make (bool): Make the folder if it is missing, and remove it if it stays empty.
-    YIELDS (Transaction): Replaces the columns, adds and removes vectors.
+    YIELDS (Transaction): Can replace the columns, and add and remove vectors.
     RAISES BioelError: [B212] if another writer does not finish in time, [B485] if the folder
         contains a symbolic link.
     RAISES OSError: If the folder cannot be written.
@@ -307,7 +307,7 @@ class Transaction:
             meta = write(fresh)
             name = generation = generation_name(str(meta["fingerprint"]))
             n = 0
-            # Existing columns are never touched, not even to replace them by identical columns.
+            # Existing columns are never touched, not even to replace them with identical columns.
             while (self.folder / generation).exists():
                 n += 1
                 generation = f"{name}.{n}"
@@ -343,7 +343,7 @@ class Transaction:
             _remove([home])
 
     def tidy(self) -> None:
-        """Remove columns that meta.json does not refer to, and files never put in place."""
+        """Remove columns that meta.json does not refer to, and files that were not put in place."""
         folder = self.folder
         _remove([*folder.glob(".new.*"), *folder.glob(f".{META_FILE}.*")])
         homes = (folder / "vectors" / name for name in homes_in(folder, "vectors"))
@@ -354,7 +354,7 @@ class Transaction:
         generation = generation_of(meta)
         generations = (path for path in folder.iterdir() if GENERATION.fullmatch(path.name))
         _remove(path for path in generations if path.name != generation)
-        # A trie is valid for all generations with identical columns; their names differ only in a
+        # A trie is valid for all generations with identical columns, whose names differ only in the
         # number at the end.
         old_tries = (name for name in homes_in(folder, "tries") if name[-12:] not in generation)
         _remove(folder / "tries" / name for name in old_tries)
@@ -401,7 +401,7 @@ def _acquire(lock: FileLock, folder: Path, *, make: bool) -> None:
 
 
 def _with_holder(template: str, folder: Path) -> str:
-    """Fill a message with the folder and the current holder of its lock."""
+    """Fill in a message with the folder and the current holder of its lock."""
     holder = "another thread or process"
     with suppress(OSError, ValueError):
         holder = (folder / _HOLDER_FILE).read_text("utf8")
@@ -426,7 +426,7 @@ def _move(filled: Path, place: Path) -> None:
 
 
 def _remove(paths: Iterable[Path]) -> None:
-    """Remove files and folders, except those that the system keeps because a reader uses them."""
+    """Remove files and folders; skip any the OS refuses to delete while a reader has them open."""
     for path in list(paths):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)

@@ -3,7 +3,7 @@
 `Gazetteer` maps the keys of names to their types, for mention detection. It takes about ten bytes
 per name, so a detector can include it and needs no knowledge base at run time.
 
-`BagsOfWords` indexes names by their sets of stems. It finds them in any word order, with other
+`BagsOfWords` indexes names by their sets of stems. It finds them in any word order, with different
 endings and linking words, and with words that are interchangeable in the knowledge base's synonyms.
 The key of a bag is the sum of its stem keys, so the key of any text span is the difference between
 two running sums, and replacing a word takes one subtraction and one addition.
@@ -65,7 +65,7 @@ class KeyMasks:
         """Return the mask of each key, 0 for unknown keys. Any shape; returns the same shape."""
         if not len(self.keys):
             return np.zeros(keys.shape, dtype=np.uint64)
-        # Most text spans are not names; the leading bits of their keys rule out nearly all of them.
+        # Few text spans are names; the leading bits of the keys rule out nearly all other spans.
         prefixes = keys >> np.uint64(64 - self._n_prefix_bits)
         bits = self._prefixes[prefixes >> np.uint64(3)]
         bits = bits >> (prefixes & np.uint64(7)).astype(np.uint8)
@@ -137,7 +137,7 @@ class Gazetteer:
     def match_spans(
         self, tokens: Sequence[str], max_width: int, *, lengths: IntArray | None = None
     ) -> tuple[IntArray, IntArray, IntArray]:
-        """Find all spans in documents that are names.
+        """Find all spans that are names, in several documents.
 
         tokens (Sequence[str]): Normalised tokens of all documents, concatenated.
         lengths (IntArray | None): Number of tokens in each document; None: one document. Shape
@@ -160,7 +160,7 @@ class Gazetteer:
         return starts[spans], widths[spans], bits
 
     def match_words(self, tokens: Sequence[str]) -> tuple[IntArray, IntArray]:
-        """Find all tokens that are words in names.
+        """Find all tokens that occur as words in names.
 
         RETURNS (tuple): token and bit, one entry for each bit of each token. Shape (n_bits,) each.
         """
@@ -217,9 +217,9 @@ MAX_WORDS = 12  # max. words in spans that are looked up at every position in a 
 _MIN_CONCEPTS = 3
 _MIN_SHARE_OF_CONCEPTS = 0.04
 _SHARE_OF_NOUNS = 0.8  # share for adjectives and their nouns, which come from other vocabularies
-# "No testis" is a name of "Absent testis", but "no seizure" is not an absence seizure.
+# "No testis" is a synonym of "Absent testis", but "no seizure" is not an absence seizure.
 NEGATIONS = frozenset("no not non without never none nor".split())
-# Words that may be added to a name for a changed amount: "low serum potassium level".
+# Words that may be added to the name of a changed amount: "low serum potassium level".
 _WORDS_WITH_AMOUNTS = ((), ("serum",), ("plasma",), ("level",), ("serum", "level"))
 _MAX_STEP = 8  # each name is compared with up to seven names that differ from it in one word
 
@@ -237,11 +237,11 @@ class Substitutes:
     word: KeyArray  # key of the word in a text, ascending
     by: KeyArray  # key of the word in a name
     stem: tuple[str, ...]  # stem of the word in a name; for adjectives, the noun itself
-    share: NDArray[np.float32]  # share of the concepts with the rarer word that have both
+    share: NDArray[np.float32]  # share of the concepts with the rarer word that also have the other
     adjective: tuple[str, ...]  # adjective that may match a noun alone ("renal", "kidney"), or ""
 
     def share_of(self, rows: IntArray) -> NDArray[np.float32]:
-        """Return the share for each of these pairs, 0 for row -1."""
+        """Return the shares of the pairs in these rows, 0 for row -1."""
         return np.append(self.share, np.float32(0))[rows]
 
 
@@ -262,7 +262,7 @@ class BagsOfWords:
 
     @classmethod
     def from_kb(cls, kb: KnowledgeBase, nouns: Mapping[str, str] | None = None) -> BagsOfWords:
-        """Index all names, which takes a second for 100,000 names.
+        """Index all names, which takes a second per 100,000 names.
 
         nouns (Mapping[str, str] | None): Nouns by adjective, such as "kidney" for "renal".
         """
@@ -300,7 +300,7 @@ class BagsOfWords:
 
 
 def _amounts(words: list[str]) -> list[int]:
-    """Return the bags of other names for a changed amount, such as "low serum potassium"."""
+    """Return the bags of alternative names for changed amounts, such as "low serum potassium"."""
     sign, substance = amount_of(words) if words and is_amount(words) else (0, [])
     if not substance:
         return []

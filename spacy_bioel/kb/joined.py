@@ -1,6 +1,6 @@
 """Read several knowledge bases as one joined knowledge base.
 
-Strings, searches and vectors stay in the parts. Only numbers are kept in memory, some 50 bytes per
+Strings, searches and vectors stay in the parts. Only numbers are kept in memory, about 50 bytes per
 name, and each column is created on first use. Nothing is written to disk.
 """
 
@@ -92,7 +92,7 @@ def join_strings(
 
 
 def _are_same(first: list[str], second: list[str], normalize: Normalize) -> NDArray[np.bool_]:
-    """Compare pairs of strings: unchanged, which is fast, then unequal pairs in normalised form."""
+    """Compare pairs of strings: first as they are (fast), then unequal pairs in normalised form."""
     is_same = np.array([a == b for a, b in zip(first, second, strict=True)], dtype=bool)
     others = np.flatnonzero(~is_same).tolist()
     first_forms = normalize([first[i] for i in others])
@@ -108,7 +108,7 @@ def string_column(strings: Sequence[str] | StringColumn) -> StringColumn:
     return StringColumn(blob, offsets_of([len(line) for line in lines]).astype(np.uint64))
 
 
-# Columns that each method creates when one of them is first used.
+# Columns that each method creates as soon as one of them is used.
 _COLUMNS_OF_METHOD = {
     "_join_ids": ("ids", "concept_rows", "_by_id"),
     "_join_names": ("names", "name_rows", "name_keys", "_by_name", "ngrams"),

@@ -60,7 +60,7 @@ from spacy_bioel.text.normalize import normalize_name, normalize_names, words_of
 from spacy_bioel.types import Concept, IntArray, KbRelease, remember
 
 _AROUND_ROW = np.arange(-1, 3)  # the two offsets of a row, and one more on each side
-_STRINGS_PER_BLOCK = 1 << 12  # when all strings in a column are read
+_STRINGS_PER_BLOCK = 1 << 12  # strings decoded together when a whole column is read
 
 
 class StringColumn:
@@ -320,7 +320,7 @@ class KnowledgeBase:
     name_offsets[i + 1]]. name_is_preferred has the same layout, and name_sources has the layout of
     concept_names. `retired_targets` contains the row of the concept that replaced each retired id.
 
-    files (Mapping[str, RawFile]): Files by name, see `kb.folder`; unknown files are ignored.
+    files (Mapping[str, RawFile]): Files by name (see `kb.folder`); unknown files are ignored.
     path (Path | None): Folder that the files are mapped from; None in memory.
     RAISES BioelError: The same errors as `kb.columns.checked_meta`. Methods and whole columns raise
         [B211] if they read damaged data that opening does not detect.
@@ -528,7 +528,7 @@ class KnowledgeBase:
         raise BioelError(Errors.B337.format(id=id, kb=name, example=example, hint=hint))
 
     def concept(self, row: int) -> Concept:
-        """Return the concept in a row. Names that differ only in case have one spelling."""
+        """Return the concept in a row. Names that differ only in case share one spelling."""
         return Concept(
             id=self.ids[row],
             names=tuple(self.names.take(self.names_of(row))),
@@ -610,11 +610,11 @@ class KnowledgeBase:
         return [tuple(types[start:end]) for start, end in pairwise(indptr.tolist())]
 
     def labels_of(self, concepts: IntArray) -> list[str]:
-        """Return default labels for mentions of concepts: the first type, or the KB's title."""
+        """Return default labels for mentions of concepts: their first type, or the KB's title."""
         return [types[0] if types else self.title for types in self.types_of_all(concepts)]
 
     def memberships(self) -> Iterator[NDArray[np.bool_]]:
-        """Yield a mask of the concepts in each part; here, of all. Shape (n_concepts,)."""
+        """Yield a mask of the concepts in each part; here, of all concepts. Shape (n_concepts,)."""
         return iter([np.ones(len(self), dtype=bool)])
 
     def type_mask(self, types: Iterable[str]) -> NDArray[np.bool_]:
@@ -644,7 +644,7 @@ class KnowledgeBase:
         return self._names_of_concept[concept]
 
     def sources_of(self, concept: int) -> tuple[str, ...]:
-        """Return the source of each of a concept's names: from the build or a later addition."""
+        """Return the source of each of a concept's names: the build or a later addition."""
         return tuple(self.sources[row] for row in self._sources_of_concept[concept].tolist())
 
     @cached_property
@@ -751,9 +751,9 @@ def search_names(kb: KnowledgeBase, words: str, k: int = 10) -> list[Hit]:
 
 
 def corrected(kb: KnowledgeBase, words: str) -> str:
-    """Replace words that are one typing error away from a word in the names. Reads all names.
+    """Replace words that are one typing error away from a word in a name. Reads all names.
 
-    The n-gram search alone cannot find "siezures": it shares no three letters with "seizures".
+    The n-gram search alone may miss "siezures": "seizures" contains only half of its 3-grams.
     """
     counts = Counter(word for name in normalize_names(list(kb.names)) for word in words_of(name))
     correction = partial(Misspellings(counts).correction, known={})

@@ -26,7 +26,7 @@ _N = 3
 # Names with a lower cosine are too different to be evidence; not sorting them saves most of the
 # time.
 _MIN_COSINE = 0.3
-_NAMES_PER_BLOCK = 1 << 16  # bounds the memory of a build
+_NAMES_PER_BLOCK = 1 << 16  # limits the memory needed by a build
 # Up to this number of names, all are scored. Above it, the first `_N_POSTINGS` postings propose
 # names, and the best `_N_SCORED` of them are scored by all 3-grams. Among 2.2 million names, this
 # found the nearest name for 400 of 400 queries, and 96 % of the nearest 32 names.
@@ -147,9 +147,9 @@ class NgramIndex:
         rows = np.full((len(queries), k), -1, dtype=np.int64)
         cosines = np.zeros((len(queries), k), dtype=np.float32)
         query, codes = name_ngrams(queries)
-        grams = codes.astype(np.uint32)  # as in `_grams`, which each query would otherwise copy
+        grams = codes.astype(np.uint32)  # like `_grams`, which each query would otherwise convert
         bounds = np.searchsorted(query, np.arange(len(queries) + 1))
-        # Shared by all queries: each query resets the few values that it changed to zero.
+        # Shared by all queries: each query resets to zero the few values that it changed.
         dots = np.zeros(len(self._norms), dtype=np.float32)
         for i in range(len(queries)):
             names, values = self._search_one(grams[bounds[i] : bounds[i + 1]], k, dots)
@@ -169,7 +169,7 @@ class NgramIndex:
             bounds = np.stack([starts, ends], axis=1).tolist()
             raise self._origin.damaged(expected="postings from a start to an end", found=bounds)
         squares = _rarity(ends - starts, n_names) ** 2
-        # 3-grams that occur in no name also add to the norm of the query.
+        # 3-grams that occur in no name also count towards the norm of the query.
         unknown = (~known).sum() * _rarity(np.zeros(1), n_names)[0] ** 2
         query_norm = np.sqrt(squares.sum() + unknown)
         if n_names <= _MAX_SCORED_NAMES:
@@ -190,7 +190,7 @@ class NgramIndex:
         return names[kept], cosines[kept]
 
     def _check_postings(self, grams: IntArray, postings: Sequence[NDArray[np.int32]]) -> None:
-        """Check the postings of each 3-gram, but only on first use."""
+        """Check the postings of each 3-gram, but only the first time they are used."""
         new = np.flatnonzero(~self._are_checked[grams])
         if len(new):
             rows = np.concatenate([postings[i] for i in new.tolist()])
@@ -231,7 +231,7 @@ class NgramIndex:
 
 
 def _highest(values: NDArray[np.floating], k: int) -> IntArray:
-    """Return the positions of the k highest values and of ties with the k-th, in any order."""
+    """Return the positions of the k highest values and any ties with the k-th, in any order."""
     if len(values) <= k:
         return np.arange(len(values))
     candidates = np.arange(len(values))
@@ -308,8 +308,8 @@ def singular(word: str) -> str:
     return word[:-1] if len(word) > 4 and word.endswith("s") and word[-2] not in "sui" else word
 
 
-# Letters in a word to correct. Shorter words resemble too many other words. Longer strings are not
-# words, and would take too much memory, since a word has about as many deletions as letters.
+# Min. and max. letters in a word to correct. Shorter words resemble too many other words. Longer
+# strings are not words, and would take too much memory, since there is a deletion for each letter.
 SHORTEST, LONGEST = 6, 64
 # A correction must be this many times as frequent as any other candidate.
 _MIN_FREQUENCY_RATIO = 10.0

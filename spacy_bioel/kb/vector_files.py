@@ -450,14 +450,14 @@ class Unfinished:
             done = journal.pop("done")
             files = map_folder(self.folder, [f"{name}.npy" for name in VECTOR_COLUMNS])
             shapes = {name.removesuffix(".npy"): read_array(files[name]).shape for name in files}
-            # If the folder was copied by hard links, writing would change the copy as well.
+            # If the folder was copied using hard links, writing would change the copy as well.
             is_unshared = all((self.folder / name).stat().st_nlink == 1 for name in files)
             if journal == self._about and shapes == self._shapes and is_unshared:
                 return int(done)
         return 0
 
     def _allocate(self) -> None:
-        """Reserve disk space with zeros; with sparse files, a full disk would kill the process."""
+        """Reserve disk space by writing zeros: with sparse files, a full disk kills the process."""
         self.folder.mkdir()
         try:
             for name, dtype in VECTOR_COLUMNS.items():

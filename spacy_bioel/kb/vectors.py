@@ -20,9 +20,9 @@ from spacy_bioel.parallel import even_slices, one_thread_each
 from spacy_bioel.types import FloatArray, IntArray
 
 EncodeNames = Callable[[Sequence[str]], FloatArray]  # from n normalised names to shape (n, dim)
-Steps = Sequence[Sequence[float]]  # steps of an approximate search, see `kb.faiss_index`
+Steps = Sequence[Sequence[float]]  # steps of an approximate search (see `kb.faiss_index`)
 
-_FINE = 256  # number of values that the fine part of a number can have
+_FINE = 256  # number of values that the fine part can take
 _LARGEST = 127 * _FINE
 
 _RESCORED_PER_BLOCK = 4096  # candidates whose exact scores are computed together
@@ -30,7 +30,7 @@ _QUERIES_PER_BLOCK = 256
 _MIN_QUERIES_PER_THREAD = 16
 _PRODUCTS_PER_BLOCK = 1 << 19  # products that fit into the processor's cache
 _GROUP_SIZE = 16  # only the best row of a group is compared with the current bound
-_SPARE = 32  # additional candidates for the exact scores, since the first scores have 8 bits
+_SPARE = 32  # additional candidates for the exact scores, since the first scores use only 8 bits
 _NO_KEY = np.uint64((1 << 64) - 1)  # marks a missing row
 _ROW_BITS = np.uint64((1 << 32) - 1)  # bits of a key that hold the row
 
@@ -49,17 +49,17 @@ class CoarseCodes(NamedTuple):
 
 @dataclass(eq=False)
 class QuantizedVectors:
-    """Quantised vectors: int8 codes, eight more bits per number, and a float32 scale per row.
+    """Quantised vectors: int8 codes, eight extra bits per value, and a float32 scale per row.
 
     vector = (256 * code + fine - 128) * scale. With the codes alone, singular and plural names
-    change places in the results; with four more bits, the nearest name differs for one query in a
-    thousand; with eight more bits, for none. A search reads all codes, but the fine part only for
+    change places in the results; with four extra bits, the nearest name differs for one query in a
+    thousand; with eight, for none. A search reads all codes, but the fine part only for
     its candidates. No other class depends on this representation.
 
     codes (NDArray[int8]), fine (NDArray[uint8]): Possibly mapped. Shape (n, dim) each.
     scales (FloatArray): Possibly mapped. Shape (n,).
     coarse (CoarseCodes | None): Codes for `TwoStageIndex`; None: search is exact.
-    ann (RawFile | None): File of the approximate index, see `kb.faiss_index`. Possibly mapped.
+    ann (RawFile | None): File of the approximate index (see `kb.faiss_index`). Possibly mapped.
     ann_steps (Steps): Steps of a search in the approximate index.
     ann_checksum (str): Checksum of the file.
     """
@@ -129,8 +129,8 @@ def quantize(vectors: NDArray[np.floating]) -> QuantizedVectors:
 class ExactIndex:
     """Search by inner product over all vectors, block by block.
 
-    All vectors are compared by their first eight bits, then the best vectors by all bits. A query's
-    scores do not depend on the other queries, and the lower row wins ties.
+    All vectors are compared using their first eight bits, then the best vectors using all bits. A
+    query's scores do not depend on the other queries, and the lower row wins ties.
     """
 
     vectors: QuantizedVectors  # unit rows, possibly mapped
@@ -159,7 +159,7 @@ class ExactIndex:
         return rescored(self.vectors, queries, rows, k=k)
 
     def _candidates(self, queries: FloatArray, *, width: int) -> IntArray:
-        """Return the best rows by their first eight bits, -1 for none. Shape (n_queries, width)."""
+        """Return the best rows, by the first eight bits; -1 for none. Shape (n_queries, width)."""
         n, n_queries = len(self), len(queries)
         size = max(1, min(self.block_rows, n, _PRODUCTS_PER_BLOCK // n_queries))
         multiply = self.vectors.products(queries, block_rows=size)
@@ -236,7 +236,7 @@ def _exact_scores(
 def _above(
     products: FloatArray, highest: FloatArray, bound: FloatArray
 ) -> tuple[IntArray, IntArray, FloatArray]:
-    """Return the query, row and value of each score in a block that is above its query's bound.
+    """Return the query, row and value of each score in a block above its query's bound.
 
     products (FloatArray): Contiguous. Shape (n_rows, n_queries).
     highest (FloatArray): Result of `_highest_of_groups`.
@@ -302,11 +302,11 @@ def _reverse_order(bits: NDArray[np.uint32]) -> NDArray[np.uint32]:
 
 # Below this number of vectors, exact search is just as fast.
 MIN_COARSE_NAMES = 1 << 15
-_SAMPLED_VECTORS = 1 << 14  # vectors that the components are computed from
-_VECTORS_PER_BLOCK = 1 << 14  # vectors that are projected together
-_RESIDUAL_SHARE = 0.4  # share of the residual's length that is expected to add to a product
+_SAMPLED_VECTORS = 1 << 14  # vectors used to compute the components
+_VECTORS_PER_BLOCK = 1 << 14  # vectors projected together
+_RESIDUAL_SHARE = 0.4  # expected contribution to a product, as a share of the residual's length
 _EXACT_LIMIT = 1 << 24  # whole numbers up to this are exact in float32
-_NEAR_PER_CANDIDATE = 4  # vectors with near codes to find for each candidate
+_NEAR_PER_CANDIDATE = 4  # vectors with near codes to find per candidate
 _CODES_STRIDE = 8  # step of a sample of codes that determines which codes are near
 _CODES_PER_BLOCK = 1 << 12  # codes that fit into the processor's cache
 
@@ -316,7 +316,7 @@ def coarse_codes_of(vectors: QuantizedVectors) -> CoarseCodes | None:
     n, dim = vectors.shape
     if n < MIN_COARSE_NAMES:
         return None
-    with one_thread_each():  # the rounding of products depends on the number of threads
+    with one_thread_each():  # with more threads, products would be rounded differently
         sample = vectors.take(np.arange(0, n, max(1, n // _SAMPLED_VECTORS)))
         components = np.linalg.eigh(sample.T @ sample)[1][:, ::-1][:, : (dim + 1) // 2]
         # Each component has its own quantisation step; the projection of queries includes it.
@@ -345,7 +345,7 @@ class TwoStageIndex(ExactIndex):
     """
 
     def _candidates(self, queries: FloatArray, *, width: int) -> IntArray:
-        """Return the best rows with near codes, by their first eight bits; -1 for none."""
+        """Return the best rows with near codes, using the first eight bits; -1 for none."""
         query, row = self._near_codes(queries, n=_NEAR_PER_CANDIDATE * width)
         bounds = np.searchsorted(query, np.arange(len(queries) + 1))
         best = np.full((len(queries), width), -1, np.int64)
@@ -359,7 +359,7 @@ class TwoStageIndex(ExactIndex):
         return best
 
     def _near_codes(self, queries: FloatArray, *, n: int) -> tuple[IntArray, IntArray]:
-        """Return the query and row of about n nearest codes per query, sorted by query."""
+        """Return the query and row of roughly the n nearest codes per query, sorted by query."""
         assert self.vectors.coarse is not None  # `choose_index` has checked this
         codes, projection = self.vectors.coarse
         # In float64, so that rounding does not depend on the other queries.

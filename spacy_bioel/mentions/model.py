@@ -33,7 +33,7 @@ from spacy_bioel.types import BoolArray, DoubleArray, FloatArray, IntArray
 if TYPE_CHECKING:
     from torch import nn
 
-# Features are the bits of a gazetteer mask, and a bit for short forms that the document defines.
+# Features are the bits of a gazetteer mask, and a bit for short forms defined in the document.
 DEFINED_FORM = 64
 N_FEATURES = 65
 
@@ -179,7 +179,7 @@ def find_spans(
 def _split_batch(
     vectors: FloatArray, batch: MentionBatch, margin: int | None
 ) -> Iterator[tuple[int, slice, Inputs]]:
-    """Split a batch into parts at any tokens or, without a margin, only between documents.
+    """Split a batch into parts between any tokens or, without a margin, only between documents.
 
     YIELDS (tuple): The first token of a part, its tokens without the margins, and its inputs.
     """
@@ -284,7 +284,7 @@ _ENUMERATOR = DetectorKind(
 
 
 def longest_spans(spans: IntArray) -> BoolArray:
-    """Return which spans to keep without overlaps; longer, then earlier spans win. Shape (n,)."""
+    """Return which spans to keep so that none overlap: longer, then earlier spans. Shape (n,)."""
     kept = np.zeros(len(spans), dtype=bool)
     taken: set[int] = set()
     for i in np.lexsort((spans[:, 1], spans[:, 0], spans[:, 0] - spans[:, 1])).tolist():
@@ -324,7 +324,7 @@ def decode_bilou(logits: FloatArray, lengths: IntArray) -> tuple[IntArray, Doubl
     tags = _most_probable_tags(scores, lengths)
     start = np.flatnonzero((tags == B) | (tags == U))
     end = np.flatnonzero((tags == L) | (tags == U)) + 1
-    # The added element allows a mention to end with the last token. Legal sequences have no gaps.
+    # The added element allows a mention to end with the last token. Legal mentions have no gaps.
     tag_probability = np.append(np.exp(scores[np.arange(len(tags)), tags]), 1.0)
     borders = np.stack([start, end], axis=1)
     lowest = np.zeros(0)
@@ -409,7 +409,7 @@ def _tag_loss(
 
 
 def _gold_tags(gold: TokenSpans, n_tokens: int, *, n_labels: int) -> IntArray:
-    """Return the gold tag of each token; if mentions overlap, the longest, then the first wins."""
+    """Return the gold tag of each token; if mentions overlap, the longest (then the first) wins."""
     tags = np.zeros(n_tokens, dtype=np.int64)
     gold = gold[np.argsort(gold[:, 2], kind="stable")]
     for start, end, label in gold[longest_spans(gold[:, :2])].tolist():

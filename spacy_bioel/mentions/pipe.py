@@ -156,7 +156,7 @@ class MentionDetector(StoredPipe[MentionSettings]):
     def score_spans(
         self, docs: list[Doc], *, min_probability: float = MIN_SCORED_PROBABILITY
     ) -> list[list[ScoredSpan]]:
-        """Score the spans in each document that may become mentions, before selecting mentions.
+        """Score the spans in each document that may become mentions; none are selected yet.
 
         min_probability (float): Lowest probability of a span; the threshold, if it is lower.
         RAISES BioelError: [B053], [B174], as for `predict`.
@@ -180,7 +180,7 @@ class MentionDetector(StoredPipe[MentionSettings]):
         return scored
 
     def _without_line_breaks(self, docs: list[Doc]) -> tuple[list[Doc], list[IntArray]]:
-        """Return the documents as read by the network, and the indices of the tokens kept.
+        """Return the documents as the network reads them, and the indices of the tokens kept.
 
         Line breaks are dropped, unless the token vectors come from another pipe.
         """
@@ -307,7 +307,7 @@ def match_gazetteer(gazetteer: Gazetteer, docs: list[Doc], *, max_width: int) ->
 
 
 def _match_defined_forms(gazetteer: Gazetteer, doc: Doc, *, max_width: int) -> IntArray:
-    """Match short forms defined in the document by their long forms. Shape (n, 3)."""
+    """Match short forms that the document defines, using their long forms. Shape (n, 3)."""
     matches: list[tuple[int, int, int]] = []
     if not (long_of := long_forms(doc)):
         return np.zeros((0, 3), dtype=np.int64)

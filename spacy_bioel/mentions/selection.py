@@ -20,15 +20,15 @@ from spacy_bioel.text.normalize import BLANK_LINE, has_whole_brackets, normalize
 from spacy_bioel.text.sentences import find_forms
 from spacy_bioel.types import ScoredSpan
 
-# The words for people that BioRED annotates as organisms; used for the `label_people` setting.
+# Words for people that BioRED annotates as organisms; used for the `label_people` setting.
 PEOPLE = ("patient", "patients", "man", "men", "woman", "women")
 # Less probable spans cannot become mentions, whatever the rest of the document contains.
 MIN_SCORED_PROBABILITY = 0.05
-# Markup, and "Denies" at the start of sentences in clinical notes, which training texts lack.
+# Markup, and "Denies" at the start of sentences in clinical notes; training texts contain neither.
 _NEVER_IN_MENTIONS = re.compile(r"</?[A-Za-z][\w-]*(?:\s[^<>]*)?/?>|\b[Dd]en(?:y|ies|ied|ying)\b")
 # White space between words, without a blank line.
 _SPACE_IN_NAME = r"(?:[^\S\r\n]++(?:\r?\n[^\S\r\n]*+)?|\r?\n[^\S\r\n]*+)"
-# Probabilities are kept this far from 0 and 1, for which log-odds are infinite.
+# Probabilities are kept at least this far from 0 and 1, where log-odds would be infinite.
 _MIN_DISTANCE_FROM_CERTAIN = 1e-7
 # Weights are multiples of this number, so that sums are exact and ties can be detected.
 _WEIGHT_UNIT = 1e-9
@@ -88,7 +88,7 @@ def _keep_texts(doc: Doc, condition: Callable[[str], bool]) -> Step:
 
 
 def _steps_before_rules(doc: Doc, cfg: Mapping[str, Any]) -> list[tuple[str, Step]]:
-    """Return the (reason, step) pairs that reduce all spans to the probable spans."""
+    """Return the (reason, step) pairs that narrow all spans down to the probable spans."""
     threshold: float = cfg["threshold"]
     below, text = f"below the threshold of {threshold:g}", text_of(doc)
     steps: list[tuple[str, Step]] = [
@@ -150,8 +150,8 @@ def smooth_over_document(
 
 
 def trim_borders(doc: Doc, spans: Sequence[ScoredSpan]) -> list[ScoredSpan]:
-    """Trim tokens that are never part of a mention: "<b>melanoma</b>" to "melanoma", "Denies fever"
-    to "fever"."""
+    """Trim tokens that are never part of a mention: "<b>melanoma</b>" becomes "melanoma", and
+    "Denies fever" becomes "fever"."""
     trimmed: set[int] = set()
     for match in _NEVER_IN_MENTIONS.finditer(text_of(doc)):
         span = doc.char_span(*match.span(), alignment_mode="expand")
@@ -228,7 +228,7 @@ def apply_lists(
 ) -> list[ScoredSpan]:
     """Drop the spans of excluded words, and add spans for included words. Case is ignored.
 
-    include (Mapping): Words by label. Their probability is 1, and no other span overlaps them.
+    include (Mapping): Words by label. Their spans have probability 1, and nothing may overlap them.
     exclude (Sequence[str]): Words that are not mentions with any label.
     """
     included = []
