@@ -61,7 +61,7 @@ def load(
     return nlp
 
 
-# Functions imported at first access, so that importing the package stays fast.
+# Functions imported on first access, so that importing the package stays fast.
 _LAZY_MODULES = {
     "explain": "report",
     "links_frame": "export.html",

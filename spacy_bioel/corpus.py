@@ -140,7 +140,7 @@ def _docs_and_texts(path: Path, vocab: Vocab, gold_key: str) -> Iterator[tuple[D
 
 @contextmanager
 def _spacy_errors(path: Path) -> Iterator[None]:
-    """Turn errors from spaCy, zlib, msgpack, numpy and the system into [B060]."""
+    """Turn errors from spaCy, zlib, msgpack, numpy and the operating system into [B060]."""
     gc_was_enabled = gc.isenabled()
     try:
         yield

@@ -42,7 +42,8 @@ Record = dict[
     str, Any
 ]  # with id, in_ents, candidates, facts, kb, nil_threshold, probability, context
 
-# spaCy fills only empty documents, and merged or split tokens have the same text.
+# Never outdated: spaCy changes the text of empty documents only, and merging or splitting tokens
+# keeps it.
 _DOC_TEXTS: WeakKeyDictionary[Doc, str] = WeakKeyDictionary()
 
 
@@ -59,7 +60,7 @@ def normalized_tokens(docs: Sequence[Doc]) -> list[str]:
 
 
 def text_of(doc: Doc) -> str:
-    """Return the text of a document from a cache: spaCy joins the tokens at each `doc.text`."""
+    """Return the text of a document from a cache: `doc.text` joins the tokens on each access."""
     text = _DOC_TEXTS.get(doc)
     if not text:
         text = _DOC_TEXTS[doc] = doc.text
@@ -135,12 +136,12 @@ def add_gold(
 
 
 def annotated_labels(doc: Doc, *, key: str = GOLD_KEY) -> tuple[str, ...]:
-    """Return the labels that the annotators of a document looked for, see `AnnotatedText`."""
+    """Return the labels that the annotators of a document looked for (see `AnnotatedText`)."""
     return tuple(doc.spans[key].attrs.get(ANNOTATES, ())) if key in doc.spans else ()
 
 
 def gold_scores(doc: Doc, *, key: str = GOLD_KEY) -> list[float]:
-    """Return the probability of each gold mention, see `Mention`."""
+    """Return the probability of each gold mention (see `Mention`)."""
     group = doc.spans[key]
     return list(group.attrs.get("scores", ())) or [1.0] * len(group)
 
@@ -174,7 +175,7 @@ def takes_entities(doc: Doc, mentions: str, *, spans_key: str = SPANS_KEY) -> bo
 
 
 def mention_spans(doc: Doc, mentions: str, *, spans_key: str = SPANS_KEY) -> list[Span]:
-    """Return the spans that a linker has to link, without names that it added to a linked Doc.
+    """Return the spans that a linker has to link, without names that it added in an earlier run.
 
     mentions (str): "spans", "spans+dictionary", "ents", or "auto": the span group if there is one,
         else doc.ents.
@@ -355,7 +356,7 @@ def link_of(span: Span, record: Record) -> Link:
 
 
 def set_contexts(doc: Doc, contexts: Sequence[Context], *, spans_key: str) -> None:
-    """Write the context of each span in a group, see `entities.notes.context`.
+    """Write the context of each span in a group (see `entities.notes.context`).
 
     Cue offsets are stored relative to the mention, because `Doc.from_docs` shifts mentions.
     """
@@ -394,7 +395,7 @@ def linked_groups(doc: Doc) -> list[str]:
 
 
 def set_ent_links(doc: Doc, *, spans_key: str) -> None:
-    """Copy the linked ids to the entities, see `set_links`."""
+    """Copy the linked ids to the entities (see `set_links`)."""
     linked = list(doc.spans[spans_key])
     doc.ents = [  # `ent.id` may hold the id of an entity ruler's pattern
         Span(doc, ent.start, ent.end, ent.label, kb_id=link.kb_id, span_id=ent.id)
@@ -442,7 +443,7 @@ def long_forms(doc: Doc) -> dict[str, str]:
     return _long_forms_of(text_of(doc))
 
 
-@lru_cache(maxsize=256)  # each pipe asks for the same document
+@lru_cache(maxsize=256)  # each pipe asks for the same texts
 def _long_forms_of(text: str) -> dict[str, str]:
     return find_short_binomials(text) | find_abbreviations(text)
 

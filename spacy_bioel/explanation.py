@@ -1,7 +1,7 @@
 """Explanations of links, the traces they are based on, and the Span extensions.
 
-Code that adds, drops or widens spans records the reason in the document's trace, if it has one. So
-explanations always agree with decisions.
+Code that adds, drops or widens spans records the reason in the document's trace, if it has one.
+This ensures that explanations always agree with decisions.
 """
 
 from __future__ import annotations
@@ -108,12 +108,12 @@ Features = tuple[tuple[str, float], ...]  # (name, value) pairs
 
 @dataclass(frozen=True, slots=True)
 class ExplainedCandidate:
-    """Candidate with its evidence, see `Candidate`.
+    """Candidate with its evidence (see `Candidate`).
 
     preferred (str): Preferred name of the concept.
     of_string (float | None): Score before document context, based on the mention's string only;
         None if this is not a candidate for the string.
-    features (tuple): Name and value of each nonzero feature, see `linking.evidence`.
+    features (tuple): Name and value of each nonzero feature (see `linking.evidence`).
     kind (str): Preferred name of the concept's type if the type is itself a concept, such as the
         species of a gene; else "".
     """

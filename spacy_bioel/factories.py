@@ -55,7 +55,7 @@ LINKER_MODEL: dict[str, Any] = {
     **{"dim": 192, "blocks": 3, "filters": 96, "widths": [1, 3, 5], "pooling": "max"},
     **{"dropout": 0.2, "max_tokens": 25},
 }
-# Entity rules, see `spacy_bioel.entities`. A config can add rules, or turn some off with null.
+# Entity rules (see `spacy_bioel.entities`). A config can add rules, or turn some off with null.
 _MENTION_RULES = {
     "variants": {"@misc": "spacy-bioel.Variants.v1"},
     "composites": {"@misc": "spacy-bioel.Composites.v1"},
@@ -188,7 +188,8 @@ def make_linker(
     return linker
 
 
-# Combining accents stay with their letter. The group is needed: spaCy joins and anchors patterns.
+# Combining accents stay with their letter. The group is needed because spaCy joins and anchors
+# patterns.
 _SEPARATOR = r"(?:[^\w\s\u0300-\u036f]|_)"
 # spaCy splits off an infix at the start of a string only if another infix follows, so a lone
 # separator must be a prefix. Treating all separators as prefixes would take quadratic time.

@@ -22,7 +22,7 @@ from uuid import uuid4
 
 _AT_FDCWD = -100  # this and the next constant are arguments of renameat2(2)
 _RENAME_EXCHANGE = 2
-# Files in these folders, such as redirection targets, are written to and never replaced.
+# Files in these folders, such as redirection targets, are written to directly and never replaced.
 _SYSTEM_FOLDERS = (Path("/dev"), Path("/proc"))
 
 
@@ -44,9 +44,9 @@ def replacing_folder(out: Path) -> Iterator[Path]:
     """Create a folder next to `out` to fill, and replace `out` with it if the block succeeds.
 
     If the block fails, nothing is left behind. The two folders are exchanged in one step if the
-    system supports it. Otherwise, a run that is killed between two steps leaves the old folder
-    under a temporary name, and the next run with the same `out` restores it first. If `out` is a
-    symbolic link, its target is replaced.
+    OS supports it. Otherwise, a run that is killed between two steps leaves the old folder under a
+    temporary name, and the next run with the same `out` restores it first. If `out` is a symbolic
+    link, its target is replaced.
 
     YIELDS (Path): Empty folder to fill.
     """
@@ -71,7 +71,7 @@ def replacing_folder(out: Path) -> Iterator[Path]:
 def replacing_file(out: Path, *, follow: bool = True) -> Iterator[Path]:
     """Create a file next to `out` to fill, and replace `out` with it if the block succeeds.
 
-    The new file gets the old file's permissions, and its owner if the system allows it. Devices and
+    The new file gets the old file's permissions, and its owner if the OS allows it. Devices and
     pipes are not replaced: the block writes to `out` itself.
 
     follow (bool): If `out` is a symbolic link, replace its target; False: replace the link itself,
@@ -97,7 +97,7 @@ def replacing_file(out: Path, *, follow: bool = True) -> Iterator[Path]:
 
 @contextmanager
 def replacing_text(out: Path, *, follow: bool = True) -> Iterator[TextIO]:
-    """Open a new text file that replaces `out` if the block succeeds; see `replacing_file`."""
+    """Open a new text file that replaces `out` if the block succeeds (see `replacing_file`)."""
     with (
         replacing_file(out, follow=follow) as path,
         path.open("w", encoding="utf8", newline="\n") as file,
@@ -118,7 +118,7 @@ def sync(path: Path) -> None:
 
 
 def _create_with_permissions(fresh: Path, out: Path) -> None:
-    """Create an empty file with the permissions of `out`; they are never wider, even briefly."""
+    """Create an empty file with the permissions of `out`, and never wider ones, even briefly."""
     try:
         old = out.stat()
     except FileNotFoundError:
@@ -134,7 +134,7 @@ def _create_with_permissions(fresh: Path, out: Path) -> None:
 def _exchange(first: Path, second: Path) -> bool:
     """Exchange two paths in one step.
 
-    RETURNS (bool): False if the system does not support it.
+    RETURNS (bool): False if the OS does not support it.
     """
     rename = getattr(ctypes.CDLL(None), "renameat2", None) if sys.platform == "linux" else None
     if rename is None:

@@ -113,7 +113,7 @@ def _load_or_make(model: str, more: Sequence[str]) -> Language:
             raise BioelError(Errors.B071.format(model=model, error=error)) from error
         name, registry = match.groups()
         raise BioelError(Errors.B501.format(model=model, name=name, registry=registry)) from error
-    except Exception as error:  # damaged folders fail in many ways
+    except Exception as error:  # loading a damaged folder can fail in many ways
         raise BioelError(Errors.B071.format(model=model, error=error)) from error
 
 
@@ -207,7 +207,7 @@ def load_starter(
     exclude: str | Iterable[str] = (),
     config: Mapping[str, Any] | None = None,
 ) -> Language:
-    """Load the starter, see `spacy_bioel.load`; its KBs are built when it first links mentions."""
+    """Load the starter (see `spacy_bioel.load`); its KBs are built when it first links mentions."""
     meta = json.loads((_STARTER_FOLDER / "meta.json").read_text(encoding="utf8"))
     changes = Config()
     for name, value in (config or {}).items():

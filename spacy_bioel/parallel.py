@@ -104,7 +104,7 @@ def one_thread_each() -> Iterator[ParallelMap]:
 
 @contextmanager
 def without_collection() -> Iterator[None]:
-    """Disable garbage collection, which would take a sixth of the build time."""
+    """Disable garbage collection, which would otherwise take a sixth of the build time."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -115,7 +115,7 @@ def without_collection() -> Iterator[None]:
 
 
 def give_back_memory() -> None:
-    """Return freed memory to the system; the Linux allocator would keep it."""
+    """Return freed memory to the OS; the Linux allocator would otherwise keep it."""
     if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)):
         trim(0)
 

@@ -38,7 +38,7 @@ S = TypeVar("S", bound=Settings)
 CFG = "cfg.json"
 MANIFEST = "manifest.json"
 _TOK2VEC_BATCH_SIZE = 32
-MAX_BYTES_CHECKED = 1 << 22  # hashing files up to this size is 2 % of the starter's loading time
+MAX_BYTES_CHECKED = 1 << 22  # hashing files up to this size takes 2 % of the starter's loading time
 
 
 class SavedFiles:
@@ -115,7 +115,7 @@ class Pipeline:
         self._nlp = ref(nlp)
 
     def check_order(self, check: Callable[[Language], None]) -> None:
-        """Run a check of the pipe order at first use, and again after changes."""
+        """Run a check of the pipe order on first use, and again after changes."""
         nlp = self._nlp()
         if nlp is not None and nlp.pipe_names != self._checked:
             check(nlp)
@@ -126,7 +126,7 @@ class Pipeline:
 
     def check_mentions(self, docs: Iterable[Doc], n_mentions: int, linker: str) -> None:
         """Warn [W323], once, if the linker is the only pipe and the documents have no mentions."""
-        # After any document with mentions, documents without mentions are normal.
+        # Once any document has had mentions, documents without them are no cause for concern.
         self._has_mentions = self._has_mentions or n_mentions > 0
         nlp = None if self._has_mentions or not any(map(len, docs)) else self._nlp()
         # Disabled pipes count too: a ruler disables the other pipes while it reads its patterns.

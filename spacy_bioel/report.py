@@ -36,7 +36,7 @@ _MAX_EXCLUDED = 3
 _MIN_EXCLUDED_SCORE = 0.05
 _MAX_SIMILAR_NAMES = 3
 _MIN_CHANGE = 0.05  # smaller score changes are not explained
-# Minimum probability for reporting spans: any spans, and spans that the user asks for.
+# Minimum probability for reporting a span: in general, and if the user asks for it.
 _MIN_PROBABILITY, _MIN_ASKED_PROBABILITY = 0.01, 1e-4
 
 
@@ -86,7 +86,7 @@ def explain(nlp: Language, text: str, mention: str | None = None) -> Report:
         asked_for = {(span.start, span.end) for span in words}
         mentions = _explain_mentions(ranking, found & asked_for if words else found, considered)
         if missing := [span for span in words if (span.start, span.end) not in found]:
-            # In a second ranking, so that these spans do not change the scores of found mentions.
+            # Ranked separately, so that these spans do not change the scores of found mentions.
             extended = _add_spans(ranking.mentions, missing, considered, ranking.generator)
             hypothetical = rank_candidates(ranking.generator, extended)
             for explanation in _explain_mentions(hypothetical, asked_for - found, considered):

@@ -152,7 +152,7 @@ class MentionSettings(Settings):
 
 
 class DictionarySettings(Settings):
-    """How knowledge base names are found in texts, see `DictionaryLookup`."""
+    """How knowledge base names are found in texts (see `DictionaryLookup`)."""
 
     variants: bool = Field(
         default=True,
@@ -292,7 +292,7 @@ class LinkerSettings(Settings):
         description="If the best candidate scores below this value, from 0 to 1, the mention is "
         "not linked (NIL). `bioel tune` chooses it.",
     )
-    # With more candidates, the search is slow and the candidate table fills the memory.
+    # With more candidates, the search would be slow and the candidate table would fill the memory.
     max_candidates: int = Field(
         default=5,
         ge=1,

@@ -21,7 +21,7 @@ FloatArray = NDArray[np.float32]
 DoubleArray = NDArray[np.float64]
 
 NIL = "NIL"  # `span.kb_id_` of mentions that are linked to no concept
-# Span group attribute with the labels that annotators looked for, see `AnnotatedText`.
+# Span group attribute with the labels that annotators looked for (see `AnnotatedText`).
 ANNOTATES = "annotates"
 # Labels with their own entity rules.
 CELL_LINE = "CellLine"
@@ -90,8 +90,8 @@ class Mention:
     ids (tuple[str, ...]): Gold concept ids: several for a composite mention, empty for NIL.
     fragments (tuple[tuple[int, int], ...]): The pieces of a discontinuous mention, all within start
         and end; empty for other mentions.
-    probability (float): Below 1 for training mentions that another detector predicted, see
-        `training/scripts/teach.py`. Only .spacy files store it.
+    probability (float): Below 1 for training mentions that another detector predicted (see
+        `training/scripts/teach.py`). Only .spacy files store it.
     """
 
     start: int
@@ -164,7 +164,7 @@ def is_tied(candidates: Sequence[Candidate]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What the text says about a mention, see `entities.notes.context`.
+    """What the text says about a mention (see `entities.notes.context`).
 
     experiencer (str): Who has the condition: "patient", "family" or "other".
     cues (tuple): Start, end and meaning of the words that show this.
@@ -179,7 +179,10 @@ class Context:
 
     @property
     def is_affirmed(self) -> bool:
-        """Whether the patient has or had it: not negated, hypothetical, or about another person."""
+        """Whether the patient has or had the condition.
+
+        The mention is not negated or hypothetical, and is not about another person.
+        """
         return not (self.negated or self.hypothetical) and self.experiencer == "patient"
 
 

@@ -72,7 +72,7 @@ class Query:
     whole (str): The mention, with abbreviations expanded.
     readings (tuple): Readings as a composite, the likeliest first; each is a tuple of parts.
     others (tuple[str, ...]): Other strings that rules will ask for, ranked in the same batch.
-    parts_agree (bool): The parts are right or wrong together, such as genes from one organism.
+    parts_agree (bool): The parts are all right or all wrong, such as genes from one organism.
     text (str): The string before normalisation.
     """
 
@@ -289,7 +289,7 @@ class EntityRules:
         return strings
 
     def wants_all(self, kb: KnowledgeBase) -> bool:
-        """Whether all concepts with a name must stay candidates until `rescore` has chosen."""
+        """Whether all concepts sharing a name must stay candidates until `rescore` has chosen."""
         return False
 
     def rescore(self, mentions: Mentions, candidates: Candidates) -> Sequence[Sequence[Candidate]]:
@@ -301,7 +301,7 @@ class EntityRules:
         return [{}] * len(links)
 
     def explain(self, mentions: Mentions, links: Sequence[Link]) -> Sequence[str]:
-        """Return a sentence for each link that explains the effect of these rules, or ""."""
+        """Return, for each link, a sentence that explains the effect of these rules, or ""."""
         return [""] * len(links)
 
 

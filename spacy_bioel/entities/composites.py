@@ -21,7 +21,7 @@ _BRACKET_CHAR = re.compile(r"[()\[\]]")
 # Separators between parts. A comma separates parts only before white space: not in "1,2-xylene".
 _CONJUNCTION = re.compile(r"\s*\band\s*/\s*or\b\s*|\s+(?:and|or|nor|as well as|&)\s+|\s*/\s*", re.I)
 _PART_SEPARATORS = re.compile(rf"(?:,?(?:{_CONJUNCTION.pattern})|,\s+)+", re.I)
-# Coordinations that are one concept. Their spaces are hidden, so that they count as single words.
+# Coordinations that name a single concept. Their spaces are hidden, so they count as one word.
 _FIXED_COORDINATION = re.compile(
     r"\b(head and neck|(?:hand,? )?foot and mouth|hand and foot)\b", re.I
 )
@@ -241,7 +241,7 @@ def _cost(first: list[str], last: list[str], *, prefix: int, suffix: int) -> flo
         else:
             cost += 0.5 if len(last) == 1 else 1.5
     if suffix == 1:
-        # A single noun is shared by parts of any length: "facial and central nervous system
+        # A single noun can be shared by parts of any length: "facial and central nervous system
         # defects".
         cost = min(cost, 1.9) - 0.9
     if not prefix and not suffix:

@@ -47,7 +47,8 @@ _GENETICS_WORDS = re.compile(
     r"|polymorphi|knock|loc(?:i|us)\b|enzym|signal|pathway|antibod|encod|promoter|deficien|inhibit)",
     re.IGNORECASE,
 )
-# Strings with at least this share of gene annotations are not everyday words: "Pten", unlike "met".
+# Strings annotated as genes in at least this fraction of cases are not everyday words: "Pten", but
+# not "met".
 _MIN_ANNOTATION_RATE = 0.9
 _EVERYDAY_WORD = "an everyday word, in a text that does not mention genes"
 
@@ -56,8 +57,8 @@ class Genes(EntityRules):
     """Link genes to the organism that the document means.
 
     Everyday words that are gene names are dropped in texts that do not mention genes. The document
-    decides between organisms whose genes share a name, see `entities.species`, and between genes of
-    one organism that share a name, see `HomonymResolver`.
+    decides between organisms whose genes share a name (see `entities.species`), and between genes
+    of one organism that share a name (see `HomonymResolver`).
     """
 
     def find(
@@ -83,7 +84,7 @@ class Genes(EntityRules):
         return [s for s in spans if s not in genes]
 
     def _is_everyday_word(self, text: str) -> bool:
-        """Whether a string is probably an everyday word, and not the gene with this name."""
+        """Whether a string is probably an everyday word rather than the gene with this name."""
         if not text.isalpha() or not (text.islower() or text.istitle() or text.isupper()):
             return False
         assert self.knowledge is not None

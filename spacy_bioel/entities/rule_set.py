@@ -1,6 +1,7 @@
 """A pipe's rule sets, which are called in order and whose results are checked.
 
-Error messages use the config's name for a rule set, since a pipe may have several of one class.
+Error messages use the config's name for a rule set, since a pipe may have several rule sets of
+the same class.
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ class RuleSet:
         return current
 
     def forms_of(self, doc: Doc, *, settings: LinkerSettings) -> dict[str, str]:
-        """Return long forms of short forms in a document; the document's own definitions win."""
+        """Return long forms of short forms in a document; its own definitions take precedence."""
         forms: dict[str, str] = {}
         for _, rules in self.overriding("short_forms"):
             forms |= rules.run("short_forms", doc)
@@ -155,7 +156,7 @@ class RuleSet:
         return strings
 
     def want_all(self, kb: KnowledgeBase) -> bool:
-        """Whether all concepts with a name must stay candidates until `rescore` has chosen."""
+        """Whether all concepts sharing a name must stay candidates until `rescore` has chosen."""
         return any(rules.run("wants_all", kb) for _, rules in self.overriding("wants_all"))
 
     def rescore(
@@ -189,7 +190,7 @@ class RuleSet:
         return facts
 
     def explain(self, mentions: Mentions, links: Sequence[Link]) -> list[str]:
-        """Return the sentences for each link that explain the effect of the rules."""
+        """Return, for each link, the sentences that explain the effect of the rules."""
         texts = [""] * len(links)
         for _, rules in self.overriding("explain"):
             sentences = rules.run("explain", mentions, links, n=len(links))

@@ -42,7 +42,7 @@ NamedPlace = tuple[int, int, str]  # start and end in characters, organism id
 class SpeciesCandidates:
     """A mention's candidates by organism, scored as if the mention belonged to that organism.
 
-    named, by_symbol (set): Organisms with a gene that has the mention as a name; organisms with a
+    named, by_symbol (set): Organisms with a gene of which the mention is a name; organisms with a
         gene that has the same symbol as such a gene.
     is_whole (bool): The mention as written is a name in the knowledge base.
     always (Sequence[str]): Organisms to consider even if the document does not mention them.
@@ -88,7 +88,7 @@ class SpeciesCandidates:
 
 
 def is_named(candidate: Candidate) -> bool:
-    """Whether the mention is a name of the concept, and not only similar to a name.
+    """Whether the mention is a name of the concept, rather than merely similar to one.
 
     For exact names, n-gram search is not run.
     """
@@ -102,7 +102,7 @@ _GENE_TO_ORGANISM = re.compile(
     r"(?:in|of|from)\s(?:the\s|both\s|adult\s|wild-type\s)?",
     re.IGNORECASE,
 )
-# Words after or before an organism that is only an experimental system.
+# Words before or after an organism that mark it as merely an experimental system.
 _AFTER_SYSTEM = re.compile(
     r"[\s-](?:(?:two|2|one|three)[\s-]hybrid|anti-|anti\s|monoclonal|polyclonal|serum|"
     r"smok|chew|xenograft|mammary tumou?r virus)",
@@ -138,7 +138,7 @@ class NamedOrganisms:
         return bisect_right(self.borders, offset)
 
     def in_sentence(self, offset: int) -> tuple[set[str], set[str]]:
-        """Return the organisms mentioned before and after an offset in its sentence."""
+        """Return the organisms mentioned before and after an offset, in the same sentence."""
         borders = [0, *self.borders, _ANYWHERE]
         sentence = self.sentence_at(offset)
         first = bisect_left(self.starts, borders[sentence])
@@ -162,7 +162,7 @@ class NamedOrganisms:
 
 
 def is_experimental_system(span: Span) -> bool:
-    """Whether an organism is only an experimental system: "yeast two-hybrid", "nude mice"."""
+    """Whether an organism is merely an experimental system: "yeast two-hybrid", "nude mice"."""
     text = text_of(span.doc)
     before = text[max(0, span.start_char - _MAX_BEFORE_SYSTEM) : span.start_char]
     return bool(_AFTER_SYSTEM.match(text, span.end_char) or _BEFORE_SYSTEM.search(before))
@@ -187,7 +187,7 @@ def organism_words(text: str) -> Iterator[NamedPlace]:
         yield (*match.span(), organisms[(match.lastindex or 1) - 1])
 
 
-# Features of a (mention, organism) pair, in the order of the weights; see `_species_features`.
+# Features of a (mention, organism) pair, in the order of the weights (see `_species_features`).
 SPECIES_FEATURES = (
     "human", "alone", "cells", "upper", "title", "rodent", "often", "heading", "before", "last",
     "behind", "sentence", "after", "prefix", "named", "homolog", "others", "near", "elsewhere",
@@ -228,7 +228,7 @@ def organism_table(
     Parts of composites are not counted as evidence for other mentions.
 
     genes (Mapping): The candidates by organism for each mention that may be a gene.
-    kb (KnowledgeBase): Shows which organisms are microbes, by their types.
+    kb (KnowledgeBase): Its concept types show which organisms are microbes.
     """
     places, n_cell_lines = _named_places(mentions, candidates, genes)
     documents = _named_organisms_of(mentions, places, n_cell_lines)

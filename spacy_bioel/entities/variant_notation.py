@@ -142,7 +142,7 @@ _MIN_GENOME_NUMBER = 110_000  # transcripts have fewer bases
 _MIN_LIKELY_BASE_NUMBER = 100
 _MAX_CODON_SHIFT = 5  # max. difference in codons between numbering schemes
 _MITOCHONDRIA = re.compile(r"mitochondrial\s?(?:\n|DNA|genom|t?RNA|gene|mutat)|mtDNA|\btRNA", re.I)
-# Genes known for amino acid changes ("protein"), or for base changes with low numbers.
+# Genes known for amino acid changes ("protein"), or for base changes at low positions.
 _KNOWN_GENES = (
     r"(?:(?P<protein>[KNH]-?RAS|SNCA|(?:alpha-?)?synuclein|SOD1|APP|EGFR|CTNNB1|catenin|TTR)"
     r"|MTHFR|CYP\w{3,4}|CCND1|eNOS|NOS3|BDNF|TNF|TNF-alpha)"
@@ -158,10 +158,10 @@ _SUBSTITUTION = re.compile(r"(?<![A-Za-z\d.])[A-Z](\d{1,5})[A-Z*](?![A-Za-z\d])"
 
 
 def level_in_text(text: str, start: int, end: int, position: str) -> str:
-    """Return the level of a change, see `Variant`, or "" if it is unclear.
+    """Return the level of a change (see `Variant`), or "" if it is unclear.
 
     start, end (int): Character offsets of the mention.
-    position (str): The position of the change, see `Variant`.
+    position (str): The position of the change (see `Variant`).
     """
     before = text[max(0, start - _MAX_CONTEXT) : start]
     around = f"{before}\n{text[end : end + _MAX_CONTEXT]}"

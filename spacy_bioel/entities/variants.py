@@ -1,4 +1,4 @@
-"""Rules that find sequence variants by their grammar and add HGVS form, gene and dbSNP number."""
+"""Rules that find sequence variants using a grammar and add HGVS form, gene and dbSNP number."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ _MAX_GENE_DISTANCE = 15  # characters between a variant and its gene
 
 
 class Variants(EntityRules):
-    """Find variants by their grammar, and add their change, gene and dbSNP number.
+    """Find variants using a grammar, and add their change, gene and dbSNP number.
 
     The dbSNP number is taken from the text, or else from the knowledge base, which may list numbers
-    by gene and change, see `io.table.read_clinvar`.
+    by gene and change (see `io.table.read_clinvar`).
     """
 
     labels = (VARIANT,)
@@ -57,7 +57,7 @@ class Variants(EntityRules):
         for i, (doc, before) in enumerate(zip(docs, spans, strict=True)):
             added = _with_variants(doc, before)
             rejected = [span for span in added if not _is_plausible(doc, span)]
-            # Likelier mentions win even if they are rejected later: "fig 5" beats a gene "fig".
+            # Likelier mentions take precedence even if rejected later: "fig 5" over a gene "fig".
             rest = [s for s in added if not any(_wins(other, s) for other in rejected)]
             kept = [span for span in rest if span not in rejected]
             if traces is not None:
@@ -86,7 +86,7 @@ class Variants(EntityRules):
                     best = Candidate(id, 1.0, id.removeprefix(DBSNP), evidence)
                     rescored[i] = (best, *(c for c in rescored[i] if c.id != id))
                 elif not any(map(is_named, rescored[i][:1])):
-                    rescored[i] = ()  # a similar name means a different variant
+                    rescored[i] = ()  # a name that is merely similar denotes a different variant
         return rescored
 
     def _is_linked(self, ranked: Sequence[Candidate], nil_threshold: float) -> bool:
@@ -237,7 +237,7 @@ def gene_of(text: str, start: int, end: int, links: Sequence[Link]) -> str | Non
 
 
 def _is_gene(text: str, link: Link) -> bool:
-    """Whether an unlinked mention is a gene name, and not part of a variant such as
+    """Whether an unlinked mention is a gene name rather than part of a variant such as
     "TN7(delTTCA)A"."""
     is_name = any("exact" in c.evidence.split("+") for c in link.candidates)
     return is_name and not text.startswith("(", link.end)

@@ -52,14 +52,14 @@ CachedValue = TypeVar("CachedValue")
 
 
 class Cache:
-    """Values computed at first use, shared by all threads, and recomputed if their parts change."""
+    """Values computed on first use, shared by all threads, and recomputed if their parts change."""
 
     def __init__(self) -> None:
         self._lock = RLock()
         self._values: dict[object, tuple[object, Any]] = {}
 
     def get(self, name: object, parts: object, make: Callable[[], CachedValue]) -> CachedValue:
-        """Return the named value, making it unless it was made from the same parts before."""
+        """Return the named value, computing it unless that was already done with these parts."""
         with self._lock:
             if name not in self._values or self._values[name][0] != parts:
                 self._values[name] = parts, make()
@@ -109,7 +109,7 @@ class LinkerState:
 
 
 CACHED_STRINGS = 10_000  # their candidates take about 25 MB
-SEARCHED = 32  # names that each search returns for a string
+SEARCHED = 32  # number of names that each search returns for a string
 _STRINGS_PER_BATCH = 1024  # limits the size of the candidate table
 
 
@@ -146,7 +146,7 @@ class CandidateGenerator:
         self._ranked: dict[LabelledString, tuple[Candidate, ...]] = {}
         self._masks: dict[str, BoolArray | None] = {}
 
-    # Parts built from the state at first use.
+    # Parts built from the state on first use.
 
     @property
     def encoder(self) -> FrozenEncoder:
@@ -254,7 +254,7 @@ class CandidateGenerator:
         if label not in self._masks:
             types, number = self.types_of(label), self._part_of.get(label)
             mask = None
-            # A knowledge base without types cannot restrict a label by type; () still excludes it.
+            # Without types in the knowledge base, only () has an effect: it excludes the label.
             if types is not None and (self.kb.type_names or not types):
                 mask = self.kb.type_mask(types)
             if number is not None and isinstance(self.kb, JoinedKnowledgeBase):
@@ -338,7 +338,7 @@ class CandidateGenerator:
         if not numbers:
             return ranked
         table = self.candidate_table(list(numbers))
-        # A string with several labels gets its rows in the table once for each label.
+        # The rows of a string with several labels are repeated for each label.
         first = np.searchsorted(table.query, np.arange(len(numbers) + 1))
         queries = np.array([numbers[query] for query, _ in pairs])
         indptr, rows = entries_of(first[queries], np.diff(first)[queries])

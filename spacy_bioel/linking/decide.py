@@ -173,8 +173,8 @@ def rank_names(
 ) -> list[tuple[Candidate, ...]]:
     """Rank, for each dictionary mention, the concepts that have the matched name.
 
-    Concepts in the same knowledge base share the score; a concept with this preferred name counts
-    twice. Concepts in different knowledge bases do not compete, because all may be right.
+    Concepts in the same knowledge base share the score; a concept whose preferred name was matched
+    counts twice. Concepts in different knowledge bases do not compete, because all may be right.
     """
     different = list(dict.fromkeys(mentions.strings))
     rows = kb.lookup_names(different)
@@ -298,8 +298,8 @@ def break_ties(
 ) -> list[tuple[Candidate, ...]]:
     """Break ties in favour of candidates that share ancestors with neighbouring concepts.
 
-    Neighbours are the concepts of confident mentions in the same sentence or, if these leave the
-    tie, in the document.
+    Neighbours are the concepts of confident mentions in the same sentence or, if these do not
+    break the tie, in the document.
     """
     tied = [is_tied(candidates) for candidates in ranked]
     if not any(tied):
@@ -391,8 +391,8 @@ def decide(
 def with_labels(links: Sequence[Link], kb: KnowledgeBase) -> list[Link]:
     """Fill in missing link labels, because `doc.ents` cannot hold spans without a label.
 
-    The label comes from the linked concept or, for NIL, from the best candidate, see
-    `KnowledgeBase.labels_of`.
+    The label comes from the linked concept or, for NIL, from the best candidate (see
+    `KnowledgeBase.labels_of`).
     """
     concepts = []
     for link in links:
@@ -415,7 +415,7 @@ class Ranking:
 
     generator (CandidateGenerator): The source of the candidates.
     mentions (Mentions): The mentions to link.
-    asked (Mentions): The mentions and the parts of composites, see `RuleSet.with_parts`.
+    asked (Mentions): The mentions and the parts of composites (see `RuleSet.with_parts`).
     candidates (Sequence): Candidates of each mention and part in `asked`.
     """
 

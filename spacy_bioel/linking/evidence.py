@@ -122,8 +122,8 @@ def _invalid_table(found: str) -> BioelError:
 #   exact: the query is a name of the concept (0.8 for a spelling variant of a name)
 #   preferred: the query is the preferred name of the concept
 #   unique: `exact`, divided by the number of concepts with this name
-#   alias_share: share of this concept among the training mentions of this string
-#   alias_count: log(1 + training mentions of this string with this concept)
+#   alias_share: this concept's share of the training mentions of this string
+#   alias_count: log(1 + training mentions of this string linked to this concept)
 #   dense, ngram: cosine of the concept's best name in the search
 #   dense_best, ngram_best: the search ranks a name of this concept first
 #   alias_ngram, alias_dense: cosine of the concept's best training string in the search, times the
@@ -145,7 +145,7 @@ _COLUMN = {name: index for index, name in enumerate(FEATURES)}
 _NAME_FEATURES = ("dense", "dense_best", "ngram", "ngram_best", "words", "covered")
 _ALIAS_FEATURES = ("alias_ngram", "alias_dense", "alias_ngram_vote", "alias_dense_vote")
 _RESPELLED_EXACT = 0.8  # value of the `exact` feature for spelling variants
-_VOTE_TEMPERATURE = 0.05  # a name with a cosine lower by this much gets 1/e of the votes
+_VOTE_TEMPERATURE = 0.05  # a name whose cosine is lower by this much gets 1/e of the votes
 EXACT, ALIAS, DENSE, NGRAM = 1, 2, 4, 8
 SOURCES = {EXACT: "exact", ALIAS: "alias_table", DENSE: "dense", NGRAM: "ngram"}
 
@@ -191,7 +191,7 @@ def candidate_table(
 ) -> CandidateTable:
     """Collect the candidates of each query from all sources.
 
-    queries (Sequence[str]): Different normalised strings.
+    queries (Sequence[str]): Distinct normalised strings.
     dense_names (SearchResult | None): Dense search results among the knowledge base names; None
         without an encoder.
     dense_aliases (SearchResult | None): Dense search results among `alias_table.names`.

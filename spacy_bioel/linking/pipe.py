@@ -75,7 +75,8 @@ class Linker(StoredPipe[LinkerSettings]):
         self.fusion: Fusion | None = None
         self.rescoring: Fusion | None = None
         self._ngram_search = ngram_search
-        # Relative paths start from this working folder, even if it changes before the first use.
+        # Relative paths start from this folder, even if the working folder changes before they
+        # are first used.
         self._base = Path.cwd() if settings.get("kb") else Path()
         self.pipeline = Pipeline()
         self._lock = RLock()
@@ -83,7 +84,7 @@ class Linker(StoredPipe[LinkerSettings]):
         self._forget_kb()
 
     def _forget_kb(self) -> None:
-        """End training, and open the knowledge base in the settings at its next use."""
+        """End training, and open the knowledge base in the settings the next time it is used."""
         self._kb: KnowledgeBase | None = None
         self._opened_as: KbSetting = ""  # the `kb` setting when it was opened
         self._is_equipped = False  # whether `_equip` has added the bundled components
@@ -146,7 +147,7 @@ class Linker(StoredPipe[LinkerSettings]):
     def generator(self) -> CandidateGenerator:
         """The candidate generator for the current state.
 
-        During training with a large knowledge base, it only searches a pool of names (see
+        During training with a large knowledge base, it searches only a pool of names (see
         `NamePool`), until `encode_kb` or `set_kb` ends the training.
         """
         with self._lock:
@@ -164,7 +165,7 @@ class Linker(StoredPipe[LinkerSettings]):
 
     @property
     def kb(self) -> KnowledgeBase:
-        """The knowledge base, opened at first use.
+        """The knowledge base, opened on first use.
 
         A linker without an encoder gets the bundled encoder when the knowledge base is opened.
         Raises the same errors as `KnowledgeBase.open`, `starter_kb` and `check_settings`.
@@ -201,7 +202,7 @@ class Linker(StoredPipe[LinkerSettings]):
         validation.check_types(kb, self.cfg["label_types"])
 
     def _ensure_vectors(self, kb: KnowledgeBase) -> None:
-        """Encode a bundled knowledge base at first use."""
+        """Encode a bundled knowledge base on first use."""
         is_dense = self.has_encoder and "dense" in self.check_settings().evidence.names
         if is_dense and bundled.is_starter(kb):
             starter.ensure_vectors(kb, self._freeze())
@@ -219,10 +220,10 @@ class Linker(StoredPipe[LinkerSettings]):
             return self._kb
 
     def set_kb(self, kb: KnowledgeBase | Path | KbSetting) -> None:
-        """Switch to other knowledge bases. No retraining is needed, but a current training ends.
+        """Switch to other knowledge bases. No retraining is needed; any training in progress ends.
 
         kb (KnowledgeBase | Path | KbSetting): An open knowledge base, or a value of the `kb`
-            setting. Large knowledge bases need vectors from this pipe's encoder, see `encode_kb`.
+            setting. Large knowledge bases need vectors from this pipe's encoder (see `encode_kb`).
         RAISES BioelError: The same errors as `KnowledgeBase.open` and `open_kbs`.
         """
         if isinstance(kb, str | list | dict):

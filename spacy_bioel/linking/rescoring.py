@@ -79,7 +79,7 @@ class Rescorer:
         return {}
 
     def load(self, parts: Mapping[str, bytes]) -> None:
-        """Load the files of `parts`; the name encoder is loaded already."""
+        """Load the files of `parts`; the name encoder has already been loaded."""
 
     def encode_kb(self, kb: KnowledgeBase) -> None:
         """Write rescoring data other than name vectors to a knowledge base folder."""

@@ -58,7 +58,7 @@ MakeSearch = Callable[[KnowledgeBase], NgramSearch]
 
 
 def create_ngrams_v1() -> MakeSearch:
-    """spacy-bioel.Ngrams.v1: search with the 3-grams of the knowledge base, see `kb.spelling`."""
+    """spacy-bioel.Ngrams.v1: search using the knowledge base's 3-grams (see `kb.spelling`)."""
     return attrgetter("ngrams")
 
 
@@ -95,7 +95,7 @@ class FrozenEncoder:
         return encode_names(self.model, names, infer=self.infer)
 
     def write(self, kb: KnowledgeBase, *, progress: Callable[[int], None] | None = None) -> Encoded:
-        """Write vectors of all names to the knowledge base folder, see `write_vectors`."""
+        """Write vectors of all names to the knowledge base folder (see `write_vectors`)."""
         name, dim = self.fingerprint, self.model.get_dim("nO")
         return write_vectors(kb, self.encode, fingerprint=name, dim=dim, progress=progress)
 
@@ -188,7 +188,7 @@ class NamePool:
 
     Encoding all names at every refresh would take longer than the training itself. The pool is
     filled with all names for concepts in the training corpus, then with the names for the concepts
-    that have most names, because texts mention these concepts most often. During training, hard
+    that have the most names, because texts mention these concepts most often. During training, hard
     negatives come from the pool, and development documents are linked against it; `bioel kb encode`
     encodes all names afterwards.
 

@@ -1,6 +1,6 @@
 """The bundled name encoder and alias table, for linkers that have no others.
 
-Bundled knowledge bases are built in the user's cache folder at first use, and MeSH is also encoded.
+Bundled knowledge bases are built in the user's cache folder on first use, and MeSH is also encoded.
 This happens only once, even if several threads and processes start at the same time.
 """
 
@@ -52,8 +52,8 @@ def ensure_vectors(kb: KnowledgeBase, encoder: FrozenEncoder) -> None:
 def string_vectors(encoder: FrozenEncoder, names: Sequence[str]) -> QuantizedVectors:
     """Return the vectors of alias-table strings.
 
-    The latest vectors are cached on disk, because encoding the strings takes most of the time for
-    the first document.
+    The latest vectors are cached on disk, because encoding the strings takes most of the time
+    needed for the first document.
     """
     content = "\n".join([encoder.fingerprint, *names])
     digest = blake2b(content.encode("utf8", "surrogatepass"), digest_size=16).hexdigest()
@@ -74,7 +74,7 @@ def is_dense(kb: KnowledgeBase, encoder: FrozenEncoder, *, mentions: str = "auto
     """Return whether to use the dense search for a knowledge base.
 
     Among the bundled knowledge bases, only MeSH uses it: genes and organisms have many names that
-    vary little in spelling, whose vectors would take most of the memory and of the time for the
+    vary little in spelling, whose vectors would take up most of the memory, and most of the time on
     first use. The bundled encoder is not used for other large knowledge bases without vectors, with
     a warning [W064]; any other encoder needs vectors.
 
@@ -94,8 +94,8 @@ def is_dense(kb: KnowledgeBase, encoder: FrozenEncoder, *, mentions: str = "auto
 def add_starter_encoder(model: NameEncoder, kb: KnowledgeBase, *, mentions: str) -> None:
     """Load the bundled encoder into a model with the same architecture and size.
 
-    The encoder is dropped again if a large knowledge base lacks current vectors from it, see
-    `is_dense`.
+    The encoder is dropped again if a large knowledge base lacks current vectors from it (see
+    `is_dense`).
     """
     read_starter_encoder(model)
     for part in parts_of(kb) if model.attrs["tokenizer"] is not None else ():

@@ -60,7 +60,7 @@ class NameSampler:
         self._mined: dict[str, IntArray] = {}
 
     def mine(self, encode: EncodeNames, search: NameSearch) -> None:
-        """Find hard negatives of each training string: the nearest names of other concepts."""
+        """Find hard negatives for each training string: the nearest names of other concepts."""
         strings, right = self.alias_table.names, self.alias_table.concepts(self.kb)
         rows, _ = search.search(encode(strings), 2 * _MAX_NEGATIVES)
         for number, (start, end) in enumerate(pairwise(right.offsets.tolist())):
@@ -72,7 +72,8 @@ class NameSampler:
 
         mentions (Sequence): Normalised string and concept row of each mention.
         RETURNS (tuple): Distinct strings, and the concept row of each, shape (n,). A string drawn
-            for two concepts keeps only the first, or the loss would push it away from itself.
+            for two concepts keeps only the first; otherwise the loss would push it away
+            from itself.
         """
         drawn: dict[str, int] = {}
         choice = self._generator.choice
@@ -94,7 +95,7 @@ class NameSampler:
 
 
 def without(kb: KnowledgeBase, rows: IntArray, concepts: set[int]) -> IntArray:
-    """Drop -1 and the names of the given concepts from name rows."""
+    """Drop -1 and the names of these concepts from name rows."""
     indptr, owners, _ = kb.concepts_of_names(rows)
     is_right = [
         row < 0 or not concepts.isdisjoint(owners[start:end].tolist())
@@ -149,7 +150,7 @@ def make_networks(
     """Make a linker's networks: the name encoder and, in a contextual model, a contextual network.
 
     more_names (Sequence[str]): Strings of the training mentions.
-    encoder (str | None): Folder of an encoder to start from, see training/scripts/pretrain.py, or
+    encoder (str | None): Folder of an encoder to start from (see training/scripts/pretrain.py), or
         "starter" for the bundled encoder. The name encoder then ignores the arguments below.
     embeddings (str | None): Hugging Face model directory with word pieces and embeddings, which
         are frozen; None: make them from the knowledge base names. For a transformer encoder: its

@@ -31,7 +31,8 @@ def check_order(nlp: Language, linker: StoredPipe[LinkerSettings]) -> None:
     """Check that a linker fits the other pipes.
 
     Warns [W271] if all pipes that find mentions come after the linker, [W320] if they write
-    mentions where the linker does not look, [W321] if no pipe finds a label in the settings.
+    mentions where the linker does not look, [W321] if no pipe finds mentions with a label that the
+    settings name.
 
     linker (StoredPipe): The linker; if it is not in the pipeline, nothing is checked.
     RAISES BioelError: [B271] if another linker writes to the same span group.
@@ -104,7 +105,7 @@ def _check_labels(
     finders: Mapping[str, object],
     rule_labels: set[str],
 ) -> None:
-    """Warn [W321] about labels in the settings that no pipe and no rule finds.
+    """Warn [W321] about labels in the settings that neither a pipe nor a rule finds.
 
     There is no warning if a pipe does not declare its labels, or if the `kb` setting covers all
     labels that the pipes find, as in the starter.
@@ -136,7 +137,7 @@ def check_types(kb: KnowledgeBase, label_types: Mapping[str, Iterable[str]]) -> 
 
 
 def check_saved_kb(kb: KnowledgeBase | None, linker: str, *, includes_kb: bool) -> None:
-    """Refuse to save a pipe without its knowledge base if that exists only in memory.
+    """Refuse to save a pipe without its knowledge base if the latter exists only in memory.
 
     RAISES BioelError: [B467] if saving would lose a knowledge base.
     """

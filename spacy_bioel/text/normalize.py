@@ -54,8 +54,8 @@ def on_one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-# Tokens repeat, so their normalised forms are cached. The size is limited, so that the memory of a
-# service does not grow.
+# Tokens repeat, so their normalised forms are cached. The cache size is limited, so that the
+# memory used by a service does not keep growing.
 _normalize_token = lru_cache(maxsize=1 << 17)(normalize_name)
 
 
@@ -160,7 +160,7 @@ def is_amount(words: list[str]) -> bool:
 
 
 def words_of(normalized: str) -> list[str]:
-    """Return the words in a normalised name; like the tokenizer, separate numbers from units."""
+    """Return the words in a normalised name, splitting numbers from units like the tokenizer."""
     return _BEFORE_UNIT.sub(" ", normalized).split()
 
 
@@ -187,7 +187,7 @@ def singular_of(word: str) -> str:
 
 @lru_cache(maxsize=1 << 17)
 def stem_of(word: str) -> str:
-    """Return the stem that a normalised word shares with its word family; short words stay."""
+    """Return the stem that a normalised word shares with its word family; short words are kept."""
     stem = singular_of(word)
     for ending in _ENDINGS_BY_LENGTH:
         if stem.endswith(ending):

@@ -22,7 +22,7 @@ _LAST_WORD = re.compile(r"[\w.]*\Z")
 _INITIAL = re.compile(r"\b(?:dr|mr|mrs|ms|prof)\.?\s+[a-z]\Z", re.I)  # "Dr. J. Smith"
 # A bullet, a number, a header, or the first cell of a table row, at the start of a line.
 LIST_ITEM = re.compile(r"[-*•·|]|[^\n\t]{1,40}\t\S|\(?\d{1,2}[.)]\s|[A-Z][A-Za-z/&' -]{1,48}:")
-_FULL_LINE_RATIO = 0.7  # lines with this fraction of the longest line's length may be wrapped
+_FULL_LINE_RATIO = 0.7  # lines at least this long, relative to the longest, may be wrapped
 
 
 def sentence_borders(text: str) -> list[int]:
@@ -90,7 +90,7 @@ _BINOMIAL = re.compile(r"(?<!\w)(([A-Z])[a-z]{2,} ([a-z]{3,}))(?!\w)")
 
 
 def find_abbreviations(text: str) -> dict[str, str]:
-    """Return the long forms of short forms as defined in the text; the first definition wins."""
+    """Return the long forms of short forms as defined in the text; the first definition counts."""
     long_forms: dict[str, str] = {}
     for match in _BRACKETED.finditer(text):
         for short, long in _definitions(text, match):
@@ -187,7 +187,7 @@ def _long_form_start(short: str, window: str) -> int | None:
     The characters of the short form are matched from the right; the first must start a word.
     """
     folded_short, folded = (s.translate(_LATIN) for s in (short.lower(), window.lower()))
-    if len(folded) != len(window):  # some letters have a two-character lower case
+    if len(folded) != len(window):  # some letters become two characters in lower case
         return None
     position = len(window)
     for index in range(len(short) - 1, -1, -1):

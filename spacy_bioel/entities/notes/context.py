@@ -3,7 +3,7 @@ concern another person.
 
 The algorithm is ConText: Harkema et al. (2009), ConText: An algorithm for determining negation,
 experiencer, and temporal status from clinical reports, https://doi.org/10.1016/j.jbi.2009.05.002;
-for negation, see Chapman et al. (2001), https://doi.org/10.1006/jbin.2001.1029. A cue ("denies",
+for negation: Chapman et al. (2001), https://doi.org/10.1006/jbin.2001.1029. A cue ("denies",
 "was ruled out") applies to the mentions after or before it, up to the end of its sentence or a word
 that ends its scope ("but"). A section ("Family history:") applies to all mentions in it. An answer
 ("Fever: no") or a sign ("(-) fever") applies to the mention next to it.
@@ -55,7 +55,8 @@ class Phrase(NamedTuple):
     """An occurrence of one of the rules' phrases in a text, with its character offsets.
 
     status (str | None): Status of an answer or a sign; None: look up the name in the rules.
-    reach (int): Start of the text that an answer applies to; -1: it applies to the text after it.
+    reach (int): Start of the text that an answer applies to; -1: it applies to the
+        text after the answer.
     """
 
     start: int
@@ -294,7 +295,7 @@ def contexts(
         sentence = bisect_right(borders, start)
         in_sentence = by_sentence[sentence]
         middle = bisect_right(in_sentence, (start,))
-        # Limited, so that the time is linear even for a text without sentence boundaries.
+        # Limited, so that the running time is linear even if a text has no sentence boundaries.
         near = in_sentence[max(0, middle - _MAX_PHRASES) : middle + _MAX_PHRASES]
         cues = list(_cues_of(start, end, near, rules, text))
         if any(status == AFFIRMED for *_, status in cues):
@@ -414,7 +415,7 @@ class MentionContext(Pipe):
         self._first_words = np.array(sorted(self._by_first), dtype=np.uint64)
 
     def __call__(self, doc: Doc) -> Doc:
-        """Set the context of each span in the group; see `span._.negated`."""
+        """Set the context of each span in the group (see `span._.negated`)."""
         key = self.cfg["spans_key"]
         keys = [key] if key else dict.fromkeys([SPANS_KEY, *linked_groups(doc)])
         places = {

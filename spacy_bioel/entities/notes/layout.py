@@ -1,4 +1,4 @@
-"""Clinical note layout: section headers, and words with another meaning in notes."""
+"""Clinical note layout: section headers, and words that mean something else in notes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def headers(
 
 def have_other_meaning(text: str, starts: IntArray, ends: IntArray) -> NDArray[np.bool_]:
     """Return which spans in a note are not mentions, because they are in a section name ("PE:") or
-    have another meaning ("RA" in "98% on RA").
+    mean something else ("RA" in "98% on RA").
 
     starts, ends (IntArray): Character offsets. Shape (n,) each.
     """
@@ -57,13 +57,13 @@ def _other_meanings() -> list[re.Pattern[str]]:
 
 @cache
 def _section_names() -> frozenset[str]:
-    """Return the section names, see entities/notes/context.py."""
+    """Return the section names (see entities/notes/context.py)."""
     names_by_status: dict[str, list[str]] = read_asset("context.json")["sections"]
     return frozenset(name for names in names_by_status.values() for name in names)
 
 
 def read_asset(name: str) -> dict[str, Any]:
-    """Read a JSON file in spacy_bioel/assets, see assets/SOURCES.md."""
+    """Read a JSON file in spacy_bioel/assets (see assets/SOURCES.md)."""
     table: dict[str, Any] = srsly.read_json(Path(__file__).parents[2] / "assets" / name)
     return table
 

@@ -1,4 +1,4 @@
-"""Measurements outside their reference range in clinical notes: "Hb 7.2" is anemia."""
+"""Measurements outside their reference range in clinical notes: "Hb 7.2" means anemia."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _OTHER_FLUIDS = re.compile(
     r"\b(?:CSF|urin\w*|pleural|fluid|ascit\w*|sweat|stool)\W+(?:\w+ )?\Z", re.I
 )
 _MAX_FLUID_DISTANCE = 20  # characters to search before an analyte
-# Reference ranges for adults do not apply at these ages.
+# The reference ranges, which are for adults, do not apply at these ages.
 _YOUNG = re.compile(
     r"\b(?:infant|newborn|neonat\w*|baby|toddler|child|(?:days?|weeks?|months?)[- ]old"
     r"|(?<!\d)\d[ -]?(?:y/?o|years?[- ]old))\b",
@@ -66,7 +66,7 @@ def measured(text: str) -> dict[str, str]:
 
 
 def _is_in_table(text: str, match: re.Match[str]) -> bool:
-    """Whether a measurement starts its line and an adjacent line starts with a measurement."""
+    """Whether a measurement starts its line and an adjacent line also starts with one."""
     start = text.rfind("\n", 0, match.start()) + 1
     end = text.find("\n", match.end())
     line_before = text[text.rfind("\n", 0, max(0, start - 1)) + 1 : max(0, start - 1)]

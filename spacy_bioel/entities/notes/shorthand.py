@@ -1,4 +1,4 @@
-"""Rules for clinical notes, which link shorthand and measurements by the names that they mean."""
+"""Rules for clinical notes, which link shorthand and measurements by the names they stand for."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def first_known(kb: KnowledgeBase, names: str) -> str:
 
 
 class _NoteFinder:
-    """Finds shorthand and measurements that mean a name in one of several vocabularies.
+    """Finds shorthand and measurements that stand for a name in one of several vocabularies.
 
     vocabularies (Mapping): The vocabulary for each label.
     """
@@ -102,15 +102,15 @@ class _NoteFinder:
         forms = _long_forms(notes=True)
         names = {short: self._name_and_label(long) for short, long in forms.items()}
         self._names = {short: name for short, name in names.items() if name}
-        # Long forms that are not names, such as "chronic kidney disease", which is a plural in
-        # MeSH, get the label that most other long forms have.
+        # Long forms that are not names, such as "chronic kidney disease", which MeSH lists in
+        # the plural, get the label that most other long forms have.
         labels = Counter(label for _, label in self._names.values())
         label, n = max(labels.items(), key=itemgetter(1), default=("", 0))
         if 2 * n > len(forms):
             self._names |= {s: (forms[s].split("|")[-1], label) for s in forms.keys() - self._names}
 
     def find(self, doc: Doc, *, measurements: bool) -> list[tuple[SpanKey, str]]:
-        """Return token spans without overlaps, with the names that they mean."""
+        """Return token spans without overlaps, with the names they stand for."""
         text, defined = text_of(doc), long_forms(doc)
         names = {s: name for s, name in forms_in(text, self._names).items() if s not in defined}
         if measurements:
@@ -163,7 +163,7 @@ class Notes(EntityRules):
 
     shorthand (bool): Expand shorthand.
     clinical (bool): Texts are clinical notes: find shorthand that is unambiguous only in notes, and
-        drop words with another meaning in notes ("PE:" as a header).
+        drop words that mean something else in notes ("PE:" as a header).
     measurements (bool): Find measurements outside their reference range, and link the finding.
     """
 
@@ -172,7 +172,7 @@ class Notes(EntityRules):
     ) -> None:
         self._shorthand, self._clinical = shorthand, clinical
         self._measurements = measurements
-        # The names meant by spans, set by `find` and used by `queries`.
+        # The names that spans stand for, set by `find` and used by `queries`.
         self._names: WeakKeyDictionary[Doc, dict[tuple[int, int], str]] | None = None
 
     def with_knowledge(self, knowledge: LinkerKnowledge) -> Notes:
@@ -222,7 +222,7 @@ class Notes(EntityRules):
         spans: Sequence[list[ScoredSpan]],
         traces: Sequence[Trace] | None,
     ) -> list[list[ScoredSpan]]:
-        """Add shorthand and measurements; their queries will be the names that they mean."""
+        """Add shorthand and measurements; their queries will be the names they stand for."""
         if self.knowledge is None or self._names is None or not self._clinical:
             return list(spans)
         results = []
@@ -280,7 +280,7 @@ def create_notes_v1(
 
 
 def _without_other_meanings(doc: Doc, spans: Sequence[ScoredSpan]) -> list[ScoredSpan]:
-    """Drop spans that have another meaning in notes, see `have_other_meaning`."""
+    """Drop spans that mean something else in notes (see `have_other_meaning`)."""
     places = [doc[s[0] : s[1]] for s in spans]
     borders = np.array([[s.start_char, s.end_char] for s in places], dtype=np.int64).reshape(-1, 2)
     is_other = have_other_meaning(text_of(doc), *borders.T)
