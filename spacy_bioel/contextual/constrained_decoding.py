@@ -1,9 +1,9 @@
 """Constrained decoding: beam search through a trie of knowledge base names.
 
 The trie determines which word pieces may follow a prefix. It is stored as arrays without pointers:
-nodes are numbered level by level, and siblings are consecutive. The children of node i are the
-nodes first_child[i] to first_child[i + 1], sorted by piece. Each path ends with the end piece; the
-names are listed at its last node, a leaf.
+nodes are numbered level by level, and siblings have consecutive numbers. The children of
+node i are the nodes first_child[i] to first_child[i + 1], sorted by piece. Each path ends with the
+end piece; the names are listed at its last node, a leaf.
 
 The search extends all beams of all mentions in a batch at once, which requires that the mentions
 have equally long prompts.
@@ -45,14 +45,14 @@ if TYPE_CHECKING:
 
     from spacy_bioel.contextual.generative import MarkedMention, Seq2SeqModel
 
-# Converts normalised names to pieces, end piece included; None: a name that cannot be generated.
+# Converts normalised names to pieces, end piece included; None if a name cannot be generated.
 ToPieces = Callable[[Sequence[str]], Iterable[Sequence[int] | None]]
 _NAMES_PER_TOKENIZATION = 1 << 14  # names tokenised at once; limits memory use
 
 
 @dataclass(frozen=True)
 class NameTrie:
-    """Trie of names, stored in columns that may be memory-mapped. Node 0 is the root."""
+    """Trie of names, stored in arrays that may be memory-mapped. Node 0 is the root."""
 
     first_child: NDArray[Any]  # first child of each node; shape (n_nodes + 1,)
     pieces: NDArray[Any]  # piece that leads to each node, unused for the root; shape (n_nodes,)
@@ -63,7 +63,7 @@ class NameTrie:
     nameless: int = 0  # number of concepts without any name in the trie
 
     def children(self, nodes: NDArray[Any]) -> tuple[IntArray, IntArray]:
-        """Return the nodes' children: indptr, shape (n + 1,), and nodes. Node -1 has none."""
+        """Return the children of nodes: indptr, shape (n + 1,), and nodes. Node -1 has none."""
         return positions_of(self.first_child, nodes)
 
     def pieces_at(self, nodes: IntArray) -> IntArray:
@@ -88,7 +88,7 @@ def build_trie(
     """Build a trie of the names in a knowledge base.
 
     to_pieces (ToPieces): Converts names to pieces. The end piece must only occur at the end.
-    rows (NDArray | None): Rows of the names to include; None: all.
+    rows (NDArray | None): Rows of the names to include; None: all names.
     """
     rows = np.arange(kb.n_names) if rows is None else np.asarray(rows)
     flat: list[NDArray[np.int32]] = [np.zeros(0, np.int32)]
@@ -169,7 +169,7 @@ def write_trie(kb: KnowledgeBase, to_pieces: ToPieces, *, fingerprint: str) -> N
 
 
 def open_trie(kb: KnowledgeBase, *, fingerprint: str) -> NameTrie:
-    """Memory-map the trie for the given word pieces, which takes milliseconds at any size.
+    """Memory-map the trie built from the same word pieces, which takes milliseconds at any size.
 
     RAISES BioelError: [B281] if there is no trie of the current names, [B282] if it is damaged.
     """
@@ -267,9 +267,9 @@ def beam_search(
     """Generate names for mentions whose prompts have the same length.
 
     Each step keeps the best prefixes for each mention. Ties go to the better beam, then to the
-    lower piece. A completed prefix is a name and frees its beam; a mention is finished when it has
-    `beams` names or no prefixes left. Probabilities are computed over all pieces, even if the trie
-    does not allow them.
+    lower piece. A completed prefix is a name and no longer takes up a beam; a mention is finished
+    when it has `beams` names or no prefixes left. Probabilities are computed over all pieces, even
+    those that the trie does not allow.
 
     sources (Tensor): Piece ids of mentions in their contexts, padded. Shape (n, length).
     inside (Tensor): False at padding. Shape (n, length).
@@ -322,7 +322,7 @@ class _Decoder:
     def reorder(self, origin: IntArray, *, same_owners: bool) -> None:
         """Reorder the rows of the cache.
 
-        origin (IntArray): Previous row of each new row. Shape (n_rows,).
+        origin (IntArray): Old row that each new row is copied from. Shape (n_rows,).
         same_owners (bool): Whether the new rows belong to the same mentions as before. If so, the
             cached keys and values of the sources are left unchanged.
         """
@@ -349,7 +349,7 @@ class _Prefixes(NamedTuple):
 
     @property
     def rank_in_mention(self) -> IntArray:
-        """Position of each prefix among its mention's prefixes."""
+        """Position of each prefix among the prefixes of the same mention."""
         return np.arange(len(self.owner)) - np.searchsorted(self.owner, self.owner)
 
 

@@ -51,8 +51,8 @@ def split_windows(borders: Sequence[int], *, size: int, overlap: int) -> list[Wi
 
     A window ends at the last sentence boundary in its second half, or else at the last token
     boundary, or else when it is full. The next window starts up to `overlap` pieces earlier, so
-    that all pieces have context on both sides. Of the overlap, each window provides the vectors of
-    the half that is farther from its own edge.
+    that all pieces have context on both sides. Each window provides the vectors of one half of the
+    overlap: the half that is farther from its own edge.
 
     borders (Sequence[int]): Boundary before each piece: INSIDE, TOKEN or SENTENCE.
     size (int): Maximum number of pieces, at least 2.
@@ -71,7 +71,7 @@ def split_windows(borders: Sequence[int], *, size: int, overlap: int) -> list[Wi
 
 
 def _best_cut(borders: Sequence[int], low: int, high: int, *, latest: bool) -> int:
-    """Return the best place to cut from `low` to `high`; `latest` decides ties."""
+    """Return the best place to cut between `low` and `high`; `latest` decides ties."""
     positions = range(high, low - 1, -1) if latest else range(low, high + 1)
     return max(positions, key=lambda i: borders[i])
 
@@ -91,7 +91,7 @@ def build_transformer_v1(
     """Registered as `spacy-bioel.Transformer.v1`: a model for a `tok2vec` pipe.
 
     A document that exceeds the transformer's maximum length is cut into overlapping windows,
-    preferably at sentence boundaries; see `split_windows`. A token vector is the mean of its word
+    preferably at sentence boundaries (see `split_windows`). A token vector is the mean of its word
     pieces' vectors, and zero for a token without pieces, such as white space.
 
     path (str | None): Folder of a Hugging Face checkpoint with safetensors weights, or its id on
@@ -244,9 +244,9 @@ def align(doc: Doc, offsets: Sequence[tuple[int, int]]) -> tuple[IntArray, IntAr
 
 
 def _borders(doc: Doc, piece: IntArray, token: IntArray, n_pieces: int) -> list[int]:
-    """Return the kind of boundary before each piece, given the pairs from `align`."""
+    """Return the kind of boundary before each piece, using the pairs from `align`."""
     borders = np.full(n_pieces, INSIDE)
-    # Only the first pair of a piece counts: a piece that spans two tokens begins in the first.
+    # Only a piece's first pair counts: a piece that spans two tokens begins in the first token.
     is_first = np.append(True, (np.diff(token) > 0) & (np.diff(piece) > 0))[: len(token)]
     piece, token = piece[is_first], token[is_first]
     borders[piece] = TOKEN

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 DualEncoder = Model[Any, Floats2d]
 TEMPERATURE = 0.05
-_CONTEXT_TOKENS = 64  # context on each side of a mention that is encoded separately
+_CONTEXT_TOKENS = 64  # on each side of a mention that is encoded separately
 
 
 def build_dual_encoder_v1(
@@ -85,7 +85,7 @@ def build_dual_encoder_v1(
 
 
 def _cut_out_mentions(docs: Sequence[Doc], spans: IntArray) -> tuple[list[Doc], IntArray]:
-    """Create a short document for each mention, with the mention and its context.
+    """Create a short document for each mention, containing only the mention and its context.
 
     spans (IntArray): Start and end token of each mention, counted over the concatenated documents.
         Shape (n_mentions, 2).
@@ -173,9 +173,9 @@ def rescore_by_vectors(
 
 
 class CandidateSampler:
-    """Samples the names that mentions are compared with in training; deterministic for a seed.
+    """Samples the names that mentions are compared with in training; reproducible with a seed.
 
-    Half of the names are random, and half are the nearest names of wrong concepts as of the last
+    Half of the names are random, and half are the nearest names of wrong concepts found by the last
     mining, as in Bhowmik, Stratos and de Melo (2021), who use one name per concept.
 
     n_candidates (int): Size of each half for each mention. All mentions in an update share the
@@ -223,7 +223,7 @@ def _mention_keys(strings: Sequence[str], concepts: IntArray) -> list[tuple[str,
 
 
 class DualEncoderTraining(NameTraining):
-    """Trains both towers: names as in `NameTraining`, and mentions to be close to their names."""
+    """Trains both towers: names as in `NameTraining`, and mentions to be close to correct names."""
 
     def __init__(
         self, model: Model[Any, Any], state: LinkerState, settings: TrainingSettings

@@ -70,13 +70,13 @@ class MarkedMention(NamedTuple):
     right: str
 
 
-# Computes the losses of names, given mentions and one name for each.
+# Takes mentions and one name for each mention, and computes the loss of each name.
 Seq2SeqModel = Model[tuple[Sequence[MarkedMention], Sequence[str]], Floats1d]
 
 
 @dataclass(frozen=True)
 class MarkedPieces:
-    """Converts mentions to pieces as left [START] mention [END] right; also prompts and names.
+    """Converts mentions to pieces as left [START] mention [END] right, and also prompts and names.
 
     A mention that does not fit is truncated at the end; `fit_context` cuts the context.
 
@@ -165,7 +165,7 @@ class MarkedPieces:
         return Pieces.of_rows(rows), np.array([len(prompt) for prompt in prompts], dtype=np.int64)
 
     def _pieces(self, texts: Iterable[str]) -> dict[str, list[int]]:
-        # Split texts like words inside a sentence, which follow a space.
+        # Split each text as if it followed a space, like a word inside a sentence.
         return pieces_of(self.tokenizer, texts, before=" ")
 
 
@@ -195,8 +195,8 @@ def build_seq2seq_v1(
     prompt (bool): Begin the decoder's sequence with the mention and "is".
     learn_rate_scale (float): Factor on the learning rate.
     mixed_precision (bool): Train under bfloat16 autocast on a GPU, or on a CPU with bfloat16.
-    RETURNS (Model): A model that computes the losses of names, given mentions and one name for
-        each. `add_encoder` adds its network.
+    RETURNS (Model): A model that takes mentions and one name for each, and computes the loss of
+        each name. `add_encoder` adds its network.
     """
     settings = {"learn_rate_scale": learn_rate_scale, "mixed_precision": mixed_precision}
     return pieces_model(
@@ -295,7 +295,7 @@ def marked_pieces(
     if start is None or end is None:
         raise misfit(folder, "no decoder_start_token_id or eos_token_id in its config", "both")
     n_positions = getattr(config, "max_position_embeddings", 0) or _MAX_NAME_PIECES + max_pieces
-    # The name follows the first piece, the mention and "is", which take up positions.
+    # The first piece, the mention and "is" precede the name, and take up positions too.
     longest_name = min(_MAX_NAME_PIECES, n_positions - max_pieces - 8)
     pieces = MarkedPieces(tokenizer, prefix, suffix, start, end, max_pieces, longest_name, prompt)
     if pieces.room < 2 or longest_name < 2:
@@ -328,8 +328,8 @@ def _seq2seq_forward(
     return model.get_ref("network")(inputs_of_network, is_train)
 
 
-# Lowest score (mean log-probability of a name), also used for names that were not generated, and
-# the divisor of all scores.
+# Lowest score (mean log-probability of a name), also assigned to names that were not generated;
+# and the divisor of all scores.
 _MIN_SCORE, _SCORE_TEMPERATURE = -4.0, 0.25
 
 
@@ -352,16 +352,17 @@ def mark_mentions(
 
 
 class GenerativeTraining(NameTraining):
-    """Trains an encoder-decoder to generate the concept's name that is most similar to a mention.
+    """Trains an encoder-decoder to generate the name most similar to a mention among its concept's
+    names.
 
     The name encoder is not trained. Each update uses `training.mentions` mentions, and
-    `training.synonyms` knowledge base names that replace a mention in its context. The target for
-    half of these names is the name itself, and otherwise any name of its concept. Without them,
-    the model would forget concepts that do not occur in the training documents.
+    `training.synonyms` knowledge base names that replace a mention in its context. For half of
+    these names, the target is the name itself, and for the others any name of the same concept.
+    Without these names, the model would forget concepts that the training documents do not mention.
     """
 
     def draw_names(self, marked: Sequence[MarkedMention]) -> tuple[list[MarkedMention], list[str]]:
-        """Put names from the pool into the contexts of mentions, and draw a target for each."""
+        """Replace mentions in context with names from the pool, and draw a target for each name."""
         n = self.settings.synonyms
         rows = self._random.choice(self.pool.rows, n)
         indptr, concepts, _ = self.kb.concepts_of_names(rows)
@@ -428,7 +429,7 @@ class GenerativeRescorer(WordPieceRescorer):
         return self._cache.get("trie", (pieces.fingerprint, kb, pool), make)
 
     def encode_kb(self, kb: KnowledgeBase) -> None:
-        """Write the trie for a large knowledge base. Warns [W281] about names left out of it."""
+        """Write the trie for a large knowledge base. Warns [W281] if names are left out of it."""
         if not self.is_ready:
             return
         from spacy_bioel.contextual.constrained_decoding import build_trie, write_trie
@@ -467,7 +468,7 @@ class GenerativeRescorer(WordPieceRescorer):
     def generate(
         self, generator: CandidateGenerator, mentions: Mentions
     ) -> tuple[IntArray, IntArray, NDArray[np.float64]]:
-        """Generate names for mentions, and return the names' concepts if their labels allow them.
+        """Generate names for mentions, and return those names' concepts that the labels allow.
 
         Warns [W280] about truncated mentions.
         RETURNS (tuple): Number of the mention, concept row, and score: the logarithm of the sum of

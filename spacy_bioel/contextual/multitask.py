@@ -63,8 +63,8 @@ _NIL_TARGET, _UNKNOWN_TARGET = 0, -100
 
 @dataclass(frozen=True)
 class Inventory:
-    """Labels and concepts that a model can predict, from the mentions in its training corpus; for
-    each concept also the index of its mentions' most frequent label."""
+    """Labels and concepts that a model can predict, taken from the mentions in its training corpus;
+    for each concept, also the index of its mentions' most frequent label."""
 
     types: tuple[str, ...] = ()
     classes: tuple[str, ...] = ()
@@ -72,8 +72,8 @@ class Inventory:
 
 
 class MultitaskTargets(NamedTuple):
-    """Targets for a batch, additional random classes, and the task to train; see
-    `token_networks.Multitask`."""
+    """Targets for a batch, additional random classes, and the task to train (see
+    `token_networks.Multitask`)."""
 
     mentions: IntArray
     tags: IntArray
@@ -111,8 +111,8 @@ def build_hierarchical_linker_v1(
     per_token (bool): Assign a type and a class to each token ("PT"): a mention is a run of tokens
         with the same class, so mentions cannot overlap. Otherwise tag tokens (BILOU), and classify
         the mean of a mention's tokens ("PE").
-    vocabulary (str): "closed": link to the concepts of the training mentions, as published; "open":
-        compare the mention with all names of the knowledge base, and link to the nearest.
+    vocabulary (str): "closed": link only to concepts of the training mentions, as published;
+        "open": compare the mention with all names of the knowledge base, and link to the nearest.
     hidden, layers (int): Size of each direction, and depth, of each task's LSTM. Its input
         includes the output of the task below. `hidden = 0`: all tasks use the token vectors.
     one_task (bool): Train one random task in each update, and the token vectors by linking only.
@@ -157,14 +157,14 @@ def build_hierarchical_linker_v1(
         one_task=one_task,
         random=random,
         uses_gazetteer=gazetteer,
-        # Set together with the network.
+        # These are set together with the network.
         gazetteer=Gazetteer.empty(),
         inventory=Inventory(),
     )
 
 
 def sentence_lengths(docs: Sequence[Doc]) -> IntArray:
-    """Return the number of tokens in each sentence. As published, LSTMs run over sentences."""
+    """Return the number of tokens in each sentence. As published, LSTMs read single sentences."""
     is_first = [b for doc in docs for b in begins_sentence([token.text for token in doc])]
     return np.diff(np.append(np.flatnonzero(is_first), len(is_first)))
 
@@ -204,8 +204,8 @@ _UNTYPED_LABEL = "Mention"  # label if neither types nor links are predicted
 def _mention_labels(
     model: Model[Any, Any], states: dict[str, Any], spans: IntArray, classes: IntArray | None
 ) -> list[str]:
-    """Return a label for each mention: the predicted type or, without a type task, the main label
-    of its class. If `classes` is None, the most probable class is used."""
+    """Return a label for each mention: the predicted type or, without a type task, the most
+    frequent label of its class. If `classes` is None, the most probable class is used."""
     inventory: Inventory = model.attrs["inventory"]
     if "types" in states:
         types = compute_from_states(model, "type_logits", states, spans)[:, 1:].argmax(axis=1)
@@ -267,8 +267,8 @@ class MultitaskTraining(dual_encoder.DualEncoderTraining):
     def update(self, examples: Sequence[Example]) -> float | None:
         if not any(len(example.predicted) for example in examples):
             return None
-        # The paper draws tasks in proportion to their number of examples. Here, all tasks have the
-        # same documents.
+        # The paper draws each task in proportion to its number of examples. Here, all tasks are
+        # trained on the same documents.
         tasks = self.model.attrs["settings"]["tasks"]
         self._task = str(self._random.choice(tasks)) if self.model.attrs["one_task"] else None
         if self.model.attrs["vocabulary"] == "open" and self._task in (None, "links"):
@@ -353,7 +353,7 @@ class MultitaskRescorer(TokenVectorRescorer):
 
     @property
     def finds_mentions(self) -> bool:
-        """Whether the model can find mentions, because it tags them or classifies each token."""
+        """Whether the model can find mentions: it must tag them or classify each token."""
         settings = self.model.attrs["settings"]
         return settings["per_token"] or "mentions" in settings["tasks"]
 
@@ -373,7 +373,7 @@ class MultitaskRescorer(TokenVectorRescorer):
         )
 
     def collect(self, examples: Iterable[Example], kb: KnowledgeBase, *, gold_key: str) -> None:
-        """Collect types, classes and the gazetteer.
+        """Collect types and classes from the training mentions, and build the gazetteer.
 
         Warns [W300] about gold mentions that tags cannot represent.
         RAISES BioelError: [B332] if documents annotate different labels.
@@ -439,7 +439,7 @@ class MultitaskRescorer(TokenVectorRescorer):
             return dual_encoder.rescore_by_vectors(generator, mentions, given, vectors)
         logits = compute_from_states(model, "class_logits", states, spans)
         log_odds = logits[:, 1:] - logits[:, :1]  # log-odds of each class against NIL
-        class_rows = kb.find_all(model.attrs["inventory"].classes)  # -1: not in this KB
+        class_rows = kb.find_all(model.attrs["inventory"].classes)  # -1: concept not in this KB
         k = min(generator.state.settings.max_candidates, len(class_rows))
         # argpartition fails if there are no classes.
         best = (

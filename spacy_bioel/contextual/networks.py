@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 # Word pieces per batch, padding included; limits memory use. For seq2seq: only in training.
 _PIECES_PER_BATCH, _SEQ2SEQ_PIECES_PER_BATCH = 4096, 8192
 # Word pieces per batch of document windows. A CPU is fastest with batches that fit into its caches,
-# so all but short windows are encoded one by one, without padding.
+# so all windows except short ones are encoded one by one, without padding.
 _WINDOW_PIECES_PER_BATCH = {"cpu": 512, "cuda": 16384}
 
 
@@ -40,7 +40,7 @@ class Pretrained(nn.Module):
 
     backbone (PreTrainedModel): Its first output has shape (n_rows, length, width).
     learn_rate_scale (float): Factor on the learning rate of the backbone; layers on top of it
-        learn at the full rate. See `models.torch_io.AveragingShim`.
+        use the full rate. See `models.torch_io.AveragingShim`.
     mixed_precision (bool): Train under bfloat16 autocast if that is faster. Inference uses
         float32, because bfloat16 results would depend on the rest of the batch.
     """
@@ -68,7 +68,7 @@ def has_bfloat16() -> bool:
 
 
 def batches_by_length(lengths: Tensor, max_pieces: int) -> Iterator[Tensor]:
-    """Yield batches of row numbers, longest rows first, with at most `max_pieces` padded pieces."""
+    """Yield batches of row numbers, longest rows first, up to `max_pieces` pieces with padding."""
     order = torch.argsort(lengths, descending=True, stable=True)
     sorted_lengths, start = lengths[order].tolist(), 0
     while start < len(sorted_lengths):
@@ -132,7 +132,7 @@ class NameTransformer(nn.Module):
 
 
 class DocumentTransformer(Pretrained):
-    """Encodes document windows; a token vector is the mean of its word pieces' vectors."""
+    """Encodes document windows; a token's vector is the mean of its word pieces' vectors."""
 
     def forward(
         self, ids: Tensor, lengths: Tensor, used: Tensor, piece: Tensor, token: Tensor, n: int
@@ -172,7 +172,7 @@ class DocumentTransformer(Pretrained):
 class CrossEncoder(Pretrained):
     """Transformer encoder with a linear layer on its first token.
 
-    The other pairs in a batch change a logit only by rounding errors of less than 1e-5.
+    A logit depends on the other pairs in its batch only by rounding errors of less than 1e-5.
     """
 
     def __init__(
@@ -200,7 +200,7 @@ class CrossEncoder(Pretrained):
 
         def score(batch: Tensor) -> Tensor:
             positions, inside = padded_positions(starts[batch], lengths[batch])
-            # RoBERTa uses the padding piece to compute positions.
+            # RoBERTa recognises padding by its piece when it computes positions.
             inputs = {"input_ids": ids[positions].where(inside, self.pad)}
             if self.has_segments:
                 inputs["token_type_ids"] = segments[positions].where(inside, 0)
@@ -230,7 +230,7 @@ def ranking_loss(logits: Tensor, groups: Tensor, right: Tensor) -> Tensor:
 
 
 class Seq2Seq(Pretrained):
-    """Encoder-decoder that computes the loss of generating given names.
+    """Encoder-decoder that computes the loss of generating a target name for each mention.
 
     backbone (PreTrainedModel): Encoder-decoder with a head over its word pieces.
     smoothing (float): Label smoothing in training.
@@ -303,7 +303,7 @@ class Seq2Seq(Pretrained):
 
 @contextmanager
 def _logits_only_at(backbone: PreTrainedModel, mask: Tensor) -> Iterator[None]:
-    """Compute logits only where the mask is True: prompt logits would take a third of the time."""
+    """Compute logits only where the mask is True: those of prompts take a third of the time."""
     head = backbone.get_output_embeddings()
     hook = head.register_forward_pre_hook(lambda _, inputs: (inputs[0][mask],))
     try:

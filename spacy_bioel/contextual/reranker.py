@@ -57,7 +57,7 @@ class RerankerPair(NamedTuple):
 
 PairScorer = Model[Sequence[RerankerPair], Floats1d]
 
-# Word pieces that pretraining did not use; they mark the mention. Not all checkpoints have them.
+# Word pieces that mark the mention; pretraining did not use them. Not all checkpoints have them.
 _UNUSED_PIECES = ("[unused1]", "[unused2]")
 _PAIRS_PER_BATCH = 1024  # pairs tokenised at once; limits memory use
 
@@ -66,8 +66,8 @@ _PAIRS_PER_BATCH = 1024  # pairs tokenised at once; limits memory use
 class PairPieces:
     """Converts pairs to pieces as [CLS] left [Ms] mention [Me] right [SEP] candidate [SEP].
 
-    The context is cut first. If the mention and the candidate alone do not fit, `split_room`
-    divides the room between them, and they are truncated at the end.
+    The context is cut first. If the mention and the candidate do not fit even without context,
+    `split_room` divides the room between them, and each is truncated at the end.
 
     tokenizer (Tokenizer): Does not pad or truncate.
     prefix, suffix (list[int]): Ids of the special pieces before and after a text.
@@ -89,7 +89,7 @@ class PairPieces:
     def __call__(self, pairs: Sequence[RerankerPair]) -> tuple[IntArray, IntArray, IntArray]:
         """Return the concatenated piece ids of all pairs and the segment of each piece (0: context,
         1: candidate), both of shape (n_pieces,), and the length of each pair, (n_pairs,)."""
-        # Contexts and candidates repeat from pair to pair: each text is tokenised once.
+        # Many pairs share a context or a candidate, so each distinct text is tokenised only once.
         pieces_by_text = pieces_of(self.tokenizer, (text for pair in pairs for text in pair))
         segments_of_pairs = []
         for pair in pairs:
@@ -229,10 +229,10 @@ def make_pairs(
 
 
 class RerankerTraining(NameTraining):
-    """Trains a cross-encoder to score the correct candidate above a string's other candidates.
+    """Trains a cross-encoder to score the correct candidate above the other candidates of a string.
 
     Each update uses `training.mentions` mentions with `training.candidates` candidates each,
-    because all pairs would take hours. The name encoder is not trained.
+    because training on all pairs would take hours. The name encoder is not trained.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """Rescoring code shared by the contextual models: networks, files and features of pairs.
 
-The candidates for a string are ranked once, however often it occurs (`linking.candidates`). A
+The candidates for a string are ranked only once, however often it occurs (`linking.candidates`). A
 contextual model then scores each mention in its document, and a fusion combines both scores.
 """
 
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 #   log_probability: log of the softmax of this score over the mention's candidates
 #   highest: whether no other candidate has a higher score
 CONTEXTUAL_FEATURES = ("string", "is_string_candidate", "score", "log_probability", "highest")
-_MIN_PROBABILITY = 1e-4  # candidate scores are rounded to four digits
+_MIN_PROBABILITY = 1e-4  # candidates' scores are rounded to four decimals
 _NO_ROWS = np.zeros(0, dtype=np.int64)
 _TOK2VEC = "tok2vec.msgpack"
 
@@ -183,8 +183,8 @@ def nearest_names(kb: KnowledgeBase, strings: Sequence[str], concepts: IntArray)
     """Return, for each mention, the name of its concept with the highest TF-IDF cosine.
 
     The TF-IDF vectors contain character 3-grams, weighted by their rarity among all names, as in
-    the n-gram search. Ties go to the first name, so a string that is not similar to any name gets
-    the preferred name.
+    the n-gram search. Ties go to the first name, so for a string that is not similar to any name,
+    the preferred name is returned.
 
     strings (Sequence[str]): Normalised mentions.
     concepts (IntArray): Concept row of each mention. Shape (n,).
@@ -219,7 +219,7 @@ def nearest_names(kb: KnowledgeBase, strings: Sequence[str], concepts: IntArray)
 
 @cache
 def default_rescoring() -> Fusion:
-    """Return the weights used until `fit_fusion` has fitted others: the sum of both log-odds."""
+    """Return the weights used until `fit_fusion` has fitted others: they add up both log-odds."""
     n = len(CONTEXTUAL_FEATURES)
     no_hidden, min_log = np.zeros(0), float(np.log(_MIN_PROBABILITY))
     direct = np.array([1.0, min_log, 0.0, 0.5, 0.0])
@@ -283,8 +283,8 @@ def rescore_pairs(
 ) -> PairScores:
     """Score the mentions' string candidates, and additional pairs, with a contextual model.
 
-    score (Callable): Returns the scores of pairs, shape (n,), given mention indices and concept
-        rows, shape (n,) each.
+    score (Callable): Takes mention indices and concept rows, shape (n,) each, and returns the
+        scores of these pairs, shape (n,).
     mention, concept (IntArray): Additional pairs, which may include string candidates. Shape (n,).
     temperature (float): Divisor that turns scores into log-odds.
     evidence (str): Name of the contextual model's evidence.

@@ -9,7 +9,7 @@ cosine, and the mention vector can be added to the name encoder's vector for the
 hierarchical multi-task neural end-to-end entity linking for biomedical text, section 2.2. The paper
 does not state widths, depth or dropout. Differences from the paper: the output of each level is
 normalised, the linking loss can include random and hard classes, and mentions have vectors that are
-compared with names.
+compared with the vectors of names.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class Multitask(TokenReader):
         self.classes = nn.Embedding(n_classes, size)
         nn.init.normal_(self.classes.weight, std=0.02)
         self.bias = nn.Parameter(torch.zeros(n_classes))
-        # Most tokens are outside mentions. Without this bias, an untrained network predicts
+        # Most tokens are outside mentions. Without this bias, an untrained network would predict
         # thousands of mentions.
         with torch.no_grad():
             if self.tags is not None:
@@ -190,8 +190,8 @@ class Multitask(TokenReader):
         for task, lstm in self.levels.items():
             assert isinstance(lstm, nn.LSTM)
             # Normalised to the variance of token vectors: a new LSTM has small states and each
-            # class occurs in few batches, so otherwise per-token models predicted no mentions after
-            # 200 updates (BC5CDR, seed 0).
+            # class occurs in few batches, so without this, per-token models still predicted no
+            # mentions after 200 updates (BC5CDR, seed 0).
             normed = F.layer_norm(run_lstm(lstm, inputs, lengths), (self.size,))
             states[task] = self.dropout(normed)
             if task == last:
@@ -254,7 +254,7 @@ class Multitask(TokenReader):
                 vectors = self.mention_vectors(states, mentions, strings)
         return vectors, torch.stack(losses).sum()
 
-    # Inference, given the results of `states`. spans (Tensor): See `mentions` in `forward`.
+    # Inference, from the results of `states`. spans (Tensor): See `mentions` in `forward`.
 
     def tag_logits(self, states: dict[str, Tensor]) -> Tensor:
         """Return the BILOU tag logits for each token. Shape (n_tokens, 5)."""
@@ -301,7 +301,7 @@ class Multitask(TokenReader):
 
     @torch.no_grad()
     def _hard_classes(self, units: Tensor, target: Tensor) -> Tensor:
-        """Return the classes with the highest logits for any of the vectors."""
+        """Return all classes whose logits are among the highest for at least one of the vectors."""
         if not self.hard:
             return target[:0]
         units = units[target != NIL_CLASS].detach()
@@ -351,7 +351,7 @@ def restricted_softmax_loss(
     classes (Callable): Returns the vectors of classes, such as an embedding: (m,) to (m, dim).
     bias (Tensor): Bias of all classes. Shape (n_classes,).
     target, weight (Tensor): Class and weight of each vector. Shape (n,).
-    others (Tensor): Additional classes; classes in `target` have no further effect. Shape (m,).
+    others (Tensor): Additional classes; those that are also in `target` change nothing. Shape (m,).
     """
     present, index = torch.unique(torch.cat([target, others]), return_inverse=True)
     logits = states @ classes(present).T + bias[present]

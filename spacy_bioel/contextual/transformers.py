@@ -119,7 +119,7 @@ def split_room(room: int, first: int, second: int) -> tuple[int, int]:
 
 
 def _checkpoint_folder(path: str) -> Path:
-    """Return the folder of a checkpoint, downloaded from the hub if it is not local or cached."""
+    """Return the folder of a checkpoint, downloading it if it is not local or cached."""
     if Path(path).is_dir():
         return Path(path)
     if not _HUB_ID.fullmatch(path):
@@ -256,7 +256,7 @@ def _rebuild_backbone(
     if n_embeddings < n:
         raise misfit(None, f"{n} word pieces", f"at most its {n_embeddings} embeddings")
     add(model, tokenizer, backbone, None)
-    # Kept verbatim, because it is part of a fingerprint and transformers may add settings.
+    # Keep the text unchanged: it is part of a fingerprint, and transformers may add settings.
     model.attrs["config"] = config
 
 

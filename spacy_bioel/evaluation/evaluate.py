@@ -26,7 +26,7 @@ from spacy_bioel.evaluation.protocols import (
 from spacy_bioel.types import AnnotatedText, Candidate, DoubleArray, Link, Mention
 
 BINS = 10
-_RESAMPLES_PER_BLOCK = 50  # drawn at a time, to limit memory on large corpora
+_RESAMPLES_PER_BLOCK = 50  # resamples drawn at a time, to limit memory use for large corpora
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ def _measure(
     details = {key: float(column[0]) for key, column in total.items()}
     for key, metric in metrics.items():
         if _has_items(metric, total)[0]:
-            # A resample without this label in any of its documents has no value for it.
+            # A resample in which no document has this label has no value for it.
             usable = percent(metric, resampled)[_has_items(metric, resampled)]
             ends = np.percentile(usable, [2.5, 97.5]) if len(usable) else (0.0, 100.0)
             low, high = map(float, ends)
@@ -137,7 +137,7 @@ def count_documents(
     protocol: str,
     canonical: Callable[[str], str] = str,
 ) -> list[Counts]:
-    """Return each document's counts by one protocol. Raises the same errors as `evaluate_links`."""
+    """Return each document's counts under one protocol. Raises the errors of `evaluate_links`."""
     return _count(*canonicalise(gold, predicted, canonical), protocol=get_protocol(protocol)[1])
 
 
@@ -154,7 +154,7 @@ def canonicalise(
     """
     if len(gold) != len(predicted):
         raise BioelError(Errors.B080.format(n_gold=len(gold), n_predicted=len(predicted)))
-    # Worth caching, because a few thousand ids are repeated in the candidates of all mentions.
+    # Worth caching, because the same few thousand ids recur among the candidates of all mentions.
     canonical = cache(canonical)
 
     def ids_of(item: Mention | Link) -> tuple[str, ...]:
@@ -278,10 +278,10 @@ def reliability(
     canonical: Callable[[str], str] = str,
     on_gold_borders: bool = False,
 ) -> Reliability:
-    """Compare the scores of first candidates with their accuracy, even if the link is NIL.
+    """Compare the scores of first candidates with their accuracy, including those of NIL links.
 
-    A first candidate is right if a gold mention with the same offsets has only its id. Predictions
-    with several ids, or without candidates, are left out.
+    A first candidate is right if a gold mention with the same offsets has this id and no other.
+    Predictions with several ids, or without candidates, are left out.
 
     on_gold_borders (bool): Use only predictions with the same offsets as a gold mention.
     RAISES BioelError: [B080] if the numbers of documents differ.
@@ -343,7 +343,7 @@ class LinkingError:
 
     @property
     def place(self) -> Mention | Link:
-        """The gold mention, or else the spurious prediction."""
+        """The gold mention, or the spurious prediction if there is no gold mention."""
         mention = self.gold or self.link
         assert mention is not None
         return mention
@@ -438,7 +438,7 @@ def _ranked_pairs(
     starts = [links[j].start for j in order]
     longest = max((link.end - link.start for link in links), default=0)
     for i, m in enumerate(gold):
-        # Links that begin further to the left are too short to reach the mention.
+        # Links that begin even earlier are too short to reach the mention.
         near = slice(bisect_left(starts, m.start - longest), bisect_left(starts, m.end))
         for j in order[near]:
             link = links[j]

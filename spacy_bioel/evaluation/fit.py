@@ -48,7 +48,7 @@ class Tuned:
     chosen (dict): Chosen settings, by name.
     protocol, metric (str): Protocol and metric that were maximised, as in `bioel evaluate`.
     fitted (float | None): Percentage on the documents used for the choice, which is optimistic.
-        None: not measured yet, see `tune_pipeline`.
+        None: not measured yet (see `tune_pipeline`).
     cross_fitted (float | None): Percentage with each document measured under the settings that
         were chosen on the other folds; settings of earlier steps are not chosen again. None: there
         is only one document.
@@ -84,7 +84,7 @@ def grid_search(
     protocol: str,
     folds: Sequence[Fold],
 ) -> Tuned:
-    """Choose the pipe's settings with the highest F1; in a tie, the first settings.
+    """Choose the settings of a pipe that give the highest F1; in a tie, the first of them.
 
     settings (Sequence): Settings to choose from, in order of preference.
     counts (Sequence): For each of the settings, the counts of each document.
@@ -108,7 +108,7 @@ def grid_search(
 def wrong_names(
     names: Iterable[Sequence[tuple[str, bool]]], n_gold: int, *, min_wrong: int
 ) -> list[str]:
-    """Return the names whose exclusion raises F1: their precision is below half of F1.
+    """Return the names whose exclusion raises F1: those with a precision of less than half of F1.
 
     names (Iterable): For each document, the names that were found, and whether each is right.
     min_wrong (int): How often a name must be wrong to be excluded; 0: no name is excluded.
@@ -307,7 +307,8 @@ def judge_names(nlp: Language, texts: Sequence[AnnotatedText]) -> list[list[tupl
     return judged_names
 
 
-# Strength of the prior: this many mentions balance a weight that differs from the prior by one.
+# Strength of the prior: a weight that differs from it by one costs as much as a log-loss of one on
+# each of this many mentions.
 _PRIOR_MENTIONS = 80.0
 _MAX_MENTIONS_TO_CHOOSE_PRIOR = 1000
 
@@ -328,7 +329,7 @@ def fit_fusion(
     l2: float = 0.02,
     seed: int = 0,
 ) -> Fusion:
-    """Fit weights to maximise the probability of right candidates, or of NIL if none is right.
+    """Fit weights to maximise the probability of the right candidates, or of NIL if none is right.
 
     prior (Fusion | None): Weights fitted on other corpora, used as initial weights and as the
         centre of the penalty, because a few hundred mentions cannot determine all weights. None:
@@ -342,8 +343,9 @@ def fit_fusion(
     mean, spread = features.mean(0, dtype=float), features.std(0, dtype=float)
     if prior is not None:
         mean, spread, n_hidden = prior.mean, prior.scale, len(prior.output)
-    # A feature without variance, such as "has_alias_table" in one corpus, is not scaled: divided by
-    # almost zero, it would dominate wherever it differs, and `to_json` would round the scale to 0.
+    # A feature that is constant, such as "has_alias_table" in one corpus, is not scaled: divided by
+    # almost zero, it would dominate wherever it had another value, and `to_json` would round the
+    # scale to 0.
     scale = np.where(spread > 1e-3, spread, 1.0)
     loss = _FusionLoss((features - mean) / scale, development, l2=l2, n_hidden=n_hidden)
     if prior is None:
@@ -357,14 +359,14 @@ def fit_fusion(
 
 
 def fit_with_best_prior(development: Development, priors: Sequence[Fusion | None]) -> Fusion:
-    """Fit weights with the prior under which held-out mentions are most likely.
+    """Fit weights using the prior under which held-out mentions are most likely.
 
     The default weights are a poor prior for some corpora, such as patients' own words.
     Mentions with identical strings are in the same fold, because their evidence is identical.
 
     priors (Sequence): Weights fitted on other corpora, to choose from; None: no prior.
     """
-    # A sample is enough, because the prior matters less if there are many mentions.
+    # A sample is enough: the more mentions there are, the less the choice of prior matters.
     sample = np.random.default_rng(0).permutation(len(development))[:_MAX_MENTIONS_TO_CHOOSE_PRIOR]
     strings = np.array([development.strings[i] for i in sample], dtype=object)
     unique_strings, string_index = np.unique(strings, return_inverse=True)
@@ -391,7 +393,7 @@ class _FusionLoss:
     """Mean negative log-likelihood and its gradient, as a function of a weight vector.
 
     Mentions with the same evidence and the same right candidates, such as repetitions of a string,
-    are computed only once.
+    are evaluated only once.
     """
 
     def __init__(
@@ -403,10 +405,10 @@ class _FusionLoss:
         d, rows = z.shape[1], once.rows
         self.z, self.right = z[np.concatenate(rows)], np.concatenate(once.right)
         self.groups = np.repeat(np.arange(len(rows)), [len(r) for r in rows])
-        # Each group's share of all mentions.
+        # Proportion of all mentions that each group represents.
         self.weight_of_group = np.array(list(Counter(keys).values())) / len(keys)
         self.l2 = l2
-        self.centre: DoubleArray | float = 0.0  # the penalty grows with the distance to it
+        self.centre: DoubleArray | float = 0.0  # the penalty grows with distance from it
         self._shapes = [(d, n_hidden), (n_hidden,), (n_hidden,), (d,), (1,)]
         self.n_weights = sum(int(np.prod(shape)) for shape in self._shapes)
         self._has_right = np.bincount(self.groups, self.right, len(rows)) > 0

@@ -32,7 +32,7 @@ KINDS = {
     ),
     "wrong_id": "equal offsets and labels: both have ids, and the sets of ids differ",
 }
-# An error of any kind may have any number of these marks.
+# Whatever its kind, an error may have any number of these marks.
 MARKS = {
     "homonym": (
         "the ids differ, and the name that matched the predicted concept is also a name of the "
@@ -54,7 +54,7 @@ PAIRING = (
 
 
 def kind_of(gold: Mention | None, link: Link | None, *, labels: bool = True) -> str:
-    """Return the kind of error (a key of `KINDS`) of a pair or an unpaired side; "" if correct."""
+    """Return the kind of error (a key of `KINDS`) of a pair or an unpaired item; "" if correct."""
     if gold is None:
         return "spurious"
     if link is None:
@@ -88,7 +88,7 @@ def count_sets(
     items_of: Callable[[Annotation], Iterable[object]],
     ids: bool = True,
 ) -> Counts:
-    """Count the items that gold and predictions share. Exact duplicates count once.
+    """Count the items that gold and predictions have in common. Exact duplicates count once.
 
     items_of (Callable): Returns the items to compare for a gold mention or a link.
     ids (bool): Whether ids are compared, so that NIL gold and NIL predictions are counted too.
@@ -153,7 +153,7 @@ def count_partial_fractional(gold: Golds, links: Links) -> Counts:
 
 
 def one_to_one(ranked: Iterable[tuple[Any, int, int]]) -> dict[int, int]:
-    """Choose pairs, the lowest rank first, so that no index on either side is used twice.
+    """Choose pairs, starting with the lowest rank, so that no index on either side is used twice.
 
     ranked (Iterable): Rank, index on one side, index on the other side.
     RETURNS (dict[int, int]): Maps the index on one side to the index on the other side.
@@ -207,7 +207,7 @@ def _covered_part(row: OffsetsAndIds, others: Iterable[OffsetsAndIds]) -> float:
 
 
 def count_given(gold: Golds, links: Links, *, all_ids: bool) -> Counts:
-    """Count the results of linking given mentions.
+    """Count the results of linking gold mentions.
 
     accuracy@1 compares the linked ids with the gold ids; NIL is wrong, because these mentions have
     an id. accuracy@1_nil_ignored replaces NIL with the best candidate, so it measures the ranking
@@ -294,7 +294,7 @@ def pair_by_offsets(gold: Golds, links: Links) -> list[tuple[Mention, Link | Non
 
 
 def _tied_ids(link: Link) -> Ids:
-    """Return the ids that tie for the top score if the linked id is among them, else ()."""
+    """Return the ids that tie for the top score if the linked id is one of them, otherwise ()."""
     if len(link.ids) != 1 or not link.candidates:
         return ()
     best = max(candidate.score for candidate in link.candidates)
@@ -490,7 +490,7 @@ def get_protocol(name: str) -> tuple[str, Protocol]:
 
 
 def protocol_summary(name: str) -> str:
-    """Summarise a protocol in one line: required agreement, NIL and composites."""
+    """Summarise a protocol in one line: what must agree, and how NIL and composites are treated."""
     rules = PROTOCOLS[name].rules
     return (
         f"offsets: {rules.offsets}; labels: {rules.label}; ids: {rules.ids}; {rules.nil}; "

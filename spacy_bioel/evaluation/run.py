@@ -1,4 +1,4 @@
-"""Run and measure a pipeline on gold documents, either on the bare text or on gold mentions."""
+"""Run a pipeline on the bare text or the gold mentions of gold documents, and measure it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import AnnotatedText, Link
 
 DOCS_PER_BATCH = 32
-_MAX_IDS_SHOWN = 5  # ids listed in an error message
+_MAX_IDS_SHOWN = 5  # maximum number of ids listed in an error message
 # The links of each document; the key is whether the linker was given the gold mentions.
 Predicted = dict[bool, list[list[Link]]]
 # Called with a description and `total`; yields a function to call with the number of steps done.
@@ -115,7 +115,7 @@ def score_links(
 def batches_before_pipe(
     nlp: Language, pipe: Linker | MentionDetector, texts: Iterable[AnnotatedText]
 ) -> Iterator[list[Doc]]:
-    """Yield batches of documents that were processed by all pipes before `pipe`."""
+    """Yield batches of documents that have been processed by all pipes that precede `pipe`."""
     later = nlp.pipe_names[nlp.pipe_names.index(pipe.name) :]
     docs = nlp.pipe((text.text for text in texts), batch_size=DOCS_PER_BATCH, disable=later)
     return minibatch(docs, DOCS_PER_BATCH)
@@ -128,7 +128,7 @@ def measure_kb_only(
     *,
     progress: ProgressBar = no_progress,
 ) -> dict[tuple[str, str], float]:
-    """Measure the knowledge-base-only baseline under the protocols that use bare text."""
+    """Measure the baseline that uses only the knowledge base, under the protocols for bare text."""
     baseline = dictionary_pipeline("")
     linker, baseline_linker = find_linker(nlp), find_linker(baseline)
     assert linker is not None and baseline_linker is not None
@@ -162,14 +162,14 @@ def link_gold_mentions(
     *,
     progress: ProgressBar = no_progress,
 ) -> Iterator[list[Link]]:
-    """Yield the linker's links for the gold mentions, given their offsets and labels."""
+    """Yield the linker's links for the gold mentions, whose offsets and labels it receives."""
     key = spans_key(linker)
     docs: Iterable[Doc] = (
         with_gold_mentions(nlp.make_doc(t.text), t, spans_key=key) for t in texts
     )
     if listens(linker.model):
         docs = with_token_vectors(nlp, docs)
-    # Link the gold spans, not entities or KB names, whatever the `mentions` setting is.
+    # Whatever the `mentions` setting is, link the gold spans rather than entities or KB names.
     with (
         changed_settings(linker.cfg, {"mentions": "spans"}),
         progress("Linking gold mentions", total=len(texts)) as advance,
@@ -181,7 +181,7 @@ def link_gold_mentions(
 
 @contextmanager
 def changed_settings(cfg: dict[str, Any], values: Mapping[str, Any]) -> Iterator[None]:
-    """Change a pipe's settings inside a block, and restore them at its end."""
+    """Change a pipe's settings inside a `with` block, and restore them afterwards."""
     previous = {name: cfg[name] for name in values}
     try:
         cfg.update(values)

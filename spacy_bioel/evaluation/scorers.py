@@ -85,7 +85,7 @@ def _gold_and_links(
 
     for example in examples:
         gold_spans = example.reference.spans.get(gold_key, ())
-        # The labels that are annotated in the document; if none are listed, all.
+        # The labels that the document lists as annotated; if it lists none, all labels.
         annotates = getattr(gold_spans, "attrs", {}).get(ANNOTATES)
         yield (
             [Mention(s.start_char, s.end_char, s.label_, ids_of(s)) for s in gold_spans],
@@ -98,10 +98,10 @@ def _gold_and_links(
 
 
 def _accuracy_of_found(pairs: Iterable[GoldAndLinks]) -> float | None:
-    """Return the accuracy of ids for gold mentions with an id whose offsets were predicted."""
+    """Return the accuracy of ids for those gold mentions that have an id and predicted offsets."""
     with_equal_offsets = []
     for gold, links in pairs:
-        # Filtered, because the protocol would also pair a mention with a link that covers it.
+        # Filtered, because the protocol would also pair a mention with a longer link around it.
         offsets = {(mention.start, mention.end) for mention in gold}
         with_equal_offsets.append((gold, [x for x in links if (x.start, x.end) in offsets]))
     total = _sum_counts("gold", with_equal_offsets)
@@ -156,8 +156,8 @@ def create_console_log_v1() -> Callable[..., tuple[Log, Callable[[], None]]]:
 
     Each row shows the update and the number of updates, the epoch, each pipe's loss since the
     previous row, the scores with a weight (in percent), their weighted sum (used to choose the best
-    pipeline), the elapsed time and the remaining time. Training may stop earlier, see `patience`.
-    spaCy's own log truncates the names of our pipes and scores to identical column titles.
+    pipeline), the elapsed time and the remaining time. Training may stop earlier (see `patience`).
+    spaCy's own log truncates the names of our pipes and scores, so column titles are identical.
     """
     return _open_log
 

@@ -47,14 +47,14 @@ from spacy_bioel.models.fusion import Fusion
 from spacy_bioel.types import AnnotatedText, Link, ScoredSpan
 
 GOLD_PROTOCOL, LINK_PROTOCOL, MENTION_PROTOCOL = "gold", "end_to_end", "mention"
-ACCURACY = "accuracy@1_nil_ignored"  # ignores NIL: its threshold is chosen afterwards
+ACCURACY = "accuracy@1_nil_ignored"  # ignores NIL, because its threshold is chosen afterwards
 
 
 def _threshold_steps(first: float, last: float) -> list[float]:
     return np.round(np.arange(first, last + 0.01, 0.05), 2).tolist()
 
 
-# Settings to try, the closest to the defaults first, because the first is chosen in a tie.
+# Settings to try. Those closest to the defaults come first, because a tie goes to the first.
 NIL_GRID: list[dict[str, Value]] = [
     {"nil_threshold": t} for t in sorted(_threshold_steps(0.0, 0.8), key=lambda t: abs(t - 0.25))
 ]
@@ -78,7 +78,7 @@ def _count_links(nlp: Language, texts: Sequence[AnnotatedText], protocol: str) -
 
 
 def _as_saved(fusion: Fusion, features: Sequence[str]) -> Fusion:
-    """Round weights as saving does, so that measured and saved weights are identical."""
+    """Round weights as when saving them, so that measured and saved weights are identical."""
     return Fusion.from_json(fusion.to_json(features), features)
 
 
@@ -101,7 +101,7 @@ def tune_weights(
     if name == "fusion":
         development = gather_development(linker, docs)
         fit = partial(fit_with_best_prior, priors=[default_fusion(), None])
-    else:  # five features need no hidden layer
+    else:  # with only five features, no hidden layer is needed
         development = gather_contextual_development(nlp, docs)
         fit = partial(fit_fusion, n_hidden=0, l2=0.001)
     if not len(development.features):
@@ -276,7 +276,7 @@ def tune_pipeline(
     remarks: list[str] = [] if folds else ["there is only one document: nothing is cross-fitted"]
     has_ids = any(mention.ids for text in texts for mention in text.mentions)
     if linker is not None and has_ids:
-        require_scipy()  # fail before hours of work
+        require_scipy()  # fail now rather than after hours of work
         weights = tune_weights(nlp, texts, folds=folds, progress=progress)
         if weights is None:
             remarks.append("the weights are unchanged: there is no string evidence")

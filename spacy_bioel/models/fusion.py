@@ -17,10 +17,10 @@ from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.types import BoolArray, DoubleArray, FloatArray, IntArray
 
 DECIMALS = 4  # decimals of a candidate's probability
-# Candidates below this probability have too little effect on the other candidates to be worth
-# reading their cross-references.
+# A candidate below this probability has so little effect on the others that reading its
+# cross-references is not worthwhile.
 _MIN_EQUIVALENT_PROBABILITY = 0.05
-# Sources use different prefixes for the same vocabulary. UMLS ids have no prefix.
+# Different sources use different prefixes for the same vocabulary. UMLS ids have no prefix.
 _STANDARD_PREFIXES = {"MSH": "MESH", "UMLS": "", "UMLS_CUI": ""}
 _STANDARD_PREFIXES |= dict.fromkeys(("SCTID", "SNOMEDCT", "SNOMEDCT_US", "SNOMED_CT"), "SNOMED")
 
@@ -101,11 +101,11 @@ def softmax_by_group(
 
     scores (DoubleArray): -inf for a candidate that is excluded. Shape (n,).
     groups (IntArray): Index of the mention of each candidate. Shape (n,).
-    counted (BoolArray | None): Candidates that lower the probability of the rest; None: all. Shape
-        (n,).
+    counted (BoolArray | None): Candidates that lower the probability of the others; None: all of
+        them. Shape (n,).
     """
     n_groups = int(groups.max(initial=-1)) + 1
-    highest = np.zeros(n_groups)  # at least 0, the score of NIL
+    highest = np.zeros(n_groups)  # at least 0, which is the score of NIL
     np.maximum.at(highest, groups, scores)
     odds = np.exp(scores - highest[groups])
     counted_odds = odds if counted is None else odds * counted
@@ -115,7 +115,7 @@ def softmax_by_group(
 def softmax_with_equivalents(
     kb: KnowledgeBase, concepts: IntArray, scores: DoubleArray, groups: IntArray
 ) -> DoubleArray:
-    """Return `softmax_by_group`, counting only the most probable of several equivalent concepts.
+    """Return `softmax_by_group`, where only the most probable of equivalent concepts counts.
 
     concepts (IntArray): Concept row of each candidate. Shape (n,).
     """
@@ -136,10 +136,10 @@ def rank(
     kept: BoolArray | None = None,
 ) -> tuple[IntArray, DoubleArray]:
     """Return the indices of each group's `top` best candidates, group by group, best first, and
-    the probability of each candidate; see `softmax_with_equivalents`.
+    the probability of each candidate (see `softmax_with_equivalents`).
 
     Ties go to the lower concept row, i.e. the lower id. Probabilities are rounded before they are
-    compared, because the last bits depend on the other candidates in a batch.
+    compared, because their last bits depend on the other candidates in a batch.
 
     kept (BoolArray | None): Candidates that are always returned. Shape (n,).
     """

@@ -17,7 +17,7 @@ from spacy_bioel.types import FloatArray, IntArray
 Weights = Mapping[str, NDArray]
 Shapes = dict[str, tuple[int, ...]]
 
-# Start tokens whose spans are scored together, so that the sums stay in the processor's cache.
+# Number of start tokens scored together: few enough that sums stay in the processor's cache.
 _STARTS_PER_BLOCK = 512
 
 
@@ -44,18 +44,18 @@ def layer_norm(x: FloatArray, gain: FloatArray, bias: FloatArray, *, epsilon: fl
     return y
 
 
-# Detectors: logits from token vectors and gazetteer matches. For equations, see `models.networks`.
+# Detectors: logits from token vectors and gazetteer matches. Equations are in `models.networks`.
 
 
 def add_matches(
     weights: Weights, tokens: FloatArray, spans: IntArray, words: IntArray
 ) -> FloatArray:
-    """Add embeddings of gazetteer matches to token vectors; see `models.networks.TokenReader`."""
+    """Add embeddings of gazetteer matches to token vectors (see `models.networks.TokenReader`)."""
     tokens = tokens.copy()
     embeddings = weights["token_features.weight"]
     n_features = len(embeddings) // 3
     start, width, feature = spans.T
-    length = np.maximum(width - 1, 0)  # tokens between the first and the last
+    length = np.maximum(width - 1, 0)  # tokens between the first and the last token of a match
     inner = np.repeat(start + 1 - np.cumsum(length) + length, length) + np.arange(length.sum())
     inner_feature = np.repeat(feature, length) + 2 * n_features
     positions = np.concatenate([start, start + width, inner])
@@ -66,7 +66,7 @@ def add_matches(
 
 
 def _add_rows(x: FloatArray, positions: IntArray, rows: FloatArray) -> None:
-    """Add rows to x, each at its position, in order; positions may occur several times."""
+    """Add each row to x at its position, in order; a position may occur several times."""
     if not len(positions):
         return
     order = np.argsort(positions, kind="stable")
@@ -101,7 +101,7 @@ def span_logits(
 def _hidden_logits(
     weights: Weights, starts: FloatArray, ends: FloatArray, content: FloatArray, spans: IntArray
 ) -> FloatArray:
-    """Score spans with a hidden layer, block by block; see `models.networks.SpanScorer`."""
+    """Score spans with a hidden layer, block by block (see `models.networks.SpanScorer`)."""
     output, widths = weights["output.weight"], weights["width.weight"]
     n, max_width = len(starts), len(widths)
     logits = np.empty((n, max_width, len(output)), np.float32)
@@ -128,7 +128,7 @@ def tag_logits(
     weights: Weights, tokens: FloatArray, lengths: IntArray, spans: IntArray, words: IntArray,
     *, max_width: int,
 ) -> FloatArray:  # fmt: skip
-    """Score all tags; see `models.networks.TagScorer.forward`."""
+    """Score all tags (see `models.networks.TagScorer.forward`)."""
     tokens = add_matches(weights, tokens, spans, words)
     return linear(tokens, weights["output.weight"], weights["output.bias"])
 
@@ -168,12 +168,12 @@ class NumpyResCNN:
     one matrix: a block takes four products, and one in-place addition for each offset other than 0.
 
     weights (Weights): Weights of the torch network.
-    tables (Weights): Frozen embeddings, see `models.networks.FrozenEmbeddings`.
+    tables (Weights): Frozen embeddings (see `models.networks.FrozenEmbeddings`).
     widths (Sequence[int]): Odd filter widths.
     """
 
     def __init__(self, weights: Weights, tables: Weights, *, widths: Sequence[int]) -> None:
-        # Copied, as in `_Block`, because training changes a network's arrays in place.
+        # Copied, as in `_Block`, because training modifies a network's arrays in place.
         self.weights = {
             name: array.copy() for name, array in weights.items() if not name.startswith("blocks.")
         }
@@ -235,7 +235,7 @@ class _Block:
         sides = {offset: taps(offset) for offset in range(-reach, reach + 1) if offset}
         self.offsets = [(offset, len(rows)) for offset, rows in sides.items()]
         self.sides = np.concatenate([self.centre[:0], *sides.values()])
-        # Reorder the columns of the first layer, which are in the filter order of the network.
+        # Reorder the columns of the first layer, which are in the order of the network's filters.
         first = weights[f"{prefix}feed_forward.0.weight"]
         columns = np.split(
             first, np.cumsum([len(taps_of_width) for taps_of_width in filters])[:-1], axis=1
@@ -261,7 +261,7 @@ class _Block:
         for offset, n_filters in self.offsets:
             taps = products[:, column : column + n_filters]
             column += n_filters
-            # Drop products that would reach into another name.
+            # Leave out products that would combine tokens of different names.
             taps[positions < offset if offset > 0 else n_left <= -offset] = 0
             rows = slice(max(0, -offset), max(0, n - max(0, offset)))
             neighbours = slice(max(0, offset), max(0, n - max(0, -offset)))

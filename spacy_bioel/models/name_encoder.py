@@ -75,7 +75,7 @@ Infer = Callable[[Sequence[list[int]]], FloatArray]
 
 _SETTINGS_FILE, _TOKENIZER_FILE = "encoder.json", "tokenizer.json"
 _WEIGHTS_FILE, _EMBEDDINGS_FILE = "model.safetensors", "embeddings.safetensors"
-# How many times larger batches are on a GPU; `infer_by_torch` halves batches that do not fit.
+# Factor by which batches are larger on a GPU; `infer_by_torch` halves batches that do not fit.
 _GPU_BATCH_FACTOR = 32
 
 
@@ -116,7 +116,7 @@ def infer_by_torch(network: Callable[[Tensor, Tensor], Tensor], device: torch.de
         except torch.cuda.OutOfMemoryError:
             if len(names) == 1:
                 raise
-        # Outside the exception handler, which would keep the failed batch's tensors alive.
+        # Not in the exception handler, which would keep the failed batch's tensors in memory.
         half = len(names) // 2
         return np.concatenate([infer(names[:half]), infer(names[half:])])
 
@@ -129,7 +129,7 @@ def _torch_inference(model: NameEncoder) -> Infer:
 
 @dataclass(frozen=True)
 class NetworkKind:
-    """Functions that define an architecture, at module level so that they can be pickled.
+    """Functions that define an architecture. They are at module level, so that they can be pickled.
 
     make (Callable): Adds the word pieces and the network to a model.
     file, to_bytes (str, Callable): Name and contents of the file that is stored in addition to word
@@ -167,7 +167,7 @@ def pieces_model(
 
 
 def name_encoder_of(model: Model) -> NameEncoder:
-    """Return the layer of a linker's model that encodes names, or the model itself."""
+    """Return the name encoder in a linker's model, or the model itself if it is a name encoder."""
     return model.get_ref("names") if model.has_ref("names") else model
 
 
@@ -206,7 +206,7 @@ def encode_names(
 def encode_pieces(
     model: NameEncoder, batches: Sequence[Sequence[list[int]]], *, infer: Infer | None = None
 ) -> FloatArray:
-    """Encode batches of names like `encode_names`, given the results of `piece_ids`."""
+    """Encode batches of names as `encode_names` does, from the results of `piece_ids`."""
     infer = infer or inference_of(model)
     with one_thread_each() as parallel_map:
         map_batches = parallel_map if model.ops.device_type == "cpu" else map
@@ -302,7 +302,7 @@ def drop_encoder(model: Model) -> None:
 
 
 def encoder_settings(model: NameEncoder) -> dict[str, Any]:
-    """Return the settings that must match for one encoder to load another's weights."""
+    """Return the settings that two encoders must share for one to load the other's weights."""
     settings = {k: v for k, v in model.attrs["settings"].items() if k != "dropout"}
     return {"encoder": model.name, "max_tokens": model.attrs["max_tokens"], **settings}
 

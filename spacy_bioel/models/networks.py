@@ -7,7 +7,7 @@ BERT might be Overkill: A Tiny but Effective Biomedical Entity Linker based on R
 Convolutional Neural Networks, https://aclanthology.org/2021.findings-emnlp.140. Unlike the
 published network, it does not pad batches, so vectors do not depend on padding. The tokens of all
 names are concatenated, a convolution is a matrix product whose columns are shifted and summed, and
-masks keep shifts within a name.
+masks prevent shifts from one name into another.
 
 `SpanScorer` and `TagScorer` score spans and tags from token vectors and gazetteer matches. Name
 encoder losses are scalars, and 0 if there is nothing to learn.
@@ -22,9 +22,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-# Start tokens whose spans are scored together, so that the sums stay in the processor's cache.
+# Number of start tokens scored together: few enough that sums stay in the processor's cache.
 _SPAN_STARTS_PER_BLOCK = 512
-_START_BIAS = -4.0  # initial bias, because nearly all spans are not mentions
+_START_BIAS = -4.0  # initial bias, because almost no spans are mentions
 
 
 class FrozenEmbeddings(nn.Module):
@@ -178,7 +178,7 @@ class ReaderSettings(TypedDict):
 
 
 class TokenReader(nn.Module):
-    """Base class for detector networks, which adds gazetteer matches to token vectors.
+    """Base class of detector networks; it adds gazetteer matches to token vectors.
 
     width (int): Size of the token vectors.
     max_width (int): Maximum length of gazetteer matches and of spans, in tokens.
@@ -191,7 +191,8 @@ class TokenReader(nn.Module):
         self.max_width = max_width
         self.n_features = n_features
         self.word_features = nn.Embedding(n_features, width)
-        # One embedding each for the first, the last and the inner tokens of a match.
+        # Each feature has one embedding for the first token of a match, one for the last token, and
+        # one for the tokens in between.
         self.token_features = nn.Embedding(3 * n_features, width)
         for features in (self.word_features, self.token_features):
             nn.init.zeros_(features.weight)
@@ -304,8 +305,8 @@ class SpanScorer(TokenReader):
     ) -> Tensor:
         """Score the spans that start in one block, width by width.
 
-        For each width, one more token is added to a running sum of the content. Its slices stay in
-        the processor's cache, and no vectors need to be gathered.
+        For each width, one more token is added to a running sum of the content. Slices of this
+        sum stay in the processor's cache, and no vectors need to be gathered.
         """
         n = len(starts)
         ends = ends[first : first + n + self.max_width - 1]
@@ -343,7 +344,7 @@ def multi_similarity_loss(vectors: Tensor, labels: Tensor) -> Tensor:
 
 
 def info_nce_loss(vectors: Tensor, labels: Tensor, *, temperature: float | Tensor = 0.05) -> Tensor:
-    """Compute the InfoNCE loss, with each positive against all vectors with other labels.
+    """Compute the InfoNCE loss, which compares each positive with all vectors with other labels.
 
     Positives of the same vector do not compete with each other. The loss is averaged over all
     positive pairs. Khosla et al. (2020), https://arxiv.org/abs/2004.11362.
@@ -355,7 +356,7 @@ def info_nce_loss(vectors: Tensor, labels: Tensor, *, temperature: float | Tenso
     logits = unit @ unit.T / temperature
     same = labels[:, None] == labels[None, :]
     negatives = torch.logsumexp(logits.masked_fill(same, -torch.inf), dim=1)
-    # The backward pass needs `same` unchanged.
+    # A copy, because the backward pass needs `same` unchanged.
     pairs = same.clone().fill_diagonal_(False).nonzero(as_tuple=True)
     losses = F.softplus(negatives[pairs[0]] - logits[pairs])
     return losses.sum() / max(1, len(losses))

@@ -2,8 +2,8 @@
 
 The tok2vec is a listener to a `tok2vec` pipe, or part of the model. Tokens with identical features
 are embedded once per batch, and the layers of spaCy's CNN run in NumPy, whose matrix products take
-a third of the time of thinc's. Nothing is cached between calls, because weights may change. If any
-layer is not recognised, the tok2vec's own `predict` runs instead.
+a third of the time that thinc's take. Nothing is cached between calls, because weights may change.
+If any layer is not recognised, the tok2vec's own `predict` runs instead.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from spacy_bioel.types import FloatArray, IntArray
 Tok2Vec = Model[list[Doc], list[Floats2d]]
 ArrayFunction = Callable[[FloatArray], FloatArray]  # shape (n, width in) to (n, width out)
 
-# Tokens processed together, so that intermediate results stay in the processor's cache.
+# Number of tokens processed together: few enough that results stay in the processor's cache.
 _TOKENS_PER_BLOCK = 1024
 # Layers are recognised by the modules of their forward functions: the layers of a tok2vec, of its
 # embedding, and of its CNN. CNN layers must also have the expected parameters.
@@ -73,7 +73,7 @@ def read_tokens(
     gradient."""
     lengths: Any = [len(doc) for doc in docs]
     vectors, backprop = tok2vec(docs, is_train)
-    # Some tok2vec models return a row for an empty document: cut each array to its document.
+    # Some tok2vec models return a row for an empty document: cut each array to fit its document.
     flat = tok2vec.ops.flatten([v[:n] for v, n in zip(vectors, lengths, strict=True)])
 
     def backprop_tokens(d_flat: Floats2d) -> list[Doc]:
@@ -103,7 +103,7 @@ def token_vectors(
     embed, encode = tok2vec.layers
     distinct, index = _unique_rows(np.concatenate(embed.layers[0].predict(docs)))
     embedded = _apply(mix, embed.layers[2].predict(distinct))
-    # As in thinc, surround each document with rows of zeros, as many as the CNN reaches to a side.
+    # As in thinc, put as many rows of zeros on each side of a document as the CNN sees there.
     pad = encode.attrs["pad"]
     doc_number = np.repeat(np.arange(1, len(docs) + 1), [len(doc) for doc in docs])
     rows = np.arange(len(index)) + pad * doc_number
@@ -154,7 +154,7 @@ def _layer_functions(layer: Model) -> list[ArrayFunction]:
         return [partial(_window, layer.attrs["window_size"])]
     if kind == _LAYER_NORM:
         return [partial(layer_norm, gain=parameters[0], bias=parameters[1], epsilon=1e-8)]
-    if kind == _MAXOUT:  # each piece as a contiguous matrix
+    if kind == _MAXOUT:  # store each piece as a contiguous matrix
         return [partial(_maxout, *(np.ascontiguousarray(p.swapaxes(0, 1)) for p in parameters))]
     return []  # dropout has no effect in inference
 
@@ -193,7 +193,7 @@ def _maxout(weight: FloatArray, bias: FloatArray, x: FloatArray) -> FloatArray:
 
 def _unique_rows(features: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], IntArray]:
     """Return the distinct rows, and the index of each row among them. features: (n, n_columns)."""
-    # Rows are compared by a 64-bit hash. Collisions are as unlikely as for spaCy's string hashes.
+    # Rows are compared by a 64-bit hash; collisions are as unlikely as for spaCy's string hashes.
     weights = [pow(_HASH_BASE, column + 1, 1 << 64) for column in range(features.shape[1])]
     keys = (features * np.array(weights, dtype=np.uint64)).sum(axis=1)
     _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)

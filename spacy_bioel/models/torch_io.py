@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
-_MAX_REASON_LENGTH = 500  # max. characters quoted from another library's error message
+_MAX_REASON_LENGTH = 500  # maximum number of characters quoted from another library's error message
 # Attributes of a thinc model that loading may change; thinc cannot undo such changes.
 _MODEL_ATTRIBUTES = ("_layers", "_refs", "_dims", "_attrs", "_has_params", "_shims")
 
@@ -155,7 +155,7 @@ def run_network(layer: Model, inputs: Sequence[Any], is_train: bool) -> tuple[An
 def to_tensors(inputs: Sequence[Any], device: torch.device, *, learn: bool = False) -> list[Any]:
     """Convert the arrays among a network's inputs to tensors.
 
-    learn (bool): Whether float tensors have a gradient.
+    learn (bool): Whether gradients are computed for float tensors.
     """
     import torch
 
@@ -171,7 +171,7 @@ def to_tensors(inputs: Sequence[Any], device: torch.device, *, learn: bool = Fal
 
 
 def _gradients(tensors: Sequence[Any]) -> list[Any]:
-    """Return the gradients of tensors as arrays; zeros for tensors that do not affect the loss."""
+    """Return the gradients of tensors as arrays; zeros if a tensor does not affect the loss."""
     learnt = [x for x in tensors if hasattr(x, "dtype") and x.requires_grad]
     return [torch2xp(x.new_zeros(x.shape) if x.grad is None else x.grad) for x in learnt]
 
@@ -258,7 +258,7 @@ def _thinc_parameters(model: Model) -> Iterator[tuple[str, Model, str]]:
 
 
 def _torch_layers(model: Model) -> Iterator[tuple[str, Model]]:
-    """Yield the file key prefix and the layer of each torch network, created or not."""
+    """Yield the file key prefix and the layer of each torch network, whether created yet or not."""
     for index, node in enumerate(model.walk()):
         if node.shims or "make" in node.attrs:
             yield f"{index}.torch.", node
@@ -299,13 +299,13 @@ def weights_from_bytes(model: Model, data: bytes) -> None:
                     for name in node.attrs["shapes"]
                 }
     except (SafetensorError, ValueError, TypeError, KeyError) as error:
-        # KeyError and TypeError: number types that NumPy or torch lacks, such as BF16 and U16.
+        # KeyError and TypeError: number types unknown to NumPy or torch, such as BF16 and U16.
         raise BioelError(Errors.B041.format(reason=str(error)[:_MAX_REASON_LENGTH])) from error
 
 
 def _check_tensors(tensors: Weights, model: Model) -> None:
     """Check the names, shapes and number types of a file's tensors, which may be in half precision.
-    torch itself would load integers as weights. RAISES ValueError: If the tensors do not fit."""
+    torch itself would accept integers as weights. RAISES ValueError: If the tensors do not fit."""
     expected: dict[str, tuple[Sequence[int], str]] = {}
     for key, node, name in _thinc_parameters(model):
         parameter: Any = node.get_param(name)

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 EmbeddingTables = dict[str, NDArray]
 _UNKNOWN_PIECE = "[UNK]"
 _PIECE_START = "\u2581"  # marks the first piece of a word
-# Random share of an embedding, which distinguishes word pieces that always occur together.
+# Proportion of an embedding that is random, to distinguish word pieces that always occur together.
 _RANDOM_SHARE = 0.25
 _RANDOM_SHARE_WITH_TEXTS = 0.125
-_CONTEXT_WIDTH = 5  # word pieces on each side that count as co-occurring
+_CONTEXT_WIDTH = 5  # number of word pieces on each side that count as co-occurring
 
 
 def make_vocabulary(
@@ -48,9 +48,9 @@ def make_vocabulary(
     size, width (int): Number of word pieces, and size of an embedding.
     max_tokens (int): Number of rows in the position table.
     more_names (Sequence[str]): Names for the word pieces only, e.g. training mentions.
-    texts (Sequence[str]): Normalised sentences. If given, half of the non-random part comes from
+    texts (Sequence[str]): Normalised sentences. If passed, half of the non-random part comes from
         co-occurrence.
-    encode (Callable | None): Encodes word pieces as words with another encoder. If given, half of
+    encode (Callable | None): Encodes word pieces as words with another encoder. If passed, half of
         the non-random part comes from its vectors.
     RETURNS (tuple): Word pieces, and tables for `FrozenEmbeddings`; positions are zero.
     """
@@ -69,13 +69,14 @@ def make_vocabulary(
     borders = (n_latent * np.cumsum([0, *shares])).astype(int)
     parts = []
     for matrix, size, share in zip(matrices, np.diff(borders), shares, strict=True):
-        # The squared length of each part is proportional to its share.
+        # The squared length of each part of an embedding is proportional to its share.
         parts.append(_latent_vectors(matrix, size) * np.sqrt(share / shares[0]))
     n_random = width - sum(part.shape[1] for part in parts)
     random = np.random.default_rng(0).standard_normal((tokenizer.get_vocab_size(), n_random))
     random *= np.sqrt(_RANDOM_SHARE) / np.linalg.norm(random, axis=1, keepdims=True)
     words = np.concatenate([*parts, random], axis=1).astype(np.float32)
-    # Bytes with one scale per piece take a quarter of the memory, with the same accuracy.
+    # As bytes with one scale per piece, embeddings need a quarter of the memory, and accuracy is
+    # the same.
     scale = np.abs(words).max(axis=1, keepdims=True) / 127
     return tokenizer, {
         "words": np.round(words / np.maximum(scale, 1e-8)).astype(np.int8),
@@ -170,7 +171,7 @@ def _piece_concepts(tokenizer: Tokenizer, names: Sequence[str], concepts: IntArr
     """Return weighted counts of pieces in each concept's names. Sparse (n_pieces, n_concepts).
 
     Pieces that occur in names of the same concepts, such as "renal" and "kidney", get similar rows,
-    as in latent semantic analysis, Deerwester et al. (1990).
+    as in latent semantic analysis (Deerwester et al., 1990).
     """
     from scipy.sparse import coo_array
 
