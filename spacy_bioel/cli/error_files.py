@@ -29,7 +29,7 @@ from spacy_bioel.export.html import PAGES
 from spacy_bioel.linking.pipe import Linker
 from spacy_bioel.types import AnnotatedText, Link, Mention
 
-NameOf = Callable[[str], str]  # from an id to its preferred name; "": unknown
+NameOf = Callable[[str], str]  # maps an id to its preferred name; "" if unknown
 
 EXAMPLES_PER_KIND = 50  # max. errors of each kind on the page
 _MAX_CONFUSIONS = 20  # max. rows in the tables of confusions and strings

@@ -80,7 +80,7 @@ def load_with_mapped_gold(
         `check_gold`.
     """
     prefixes, labels = _parse_prefixes(prefix or ()), _parse_labels(label or ())
-    # The reader adds a prefix for all labels; prefixes for single labels are added afterwards.
+    # The reader adds the prefix shared by all labels; label-specific prefixes are added afterwards.
     common_prefix = prefixes.pop("", "") if set(prefixes) <= {""} else ""
     # Documents are read first, so that errors in them are reported without delay.
     texts = list(read_texts(gold, format=format, prefix=common_prefix))
@@ -149,7 +149,8 @@ _TEXT_SUFFIXES = (".txt", ".txt.gz")
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _ENCODING = "utf-8-sig"
 _MAX_CELL_LENGTH = 1 << 27  # characters; csv's default limit is too low for documents
-# Formats detected in .txt files besides plain text; not tables, because plain text may have tabs.
+# Formats detected in .txt files besides plain text. Tables are excluded, because plain text may
+# contain tabs.
 _CORPORA_IN_TXT = ("pubtator", "bioc-xml", "bioc-json", "jsonl", "brat")
 
 
@@ -204,7 +205,7 @@ def stream_documents(source: str, format: str | None) -> Iterator[Document]:
 
 
 def is_plain_text(source: str) -> bool:
-    """Return whether the input is stdin or a plain text file, not a table or corpus."""
+    """Return whether the input is stdin or a plain text file, rather than a table or corpus."""
     return source == STDIN or (Path(source).is_file() and _is_plain(Path(source), None))
 
 

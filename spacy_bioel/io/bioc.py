@@ -20,7 +20,7 @@ _ID_INFONS = {"mesh": "MESH", "omim": "OMIM", "umls": "UMLS", "cui": "UMLS"} | {
 }  # fmt: skip
 # Exceptions that `bioc` raises for a missing key, a value of the wrong type, or deep nesting.
 _MALFORMED = (LookupError, TypeError, ValueError, AttributeError, RecursionError, SyntaxError)
-# Longest gap allowed before or between the passages of a document, in characters.
+# Longest gap allowed before or between a document's passages, in characters.
 _MAX_GAP = 1_000_000
 
 

@@ -25,7 +25,7 @@ import zstandard
 from spacy_bioel.errors import BioelError, Errors
 
 StrPath = str | os.PathLike[str]
-# CURIE prefix for each spelling of a vocabulary in sources. CTD writes "DO:DOID:0001816".
+# CURIE prefix for each spelling of a vocabulary's name in sources. CTD writes "DO:DOID:0001816".
 _PREFIX_OF_VOCABULARY = {"mesh": "MESH:", "omim": "OMIM:", "umls": "", "do": "", "cellosaurus": ""}
 _ID_SEPARATORS = re.compile(r"[|+;,]")
 _NIL = frozenset({"", "-", "-1", "nil", "cui-less"})
@@ -139,7 +139,7 @@ skipped_so_far = _SKIPPED.get  # returns None outside `skipping_bad`
 
 @contextmanager
 def skipping_bad(report: Callable[[BadRecord], None]) -> Iterator[Skipped]:
-    """Skip and report the bad records that readers meet inside this block."""
+    """Skip and report the bad records that readers encounter inside this block."""
     skipped = Skipped(report)
     token = _SKIPPED.set(skipped)
     try:
@@ -216,7 +216,7 @@ def _unpack(raw: io.BufferedReader, path: Path) -> Iterator[bytes] | None:
         names = [name for name in archive.namelist() if not _ARCHIVE_EXTRAS.search(name)]
         if len(names) == 1:
             return iter(partial(archive.open(names[0]).read, _CHUNK_BYTES), b"")
-    except Exception as error:  # damaged or encrypted: zipfile raises many types
+    except Exception as error:  # damaged or encrypted: zipfile raises many exception types
         raise BioelError(Errors.B104.format(path=path, error=error)) from error
     first = ", ".join(names[:3]) or "none"
     raise BioelError(Errors.B477.format(path=path, n=len(names), first=first))

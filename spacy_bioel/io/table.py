@@ -32,7 +32,7 @@ COLUMN_KEYS = (
 )  # fmt: skip
 
 # Columns of the Comparative Toxicogenomics Database (CTD), whose tables are recognised by their
-# header. Since 2024, the chemicals have two synonym columns; both layouts are in use.
+# header. Since 2024, the chemical tables have had two synonym columns; both layouts are in use.
 _CTD_CHEMICALS: dict[str, Column] = {
     "id": "ChemicalID", "name": "ChemicalName", "trees": "TreeNumbers", "parents": "ParentIDs",
     "definition": "Definition", "synonyms": "Synonyms",

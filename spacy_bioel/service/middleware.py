@@ -190,7 +190,7 @@ class LimitRequests:
     def __init__(self, app: ASGIApp, *, limits: Limits) -> None:
         self.app = app
         self.limits = limits
-        self._in_progress = 0  # bytes of all requests
+        self._in_progress = 0  # bytes in all requests in progress
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] in UNLIMITED_PATHS:

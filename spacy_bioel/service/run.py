@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from spacy_bioel.service.service import Service
 
 
-# oneDNN, and PyTorch's layer above it, cache up to a thousand plans of about 100 KB, one for each
-# number of rows. A service's batches vary in their number of rows, so its memory use would keep
-# growing. PyTorch reads these variables at its first matrix product.
+# oneDNN, and PyTorch's layer above it, cache up to a thousand plans of about 100 KB, one per row
+# count. A service's batches vary in their row counts, so its memory use would keep growing. PyTorch
+# reads these variables at its first matrix product.
 _CACHE_LIMITS = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "64"}
-# Time that requests in progress have to finish on shutdown.
+# Time allowed for requests in progress to finish on shutdown.
 _SHUTDOWN_SECONDS = 30
 # Longer than proxies keep idle connections (usually 60 seconds), so that no proxy sends a request
 # on a connection that is being closed.

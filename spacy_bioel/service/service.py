@@ -129,7 +129,7 @@ class Service:
 
     @property
     def waiting(self) -> int:
-        """Number of texts that are not in a batch yet."""
+        """Number of texts that are not yet in a batch."""
         with self._changed:
             return sum(request.waiting for request in self._requests)
 
