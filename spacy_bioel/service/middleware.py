@@ -232,7 +232,7 @@ class LimitRequests:
             self._in_progress -= n_read
 
     def _check(self, n_bytes: int, n_read: int) -> None:
-        """Check sizes. RAISES Refusal: [B382] if this body is too large, [B389] if all are."""
+        """Check sizes. RAISES Refusal: [B382] if this body is too large, [B389] if the total is."""
         if n_read + n_bytes > self.limits.body_bytes:
             raise Refusal(413, Errors.B382.format(most=self.limits.body_bytes), where="body")
         is_alone = self._in_progress == n_read
