@@ -2,7 +2,7 @@
 
 Only `service` imports this package; it registers its commands through an entry point, as other
 packages may. Commands import modules that need spaCy inside their functions, so that
-`bioel --help` and usage errors respond without delay.
+`bioel --help` and usage errors appear without delay.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ app = typer.Typer(
     """,
     no_args_is_help=True,
     add_completion=False,
-    rich_markup_mode="markdown",  # reflows the paragraphs of the docstrings
+    rich_markup_mode="markdown",  # reflows docstring paragraphs
     pretty_exceptions_enable=False,
 )
 kb_app = typer.Typer(
@@ -82,7 +82,7 @@ def _options(
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run the command `bioel` and exit.
+    """Run the `bioel` command and exit.
 
     argv (Sequence[str] | None): Arguments; None: the process's arguments.
     RAISES SystemExit: With status 0 on success, 2 for invalid arguments or input (one line on

@@ -1,7 +1,8 @@
 """`bioel card`: write a pipeline's model card, README.md and meta.json, from its scores.
 
-The scores come from `bioel evaluate`, by protocol. Scores from the training loop are left out,
-because they were measured with other weights and thresholds. The template is `templates/card.md`.
+The scores come from `bioel evaluate`, for each protocol. Scores from the training loop are left
+out, because they were measured with other weights and thresholds. The template is
+`templates/card.md`.
 """
 
 from __future__ import annotations
@@ -145,7 +146,7 @@ def card(
         console.show_note(warning)
     nlp = inputs.load_model(str(model))
     meta = json.loads((model / "meta.json").read_text(encoding="utf8"))
-    if inputs.finds_names(nlp):  # names in a knowledge base do not have the gold labels
+    if inputs.finds_names(nlp):  # mentions that are KB names lack gold labels
         rows = [row for row in rows if row["protocol"] != "mention"]
     linker = inputs.find_linker(nlp)
     made = []

@@ -119,7 +119,7 @@ def writing(path: Path) -> Iterator[TextIO]:
             if isinstance(sys.stdout, TextIOWrapper):
                 sys.stdout.reconfigure(encoding="utf8")  # regardless of the locale
             yield sys.stdout
-            sys.stdout.flush()  # so that errors are raised here and named stdout
+            sys.stdout.flush()  # so that errors are raised here and mention stdout
         return
     make_folder(path.parent)
     with naming(path), replacing_text(path) as file:
@@ -127,7 +127,7 @@ def writing(path: Path) -> Iterator[TextIO]:
 
 
 def make_folder(folder: Path) -> None:
-    """Create an output folder and say so, because its name may be a typo."""
+    """Create an output folder and report it, in case its name is a typo."""
     if not folder.exists():
         folder.mkdir(parents=True)
         show_note(f"Created the folder {folder}.")
@@ -161,7 +161,7 @@ def _stderr() -> Console:
 
 
 def refuse_folder(path: Path | None) -> Path | None:
-    """Raise an error if an output file is a folder, before the command starts."""
+    """Reject an output file that is a folder, before the command starts."""
     if path is not None and path.is_dir():
         raise IsADirectoryError(errno.EISDIR, "", str(path))
     return path
@@ -217,7 +217,7 @@ Preset = Annotated[
     ),
 ]
 
-# Options for the gold documents of `evaluate` and `tune`.
+# Gold document options for `evaluate` and `tune`.
 Label = Annotated[
     list[str] | None,
     Option(

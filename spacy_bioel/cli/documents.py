@@ -1,7 +1,7 @@
 """Commands that process documents.
 
 `bioel convert` converts a corpus to spaCy's training format or to JSON lines. `bioel link` links
-texts and writes the formats in `export`. `bioel explain` shows why a text has its links.
+texts and writes the formats in `export`. `bioel explain` shows how the links in a text came about.
 """
 
 from __future__ import annotations
@@ -339,7 +339,7 @@ def explain_command(
         raise BioelError(Errors.B440.format(found=json.dumps(arguments, ensure_ascii=False)))
     model, text = ["starter", *arguments][-2:]
     text = sys.stdin.read() if text == "-" else text
-    if not text.strip() or os.path.exists(text):  # False if the text is too long for a path
+    if not text.strip() or os.path.exists(text):  # no error if the text is too long for a path
         raise BioelError(Errors.B441.format(found=text))
     report = explain_text(load_model(model, preset=preset), text, mention)
     pieces = list(pieces_of(report))

@@ -1,7 +1,7 @@
 """Error reports from `bioel evaluate`: the `--errors` table and the `--html` page.
 
 The template is `templates/errors.html`. The page needs no other file, and its colours
-follow the reader's preference for dark or light.
+follow the reader's preference for dark or light mode.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from spacy_bioel.export.html import PAGES
 from spacy_bioel.linking.pipe import Linker
 from spacy_bioel.types import AnnotatedText, Link, Mention
 
-NameOf = Callable[[str], str]  # from an id to its preferred name; "": unknown
+NameOf = Callable[[str], str]  # maps an id to its preferred name; "" if unknown
 
 EXAMPLES_PER_KIND = 50  # max. errors of each kind on the page
 _MAX_CONFUSIONS = 20  # max. rows in the tables of confusions and strings
 _PAGE_METRICS = ("precision", "recall", "f1", "accuracy@1")
-_CONTEXT_CHARACTERS = 80  # shown on each side of a mention
+_CONTEXT_CHARACTERS = 80  # max. characters shown on each side of a mention
 # Columns of the error file, with their descriptions for users.
 COLUMNS = {
     "document": "id of the document",
@@ -70,13 +70,13 @@ def report_errors(
     page: Path | None,
     labels: bool,
 ) -> int:
-    """Write the errors on bare texts, or on given mentions if `links` contains only these.
+    """Write the errors on bare texts, or on gold mentions if `links` contains only those.
 
     rows, page (Path | None): Table and page to write.
     labels (bool): Whether the pipeline uses the gold labels.
     RETURNS (int): Number of errors.
     """
-    is_given = False not in links  # keys of `links`: whether gold mentions were given
+    is_given = False not in links  # `links` is keyed by whether the mentions were given
     has_labels = any(mention.label for text in texts for mention in text.mentions)
     errors = list(
         find_errors(
@@ -134,7 +134,7 @@ def _candidate_text(candidate: dict[str, Any]) -> str:
 
 
 def row_of(error: LinkingError, name_of: NameOf) -> dict[str, Any]:
-    """Return an error's cells by the column names in `COLUMNS`; None: an empty cell."""
+    """Return an error's cells, keyed by the column names in `COLUMNS`; None: an empty cell."""
     before, mention, after = _split_context(error)
     candidates = error.link.candidates if error.link else ()
     values = [
@@ -190,7 +190,7 @@ def _render(errors: Sequence[LinkingError], name_of: NameOf, **shown: Any) -> st
         return [(string, label, n) for (string, label), n in counts]
 
     def examples(of_kind: Sequence[LinkingError]) -> list[tuple[dict[str, Any], tuple[str, ...]]]:
-        """Choose errors that are spread over the corpus, not only in its first documents."""
+        """Choose errors from across the corpus, rather than only from its first documents."""
         n, n_shown = len(of_kind), min(len(of_kind), EXAMPLES_PER_KIND)
         chosen = [of_kind[i * n // n_shown] for i in range(n_shown)]
         return [(row_of(error, name_of), _split_context(error)) for error in chosen]

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 _DEFAULT_PROTOCOLS = ("mention", "end_to_end", "gold")
-_UNLABELLED_PROTOCOLS = ("mention_unlabelled", "end_to_end", "gold")  # for a knowledge base
+_UNLABELLED_PROTOCOLS = ("mention_unlabelled", "end_to_end", "gold")  # for a KB as the pipeline
 # Metrics shown for each label; all other metrics are shown only for all labels together.
 _LABEL_METRICS = ("f1", "accuracy@1")
 # Left out of the table, because they can be derived from other metrics.
@@ -158,7 +158,7 @@ def evaluate_command(
     scores = measuring.score_links(nlp, texts, links, protocols, seed=seed)
     baseline: dict[tuple[str, str], float] = {}
     if names_alone:
-        # Names in a knowledge base do not have the gold labels.
+        # Mentions found as names in a knowledge base do not carry the gold labels.
         comparable = {name: rules for name, rules in protocols.items() if name != "mention"}
         baseline = measuring.measure_kb_only(nlp, texts, comparable, progress=console.progress_bar)
     about = {
@@ -199,7 +199,7 @@ def _json_row(row: Figure, baseline: Mapping[tuple[str, str], float]) -> dict[st
 
 
 def _cross_fitted(nlp: Language, texts: Sequence[AnnotatedText]) -> dict[tuple[str, str], float]:
-    """Return cross-fitted figures from `bioel tune`, if it ran on as many texts and mentions."""
+    """Return `bioel tune`'s cross-fitted figures, if its numbers of texts and mentions match."""
     report = nlp.meta.get("bioel", {}).get("tuning")
     if not report or report["documents"] != len(texts):
         return {}
@@ -315,7 +315,7 @@ def tune_command(
 
 
 def check_out(out: Path, inputs: dict[str, Path | None]) -> None:
-    """Check that the output folder is new, empty or a pipeline, and contains no input.
+    """Check that the output folder is new, empty or a pipeline, and contains none of the inputs.
 
     inputs (dict[str, Path | None]): Input paths by their names in messages.
     RAISES BioelError: [B230] if an input would be replaced, [B231] if the folder is not a pipeline.
@@ -334,7 +334,7 @@ def check_out(out: Path, inputs: dict[str, Path | None]) -> None:
 
 
 def require_extra(nlp: Language) -> None:
-    """Add the extra that a pipeline's networks need to its requirements."""
+    """Add to a pipeline's requirements the extra that its networks need."""
     from spacy.util import get_minor_version_range
 
     from spacy_bioel.models.torch_io import needs_torch

@@ -54,7 +54,7 @@ def require_linker(nlp: Language, model: str) -> Linker:
 
 
 def finds_names(nlp: Language) -> bool:
-    """Return whether mentions are names in the knowledge base, without gold labels."""
+    """Return whether mentions are found as knowledge base names, and so lack the gold labels."""
     linker = find_linker(nlp)
     return linker is not None and linker.cfg["mentions"] == BY_DICTIONARY
 
@@ -80,7 +80,7 @@ def load_with_mapped_gold(
         `check_gold`.
     """
     prefixes, labels = _parse_prefixes(prefix or ()), _parse_labels(label or ())
-    # The reader adds a prefix for all labels; prefixes for single labels are added afterwards.
+    # The reader adds the prefix shared by all labels; label-specific prefixes are added afterwards.
     common_prefix = prefixes.pop("", "") if set(prefixes) <= {""} else ""
     # Documents are read first, so that errors in them are reported without delay.
     texts = list(read_texts(gold, format=format, prefix=common_prefix))
@@ -108,7 +108,7 @@ def load_with_mapped_gold(
 
 
 def _parse_prefixes(values: Sequence[str]) -> dict[str, str]:
-    """Parse prefixes by label; the key "" is for all other labels."""
+    """Parse the prefix for each label; the key "" stands for all other labels."""
     prefixes: dict[str, str] = {}
     for value in values:
         label, _, prefix = value.rpartition("=")
@@ -119,7 +119,7 @@ def _parse_prefixes(values: Sequence[str]) -> dict[str, str]:
 
 
 def _parse_labels(values: Sequence[str]) -> dict[str, str]:
-    """Parse a mapping from corpus labels to pipeline labels; "": left out."""
+    """Parse a mapping from corpus labels to pipeline labels; "" leaves a label out."""
     labels: dict[str, str] = {}
     for value in values:
         gold, separator, model = (part.strip() for part in value.partition("="))
@@ -149,12 +149,13 @@ _TEXT_SUFFIXES = (".txt", ".txt.gz")
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _ENCODING = "utf-8-sig"
 _MAX_CELL_LENGTH = 1 << 27  # characters; csv's default limit is too low for documents
-# Formats detected in .txt files besides plain text; not tables, because plain text may have tabs.
+# Formats detected in .txt files besides plain text. Tables are excluded, because plain text may
+# contain tabs.
 _CORPORA_IN_TXT = ("pubtator", "bioc-xml", "bioc-json", "jsonl", "brat")
 
 
 def read_mentions(source: str, format: str | None) -> Iterator[AnnotatedText]:
-    """Stream the documents of a corpus with their mentions.
+    """Stream the documents in a corpus with their mentions.
 
     RAISES BioelError: [B101] if there is no such file, [B134] for an unknown format, [B344] if the
         input is not a corpus; the same errors as the readers, while documents are read.
@@ -204,7 +205,7 @@ def stream_documents(source: str, format: str | None) -> Iterator[Document]:
 
 
 def is_plain_text(source: str) -> bool:
-    """Return whether the input is stdin or a plain text file, not a table or corpus."""
+    """Return whether the input is stdin or a plain text file, rather than a table or corpus."""
     return source == STDIN or (Path(source).is_file() and _is_plain(Path(source), None))
 
 
@@ -294,7 +295,7 @@ def _read_whole(path: Path) -> Iterator[Document]:
 
 
 def _read_corpus(path: Path, format: str | None) -> Iterator[Document]:
-    """Stream the texts of a corpus, skipping annotations, even invalid ones, if possible."""
+    """Stream the texts in a corpus, skipping annotations (even invalid ones) if possible."""
     if format is None and path.suffix != f".{_DOCBIN}":
         format = detect_corpus_format(path)
     if format == "jsonl":
@@ -319,7 +320,7 @@ def _is_plain(path: Path, format: str | None) -> bool:
 def outputs_of(
     names: Sequence[str], html: Path | None, source: str, *, xrefs: bool, context: bool
 ) -> dict[str, str]:
-    """Return the output names with the suffixes that select their formats.
+    """Map each output name to the suffix that selects its format.
 
     Warns [W303] about formats that cannot store the context of mentions.
 

@@ -18,7 +18,7 @@ from spacy_bioel.cli import console
 from spacy_bioel.kb.knowledge_base import KnowledgeBase, corrected, search_names
 from spacy_bioel.kb.vector_files import describe_vectors
 
-# Table limits; JSON contains all types and children.
+# Max. types and children in a table; JSON contains all of them.
 _MAX_TYPES_IN_TABLE = 12
 _MAX_CHILDREN_IN_TABLE = 20
 MEANINGS_OF_COUNTS = {

@@ -1,7 +1,7 @@
 """Output formats for linked documents, selected by file name suffix.
 
-The formats are JSON lines, JSON, CSV, TSV, HTML, Parquet (which requires pyarrow, see the `parquet`
-extra), and corpus formats: PubTator, BRAT, and BioC, which the `bioc` library writes.
+The formats are JSON lines, JSON, CSV, TSV, HTML, Parquet (which needs pyarrow, from the
+`parquet` extra), and corpus formats: PubTator, BRAT, and BioC, which the `bioc` library writes.
 """
 
 from __future__ import annotations
@@ -210,7 +210,7 @@ BIOC_JSON = TextFormat(
 
 @contextmanager
 def writing_brat(folder: Path) -> Iterator[Write]:
-    """Write a folder with NAME.txt and NAME.ann files, which gets its name only on success.
+    """Write a folder of NAME.txt and NAME.ann files; it gets its final name only on success.
 
     NAME is the document id; characters that are invalid in file names are escaped ("/" as "%2F").
     If a name is already in use, "-2" is appended. A mention's ids are written as normalisations:
@@ -421,7 +421,7 @@ def check_columns(columns: list[str], *expected: str) -> None:
 
 @contextmanager
 def writing_parquet(path: Path) -> Iterator[Write]:
-    """Write rows with `row_schema` to a Parquet file, which gets its name only on success.
+    """Write rows with `row_schema` to a Parquet file, which gets its final name only on success.
 
     YIELDS (Callable[[LinkedText], None]): Writes one document.
     RAISES BioelError: [B192] if pyarrow is not installed.

@@ -2,7 +2,7 @@
 
 A page is self-contained: it shows the mentions in their text, with a table of candidates below. The
 templates in `templates/` escape all values from documents and knowledge bases. (displaCy escapes
-texts, but neither labels nor ids.) Ids are links to their concept pages, see `address_of`. The
+texts, but neither labels nor ids.) Ids are links to their concept pages (see `address_of`). The
 colours follow the reader's preference for dark or light mode.
 """
 
@@ -179,7 +179,7 @@ class LinkRow:
         also None if the knowledge base is not open.
     name, score, evidence: Fields of the linked `Candidate`; None for NIL. The score of a composite
         is the lowest score of its parts.
-    facts (Mapping): Facts from rules, such as "hgvs" of a variant, see `entities`.
+    facts (Mapping): Facts from rules, such as "hgvs" for a variant (see `entities`).
     context (str | None): Context from `bioel_context`, such as "negated"; None: no cue was found,
         or this pipe did not run.
     """
@@ -247,7 +247,7 @@ Docs = Doc | Iterable[Doc | tuple[Doc, Any]]
 
 
 def _with_ids(docs: Docs) -> Iterator[tuple[Doc, str | int]]:
-    """Yield each Doc with its id: from a pair, from `corpus.text_to_doc`, or else its index."""
+    """Yield each Doc with its id (from a pair or `corpus.text_to_doc`) or else its index."""
     for number, item in enumerate([docs] if isinstance(docs, Doc) else docs):
         if isinstance(item, Doc):
             yield item, item.user_data.get("bioel_id") or number
@@ -308,7 +308,7 @@ def render(
     if jupyter or (jupyter is None and is_in_jupyter()):
         from IPython.display import HTML, display
 
-        # The class keeps MathJax from reading "$" as the start of a formula.
+        # The class prevents MathJax from reading "$" as the start of a formula.
         display(HTML(f'<div class="tex2jax_ignore">{html}</div>'))
         return None
     return html

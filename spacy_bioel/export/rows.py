@@ -1,9 +1,9 @@
 """Link streams of documents, in one process or several, and convert the links to rows.
 
-A failed document gets an error instead of links. Worker processes return results in order, are
-always shut down, and cause an error if they are killed. `Language.pipe`, in contrast, waits forever
-for a killed process. So does `ProcessPoolExecutor` if the process was sending a result, because its
-processes share one pipe.
+A failed document gets an error instead of links. Worker processes return results in order and
+are always shut down; if one is killed, an error is raised. `Language.pipe`, in contrast, waits
+forever for a killed process. So does `ProcessPoolExecutor` if the process was sending a result,
+because its processes share one pipe.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def worker_processes(
 
     try:
         # Workers are started one by one, before the threads: a forked worker must not inherit the
-        # far end of an earlier connection, which would then stay open if the earlier worker dies.
+        # far end of an earlier connection, which would then stay open if the earlier worker died.
         for _ in range(n_process):
             workers.append(_start_worker(work))
             idle.put(workers[-1])
@@ -195,8 +195,8 @@ class Totals:
         self.failed += linked.error is not None
 
 
-# Functions that prepare an item, and that link prepared items by number. `LinkAll` may leave out
-# items that fail.
+# `Prepare` prepares one item. `LinkAll` links prepared items, keyed by their numbers, and may leave
+# out items that fail.
 Prepare = Callable[[Language, Item], Ready]
 LinkAll = Callable[[Language, dict[int, Ready]], Iterable[tuple[int, Sequence[Link]]]]
 
@@ -230,7 +230,7 @@ def link_mentions(
     """Link annotated mentions with the linker alone, ignoring their ids.
 
     The label of a mention decides which knowledge base is used, if the linker has several, and
-    which semantic types are allowed. Links keep the mentions' offsets, even inside tokens.
+    which semantic types are allowed. Links keep the mentions' offsets, even those inside tokens.
 
     nlp (Language): A pipeline with a linker. Other arguments: see `link_texts`.
     YIELDS (LinkedText): One per text, with a link per mention, in the same order.

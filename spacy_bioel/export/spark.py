@@ -87,7 +87,7 @@ def link_file(
             return _write_frame(rows, temporary, target)
     except BioelError:
         raise
-    except Exception as error:  # its type depends on the version of pyspark
+    except Exception as error:  # its type depends on the pyspark version
         raise BioelError(Errors.B194.format(error=_reason(error))) from error
 
 
@@ -155,7 +155,7 @@ def _write_frame(rows: DataFrame, temporary: str, target: str) -> Totals:
 
 @contextmanager
 def _new_folder(spark: SparkSession, target: str) -> Iterator[str]:
-    """Make a folder that gets its name only on success, on any Hadoop file system.
+    """Make a folder on any Hadoop file system; it gets its final name only on success.
 
     YIELDS (str): Its temporary name. RAISES BioelError: [B197] if the target exists.
     """
@@ -183,7 +183,7 @@ def _start_session() -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     try:
         return SparkSession.builder.appName("bioel link").getOrCreate()
-    except Exception as error:  # its type depends on the version of pyspark
+    except Exception as error:  # its type depends on the pyspark version
         raise BioelError(Errors.B193.format(error=_reason(error))) from error
 
 

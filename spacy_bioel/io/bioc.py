@@ -14,13 +14,13 @@ from spacy_bioel.io.jsonl import parse_json
 from spacy_bioel.io.open import StrPath, check_words, iter_xml, open_text, parse_ids
 from spacy_bioel.types import AnnotatedText, Mention
 
-# Lower-case infon keys that contain ids, and the vocabulary of these ids; "": the caller's prefix.
+# Lower-case keys of infons that contain ids, and the ids' vocabulary; "": the caller's prefix.
 _ID_INFONS = {"mesh": "MESH", "omim": "OMIM", "umls": "UMLS", "cui": "UMLS"} | {
     "identifier": "", "concept_id": "",
 }  # fmt: skip
 # Exceptions that `bioc` raises for a missing key, a value of the wrong type, or deep nesting.
 _MALFORMED = (LookupError, TypeError, ValueError, AttributeError, RecursionError, SyntaxError)
-# Longest gap allowed before or between the passages of a document, in characters.
+# Longest gap allowed before or between a document's passages, in characters.
 _MAX_GAP = 1_000_000
 
 

@@ -20,7 +20,7 @@ _ENTITY = re.compile(
 )
 _REFERENCE = re.compile(r"N\w+\t\s*Reference\s+(\S+)\s+(\S+)\s*(?:\t.*)?", re.S)
 _TRIGGER = re.compile(r"E\w+\t[^\s:]+:(T\w+)(?: .*)?")
-_MAX_FILES_SHOWN = 3  # file names listed in a warning
+_MAX_FILES_SHOWN = 3  # max. file names listed in a warning
 
 
 def read_brat(
@@ -57,7 +57,7 @@ def is_brat(path: StrPath) -> bool:
 
 
 def _document_files(path: Path) -> Iterator[tuple[Path, Path]]:
-    """Yield the text path and the annotation path of each document."""
+    """Yield each document's text path and annotation path."""
     stems = {path.with_suffix("")}
     if path.is_dir():
         stems = {file.with_suffix("") for file in path.iterdir() if file.suffix == ".ann"}
@@ -92,7 +92,7 @@ def _read_mentions(path: Path, text: str, prefix: str) -> list[Mention]:
         elif line.strip() and not _OTHER_LINES.match(line):
             raise BioelError(Errors.B264.format(where=where, row=line[:60]))
     for where, key, raw_ids in references:
-        if key[0] != "T":  # a reference for an event, not a mention
+        if key[0] != "T":  # a reference to an event rather than a mention
             continue
         if key not in mentions:
             raise BioelError(Errors.B265.format(where=where, key=key))

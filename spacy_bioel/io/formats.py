@@ -45,7 +45,7 @@ ONTOLOGY_FORMATS: Formats[Concept] = {
     "mesh": (read_mesh_xml, r"(?=<)(?s:.*)<(DescriptorRecordSet|SupplementalRecordSet)\b"),
     "cellxgene": (
         read_cellxgene_json,
-        r'\{\s*"[^":_]+[:_][^"]+"\s*:\s*\{',  # Cellosaurus writes CVCL_0001
+        r'\{\s*"[^":_]+[:_][^"]+"\s*:\s*\{',  # Cellosaurus ids have "_": CVCL_0001
     ),
     "jsonl": (read_concepts_jsonl, r'\{.*"(names|replaced_by)"\s*:'),
     "ctd": (read_ctd, r"#(?s:.*)\n# (Disease|Chemical)Name[\t,]"),
@@ -99,8 +99,8 @@ def read_ontology(
 
     format (str | None): A key of ONTOLOGY_FORMATS; None: detected from the contents.
     prefix (str): Vocabulary of ids without a prefix; "": the reader's default.
-    columns (Mapping[str, str | int | tuple[str, ...]] | None): Columns of a table, see
-        `read_table`; None: not a table, or a table whose header contains the column keys.
+    columns (Mapping[str, str | int | tuple[str, ...]] | None): Columns of a table (see
+        `read_table`); None: not a table, or a table whose header contains the column keys.
     RAISES BioelError: [B133] if the format is not recognised, [B134] if it is unknown, [B135] if
         columns are passed for another format; the reader's errors.
     """
@@ -116,7 +116,7 @@ def read_ontology(
 def _detect(path: StrPath, formats: Formats[RecordT]) -> str:
     with open_text(path, errors="replace") as file:  # the reader will report bad bytes
         head = file.read(_HEAD_CHARS)
-        # Skip white space here: a pattern that matches a long run of it takes quadratic time.
+        # Skip white space here: a pattern that matched a long run of it would take quadratic time.
         while head and not (head := head.lstrip()):
             head = file.read(_HEAD_CHARS)
         head += file.read(_HEAD_CHARS - len(head))

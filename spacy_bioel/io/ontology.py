@@ -197,7 +197,7 @@ def read_owl(path: StrPath, *, prefix: str = "") -> Iterator[Concept]:
             ontology = pronto.Ontology(io.BytesIO(content), import_depth=0, encoding="utf-8")
         except (KeyboardInterrupt, SystemExit):
             raise
-        except BaseException as error:  # parsers raise unrelated types; the Rust parser panics
+        except BaseException as error:  # parsers raise unrelated exceptions; the Rust parser panics
             raise BioelError(Errors.B119.format(path=path, error=error)) from error
     # pronto parses in threads, so the order of terms varies from run to run.
     for term in sorted(ontology.terms(), key=lambda term: term.id):

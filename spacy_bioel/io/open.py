@@ -25,7 +25,7 @@ import zstandard
 from spacy_bioel.errors import BioelError, Errors
 
 StrPath = str | os.PathLike[str]
-# CURIE prefix for each spelling of a vocabulary in sources. CTD writes "DO:DOID:0001816".
+# CURIE prefix for each spelling of a vocabulary's name in sources. CTD writes "DO:DOID:0001816".
 _PREFIX_OF_VOCABULARY = {"mesh": "MESH:", "omim": "OMIM:", "umls": "", "do": "", "cellosaurus": ""}
 _ID_SEPARATORS = re.compile(r"[|+;,]")
 _NIL = frozenset({"", "-", "-1", "nil", "cui-less"})
@@ -80,7 +80,7 @@ def tree_types(trees: Iterable[str]) -> tuple[str, ...]:
 def check_words(
     text: str, fragments: Sequence[tuple[int, int]], words: str | None, *, where: object
 ) -> None:
-    """Check that a mention's offsets are within the text, and that its words are there.
+    """Check that a mention's offsets are within the text, and that its words are found there.
 
     words (str | None): The mention's words according to the source; white space may differ.
     RAISES BioelError: [B105] if the offsets are outside the text, [B106] if the words differ.
@@ -139,7 +139,7 @@ skipped_so_far = _SKIPPED.get  # returns None outside `skipping_bad`
 
 @contextmanager
 def skipping_bad(report: Callable[[BadRecord], None]) -> Iterator[Skipped]:
-    """Skip and report the bad records that readers meet inside this block."""
+    """Skip and report the bad records that readers encounter inside this block."""
     skipped = Skipped(report)
     token = _SKIPPED.set(skipped)
     try:
@@ -149,7 +149,7 @@ def skipping_bad(report: Callable[[BadRecord], None]) -> Iterator[Skipped]:
 
 
 class skip_if_bad:
-    """Block that reads one record; inside `skipping_bad`, errors are reported instead of raised.
+    """Block that reads one record; inside `skipping_bad`, its errors are reported, not raised.
 
     place (Place | None): Place of the record; None if it was set when the record was read.
     """
@@ -172,7 +172,7 @@ class skip_if_bad:
 
 _ARCHIVE_EXTRAS = re.compile(r"/$|^__MACOSX/")  # folders, and metadata that macOS adds
 _CHUNK_BYTES = 1 << 16
-_ZSTD_CHUNK = 1 << 11  # compressed bytes; unpacked, at most 64 MB
+_ZSTD_CHUNK = 1 << 11  # compressed bytes, which unpack to at most 64 MB
 # Text compresses up to 40-fold. An archive that expands far more is probably a zip bomb.
 _MAX_RATIO = 100
 _MIN_LIMIT = 1 << 26  # bytes; limit for small archives
@@ -216,7 +216,7 @@ def _unpack(raw: io.BufferedReader, path: Path) -> Iterator[bytes] | None:
         names = [name for name in archive.namelist() if not _ARCHIVE_EXTRAS.search(name)]
         if len(names) == 1:
             return iter(partial(archive.open(names[0]).read, _CHUNK_BYTES), b"")
-    except Exception as error:  # damaged or encrypted: zipfile raises many types
+    except Exception as error:  # damaged or encrypted: zipfile raises many exception types
         raise BioelError(Errors.B104.format(path=path, error=error)) from error
     first = ", ".join(names[:3]) or "none"
     raise BioelError(Errors.B477.format(path=path, n=len(names), first=first))
@@ -272,7 +272,7 @@ def open_text(path: StrPath, *, errors: str = "strict") -> Iterator[TextIO]:
         text = io.TextIOWrapper(reader, encoding="utf-8-sig", errors=errors, newline="\n")
         try:
             yield text
-        except UnicodeDecodeError:  # the wrapper reads ahead: find the line of the bad byte
+        except UnicodeDecodeError:  # the wrapper reads ahead: find the line with the bad byte
             with open_binary(path) as reader:
                 for number, line in enumerate(reader, start=1):
                     _decode_line(Place(path, number), line)
@@ -293,7 +293,7 @@ def _decode_line(place: Place, line: bytes) -> str:
 
 
 def numbered_lines(path: StrPath) -> Iterator[tuple[Place, str]]:
-    """Stream the lines of a text file, without line ends, each with its place.
+    """Stream the lines of a text file, without line endings, each with its place.
 
     RAISES BioelError: The same errors as `open_text`.
     """

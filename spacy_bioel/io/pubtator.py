@@ -32,7 +32,7 @@ def read_pubtator(
 
 
 def _blocks(path: StrPath, *, warn: bool) -> Iterator[list[_PlacedRow]]:
-    """Yield the rows of each document, without line ends."""
+    """Yield the rows of each document, without line endings."""
     block: list[_PlacedRow] = []
     with open_text(path) as file:
         for number, line in enumerate(file, start=1):

@@ -32,7 +32,7 @@ COLUMN_KEYS = (
 )  # fmt: skip
 
 # Columns of the Comparative Toxicogenomics Database (CTD), whose tables are recognised by their
-# header. Since 2024, the chemicals have two synonym columns; both layouts are in use.
+# header. Since 2024, the chemical tables have had two synonym columns; both layouts are in use.
 _CTD_CHEMICALS: dict[str, Column] = {
     "id": "ChemicalID", "name": "ChemicalName", "trees": "TreeNumbers", "parents": "ParentIDs",
     "definition": "Definition", "synonyms": "Synonyms",
@@ -103,7 +103,7 @@ def read_table(
         known = ", ".join(COLUMN_KEYS)
         raise BioelError(Errors.B127.format(path=path, found=list(columns), known=known))
     separator = _separator_of(path)
-    # Tables separated by tabs or bars have no quoting, see `read_rows`.
+    # Tables separated by tabs or bars have no quoting (see `read_rows`).
     quoted = separator not in "\t|"
     rows = read_rows(path, separator=separator, quoted=quoted)
     has_header = not all(isinstance(column, int) for column in columns.values())
@@ -149,7 +149,7 @@ def read_header_table(path: StrPath, *, prefix: str = "") -> Iterator[Concept]:
 
 
 def _separator_of(path: StrPath) -> str:
-    """Return the cell separator, by extension or first row; prefer tabs, as names have commas."""
+    """Choose the cell separator by extension or first row; prefer tabs, as names contain commas."""
     suffixes = [suffix for suffix in Path(path).suffixes if suffix not in (".gz", ".zst")]
     suffix = suffixes[-1].lower() if suffixes else ""
     if suffix in _SEPARATOR_OF_SUFFIX:
@@ -175,7 +175,7 @@ def _column_names(columns: Mapping[str, Column]) -> set[str]:
 
 
 def _read_header(path: StrPath, rows: _TableRows, columns: Mapping[str, Column]) -> list[str]:
-    """Find the header: the comment or first row with the most expected column names."""
+    """Find the header: the comment line or first row with the most of the expected names."""
     wanted = _column_names(columns)
     best: list[str] = []
     for _, row in rows:
@@ -231,7 +231,7 @@ def _row_concepts(where: Place, cells: dict[str, str], prefix: str) -> Iterator[
 # Column indices in MRCONSO.
 _LAT, _TS, _STT, _ISPREF, _AUI, _SAB, _RRF_CODE, _STR, _SUPPRESS = 1, 2, 4, 6, 7, 11, 13, 14, 16
 _NO_CODE = ("", "NOCODE")
-_SUPPRESSED = ("O", "E", "Y")  # obsolete, or suppressible by an editor or the source
+_SUPPRESSED = ("O", "E", "Y")  # obsolete, or marked as suppressible by an editor or the source
 _N_COLUMNS = {"MRCONSO": 18, "MRSTY": 6, "MRDEF": 8, "MRCUI": 7}
 _RrfRow = list[str]
 _CuiGroups = Iterator[tuple[str, list[_RrfRow]]]

@@ -152,7 +152,7 @@ class CheckHost:
     """ASGI middleware that refuses requests to unknown host names.
 
     Another website can make its own host name resolve to this machine (DNS rebinding), and read
-    the service's answers. Its requests contain that host name. The attack does not work with IP
+    the service's answers. Such requests contain that host name. The attack does not work with IP
     addresses, so they are allowed.
 
     hosts (Collection[str]): Allowed names in addition to localhost and all IP addresses; "*": any.
@@ -190,7 +190,7 @@ class LimitRequests:
     def __init__(self, app: ASGIApp, *, limits: Limits) -> None:
         self.app = app
         self.limits = limits
-        self._in_progress = 0  # bytes of all requests
+        self._in_progress = 0  # bytes in all requests in progress
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] in UNLIMITED_PATHS:
@@ -232,7 +232,7 @@ class LimitRequests:
             self._in_progress -= n_read
 
     def _check(self, n_bytes: int, n_read: int) -> None:
-        """Check sizes. RAISES Refusal: [B382] for this body, [B389] for all bodies together."""
+        """Check sizes. RAISES Refusal: [B382] if this body is too large, [B389] if the total is."""
         if n_read + n_bytes > self.limits.body_bytes:
             raise Refusal(413, Errors.B382.format(most=self.limits.body_bytes), where="body")
         is_alone = self._in_progress == n_read

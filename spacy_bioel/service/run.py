@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from spacy_bioel.service.service import Service
 
 
-# oneDNN, and PyTorch's layer above it, cache up to a thousand plans of about 100 KB, one for each
-# number of rows. The batches of a service vary in their number of rows, so its memory would keep
-# growing. PyTorch reads these variables at its first matrix product.
+# oneDNN, and PyTorch's layer above it, cache up to a thousand plans of about 100 KB, one per row
+# count. A service's batches vary in their row counts, so its memory use would keep growing. PyTorch
+# reads these variables at its first matrix product.
 _CACHE_LIMITS = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "64"}
-# Time that requests in progress have to finish on shutdown.
+# Time allowed for requests in progress to finish on shutdown.
 _SHUTDOWN_SECONDS = 30
 # Longer than proxies keep idle connections (usually 60 seconds), so that no proxy sends a request
 # on a connection that is being closed.
@@ -150,7 +150,7 @@ class Connections:
     max_connections (int): Simultaneous connections. If there is one more, the connection that has
         waited longest is closed.
     seconds (float): Time for a request's headers, from the first byte or from connecting.
-    notify (Callable): Receives a message the first time that a connection is closed for another.
+    notify (Callable): Receives a message the first time a connection is closed to admit another.
     waiting (dict): Connections without a complete request, longest-waiting first.
     """
 
@@ -197,14 +197,14 @@ class Connection(H11Protocol):
         super().data_received(data)
         is_answering = self.cycle is not None and not self.cycle.response_complete
         if is_answering:
-            self._stop_timer()  # the body has its own limit, see `middleware.LimitRequests`
+            self._stop_timer()  # the body has its own limit (see `middleware.LimitRequests`)
             if not self.cycle.more_body:
                 self._all.waiting.pop(self, None)
         elif self._timer is None:
             self._start_timer()
 
     def on_response_complete(self) -> None:
-        self._all.waiting.pop(self, None)  # moves to the end of the waiting connections
+        self._all.waiting.pop(self, None)  # moves to the end of the queue
         if not self.transport.is_closing():
             self._all.waiting[self] = None
         unread = self.cycle.more_body or self.conn.trailing_data[0]

@@ -1,4 +1,4 @@
-"""Service that links texts for many callers in one thread, whatever the protocol."""
+"""Service that links texts for many callers in one thread, independently of the protocol."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _WARM_UP_TEXT = "Naloxone reversed the hypotension of mice that had been given c
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Text to link, and the optional parts of its row.
+    """A text to link, and which optional parts its row should contain.
 
     document (Document): Text and id.
     candidates, xrefs (bool): Whether links include candidates, and candidates cross-references.
@@ -129,12 +129,12 @@ class Service:
 
     @property
     def waiting(self) -> int:
-        """Number of texts that are not in a batch yet."""
+        """Number of texts that are not yet in a batch."""
         with self._changed:
             return sum(request.waiting for request in self._requests)
 
     def submit(self, jobs: list[Job]) -> Future[list[JsonRow]]:
-        """Request the rows of texts, in the same order.
+        """Request the rows for texts, in the order of the texts.
 
         RETURNS (Future): The rows. If it is cancelled, its texts are dropped. Its exception is an
             error raised while loading or linking.
@@ -267,7 +267,7 @@ class Service:
         }
 
     def reopen_kb(self) -> str:
-        """Reload the knowledge base's folders in their current state.
+        """Reload the knowledge base from its folders as they are now.
 
         A running batch still uses the old knowledge base. If reloading fails, the old one is kept.
 
@@ -297,7 +297,7 @@ class Service:
         self._nlp, self._linker = nlp, linker
 
     def _link_batch(self, jobs: list[Job]) -> list[JsonRow]:
-        # Keeps the knowledge base open, for its cross-references, even if it is replaced meanwhile.
+        # Keeps the knowledge base and its cross-references open, even if it is replaced in between.
         _kb = self._linker.kb
         linked = list(link_texts(self._nlp, [job.document for job in jobs], batch_size=len(jobs)))
         self.observe(linked)
