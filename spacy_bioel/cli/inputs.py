@@ -108,7 +108,7 @@ def load_with_mapped_gold(
 
 
 def _parse_prefixes(values: Sequence[str]) -> dict[str, str]:
-    """Parse the prefix for each label; the key "" stands for all other labels."""
+    """Parse the prefix for each label; the key "" is for all other labels."""
     prefixes: dict[str, str] = {}
     for value in values:
         label, _, prefix = value.rpartition("=")
