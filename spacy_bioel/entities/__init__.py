@@ -18,8 +18,6 @@ from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from pathlib import Path
-from traceback import extract_tb
 from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
@@ -28,7 +26,6 @@ from spacy.tokens import Doc, Span
 from spacy.util import filter_spans
 
 from spacy_bioel.doc import long_forms
-from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.explanation import Trace
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.settings import LinkerSettings
@@ -225,29 +222,6 @@ class EntityRules:
         bound = copy(self)
         bound.knowledge = knowledge
         return bound
-
-    def run(self, name: str, *args: Any, n: int | None = None) -> Any:
-        """Call one of the rules' functions by name.
-
-        n (int | None): Number of results that the function must return.
-        RAISES BioelError: [B497] instead of errors without a code, [B503] if the number of results
-            is wrong.
-        """
-        try:
-            results = getattr(self, name)(*args)
-            if n is None or len(results) == n:
-                return results
-        except BioelError:
-            raise
-        except Exception as error:
-            *_, last = extract_tb(error.__traceback__)
-            reason = f"{type(error).__name__}: {error} ({Path(last.filename).name}:{last.lineno})"
-            raise self.error(Errors.B497, name=name, found=reason) from error
-        raise self.error(Errors.B503, name=name, found=len(results), n=n)
-
-    def error(self, message: str, **fields: Any) -> BioelError:
-        rules = " ".join(filter(None, [self.config_name, f"({type(self).__name__})"]))
-        return BioelError(message.format(rules=rules, **fields))
 
     def find(
         self,

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
+from traceback import extract_tb
 from typing import Any
 
 import numpy as np
@@ -30,6 +32,31 @@ RESERVED_FACTS = frozenset(
 )
 
 
+def _run(rules: EntityRules, name: str, *args: Any, n: int | None = None) -> Any:
+    """Call one of the rules' functions by name.
+
+    n (int | None): Number of results that the function must return.
+    RAISES BioelError: [B497] instead of errors without a code, [B503] if the number of results is
+        wrong.
+    """
+    try:
+        results = getattr(rules, name)(*args)
+        if n is None or len(results) == n:
+            return results
+    except BioelError:
+        raise
+    except Exception as error:
+        *_, last = extract_tb(error.__traceback__)
+        reason = f"{type(error).__name__}: {error} ({Path(last.filename).name}:{last.lineno})"
+        raise _error(rules, Errors.B497, name=name, found=reason) from error
+    raise _error(rules, Errors.B503, name=name, found=len(results), n=n)
+
+
+def _error(rules: EntityRules, message: str, **fields: Any) -> BioelError:
+    names = " ".join(filter(None, [rules.config_name, f"({type(rules).__name__})"]))
+    return BioelError(message.format(rules=names, **fields))
+
+
 class RuleSet:
     """A pipe's rules by name. Rules that override a function are called in config order.
 
@@ -44,7 +71,7 @@ class RuleSet:
             entity_rules.config_name = name
             for fact in entity_rules.fact_names:
                 if fact in RESERVED_FACTS:
-                    raise entity_rules.error(Errors.B506, fact=fact)
+                    raise _error(entity_rules, Errors.B506, fact=fact)
                 if fact in rules_of_fact:
                     first = rules_of_fact[fact]
                     raise BioelError(Errors.B499.format(fact=fact, first=first, second=name))
@@ -90,7 +117,8 @@ class RuleSet:
         for name, rules in self.overriding("find"):
             indices = [i for i in range(len(docs)) if not already_run or name not in already_run[i]]
             n_reasons = [trace.n_reasons for trace in traces or ()]
-            changed = rules.run(
+            changed = _run(
+                rules,
                 "find",
                 [docs[i] for i in indices],
                 [current[i] for i in indices],
@@ -103,14 +131,14 @@ class RuleSet:
                 current[i] = doc_spans
                 for span in doc_spans:
                     if not _is_scored_span(span, len(docs[i])):
-                        raise rules.error(Errors.B498, span=span, n=len(docs[i]))
+                        raise _error(rules, Errors.B498, span=span, n=len(docs[i]))
         return current
 
     def forms_of(self, doc: Doc, *, settings: LinkerSettings) -> dict[str, str]:
         """Return long forms of short forms in a document; its own definitions take precedence."""
         forms: dict[str, str] = {}
         for _, rules in self.overriding("short_forms"):
-            forms |= rules.run("short_forms", doc)
+            forms |= _run(rules, "short_forms", doc)
         return forms | long_forms(doc) if settings.abbreviations else forms
 
     def why_other(
@@ -119,18 +147,18 @@ class RuleSet:
         """Return the first reason why each character span cannot be a name, or "" if it can."""
         first_reasons = [""] * len(starts)
         for _, rules in self.overriding("why_other"):
-            reasons = rules.run("why_other", doc, starts, ends, n=len(starts))
+            reasons = _run(rules, "why_other", doc, starts, ends, n=len(starts))
             first_reasons = [a or b for a, b in zip(first_reasons, reasons, strict=True)]
         return first_reasons
 
     def ask(self, mentions: Mentions) -> Mentions:
         """Return the mentions with the queries set by all rules."""
         for _, rules in self.overriding("queries"):
-            queries = rules.run("queries", mentions, n=len(mentions))
+            queries = _run(rules, "queries", mentions, n=len(mentions))
             for query in queries:
                 if not isinstance(query, Query):
                     reason = f"{query!r:.80} is not a Query"
-                    raise rules.error(Errors.B497, name="queries", found=reason)
+                    raise _error(rules, Errors.B497, name="queries", found=reason)
             mentions = replace(mentions, queries=queries)
         return mentions
 
@@ -152,12 +180,12 @@ class RuleSet:
     ) -> Sequence[str]:
         """Return the strings to look up in a knowledge base, rewritten by all rules."""
         for _, rules in self.overriding("rewrite"):
-            strings = rules.run("rewrite", strings, kb, seen, n=len(strings))
+            strings = _run(rules, "rewrite", strings, kb, seen, n=len(strings))
         return strings
 
     def want_all(self, kb: KnowledgeBase) -> bool:
         """Whether all concepts sharing a name must stay candidates until `rescore` has chosen."""
-        return any(rules.run("wants_all", kb) for _, rules in self.overriding("wants_all"))
+        return any(_run(rules, "wants_all", kb) for _, rules in self.overriding("wants_all"))
 
     def rescore(
         self, mentions: Mentions, candidates: Candidates
@@ -167,7 +195,7 @@ class RuleSet:
         RAISES BioelError: [B500] if an added candidate is not in the knowledge base.
         """
         for _, rules in self.overriding("rescore"):
-            rescored = rules.run("rescore", mentions, candidates, n=len(mentions))
+            rescored = _run(rules, "rescore", mentions, candidates, n=len(mentions))
             _check_added(rules, mentions.labels, candidates.of_mentions, rescored)
             candidates = replace(candidates, of_mentions=list(map(tuple, rescored)))
         return candidates.of_mentions
@@ -180,12 +208,12 @@ class RuleSet:
         """
         facts: list[dict[str, Any]] = [{} for _ in links]
         for _, rules in self.overriding("facts"):
-            returned = rules.run("facts", mentions, links, n=len(links))
+            returned = _run(rules, "facts", mentions, links, n=len(links))
             for facts_of_link, more in zip(facts, returned, strict=True):
                 if not (isinstance(more, Mapping) and _is_json(more)):
-                    raise rules.error(Errors.B507, found=f"{more!r:.80}")
+                    raise _error(rules, Errors.B507, found=f"{more!r:.80}")
                 if unknown := more.keys() - set(rules.fact_names):
-                    raise rules.error(Errors.B504, fact=min(unknown))
+                    raise _error(rules, Errors.B504, fact=min(unknown))
                 facts_of_link.update(more)
         return facts
 
@@ -193,7 +221,7 @@ class RuleSet:
         """Return, for each link, the sentences that explain the effect of the rules."""
         texts = [""] * len(links)
         for _, rules in self.overriding("explain"):
-            sentences = rules.run("explain", mentions, links, n=len(links))
+            sentences = _run(rules, "explain", mentions, links, n=len(links))
             texts = [" ".join(filter(None, pair)) for pair in zip(texts, sentences, strict=True)]
         return texts
 
@@ -235,4 +263,4 @@ def _check_added(
         ids = sorted(added_ids)
         rows = rules.knowledge.kb_of(label).find_all(ids)
         if (rows < 0).any():
-            raise rules.error(Errors.B500, id=ids[int(np.argmin(rows))], label=label)
+            raise _error(rules, Errors.B500, id=ids[int(np.argmin(rows))], label=label)

@@ -33,7 +33,7 @@ from spacy_bioel.types import (
     Link,
     ScoredSpan,
     best_first,
-    is_tied,
+    ties_of,
 )
 
 Ranked = Mapping[LabelledString, tuple[Candidate, ...]]
@@ -301,7 +301,7 @@ def break_ties(
     Neighbours are the concepts of confident mentions in the same sentence or, if these do not
     break the tie, in the document.
     """
-    tied = [is_tied(candidates) for candidates in ranked]
+    tied = ties_of(ranked)
     if not any(tied):
         return list(ranked)
     borders = {
@@ -438,7 +438,7 @@ class Ranking:
         rescored = rules.rescore(self.asked, unscored)
         candidates = [of_mention[: settings.max_candidates] for of_mention in rescored]
         wholes, parts = candidates[:n], iter(candidates[n:])
-        tied = [is_tied(of_mention) for of_mention in wholes]
+        tied = ties_of(wholes)
         if mentions.probabilities is not None:
             for number, probability in enumerate(mentions.probabilities):
                 wholes[number] = tuple(
@@ -446,7 +446,8 @@ class Ranking:
                 )
         links = []
         for number, (span, query) in enumerate(zip(mentions.spans, mentions.queries, strict=True)):
-            part_candidates = {part: next(parts) for part in query.parts}
+            query_parts = query.parts if query.readings else ()
+            part_candidates = {part: next(parts) for part in query_parts}
             link = decide(span, query, wholes[number], part_candidates, nil_threshold=threshold)
             if len(link.ids) == 1 and tied[number]:
                 link = replace(link, ids=())

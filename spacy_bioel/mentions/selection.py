@@ -25,6 +25,7 @@ PEOPLE = ("patient", "patients", "man", "men", "woman", "women")
 # Less probable spans cannot become mentions, whatever the rest of the document contains.
 MIN_SCORED_PROBABILITY = 0.05
 # Markup, and "Denies" at the start of sentences in clinical notes; training texts contain neither.
+_BRACKETS = re.compile(r"[()\[\]]")
 _NEVER_IN_MENTIONS = re.compile(r"</?[A-Za-z][\w-]*(?:\s[^<>]*)?/?>|\b[Dd]en(?:y|ies|ied|ying)\b")
 # White space between words, without a blank line.
 _SPACE_IN_NAME = r"(?:[^\S\r\n]++(?:\r?\n[^\S\r\n]*+)?|\r?\n[^\S\r\n]*+)"
@@ -77,6 +78,10 @@ def _keep_probable(min_probability: float) -> Step:
     return lambda spans: [span for span in spans if span[3] >= min_probability]
 
 
+def _is_whole(text: str) -> bool:
+    return not _BRACKETS.search(text) or has_whole_brackets(text)
+
+
 def _keep_texts(doc: Doc, condition: Callable[[str], bool]) -> Step:
     """Keep the spans whose text meets a condition."""
 
@@ -101,7 +106,7 @@ def _steps_before_rules(doc: Doc, cfg: Mapping[str, Any]) -> list[tuple[str, Ste
         is_content_word = _keep_texts(doc, lambda text: text.lower() not in STOP_WORDS)
         steps.append(("a function word, in a text in capitals", is_content_word))
     steps += [
-        ("contains half of a pair of brackets", _keep_texts(doc, has_whole_brackets)),
+        ("contains half of a pair of brackets", _keep_texts(doc, _is_whole)),
         (below, _keep_probable(min(threshold, MIN_SCORED_PROBABILITY))),
         ("", partial(smooth_over_document, doc, weight=cfg["document_smoothing"])),
         (below, _keep_probable(threshold)),

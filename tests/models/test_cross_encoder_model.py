@@ -99,7 +99,7 @@ def test_unused_pieces_are_markers(copy):
 def test_checkpoints_that_are_refused(copy):
     assert score_pairs(make_model(copy, max_pieces=7), PAIRS).shape == (12,)
     for path, room, error in (
-        (None, 24, r"\[B159\].*Set path.*CrossEncoder"),
+        (None, 24, r"\[B159\].*CrossEncoder.*set path"),
         (copy / "missing", 24, r"\[B152\].*cannot be an id"),
         (copy, 6, r"\[B154\].*found max_pieces = 6, expected at least 7"),
         (copy, 33, r"\[B154\].*found 32 positions.*at least 33"),
