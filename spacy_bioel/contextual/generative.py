@@ -328,8 +328,8 @@ def _seq2seq_forward(
     return model.get_ref("network")(inputs_of_network, is_train)
 
 
-# Lowest score (mean log-probability of a name), also assigned to names that were not generated;
-# and the divisor of all scores.
+# Lowest score (mean log-probability of a name), also for names that were not generated. All
+# scores are divided by it.
 _MIN_SCORE, _SCORE_TEMPERATURE = -4.0, 0.25
 
 

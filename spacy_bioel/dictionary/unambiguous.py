@@ -85,7 +85,7 @@ def is_in_capitals(text: str) -> bool:
 
 
 def why_not_name(text: str, name: str, in_capitals: bool, *, preferred: bool) -> str:
-    """Explain why a string that matches a name means something else; "" if it may be the name.
+    """Return why a string that matches a name is not that name, or "" if it may be.
 
     in_capitals (bool): Whether the whole text is in capitals.
     preferred (bool): Whether the name is the preferred name of a concept.

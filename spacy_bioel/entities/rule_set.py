@@ -24,7 +24,7 @@ from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.settings import LinkerSettings
 from spacy_bioel.types import Candidate, Link, ScoredSpan
 
-# Names that facts cannot have: link fields in tables and JSON, and the package's Span extensions.
+# Reserved names, not allowed for facts: link fields in tables and JSON, and Span extensions.
 RESERVED_FACTS = frozenset(
     "document start end text label id ids name preferred_name score evidence candidates facts xrefs"
     " error context context_cues negated uncertain historical hypothetical experiencer"

@@ -20,7 +20,7 @@ from spacy_bioel.text.sentences import sentence_borders
 from spacy_bioel.types import DBSNP, GENE, VARIANT, Candidate, Link, ScoredSpan, is_tied
 
 _GRAMMAR_PROBABILITY = 0.99  # for mentions found by the grammar
-# Explanations by the source of a dbSNP number.
+# Explanations, keyed by where the dbSNP number came from.
 _EXPLANATIONS = {
     "text": "Linked: the text has its dbSNP number.",
     "table": "Linked: the knowledge base has the dbSNP number of this change in its gene.",

@@ -335,7 +335,7 @@ class JoinedKnowledgeBase(KnowledgeBase):
 
 
 def parts_of(kb: KnowledgeBase) -> tuple[KnowledgeBase, ...]:
-    """Return the parts of a joined knowledge base; any other knowledge base is its only part."""
+    """Return the parts of a joined knowledge base, or the knowledge base itself if not joined."""
     return kb.parts if isinstance(kb, JoinedKnowledgeBase) else (kb,)
 
 

@@ -430,7 +430,7 @@ class MentionContext(Pipe):
         return doc
 
     def _find_phrases(self, doc: Doc) -> list[Phrase]:
-        """Return the rules' phrases in a document without overlaps, preferring longer phrases."""
+        """Find phrases of the rules in a document; of overlapping phrases, keep the longest."""
         words, tokens = _lowercase_words(doc)
         phrases: list[Phrase] = []
         end = 0
