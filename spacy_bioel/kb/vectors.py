@@ -296,7 +296,7 @@ def _scores_of_keys(keys: NDArray[np.uint64]) -> FloatArray:
 
 def _reverse_order(bits: NDArray[np.uint32]) -> NDArray[np.uint32]:
     """Map float32 bits to integers in reverse order, and back."""
-    # Read as integers, positive floats sort in ascending order, negative floats in descending order.
+    # Read as integers, positive floats are in ascending order, and negative floats in descending.
     return np.where(bits >> np.uint32(31), bits, ~bits & np.uint32((1 << 31) - 1))
 
 
