@@ -273,7 +273,9 @@ def _add_record(doc: Doc, key: tuple[int, int, str], spans_key: str, record: Rec
 
 def _forget_records(doc: Doc, spans_key: str) -> None:
     """Remove a span group's records, before it is linked again."""
-    for key in [key for key in doc.user_data if isinstance(key, tuple) and key[1] == RECORDS]:
+    for key in [
+        key for key in doc.user_data if isinstance(key, tuple) and key[:2] == ("._.", RECORDS)
+    ]:
         labels = {
             label: others
             for label, records in doc.user_data[key].items()
@@ -317,7 +319,7 @@ def _records_of_groups(span: Span) -> dict[str, Record]:
     """
     doc = span.doc
     values: dict[Any, Any] = doc.user_data
-    if not any(isinstance(key, tuple) and key[1] == RECORDS for key in values):
+    if not any(isinstance(key, tuple) and key[:2] == ("._.", RECORDS) for key in values):
         for spans_key, group in doc.spans.items():
             for *key, record in group.attrs.get(_LINKS, ()):
                 _add_record(doc, tuple(key), spans_key, record)

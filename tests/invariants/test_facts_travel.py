@@ -212,6 +212,13 @@ def test_a_stale_span_is_realigned_or_refused(nlp):
         assert link.ids == ("X:2",)
 
 
+def test_user_data_with_keys_of_any_form(nlp):
+    doc = nlp.make_doc(TEXT)
+    doc.user_data |= {("mine",): 1, (): 2, "name": 3}
+    assert len(get_links(run(nlp, doc))) == 4
+    assert doc.user_data["mine",] == 1
+
+
 def test_linking_a_linked_doc_again(nlp, tmp_path):
     kb = tmp_path / "other"
     made_kb(kb, [Concept("Y:1", names=("Fever",))])
