@@ -11,7 +11,7 @@ from typing import Any
 
 import srsly
 
-from spacy_bioel.cli.documents import convert
+from spacy_bioel.cli.corpora import convert
 from spacy_bioel.io.jsonl import read_concepts_jsonl
 from spacy_bioel.kb.build import build_kb
 

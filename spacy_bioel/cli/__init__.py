@@ -18,7 +18,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from spacy_bioel import __version__
-from spacy_bioel.cli import card, console, documents, evaluate, kb_build, kb_show
+from spacy_bioel.cli import card, console, corpora, documents, evaluate, kb_build, kb_show
 from spacy_bioel.errors import BioelError, Errors
 
 # Errors for wrong paths and missing permissions (for a full disk, see `console.NO_ROOM`).
@@ -45,7 +45,7 @@ kb_app = typer.Typer(
     no_args_is_help=True,
 )
 app.add_typer(kb_app, name="kb")
-app.command("convert")(documents.convert)
+app.command("convert")(corpora.convert)
 app.command("link")(documents.link_command)
 app.command("explain")(documents.explain_command)
 app.command("tune")(evaluate.tune_command)

@@ -1,7 +1,7 @@
-"""Commands that process documents.
+"""Commands that link documents.
 
-`bioel convert` converts a corpus to spaCy's training format or to JSON lines. `bioel link` links
-texts and writes the formats in `export`. `bioel explain` shows how the links in a text came about.
+`bioel link` links texts and writes the formats in `export`. `bioel explain` shows how the links in
+a text came about.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict
 from enum import StrEnum
@@ -20,114 +20,11 @@ from typer import Argument, Exit, Option
 
 from spacy_bioel.cli import console
 from spacy_bioel.errors import BioelError, Errors, Warnings
-from spacy_bioel.files import replacing_file
-from spacy_bioel.io.jsonl import write_texts_jsonl
 from spacy_bioel.kb.folder import has_columns
-from spacy_bioel.types import AnnotatedText
 
 if TYPE_CHECKING:
-    from spacy.language import Language
-    from spacy.tokens import Doc
-
     from spacy_bioel.explanation import Explanation
     from spacy_bioel.report import Report
-
-
-_MAX_LOST_SHOWN = 5
-
-
-def convert(
-    corpus: Annotated[Path, Argument(help="PubTator, BioC XML or JSON, BRAT or JSON lines.")],
-    out: Annotated[Path, Argument(help="File to write: OUT.spacy or OUT.jsonl.")],
-    format: console.Format = None,
-    prefix: console.Prefix = "",
-    lang: Annotated[str, Option(help="Language of the tokenizer.")] = "en",
-    tokenizer: Annotated[
-        str, Option(help="Registered tokenizer; use the same one for training.")
-    ] = "spacy-bioel.BioTokenizer.v1",
-    widen: Annotated[
-        bool, Option(help="Widen mentions that split tokens to whole tokens; otherwise drop them.")
-    ] = True,
-    json_file: console.Json = None,
-) -> None:
-    """Convert a corpus, and report mentions that cannot be aligned to tokens.
-
-    OUT.spacy stores the gold mentions in doc.spans["bioel_gold"], with ids joined by "|" in kb_id_.
-    OUT.jsonl stores character offsets, without tokens.
-
-    Example: `bioel convert train.pubtator train.spacy --prefix MESH`
-    """
-    from spacy_bioel.corpus import read_texts
-
-    texts = console.track(read_texts(corpus, format=format, prefix=prefix), "Converting")
-    console.make_folder(out.parent)
-    with console.naming(out):
-        if out.suffix == ".jsonl":
-            report = _write_jsonl(texts, out)
-        elif out.suffix == ".spacy":
-            report = _write_docbin(texts, out, nlp=_make_nlp(lang, tokenizer), widen=widen)
-        else:
-            raise BioelError(Errors.B074.format(path=out))
-    n_documents = console.count_of(report["documents"], "document")
-    console.show_note(f"{corpus}: {n_documents} written to {out}.")
-    console.write_json(json_file, report)
-
-
-def _make_nlp(lang: str, tokenizer: str) -> Language:
-    import spacy
-
-    try:
-        spacy.util.get_lang_class(lang)
-    except ImportError as error:
-        raise BioelError(Errors.B410.format(lang=lang, error=error)) from error
-    try:
-        return spacy.blank(lang, config={"nlp": {"tokenizer": {"@tokenizers": tokenizer}}})
-    except (ImportError, ValueError) as error:
-        raise BioelError(Errors.B075.format(lang=lang, tokenizer=tokenizer, error=error)) from error
-
-
-def _write_jsonl(texts: Iterable[AnnotatedText], out: Path) -> dict[str, Any]:
-    """Write texts as JSON lines. RETURNS (dict): Numbers of documents and mentions."""
-    n_mentions = 0
-
-    def counting_mentions() -> Iterator[AnnotatedText]:
-        nonlocal n_mentions
-        for text in texts:
-            n_mentions += len(text.mentions)
-            yield text
-
-    n_documents = write_texts_jsonl(out, counting_mentions())
-    console.show_note(f"{console.count_of(n_mentions, 'mention')}.")
-    return {"documents": n_documents, "mentions": n_mentions}
-
-
-def _write_docbin(
-    texts: Iterable[AnnotatedText], out: Path, *, nlp: Language, widen: bool
-) -> dict[str, Any]:
-    """Write texts as Docs with gold spans. RETURNS (dict): Counts, and dropped mentions."""
-    from spacy_bioel.corpus import Alignment, docs_to_bin, text_to_doc
-
-    total = Alignment()
-
-    def make_docs() -> Iterator[Doc]:
-        for text in texts:
-            doc, alignment = text_to_doc(nlp, text, widen=widen)
-            total.add(alignment)
-            yield doc
-
-    docs = docs_to_bin(make_docs())
-    with replacing_file(out) as path:
-        docs.to_disk(path)
-    counts = f"{total.widened:,} widened to tokens, {len(total.lost):,} lost"
-    console.show_note(f"{console.count_of(total.n, 'mention')}: {counts}.")
-    for lost in total.lost[:_MAX_LOST_SHOWN]:
-        console.show_note(f"  lost: {lost}")
-    return {
-        "documents": len(docs),
-        "mentions": total.n,
-        "widened": total.widened,
-        "lost": total.lost,
-    }
 
 
 Engine = StrEnum("Engine", ["LOCAL", "SPARK"])

@@ -6,7 +6,7 @@ import srsly
 from commands import Bioel
 from spacy.cli.evaluate import evaluate
 
-from spacy_bioel.cli.documents import convert
+from spacy_bioel.cli.corpora import convert
 from spacy_bioel.cli.evaluate import fingerprint_folder
 from spacy_bioel.cli.inputs import find_linker
 from spacy_bioel.corpus import docs_to_bin

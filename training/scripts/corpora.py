@@ -49,7 +49,7 @@ from plain import read_articles, read_sentences
 from specs import ASSETS, check_entry, find_split, is_mixture, load_spec, parts_of
 
 from spacy_bioel.cli.console import count_of, show_error, show_note
-from spacy_bioel.cli.documents import convert as convert_corpus
+from spacy_bioel.cli.corpora import convert as convert_corpus
 from spacy_bioel.corpus import read_texts
 from spacy_bioel.errors import BioelError
 from spacy_bioel.files import replacing_folder
