@@ -11,7 +11,15 @@ from bioc import biocjson, biocxml
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.io.jsonl import parse_json
-from spacy_bioel.io.open import StrPath, check_words, iter_xml, open_text, parse_ids
+from spacy_bioel.io.open import (
+    Place,
+    StrPath,
+    check_words,
+    iter_xml,
+    open_text,
+    parse_ids,
+    skip_if_bad,
+)
 from spacy_bioel.types import AnnotatedText, Mention
 
 # Lower-case keys of infons that contain ids, and the ids' vocabulary; "": the caller's prefix.
@@ -36,7 +44,8 @@ def read_bioc_xml(path: StrPath, *, prefix: str = "") -> Iterator[AnnotatedText]
     has_documents = False
     for element in iter_xml(path, "document"):
         has_documents = True
-        yield _bioc_document(path, element.findtext("id"), partial(_parse_xml, element), prefix)
+        with skip_if_bad(Place(path)):
+            yield _bioc_document(path, element.findtext("id"), partial(_parse_xml, element), prefix)
     if not has_documents:
         raise BioelError(Errors.B115.format(path=path, error="no <document> element"))
 
@@ -62,7 +71,8 @@ def read_bioc_json(path: StrPath, *, prefix: str = "") -> Iterator[AnnotatedText
         for raw in collection[key]:
             doc_id = raw.get("id") if isinstance(raw, dict) else None
             parse = partial(biocjson.fromJSON, raw, "BioCDocument")
-            yield _bioc_document(path, doc_id, parse, prefix)
+            with skip_if_bad(Place(path)):
+                yield _bioc_document(path, doc_id, parse, prefix)
 
 
 def _parse_xml(element: Element) -> bioc.BioCDocument:

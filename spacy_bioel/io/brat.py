@@ -8,17 +8,29 @@ from dataclasses import replace
 from pathlib import Path
 
 from spacy_bioel.errors import LOGGER, BioelError, Errors, Warnings
-from spacy_bioel.io.open import Place, StrPath, check_words, numbered_lines, open_text, parse_ids
+from spacy_bioel.io.open import (
+    Place,
+    StrPath,
+    check_words,
+    numbered_lines,
+    open_text,
+    parse_ids,
+    skip_if_bad,
+)
 from spacy_bioel.types import AnnotatedText, Mention
 
-# Lines that are skipped: relations, attributes, equivalences and notes. Event lines are needed to
-# identify triggers, which are not mentions.
+# Lines that are skipped: relations, attributes, equivalences, and notes on something other than a
+# mention. Event lines are needed to identify triggers, which are not mentions.
 _OTHER_LINES = re.compile(r"(?:[RMA]\w+|\*|#\w*)\t")
 _SPAN = "[0-9]{1,15} [0-9]{1,15}"
 _ENTITY = re.compile(
     rf"(?P<key>T\w+)\t(?P<label>[^\t ]+) (?P<spans>{_SPAN}(?:;{_SPAN})*)\t(?P<words>.+)", re.S
 )
 _REFERENCE = re.compile(r"N\w+\t\s*Reference\s+(\S+)\s+(\S+)\s*(?:\t.*)?", re.S)
+_NOTE = re.compile(r"#\w*\t\s*\S+\s+(T\w+)\s*\t(.*)", re.S)
+_CURIE = r"[A-Za-z][\w.]*:[\w.-]*\d[\w.-]*"
+_CUI = r"C\d{7}"
+_BARE_ID = r"[A-Za-z]{,3}\d+"  # with a prefix
 _TRIGGER = re.compile(r"E\w+\t[^\s:]+:(T\w+)(?: .*)?")
 _MAX_FILES_SHOWN = 3  # max. file names listed in a warning
 
@@ -29,23 +41,33 @@ def read_brat(
     """Stream BRAT documents: one pair of files, or all pairs in a folder.
 
     Lines such as "T1<tab>Disease 0 5;16 23<tab>words" are mentions; several pairs of offsets become
-    fragments. Lines such as "N1<tab>Reference T1 MESH:D003920<tab>name" add ids, in file order.
-    Event triggers, relations, attributes and notes are skipped. Texts without an .ann file are
-    skipped with a warning [W301].
+    fragments. Lines such as "N1<tab>Reference T1 MESH:D003920<tab>name" add ids, in file order, and
+    so do notes on a mention that consist of ids; other notes are counted in a warning [W337]. Event
+    triggers, relations and attributes are skipped. Texts without an .ann file are skipped with a
+    warning [W301].
 
     path (str | PathLike): The .ann file, the .txt file next to it, or a folder with pairs.
     annotations (bool): Whether to read the mentions; False also skips the checks of mentions.
     YIELDS (AnnotatedText): The id is the file name without its extension.
     """
-    for text_path, annotation_path in _document_files(Path(path)):
-        text = ""
-        if text_path.stat().st_size:  # `open_text` raises an error for an empty file
-            with open_text(text_path) as file:
-                text = file.read()
-        # BRAT writes an empty .ann file for a text without mentions.
-        is_read = annotations and annotation_path.stat().st_size
-        mentions = _read_mentions(annotation_path, text, prefix) if is_read else ()
-        yield AnnotatedText(text_path.stem, text, tuple(mentions))
+    other_notes: list[str] = []
+    for stem in _document_stems(Path(path)):
+        text_path, annotation_path = (Path(f"{stem}{suffix}") for suffix in (".txt", ".ann"))
+        with skip_if_bad(Place(annotation_path)):
+            for file in (text_path, annotation_path):
+                if not file.is_file():
+                    raise BioelError(Errors.B263.format(path=path, missing=file))
+            text = ""
+            if text_path.stat().st_size:  # `open_text` raises an error for an empty file
+                with open_text(text_path) as opened:
+                    text = opened.read()
+            # BRAT writes an empty .ann file for a text without mentions.
+            is_read = annotations and annotation_path.stat().st_size
+            mentions = _read_mentions(annotation_path, text, prefix, other_notes) if is_read else ()
+            yield AnnotatedText(text_path.stem, text, tuple(mentions))
+    if other_notes:
+        said = {"n": len(other_notes), "first": other_notes[0]}
+        LOGGER.warning(Warnings.W337.format(path=path, **said))
 
 
 def is_brat(path: StrPath) -> bool:
@@ -56,8 +78,8 @@ def is_brat(path: StrPath) -> bool:
     return path.suffix == ".ann" or (path.suffix == ".txt" and path.with_suffix(".ann").is_file())
 
 
-def _document_files(path: Path) -> Iterator[tuple[Path, Path]]:
-    """Yield each document's text path and annotation path."""
+def _document_stems(path: Path) -> list[Path]:
+    """Return the paths of all documents, without their suffixes."""
     stems = {path.with_suffix("")}
     if path.is_dir():
         stems = {file.with_suffix("") for file in path.iterdir() if file.suffix == ".ann"}
@@ -68,15 +90,14 @@ def _document_files(path: Path) -> Iterator[tuple[Path, Path]]:
             LOGGER.warning(Warnings.W301.format(path=path, n=len(unpaired), first=first))
     if not stems:
         raise BioelError(Errors.B263.format(path=path, missing="*.ann"))
-    for stem in sorted(stems):
-        pair = stem.with_name(f"{stem.name}.txt"), stem.with_name(f"{stem.name}.ann")
-        for file in pair:
-            if not file.is_file():
-                raise BioelError(Errors.B263.format(path=path, missing=file))
-        yield pair
+    return sorted(stems)
 
 
-def _read_mentions(path: Path, text: str, prefix: str) -> list[Mention]:
+def _read_mentions(
+    path: Path, text: str, prefix: str, other_notes: list[str]
+) -> list[Mention]:
+    """Read an annotation file, and add notes that are not ids to `other_notes`."""
+    is_id = re.compile(f"{_CURIE}|{_BARE_ID if prefix else _CUI}").fullmatch
     mentions: dict[str, Mention] = {}
     references: list[tuple[Place, str, str]] = []
     triggers: set[str] = set()
@@ -87,6 +108,11 @@ def _read_mentions(path: Path, text: str, prefix: str) -> list[Mention]:
             mentions[match["key"]] = _brat_mention(where, match, text)
         elif match := _REFERENCE.fullmatch(line):
             references.append((where, match[1], match[2]))
+        elif (match := _NOTE.fullmatch(line)) and (note := match[2].strip()):
+            if all(is_id(part) for part in re.split(r"[|+;,\s]+", note)):
+                references.append((where, match[1], "|".join(note.split())))
+            else:
+                other_notes.append(f"{where}: {note[:60]!r}")
         elif match := _TRIGGER.fullmatch(line):
             triggers.add(match[1])
         elif line.strip() and not _OTHER_LINES.match(line):

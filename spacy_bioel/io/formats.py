@@ -35,7 +35,7 @@ Formats = Mapping[str, tuple[Callable[..., Iterator[RecordT]], str]]
 CORPUS_FORMATS: Formats[AnnotatedText] = {
     "bioc-xml": (read_bioc_xml, r"(?=<)(?s:.*)<collection\b"),
     "bioc-json": (read_bioc_json, r'[\[{](?s:.*)"(documents|PubTator3)"\s*:\s*\['),
-    "jsonl": (read_texts_jsonl, r'\{.*"text"\s*:'),
+    "jsonl": (read_texts_jsonl, r'\{.*"(text|data)"\s*:'),
     "pubtator": (read_pubtator, r"[^|\t\n]+\|[ta]\|"),
     "brat": (read_brat, r"[TREMA]\d+\t[^\t\n ]+ [0-9]+ [0-9]+[;\t]"),
 }

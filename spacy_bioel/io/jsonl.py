@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -163,13 +164,23 @@ class _JsonReader:
         return bool(chunk)
 
 
-_TEXT_KEYS = {"text": str, "mentions": list, "links": list, "annotates": list}
+_TEXT_KEYS = {
+    "text": str, "mentions": list, "links": list, "spans": list, "entities": list,
+    "annotates": list,
+}  # fmt: skip
+# Keys for the mentions of a text: in our own files, in our output, in Prodigy and in doccano.
+_MENTION_LISTS = ("mentions", "links", "spans", "entities", "label", "labels")
+_OTHER_OFFSETS = frozenset(("tokens", "sentences", "sents", "sections", "relations"))
+_STARTS = frozenset(("start", "start_offset", "start_char", "begin"))
+_ENDS = frozenset(("end", "end_offset", "end_char"))
+_LEFT_OUT = ("reject", "ignore")  # answers in Prodigy
 _CONCEPT_KEYS = {
     "id": str, "names": list, "types": list, "parents": list, "definition": str,
     "replaced_by": str, "xrefs": list,
 }  # fmt: skip
 _MENTION_KEYS = {
     "start": int, "end": int, "label": str, "ids": (list, str), "fragments": list, "text": str,
+    **dict.fromkeys(_ID_KEYS := ("id", "kb_id", "link"), (str, type(None))),
 }  # fmt: skip
 _Record = dict[str, Any]
 
@@ -205,11 +216,19 @@ def read_texts_jsonl(path: StrPath, *, prefix: str = "") -> Iterator[AnnotatedTe
     A mention is {"start", "end", "label", "ids"} or, as in MedMentions, [start, end, words, ids].
     Optional keys are "fragments", and "text", which is compared with the text at the offsets.
     Without "id" or "pmid", the id is the number of the record. "mentions" is optional, and so is
-    "annotates", a list of the labels that were annotated. Other keys are ignored. The output of
-    `bioel link` has "links" instead of "mentions"; documents that could not be linked are skipped
-    with a warning [W260].
+    "annotates", a list of the labels that were annotated.
+
+    The output of `bioel link` has "links" instead of "mentions"; documents that could not be linked
+    are skipped with a warning [W260]. Prodigy has "spans"; records that the annotator rejected or
+    ignored are left out with a warning [W336]. doccano has "label", a list of [start, end, label],
+    or "entities" with "start_offset" and "end_offset". Other keys are ignored, unless they contain
+    offsets in a record without mentions [B523].
     """
-    for number, (where, record) in enumerate(_records(path), start=1):
+    n, left_out = 0, Counter[str]()
+    for n, (where, record) in enumerate(_records(path), start=1):
+        if record.get("answer") in _LEFT_OUT:
+            left_out[record["answer"]] += 1
+            continue
         error = record.get("error")
         if error is not None and not record.get("links"):
             reason = f"{error!r}"
@@ -217,22 +236,74 @@ def read_texts_jsonl(path: StrPath, *, prefix: str = "") -> Iterator[AnnotatedTe
                 reason = f"{error.get('code', 'error')}: {error.get('message', '')}"
             LOGGER.warning(Warnings.W260.format(where=where, error=reason[:200]))
             continue
-        _check_keys(where, record, _TEXT_KEYS, "text")
-        text = record["text"]
-        raw_mentions = record.get("mentions" if "mentions" in record else "links", [])
-        mentions = tuple(
-            _json_mention(f"{where}, mention {i}", mention, text, prefix)
-            for i, mention in enumerate(raw_mentions, start=1)
-        )
-        annotates = _strings(where, record, "annotates")
-        yield AnnotatedText(_id_of(record, number), text, mentions, annotates)
+        with skip_if_bad():
+            yield _annotated_text(where, _with_text(record), n, prefix)
+    if left_out:
+        answers = ", ".join(f"{left_out[a]:,} {a}" for a in _LEFT_OUT if left_out[a])
+        left = {"left": left_out.total(), "answers": answers}
+        LOGGER.warning(Warnings.W336.format(path=path, n=n, **left))
+
+
+def _annotated_text(where: Place, record: _Record, number: int, prefix: str) -> AnnotatedText:
+    _check_keys(where, record, _TEXT_KEYS, "text")
+    text, (key, raw_mentions) = record["text"], _mention_list(where, record)
+    mentions = tuple(
+        _json_mention(f"{where}, mention {i}", mention, text, prefix, key=key)
+        for i, mention in enumerate(raw_mentions, start=1)
+    )
+    return AnnotatedText(
+        _id_of(record, number), text, mentions, _strings(where, record, "annotates")
+    )
+
+
+def _with_text(record: _Record) -> _Record:
+    """Return a record with its text as "text"; older files of doccano have "data"."""
+    return {"text": record["data"], **record} if "data" in record else record
+
+
+def _mention_list(where: Place, record: _Record) -> tuple[str, list[Any]]:
+    """Find the list of mentions in a record. RETURNS (tuple): Its key, and the list.
+
+    RAISES BioelError: [B132] if there are several, [B523] if there are none, but offsets elsewhere.
+    """
+    lists = {key: record[key] for key in _MENTION_LISTS if record.get(key)}
+    # "label" may also contain classes of the whole text.
+    lists = {
+        key: value
+        for key, value in lists.items()
+        if isinstance(value, list) and not (key[:5] == "label" and isinstance(value[0], str))
+    }
+    if len(lists) > 1:
+        keys = " and ".join(map(repr, lists))
+        raise _record_error(where, f"{keys} both contain mentions, expected one of them")
+    if lists:
+        return lists.popitem()
+    for key, value in record.items():
+        if key not in _OTHER_OFFSETS and _has_offsets(value):
+            known = ", ".join(_MENTION_LISTS)
+            raise BioelError(Errors.B523.format(where=where, key=key[:60], known=known))
+    return "mentions", []
+
+
+def _has_offsets(value: object) -> bool:
+    """Return whether a value contains offsets: {"start": 0, "end": 5} or [0, 5, "Disease"]."""
+    match value:
+        case [int(), int(), str(), *_]:
+            return True
+        case dict():
+            ints = {key for key, part in value.items() if isinstance(part, int)}
+            is_span = not (ints.isdisjoint(_STARTS) or ints.isdisjoint(_ENDS))
+            return is_span or any(map(_has_offsets, value.values()))
+        case list():
+            return any(map(_has_offsets, value))
+    return False
 
 
 def read_documents_jsonl(path: StrPath) -> Iterator[tuple[Any, str]]:
     """Stream the text and id of each line without checking them; a missing text is None."""
     # Accept lone surrogates here, so that one bad text does not stop the whole run.
     for number, (_, record) in enumerate(_records(path, lone_surrogates=True), start=1):
-        yield record.get("text"), _id_of(record, number)
+        yield _with_text(record).get("text"), _id_of(record, number)
 
 
 def write_texts_jsonl(path: StrPath, texts: Iterable[AnnotatedText]) -> int:
@@ -256,15 +327,20 @@ def _id_of(record: _Record, number: int) -> str:
     return str(record.get("id", record.get("pmid", number)))
 
 
-def _json_mention(where: str, mention: Any, text: str, prefix: str) -> Mention:
+def _json_mention(where: str, mention: Any, text: str, prefix: str, *, key: str) -> Mention:
     match mention:
-        case [start, end, words, ids]:
+        case [start, end, words, ids] if key == "mentions":
             mention = {"start": start, "end": end, "text": words, "ids": ids}
+        case [start, end, label] if key != "mentions":
+            mention = {"start": start, "end": end, "label": label}
+        case {"start_offset": start, "end_offset": end}:  # doccano, whose ids number annotations
+            mention = {**mention, "start": start, "end": end, "id": None}
         case dict():
             pass
         case _:
-            expected = "an object or [start, end, words, ids]"
-            raise _record_error(where, f"expected {expected}, found {mention!r}")
+            fields = "words, ids" if key == "mentions" else "label"
+            expected = f"an object or [start, end, {fields}]"
+            raise _record_error(where, f"expected {expected}, found {mention!r:.80}")
     _check_keys(where, mention, _MENTION_KEYS, "start", "end")
     start, end = mention["start"], mention["end"]
     check_words(text, [(start, end)], None, where=where)
@@ -277,9 +353,10 @@ def _json_mention(where: str, mention: Any, text: str, prefix: str) -> Mention:
                 raise _record_error(where, f"'fragments' contains {pair!r}, expected [start, end]")
     check_words(text, fragments or [(start, end)], mention.get("text"), where=where)
     ids = mention.get("ids", [])
-    raw_ids = ids if isinstance(ids, str) else "|".join(_strings(where, mention, "ids"))
+    raw_ids = [ids] if isinstance(ids, str) else [*_strings(where, mention, "ids")]
+    raw_ids += [mention.get(key) or "" for key in _ID_KEYS]
     label = mention.get("label", "")
-    return Mention(start, end, label, parse_ids(raw_ids, prefix), tuple(fragments))
+    return Mention(start, end, label, parse_ids("|".join(raw_ids), prefix), tuple(fragments))
 
 
 def _records(path: StrPath, *, lone_surrogates: bool = False) -> Iterator[tuple[Place, _Record]]:

@@ -5,6 +5,7 @@ import pytest
 from spacy_bioel.errors import BioelError
 from spacy_bioel.io.brat import read_brat
 from spacy_bioel.io.formats import detect_corpus_format, read_corpus
+from spacy_bioel.io.open import BadRecord, skipping_bad
 from spacy_bioel.types import AnnotatedText, Mention
 
 TEXT = "Renal and liver failure\nafter naïve lithium.\n"
@@ -116,3 +117,54 @@ def test_the_warning_names_texts_without_annotations(tmp_path, caplog):
     (tmp_path / "8.txt").write_text("Lithium")
     assert list(read_brat(tmp_path, prefix="MESH")) == [DOCUMENT]
     assert "[W301]" in caplog.text and "are left out (1: 8.txt)" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("note", "prefix", "ids"),
+    [
+        ("MESH:D003000", "", ("MESH:D003000",)),
+        (" D003000 ", "MESH", ("MESH:D003000",)),
+        ("C0011849", "", ("C0011849",)),
+        ("mesh:D1|HP:0000007", "", ("MESH:D1", "HP:0000007")),
+        ("HGNC:1100; NCBIGene:672", "", ("HGNC:1100", "NCBIGene:672")),
+        ("404640003", "SNOMED", ("SNOMED:404640003",)),
+    ],
+)
+def test_notes_that_are_ids(tmp_path, caplog, note, prefix, ids):
+    lines = f"T1\tChemical 36 43\tlithium\n#1\tAnnotatorNotes T1\t{note}\n"
+    (document,) = read_brat(write(tmp_path, lines), prefix=prefix)
+    assert document.mentions == (Mention(36, 43, "Chemical", ids),)
+    assert not caplog.records
+
+
+def test_notes_and_normalizations_add_up(tmp_path):
+    lines = (
+        "#1\tAnnotatorNotes T1\tX:1\nT1\tChemical 36 43\tlithium\n"
+        "N1\tReference T1 X:1\tx\n#2\tAnnotatorNotes T1\tX:2\n"
+    )
+    (document,) = read_brat(write(tmp_path, lines))
+    assert document.mentions[0].ids == ("X:1", "X:2")
+
+
+@pytest.mark.parametrize(
+    "note", ["sure", "see D003000", "note: unclear", "D003000 or D003001?", "404640003", "a:b"]
+)
+def test_notes_that_are_not_ids_are_counted(tmp_path, caplog, note):
+    lines = "T1\tChemical 36 43\tlithium\nR1\tOf Arg1:T1 Arg2:T1\n#3\tAnnotatorNotes R1\thm\n"
+    for name in "ab":
+        write(tmp_path, f"{lines}#1\tAnnotatorNotes T1\t{note}\n", name=name)
+    documents = list(read_brat(tmp_path, prefix="MESH" if not note.isdigit() else ""))
+    assert [document.mentions[0].ids for document in documents] == [(), ()]
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert said.startswith("[W337]") and ": 2 notes" in said and "a.ann, line 4" in said
+    assert repr(note) in said
+
+
+def test_bad_documents_are_skipped(tmp_path):
+    write(tmp_path, "T1\tDisease 0 99\tRenal\n", name="a")
+    write(tmp_path, name="b")
+    write(tmp_path, name="c").with_suffix(".txt").unlink()
+    skipped: list[BadRecord] = []
+    with skipping_bad(skipped.append):
+        assert [document.id for document in read_brat(tmp_path)] == ["b"]
+    assert [(Path(r.path).name, r.code) for r in skipped] == [("a.ann", "B105"), ("c.ann", "B263")]

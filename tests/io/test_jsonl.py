@@ -3,12 +3,14 @@ import json
 import pytest
 
 from spacy_bioel.errors import BioelError
+from spacy_bioel.io.formats import detect_corpus_format
 from spacy_bioel.io.jsonl import (
     read_concepts_jsonl,
     read_documents_jsonl,
     read_texts_jsonl,
     write_texts_jsonl,
 )
+from spacy_bioel.io.open import BadRecord, skipping_bad
 from spacy_bioel.types import AnnotatedText, Concept, Mention
 
 TEXTS = [
@@ -141,3 +143,115 @@ def test_brackets_and_escaped_surrogates_inside_a_text(tmp_path):
     assert [t.text for t in read_texts_jsonl(path)] == [text + "🙂"]
     path.write_text('{"text": "\\ud800"}\n')
     assert list(read_documents_jsonl(path)) == [("\ud800", "1")]  # linking will report the error
+
+
+TEXT = "Fever and flu"
+FEVER, FLU = Mention(0, 5, "Sign", ("X:1",)), Mention(10, 13, "Disease", ("X:2", "X:3"))
+BARE = (Mention(0, 5, "Sign"), Mention(10, 13, "Disease"))
+AS_PEOPLE_HAVE_THEM = {
+    "our output": (
+        {"links": [
+            {"start": 0, "end": 5, "text": "Fever", "label": "Sign", "id": "X:1"},
+            {"start": 10, "end": 13, "label": "Disease", "id": "X:2", "ids": ["X:2", "X:3"]},
+        ]},
+        (FEVER, FLU),
+    ),
+    "our output with NIL": (
+        {"links": [{"start": 0, "end": 5, "label": "Sign", "id": None, "ids": []}]}, BARE[:1],
+    ),
+    "Prodigy": (
+        {
+            "spans": [
+                {"start": 0, "end": 5, "token_start": 0, "token_end": 0, "label": "Sign"},
+                {"start": 10, "end": 13, "label": "Disease"},
+            ],
+            "tokens": [{"text": "Fever", "start": 0, "end": 5, "id": 0, "ws": True}],
+            "_input_hash": 17, "_task_hash": -5, "_view_id": "ner_manual", "answer": "accept",
+        },
+        BARE,
+    ),
+    "Prodigy with ids": (
+        {"spans": [
+            {"start": 0, "end": 5, "label": "Sign", "kb_id": "X:1"},
+            {"start": 10, "end": 13, "label": "Disease", "link": "X:2|X:3"},
+        ]},
+        (FEVER, FLU),
+    ),
+    "Prodigy without spans": (
+        {"spans": [], "tokens": [{"text": "Fever", "start": 0, "end": 5, "id": 0}]}, (),
+    ),
+    "doccano": ({"label": [[0, 5, "Sign"], [10, 13, "Disease"]], "Comments": []}, BARE),
+    "doccano, plural": ({"labels": [[0, 5, "Sign"], [10, 13, "Disease"]]}, BARE),
+    "doccano with relations": (
+        {
+            "entities": [
+                {"id": 31, "label": "Sign", "start_offset": 0, "end_offset": 5},
+                {"id": 32, "label": "Disease", "start_offset": 10, "end_offset": 13},
+            ],
+            "relations": [{"id": 1, "from_id": 31, "to_id": 32, "type": "of"}],
+        },
+        BARE,
+    ),
+    "classes of the whole text": ({"label": ["sick"], "labels": "sick", "score": 0.5}, ()),
+    "offsets of something else": (
+        {"mentions": [[0, 5, "Fever", "X:1"]], "marks": [{"start": 0, "end": 5}]},
+        (Mention(0, 5, "", ("X:1",)),),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("tool", AS_PEOPLE_HAVE_THEM)
+def test_annotations_of_other_tools(write, tool):
+    record, mentions = AS_PEOPLE_HAVE_THEM[tool]
+    path = lines(write, {"text": TEXT, **record})
+    assert list(read_texts_jsonl(path)) == [AnnotatedText("1", TEXT, mentions)]
+
+
+def test_older_doccano_files_name_the_text_data(write):
+    path = lines(write, {"id": 4, "data": TEXT, "label": [[0, 5, "Sign"]]})
+    assert detect_corpus_format(path) == "jsonl"
+    assert list(read_texts_jsonl(path)) == [AnnotatedText("4", TEXT, BARE[:1])]
+    assert list(read_documents_jsonl(path)) == [(TEXT, "4")]
+
+
+def test_texts_that_annotators_did_not_accept_are_left_out_and_counted(write, caplog):
+    spans = [{"start": 0, "end": 5, "label": "Sign"}]
+    answers = ["accept", "reject", "ignore", "reject", None]
+    path = lines(write, *({"text": TEXT, "spans": spans, "answer": a} for a in answers))
+    assert [text.id for text in read_texts_jsonl(path)] == ["1", "5"]
+    (said,) = [r.getMessage() for r in caplog.records]
+    assert said.startswith("[W336]") and "3 of 5" in said and "2 reject, 1 ignore" in said
+    assert len(list(read_documents_jsonl(path))) == 5
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        ({"annotations": [{"start": 0, "end": 5}]}, r"B523.*line 2.*'annotations'"),
+        ({"mentions": [], "ents": [{"start_char": 0, "end_char": 5}]}, r"B523.*'ents'"),
+        ({"highlights": [[0, 5, "Sign"]]}, r"B523.*'highlights'"),
+        ({"gold": {"spans": [{"begin": 0, "end": 5}]}}, r"B523.*'gold'"),
+        ({"spans": [{"from": 0, "to": 5}]}, "B132.*line 2, mention 1: key 'start' is missing"),
+        ({"spans": ["Fever"]}, "B132.*mention 1: expected an object"),
+        ({"spans": {"0": "Sign"}}, "B132.*'spans' is"),
+        ({"entities": ["X:1"]}, "B132.*mention 1: expected an object"),
+        ({"label": [[0, 5]]}, r"B132.*expected an object or \[start, end, label\]"),
+        ({"label": [[0, 99, "Sign"]]}, "B105.*0-99"),
+        ({"spans": [{"start": 0, "end": 5, "id": 7}]}, "B132.*'id' is 7, of type int"),
+        ({"spans": [[0, 5, "Sign"]], "label": [[0, 5, "X"]]}, "B132.*'spans' and 'label' both"),
+    ],
+)
+def test_annotations_in_no_known_form_are_refused(write, record, message):
+    good = {"text": TEXT, "mentions": [[0, 5, "Fever", "X:1"]]}
+    with pytest.raises(BioelError, match=message):
+        list(read_texts_jsonl(lines(write, good, {"text": TEXT, **record})))
+
+
+def test_bad_documents_are_skipped(write):
+    good = {"text": TEXT, "mentions": [[0, 5, "Fever", "X:1"]]}
+    bad = [{"text": TEXT, "spans": [[0, 99, "X"]]}, {"text": TEXT, "marks": [[0, 5, "X"]]}, {}]
+    skipped: list[BadRecord] = []
+    with skipping_bad(skipped.append):
+        found = [text.id for text in read_texts_jsonl(lines(write, bad[0], good, *bad[1:], good))]
+    assert found == ["2", "5"]
+    assert [(r.line, r.code) for r in skipped] == [(1, "B105"), (3, "B523"), (4, "B132")]
