@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 
@@ -24,8 +26,9 @@ from spacy_bioel.doc import (
 )
 from spacy_bioel.errors import LOGGER, BioelError, Errors, Warnings
 from spacy_bioel.io.formats import read_corpus
+from spacy_bioel.io.open import curie
 from spacy_bioel.settings import GOLD_KEY
-from spacy_bioel.types import AnnotatedText, Mention
+from spacy_bioel.types import DOC_ENTS, AnnotatedText, Mention
 
 Corpus = Callable[[Language], Iterator[Example]]
 _DOC_ID_KEY = "bioel_id"
@@ -40,6 +43,7 @@ def create_corpus_v1(
     limit: int = 0,
     given_mentions: bool = False,
     annotates: Sequence[str] = (),
+    spans_key: str | None = None,
 ) -> Corpus:
     """Registered as `spacy-bioel.Corpus.v1`: read any supported corpus file as training examples.
 
@@ -54,12 +58,14 @@ def create_corpus_v1(
     annotates (Sequence[str]): Labels that the corpus annotates. For other labels, training does not
         use unannotated text as negative examples. Empty: as declared in each document, or all
         labels.
+    spans_key (str | None): Span group with the gold mentions in a .spacy file, or "doc.ents"; None:
+        detected, as described for `read_texts`.
     RAISES BioelError: [B330] if a mention has another label.
     """
 
     def read_examples(nlp: Language) -> Iterator[Example]:
         total = Alignment()
-        texts = read_texts(Path(path), format=format, prefix=prefix)
+        texts = read_texts(Path(path), format=format, prefix=prefix, spans_key=spans_key)
         for text in islice(texts, limit or None):
             if annotates:
                 text = declare_labels(text, annotates, path=Path(path))
@@ -104,16 +110,26 @@ def declare_labels(
 
 
 def read_texts(
-    path: Path, *, format: str | None = None, prefix: str = "", gold_key: str = GOLD_KEY
+    path: Path,
+    *,
+    format: str | None = None,
+    prefix: str = "",
+    spans_key: str | None = None,
+    gold_key: str = GOLD_KEY,
 ) -> Iterator[AnnotatedText]:
     """Read the documents in a corpus file of any format, including .spacy.
 
-    gold_key (str): Span group with the gold mentions in a .spacy file.
-    RAISES BioelError: [B060] if a .spacy file is damaged, and the same errors as the format's
-        reader.
+    spans_key (str | None): Span group with the gold mentions in a .spacy file, or "doc.ents". None:
+        `gold_key` if it has mentions, else the only place with mentions, with a warning [W335].
+        Places with the same mentions count as one.
+    RAISES BioelError: [B060] if a .spacy file is damaged, [B520] if its mentions are in several
+        places, [B521] if they are not in `spans_key`, [B522] if `spans_key` is given for another
+        format, and the same errors as the format's reader.
     """
     if format == "spacy" or (format is None and path.suffix == ".spacy"):
-        return (text for _, text in _docs_and_texts(path, Vocab(), gold_key))
+        return _read_docbin(path, prefix, spans_key, gold_key)
+    if spans_key is not None:
+        raise BioelError(Errors.B522.format(problem=f"{path} has another format", option="them"))
     return read_corpus(path, format=format, prefix=prefix)
 
 
@@ -122,19 +138,68 @@ def read_docs(path: Path, vocab: Vocab) -> Iterator[Doc]:
 
     RAISES BioelError: [B060] if the file is missing, damaged or not a .spacy file.
     """
-    return (doc for doc, _ in _docs_and_texts(path, vocab, GOLD_KEY))
+    return (doc for doc, _ in _docs_and_texts(path, _open_docbin(path), vocab, GOLD_KEY))
 
 
-def _docs_and_texts(path: Path, vocab: Vocab, gold_key: str) -> Iterator[tuple[Doc, AnnotatedText]]:
+def _read_docbin(
+    path: Path, prefix: str, spans_key: str | None, gold_key: str
+) -> Iterator[AnnotatedText]:
+    packed = _open_docbin(path)
+    place = _find_gold(path, packed, spans_key, gold_key)
+    texts = (text for _, text in _docs_and_texts(path, packed, Vocab(), place, prefix))
+    for number, text in enumerate(texts, start=1):
+        yield text if text.id else replace(text, id=str(number))
+
+
+def _find_gold(path: Path, packed: DocBin, spans_key: str | None, gold_key: str) -> str:
+    """Return the span group with the gold mentions, or "doc.ents" (see `read_texts`)."""
+    wanted = gold_key if spans_key is None else spans_key
+    counts, digests = Counter[str](), dict[str, int]()
+    for number, (doc, text) in enumerate(_docs_and_texts(path, packed, Vocab(), wanted)):
+        if text.mentions:
+            return wanted
+        for place in (*doc.spans, DOC_ENTS):
+            with _spacy_errors(path):
+                mentions = doc_to_text(doc, gold_key=place).mentions
+            if mentions:
+                counts[place] += len(mentions)
+                spans = frozenset((m.start, m.end, m.label, m.ids) for m in mentions)
+                digests[place] = hash((digests.get(place), number, spans))
+    found = "; ".join(f"{n:,} in {_place_name(place)}" for place, n in counts.items())
+    if counts and spans_key is not None:
+        raise BioelError(Errors.B521.format(path=path, asked=_place_name(wanted), found=found))
+    if len(set(digests.values())) > 1:
+        raise BioelError(Errors.B520.format(path=path, found=found))
+    for place, n in counts.items():
+        _warn_once(Warnings.W335.format(path=path, place=_place_name(place), n=n))
+        return place
+    return wanted
+
+
+_warn_once = lru_cache(LOGGER.warning)  # `spacy train` reads a corpus many times
+
+
+def _place_name(place: str) -> str:
+    return place if place == DOC_ENTS else f"doc.spans[{place!r}]"
+
+
+def _open_docbin(path: Path) -> DocBin:
+    with _spacy_errors(path):
+        return DocBin().from_disk(path)
+
+
+def _docs_and_texts(
+    path: Path, packed: DocBin, vocab: Vocab, gold_key: str, prefix: str = ""
+) -> Iterator[tuple[Doc, AnnotatedText]]:
     """Yield the Docs in a .spacy file, and their annotated texts. RAISES BioelError: [B060]"""
     with _spacy_errors(path):
-        docs = DocBin().from_disk(path).get_docs(vocab)
+        docs = packed.get_docs(vocab)
     while True:
         with _spacy_errors(path):
             doc = next(docs, None)
             if doc is None:
                 return
-            text = doc_to_text(doc, gold_key=gold_key)
+            text = doc_to_text(doc, gold_key=gold_key, prefix=prefix)
         yield doc, text
 
 
@@ -160,14 +225,24 @@ def text_to_doc(
     return doc, add_gold(doc, text, widen=widen)
 
 
-def doc_to_text(doc: Doc, *, gold_key: str = GOLD_KEY) -> AnnotatedText:
-    """Convert a Doc to an annotated text, with the gold mentions in the `gold_key` span group."""
-    spans = doc.spans[gold_key] if gold_key in doc.spans else ()
-    scores = gold_scores(doc, key=gold_key) if spans else ()
+def doc_to_text(doc: Doc, *, gold_key: str = GOLD_KEY, prefix: str = "") -> AnnotatedText:
+    """Convert a Doc to an annotated text.
+
+    gold_key (str): Span group with the gold mentions, or "doc.ents".
+    prefix (str): Vocabulary of ids without a prefix.
+    """
+    scores: Sequence[float] = ()
+    if gold_key == DOC_ENTS:
+        spans = doc.ents
+    elif spans := tuple(doc.spans.get(gold_key, ())):
+        scores = gold_scores(doc, key=gold_key)
+    if len(scores) != len(spans):  # entities, or a group that was filtered
+        scores = [1.0] * len(spans)
     mentions = []
     for span, score in zip(spans, scores, strict=True):
-        offsets, ids = (span.start_char, span.end_char), split_kb_id(span.kb_id_)
-        mentions.append(Mention(*offsets, span.label_, ids, probability=score))
+        ids = tuple(curie(id_, prefix) for id_ in split_kb_id(span.kb_id_))
+        place = (span.start_char, span.end_char)
+        mentions.append(Mention(*place, span.label_, ids, probability=float(score)))
     doc_id, annotates = doc.user_data.get(_DOC_ID_KEY, ""), annotated_labels(doc, key=gold_key)
     return AnnotatedText(str(doc_id), doc.text, tuple(mentions), annotates)
 

@@ -78,7 +78,7 @@ class Errors(metaclass=_Coded):
     B072 = "The pipeline '{model}' has no bioel_linker; its pipes are: {pipes}. Use a pipeline with a linker, or a protocol without links."
     B074 = "The output format of {path} is unknown. Choose a name that ends in .spacy or .jsonl."
     B075 = "Unknown tokenizer '{tokenizer}' for the language '{lang}'. Specify a registered one, e.g. spacy.Tokenizer.v1 or spacy-bioel.BioTokenizer.v1. spaCy reports: {error}"
-    B076 = "{path} has no gold mentions in its {n} documents: expected at least one. Check the file and --format."
+    B076 = "{path} has no gold mentions in its {n} documents: expected at least one. Check the file and --format; documents without mentions (negative examples) can be in one file with others. To find mentions, use bioel link."
     B077 = "None of the {n} gold ids in {path} is in the knowledge base (first: {first}). If the ids lack a prefix, add it with --prefix MESH; otherwise choose the right knowledge base with --kb."
     B080 = "{n_gold} gold documents and {n_predicted} lists of predicted links cannot be compared. Pass one list of links per document, in the same order."
     B081 = "Unknown protocol '{name}'. Choose from: {known}."
@@ -227,7 +227,7 @@ class Errors(metaclass=_Coded):
     B392 = "Internal service error: {error}. The details are in its log; please report them together with the request."
     B393 = "Cannot listen on {host}, port {port}: {reason}. Choose another address with --host and --port; port 0 selects a free port."
     B394 = "The request body has the content type {found}, expected application/json. Set the Content-Type header."
-    B400 = "No record in {sources} is valid ({n} are bad), so there is nothing to build. {report} lists them. The first: {first}"
+    B400 = "No record in {sources} is valid ({n} are bad), so nothing is written. {report} lists them. The first: {first}"
     B402 = "No name change is specified. Use --add, --remove or --rename, each with a name."
     B403 = "{id!r} in the knowledge base in {path} has no name {name!r}; its names are: {names}. Names are compared ignoring case and punctuation; nothing was changed."
     B404 = "{name!r} is the only name of {id!r} in the knowledge base in {path}, and a concept needs a name. Add another with --add, or retire the concept: bioel kb retire; nothing was changed."
@@ -269,8 +269,8 @@ class Errors(metaclass=_Coded):
     B505 = "A mention labelled {label}, at characters {place}, does not fit the tokens of the document, which were merged or split after the mention was found. Find the mentions again, or set the span group again: doc.spans[key] = [doc.char_span(start, end, label)]."
     B506 = "The rules {rules} declare a fact {fact!r}, which is already a field of every link or a Span extension of spacy_bioel. Rename it in `fact_names` and in `facts`."
     B507 = "The rules {rules} returned the facts {found}, expected a mapping with JSON values: strings, numbers, true, false, None, and lists and mappings of these. Convert NumPy numbers with .item(), and sets to lists."
-    B520 = "{path} has mentions in several places, which differ: {found}. Choose the gold mentions with --spans-key KEY or --ents; in a config, spans_key = \"KEY\" or \"doc.ents\"."
-    B521 = "{path} has no mentions in {asked}; it has {found}. Choose the gold mentions with --spans-key KEY or --ents; in a config, spans_key = \"KEY\" or \"doc.ents\"."
+    B520 = '{path} has mentions in several places, which differ: {found}. Choose the gold mentions with --spans-key KEY or --ents; in a config, spans_key = "KEY" or "doc.ents".'
+    B521 = '{path} has no mentions in {asked}; it has {found}. Choose the gold mentions with --spans-key KEY or --ents; in a config, spans_key = "KEY" or "doc.ents".'
     B522 = "--spans-key and --ents choose the gold mentions in a .spacy file, but {problem}. Leave out {option}."
     B523 = "{where}: no mention was read, but the key {key!r} contains offsets. Expected mentions under one of the keys {known}. Rename the key to 'mentions', or remove it if it has no mentions."
 
@@ -303,7 +303,7 @@ class Warnings(metaclass=_Coded):
     W323 = 'No pipe before {linker!r} finds mentions, and the document has none. Add an NER or a ruler before it, set mentions = "dictionary", or use the starter: spacy_bioel.load().'
     W324 = "The candidates, facts and context of {text!r} are not stored in this document, so they are unknown, not absent: doc.to_json() without underscore=['bioel_records'] drops them, and so does a DocBin without user data after a span group was changed. Link the document again, or store its user data."
     W325 = "doc._.abbreviations does not have scispaCy's form (spans with ._.long_form, or mappings with short_text and long_text), so it is ignored. To silence this warning, rename the extension of the other package."
-    W335 = "{path}: the gold mentions were read from {source} ({n:,} mentions), the only place with mentions."
+    W335 = "{path}: the gold mentions are those in {place} ({n:,}), the only place with mentions. To choose another place, use --spans-key KEY or --ents."
     W336 = "{path}: {left:,} of {n:,} records are left out because of their answer: {answers}."
     W337 = "{path}: {n:,} notes on mentions are not ids and are ignored, the first in {first}. A note is read as ids if it has nothing else, such as MESH:D003920; ids without a prefix need --prefix."
     W455 = "Using only the knowledge base, without training, is better here: {protocol} {metric} {alone:.1f}, the pipeline {value:.1f}. Annotate more documents, or use the knowledge base as the pipeline."

@@ -21,6 +21,7 @@ FloatArray = NDArray[np.float32]
 DoubleArray = NDArray[np.float64]
 
 NIL = "NIL"  # `span.kb_id_` of mentions that are linked to no concept
+DOC_ENTS = "doc.ents"  # instead of the key of a span group: the entities of a Doc
 # Span group attribute with the labels that annotators looked for (see `AnnotatedText`).
 ANNOTATES = "annotates"
 # Labels with their own entity rules.

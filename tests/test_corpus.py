@@ -1,14 +1,17 @@
 """Conversion between texts and Docs, and the corpus reader for `spacy train`."""
 
 import gc
+import json
 import re
 import zlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 import spacy
 from confection import Config
 from spacy.language import Language
+from spacy.tokens import DocBin, Span, SpanGroup
 from spacy.util import registry
 from srsly import msgpack_dumps, msgpack_loads
 
@@ -130,3 +133,140 @@ def test_the_mixture_of_the_page_in_a_config(nlp, tmp_path):
     read = registry.resolve(Config().from_str(config))["corpora"]["train"]
     groups = [example.reference.spans["bioel_gold"] for example in read(nlp)]
     assert [group.attrs["annotates"] for group in groups] == [["Disease", "Chemical"], ["Gene"]]
+
+
+PLACES = {"ents": "doc.ents", "group": "doc.spans['sc']", "gold": "doc.spans['bioel_gold']"}
+
+
+def docbin(path: Path, *documents: dict[str, tuple[int, str]]) -> Path:
+    """Write documents of five words, each with a span of one word and its id, by place."""
+    packed, nlp = DocBin(), spacy.blank("en")
+    for places in documents:
+        doc = nlp("Fever cough rash gout flu")
+        for place, (word, kb_id) in places.items():
+            spans = [Span(doc, word, word + 1, "D", kb_id=kb_id)] if word >= 0 else []
+            if place == "ents":
+                doc.ents = spans
+            else:
+                doc.spans[place] = spans
+        packed.add(doc)
+    packed.to_disk(path)
+    return path
+
+
+def ids_of(path: Path, **options: Any) -> list[tuple[str, ...]]:
+    return [id_ for t in read_texts(path, **options) for m in t.mentions for id_ in (m.ids or [""])]
+
+
+EMPTY, ONE, TWO = (-1, ""), (0, "X:1"), (1, "X:2")
+
+
+@pytest.mark.parametrize(
+    ("documents", "ids", "noted"),
+    [
+        ([{"ents": ONE}, {}, {"ents": TWO}], ["X:1", "X:2"], "doc.ents (2)"),
+        ([{}, {"sc": ONE}], ["X:1"], "doc.spans['sc'] (1)"),
+        ([{"ents": ONE, "bioel_gold": TWO}], ["X:2"], ""),
+        ([{"ents": ONE}, {"sc": ONE}, {"bioel_gold": TWO}], ["X:2"], ""),
+        ([{"bioel_gold": EMPTY, "ents": ONE}], ["X:1"], "doc.ents (1)"),
+        ([{"sc": ONE, "ents": ONE}, {"sc": TWO, "ents": TWO}], ["X:1", "X:2"], "doc.spans['sc']"),
+        ([{"ents": (0, "")}, {"ents": (0, "NIL")}, {"ents": (0, "A:1|A:2")}],
+         ["", "", "A:1", "A:2"], "doc.ents"),
+        ([{}, {"bioel_gold": EMPTY}], [], ""),
+    ],
+)  # fmt: skip
+def test_the_place_of_the_gold_mentions_is_detected(tmp_path, caplog, documents, ids, noted):
+    path = docbin(tmp_path / "x.spacy", *documents)
+    for _ in range(2):  # `spacy train` reads a corpus several times
+        assert ids_of(path) == ids
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == bool(noted)
+    assert all(line.startswith("[W335]") and noted in line for line in said)
+
+
+@pytest.mark.parametrize(
+    "documents",
+    [
+        [{"ents": ONE, "sc": TWO}],
+        [{"ents": ONE, "sc": (0, "X:9")}],  # the same words with another id
+        [{"ents": ONE}, {"sc": ONE}],  # one place in some documents, another in others
+        [{"a": ONE, "b": TWO}],
+        [{"sc": ONE, "ents": ONE}, {"sc": TWO}],
+    ],
+)
+def test_several_places_that_differ_are_refused(tmp_path, documents):
+    path = docbin(tmp_path / "x.spacy", {}, *documents)
+    with pytest.raises(
+        BioelError, match=r"\[B520\] .*x.spacy .*: [12] in doc.*; 1 in doc.*--spans-key"
+    ):
+        list(read_texts(path))
+    for place in {place for document in documents for place in document}:
+        spans_key = "doc.ents" if place == "ents" else place
+        expected = [document[place][1] for document in documents if place in document]
+        assert ids_of(path, spans_key=spans_key) == expected
+
+
+def test_a_place_without_mentions_is_refused(tmp_path):
+    path = docbin(tmp_path / "x.spacy", {"ents": ONE, "sc": EMPTY}, {"ents": TWO})
+    for spans_key in ("sc", "SC", "bioel_gold"):
+        with pytest.raises(BioelError, match=rf"\[B521\] .*'{spans_key}'\]; it has 2 in doc.ents"):
+            list(read_texts(path, spans_key=spans_key))
+    path = docbin(tmp_path / "x.spacy", {"sc": ONE})
+    with pytest.raises(BioelError, match=r"\[B521\] .*in doc.ents; it has 1 in doc.spans\['sc'\]"):
+        list(read_texts(path, spans_key="doc.ents"))
+    with pytest.raises(BioelError, match=r"\[B522\] .*six.PubTator.txt has another format"):
+        list(read_texts(PUBTATOR, spans_key="doc.ents"))
+
+
+def test_examples_from_entities(nlp, tmp_path):
+    path = docbin(tmp_path / "x.spacy", {"ents": ONE, "sc": TWO})
+    for spans_key, kb_id in {"doc.ents": "MESH:1", "sc": "MESH:2"}.items():
+        path = docbin(tmp_path / "x.spacy", {"ents": (0, "1"), "sc": (1, "2")})
+        read = create_corpus_v1(str(path), spans_key=spans_key, prefix="MESH")
+        (example,) = read(nlp)
+        assert [s.kb_id_ for s in example.reference.spans["bioel_gold"]] == [kb_id]
+
+
+def test_scores_of_a_filtered_group_are_ignored(tmp_path):
+    doc = spacy.blank("en")("Fever cough")
+    doc.spans["sc"] = SpanGroup(doc, attrs={"scores": [0.5, 0.9]}, spans=[doc[0:1]])
+    DocBin(docs=[doc]).to_disk(tmp_path / "x.spacy")
+    assert [m.probability for t in read_texts(tmp_path / "x.spacy") for m in t.mentions] == [1.0]
+
+
+BIOC = {"documents": [{"id": "1", "infons": {}, "relations": [], "annotations": [], "passages": [
+    {"offset": 0, "infons": {}, "text": "Fever", "sentences": [], "relations": [],
+     "annotations": [{"id": "T1", "text": "Fever", "infons": {"identifier": "D003000", "type": "D"},
+                      "locations": [{"offset": 0, "length": 5}]}]}]}]}  # fmt: skip
+BIOC_XML = """<collection><document><id>1</id><passage><offset>0</offset><text>Fever</text>
+<annotation id="1"><infon key="identifier">D003000</infon><location offset="0" length="5"/>
+<text>Fever</text></annotation></passage></document></collection>"""
+SPAN = {"start": 0, "end": 5, "label": "D"}
+WITHOUT_PREFIX: dict[str, Any] = {
+    "gold.txt": "1|t|Fever\n1|a|x\n1\t0\t5\tFever\tD\tD003000\n",
+    "gold.xml": BIOC_XML,
+    "gold.json": BIOC,
+    "brat.ann": "T1\tD 0 5\tFever\nN1\tReference T1 D003000\tFever\n",
+    "notes.ann": "T1\tD 0 5\tFever\n#1\tAnnotatorNotes T1\tD003000\n",
+    "ours.jsonl": {"text": "Fever", "mentions": [SPAN | {"ids": ["D003000"]}]},
+    "rows.jsonl": {"text": "Fever", "mentions": [[0, 5, "Fever", "D003000"]]},
+    "linked.jsonl": {"text": "Fever", "links": [SPAN | {"id": "D003000", "ids": ["D003000"]}]},
+    "prodigy.jsonl": {"text": "Fever", "spans": [SPAN | {"kb_id": "D003000"}], "answer": "accept"},
+    "doccano.jsonl": {"text": "Fever", "entities": [
+        {"id": 3, "start_offset": 0, "end_offset": 5, "label": "D", "kb_id": "D003000"}]},
+    "ents.spacy": {"ents": (0, "D003000")},
+    "group.spacy": {"sc": (0, "D003000")},
+    "gold.spacy": {"bioel_gold": (0, "D003000")},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WITHOUT_PREFIX)
+def test_the_prefix_is_added_to_the_ids_of_every_format(tmp_path, name):
+    path, content = tmp_path / name, WITHOUT_PREFIX[name]
+    path.with_suffix(".txt").write_text("Fever")
+    if path.suffix == ".spacy":
+        docbin(path, content)
+    else:
+        path.write_text(content if isinstance(content, str) else json.dumps(content))
+    assert ids_of(path) == ["D003000"]
+    assert ids_of(path, prefix="MESH") == ["MESH:D003000"]

@@ -20,8 +20,10 @@ from rich.table import Column, Table
 from rich.text import Text
 from typer import Argument, Option
 
+from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.files import replacing_text
 from spacy_bioel.io.table import COLUMN_KEYS
+from spacy_bioel.types import DOC_ENTS
 
 Tracked = TypeVar("Tracked")
 _WIDTH_OF_FILES = 160
@@ -216,6 +218,31 @@ Preset = Annotated[
         "and marks each mention as negated, historical, ..."
     ),
 ]
+
+SkipBad = Annotated[
+    Path | None,
+    Option(metavar="REPORT.tsv", help="Skip bad records, and list them in this table."),
+]
+# Where the gold mentions of a .spacy file are.
+SpansKey = Annotated[
+    str | None,
+    Option(
+        metavar="KEY",
+        help="Span group with the gold mentions of a .spacy file; default: "
+        "bioel_gold, or the only place with mentions.",
+    ),
+]
+Ents = Annotated[
+    bool, Option("--ents", help="The gold mentions of a .spacy file are its entities.")
+]
+
+
+def gold_place(spans_key: str | None, ents: bool) -> str | None:
+    """Return the `spans_key` of `read_texts`. RAISES BioelError: [B522] if both are given."""
+    if ents and spans_key is not None:
+        raise BioelError(Errors.B522.format(problem="both are given", option="one of them"))
+    return DOC_ENTS if ents else spans_key
+
 
 # Gold document options for `evaluate` and `tune`.
 Label = Annotated[

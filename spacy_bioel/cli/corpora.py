@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from spacy_bioel.cli import console
+from spacy_bioel.cli.kb_build import reporting_bad
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.files import replacing_file
 from spacy_bioel.io.jsonl import write_texts_jsonl
+from spacy_bioel.io.open import skipped_so_far
 from spacy_bioel.types import AnnotatedText
 
 if TYPE_CHECKING:
@@ -23,10 +25,14 @@ _MAX_LOST_SHOWN = 5
 
 
 def convert(
-    corpus: Annotated[Path, Argument(help="PubTator, BioC XML or JSON, BRAT or JSON lines.")],
+    corpus: Annotated[
+        Path, Argument(help="PubTator, BioC XML or JSON, BRAT, JSON lines or .spacy.")
+    ],
     out: Annotated[Path, Argument(help="File to write: OUT.spacy or OUT.jsonl.")],
     format: console.Format = None,
     prefix: console.Prefix = "",
+    spans_key: console.SpansKey = None,
+    ents: console.Ents = False,
     lang: Annotated[str, Option(help="Language of the tokenizer.")] = "en",
     tokenizer: Annotated[
         str, Option(help="Registered tokenizer; use the same one for training.")
@@ -34,20 +40,28 @@ def convert(
     widen: Annotated[
         bool, Option(help="Widen mentions that split tokens to whole tokens; otherwise drop them.")
     ] = True,
+    skip_bad: console.SkipBad = None,
     json_file: console.Json = None,
 ) -> None:
     """Convert a corpus, and report mentions that cannot be aligned to tokens.
 
     OUT.spacy stores the gold mentions in doc.spans["bioel_gold"], with ids joined by "|" in kb_id_.
-    OUT.jsonl stores character offsets, without tokens.
+    OUT.jsonl stores character offsets, without tokens. JSON lines may come from `bioel link`,
+    Prodigy or doccano. In a .spacy file, the gold mentions may be in any span group or in doc.ents.
+    A corpus without mentions is refused.
+
+    With --skip-bad, documents with an error are left out: blocks of PubTator, lines of JSON, BRAT
+    files and BioC documents. A damaged file always stops the command.
 
     Example: `bioel convert train.pubtator train.spacy --prefix MESH`
     """
     from spacy_bioel.corpus import read_texts
 
-    texts = console.track(read_texts(corpus, format=format, prefix=prefix), "Converting")
-    console.make_folder(out.parent)
-    with console.naming(out):
+    place = console.gold_place(spans_key, ents)
+    with reporting_bad(skip_bad, sources=[corpus]), console.naming(out):
+        texts = read_texts(corpus, format=format, prefix=prefix, spans_key=place)
+        texts = console.track(_with_mentions(texts, corpus), "Converting")
+        console.make_folder(out.parent)
         if out.suffix == ".jsonl":
             report = _write_jsonl(texts, out)
         elif out.suffix == ".spacy":
@@ -57,6 +71,19 @@ def convert(
     n_documents = console.count_of(report["documents"], "document")
     console.show_note(f"{corpus}: {n_documents} written to {out}.")
     console.write_json(json_file, report)
+
+
+def _with_mentions(texts: Iterable[AnnotatedText], corpus: Path) -> Iterator[AnnotatedText]:
+    """Yield all documents. RAISES BioelError: [B076] at the end if none has a mention."""
+    n, n_mentions, skipped = 0, 0, skipped_so_far()
+    for text in texts:
+        n += 1
+        n_mentions += len(text.mentions)
+        if skipped is not None:
+            skipped.kept += 1
+        yield text
+    if not n_mentions:
+        raise BioelError(Errors.B076.format(path=corpus, n=n))
 
 
 def _make_nlp(lang: str, tokenizer: str) -> Language:

@@ -61,6 +61,8 @@ def link_command(
         MentionSource,
         Option(help="given: link the mentions annotated in INPUT instead of finding mentions."),
     ] = MentionSource.FOUND,
+    spans_key: console.SpansKey = None,
+    ents: console.Ents = False,
     kb: Annotated[
         list[Path] | None,
         Option(
@@ -137,6 +139,10 @@ def link_command(
     outputs = inputs.outputs_of(output or ["-"], html, source, xrefs=xrefs, context=writes_context)
     if is_given and context:
         raise BioelError(Errors.B491)
+    place = console.gold_place(spans_key, ents)
+    if place is not None and not is_given:
+        problem = "bioel link finds the mentions itself without --mentions given"
+        raise BioelError(Errors.B522.format(problem=problem, option="them"))
     if engine is Engine.SPARK:
         from spacy_bioel.export.spark import link_file
 
@@ -158,8 +164,11 @@ def link_command(
         totals = link_file(source, target, model=model, code=code, batch_size=batch_size)
     else:
         # Input is opened before the pipeline is loaded, so that errors are reported without delay.
-        read: Any = inputs.read_mentions if is_given else inputs.stream_documents
-        documents = read(source, format)
+        documents: Any
+        if is_given:
+            documents = inputs.read_mentions(source, format, place)
+        else:
+            documents = inputs.stream_documents(source, format)
         nlp = inputs.load_model(model, more=[str(folder) for folder in kb or ()], preset=preset)
         if is_given:
             inputs.require_linker(nlp, model)

@@ -108,6 +108,8 @@ def evaluate_command(
     ] = None,
     format: console.Format = None,
     prefix: console.Prefixes = None,
+    spans_key: console.SpansKey = None,
+    ents: console.Ents = False,
     label: console.Label = None,
     annotates: console.Annotates = None,
     preset: console.Preset = None,
@@ -145,6 +147,7 @@ def evaluate_command(
         kb=kb,
         format=format,
         prefix=prefix,
+        spans_key=console.gold_place(spans_key, ents),
         label=label,
         annotates=annotates,
         preset=preset,
@@ -282,6 +285,8 @@ def tune_command(
     ] = None,
     format: console.Format = None,
     prefix: console.Prefixes = None,
+    spans_key: console.SpansKey = None,
+    ents: console.Ents = False,
     label: console.Label = None,
     annotates: console.Annotates = None,
     code: console.Code = None,
@@ -302,7 +307,13 @@ def tune_command(
 
     check_out(out, {"MODEL": Path(model), "DEV": dev, "the knowledge base": kb})
     nlp, texts = load_with_mapped_gold(
-        model, dev, kb=kb, format=format, prefix=prefix, label=label, annotates=annotates
+        *(model, dev),
+        kb=kb,
+        format=format,
+        prefix=prefix,
+        spans_key=console.gold_place(spans_key, ents),
+        label=label,
+        annotates=annotates,
     )
     if find_detector(nlp) is None and not any(m.ids for text in texts for m in text.mentions):
         raise BioelError(Errors.B333.format(path=dev))

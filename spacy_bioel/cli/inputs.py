@@ -12,14 +12,16 @@ from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from spacy.language import Language
+from spacy.vocab import Vocab
 
 from spacy_bioel.cli.console import make_folder, naming, show_note, track, writing
-from spacy_bioel.corpus import declare_labels, read_texts
+from spacy_bioel.corpus import declare_labels, doc_to_text, read_docs, read_texts
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.evaluation.run import check_gold, gold_key
 from spacy_bioel.export.formats import (
@@ -66,6 +68,7 @@ def load_with_mapped_gold(
     kb: Path | None,
     format: str | None,
     prefix: Sequence[str] | None,
+    spans_key: str | None,
     label: Sequence[str] | None,
     annotates: Sequence[str] | None,
     preset: str | None = None,
@@ -83,10 +86,11 @@ def load_with_mapped_gold(
     # The reader adds the prefix shared by all labels; label-specific prefixes are added afterwards.
     common_prefix = prefixes.pop("", "") if set(prefixes) <= {""} else ""
     # Documents are read first, so that errors in them are reported without delay.
-    texts = list(read_texts(gold, format=format, prefix=common_prefix))
+    read = partial(read_texts, gold, format=format, prefix=common_prefix, spans_key=spans_key)
+    texts = list(read())
     nlp = load_model(model, preset=preset)
     if (key := gold_key(nlp)) != GOLD_KEY:
-        texts = list(read_texts(gold, format=format, prefix=common_prefix, gold_key=key))
+        texts = list(read(gold_key=key))
     if detector := find_detector(nlp):
         for old, new in labels.items():
             if new and detector.labels and new not in detector.labels:
@@ -154,9 +158,12 @@ _MAX_CELL_LENGTH = 1 << 27  # characters; csv's default limit is too low for doc
 _CORPORA_IN_TXT = ("pubtator", "bioc-xml", "bioc-json", "jsonl", "brat")
 
 
-def read_mentions(source: str, format: str | None) -> Iterator[AnnotatedText]:
+def read_mentions(
+    source: str, format: str | None, spans_key: str | None
+) -> Iterator[AnnotatedText]:
     """Stream the documents in a corpus with their mentions.
 
+    spans_key (str | None): As for `read_texts`.
     RAISES BioelError: [B101] if there is no such file, [B134] for an unknown format, [B344] if the
         input is not a corpus; the same errors as the readers, while documents are read.
     """
@@ -169,7 +176,7 @@ def read_mentions(source: str, format: str | None) -> Iterator[AnnotatedText]:
         raise BioelError(Errors.B101.format(path=source))
     if not path.is_dir() and _is_plain(path, format):
         raise BioelError(Errors.B344.format(source=source, found="plain text"))
-    return read_texts(path, format=format)
+    return read_texts(path, format=format, spans_key=spans_key)
 
 
 def stream_documents(source: str, format: str | None) -> Iterator[Document]:
@@ -296,8 +303,10 @@ def _read_whole(path: Path) -> Iterator[Document]:
 
 def _read_corpus(path: Path, format: str | None) -> Iterator[Document]:
     """Stream the texts in a corpus, skipping annotations (even invalid ones) if possible."""
-    if format is None and path.suffix != f".{_DOCBIN}":
-        format = detect_corpus_format(path)
+    if format == _DOCBIN or (format is None and path.suffix == f".{_DOCBIN}"):
+        docs = enumerate(read_docs(path, Vocab()), start=1)
+        return ((doc.text, doc_to_text(doc).id or str(number)) for number, doc in docs)
+    format = format or detect_corpus_format(path)
     if format == "jsonl":
         return read_documents_jsonl(path)
     readers = {"pubtator": read_pubtator, "brat": read_brat}

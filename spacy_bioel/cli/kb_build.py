@@ -68,10 +68,7 @@ def build(
         Path | None,
         Option(metavar="FILE.tsv", help="Retired ids: old id, tab, current id per line."),
     ] = None,
-    skip_bad: Annotated[
-        Path | None,
-        Option(metavar="REPORT.tsv", help="Skip bad records, and list them in this table."),
-    ] = None,
+    skip_bad: console.SkipBad = None,
     json_file: console.Json = None,
 ) -> None:
     """Build a knowledge base from one or several sources.

@@ -29,7 +29,7 @@ _ENTITY = re.compile(
 _REFERENCE = re.compile(r"N\w+\t\s*Reference\s+(\S+)\s+(\S+)\s*(?:\t.*)?", re.S)
 _NOTE = re.compile(r"#\w*\t\s*\S+\s+(T\w+)\s*\t(.*)", re.S)
 _CURIE = r"[A-Za-z][\w.]*:[\w.-]*\d[\w.-]*"
-_CUI = r"C\d{7}"
+_UMLS_OR_MESH = r"[CD]\d{6,9}"
 _BARE_ID = r"[A-Za-z]{,3}\d+"  # with a prefix
 _TRIGGER = re.compile(r"E\w+\t[^\s:]+:(T\w+)(?: .*)?")
 _MAX_FILES_SHOWN = 3  # max. file names listed in a warning
@@ -93,11 +93,9 @@ def _document_stems(path: Path) -> list[Path]:
     return sorted(stems)
 
 
-def _read_mentions(
-    path: Path, text: str, prefix: str, other_notes: list[str]
-) -> list[Mention]:
+def _read_mentions(path: Path, text: str, prefix: str, other_notes: list[str]) -> list[Mention]:
     """Read an annotation file, and add notes that are not ids to `other_notes`."""
-    is_id = re.compile(f"{_CURIE}|{_BARE_ID if prefix else _CUI}").fullmatch
+    is_id = re.compile(f"{_CURIE}|{_BARE_ID if prefix else _UMLS_OR_MESH}").fullmatch
     mentions: dict[str, Mention] = {}
     references: list[tuple[Place, str, str]] = []
     triggers: set[str] = set()

@@ -5,6 +5,7 @@ import spacy
 import srsly
 from commands import Bioel
 from spacy.cli.evaluate import evaluate
+from spacy.tokens import DocBin
 
 from spacy_bioel.cli.corpora import convert
 from spacy_bioel.cli.evaluate import fingerprint_folder
@@ -81,17 +82,37 @@ def test_table_for_people(bioel, model, corpus):
         assert f"\n{note}" in f"\n{done.err}"
 
 
-def test_gold_in_the_span_group_of_the_setting(bioel, model, tmp_path):
+def test_gold_in_the_span_group_of_the_setting(bioel, model, tmp_path, caplog):
     nlp = spacy.load(model)
     nlp.get_pipe("bioel_linker").cfg["gold_key"] = "truth"
     nlp.to_disk(tmp_path / "model")
     doc = nlp.make_doc("Narcan or clonidine")
     doc.spans["truth"] = [doc.char_span(0, 6, label="D", kb_id="MESH:D009270")]
+    doc.spans["bioel_gold"] = [doc.char_span(10, 19, label="D", kb_id="MESH:D9")]
     docs_to_bin([doc]).to_disk(tmp_path / "gold.spacy")
     rows = scores(bioel, tmp_path / "model", tmp_path / "gold.spacy")
     assert rows["end_to_end", "recall", ""]["value"] == 100.0
     assert rows["end_to_end", "recall", ""]["n"] == 1
-    bioel("evaluate", model, tmp_path / "gold.spacy", status=2)
+    assert not caplog.records
+    assert "[B077]" in bioel("evaluate", model, tmp_path / "gold.spacy", status=2).err
+
+
+@pytest.mark.parametrize(
+    ("options", "accuracy", "noted"),
+    [((), 100.0, "doc.ents"), (("--ents",), 100.0, ""), (("--spans-key", "sc"), 0.0, "")],
+)
+def test_gold_in_any_place_of_a_docbin(bioel, model, tmp_path, caplog, options, accuracy, noted):
+    doc = spacy.blank("en")("Narcan or clonidine")
+    doc.ents = [doc.char_span(0, 6, label="D", kb_id="D009270")]
+    if "--spans-key" in options:  # with another id
+        doc.spans["sc"] = [doc.char_span(0, 6, label="D", kb_id="D003000")]
+    DocBin(docs=[doc]).to_disk(tmp_path / "gold.spacy")
+    arguments = (model, tmp_path / "gold.spacy")
+    rows = scores(bioel, *arguments, "--protocol", "gold", *options)
+    assert rows["gold", "accuracy@1", ""]["value"] == accuracy
+    assert [noted in r.getMessage() for r in caplog.records] == [True] * bool(noted)
+    tuned = bioel("tune", *arguments, tmp_path / "out", "--prefix", "MESH", *options)
+    assert "1 mentions in 1 documents" in tuned.err
 
 
 def test_gold_never_reaches_the_pipeline_in_end_to_end(model):

@@ -125,6 +125,7 @@ def test_the_warning_names_texts_without_annotations(tmp_path, caplog):
         ("MESH:D003000", "", ("MESH:D003000",)),
         (" D003000 ", "MESH", ("MESH:D003000",)),
         ("C0011849", "", ("C0011849",)),
+        ("D003000|C535484", "", ("D003000", "C535484")),
         ("mesh:D1|HP:0000007", "", ("MESH:D1", "HP:0000007")),
         ("HGNC:1100; NCBIGene:672", "", ("HGNC:1100", "NCBIGene:672")),
         ("404640003", "SNOMED", ("SNOMED:404640003",)),
