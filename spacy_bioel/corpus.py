@@ -58,8 +58,7 @@ def create_corpus_v1(
     annotates (Sequence[str]): Labels that the corpus annotates. For other labels, training does not
         use unannotated text as negative examples. Empty: as declared in each document, or all
         labels.
-    spans_key (str | None): Span group with the gold mentions in a .spacy file, or "doc.ents"; None:
-        detected, as described for `read_texts`.
+    spans_key (str | None): Span group of gold mentions in .spacy, or "doc.ents"; None: detected.
     RAISES BioelError: [B330] if a mention has another label.
     """
 
@@ -146,9 +145,14 @@ def _read_docbin(
 ) -> Iterator[AnnotatedText]:
     packed = _open_docbin(path)
     place = _find_gold(path, packed, spans_key, gold_key)
-    texts = (text for _, text in _docs_and_texts(path, packed, Vocab(), place, prefix))
-    for number, text in enumerate(texts, start=1):
-        yield text if text.id else replace(text, id=str(number))
+    texts = _docs_and_texts(path, packed, Vocab(), place, prefix)
+    for number, (doc, text) in enumerate(texts, start=1):
+        text = text if text.id else replace(text, id=str(number))
+        lacks_group = spans_key is None and place not in (DOC_ENTS, *doc.spans)
+        if lacks_group and (doc.ents or any(doc.spans.values())):
+            found = f"{_place_name(place)}, which document {text.id} lacks, and another place"
+            raise BioelError(Errors.B520.format(path=path, found=found))
+        yield text
 
 
 def _find_gold(path: Path, packed: DocBin, spans_key: str | None, gold_key: str) -> str:
@@ -231,11 +235,8 @@ def doc_to_text(doc: Doc, *, gold_key: str = GOLD_KEY, prefix: str = "") -> Anno
     gold_key (str): Span group with the gold mentions, or "doc.ents".
     prefix (str): Vocabulary of ids without a prefix.
     """
-    scores: Sequence[float] = ()
-    if gold_key == DOC_ENTS:
-        spans = doc.ents
-    elif spans := tuple(doc.spans.get(gold_key, ())):
-        scores = gold_scores(doc, key=gold_key)
+    spans = doc.ents if gold_key == DOC_ENTS else tuple(doc.spans.get(gold_key, ()))
+    scores = gold_scores(doc, key=gold_key) if gold_key in doc.spans else []
     if len(scores) != len(spans):  # entities, or a group that was filtered
         scores = [1.0] * len(spans)
     mentions = []

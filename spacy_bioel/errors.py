@@ -272,7 +272,7 @@ class Errors(metaclass=_Coded):
     B520 = '{path} has mentions in several places, which differ: {found}. Choose the gold mentions with --spans-key KEY or --ents; in a config, spans_key = "KEY" or "doc.ents".'
     B521 = '{path} has no mentions in {asked}; it has {found}. Choose the gold mentions with --spans-key KEY or --ents; in a config, spans_key = "KEY" or "doc.ents".'
     B522 = "--spans-key and --ents choose the gold mentions in a .spacy file, but {problem}. Leave out {option}."
-    B523 = "{where}: no mention was read, but the key {key!r} contains offsets. Expected mentions under one of the keys {known}. Rename the key to 'mentions', or remove it if it has no mentions."
+    B523 = "{where}: no mention was read, but the key {key!r} contains offsets. Expected mentions under 'mentions', 'links', 'spans', 'entities' or 'label'. Rename the key to 'mentions', or remove it if it lists something else."
 
 
 class Warnings(metaclass=_Coded):

@@ -167,7 +167,7 @@ EMPTY, ONE, TWO = (-1, ""), (0, "X:1"), (1, "X:2")
         ([{"ents": ONE}, {}, {"ents": TWO}], ["X:1", "X:2"], "doc.ents (2)"),
         ([{}, {"sc": ONE}], ["X:1"], "doc.spans['sc'] (1)"),
         ([{"ents": ONE, "bioel_gold": TWO}], ["X:2"], ""),
-        ([{"ents": ONE}, {"sc": ONE}, {"bioel_gold": TWO}], ["X:2"], ""),
+        ([{"bioel_gold": EMPTY, "ents": ONE}, {}, {"bioel_gold": TWO}], ["X:2"], ""),
         ([{"bioel_gold": EMPTY, "ents": ONE}], ["X:1"], "doc.ents (1)"),
         ([{"sc": ONE, "ents": ONE}, {"sc": TWO, "ents": TWO}], ["X:1", "X:2"], "doc.spans['sc']"),
         ([{"ents": (0, "")}, {"ents": (0, "NIL")}, {"ents": (0, "A:1|A:2")}],
@@ -204,6 +204,14 @@ def test_several_places_that_differ_are_refused(tmp_path, documents):
         spans_key = "doc.ents" if place == "ents" else place
         expected = [document[place][1] for document in documents if place in document]
         assert ids_of(path, spans_key=spans_key) == expected
+
+
+@pytest.mark.parametrize("place", ["ents", "sc"])
+def test_documents_with_mentions_only_in_another_place_are_refused(tmp_path, place):
+    path = docbin(tmp_path / "x.spacy", {"bioel_gold": ONE}, {"bioel_gold": EMPTY}, {place: TWO})
+    with pytest.raises(BioelError, match=r"\[B520\] .*'bioel_gold'.*document 3 lacks"):
+        list(read_texts(path))
+    assert ids_of(path, spans_key="bioel_gold") == ["X:1"]
 
 
 def test_a_place_without_mentions_is_refused(tmp_path):

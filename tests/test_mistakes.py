@@ -16,6 +16,7 @@ import spacy
 import srsly
 import typer
 from kb_files import all_files
+from spacy.tokens import DocBin, Span
 from spacy.training import Example
 
 from spacy_bioel.cli import app, main
@@ -64,6 +65,8 @@ TEXTS = {
     "other_ids.txt": f"{GOLD}1\t0\t5\tFever\tDisease\tD005334\n\n",
     "offsets.txt": f"{GOLD}1\t1\t6\tFever\tDisease\tX:1\n\n",
     "outside.jsonl": '{"text": "Fever", "mentions": [{"start": 0, "end": 50}]}\n',
+    "unknown_key.jsonl": '{"text": "Fever", "annotations": [{"start": 0, "end": 5}]}\n',
+    "two_keys.jsonl": '{"text": "Fever", "spans": [[0, 5, "D"]], "label": [[0, 5, "D"]]}\n',
     "alone.ann": "T1\tDisease 0 5\tFever\n",
     "fake.spacy": "not a DocBin",
     "rules.py": "import spacy\n\nraise ValueError('no table')\n",
@@ -85,6 +88,9 @@ def home(tmp_path_factory) -> Path:
     (ids,) = (home / "damaged").rglob("ids.txt")
     ids.write_bytes(b"X")
     spacy.blank("en").to_disk(home / "blank")
+    doc = spacy.blank("en")("Fever and cough")
+    doc.ents, doc.spans["sc"] = [Span(doc, 0, 1, "D")], [Span(doc, 2, 3, "D")]
+    DocBin(docs=[doc]).to_disk(home / "places.spacy")
     shutil.copytree(home / "blank", home / "with_rules")
     config = (home / "blank/config.cfg").read_text("utf8")
     mine = config.replace("spacy.Tokenizer.v1", "my-tokenizer.v1")

@@ -223,18 +223,11 @@ SkipBad = Annotated[
     Path | None,
     Option(metavar="REPORT.tsv", help="Skip bad records, and list them in this table."),
 ]
-# Where the gold mentions of a .spacy file are.
 SpansKey = Annotated[
     str | None,
-    Option(
-        metavar="KEY",
-        help="Span group with the gold mentions of a .spacy file; default: "
-        "bioel_gold, or the only place with mentions.",
-    ),
+    Option(metavar="KEY", help="Span group of the gold mentions in .spacy; default: detected."),
 ]
-Ents = Annotated[
-    bool, Option("--ents", help="The gold mentions of a .spacy file are its entities.")
-]
+Ents = Annotated[bool, Option("--ents", help="The gold mentions in .spacy are the entities.")]
 
 
 def gold_place(spans_key: str | None, ents: bool) -> str | None:

@@ -25,9 +25,7 @@ _MAX_LOST_SHOWN = 5
 
 
 def convert(
-    corpus: Annotated[
-        Path, Argument(help="PubTator, BioC XML or JSON, BRAT, JSON lines or .spacy.")
-    ],
+    corpus: Annotated[Path, Argument(help="PubTator, BioC, BRAT, JSON lines or .spacy.")],
     out: Annotated[Path, Argument(help="File to write: OUT.spacy or OUT.jsonl.")],
     format: console.Format = None,
     prefix: console.Prefix = "",

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -164,11 +165,8 @@ def link_command(
         totals = link_file(source, target, model=model, code=code, batch_size=batch_size)
     else:
         # Input is opened before the pipeline is loaded, so that errors are reported without delay.
-        documents: Any
-        if is_given:
-            documents = inputs.read_mentions(source, format, place)
-        else:
-            documents = inputs.stream_documents(source, format)
+        given = partial(inputs.read_mentions, spans_key=place)
+        documents: Any = (given if is_given else inputs.stream_documents)(source, format)
         nlp = inputs.load_model(model, more=[str(folder) for folder in kb or ()], preset=preset)
         if is_given:
             inputs.require_linker(nlp, model)

@@ -29,8 +29,7 @@ _ENTITY = re.compile(
 _REFERENCE = re.compile(r"N\w+\t\s*Reference\s+(\S+)\s+(\S+)\s*(?:\t.*)?", re.S)
 _NOTE = re.compile(r"#\w*\t\s*\S+\s+(T\w+)\s*\t(.*)", re.S)
 _CURIE = r"[A-Za-z][\w.]*:[\w.-]*\d[\w.-]*"
-_UMLS_OR_MESH = r"[CD]\d{6,9}"
-_BARE_ID = r"[A-Za-z]{,3}\d+"  # with a prefix
+_UMLS_OR_MESH, _NEEDS_PREFIX = r"[CD]\d{6,9}", r"[A-Za-z]{,3}\d+"
 _TRIGGER = re.compile(r"E\w+\t[^\s:]+:(T\w+)(?: .*)?")
 _MAX_FILES_SHOWN = 3  # max. file names listed in a warning
 
@@ -41,10 +40,9 @@ def read_brat(
     """Stream BRAT documents: one pair of files, or all pairs in a folder.
 
     Lines such as "T1<tab>Disease 0 5;16 23<tab>words" are mentions; several pairs of offsets become
-    fragments. Lines such as "N1<tab>Reference T1 MESH:D003920<tab>name" add ids, in file order, and
-    so do notes on a mention that consist of ids; other notes are counted in a warning [W337]. Event
-    triggers, relations and attributes are skipped. Texts without an .ann file are skipped with a
-    warning [W301].
+    fragments. Lines such as "N1<tab>Reference T1 MESH:D003920<tab>name" and notes that consist of
+    ids add ids, in file order; other notes on mentions are counted in a warning [W337]. Triggers,
+    relations and attributes are skipped. Texts without .ann are skipped with a warning [W301].
 
     path (str | PathLike): The .ann file, the .txt file next to it, or a folder with pairs.
     annotations (bool): Whether to read the mentions; False also skips the checks of mentions.
@@ -66,8 +64,7 @@ def read_brat(
             mentions = _read_mentions(annotation_path, text, prefix, other_notes) if is_read else ()
             yield AnnotatedText(text_path.stem, text, tuple(mentions))
     if other_notes:
-        said = {"n": len(other_notes), "first": other_notes[0]}
-        LOGGER.warning(Warnings.W337.format(path=path, **said))
+        LOGGER.warning(Warnings.W337.format(path=path, n=len(other_notes), first=other_notes[0]))
 
 
 def is_brat(path: StrPath) -> bool:
@@ -95,7 +92,7 @@ def _document_stems(path: Path) -> list[Path]:
 
 def _read_mentions(path: Path, text: str, prefix: str, other_notes: list[str]) -> list[Mention]:
     """Read an annotation file, and add notes that are not ids to `other_notes`."""
-    is_id = re.compile(f"{_CURIE}|{_BARE_ID if prefix else _UMLS_OR_MESH}").fullmatch
+    is_id = re.compile(f"{_CURIE}|{_NEEDS_PREFIX if prefix else _UMLS_OR_MESH}").fullmatch
     mentions: dict[str, Mention] = {}
     references: list[tuple[Place, str, str]] = []
     triggers: set[str] = set()

@@ -164,15 +164,12 @@ class _JsonReader:
         return bool(chunk)
 
 
-_TEXT_KEYS = {
-    "text": str, "mentions": list, "links": list, "spans": list, "entities": list,
-    "annotates": list,
-}  # fmt: skip
-# Keys for the mentions of a text: in our own files, in our output, in Prodigy and in doccano.
-_MENTION_LISTS = ("mentions", "links", "spans", "entities", "label", "labels")
+# Keys for mentions: in our own files, in our output, in Prodigy and in doccano.
+_MENTION_LISTS = ("mentions", "links", "spans", "entities")
+_LABELS = ("label", "labels")  # mentions in doccano, or classes of the whole text
+_TEXT_KEYS = {"text": str, **dict.fromkeys((*_MENTION_LISTS, "annotates"), list)}
 _OTHER_OFFSETS = frozenset(("tokens", "sentences", "sents", "sections", "relations"))
-_STARTS = frozenset(("start", "start_offset", "start_char", "begin"))
-_ENDS = frozenset(("end", "end_offset", "end_char"))
+_STARTS, _ENDS = {"start", "start_offset", "start_char", "begin"}, {"end", "end_offset", "end_char"}
 _LEFT_OUT = ("reject", "ignore")  # answers in Prodigy
 _CONCEPT_KEYS = {
     "id": str, "names": list, "types": list, "parents": list, "definition": str,
@@ -218,11 +215,10 @@ def read_texts_jsonl(path: StrPath, *, prefix: str = "") -> Iterator[AnnotatedTe
     Without "id" or "pmid", the id is the number of the record. "mentions" is optional, and so is
     "annotates", a list of the labels that were annotated.
 
-    The output of `bioel link` has "links" instead of "mentions"; documents that could not be linked
-    are skipped with a warning [W260]. Prodigy has "spans"; records that the annotator rejected or
-    ignored are left out with a warning [W336]. doccano has "label", a list of [start, end, label],
-    or "entities" with "start_offset" and "end_offset". Other keys are ignored, unless they contain
-    offsets in a record without mentions [B523].
+    The output of `bioel link` has "links"; documents that could not be linked are skipped with a
+    warning [W260]. Prodigy has "spans"; records that were rejected or ignored are skipped with a
+    warning [W336]. doccano has "label", a list of [start, end, label], or "entities" with
+    "start_offset". Other keys are ignored, unless a record without mentions has offsets [B523].
     """
     n, left_out = 0, Counter[str]()
     for n, (where, record) in enumerate(_records(path), start=1):
@@ -239,21 +235,19 @@ def read_texts_jsonl(path: StrPath, *, prefix: str = "") -> Iterator[AnnotatedTe
         with skip_if_bad():
             yield _annotated_text(where, _with_text(record), n, prefix)
     if left_out:
-        answers = ", ".join(f"{left_out[a]:,} {a}" for a in _LEFT_OUT if left_out[a])
-        left = {"left": left_out.total(), "answers": answers}
-        LOGGER.warning(Warnings.W336.format(path=path, n=n, **left))
+        said = ", ".join(f"{left_out[a]:,} {a}" for a in _LEFT_OUT if left_out[a])
+        LOGGER.warning(Warnings.W336.format(path=path, n=n, left=left_out.total(), answers=said))
 
 
 def _annotated_text(where: Place, record: _Record, number: int, prefix: str) -> AnnotatedText:
     _check_keys(where, record, _TEXT_KEYS, "text")
-    text, (key, raw_mentions) = record["text"], _mention_list(where, record)
+    text, annotates = record["text"], _strings(where, record, "annotates")
+    key, raw_mentions = _mention_list(where, record)
     mentions = tuple(
         _json_mention(f"{where}, mention {i}", mention, text, prefix, key=key)
         for i, mention in enumerate(raw_mentions, start=1)
     )
-    return AnnotatedText(
-        _id_of(record, number), text, mentions, _strings(where, record, "annotates")
-    )
+    return AnnotatedText(_id_of(record, number), text, mentions, annotates)
 
 
 def _with_text(record: _Record) -> _Record:
@@ -267,12 +261,9 @@ def _mention_list(where: Place, record: _Record) -> tuple[str, list[Any]]:
     RAISES BioelError: [B132] if there are several, [B523] if there are none, but offsets elsewhere.
     """
     lists = {key: record[key] for key in _MENTION_LISTS if record.get(key)}
-    # "label" may also contain classes of the whole text.
-    lists = {
-        key: value
-        for key, value in lists.items()
-        if isinstance(value, list) and not (key[:5] == "label" and isinstance(value[0], str))
-    }
+    for key in _LABELS:
+        if isinstance(value := record.get(key), list) and value and not isinstance(value[0], str):
+            lists[key] = value
     if len(lists) > 1:
         keys = " and ".join(map(repr, lists))
         raise _record_error(where, f"{keys} both contain mentions, expected one of them")
@@ -280,8 +271,7 @@ def _mention_list(where: Place, record: _Record) -> tuple[str, list[Any]]:
         return lists.popitem()
     for key, value in record.items():
         if key not in _OTHER_OFFSETS and _has_offsets(value):
-            known = ", ".join(_MENTION_LISTS)
-            raise BioelError(Errors.B523.format(where=where, key=key[:60], known=known))
+            raise BioelError(Errors.B523.format(where=where, key=key[:60]))
     return "mentions", []
 
 
@@ -338,8 +328,9 @@ def _json_mention(where: str, mention: Any, text: str, prefix: str, *, key: str)
         case dict():
             pass
         case _:
-            fields = "words, ids" if key == "mentions" else "label"
-            expected = f"an object or [start, end, {fields}]"
+            expected = (
+                f"an object or [start, end, {'words, ids' if key == 'mentions' else 'label'}]"
+            )
             raise _record_error(where, f"expected {expected}, found {mention!r:.80}")
     _check_keys(where, mention, _MENTION_KEYS, "start", "end")
     start, end = mention["start"], mention["end"]

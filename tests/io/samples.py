@@ -82,6 +82,15 @@ def _json(value: Any) -> bytes:
     return json.dumps(value).encode()
 
 
+_SPAN = {"start": 0, "end": 3, "label": "D", "kb_id": "D1"}
+PRODIGY = [
+    {"text": "Flu", "spans": [_SPAN], "tokens": [{"start": 0, "end": 3}], "answer": "accept"},
+    {"text": "Flu", "spans": [_SPAN], "answer": "reject"},
+]
+DOCCANO = [
+    {"id": 1, "data": "Flu", "label": [[0, 3, "D"]]},
+    {"text": "Flu", "entities": [{"id": 1, "label": "D", "start_offset": 0, "end_offset": 3}]},
+]
 _UMLS = {"MRCONSO": CONSO, "MRSTY": STY, "MRDEF": DEF, "MRCUI": CUI}
 _CONCEPTS = _lines(
     {"id": "X:1", "names": ["Flu", "grippe"], "types": ["T"], "parents": ["X:2"]},
@@ -108,6 +117,8 @@ SAMPLES: dict[str, Sample] = {
         {"x.jsonl": _lines({"id": "1", "text": "Flu and", "mentions": MENTIONS}, LINKED)},
         _corpus("jsonl"),
     ),
+    "prodigy": Sample({"x.jsonl": _lines(*PRODIGY)}, _corpus("jsonl")),
+    "doccano": Sample({"x.jsonl": _lines(*DOCCANO)}, _corpus("jsonl")),
     "brat": Sample({"7.txt": TEXT.encode(), "7.ann": ANNOTATIONS.encode()}, _corpus("brat")),
     "spacy": Sample({"x.spacy": docbin()}, _corpus(None)),
     "packed corpus": Sample({"x.gz": gzip.compress(PUBTATOR.encode(), mtime=0)}, _corpus(None)),
