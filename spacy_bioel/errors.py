@@ -271,7 +271,7 @@ class Errors(metaclass=_Coded):
     B507 = "The rules {rules} returned the facts {found}, expected a mapping with JSON values: strings, numbers, true, false, None, and lists and mappings of these. Convert NumPy numbers with .item(), and sets to lists."
     B520 = '{path} has mentions in several places, which differ: {found}. Choose the gold mentions with --spans-key KEY or --ents; in a config, spans_key = "KEY" or "doc.ents".'
     B521 = '{path} has no mentions in {asked}; it has {found}. Choose the gold mentions with --spans-key KEY or --ents; in a config, spans_key = "KEY" or "doc.ents".'
-    B522 = "--spans-key and --ents choose the gold mentions in a .spacy file, but {problem}. Leave out {option}."
+    B522 = "--spans-key and --ents choose the gold mentions in a .spacy file, but {problem}. Leave {option} out."
     B523 = "{where}: no mention was read, but the key {key!r} contains offsets. Expected mentions under 'mentions', 'links', 'spans', 'entities' or 'label'. Rename the key to 'mentions', or remove it if it lists something else."
 
 
@@ -304,8 +304,8 @@ class Warnings(metaclass=_Coded):
     W324 = "The candidates, facts and context of {text!r} are not stored in this document, so they are unknown, not absent: doc.to_json() without underscore=['bioel_records'] drops them, and so does a DocBin without user data after a span group was changed. Link the document again, or store its user data."
     W325 = "doc._.abbreviations does not have scispaCy's form (spans with ._.long_form, or mappings with short_text and long_text), so it is ignored. To silence this warning, rename the extension of the other package."
     W335 = "{path}: the gold mentions are those in {place} ({n:,}), the only place with mentions. To choose another place, use --spans-key KEY or --ents."
-    W336 = "{path}: {left:,} of {n:,} records are left out because of their answer: {answers}."
-    W337 = "{path}: {n:,} notes on mentions are not ids and are ignored, the first in {first}. A note is read as ids if it has nothing else, such as MESH:D003920; ids without a prefix need --prefix."
+    W336 = "{path}: records left out because of their answer: {left:,} of {n:,} ({answers})."
+    W337 = "{path}: notes on mentions that are not ids, and are ignored: {n:,}, the first in {first}. Only a note that contains nothing but ids, such as MESH:D003920, is read; ids without a prefix need --prefix."
     W455 = "Using only the knowledge base, without training, is better here: {protocol} {metric} {alone:.1f}, the pipeline {value:.1f}. Annotate more documents, or use the knowledge base as the pipeline."
     W477 = "{path}: unreadable cross-references and definitions are left out: {n:,}, the first in line {line}: {row!r}. Ids and names are complete."
     W478 = "{path}: {n:,} synonym cells contain a semicolon, and none contains a bar: each was read as one name. Synonyms are separated by bars (a|b): if a cell has several names, replace the semicolons and build again."

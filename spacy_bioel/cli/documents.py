@@ -142,8 +142,7 @@ def link_command(
         raise BioelError(Errors.B491)
     place = console.gold_place(spans_key, ents)
     if place is not None and not is_given:
-        problem = "bioel link finds the mentions itself without --mentions given"
-        raise BioelError(Errors.B522.format(problem=problem, option="them"))
+        raise BioelError(Errors.B522.format(problem="--mentions given is missing", option="them"))
     if engine is Engine.SPARK:
         from spacy_bioel.export.spark import link_file
 

@@ -328,10 +328,8 @@ def _json_mention(where: str, mention: Any, text: str, prefix: str, *, key: str)
         case dict():
             pass
         case _:
-            expected = (
-                f"an object or [start, end, {'words, ids' if key == 'mentions' else 'label'}]"
-            )
-            raise _record_error(where, f"expected {expected}, found {mention!r:.80}")
+            form = "[start, end, words, ids]" if key == "mentions" else "[start, end, label]"
+            raise _record_error(where, f"expected an object or {form}, found {mention!r:.80}")
     _check_keys(where, mention, _MENTION_KEYS, "start", "end")
     start, end = mention["start"], mention["end"]
     check_words(text, [(start, end)], None, where=where)

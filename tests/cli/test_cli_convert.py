@@ -40,7 +40,7 @@ def test_convert_asks_where_the_gold_mentions_are(bioel, docbin, tmp_path):
     assert "2 mentions." in bioel("convert", docbin, out, "--spans-key", "sc").err
     assert "[B521]" in bioel("convert", docbin, out, "--spans-key", "SC", status=2).err
     both = bioel("convert", docbin, out, "--spans-key", "sc", "--ents", status=2).err
-    assert "[B522]" in both and "Leave out one of them" in both
+    assert "[B522]" in both and "Leave one of them out" in both
     assert len(json.loads(out.read_text())["mentions"]) == 2  # refused commands write nothing
 
 

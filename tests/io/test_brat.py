@@ -157,7 +157,7 @@ def test_notes_that_are_not_ids_are_counted(tmp_path, caplog, note):
     documents = list(read_brat(tmp_path, prefix="MESH" if not note.isdigit() else ""))
     assert [document.mentions[0].ids for document in documents] == [(), ()]
     (said,) = [record.getMessage() for record in caplog.records]
-    assert said.startswith("[W337]") and ": 2 notes" in said and "a.ann, line 4" in said
+    assert said.startswith("[W337]") and "ignored: 2, the first" in said and "a.ann, line 4" in said
     assert repr(note) in said
 
 
