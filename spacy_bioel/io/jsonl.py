@@ -177,8 +177,8 @@ _CONCEPT_KEYS = {
 }  # fmt: skip
 _MENTION_KEYS = {
     "start": int, "end": int, "label": str, "ids": (list, str), "fragments": list, "text": str,
-    **dict.fromkeys(_ID_KEYS := ("id", "kb_id", "link"), (str, type(None))),
 }  # fmt: skip
+_ID_KEYS = ("ids", "kb_id", "link", "cui", "concept_id", "identifier", "id")  # the first counts
 _Record = dict[str, Any]
 
 
@@ -341,11 +341,11 @@ def _json_mention(where: str, mention: Any, text: str, prefix: str, *, key: str)
             case _:
                 raise _record_error(where, f"'fragments' contains {pair!r}, expected [start, end]")
     check_words(text, fragments or [(start, end)], mention.get("text"), where=where)
-    ids = mention.get("ids", [])
-    raw_ids = [ids] if isinstance(ids, str) else [*_strings(where, mention, "ids")]
-    raw_ids += [mention.get(key) or "" for key in _ID_KEYS]
+    key = next((key for key in _ID_KEYS if mention.get(key) is not None), "ids")
+    ids = mention.get(key, [])
+    raw_ids = "|".join(_strings(where, {key: ids if isinstance(ids, list) else [ids]}, key))
     label = mention.get("label", "")
-    return Mention(start, end, label, parse_ids("|".join(raw_ids), prefix), tuple(fragments))
+    return Mention(start, end, label, parse_ids(raw_ids, prefix), tuple(fragments))
 
 
 def _records(path: StrPath, *, lone_surrogates: bool = False) -> Iterator[tuple[Place, _Record]]:

@@ -96,5 +96,5 @@ def test_a_package_asks_for_what_its_models_need(attrs, required):
 
 def test_gold_without_ids_is_refused_where_there_is_only_a_linker(bioel, model, tmp_path):
     dev = tmp_path / "dev.jsonl"
-    dev.write_text('{"text": "flu", "mentions": [{"start": 0, "end": 3, "id": "X:1"}]}\n')
+    dev.write_text('{"text": "flu", "mentions": [{"start": 0, "end": 3}]}\n')
     assert "[B333]" in bioel("tune", model, dev, tmp_path / "out", status=2).err

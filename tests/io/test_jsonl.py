@@ -177,6 +177,20 @@ AS_PEOPLE_HAVE_THEM = {
         ]},
         (FEVER, FLU),
     ),
+    "numbered mentions": (
+        {"mentions": [
+            {"id": 1, "start": 0, "end": 5, "label": "Sign", "ids": ["X:1"]},
+            {"id": "T2", "start": 10, "end": 13, "label": "Disease", "ids": []},
+        ]},
+        (FEVER, BARE[1]),
+    ),
+    "other keys for ids": (
+        {"entities": [
+            {"id": "T1", "start": 0, "end": 5, "label": "Sign", "cui": "X:1"},
+            {"start": 10, "end": 13, "label": "Disease", "concept_id": "X:2,X:3"},
+        ]},
+        (FEVER, FLU),
+    ),
     "Prodigy without spans": (
         {"spans": [], "tokens": [{"text": "Fever", "start": 0, "end": 5, "id": 0}]}, (),
     ),
@@ -237,7 +251,10 @@ def test_texts_that_annotators_did_not_accept_are_left_out_and_counted(write, ca
         ({"entities": ["X:1"]}, "B132.*mention 1: expected an object"),
         ({"label": [[0, 5]]}, r"B132.*expected an object or \[start, end, label\]"),
         ({"label": [[0, 99, "Sign"]]}, "B105.*0-99"),
-        ({"spans": [{"start": 0, "end": 5, "id": 7}]}, "B132.*'id' is 7, of type int"),
+        (
+            {"spans": [{"start": 0, "end": 5, "id": 7}]},
+            r"B132.*'id' is \[7\], expected a list of str",
+        ),
         ({"spans": [[0, 5, "Sign"]], "label": [[0, 5, "X"]]}, "B132.*'spans' and 'label' both"),
     ],
 )
