@@ -107,9 +107,7 @@ class Errors(metaclass=_Coded):
     B123 = "{folder} has no {name}.RRF (or {name}.RRF.gz or {name}.RRF.zst), expected the META folder of a UMLS release. Check the path."
     B124 = "{where}: {cui} comes after {previous}, expected rows sorted by CUI. Sort the file, for example: LC_ALL=C sort FILE > OUT"
     B125 = "{where}: found {n} column(s), expected {expected}, separated by '|'. The file may be truncated: copy it again."
-    B126 = (
-        "{where}: broken quoting in a table ({error}). Correct the quotes in or before this line."
-    )
+    B126 = '{where}: broken quoting in a row that ends in line {end} ({error}). In a cell that begins with a double quote, double all other quotes ("So-called ""fit"""), and close the first.'
     B127 = (
         "{path}: the column keys are {found}, expected 'id' and any of {known}. Correct the keys."
     )
@@ -120,7 +118,7 @@ class Errors(metaclass=_Coded):
     B132 = "{where}: {problem}. Correct the record."
     B133 = "The format of {path} is not recognised; the file begins with {head!r}. Specify the format with --format: {known}."
     B134 = "Unknown format '{format}'. Choose from: {known}."
-    B135 = "{path}: columns are specified for the format '{format}', but only tables have columns. Leave out one of the two."
+    B135 = "{path}: columns or a synonym separator are specified for the format '{format}', but only tables have them. Leave out one of the two."
     B140 = "{where}: the concept id column is empty ({row!r}). Write the id, or -1 for a mention without an id. If the file is truncated there, copy it again."
     B141 = "{path}: expected a header with the column 'id', found {header}. Describe the columns, by number or header: --columns id=1,name=2."
     B142 = "{source} has no text, expected one document per line. Check the path or the pipe."
@@ -166,7 +164,7 @@ class Errors(metaclass=_Coded):
     B252 = "{path} cannot be read or written: {reason}. Check the path, its permissions and the free space on the disk; existing files are unchanged."
     B260 = "{path} is XML in an unsupported encoding ({error}). Convert it to UTF-8, and correct the encoding in its first line."
     B261 = "{where}: a passage begins at offset {offset}, after {n} characters of text: expected at most {most} missing characters. Offsets count characters from the start of the document. Correct them."
-    B262 = "{path}: column {column} is specified for {key!r}, expected a number of at least 1. Correct the number."
+    B262 = "{path}: column {column} is specified for {key!r}, expected a number from 1 to {n}. Correct the number."
     B263 = "{path} is BRAT standoff without {missing}: expected the text in NAME.txt and the annotations in NAME.ann, in the same folder. Put both there."
     B264 = "{where}: {row!r} is not a BRAT line: expected 'T1<tab>Disease 0 5<tab>words', 'N1<tab>Reference T1 MESH:D003920<tab>name', or a line that starts with R, E, M, A, * or #. Correct the line."
     B265 = (
@@ -241,13 +239,13 @@ class Errors(metaclass=_Coded):
     B440 = "Expected [MODEL] TEXT: a pipeline or knowledge base (default: the starter), then one text in quotes; found: {found}."
     B441 = "{found!r} is empty, a file or a folder; expected a text in quotes: bioel explain [MODEL] TEXT. To explain the text of a file: bioel explain [MODEL] - < FILE"
     B442 = "{id!r} in the knowledge base in {path} already has the name {same!r}, and {name!r} differs only in case or punctuation. Choose a new name; nothing was changed."
-    B444 = "{path} has the columns {columns}, expected a column 'text', and optionally 'id'. Rename the columns in the first line, or write one text per line to a file OUT.txt."
+    B444 = "{path} has the columns {columns}, expected a column 'text', and optionally 'id'. Rename the columns in the first row, or write one text per line to a file OUT.txt."
     B466 = "{path} has changed since it was saved: expected {expected}, found {found}. Copy the whole model folder again; if you changed the file yourself, remove {manifest} in its folder. To check all files: bioel verify"
     B467 = "The knowledge base of {name!r} is in memory only, and would be lost with include_kb = false. Set include_kb = true, or save the knowledge base: kb.save_to(folder), then set_kb(folder)."
     B468 = "{path} is neither a saved pipeline nor a knowledge base: expected a folder with config.cfg, or the output of bioel kb build. Check the path."
     B477 = "{path} contains {n:,} files, expected one (the first is {first}). Unpack it, and specify the file to read."
     B478 = "{path} unpacks to more than {limit:,} bytes, {ratio} times its size, which is implausible for text. If this is correct, unpack it first, and specify the unpacked file."
-    B479 = "{path}, line {line}: not a row of a table ({error}). Put cells with line breaks in quotes. A lone carriage return is not a line break; convert it: tr '\\r' '\\n' < {path} > OUT"
+    B479 = "{where}: not a row of a table ({error}). Put cells with line breaks in quotes. A lone carriage return is not a line break; convert it: tr '\\r' '\\n' < FILE > OUT"
     B480 = "{found!r} contains half of a surrogate pair, or a byte that is not UTF-8, and cannot be written. Correct it; in a terminal, use a UTF-8 locale."
     B481 = "The folder {path} has no .txt or .txt.gz files: expected one for each document. If all documents are in one file, specify that file."
     B485 = "{path} is a symbolic link, and knowledge base files are not changed through links. Replace the link with its target, or move the whole folder {kb} and link to that folder."
@@ -273,6 +271,14 @@ class Errors(metaclass=_Coded):
     B521 = '{path} has no mentions in {asked}; it has {found}. Choose the gold mentions with --spans-key KEY or --ents; in a config, spans_key = "KEY" or "doc.ents".'
     B522 = "--spans-key and --ents choose the gold mentions in a .spacy file, but {problem}. Leave {option} out."
     B523 = "{where}: no mention was read, but the key {key!r} contains offsets. Expected mentions under 'mentions', 'links', 'spans', 'entities' or 'label'. Rename the key to 'mentions', or remove it if it lists something else."
+
+    B510 = '{where}: found {found} cells, expected {expected}, as in the first row. If a cell contains the separator, put the cell in double quotes ("Gout, fever"); in .tsv files of names, replace the separator. To leave out such rows: --skip-bad REPORT.tsv'
+    B511 = "{where}: the id {id!r:.80} is {problem}, expected another id in each row. Correct it; or remove the column 'id': rows are then numbered. To leave out such rows: --skip-bad REPORT.tsv"
+    B512 = "{path} has {n} columns with the name {name!r}, expected one. Rename or remove the others, so that it is clear which one to read."
+    B513 = "{first} and {second} would be documents with the same id, {id!r}. Rename or remove one of them."
+    B514 = "{where}, column {column}: {problem}, so its text may not be what was typed. Format the column as text, and enter the cell again; paste formulas as values."
+    B515 = "{path} has these sheets with contents: {names}; expected one. Remove the others, or save the right one as CSV."
+    B516 = "--skip-bad applies to tables of texts (.csv, .tsv, .xlsx), and {source} is none, or its mentions are given. Leave the option out: in other formats, a bad record fails alone."
 
 
 class Warnings(metaclass=_Coded):
@@ -308,4 +314,4 @@ class Warnings(metaclass=_Coded):
     W337 = "{path}: notes on mentions that are not ids, and are ignored: {n:,}, the first in {first}. Only a note that contains nothing but ids, such as MESH:D003920, is read; ids without a prefix need --prefix."
     W455 = "Using only the knowledge base, without training, is better here: {protocol} {metric} {alone:.1f}, the pipeline {value:.1f}. Annotate more documents, or use the knowledge base as the pipeline."
     W477 = "{path}: unreadable cross-references and definitions are left out: {n:,}, the first in line {line}: {row!r}. Ids and names are complete."
-    W478 = "{path}: {n:,} synonym cells contain a semicolon, and none contains a bar: each was read as one name. Synonyms are separated by bars (a|b): if a cell has several names, replace the semicolons and build again."
+    W478 = "{path}: synonyms were split at {used!r}: {semicolons:,} rows have a semicolon there, and {bars:,} a bar. If this is wrong, build again with --synonym-separator TEXT."

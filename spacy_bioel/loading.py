@@ -29,7 +29,7 @@ from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.evidence import AliasTable
 from spacy_bioel.linking.starter import read_starter_encoder
 from spacy_bioel.pipe import CFG, MANIFEST, SavedFiles
-from spacy_bioel.settings import CONTEXT, DETECTOR, LINKER, SPANS_KEY
+from spacy_bioel.settings import CONTEXT, DETECTOR, LINKER, SPANS_KEY, check_utf8
 
 if TYPE_CHECKING:
     from spacy_bioel.linking.pipe import Linker
@@ -210,6 +210,7 @@ def load_starter(
     """Load the starter (see `spacy_bioel.load`); its KBs are built when it first links mentions."""
     meta = json.loads((_STARTER_FOLDER / "meta.json").read_text(encoding="utf8"))
     changes = Config()
+    check_utf8(config or {}, pipe="the starter")  # spaCy would crash
     for name, value in (config or {}).items():
         changes = changes.merge(_nested(name.split("."), value))
     whole = load_config(_STARTER_FOLDER / "config.cfg").merge(changes)

@@ -47,8 +47,10 @@ class Settings(BaseModel):
     def of(cls, cfg: Mapping[str, Any]) -> Self:
         """Check the settings of a pipe and copy them.
 
-        RAISES BioelError: [B270] if a setting is unknown, has the wrong type, or is out of range.
+        RAISES BioelError: [B270] if a setting is unknown, has the wrong type, is out of range, or
+            contains half of a surrogate pair, which cannot be saved.
         """
+        check_utf8(cfg, pipe=cls.pipe)
         try:
             return cls.model_validate(cfg)
         except ValidationError as error:
@@ -76,6 +78,16 @@ class Settings(BaseModel):
             return f"{name}.{group._complaint(value, tuple(inner))}"
         expected = _expected(cls.model_json_schema()["properties"][name])
         return f"{name} = {value!r}: expected {expected}"
+
+
+def check_utf8(cfg: Mapping[str, Any], *, pipe: str) -> None:
+    """Check that settings can be saved. RAISES BioelError: [B270] for half of a surrogate pair."""
+    for name, value in cfg.items():
+        try:
+            json.dumps({name: value}, ensure_ascii=False, skipkeys=True, default=repr).encode()
+        except UnicodeEncodeError:
+            wrong = f"{ascii(name)[1:-1]} = {value!r}: expected no half of a surrogate pair"
+            raise BioelError(Errors.B270.format(pipe=pipe, wrong=wrong)) from None
 
 
 def _expected(schema: Mapping[str, Any]) -> str:

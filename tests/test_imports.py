@@ -58,6 +58,7 @@ PACKAGES: dict[str, list[str]] = {
     "io/bioc.py": ["bioc"],
     "io/ontology.py": ["pronto"],
     "io/open.py": ["zstandard"],
+    "io/workbook.py": ["openpyxl"],
     "parallel.py": ["torch", "threadpoolctl"],
     "types": ["numpy"],
     "kb": ["numpy"],

@@ -25,8 +25,8 @@ COMETA_WITH_COMMAS = (
             '10\tDizziness\tmy head spins\n20\tAnorexia\t"not eating\n',
             [("1", "my head spins", 13, "S:10"), ("2", '"not eating', 11, "S:20")],
         ),
-        (COMETA, [("3", "dizzy", 5, "S:10"), ("4", "hungry", 6, "S:20")]),
-        (COMETA_WITH_COMMAS, [("3", "woozy, very", 11, "S:10")]),
+        (COMETA, [("2", "dizzy", 5, "S:10"), ("4", "hungry", 6, "S:20")]),
+        (COMETA_WITH_COMMAS, [("2", "woozy, very", 11, "S:10")]),
     ],
 )
 def test_phrase_table(write, content, expected):

@@ -3,8 +3,9 @@
 import pytest
 from tiny import blank
 
+import spacy_bioel
 from spacy_bioel.errors import BioelError
-from spacy_bioel.settings import LinkerSettings, MentionSettings
+from spacy_bioel.settings import ContextSettings, LinkerSettings, MentionSettings
 
 WRONG = [
     ({"max_candidates": True}, "max_candidates = True: expected a whole number from 1 to 10000"),
@@ -55,6 +56,37 @@ def test_a_message_has_a_line_for_each_wrong_setting():
         "exclude = '2015': expected a value such as [\"2015\"]",
         "label_people = 'yes': expected true or false or null",
     ]
+
+
+HALF = "é\ud800"
+
+
+@pytest.mark.parametrize(
+    ("settings", "cfg"),
+    [
+        (MentionSettings, {"threshold": 0.5, "abbreviations": HALF}),
+        (MentionSettings, {"include": {"Species": ["rat", HALF]}}),
+        (MentionSettings, {"include": {HALF: ["rat"]}}),
+        (LinkerSettings, {"kb": [HALF]}),
+        (LinkerSettings, {"dictionary": {"exclude": ["\udce9"]}}),
+        (LinkerSettings, {HALF: 1}),
+        (ContextSettings, {"rules": HALF}),
+    ],
+)
+def test_half_of_a_surrogate_pair_is_no_setting(settings, cfg):
+    with pytest.raises(BioelError, match=r"\[B270\].*\n.*= .*surrogate") as caught:
+        settings.of(cfg)
+    str(caught.value).encode("utf8")
+    assert f"{settings.pipe}:\n{ascii([*cfg][-1])[1:-1]} = " in str(caught.value)
+
+
+def test_characters_outside_the_basic_plane_are_settings():
+    assert MentionSettings.of({"exclude": ["\U0001f9ec", "\\ud800"]}).exclude[0] == "\U0001f9ec"
+
+
+def test_the_starter_refuses_half_of_a_surrogate_pair():
+    with pytest.raises(BioelError, match=r"\[B270\].*\n.*abbreviations"):
+        spacy_bioel.load(config={"components.bioel_mentions.abbreviations": HALF})
 
 
 def test_settings_are_copies_and_have_defaults():

@@ -280,7 +280,7 @@ Sources = Annotated[
     list[Path],
     Argument(
         metavar="SOURCE",
-        help="OBO, OWL, MeSH XML, a UMLS folder, CTD, JSONL, CSV or TSV.",
+        help="OBO, OWL, MeSH XML, a UMLS folder, CTD, JSONL, CSV, TSV or XLSX.",
     ),
 ]
 ColumnsOption = Annotated[
@@ -290,6 +290,10 @@ ColumnsOption = Annotated[
         help="Table columns, by number from 1 or by header: id=1,name=2,synonyms=Synonyms. "
         f"The keys are {', '.join(COLUMN_KEYS)}.",
     ),
+]
+SynonymSeparator = Annotated[
+    str,
+    Option(metavar="TEXT", help="What separates synonyms in a cell; default: | or ;, detected."),
 ]
 Types = Annotated[
     str | None,

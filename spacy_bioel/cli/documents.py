@@ -39,8 +39,8 @@ def link_command(
             metavar="[MODEL] INPUT",
             help=f"MODEL: {console.MODEL} With a knowledge base, exact and similar names are "
             "found and linked without training. INPUT: text with one document per line, a folder "
-            "of .txt or .txt.gz files with one document each, JSONL, CSV, TSV or Parquet with id "
-            "and text, a corpus, or - for stdin.",
+            "of .txt or .txt.gz files with one document each, JSONL, CSV, TSV, XLSX or Parquet "
+            "with id and text, a corpus, or - for stdin.",
         ),
     ],
     output: Annotated[
@@ -85,10 +85,11 @@ def link_command(
     ] = False,
     preset: console.Preset = None,
     code: console.Code = None,
-    no_formulas: Annotated[
+    raw_csv: Annotated[
         bool,
-        Option("--no-formulas", help="Escape .csv and .tsv cells that a spreadsheet would run."),
+        Option("--raw-csv", help="Do not escape .csv and .tsv cells that a spreadsheet would run."),
     ] = False,
+    skip_bad: console.SkipBad = None,
     format: Annotated[
         str | None,
         Option(help="Format of INPUT; whole: each file is one document; default: detected."),
@@ -111,8 +112,9 @@ def link_command(
       negated, uncertain, historical, hypothetical, experiencer, and cues, the words that signal it.
     * .json: these objects as one array.
     * .parquet: one row per document, without xrefs, context or facts from your own rules.
-    * .csv, .tsv: one row per link, with the linked candidate; empty cells for NIL. --no-formulas
-      puts an apostrophe before cells that begin with =, +, - or @.
+    * .csv, .tsv: one row per link, with the linked candidate; empty cells for NIL. Cells that
+      begin with =, +, - or @ get an apostrophe before them, so that no spreadsheet runs them;
+      --raw-csv leaves it out.
     * .bioc.xml, .bioc.json: BioC, with the linked candidate; no identifier for NIL.
     * .pubtator: labels and ids, "-" for NIL.
     * .ann: BRAT, a folder with two files per document; ids are N lines, omitted for NIL.
@@ -143,6 +145,8 @@ def link_command(
     place = console.gold_place(spans_key, ents)
     if place is not None and not is_given:
         raise BioelError(Errors.B522.format(problem="--mentions given is missing", option="them"))
+    if is_given and skip_bad is not None:
+        raise BioelError(Errors.B516.format(source=source))
     if engine is Engine.SPARK:
         from spacy_bioel.export.spark import link_file
 
@@ -151,7 +155,8 @@ def link_command(
             "--format": format is not None,
             "--kb": bool(kb),
             "--xrefs": xrefs,
-            "--no-formulas": no_formulas,
+            "--raw-csv": raw_csv,
+            "--skip-bad": skip_bad is not None,
             "--context, --affirmed or --preset": context,
             "--n-process": n_process > 1,
             "--mentions given": is_given,
@@ -165,7 +170,8 @@ def link_command(
     else:
         # Input is opened before the pipeline is loaded, so that errors are reported without delay.
         given = partial(inputs.read_mentions, spans_key=place)
-        documents: Any = (given if is_given else inputs.stream_documents)(source, format)
+        found = partial(inputs.stream_documents, skip_bad=skip_bad)
+        documents: Any = (given if is_given else found)(source, format)
         nlp = inputs.load_model(model, more=[str(folder) for folder in kb or ()], preset=preset)
         if is_given:
             inputs.require_linker(nlp, model)
@@ -176,7 +182,7 @@ def link_command(
         results = link_all(nlp, documents, batch_size=batch_size, n_process=n_process)
         with closing(results):  # ends the worker processes, even if a result cannot be written
             linked = inputs.affirmed(results) if affirmed else results
-            options = {"facts": fact_names(nlp), "xrefs": xrefs, "formulas": not no_formulas}
+            options = {"facts": fact_names(nlp), "xrefs": xrefs, "raw": raw_csv}
             totals = inputs.write_links(linked, outputs, **options)
         if is_given and not totals.mentions and not totals.failed:
             console.show_note(Warnings.W302.format(source=source))

@@ -27,6 +27,7 @@ from spacy_bioel.evaluation.protocols import KINDS, MARKS, PAIRING
 from spacy_bioel.evaluation.run import Predicted, knowledge_of
 from spacy_bioel.export.html import PAGES
 from spacy_bioel.linking.pipe import Linker
+from spacy_bioel.text.normalize import escape_formula
 from spacy_bioel.types import AnnotatedText, Link, Mention
 
 NameOf = Callable[[str], str]  # maps an id to its preferred name; "" if unknown
@@ -118,7 +119,8 @@ def _write_rows(path: Path, errors: Iterable[LinkingError], name_of: NameOf) -> 
             return
         table = csv.writer(file, delimiter="," if suffix == ".csv" else "\t", lineterminator="\n")
         table.writerow(COLUMNS)
-        table.writerows(map(_error_cell, row.values()) for row in rows)
+        cells = (map(_error_cell, row.values()) for row in rows)
+        table.writerows(map(escape_formula, row) for row in cells)
 
 
 def _error_cell(value: object) -> str:

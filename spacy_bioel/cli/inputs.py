@@ -6,14 +6,13 @@ so commands import it inside their functions.
 
 from __future__ import annotations
 
-import csv
 import sys
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from spacy.language import Language
 from spacy.vocab import Vocab
 
 from spacy_bioel.cli.console import make_folder, naming, show_note, track, writing
+from spacy_bioel.cli.kb_build import reporting_bad
 from spacy_bioel.corpus import declare_labels, doc_to_text, read_docs, read_texts
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.evaluation.run import check_gold, gold_key
@@ -39,8 +39,9 @@ from spacy_bioel.export.rows import Document, LinkedText, Totals
 from spacy_bioel.io.brat import read_brat
 from spacy_bioel.io.formats import CORPUS_FORMATS, detect_corpus_format
 from spacy_bioel.io.jsonl import read_documents_jsonl
-from spacy_bioel.io.open import curie, open_binary, open_text
+from spacy_bioel.io.open import curie, open_binary, skipped_so_far
 from spacy_bioel.io.pubtator import read_pubtator
+from spacy_bioel.io.table import is_text_table, read_text_table
 from spacy_bioel.linking.pipe import Linker
 from spacy_bioel.loading import find_detector, find_linker, load_model
 from spacy_bioel.settings import BY_DICTIONARY, GOLD_KEY
@@ -150,9 +151,7 @@ def _map_labels_and_ids(
 STDIN = "-"
 _PLAIN, _WHOLE, _DOCBIN, _PARQUET = "text", "whole", "spacy", ".parquet"
 _TEXT_SUFFIXES = (".txt", ".txt.gz")
-_DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _ENCODING = "utf-8-sig"
-_MAX_CELL_LENGTH = 1 << 27  # characters; csv's default limit is too low for documents
 # Formats detected in .txt files besides plain text. Tables are excluded, because plain text may
 # contain tabs.
 _CORPORA_IN_TXT = ("pubtator", "bioc-xml", "bioc-json", "jsonl", "brat")
@@ -179,16 +178,22 @@ def read_mentions(
     return read_texts(path, format=format, spans_key=spans_key)
 
 
-def stream_documents(source: str, format: str | None) -> Iterator[Document]:
+def stream_documents(
+    source: str, format: str | None, *, skip_bad: Path | None = None
+) -> Iterator[Document]:
     """Stream documents as (text, id); ids in plain text are line numbers or file names.
 
+    skip_bad (Path | None): Report on the bad rows of a table, which are skipped; None: errors.
     RAISES BioelError: [B101] if there is no such file, [B134] for an unknown format, [B142] for
-        empty input, [B444] for a table without a "text" column, [B481] for a folder without texts;
-        the same errors as `read_parquet`. The call itself raises them, before the first document
+        empty input, [B444] for a table without a "text" column, [B481] for a folder without texts,
+        [B516] if `skip_bad` is set and the input is no table; the same errors as `read_parquet` and
+        `io.table.read_rows`. The call itself raises them, before the first document
         is requested.
     """
     _check_format(format)
-    path = Path(source)
+    path, is_table = Path(source), format is None and is_text_table(source)
+    if skip_bad is not None and not is_table:
+        raise BioelError(Errors.B516.format(source=source))
     if format is None and source.endswith(_PARQUET):
         return read_parquet(source)
     if path.is_dir():
@@ -197,8 +202,8 @@ def stream_documents(source: str, format: str | None) -> Iterator[Document]:
         return _read_corpus(path, format)
     if source != STDIN and not path.is_file():
         raise BioelError(Errors.B101.format(path=source))
-    if format is None and path.suffix in _DELIMITERS:
-        documents = _read_table(source, _DELIMITERS[path.suffix])
+    if is_table:
+        documents = _read_table(path, skip_bad)
     elif format == _WHOLE:
         documents = _read_whole(path)
     elif source == STDIN or _is_plain(path, format):
@@ -222,20 +227,15 @@ def _check_format(format: str | None) -> None:
         raise BioelError(Errors.B134.format(format=format, known=", ".join(known)))
 
 
-def _read_table(source: str, delimiter: str) -> Iterator[Document]:
-    """Stream the rows of a table with a "text" column, and optionally an "id" column."""
-    csv.field_size_limit(_MAX_CELL_LENGTH)
-    with open_text(source) as file:
-        rows = csv.DictReader(file, delimiter=delimiter)
-        try:
-            columns = list(rows.fieldnames or ())
-            if "text" not in columns:
-                raise BioelError(Errors.B444.format(path=source, columns=columns))
-            for number, row in enumerate(rows, start=1):
-                yield row["text"] or "", row.get("id") or str(number)
-        except csv.Error as error:
-            line, reason = rows.reader.line_num, str(error).partition(" - ")[0]
-            raise BioelError(Errors.B479.format(path=source, line=line, error=reason)) from None
+def _read_table(path: Path, skip_bad: Path | None) -> Iterator[Document]:
+    with reporting_bad(skip_bad, sources=[path]):
+        n, skipped = 0, skipped_so_far()
+        for n, document in enumerate(read_text_table(path), start=1):
+            if skipped is not None:
+                skipped.kept = n
+            yield document
+        if not n:
+            raise BioelError(Errors.B142.format(source=path))
 
 
 def _read_lines(source: str) -> Iterator[Document]:
@@ -270,6 +270,9 @@ def _read_folder(folder: Path) -> Iterator[Document]:
     paths = sorted(path for path in files if path.parent == folder and _is_text(path))
     if not paths:
         raise BioelError(Errors.B481.format(path=folder))
+    for first, second in pairwise(sorted(paths, key=_document_name)):
+        if (id := _document_name(first)) == _document_name(second):
+            raise BioelError(Errors.B513.format(first=first, second=second.name, id=id))
     if n := len(files) - len(paths):
         show_note(Warnings.W304.format(path=folder, n=n))
     return (

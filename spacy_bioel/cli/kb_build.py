@@ -12,7 +12,7 @@ from dataclasses import asdict
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, TextIO
+from typing import Annotated, Any, TextIO
 
 from typer import Argument, Option
 
@@ -34,10 +34,12 @@ from spacy_bioel.kb.edit import (
 )
 from spacy_bioel.kb.folder import map_vectors
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.text.normalize import escape_formula
 from spacy_bioel.types import Concept
 
 # Longer numbers in --columns are read as header names.
 _MAX_DIGITS = 9
+_N_SHOWN = 3  # skipped records that are also shown on stderr
 # Counts shown by `add`, `edit` and `retire`.
 _EDIT_COUNTS = (
     "records", "merged_records", "redirected", "merged_names", "empty_names", "dropped_by_type",
@@ -52,6 +54,7 @@ def build(
     format: console.Format = None,
     prefix: console.Prefix = "",
     columns: console.ColumnsOption = None,
+    synonym_separator: console.SynonymSeparator = "",
     types: console.Types = None,
     under: Annotated[
         list[str] | None,
@@ -84,9 +87,8 @@ def build(
     """
     had_vectors = bool(map_vectors(out))
     with reporting_bad(skip_bad, sources=sources):
-        concepts, about = open_sources(
-            sources, format, prefix, columns, source=source_name, release=release, licence=licence
-        )
+        about = {"source": source_name, "release": release, "licence": licence}
+        concepts, about = open_sources(sources, format, prefix, columns, synonym_separator, **about)
         if retired is not None:
             concepts = chain(concepts, read_retired(retired, prefix=prefix))
         report = build_kb(
@@ -141,7 +143,12 @@ def read_retired(path: Path, *, prefix: str) -> Iterator[Concept]:
 
 
 def open_sources(
-    paths: Sequence[Path], format: str | None, prefix: str, columns: str | None, **about: str
+    paths: Sequence[Path],
+    format: str | None,
+    prefix: str,
+    columns: str | None,
+    synonym_separator: str,
+    **about: str,
 ) -> tuple[Iterator[Concept], dict[str, str]]:
     """Open the sources given by a command's options.
 
@@ -166,9 +173,9 @@ def open_sources(
         "release": ", ".join(dict.fromkeys(filter(None, releases))),
         "licence": ", ".join(dict.fromkeys(filter(None, licences))),
     }
+    options: Any = {"columns": column_map, "synonym_separator": synonym_separator}
     concepts = chain.from_iterable(
-        read_ontology(path, format=name, prefix=prefix, columns=column_map)
-        for path, name in formats
+        read_ontology(path, format=name, prefix=prefix, **options) for path, name in formats
     )
     skipped = skipped_so_far()
     about = {key: value or defaults[key] for key, value in about.items()}
@@ -186,7 +193,7 @@ def _with_good_ids(concepts: Iterable[Concept], skipped: Skipped) -> Iterator[Co
 
 @contextmanager
 def reporting_bad(report: Path | None, *, sources: Sequence[Path]) -> Iterator[None]:
-    """Skip bad records and list them in a table; None: bad records are errors.
+    """Skip bad records, list them in a table, and show the first; None: bad records are errors.
 
     RAISES BioelError: [B400] if all records are bad. The table is still written.
     """
@@ -194,7 +201,8 @@ def reporting_bad(report: Path | None, *, sources: Sequence[Path]) -> Iterator[N
         yield
         return
     failure: BioelError | None = None
-    with console.writing(report) as file, skipping_bad(partial(_write_bad, file)) as skipped:
+    first: list[str] = []
+    with console.writing(report) as file, skipping_bad(partial(_write_bad, file, first)) as skipped:
         file.write("file\tline\tcode\tmessage\n")
         try:
             yield
@@ -208,13 +216,16 @@ def reporting_bad(report: Path | None, *, sources: Sequence[Path]) -> Iterator[N
         raise BioelError(message) from failure
     if failure is not None:
         raise failure
+    for message in first:
+        console.show_note(f"Skipped: {message}")
     console.show_note(f"{console.count_of(skipped.n, 'bad record')} skipped, see {report}")
 
 
-def _write_bad(file: TextIO, record: BadRecord) -> None:
+def _write_bad(file: TextIO, first: list[str], record: BadRecord) -> None:
     line = str(record.line or "")
     cells = (record.path, line, record.code, record.message.partition("] ")[2])
-    file.write("\t".join(" ".join(cell.split()) for cell in cells) + "\n")
+    file.write("\t".join(escape_formula(" ".join(cell.split())) for cell in cells) + "\n")
+    first += [record.message] * (len(first) < _N_SHOWN)
 
 
 def show_counts(title: str, counts: Mapping[str, int | str]) -> None:
@@ -265,6 +276,7 @@ def add(
     format: console.Format = None,
     prefix: console.Prefix = "",
     columns: console.ColumnsOption = None,
+    synonym_separator: console.SynonymSeparator = "",
     types: console.Types = None,
     source_name: console.SourceName = "",
     release: console.Release = "",
@@ -284,9 +296,8 @@ def add(
 
     Example: `bioel kb add my_kb local_terms.tsv`
     """
-    concepts, about = open_sources(
-        sources, format, prefix, columns, source=source_name, release=release, licence=licence
-    )
+    about = {"source": source_name, "release": release, "licence": licence}
+    concepts, about = open_sources(sources, format, prefix, columns, synonym_separator, **about)
     kept_types = None if types is None else split_list(types)
     records = console.track(concepts, "Reading concepts")
     edited = add_concepts(kb, records, types=kept_types, **about)

@@ -42,6 +42,7 @@ from spacy_bioel.export.html import (
 )
 from spacy_bioel.export.rows import Document, JsonRow, LinkedText, to_row
 from spacy_bioel.files import replacing_file, replacing_folder
+from spacy_bioel.text.normalize import escape_formula
 from spacy_bioel.types import Link, preferred_name
 
 if TYPE_CHECKING:
@@ -294,8 +295,6 @@ WITH_XREFS = frozenset({"", ".jsonl", ".ndjson", ".json"})
 WITH_CONTEXT = WITH_XREFS | {".csv", ".tsv", ".html"}
 # Formats that store the errors of failed documents.
 WITH_FAILURES = WITH_XREFS | {".parquet"}
-# Spreadsheets evaluate a cell as a formula if it begins with one of these characters.
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 def suffix_of(path: str) -> str:
@@ -311,14 +310,14 @@ def suffix_of(path: str) -> str:
 
 
 def format_of(
-    suffix: str, *, facts: Sequence[str] = FACTS, xrefs: bool = False, formulas: bool = True
+    suffix: str, *, facts: Sequence[str] = FACTS, xrefs: bool = False, raw: bool = False
 ) -> TextFormat | PathFormat:
     """Return the format for a suffix from `suffix_of`.
 
     facts (Sequence[str]): Names of the facts that have their own columns in tables.
     xrefs (bool): Also write candidates' cross-references, if the format stores them.
-    formulas (bool): Whether cells of CSV and TSV may be formulas; False: put an apostrophe before
-        them.
+    raw (bool): Whether cells of CSV and TSV are written as they are, even if spreadsheets would run
+        them as formulas.
     """
 
     def json_of(document: LinkedText) -> str:
@@ -331,9 +330,9 @@ def format_of(
         case ".json":
             return TextFormat(json_of, "[\n", between=",\n", end="\n]\n", has_failures=True)
         case ".csv":
-            return _table_format(",", facts, formulas=formulas)
+            return _table_format(",", facts, raw=raw)
         case ".tsv":
-            return _table_format("\t", facts, formulas=formulas)
+            return _table_format("\t", facts, raw=raw)
         case ".pubtator":
             return PUBTATOR
         case ".bioc.xml":
@@ -349,12 +348,11 @@ def format_of(
     return TextFormat(lambda document: json_of(document) + "\n", has_failures=True)
 
 
-def _table_format(delimiter: str, facts: Sequence[str], *, formulas: bool) -> TextFormat:
+def _table_format(delimiter: str, facts: Sequence[str], *, raw: bool) -> TextFormat:
     """Return a format with the columns from `columns_of`; cells are quoted if necessary."""
 
     def cell(value: object) -> object:
-        is_formula = isinstance(value, str) and value.startswith(_FORMULA_STARTS)
-        return f"'{value}" if is_formula and not formulas else value
+        return escape_formula(value) if isinstance(value, str) and not raw else value
 
     def text_of(rows: Iterable[Iterable[object]]) -> str:
         out = io.StringIO()

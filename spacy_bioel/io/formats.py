@@ -23,6 +23,7 @@ from spacy_bioel.io.table import (
     read_table,
     read_umls,
 )
+from spacy_bioel.io.workbook import WORKBOOKS
 from spacy_bioel.types import AnnotatedText, Concept
 
 _HEAD_CHARS = 1 << 16
@@ -71,6 +72,8 @@ def detect_ontology_format(path: StrPath) -> str:
     """
     if Path(path).is_dir() and any(Path(path).glob("MRCONSO.RRF*")):
         return "umls"
+    if Path(path).suffix.lower() in WORKBOOKS:
+        return "table"
     return _detect(path, ONTOLOGY_FORMATS)
 
 
@@ -94,6 +97,7 @@ def read_ontology(
     format: str | None = None,
     prefix: str = "",
     columns: Mapping[str, Column] | None = None,
+    synonym_separator: str = "",
 ) -> Iterator[Concept]:
     """Stream the concepts in a source, in any of the ONTOLOGY_FORMATS.
 
@@ -101,16 +105,19 @@ def read_ontology(
     prefix (str): Vocabulary of ids without a prefix; "": the reader's default.
     columns (Mapping[str, str | int | tuple[str, ...]] | None): Columns of a table (see
         `read_table`); None: not a table, or a table whose header contains the column keys.
+    synonym_separator (str): What separates the synonyms in a cell of a table; "": detected.
     RAISES BioelError: [B133] if the format is not recognised, [B134] if it is unknown, [B135] if
-        columns are passed for another format; the reader's errors.
+        options of tables are passed for another format; the reader's errors.
     """
+    name = format or ("table" if columns is not None else detect_ontology_format(path))
+    reader, options = _reader_of(ONTOLOGY_FORMATS, name), {"prefix": prefix} if prefix else {}
+    if synonym_separator or columns is not None:
+        if name != "table":
+            raise BioelError(Errors.B135.format(path=path, format=name))
+        options["synonym_separator"] = synonym_separator
     if columns is not None:
-        if format not in (None, "table"):
-            raise BioelError(Errors.B135.format(path=path, format=format))
-        return read_table(path, columns=columns, prefix=prefix)
-    name = detect_ontology_format(path) if format is None else format
-    reader = _reader_of(ONTOLOGY_FORMATS, name)
-    return reader(path, prefix=prefix) if prefix else reader(path)
+        return read_table(path, columns=columns, **options)
+    return reader(path, **options)
 
 
 def _detect(path: StrPath, formats: Formats[RecordT]) -> str:

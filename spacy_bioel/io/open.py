@@ -39,7 +39,8 @@ class Place(NamedTuple):
     line: int = 0
 
     def __str__(self) -> str:
-        return f"{self.path}, line {self.line}" if self.line else str(self.path)
+        unit = "row" if str(self.path).endswith((".xlsx", ".xlsm")) else "line"
+        return f"{self.path}, {unit} {self.line}" if self.line else str(self.path)
 
 
 def curie(raw: str, prefix: str = "") -> str:
@@ -186,7 +187,7 @@ class _UnpackedBytes(io.RawIOBase):
         self._chunks = chunks
         self._path = path
         self._ready = memoryview(b"")
-        self._left = self._limit = max(_MIN_LIMIT, _MAX_RATIO * path.stat().st_size)
+        self._n_read = 0
 
     def readable(self) -> bool:
         return True
@@ -195,11 +196,16 @@ class _UnpackedBytes(io.RawIOBase):
         self._ready = self._ready or memoryview(next(filter(None, self._chunks), b""))
         n = min(len(buffer), len(self._ready))
         buffer[:n], self._ready = self._ready[:n], self._ready[n:]
-        self._left -= n
-        if self._left < 0:
-            path, limit = self._path, self._limit
-            raise BioelError(Errors.B478.format(path=path, limit=limit, ratio=_MAX_RATIO))
+        self._n_read += n
+        check_size(self._n_read, self._path)
         return n
+
+
+def check_size(n_bytes: int, path: Path) -> None:
+    """Check how much an archive unpacks to. RAISES BioelError: [B478] if it is implausible."""
+    limit = max(_MIN_LIMIT, _MAX_RATIO * path.stat().st_size)
+    if n_bytes > limit:
+        raise BioelError(Errors.B478.format(path=path, limit=limit, ratio=_MAX_RATIO))
 
 
 def _unpack(raw: io.BufferedReader, path: Path) -> Iterator[bytes] | None:
@@ -292,29 +298,23 @@ def _decode_line(place: Place, line: bytes) -> str:
         raise BioelError(message) from error
 
 
-def numbered_lines(path: StrPath) -> Iterator[tuple[Place, str]]:
-    """Stream the lines of a text file, without line endings, each with its place.
+def numbered_lines(path: StrPath, *, ends: bool = False) -> Iterator[tuple[Place, str]]:
+    """Stream the lines of a text file, each with its place.
 
+    ends (bool): Whether the lines keep their ends.
     RAISES BioelError: The same errors as `open_text`.
     """
     with open_binary(path) as reader:
         for number, raw in enumerate(reader, start=1):
             place = Place(path, number)
             try:
-                line = _decode_line(place, raw).rstrip("\r\n")
+                line = _decode_line(place, raw)
             except BioelError:
                 with skip_if_bad(place):
                     raise
                 continue
+            line = line if ends else line.rstrip("\r\n")
             yield place, line.removeprefix("\ufeff") if number == 1 else line
-
-
-def first_line(path: StrPath) -> str:
-    """Return the first line of a text file; inside `skipping_bad`, the first valid line, or "".
-
-    RAISES BioelError: The same errors as `open_text`.
-    """
-    return next((line for _, line in numbered_lines(path)), "")
 
 
 def iter_xml(path: StrPath, tag: str) -> Iterator[Element]:

@@ -1,12 +1,12 @@
-"""Readers for concept tables: CSV or TSV with any columns, CTD, UMLS, NCBI Gene and ClinVar."""
+"""Readers for tables: CSV, TSV and Excel with any columns, CTD, UMLS, NCBI Gene and ClinVar."""
 
 from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from itertools import groupby
+from itertools import chain, groupby, islice
 from pathlib import Path
 
 from spacy_bioel.errors import LOGGER, BioelError, Errors, Warnings
@@ -14,13 +14,14 @@ from spacy_bioel.io.open import (
     Place,
     StrPath,
     curie,
-    first_line,
     numbered_lines,
     parse_ids,
     skip_if_bad,
     tree_types,
     unique_names,
 )
+from spacy_bioel.io.workbook import WORKBOOKS, ChangedCell, read_workbook
+from spacy_bioel.text.normalize import unescape_formula
 from spacy_bioel.types import ORGANISM, VARIANT, Concept
 
 Column = str | int | tuple[str, ...]
@@ -47,45 +48,107 @@ _CTD_LAYOUTS: tuple[dict[str, Column], ...] = (
 )  # fmt: skip
 _SEPARATOR_OF_SUFFIX = {".tsv": "\t", ".tab": "\t", ".rrf": "|"}
 _BAR = "|"  # separates the values in a cell
+_MAX_CELL_LENGTH = 1 << 27  # characters; csv's default limit is too low for documents
+_N_TO_DETECT = 1000  # rows whose synonyms decide how synonyms are separated
+
+
+def is_text_table(path: StrPath) -> bool:
+    return _suffix_of(path) in (".csv", ".tsv", ".tab", *WORKBOOKS)
 
 
 def read_rows(path: StrPath, *, separator: str, quoted: bool) -> _TableRows:
-    """Stream the rows of a table with their places, skipping blank lines.
+    """Stream the rows of a table with the places where they begin, skipping blank lines.
 
     quoted (bool): Whether double quotes protect separators and line ends, as in CSV. In other
         tables quotes belong to the names, and an unpaired quote must not swallow the next rows.
+    RAISES BioelError: [B126] if a quote is not closed or text follows it, [B479] if a row has a
+        lone carriage return or a cell that is too long.
     """
-    lines = numbered_lines(path)
     if not quoted:
+        lines = numbered_lines(path)
         yield from ((place, line.split(separator)) for place, line in lines if line.strip())
         return
-    where = Place(path)
+    csv.field_size_limit(_MAX_CELL_LENGTH)
+    places: list[Place] = []  # of the lines of a row
 
     def csv_lines() -> Iterator[str]:
-        nonlocal where  # csv.reader counts only the lines that were not skipped
-        for place, line in lines:
-            where = place
-            yield f"{line}\n"
+        for place, line in numbered_lines(path, ends=True):
+            places.append(place)
+            yield line
 
     reader = csv.reader(csv_lines(), delimiter=separator, strict=True)
     while True:
+        places.clear()
+        row, error = None, ""
         try:
             row = next(reader, None)
-        except csv.Error as error:
-            problem = BioelError(Errors.B126.format(where=where, error=error))
-            if "expected after" not in str(error):  # an unclosed quote swallows all later rows
-                raise problem from None
-            with skip_if_bad(where):
-                raise problem from None
-            continue
-        if row is None:
+        except csv.Error as wrong:
+            error = str(wrong).partition(" - ")[0]
+        if row is None and not error:
             return
-        if any(row):
+        where, end = places[0], places[-1].line
+        if end - where.line >= len(places):
+            error = "one of its lines is not UTF-8"  # and was skipped
+        if error:
+            coded = Errors.B479 if error.startswith(("new-line", "field")) else Errors.B126
+            problem = BioelError(coded.format(where=where, end=end, error=error))
+            if error.startswith(("unexpected end", "field")):  # it has swallowed the next rows
+                raise problem
+            with skip_if_bad(where):
+                raise problem
+        elif row:
             yield where, row
 
 
+def _open_rows(path: StrPath, *, quoted: bool | None = None) -> _TableRows:
+    """Stream the rows of a table or workbook; by default, tabs and bars exclude quoting."""
+    if _suffix_of(path) in WORKBOOKS:
+        return read_workbook(path)
+    separator = _separator_of(path)
+    return read_rows(path, separator=separator, quoted=quoted or separator not in "\t|")
+
+
+def _check_row(where: Place, row: list[str], width: int, used: Iterable[int]) -> None:
+    """Check that no cell is missing or left over [B510], or changed by Excel and used [B514]."""
+    if len(row) < width or any(row[width:]):
+        raise BioelError(Errors.B510.format(where=where, found=len(row), expected=width))
+    for i in used:
+        if isinstance(row[i], ChangedCell):
+            raise BioelError(Errors.B514.format(where=where, column=i + 1, problem=row[i]))
+
+
+def read_text_table(path: StrPath) -> Iterator[tuple[str, str]]:
+    """Stream (text, id) from a table with a column "text", and optionally "id"; default: numbers.
+
+    RAISES BioelError: [B444] without a column of texts, [B511] for an empty or repeated id; the
+        same errors as `read_table`.
+    """
+    rows = _open_rows(path, quoted=True)
+    header = _header_of(next((row for _, row in rows), []))
+    columns: dict[str, Column] = {name: name for name in ("text", "id") if name in header}
+    if "text" not in columns:
+        raise BioelError(Errors.B444.format(path=path, columns=header))
+    used = [i for (i,) in _column_indices(path, columns, header).values()]
+    ids: set[int] = set()  # hashes, as there may be millions
+    for number, (where, row) in enumerate(rows, start=1):
+        if "id" in columns and not any(row):
+            continue
+        with skip_if_bad(where):
+            _check_row(where, row, len(header), used)
+            text, id, *_ = *(unescape_formula(row[i]) for i in used), str(number)
+            if not id.strip() or hash(id) in ids:
+                problem = "in an earlier row too" if id.strip() else "empty"
+                raise BioelError(Errors.B511.format(where=where, id=id, problem=problem))
+            ids.add(hash(id))
+            yield text, id
+
+
 def read_table(
-    path: StrPath, *, columns: Mapping[str, Column], prefix: str = ""
+    path: StrPath,
+    *,
+    columns: Mapping[str, Column],
+    prefix: str = "",
+    synonym_separator: str = "",
 ) -> Iterator[Concept]:
     """Stream concepts from a table, one per row.
 
@@ -96,34 +159,42 @@ def read_table(
         "types", "trees" (MeSH tree numbers), "parents", "definition", "alt_ids", "replaced_by",
         "xrefs" to a column name in the header (or several names), or to a column number, counted
         from 1. If all are numbers, the table has no header.
-    YIELDS (Concept): One per row, and one without names for each alternate id. If most synonym
-        cells contain semicolons and none contains a bar, a warning is logged [W478].
+    synonym_separator (str): What separates the synonyms in a cell; "": a bar, or a semicolon if
+        most of the first cells contain one and none contains a bar. A warning is logged [W478] if
+        semicolons could be either separators or parts of names.
+    YIELDS (Concept): One per row, and one without names for each alternate id.
+    RAISES BioelError: [B510] for a row of another width, [B512] for two columns of one name.
     """
     if "id" not in columns or not columns.keys() <= set(COLUMN_KEYS):
         known = ", ".join(COLUMN_KEYS)
         raise BioelError(Errors.B127.format(path=path, found=list(columns), known=known))
-    separator = _separator_of(path)
-    # Tables separated by tabs or bars have no quoting (see `read_rows`).
-    quoted = separator not in "\t|"
-    rows = read_rows(path, separator=separator, quoted=quoted)
+    rows = ((where, row) for where, row in _open_rows(path) if any(row))
     has_header = not all(isinstance(column, int) for column in columns.values())
     header = _read_header(path, rows, columns) if has_header else []
+    rows = ((where, row) for where, row in rows if not row[0].startswith("#"))
+    detects = "synonyms" in columns and not synonym_separator
+    first = list(islice(rows, _N_TO_DETECT if detects else not has_header))
+    if not has_header:
+        if not first:
+            return
+        header = first[0][1]
     indices = _column_indices(path, columns, header)
-    n_cells, n_semicolons, n_bars = 0, 0, 0
-    for where, row in rows:
-        if not row[0].startswith("#"):
-            cells = {
-                key: _BAR.join(row[i].strip() for i in positions if i < len(row))
-                for key, positions in indices.items()
-            }
-            synonyms = cells.get("synonyms", "")
-            n_cells += bool(synonyms)
-            n_semicolons += ";" in synonyms
-            n_bars += _BAR in synonyms
-            with skip_if_bad(where):
-                yield from _row_concepts(where, cells, prefix)
-    if 2 * n_semicolons > n_cells and not n_bars:
-        LOGGER.warning(Warnings.W478.format(path=path, n=n_semicolons))
+    used = list(chain.from_iterable(indices.values()))
+    at, separator = indices.get("synonyms", []), synonym_separator or _BAR
+    some = [row[i] for _, row in first for i in at if i < len(row) and row[i]]
+    if detects and 2 * sum(";" in cell for cell in some) > len(some) and _BAR not in "".join(some):
+        separator = ";"
+    n_of = {";": 0, _BAR: 0}  # rows with it in their synonyms
+    for where, row in chain(first, rows):
+        with skip_if_bad(where):
+            _check_row(where, row, len(header), used)
+            cells = {key: [row[i].strip() for i in indices[key]] for key in indices}
+            for mark in n_of if detects else ():
+                n_of[mark] += any(mark in cell for cell in cells["synonyms"])
+            yield from _row_concepts(where, cells, prefix, separator)
+    if separator == ";" if n_of[_BAR] else n_of[";"]:
+        about = {"semicolons": n_of[";"], "bars": n_of[_BAR], "used": separator}
+        LOGGER.warning(Warnings.W478.format(path=path, **about))
 
 
 def read_ctd(path: StrPath, *, prefix: str = "MESH") -> Iterator[Concept]:
@@ -134,33 +205,38 @@ def read_ctd(path: StrPath, *, prefix: str = "MESH") -> Iterator[Concept]:
         cells = line.lstrip("# ").replace(",", "\t").split("\t")
         for columns in _CTD_LAYOUTS:
             if _column_names(columns) <= set(cells):
-                yield from read_table(path, columns=columns, prefix=prefix)
+                yield from read_table(path, columns=columns, prefix=prefix, synonym_separator=_BAR)
                 return
     raise BioelError(Errors.B130.format(path=path))
 
 
-def read_header_table(path: StrPath, *, prefix: str = "") -> Iterator[Concept]:
+def read_header_table(
+    path: StrPath, *, prefix: str = "", synonym_separator: str = ""
+) -> Iterator[Concept]:
     """Stream concepts from a table whose header contains column keys: id, name, synonyms, ..."""
-    header = [cell.strip(' #"') for cell in first_line(path).split(_separator_of(path))]
+    header = [cell.strip(' #"') for cell in next((row for _, row in _open_rows(path)), [])]
     columns: dict[str, Column] = {key: key for key in COLUMN_KEYS if key in header}
     if "id" not in columns:
         raise BioelError(Errors.B141.format(path=path, header=header))
-    yield from read_table(path, columns=columns, prefix=prefix)
+    yield from read_table(path, columns=columns, prefix=prefix, synonym_separator=synonym_separator)
+
+
+def _suffix_of(path: StrPath) -> str:
+    suffixes = [suffix.lower() for suffix in Path(path).suffixes]
+    return next((suffix for suffix in reversed(suffixes) if suffix not in (".gz", ".zst")), "")
 
 
 def _separator_of(path: StrPath) -> str:
     """Choose the cell separator by extension or first row; prefer tabs, as names contain commas."""
-    suffixes = [suffix for suffix in Path(path).suffixes if suffix not in (".gz", ".zst")]
-    suffix = suffixes[-1].lower() if suffixes else ""
+    suffix = _suffix_of(path)
     if suffix in _SEPARATOR_OF_SUFFIX:
         return _SEPARATOR_OF_SUFFIX[suffix]
-    is_csv = suffixes[-1:] == [".csv"]
     for _, line in numbered_lines(path):
         if line.strip() and not line.startswith("#"):
-            if is_csv:  # spreadsheets write semicolons in locales with decimal commas
-                return ";" if "," not in line else ","
+            if suffix == ".csv":  # spreadsheets write semicolons in locales with decimal commas
+                return ";" if ";" in line and "," not in line else ","
             return "\t" if "\t" in line else max(",;", key=line.count)
-    return "," if is_csv else "\t"
+    return "," if suffix == ".csv" else "\t"
 
 
 def _names_of(column: Column) -> tuple[str, ...]:
@@ -174,12 +250,20 @@ def _column_names(columns: Mapping[str, Column]) -> set[str]:
     return {name for column in columns.values() for name in _names_of(column)}
 
 
+def _header_of(row: list[str]) -> list[str]:
+    """Return the names of columns; spreadsheets add empty cells at the end of all rows."""
+    names = [cell.strip().lstrip("# " if i == 0 else "") for i, cell in enumerate(row)]
+    while names and not names[-1]:
+        names.pop()
+    return names
+
+
 def _read_header(path: StrPath, rows: _TableRows, columns: Mapping[str, Column]) -> list[str]:
     """Find the header: the comment line or first row with the most of the expected names."""
     wanted = _column_names(columns)
     best: list[str] = []
     for _, row in rows:
-        header = [row[0].strip().lstrip("# "), *(cell.strip() for cell in row[1:])]
+        header = _header_of(row)
         if len(wanted & set(header)) > len(wanted & set(best)):
             best = header
         if wanted <= set(best):
@@ -197,32 +281,42 @@ def _column_indices(
         raise BioelError(Errors.B128.format(path=path, missing=missing, header=header))
     indices = {}
     for key, column in columns.items():
+        for name in _names_of(column):
+            if (n := header.count(name)) > 1:
+                raise BioelError(Errors.B512.format(path=path, n=n, name=name))
         if not isinstance(column, int):
             indices[key] = [header.index(name) for name in _names_of(column)]
-        elif column < 1:
-            raise BioelError(Errors.B262.format(path=path, key=key, column=column))
-        else:
+        elif 1 <= column <= len(header):
             indices[key] = [column - 1]
+        else:
+            n = len(header)
+            raise BioelError(Errors.B262.format(path=path, key=key, column=column, n=n))
     return indices
 
 
-def _row_concepts(where: Place, cells: dict[str, str], prefix: str) -> Iterator[Concept]:
+def _row_concepts(
+    where: Place, cells: dict[str, list[str]], prefix: str, synonym_separator: str
+) -> Iterator[Concept]:
     """Yield the concept in a row, then a retired concept for each alternate id."""
 
-    def values(key: str) -> list[str]:
-        return [value.strip() for value in cells.get(key, "").split(_BAR) if value.strip()]
+    def text(key: str) -> str:
+        return _BAR.join(cells.get(key, ()))
+
+    def values(key: str, separator: str = _BAR) -> list[str]:
+        parts = (part.strip() for cell in cells.get(key, ()) for part in cell.split(separator))
+        return [part for part in parts if part]
 
     def ids(key: str) -> tuple[str, ...]:
         # Unlike names, ids may also be separated by commas, semicolons or "+".
         return tuple(dict.fromkeys(i for value in values(key) for i in parse_ids(value, prefix)))
 
-    concept_id = curie(cells["id"], prefix)
-    names = unique_names([cells.get("name", ""), *values("synonyms")])
-    replaced_by = curie(cells.get("replaced_by", ""), prefix)
+    concept_id = curie(text("id"), prefix)
+    names = unique_names([text("name"), *values("synonyms", synonym_separator)])
+    replaced_by = curie(text("replaced_by"), prefix)
     if not concept_id or not (names or replaced_by):
         raise BioelError(Errors.B129.format(where=where, id=concept_id))
     types = dict.fromkeys([*values("types"), *tree_types(values("trees"))])
-    definition, xrefs = cells.get("definition", ""), tuple(dict.fromkeys(values("xrefs")))
+    definition, xrefs = text("definition"), tuple(dict.fromkeys(values("xrefs")))
     yield Concept(concept_id, names, tuple(types), ids("parents"), definition, replaced_by, xrefs)
     for alternate in ids("alt_ids"):
         yield Concept(alternate, (), replaced_by=concept_id)
@@ -342,7 +436,8 @@ def read_gene_info(path: StrPath, *, prefix: str = "NCBIGene") -> Iterator[Conce
 
     RAISES BioelError: [B128] if a column is missing, [B132] if a gene has no organism.
     """
-    for gene in read_table(path, columns=_GENE_INFO_COLUMNS, prefix=prefix):
+    genes = read_table(path, columns=_GENE_INFO_COLUMNS, prefix=prefix, synonym_separator=_BAR)
+    for gene in genes:
         names = tuple(name for name in gene.names if name not in (_NO_VALUE, _NO_SYMBOL))
         with skip_if_bad(Place(path)):
             if not any(t.isdigit() for t in gene.types):

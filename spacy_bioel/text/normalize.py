@@ -261,3 +261,19 @@ def _renumbered(name: str) -> list[str]:
         arabic.append(_ARABIC.get(word, word) if is_numeral else word)
         before = word
     return [" ".join(arabic), " ".join([_ROMAN_NUMERAL.get(word, word) for word in words])]
+
+
+# Spreadsheets run a cell as a formula if it begins with one of these characters, unless an
+# apostrophe is before it. Such an apostrophe in the value itself gets another one.
+_FORMULA = re.compile("'*[=+@\t\r\n-]")
+_SIGNED_NUMBER = re.compile(r"[+-](\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+
+
+def escape_formula(cell: str) -> str:
+    """Put an apostrophe before a cell of a table that a spreadsheet would run as a formula."""
+    return f"'{cell}" if _FORMULA.match(cell) and not _SIGNED_NUMBER.fullmatch(cell) else cell
+
+
+def unescape_formula(cell: str) -> str:
+    """Take away the apostrophe that `escape_formula` or another program has put there."""
+    return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell

@@ -127,7 +127,7 @@ def test_bad_records_are_skipped_and_reported(bioel, tmp_path):
     rows = [line.split("\t") for line in report.read_text().splitlines()]
     assert [row[:3] for row in rows] == [
         ["file", "line", "code"],
-        [str(source), "3", "B129"],
+        [str(source), "3", "B510"],
         [str(source), "4", "B026"],
         [str(source), "5", "B103"],
     ]

@@ -11,6 +11,7 @@ import spacy
 from spacy.tokens import DocBin
 
 import spacy_bioel
+from spacy_bioel.cli.inputs import stream_documents
 from spacy_bioel.corpus import read_texts
 from spacy_bioel.errors import BioelError
 from spacy_bioel.io.formats import read_corpus
@@ -66,12 +67,100 @@ def test_the_pipeline_of_the_package_is_the_default(bioel, tmp_path):
 
 def test_tables_of_texts(bioel, model, tmp_path):
     table = tmp_path / "notes.csv"
-    table.write_text('text,id,year\n"Gout, and\r\nfever.",A,2020\nNaloxone,,2021\n')
+    table.write_bytes(b'text, id,year\r\n"Gout, and\r\nfever.",A,2020\r\n,B,2021\r\n"",C,\r\n')
     rows = bioel("link", model, table).rows
     assert [(row["id"], row["text"], row["error"]) for row in rows] == [
         ("A", "Gout, and\r\nfever.", None),
-        ("2", "Naloxone", None),
+        ("B", "", None),
+        ("C", "", None),
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "texts"),
+    [
+        ("a.CSV", "text\nGout\n\n\"\"\nFever; cough\n", ["Gout", "", "Fever; cough"]),
+        ("a.csv", "year;text\n1;Gout, fever\n2;\n", ["Gout, fever", ""]),  # from a spreadsheet
+        ("a.csv", "text,year,,\nGout,1\nFever,2,,,\n,,\n", ["Gout", "Fever", ""]),
+        ("a.csv.gz", "text,year\nGout,1\n", ["Gout"]),
+        ("a.csv", "text\n'=1+1\n'-5 kg\n'-1.5\n't Hooft\n-1\n",
+         ["=1+1", "-5 kg", "-1.5", "'t Hooft", "-1"]),
+        ("a.tsv", 'text\tyear\n"Gout\tand ""fever"""\t1\n5" tube, x\t2\n',
+         ['Gout\tand "fever"', '5" tube, x']),
+        ("a.csv", "#\ttext\n#1,#2\n", None),
+    ],
+)  # fmt: skip
+def test_cells_of_tables(tmp_path, name, content, texts):
+    table, raw = tmp_path / name, content.encode()
+    table.write_bytes(gzip.compress(raw) if name.endswith(".gz") else raw)
+    if texts is None:
+        with pytest.raises(BioelError, match=r"\[B444\]"):
+            stream_documents(str(table), None)
+    else:
+        numbered = [(text, str(n)) for n, text in enumerate(texts, start=1)]
+        assert list(stream_documents(str(table), None)) == numbered
+
+
+BAD_TABLES = [
+    ("a.csv", "id,text\n1,Fever, cough\n2,Gout\n", "B510", 2),
+    ("a.csv", "id,text\n1,Gout\n2\n", "B510", 3),
+    ("a.tsv", "id\ttext\n1\tGout\t and fever\n", "B510", 2),
+    ("a.csv", "text;id\nGout; fever;1\n", "B510", 2),
+    ("a.csv", 'id,text\n1,"Gout\nand"\n2,"Fever\n3,Gout\n', "B126", 4),
+    ("a.csv", 'id,text\n1,"Gout" and fever\n', "B126", 2),
+    ("a.tsv", 'id\ttext\n1\t"Gout" and fever\n', "B126", 2),
+    ("a.csv", "id,text\n1,Gout\n,Fever\n", "B511", 3),
+    ("a.csv", "id,text\n ,Fever\n", "B511", 2),
+    ("a.csv", "id,text\n1,Gout\n2,Fever\n\n1,Cough\n", "B511", 5),
+    ("a.csv", b"id,text\n1,Gout\n2,caf\xe9\n", "B103", 3),
+    ("a.csv", "id,text,text\n1,Gout,Fever\n", "B512", None),
+    ("a.csv", "id,text,ID,id\n1,Gout,2,3\n", "B512", None),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "code", "line"), BAD_TABLES)
+def test_a_bad_row_is_refused(tmp_path, name, content, code, line):
+    table = tmp_path / name
+    table.write_bytes(content if isinstance(content, bytes) else content.encode())
+    place = name if line is None else f"{name}, line {line}:"
+    with pytest.raises(BioelError, match=rf"\[{code}\] .*{place}"):
+        list(stream_documents(str(table), None))
+
+
+def test_a_text_with_a_comma_is_not_cut(bioel, model, tmp_path):
+    (tmp_path / "a.csv").write_text("id,text\n1,Narcan, then naloxone\n")
+    done = bioel("link", model, tmp_path / "a.csv", "-o", tmp_path / "out.jsonl", status=2)
+    assert "[B510]" in done.err and "line 2" in done.err and "double quotes" in done.err
+    assert "naloxone" not in done.err and not (tmp_path / "out.jsonl").exists()
+
+
+def test_bad_rows_are_skipped_and_listed(bioel, model, tmp_path):
+    table, report = tmp_path / "a.csv", tmp_path / "bad.tsv"
+    bad = b"2,Gout, fever\n1,Fever\n,Cough\n3,caf\xe9\n4\n"
+    table.write_bytes(b"id,text\n1,Narcan\n" + bad + b"5,clonidine\n")
+    done = bioel("link", model, table, "--skip-bad", report)
+    assert [row["id"] for row in done.rows] == ["1", "5"]
+    header, *rows = [line.split("\t") for line in report.read_text("utf8").splitlines()]
+    assert [(row[1], row[2]) for row in rows] == [
+        *[("3", "B510"), ("4", "B511"), ("5", "B511"), ("6", "B103"), ("7", "B510")],
+    ]
+    assert f"5 bad records skipped, see {report}" in done.err
+    assert [n for n in range(1, 9) if f"line {n}:" in done.err] == [3, 4, 5]  # the first few
+    # Without bad rows, the report has only its header.
+    table.write_text("id,text\n1,Narcan\n")
+    assert "0 bad records skipped" in bioel("link", model, table, "--skip-bad", report).err
+    assert report.read_text("utf8").splitlines() == ["\t".join(header)]
+    table.write_text("id,text\n1,Narcan,x\n")
+    assert "[B400]" in bioel("link", model, table, "--skip-bad", report, status=2).err
+    assert len(report.read_text("utf8").splitlines()) == 2
+
+
+def test_tables_written_for_spreadsheets(bioel, model, tmp_path):
+    source, out = tmp_path / "a.jsonl", tmp_path / "out.csv"
+    source.write_text('{"id": "=1", "text": "Narcan"}\n')
+    for options, start in (((), "'=1,"), (("--raw-csv",), "=1,")):
+        bioel("link", model, source, "-o", out, *options)
+        assert out.read_text("utf8").splitlines()[1].startswith(start)
 
 
 def test_stdin(bioel, model, monkeypatch):
@@ -137,6 +226,14 @@ def test_a_folder_of_texts(bioel, model, tmp_path):
         ("d", "", []),
         ("e", "He took\r\nNarcan.", [("Narcan", "MESH:D009270")]),
     ]
+    (folder / "E.txt").write_text("Another document.")
+    assert len(bioel("link", model, folder, status=1).rows) == 6
+    for name in ("a.TXT", "a.txt.gz"):
+        (folder / name).write_bytes(gzip.compress(b"Narcan"))
+        refused = bioel("link", model, folder, status=2)
+        assert "[B513]" in refused.err and name in refused.err and "a.txt" in refused.err
+        (folder / name).unlink()
+    (folder / "E.txt").unlink()
     (folder / "F.TXT").write_bytes("Narcan".encode("utf-16"))
     (folder / "sub").mkdir()
     (folder / "sub" / "g.txt").write_text("Narcan")

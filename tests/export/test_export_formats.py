@@ -13,6 +13,7 @@ from spacy_bioel.export.rows import Failure, LinkedText
 from spacy_bioel.io.formats import read_corpus
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.text.normalize import escape_formula, unescape_formula
 from spacy_bioel.types import Candidate, Concept, Link, Mention
 
 TEXT = "Naloxone | a\ttitle\nbreast and ovarian\r\ncancer, V600E 😀 in HeLa"
@@ -158,12 +159,25 @@ def test_csv(documents):
     ]  # fmt: skip
 
 
-def test_tables_have_no_formulas_on_request():
+FORMULAS = ["=1+1", "+y", "-D", "@a", "\tx", "\r=1", "'=1", "-1.5 mg", "+-1", "''-x", "-2e", "-"]
+PLAIN = ["-1.5", "+3", "-2e-5", "x=1", "1-2", "'t Hooft", "'", "", " =1", "5'-=x", "-.5"]
+
+
+def test_tables_have_no_formulas():
     candidate = Candidate("X:1", 0.5, "=1+1", "exact")
     one = LinkedText("@a", "=x +y", (Link(3, 5, "-D", ("X:1",), (candidate,)),))
-    assert written(".csv", [one]).splitlines()[1].startswith("@a,3,5,+y,-D,X:1,,=1+1,0.5")
-    row = written(".csv", [one], formulas=False).splitlines()[1]
-    assert row.startswith("'@a,3,5,'+y,'-D,X:1,,'=1+1,0.5")
+    for suffix, separator in ((".csv", ","), (".tsv", "\t")):
+        row = written(suffix, [one]).splitlines()[1].replace(separator, ",")
+        assert row.startswith("'@a,3,5,'+y,'-D,X:1,,'=1+1,0.5")
+    assert written(".csv", [one], raw=True).splitlines()[1].startswith("@a,3,5,+y,-D,X:1,,=1+1,0.5")
+
+
+def test_escapes_are_taken_away():
+    for cell in FORMULAS + PLAIN:
+        escaped = escape_formula(cell)
+        assert unescape_formula(escaped) == cell
+        assert escaped == (f"'{cell}" if cell in FORMULAS else cell)
+    assert unescape_formula("'-1.5") == "-1.5"  # other programs also escape numbers
 
 
 @pytest.mark.parametrize(

@@ -23,12 +23,18 @@ CONSO = "C000000{n}|ENG|P|L1|PF|S1|Y|A1||||SRC|PT|1|name {n}|0|N||\n"
 @pytest.mark.parametrize(
     ("name", "content", "ids", "bad"),
     [
-        ("a.tsv", "id\tname\nX:1\ta\nX:2\nX:3\tc\n", ["X:1", "X:3"], [(3, "B129")]),
+        ("a.tsv", "id\tname\nX:1\ta\nX:2\nX:3\tc\n", ["X:1", "X:3"], [(3, "B510")]),
         (
             "a.csv",
             b'id,name\n\xe9,x\nX:1,"a"b\nX:2,"c, d"\n,e\n',
             ["X:2"],
             [(2, "B103"), (3, "B126"), (5, "B129")],
+        ),
+        (
+            "a.csv",  # a row of several lines is bad as a whole
+            b'id,name\nX:1,"a\n\xe9\nb"\nX:2,"c\nX:3,"d"\nX:4,e\nX:5,f,g\n',
+            ["X:4"],
+            [(3, "B103"), (2, "B126"), (5, "B126"), (8, "B510")],
         ),
         ("a.tsv", b"id\tname\nX:1\ta\nX:2\tM\xe9ni\xe8re\nX:3\tc\n", ["X:1", "X:3"], [(3, "B103")]),
         (

@@ -57,19 +57,94 @@ def test_columns_by_name_with_every_key(write):
     ]
 
 
-def test_warning_about_synonyms_separated_by_semicolons(write, caplog):
-    columns = {"id": "id", "name": "name", "synonyms": "more"}
+SYNONYMS = {"id": "id", "name": "name", "synonyms": "more"}
+
+
+def names_of(path, **options) -> list[tuple[str, ...]]:
+    return [c.names for c in read_table(path, columns=SYNONYMS, prefix="X", **options)]
+
+
+def test_synonyms_between_semicolons(write, caplog):
     path = write("id,name,more\n1,Fever,Pyrexia; hot\n2,Cough,\n3,Pain,ache;dolor\n", "t.csv")
-    with caplog.at_level("WARNING"):
-        names = [concept.names for concept in read_table(path, columns=columns, prefix="X")]
-    assert names == [("Fever", "Pyrexia; hot"), ("Cough",), ("Pain", "ache;dolor")]
-    assert [message.partition(": ")[2][:36] for message in caplog.messages] == [
-        "2 synonym cells contain a semicolon,"
-    ]
-    assert "[W478]" in caplog.text
+    assert names_of(path) == [("Fever", "Pyrexia", "hot"), ("Cough",), ("Pain", "ache", "dolor")]
+    (message,) = caplog.messages
+    assert "[W478]" in message and "t.csv" in message and "at ';': 2 rows" in message
+    # A bar decides, wherever it occurs; semicolons then belong to names, as in chemistry.
     caplog.clear()
-    list(read_table(write("id,name,more\n1,Fever,a|b; c\n", "u.csv"), columns=columns, prefix="X"))
+    path = write("id,name,more\n1,A,b;c\n2,D,e;f\n3,G,h|i; j\n", "u.csv")
+    assert names_of(path) == [("A", "b;c"), ("D", "e;f"), ("G", "h", "i; j")]
     assert not caplog.messages
+    # A few semicolons may belong to names. They are kept, and the user decides.
+    rows = "".join(f"{n},N{n},name {n}\n" for n in range(8))
+    path = write(f"id,name,more\n{rows}8,Gout,podagra; of the toe\n", "v.csv")
+    assert names_of(path)[-1] == ("Gout", "podagra; of the toe")
+    assert "[W478]" in caplog.text and "at '|': 1 row" in caplog.text
+    caplog.clear()
+    assert names_of(path, synonym_separator=";")[-1] == ("Gout", "podagra", "of the toe")
+    assert not caplog.messages
+
+
+def test_bars_after_the_rows_that_decide(write, caplog):
+    rows = "".join(f"{n},N{n},a{n};b{n}\n" for n in range(1500))
+    assert names_of(write(f"id,name,more\n{rows}x,X,c|d\n", "t.csv"))[-1] == ("X", "c|d")
+    assert (
+        "[W478]" in caplog.text and "1,500 rows have a semicolon there, and 1 a bar" in caplog.text
+    )
+
+
+@pytest.mark.parametrize(
+    ("separator", "cell", "names"),
+    [
+        (",", "a,b, c", ("a", "b", "c")),
+        ("; ", "1;2-x; y", ("1;2-x", "y")),
+        ("|", "a;b", ("a;b",)),
+        (" / ", "a / b/c|d", ("a", "b/c|d")),
+    ],
+)
+def test_synonyms_between_other_separators(write, caplog, separator, cell, names):
+    path = write(f"id\tname\tmore\n1\tN\t{cell}\n", "t.tsv")
+    assert names_of(path, synonym_separator=separator) == [("N", *names)]
+    assert not caplog.messages
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "line"),
+    [
+        ("more.csv", "id,name,more\n1,Fever,hot\n2,Gout, of the toe,podagra\n", 3),
+        ("fewer.csv", "id,name,more\n1,Fever\n", 2),
+        ("fewer.tsv", "id\tname\tmore\n\n1\tFever\n", 3),
+        ("more.tsv", "id\tname\tmore\n1\tFe\tver\thot\n", 2),
+        ("lines.csv", 'id,name,more\n1,"Fe\nver",\n2,"Gout\n(toe)",a,b\n', 4),
+        ("comment.tsv", "#id\tname\tmore\n1\tFever\n", 2),
+        ("semicolons.csv", "id;name;more\n1;Fever; hot;\n2;Fever;hot;burning\n", 3),
+    ],
+)
+def test_a_row_of_another_width(write, name, content, line):
+    with pytest.raises(BioelError, match=rf"\[B510\] .*{name}, line {line}: .*expected 3"):
+        list(read_table(write(content, name), columns=SYNONYMS))
+
+
+def test_a_row_of_another_width_without_a_header(write):
+    columns = {"id": 1, "name": 2}
+    for content in ("1,Fever,hot\n2,Gout, toe,x\n", "# of\n1,Fever,hot\n2,Gout\n"):
+        with pytest.raises(BioelError, match=r"\[B510\].*expected 3"):
+            list(read_table(write(content, "n.csv"), columns=columns))
+    # A column that the table lacks would be read as empty.
+    with pytest.raises(BioelError, match=r"\[B262\].*column 9.*'synonyms'.*from 1 to 3"):
+        list(read_table(write("1,Fever,hot\n", "n.csv"), columns=columns | {"synonyms": 9}))
+
+
+def test_empty_cells_at_the_end_are_harmless(write):
+    path = write("id,name,more,,\n1,Fever,hot\n2,Cough,,,,,\n,,,,,\n3,Pain,,\n", "t.csv")
+    assert names_of(path) == [("Fever", "hot"), ("Cough",), ("Pain",)]
+
+
+@pytest.mark.parametrize("header", ["id,name,more,name", "id,id,name,more", "id,name, more,more "])
+def test_two_columns_of_one_name(write, header):
+    with pytest.raises(BioelError, match=r"\[B512\].*t.csv.* 2 columns"):
+        list(read_table(write(f"{header}\n1,2,3,4\n", "t.csv"), columns=SYNONYMS))
+    other = write("id,note,name,more,note\n1,2,3,4,5\n", "t.csv")  # of no interest
+    assert names_of(other) == [("3", "4")]
 
 
 def test_separators(write):
@@ -127,8 +202,8 @@ def test_ctd(write):
         ({"name": 2}, "B127.*'name'"),
         ({"id": 1, "label": 2}, "B127.*'label'.*synonyms"),
         ({"id": "code", "name": "title"}, r"B128.*x.txt.*\['title'\].*\['code', 'name'\]"),
-        ({"id": 3, "name": 2}, "B129.*line 1"),
-        ({"id": 1, "name": 3}, "B129.*line 1.*'code'"),
+        ({"id": 3, "name": 2}, r"\[B262\].*column 3.*'id'.*from 1 to 2"),
+        ({"id": 1, "name": 2, "replaced_by": 3}, r"\[B262\].*column 3.*'replaced_by'"),
         ({"id": 0, "name": 2}, r"\[B262\].*column 0.*'id'"),
     ],
 )
@@ -137,9 +212,18 @@ def test_wrong_columns(write, columns, message):
         list(read_table(write("code\tname\n1\ta\n"), columns=columns))
 
 
-def test_broken_quotes(write):
-    with pytest.raises(BioelError, match="B126.*line 3"):
-        list(read_table(write('1,a\n2,"b\n3,c\n', "n.csv"), columns={"id": 1, "name": 2}))
+@pytest.mark.parametrize(
+    ("content", "start", "end"),
+    [
+        ('1,a\n2,"b\n3,c\n', 2, 3),  # never closed
+        ('1,a\n\n2,"b\n3,"c"\n4,d\n', 3, 4),
+        ('1,"b"c\n', 1, 1),
+    ],
+)
+def test_broken_quotes(write, content, start, end):
+    message = rf"\[B126\] .*n.csv, line {start}: .*ends? (at|in) line {end}"
+    with pytest.raises(BioelError, match=message):
+        list(read_table(write(content, "n.csv"), columns={"id": 1, "name": 2}))
 
 
 def test_rows_of_mrconso(write):

@@ -13,7 +13,6 @@ from spacy_bioel.io.open import (
     Place,
     StrPath,
     curie,
-    first_line,
     numbered_lines,
     parse_ids,
     skip_if_bad,
@@ -41,7 +40,7 @@ def read_phrase_table(path: StrPath, *, prefix: str = "") -> Iterator[AnnotatedT
     recognised; any other table must have the columns id, name, phrase without a header, as in
     AskAPatient and TwADR-L. The id of a text is "file name:line"; its mention covers the phrase.
     """
-    line = first_line(path)
+    line = next((line for _, line in numbered_lines(path)), "")
     separator = "\t" if "\t" in line else ","
     header = line.split(separator)
     has_header = _COMETA_PHRASE in header and _COMETA_IDS in header
