@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
+from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any, TextIO, TypeVar
@@ -22,11 +23,14 @@ from typer import Argument, Option
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.files import replacing_text
+from spacy_bioel.io.open import BadRecord, skipping_bad
 from spacy_bioel.io.table import COLUMN_KEYS
+from spacy_bioel.text.normalize import escape_formula
 from spacy_bioel.types import DOC_ENTS
 
 Tracked = TypeVar("Tracked")
 _WIDTH_OF_FILES = 160
+_N_SHOWN = 3  # skipped records that are also shown on stderr
 # Errors raised by writing to an open file; they do not include its name.
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 # Terminal control characters (C0 except line breaks and tabs, C1, text direction), and lone
@@ -126,6 +130,43 @@ def writing(path: Path) -> Iterator[TextIO]:
     make_folder(path.parent)
     with naming(path), replacing_text(path) as file:
         yield file
+
+
+@contextmanager
+def reporting_bad(report: Path | None, *, sources: Sequence[Path]) -> Iterator[None]:
+    """Skip bad records, list them in a table, and show the first; None: bad records are errors.
+
+    RAISES BioelError: [B400] if all records are bad. The table is still written.
+    """
+    if report is None:
+        yield
+        return
+    failure: BioelError | None = None
+    first: list[str] = []
+    with writing(report) as file, skipping_bad(partial(_write_bad, file, first)) as skipped:
+        file.write("file\tline\tcode\tmessage\n")
+        try:
+            yield
+        except BioelError as error:
+            failure = error
+    if failure is not None and skipped.first is not None and not skipped.kept:
+        names = ", ".join(map(str, sources))
+        message = Errors.B400.format(
+            sources=names, n=skipped.n, report=report, first=skipped.first.message
+        )
+        raise BioelError(message) from failure
+    if failure is not None:
+        raise failure
+    for message in first:
+        show_note(f"Skipped: {message}")
+    show_note(f"{count_of(skipped.n, 'bad record')} skipped, see {report}")
+
+
+def _write_bad(file: TextIO, first: list[str], record: BadRecord) -> None:
+    line = str(record.line or "")
+    cells = (record.path, line, record.code, record.message.partition("] ")[2])
+    file.write("\t".join(escape_formula(" ".join(cell.split())) for cell in cells) + "\n")
+    first += [record.message] * (len(first) < _N_SHOWN)
 
 
 def make_folder(folder: Path) -> None:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from spacy_bioel.cli import console
-from spacy_bioel.cli.kb_build import reporting_bad
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.files import replacing_file
 from spacy_bioel.io.jsonl import write_texts_jsonl
@@ -56,7 +55,7 @@ def convert(
     from spacy_bioel.corpus import read_texts
 
     place = console.gold_place(spans_key, ents)
-    with reporting_bad(skip_bad, sources=[corpus]), console.naming(out):
+    with console.reporting_bad(skip_bad, sources=[corpus]), console.naming(out):
         texts = read_texts(corpus, format=format, prefix=prefix, spans_key=place)
         texts = console.track(_with_mentions(texts, corpus), "Converting")
         console.make_folder(out.parent)

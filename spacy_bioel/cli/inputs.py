@@ -19,8 +19,7 @@ from typing import Any
 from spacy.language import Language
 from spacy.vocab import Vocab
 
-from spacy_bioel.cli.console import make_folder, naming, show_note, track, writing
-from spacy_bioel.cli.kb_build import reporting_bad
+from spacy_bioel.cli.console import make_folder, naming, reporting_bad, show_note, track, writing
 from spacy_bioel.corpus import declare_labels, doc_to_text, read_docs, read_texts
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.evaluation.run import check_gold, gold_key

@@ -7,12 +7,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict
-from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import Annotated, Any
 
 from typer import Argument, Option
 
@@ -21,7 +19,7 @@ from spacy_bioel.cli.kb_show import MEANINGS_OF_COUNTS, ann_text, open_kb_argume
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.io.formats import detect_ontology_format, read_ontology
 from spacy_bioel.io.ontology import read_obo_header
-from spacy_bioel.io.open import BadRecord, Skipped, curie, skip_if_bad, skipped_so_far, skipping_bad
+from spacy_bioel.io.open import Skipped, curie, skip_if_bad, skipped_so_far
 from spacy_bioel.io.table import Column, read_table
 from spacy_bioel.kb.build import Branches, build_kb, check_ids
 from spacy_bioel.kb.edit import (
@@ -34,12 +32,10 @@ from spacy_bioel.kb.edit import (
 )
 from spacy_bioel.kb.folder import map_vectors
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.text.normalize import escape_formula
 from spacy_bioel.types import Concept
 
 # Longer numbers in --columns are read as header names.
 _MAX_DIGITS = 9
-_N_SHOWN = 3  # skipped records that are also shown on stderr
 # Counts shown by `add`, `edit` and `retire`.
 _EDIT_COUNTS = (
     "records", "merged_records", "redirected", "merged_names", "empty_names", "dropped_by_type",
@@ -86,7 +82,7 @@ def build(
     Example: `bioel kb build my_kb terms.csv --columns id=Code,name=Label --prefix MY`
     """
     had_vectors = bool(map_vectors(out))
-    with reporting_bad(skip_bad, sources=sources):
+    with console.reporting_bad(skip_bad, sources=sources):
         about = {"source": source_name, "release": release, "licence": licence}
         concepts, about = open_sources(sources, format, prefix, columns, synonym_separator, **about)
         if retired is not None:
@@ -189,43 +185,6 @@ def _with_good_ids(concepts: Iterable[Concept], skipped: Skipped) -> Iterator[Co
             check_ids(concept, number=number)
             skipped.kept += 1
             yield concept
-
-
-@contextmanager
-def reporting_bad(report: Path | None, *, sources: Sequence[Path]) -> Iterator[None]:
-    """Skip bad records, list them in a table, and show the first; None: bad records are errors.
-
-    RAISES BioelError: [B400] if all records are bad. The table is still written.
-    """
-    if report is None:
-        yield
-        return
-    failure: BioelError | None = None
-    first: list[str] = []
-    with console.writing(report) as file, skipping_bad(partial(_write_bad, file, first)) as skipped:
-        file.write("file\tline\tcode\tmessage\n")
-        try:
-            yield
-        except BioelError as error:
-            failure = error
-    if failure is not None and skipped.first is not None and not skipped.kept:
-        names = ", ".join(map(str, sources))
-        message = Errors.B400.format(
-            sources=names, n=skipped.n, report=report, first=skipped.first.message
-        )
-        raise BioelError(message) from failure
-    if failure is not None:
-        raise failure
-    for message in first:
-        console.show_note(f"Skipped: {message}")
-    console.show_note(f"{console.count_of(skipped.n, 'bad record')} skipped, see {report}")
-
-
-def _write_bad(file: TextIO, first: list[str], record: BadRecord) -> None:
-    line = str(record.line or "")
-    cells = (record.path, line, record.code, record.message.partition("] ")[2])
-    file.write("\t".join(escape_formula(" ".join(cell.split())) for cell in cells) + "\n")
-    first += [record.message] * (len(first) < _N_SHOWN)
 
 
 def show_counts(title: str, counts: Mapping[str, int | str]) -> None:
