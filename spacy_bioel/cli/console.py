@@ -149,12 +149,10 @@ def reporting_bad(report: Path | None, *, sources: Sequence[Path]) -> Iterator[N
             yield
         except BioelError as error:
             failure = error
-    if failure is not None and skipped.first is not None and not skipped.kept:
+    if failure is not None and first and not skipped.kept:
         names = ", ".join(map(str, sources))
-        message = Errors.B400.format(
-            sources=names, n=skipped.n, report=report, first=skipped.first.message
-        )
-        raise BioelError(message) from failure
+        about = {"sources": names, "n": skipped.n, "report": report, "first": first[0]}
+        raise BioelError(Errors.B400.format(**about)) from failure
     if failure is not None:
         raise failure
     for message in first:

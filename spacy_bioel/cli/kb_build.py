@@ -185,6 +185,8 @@ def _with_good_ids(concepts: Iterable[Concept], skipped: Skipped) -> Iterator[Co
             check_ids(concept, number=number)
             skipped.kept += 1
             yield concept
+    if skipped.first is not None and not skipped.kept:
+        raise BioelError(skipped.first.message)
 
 
 def show_counts(title: str, counts: Mapping[str, int | str]) -> None:
@@ -240,6 +242,7 @@ def add(
     source_name: console.SourceName = "",
     release: console.Release = "",
     licence: console.Licence = "",
+    skip_bad: console.SkipBad = None,
     json_file: console.Json = None,
 ) -> None:
     """Add the concepts of one or several sources to a knowledge base.
@@ -256,10 +259,11 @@ def add(
     Example: `bioel kb add my_kb local_terms.tsv`
     """
     about = {"source": source_name, "release": release, "licence": licence}
-    concepts, about = open_sources(sources, format, prefix, columns, synonym_separator, **about)
     kept_types = None if types is None else split_list(types)
-    records = console.track(concepts, "Reading concepts")
-    edited = add_concepts(kb, records, types=kept_types, **about)
+    with console.reporting_bad(skip_bad, sources=sources):
+        concepts, about = open_sources(sources, format, prefix, columns, synonym_separator, **about)
+        records = console.track(concepts, "Reading concepts")
+        edited = add_concepts(kb, records, types=kept_types, **about)
     show_edit_report(f"Added to {kb}", edited, kb=kb, json_file=json_file)
 
 

@@ -64,6 +64,14 @@ def test_every_error_is_a_row_of_each_format(bioel, model, gold, tmp_path):
     assert [last[key] for key in ("kind", "start", "gold_ids")] == ["spurious", None, []]
 
 
+@pytest.mark.parametrize(("suffix", "separator"), [("csv", ","), ("tsv", "\t")])
+def test_no_cell_is_a_formula(bioel, model, gold, tmp_path, suffix, separator):
+    gold.write_text(gold.read_text("utf8").replace("7|", "=7|").replace("7\t", "=7\t"), "utf8")
+    out = tmp_path / f"errors.{suffix}"
+    bioel("evaluate", model, gold, "--prefix", "MESH", "--errors", out)
+    assert {row["document"] for row in read_table(out, separator)} == {"'=7"}
+
+
 def test_the_page(bioel, model, gold, tmp_path):
     out = tmp_path / "errors.html"
     bioel("evaluate", model, gold, "--prefix", "MESH", "--html", out)

@@ -133,11 +133,30 @@ def test_bad_records_are_skipped_and_reported(bioel, tmp_path):
     ]
 
 
+def test_bad_records_to_add_are_skipped(bioel, kb, tmp_path):
+    source, report = tmp_path / "mine.csv", tmp_path / "bad.tsv"
+    source.write_text("id,name\nX:1,Gout, of the toe\nX:2,Rash\n")
+    before = KnowledgeBase.open(kb).fingerprint
+    assert "[B510]" in bioel("kb", "add", kb, source, status=2).err
+    assert KnowledgeBase.open(kb).fingerprint == before
+    done = bioel("kb", "add", kb, source, "--skip-bad", report)
+    assert f"1 bad record skipped, see {report}" in done.err and "line 2" in done.err
+    assert "X:2" in KnowledgeBase.open(kb) and "X:1" not in KnowledgeBase.open(kb)
+
+
+@pytest.mark.parametrize("command", ["build", "add"])
+def test_synonyms_of_a_table(bioel, kb, tmp_path, command):
+    source = tmp_path / "mine.csv"
+    source.write_text('id,name,synonyms\nX:1,Gout,"podagra, toe gout"\n')
+    bioel("kb", command, kb, source, "--synonym-separator", ",")
+    assert sorted(KnowledgeBase.open(kb)["X:1"].names) == ["Gout", "podagra", "toe gout"]
+
+
 def test_counts_are_explained_and_those_that_are_0_hidden(bioel, tmp_path):
     source = tmp_path / "mine.csv"
     source.write_text("id,name\nX:1,Gout\nX:1,gout\nX:2,?\n")
     shown = bioel("kb", "build", tmp_path / "kb", source).out
-    assert "records merged into an earlier record with the same id" in shown
+    assert "records merged into the concept that already has their id" in shown
     assert "names left out: no letter or digit" in shown
     assert "retired" not in shown and " 0 " not in shown
 
