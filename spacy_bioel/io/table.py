@@ -160,8 +160,9 @@ def read_table(
         "xrefs" to a column name in the header (or several names), or to a column number, counted
         from 1. If all are numbers, the table has no header.
     synonym_separator (str): What separates the synonyms in a cell; "": a bar, or a semicolon if
-        most of the first cells contain one and none contains a bar. A warning is logged [W478] if
-        semicolons could be either separators or parts of names.
+        none of the first cells contains a bar, and more than a fifth of them, and most that might
+        have several synonyms, contain a semicolon. A warning is logged [W478] if semicolons could
+        be either separators or parts of names.
     YIELDS (Concept): One per row, and one without names for each alternate id.
     RAISES BioelError: [B510] for a row of another width, [B512] for two columns of one name.
     """
@@ -182,8 +183,11 @@ def read_table(
     used = list(chain.from_iterable(indices.values()))
     at, separator = indices.get("synonyms", []), synonym_separator or _BAR
     some = [row[i] for _, row in first for i in at if i < len(row) and row[i]]
-    if detects and 2 * sum(";" in cell for cell in some) > len(some) and _BAR not in "".join(some):
-        separator = ";"
+    several = [";" in cell for cell in some if ";" in cell or ", " in cell]
+    if detects and not any(_BAR in cell for cell in some):
+        # Semicolons and commas also occur in names.
+        is_common = sum(several) > max(len(several) / 2, len(some) / 5)
+        separator = ";" if is_common else _BAR
     n_of = {";": 0, _BAR: 0}  # rows with it in their synonyms
     for where, row in chain(first, rows):
         with skip_if_bad(where):

@@ -68,7 +68,11 @@ def test_synonyms_between_semicolons(write, caplog):
     path = write("id,name,more\n1,Fever,Pyrexia; hot\n2,Cough,\n3,Pain,ache;dolor\n", "t.csv")
     assert names_of(path) == [("Fever", "Pyrexia", "hot"), ("Cough",), ("Pain", "ache", "dolor")]
     (message,) = caplog.messages
-    assert "[W478]" in message and "t.csv" in message and "at ';': 2 rows" in message
+    assert (
+        "[W478]" in message
+        and "t.csv" in message
+        and "at ';'; rows with a semicolon there: 2, with a bar: 0." in message
+    )
     # A bar decides, wherever it occurs; semicolons then belong to names, as in chemistry.
     caplog.clear()
     path = write("id,name,more\n1,A,b;c\n2,D,e;f\n3,G,h|i; j\n", "u.csv")
@@ -78,18 +82,32 @@ def test_synonyms_between_semicolons(write, caplog):
     rows = "".join(f"{n},N{n},name {n}\n" for n in range(8))
     path = write(f"id,name,more\n{rows}8,Gout,podagra; of the toe\n", "v.csv")
     assert names_of(path)[-1] == ("Gout", "podagra; of the toe")
-    assert "[W478]" in caplog.text and "at '|': 1 row" in caplog.text
+    assert "[W478]" in caplog.text and "at '|'; rows with a semicolon there: 1," in caplog.text
     caplog.clear()
     assert names_of(path, synonym_separator=";")[-1] == ("Gout", "podagra", "of the toe")
     assert not caplog.messages
 
 
+@pytest.mark.parametrize(
+    ("cells", "is_separator"),
+    [
+        (["a; b", "c", "d", ""], True),
+        (["a; b", "c", "d", "e", "f"], False),  # a fifth
+        (["a; b", "c, d", "e"], False),  # perhaps commas separate them
+        (["a; b", "c; d", "Gout, acute; podagra", "2,4-D", "gout, acute"], True),
+        (["a; b", "c; d", "e|f"], False),
+    ],
+)
+def test_when_a_semicolon_separates_synonyms(write, cells, is_separator):
+    rows = "".join(f"{n}\tN{n}\t{cell}\n" for n, cell in enumerate(cells))
+    names = names_of(write(f"id\tname\tmore\n{rows}", "t.tsv"))
+    assert names[0][1:] == (("a", "b") if is_separator else ("a; b",))
+
+
 def test_bars_after_the_rows_that_decide(write, caplog):
     rows = "".join(f"{n},N{n},a{n};b{n}\n" for n in range(1500))
     assert names_of(write(f"id,name,more\n{rows}x,X,c|d\n", "t.csv"))[-1] == ("X", "c|d")
-    assert (
-        "[W478]" in caplog.text and "1,500 rows have a semicolon there, and 1 a bar" in caplog.text
-    )
+    assert "[W478]" in caplog.text and "there: 1,500, with a bar: 1." in caplog.text
 
 
 @pytest.mark.parametrize(
