@@ -239,7 +239,7 @@ class Errors(metaclass=_Coded):
     B440 = "Expected [MODEL] TEXT: a pipeline or knowledge base (default: the starter), then one text in quotes; found: {found}."
     B441 = "{found!r} is empty, a file or a folder; expected a text in quotes: bioel explain [MODEL] TEXT. To explain the text of a file: bioel explain [MODEL] - < FILE"
     B442 = "{id!r} in the knowledge base in {path} already has the name {same!r}, and {name!r} differs only in case or punctuation. Choose a new name; nothing was changed."
-    B444 = "{path} has the columns {columns}, expected a column 'text', and optionally 'id'. Rename the columns in the first row, or write one text per line to a file OUT.txt."
+    B444 = "{path} has the columns {columns!s:.80}, expected a column 'text', and optionally 'id'. Rename the columns in the first row, or write one text per line to a file OUT.txt."
     B466 = "{path} has changed since it was saved: expected {expected}, found {found}. Copy the whole model folder again; if you changed the file yourself, remove {manifest} in its folder. To check all files: bioel verify"
     B467 = "The knowledge base of {name!r} is in memory only, and would be lost with include_kb = false. Set include_kb = true, or save the knowledge base: kb.save_to(folder), then set_kb(folder)."
     B468 = "{path} is neither a saved pipeline nor a knowledge base: expected a folder with config.cfg, or the output of bioel kb build. Check the path."

@@ -134,6 +134,21 @@ def test_a_text_with_a_comma_is_not_cut(bioel, model, tmp_path):
     assert "naloxone" not in done.err and not (tmp_path / "out.jsonl").exists()
 
 
+def test_messages_quote_little_of_a_table(tmp_path):
+    secret = "Seen in clinic. " * 6 + "Jane Doe"
+    for name, content in [
+        ("a.csv", f'1,"{secret}"\n'),
+        ("a.csv", f"id,text\n{secret},Fever\n{secret},Gout\n"),
+        ("a.csv", f'id,text\n1,"{secret}\n'),
+        ("a.csv", f'id,text\n1,"{secret}"x\n'),
+        ("a.csv", f"id,text\n1,{secret},{secret}\n"),
+    ]:
+        (tmp_path / name).write_text(content)
+        with pytest.raises(BioelError) as caught:
+            list(stream_documents(str(tmp_path / name), None))
+        assert "Jane" not in str(caught.value)
+
+
 def test_bad_rows_are_skipped_and_listed(bioel, model, tmp_path):
     table, report = tmp_path / "a.csv", tmp_path / "bad.tsv"
     bad = b"2,Gout, fever\n1,Fever\n,Cough\n3,caf\xe9\n4\n"
