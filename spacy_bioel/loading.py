@@ -216,10 +216,7 @@ def load_starter(
     nlp = load_model_from_config(whole, meta=meta, auto_fill=True, disable=disable, exclude=exclude)
     pipes: dict[str, Any] = dict(nlp.components)
     if detector := pipes.get(DETECTOR):
-        from_config = dict(detector.cfg)
-        detector.from_disk(_STARTER_FOLDER / DETECTOR)  # also replaces all settings
-        changed = changes.get("components", {}).get(DETECTOR, {})
-        detector.cfg |= {key: from_config[key] for key in changed if key in from_config}
+        detector.from_disk(_STARTER_FOLDER / DETECTOR)
     if linker := pipes.get(LINKER):
         read_starter_encoder(linker.model)
         counts = json.loads((_STARTER_FOLDER / "alias_table.json").read_text(encoding="utf8"))

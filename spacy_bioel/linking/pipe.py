@@ -52,6 +52,8 @@ class Linker(StoredPipe[LinkerSettings]):
     with effect from the next batch. Several threads can predict, but only one can train.
     """
 
+    _state_keys = ("kb",)
+
     def __init__(
         self,
         vocab: Vocab,
@@ -78,6 +80,7 @@ class Linker(StoredPipe[LinkerSettings]):
         # Relative paths start from this folder, even if the working folder changes before they
         # are first used.
         self._base = Path.cwd() if settings.get("kb") else Path()
+        self._included: KbSetting = ""  # the knowledge bases in the folder it was loaded from
         self.pipeline = Pipeline()
         self._lock = RLock()
         self._cache = Cache()
@@ -90,6 +93,10 @@ class Linker(StoredPipe[LinkerSettings]):
         self._is_equipped = False  # whether `_equip` has added the bundled components
         self._training: NameTraining | None = None
         self._cache = self._cache.only("encoder")
+
+    def join(self, nlp: Language) -> None:
+        super().join(nlp)
+        self.pipeline.join(nlp)
 
     # SavedParts.
 
@@ -245,10 +252,8 @@ class Linker(StoredPipe[LinkerSettings]):
     # Bundled components are saved too, so that a pipe is saved with the same parts before and after
     # its first use.
 
-    def stored_cfg(self) -> dict[str, Any]:
-        if self.cfg["include_kb"]:  # its original folder may not exist where the copy is loaded
-            return self.cfg | {"kb": self._included_kb()}
-        return self.cfg
+    def saved_state(self) -> dict[str, Any]:
+        return {"kb": self._included_kb()} if self.cfg["include_kb"] else {}
 
     def _included_kb(self) -> KbSetting:
         """Return the `kb` setting for a pipe that is saved with its knowledge bases."""
@@ -270,7 +275,8 @@ class Linker(StoredPipe[LinkerSettings]):
         contextual = self.rescorer.parts() if self.rescorer else {}
         return {**stored, **encoder_parts(self.encoder), **contextual}
 
-    def load_parts(self, parts: Mapping[str, bytes]) -> None:
+    def load_parts(self, parts: Mapping[str, bytes], state: Mapping[str, Any]) -> None:
+        self._included = state.get("kb", "") if state.get("include_kb", True) else ""
         names = {_ALIAS_TABLE_FILE, *(f"{name}.json" for name in _WEIGHT_NAMES)} & parts.keys()
         tables = {name: srsly.json_loads(parts[name]) for name in names}
         self.alias_table, self.fusion, self.rescoring = self._read_tables(tables)
@@ -311,9 +317,9 @@ class Linker(StoredPipe[LinkerSettings]):
         parts = srsly.msgpack_loads(bytes_data)
         super().read_bytes(parts["pipe"])
         if parts["kbs"]:
-            blocks = dict(zip(folders_of(self.cfg["kb"]), parts["kbs"], strict=True))
-            kb = open_kbs(self.cfg["kb"], lambda name: KnowledgeBase.from_bytes(blocks[name]))
-            self._take(kb, self.cfg["kb"])
+            blocks = dict(zip(folders_of(self._included), parts["kbs"], strict=True))
+            kb = open_kbs(self._included, lambda name: KnowledgeBase.from_bytes(blocks[name]))
+            self._take(kb, self._included)
 
     def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
         validation.check_saved_kb(self._kb, self.name, includes_kb=self.cfg["include_kb"])
@@ -326,9 +332,10 @@ class Linker(StoredPipe[LinkerSettings]):
 
     def read_folder(self, folder: Path) -> None:
         super().read_folder(folder)
-        if self.cfg["include_kb"] and self.cfg["kb"]:
+        # Another `kb` setting in the config takes precedence over the saved knowledge base.
+        if self._included and self.cfg["kb"] in ("", self._included):
             find = partial(bundled.find_included, folder.resolve())
-            self.cfg["kb"] = bundled.map_folders(self.cfg["kb"], find)
+            self.cfg["kb"] = bundled.map_folders(self._included, find)
 
     # Prediction.
 
@@ -484,7 +491,7 @@ class Linker(StoredPipe[LinkerSettings]):
         # workers share its memory-mapped pages.
         parts: dict[str, Any] = {"entities": self.entities, "scorer": self.scorer}
         parts["ngram_search"] = self._ngram_search
-        make = partial(type(self), self.vocab, self.model, self.name, settings={}, **parts)
+        make = partial(type(self), self.vocab, self.model, self.name, settings=self.cfg, **parts)
         return _unpickle_linker, (make, self.to_bytes(exclude=["kb"]), self.kb)
 
 

@@ -47,6 +47,8 @@ from spacy_bioel.types import BoolArray, FloatArray, IntArray, ScoredSpan
 class MentionDetector(StoredPipe[MentionSettings]):
     """Writes mentions to doc.spans["bioel"], and their probabilities to attrs["scores"]."""
 
+    _state_keys = ("labels", "width")
+
     def __init__(
         self,
         vocab: Vocab,
@@ -68,8 +70,7 @@ class MentionDetector(StoredPipe[MentionSettings]):
 
     def read_settings(self) -> MentionSettings:
         """Check and return the settings. RAISES BioelError: [B270]"""
-        stored = ("labels", "width")  # saved with the settings, but not settings themselves
-        return MentionSettings.of({k: v for k, v in self.cfg.items() if k not in stored})
+        return MentionSettings.of({k: v for k, v in self.cfg.items() if k != "labels"})
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -243,8 +244,9 @@ class MentionDetector(StoredPipe[MentionSettings]):
 
     # Serialisation, see pipe.py.
 
-    def stored_cfg(self) -> dict[str, Any]:
-        return self.cfg | {"width": self.model.get_ref("tok2vec").maybe_get_dim("nO")}
+    def saved_state(self) -> dict[str, Any]:
+        width = self.model.get_ref("tok2vec").maybe_get_dim("nO")
+        return {"labels": list(self.labels), "width": width}
 
     def parts(self) -> SavedParts:
         return {
@@ -252,8 +254,8 @@ class MentionDetector(StoredPipe[MentionSettings]):
             "gazetteer.safetensors": lambda: save(self.gazetteer.arrays()),
         }
 
-    def load_parts(self, parts: Mapping[str, bytes]) -> None:
-        width = self.cfg.pop("width")
+    def load_parts(self, parts: Mapping[str, bytes], state: Mapping[str, Any]) -> None:
+        self.cfg["labels"], width = list(state["labels"]), state["width"]
         self.gazetteer = Gazetteer.from_arrays(load(parts["gazetteer.safetensors"]))
         if self.labels:
             make_parameters(self.model.get_ref("tok2vec"))

@@ -63,6 +63,7 @@ NO_VALID_PIPELINE = (
     "--resume. First error: {error}"
 )
 
+
 def main(
     corpus: str,
     config: Path,

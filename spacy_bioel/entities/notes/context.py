@@ -372,7 +372,7 @@ def _sections_with_status(
         yield header.start("name"), header.end(), end, status
 
 
-_RULES_FILE, _CFG_FILE = "rules.json", "cfg.json"
+_RULES_FILE = "rules.json"
 _DEFAULT_RULES = Path(__file__).parents[2] / "assets" / "context.json"
 _MAX_PHRASE_WORDS = 12
 
@@ -446,20 +446,21 @@ class MentionContext(Pipe):
                     break
         return phrases
 
+    def current_settings(self) -> dict[str, Any]:
+        """Return the current settings in the form used in configs."""
+        return dict(self.cfg)
+
     def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
-        data: bytes = srsly.msgpack_dumps({"cfg": self.cfg, "rules": self._table})
+        data: bytes = srsly.msgpack_dumps({"rules": self._table})
         return data
 
     def from_bytes(self, bytes_data: bytes, *, exclude: Iterable[str] = ()) -> MentionContext:
-        parts = srsly.msgpack_loads(bytes_data)
-        self._set_table(parts["rules"])
-        self.cfg.update(parts["cfg"])
+        self._set_table(srsly.msgpack_loads(bytes_data)["rules"])
         return self
 
     def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
         """Save the rules with the pipeline."""
-        tables = {_CFG_FILE: self.cfg, _RULES_FILE: self._table}
-        save_files(Path(path), {name: partial(_json_bytes, t) for name, t in tables.items()})
+        save_files(Path(path), {_RULES_FILE: partial(_json_bytes, self._table)})
 
     def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> MentionContext:
         """Load a saved pipe.
@@ -470,7 +471,6 @@ class MentionContext(Pipe):
         files = SavedFiles(Path(path))
         table = json.loads(files.read(_RULES_FILE))
         self._set_table(table, origin=str(Path(path) / _RULES_FILE))
-        self.cfg.update(json.loads(files.read(_CFG_FILE)))
         return self
 
 
