@@ -119,6 +119,8 @@ def encode(
     again, so an interrupted run can be resumed. For constrained decoding, a trie of the names is
     also written. Commands that change the knowledge base wait until encoding ends.
 
+    If the pipeline was saved with a copy of this knowledge base, the copy gets the vectors too.
+
     Example: `bioel kb encode my_kb starter`
     """
     from spacy_bioel.cli.inputs import load_model, require_linker
@@ -133,6 +135,17 @@ def encode(
     )
     if done.ann:
         console.show_note(f"Built an {ann_text(done.ann)}.")
+    for copy in linker.saved_kbs():
+        if copy.path == base.path:
+            continue
+        if copy.fingerprint == base.fingerprint:
+            KnowledgeBase.open(kb).copy_vectors(copy.path, encoder=linker.fingerprint)
+            console.show_note(f"The copy in {copy.where} has the vectors too.")
+        else:
+            console.show_note(
+                f"{model} links to another version, without these vectors: {copy.where}. To encode "
+                f"it: bioel kb encode {copy.where} {model}"
+            )
 
 
 def read_retired(path: Path, *, prefix: str) -> Iterator[Concept]:

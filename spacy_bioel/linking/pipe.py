@@ -226,6 +226,10 @@ class Linker(StoredPipe[LinkerSettings]):
                 self._kb, self._opened_as = kb, deepcopy(self.cfg["kb"])
             return self._kb
 
+    def saved_kbs(self) -> list[KnowledgeBase]:
+        """Open the knowledge bases that the pipe was saved with. Raises the errors of `kb`."""
+        return list(parts_of(self.kb_if_built())) if self._included else []
+
     def set_kb(self, kb: KnowledgeBase | Path | KbSetting) -> None:
         """Switch to other knowledge bases. No retraining is needed; any training in progress ends.
 
