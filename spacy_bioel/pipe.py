@@ -133,7 +133,8 @@ def keep_config_current(nlp: Language, pipe: Any) -> None:
 
     RAISES BioelError: [B270] if one is wrong.
     """
-    pipe.created_with = pipe.current_settings()
+    if not hasattr(pipe, "created_with"):  # else it is taken over from another pipeline
+        pipe.created_with = pipe.current_settings()
     if not isinstance(nlp._pipe_configs, _CurrentConfigs):
         nlp._pipe_configs = _CurrentConfigs(nlp)
 
@@ -241,11 +242,21 @@ class StoredPipe(TrainablePipe, Generic[S]):
         sgd: Optimizer | None = None,
         losses: dict[str, float] | None = None,
     ) -> dict[str, float]:
-        """Learn from a batch. Raises the same errors as `learn`."""
+        """Learn from a batch. Raises the same errors as `learn`.
+
+        Warns [W346] if a batch is annotated only where the pipe does not look.
+        """
         examples = list(examples)
         losses = {} if losses is None else losses
         losses.setdefault(self.name, 0.0)
         validate_examples(examples, f"{type(self).__name__}.update")
+        key, references = self.cfg["gold_key"], [example.reference for example in examples]
+        found = sorted({group for doc in references for group in doc.spans if doc.spans[group]})
+        found += ["doc.ents"] * any(doc.ents for doc in references)
+        if found and not any(key in doc.spans for doc in references):
+            message = Warnings.W346.format(name=self.name, key=key, found=", ".join(found))
+            warnings.warn(message, stacklevel=2)
+            return losses
         set_dropout_rate(self.model, drop)
         loss = self.learn(examples)
         if loss is not None:
@@ -299,10 +310,12 @@ class StoredPipe(TrainablePipe, Generic[S]):
         if state is None:  # saved by an earlier version
             state = stored["cfg"]
             settings = {k: v for k, v in state.items() if k not in self._state_keys}
-            if changed := [k for k, v in settings.items() if self.cfg.get(k) != v]:
+            changed = [k for k, v in settings.items() if self.cfg.get(k) != v]
+            self.cfg.update(settings)
+            self.check_settings()
+            if changed:
                 message = Warnings.W345.format(name=self.name, changed=", ".join(changed))
                 warnings.warn(message, stacklevel=2)
-            self.cfg.update(settings)
         self.check_settings()
         self.load_parts(parts, state)
 

@@ -224,7 +224,7 @@ class MentionDetector(StoredPipe[MentionSettings]):
         """Return the gold mentions, their probabilities, and the annotated labels of each token.
 
         Only tokens that the network reads are counted, over all documents. Shapes (n_mentions, 3),
-        (n_mentions,), (n_tokens, n_labels).
+        (n_mentions,), (n_tokens, n_labels). Warns [W347] of a label that the model does not have.
         """
         examples, key = list(examples), self.cfg["gold_key"]
         gold, probabilities, annotated, offset = [], [], [], 0
@@ -232,7 +232,12 @@ class MentionDetector(StoredPipe[MentionSettings]):
         for example, tokens in zip(examples, kept, strict=True):
             for span in gold_spans(example, key=key):
                 start, end = np.searchsorted(tokens, [span.start, span.end]).tolist()
-                if span.label in self.labels and start < end:
+                if span.label not in self.labels:
+                    message = Warnings.W347.format(
+                        name=self.name, label=span.label, known=", ".join(self.labels)
+                    )
+                    warnings.warn(message, stacklevel=2)
+                elif start < end:
                     gold.append((offset + start, offset + end, self.labels.index(span.label)))
                     probabilities.append(span.probability)
             doc_labels = annotated_labels(example.reference, key=key)
