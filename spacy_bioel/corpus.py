@@ -232,7 +232,7 @@ def text_to_doc(
             doc.char_span(m.start, m.end, m.label, "|".join(m.ids), alignment_mode="expand")
             for m in text.entities
         ]
-        doc.set_ents(filter_spans(entities))
+        doc.set_ents(filter_spans(span for span in entities if span is not None))
     return doc, add_gold(doc, text, widen=widen)
 
 

@@ -273,6 +273,7 @@ class Errors(metaclass=_Coded):
     B521 = '{path} has no mentions in {asked}; it has {found}. Choose the gold mentions with --spans-key KEY or --ents; in a config, spans_key = "KEY" or "doc.ents".'
     B522 = "--spans-key and --ents choose the gold mentions in a .spacy file, but {problem}. Leave {option} out."
     B523 = "{where}: no mention was read, but the key {key!r} contains offsets. Expected mentions under 'mentions', 'links', 'spans', 'entities' or 'label'. Rename the key to 'mentions', or remove it if it lists something else."
+    B540 = "The config of {where} has wrong settings:\n{wrong}\nCorrect them in the config."
 
 
 class Warnings(metaclass=_Coded):

@@ -136,7 +136,7 @@ def encode(
     if done.ann:
         console.show_note(f"Built an {ann_text(done.ann)}.")
     for copy in linker.saved_kbs():
-        if copy.path == base.path:
+        if copy.path is None or copy.path == base.path:
             continue
         if copy.fingerprint == base.fingerprint:
             KnowledgeBase.open(kb).copy_vectors(copy.path, encoder=linker.fingerprint)

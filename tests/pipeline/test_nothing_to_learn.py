@@ -1,4 +1,4 @@
-"""Examples that a pipe cannot learn from: it says so instead of learning nothing, or the opposite."""
+"""Examples that a pipe cannot learn from: it says so."""
 
 from typing import Any
 

@@ -23,7 +23,7 @@ import torch
 import typer
 from confection import Config
 from configs import load_chain
-from spacy.cli._util import setup_gpu, show_validation_error
+from spacy.cli._util import setup_gpu
 from spacy.training import loop
 from spacy.training.initialize import init_nlp
 from spacy.util import load_config, load_model_from_config
@@ -35,7 +35,7 @@ from spacy_bioel.cli.console import show_error
 from spacy_bioel.errors import BioelError
 from spacy_bioel.evaluation.scorers import STEPS
 from spacy_bioel.files import replacing_folder, scratch_folder
-from spacy_bioel.loading import load_model
+from spacy_bioel.loading import config_errors, load_model
 
 MODELS = ("model-last", "model-best")
 
@@ -110,7 +110,8 @@ def main(
     output.mkdir(parents=True, exist_ok=True)
     # Saved next to the model with all defaults: `spacy train` with this file repeats the training,
     # and `spacy debug` accepts it.
-    merged = load_model_from_config(merged, auto_fill=True).config
+    with config_errors(config):
+        merged = load_model_from_config(merged, auto_fill=True).config
     path = output / "config.cfg"
     merged.to_disk(path)
     if config_only:
@@ -140,7 +141,7 @@ def train(
     from_scratch (bool): Remove pipelines of earlier runs.
     """
     setup_gpu(use_gpu)
-    with show_validation_error(config):
+    with config_errors(config):
         nlp = init_nlp(load_config(config), use_gpu=use_gpu)
     if from_scratch:
         remove_models(output, folder)
