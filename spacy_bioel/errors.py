@@ -310,6 +310,8 @@ class Warnings(metaclass=_Coded):
     W345 = "The pipe {name!r} was saved by an earlier version, with settings that differ from config.cfg: {changed}. The saved settings are used. To write them to config.cfg, save the pipeline again: nlp.to_disk(FOLDER)"
     W346 = "{name!r} learns nothing from these examples: they have annotations in {found}, but no gold mentions in doc.spans[{key!r}]. Copy them: doc.spans[{key!r}] = list(doc.ents), with ids in kb_id_; or read the corpus with spacy-bioel.Corpus.v1."
     W347 = "{name!r} does not learn the label {label!r} of gold mentions: its model has {known}. To learn it, train again from nlp.initialize, with examples that contain it."
+    W345 = "{name!r} learns nothing from these examples: they have annotations in {found}, but no gold mentions in doc.spans[{key!r}]. Copy them: doc.spans[{key!r}] = list(doc.ents), with ids in kb_id_; or read the corpus with spacy-bioel.Corpus.v1."
+    W346 = "{name!r} does not learn the label {label!r} of gold mentions: its model has {known}. To learn it, train again from nlp.initialize, with examples that contain it."
     W455 = "Using only the knowledge base, without training, is better here: {protocol} {metric} {alone:.1f}, the pipeline {value:.1f}. Annotate more documents, or use the knowledge base as the pipeline."
     W477 = "{path}: unreadable cross-references and definitions are left out: {n:,}, the first in line {line}: {row!r}. Ids and names are complete."
     W478 = "{path}: {n:,} synonym cells contain a semicolon, and none contains a bar: each was read as one name. Synonyms are separated by bars (a|b): if a cell has several names, replace the semicolons and build again."

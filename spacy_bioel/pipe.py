@@ -142,13 +142,10 @@ def keep_config_current(nlp: Language, pipe: Any) -> None:
 class Pipeline:
     """Checks on the pipeline that a pipe belongs to, if any."""
 
-    def __init__(self) -> None:
-        self._nlp: Callable[[], Language | None] = lambda: None
+    def __init__(self, nlp: Language | None = None) -> None:
+        self._nlp: Callable[[], Language | None] = (lambda: None) if nlp is None else ref(nlp)
         self._checked: list[str] = []  # names of the pipes when their order was last checked
         self._has_mentions = False
-
-    def join(self, nlp: Language) -> None:
-        self._nlp = ref(nlp)
 
     def check_order(self, check: Callable[[Language], None]) -> None:
         """Run a check of the pipe order on first use, and again after changes."""
@@ -179,8 +176,8 @@ class StoredPipe(TrainablePipe, Generic[S]):
     """
 
     cfg: dict[str, Any]
+    pipeline: Pipeline
     created_with: dict[str, Any]  # its settings when it was created
-    _state_keys: tuple[str, ...] = ()  # state that earlier versions saved among the settings
     _settings: tuple[str, S] | None = None  # the repr of `cfg`, and the settings read from it
 
     @property
@@ -195,7 +192,8 @@ class StoredPipe(TrainablePipe, Generic[S]):
             self.join(nlp)
 
     def join(self, nlp: Language) -> None:
-        """Become a pipe of a pipeline, whose config follows the settings."""
+        """Become a pipe of a pipeline, whose config then shows the current settings."""
+        self.pipeline = Pipeline(nlp)
         keep_config_current(nlp, self)
 
     def parts(self) -> SavedParts:
@@ -244,7 +242,7 @@ class StoredPipe(TrainablePipe, Generic[S]):
     ) -> dict[str, float]:
         """Learn from a batch. Raises the same errors as `learn`.
 
-        Warns [W346] if a batch is annotated only where the pipe does not look.
+        Warns [W345] if a batch is annotated only where the pipe does not look.
         """
         examples = list(examples)
         losses = {} if losses is None else losses
@@ -254,7 +252,7 @@ class StoredPipe(TrainablePipe, Generic[S]):
         found = sorted({group for doc in references for group in doc.spans if doc.spans[group]})
         found += ["doc.ents"] * any(doc.ents for doc in references)
         if found and not any(key in doc.spans for doc in references):
-            message = Warnings.W346.format(name=self.name, key=key, found=", ".join(found))
+            message = Warnings.W345.format(name=self.name, key=key, found=", ".join(found))
             warnings.warn(message, stacklevel=2)
             return losses
         set_dropout_rate(self.model, drop)
@@ -307,15 +305,10 @@ class StoredPipe(TrainablePipe, Generic[S]):
 
     def _take_parts(self, stored: Mapping[str, Any], parts: Mapping[str, bytes]) -> None:
         state = stored.get("state")
-        if state is None:  # saved by an earlier version
+        if state is None:  # an earlier version saved the settings here, too
             state = stored["cfg"]
-            settings = {k: v for k, v in state.items() if k not in self._state_keys}
-            changed = [k for k, v in settings.items() if self.cfg.get(k) != v]
-            self.cfg.update(settings)
-            self.check_settings()
-            if changed:
-                message = Warnings.W345.format(name=self.name, changed=", ".join(changed))
-                warnings.warn(message, stacklevel=2)
+            is_setting = self.created_with.keys() - {"kb"}
+            self.cfg.update({key: state[key] for key in is_setting & state.keys()})
         self.check_settings()
         self.load_parts(parts, state)
 

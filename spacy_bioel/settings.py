@@ -39,20 +39,10 @@ _TYPE_WORDS = {
 
 
 class SettingsError(BioelError, ConfigValidationError):
-    """Wrong settings; `spacy train` shows the message of this class of errors without a traceback.
-
-    message (str): The whole message; spaCy copies the error with a new `title` and `desc` instead.
-    """
-
-    def __init__(
-        self, message: str = "", *, title: str = "", desc: str = "", **unused: object
-    ) -> None:
-        if message:
-            title, desc = message.split("\n", 1)
-        ConfigValidationError.__init__(self, title=title, desc=desc)
+    """Wrong settings. `spacy train` shows this class of errors without a traceback."""
 
     def _format(self) -> str:
-        return "\n".join(filter(None, (self.title, self.desc)))
+        return super()._format().strip()
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
@@ -81,7 +71,8 @@ class Settings(BaseModel):
         except ValidationError as error:
             # pydantic reports one error for each type that the setting allows; show only one.
             wrong = dict.fromkeys(cls._complaint(cfg, item["loc"]) for item in error.errors())
-            raise SettingsError(Errors.B270.format(pipe=cls.pipe, wrong="\n".join(wrong))) from None
+            title, desc = Errors.B270.format(pipe=cls.pipe, wrong="\n".join(wrong)).split("\n", 1)
+            raise SettingsError(title=title, desc=desc) from None
 
     @classmethod
     def defaults(cls) -> dict[str, Any]:

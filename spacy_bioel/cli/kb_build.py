@@ -33,6 +33,7 @@ from spacy_bioel.kb.edit import (
     retire_ids,
 )
 from spacy_bioel.kb.folder import map_vectors
+from spacy_bioel.kb.joined import parts_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.types import Concept
 
@@ -135,17 +136,12 @@ def encode(
     )
     if done.ann:
         console.show_note(f"Built an {ann_text(done.ann)}.")
-    for copy in linker.saved_kbs():
-        if copy.path is None or copy.path == base.path:
-            continue
-        if copy.fingerprint == base.fingerprint:
-            KnowledgeBase.open(kb).copy_vectors(copy.path, encoder=linker.fingerprint)
+    for copy in parts_of(linker.kb_if_built()) if linker.included else ():
+        if copy.path and copy.fingerprint == base.fingerprint:
+            KnowledgeBase.open(kb).save_to(copy.path)
             console.show_note(f"The copy in {copy.where} has the vectors too.")
         else:
-            console.show_note(
-                f"{model} links to another version, without these vectors: {copy.where}. To encode "
-                f"it: bioel kb encode {copy.where} {model}"
-            )
+            console.show_note(f"Not encoded: {copy.where}, which is not the same knowledge base.")
 
 
 def read_retired(path: Path, *, prefix: str) -> Iterator[Concept]:

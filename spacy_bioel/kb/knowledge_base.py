@@ -452,25 +452,6 @@ class KnowledgeBase:
                 with transaction.adding("tries", name) as folder:
                     write_files(folder, parts)
 
-    def copy_vectors(self, path: Path, *, encoder: str) -> None:
-        """Add an encoder's vectors, and all tries, to another copy of this knowledge base.
-
-        RAISES BioelError: [B182] if the folder cannot be written, [B212] as for `save_to`.
-        """
-        files = self.files()
-        vectors = homes_of(files, "vectors").items()
-        homes = [
-            ("vectors", vectors_name(encoder), f) for n, f in vectors if encoder_of(n) == encoder
-        ]
-        homes += [("tries", name, parts) for name, parts in homes_of(files, "tries").items()]
-        try:
-            with editing(path, to="copy vectors") as transaction:
-                for kind, home, parts in homes:
-                    with transaction.adding(kind, home) as folder:
-                        write_files(folder, parts)
-        except OSError as error:
-            raise BioelError(Errors.B182.format(path=path, error=error)) from error
-
     def _write_columns(self, folder: Path) -> dict[str, Any]:
         write_files(folder, {name: self._files[name] for name in COLUMN_FILES})
         return self.meta

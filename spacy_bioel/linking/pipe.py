@@ -52,8 +52,6 @@ class Linker(StoredPipe[LinkerSettings]):
     with effect from the next batch. Several threads can predict, but only one can train.
     """
 
-    _state_keys = ("kb",)
-
     def __init__(
         self,
         vocab: Vocab,
@@ -80,7 +78,7 @@ class Linker(StoredPipe[LinkerSettings]):
         # Relative paths start from this folder, even if the working folder changes before they
         # are first used.
         self._base = Path.cwd() if settings.get("kb") else Path()
-        self._included: KbSetting = ""  # the knowledge bases in the folder it was loaded from
+        self.included: KbSetting = ""  # knowledge bases in the folder that it was loaded from
         self.pipeline = Pipeline()
         self._lock = RLock()
         self._cache = Cache()
@@ -93,12 +91,6 @@ class Linker(StoredPipe[LinkerSettings]):
         self._is_equipped = False  # whether `_equip` has added the bundled components
         self._training: NameTraining | None = None
         self._cache = self._cache.only("encoder")
-
-    def join(self, nlp: Language) -> None:
-        super().join(nlp)
-        self.pipeline.join(nlp)
-
-    # SavedParts.
 
     @property
     def encoder(self) -> Model[Any, Any]:
@@ -226,10 +218,6 @@ class Linker(StoredPipe[LinkerSettings]):
                 self._kb, self._opened_as = kb, deepcopy(self.cfg["kb"])
             return self._kb
 
-    def saved_kbs(self) -> list[KnowledgeBase]:
-        """Open the knowledge bases that the pipe was saved with. Raises the errors of `kb`."""
-        return list(parts_of(self.kb_if_built())) if self._included else []
-
     def set_kb(self, kb: KnowledgeBase | Path | KbSetting) -> None:
         """Switch to other knowledge bases. No retraining is needed; any training in progress ends.
 
@@ -280,7 +268,7 @@ class Linker(StoredPipe[LinkerSettings]):
         return {**stored, **encoder_parts(self.encoder), **contextual}
 
     def load_parts(self, parts: Mapping[str, bytes], state: Mapping[str, Any]) -> None:
-        self._included = state.get("kb", "") if state.get("include_kb", True) else ""
+        self.included = state.get("kb", "") if state.get("include_kb", True) else ""
         names = {_ALIAS_TABLE_FILE, *(f"{name}.json" for name in _WEIGHT_NAMES)} & parts.keys()
         tables = {name: srsly.json_loads(parts[name]) for name in names}
         self.alias_table, self.fusion, self.rescoring = self._read_tables(tables)
@@ -321,9 +309,9 @@ class Linker(StoredPipe[LinkerSettings]):
         parts = srsly.msgpack_loads(bytes_data)
         super().read_bytes(parts["pipe"])
         if parts["kbs"]:
-            blocks = dict(zip(folders_of(self._included), parts["kbs"], strict=True))
-            kb = open_kbs(self._included, lambda name: KnowledgeBase.from_bytes(blocks[name]))
-            self._take(kb, self._included)
+            blocks = dict(zip(folders_of(self.included), parts["kbs"], strict=True))
+            kb = open_kbs(self.included, lambda name: KnowledgeBase.from_bytes(blocks[name]))
+            self._take(kb, self.included)
 
     def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
         validation.check_saved_kb(self._kb, self.name, includes_kb=self.cfg["include_kb"])
@@ -337,9 +325,9 @@ class Linker(StoredPipe[LinkerSettings]):
     def read_folder(self, folder: Path) -> None:
         super().read_folder(folder)
         # Another `kb` setting in the config takes precedence over the saved knowledge base.
-        if self._included and self.cfg["kb"] in ("", self._included):
+        if self.included and self.cfg["kb"] in ("", self.included):
             find = partial(bundled.find_included, folder.resolve())
-            self.cfg["kb"] = bundled.map_folders(self._included, find)
+            self.cfg["kb"] = bundled.map_folders(self.included, find)
 
     # Prediction.
 
@@ -494,8 +482,8 @@ class Linker(StoredPipe[LinkerSettings]):
         # For spawned worker processes. The knowledge base is pickled as its path, so that the
         # workers share its memory-mapped pages.
         parts: dict[str, Any] = {"entities": self.entities, "scorer": self.scorer}
-        parts["ngram_search"] = self._ngram_search
-        make = partial(type(self), self.vocab, self.model, self.name, settings=self.cfg, **parts)
+        parts |= {"ngram_search": self._ngram_search, "settings": self.cfg}
+        make = partial(type(self), self.vocab, self.model, self.name, **parts)
         return _unpickle_linker, (make, self.to_bytes(exclude=["kb"]), self.kb)
 
 

@@ -47,8 +47,6 @@ from spacy_bioel.types import BoolArray, FloatArray, IntArray, ScoredSpan
 class MentionDetector(StoredPipe[MentionSettings]):
     """Writes mentions to doc.spans["bioel"], and their probabilities to attrs["scores"]."""
 
-    _state_keys = ("labels", "width")
-
     def __init__(
         self,
         vocab: Vocab,
@@ -224,7 +222,7 @@ class MentionDetector(StoredPipe[MentionSettings]):
         """Return the gold mentions, their probabilities, and the annotated labels of each token.
 
         Only tokens that the network reads are counted, over all documents. Shapes (n_mentions, 3),
-        (n_mentions,), (n_tokens, n_labels). Warns [W347] of a label that the model does not have.
+        (n_mentions,), (n_tokens, n_labels). Warns [W346] of a label that the model does not have.
         """
         examples, key = list(examples), self.cfg["gold_key"]
         gold, probabilities, annotated, offset = [], [], [], 0
@@ -233,7 +231,7 @@ class MentionDetector(StoredPipe[MentionSettings]):
             for span in gold_spans(example, key=key):
                 start, end = np.searchsorted(tokens, [span.start, span.end]).tolist()
                 if span.label not in self.labels:
-                    message = Warnings.W347.format(
+                    message = Warnings.W346.format(
                         name=self.name, label=span.label, known=", ".join(self.labels)
                     )
                     warnings.warn(message, stacklevel=2)

@@ -26,7 +26,7 @@ def test_annotations_in_other_places(trained, annotations):
         losses = trained.update([example], sgd=optimizer)
     messages = [str(warning.message) for warning in warned]
     for name in ("bioel_mentions", "bioel_linker"):
-        says = f"[W346] {name!r} learns nothing from these examples: they have annotations in"
+        says = f"[W345] {name!r} learns nothing from these examples: they have annotations in"
         assert any(m.startswith(f"{says} {found}, but no gold") for m in messages), messages
     assert losses == {"bioel_mentions": 0.0, "bioel_linker": 0.0}
     assert weights_of(trained) == before
@@ -49,5 +49,5 @@ def test_a_label_that_the_model_does_not_have(trained):
     optimizer = trained.resume_training()
     reference = trained.make_doc(TEXT)
     reference.spans["bioel_gold"] = [reference.char_span(10, 18, "Symptom", "MESH:D012640")]
-    with pytest.warns(UserWarning, match=r"\[W347\].*'Symptom'.*: its model has Chemical, Disease"):
+    with pytest.warns(UserWarning, match=r"\[W346\].*'Symptom'.*: its model has Chemical, Disease"):
         trained.update([Example(trained.make_doc(TEXT), reference)], sgd=optimizer)
