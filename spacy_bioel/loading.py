@@ -121,7 +121,7 @@ def _load_or_make(model: str, more: Sequence[str]) -> Language:
 
 @contextmanager
 def config_errors(where: object) -> Iterator[None]:
-    """Shorten spaCy's errors about a config, which contain all of it, and suggest known names.
+    """Shorten spaCy's errors about a config, which contain all of it, and suggest names that exist.
 
     where (object): The config or its pipeline, for the message.
     RAISES BioelError: [B540] if the config is wrong.

@@ -307,8 +307,8 @@ class StoredPipe(TrainablePipe, Generic[S]):
         state = stored.get("state")
         if state is None:  # an earlier version saved the settings here, too
             state = stored["cfg"]
-            is_setting = self.created_with.keys() - {"kb"}
-            self.cfg.update({key: state[key] for key in is_setting & state.keys()})
+            no_settings = ("kb", "labels", "width")
+            self.cfg.update({k: v for k, v in state.items() if k not in no_settings})
         self.check_settings()
         self.load_parts(parts, state)
 
