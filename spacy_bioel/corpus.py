@@ -252,12 +252,9 @@ def doc_to_text(doc: Doc, *, gold_key: str = GOLD_KEY, prefix: str = "") -> Anno
         place = (span.start_char, span.end_char)
         mentions.append(Mention(*place, span.label_, ids, probability=float(score)))
     doc_id, annotates = doc.user_data.get(_DOC_ID_KEY, ""), annotated_labels(doc, key=gold_key)
-    entities = [
-        Mention(ent.start_char, ent.end_char, ent.label_, split_kb_id(ent.kb_id_))
-        for ent in doc.ents
-    ]
-    annotated = tuple(entities) if doc.has_annotation("ENT_IOB") else None
-    return AnnotatedText(str(doc_id), doc.text, tuple(mentions), annotates, annotated)
+    ents = [Mention(e.start_char, e.end_char, e.label_, split_kb_id(e.kb_id_)) for e in doc.ents]
+    entities = tuple(ents) if doc.has_annotation("ENT_IOB") else None
+    return AnnotatedText(str(doc_id), doc.text, tuple(mentions), annotates, entities)
 
 
 def docs_to_bin(docs: Iterable[Doc]) -> DocBin:

@@ -134,13 +134,10 @@ def config_errors(where: object) -> Iterator[None]:
         wrong = []
         for item in error.errors or ({"msg": error.title},):
             *blocks, name = map(str, item.get("loc") or ("config",))
-            message, block = (
-                str(item["msg"]),
-                error.config if isinstance(error.config, dict) else {},
-            )
-            if message.startswith("unexpected argument"):
-                known = [key for key in block if key not in (name, "nlp", "name") and key[0] != "@"]
-                message = f"unknown, {suggest(name, known)}"
+            message = str(item["msg"])
+            if message.startswith("unexpected argument") and isinstance(error.config, dict):
+                known = {key for key in error.config if key[0] != "@"} - {name, "nlp", "name"}
+                message = f"unknown, {suggest(name, sorted(known))}"
             wrong.append(f"{'.'.join((*blocks, name))}: {message}")
         raise BioelError(Errors.B540.format(where=where, wrong="\n".join(wrong))) from None
 
@@ -229,6 +226,7 @@ def _find_pipe(nlp: Language, factory: str) -> Any:
 _STARTER_FOLDER = ASSETS_FOLDER / "starter"
 
 
+@config_errors(STARTER)
 def load_starter(
     *,
     disable: str | Iterable[str] = (),
@@ -241,10 +239,7 @@ def load_starter(
     for name, value in (config or {}).items():
         changes = changes.merge(_nested(name.split("."), value))
     whole = load_config(_STARTER_FOLDER / "config.cfg").merge(changes)
-    with config_errors(STARTER):
-        nlp = load_model_from_config(
-            whole, meta=meta, auto_fill=True, disable=disable, exclude=exclude
-        )
+    nlp = load_model_from_config(whole, meta=meta, auto_fill=True, disable=disable, exclude=exclude)
     pipes: dict[str, Any] = dict(nlp.components)
     if detector := pipes.get(DETECTOR):
         detector.from_disk(_STARTER_FOLDER / DETECTOR)

@@ -240,10 +240,7 @@ class StoredPipe(TrainablePipe, Generic[S]):
         sgd: Optimizer | None = None,
         losses: dict[str, float] | None = None,
     ) -> dict[str, float]:
-        """Learn from a batch. Raises the same errors as `learn`.
-
-        Warns [W345] if a batch is annotated only where the pipe does not look.
-        """
+        """Learn from a batch, unless it lacks gold mentions [W345]. Raises the errors of `learn`."""
         examples = list(examples)
         losses = {} if losses is None else losses
         losses.setdefault(self.name, 0.0)

@@ -44,6 +44,9 @@ class SettingsError(BioelError, ConfigValidationError):
     def _format(self) -> str:
         return super()._format().strip()
 
+    def __reduce__(self) -> tuple[type[BioelError], tuple[str]]:
+        return BioelError, (str(self),)
+
 
 def suggest(name: str, known: Iterable[str]) -> str:
     """Return the names that a wrong name may stand for, or all that exist, for a message."""

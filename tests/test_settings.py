@@ -1,5 +1,6 @@
 """Messages on wrong settings; tests/pipeline/test_failed_loads.py tests when they are refused."""
 
+import pickle
 from typing import Any
 
 import pytest
@@ -45,6 +46,13 @@ def test_a_message_names_the_setting_and_what_is_expected(cfg, line):
     assert first == "[B270] Invalid settings for bioel_linker:"
     assert found.startswith(line)
     assert last.startswith("Correct them")
+
+
+def test_an_error_in_another_process():
+    with pytest.raises(BioelError) as caught:
+        LinkerSettings.of({"max_candidates": 0})
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert isinstance(again, BioelError) and str(again) == str(caught.value)
 
 
 def test_a_message_has_a_line_for_each_wrong_setting():
