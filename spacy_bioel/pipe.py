@@ -129,10 +129,7 @@ class _CurrentConfigs(dict[str, Config]):
 
 
 def keep_config_current(nlp: Language, pipe: Any) -> None:
-    """Let `nlp.config` show the settings that a pipe has (`current_settings`), not those at first.
-
-    RAISES BioelError: [B270] if one is wrong.
-    """
+    """Make `nlp.config` show a pipe's `current_settings`, even after they change."""
     if not hasattr(pipe, "created_with"):  # else it is taken over from another pipeline
         pipe.created_with = pipe.current_settings()
     if not isinstance(nlp._pipe_configs, _CurrentConfigs):
@@ -240,7 +237,7 @@ class StoredPipe(TrainablePipe, Generic[S]):
         sgd: Optimizer | None = None,
         losses: dict[str, float] | None = None,
     ) -> dict[str, float]:
-        """Learn from a batch, unless it lacks gold mentions [W345]. Raises the errors of `learn`."""
+        """Learn from a batch, or warn [W345] that it lacks gold. Raises the errors of `learn`."""
         examples = list(examples)
         losses = {} if losses is None else losses
         losses.setdefault(self.name, 0.0)
