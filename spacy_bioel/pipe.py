@@ -301,8 +301,7 @@ class StoredPipe(TrainablePipe, Generic[S]):
         state = stored.get("state")
         if state is None:  # an earlier version saved the settings here, too
             state = stored["cfg"]
-            no_settings = ("kb", "labels", "width")
-            self.cfg.update({k: v for k, v in state.items() if k not in no_settings})
+            self.cfg |= {k: v for k, v in state.items() if k not in ("kb", "labels", "width")}
         self.check_settings()
         self.load_parts(parts, state)
 

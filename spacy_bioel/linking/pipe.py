@@ -318,7 +318,7 @@ class Linker(StoredPipe[LinkerSettings]):
         super().to_disk(path)
         if self.cfg["include_kb"] and "kb" not in exclude:
             setting = self._included_kb()
-            bundled.forget_folder(Path(path), setting)
+            bundled.forget_paths(Path(path), kb=setting)
             for folder, part in zip(folders_of(setting), parts_of(self.kb), strict=True):
                 part.save_to(Path(path) / folder)
 

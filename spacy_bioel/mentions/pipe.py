@@ -231,10 +231,8 @@ class MentionDetector(StoredPipe[MentionSettings]):
             for span in gold_spans(example, key=key):
                 start, end = np.searchsorted(tokens, [span.start, span.end]).tolist()
                 if span.label not in self.labels:
-                    message = Warnings.W346.format(
-                        name=self.name, label=span.label, known=", ".join(self.labels)
-                    )
-                    warnings.warn(message, stacklevel=2)
+                    about = {"name": self.name, "label": span.label, "known": self.labels}
+                    warnings.warn(Warnings.W346.format(**about), stacklevel=2)
                 elif start < end:
                     gold.append((offset + start, offset + end, self.labels.index(span.label)))
                     probabilities.append(span.probability)

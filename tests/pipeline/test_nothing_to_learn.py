@@ -49,5 +49,7 @@ def test_a_label_that_the_model_does_not_have(trained):
     optimizer = trained.resume_training()
     reference = trained.make_doc(TEXT)
     reference.spans["bioel_gold"] = [reference.char_span(10, 18, "Symptom", "MESH:D012640")]
-    with pytest.warns(UserWarning, match=r"\[W346\].*'Symptom'.*: its model has Chemical, Disease"):
+    with pytest.warns(
+        UserWarning, match=r"\[W346\].*'Symptom'.*: its model has \('Chemical', 'Disease'\)"
+    ):
         trained.update([Example(trained.make_doc(TEXT), reference)], sgd=optimizer)

@@ -162,10 +162,10 @@ def test_the_context_pipe(tmp_path):
     pipe.cfg["spans_key"] = "other"
     nlp.to_disk(tmp_path / "m")
     loaded: Any = spacy.load(tmp_path / "m")
-    assert loaded.get_pipe("bioel_context").cfg == {"spans_key": "other"}
+    assert loaded.get_pipe("bioel_context").cfg["spans_key"] == "other"
     changes = {"components.bioel_context.spans_key": "third"}
     changed: Any = spacy.load(tmp_path / "m", config=changes).get_pipe("bioel_context")
-    assert changed.cfg == {"spans_key": "third"}
+    assert changed.cfg["spans_key"] == "third"
     assert ContextSettings.defaults()["spans_key"] == ""
 
 
