@@ -50,7 +50,6 @@ class SettingsError(BioelError, ConfigValidationError):
 
 def suggest(name: str, known: Iterable[str]) -> str:
     """Return the names that a wrong name may stand for, or all that exist, for a message."""
-    known = list(known)
     if near := get_close_matches(name, known):
         return f"did you mean {_either(near)}?"
     return f"expected one of {', '.join(known)}"
