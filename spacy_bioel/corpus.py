@@ -14,6 +14,7 @@ from pathlib import Path
 from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 from spacy.training import Example
+from spacy.util import filter_spans
 from spacy.vocab import Vocab
 
 from spacy_bioel.doc import (
@@ -223,9 +224,15 @@ def _spacy_errors(path: Path) -> Iterator[None]:
 def text_to_doc(
     nlp: Language, text: AnnotatedText, *, widen: bool = False
 ) -> tuple[Doc, Alignment]:
-    """Tokenise a text, and add its gold mentions as doc.spans["bioel_gold"]."""
+    """Tokenise a text, and add its gold mentions as doc.spans["bioel_gold"], and its entities."""
     doc = nlp.make_doc(text.text)
     doc.user_data[_DOC_ID_KEY] = text.id
+    if text.entities is not None:
+        entities = [
+            doc.char_span(m.start, m.end, m.label, "|".join(m.ids), alignment_mode="expand")
+            for m in text.entities
+        ]
+        doc.set_ents(filter_spans(span for span in entities if span is not None))
     return doc, add_gold(doc, text, widen=widen)
 
 
@@ -245,7 +252,9 @@ def doc_to_text(doc: Doc, *, gold_key: str = GOLD_KEY, prefix: str = "") -> Anno
         place = (span.start_char, span.end_char)
         mentions.append(Mention(*place, span.label_, ids, probability=float(score)))
     doc_id, annotates = doc.user_data.get(_DOC_ID_KEY, ""), annotated_labels(doc, key=gold_key)
-    return AnnotatedText(str(doc_id), doc.text, tuple(mentions), annotates)
+    ents = [Mention(e.start_char, e.end_char, e.label_, split_kb_id(e.kb_id_)) for e in doc.ents]
+    entities = tuple(ents) if doc.has_annotation("ENT_IOB") else None
+    return AnnotatedText(str(doc_id), doc.text, tuple(mentions), annotates, entities)
 
 
 def docs_to_bin(docs: Iterable[Doc]) -> DocBin:

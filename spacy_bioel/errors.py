@@ -271,6 +271,7 @@ class Errors(metaclass=_Coded):
     B521 = '{path} has no mentions in {asked}; it has {found}. Choose the gold mentions with --spans-key KEY or --ents; in a config, spans_key = "KEY" or "doc.ents".'
     B522 = "--spans-key and --ents choose the gold mentions in a .spacy file, but {problem}. Leave {option} out."
     B523 = "{where}: no mention was read, but the key {key!r} contains offsets. Expected mentions under 'mentions', 'links', 'spans', 'entities' or 'label'. Rename the key to 'mentions', or remove it if it lists something else."
+    B540 = "The config of {where} has wrong settings:\n{wrong}\nCorrect them in the config."
 
     B510 = '{where}: found {found} cells, expected {expected}, as in the first row. If a cell contains the separator, put the cell in double quotes ("Gout, fever"); in .tsv files of names, replace the separator. To leave out such rows: --skip-bad REPORT.tsv'
     B511 = "{where}: the id {id!r:.80} is {problem}, expected another id in each row. Correct it; or remove the column 'id': rows are then numbered. To leave out such rows: --skip-bad REPORT.tsv"
@@ -312,6 +313,8 @@ class Warnings(metaclass=_Coded):
     W335 = "{path}: the gold mentions are those in {place} ({n:,}), the only place with mentions. To choose another place, use --spans-key KEY or --ents."
     W336 = "{path}: records left out because of their answer: {left:,} of {n:,} ({answers})."
     W337 = "{path}: notes on mentions that are not ids, and are ignored: {n:,}, the first in {first}. Only a note that contains nothing but ids, such as MESH:D003920, is read; ids without a prefix need --prefix."
+    W345 = "{name!r} learns nothing from these examples: they have annotations in {found}, but no gold mentions in doc.spans[{key!r}]. Copy them: doc.spans[{key!r}] = list(doc.ents), with ids in kb_id_; or read the corpus with spacy-bioel.Corpus.v1."
+    W346 = "{name!r} does not learn the label {label!r} of gold mentions: its model has {known}. To learn it, train again from nlp.initialize, with examples that contain it."
     W455 = "Using only the knowledge base, without training, is better here: {protocol} {metric} {alone:.1f}, the pipeline {value:.1f}. Annotate more documents, or use the knowledge base as the pipeline."
     W477 = "{path}: unreadable cross-references and definitions are left out: {n:,}, the first in line {line}: {row!r}. Ids and names are complete."
     W478 = "{path}: synonyms were split at {used!r}; rows with a semicolon there: {semicolons:,}, with a bar: {bars:,}. If this is wrong, build again with --synonym-separator TEXT."

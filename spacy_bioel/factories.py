@@ -126,7 +126,9 @@ def make_mention_detector(
     from spacy_bioel.mentions.pipe import MentionDetector
 
     rules = _rule_set(entities)
-    return MentionDetector(nlp.vocab, model, name, settings=settings, entities=rules, scorer=scorer)
+    pipe = MentionDetector(nlp.vocab, model, name, settings=settings, entities=rules, scorer=scorer)
+    pipe.join(nlp)
+    return pipe
 
 
 @Language.factory(
@@ -139,8 +141,11 @@ def make_mention_detector(
 def make_context(nlp: Language, name: str, **settings: Any) -> "MentionContext":
     """Make a `bioel_context` pipe, which marks mentions as negated, historical, and so on."""
     from spacy_bioel.entities.notes.context import MentionContext
+    from spacy_bioel.pipe import keep_config_current
 
-    return MentionContext(nlp.tokenizer, name, **dict(ContextSettings.of(settings)))
+    context = MentionContext(nlp.tokenizer, name, **dict(ContextSettings.of(settings)))
+    keep_config_current(nlp, context)
+    return context
 
 
 @Language.factory(
@@ -183,8 +188,7 @@ def make_linker(
         entities=_rule_set(entities),
         scorer=scorer,
     )
-    linker.check_settings()
-    linker.pipeline.join(nlp)
+    linker.join(nlp)
     return linker
 
 

@@ -7,7 +7,8 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
@@ -18,7 +19,7 @@ import spacy
 from catalogue import RegistryError
 from spacy.language import Language
 from spacy.util import is_package, load_config, load_model_from_config, registry
-from thinc.api import Config
+from thinc.api import Config, ConfigValidationError
 
 from spacy_bioel.entities.notes.layout import words_to_exclude
 from spacy_bioel.entities.rule_set import RuleSet
@@ -29,7 +30,7 @@ from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.evidence import AliasTable
 from spacy_bioel.linking.starter import read_starter_encoder
 from spacy_bioel.pipe import CFG, MANIFEST, SavedFiles
-from spacy_bioel.settings import CONTEXT, DETECTOR, LINKER, SPANS_KEY, check_utf8
+from spacy_bioel.settings import CONTEXT, DETECTOR, LINKER, SPANS_KEY, check_utf8, suggest
 
 if TYPE_CHECKING:
     from spacy_bioel.linking.pipe import Linker
@@ -105,7 +106,8 @@ def _load_or_make(model: str, more: Sequence[str]) -> Language:
     if model == STARTER and not Path(model).exists():
         return load_starter()
     try:
-        return spacy.load(model)
+        with config_errors(model):
+            return spacy.load(model)
     except BioelError:
         raise
     except RegistryError as error:
@@ -115,6 +117,29 @@ def _load_or_make(model: str, more: Sequence[str]) -> Language:
         raise BioelError(Errors.B501.format(model=model, name=name, registry=registry)) from error
     except Exception as error:  # loading a damaged folder can fail in many ways
         raise BioelError(Errors.B071.format(model=model, error=error)) from error
+
+
+@contextmanager
+def config_errors(where: object) -> Iterator[None]:
+    """Shorten spaCy's errors about a config, which contain all of it, and suggest names that exist.
+
+    where (object): The config or its pipeline, for the message.
+    RAISES BioelError: [B540] if the config is wrong.
+    """
+    try:
+        yield
+    except BioelError:
+        raise
+    except ConfigValidationError as error:
+        wrong = []
+        for item in error.errors or ({"msg": error.title},):
+            *blocks, name = map(str, item.get("loc") or ("config",))
+            message = str(item["msg"])
+            if message.startswith("unexpected argument") and isinstance(error.config, dict):
+                known = {key for key in error.config if key[0] != "@"} - {name, "nlp", "name"}
+                message = f"unknown, {suggest(name, sorted(known))}"
+            wrong.append(f"{'.'.join((*blocks, name))}: {message}")
+        raise BioelError(Errors.B540.format(where=where, wrong="\n".join(wrong))) from None
 
 
 def is_bundled(name: str) -> bool:
@@ -201,6 +226,7 @@ def _find_pipe(nlp: Language, factory: str) -> Any:
 _STARTER_FOLDER = ASSETS_FOLDER / "starter"
 
 
+@config_errors(STARTER)
 def load_starter(
     *,
     disable: str | Iterable[str] = (),
@@ -217,10 +243,7 @@ def load_starter(
     nlp = load_model_from_config(whole, meta=meta, auto_fill=True, disable=disable, exclude=exclude)
     pipes: dict[str, Any] = dict(nlp.components)
     if detector := pipes.get(DETECTOR):
-        from_config = dict(detector.cfg)
-        detector.from_disk(_STARTER_FOLDER / DETECTOR)  # also replaces all settings
-        changed = changes.get("components", {}).get(DETECTOR, {})
-        detector.cfg |= {key: from_config[key] for key in changed if key in from_config}
+        detector.from_disk(_STARTER_FOLDER / DETECTOR)
     if linker := pipes.get(LINKER):
         read_starter_encoder(linker.model)
         counts = json.loads((_STARTER_FOLDER / "alias_table.json").read_text(encoding="utf8"))

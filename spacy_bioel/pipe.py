@@ -22,11 +22,12 @@ from weakref import ref
 
 import srsly
 from spacy.language import Language
+from spacy.pipeline.pipe import Pipe
 from spacy.pipeline.tok2vec import Tok2Vec, Tok2VecListener
 from spacy.pipeline.trainable_pipe import TrainablePipe
 from spacy.tokens import Doc
 from spacy.training import Example, validate_examples
-from thinc.api import Model, Optimizer, set_dropout_rate
+from thinc.api import Config, Model, Optimizer, set_dropout_rate
 
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.files import replacing_file
@@ -103,16 +104,45 @@ def _size_and_digest(data: bytes) -> dict[str, Any]:
     return {"bytes": len(data), "sha256": sha256(data).hexdigest()}
 
 
+class _CurrentConfigs(dict[str, Config]):
+    """A pipeline's configs of its pipes, with the current settings of the pipes of this package.
+
+    Users change the settings in `pipe.cfg`; spaCy reads the configs for `nlp.config`, and to save
+    the pipeline. A setting keeps its variables, such as ${system.seed}, until its value changes.
+    """
+
+    def __init__(self, nlp: Language) -> None:
+        super().__init__(nlp._pipe_configs)
+        self._nlp = ref(nlp)
+
+    def __getitem__(self, name: str) -> Config:
+        config, nlp = super().__getitem__(name), self._nlp()
+        pipe: Any = dict(nlp.components).get(name) if nlp is not None else None
+        if hasattr(pipe, "current_settings"):
+            for key, value in pipe.current_settings().items():
+                if "${" not in str(config.get(key)) or value != pipe.created_with[key]:
+                    config[key] = value
+        return config
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (dict(self),)
+
+
+def keep_config_current(nlp: Language, pipe: Any) -> None:
+    """Make `nlp.config` show a pipe's `current_settings`, even after they change."""
+    if not hasattr(pipe, "created_with"):  # else it is taken over from another pipeline
+        pipe.created_with = pipe.current_settings()
+    if not isinstance(nlp._pipe_configs, _CurrentConfigs):
+        nlp._pipe_configs = _CurrentConfigs(nlp)
+
+
 class Pipeline:
     """Checks on the pipeline that a pipe belongs to, if any."""
 
-    def __init__(self) -> None:
-        self._nlp: Callable[[], Language | None] = lambda: None
+    def __init__(self, nlp: Language | None = None) -> None:
+        self._nlp: Callable[[], Language | None] = (lambda: None) if nlp is None else ref(nlp)
         self._checked: list[str] = []  # names of the pipes when their order was last checked
         self._has_mentions = False
-
-    def join(self, nlp: Language) -> None:
-        self._nlp = ref(nlp)
 
     def check_order(self, check: Callable[[Language], None]) -> None:
         """Run a check of the pipe order on first use, and again after changes."""
@@ -136,20 +166,39 @@ class Pipeline:
 
 
 class StoredPipe(TrainablePipe, Generic[S]):
-    """A TrainablePipe that is saved as named parts: its JSON settings, and the result of `parts`.
+    """A TrainablePipe that is saved as named parts: its state in JSON, and the result of `parts`.
 
-    Settings that could not be loaded again are not saved. If loading fails, the pipe is unchanged.
+    Settings are saved only in the config of the pipeline; if they could not be loaded again, the
+    pipe is not saved. If loading fails, the pipe is unchanged.
     """
 
     cfg: dict[str, Any]
+    pipeline: Pipeline
+    created_with: dict[str, Any]  # its settings when it was created
     _settings: tuple[str, S] | None = None  # the repr of `cfg`, and the settings read from it
 
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return Pipe.name.__get__(self)  # type: ignore[attr-defined, no-any-return]
+
+    @name.setter
+    def name(self, name: str) -> None:
+        Pipe.name.__set__(self, name)  # type: ignore[attr-defined]
+        # A pipeline that takes a pipe from another one (`source`) only sets its name.
+        if isinstance(nlp := sys._getframe(1).f_locals.get("self"), Language):
+            self.join(nlp)
+
+    def join(self, nlp: Language) -> None:
+        """Become a pipe of a pipeline, whose config then shows the current settings."""
+        self.pipeline = Pipeline(nlp)
+        keep_config_current(nlp, self)
+
     def parts(self) -> SavedParts:
-        """Return the parts to save in addition to the settings."""
+        """Return the parts to save in addition to the state."""
         raise NotImplementedError
 
-    def load_parts(self, parts: Mapping[str, bytes]) -> None:
-        """Load the parts that `parts` returned; `self.cfg` is already loaded."""
+    def load_parts(self, parts: Mapping[str, bytes], state: Mapping[str, Any]) -> None:
+        """Load the results of `parts` and `saved_state`."""
         raise NotImplementedError
 
     def check_settings(self) -> S:
@@ -166,15 +215,19 @@ class StoredPipe(TrainablePipe, Generic[S]):
         """Check and return the settings in `self.cfg`."""
         raise NotImplementedError
 
-    def stored_cfg(self) -> dict[str, Any]:
-        """Return the settings to save."""
-        return self.cfg
+    def current_settings(self) -> dict[str, Any]:
+        """Return the current settings in the form used in configs."""
+        return self.check_settings().model_dump(mode="json")
+
+    def saved_state(self) -> dict[str, Any]:
+        """Return what else is saved in JSON."""
+        raise NotImplementedError
 
     def _all_parts(self) -> SavedParts:
         self.check_settings()
         parts = self.parts()
-        cfg = json.dumps({"cfg": self.stored_cfg(), "parts": sorted(parts)}, indent=1)
-        return dict(parts) | {CFG: lambda: cfg.encode("utf8")}
+        state = json.dumps({"state": self.saved_state(), "parts": sorted(parts)}, indent=1)
+        return dict(parts) | {CFG: lambda: state.encode("utf8")}
 
     def update(
         self,
@@ -184,11 +237,18 @@ class StoredPipe(TrainablePipe, Generic[S]):
         sgd: Optimizer | None = None,
         losses: dict[str, float] | None = None,
     ) -> dict[str, float]:
-        """Learn from a batch. Raises the same errors as `learn`."""
+        """Learn from a batch, or warn [W345] that it lacks gold. Raises the errors of `learn`."""
         examples = list(examples)
         losses = {} if losses is None else losses
         losses.setdefault(self.name, 0.0)
         validate_examples(examples, f"{type(self).__name__}.update")
+        key, references = self.cfg["gold_key"], [example.reference for example in examples]
+        found = sorted({group for doc in references for group in doc.spans if doc.spans[group]})
+        found += ["doc.ents"] * any(doc.ents for doc in references)
+        if found and not any(key in doc.spans for doc in references):
+            message = Warnings.W345.format(name=self.name, key=key, found=", ".join(found))
+            warnings.warn(message, stacklevel=2)
+            return losses
         set_dropout_rate(self.model, drop)
         loss = self.learn(examples)
         if loss is not None:
@@ -221,7 +281,7 @@ class StoredPipe(TrainablePipe, Generic[S]):
     def read_bytes(self, bytes_data: bytes) -> None:
         """Load the result of `to_bytes`. The caller restores the pipe after an error."""
         parts = srsly.msgpack_loads(bytes_data)
-        self._take_parts(json.loads(parts[CFG])["cfg"], parts)
+        self._take_parts(json.loads(parts[CFG]), parts)
 
     def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
         save_files(Path(path), self._all_parts())
@@ -235,12 +295,15 @@ class StoredPipe(TrainablePipe, Generic[S]):
         """Load a folder that `to_disk` wrote. The caller restores the pipe after an error."""
         files = SavedFiles(folder)
         stored = json.loads(files.read(CFG))
-        self._take_parts(stored["cfg"], {name: files.read(name) for name in stored["parts"]})
+        self._take_parts(stored, {name: files.read(name) for name in stored["parts"]})
 
-    def _take_parts(self, cfg: Mapping[str, Any], parts: Mapping[str, bytes]) -> None:
-        self.cfg.update(cfg)
+    def _take_parts(self, stored: Mapping[str, Any], parts: Mapping[str, bytes]) -> None:
+        state = stored.get("state")
+        if state is None:  # an earlier version saved the settings here, too
+            state = stored["cfg"]
+            self.cfg |= {k: v for k, v in state.items() if k not in ("kb", "labels", "width")}
         self.check_settings()
-        self.load_parts(parts)
+        self.load_parts(parts, state)
 
     @contextmanager
     def _loading(self, path: object) -> Iterator[None]:

@@ -6,10 +6,12 @@ spaCy imports this module for every pipeline, so the module itself imports littl
 
 import json
 from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from thinc.api import ConfigValidationError
 
 from spacy_bioel.errors import BioelError, Errors
 
@@ -36,6 +38,23 @@ _TYPE_WORDS = {
 }
 
 
+class SettingsError(BioelError, ConfigValidationError):
+    """Wrong settings. `spacy train` shows this class of errors without a traceback."""
+
+    def _format(self) -> str:
+        return super()._format().strip()
+
+    def __reduce__(self) -> tuple[type[BioelError], tuple[str]]:
+        return BioelError, (str(self),)
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """Return the names that a wrong name may stand for, or all that exist, for a message."""
+    if near := get_close_matches(name, known):
+        return f"did you mean {_either(near)}?"
+    return f"expected one of {', '.join(known)}"
+
+
 class Settings(BaseModel):
     """The settings of a pipe, or a group of settings; each setting has a default."""
 
@@ -56,7 +75,8 @@ class Settings(BaseModel):
         except ValidationError as error:
             # pydantic reports one error for each type that the setting allows; show only one.
             wrong = dict.fromkeys(cls._complaint(cfg, item["loc"]) for item in error.errors())
-            raise BioelError(Errors.B270.format(pipe=cls.pipe, wrong="\n".join(wrong))) from None
+            title, desc = Errors.B270.format(pipe=cls.pipe, wrong="\n".join(wrong)).split("\n", 1)
+            raise SettingsError(title=title, desc=desc) from None
 
     @classmethod
     def defaults(cls) -> dict[str, Any]:
@@ -72,7 +92,7 @@ class Settings(BaseModel):
         name, *inner = loc
         value = cfg[name]  # type: ignore[index]
         if not isinstance(name, str) or name not in cls.model_fields:
-            return f"{name} = {value!r}: unknown, expected one of {', '.join(cls.model_fields)}"
+            return f"{name} = {value!r}: unknown, {suggest(str(name), cls.model_fields)}"
         group = cls.model_fields[name].annotation
         if inner and isinstance(group, type) and issubclass(group, Settings):
             return f"{name}.{group._complaint(value, tuple(inner))}"

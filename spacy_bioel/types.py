@@ -109,12 +109,15 @@ class AnnotatedText:
 
     annotates (tuple[str, ...]): Labels that annotators looked for; empty if they looked for all.
         Mentions with other labels may be missing.
+    entities (tuple[Mention, ...] | None): Entities of a .spacy file, for other pipes; None: it has
+        not been annotated with entities.
     """
 
     id: str
     text: str
     mentions: tuple[Mention, ...] = ()
     annotates: tuple[str, ...] = ()
+    entities: tuple[Mention, ...] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from spacy.language import Language
 from spacy.tokens import DocBin, Span, SpanGroup
 from spacy.util import registry
 from srsly import msgpack_dumps, msgpack_loads
+from tiny import DETECTOR
 
 from spacy_bioel.corpus import (
     create_corpus_v1,
@@ -51,6 +52,47 @@ def test_the_same_texts_from_both_files(spacy_file):
     assert list(read_texts(spacy_file)) == texts
     assert texts[3].mentions[0].ids == ("MESH:D001943", "MESH:D010051")
     assert texts[3].mentions[3].ids == ()
+
+
+@pytest.mark.parametrize("tokenizer", ["spacy.Tokenizer.v1", "spacy-bioel.BioTokenizer.v1"])
+def test_entities_of_a_spacy_file_are_kept(nlp, tmp_path, tokenizer):
+    other = spacy.blank("en", config={"nlp": {"tokenizer": {"@tokenizers": tokenizer}}})
+    text = "Dr Smith saw naloxone-induced seizures in Paris."
+    both, nothing, unknown = (other.make_doc(text) for _ in range(3))
+    place = text.index("seizures")
+    both.spans["bioel_gold"] = [both.char_span(place, place + 8, "Disease", "MESH:D012640")]
+    ents = [("Smith", "PERSON", "Q1"), ("Paris", "GPE", "")]
+    starts = [text.index(words) for words, *_ in ents]
+    both.ents = [
+        both.char_span(start, start + 5, label, kb_id)
+        for start, (_, label, kb_id) in zip(starts, ents, strict=True)
+    ]
+    nothing.set_ents([])  # annotated, without any entity
+    DocBin(docs=[both, nothing, unknown]).to_disk(tmp_path / "both.spacy")
+    first, second, third = create_corpus_v1(str(tmp_path / "both.spacy"))(nlp)
+    assert [(e.text, e.label_, e.kb_id_) for e in first.reference.ents] == ents
+    assert [s.text for s in first.reference.spans["bioel_gold"]] == ["seizures"]
+    assert not first.predicted.ents and not first.predicted.spans.get("bioel")
+    tags = [x.get_aligned_ner() for x in (first, second, third)]
+    assert tags[0].count("U-PERSON") == 1 and "O" in tags[0]
+    assert (set(tags[1]), set(tags[2])) == ({"O"}, {None})
+    assert third.reference.has_annotation("ENT_IOB") is False
+
+
+def test_spacys_ner_is_trained_beside_our_detector(nlp, tmp_path):
+    doc = nlp.make_doc("Smith has seizures .")
+    doc.spans["bioel_gold"] = [doc.char_span(10, 18, "Disease", "MESH:D012640")]
+    doc.ents = [doc.char_span(0, 5, "PERSON")]
+    DocBin(docs=[doc]).to_disk(tmp_path / "both.spacy")
+    read = create_corpus_v1(str(tmp_path / "both.spacy"))
+    nlp.add_pipe("ner")
+    nlp.add_pipe("bioel_mentions", config=DETECTOR)
+    optimizer = nlp.initialize(lambda: list(read(nlp)))
+    assert nlp.get_pipe("ner").labels == ("PERSON",)
+    for _ in range(40):
+        losses = nlp.update(list(read(nlp)), sgd=optimizer)
+    assert losses.keys() == {"ner", "bioel_mentions"}
+    assert nlp.evaluate(list(read(nlp)))["ents_f"] == 1.0
 
 
 @pytest.mark.parametrize("file", ["pubtator", "spacy"])

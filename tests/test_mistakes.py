@@ -97,6 +97,11 @@ def home(tmp_path_factory) -> Path:
     doc = spacy.blank("en")("Fever and cough")
     doc.ents, doc.spans["sc"] = [Span(doc, 0, 1, "D")], [Span(doc, 2, 3, "D")]
     DocBin(docs=[doc]).to_disk(home / "places.spacy")
+    nlp = spacy.blank("en")
+    nlp.add_pipe("bioel_context")
+    nlp.to_disk(home / "misspelt")
+    config = (home / "misspelt/config.cfg").read_text("utf8")
+    (home / "misspelt/config.cfg").write_text(config.replace("spans_key", "span_key"), "utf8")
     shutil.copytree(home / "blank", home / "with_rules")
     config = (home / "blank/config.cfg").read_text("utf8")
     mine = config.replace("spacy.Tokenizer.v1", "my-tokenizer.v1")

@@ -1,10 +1,15 @@
 """Messages on wrong settings; tests/pipeline/test_failed_loads.py tests when they are refused."""
 
+import pickle
+from typing import Any
+
 import pytest
+from spacy.cli._util import show_validation_error
 from tiny import blank
 
 import spacy_bioel
 from spacy_bioel.errors import BioelError
+from spacy_bioel.loading import load_model
 from spacy_bioel.settings import ContextSettings, LinkerSettings, MentionSettings
 
 WRONG = [
@@ -18,7 +23,7 @@ WRONG = [
     ({"spans_key": None}, "spans_key = None: expected a string"),
     (
         {"dictionary": {"typo": 1}},
-        "dictionary.typo = 1: unknown, expected one of variants, typos, ",
+        "dictionary.typo = 1: unknown, did you mean typos?",
     ),
     ({"evidence": ["exact"]}, "evidence = ['exact']: expected a table"),
     ({"training": {"loss": 3}}, 'training.loss = 3: expected "info_nce", "multi_similarity" or "m'),
@@ -28,6 +33,8 @@ WRONG = [
     ),
     ({"kb": []}, 'kb = []: expected a value such as "kb/mondo", ["kb/mondo", "kb/hp"] or {"Disea'),
     ({3: 1}, "3 = 1: unknown, expected one of kb, mentions, "),
+    ({"thresold": 1}, "thresold = 1: unknown, did you mean nil_threshold?"),
+    ({"training": {"synonims": 1}}, "training.synonims = 1: unknown, did you mean synonyms?"),
 ]
 
 
@@ -39,6 +46,13 @@ def test_a_message_names_the_setting_and_what_is_expected(cfg, line):
     assert first == "[B270] Invalid settings for bioel_linker:"
     assert found.startswith(line)
     assert last.startswith("Correct them")
+
+
+def test_an_error_in_another_process():
+    with pytest.raises(BioelError) as caught:
+        LinkerSettings.of({"max_candidates": 0})
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert isinstance(again, BioelError) and str(again) == str(caught.value)
 
 
 def test_a_message_has_a_line_for_each_wrong_setting():
@@ -104,3 +118,41 @@ def test_settings_are_checked_when_they_have_changed():
     assert linker.check_settings() is before
     linker.cfg["dictionary"]["typos"] = False
     assert not linker.check_settings().dictionary.typos
+
+
+def test_spacy_train_shows_wrong_settings_without_a_traceback(capsys):
+    with pytest.raises(SystemExit), show_validation_error("config.cfg"):
+        blank().add_pipe("bioel_linker", config={"training": {"synonims": 1}})
+    assert capsys.readouterr().out.split("\n", 1)[1].splitlines() == [
+        "training.synonims = 1: unknown, did you mean synonyms?",
+        "Correct them; until then the pipe cannot be used or saved.",
+    ]
+
+
+META = '{"lang": "en", "name": "x", "version": "1"}'
+UNKNOWN: list[tuple[dict[str, Any], str]] = [
+    ({"thresold": 1}, "bioel_linker.thresold: unknown, did you mean nil_threshold?"),
+    ({"ngram_search": {"@misc": "spacy-bioel.Ngrams.v1", "n": 4}}, "bioel_linker.ngram_search.n: "),
+    ({"entities": {"notes": {"clinicl": True}}}, "notes.clinicl: unknown, did you mean clinical?"),
+    ({"model": {"filterz": 3}}, "bioel_linker.model.filterz: unknown, did you mean filters?"),
+    ({"model": {"dim": "wide"}}, "bioel_linker.model.dim: "),
+]
+
+
+@pytest.mark.parametrize(("config", "line"), UNKNOWN, ids=lambda value: str(value)[:40])
+def test_an_unknown_setting_of_a_saved_pipeline(tmp_path, config, line):
+    nlp = blank()
+    nlp.add_pipe("bioel_linker", config={"include_kb": False, "kb": "nowhere"})
+    nlp.config.merge({"components": {"bioel_linker": config}}).to_disk(tmp_path / "config.cfg")
+    (tmp_path / "meta.json").write_text(META, encoding="utf8")
+    with pytest.raises(BioelError) as caught:
+        load_model(str(tmp_path))
+    first, found, last = str(caught.value).splitlines()
+    assert first == f"[B540] The config of {tmp_path} has wrong settings:"
+    assert found.startswith(line) and len(found) < 200
+    assert last == "Correct them in the config."
+
+
+def test_an_unknown_setting_of_the_starter():
+    with pytest.raises(BioelError, match=r"\[B540\].*\n.*did you mean nil_threshold"):
+        spacy_bioel.load(config={"components.bioel_linker.thresold": 1})

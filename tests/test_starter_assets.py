@@ -2,6 +2,7 @@
 
 import json
 import lzma
+import shutil
 from typing import Any
 
 import drugs
@@ -113,6 +114,7 @@ def test_a_label_that_only_helped_is_dropped_and_weights_are_mixed(project, monk
         for start, label in ((0, "AnyGene"), (0, "Gene"), (2, "Species"))
     ]
     nlp.initialize(lambda: [Example(nlp.make_doc(doc.text), doc)])
+    detector.cfg |= {"threshold": 0.625, "allow_overlap": False}
     nlp.to_disk(project / "trained")
     starter.without("AnyGene", project / "trained", project / "plain")
     plain = spacy.load(project / "plain").get_pipe("bioel_mentions")
@@ -127,12 +129,17 @@ def test_a_label_that_only_helped_is_dropped_and_weights_are_mixed(project, monk
     monkeypatch.setattr(starter, "_counts", lambda corpora, kb: {})
     shipped = project / "spacy_bioel" / "assets" / "starter" / "bioel_mentions"
     shipped.mkdir(parents=True)
+    config = shipped.parent / "config.cfg"
+    shutil.copy(ASSETS_FOLDER / "starter" / "config.cfg", config)
     weights = load_file(project / "plain" / "bioel_mentions" / "model.safetensors")
     save_file({name: 0 * array for name, array in weights.items()}, shipped / "model.safetensors")
     starter.pipeline([], project / "plain", share=0.75)
     mixed = load_file(shipped / "model.safetensors")
     for name, array in weights.items():
         assert mixed[name].astype("float32") == pytest.approx(0.75 * array, rel=1e-2, abs=1e-6)
+    text = config.read_text("utf8")
+    assert "threshold = 0.625\ndocument_smoothing = 0.0\nallow_overlap = false\n" in text
+    assert "nil_threshold = 0.4\n" in text  # of the other pipe
 
 
 def mesh() -> list[dict[str, Any]]:

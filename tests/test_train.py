@@ -2,11 +2,15 @@
 without a GPU."""
 
 import os
+import re
 import runpy
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import configs
 import pytest
 import spacy
 import srsly
@@ -14,7 +18,8 @@ import train
 from projects import lines_of, prepare_tiny
 from spacy.cli.debug_config import debug_config
 from spacy.language import Language
-from spacy.util import load_config
+from spacy.schemas import ConfigSchemaTraining
+from spacy.util import load_config, registry
 
 from spacy_bioel.errors import BioelError
 
@@ -63,15 +68,78 @@ def test_a_config_that_extends_what_is_not_there(tmp_path):
         train.load_chain(tmp_path / "b.cfg")
 
 
-@pytest.mark.parametrize(
-    "path", [p for p in CONFIGS.glob("*.cfg") if "pretrain" not in p.stem], ids=lambda p: p.stem
+# Pre-training makes no pipeline. Files in folders `extends` are not complete.
+PIPELINES = [
+    path
+    for path in sorted(CONFIGS.rglob("*.cfg"))
+    if "pretrain" not in path.stem and path.parent.name != "extends"
+]
+each_config = pytest.mark.parametrize(
+    "path", PIPELINES, ids=lambda path: str(path.relative_to(CONFIGS))
 )
+
+
+@each_config
 def test_every_config_makes_a_pipeline(path):
-    """Without reading a corpus, a knowledge base or a checkpoint; pre-training makes none."""
+    """Without reading a corpus, a knowledge base or a checkpoint."""
     config = train.merge_config(path, {"settings": {}, "label_types": {"Disease": ["C"]}})
     config["paths"] |= {"train": "no.spacy", "dev": "no.spacy"}
     nlp = spacy.util.load_model_from_config(config.interpolate(), auto_fill=True)
     assert nlp.pipe_names == config["nlp"]["pipeline"]
+
+
+@each_config
+def test_spacy_train_accepts_every_config(path):
+    """What `spacy train` does with it before it reads any data."""
+    overrides = {"paths.train": "no.spacy", "paths.dev": "no.spacy", "paths.kb": "no_kb"}
+    config = load_config(path, overrides=overrides, interpolate=False)
+    assert "extends" not in config
+    nlp = spacy.util.load_model_from_config(config, auto_fill=True)
+    assert nlp.pipe_names == config["nlp"]["pipeline"]
+    interpolated = nlp.config.interpolate()
+    training = registry.resolve(interpolated["training"], schema=ConfigSchemaTraining)
+    assert training["max_steps"] == interpolated["training"]["max_steps"]
+    corpora = registry.resolve(interpolated["corpora"])
+    assert {"train", "dev"} <= corpora.keys()
+
+
+def test_complete_configs_are_those_of_the_files_they_extend(tmp_path):
+    sources = sorted(CONFIGS.rglob("extends/*.cfg"))
+    assert len(sources) > 20
+    for source in sources:
+        text = (source.parents[1] / source.name).read_text("utf8")
+        assert text == configs.complete_config(source), "run training/scripts/configs.py"
+
+
+def test_a_complete_config_that_was_edited_is_not_overruled(tmp_path):
+    shutil.copytree(CONFIGS, tmp_path / "configs")
+    small = tmp_path / "configs" / "small.cfg"
+    assert len(train.load_chain(small)) == 2
+    small.write_text(small.read_text("utf8").replace("dropout = 0.4", "dropout = 0.1", 1))
+    with pytest.raises(BioelError, match=r"T032.*small\.cfg differs from .*extends"):
+        train.load_chain(small)
+    small.rename(tmp_path / "configs" / "mine.cfg")
+    assert len(train.load_chain(tmp_path / "configs" / "mine.cfg")) == 1
+
+
+@pytest.mark.slow
+def test_spacy_train_and_evaluate_as_in_a_shell(tmp_path):
+    prepare_tiny(tmp_path, (), every=1)
+    spacy_ = [sys.executable, "-m", "spacy"]
+    paths = ["--paths.train", "corpus/tiny/train.spacy", "--paths.dev", "corpus/tiny/dev.spacy"]
+    few = ["--training.max_steps", "2", "--training.eval_frequency", "1"]
+    small = [*spacy_, "train", str(CONFIGS / "small.cfg"), "--output", "out"]
+    run(*small, *paths, "--paths.kb", "kb/tiny", *few)
+    printed = run(*spacy_, "evaluate", "out/model-best", "corpus/tiny/dev.spacy", "-o", "m.json")
+    assert re.search(r"^mentions +[\d.]+ +[\d.]+ +[\d.]+ *$", printed, re.MULTILINE)
+    assert re.search(r"^links +[\d.]+ +[\d.]+ +[\d.]+ *$", printed, re.MULTILINE)
+    assert {"bioel_mention_f", "bioel_link_f", "bioel_link_acc"} <= srsly.read_json("m.json").keys()
+
+
+def run(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 def test_the_whole_of_a_config_that_extends_another(tmp_path, monkeypatch, capsys):

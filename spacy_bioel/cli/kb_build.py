@@ -31,6 +31,7 @@ from spacy_bioel.kb.edit import (
     retire_ids,
 )
 from spacy_bioel.kb.folder import map_vectors
+from spacy_bioel.kb.joined import parts_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.types import Concept
 
@@ -117,6 +118,8 @@ def encode(
     again, so an interrupted run can be resumed. For constrained decoding, a trie of the names is
     also written. Commands that change the knowledge base wait until encoding ends.
 
+    If the pipeline was saved with a copy of this knowledge base, the copy gets the vectors too.
+
     Example: `bioel kb encode my_kb starter`
     """
     from spacy_bioel.cli.inputs import load_model, require_linker
@@ -131,6 +134,12 @@ def encode(
     )
     if done.ann:
         console.show_note(f"Built an {ann_text(done.ann)}.")
+    for copy in parts_of(linker.kb_if_built()) if linker.included else ():
+        if copy.path and copy.fingerprint == base.fingerprint:
+            KnowledgeBase.open(kb).save_to(copy.path)
+            console.show_note(f"The copy in {copy.where} has the vectors too.")
+        else:
+            console.show_note(f"Not encoded: {copy.where}, which is not the same knowledge base.")
 
 
 def read_retired(path: Path, *, prefix: str) -> Iterator[Concept]:

@@ -4,8 +4,9 @@ Gold mentions come from `example.reference.spans[gold_key]`, predictions from
 `example.predicted.spans[spans_key]`; they are compared by character offsets. `kb_id_` holds ids
 joined by "|"; "" and "NIL" both mean no id.
 
-`spacy evaluate` prints only scores whose key consists of `spans_` and the name of a span group:
-`--spans-key bioel` shows mention detection, `--spans-key bioel_link` shows links.
+`spacy evaluate` prints only scores that it knows, among them those of the span group "sc", by type.
+There our scores are the rows "mentions" and "links", unless documents have a group of that name.
+`--spans-key bioel` shows mention detection by label, `--spans-key bioel_link` shows links.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from spacy_bioel.types import ANNOTATES, Link, Mention
 ScoreDict = dict[str, Any]
 Scorer = Callable[..., ScoreDict]
 GoldAndLinks = tuple[list[Mention], list[Link]]
+_PRINTED = "sc"  # the span group whose scores `spacy evaluate` prints
 
 
 def make_mention_scorer_v1(spans_key: str = "bioel", gold_key: str = "bioel_gold") -> Scorer:
@@ -67,6 +69,7 @@ def _score(
     canonical: Callable[[str], str] = str,
     **settings: object,
 ) -> ScoreDict:
+    examples = list(examples)
     pairs = list(_gold_and_links(examples, spans_key, gold_key, canonical))
     scores: ScoreDict = {}
     if mentions:
@@ -74,6 +77,12 @@ def _score(
     if links:
         scores |= _prf_scores("end_to_end", pairs, "bioel_link", f"spans_{spans_key}_link")
         scores["bioel_link_acc"] = _accuracy_of_found(pairs)
+    # The scores of a linker replace those of the pipes before it, so they have both rows.
+    printed = {"mentions": "mention"} | ({"links": "end_to_end"} if links else {})
+    has_group = any(_PRINTED in doc.spans for x in examples for doc in (x.reference, x.predicted))
+    if not has_group and any(gold for gold, _ in pairs):
+        rows = {row: _prf(_sum_counts(protocol, pairs)) for row, protocol in printed.items()}
+        scores[f"spans_{_PRINTED}_per_type"] = rows
     return scores
 
 

@@ -303,6 +303,7 @@ def write_texts_jsonl(path: StrPath, texts: Iterable[AnnotatedText]) -> int:
         for text in texts:
             n += 1
             record = asdict(text)
+            del record["entities"]
             for mention in record["mentions"]:
                 del mention["probability"]
                 if not mention["fragments"]:

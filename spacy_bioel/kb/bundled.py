@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 import srsly
 from spacy.util import load_config
@@ -192,18 +193,18 @@ def find_included(folder: Path, place: str) -> str:
     return str(folder / place)
 
 
-def forget_folder(pipe: Path, kb: KbSetting) -> None:
-    """Replace the `kb` setting in the config of a saved pipeline that includes its knowledge base.
+def forget_paths(pipe: Path, **included: Any) -> None:
+    """Replace settings in the config of a saved pipeline that includes the files they refer to.
 
-    spaCy writes the config next to the pipe's folder, with the original path of the knowledge base,
-    which may not exist on other machines.
+    spaCy writes the config next to the pipe's folder, with the original paths, which may not exist
+    on other machines.
     """
     path = pipe.parent / "config.cfg"
     if not path.is_file():
         return  # the pipe was saved without its pipeline
     config = load_config(path)
-    if "kb" in (settings := config.get("components", {}).get(pipe.name, {})):
-        settings["kb"] = kb
+    if pipe.name in config.get("components", {}):
+        config["components"][pipe.name] |= included
         with replacing_file(path) as temporary:
             config.to_disk(temporary, interpolate=False)
 

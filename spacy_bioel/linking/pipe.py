@@ -78,6 +78,7 @@ class Linker(StoredPipe[LinkerSettings]):
         # Relative paths start from this folder, even if the working folder changes before they
         # are first used.
         self._base = Path.cwd() if settings.get("kb") else Path()
+        self.included: KbSetting = ""  # knowledge bases in the folder that it was loaded from
         self.pipeline = Pipeline()
         self._lock = RLock()
         self._cache = Cache()
@@ -90,8 +91,6 @@ class Linker(StoredPipe[LinkerSettings]):
         self._is_equipped = False  # whether `_equip` has added the bundled components
         self._training: NameTraining | None = None
         self._cache = self._cache.only("encoder")
-
-    # SavedParts.
 
     @property
     def encoder(self) -> Model[Any, Any]:
@@ -245,10 +244,8 @@ class Linker(StoredPipe[LinkerSettings]):
     # Bundled components are saved too, so that a pipe is saved with the same parts before and after
     # its first use.
 
-    def stored_cfg(self) -> dict[str, Any]:
-        if self.cfg["include_kb"]:  # its original folder may not exist where the copy is loaded
-            return self.cfg | {"kb": self._included_kb()}
-        return self.cfg
+    def saved_state(self) -> dict[str, Any]:
+        return {"kb": self._included_kb()} if self.cfg["include_kb"] else {}
 
     def _included_kb(self) -> KbSetting:
         """Return the `kb` setting for a pipe that is saved with its knowledge bases."""
@@ -270,7 +267,8 @@ class Linker(StoredPipe[LinkerSettings]):
         contextual = self.rescorer.parts() if self.rescorer else {}
         return {**stored, **encoder_parts(self.encoder), **contextual}
 
-    def load_parts(self, parts: Mapping[str, bytes]) -> None:
+    def load_parts(self, parts: Mapping[str, bytes], state: Mapping[str, Any]) -> None:
+        self.included = state.get("kb", "") if state.get("include_kb", True) else ""
         names = {_ALIAS_TABLE_FILE, *(f"{name}.json" for name in _WEIGHT_NAMES)} & parts.keys()
         tables = {name: srsly.json_loads(parts[name]) for name in names}
         self.alias_table, self.fusion, self.rescoring = self._read_tables(tables)
@@ -311,24 +309,25 @@ class Linker(StoredPipe[LinkerSettings]):
         parts = srsly.msgpack_loads(bytes_data)
         super().read_bytes(parts["pipe"])
         if parts["kbs"]:
-            blocks = dict(zip(folders_of(self.cfg["kb"]), parts["kbs"], strict=True))
-            kb = open_kbs(self.cfg["kb"], lambda name: KnowledgeBase.from_bytes(blocks[name]))
-            self._take(kb, self.cfg["kb"])
+            blocks = dict(zip(folders_of(self.included), parts["kbs"], strict=True))
+            kb = open_kbs(self.included, lambda name: KnowledgeBase.from_bytes(blocks[name]))
+            self._take(kb, self.included)
 
     def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
         validation.check_saved_kb(self._kb, self.name, includes_kb=self.cfg["include_kb"])
         super().to_disk(path)
         if self.cfg["include_kb"] and "kb" not in exclude:
             setting = self._included_kb()
-            bundled.forget_folder(Path(path), setting)
+            bundled.forget_paths(Path(path), kb=setting)
             for folder, part in zip(folders_of(setting), parts_of(self.kb), strict=True):
                 part.save_to(Path(path) / folder)
 
     def read_folder(self, folder: Path) -> None:
         super().read_folder(folder)
-        if self.cfg["include_kb"] and self.cfg["kb"]:
+        # Another `kb` setting in the config takes precedence over the saved knowledge base.
+        if self.included and self.cfg["kb"] in ("", self.included):
             find = partial(bundled.find_included, folder.resolve())
-            self.cfg["kb"] = bundled.map_folders(self.cfg["kb"], find)
+            self.cfg["kb"] = bundled.map_folders(self.included, find)
 
     # Prediction.
 
@@ -483,8 +482,8 @@ class Linker(StoredPipe[LinkerSettings]):
         # For spawned worker processes. The knowledge base is pickled as its path, so that the
         # workers share its memory-mapped pages.
         parts: dict[str, Any] = {"entities": self.entities, "scorer": self.scorer}
-        parts["ngram_search"] = self._ngram_search
-        make = partial(type(self), self.vocab, self.model, self.name, settings={}, **parts)
+        parts |= {"ngram_search": self._ngram_search, "settings": self.cfg}
+        make = partial(type(self), self.vocab, self.model, self.name, **parts)
         return _unpickle_linker, (make, self.to_bytes(exclude=["kb"]), self.kb)
 
 

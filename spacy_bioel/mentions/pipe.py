@@ -68,8 +68,7 @@ class MentionDetector(StoredPipe[MentionSettings]):
 
     def read_settings(self) -> MentionSettings:
         """Check and return the settings. RAISES BioelError: [B270]"""
-        stored = ("labels", "width")  # saved with the settings, but not settings themselves
-        return MentionSettings.of({k: v for k, v in self.cfg.items() if k not in stored})
+        return MentionSettings.of({k: v for k, v in self.cfg.items() if k != "labels"})
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -223,7 +222,7 @@ class MentionDetector(StoredPipe[MentionSettings]):
         """Return the gold mentions, their probabilities, and the annotated labels of each token.
 
         Only tokens that the network reads are counted, over all documents. Shapes (n_mentions, 3),
-        (n_mentions,), (n_tokens, n_labels).
+        (n_mentions,), (n_tokens, n_labels). Warns [W346] of a label that the model does not have.
         """
         examples, key = list(examples), self.cfg["gold_key"]
         gold, probabilities, annotated, offset = [], [], [], 0
@@ -231,7 +230,10 @@ class MentionDetector(StoredPipe[MentionSettings]):
         for example, tokens in zip(examples, kept, strict=True):
             for span in gold_spans(example, key=key):
                 start, end = np.searchsorted(tokens, [span.start, span.end]).tolist()
-                if span.label in self.labels and start < end:
+                if span.label not in self.labels:
+                    about = {"name": self.name, "label": span.label, "known": self.labels}
+                    warnings.warn(Warnings.W346.format(**about), stacklevel=2)
+                elif start < end:
                     gold.append((offset + start, offset + end, self.labels.index(span.label)))
                     probabilities.append(span.probability)
             doc_labels = annotated_labels(example.reference, key=key)
@@ -243,8 +245,9 @@ class MentionDetector(StoredPipe[MentionSettings]):
 
     # Serialisation, see pipe.py.
 
-    def stored_cfg(self) -> dict[str, Any]:
-        return self.cfg | {"width": self.model.get_ref("tok2vec").maybe_get_dim("nO")}
+    def saved_state(self) -> dict[str, Any]:
+        width = self.model.get_ref("tok2vec").maybe_get_dim("nO")
+        return {"labels": list(self.labels), "width": width}
 
     def parts(self) -> SavedParts:
         return {
@@ -252,8 +255,8 @@ class MentionDetector(StoredPipe[MentionSettings]):
             "gazetteer.safetensors": lambda: save(self.gazetteer.arrays()),
         }
 
-    def load_parts(self, parts: Mapping[str, bytes]) -> None:
-        width = self.cfg.pop("width")
+    def load_parts(self, parts: Mapping[str, bytes], state: Mapping[str, Any]) -> None:
+        self.cfg["labels"], width = list(state["labels"]), state["width"]
         self.gazetteer = Gazetteer.from_arrays(load(parts["gazetteer.safetensors"]))
         if self.labels:
             make_parameters(self.model.get_ref("tok2vec"))

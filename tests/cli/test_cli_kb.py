@@ -1,6 +1,7 @@
 """`bioel kb`: build, look at, encode and change knowledge bases."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from kb_files import encode, names_of
 from spacy.training import Example
 
 from spacy_bioel.cli import main
+from spacy_bioel.errors import BioelError
 from spacy_bioel.io.table import COLUMN_KEYS
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.edit import add_concepts
@@ -209,6 +211,50 @@ def test_encode_writes_vectors_of_the_pipelines_encoder(bioel, tmp_path):
     about = bioel("kb", "info", base, "--verify", "--json", "-").json
     assert (about["counts"]["names"], about["verified"]) == (4, True)
     assert [(v["n"], v["current"]) for v in about["vectors"]] == [(3, False)]
+
+
+def test_encode_writes_the_vectors_of_the_copy_that_a_pipeline_has(bioel, tmp_path, monkeypatch):
+    """As after training: the message that asks for vectors leads to a pipeline that has them."""
+    base, model = tmp_path / "kb", tmp_path / "model"
+    build_kb([Concept("X:1", ("naloxone", "narcan")), Concept("X:2", ("clonidine",))], base)
+    encode(base, "other")
+    nlp = spacy.blank("en")
+    nlp.add_pipe("entity_ruler").add_patterns([{"label": "D", "pattern": "naloxone"}])
+    config = {"kb": str(base), "model": TINY_ENCODER, "mentions": "ents"}
+    linker = nlp.add_pipe("bioel_linker", config=config)
+    reference = nlp.make_doc("naloxone")
+    reference.spans["bioel_gold"] = [reference.char_span(0, 8, "D", kb_id="X:1")]
+    examples = [Example(nlp.make_doc("naloxone"), reference)]
+    linker.initialize(lambda: examples, vocabulary=100, width=8)
+    nlp.to_disk(model)
+    saved = model / "bioel_linker" / "kb"
+
+    monkeypatch.setattr("spacy_bioel.linking.searches.ENCODE_ON_LOAD", 0)  # as if it were large
+    with pytest.raises(BioelError, match=r"\[B031\].*bioel kb encode .* MODEL"):
+        spacy.load(model)("naloxone")
+    done = bioel("kb", "encode", base, model)
+    assert f"The copy in {saved} has the vectors too." in done.words
+    assert spacy.load(model)("naloxone").ents[0].kb_id_ == "X:1"
+    encoders = {v["fingerprint"] for v in bioel("kb", "info", saved, "--json", "-").json["vectors"]}
+    assert linker.fingerprint in encoders
+    assert bioel("kb", "info", saved, "--verify", "--json", "-").json["verified"] is True
+    assert "Encoded 0 names" in bioel("kb", "encode", base, model).words
+
+    add_concepts(base, [Concept("X:9", ("ibuprofen",))])
+    assert f"Not encoded: {saved}" in bioel("kb", "encode", base, model).words
+    shutil.rmtree(saved / "vectors")
+    with pytest.raises(BioelError, match=rf"\[B032\].*bioel kb encode {saved} MODEL"):
+        spacy.load(model)("naloxone")
+    bioel("kb", "encode", saved, model)  # as the message says
+    assert spacy.load(model)("naloxone").ents[0].kb_id_ == "X:1"
+
+
+def test_encode_for_a_pipeline_without_a_copy(bioel, kb, tmp_path):
+    nlp = spacy.blank("en")
+    nlp.add_pipe("bioel_linker", config={"kb": str(kb), "include_kb": False})
+    nlp.to_disk(tmp_path / "model")
+    done = bioel("kb", "encode", kb, tmp_path / "model")
+    assert "Encoded" in done.words and "copy" not in done.words and "Not encoded" not in done.words
 
 
 def test_add(bioel, kb, tmp_path):

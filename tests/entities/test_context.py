@@ -164,12 +164,16 @@ def test_rules_are_saved_with_the_pipeline(nlp, tmp_path):
     other.add_pipe("bioel_context", config={"rules": str(tmp_path / "own.json")})
     other.to_disk(tmp_path / "pipeline")
     (tmp_path / "own.json").unlink()
-    config = spacy.util.load_config(tmp_path / "pipeline" / "config.cfg")
-    config["components"]["bioel_context"]["rules"] = ""
-    config.to_disk(tmp_path / "pipeline" / "config.cfg")
     loaded = spacy.load(tmp_path / "pipeline")
     text = "[Fieber] nicht da.\nFamilie: [Gicht]"
     assert contexts_of(loaded, text) == ["negated", "family"] == contexts_of(other, text)
+    # A pipeline made from its config has the same rules; those named in a config take precedence.
+    made = spacy.util.load_model_from_config(loaded.config)
+    assert contexts_of(made, text) == ["negated", "family"]
+    srsly.write_json(tmp_path / "new.json", rules | {"sections": {}})
+    changes = {"components.bioel_context.rules": str(tmp_path / "new.json")}
+    changed = spacy.load(tmp_path / "pipeline", config=changes)
+    assert contexts_of(changed, text) == ["negated", ""]
     as_bytes = spacy.blank("en")
     as_bytes.add_pipe("bioel_context")
     assert contexts_of(as_bytes.from_bytes(other.to_bytes()), text) == ["negated", "family"]

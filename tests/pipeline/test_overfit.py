@@ -100,7 +100,8 @@ def test_disk(trained, texts, tmp_path):
     assert links(again(texts[4].text)) == EXPECTED["105"]
     assert again.get_pipe("bioel_linker").kb.path == tmp_path / "again" / "bioel_linker" / "kb"
     # All settings come back; the tensors byte by byte.
-    assert again.config == trained.config
+    place = {"components": {"bioel_linker": {"kb": ""}}}
+    assert again.config.merge(place) == trained.config.merge(place)
     for name in trained.pipe_names:
         ours, theirs = trained.get_pipe(name), again.get_pipe(name)
         assert ours.cfg | {"kb": ""} == theirs.cfg | {"kb": ""}

@@ -1,5 +1,8 @@
+import inspect
+
 import pytest
 import spacy
+from spacy.cli.evaluate import evaluate, handle_scores_per_type
 from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.training import Example
@@ -51,6 +54,9 @@ def test_mention_scores(nlp):
         "spans_bioel_per_type": {
             "C": {"p": 0.0, "r": 0.0, "f": 0.0},
             "D": {"p": 0.5, "r": 1.0, "f": pytest.approx(2 / 3)},
+        },
+        "spans_sc_per_type": {
+            "mentions": {"p": 0.5, "r": pytest.approx(1 / 3), "f": pytest.approx(0.4)}
         },
     }
 
@@ -116,3 +122,19 @@ def test_labels_that_are_not_annotated_do_not_count(nlp):
     example.reference.spans["bioel_gold"].attrs["annotates"] = ["D"]
     assert make_mention_scorer_v1()([example])["bioel_mention_p"] == 1.0
     assert make_link_scorer_v1()([example])["bioel_link_f"] == 1.0
+
+
+def test_what_spacy_evaluate_prints(nlp, capsys):
+    """The name of the group is the default of its option --spans-key."""
+    predicted = [(0, 5, "D", "B|A"), (6, 11, "D", "X"), (25, 32, "C", "NIL")]
+    example = make_example(nlp, GOLD, predicted)
+    scores = make_mention_scorer_v1()([example]) | make_link_scorer_v1()([example])
+    handle_scores_per_type(scores, {}, silent=False)
+    printed = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["mentions", "66.67", "66.67", "66.67"] in printed
+    assert ["links", "50.00", "50.00", "50.00"] in printed
+    assert inspect.signature(evaluate).parameters["spans_key"].default == "sc"
+    # Documents with such a group are scored by the pipe that writes it, such as spancat.
+    example.predicted.spans["sc"] = []
+    assert "spans_sc_per_type" not in make_link_scorer_v1()([example])
+    assert "spans_sc_per_type" not in make_link_scorer_v1()([])

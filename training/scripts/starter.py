@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import shutil
 import tempfile
 from collections import Counter, defaultdict
@@ -32,6 +33,7 @@ from names import english_words
 from safetensors.numpy import load, load_file, save_file
 from safetensors.numpy import save as save_bytes
 from spacy.training import Example
+from spacy.util import load_config
 from type_names import names_of_texts
 
 import spacy_bioel
@@ -215,6 +217,12 @@ def pipeline(
         for name, array in present.items():
             weights[name] = share * weights[name] + (1 - share) * array.astype("float32")
         save_file({name: array.astype("float16") for name, array in weights.items()}, file)
+    tuned = load_config(detector / "config.cfg")["components"]["bioel_mentions"]
+    config = (folder / "config.cfg").read_text(encoding="utf8")
+    for key in ("threshold", "document_smoothing", "allow_overlap"):
+        line = f"{key} = {json.dumps(tuned[key])}"
+        config = re.sub(rf"^{key} = .*$", line, config, count=1, flags=re.MULTILINE)
+    (folder / "config.cfg").write_text(config, encoding="utf8")
 
 
 @app.command()

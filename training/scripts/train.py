@@ -3,7 +3,8 @@
 A config may list only its changes to another config: `path` in its section [extends] is the path of
 that one, relative to its own folder. The other config may extend a third. Later values override
 earlier ones in this order: the config that extends none, the settings of the corpus, the configs
-that extend it, the paths and the seed.
+that extend it, the paths and the seed. `spacy train` does not read [extends], only complete configs
+(see configs.py).
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ import srsly
 import torch
 import typer
 from confection import Config
-from spacy.cli._util import setup_gpu, show_validation_error
+from configs import load_chain
+from spacy.cli._util import setup_gpu
 from spacy.training import loop
 from spacy.training.initialize import init_nlp
 from spacy.util import load_config, load_model_from_config
@@ -33,7 +35,7 @@ from spacy_bioel.cli.console import show_error
 from spacy_bioel.errors import BioelError
 from spacy_bioel.evaluation.scorers import STEPS
 from spacy_bioel.files import replacing_folder, scratch_folder
-from spacy_bioel.loading import load_model
+from spacy_bioel.loading import config_errors, load_model
 
 MODELS = ("model-last", "model-best")
 
@@ -59,11 +61,6 @@ NO_UPDATES_LEFT = (
 NO_VALID_PIPELINE = (
     "[T010] No pipeline in {output} can be loaded, so training cannot be resumed. Train without "
     "--resume. First error: {error}"
-)
-
-NO_CONFIG = (
-    "[T009] There is no config {path}{asked}. Its folder has: {known}. Choose one of them "
-    "(--vars.config), or another folder (--vars.configs)."
 )
 
 
@@ -113,7 +110,8 @@ def main(
     output.mkdir(parents=True, exist_ok=True)
     # Saved next to the model with all defaults: `spacy train` with this file repeats the training,
     # and `spacy debug` accepts it.
-    merged = load_model_from_config(merged, auto_fill=True).config
+    with config_errors(config):
+        merged = load_model_from_config(merged, auto_fill=True).config
     path = output / "config.cfg"
     merged.to_disk(path)
     if config_only:
@@ -143,7 +141,7 @@ def train(
     from_scratch (bool): Remove pipelines of earlier runs.
     """
     setup_gpu(use_gpu)
-    with show_validation_error(config):
+    with config_errors(config):
         nlp = init_nlp(load_config(config), use_gpu=use_gpu)
     if from_scratch:
         remove_models(output, folder)
@@ -254,23 +252,6 @@ def merge_config(path: Path, corpus: dict[str, Any]) -> Config:
     for extension in extensions:
         base = base.merge(extension)
     return base
-
-
-def load_chain(path: Path, *, asked: str = "") -> list[Config]:
-    """Return the configs that a file extends, then its own, not interpolated.
-
-    asked (str): For the error: which config extends this one, if the user did not name it.
-    RAISES BioelError: [T009] if the file is missing.
-    """
-    if not path.is_file():
-        known = ", ".join(sorted(file.stem for file in path.parent.glob("*.cfg"))) or "none"
-        raise BioelError(NO_CONFIG.format(path=path, asked=asked, known=known))
-    config = load_config(path, interpolate=False)
-    extends = config.pop("extends", None)
-    if not extends:
-        return [config]
-    asked = f", which {path.name} extends"
-    return [*load_chain(path.parent / extends["path"], asked=asked), config]
 
 
 def set_resumed(config: Config, last: Path, folder: Path) -> None:

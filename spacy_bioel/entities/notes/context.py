@@ -33,6 +33,7 @@ from spacy_bioel.doc import linked_groups, set_contexts, text_of
 from spacy_bioel.entities.notes.layout import headers
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.explanation import register_extensions
+from spacy_bioel.kb.bundled import forget_paths
 from spacy_bioel.pipe import SavedFiles, save_files
 from spacy_bioel.settings import SPANS_KEY
 from spacy_bioel.text.sentences import LIST_ITEM, sentence_borders
@@ -372,7 +373,7 @@ def _sections_with_status(
         yield header.start("name"), header.end(), end, status
 
 
-_RULES_FILE, _CFG_FILE = "rules.json", "cfg.json"
+_RULES_FILE = "rules.json"
 _DEFAULT_RULES = Path(__file__).parents[2] / "assets" / "context.json"
 _MAX_PHRASE_WORDS = 12
 
@@ -397,7 +398,7 @@ class MentionContext(Pipe):
         register_extensions()
         self.name = name
         self.tokenizer = tokenizer
-        self.cfg: dict[str, Any] = {"spans_key": spans_key}
+        self.cfg: dict[str, Any] = {"spans_key": spans_key, "rules": rules}
         path = Path(rules) if rules else _DEFAULT_RULES
         self._set_table(read_rules(path), origin=str(path))
 
@@ -446,31 +447,36 @@ class MentionContext(Pipe):
                     break
         return phrases
 
+    def current_settings(self) -> dict[str, Any]:
+        """Return the current settings in the form used in configs."""
+        return dict(self.cfg)
+
     def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
-        data: bytes = srsly.msgpack_dumps({"cfg": self.cfg, "rules": self._table})
+        data: bytes = srsly.msgpack_dumps({"rules": self._table})
         return data
 
     def from_bytes(self, bytes_data: bytes, *, exclude: Iterable[str] = ()) -> MentionContext:
-        parts = srsly.msgpack_loads(bytes_data)
-        self._set_table(parts["rules"])
-        self.cfg.update(parts["cfg"])
+        self._set_table(srsly.msgpack_loads(bytes_data)["rules"])
         return self
 
     def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
         """Save the rules with the pipeline."""
-        tables = {_CFG_FILE: self.cfg, _RULES_FILE: self._table}
-        save_files(Path(path), {name: partial(_json_bytes, t) for name, t in tables.items()})
+        save_files(Path(path), {_RULES_FILE: partial(_json_bytes, self._table)})
+        forget_paths(Path(path), rules="")
 
     def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> MentionContext:
-        """Load a saved pipe.
+        """Load the saved rules, unless the config names others.
 
         RAISES BioelError: [B042, B466] if a file is missing or damaged, [B490] if the rules are
             malformed.
         """
-        files = SavedFiles(Path(path))
-        table = json.loads(files.read(_RULES_FILE))
-        self._set_table(table, origin=str(Path(path) / _RULES_FILE))
-        self.cfg.update(json.loads(files.read(_CFG_FILE)))
+        if not self.cfg["rules"]:
+            table, file = (
+                json.loads(SavedFiles(Path(path)).read(_RULES_FILE)),
+                Path(path, _RULES_FILE),
+            )
+            self._set_table(table, origin=str(file))
+            self.cfg["rules"] = str(file.resolve())
         return self
 
 
