@@ -298,12 +298,8 @@ class StoredPipe(TrainablePipe, Generic[S]):
         self._take_parts(stored, {name: files.read(name) for name in stored["parts"]})
 
     def _take_parts(self, stored: Mapping[str, Any], parts: Mapping[str, bytes]) -> None:
-        state = stored.get("state")
-        if state is None:  # an earlier version saved the settings here, too
-            state = stored["cfg"]
-            self.cfg |= {k: v for k, v in state.items() if k not in ("kb", "labels", "width")}
         self.check_settings()
-        self.load_parts(parts, state)
+        self.load_parts(parts, stored["state"])
 
     @contextmanager
     def _loading(self, path: object) -> Iterator[None]:

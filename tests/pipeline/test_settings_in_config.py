@@ -178,19 +178,3 @@ def as_saved_before(folder: Path) -> None:
         cfg = {key: config[name][key] for key in settings.model_fields}
         path.write_text(json.dumps({"cfg": cfg | stored["state"], "parts": stored["parts"]}))
         (folder / name / "manifest.json").unlink()
-
-
-def test_pipelines_of_earlier_versions(trained, tmp_path):
-    trained.to_disk(tmp_path / "m")
-    as_saved_before(tmp_path / "m")
-    loaded = spacy.load(tmp_path / "m")
-    assert settings_of(loaded) == settings_of(trained)
-    assert loaded.get_pipe("bioel_mentions").labels == trained.get_pipe("bioel_mentions").labels  # type: ignore[attr-defined]
-    path = tmp_path / "m" / "bioel_linker" / "cfg.json"
-    stored = json.loads(path.read_text("utf8"))
-    stored["cfg"]["nil_threshold"] = 0.625
-    path.write_text(json.dumps(stored))
-    tuned = spacy.load(tmp_path / "m")
-    assert settings_of(tuned)["bioel_linker"]["nil_threshold"] == 0.625
-    tuned.to_disk(tmp_path / "again")
-    assert settings_of(spacy.load(tmp_path / "again")) == settings_of(tuned)
