@@ -56,6 +56,7 @@ def test_end_to_end_and_gold(bioel, model, corpus, tmp_path):
     assert len(gold["kb_fingerprint"]) == 32 and len(gold["model_fingerprint"]) == 16
 
 
+@pytest.mark.filterwarnings("ignore:.*W340")
 def test_another_kb_changes_the_answers(bioel, model, corpus, tmp_path):
     build_kb([Concept("MESH:D006973", ("Pressure disease",))], tmp_path / "kb")
     rows = scores(bioel, model, corpus, "--protocol", "gold", "--kb", tmp_path / "kb")

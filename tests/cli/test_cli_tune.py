@@ -39,6 +39,7 @@ def test_tuned_pipeline_and_its_figures(bioel, model, corpus, tmp_path):
     assert round(f1, 2) == 88.89
 
 
+@pytest.mark.filterwarnings("ignore:.*W340")
 def test_another_kb_is_saved_with_the_pipeline(bioel, model, corpus, tmp_path):
     build_kb([Concept("MESH:D006973", ("Pressure disease",))], tmp_path / "kb")
     out = tmp_path / "tuned"
