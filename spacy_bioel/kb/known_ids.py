@@ -67,7 +67,7 @@ class KnownIds:
 def _likely_prefix(kb: KnowledgeBase, missing: Iterable[str]) -> str:
     """Return the prefix with which a knowledge base has at least half of some ids; "": none."""
     bare = [id for id in missing if ":" not in id][:_MAX_IDS_TRIED]
-    rows = np.linspace(0, len(kb) - 1, min(len(kb), _MAX_IDS_TRIED)).astype(int) if bare else []
+    rows = np.linspace(0, len(kb) - 1, min(len(kb), _MAX_IDS_TRIED) if bare else 0).astype(int)
     prefixes = Counter(id.partition(":")[0] for id in kb.ids_of(rows) if ":" in id)
     for prefix, _ in prefixes.most_common():
         if 2 * (kb.find_all([f"{prefix}:{id}" for id in bare]) >= 0).sum() >= len(bare):
