@@ -97,10 +97,7 @@ def load_with_mapped_gold(
                 known = ", ".join(detector.labels)
                 raise BioelError(Errors.B369.format(gold=old, label=new, known=known))
     gold_labels = {mention.label for text in texts for mention in text.mentions}
-    for name in [*labels, *filter(None, prefixes)]:
-        if name not in gold_labels:
-            known = ", ".join(sorted(filter(None, gold_labels))) or "none"
-            raise BioelError(Errors.B363.format(path=gold, label=name, known=known))
+    _check_labels(gold, gold_labels, [*labels, *filter(None, prefixes)])
     texts = [_map_labels_and_ids(text, labels, prefixes) for text in texts]
     if annotates:
         names = tuple(dict.fromkeys(annotates))
@@ -109,6 +106,35 @@ def load_with_mapped_gold(
         require_linker(nlp, model).set_kb(kb)
     check_gold(texts, find_linker(nlp), gold)
     return nlp, texts
+
+
+def stream_mapped_gold(
+    gold: Path,
+    *,
+    format: str | None,
+    prefix: Sequence[str] | None,
+    label: Sequence[str] | None,
+    annotates: Sequence[str] | None,
+) -> Iterator[AnnotatedText]:
+    """Stream gold documents with mapped labels and ids, as `load_with_mapped_gold` reads them.
+
+    RAISES BioelError: [B361], [B362], [B364], and after the last document [B363].
+    """
+    prefixes, labels = _parse_prefixes(prefix or ()), _parse_labels(label or ())
+    common_prefix = prefixes.pop("", "") if set(prefixes) <= {""} else ""
+    gold_labels = set[str]()
+    for text in read_texts(gold, format=format, prefix=common_prefix):
+        gold_labels.update(mention.label for mention in text.mentions)
+        text = _map_labels_and_ids(text, labels, prefixes)
+        yield declare_labels(text, annotates, path=gold, error=Errors.B364) if annotates else text
+    _check_labels(gold, gold_labels, [*labels, *filter(None, prefixes)])
+
+
+def _check_labels(gold: Path, gold_labels: set[str], names: Iterable[str]) -> None:
+    for name in names:
+        if name not in gold_labels:
+            known = ", ".join(sorted(filter(None, gold_labels))) or "none"
+            raise BioelError(Errors.B363.format(path=gold, label=name, known=known))
 
 
 def _parse_prefixes(values: Sequence[str]) -> dict[str, str]:

@@ -1,0 +1,174 @@
+"""Examine the training and development documents of a corpus before training."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any
+
+from spacy.language import Language
+from spacy.util import filter_spans
+
+from spacy_bioel.errors import Errors, Warnings
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.kb.known_ids import KnownIds
+from spacy_bioel.text.normalize import normalize_name
+from spacy_bioel.types import AnnotatedText, Mention
+
+# Fewer mentions inside words may be right, such as "DOX" in "DOXtreated".
+_MIN_SHARE_INSIDE_WORDS = 0.01
+COUNTS = {
+    "documents": "documents",
+    "mentions": "mentions",
+    "without_id": "mentions without an id (NIL)",
+    "nested": "mentions inside another mention",
+    "crossing": "mentions that overlap another in part",
+    "inside_word": "mentions that start or end inside a word",
+    "splits_token": "mentions that start or end inside a token",
+    "lost_by_tags": "mentions that a BIO tagger would lose",
+    "bad_id": "ids with white space",
+    "repeated_text": "documents with the text of an earlier one",
+    "repeated_id": "documents with the id of an earlier one",
+}
+
+
+@dataclass
+class CorpusSummary:
+    """What `summarise` found in a corpus file.
+
+    counts, first: Numbers by the keys of `COUNTS`; the first document or mention with each fault.
+    mentions, ids: Number of mentions by label; how often each id occurs, by label.
+    strings: Normalised strings of the mentions.
+    documents: Id of the first document with each text, by the text's digest. Texts that consist of
+        one mention are left out, because corpora of phrases repeat them.
+    """
+
+    path: str
+    counts: Counter[str] = field(default_factory=Counter)
+    first: dict[str, str] = field(default_factory=dict)
+    mentions: Counter[str] = field(default_factory=Counter)
+    ids: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    strings: set[str] = field(default_factory=set)
+    documents: dict[bytes, str] = field(default_factory=dict)
+
+    @property
+    def all_ids(self) -> Counter[str]:
+        return sum(self.ids.values(), Counter[str]())
+
+    def count(self, what: str, where: str) -> None:
+        self.counts[what] += 1
+        self.first.setdefault(what, where)
+
+    def known_ids(self, kb: KnowledgeBase) -> dict[str, KnownIds]:
+        """Return by label how many of the ids a knowledge base has."""
+        return {label: KnownIds.of(kb, ids) for label, ids in sorted(self.ids.items())}
+
+
+def summarise(texts: Iterable[AnnotatedText], path: object, nlp: Language) -> CorpusSummary:
+    """Count the mentions and faults in a corpus, without keeping its documents in memory.
+
+    nlp (Language): A pipeline with the tokenizer for training.
+    """
+    summary, document_ids = CorpusSummary(str(path)), set[str]()
+    for text in texts:
+        summary.counts["documents"] += 1
+        if text.id and text.id in document_ids:
+            summary.count("repeated_id", f"{text.id:.40}")
+        document_ids.add(text.id)
+        if [(m.start, m.end) for m in text.mentions] != [(0, len(text.text))]:
+            digest = blake2b(text.text.encode("utf8", "surrogatepass"), digest_size=16).digest()
+            if digest in summary.documents:
+                summary.count("repeated_text", f"{text.id:.40}")
+            summary.documents.setdefault(digest, text.id)
+        _count_mentions(summary, text, nlp)
+    return summary
+
+
+def _count_mentions(summary: CorpusSummary, text: AnnotatedText, nlp: Language) -> None:
+    doc, end, spans = nlp.make_doc(text.text), 0, []
+    for m in sorted(text.mentions, key=lambda m: (m.start, -m.end)):
+        place = f"document {text.id:.40}, {m.start}-{m.end}, {text.text[m.start : m.end]!r:.40}"
+        summary.counts["mentions"] += 1
+        summary.mentions[m.label] += 1
+        summary.ids[m.label].update(m.ids)
+        summary.strings.add(normalize_name(text.text[m.start : m.end]))
+        if not m.ids:
+            summary.count("without_id", place)
+        if m.start < end:  # of the mentions before it
+            summary.count("nested" if m.end <= end else "crossing", place)
+        end = max(end, m.end)
+        if any(_is_inside_word(text.text, border) for border in (m.start, m.end)):
+            summary.count("inside_word", place)
+        for id in m.ids:
+            if any(map(str.isspace, id)):
+                summary.count("bad_id", f"{id!r:.40}")
+        if doc.char_span(m.start, m.end) is None:
+            summary.count("splits_token", place)
+        if span := doc.char_span(m.start, m.end, alignment_mode="expand"):
+            spans.append(span)
+    summary.counts["lost_by_tags"] += len(spans) - len(filter_spans(spans))
+
+
+def _is_inside_word(text: str, border: int) -> bool:
+    """Return whether digits or letters with a case, unlike Chinese ones, surround a border."""
+    around = text[border - 1 : border + 1] if border else ""
+    return len(around) == 2 and all(c.isdigit() or c.lower() != c.upper() for c in around)
+
+
+def compare(train: CorpusSummary, dev: CorpusSummary) -> dict[str, Any]:
+    """Count ids, strings and texts of the development documents, and those (not) in training."""
+    ids, shared = dev.all_ids.keys(), dev.documents.keys() & train.documents.keys()
+    return {
+        "ids": len(ids),
+        "unseen_ids": len(ids - train.all_ids.keys()),
+        "strings": len(dev.strings),
+        "unseen_strings": len(dev.strings - train.strings),
+        "shared_documents": len(shared),
+        "first_shared": next((id for key, id in dev.documents.items() if key in shared), ""),
+    }
+
+
+def find_faults(train: CorpusSummary, dev: CorpusSummary, kb: KnowledgeBase) -> Iterator[str]:
+    """Yield a message on each fault of a corpus; errors mean that training makes no sense."""
+    for summary in (train, dev):
+        if summary.mentions:
+            yield from _faults_of_ids(summary, kb)
+            yield from _faults_of_places(summary)
+        else:
+            yield Errors.B076.format(path=summary.path, n=summary.counts["documents"])
+        for what in ("text", "id"):
+            if n := summary.counts[f"repeated_{what}"]:
+                first = summary.first[f"repeated_{what}"]
+                yield Warnings.W341.format(path=summary.path, n=n, what=what, first=first)
+    paths = {"path": dev.path, "train": train.path}
+    compared, of = compare(train, dev), dev.counts["documents"]
+    if n := compared["shared_documents"]:
+        yield Errors.B530.format(n=n, of=of, first=f"{compared['first_shared']:.40}", **paths)
+    if train.mentions and (unseen := sorted(dev.mentions.keys() - train.mentions.keys())):
+        message = Errors.B532 if len(unseen) == len(dev.mentions) else Warnings.W343
+        yield message.format(found=unseen, known=sorted(train.mentions), **paths)
+
+
+def _faults_of_ids(summary: CorpusSummary, kb: KnowledgeBase) -> Iterator[str]:
+    found = KnownIds.of(kb, summary.all_ids)
+    if not found.n:
+        yield Errors.B533.format(path=summary.path, n=summary.counts["mentions"])
+    elif found.are_few:
+        yield found.message(Errors.B077, kb, summary.path)
+    else:
+        for label, known in summary.known_ids(kb).items():
+            if known.are_few:
+                yield known.message(Warnings.W340, kb, f"{summary.path} labelled {label}")
+    if n := summary.counts["bad_id"]:
+        yield Warnings.W344.format(path=summary.path, n=n, first=summary.first["bad_id"])
+
+
+def _faults_of_places(summary: CorpusSummary) -> Iterator[str]:
+    n, of = summary.counts["inside_word"], summary.counts["mentions"]
+    if n > _MIN_SHARE_INSIDE_WORDS * of:
+        message = Errors.B531 if 2 * n > of else Warnings.W342
+        yield message.format(path=summary.path, n=n, of=of, first=summary.first["inside_word"])
+    if n := summary.counts["lost_by_tags"]:
+        yield f"{Warnings.W300.format(n=n, of=of)} ({summary.path})"
