@@ -15,30 +15,28 @@ from spacy_bioel.errors import Errors, Warnings
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.known_ids import KnownIds
 from spacy_bioel.text.normalize import normalize_name
-from spacy_bioel.types import AnnotatedText, Mention
+from spacy_bioel.types import AnnotatedText
 
 # Fewer mentions inside words may be right, such as "DOX" in "DOXtreated".
 _MIN_SHARE_INSIDE_WORDS = 0.01
-COUNTS = {
-    "documents": "documents",
-    "mentions": "mentions",
-    "without_id": "mentions without an id (NIL)",
-    "nested": "mentions inside another mention",
-    "crossing": "mentions that overlap another in part",
-    "inside_word": "mentions that start or end inside a word",
-    "splits_token": "mentions that start or end inside a token",
-    "lost_by_tags": "mentions that a BIO tagger would lose",
-    "bad_id": "ids with white space",
-    "repeated_text": "documents with the text of an earlier one",
-    "repeated_id": "documents with the id of an earlier one",
-}
+_DOCUMENTS, _MENTIONS, _WITHOUT_ID = "documents", "mentions", "mentions without an id (NIL)"
+_NESTED, _CROSSING = "mentions inside another mention", "mentions that overlap another in part"
+_INSIDE_WORD = "mentions that start or end inside a word"
+_SPLITS_TOKEN = "mentions that start or end inside a token"
+_LOST_BY_TAGS = "mentions that a BIO tagger would lose"
+_BAD_ID = "ids with white space"
+_REPEATED = {what: f"documents with the {what} of an earlier one" for what in ("text", "id")}
+COUNTS = (
+    *(_DOCUMENTS, _MENTIONS, _WITHOUT_ID, _NESTED, _CROSSING, _INSIDE_WORD, _SPLITS_TOKEN),
+    *(_LOST_BY_TAGS, _BAD_ID, *_REPEATED.values()),
+)
 
 
 @dataclass
 class CorpusSummary:
     """What `summarise` found in a corpus file.
 
-    counts, first: Numbers by the keys of `COUNTS`; the first document or mention with each fault.
+    counts, first: Numbers by titles in `COUNTS`, and the first document or mention of each.
     mentions, ids: Number of mentions by label; how often each id occurs, by label.
     strings: Normalised strings of the mentions.
     documents: Id of the first document with each text, by the text's digest. Texts that consist of
@@ -61,10 +59,6 @@ class CorpusSummary:
         self.counts[what] += 1
         self.first.setdefault(what, where)
 
-    def known_ids(self, kb: KnowledgeBase) -> dict[str, KnownIds]:
-        """Return by label how many of the ids a knowledge base has."""
-        return {label: KnownIds.of(kb, ids) for label, ids in sorted(self.ids.items())}
-
 
 def summarise(texts: Iterable[AnnotatedText], path: object, nlp: Language) -> CorpusSummary:
     """Count the mentions and faults in a corpus, without keeping its documents in memory.
@@ -73,14 +67,14 @@ def summarise(texts: Iterable[AnnotatedText], path: object, nlp: Language) -> Co
     """
     summary, document_ids = CorpusSummary(str(path)), set[str]()
     for text in texts:
-        summary.counts["documents"] += 1
+        summary.counts[_DOCUMENTS] += 1
         if text.id and text.id in document_ids:
-            summary.count("repeated_id", f"{text.id:.40}")
+            summary.count(_REPEATED["id"], f"{text.id:.40}")
         document_ids.add(text.id)
         if [(m.start, m.end) for m in text.mentions] != [(0, len(text.text))]:
             digest = blake2b(text.text.encode("utf8", "surrogatepass"), digest_size=16).digest()
             if digest in summary.documents:
-                summary.count("repeated_text", f"{text.id:.40}")
+                summary.count(_REPEATED["text"], f"{text.id:.40}")
             summary.documents.setdefault(digest, text.id)
         _count_mentions(summary, text, nlp)
     return summary
@@ -90,25 +84,25 @@ def _count_mentions(summary: CorpusSummary, text: AnnotatedText, nlp: Language) 
     doc, end, spans = nlp.make_doc(text.text), 0, []
     for m in sorted(text.mentions, key=lambda m: (m.start, -m.end)):
         place = f"document {text.id:.40}, {m.start}-{m.end}, {text.text[m.start : m.end]!r:.40}"
-        summary.counts["mentions"] += 1
+        summary.counts[_MENTIONS] += 1
         summary.mentions[m.label] += 1
         summary.ids[m.label].update(m.ids)
         summary.strings.add(normalize_name(text.text[m.start : m.end]))
         if not m.ids:
-            summary.count("without_id", place)
+            summary.count(_WITHOUT_ID, place)
         if m.start < end:  # of the mentions before it
-            summary.count("nested" if m.end <= end else "crossing", place)
+            summary.count(_NESTED if m.end <= end else _CROSSING, place)
         end = max(end, m.end)
         if any(_is_inside_word(text.text, border) for border in (m.start, m.end)):
-            summary.count("inside_word", place)
+            summary.count(_INSIDE_WORD, place)
         for id in m.ids:
             if any(map(str.isspace, id)):
-                summary.count("bad_id", f"{id!r:.40}")
+                summary.count(_BAD_ID, f"{id!r:.40}")
         if doc.char_span(m.start, m.end) is None:
-            summary.count("splits_token", place)
+            summary.count(_SPLITS_TOKEN, place)
         if span := doc.char_span(m.start, m.end, alignment_mode="expand"):
             spans.append(span)
-    summary.counts["lost_by_tags"] += len(spans) - len(filter_spans(spans))
+    summary.counts[_LOST_BY_TAGS] += len(spans) - len(filter_spans(spans))
 
 
 def _is_inside_word(text: str, border: int) -> bool:
@@ -137,13 +131,13 @@ def find_faults(train: CorpusSummary, dev: CorpusSummary, kb: KnowledgeBase) -> 
             yield from _faults_of_ids(summary, kb)
             yield from _faults_of_places(summary)
         else:
-            yield Errors.B076.format(path=summary.path, n=summary.counts["documents"])
-        for what in ("text", "id"):
-            if n := summary.counts[f"repeated_{what}"]:
-                first = summary.first[f"repeated_{what}"]
+            yield Errors.B076.format(path=summary.path, n=summary.counts[_DOCUMENTS])
+        for what, repeated in _REPEATED.items():
+            if n := summary.counts[repeated]:
+                first = summary.first[repeated]
                 yield Warnings.W341.format(path=summary.path, n=n, what=what, first=first)
     paths = {"path": dev.path, "train": train.path}
-    compared, of = compare(train, dev), dev.counts["documents"]
+    compared, of = compare(train, dev), dev.counts[_DOCUMENTS]
     if n := compared["shared_documents"]:
         yield Errors.B530.format(n=n, of=of, first=f"{compared['first_shared']:.40}", **paths)
     if train.mentions and (unseen := sorted(dev.mentions.keys() - train.mentions.keys())):
@@ -154,21 +148,21 @@ def find_faults(train: CorpusSummary, dev: CorpusSummary, kb: KnowledgeBase) -> 
 def _faults_of_ids(summary: CorpusSummary, kb: KnowledgeBase) -> Iterator[str]:
     found = KnownIds.of(kb, summary.all_ids)
     if not found.n:
-        yield Errors.B533.format(path=summary.path, n=summary.counts["mentions"])
+        yield Errors.B533.format(path=summary.path, n=summary.counts[_MENTIONS])
     elif found.are_few:
         yield found.message(Errors.B077, kb, summary.path)
     else:
-        for label, known in summary.known_ids(kb).items():
-            if known.are_few:
+        for label, ids in sorted(summary.ids.items()):
+            if (known := KnownIds.of(kb, ids)).are_few:
                 yield known.message(Warnings.W340, kb, f"{summary.path} labelled {label}")
-    if n := summary.counts["bad_id"]:
-        yield Warnings.W344.format(path=summary.path, n=n, first=summary.first["bad_id"])
+    if n := summary.counts[_BAD_ID]:
+        yield Warnings.W344.format(path=summary.path, n=n, first=summary.first[_BAD_ID])
 
 
 def _faults_of_places(summary: CorpusSummary) -> Iterator[str]:
-    n, of = summary.counts["inside_word"], summary.counts["mentions"]
+    n, of = summary.counts[_INSIDE_WORD], summary.counts[_MENTIONS]
     if n > _MIN_SHARE_INSIDE_WORDS * of:
         message = Errors.B531 if 2 * n > of else Warnings.W342
-        yield message.format(path=summary.path, n=n, of=of, first=summary.first["inside_word"])
-    if n := summary.counts["lost_by_tags"]:
+        yield message.format(path=summary.path, n=n, of=of, first=summary.first[_INSIDE_WORD])
+    if n := summary.counts[_LOST_BY_TAGS]:
         yield f"{Warnings.W300.format(n=n, of=of)} ({summary.path})"

@@ -1,6 +1,7 @@
 """The benchmark without training is scored by the protocols of `bioel evaluate`."""
 
 import pytest
+
 from benchmarks.no_labels import scores_of
 
 GOLD = [{(0, 3, "A"), (0, 3, "B"), (5, 9, "C")}, {(0, 2, "")}]  # a composite, and one without id

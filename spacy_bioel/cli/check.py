@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 from typer import Argument, Exit, Option
 
 from spacy_bioel.cli import console
-from spacy_bioel.kb.known_ids import KnownIds
-
-_NO_MENTIONS = defaultdict[str, int](int)
 
 
-def check(
+def check_command(
     train: Annotated[Path, Argument(help="Training documents, as for `bioel convert`.")],
     dev: Annotated[Path, Argument(help="Development documents.")],
     kb: Annotated[list[str], Option(help="Knowledge base: a folder or starter:NAME; repeatable.")],
     format: console.Format = None,
     prefix: console.Prefixes = None,
+    spans_key: console.SpansKey = None,
+    ents: console.Ents = False,
     label: console.Label = None,
     annotates: console.Annotates = None,
     json_file: console.Json = None,
@@ -37,25 +36,28 @@ def check(
     """
     from spacy_bioel.cli.inputs import stream_mapped_gold
     from spacy_bioel.cli.kb_show import open_kb_argument
-    from spacy_bioel.evaluation import corpus_check
+    from spacy_bioel.evaluation.corpus_check import COUNTS, compare, find_faults, summarise
     from spacy_bioel.kb.bundled import open_kbs
+    from spacy_bioel.kb.known_ids import KnownIds
     from spacy_bioel.loading import dictionary_pipeline
 
     base, nlp = open_kbs(kb, open_kb_argument), dictionary_pipeline(kb)
-    options: Any = {"format": format, "prefix": prefix, "label": label, "annotates": annotates}
-    report: dict[str, Any] = {}
-    both = []
-    for name, path in (("train", train), ("dev", dev)):
-        texts = console.track(stream_mapped_gold(path, **options), f"Reading {name}")
-        both.append(one := corpus_check.summarise(texts, path, nlp))
-        counts = {key: one.counts[key] for key in corpus_check.COUNTS}
-        known = one.known_ids(base)
-        labels = {x: {"mentions": one.mentions[x], **_counts(known[x])} for x in sorted(known)}
-        report[name] = {"path": str(path), **counts, "labels": labels, "first": one.first}
-    report["compared"] = corpus_check.compare(*both)
-    faults = list(corpus_check.find_faults(*both, base))
+    options: Any = {"format": format, "spans_key": console.gold_place(spans_key, ents)}
+    read = partial(stream_mapped_gold, prefix=prefix, label=label, annotates=annotates, **options)
+    first, second = (
+        summarise(console.track(read(path), str(path)), path, nlp) for path in (train, dev)
+    )
+    report: dict[str, Any] = {"compared": compare(first, second)}
+    for name, one in (("train", first), ("dev", second)):
+        labels = {
+            label: {"mentions": one.mentions[label], **asdict(KnownIds.of(base, one.ids[label]))}
+            for label in sorted({*first.mentions, *second.mentions})
+        }
+        counts = {title: one.counts[title] for title in COUNTS}
+        report[name] = {"path": one.path, "counts": counts, "first": one.first, "labels": labels}
+    faults = list(find_faults(first, second, base))
     report["errors"] = [message for message in faults if message.startswith("[B")]
-    report["warnings"] = [message for message in faults if message not in report["errors"]]
+    report["warnings"] = [message for message in faults if not message.startswith("[B")]
     if console.write_json(json_file, report):
         console.show_table(("", "train", "dev"), _rows(report))
     for message in report["warnings"]:
@@ -66,25 +68,22 @@ def check(
         raise Exit(1)
 
 
-def _counts(known: KnownIds) -> dict[str, int]:
-    return {key: value for key, value in asdict(known).items() if key != "missing"}
-
-
 def _rows(report: dict[str, Any]) -> Iterator[list[str]]:
-    from spacy_bioel.evaluation.corpus_check import COUNTS
-
-    files = report["train"], report["dev"]
-    for key, title in COUNTS.items():
-        yield [title, *(f"{file[key]:,}" for file in files)]
-    for label in sorted({label for file in files for label in file["labels"]}):
-        of_label = [file["labels"].get(label, _NO_MENTIONS) for file in files]
+    train, dev, compared = report["train"], report["dev"], report["compared"]
+    for title in train["counts"]:
+        yield [title, *(f"{file['counts'][title]:,}" for file in (train, dev))]
+    for label in train["labels"]:
+        of_label = [file["labels"][label] for file in (train, dev)]
         yield [f"{label}: mentions", *(f"{one['mentions']:,}" for one in of_label)]
-        for part, of in (("known", "n"), ("distinct_known", "distinct")):
-            title = f"{label}: {'distinct ' * (of == 'distinct')}ids in the knowledge base"
-            yield [title, *(_share(one[part], one[of]) for one in of_label)]
-    compared = report["compared"]
-    for key, title in (("ids", "distinct ids"), ("strings", "distinct mention strings")):
-        yield [f"{title} that train lacks", "", _share(compared[f"unseen_{key}"], compared[key])]
+        for title, part, of in (
+            ("ids", "known", "n"),
+            ("distinct ids", "distinct_known", "distinct"),
+        ):
+            cells = [_share(one[part], one[of]) for one in of_label]
+            yield [f"{label}: {title} in the knowledge base", *cells]
+    for title in ("ids", "strings"):
+        cell = _share(compared[f"unseen_{title}"], compared[title])
+        yield [f"distinct {title} that train lacks", "", cell]
     yield ["documents that are also in train", "", f"{compared['shared_documents']:,}"]
 
 
