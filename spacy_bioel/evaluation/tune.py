@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
+from functools import cache, partial
 from hashlib import blake2b
 from itertools import islice, product, takewhile
 from typing import Any
@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from spacy.language import Language
 from spacy.tokens import Doc
-from spacy.util import minibatch
 
 from spacy_bioel.doc import get_links
 from spacy_bioel.errors import BioelError, Errors
@@ -36,7 +35,6 @@ from spacy_bioel.evaluation.fit import (
 )
 from spacy_bioel.evaluation.protocols import Counts, get_protocol
 from spacy_bioel.evaluation.run import (
-    DOCS_PER_BATCH,
     ProgressBar,
     batches_before_pipe,
     link_bare_texts,
@@ -229,7 +227,8 @@ def tune_detector(
         for setting in DETECTOR_GRID:
             cfg = {**detector.cfg, **setting}
             spans = select_mentions(docs, scored, cfg, rules)
-            counts.append(count_documents(texts, find(spans), protocol=MENTION_PROTOCOL))
+            links = [find(index, tuple(of_doc)) for index, of_doc in enumerate(spans)]
+            counts.append(count_documents(texts, links, protocol=MENTION_PROTOCOL))
             advance(1)
     name = detector.name
     tuned = grid_search(name, DETECTOR_GRID, counts, protocol=MENTION_PROTOCOL, folds=folds)
@@ -239,38 +238,27 @@ def tune_detector(
 
 def _whole_pipeline(
     nlp: Language, detector: MentionDetector, docs: Sequence[Doc]
-) -> Callable[[Sequence[list[ScoredSpan]]], list[list[Link]]]:
-    """Return a function from the detector's mentions to the mentions of the whole pipeline.
+) -> Callable[[int, tuple[ScoredSpan, ...]], list[Link]]:
+    """Return a function that finds the mentions of the whole pipeline in a document.
 
-    The linker may add names that the detector misses. Documents for which a setting finds the same
-    mentions as an earlier setting are not processed again.
+    Its arguments are the document's index and the detector's mentions, to which the linker may add
+    names. Results are cached, because many settings give the same mentions.
     """
     linker, later = find_linker(nlp), nlp.pipeline[nlp.pipe_names.index(detector.name) + 1 :]
     between = list(takewhile(lambda pipe: pipe is not linker, (pipe for _, pipe in later)))
-    known: dict[tuple[int, tuple[ScoredSpan, ...]], list[Link]] = {}
 
-    def run(numbers: Sequence[int], mentions: Sequence[list[ScoredSpan]]) -> list[list[Link]]:
-        batch = [docs[number].copy() for number in numbers]
-        detector.set_annotations(batch, list(mentions))
+    @cache
+    def find(index: int, mentions: tuple[ScoredSpan, ...]) -> list[Link]:
+        doc = docs[index].copy()
+        detector.set_annotations([doc], [list(mentions)])
         for pipe in between:
-            batch = [pipe(doc) for doc in batch]
+            doc = pipe(doc)
         if linker is None:
-            return [get_links(doc, spans_key(None)) for doc in batch]
+            return get_links(doc, spans_key(None))
         if linker.cfg["mentions"] in (BY_DICTIONARY, "model"):
-            return linker.predict(batch)
-        links: list[list[Link]] = [[] for _ in batch]
-        found = find_mentions(batch, linker.generator)
-        for owner, span in zip(found.owners, found.spans, strict=True):
-            links[owner].append(Link(span.start_char, span.end_char, span.label_))
-        return links
-
-    def find(mentions: Sequence[list[ScoredSpan]]) -> list[list[Link]]:
-        keys = [(number, tuple(spans)) for number, spans in enumerate(mentions)]
-        new = [number for number, key in enumerate(keys) if key not in known]
-        for batch in minibatch(new, DOCS_PER_BATCH):
-            for number, links in zip(batch, run(batch, [mentions[i] for i in batch]), strict=True):
-                known[keys[number]] = links
-        return [known[key] for key in keys]
+            return linker.predict([doc])[0]
+        spans = find_mentions([doc], linker.generator).spans
+        return [Link(span.start_char, span.end_char, span.label_) for span in spans]
 
     return find
 

@@ -53,15 +53,11 @@ class KnownIds:
     def message(self, template: str, kb: KnowledgeBase, path: object) -> str:
         """Format error B077 or warning W340, which suggest what to change."""
         first = ", ".join(f"{id:.40}" for id in self.missing[:_MAX_IDS_SHOWN])
-        example = kb.ids[0] if len(kb) else "none"
-        fields = {"known": self.known, "n": self.n, "path": path, "first": first}
-        prefix = _likely_prefix(kb, self.missing)
-        hint = (
-            "Correct the ids (--prefix adds a prefix), or choose the right knowledge base (--kb)."
-        )
-        if prefix:
-            hint = f"The ids lack a prefix that the knowledge base has: try --prefix {prefix}."
-        return template.format(**fields, example=example, hint=hint)
+        hint = "Correct the ids (--prefix adds a prefix), or choose another knowledge base (--kb)."
+        if prefix := _likely_prefix(kb, self.missing):
+            hint = f"They lack a prefix: try --prefix {prefix} (before training: in bioel convert)."
+        about = {"known": self.known, "n": self.n, "example": kb.ids[0], "first": first}
+        return template.format(**about, path=path, hint=hint)
 
 
 def _likely_prefix(kb: KnowledgeBase, missing: Iterable[str]) -> str:

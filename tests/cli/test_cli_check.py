@@ -86,7 +86,7 @@ def test_eight_planted_faults_are_all_named(check, tmp_path):
     for message in report["warnings"] + report["errors"]:
         assert " ".join(message.split()) in done.words
     for named in (
-        "try --prefix X.",
+        "try --prefix X (before",
         "1 documents have the same text as an earlier document (first: 21)",
         "1 documents have the same id as an earlier document (first: 7)",
         "1 of 21 mentions start or end inside a word (first: document 23, 26-31, 'ough ')",
