@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -36,9 +35,8 @@ def check_command(
     """
     from spacy_bioel.cli.inputs import stream_mapped_gold
     from spacy_bioel.cli.kb_show import open_kb_argument
-    from spacy_bioel.evaluation.corpus_check import COUNTS, compare, find_faults, summarise
+    from spacy_bioel.evaluation.corpus_check import describe, find_faults, summarise
     from spacy_bioel.kb.bundled import open_kbs
-    from spacy_bioel.kb.known_ids import KnownIds
     from spacy_bioel.loading import dictionary_pipeline
 
     base, nlp = open_kbs(kb, open_kb_argument), dictionary_pipeline(kb)
@@ -47,45 +45,18 @@ def check_command(
     first, second = (
         summarise(console.track(read(path), str(path)), path, nlp) for path in (train, dev)
     )
-    report: dict[str, Any] = {"compared": compare(first, second)}
-    for name, one in (("train", first), ("dev", second)):
-        labels = {
-            label: {"mentions": one.mentions[label], **asdict(KnownIds.of(base, one.ids[label]))}
-            for label in sorted({*first.mentions, *second.mentions})
-        }
-        counts = {title: one.counts[title] for title in COUNTS}
-        report[name] = {"path": one.path, "counts": counts, "first": one.first, "labels": labels}
+    rows = describe(first, base), describe(second, base, first)
+    report: dict[str, Any] = {"train": rows[0], "dev": rows[1]}
     faults = list(find_faults(first, second, base))
     report["errors"] = [message for message in faults if message.startswith("[B")]
     report["warnings"] = [message for message in faults if not message.startswith("[B")]
     if console.write_json(json_file, report):
-        console.show_table(("", "train", "dev"), _rows(report))
+        titles = dict.fromkeys(chain(*rows))
+        cells = ((t, *(f"{of[t]:,}" if t in of else "" for of in rows)) for t in titles)
+        console.show_table(("", "train", "dev"), cells)
     for message in report["warnings"]:
         console.show_note(message)
     for message in report["errors"]:
         console.show_error(message)
     if report["errors"]:
         raise Exit(1)
-
-
-def _rows(report: dict[str, Any]) -> Iterator[list[str]]:
-    train, dev, compared = report["train"], report["dev"], report["compared"]
-    for title in train["counts"]:
-        yield [title, *(f"{file['counts'][title]:,}" for file in (train, dev))]
-    for label in train["labels"]:
-        of_label = [file["labels"][label] for file in (train, dev)]
-        yield [f"{label}: mentions", *(f"{one['mentions']:,}" for one in of_label)]
-        for title, part, of in (
-            ("ids", "known", "n"),
-            ("distinct ids", "distinct_known", "distinct"),
-        ):
-            cells = [_share(one[part], one[of]) for one in of_label]
-            yield [f"{label}: {title} in the knowledge base", *cells]
-    for title in ("ids", "strings"):
-        cell = _share(compared[f"unseen_{title}"], compared[title])
-        yield [f"distinct {title} that train lacks", "", cell]
-    yield ["documents that are also in train", "", f"{compared['shared_documents']:,}"]
-
-
-def _share(n: int, of: int) -> str:
-    return f"{n:,} of {of:,} ({100 * n / of:.1f} %)" if of else "–"

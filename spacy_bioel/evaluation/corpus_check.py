@@ -6,7 +6,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any
 
 from spacy.language import Language
 from spacy.util import filter_spans
@@ -25,6 +24,7 @@ _INSIDE_WORD = "mentions that start or end inside a word"
 _SPLITS_TOKEN = "mentions that start or end inside a token"
 _LOST_BY_TAGS = "mentions that a BIO tagger would lose"
 _BAD_ID = "ids with white space"
+_IN_KB = "in the knowledge base"
 _REPEATED = {what: f"documents with the {what} of an earlier one" for what in ("text", "id")}
 COUNTS = (
     *(_DOCUMENTS, _MENTIONS, _WITHOUT_ID, _NESTED, _CROSSING, _INSIDE_WORD, _SPLITS_TOKEN),
@@ -111,17 +111,37 @@ def _is_inside_word(text: str, border: int) -> bool:
     return len(around) == 2 and all(c.isdigit() or c.lower() != c.upper() for c in around)
 
 
-def compare(train: CorpusSummary, dev: CorpusSummary) -> dict[str, Any]:
-    """Count ids, strings and texts of the development documents, and those (not) in training."""
-    ids, shared = dev.all_ids.keys(), dev.documents.keys() & train.documents.keys()
-    return {
-        "ids": len(ids),
-        "unseen_ids": len(ids - train.all_ids.keys()),
-        "strings": len(dev.strings),
-        "unseen_strings": len(dev.strings - train.strings),
-        "shared_documents": len(shared),
-        "first_shared": next((id for key, id in dev.documents.items() if key in shared), ""),
-    }
+def describe(
+    summary: CorpusSummary, kb: KnowledgeBase, train: CorpusSummary | None = None
+) -> dict[str, float]:
+    """Return the rows of a table about a corpus; with `train`, also a comparison with it."""
+    rows: dict[str, float] = {title: summary.counts[title] for title in COUNTS}
+    for label, ids in sorted(summary.ids.items()):
+        known = KnownIds.of(kb, ids)
+        rows[f"{label}: mentions"] = summary.mentions[label]
+        rows[f"{label}: ids"], rows[f"{label}: distinct ids"] = known.n, known.distinct
+        rows[f"{label}: % of ids {_IN_KB}"] = _percent(known.known, known.n)
+        rows[f"{label}: % of distinct ids {_IN_KB}"] = _percent(
+            known.distinct_known, known.distinct
+        )
+    if train is not None:
+        for what, found, seen in (
+            ("ids", set(summary.all_ids), set(train.all_ids)),
+            ("strings", summary.strings, train.strings),
+        ):
+            share = _percent(len(found - seen), len(found))
+            rows[f"% of distinct {what} that train lacks"] = share
+        rows["documents that are also in train"] = len(_shared(train, summary))
+    return rows
+
+
+def _percent(n: int, of: int) -> float:
+    return round(100 * n / max(of, 1), 1)
+
+
+def _shared(train: CorpusSummary, dev: CorpusSummary) -> list[str]:
+    """Return the ids of the development documents that are also training documents."""
+    return [id for digest, id in dev.documents.items() if digest in train.documents]
 
 
 def find_faults(train: CorpusSummary, dev: CorpusSummary, kb: KnowledgeBase) -> Iterator[str]:
@@ -137,9 +157,9 @@ def find_faults(train: CorpusSummary, dev: CorpusSummary, kb: KnowledgeBase) -> 
                 first = summary.first[repeated]
                 yield Warnings.W341.format(path=summary.path, n=n, what=what, first=first)
     paths = {"path": dev.path, "train": train.path}
-    compared, of = compare(train, dev), dev.counts[_DOCUMENTS]
-    if n := compared["shared_documents"]:
-        yield Errors.B530.format(n=n, of=of, first=f"{compared['first_shared']:.40}", **paths)
+    if shared := _shared(train, dev):
+        n, of, first = len(shared), dev.counts[_DOCUMENTS], f"{shared[0]:.40}"
+        yield Errors.B530.format(n=n, of=of, first=first, **paths)
     if train.mentions and (unseen := sorted(dev.mentions.keys() - train.mentions.keys())):
         message = Errors.B532 if len(unseen) == len(dev.mentions) else Warnings.W343
         yield message.format(found=unseen, known=sorted(train.mentions), **paths)
