@@ -117,13 +117,11 @@ def describe(
     """Return the rows of a table about a corpus; with `train`, also a comparison with it."""
     rows: dict[str, float] = {title: summary.counts[title] for title in COUNTS}
     for label, ids in sorted(summary.ids.items()):
-        known = KnownIds.of(kb, ids)
-        rows[f"{label}: mentions"] = summary.mentions[label]
-        rows[f"{label}: ids"], rows[f"{label}: distinct ids"] = known.n, known.distinct
-        rows[f"{label}: % of ids {_IN_KB}"] = _percent(known.known, known.n)
-        rows[f"{label}: % of distinct ids {_IN_KB}"] = _percent(
-            known.distinct_known, known.distinct
-        )
+        known, name = KnownIds.of(kb, ids), label or "no label"
+        rows[f"{name}: mentions"] = summary.mentions[label]
+        rows[f"{name}: ids"], rows[f"{name}: distinct ids"] = known.n, known.distinct
+        rows[f"{name}: % of ids {_IN_KB}"] = _percent(known.known, known.n)
+        rows[f"{name}: % of distinct ids {_IN_KB}"] = _percent(known.distinct_known, known.distinct)
     if train is not None:
         for what, found, seen in (
             ("ids", set(summary.all_ids), set(train.all_ids)),
