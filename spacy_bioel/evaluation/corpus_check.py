@@ -25,10 +25,10 @@ _SPLITS_TOKEN = "mentions that start or end inside a token"
 _LOST_BY_TAGS = "mentions that a BIO tagger would lose"
 _BAD_ID = "ids with white space"
 _IN_KB = "in the knowledge base"
-_REPEATED = {what: f"documents with the {what} of an earlier one" for what in ("text", "id")}
+_REPEATED = tuple(f"documents with the {what} of an earlier one" for what in ("text", "id"))
 COUNTS = (
     *(_DOCUMENTS, _MENTIONS, _WITHOUT_ID, _NESTED, _CROSSING, _INSIDE_WORD, _SPLITS_TOKEN),
-    *(_LOST_BY_TAGS, _BAD_ID, *_REPEATED.values()),
+    *(_LOST_BY_TAGS, _BAD_ID, *_REPEATED),
 )
 
 
@@ -69,12 +69,12 @@ def summarise(texts: Iterable[AnnotatedText], path: object, nlp: Language) -> Co
     for text in texts:
         summary.counts[_DOCUMENTS] += 1
         if text.id and text.id in document_ids:
-            summary.count(_REPEATED["id"], f"{text.id:.40}")
+            summary.count(_REPEATED[1], f"{text.id:.40}")
         document_ids.add(text.id)
         if [(m.start, m.end) for m in text.mentions] != [(0, len(text.text))]:
             digest = blake2b(text.text.encode("utf8", "surrogatepass"), digest_size=16).digest()
             if digest in summary.documents:
-                summary.count(_REPEATED["text"], f"{text.id:.40}")
+                summary.count(_REPEATED[0], f"{text.id:.40}")
             summary.documents.setdefault(digest, text.id)
         _count_mentions(summary, text, nlp)
     return summary
@@ -119,9 +119,10 @@ def describe(
     for label, ids in sorted(summary.ids.items()):
         known, name = KnownIds.of(kb, ids), label or "no label"
         rows[f"{name}: mentions"] = summary.mentions[label]
-        rows[f"{name}: ids"], rows[f"{name}: distinct ids"] = known.n, known.distinct
+        rows[f"{name}: ids"], rows[f"{name}: distinct ids"] = known.n, len(ids)
         rows[f"{name}: % of ids {_IN_KB}"] = _percent(known.known, known.n)
-        rows[f"{name}: % of distinct ids {_IN_KB}"] = _percent(known.distinct_known, known.distinct)
+        n = len(ids) - len(known.missing)
+        rows[f"{name}: % of distinct ids {_IN_KB}"] = _percent(n, len(ids))
     if train is not None:
         for what, found, seen in (
             ("ids", set(summary.all_ids), set(train.all_ids)),
@@ -147,13 +148,9 @@ def find_faults(train: CorpusSummary, dev: CorpusSummary, kb: KnowledgeBase) -> 
     for summary in (train, dev):
         if summary.mentions:
             yield from _faults_of_ids(summary, kb)
-            yield from _faults_of_places(summary)
         else:
             yield Errors.B076.format(path=summary.path, n=summary.counts[_DOCUMENTS])
-        for what, repeated in _REPEATED.items():
-            if n := summary.counts[repeated]:
-                first = summary.first[repeated]
-                yield Warnings.W341.format(path=summary.path, n=n, what=what, first=first)
+        yield from _other_faults(summary)
     paths = {"path": dev.path, "train": train.path}
     if shared := _shared(train, dev):
         n, of, first = len(shared), dev.counts[_DOCUMENTS], f"{shared[0]:.40}"
@@ -173,14 +170,16 @@ def _faults_of_ids(summary: CorpusSummary, kb: KnowledgeBase) -> Iterator[str]:
         for label, ids in sorted(summary.ids.items()):
             if (known := KnownIds.of(kb, ids)).are_few:
                 yield known.message(Warnings.W340, kb, f"{summary.path} labelled {label}")
-    if n := summary.counts[_BAD_ID]:
-        yield Warnings.W344.format(path=summary.path, n=n, first=summary.first[_BAD_ID])
 
 
-def _faults_of_places(summary: CorpusSummary) -> Iterator[str]:
-    n, of = summary.counts[_INSIDE_WORD], summary.counts[_MENTIONS]
-    if n > _MIN_SHARE_INSIDE_WORDS * of:
-        message = Errors.B531 if 2 * n > of else Warnings.W342
-        yield message.format(path=summary.path, n=n, of=of, first=summary.first[_INSIDE_WORD])
+def _other_faults(summary: CorpusSummary) -> Iterator[str]:
+    of, messages = summary.counts[_MENTIONS], {_BAD_ID: Warnings.W344}
+    messages |= dict.fromkeys(_REPEATED, Warnings.W341)
+    if (n := summary.counts[_INSIDE_WORD]) > _MIN_SHARE_INSIDE_WORDS * of:
+        messages[_INSIDE_WORD] = Errors.B531 if 2 * n > of else Warnings.W342
+    for what, message in messages.items():
+        if n := summary.counts[what]:
+            about = {"path": summary.path, "first": summary.first[what], "what": what}
+            yield message.format(n=n, of=of, **about)
     if n := summary.counts[_LOST_BY_TAGS]:
         yield f"{Warnings.W300.format(n=n, of=of)} ({summary.path})"

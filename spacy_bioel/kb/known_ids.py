@@ -22,14 +22,11 @@ class KnownIds:
     """How many gold ids a knowledge base has.
 
     n, known (int): Number of gold ids, and of those in the knowledge base, with repetitions.
-    distinct, distinct_known (int): The same without repetitions.
     missing (tuple[str, ...]): Distinct ids that the knowledge base lacks, the most frequent first.
     """
 
     n: int
     known: int
-    distinct: int
-    distinct_known: int
     missing: tuple[str, ...]
 
     @classmethod
@@ -43,7 +40,7 @@ class KnownIds:
         is_missing = [r < 0 and not id.startswith(DBSNP) for id, r in zip(ids, rows, strict=True)]
         missing = tuple(id for id, is_one in zip(ids, is_missing, strict=True) if is_one)
         n, n_missing = sum(counts.values()), sum(counts[id] for id in missing)
-        return cls(n, n - n_missing, len(ids), len(ids) - len(missing), missing)
+        return cls(n, n - n_missing, missing)
 
     @property
     def are_few(self) -> bool:

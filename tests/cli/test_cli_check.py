@@ -89,8 +89,8 @@ def test_eight_planted_faults_are_all_named(check, tmp_path):
         assert " ".join(message.split()) in done.words
     for named in (
         "try --prefix X (before",
-        "1 documents have the same text as an earlier document (first: 21)",
-        "1 documents have the same id as an earlier document (first: 7)",
+        "1 documents with the text of an earlier one (first: 21)",
+        "1 documents with the id of an earlier one (first: 7)",
         "1 of 21 mentions start or end inside a word (first: document 23, 26-31, 'ough ')",
         "1 of 21 gold mentions overlap longer mentions",
         "1 ids contain white space, and ids in knowledge bases never do (first: 'X:D1 X:D2')",

@@ -20,8 +20,8 @@ def kb(tmp_path_factory) -> KnowledgeBase:
 
 def test_counts_with_and_without_repetitions(kb):
     counts = {"MESH:D1": 5, "MESH:D99": 1, "MESH:D77": 2, "D8": 3, "dbSNP:rs1": 4}
-    assert KnownIds.of(kb, counts) == KnownIds(15, 10, 5, 3, ("D8", "MESH:D77"))
-    assert KnownIds.of(kb, {}) == KnownIds(0, 0, 0, 0, ())
+    assert KnownIds.of(kb, counts) == KnownIds(15, 10, ("D8", "MESH:D77"))
+    assert KnownIds.of(kb, {}) == KnownIds(0, 0, ())
 
 
 def test_half_is_enough(kb):
