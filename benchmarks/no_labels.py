@@ -14,8 +14,8 @@ note_lines      benchmarks/note_lines.jsonl: single lines of notes
 craft_uberon, craft_cl, craft_so    full texts of CRAFT and the ontology of the annotations; FILE is
                 the folder of articles.jsonl.gz, UBERON.jsonl.gz, ...
 
-Labels are ignored, and retired ids are mapped, on both sides. All protocols are micro-averaged F1,
-over all documents:
+Labels are ignored, retired ids are mapped, and each id of a composite counts separately, on both
+sides. All protocols are micro-averaged F1, over all documents:
 
 mention     borders and id equal those of a gold mention (bc5cdr: borders only)
 end_to_end  borders and id (bc5cdr)
@@ -42,11 +42,12 @@ from benchmarks.rivals import THEIRS, run, write_json
 from spacy_bioel.doc import get_links
 from spacy_bioel.entities.notes.shorthand import Notes
 from spacy_bioel.entities.rule_set import RuleSet
+from spacy_bioel.evaluation.evaluate import evaluate_links
 from spacy_bioel.evaluation.fit import document_folds
 from spacy_bioel.evaluation.tune import tune_dictionary
 from spacy_bioel.io.pubtator import read_pubtator
 from spacy_bioel.loading import add_context, find_linker, load_model
-from spacy_bioel.types import AnnotatedText, Mention
+from spacy_bioel.types import AnnotatedText, Link, Mention
 
 AFFIRMED = "affirmed"  # without mentions that are negated, conditional or of another person
 _NOTES = {"entities": {"notes": Notes(clinical=True, measurements=True)}}
@@ -123,7 +124,7 @@ def no_labels(
         else:
             found = find(texts, affirmed=name.endswith(AFFIRMED))
         about = {"system": name, "corpus": corpus, "seed": 0, "split": "dev"}
-        for protocol, value in _scores(corpus, gold_spans, found).items():
+        for protocol, value in scores_of(corpus, gold_spans, found):
             yield {**about, "protocol": protocol, "metric": "f1", **value}
 
 
@@ -160,22 +161,27 @@ def _annotated(text: str, spans: Spans) -> AnnotatedText:
     return AnnotatedText("", text, tuple(mentions))
 
 
-def _scores(corpus: str, gold: list[Spans], found: list[Spans]) -> dict[str, Row]:
-    def ids(documents: list[Spans]) -> list[set[str]]:
-        return [{id for *_, id in spans} for spans in documents]
-
-    def borders(documents: list[Spans]) -> list[set[tuple[int, int]]]:
-        return [{(start, end) for start, end, _ in spans} for spans in documents]
-
-    scores = {"document": _f1(ids(gold), ids(found))}
+def scores_of(corpus: str, gold: list[Spans], found: list[Spans]) -> Iterator[tuple[str, Row]]:
+    """Yield the protocols of a corpus with their figures, measured as `bioel evaluate` does."""
+    protocols = {"document": "document"}
     if corpus == "bc5cdr":
-        scores["mention"] = _f1(borders(gold), borders(found))
-        scores["end_to_end"] = _f1(gold, found)
+        protocols |= {"mention": "mention_unlabelled", "end_to_end": "end_to_end"}
     elif corpus != "case_reports":
-        scores["mention"] = _f1(gold, found)
+        protocols["mention"] = "end_to_end"
+    for name, protocol in protocols.items():
+        yield name, _measured(gold, found, protocol)
     if corpus == "clinical":
-        scores["overlap"] = _f1(gold, [_at_gold(*pair) for pair in zip(gold, found, strict=True)])
-    return scores
+        moved = [_at_gold(*pair) for pair in zip(gold, found, strict=True)]
+        yield "overlap", _measured(gold, moved, "end_to_end")
+
+
+def _measured(gold: list[Spans], found: list[Spans], protocol: str) -> Row:
+    """Return the figures of a protocol; each id of a composite counts separately."""
+    texts = [AnnotatedText("", "", tuple(Mention(*x[:2], "", x[2:]) for x in one)) for one in gold]
+    links = [[Link(*x[:2], "", x[2:]) for x in one] for one in found]
+    figures = evaluate_links(texts, links, protocols=[protocol], per_label=False, n_resamples=1)
+    values = {row.metric: round(row.value, 2) for row in figures}
+    return {"value": values.pop("f1", 0.0), **values, "n": figures[0].n if figures else 0}
 
 
 def _at_gold(gold: Spans, found: Spans) -> Spans:
@@ -185,12 +191,3 @@ def _at_gold(gold: Spans, found: Spans) -> Spans:
         near = [g for g in sorted(gold) if g[2] == id and g[0] < end and start < g[1]]
         moved.add(near[0] if near else (start, end, id))
     return moved
-
-
-def _f1(gold: list[Any], found: list[Any]) -> Row:
-    right = sum(len(a & b) for a, b in zip(gold, found, strict=True))
-    n, n_found = sum(map(len, gold)), sum(map(len, found))
-    precision, recall = right / max(n_found, 1), right / max(n, 1)
-    f1 = 2 * right / max(n + n_found, 1)
-    figures = {"value": f1, "precision": precision, "recall": recall}
-    return {name: round(100 * figure, 2) for name, figure in figures.items()} | {"n": n}

@@ -79,7 +79,7 @@ class Errors(metaclass=_Coded):
     B074 = "The output format of {path} is unknown. Choose a name that ends in .spacy or .jsonl."
     B075 = "Unknown tokenizer '{tokenizer}' for the language '{lang}'. Specify a registered one, e.g. spacy.Tokenizer.v1 or spacy-bioel.BioTokenizer.v1. spaCy reports: {error}"
     B076 = "{path} has no gold mentions in its {n} documents: expected at least one. Check the file and --format; documents without mentions (negative examples) can be in one file with others. To find mentions, use bioel link."
-    B077 = "None of the {n} gold ids in {path} is in the knowledge base (first: {first}). If the ids lack a prefix, add it with --prefix MESH; otherwise choose the right knowledge base with --kb."
+    B077 = "{known:,} of {n:,} gold ids in {path} are in the knowledge base, whose ids look like {example} (missing: {first}). {hint}"
     B080 = "{n_gold} gold documents and {n_predicted} lists of predicted links cannot be compared. Pass one list of links per document, in the same order."
     B081 = "Unknown protocol '{name}'. Choose from: {known}."
     B101 = "There is no file {path}. Check the path."
@@ -271,6 +271,10 @@ class Errors(metaclass=_Coded):
     B521 = '{path} has no mentions in {asked}; it has {found}. Choose the gold mentions with --spans-key KEY or --ents; in a config, spans_key = "KEY" or "doc.ents".'
     B522 = "--spans-key and --ents choose the gold mentions in a .spacy file, but {problem}. Leave {option} out."
     B523 = "{where}: no mention was read, but the key {key!r} contains offsets. Expected mentions under 'mentions', 'links', 'spans', 'entities' or 'label'. Rename the key to 'mentions', or remove it if it lists something else."
+    B530 = "{n:,} of the {of:,} documents in {path} are also in {train} (first: {first}). Remove them from one of the two files, because scores on them do not show how well new texts are linked."
+    B531 = "{path}: {n:,} of {of:,} mentions start or end inside a word (first: {first}). Correct the offsets: count characters, not bytes, from 0; the end is exclusive."
+    B532 = "{path} and {train} have no label in common: {found} and {known}. Rename labels (--label GOLD=MODEL), or choose the right files."
+    B533 = "{path}: none of the {n:,} mentions has an id, so no linker can be trained or measured. Add the ids to the mentions, or check --format."
     B540 = "The config of {where} has wrong settings:\n{wrong}\nCorrect them in the config."
 
     B510 = '{where}: found {found} cells, expected {expected}, as in the first row. If a cell contains the separator, put the cell in double quotes ("Gout, fever"); in .tsv files of names, replace the separator. To leave out such rows: --skip-bad REPORT.tsv'
@@ -313,6 +317,11 @@ class Warnings(metaclass=_Coded):
     W335 = "{path}: the gold mentions are those in {place} ({n:,}), the only place with mentions. To choose another place, use --spans-key KEY or --ents."
     W336 = "{path}: records left out because of their answer: {left:,} of {n:,} ({answers})."
     W337 = "{path}: notes on mentions that are not ids, and are ignored: {n:,}, the first in {first}. Only a note that contains nothing but ids, such as MESH:D003920, is read; ids without a prefix need --prefix."
+    W340 = "Only {known:,} of {n:,} gold ids in {path} are in the knowledge base, whose ids look like {example} (missing: {first}). {hint}"
+    W341 = "{path}: {n:,} {what} (first: {first}). Remove the copies, or give each document an id of its own."
+    W342 = "{path}: {n:,} of {of:,} mentions start or end inside a word (first: {first}). Compare their offsets with the text; they may be off by one."
+    W343 = "{path} has mentions labelled {found}, which {train} lacks: a detector cannot learn them. Its labels are {known}. Rename or exclude labels (--label), or add training documents."
+    W344 = "{path}: {n:,} ids contain white space, and ids in knowledge bases never do (first: {first}). Correct them; several ids of a mention are separate ids, not one string."
     W345 = "{name!r} learns nothing from these examples: they have annotations in {found}, but no gold mentions in doc.spans[{key!r}]. Copy them: doc.spans[{key!r}] = list(doc.ents), with ids in kb_id_; or read the corpus with spacy-bioel.Corpus.v1."
     W346 = "{name!r} does not learn the label {label!r} of gold mentions: its model has {known}. To learn it, train again from nlp.initialize, with examples that contain it."
     W455 = "Using only the knowledge base, without training, is better here: {protocol} {metric} {alone:.1f}, the pipeline {value:.1f}. Annotate more documents, or use the knowledge base as the pipeline."

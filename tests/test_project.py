@@ -20,7 +20,18 @@ from wheels import links_of_wheel
 from spacy_bioel.doc import get_links
 
 ROOT = Path(__file__).parents[1]
-STEPS = ["fetch", "convert", "kb", "train", "encode", "evaluate", "card", "package", "demo"]
+STEPS = [
+    "fetch",
+    "convert",
+    "kb",
+    "check",
+    "train",
+    "encode",
+    "evaluate",
+    "card",
+    "package",
+    "demo",
+]
 # What is made for no corpus.
 ONCE = ["starter-types", "starter-tune", "starter-detector", "starter-wheel", "species"]
 ONCE += ["starter-names", "pretrain", "starter-assets", "pretrain_seq2seq", "kb_large"]
@@ -209,7 +220,7 @@ def test_every_step_declares_what_it_reads_and_writes():
 def test_commands_have_the_options_that_are_used():
     lines = [line for command in PROJECT["commands"] for line in command["script"]]
     calls = [line for line in lines if "-m spacy_bioel" in line]
-    assert len(calls) == 7
+    assert len(calls) == 8
     for line in calls:
         assert unknown_options(shlex.split(line)[3:]) == set(), line
 

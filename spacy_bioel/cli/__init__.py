@@ -18,7 +18,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from spacy_bioel import __version__
-from spacy_bioel.cli import card, console, corpora, documents, evaluate, kb_build, kb_show
+from spacy_bioel.cli import card, check, console, corpora, documents, evaluate, kb_build, kb_show
 from spacy_bioel.errors import BioelError, Errors
 
 # Errors for wrong paths and missing permissions (for a full disk, see `console.NO_ROOM`).
@@ -44,7 +44,16 @@ kb_app = typer.Typer(
     """,
     no_args_is_help=True,
 )
+corpus_app = typer.Typer(
+    help="""Examine annotated corpora.
+
+    Example: `bioel corpus check train.pubtator dev.pubtator --kb kb/mine`
+    """,
+    no_args_is_help=True,
+)
 app.add_typer(kb_app, name="kb")
+app.add_typer(corpus_app, name="corpus")
+corpus_app.command("check")(check.check_command)
 app.command("convert")(corpora.convert)
 app.command("link")(documents.link_command)
 app.command("explain")(documents.explain_command)

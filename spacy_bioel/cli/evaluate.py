@@ -202,11 +202,11 @@ def _json_row(row: Figure, baseline: Mapping[tuple[str, str], float]) -> dict[st
 
 
 def _cross_fitted(nlp: Language, texts: Sequence[AnnotatedText]) -> dict[tuple[str, str], float]:
-    """Return `bioel tune`'s cross-fitted figures, if its numbers of texts and mentions match."""
+    """Return the cross-fitted figures of `bioel tune` if it was run on the same documents."""
+    from spacy_bioel.evaluation.tune import digest_of
+
     report = nlp.meta.get("bioel", {}).get("tuning")
-    if not report or report["documents"] != len(texts):
-        return {}
-    if report["mentions"] != sum(len(text.mentions) for text in texts):
+    if not report or report.get("digest") != digest_of(texts):
         return {}
     return {
         (row["protocol"], row["metric"]): row["cross_fitted"]

@@ -82,33 +82,48 @@ def load_with_mapped_gold(
         label is not in `annotates`, [B369] if the detector lacks a label; the same errors as
         `check_gold`.
     """
-    prefixes, labels = _parse_prefixes(prefix or ()), _parse_labels(label or ())
-    # The reader adds the prefix shared by all labels; label-specific prefixes are added afterwards.
-    common_prefix = prefixes.pop("", "") if set(prefixes) <= {""} else ""
+    options: Any = {"format": format, "spans_key": spans_key}
+    read = partial(stream_mapped_gold, gold, prefix, label, annotates, **options)
     # Documents are read first, so that errors in them are reported without delay.
-    read = partial(read_texts, gold, format=format, prefix=common_prefix, spans_key=spans_key)
     texts = list(read())
     nlp = load_model(model, preset=preset)
     if (key := gold_key(nlp)) != GOLD_KEY:
         texts = list(read(gold_key=key))
     if detector := find_detector(nlp):
-        for old, new in labels.items():
+        for old, new in _parse_labels(label or ()).items():
             if new and detector.labels and new not in detector.labels:
                 known = ", ".join(detector.labels)
                 raise BioelError(Errors.B369.format(gold=old, label=new, known=known))
-    gold_labels = {mention.label for text in texts for mention in text.mentions}
-    for name in [*labels, *filter(None, prefixes)]:
-        if name not in gold_labels:
-            known = ", ".join(sorted(filter(None, gold_labels))) or "none"
-            raise BioelError(Errors.B363.format(path=gold, label=name, known=known))
-    texts = [_map_labels_and_ids(text, labels, prefixes) for text in texts]
-    if annotates:
-        names = tuple(dict.fromkeys(annotates))
-        texts = [declare_labels(text, names, path=gold, error=Errors.B364) for text in texts]
     if kb is not None:
         require_linker(nlp, model).set_kb(kb)
     check_gold(texts, find_linker(nlp), gold)
     return nlp, texts
+
+
+def stream_mapped_gold(
+    gold: Path,
+    prefix: Sequence[str] | None,
+    label: Sequence[str] | None,
+    annotates: Sequence[str] | None,
+    **options: Any,
+) -> Iterator[AnnotatedText]:
+    """Stream gold documents with mapped labels and ids; see `load_with_mapped_gold`.
+
+    options: Options of `read_texts`.
+    RAISES BioelError: [B361], [B362], [B364], and after the last document [B363].
+    """
+    prefixes, labels = _parse_prefixes(prefix or ()), _parse_labels(label or ())
+    # The reader adds the prefix shared by all labels; label-specific prefixes are added afterwards.
+    common_prefix = prefixes.pop("", "") if set(prefixes) <= {""} else ""
+    gold_labels, names = set[str](), tuple(dict.fromkeys(annotates or ()))
+    for text in read_texts(gold, prefix=common_prefix, **options):
+        gold_labels.update(mention.label for mention in text.mentions)
+        text = _map_labels_and_ids(text, labels, prefixes)
+        yield declare_labels(text, names, path=gold, error=Errors.B364) if names else text
+    for name in [*labels, *filter(None, prefixes)] if gold_labels else ():
+        if name not in gold_labels:
+            known = ", ".join(sorted(filter(None, gold_labels))) or "none"
+            raise BioelError(Errors.B363.format(path=gold, label=name, known=known))
 
 
 def _parse_prefixes(values: Sequence[str]) -> dict[str, str]:

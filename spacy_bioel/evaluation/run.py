@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
@@ -16,6 +17,7 @@ from spacy_bioel.doc import get_links, with_gold_mentions
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.evaluation import protocols
 from spacy_bioel.evaluation.evaluate import Figure, GoldLookup, evaluate_links
+from spacy_bioel.kb.known_ids import check_gold_ids
 from spacy_bioel.linking.pipe import Linker
 from spacy_bioel.loading import dictionary_pipeline, find_linker, spans_key
 from spacy_bioel.mentions.pipe import MentionDetector
@@ -25,7 +27,6 @@ from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import AnnotatedText, Link
 
 DOCS_PER_BATCH = 32
-_MAX_IDS_SHOWN = 5  # maximum number of ids listed in an error message
 # The links of each document; the key is whether the linker was given the gold mentions.
 Predicted = dict[bool, list[list[Link]]]
 # Called with a description and `total`; yields a function to call with the number of steps done.
@@ -49,17 +50,16 @@ def gold_key(nlp: Language) -> str:
 def check_gold(texts: Sequence[AnnotatedText], linker: Linker | None, path: Path) -> None:
     """Check that a pipeline can be measured on gold documents.
 
-    RAISES BioelError: [B076] if there are no gold mentions, [B077] if the linker's KB contains none
+    Warns [W340] if the linker's knowledge base has less than half of the gold ids.
+
+    RAISES BioelError: [B076] if there are no gold mentions, [B077] if the knowledge base has none
         of the gold ids.
     """
     if not any(text.mentions for text in texts):
         raise BioelError(Errors.B076.format(path=path, n=len(texts)))
-    ids = [id_ for text in texts for mention in text.mentions for id_ in mention.ids]
-    if linker is None or not ids:
-        return
-    if (linker.kb.find_all(ids) < 0).all():
-        first = ", ".join(list(dict.fromkeys(ids))[:_MAX_IDS_SHOWN])
-        raise BioelError(Errors.B077.format(n=len(ids), path=path, first=first))
+    if linker is not None:
+        ids = Counter(id_ for text in texts for mention in text.mentions for id_ in mention.ids)
+        check_gold_ids(linker.kb, ids, path)
 
 
 def measure_pipeline(

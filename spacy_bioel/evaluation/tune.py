@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
-from itertools import islice, product
+from functools import cache, partial
+from hashlib import blake2b
+from itertools import islice, product, takewhile
 from typing import Any
 
 import numpy as np
 from spacy.language import Language
 from spacy.tokens import Doc
 
+from spacy_bioel.doc import get_links
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.evaluation.evaluate import count_documents
 from spacy_bioel.evaluation.fit import (
@@ -40,10 +42,13 @@ from spacy_bioel.evaluation.run import (
     measure_pipeline,
     no_progress,
 )
+from spacy_bioel.linking.decide import find_mentions
 from spacy_bioel.linking.evidence import default_fusion
-from spacy_bioel.loading import find_detector, find_linker
+from spacy_bioel.loading import find_detector, find_linker, spans_key
+from spacy_bioel.mentions.pipe import MentionDetector
 from spacy_bioel.mentions.selection import select_mentions
 from spacy_bioel.models.fusion import Fusion
+from spacy_bioel.settings import BY_DICTIONARY
 from spacy_bioel.types import AnnotatedText, Link, ScoredSpan
 
 GOLD_PROTOCOL, LINK_PROTOCOL, MENTION_PROTOCOL = "gold", "end_to_end", "mention"
@@ -206,7 +211,7 @@ def tune_detector(
     folds: Sequence[Fold],
     progress: ProgressBar = no_progress,
 ) -> Tuned:
-    """Set the detector's settings to maximise mention F1."""
+    """Set the detector's settings to maximise the mention F1 of the whole pipeline."""
     detector = find_detector(nlp)
     assert detector is not None
     docs: list[Doc] = []
@@ -217,11 +222,12 @@ def tune_detector(
             scored += detector.score_spans(batch)
             advance(len(batch))
     counts, rules = [], detector.rules
+    find = _whole_pipeline(nlp, detector, docs)
     with progress("Tuning the detector", total=len(DETECTOR_GRID)) as advance:
         for setting in DETECTOR_GRID:
             cfg = {**detector.cfg, **setting}
             spans = select_mentions(docs, scored, cfg, rules)
-            links = list(map(_links, docs, spans))
+            links = [find(index, tuple(of_doc)) for index, of_doc in enumerate(spans)]
             counts.append(count_documents(texts, links, protocol=MENTION_PROTOCOL))
             advance(1)
     name = detector.name
@@ -230,9 +236,31 @@ def tune_detector(
     return tuned
 
 
-def _links(doc: Doc, mentions: list[ScoredSpan]) -> list[Link]:
-    spans = [(doc[start:end], label) for start, end, label, _ in mentions]
-    return [Link(span.start_char, span.end_char, label) for span, label in spans]
+def _whole_pipeline(
+    nlp: Language, detector: MentionDetector, docs: Sequence[Doc]
+) -> Callable[[int, tuple[ScoredSpan, ...]], list[Link]]:
+    """Return a function that finds the mentions of the whole pipeline in a document.
+
+    Its arguments are the document's index and the detector's mentions, to which the linker may add
+    names. Results are cached, because many settings give the same mentions.
+    """
+    linker, later = find_linker(nlp), nlp.pipeline[nlp.pipe_names.index(detector.name) + 1 :]
+    between = list(takewhile(lambda pipe: pipe is not linker, (pipe for _, pipe in later)))
+
+    @cache
+    def find(index: int, mentions: tuple[ScoredSpan, ...]) -> list[Link]:
+        doc = docs[index].copy()
+        detector.set_annotations([doc], [list(mentions)])
+        for pipe in between:
+            doc = pipe(doc)
+        if linker is None:
+            return get_links(doc, spans_key(None))
+        if linker.cfg["mentions"] in (BY_DICTIONARY, "model"):
+            return linker.predict([doc])[0]
+        spans = find_mentions([doc], linker.generator).spans
+        return [Link(span.start_char, span.end_char, span.label_) for span in spans]
+
+    return find
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +268,7 @@ class TuningReport:
     """Result of `tune_pipeline`.
 
     documents, mentions (int): Number of gold documents and mentions.
+    digest (str): Digest of the texts and mentions (see `digest_of`).
     folds (int): Number of folds; 0: too few documents to cross-fit.
     tuned (tuple[Tuned, ...]): Chosen settings, in the order of tuning.
     remarks (tuple[str, ...]): Settings that were left unchanged, with the reason.
@@ -247,6 +276,7 @@ class TuningReport:
 
     documents: int
     mentions: int
+    digest: str
     folds: int
     tuned: tuple[Tuned, ...]
     remarks: tuple[str, ...]
@@ -254,6 +284,15 @@ class TuningReport:
     def to_json(self) -> dict[str, Any]:
         tuned = [step.to_json() for step in self.tuned]
         return {**asdict(self), "tuned": tuned, "remarks": list(self.remarks)}
+
+
+def digest_of(texts: Iterable[AnnotatedText]) -> str:
+    """Return a digest of gold documents: texts and mentions, without regard to their order."""
+    rows = []
+    for text in texts:
+        mentions = sorted((m.start, m.end, m.label, sorted(m.ids)) for m in text.mentions)
+        rows.append(blake2b(repr((text.text, mentions)).encode("utf8", "surrogatepass")).digest())
+    return blake2b(b"".join(sorted(rows)), digest_size=8).hexdigest()
 
 
 def tune_pipeline(
@@ -306,6 +345,7 @@ def tune_pipeline(
     report = TuningReport(
         documents=len(texts),
         mentions=sum(len(text.mentions) for text in texts),
+        digest=digest_of(texts),
         folds=len(folds),
         tuned=tuple(
             replace(step, fitted=figures.get((step.protocol, step.metric), 0.0)) for step in tuned

@@ -86,8 +86,12 @@ class AliasTable:
         return {name: row for row, name in enumerate(self.names)}
 
     @property
-    def ids(self) -> set[str]:
-        return {concept_id for counts in self.counts.values() for concept_id in counts}
+    def ids(self) -> Counter[str]:
+        """How often each concept id occurs."""
+        ids = Counter[str]()
+        for counts in self.counts.values():
+            ids.update(counts)
+        return ids
 
     def concepts(self, kb: KnowledgeBase) -> ConceptsOfAliases:
         """Return the concepts of `names`, cached for as long as the knowledge base is open."""

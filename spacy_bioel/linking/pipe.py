@@ -401,7 +401,7 @@ class Linker(StoredPipe[LinkerSettings]):
                 self.rescorer,
                 self._opened_kb(),
                 get_examples,
-                more_names=self.alias_table.names,
+                alias_table=self.alias_table,
                 gold_key=self.cfg["gold_key"],
                 encoder=encoder,
                 embeddings=embeddings,

@@ -58,7 +58,8 @@ def test_end_to_end_and_gold(bioel, model, corpus, tmp_path):
 
 def test_another_kb_changes_the_answers(bioel, model, corpus, tmp_path):
     build_kb([Concept("MESH:D006973", ("Pressure disease",))], tmp_path / "kb")
-    rows = scores(bioel, model, corpus, "--protocol", "gold", "--kb", tmp_path / "kb")
+    with pytest.warns(UserWarning, match=r"\[W340\] Only 2 of 5 gold ids in .*gold.txt"):
+        rows = scores(bioel, model, corpus, "--protocol", "gold", "--kb", tmp_path / "kb")
     gold = rows["gold", "accuracy@1", ""]
     # Of 5 only "pressure disease" is found; three ids are not in this knowledge base.
     assert gold["value"] == pytest.approx(20.0)

@@ -1,4 +1,5 @@
 import json
+import re
 
 import pytest
 import spacy
@@ -39,10 +40,49 @@ def test_tuned_pipeline_and_its_figures(bioel, model, corpus, tmp_path):
     assert round(f1, 2) == 88.89
 
 
+def edited(gold: str, change: str) -> str:
+    first, second = gold.split("\n\n", 1)
+    return {
+        "nothing": gold,
+        "order": f"{second.rstrip()}\n\n{first}\n",
+        "names of documents": re.sub(r"(?m)^1(?=[|\t])", "7", gold),
+        "a text": gold.replace("raises it", "raises me"),
+        "an offset": gold.replace("17\t33\tpressure", "17\t25\tpressure").replace(
+            "pressure disease\tDis", "pressure\tDis"
+        ),
+        "a label": gold.replace("Narcan\tChemical", "Narcan\tDrug"),
+        "an id": gold.replace("Narcan\tChemical\tD009270", "Narcan\tChemical\tD003000"),
+    }[change]
+
+
+@pytest.mark.parametrize(
+    "change, shown",
+    [
+        *[(same, True) for same in ("nothing", "order", "names of documents")],
+        *[(other, False) for other in ("a text", "an offset", "a label", "an id")],
+    ],
+)
+def test_cross_fitted_figures_only_beside_their_documents(
+    bioel, model, corpus, tmp_path, change, shown
+):
+    """Each edit leaves the numbers of documents and mentions as they were."""
+    out, gold = tmp_path / "tuned", corpus.read_text("utf8")
+    bioel("tune", model, corpus, out, "--prefix", "MESH")
+    corpus.write_text(edited(gold, change), encoding="utf8")
+    assert (change == "nothing") == (corpus.read_text("utf8") == gold)
+    done = bioel("evaluate", out, corpus, "--prefix", "MESH")
+    assert ("cross-fitted" in done.out) == shown
+    meta = json.loads((out / "meta.json").read_text("utf8"))
+    del meta["bioel"]["tuning"]["digest"]  # by an earlier version
+    (out / "meta.json").write_text(json.dumps(meta), encoding="utf8")
+    assert "cross-fitted" not in bioel("evaluate", out, corpus, "--prefix", "MESH").out
+
+
 def test_another_kb_is_saved_with_the_pipeline(bioel, model, corpus, tmp_path):
     build_kb([Concept("MESH:D006973", ("Pressure disease",))], tmp_path / "kb")
     out = tmp_path / "tuned"
-    bioel("tune", model, corpus, out, "--prefix", "MESH", "--kb", tmp_path / "kb")
+    with pytest.warns(UserWarning, match=r"\[W340\] Only 2 of 5 gold ids in .*gold.txt"):
+        bioel("tune", model, corpus, out, "--prefix", "MESH", "--kb", tmp_path / "kb")
     assert list(spacy.load(out).get_pipe("bioel_linker").kb.ids) == ["MESH:D006973"]  # type: ignore[attr-defined]
 
 

@@ -8,6 +8,7 @@ from spacy.language import Language
 from spacy.util import fix_random_seed
 from tiny import LINKER, VOCABULARY, blank, examples
 
+from spacy_bioel.errors import BioelError
 from spacy_bioel.linking import searches
 from spacy_bioel.models.name_encoder import write_encoder
 from spacy_bioel.types import AnnotatedText, Mention
@@ -56,11 +57,31 @@ def test_an_update_without_gold_trains_on_synonyms(kb_folder, texts):
     assert nlp.get_pipe("bioel_linker").fingerprint != before
 
 
-def test_ids_that_the_knowledge_base_lacks_are_counted(kb_folder):
-    lost = AnnotatedText("1", "aspirin", (Mention(0, 7, "Drug", ("GONE:1",)),))
-    nlp = make_linker(kb_folder, [lost])
+def drug(id: str) -> AnnotatedText:
+    return AnnotatedText("1", "aspirin", (Mention(0, 7, "Drug", (id,)),))
+
+
+def test_ids_that_the_knowledge_base_lacks_are_counted(kb_folder, kb):
+    lost = drug("GONE:1")
+    nlp = make_linker(
+        kb_folder, [lost, AnnotatedText("2", "x", (Mention(0, 1, "Drug", (kb.ids[0],)),))]
+    )
     nlp.update(examples(nlp, [lost]), sgd=nlp.create_optimizer())
     assert dict(nlp.get_pipe("bioel_linker").alias_table.counts["aspirin"]) == {"GONE:1": 1}
+
+
+def test_forgotten_prefixes_are_refused_before_training(kb_folder, kb):
+    bare = kb.ids[0].removeprefix("MESH:")
+    with pytest.raises(BioelError, match=r"\[B077\] 0 of 1 .* training documents .*--prefix MESH"):
+        make_linker(kb_folder, [drug(bare)])
+
+
+def test_a_warning_says_that_most_gold_ids_are_unknown(kb_folder, kb):
+    with pytest.warns(
+        UserWarning, match=r"\[W340\] Only 1 of 3 gold ids in the training doc"
+    ) as all:
+        make_linker(kb_folder, [drug(kb.ids[0]), drug("X1"), drug("X2")])
+    assert sum("W340" in str(one.message) for one in all) == 1
 
 
 @pytest.mark.parametrize("loss", ["multi_similarity", "info_nce"])

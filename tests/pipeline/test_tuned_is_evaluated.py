@@ -1,10 +1,12 @@
 """Figures of tuning agree with `bioel evaluate` for the tuned pipeline on the same documents."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import spacy
 from spacy.language import Language
+from spacy.util import load_config
 from test_failed_loads import MAKERS
 from tiny import VOCABULARY, linking_nlp, step
 from tiny import examples as examples_of
@@ -14,6 +16,7 @@ from spacy_bioel.evaluation.evaluate import count_documents
 from spacy_bioel.evaluation.protocols import get_protocol
 from spacy_bioel.evaluation.run import changed_settings, link_bare_texts, measure_pipeline
 from spacy_bioel.evaluation.tune import tune_pipeline
+from spacy_bioel.linking import starter
 from spacy_bioel.loading import find_detector, find_linker
 
 pytest.importorskip("transformers")
@@ -28,12 +31,20 @@ SETTINGS = {
 }
 
 
-@pytest.fixture(params=["light", "dual", "ontology"])
+# The settings of the shipped pipeline, where the linker adds names that the detector misses.
+STARTER = load_config(Path(starter.__file__).parents[1] / "assets/starter/config.cfg")
+SHIPPED = {n: STARTER["components"]["bioel_linker"][n] for n in ("mentions", "nil_threshold")}
+SHIPPED["label_types"] = {"Disease": ["Disease"], "Chemical": ["Chemical"]}
+
+
+@pytest.fixture(params=["light", "shipped", "dual", "ontology"])
 def nlp(request, kb_folder, checkpoint, texts) -> Language:
     """A pipeline of each kind, trained so little that every setting matters."""
     if request.param == "ontology":
         return linking_nlp(kb_folder, mentions="dictionary", evidence={"dense": False})
-    nlp = MAKERS[request.param](kb_folder, checkpoint)
+    nlp = MAKERS[{"shipped": "light"}.get(request.param, request.param)](kb_folder, checkpoint)
+    if request.param == "shipped":
+        nlp.get_pipe("bioel_linker").cfg.update(SHIPPED)  # type: ignore[attr-defined]
     nlp.config["initialize"]["components"] = {"bioel_linker": VOCABULARY}
     data = examples_of(nlp, texts)
     optimizer = nlp.initialize(lambda: data)
@@ -41,6 +52,8 @@ def nlp(request, kb_folder, checkpoint, texts) -> Language:
     for _ in range(25):
         step(nlp, texts, optimizer)
     find_detector(nlp).cfg.update(SETTINGS)
+    if request.param == "shipped":
+        nlp.add_pipe("sentencizer", before="bioel_linker")  # a pipe between the two
     return nlp
 
 
@@ -84,3 +97,16 @@ def test_the_report_is_of_the_pipeline_that_is_saved(nlp, texts, tmp_path):
         assert 0 < one.fitted <= 100
     tuned = loaded.meta["bioel"]["tuning"]["tuned"]
     assert [one["fitted"] for one in tuned] == [round(one.fitted, 2) for one in report.tuned]
+
+
+def test_names_that_the_linker_adds_are_part_of_the_figures_of_the_detector(kb_folder, texts):
+    """A detector that finds nothing: all mentions are names that the linker adds."""
+    nlp = MAKERS["light"](kb_folder, kb_folder)
+    linker: Any = nlp.get_pipe("bioel_linker")
+    linker.cfg.update(SHIPPED)
+    nlp.config["initialize"]["components"] = {"bioel_linker": VOCABULARY}
+    data = examples_of(nlp, texts)
+    nlp.initialize(lambda: data)
+    find_detector(nlp).score_spans = lambda docs, **_: [[] for _ in docs]
+    (detector,) = [one for one in tune_pipeline(nlp, texts).tuned if one.protocol == "mention"]
+    assert detector.fitted == detector.cross_fitted > 0

@@ -1,0 +1,185 @@
+"""Examine the training and development documents of a corpus before training."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from hashlib import blake2b
+
+from spacy.language import Language
+from spacy.util import filter_spans
+
+from spacy_bioel.errors import Errors, Warnings
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.kb.known_ids import KnownIds
+from spacy_bioel.text.normalize import normalize_name
+from spacy_bioel.types import AnnotatedText
+
+# Fewer mentions inside words may be right, such as "DOX" in "DOXtreated".
+_MIN_SHARE_INSIDE_WORDS = 0.01
+_DOCUMENTS, _MENTIONS, _WITHOUT_ID = "documents", "mentions", "mentions without an id (NIL)"
+_NESTED, _CROSSING = "mentions inside another mention", "mentions that overlap another in part"
+_INSIDE_WORD = "mentions that start or end inside a word"
+_SPLITS_TOKEN = "mentions that start or end inside a token"
+_LOST_BY_TAGS = "mentions that a BIO tagger would lose"
+_BAD_ID = "ids with white space"
+_IN_KB = "in the knowledge base"
+_REPEATED = tuple(f"documents with the {what} of an earlier one" for what in ("text", "id"))
+COUNTS = (
+    *(_DOCUMENTS, _MENTIONS, _WITHOUT_ID, _NESTED, _CROSSING, _INSIDE_WORD, _SPLITS_TOKEN),
+    *(_LOST_BY_TAGS, _BAD_ID, *_REPEATED),
+)
+
+
+@dataclass
+class CorpusSummary:
+    """What `summarise` found in a corpus file.
+
+    counts, first: Numbers by titles in `COUNTS`, and the first document or mention of each.
+    mentions, ids: Number of mentions by label; how often each id occurs, by label.
+    strings: Normalised strings of the mentions.
+    documents: Id of the first document with each text, by the text's digest. Texts that consist of
+        one mention are left out, because corpora of phrases repeat them.
+    """
+
+    path: str
+    counts: Counter[str] = field(default_factory=Counter)
+    first: dict[str, str] = field(default_factory=dict)
+    mentions: Counter[str] = field(default_factory=Counter)
+    ids: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    strings: set[str] = field(default_factory=set)
+    documents: dict[bytes, str] = field(default_factory=dict)
+
+    @property
+    def all_ids(self) -> Counter[str]:
+        return sum(self.ids.values(), Counter[str]())
+
+    def count(self, what: str, where: str) -> None:
+        self.counts[what] += 1
+        self.first.setdefault(what, where)
+
+
+def summarise(texts: Iterable[AnnotatedText], path: object, nlp: Language) -> CorpusSummary:
+    """Count the mentions and faults in a corpus, without keeping its documents in memory.
+
+    nlp (Language): A pipeline with the tokenizer for training.
+    """
+    summary, document_ids = CorpusSummary(str(path)), set[str]()
+    for text in texts:
+        summary.counts[_DOCUMENTS] += 1
+        if text.id and text.id in document_ids:
+            summary.count(_REPEATED[1], f"{text.id:.40}")
+        document_ids.add(text.id)
+        if [(m.start, m.end) for m in text.mentions] != [(0, len(text.text))]:
+            digest = blake2b(text.text.encode("utf8", "surrogatepass"), digest_size=16).digest()
+            if digest in summary.documents:
+                summary.count(_REPEATED[0], f"{text.id:.40}")
+            summary.documents.setdefault(digest, text.id)
+        _count_mentions(summary, text, nlp)
+    return summary
+
+
+def _count_mentions(summary: CorpusSummary, text: AnnotatedText, nlp: Language) -> None:
+    doc, end, spans = nlp.make_doc(text.text), 0, []
+    for m in sorted(text.mentions, key=lambda m: (m.start, -m.end)):
+        place = f"document {text.id:.40}, {m.start}-{m.end}, {text.text[m.start : m.end]!r:.40}"
+        summary.counts[_MENTIONS] += 1
+        summary.mentions[m.label] += 1
+        summary.ids[m.label].update(m.ids)
+        summary.strings.add(normalize_name(text.text[m.start : m.end]))
+        if not m.ids:
+            summary.count(_WITHOUT_ID, place)
+        if m.start < end:  # of the mentions before it
+            summary.count(_NESTED if m.end <= end else _CROSSING, place)
+        end = max(end, m.end)
+        if any(_is_inside_word(text.text, border) for border in (m.start, m.end)):
+            summary.count(_INSIDE_WORD, place)
+        for id in m.ids:
+            if any(map(str.isspace, id)):
+                summary.count(_BAD_ID, f"{id!r:.40}")
+        if doc.char_span(m.start, m.end) is None:
+            summary.count(_SPLITS_TOKEN, place)
+        if span := doc.char_span(m.start, m.end, alignment_mode="expand"):
+            spans.append(span)
+    summary.counts[_LOST_BY_TAGS] += len(spans) - len(filter_spans(spans))
+
+
+def _is_inside_word(text: str, border: int) -> bool:
+    """Return whether digits or letters with a case, unlike Chinese ones, surround a border."""
+    around = text[border - 1 : border + 1] if border else ""
+    return len(around) == 2 and all(c.isdigit() or c.lower() != c.upper() for c in around)
+
+
+def describe(
+    summary: CorpusSummary, kb: KnowledgeBase, train: CorpusSummary | None = None
+) -> dict[str, float]:
+    """Return the rows of a table about a corpus; with `train`, also a comparison with it."""
+    rows: dict[str, float] = {title: summary.counts[title] for title in COUNTS}
+    for label, ids in sorted(summary.ids.items()):
+        known, name = KnownIds.of(kb, ids), label or "no label"
+        rows[f"{name}: mentions"] = summary.mentions[label]
+        rows[f"{name}: ids"], rows[f"{name}: distinct ids"] = known.n, len(ids)
+        rows[f"{name}: % of ids {_IN_KB}"] = _percent(known.known, known.n)
+        n = len(ids) - len(known.missing)
+        rows[f"{name}: % of distinct ids {_IN_KB}"] = _percent(n, len(ids))
+    if train is not None:
+        for what, found, seen in (
+            ("ids", set(summary.all_ids), set(train.all_ids)),
+            ("strings", summary.strings, train.strings),
+        ):
+            share = _percent(len(found - seen), len(found))
+            rows[f"% of distinct {what} that train lacks"] = share
+        rows["documents that are also in train"] = len(_shared(train, summary))
+    return rows
+
+
+def _percent(n: int, of: int) -> float:
+    return round(100 * n / max(of, 1), 1)
+
+
+def _shared(train: CorpusSummary, dev: CorpusSummary) -> list[str]:
+    """Return the ids of the development documents that are also training documents."""
+    return [id for digest, id in dev.documents.items() if digest in train.documents]
+
+
+def find_faults(train: CorpusSummary, dev: CorpusSummary, kb: KnowledgeBase) -> Iterator[str]:
+    """Yield a message on each fault of a corpus; errors mean that training makes no sense."""
+    for summary in (train, dev):
+        if summary.mentions:
+            yield from _faults_of_ids(summary, kb)
+        else:
+            yield Errors.B076.format(path=summary.path, n=summary.counts[_DOCUMENTS])
+        yield from _other_faults(summary)
+    paths = {"path": dev.path, "train": train.path}
+    if shared := _shared(train, dev):
+        n, of, first = len(shared), dev.counts[_DOCUMENTS], f"{shared[0]:.40}"
+        yield Errors.B530.format(n=n, of=of, first=first, **paths)
+    if train.mentions and (unseen := sorted(dev.mentions.keys() - train.mentions.keys())):
+        message = Errors.B532 if len(unseen) == len(dev.mentions) else Warnings.W343
+        yield message.format(found=unseen, known=sorted(train.mentions), **paths)
+
+
+def _faults_of_ids(summary: CorpusSummary, kb: KnowledgeBase) -> Iterator[str]:
+    found = KnownIds.of(kb, summary.all_ids)
+    if not found.n:
+        yield Errors.B533.format(path=summary.path, n=summary.counts[_MENTIONS])
+    elif found.are_few:
+        yield found.message(Errors.B077, kb, summary.path)
+    else:
+        for label, ids in sorted(summary.ids.items()):
+            if (known := KnownIds.of(kb, ids)).are_few:
+                yield known.message(Warnings.W340, kb, f"{summary.path} labelled {label}")
+
+
+def _other_faults(summary: CorpusSummary) -> Iterator[str]:
+    of, messages = summary.counts[_MENTIONS], {_BAD_ID: Warnings.W344}
+    messages |= dict.fromkeys(_REPEATED, Warnings.W341)
+    if (n := summary.counts[_INSIDE_WORD]) > _MIN_SHARE_INSIDE_WORDS * of:
+        messages[_INSIDE_WORD] = Errors.B531 if 2 * n > of else Warnings.W342
+    for what, message in messages.items():
+        if n := summary.counts[what]:
+            about = {"path": summary.path, "first": summary.first[what], "what": what}
+            yield message.format(n=n, of=of, **about)
+    if n := summary.counts[_LOST_BY_TAGS]:
+        yield f"{Warnings.W300.format(n=n, of=of)} ({summary.path})"
