@@ -267,6 +267,13 @@ class Errors(metaclass=_Coded):
     B505 = "A mention labelled {label}, at characters {place}, does not fit the tokens of the document, which were merged or split after the mention was found. Find the mentions again, or set the span group again: doc.spans[key] = [doc.char_span(start, end, label)]."
     B506 = "The rules {rules} declare a fact {fact!r}, which is already a field of every link or a Span extension of spacy_bioel. Rename it in `fact_names` and in `facts`."
     B507 = "The rules {rules} returned the facts {found}, expected a mapping with JSON values: strings, numbers, true, false, None, and lists and mappings of these. Convert NumPy numbers with .item(), and sets to lists."
+    B510 = '{where}: found {found} cells, expected {expected}, as in the first row. If a cell contains the separator, put the cell in double quotes ("Gout, fever"); in .tsv files of names, replace the separator. To leave out such rows: --skip-bad REPORT.tsv'
+    B511 = "{where}: the id {id!r:.80} is {problem}, expected another id in each row. Correct it; or remove the column 'id': rows are then numbered. To leave out such rows: --skip-bad REPORT.tsv"
+    B512 = "{path} has {n} columns with the name {name!r}, expected one. Rename or remove the others, so that it is clear which one to read."
+    B513 = "{first} and {second} would be documents with the same id, {id!r}. Rename or remove one of them."
+    B514 = "{where}, column {column}: {problem}, so its text may not be what was typed. Format the column as text, and enter the cell again; paste formulas as values."
+    B515 = "{path} has these sheets with contents: {names}; expected one. Remove the others, or save the right one as CSV."
+    B516 = "--skip-bad applies to tables of texts (.csv, .tsv, .xlsx), and {source} is none, or its mentions are given. Leave the option out: in other formats, a bad record fails alone."
     B520 = '{path} has mentions in several places, which differ: {found}. Choose the gold mentions with --spans-key KEY or --ents; in a config, spans_key = "KEY" or "doc.ents".'
     B521 = '{path} has no mentions in {asked}; it has {found}. Choose the gold mentions with --spans-key KEY or --ents; in a config, spans_key = "KEY" or "doc.ents".'
     B522 = "--spans-key and --ents choose the gold mentions in a .spacy file, but {problem}. Leave {option} out."
@@ -276,14 +283,6 @@ class Errors(metaclass=_Coded):
     B532 = "{path} and {train} have no label in common: {found} and {known}. Rename labels (--label GOLD=MODEL), or choose the right files."
     B533 = "{path}: none of the {n:,} mentions has an id, so no linker can be trained or measured. Add the ids to the mentions, or check --format."
     B540 = "The config of {where} has wrong settings:\n{wrong}\nCorrect them in the config."
-
-    B510 = '{where}: found {found} cells, expected {expected}, as in the first row. If a cell contains the separator, put the cell in double quotes ("Gout, fever"); in .tsv files of names, replace the separator. To leave out such rows: --skip-bad REPORT.tsv'
-    B511 = "{where}: the id {id!r:.80} is {problem}, expected another id in each row. Correct it; or remove the column 'id': rows are then numbered. To leave out such rows: --skip-bad REPORT.tsv"
-    B512 = "{path} has {n} columns with the name {name!r}, expected one. Rename or remove the others, so that it is clear which one to read."
-    B513 = "{first} and {second} would be documents with the same id, {id!r}. Rename or remove one of them."
-    B514 = "{where}, column {column}: {problem}, so its text may not be what was typed. Format the column as text, and enter the cell again; paste formulas as values."
-    B515 = "{path} has these sheets with contents: {names}; expected one. Remove the others, or save the right one as CSV."
-    B516 = "--skip-bad applies to tables of texts (.csv, .tsv, .xlsx), and {source} is none, or its mentions are given. Leave the option out: in other formats, a bad record fails alone."
 
 
 class Warnings(metaclass=_Coded):
