@@ -1,7 +1,6 @@
 """The config of a pipeline is the only source of its pipes' settings, saved or not."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -167,14 +166,3 @@ def test_the_context_pipe(tmp_path):
     changed: Any = spacy.load(tmp_path / "m", config=changes).get_pipe("bioel_context")
     assert changed.cfg["spans_key"] == "third"
     assert ContextSettings.defaults()["spans_key"] == ""
-
-
-def as_saved_before(folder: Path) -> None:
-    """Change a saved pipeline to the form of earlier versions, with settings in cfg.json."""
-    config = load_config(folder / "config.cfg")["components"]
-    for name, settings in PIPES.items():
-        path = folder / name / "cfg.json"
-        stored = json.loads(path.read_text("utf8"))
-        cfg = {key: config[name][key] for key in settings.model_fields}
-        path.write_text(json.dumps({"cfg": cfg | stored["state"], "parts": stored["parts"]}))
-        (folder / name / "manifest.json").unlink()
