@@ -173,7 +173,7 @@ class LinkedText:
     """
 
     id: str | None
-    text: str | None
+    text: Any  # a string or None, or else the value that is refused [B190]
     links: tuple[Link, ...] = ()
     error: Failure | None = None
 

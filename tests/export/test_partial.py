@@ -16,6 +16,7 @@ LINKED = [
     LinkedText(None, "a\u2028b\x00", (Link(0, 1, "D"),)),
     LinkedText("1", "text", (Link(0, 4, "D", ("X:1", "Y:1"), CANDIDATES, CONTEXT),)),
     LinkedText("2", "😀", (Link(0, 1, "", facts={"many": [1, None, {"a": "ü"}], "x": True}),)),
+    LinkedText("3", {"a": ["b", 1.5]}, error=Failure("B190", "no text")),
     LinkedText("\ufffd", None, error=Failure("B190", "no text")),
 ]
 TEXTS: list[Document] = [(one.text, "\ud800") for one in LINKED]
@@ -42,7 +43,7 @@ def test_all_values_are_restored(tmp_path):
     assert list(partial.link(TEXTS, interrupted(9))) == LINKED
     again = PartialLinks(partial.path, resume=True)
     again.check({"MODEL": "m"})
-    assert (again.n_earlier, again.n_kept) == (4, 4)
+    assert (again.n_earlier, again.n_kept) == (5, 5)
     restored = list(again.link(TEXTS, not_called))
     assert restored == LINKED
     assert [repr(one) for one in restored] == [repr(one) for one in LINKED]  # tuples stay tuples
