@@ -124,7 +124,7 @@ def add_gold(
             alignment.widened += span is not None
         if span is None:
             surface = text.text[mention.start : mention.end]
-            alignment.lost.append(f"{text.id}:{mention.start}-{mention.end} {surface!r}")
+            alignment.lost.append(f"{text.id}:{mention.start}-{mention.end} {surface!r:.80}")
         else:
             spans.append(span)
             scores.append(mention.probability)

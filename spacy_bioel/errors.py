@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from traceback import TracebackException
 
 LOGGER = logging.getLogger("spacy_bioel")
 
@@ -24,6 +25,21 @@ class _Coded(type):
 
 class BioelError(ValueError):
     """Error in an input or a setting; the message states the problem and its remedy."""
+
+
+def shortened(text: str, max_length: int = 80) -> str:
+    """Cut a text that may quote a document, so that messages and logs contain no document."""
+    return text if len(text) <= max_length else f"{text[: max_length - 1]}…"
+
+
+def crash_report(error: BaseException, *, max_length: int = 80) -> str:
+    """Format a traceback with the messages of its errors shortened, or without them (0)."""
+    report = TracebackException.from_exception(error)
+    part: TracebackException | None = report
+    while part is not None:
+        part._str = shortened(str(part), max_length) if max_length else ""  # type: ignore[attr-defined]
+        part = part.__cause__ or part.__context__
+    return "".join(report.format())
 
 
 @contextmanager
@@ -64,7 +80,7 @@ class Errors(metaclass=_Coded):
     B047 = "The encoder in {folder} has the settings {found}, but the config has {expected}. Set the linker's [model] block to the encoder's settings."
     B050 = "Cannot add the label {label!r}: the network was built for {labels}. Add labels before initialize."
     B051 = "No example has a gold mention in doc.spans[{key!r}]. Convert the corpus with `bioel convert`."
-    B052 = "doc.spans[{key!r}] has a span without a link record: {text!r} at {place}. Run bioel_linker after all pipes that add spans."
+    B052 = "doc.spans[{key!r}] has a span without a link record: {text!r:.80} at {place}. Run bioel_linker after all pipes that add spans."
     B053 = "The {name!r} pipe is not trained. Train it with `spacy train`, or load a trained pipeline with spacy.load."
     B056 = "{path} is missing: the pipeline was saved with its knowledge base. Copy the whole model folder again."
     B057 = "The link at characters {start}-{end} does not start and end at token boundaries. Run the linker after any retokenisation."
@@ -87,11 +103,11 @@ class Errors(metaclass=_Coded):
     B103 = "{path}, line {line}: {found} is not valid UTF-8. Convert the file to UTF-8, for example: iconv -f {likely} -t utf8 {path} > OUT"
     B104 = "{path} is a damaged archive ({error}). Download or compress it again."
     B105 = "{where}: offsets {start}-{end} are empty or outside the text, which has {length} characters. Offsets count characters from 0, the end is exclusive. Correct them."
-    B106 = "{where}: the text at offsets {start}-{end} is {found!r}, but the annotation has {expected!r}. Offsets count characters, not bytes. Check that the text and its encoding are unchanged."
+    B106 = "{where}: the text at offsets {start}-{end} is {found!r:.80}, but the annotation has {expected!r:.80}. Offsets count characters, not bytes. Check that the text and its encoding are unchanged."
     B107 = "{where}: found {n} column(s) ({row!r}), expected six, separated by tabs: document id, start, end, mention, type, concept ids (the last column may be missing)."
     B108 = "{where}: expected the text row id|{kind}|..., found {row!r}. A document is a title row (|t|), an abstract row (|a|), then its mentions."
-    B109 = "{where}: expected document id {expected!r}, found {found!r}. Separate documents with a blank line."
-    B110 = "{where}: expected two numbers, start and end, found {found}. Correct the row."
+    B109 = "{where}: expected document id {expected!r:.80}, found {found!r}. Separate documents with a blank line."
+    B110 = "{where}: expected two numbers, start and end, found {found!s:.80}. Correct the row."
     B111 = "{where}: not well-formed XML ({error}). Download the file again."
     B112 = "{where}: not valid BioC ({error}). Compare it with BioC.dtd."
     B113 = "{where}: the passage at offset {offset} starts before the previous passage ends, at {length}. Offsets count characters from the start of the document. Correct them."
@@ -111,7 +127,9 @@ class Errors(metaclass=_Coded):
     B127 = (
         "{path}: the column keys are {found}, expected 'id' and any of {known}. Correct the keys."
     )
-    B128 = "{path} has no column {missing}; its header is {header}. Use names from the header."
+    B128 = (
+        "{path} has no column {missing}; its header is {header!s:.80}. Use names from the header."
+    )
     B129 = "{where}: expected an id with a name or with the id that replaces it, found id {id!r}. Correct the row."
     B130 = "{path} is not a CTD vocabulary: expected a comment line with DiseaseName or ChemicalName and the other columns. Use CTD_diseases or CTD_chemicals, unchanged."
     B131 = "{where}: expected one JSON object on the line, found {found}. Correct the line."
@@ -120,7 +138,7 @@ class Errors(metaclass=_Coded):
     B134 = "Unknown format '{format}'. Choose from: {known}."
     B135 = "{path}: columns or a synonym separator are specified for the format '{format}', but only tables have them. Leave out one of the two."
     B140 = "{where}: the concept id column is empty ({row!r}). Write the id, or -1 for a mention without an id. If the file is truncated there, copy it again."
-    B141 = "{path}: expected a header with the column 'id', found {header}. Describe the columns, by number or header: --columns id=1,name=2."
+    B141 = "{path}: expected a header with the column 'id', found {header!s:.80}. Describe the columns, by number or header: --columns id=1,name=2."
     B142 = "{source} has no text, expected one document per line. Check the path or the pipe."
     B150 = "Networks from Hugging Face checkpoints need the transformers package, which cannot be imported ({error}). Run: pip install 'spacy-bioel[transformers]'"
     B151 = "The name encoder's transformer is not set. Set path in the model's config, or embeddings in [initialize.components.bioel_linker], to the folder of a Hugging Face checkpoint."
@@ -139,7 +157,7 @@ class Errors(metaclass=_Coded):
     B182 = "The vectors of the knowledge base in {path} cannot be written ({error}); earlier vectors are unchanged. Free disk space, or make the folder writable, then resume: bioel kb encode {path} MODEL"
     B184 = "The approximate index of the vectors cannot be read ({error}). Run bioel kb compact KB, then bioel kb encode KB MODEL."
     B190 = "The document's text has type {found}, expected a string. Correct the source, or leave the document out."
-    B191 = "There is no column {missing!r}; the columns are {columns}. Rename a column, or specify other names."
+    B191 = "There is no column {missing!r}; the columns are {columns:.80}. Rename a column, or specify other names."
     B192 = "{what} needs packages from the {extra} extra, which cannot be imported ({error}). Run: pip install 'spacy-bioel[{extra}]'"
     B193 = "Spark does not start ({error}). Expected Java 17 or newer: install it, and set JAVA_HOME to its folder."
     B194 = "Spark failed: {error}. Nothing was written. If a worker lacks the pipeline or this package, put them where all workers can read them (docs/guides/scale.md)."
@@ -184,25 +202,25 @@ class Errors(metaclass=_Coded):
     B322 = "A joined knowledge base ({path}) has no folder to write to. Write to each of its parts, or build one from all sources: bioel kb build OUT SOURCE..."
     B323 = "{model} is a pipeline, which has its own knowledge base; --kb can only be added to a knowledge base. Specify a knowledge base as MODEL (a folder, or a bundled one such as starter:mesh), or set `kb` in the config of the pipeline."
     B324 = "{path}: {option} works only with JSON lines and JSON. Write to OUT.jsonl, or leave the option out."
-    B330 = "{path}, document {id}: a mention is labelled {found}, but the corpus is declared to annotate {annotates}. Add the label to `annotates`, or rename or drop it (`labels` in corpora.yml)."
+    B330 = "{path}, document {id!s:.80}: a mention is labelled {found}, but the corpus is declared to annotate {annotates}. Add the label to `annotates`, or rename or drop it (`labels` in corpora.yml)."
     B331 = "No document annotates {labels}, so it cannot be learned. Leave the label out, or add a corpus whose `annotates` includes it."
     B332 = "The documents annotate different labels ({found}), and a multi-task linker learns all mention types together. Train bioel_mentions on them instead."
     B333 = '{path}: no gold mention has an id, and the pipeline has only a linker, so nothing can be tuned. In JSON lines, the ids of a mention are in the list "ids".'
     B334 = "There is no bundled knowledge base {found}. Choose one of {known} (see `bioel kb list`), or specify a folder that `bioel kb build` wrote."
     B335 = "Expected [MODEL] INPUT: a pipeline or knowledge base (default: the starter), then one file or folder of texts; found: {found}. To link to an ontology, first build a knowledge base: bioel kb build OUT SOURCE. For several files, run several commands, or `cat` the files to -."
-    B337 = "There is no concept {id!r} in the knowledge base {kb}, current or retired. One of its ids is {example}.{hint} Check the id, or search by name."
-    B338 = "The text does not contain {mention!r}. Specify text that occurs in it; case does not matter."
-    B339 = "{mention!r} begins or ends inside a token of the text, but a mention consists of whole tokens. Use {around!r}."
+    B337 = "There is no concept {id!r:.80} in the knowledge base {kb}, current or retired. One of its ids is {example}.{hint} Check the id, or search by name."
+    B338 = "The text does not contain {mention!r:.80}. Specify text that occurs in it; case does not matter."
+    B339 = "{mention!r:.80} begins or ends inside a token of the text, but a mention consists of whole tokens. Use {around!r:.80}."
     B340 = "{where}: {key} appears twice, expected a unique key for each mention. Renumber the lines in the file."
     B341 = "{path} exists, expected a new or empty folder for the document files, NAME.txt and NAME.ann. Remove it, or choose another name."
-    B342 = "PubTator cannot store the document id {id!r}: a bar, a tab or a line break would break its rows. Change the id, or write another format, such as OUT.jsonl."
-    B343 = "{format} cannot store the concept id {id!r}: {found!r} separates ids there. Build the knowledge base with other ids, or write another format, such as OUT.jsonl."
+    B342 = "PubTator cannot store the document id {id!r:.80}: a bar, a tab or a line break would break its rows. Change the id, or write another format, such as OUT.jsonl."
+    B343 = "{format} cannot store the concept id {id!r:.80}: {found!r} separates ids there. Build the knowledge base with other ids, or write another format, such as OUT.jsonl."
     B344 = "--mentions given links the mentions of a corpus, but {source} is {found}. Use PubTator, BioC, BRAT, .spacy, or JSON lines with mentions; or leave the option out."
     B360 = "{path} is not a valid error report: expected a name that ends in .tsv, .csv or .jsonl. To write a page, use --html."
     B361 = "--prefix specifies both {first!r} and {second!r} for the same ids. Specify one prefix for all labels (--prefix MESH), and one for each label with a different prefix (--prefix Gene=NCBIGene)."
     B362 = "--label {found!r}: expected GOLD=MODEL, once for each label GOLD of the corpus, e.g. --label SpecificDisease=Disease; GOLD= excludes the mentions labelled GOLD."
     B363 = "{path}: an option specifies the label {label!r}, but no gold mention has it. The corpus has the labels {known}."
-    B364 = "{path}, document {id}: a gold mention is labelled {found}, but --annotates lists only {annotates}. Add the label there, rename it (--label GOLD=MODEL), or exclude it (--label GOLD=)."
+    B364 = "{path}, document {id!s:.80}: a gold mention is labelled {found}, but --annotates lists only {annotates}. Add the label there, rename it (--label GOLD=MODEL), or exclude it (--label GOLD=)."
     B365 = (
         "{path} is not a pipeline: it has no meta.json. Specify the folder that `bioel tune` wrote."
     )
@@ -210,8 +228,8 @@ class Errors(metaclass=_Coded):
     B367 = "{path} already exists. To replace it, add --replace."
     B368 = "{name!r} is not a valid package name. Use letters, digits and underscores, as in --name discharge_letters."
     B369 = "--label {gold}={label}: the pipeline has no label {label!r}; its labels are {known}. Choose one of them, or exclude the mentions labelled {gold} (--label {gold}=)."
-    B380 = "This service has no path {path}. Its paths are listed in /openapi.json."
-    B381 = "{path} does not accept {method}, expected {allowed}. Change the method."
+    B380 = "This service has no path {path:.80}. Its paths are listed in /openapi.json."
+    B381 = "{path:.80} does not accept {method}, expected {allowed}. Change the method."
     B382 = "The request body is larger than {most:,} bytes. Send fewer or shorter texts per request; the limits are in /info."
     B383 = "The request contains {found:,} texts, expected at most {most:,}. Send them in several requests."
     B384 = "Invalid request: {problem}. Correct it; /openapi.json describes the requests."
@@ -236,8 +254,8 @@ class Errors(metaclass=_Coded):
     B409 = "{path} is a bundled knowledge base, which this command cannot use: expected a folder. To change its contents, copy it (bioel kb copy starter:NAME OUT), or build a new one: bioel kb build OUT SOURCE"
     B410 = "Unknown language {lang!r}. With --lang, use a spaCy language code, for example en, de, fr or xx (several). spaCy reports: {error}"
     B411 = "The pipeline has neither bioel_mentions nor bioel_linker; its pipes are: {pipes}. Use a pipeline with one of these or a knowledge base, or leave MODEL out to use the starter."
-    B440 = "Expected [MODEL] TEXT: a pipeline or knowledge base (default: the starter), then one text in quotes; found: {found}."
-    B441 = "{found!r} is empty, a file or a folder; expected a text in quotes: bioel explain [MODEL] TEXT. To explain the text of a file: bioel explain [MODEL] - < FILE"
+    B440 = "Expected [MODEL] TEXT: a pipeline or knowledge base (default: the starter), then one text in quotes; found: {found:.80}."
+    B441 = "{found!r:.80} is empty, a file or a folder; expected a text in quotes: bioel explain [MODEL] TEXT. To explain the text of a file: bioel explain [MODEL] - < FILE"
     B442 = "{id!r} in the knowledge base in {path} already has the name {same!r}, and {name!r} differs only in case or punctuation. Choose a new name; nothing was changed."
     B444 = "{path} has the columns {columns!s:.80}, expected a column 'text', and optionally 'id'. Rename the columns in the first row, or write one text per line to a file OUT.txt."
     B466 = "{path} has changed since it was saved: expected {expected}, found {found}. Copy the whole model folder again; if you changed the file yourself, remove {manifest} in its folder. To check all files: bioel verify"
@@ -283,6 +301,11 @@ class Errors(metaclass=_Coded):
     B532 = "{path} and {train} have no label in common: {found} and {known}. Rename labels (--label GOLD=MODEL), or choose the right files."
     B533 = "{path}: none of the {n:,} mentions has an id, so no linker can be trained or measured. Add the ids to the mentions, or check --format."
     B540 = "The config of {where} has wrong settings:\n{wrong}\nCorrect them in the config."
+    B550 = "--resume needs all outputs to be files: {path} is not. Leave --resume out, or write to files with -o."
+    B551 = "{path} has {n:,} linked documents of a run that was interrupted, or is still running. To continue that run, add --resume; to start again, delete the file."
+    B552 = "{path} is from a run that differs in: {what}. Run the original command with --resume; to start again, delete the file."
+    B553 = "Document {n} of the input is not the document that was linked before, according to {path}. Use the original input with --resume; to start again, delete the file."
+    B554 = "{n} of {of} mentions are not linked; the offsets of the first are {place}. Expected integers with 0 <= start < end <= {length} around a word of the text, counted in characters. Correct them; the other mentions of the document are linked."
 
 
 class Warnings(metaclass=_Coded):
@@ -323,6 +346,9 @@ class Warnings(metaclass=_Coded):
     W344 = "{path}: {n:,} ids contain white space, and ids in knowledge bases never do (first: {first}). Correct them; several ids of a mention are separate ids, not one string."
     W345 = "{name!r} learns nothing from these examples: they have annotations in {found}, but no gold mentions in doc.spans[{key!r}]. Copy them: doc.spans[{key!r}] = list(doc.ents), with ids in kb_id_; or read the corpus with spacy-bioel.Corpus.v1."
     W346 = "{name!r} does not learn the label {label!r} of gold mentions: its model has {known}. To learn it, train again from nlp.initialize, with examples that contain it."
+    W350 = "There is no {path}, so no interrupted run can be continued. All documents are linked."
+    W351 = "First use: building the knowledge base {kb} in {folder}. This happens only once."
+    W352 = "First use: encoding the {n:,} names of {kb}. This happens only once."
     W455 = "Using only the knowledge base, without training, is better here: {protocol} {metric} {alone:.1f}, the pipeline {value:.1f}. Annotate more documents, or use the knowledge base as the pipeline."
     W477 = "{path}: unreadable cross-references and definitions are left out: {n:,}, the first in line {line}: {row!r}. Ids and names are complete."
     W478 = "{path}: synonyms were split at {used!r}; rows with a semicolon there: {semicolons:,}, with a bar: {bars:,}. If this is wrong, build again with --synonym-separator TEXT."

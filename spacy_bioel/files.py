@@ -15,7 +15,7 @@ import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from hashlib import blake2b
+from hashlib import blake2b, file_digest
 from pathlib import Path
 from typing import TextIO
 from uuid import uuid4
@@ -78,8 +78,7 @@ def replacing_file(out: Path, *, follow: bool = True) -> Iterator[Path]:
         so that nothing outside the folder is written.
     YIELDS (Path): Empty file to write to, or `out`.
     """
-    is_system = any(folder in out.absolute().parents for folder in _SYSTEM_FOLDERS)
-    if follow and (is_system or (out.exists() and not out.is_file())):
+    if follow and (is_stream(out) or out.is_dir()):
         yield out
         return
     out = out.resolve() if follow else out
@@ -103,6 +102,27 @@ def replacing_text(out: Path, *, follow: bool = True) -> Iterator[TextIO]:
         path.open("w", encoding="utf8", newline="\n") as file,
     ):
         yield file
+
+
+def is_stream(out: Path) -> bool:
+    """Return whether a path is a device or a pipe, which is written to directly."""
+    is_system = any(folder in out.absolute().parents for folder in _SYSTEM_FOLDERS)
+    return is_system or (out.exists() and not out.is_file() and not out.is_dir())
+
+
+def fingerprint_folder(folder: Path) -> str:
+    """Compute a fingerprint of a saved pipeline from the names and contents of its files.
+
+    Model card files are left out, because they do not affect predictions.
+    """
+    digest = blake2b(digest_size=8)
+    cards = {folder / "README.md", folder / "meta.json"}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and path not in cards:
+            with path.open("rb") as file:
+                content = file_digest(file, "blake2b").digest()
+            digest.update(path.relative_to(folder).as_posix().encode() + b"\0" + content)
+    return digest.hexdigest()
 
 
 def sync(path: Path) -> None:

@@ -19,7 +19,7 @@ import typer
 
 from spacy_bioel import __version__
 from spacy_bioel.cli import card, check, console, corpora, documents, evaluate, kb_build, kb_show
-from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.errors import BioelError, Errors, crash_report
 
 # Errors for wrong paths and missing permissions (for a full disk, see `console.NO_ROOM`).
 _PATH_ERRORS = frozenset(
@@ -116,6 +116,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         if error.errno in (errno.EEXIST, errno.ENOTDIR):
             reason = "expected a folder, found a file"
         _exit_with_error(Errors.B252.format(path=path, reason=reason))
+    finally:  # after typer, which sets its own hook; messages of bugs may quote a document
+        sys.excepthook = lambda _, error, __: print(crash_report(error), end="", file=sys.stderr)
 
 
 def _exit_with_error(message: str) -> NoReturn:

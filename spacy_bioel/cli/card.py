@@ -18,10 +18,9 @@ from typer import Argument, Option
 
 from spacy_bioel import __version__
 from spacy_bioel.cli import console
-from spacy_bioel.cli.evaluate import fingerprint_folder
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.evaluation.protocols import protocol_summary
-from spacy_bioel.files import replacing_text
+from spacy_bioel.files import fingerprint_folder, replacing_text
 
 NOT_STATED = "not stated"
 PURPOSE = "For research and for the curation of text; not for decisions about patients."

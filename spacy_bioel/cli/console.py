@@ -16,7 +16,14 @@ from typing import Annotated, Any, TextIO, TypeVar
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Column, Table
 from rich.text import Text
 from typer import Argument, Option
@@ -84,9 +91,11 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: 
     _Console(width=width, markup=False, highlight=False).print(table)
 
 
-def track(items: Iterable[Tracked], description: str) -> Iterator[Tracked]:
-    """Yield items while showing a progress bar."""
-    with progress_bar(description) as advance:
+def track(
+    items: Iterable[Tracked], description: str, *, total: int | None = None
+) -> Iterator[Tracked]:
+    """Yield items while showing a progress bar, with the time left if `total` is known."""
+    with progress_bar(description, total=total) as advance:
         for item in items:
             yield item
             advance(1)
@@ -101,7 +110,8 @@ def progress_bar(description: str, *, total: int | None = None) -> Iterator[Call
     console = _stderr()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     options: Any = {"console": console, "transient": True, "disable": not console.is_terminal}
-    with Progress(*columns, TimeElapsedColumn(), **options) as progress:
+    times = (TimeElapsedColumn(), *[TextColumn("left:"), TimeRemainingColumn()][: 2 * bool(total)])
+    with Progress(*columns, *times, **options) as progress:
         task = progress.add_task(description, total=total)
         yield lambda n: progress.advance(task, n)
 
@@ -194,6 +204,11 @@ def naming(path: Path) -> Iterator[None]:
 def show_line(line: str) -> None:
     """Print one line of the result on stdout."""
     typer.echo(visible(line))
+
+
+def is_watched() -> bool:
+    """Return whether progress bars are shown."""
+    return _stderr().is_terminal
 
 
 def _stderr() -> Console:

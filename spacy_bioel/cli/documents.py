@@ -96,6 +96,10 @@ def link_command(
     ] = None,
     n_process: Annotated[int, Option(min=1, help="Worker processes; useful with idle cores.")] = 1,
     batch_size: Annotated[int, Option(min=1, help="Documents per batch.")] = 64,
+    resume: Annotated[
+        bool,
+        Option("--resume", help="Continue a run of the same command that was interrupted."),
+    ] = False,
     engine: Annotated[
         Engine, Option(help="spark: run on Spark, from and to JSONL or Parquet; OUT is a folder.")
     ] = Engine.LOCAL,
@@ -111,7 +115,8 @@ def link_command(
       other mentions may have facts from your own rules. With --context, links have context:
       negated, uncertain, historical, hypothetical, experiencer, and cues, the words that signal it.
     * .json: these objects as one array.
-    * .parquet: one row per document, without xrefs, context or facts from your own rules.
+    * .parquet: one row per document, without xrefs or context; facts from your own rules are one
+      JSON string per link.
     * .csv, .tsv: one row per link, with the linked candidate; empty cells for NIL. Cells that
       begin with =, +, - or @ get an apostrophe before them, so that no spreadsheet runs them;
       --raw-csv leaves it out.
@@ -126,6 +131,9 @@ def link_command(
     is 1. The formats from .csv on omit the document, which is then reported on stderr. Annotations
     in the input are ignored. With --mentions given, their offsets and labels are used, but never
     their ids. The label of each mention decides which knowledge base is used.
+
+    If the command is interrupted (Ctrl+C, or an error), the linked documents are kept in
+    OUT.partial, and --resume continues after them.
 
     Examples: `bioel link notes.txt -o links.jsonl`, `bioel link my_kb notes.txt -o links.csv`
     """
@@ -159,6 +167,7 @@ def link_command(
             "--skip-bad": skip_bad is not None,
             "--context, --affirmed or --preset": context,
             "--n-process": n_process > 1,
+            "--resume": resume,
             "--mentions given": is_given,
             "several --output": len(outputs) > 1,
         }
@@ -170,20 +179,29 @@ def link_command(
     else:
         # Input is opened before the pipeline is loaded, so that errors are reported without delay.
         given = partial(inputs.read_mentions, spans_key=place)
+        read: Any = given if is_given else inputs.stream_documents
         found = partial(inputs.stream_documents, skip_bad=skip_bad)
         documents: Any = (given if is_given else found)(source, format)
+        kept = inputs.partial_links(outputs, resume=resume)
         nlp = inputs.load_model(model, more=[str(folder) for folder in kb or ()], preset=preset)
         if is_given:
             inputs.require_linker(nlp, model)
         check_linker(nlp)
         if context:
             add_context(nlp)
-        link_all: Any = link_mentions if is_given else link_texts
-        results = link_all(nlp, documents, batch_size=batch_size, n_process=n_process)
-        with closing(results):  # ends the worker processes, even if a result cannot be written
+        total = inputs.count_documents(read, source, format)
+        link: Any = link_mentions if is_given else link_texts
+        link_all = partial(link, nlp, batch_size=batch_size, n_process=n_process)
+        if kept is None:
+            results = link_all(documents)
+        else:
+            inputs.check_run(kept, nlp, code, mentions=mentions, preset=preset, context=context)
+            results = kept.link(documents, link_all)
+        # `closing` ends the worker processes, even if a result cannot be written.
+        with inputs.counting(kept) as totals, closing(results):
             linked = inputs.affirmed(results) if affirmed else results
             options = {"facts": fact_names(nlp), "xrefs": xrefs, "raw": raw_csv}
-            totals = inputs.write_links(linked, outputs, **options)
+            inputs.write_links(linked, outputs, totals, total=total, **options)
         if is_given and not totals.mentions and not totals.failed:
             console.show_note(Warnings.W302.format(source=source))
     n_documents = console.count_of(totals.documents, "document")

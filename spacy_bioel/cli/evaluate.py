@@ -10,7 +10,6 @@ import shlex
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
-from hashlib import blake2b, file_digest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,7 +27,7 @@ from spacy_bioel.evaluation.protocols import (
     get_protocol,
     protocol_summary,
 )
-from spacy_bioel.files import replacing_folder
+from spacy_bioel.files import fingerprint_folder, replacing_folder
 
 if TYPE_CHECKING:
     from spacy.language import Language
@@ -213,21 +212,6 @@ def _cross_fitted(nlp: Language, texts: Sequence[AnnotatedText]) -> dict[tuple[s
         for row in report["tuned"]
         if row["cross_fitted"] is not None
     }
-
-
-def fingerprint_folder(folder: Path) -> str:
-    """Compute a fingerprint of a saved pipeline from the names and contents of its files.
-
-    Model card files are left out, because they do not affect predictions.
-    """
-    digest = blake2b(digest_size=8)
-    cards = {folder / "README.md", folder / "meta.json"}
-    for path in sorted(folder.rglob("*")):
-        if path.is_file() and path not in cards:
-            with path.open("rb") as file:
-                content = file_digest(file, "blake2b").digest()
-            digest.update(path.relative_to(folder).as_posix().encode() + b"\0" + content)
-    return digest.hexdigest()
 
 
 def _show_scores(

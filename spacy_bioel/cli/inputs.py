@@ -8,20 +8,33 @@ from __future__ import annotations
 
 import sys
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext, redirect_stderr, suppress
 from dataclasses import replace
 from functools import partial
-from itertools import chain, pairwise
+from hashlib import blake2b
+from io import StringIO
+from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import Any
 
 from spacy.language import Language
 from spacy.vocab import Vocab
+from typer import Exit
 
-from spacy_bioel.cli.console import make_folder, naming, reporting_bad, show_note, track, writing
+from spacy_bioel import __version__
+from spacy_bioel.cli.console import (
+    count_of,
+    is_watched,
+    make_folder,
+    naming,
+    reporting_bad,
+    show_note,
+    track,
+    writing,
+)
 from spacy_bioel.corpus import declare_labels, doc_to_text, read_docs, read_texts
-from spacy_bioel.errors import BioelError, Errors, Warnings
+from spacy_bioel.errors import BioelError, Errors, Warnings, shortened
 from spacy_bioel.evaluation.run import check_gold, gold_key
 from spacy_bioel.export.formats import (
     WITH_CONTEXT,
@@ -34,7 +47,9 @@ from spacy_bioel.export.formats import (
     read_parquet,
     suffix_of,
 )
+from spacy_bioel.export.partial import SUFFIX, PartialLinks
 from spacy_bioel.export.rows import Document, LinkedText, Totals
+from spacy_bioel.files import fingerprint_folder, is_stream
 from spacy_bioel.io.brat import read_brat
 from spacy_bioel.io.formats import CORPUS_FORMATS, detect_corpus_format
 from spacy_bioel.io.jsonl import read_documents_jsonl
@@ -166,6 +181,7 @@ STDIN = "-"
 _PLAIN, _WHOLE, _DOCBIN, _PARQUET = "text", "whole", "spacy", ".parquet"
 _TEXT_SUFFIXES = (".txt", ".txt.gz")
 _ENCODING = "utf-8-sig"
+_MAX_COUNTED = 200_000  # documents, which are read in some 20 seconds
 # Formats detected in .txt files besides plain text. Tables are excluded, because plain text may
 # contain tabs.
 _CORPORA_IN_TXT = ("pubtator", "bioc-xml", "bioc-json", "jsonl", "brat")
@@ -368,25 +384,101 @@ def outputs_of(
     return outputs
 
 
-def write_links(linked: Iterable[LinkedText], outputs: Mapping[str, str], **options: Any) -> Totals:
+def partial_links(outputs: Iterable[str], *, resume: bool) -> PartialLinks | None:
+    """Prepare to keep the links of an interrupted run; None if an output is stdout or a pipe.
+
+    RAISES BioelError: [B550] if `resume` is impossible; the same errors as `PartialLinks`.
+    """
+    for name in outputs:
+        if name == STDIN or is_stream(Path(name)):
+            if resume:
+                raise BioelError(Errors.B550.format(path=name))
+            return None
+    first = Path(next(iter(outputs)))
+    kept = PartialLinks(first.with_name(f"{first.name}{SUFFIX}"), resume=resume)
+    if resume and not kept.n_earlier:
+        show_note(Warnings.W350.format(path=kept.path))
+    return kept
+
+
+def check_run(kept: PartialLinks, nlp: Language, code: str | None, **options: object) -> None:
+    """Check that links depend on the same options and files as those of the earlier run."""
+    fingerprints = [nlp.config.to_str()]
+    fingerprints += [p.kb.fingerprint for _, p in nlp.pipeline if isinstance(p, Linker)]
+    if nlp.path is not None:
+        fingerprints.append(fingerprint_folder(nlp.path))
+    contents = "" if code is None else Path(code).read_text(encoding="utf8")
+    about = {f"--{name}": str(value) for name, value in options.items()}
+    about |= {"--code": _digest_of(contents), "the version of spacy-bioel": __version__}
+    kept.check(about | {"MODEL": _digest_of(*fingerprints)})
+    if kept.n_earlier:
+        n_documents = count_of(kept.n_earlier, "linked document")
+        show_note(f"Continuing after the {n_documents} in {kept.path}.")
+
+
+def _digest_of(*texts: str) -> str:
+    return blake2b("\0".join(texts).encode("utf8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+@contextmanager
+def counting(kept: PartialLinks | None) -> Iterator[Totals]:
+    """Count documents, and say after an error or Ctrl+C which of them are kept."""
+    totals = Totals()
+    try:
+        yield totals
+    except BaseException as error:
+        if kept is not None and kept.n_kept:
+            n_kept = count_of(kept.n_kept, "linked document")
+            show_note(f"{kept.path} has {n_kept}. To continue, add --resume to the command.")
+        elif kept is not None:
+            kept.path.unlink(missing_ok=True)
+        elif isinstance(error, KeyboardInterrupt):
+            show_note(f"Interrupted after {count_of(totals.documents, 'document')}.")
+        if isinstance(error, KeyboardInterrupt):
+            raise Exit(130) from error
+        raise
+    if kept is not None:
+        kept.path.unlink(missing_ok=True)
+
+
+def write_links(
+    linked: Iterable[LinkedText],
+    outputs: Mapping[str, str],
+    totals: Totals,
+    *,
+    total: int = 0,
+    **options: Any,
+) -> None:
     """Write linked texts to files or stdout; files are created or replaced only on success.
 
+    totals (Totals): Counts the documents.
+    total (int): Number of documents, to show the time left; 0: unknown.
     options: Options of `export.formats.format_of`.
     """
-    totals = Totals()
     with ExitStack() as files:
         writers = [
             files.enter_context(_writing(Path(name), format_of(suffix, **options)))
             for name, suffix in outputs.items()
         ]
-        for document in track(linked, "Linking"):
+        for document in track(linked, "Linking", total=total or None):
             totals.add(document)
             for write in writers:
                 write(document)
             if document.error is not None and WITH_FAILURES.isdisjoint(outputs.values()):
                 reason = f"[{document.error.code}] {document.error.message}"
-                show_note(f"Document {document.id or totals.documents} failed: {reason}")
-    return totals
+                name = shortened(document.id or str(totals.documents))
+                show_note(f"Document {name} failed: {reason}")
+
+
+def count_documents(read: Callable[..., Iterable[object]], source: str, format: str | None) -> int:
+    """Count documents for the progress bar; 0 if that would take long, or use up the input."""
+    if source == STDIN or is_stream(Path(source)) or not is_watched():
+        return 0
+    # Errors and notes are reported when the documents are linked.
+    with suppress(Exception), redirect_stderr(StringIO()):
+        n = sum(1 for _ in islice(read(source, format), _MAX_COUNTED + 1))
+        return n if n <= _MAX_COUNTED else 0
+    return 0
 
 
 @contextmanager

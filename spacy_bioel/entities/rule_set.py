@@ -6,6 +6,7 @@ the same class.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from spacy.tokens import Doc
 
 from spacy_bioel.doc import long_forms
 from spacy_bioel.entities import Candidates, EntityRules, LinkerKnowledge, Mentions, Query
-from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.errors import BioelError, Errors, shortened
 from spacy_bioel.explanation import Trace
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.settings import LinkerSettings
@@ -47,7 +48,8 @@ def _run(rules: EntityRules, name: str, *args: Any, n: int | None = None) -> Any
         raise
     except Exception as error:
         *_, last = extract_tb(error.__traceback__)
-        reason = f"{type(error).__name__}: {error} ({Path(last.filename).name}:{last.lineno})"
+        problem = f"{type(error).__name__}: {shortened(str(error))}"
+        reason = f"{problem} ({Path(last.filename).name}:{last.lineno})"
         raise _error(rules, Errors.B497, name=name, found=reason) from error
     raise _error(rules, Errors.B503, name=name, found=len(results), n=n)
 
@@ -214,7 +216,7 @@ class RuleSet:
                     raise _error(rules, Errors.B507, found=f"{more!r:.80}")
                 if unknown := more.keys() - set(rules.fact_names):
                     raise _error(rules, Errors.B504, fact=min(unknown))
-                facts_of_link.update(more)
+                facts_of_link.update(json.loads(json.dumps(more)) if more else {})  # tuples: lists
         return facts
 
     def explain(self, mentions: Mentions, links: Sequence[Link]) -> list[str]:

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from itertools import groupby
-from math import log1p
+from math import fsum, log1p
 from pathlib import Path
 
 import numpy as np
@@ -75,7 +75,7 @@ class SpeciesCandidates:
             if c.id in organism_of:
                 groups.setdefault(organism_of[c.id], []).append(c)
         named = {organism for organism, genes in groups.items() if any(map(is_named, genes))}
-        total = sum(c.score for organism in named for c in groups[organism])
+        total = fsum(c.score for organism in named for c in groups[organism])  # in any order
         for organism, genes in groups.items():
             if organism in named and organism not in self.named | self.by_symbol:
                 factor = total / sum(c.score + _SCORE_FLOOR for c in genes)

@@ -75,7 +75,8 @@ class TextFormat:
     document (Callable): Formats a document.
     start, between, end (str): Text before, between and after the documents.
     has_failures (bool): True: failed documents are written with their error, and a missing id stays
-        empty. False: failed documents are left out, and documents without an id are numbered.
+        empty. False: failed documents without links are left out, and documents without an id are
+        numbered.
     """
 
     document: Callable[[LinkedText], str]
@@ -93,7 +94,7 @@ class TextFormat:
             nonlocal separator
             number = next(numbers)
             if not self.has_failures:
-                if document.error is not None:
+                if document.error is not None and not document.links:
                     return
                 document = with_number(document, number)
             file.write(separator + self.document(document))
@@ -228,7 +229,7 @@ def writing_brat(folder: Path) -> Iterator[Write]:
 
         def write(document: LinkedText) -> None:
             number = next(numbers)
-            if document.error is None:
+            if document.error is None or document.links:
                 document = with_number(document, number)
                 _check_ids(document.links, format="BRAT")
                 text, name = document.text or "", _unused_name(temporary, str(document.id))
@@ -375,9 +376,9 @@ def row_schema() -> pa.Schema:
     Columns: "id" and "text" as in the input; "links", empty without mentions or on failure;
     "error", null on success. Fields of a link: "start" and "end" count Unicode characters of the
     text, "id" is null for NIL, "ids" contains several ids for a composite, "candidates" is sorted,
-    best first; "hgvs", "component" and "gene" describe a variant, or are null. Facts from other
-    rules are left out, so that files from all pipelines have the same schema. Fields of an error:
-    "code", "message".
+    best first; "hgvs", "component" and "gene" describe a variant, or are null; "facts" is null or a
+    JSON object with the facts from other rules, so that files from all pipelines have the same
+    schema. Fields of an error: "code", "message".
     """
     import pyarrow as pa
 
@@ -388,9 +389,18 @@ def row_schema() -> pa.Schema:
     candidate = struct(id=string, score=pa.float64(), name=string, evidence=string)
     place = {"start": number, "end": number, "text": string, "label": string}
     many = {"ids": pa.list_(string), "candidates": pa.list_(candidate)}
-    link = struct(**place, id=string, **many, **dict.fromkeys(FACTS, string))
+    link = struct(**place, id=string, **many, **dict.fromkeys(FACTS, string), facts=string)
     error = struct(code=string, message=string)
     return pa.schema(struct(id=string, text=string, links=pa.list_(link), error=error))
+
+
+def to_columns(linked: LinkedText) -> JsonRow:
+    """Convert a linked text to a row with `row_schema`."""
+    row = to_row(linked)
+    for link, columns in zip(linked.links, row["links"], strict=True):
+        others = {name: value for name, value in link.facts.items() if name not in FACTS}
+        columns["facts"] = json.dumps(others, ensure_ascii=False) if others else None
+    return row
 
 
 def read_parquet(path: str | os.PathLike[str]) -> Iterator[Document]:
@@ -434,7 +444,7 @@ def writing_parquet(path: Path) -> Iterator[Write]:
             rows.clear()
 
         def write(document: LinkedText) -> None:
-            rows.append(to_row(document))
+            rows.append(to_columns(document))
             if len(rows) == _ROWS_PER_GROUP:
                 flush()
 

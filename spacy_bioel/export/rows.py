@@ -12,6 +12,7 @@ import gc
 import multiprocessing
 import re
 import signal
+import sys
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -28,11 +29,11 @@ from spacy.tokens import Doc
 from spacy.util import minibatch, raise_error
 
 from spacy_bioel.doc import get_links
-from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.errors import BioelError, Errors, crash_report, shortened
 from spacy_bioel.evaluation import run as measuring
 from spacy_bioel.loading import UserCode, find_detector, find_linker, spans_key
 from spacy_bioel.parallel import use_one_thread
-from spacy_bioel.types import AnnotatedText, Link
+from spacy_bioel.types import AnnotatedText, Link, Mention
 
 _Item = TypeVar("_Item")
 Result = TypeVar("Result")
@@ -123,6 +124,8 @@ def _run_worker(
             connection.send(work(connection.recv()))
     except (EOFError, ConnectionError):
         return
+    except Exception as error:
+        sys.exit(crash_report(error))
 
 
 Document = tuple[str | None, str | None]
@@ -164,12 +167,13 @@ class LinkedText:
 
     id, text (str | None): As in the input, with lone surrogates replaced by U+FFFD, because they
         cannot be written.
-    links (tuple[Link, ...]): Links of the document; empty on failure.
-    error (Failure | None): The error, if the document failed.
+    links (tuple[Link, ...]): Links of the document.
+    error (Failure | None): The error, if the document failed. Then there are no links, unless the
+        error is about some of the given mentions [B554].
     """
 
     id: str | None
-    text: str | None
+    text: Any  # a string or None, or else the value that is refused [B190]
     links: tuple[Link, ...] = ()
     error: Failure | None = None
 
@@ -233,7 +237,8 @@ def link_mentions(
     which semantic types are allowed. Links keep the mentions' offsets, even those inside tokens.
 
     nlp (Language): A pipeline with a linker. Other arguments: see `link_texts`.
-    YIELDS (LinkedText): One per text, with a link per mention, in the same order.
+    YIELDS (LinkedText): One per text, with a link per mention, in the same order. Mentions that are
+        not in the text are left out, with the error [B554].
     """
     work = partial(_link_batch, nlp, _check_annotated_text, _run_linker)
     return _map_batches(work, texts, batch_size, n_process)
@@ -307,7 +312,14 @@ def _run_pipes(nlp: Language, docs: dict[int, Doc]) -> Iterator[tuple[int, Seque
 
 def _check_annotated_text(_: Language, text: AnnotatedText) -> AnnotatedText:
     _check_characters(text.text, text.id)
-    return text
+    return replace(text, mentions=tuple(m for m in text.mentions if _is_possible(m, text.text)))
+
+
+def _is_possible(mention: Mention, text: str) -> bool:
+    """Return whether a mention is a stretch of the text with more than white space."""
+    start, end = mention.start, mention.end
+    are_integers = type(start) is type(end) is int
+    return are_integers and 0 <= start < end <= len(text) and not text[start:end].isspace()
 
 
 def _run_linker(
@@ -342,17 +354,29 @@ def _text_and_id(item: Document | AnnotatedText) -> Document:
 
 def _linked_text(item: Document | AnnotatedText, links: Sequence[Link]) -> LinkedText:
     text, id = _text_and_id(item)
-    return LinkedText(id, text, tuple(links))
+    error = None
+    if isinstance(item, AnnotatedText) and len(links) < (of := len(item.mentions)):
+        first = next(m for m in item.mentions if not _is_possible(m, item.text))
+        n, place = of - len(links), f"{(first.start, first.end)!s:.40}"
+        error = _failure(Errors.B554.format(n=n, of=of, place=place, length=len(item.text)))
+    return LinkedText(id, text, tuple(links), error)
 
 
 def _failed_text(item: Document | AnnotatedText, error: Exception) -> LinkedText:
-    match = _CODED_MESSAGE.match(str(error))
-    code, message = match.groups() if match else (type(error).__name__, str(error))
     text, id = (
         _SURROGATE.sub("\ufffd", value) if isinstance(value, str) else value
         for value in _text_and_id(item)
     )
-    return LinkedText(id, text, error=Failure(code, _SURROGATE.sub("\ufffd", message)))
+    return LinkedText(id, text, error=_failure(str(error), type(error).__name__))
+
+
+def _failure(message: str, code: str = "") -> Failure:
+    """Split a message into its code, if it has one, and the rest."""
+    if match := _CODED_MESSAGE.match(message):
+        code, message = match.groups()
+    else:
+        message = shortened(message)
+    return Failure(code, _SURROGATE.sub("\ufffd", message))
 
 
 @contextmanager

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from spacy_bioel.errors import BioelError, Errors, needing
-from spacy_bioel.export.formats import check_columns, row_schema
-from spacy_bioel.export.rows import Document, Totals, check_linker, link_texts, to_row
+from spacy_bioel.export.formats import check_columns, row_schema, to_columns
+from spacy_bioel.export.rows import Document, Totals, check_linker, link_texts
 from spacy_bioel.parallel import use_one_thread
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def _link_frames(
         zip(frame["text"], frame["id"], strict=True) for frame in frames
     )
     linked = link_texts(_load_once(model, code), documents, batch_size=batch_size)
-    for rows in minibatch(map(to_row, linked), batch_size):
+    for rows in minibatch(map(to_columns, linked), batch_size):
         yield pd.DataFrame(rows, columns=row_schema().names)
 
 

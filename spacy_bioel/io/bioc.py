@@ -84,7 +84,7 @@ def _bioc_document(
     path: StrPath, doc_id: object, parse: Callable[[], bioc.BioCDocument], prefix: str
 ) -> AnnotatedText:
     """Parse a document with `bioc` and convert it. RAISES BioelError: [B112] if it is malformed."""
-    where = f"{path}, document {doc_id}"
+    where = f"{path}, document {doc_id!s:.80}"
     try:
         return _to_annotated_text(where, parse(), prefix)
     except BioelError:

@@ -18,8 +18,9 @@ from typing import Any
 
 import srsly
 from spacy.util import load_config
+from tqdm import tqdm
 
-from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.errors import LOGGER, BioelError, Errors, Warnings
 from spacy_bioel.files import replacing_file
 from spacy_bioel.kb.build import build_once
 from spacy_bioel.kb.columns import SCHEMA_VERSION
@@ -85,7 +86,7 @@ def starter_kb(setting: str = "") -> KnowledgeBase:
         raise BioelError(Errors.B334.format(found=setting, known=known))
     folder, about = _bundled_folder(name), srsly.read_json(ASSETS_FOLDER / f"{name}.json")
     try:
-        build_once(lambda: _read_concepts(_CONCEPT_FILES[name]), folder, about=about)
+        build_once(lambda: _read_concepts(name, folder), folder, about=about)
     except OSError as error:
         message = Errors.B063.format(folder=folder.parent, error=error, variable=CACHE_VARIABLE)
         raise BioelError(message) from error
@@ -123,10 +124,17 @@ def _file_digest(path: Path) -> str:
     return blake2b(path.read_bytes(), digest_size=6).hexdigest()
 
 
-def _read_concepts(path: Path) -> Iterator[Concept]:
+def _read_concepts(name: str, folder: Path) -> Iterator[Concept]:
+    """Stream the concepts of a bundled knowledge base that is about to be built, and say so."""
+    LOGGER.warning(Warnings.W351.format(kb=STARTER_PREFIX + name, folder=folder))
+    path = _CONCEPT_FILES[name]
     open_text = lzma.open if path.suffix == ".xz" else gzip.open
     with open_text(path, "rt", encoding="utf8") as lines:
-        for record in map(srsly.json_loads, lines):
+        total = sum(1 for _ in lines)
+        lines.seek(0)
+        # The bar is shown only on a terminal.
+        for line in tqdm(lines, f"Building {name}", total, leave=False, disable=None):
+            record = srsly.json_loads(line)
             names, types = (tuple(record.get(key, ())) for key in ("names", "types"))
             yield Concept(record["id"], names, types, replaced_by=record.get("replaced_by", ""))
 

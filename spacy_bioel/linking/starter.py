@@ -14,8 +14,9 @@ from hashlib import blake2b
 import srsly
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
+from tqdm import tqdm
 
-from spacy_bioel.errors import Warnings
+from spacy_bioel.errors import LOGGER, Warnings
 from spacy_bioel.files import replacing_file
 from spacy_bioel.kb.bundled import ASSETS_FOLDER, DEFAULT_KB, bundled_name, cache_folder, is_starter
 from spacy_bioel.kb.joined import parts_of
@@ -46,7 +47,10 @@ def ensure_vectors(kb: KnowledgeBase, encoder: FrozenEncoder) -> None:
     if bundled_name(kb) == DEFAULT_KB:
         stored = stored_vectors(kb, encoder.fingerprint)
         if not any(vectors.is_current and vectors.about["coarse"] for vectors in stored):
-            encoder.write(kb)
+            if not stored:
+                LOGGER.warning(Warnings.W352.format(n=kb.n_names, kb=kb.where))
+            with tqdm(desc="Encoding", total=kb.n_names, leave=False, disable=None) as bar:
+                encoder.write(kb, progress=bar.update)
 
 
 def string_vectors(encoder: FrozenEncoder, names: Sequence[str]) -> QuantizedVectors:

@@ -32,7 +32,7 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.errors import BioelError, Errors, crash_report, shortened
 from spacy_bioel.export.rows import LinkedText
 from spacy_bioel.service import Limits
 from spacy_bioel.service.service import Service
@@ -104,7 +104,7 @@ def _on_invalid(_: Request, error: RequestValidationError) -> JSONResponse:
         problem = f"{first['ctx']['error']} at character {first['loc'][1]}"
         return _response(400, Errors.B385.format(found=problem), "body")
     problem = first["msg"].removeprefix("Value error, ")
-    where = ".".join(_truncated(str(part)) for part in first["loc"])
+    where = ".".join(shortened(str(part)) for part in first["loc"])
     return _response(422, Errors.B384.format(problem=problem), where)
 
 
@@ -117,12 +117,17 @@ def _on_bioel_error(_: Request, error: BioelError) -> JSONResponse:
     return _response(500, Errors.B392.format(error=f"Error {code}"))
 
 
+def _on_bug(bug: Exception) -> JSONResponse:
+    """Log where an unexpected error occurred, without its message, which may quote a text."""
+    _SERVER_LOGGER.error("%s", crash_report(bug, max_length=0))
+    return _response(500, Errors.B392.format(error=type(bug).__name__))
+
+
 # All errors have the same form, including FastAPI's own errors.
 HANDLERS: dict[Any, Any] = {
     HTTPException: _on_http_error,
     RequestValidationError: _on_invalid,
     BioelError: _on_bioel_error,
-    Exception: lambda _, bug: _response(500, Errors.B392.format(error=type(bug).__name__)),
 }
 
 
@@ -133,16 +138,12 @@ def _response(
     headers: Mapping[str, str] | None = None,
 ) -> JSONResponse:
     code, _, text = message[1:].partition("] ")
-    body = {"code": code, "message": _truncated(text, _MAX_MESSAGE_LENGTH), "where": where}
+    body = {"code": code, "message": shortened(text, _MAX_MESSAGE_LENGTH), "where": where}
     # A message may quote lone surrogates from the request, which an answer cannot contain.
     body = {key: value and value.encode("utf8", "replace").decode() for key, value in body.items()}
     if status == 503:  # loading, or busy
         headers = {"Retry-After": "2"}
     return JSONResponse(body, status, dict(headers or {}))
-
-
-def _truncated(text: str, max_length: int = 80) -> str:
-    return text if len(text) <= max_length else f"{text[: max_length - 1]}…"
 
 
 _HOST_HEADER = re.compile(r"(\[[0-9a-f:.]+\]|[^\s:\[\]@]+?)\.?(:\d*)?", re.IGNORECASE)
@@ -294,7 +295,7 @@ class MeasureRequests:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        status = 500  # remains 500 if an error is not caught
+        status: int | None = None
 
         async def send_and_note(message: Message) -> None:
             nonlocal status
@@ -304,8 +305,11 @@ class MeasureRequests:
         start = time.perf_counter()
         try:
             await self.app(scope, receive, send_and_note)
+        except Exception as bug:  # uvicorn would log its message
+            if status is None:
+                await _on_bug(bug)(scope, receive, send_and_note)
         finally:
             # Unknown paths count as "other"; otherwise each would become its own time series.
             route = getattr(scope.get("route"), "path", "other")
-            self.metrics.requests.labels(route, str(status)).inc()
+            self.metrics.requests.labels(route, str(status or 500)).inc()
             self.metrics.seconds.labels(route).observe(time.perf_counter() - start)

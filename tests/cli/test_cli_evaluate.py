@@ -8,10 +8,10 @@ from spacy.cli.evaluate import evaluate
 from spacy.tokens import DocBin
 
 from spacy_bioel.cli.corpora import convert
-from spacy_bioel.cli.evaluate import fingerprint_folder
 from spacy_bioel.cli.inputs import find_linker
 from spacy_bioel.corpus import docs_to_bin
 from spacy_bioel.evaluation.run import link_bare_texts, link_gold_mentions
+from spacy_bioel.files import fingerprint_folder
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.types import AnnotatedText, Concept, Mention
 

@@ -325,8 +325,12 @@ def test_an_output_that_fails_leaves_none_behind(bioel, model, tmp_path):
     source = tmp_path / "in.jsonl"
     source.write_text('{"id": "1", "text": "Narcan"}\n{"id": "a|b", "text": "Narcan"}\n')
     outputs = ("-o", tmp_path / "a.ann", "-o", tmp_path / "a.csv", "-o", tmp_path / "a.pubtator")
-    assert "[B342]" in bioel("link", model, source, *outputs, status=2).err
-    assert list(tmp_path.iterdir()) == [source]
+    shown = bioel("link", model, source, *outputs, status=2).err
+    assert "[B342]" in shown and "a.ann.partial has 1 linked document." in shown
+    assert sorted(tmp_path.iterdir()) == [tmp_path / "a.ann.partial", source]
+    source.write_text(source.read_text().replace("a|b", "2"))
+    bioel("link", model, source, *outputs, "--resume")
+    assert (tmp_path / "a.csv").read_text().count("\n") == 3
 
 
 @pytest.mark.parametrize("n_process", [1, 2])

@@ -26,6 +26,7 @@ ROW = {
             "hgvs": None,
             "component": None,
             "gene": None,
+            "facts": None,
         }
     ],
     "error": None,
@@ -84,5 +85,19 @@ def test_what_cannot_be_read_is_said_at_once(tmp_path):
     with pytest.raises(BioelError, match=r"\[B195\] .*text.parquet is not a readable Parquet"):
         read_parquet(tmp_path / "text.parquet")
     path = write(tmp_path / "in.parquet", {"abstract": ["a"], "id": ["1"]})
-    with pytest.raises(BioelError, match=r"\[B191\] There is no column 'text', .* abstract, id\."):
+    with pytest.raises(BioelError, match=r"\[B191\] There is no column 'text'; .* abstract, id\."):
         read_parquet(path)
+
+
+def test_facts_of_own_rules(tmp_path):
+    import json
+
+    import pyarrow.parquet
+
+    facts = {"vendor": "Möller", "dose": {"mg": 5}, "hgvs": "p.Val600Glu", "none": None}
+    with writing_parquet(tmp_path / "out.parquet") as put:
+        put(LinkedText("1", "MI", (Link(0, 2, "D", facts=facts), Link(0, 2, "E"))))
+    (row,) = pyarrow.parquet.read_table(tmp_path / "out.parquet").to_pylist()
+    first, second = row["links"]
+    assert first["hgvs"] == facts.pop("hgvs") and json.loads(first["facts"]) == facts
+    assert "ö" in first["facts"] and second["facts"] is None

@@ -186,3 +186,49 @@ def test_each_mention_is_linked_where_its_label_says(batch_size, monkeypatch, tm
     ]
     assert [one.error and one.error.code for one in found] == [None, None, "MemoryError", None]
     assert linker.cfg["mentions"] == "dictionary"
+
+
+IMPOSSIBLE: list[tuple[Any, Any]] = [
+    *[(4, 4), (9, 4), (-3, 4), (-6, -1), (0, 900), (50, 60), (6, 7), (0.0, 6.0), ("0", "6")],
+    *[(None, 6), (True, 6), (0, float("nan")), ("Narcan was given. " * 50, 6)],
+]
+
+
+@pytest.mark.parametrize("place", IMPOSSIBLE)
+@pytest.mark.parametrize("batch_size", [1, 64])
+def test_an_impossible_mention_is_refused_and_the_others_are_linked(nlp, place, batch_size):
+    good, bad = (Mention(0, 6, "D"), Mention(11, 20, "D")), Mention(*place, "D")
+    texts = [
+        AnnotatedText("0", "clonidine", (Mention(0, 9, "D"),)),
+        AnnotatedText("1", "Narcan and clonidine", (good[0], bad, good[1])),
+        AnnotatedText("2", "Narcan", (bad, bad)),
+        AnnotatedText("3", "Narcan", (Mention(0, 6, "D"),)),
+    ]
+    found = list(link_mentions(nlp, texts, batch_size=batch_size))
+    assert [[link.ids for link in one.links] for one in found] == [
+        [("X:2",)],
+        [("X:1",), ("X:2",)],
+        [],
+        [("X:1",)],
+    ]
+    assert [one.error and one.error.code for one in found] == [None, "B554", "B554", None]
+    assert found[1].error.message.startswith("1 of 3 mentions are not linked; the offsets of the")
+    assert found[2].error.message.startswith("2 of 2 ") and "<= 6 around" in found[2].error.message
+    assert len(found[1].error.message) < 300
+    totals = Totals()
+    for one in found:
+        totals.add(one)
+    assert totals == Totals(documents=4, mentions=4, nil=0, failed=2)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".pubtator", ".bioc.xml", ".ann", ".html", ".jsonl"])
+def test_no_format_leaves_out_the_other_mentions(nlp, tmp_path, suffix):
+    from spacy_bioel.cli.inputs import write_links
+
+    mentions = (Mention(0, 6, "D"), Mention(0, 600, "D"))
+    linked = link_mentions(nlp, [AnnotatedText("1", "Narcan.", mentions)])
+    path, totals = tmp_path / f"out{suffix}", Totals()
+    write_links(linked, {str(path): suffix}, totals)
+    assert (totals.mentions, totals.failed) == (1, 1)
+    files = [path, *path.glob("*")] if path.is_dir() else [path]
+    assert "X:1" in "".join(file.read_text() for file in files if file.is_file())

@@ -72,7 +72,7 @@ def read_lines(*paths: Path) -> Rows:
     for row in rows:
         for link in row["links"]:
             # Spark and Parquet write the nulls.
-            link |= dict.fromkeys(("hgvs", "component", "gene")) | link
+            link |= dict.fromkeys(("hgvs", "component", "gene", "facts")) | link
     return rows
 
 

@@ -56,6 +56,17 @@ def test_the_usual_folder_of_a_system(monkeypatch, platform, variable, value, ex
     assert bundled.cache_folder().as_posix() == expected
 
 
+def test_the_first_use_says_what_it_builds_and_encodes(small_starter, capfd, caplog):
+    for _ in range(2):
+        nlp = linking_nlp_without_kb()
+        assert linked(nlp, "heart attack") == "MESH:D009203"
+    messages = [record.getMessage() for record in caplog.records]
+    codes = [message[:6] for message in messages]
+    assert codes == ["[W351]", "[W352]"] and "starter:mesh" in messages[0]
+    assert "4 names" in messages[1]
+    assert capfd.readouterr().out == ""
+
+
 def test_built_once(small_starter, monkeypatch):
     kb = bundled.starter_kb()
     assert [path.parent for path in small_starter.iterdir()] == [small_starter]

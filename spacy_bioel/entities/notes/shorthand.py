@@ -7,7 +7,6 @@ from collections.abc import Container, Mapping, Sequence
 from functools import cached_property
 from operator import itemgetter
 from typing import TypeVar
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from spacy.tokens import Doc
@@ -172,14 +171,12 @@ class Notes(EntityRules):
     ) -> None:
         self._shorthand, self._clinical = shorthand, clinical
         self._measurements = measurements
-        # The names that spans stand for, set by `find` and used by `queries`.
-        self._names: WeakKeyDictionary[Doc, dict[tuple[int, int], str]] | None = None
 
     def with_knowledge(self, knowledge: LinkerKnowledge) -> Notes:
         bound = Notes(
             shorthand=self._shorthand, clinical=self._clinical, measurements=self._measurements
         )
-        bound.knowledge, bound._names = knowledge, WeakKeyDictionary()
+        bound.knowledge = knowledge
         return bound
 
     @property
@@ -223,14 +220,13 @@ class Notes(EntityRules):
         traces: Sequence[Trace] | None,
     ) -> list[list[ScoredSpan]]:
         """Add shorthand and measurements; their queries will be the names they stand for."""
-        if self.knowledge is None or self._names is None or not self._clinical:
+        if self.knowledge is None or not self._clinical:
             return list(spans)
         results = []
         for i, (doc, before) in enumerate(zip(docs, spans, strict=True)):
             names = self._finder.find(doc, measurements=self._measurements)
             kept = _without_other_meanings(doc, before)
             results.append(_add_names(kept, names))
-            self._names[doc] = {place[:2]: name for place, name in names}
             if traces is not None:
                 traces[i].changed(before, kept, NO_MENTION)
                 traces[i].changed(kept, results[i], "in shorthand, or a measurement")
@@ -239,9 +235,19 @@ class Notes(EntityRules):
         return results
 
     def queries(self, mentions: Mentions) -> Sequence[Query]:
-        if self._names is None or mentions.n_parts:
+        """Look up the names that shorthand and measurements stand for.
+
+        They are found again, because nothing is remembered about a Doc, whose tokens may change.
+        """
+        if self.knowledge is None or not self._clinical or mentions.n_parts:
             return mentions.queries
-        names = [self._names.pop(doc, {}) for doc in mentions.docs]
+        names = [
+            {
+                place[:2]: name
+                for place, name in self._finder.find(d, measurements=self._measurements)
+            }
+            for d in mentions.docs
+        ]
         queries = list(mentions.queries)
         for index, (span, owner) in enumerate(zip(mentions.spans, mentions.owners, strict=True)):
             if (name := names[owner].get((span.start, span.end))) is not None:
