@@ -218,6 +218,11 @@ def test_nothing_to_resume(bioel, model, notes, tmp_path, stop, monkeypatch):
     assert len(done.rows) == 3 and done.err == "Interrupted after 3 documents.\n"
 
 
+def heed_interrupts() -> None:
+    """A shell without job control starts background jobs, such as these tests, without SIGINT."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 linux = pytest.mark.skipif(sys.platform != "linux", reason="signals and /proc")
 
 
@@ -230,7 +235,11 @@ def test_signals(model, tmp_path, number, n_process):
     command = [*BIOEL, "link", str(model), "-", "-o", str(out), "--batch-size", "1"]
     command += ["--n-process", str(n_process)]
     with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+        command,
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        preexec_fn=heed_interrupts,
     ) as process:
         assert process.stdin is not None and process.stderr is not None
         process.stdin.write("".join(f"{text}\n" for text in TEXTS[:20]).encode())

@@ -1,6 +1,5 @@
 """Saved pipes can be loaded, others are not saved, and failed loads change nothing."""
 
-import json
 import pickle
 import shutil
 from collections.abc import Callable
@@ -10,7 +9,6 @@ from typing import Any
 
 import pytest
 import spacy
-import srsly
 from spacy.language import Language
 from spacy.util import fix_random_seed
 from test_generative import generative_nlp
@@ -140,22 +138,11 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
 @pytest.mark.parametrize(("name", "wrong", "code"), WRONG, ids=lambda value: str(value)[:40])
 def test_what_cannot_be_loaded_is_not_saved(trained, tmp_path, name, wrong, code):
     pipe: Any = trained.get_pipe(name)
-    pipe.to_disk(tmp_path / "good")
-    before = dict(pipe.cfg)
     pipe.cfg.update(wrong)
     for act in (lambda: pipe.to_disk(tmp_path / "bad"), pipe.to_bytes, lambda: trained("Fever.")):
         with pytest.raises(BioelError, match=rf"\[{code}\]"):
             act()
     assert not (tmp_path / "bad").exists()
-    if "{'C'}" in str(wrong):
-        return  # a set is not JSON
-    pipe.cfg = before
-    stored = srsly.read_json(tmp_path / "good" / "cfg.json")
-    stored["cfg"] = before | stored.pop("state") | wrong  # as earlier versions saved it
-    (tmp_path / "good" / "cfg.json").write_text(json.dumps(stored), "utf8")
-    (tmp_path / "good" / "manifest.json").unlink(missing_ok=True)
-    with pytest.raises(BioelError, match=rf"\[{code}\]"):
-        pipe.from_disk(tmp_path / "good")
 
 
 def test_weights_and_alias_tables_that_cannot_be_loaded(trained, tmp_path):
