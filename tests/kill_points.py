@@ -11,7 +11,7 @@ import random
 import shutil
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from functools import partial
 from pathlib import Path
 
@@ -64,8 +64,12 @@ COMMANDS: dict[str, tuple[Callable[[Path], object], Callable[[Path], object]]] =
 }
 
 
-def in_child(run: Callable[[Path], object], kb: Path, *, point: int = 0) -> tuple[int, int]:
+def in_child(
+    run: Callable[[Path], object], kb: Path, *, point: int = 0, events: Container[str] = EVENTS
+) -> tuple[int, int]:
     """Run a command in a process of its own, and kill it at a point, from 1.
+
+    events: What the points are: these audit events, with `kb` or a path in it.
 
     RETURNS (tuple): The signal that ended it, 0 for none; the points that it came by.
     """
@@ -76,7 +80,7 @@ def in_child(run: Callable[[Path], object], kb: Path, *, point: int = 0) -> tupl
 
         def count(event: str, args: tuple[object, ...]) -> None:
             nonlocal n
-            if event in EVENTS and str(args[0]).startswith(str(kb)):
+            if event in events and str(args[0]).startswith(str(kb)):
                 n += 1
                 if n == point:
                     os.kill(os.getpid(), signal.SIGKILL)

@@ -148,6 +148,13 @@ def test_codes_of_mistakes(section, home, monkeypatch, capsys):
     assert all_files(home / "kb") == before
 
 
+def test_each_code_of_the_steps_is_of_one_message():
+    texts = [path.read_text("utf8") for path in (ROOT / "training/scripts").glob("*.py")]
+    codes = re.findall(r'"\[(T\d{3})\] ', "".join(texts))
+    assert "T010" in codes
+    assert sorted(codes) == sorted(set(codes))
+
+
 def in_python(code: str) -> str:
     printed: list[str] = []
     given = GIVEN | {"nlp": spacy.blank("en"), "print": lambda e: printed.append(f"[{e.code}]")}

@@ -1,8 +1,9 @@
-"""Kills a training, each before one of its changes to the disk, and goes on with it.
+"""Kills trainings, and goes on with them.
 
-python training_kills.py FOLDER N forks a process for each of N points, chosen at random, and prints
-one JSON object a point: what was found after the kill, and after the next run. training/scripts has
-to be on PYTHONPATH.
+python training_kills.py FOLDER N forks a process for each point: N changes to the disk, chosen at
+random, of a training that goes on and of a new one, and each update of the new one. It prints one
+JSON object a point: what was found after the kill, and after the next run. training/scripts has to
+be on PYTHONPATH.
 """
 
 import json
@@ -12,26 +13,48 @@ import shutil
 import signal
 import sys
 import traceback
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import specs
 import srsly
 import train
-from kill_points import in_child
+from kill_points import EVENTS, in_child
 from projects import prepare_tiny
+from spacy.language import Language
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.loading import verify_saved
 
 
-def run(out: Path, steps: int) -> None:
+UPDATE = "training_kills.update"
+
+
+def run(out: Path, *, steps: int) -> None:
     """Train, or go on. It ends here when it fails: this is another process."""
     try:
         train.main("tiny", Path(f"{steps}.cfg"), out, resume=True)
     except BaseException:
         traceback.print_exc()
         os._exit(1)
+
+
+def audit_updates(out: Path) -> None:
+    """Let each update be an event, which starts after what was saved has been moved to `out`."""
+    update: Callable[..., Any] = Language.update
+
+    def audited(*args: Any, **settings: Any) -> Any:
+        sys.audit(UPDATE, out)
+        return update(*args, **settings)
+
+    Language.update = audited  # type: ignore[method-assign]
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    paths = (path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder): path.read_bytes() for path in paths}
 
 
 def state(out: Path) -> dict[str, Any]:
@@ -48,21 +71,30 @@ def state(out: Path) -> dict[str, Any]:
 
 
 def main(folder: Path, n: int) -> None:
-    specs.CORPORA = prepare_tiny(folder, (1, 2, 3), every=1)
-    out, before = folder / "out", folder / "before"
-    in_child(lambda path: run(path, 1), before)
-    shutil.copytree(before, out)
-    ended, n_points = in_child(lambda path: run(path, 2), out)
-    assert ended == 0, ended
-    for point in sorted(random.Random(0).sample(range(1, n_points + 1), n)):
+    specs.CORPORA = prepare_tiny(folder, (2, 4, 6), every=2)
+    out, whole, before = folder / "out", folder / "whole", folder / "before"
+    audit_updates(out)
+    in_child(partial(run, steps=6), whole)
+    in_child(partial(run, steps=2), before / "2")
+    (before / "0").mkdir()
+    for start, events in (("2", EVENTS), ("0", EVENTS), ("0", {UPDATE})):
+        shutil.copytree(before / start, out)
+        ended, n_points = in_child(partial(run, steps=4), out, events=events)
+        assert ended == 0, ended
+        points: Iterable[int] = range(1, n_points + 1)
+        if events is EVENTS:
+            points = sorted(random.Random(0).sample(points, n))
+        for point in points:
+            shutil.rmtree(out)
+            shutil.copytree(before / start, out)
+            ended, _ = in_child(partial(run, steps=4), out, point=point, events=events)
+            killed = state(out)
+            again, _ = in_child(partial(run, steps=6), out)
+            line = {"start": int(start), "point": point, "killed": ended == -signal.SIGKILL}
+            line |= {"whole": killed, "again": again, "after": state(out)}
+            line |= {"same": contents(out) == contents(whole), "left": sorted(os.listdir(out))}
+            print(json.dumps(line))
         shutil.rmtree(out)
-        shutil.copytree(before, out)
-        ended, _ = in_child(lambda path: run(path, 2), out, point=point)
-        killed = state(out)
-        again, _ = in_child(lambda path: run(path, 3), out)
-        line = {"point": point, "killed": ended == -signal.SIGKILL, "whole": killed}
-        line |= {"again": again, "after": state(out), "left": sorted(os.listdir(out))}
-        print(json.dumps(line))
 
 
 if __name__ == "__main__":
