@@ -247,34 +247,49 @@ def test_going_on_after_a_stop(tmp_path, monkeypatch, capsys):
     assert not Path("out/tmpabcd1234").exists()
 
 
+@pytest.mark.parametrize(
+    ("saved_at", "expected"),
+    [(0, 0), (1, 0), (19, 0), (20, 20), (39, 20), (50, "T008"), (60, "T008"), (None, "T034")],
+)
+def test_updates_to_resume_after(tmp_path, capsys, saved_at, expected):
+    meta = {} if saved_at is None else {"training_steps": saved_at}
+    srsly.write_json(tmp_path / "meta.json", meta)
+    training = {"max_steps": 50, "eval_frequency": 20}
+    if isinstance(expected, int):
+        assert train.count_done(tmp_path, training) == expected
+        assert ("Training from the start" in capsys.readouterr().out) == (expected == 0)
+    else:
+        with pytest.raises(BioelError, match=rf"^\[{expected}\] "):
+            train.count_done(tmp_path, training)
+
+
 def assert_nothing_is_lost(points: list[dict[str, Any]]) -> None:
-    """Training goes on from the last evaluation; from the first, one update is as good as none."""
+    """Training goes on from the last evaluation, or from the start before the second one."""
     left = ["config.cfg", "model-best", "model-last"]
     expected = {"killed": True, "again": 0, "left": left}
     assert points == [point | expected for point in points]
     for point in points:  # numbers of updates, and not what is wrong
         start, found = point["start"], point["whole"]
         assert not start or found.keys() == {"model-last", "model-best"}
-        assert set(found.values()) <= {start, start + 2, 4}
-        assert point["after"]["model-last"] == 6
-        assert point["same"] or found["model-last"]
+        assert set(found.values()) <= {start, start + 2}
+        assert point["after"]["model-last"] == start + 4
+        assert point["same"] or found.get("model-last")
 
 
 @needs_fork
 def test_a_kill_while_training_leaves_whole_pipelines(tmp_path):
-    *points, first, second, third, fourth, fifth = lines_of("training_kills.py", tmp_path, 1)
+    *points, first, second, third = lines_of("training_kills.py", tmp_path, 1)
     assert len(points) == 2
-    assert_nothing_is_lost([*points, first, second, third, fourth, fifth])
+    assert_nothing_is_lost([*points, first, second, third])
     assert first["whole"] == {}
     assert second["whole"] == third["whole"] == {"model-last": 0, "model-best": 0}
-    assert fourth["whole"]["model-last"] == fifth["whole"]["model-last"] == 2
 
 
 @needs_fork
 @pytest.mark.slow
 def test_kills_at_many_points_of_a_training(tmp_path):
     points = lines_of("training_kills.py", tmp_path, 20)
-    assert len(points) == 45
+    assert len(points) == 43
     assert_nothing_is_lost(points)
 
 

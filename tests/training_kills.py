@@ -28,7 +28,6 @@ from spacy.language import Language
 from spacy_bioel.errors import BioelError
 from spacy_bioel.loading import verify_saved
 
-
 UPDATE = "training_kills.update"
 
 
@@ -74,23 +73,24 @@ def main(folder: Path, n: int) -> None:
     specs.CORPORA = prepare_tiny(folder, (2, 4, 6), every=2)
     out, whole, before = folder / "out", folder / "whole", folder / "before"
     audit_updates(out)
-    in_child(partial(run, steps=6), whole)
+    in_child(partial(run, steps=4), whole)
     in_child(partial(run, steps=2), before / "2")
     (before / "0").mkdir()
-    for start, events in (("2", EVENTS), ("0", EVENTS), ("0", {UPDATE})):
-        shutil.copytree(before / start, out)
-        ended, n_points = in_child(partial(run, steps=4), out, events=events)
+    for start, events in ((2, EVENTS), (0, EVENTS), (0, {UPDATE})):
+        first, second = partial(run, steps=start + 2), partial(run, steps=start + 4)
+        shutil.copytree(before / str(start), out)
+        ended, n_points = in_child(first, out, events=events)
         assert ended == 0, ended
         points: Iterable[int] = range(1, n_points + 1)
         if events is EVENTS:
             points = sorted(random.Random(0).sample(points, n))
         for point in points:
             shutil.rmtree(out)
-            shutil.copytree(before / start, out)
-            ended, _ = in_child(partial(run, steps=4), out, point=point, events=events)
+            shutil.copytree(before / str(start), out)
+            ended, _ = in_child(first, out, point=point, events=events)
             killed = state(out)
-            again, _ = in_child(partial(run, steps=6), out)
-            line = {"start": int(start), "point": point, "killed": ended == -signal.SIGKILL}
+            again, _ = in_child(second, out)
+            line = {"start": start, "point": point, "killed": ended == -signal.SIGKILL}
             line |= {"whole": killed, "again": again, "after": state(out)}
             line |= {"same": contents(out) == contents(whole), "left": sorted(os.listdir(out))}
             print(json.dumps(line))

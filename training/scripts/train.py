@@ -53,14 +53,19 @@ NO_CUPY = (
 )
 
 NO_UPDATES_LEFT = (
-    "[T008] {path} cannot be trained further: it has had {done} of {steps} updates (0: not "
-    "counted, or training stopped before an evaluation). Train without --resume, or raise "
-    "max_steps and total_steps in the config."
+    "[T008] {path} cannot be trained further: it has had {done} of {steps} updates. Train "
+    "without --resume, or raise max_steps and total_steps in the config."
 )
 
 NO_VALID_PIPELINE = (
-    "[T010] No pipeline in {output} can be loaded, so training cannot be resumed. Train without "
+    "[T033] No pipeline in {output} can be loaded, so training cannot be resumed. Train without "
     "--resume. First error: {error}"
+)
+
+NOT_COUNTED = (
+    "[T034] {path} does not record how many updates it has had, so training cannot be resumed. "
+    "Train without --resume. Trainings whose config has spacy-bioel.StepCounter.v1 in "
+    "[training.before_update] can be resumed."
 )
 
 
@@ -120,18 +125,16 @@ def main(
     for model in output.glob("tmp????????/model-last"):  # from an earlier version that was killed
         shutil.rmtree(model.parent)
     with scratch_folder(output / "run") as folder:
-        if resume and (last := find_resumable(output)):
-            set_resumed(merged, last, folder)
+        last = find_resumable(output) if resume else None
+        done = count_done(last, merged["training"]) if last else 0
+        if last and done:
+            set_resumed(merged, last, done, folder)
             path = folder / "config.cfg"
             merged.to_disk(path)
-            train(path, output, folder, use_gpu=gpu_id, from_scratch=False)
-        else:
-            train(path, output, folder, use_gpu=gpu_id)
+        train(path, output, folder, use_gpu=gpu_id, from_scratch=not done)
 
 
-def train(
-    config: Path, output: Path, folder: Path, *, use_gpu: int, from_scratch: bool = True
-) -> None:
+def train(config: Path, output: Path, folder: Path, *, use_gpu: int, from_scratch: bool) -> None:
     """Train as `spacy train` does, but keep the pipelines in `output` complete at any time.
 
     spaCy saves file by file, and copies model-last to model-best. Here it saves to a temporary
@@ -199,7 +202,7 @@ def find_resumable(output: Path) -> Path | None:
     """Return the pipeline to resume from: the first of model-last and model-best that loads.
 
     RETURNS (Path | None): None if neither exists.
-    RAISES BioelError: [T010] if neither of the existing ones can be loaded.
+    RAISES BioelError: [T033] if neither of the existing ones can be loaded.
     """
     errors = []
     for path in (output / name for name in MODELS if (output / name).is_dir()):
@@ -254,23 +257,38 @@ def merge_config(path: Path, corpus: dict[str, Any]) -> Config:
     return base
 
 
-def set_resumed(config: Config, last: Path, folder: Path) -> None:
+def count_done(last: Path, training: dict[str, Any]) -> int:
+    """Return the number of updates to resume after.
+
+    Evaluations stay at the same steps, so that the last one is at the end.
+
+    last (Path): A pipeline that counts its updates, see `spacy-bioel.StepCounter.v1`.
+    training (dict): The section of the config.
+    RETURNS (int): 0 if the second evaluation was not reached. The first one is after one update, so
+        training from scratch loses little, and gives the result of an uninterrupted training.
+    RAISES BioelError: [T034] if the updates were not counted, [T008] if none are left.
+    """
+    done, steps = srsly.read_json(last / "meta.json").get(STEPS), training["max_steps"]
+    if done is None:
+        raise BioelError(NOT_COUNTED.format(path=last))
+    if done >= steps:
+        raise BioelError(NO_UPDATES_LEFT.format(path=last, done=done, steps=steps))
+    if done < training["eval_frequency"]:
+        typer.echo(f"Training from the start: {last} was saved before the second evaluation.")
+    return int(done - done % training["eval_frequency"])
+
+
+def set_resumed(config: Config, last: Path, done: int, folder: Path) -> None:
     """Change a config so that it does the remaining updates of a training that was stopped.
 
     The pipes are those saved at the last evaluation; the moments of the optimizer and the averages
     of weights are lost. model-best will be the best from the resumed pipeline on.
 
-    last (Path): A pipeline that counts its updates, see `spacy-bioel.StepCounter.v1`.
-    folder (Path): Receives a copy of it.
-    RAISES BioelError: [T008] if the updates were not counted, or none are left.
+    last (Path): The pipeline.
+    done (int): Number of updates it has had.
+    folder (Path): Receives a copy of the pipeline.
     """
     training = config["training"]
-    done = srsly.read_json(last / "meta.json").get(STEPS, 0)
-    # Evaluations stay at the same steps, so that the last one is at the end.
-    done -= done % training["eval_frequency"]
-    left = training["max_steps"] - done
-    if not done or left <= 0:
-        raise BioelError(NO_UPDATES_LEFT.format(path=last, done=done, steps=training["max_steps"]))
     # Copied, because the run will overwrite it.
     source = Path(shutil.copytree(last, folder / last.name))
     typer.echo(
@@ -279,7 +297,7 @@ def set_resumed(config: Config, last: Path, folder: Path) -> None:
     config["components"] = {name: {"source": str(source)} for name in config["nlp"]["pipeline"]}
     config["initialize"]["components"] = {}
     training["before_update"]["done"] = done
-    training["max_steps"] = left
+    training["max_steps"] -= done
     # An average that starts from 0 is still near 0 at the first evaluation.
     training["optimizer"]["use_averages"] = False
     rate = training["optimizer"]["learn_rate"]
