@@ -87,7 +87,6 @@ PACKAGES: dict[str, list[str]] = {
     "evaluation": ["numpy", "spacy", "scipy"],
     "corpus": ["spacy"],
     "export": ["spacy"],
-    "export/partial.py": ["pydantic"],
     "export/spark.py": ["pyspark", "pyarrow", "pandas"],
     "export/formats.py": ["bioc", "pyarrow"],
     "export/html.py": ["pandas", "IPython", "jinja2", "markupsafe"],
@@ -99,6 +98,7 @@ PACKAGES: dict[str, list[str]] = {
     "service/run.py": ["uvicorn"],
     "service/mcp.py": ["mcp", "pydantic"],
     "cli": ["numpy", "spacy", "typer", "rich"],
+    "cli/partial.py": ["pydantic"],
     "__init__": ["spacy"],
 }
 

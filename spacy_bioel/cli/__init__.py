@@ -18,7 +18,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from spacy_bioel import __version__
-from spacy_bioel.cli import card, check, console, corpora, documents, evaluate, kb_build, kb_show
+from spacy_bioel.cli import card, console, corpora, documents, evaluate, kb_build, kb_show
 from spacy_bioel.errors import BioelError, Errors, crash_report
 
 # Errors for wrong paths and missing permissions (for a full disk, see `console.NO_ROOM`).
@@ -53,7 +53,7 @@ corpus_app = typer.Typer(
 )
 app.add_typer(kb_app, name="kb")
 app.add_typer(corpus_app, name="corpus")
-corpus_app.command("check")(check.check_command)
+corpus_app.command("check")(corpora.check_command)
 app.command("convert")(corpora.convert)
 app.command("link")(documents.link_command)
 app.command("explain")(documents.explain_command)

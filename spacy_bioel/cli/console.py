@@ -37,7 +37,6 @@ from spacy_bioel.types import DOC_ENTS
 
 Tracked = TypeVar("Tracked")
 _WIDTH_OF_FILES = 160
-_N_SHOWN = 3  # skipped records that are also shown on stderr
 # Errors raised by writing to an open file; they do not include its name.
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 # Terminal control characters (C0 except line breaks and tabs, C1, text direction), and lone
@@ -152,29 +151,26 @@ def reporting_bad(report: Path | None, *, sources: Sequence[Path]) -> Iterator[N
         yield
         return
     failure: BioelError | None = None
-    first: list[str] = []
-    with writing(report) as file, skipping_bad(partial(_write_bad, file, first)) as skipped:
+    with writing(report) as file, skipping_bad(partial(_write_bad, file)) as skipped:
         file.write("file\tline\tcode\tmessage\n")
         try:
             yield
         except BioelError as error:
             failure = error
-    if failure is not None and first and not skipped.kept:
-        names = ", ".join(map(str, sources))
-        about = {"sources": names, "n": skipped.n, "report": report, "first": first[0]}
-        raise BioelError(Errors.B400.format(**about)) from failure
+    if failure is not None and skipped.first and not skipped.kept:
+        about = {"sources": ", ".join(map(str, sources)), "n": skipped.n, "report": report}
+        raise BioelError(Errors.B400.format(**about, first=skipped.first[0])) from failure
     if failure is not None:
         raise failure
-    for message in first:
+    for message in skipped.first:
         show_note(f"Skipped: {message}")
     show_note(f"{count_of(skipped.n, 'bad record')} skipped, see {report}")
 
 
-def _write_bad(file: TextIO, first: list[str], record: BadRecord) -> None:
+def _write_bad(file: TextIO, record: BadRecord) -> None:
     line = str(record.line or "")
     cells = (record.path, line, record.code, record.message.partition("] ")[2])
     file.write("\t".join(escape_formula(" ".join(cell.split())) for cell in cells) + "\n")
-    first += [record.message] * (len(first) < _N_SHOWN)
 
 
 def make_folder(folder: Path) -> None:

@@ -1,18 +1,25 @@
-"""Commands for corpora: `bioel convert` writes spaCy's training format or JSON lines."""
+"""Commands for corpora.
+
+`bioel convert` writes spaCy's training format or JSON lines, and `bioel corpus check` examines a
+corpus before training on it.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Argument, Option
+from typer import Argument, Exit, Option
 
 from spacy_bioel.cli import console
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.files import replacing_file
 from spacy_bioel.io.jsonl import write_texts_jsonl
-from spacy_bioel.io.open import skipped_so_far
+from spacy_bioel.io.open import counting_kept
 from spacy_bioel.types import AnnotatedText
 
 if TYPE_CHECKING:
@@ -54,33 +61,33 @@ def convert(
     """
     from spacy_bioel.corpus import read_texts
 
-    place = console.gold_place(spans_key, ents)
+    place, counts = console.gold_place(spans_key, ents), Counter(documents=0, mentions=0)
     with console.reporting_bad(skip_bad, sources=[corpus]), console.naming(out):
-        texts = read_texts(corpus, format=format, prefix=prefix, spans_key=place)
-        texts = console.track(_with_mentions(texts, corpus), "Converting")
+        texts = counting_kept(read_texts(corpus, format=format, prefix=prefix, spans_key=place))
+        texts = console.track(_counted(texts, counts, corpus), "Converting")
         console.make_folder(out.parent)
         if out.suffix == ".jsonl":
-            report = _write_jsonl(texts, out)
+            write_texts_jsonl(out, texts)
+            report: dict[str, Any] = {}
+            console.show_note(f"{console.count_of(counts['mentions'], 'mention')}.")
         elif out.suffix == ".spacy":
             report = _write_docbin(texts, out, nlp=_make_nlp(lang, tokenizer), widen=widen)
         else:
             raise BioelError(Errors.B074.format(path=out))
-    n_documents = console.count_of(report["documents"], "document")
+    n_documents = console.count_of(counts["documents"], "document")
     console.show_note(f"{corpus}: {n_documents} written to {out}.")
-    console.write_json(json_file, report)
+    console.write_json(json_file, counts | report)
 
 
-def _with_mentions(texts: Iterable[AnnotatedText], corpus: Path) -> Iterator[AnnotatedText]:
-    """Yield all documents. RAISES BioelError: [B076] at the end if none has a mention."""
-    n, n_mentions, skipped = 0, 0, skipped_so_far()
+def _counted(
+    texts: Iterable[AnnotatedText], counts: Counter[str], corpus: Path
+) -> Iterator[AnnotatedText]:
+    """Count documents and mentions. RAISES BioelError: [B076] at the end if none has a mention."""
     for text in texts:
-        n += 1
-        n_mentions += len(text.mentions)
-        if skipped is not None:
-            skipped.kept += 1
+        counts.update(documents=1, mentions=len(text.mentions))
         yield text
-    if not n_mentions:
-        raise BioelError(Errors.B076.format(path=corpus, n=n))
+    if not counts["mentions"]:
+        raise BioelError(Errors.B076.format(path=corpus, n=counts["documents"]))
 
 
 def _make_nlp(lang: str, tokenizer: str) -> Language:
@@ -96,25 +103,10 @@ def _make_nlp(lang: str, tokenizer: str) -> Language:
         raise BioelError(Errors.B075.format(lang=lang, tokenizer=tokenizer, error=error)) from error
 
 
-def _write_jsonl(texts: Iterable[AnnotatedText], out: Path) -> dict[str, Any]:
-    """Write texts as JSON lines. RETURNS (dict): Numbers of documents and mentions."""
-    n_mentions = 0
-
-    def counting_mentions() -> Iterator[AnnotatedText]:
-        nonlocal n_mentions
-        for text in texts:
-            n_mentions += len(text.mentions)
-            yield text
-
-    n_documents = write_texts_jsonl(out, counting_mentions())
-    console.show_note(f"{console.count_of(n_mentions, 'mention')}.")
-    return {"documents": n_documents, "mentions": n_mentions}
-
-
 def _write_docbin(
     texts: Iterable[AnnotatedText], out: Path, *, nlp: Language, widen: bool
 ) -> dict[str, Any]:
-    """Write texts as Docs with gold spans. RETURNS (dict): Counts, and dropped mentions."""
+    """Write texts as Docs with gold spans. RETURNS (dict): Widened and dropped mentions."""
     from spacy_bioel.corpus import Alignment, docs_to_bin, text_to_doc
 
     total = Alignment()
@@ -125,16 +117,61 @@ def _write_docbin(
             total.add(alignment)
             yield doc
 
-    docs = docs_to_bin(make_docs())
+    packed = docs_to_bin(make_docs())
     with replacing_file(out) as path:
-        docs.to_disk(path)
+        packed.to_disk(path)
     counts = f"{total.widened:,} widened to tokens, {len(total.lost):,} lost"
     console.show_note(f"{console.count_of(total.n, 'mention')}: {counts}.")
     for lost in total.lost[:_MAX_LOST_SHOWN]:
         console.show_note(f"  lost: {lost}")
-    return {
-        "documents": len(docs),
-        "mentions": total.n,
-        "widened": total.widened,
-        "lost": total.lost,
-    }
+    return {"widened": total.widened, "lost": total.lost}
+
+
+def check_command(
+    train: Annotated[Path, Argument(help="Training documents, as for `bioel convert`.")],
+    dev: Annotated[Path, Argument(help="Development documents.")],
+    kb: Annotated[list[str], Option(help="Knowledge base: a folder or starter:NAME; repeatable.")],
+    format: console.Format = None,
+    prefix: console.Prefixes = None,
+    spans_key: console.SpansKey = None,
+    ents: console.Ents = False,
+    label: console.Label = None,
+    annotates: console.Annotates = None,
+    json_file: console.Json = None,
+) -> None:
+    """Check a corpus before training: labels, ids, offsets, overlaps, repeated documents.
+
+    The table counts the mentions of each label, the gold ids that the knowledge base has, and the
+    ids and strings in DEV that TRAIN lacks. All faults are listed. The exit status is 1 if training
+    makes no sense: no mentions or no ids, fewer than half of the ids in the knowledge base, most
+    offsets inside words, DEV and TRAIN with the same documents or without a common label.
+
+    Example: `bioel corpus check train.pubtator dev.pubtator --kb kb/mine --prefix MESH`
+    """
+    from spacy_bioel.cli.inputs import stream_mapped_gold
+    from spacy_bioel.cli.kb_show import open_kb_argument
+    from spacy_bioel.evaluation.corpus_check import describe, find_faults, summarise
+    from spacy_bioel.kb.bundled import open_kbs
+    from spacy_bioel.loading import dictionary_pipeline
+
+    base, nlp = open_kbs(kb, open_kb_argument), dictionary_pipeline(kb)
+    options: Any = {"format": format, "spans_key": console.gold_place(spans_key, ents)}
+    read = partial(stream_mapped_gold, prefix=prefix, label=label, annotates=annotates, **options)
+    first, second = (
+        summarise(console.track(read(path), str(path)), path, nlp) for path in (train, dev)
+    )
+    rows = describe(first, base), describe(second, base, first)
+    report: dict[str, Any] = {"train": rows[0], "dev": rows[1]}
+    faults = list(find_faults(first, second, base))
+    report["errors"] = [message for message in faults if message.startswith("[B")]
+    report["warnings"] = [message for message in faults if not message.startswith("[B")]
+    if console.write_json(json_file, report):
+        titles = dict.fromkeys(chain(*rows))
+        cells = ((t, *(f"{of[t]:,}" if t in of else "" for of in rows)) for t in titles)
+        console.show_table(("", "train", "dev"), cells)
+    for message in report["warnings"]:
+        console.show_note(message)
+    for message in report["errors"]:
+        console.show_error(message)
+    if report["errors"]:
+        raise Exit(1)

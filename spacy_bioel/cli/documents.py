@@ -138,6 +138,7 @@ def link_command(
     Examples: `bioel link notes.txt -o links.jsonl`, `bioel link my_kb notes.txt -o links.csv`
     """
     from spacy_bioel.cli import inputs
+    from spacy_bioel.cli.partial import check_run, counting, partial_links
     from spacy_bioel.export.rows import check_linker, link_mentions, link_texts
     from spacy_bioel.loading import add_context, fact_names
 
@@ -178,11 +179,10 @@ def link_command(
         totals = link_file(source, target, model=model, code=code, batch_size=batch_size)
     else:
         # Input is opened before the pipeline is loaded, so that errors are reported without delay.
-        given = partial(inputs.read_mentions, spans_key=place)
-        read: Any = given if is_given else inputs.stream_documents
-        found = partial(inputs.stream_documents, skip_bad=skip_bad)
-        documents: Any = (given if is_given else found)(source, format)
-        kept = inputs.partial_links(outputs, resume=resume)
+        read: Any = inputs.read_mentions if is_given else inputs.stream_documents
+        options: Any = {"spans_key": place} if is_given else {"skip_bad": skip_bad}
+        documents = read(source, format, **options)
+        kept = partial_links(outputs, resume=resume)
         nlp = inputs.load_model(model, more=[str(folder) for folder in kb or ()], preset=preset)
         if is_given:
             inputs.require_linker(nlp, model)
@@ -195,13 +195,13 @@ def link_command(
         if kept is None:
             results = link_all(documents)
         else:
-            inputs.check_run(kept, nlp, code, mentions=mentions, preset=preset, context=context)
+            check_run(kept, nlp, code, mentions=mentions, preset=preset, context=context)
             results = kept.link(documents, link_all)
         # `closing` ends the worker processes, even if a result cannot be written.
-        with inputs.counting(kept) as totals, closing(results):
+        with counting(kept) as totals, closing(results):
             linked = inputs.affirmed(results) if affirmed else results
-            options = {"facts": fact_names(nlp), "xrefs": xrefs, "raw": raw_csv}
-            inputs.write_links(linked, outputs, totals, total=total, **options)
+            columns = {"facts": fact_names(nlp), "xrefs": xrefs, "raw": raw_csv}
+            inputs.write_links(linked, outputs, totals, total=total, **columns)
         if is_given and not totals.mentions and not totals.failed:
             console.show_note(Warnings.W302.format(source=source))
     n_documents = console.count_of(totals.documents, "document")

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, redirect_stderr, suppress
 from dataclasses import replace
 from functools import partial
-from hashlib import blake2b
 from io import StringIO
 from itertools import chain, islice, pairwise
 from pathlib import Path
@@ -20,11 +19,8 @@ from typing import Any
 
 from spacy.language import Language
 from spacy.vocab import Vocab
-from typer import Exit
 
-from spacy_bioel import __version__
 from spacy_bioel.cli.console import (
-    count_of,
     is_watched,
     make_folder,
     naming,
@@ -47,13 +43,12 @@ from spacy_bioel.export.formats import (
     read_parquet,
     suffix_of,
 )
-from spacy_bioel.export.partial import SUFFIX, PartialLinks
 from spacy_bioel.export.rows import Document, LinkedText, Totals
-from spacy_bioel.files import fingerprint_folder, is_stream
+from spacy_bioel.files import is_stream
 from spacy_bioel.io.brat import read_brat
 from spacy_bioel.io.formats import CORPUS_FORMATS, detect_corpus_format
 from spacy_bioel.io.jsonl import read_documents_jsonl
-from spacy_bioel.io.open import curie, open_binary, skipped_so_far
+from spacy_bioel.io.open import counting_kept, curie, open_binary
 from spacy_bioel.io.pubtator import read_pubtator
 from spacy_bioel.io.table import is_text_table, read_text_table
 from spacy_bioel.linking.pipe import Linker
@@ -188,7 +183,7 @@ _CORPORA_IN_TXT = ("pubtator", "bioc-xml", "bioc-json", "jsonl", "brat")
 
 
 def read_mentions(
-    source: str, format: str | None, spans_key: str | None
+    source: str, format: str | None, spans_key: str | None = None
 ) -> Iterator[AnnotatedText]:
     """Stream the documents in a corpus with their mentions.
 
@@ -259,13 +254,7 @@ def _check_format(format: str | None) -> None:
 
 def _read_table(path: Path, skip_bad: Path | None) -> Iterator[Document]:
     with reporting_bad(skip_bad, sources=[path]):
-        n, skipped = 0, skipped_so_far()
-        for n, document in enumerate(read_text_table(path), start=1):
-            if skipped is not None:
-                skipped.kept = n
-            yield document
-        if not n:
-            raise BioelError(Errors.B142.format(source=path))
+        yield from counting_kept(read_text_table(path))
 
 
 def _read_lines(source: str) -> Iterator[Document]:
@@ -382,63 +371,6 @@ def outputs_of(
         if context and suffix not in WITH_CONTEXT:
             show_note(Warnings.W303.format(path=name))
     return outputs
-
-
-def partial_links(outputs: Iterable[str], *, resume: bool) -> PartialLinks | None:
-    """Prepare to keep the links of an interrupted run; None if an output is stdout or a pipe.
-
-    RAISES BioelError: [B550] if `resume` is impossible; the same errors as `PartialLinks`.
-    """
-    for name in outputs:
-        if name == STDIN or is_stream(Path(name)):
-            if resume:
-                raise BioelError(Errors.B550.format(path=name))
-            return None
-    first = Path(next(iter(outputs)))
-    kept = PartialLinks(first.with_name(f"{first.name}{SUFFIX}"), resume=resume)
-    if resume and not kept.n_earlier:
-        show_note(Warnings.W350.format(path=kept.path))
-    return kept
-
-
-def check_run(kept: PartialLinks, nlp: Language, code: str | None, **options: object) -> None:
-    """Check that links depend on the same options and files as those of the earlier run."""
-    fingerprints = [nlp.config.to_str()]
-    fingerprints += [p.kb.fingerprint for _, p in nlp.pipeline if isinstance(p, Linker)]
-    if nlp.path is not None:
-        fingerprints.append(fingerprint_folder(nlp.path))
-    contents = "" if code is None else Path(code).read_text(encoding="utf8")
-    about = {f"--{name}": str(value) for name, value in options.items()}
-    about |= {"--code": _digest_of(contents), "the version of spacy-bioel": __version__}
-    kept.check(about | {"MODEL": _digest_of(*fingerprints)})
-    if kept.n_earlier:
-        n_documents = count_of(kept.n_earlier, "linked document")
-        show_note(f"Continuing after the {n_documents} in {kept.path}.")
-
-
-def _digest_of(*texts: str) -> str:
-    return blake2b("\0".join(texts).encode("utf8", "surrogatepass"), digest_size=8).hexdigest()
-
-
-@contextmanager
-def counting(kept: PartialLinks | None) -> Iterator[Totals]:
-    """Count documents, and say after an error or Ctrl+C which of them are kept."""
-    totals = Totals()
-    try:
-        yield totals
-    except BaseException as error:
-        if kept is not None and kept.n_kept:
-            n_kept = count_of(kept.n_kept, "linked document")
-            show_note(f"{kept.path} has {n_kept}. To continue, add --resume to the command.")
-        elif kept is not None:
-            kept.path.unlink(missing_ok=True)
-        elif isinstance(error, KeyboardInterrupt):
-            show_note(f"Interrupted after {count_of(totals.documents, 'document')}.")
-        if isinstance(error, KeyboardInterrupt):
-            raise Exit(130) from error
-        raise
-    if kept is not None:
-        kept.path.unlink(missing_ok=True)
 
 
 def write_links(

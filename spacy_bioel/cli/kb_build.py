@@ -19,7 +19,7 @@ from spacy_bioel.cli.kb_show import MEANINGS_OF_COUNTS, ann_text, open_kb_argume
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.io.formats import detect_ontology_format, read_ontology
 from spacy_bioel.io.ontology import read_obo_header
-from spacy_bioel.io.open import Skipped, curie, skip_if_bad, skipped_so_far
+from spacy_bioel.io.open import counting_kept, curie, skip_if_bad
 from spacy_bioel.io.table import Column, read_table
 from spacy_bioel.kb.build import Branches, build_kb, check_ids
 from spacy_bioel.kb.edit import (
@@ -182,20 +182,16 @@ def open_sources(
     concepts = chain.from_iterable(
         read_ontology(path, format=name, prefix=prefix, **options) for path, name in formats
     )
-    skipped = skipped_so_far()
     about = {key: value or defaults[key] for key, value in about.items()}
-    return concepts if skipped is None else _with_good_ids(concepts, skipped), about
+    return counting_kept(_with_good_ids(concepts)), about
 
 
-def _with_good_ids(concepts: Iterable[Concept], skipped: Skipped) -> Iterator[Concept]:
-    """Yield concepts with valid ids, skipping bad records."""
+def _with_good_ids(concepts: Iterable[Concept]) -> Iterator[Concept]:
+    """Yield concepts with valid ids."""
     for number, concept in enumerate(concepts, start=1):
         with skip_if_bad():
             check_ids(concept, number=number)
-            skipped.kept += 1
             yield concept
-    if skipped.first is not None and not skipped.kept:
-        raise BioelError(skipped.first.message)
 
 
 def show_counts(title: str, counts: Mapping[str, int | str]) -> None:

@@ -12,7 +12,7 @@ from spacy.util import filter_spans
 
 from spacy_bioel.errors import Errors, Warnings
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.kb.known_ids import KnownIds
+from spacy_bioel.linking.validation import KnownIds
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import AnnotatedText
 

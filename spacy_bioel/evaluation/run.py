@@ -17,8 +17,8 @@ from spacy_bioel.doc import get_links, with_gold_mentions
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.evaluation import protocols
 from spacy_bioel.evaluation.evaluate import Figure, GoldLookup, evaluate_links
-from spacy_bioel.kb.known_ids import check_gold_ids
 from spacy_bioel.linking.pipe import Linker
+from spacy_bioel.linking.validation import check_gold_ids
 from spacy_bioel.loading import dictionary_pipeline, find_linker, spans_key
 from spacy_bioel.mentions.pipe import MentionDetector
 from spacy_bioel.pipe import listens, with_token_vectors

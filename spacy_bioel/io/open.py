@@ -17,7 +17,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import Any, NamedTuple, TextIO, TypeVar
 from xml.etree.ElementTree import Element, ParseError, iterparse
 
 import zstandard
@@ -30,6 +30,8 @@ _PREFIX_OF_VOCABULARY = {"mesh": "MESH:", "omim": "OMIM:", "umls": "", "do": "",
 _ID_SEPARATORS = re.compile(r"[|+;,]")
 _NIL = frozenset({"", "-", "-1", "nil", "cui-less"})
 _OMIM_NUMBER = re.compile(r"\d{6}")
+_N_SHOWN = 3  # messages on skipped records that are kept
+_Record = TypeVar("_Record")
 
 
 class Place(NamedTuple):
@@ -115,11 +117,12 @@ class BadRecord:
 class Skipped:
     """Bad records skipped in a `skipping_bad` block; a record that is read twice counts once.
 
-    kept (int): Number of records that were not skipped, if the caller counts them.
+    first (list[str]): The first messages.
+    kept (int): Number of records that `counting_kept` has yielded.
     """
 
     report: Callable[[BadRecord], None]
-    first: BadRecord | None = None
+    first: list[str] = field(default_factory=list)
     n: int = 0
     kept: int = 0
     place: Place = Place("")
@@ -129,13 +132,12 @@ class Skipped:
         record = BadRecord(str(self.place.path), self.place.line, str(error))
         if hash(record) not in self._seen:
             self._seen.add(hash(record))
-            self.first = self.first or record
+            self.first += [record.message] * (self.n < _N_SHOWN)
             self.n += 1
             self.report(record)
 
 
 _SKIPPED: ContextVar[Skipped | None] = ContextVar("skipped", default=None)
-skipped_so_far = _SKIPPED.get  # returns None outside `skipping_bad`
 
 
 @contextmanager
@@ -147,6 +149,16 @@ def skipping_bad(report: Callable[[BadRecord], None]) -> Iterator[Skipped]:
         yield skipped
     finally:
         _SKIPPED.reset(token)
+
+
+def counting_kept(records: Iterable[_Record]) -> Iterator[_Record]:
+    """Yield records. If all were skipped as bad, raise the first error again."""
+    skipped = _SKIPPED.get() or Skipped(lambda _: None)
+    for record in records:
+        skipped.kept += 1
+        yield record
+    if skipped.first and not skipped.kept:
+        raise BioelError(skipped.first[0])
 
 
 class skip_if_bad:

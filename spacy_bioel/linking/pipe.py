@@ -396,12 +396,14 @@ class Linker(StoredPipe[LinkerSettings]):
             if nlp is not None:
                 nlp.meta.get("bioel", {}).pop("tuning", None)
             self.count_mentions(get_examples())
+            ids = self.alias_table.ids
+            validation.check_gold_ids(self._opened_kb(), ids, "the training documents")
             make_networks(
                 self.model,
                 self.rescorer,
                 self._opened_kb(),
                 get_examples,
-                alias_table=self.alias_table,
+                more_names=self.alias_table.names,
                 gold_key=self.cfg["gold_key"],
                 encoder=encoder,
                 embeddings=embeddings,

@@ -16,7 +16,6 @@ from spacy_bioel.doc import gold_spans
 from spacy_bioel.entities import Mentions
 from spacy_bioel.errors import Warnings
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.kb.known_ids import check_gold_ids
 from spacy_bioel.kb.vectors import EncodeNames
 from spacy_bioel.linking.candidates import LinkerState
 from spacy_bioel.linking.evidence import AliasTable
@@ -141,7 +140,7 @@ def make_networks(
     kb: KnowledgeBase,
     get_examples: Callable[[], Iterable[Example]],
     *,
-    alias_table: AliasTable,
+    more_names: Sequence[str],
     gold_key: str,
     encoder: str | None,
     embeddings: str | None,
@@ -150,19 +149,17 @@ def make_networks(
 ) -> None:
     """Make a linker's networks: the name encoder and, in a contextual model, a contextual network.
 
-    alias_table (AliasTable): Strings and ids of the training mentions.
+    more_names (Sequence[str]): Strings of the training mentions.
     encoder (str | None): Folder of an encoder to start from (see training/scripts/pretrain.py), or
         "starter" for the bundled encoder. The name encoder then ignores the arguments below.
     embeddings (str | None): Hugging Face model directory with word pieces and embeddings, which
         are frozen; None: make them from the knowledge base names. For a transformer encoder: its
         checkpoint, unless the encoder settings specify one.
     vocabulary, width (int): Number of word pieces, and size of their embeddings.
-    RAISES BioelError: [B077] if the knowledge base has none of the gold ids.
     """
-    check_gold_ids(kb, alias_table.ids, "the training documents")
     source = EncoderSource(
         kb,
-        more_names=alias_table.names,
+        more_names=more_names,
         read_texts=lambda: [normalize_name(x.reference.text) for x in get_examples()],
         embeddings=embeddings,
         vocabulary=vocabulary,

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from spacy_bioel.cli.partial import PartialLinks
 from spacy_bioel.errors import BioelError
-from spacy_bioel.export.partial import PartialLinks
 from spacy_bioel.export.rows import Document, Failure, LinkedText
 from spacy_bioel.types import Candidate, Context, Link
 

@@ -5,7 +5,7 @@ import pytest
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.kb.known_ids import KnownIds, check_gold_ids
+from spacy_bioel.linking.validation import KnownIds, check_gold_ids
 from spacy_bioel.types import Concept
 
 

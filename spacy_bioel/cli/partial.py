@@ -9,18 +9,24 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
 from pydantic import TypeAdapter
+from spacy.language import Language
+from typer import Exit
 
-from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.export.rows import Item, LinkedText
+from spacy_bioel import __version__
+from spacy_bioel.cli.console import count_of, show_note
+from spacy_bioel.cli.inputs import STDIN
+from spacy_bioel.errors import BioelError, Errors, Warnings
+from spacy_bioel.export.rows import Item, LinkedText, Totals
+from spacy_bioel.files import fingerprint_folder, is_stream
+from spacy_bioel.linking.pipe import Linker
 
-SUFFIX = ".partial"
 _LINKED_TEXT = TypeAdapter(LinkedText)  # its JSON restores all values
 LinkedTexts = Generator[LinkedText, None, None]
 
@@ -66,7 +72,7 @@ class PartialLinks:
         RAISES BioelError: [B553] if the documents are not those of the earlier run.
         """
         remaining = iter(items)
-        waiting: deque[bytes] = deque()
+        waiting: deque[str] = deque()
 
         def watched() -> Iterator[Item]:
             for item in remaining:
@@ -76,7 +82,7 @@ class PartialLinks:
         for line in islice(self._read_lines(), 1, None):
             digest, _, values = line.partition(b" ")
             item = next(remaining, None)
-            if item is None or _digest(item) != digest:
+            if item is None or _digest(item) != digest.decode():
                 raise BioelError(Errors.B553.format(path=self.path, n=self._n_done + 1))
             self._n_done += 1
             yield _LINKED_TEXT.validate_json(values)
@@ -85,7 +91,9 @@ class PartialLinks:
         with closing(results), self._append() as file:
             for linked in results:
                 yield linked  # documents that cannot be written are not kept
-                file.write(b"%b %b\n" % (waiting.popleft(), _LINKED_TEXT.dump_json(linked)))
+                file.write(
+                    waiting.popleft().encode() + b" " + _LINKED_TEXT.dump_json(linked) + b"\n"
+                )
                 file.flush()
                 self._n_done += 1
 
@@ -109,5 +117,57 @@ class PartialLinks:
         return file
 
 
-def _digest(item: object) -> bytes:
-    return blake2b(repr(item).encode("utf8", "surrogatepass"), digest_size=12).hexdigest().encode()
+def _digest(*values: object) -> str:
+    return blake2b(repr(values).encode("utf8", "surrogatepass"), digest_size=12).hexdigest()
+
+
+def partial_links(outputs: Iterable[str], *, resume: bool) -> PartialLinks | None:
+    """Prepare to keep the links of an interrupted run; None if an output is stdout or a pipe.
+
+    RAISES BioelError: [B550] if `resume` is impossible; the same errors as `PartialLinks`.
+    """
+    for name in outputs:
+        if name == STDIN or is_stream(Path(name)):
+            if resume:
+                raise BioelError(Errors.B550.format(path=name))
+            return None
+    first = Path(next(iter(outputs)))
+    kept = PartialLinks(first.with_name(f"{first.name}.partial"), resume=resume)
+    if resume and not kept.n_earlier:
+        show_note(Warnings.W350.format(path=kept.path))
+    return kept
+
+
+def check_run(kept: PartialLinks, nlp: Language, code: str | None, **options: object) -> None:
+    """Check that links depend on the same options and files as those of the earlier run."""
+    fingerprints = [nlp.config.to_str()]
+    fingerprints += [p.kb.fingerprint for _, p in nlp.pipeline if isinstance(p, Linker)]
+    if nlp.path is not None:
+        fingerprints.append(fingerprint_folder(nlp.path))
+    about = {f"--{name}": str(value) for name, value in options.items()}
+    about |= {"--code": _digest(code and Path(code).read_bytes()), "MODEL": _digest(fingerprints)}
+    kept.check(about | {"the version of spacy-bioel": __version__})
+    if kept.n_earlier:
+        n_documents = count_of(kept.n_earlier, "linked document")
+        show_note(f"Continuing after the {n_documents} in {kept.path}.")
+
+
+@contextmanager
+def counting(kept: PartialLinks | None) -> Iterator[Totals]:
+    """Count documents, and say after an error or Ctrl+C which of them are kept."""
+    totals = Totals()
+    try:
+        yield totals
+    except BaseException as error:
+        if kept is not None and kept.n_kept:
+            n_kept = count_of(kept.n_kept, "linked document")
+            show_note(f"{kept.path} has {n_kept}. To continue, add --resume to the command.")
+        elif kept is not None:
+            kept.path.unlink(missing_ok=True)
+        elif isinstance(error, KeyboardInterrupt):
+            show_note(f"Interrupted after {count_of(totals.documents, 'document')}.")
+        if isinstance(error, KeyboardInterrupt):
+            raise Exit(130) from error
+        raise
+    if kept is not None:
+        kept.path.unlink(missing_ok=True)
