@@ -115,19 +115,18 @@ def read_texts(
     format: str | None = None,
     prefix: str = "",
     spans_key: str | None = None,
-    gold_key: str = GOLD_KEY,
 ) -> Iterator[AnnotatedText]:
     """Read the documents in a corpus file of any format, including .spacy.
 
     spans_key (str | None): Span group with the gold mentions in a .spacy file, or "doc.ents". None:
-        `gold_key` if it has mentions, else the only place with mentions, with a warning [W335].
+        "bioel_gold" if it has mentions, else the only place with mentions, with a warning [W335].
         Places with the same mentions count as one.
     RAISES BioelError: [B060] if a .spacy file is damaged, [B520] if its mentions are in several
         places, [B521] if they are not in `spans_key`, [B522] if `spans_key` is given for another
         format, and the same errors as the format's reader.
     """
     if format == "spacy" or (format is None and path.suffix == ".spacy"):
-        return _read_docbin(path, prefix, spans_key, gold_key)
+        return _read_docbin(path, prefix, spans_key)
     if spans_key is not None:
         raise BioelError(Errors.B522.format(problem=f"{path} has another format", option="them"))
     return read_corpus(path, format=format, prefix=prefix)
@@ -141,11 +140,9 @@ def read_docs(path: Path, vocab: Vocab) -> Iterator[Doc]:
     return (doc for doc, _ in _docs_and_texts(path, _open_docbin(path), vocab, GOLD_KEY))
 
 
-def _read_docbin(
-    path: Path, prefix: str, spans_key: str | None, gold_key: str
-) -> Iterator[AnnotatedText]:
+def _read_docbin(path: Path, prefix: str, spans_key: str | None) -> Iterator[AnnotatedText]:
     packed = _open_docbin(path)
-    place = _find_gold(path, packed, spans_key, gold_key)
+    place = _find_gold(path, packed, spans_key)
     texts = _docs_and_texts(path, packed, Vocab(), place, prefix)
     for number, (doc, text) in enumerate(texts, start=1):
         text = text if text.id else replace(text, id=str(number))
@@ -156,9 +153,9 @@ def _read_docbin(
         yield text
 
 
-def _find_gold(path: Path, packed: DocBin, spans_key: str | None, gold_key: str) -> str:
+def _find_gold(path: Path, packed: DocBin, spans_key: str | None) -> str:
     """Return the span group with the gold mentions, or "doc.ents" (see `read_texts`)."""
-    wanted = gold_key if spans_key is None else spans_key
+    wanted = GOLD_KEY if spans_key is None else spans_key
     counts, digests = Counter[str](), dict[str, int]()
     for number, (doc, text) in enumerate(_docs_and_texts(path, packed, Vocab(), wanted)):
         if text.mentions:

@@ -114,9 +114,7 @@ class Errors(metaclass=_Coded):
     B114 = "{where}: the annotation has no location, expected an offset and a length. Add a location, or remove the annotation."
     B115 = "{path} is not a BioC collection: {error}. Check the format."
     B116 = "{where}: expected {expected}, found {row!r}. Correct or remove the line."
-    B119 = (
-        "{path} cannot be parsed as OWL or OBO JSON: {error}. Check it with a tool such as ROBOT."
-    )
+    B119 = "{path} cannot be parsed as OWL or OBO JSON: {error}. Check it with ROBOT."
     B120 = "{path}: expected a JSON object of terms (id -> label, synonyms, ancestors), found {found}. Check the format."
     B121 = "{path} is not MeSH XML: expected a DescriptorRecordSet or a SupplementalRecordSet. Use descYYYY.xml or suppYYYY.xml."
     B122 = "{path}: a record lacks {kind}UI or {kind}Name (id {ui!r}, name {name!r}). Download the file again."
@@ -124,12 +122,8 @@ class Errors(metaclass=_Coded):
     B124 = "{where}: {cui} comes after {previous}, expected rows sorted by CUI. Sort the file, for example: LC_ALL=C sort FILE > OUT"
     B125 = "{where}: found {n} column(s), expected {expected}, separated by '|'. The file may be truncated: copy it again."
     B126 = '{where}: broken quoting in a row that ends in line {end} ({error}). In a cell that begins with a double quote, double all other quotes ("So-called ""fit"""), and close the first.'
-    B127 = (
-        "{path}: the column keys are {found}, expected 'id' and any of {known}. Correct the keys."
-    )
-    B128 = (
-        "{path} has no column {missing}; its header is {header!s:.80}. Use names from the header."
-    )
+    B127 = "{path}: the column keys are {found}, expected 'id' and any of {known}. Correct them."
+    B128 = "{path} has no column {missing}; its header is {header!s:.80}. Use names from it."
     B129 = "{where}: expected an id with a name or with the id that replaces it, found id {id!r}. Correct the row."
     B130 = "{path} is not a CTD vocabulary: expected a comment line with DiseaseName or ChemicalName and the other columns. Use CTD_diseases or CTD_chemicals, unchanged."
     B131 = "{where}: expected one JSON object on the line, found {found}. Correct the line."
@@ -185,9 +179,7 @@ class Errors(metaclass=_Coded):
     B262 = "{path}: column {column} is specified for {key!r}, expected a number from 1 to {n}. Correct the number."
     B263 = "{path} is BRAT standoff without {missing}: expected the text in NAME.txt and the annotations in NAME.ann, in the same folder. Put both there."
     B264 = "{where}: {row!r} is not a BRAT line: expected 'T1<tab>Disease 0 5<tab>words', 'N1<tab>Reference T1 MESH:D003920<tab>name', or a line that starts with R, E, M, A, * or #. Correct the line."
-    B265 = (
-        "{where}: the line refers to the mention {key}, which is not in the file. Correct the line."
-    )
+    B265 = "{where}: the line refers to {key}, which is not in the file. Correct the line."
     B270 = "Invalid settings for {pipe}:\n{wrong}\nCorrect them; until then the pipe cannot be used or saved."
     B271 = "The linkers {first!r} and {second!r} both write to the span group {key!r}. Set a different group for one of them: nlp.add_pipe('bioel_linker', name={second!r}, config={{'spans_key': {second!r}}})."
     B272 = "{file} of the saved linker contains {found}, expected {expected}. Copy the whole pipeline again, or save it again."
@@ -221,9 +213,7 @@ class Errors(metaclass=_Coded):
     B362 = "--label {found!r}: expected GOLD=MODEL, once for each label GOLD of the corpus, e.g. --label SpecificDisease=Disease; GOLD= excludes the mentions labelled GOLD."
     B363 = "{path}: an option specifies the label {label!r}, but no gold mention has it. The corpus has the labels {known}."
     B364 = "{path}, document {id!s:.80}: a gold mention is labelled {found}, but --annotates lists only {annotates}. Add the label there, rename it (--label GOLD=MODEL), or exclude it (--label GOLD=)."
-    B365 = (
-        "{path} is not a pipeline: it has no meta.json. Specify the folder that `bioel tune` wrote."
-    )
+    B365 = "{path} is not a pipeline: it has no meta.json. Specify the output of `bioel tune`."
     B366 = "{path} contains no scores for a model card: expected the output of `bioel evaluate MODEL GOLD --json FILE` with its default protocols, found {found}. Evaluate the pipeline again."
     B367 = "{path} already exists. To replace it, add --replace."
     B368 = "{name!r} is not a valid package name. Use letters, digits and underscores, as in --name discharge_letters."
@@ -315,9 +305,7 @@ class Warnings(metaclass=_Coded):
     W180 = "All {n:,} names are searched for each mention, because faiss is not installed or the vectors have no index. To make the search many times faster: pip install faiss-cpu, then bioel kb encode KB MODEL"
     W181 = "The vectors in {path} are outdated: each process encodes all names again, in memory. To store them, run bioel kb encode {path} MODEL"
     W212 = "The knowledge base in {path} is being changed by {holder}: waiting until it finishes."
-    W260 = (
-        "{where}: bioel link failed on this document ({error}); it has no mentions and is skipped."
-    )
+    W260 = "{where}: bioel link failed on this document ({error}), so it is skipped."
     W270 = "Another package has registered span._.{name}, which is kept. Read links with spacy_bioel.doc.get_links(doc), or load bioel_linker first."
     W271 = "The pipe {linker!r} comes before {finder!r}, which finds mentions, so it has no mentions to link. Add it last: nlp.add_pipe('bioel_linker', last=True)."
     W272 = "label_types for {label!r} contains semantic types that the knowledge base in {path} lacks: {unknown}. It has, for example, {known}. Correct them, otherwise they match no concept."

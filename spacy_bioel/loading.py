@@ -183,18 +183,13 @@ def set_preset(nlp: Language, preset: str) -> None:
     if preset != CLINICAL:
         raise BioelError(Errors.B492.format(found=preset))
     if linker := find_linker(nlp):
-        clinical = {"clinical": True, "measurements": True}
-        _change_rules(nlp, linker, "notes", {"@misc": "spacy-bioel.Notes.v1", **clinical})
+        notes = {"@misc": "spacy-bioel.Notes.v1", "clinical": True, "measurements": True}
+        linker.entities = RuleSet(linker.entities.rules | registry.resolve({"notes": notes}))
+        name = next(name for name, pipe in nlp.pipeline if pipe is linker)
+        nlp._pipe_configs[name].setdefault("entities", {})["notes"] = notes
     if detector := find_detector(nlp):
         detector.cfg["exclude"] = sorted({*detector.cfg["exclude"], *words_to_exclude()})
     add_context(nlp)
-
-
-def _change_rules(nlp: Language, linker: Linker, name: str, config: dict[str, Any]) -> None:
-    """Replace named entity rules in a linker and in its pipeline's config."""
-    linker.entities = RuleSet(linker.entities.rules | registry.resolve({name: config}))
-    pipe = next(name for name, pipe in nlp.pipeline if pipe is linker)
-    nlp._pipe_configs[pipe].setdefault("entities", {})[name] = config
 
 
 def fact_names(nlp: Language) -> list[str]:

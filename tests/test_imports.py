@@ -57,8 +57,7 @@ SEALED = {"contextual", "service"}
 PACKAGES: dict[str, list[str]] = {
     "io/bioc.py": ["bioc"],
     "io/ontology.py": ["pronto"],
-    "io/open.py": ["zstandard"],
-    "io/workbook.py": ["openpyxl"],
+    "io/open.py": ["openpyxl", "zstandard"],
     "parallel.py": ["torch", "threadpoolctl"],
     "types": ["numpy"],
     "kb": ["numpy"],

@@ -189,7 +189,7 @@ def link_command(
         check_linker(nlp)
         if context:
             add_context(nlp)
-        total = inputs.count_documents(read, source, format)
+        total = inputs.count_input(read, source, format)
         link: Any = link_mentions if is_given else link_texts
         link_all = partial(link, nlp, batch_size=batch_size, n_process=n_process)
         if kept is None:

@@ -141,16 +141,9 @@ def evaluate_command(
     from spacy_bioel.evaluation import run as measuring
 
     protocols = dict(get_protocol(name) for name in protocol or _DEFAULT_PROTOCOLS)
-    nlp, texts = inputs.load_with_mapped_gold(
-        *(model, gold),
-        kb=kb,
-        format=format,
-        prefix=prefix,
-        spans_key=console.gold_place(spans_key, ents),
-        label=label,
-        annotates=annotates,
-        preset=preset,
-    )
+    options: Any = {"format": format, "spans_key": console.gold_place(spans_key, ents)}
+    options |= {"prefix": prefix, "label": label, "annotates": annotates}
+    nlp, texts = inputs.load_with_mapped_gold(model, gold, kb=kb, preset=preset, **options)
     linker, by_names = inputs.find_linker(nlp), inputs.finds_names(nlp)
     if by_names and not protocol:
         protocols = dict(map(get_protocol, _UNLABELLED_PROTOCOLS))
@@ -290,15 +283,9 @@ def tune_command(
     from spacy_bioel.evaluation.tune import tune_pipeline
 
     check_out(out, {"MODEL": Path(model), "DEV": dev, "the knowledge base": kb})
-    nlp, texts = load_with_mapped_gold(
-        *(model, dev),
-        kb=kb,
-        format=format,
-        prefix=prefix,
-        spans_key=console.gold_place(spans_key, ents),
-        label=label,
-        annotates=annotates,
-    )
+    options: Any = {"format": format, "spans_key": console.gold_place(spans_key, ents)}
+    options |= {"prefix": prefix, "label": label, "annotates": annotates}
+    nlp, texts = load_with_mapped_gold(model, dev, kb=kb, **options)
     if find_detector(nlp) is None and not any(m.ids for text in texts for m in text.mentions):
         raise BioelError(Errors.B333.format(path=dev))
     report = tune_pipeline(nlp, texts, progress=console.progress_bar)

@@ -11,7 +11,6 @@ from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, redirect_stderr, suppress
 from dataclasses import replace
-from functools import partial
 from io import StringIO
 from itertools import chain, islice, pairwise
 from pathlib import Path
@@ -31,7 +30,7 @@ from spacy_bioel.cli.console import (
 )
 from spacy_bioel.corpus import declare_labels, doc_to_text, read_docs, read_texts
 from spacy_bioel.errors import BioelError, Errors, Warnings, shortened
-from spacy_bioel.evaluation.run import check_gold, gold_key
+from spacy_bioel.evaluation.run import check_gold
 from spacy_bioel.export.formats import (
     WITH_CONTEXT,
     WITH_FAILURES,
@@ -53,7 +52,7 @@ from spacy_bioel.io.pubtator import read_pubtator
 from spacy_bioel.io.table import is_text_table, read_text_table
 from spacy_bioel.linking.pipe import Linker
 from spacy_bioel.loading import find_detector, find_linker, load_model
-from spacy_bioel.settings import BY_DICTIONARY, GOLD_KEY
+from spacy_bioel.settings import BY_DICTIONARY
 from spacy_bioel.types import AnnotatedText, Mention
 
 
@@ -76,29 +75,23 @@ def load_with_mapped_gold(
     gold: Path,
     *,
     kb: Path | None,
-    format: str | None,
-    prefix: Sequence[str] | None,
-    spans_key: str | None,
     label: Sequence[str] | None,
-    annotates: Sequence[str] | None,
     preset: str | None = None,
+    **options: Any,
 ) -> tuple[Language, list[AnnotatedText]]:
     """Load a pipeline, and gold documents mapped to its labels and ids.
 
     The arguments are options defined in `console`. `kb` replaces the pipeline's knowledge base.
 
+    options: Other arguments of `stream_mapped_gold`.
     RAISES BioelError: [B361] if the same ids have two prefixes, [B362] if a label is not
         GOLD=MODEL, [B363] if no mention has a label that an option specifies, [B364] if a mention's
         label is not in `annotates`, [B369] if the detector lacks a label; the same errors as
         `check_gold`.
     """
-    options: Any = {"format": format, "spans_key": spans_key}
-    read = partial(stream_mapped_gold, gold, prefix, label, annotates, **options)
     # Documents are read first, so that errors in them are reported without delay.
-    texts = list(read())
+    texts = list(stream_mapped_gold(gold, label=label, **options))
     nlp = load_model(model, preset=preset)
-    if (key := gold_key(nlp)) != GOLD_KEY:
-        texts = list(read(gold_key=key))
     if detector := find_detector(nlp):
         for old, new in _parse_labels(label or ()).items():
             if new and detector.labels and new not in detector.labels:
@@ -112,6 +105,7 @@ def load_with_mapped_gold(
 
 def stream_mapped_gold(
     gold: Path,
+    *,
     prefix: Sequence[str] | None,
     label: Sequence[str] | None,
     annotates: Sequence[str] | None,
@@ -402,7 +396,7 @@ def write_links(
                 show_note(f"Document {name} failed: {reason}")
 
 
-def count_documents(read: Callable[..., Iterable[object]], source: str, format: str | None) -> int:
+def count_input(read: Callable[..., Iterable[object]], source: str, format: str | None) -> int:
     """Count documents for the progress bar; 0 if that would take long, or use up the input."""
     if source == STDIN or is_stream(Path(source)) or not is_watched():
         return 0

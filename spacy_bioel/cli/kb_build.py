@@ -163,26 +163,17 @@ def open_sources(
     RAISES BioelError: [B070] if `columns` is not KEY=COLUMN,...; the same errors as the readers.
     """
     column_map = None if columns is None else parse_columns(columns)
-    formats = []
-    for path in paths:
-        detects = format is None and column_map is None
-        formats.append((path, detect_ontology_format(path) if detects else format))
-    releases, licences = [], []
-    for path, name in formats:
-        if name == "obo":
-            release, licence = read_obo_header(path)
-            releases.append(release)
-            licences.append(licence)
-    defaults = {
-        "source": ", ".join(path.name for path in paths),
-        "release": ", ".join(dict.fromkeys(filter(None, releases))),
-        "licence": ", ".join(dict.fromkeys(filter(None, licences))),
-    }
+    detects = format is None and column_map is None
+    formats = [(path, detect_ontology_format(path) if detects else format) for path in paths]
+    headers = [read_obo_header(path) for path, name in formats if name == "obo"]
+    defaults = {"source": [path.name for path in paths]}
+    defaults |= {key: [h[i] for h in headers] for i, key in enumerate(("release", "licence"))}
     options: Any = {"columns": column_map, "synonym_separator": synonym_separator}
     concepts = chain.from_iterable(
         read_ontology(path, format=name, prefix=prefix, **options) for path, name in formats
     )
-    about = {key: value or defaults[key] for key, value in about.items()}
+    for key, values in defaults.items():
+        about[key] = about[key] or ", ".join(dict.fromkeys(filter(None, values)))
     return counting_kept(_with_good_ids(concepts)), about
 
 

@@ -25,7 +25,7 @@ from spacy_bioel.contextual.transformers import (
     special_pieces,
 )
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.models.tok2vec import Tok2Vec
+from spacy_bioel.models.inference import Tok2Vec
 from spacy_bioel.models.torch_io import AveragingShim, arrays_of, run_network, set_arrays
 from spacy_bioel.text.sentences import begins_sentence
 from spacy_bioel.types import IntArray

@@ -31,8 +31,8 @@ from spacy_bioel.linking.candidates import SEARCHED, CandidateGenerator, LinkerS
 from spacy_bioel.linking.rescoring import Given
 from spacy_bioel.linking.searches import EncodedNames, FrozenEncoder, NameSearch
 from spacy_bioel.linking.training import NameTraining, gold_mentions, without
+from spacy_bioel.models.inference import Tok2Vec
 from spacy_bioel.models.name_encoder import NameEncoder
-from spacy_bioel.models.tok2vec import Tok2Vec
 from spacy_bioel.models.torch_io import loss_and_gradients
 from spacy_bioel.pipe import require_token_vectors
 from spacy_bioel.settings import TrainingSettings

@@ -44,8 +44,8 @@ from spacy_bioel.mentions.model import (
     longest_spans,
 )
 from spacy_bioel.mentions.pipe import match_gazetteer
+from spacy_bioel.models.inference import Tok2Vec, token_vectors
 from spacy_bioel.models.name_encoder import NameEncoder
-from spacy_bioel.models.tok2vec import Tok2Vec, token_vectors
 from spacy_bioel.models.torch_io import device_of, network_of, to_tensors
 from spacy_bioel.pipe import require_token_vectors
 from spacy_bioel.settings import LinkerSettings, TrainingSettings

@@ -23,6 +23,7 @@ from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.spelling import name_ngrams
 from spacy_bioel.linking.rescoring import Given, Rescorer
 from spacy_bioel.models.fusion import Fusion, rank
+from spacy_bioel.models.inference import read_tokens
 from spacy_bioel.models.name_encoder import (
     EncoderFiles,
     EncoderSource,
@@ -30,7 +31,6 @@ from spacy_bioel.models.name_encoder import (
     encoder_parts,
     load_encoder,
 )
-from spacy_bioel.models.tok2vec import read_tokens
 from spacy_bioel.models.torch_io import (
     reading_part,
     require_torch,

@@ -21,14 +21,12 @@ _MIN_SHARE_INSIDE_WORDS = 0.01
 _DOCUMENTS, _MENTIONS, _WITHOUT_ID = "documents", "mentions", "mentions without an id (NIL)"
 _NESTED, _CROSSING = "mentions inside another mention", "mentions that overlap another in part"
 _INSIDE_WORD = "mentions that start or end inside a word"
-_SPLITS_TOKEN = "mentions that start or end inside a token"
 _LOST_BY_TAGS = "mentions that a BIO tagger would lose"
-_BAD_ID = "ids with white space"
-_IN_KB = "in the knowledge base"
+_SPACE_IN_ID = "ids with white space"
 _REPEATED = tuple(f"documents with the {what} of an earlier one" for what in ("text", "id"))
 COUNTS = (
-    *(_DOCUMENTS, _MENTIONS, _WITHOUT_ID, _NESTED, _CROSSING, _INSIDE_WORD, _SPLITS_TOKEN),
-    *(_LOST_BY_TAGS, _BAD_ID, *_REPEATED),
+    *(_DOCUMENTS, _MENTIONS, _WITHOUT_ID, _NESTED, _CROSSING, _INSIDE_WORD, _LOST_BY_TAGS),
+    *(_SPACE_IN_ID, *_REPEATED),
 )
 
 
@@ -97,9 +95,7 @@ def _count_mentions(summary: CorpusSummary, text: AnnotatedText, nlp: Language) 
             summary.count(_INSIDE_WORD, place)
         for id in m.ids:
             if any(map(str.isspace, id)):
-                summary.count(_BAD_ID, f"{id!r:.40}")
-        if doc.char_span(m.start, m.end) is None:
-            summary.count(_SPLITS_TOKEN, place)
+                summary.count(_SPACE_IN_ID, f"{id!r:.40}")
         if span := doc.char_span(m.start, m.end, alignment_mode="expand"):
             spans.append(span)
     summary.counts[_LOST_BY_TAGS] += len(spans) - len(filter_spans(spans))
@@ -120,21 +116,19 @@ def describe(
         known, name = KnownIds.of(kb, ids), label or "no label"
         rows[f"{name}: mentions"] = summary.mentions[label]
         rows[f"{name}: ids"], rows[f"{name}: distinct ids"] = known.n, len(ids)
-        rows[f"{name}: % of ids {_IN_KB}"] = _percent(known.known, known.n)
-        n = len(ids) - len(known.missing)
-        rows[f"{name}: % of distinct ids {_IN_KB}"] = _percent(n, len(ids))
+        rows[f"{name}: % of ids in the knowledge base"] = _rounded(known.known, known.n)
     if train is not None:
         for what, found, seen in (
             ("ids", set(summary.all_ids), set(train.all_ids)),
             ("strings", summary.strings, train.strings),
         ):
-            share = _percent(len(found - seen), len(found))
+            share = _rounded(len(found - seen), len(found))
             rows[f"% of distinct {what} that train lacks"] = share
         rows["documents that are also in train"] = len(_shared(train, summary))
     return rows
 
 
-def _percent(n: int, of: int) -> float:
+def _rounded(n: int, of: int) -> float:
     return round(100 * n / max(of, 1), 1)
 
 
@@ -173,7 +167,7 @@ def _faults_of_ids(summary: CorpusSummary, kb: KnowledgeBase) -> Iterator[str]:
 
 
 def _other_faults(summary: CorpusSummary) -> Iterator[str]:
-    of, messages = summary.counts[_MENTIONS], {_BAD_ID: Warnings.W344}
+    of, messages = summary.counts[_MENTIONS], {_SPACE_IN_ID: Warnings.W344}
     messages |= dict.fromkeys(_REPEATED, Warnings.W341)
     if (n := summary.counts[_INSIDE_WORD]) > _MIN_SHARE_INSIDE_WORDS * of:
         messages[_INSIDE_WORD] = Errors.B531 if 2 * n > of else Warnings.W342

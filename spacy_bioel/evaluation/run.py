@@ -22,7 +22,6 @@ from spacy_bioel.linking.validation import check_gold_ids
 from spacy_bioel.loading import dictionary_pipeline, find_linker, spans_key
 from spacy_bioel.mentions.pipe import MentionDetector
 from spacy_bioel.pipe import listens, with_token_vectors
-from spacy_bioel.settings import GOLD_KEY
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import AnnotatedText, Link
 
@@ -36,15 +35,6 @@ ProgressBar = Callable[..., AbstractContextManager[Callable[[int], None]]]
 @contextmanager
 def no_progress(description: str, *, total: int | None = None) -> Iterator[Callable[[int], None]]:
     yield lambda n: None
-
-
-def gold_key(nlp: Language) -> str:
-    """Return the span group in which the trainable pipes expect gold mentions."""
-    for _, pipe in nlp.pipeline:
-        cfg = getattr(pipe, "cfg", None)
-        if isinstance(cfg, Mapping) and "gold_key" in cfg:
-            return str(cfg["gold_key"])
-    return GOLD_KEY
 
 
 def check_gold(texts: Sequence[AnnotatedText], linker: Linker | None, path: Path) -> None:

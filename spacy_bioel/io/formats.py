@@ -12,7 +12,7 @@ from spacy_bioel.io.bioc import read_bioc_json, read_bioc_xml
 from spacy_bioel.io.brat import is_brat, read_brat
 from spacy_bioel.io.jsonl import read_concepts_jsonl, read_texts_jsonl
 from spacy_bioel.io.ontology import read_cellxgene_json, read_mesh_xml, read_obo, read_owl
-from spacy_bioel.io.open import StrPath, open_text
+from spacy_bioel.io.open import WORKBOOKS, StrPath, open_text
 from spacy_bioel.io.pubtator import read_pubtator
 from spacy_bioel.io.table import (
     Column,
@@ -23,7 +23,6 @@ from spacy_bioel.io.table import (
     read_table,
     read_umls,
 )
-from spacy_bioel.io.workbook import WORKBOOKS
 from spacy_bioel.types import AnnotatedText, Concept
 
 _HEAD_CHARS = 1 << 16

@@ -169,7 +169,8 @@ _MENTION_LISTS = ("mentions", "links", "spans", "entities")
 _LABELS = ("label", "labels")  # mentions in doccano, or classes of the whole text
 _TEXT_KEYS = {"text": str, **dict.fromkeys((*_MENTION_LISTS, "annotates"), list)}
 _OTHER_OFFSETS = frozenset(("tokens", "sentences", "sents", "sections", "relations"))
-_STARTS, _ENDS = {"start", "start_offset", "start_char", "begin"}, {"end", "end_offset", "end_char"}
+# {"start": 0, "end": 5} or [0, 5, "Disease"]; in JSON, quotes inside strings have a backslash.
+_OFFSETS = re.compile(r'"(start|begin)\w*": \d+, [^{}]*"end\w*": \d|\[\d+, \d+, "')
 _LEFT_OUT = ("reject", "ignore")  # answers in Prodigy
 _CONCEPT_KEYS = {
     "id": str, "names": list, "types": list, "parents": list, "definition": str,
@@ -270,23 +271,9 @@ def _mention_list(where: Place, record: _Record) -> tuple[str, list[Any]]:
     if lists:
         return lists.popitem()
     for key, value in record.items():
-        if key not in _OTHER_OFFSETS and _has_offsets(value):
+        if key not in _OTHER_OFFSETS and _OFFSETS.search(json.dumps(value)):
             raise BioelError(Errors.B523.format(where=where, key=key[:60]))
     return "mentions", []
-
-
-def _has_offsets(value: object) -> bool:
-    """Return whether a value contains offsets: {"start": 0, "end": 5} or [0, 5, "Disease"]."""
-    match value:
-        case [int(), int(), str(), *_]:
-            return True
-        case dict():
-            ints = {key for key, part in value.items() if isinstance(part, int)}
-            is_span = not (ints.isdisjoint(_STARTS) or ints.isdisjoint(_ENDS))
-            return is_span or any(map(_has_offsets, value.values()))
-        case list():
-            return any(map(_has_offsets, value))
-    return False
 
 
 def read_documents_jsonl(path: StrPath) -> Iterator[tuple[Any, str]]:

@@ -1,4 +1,4 @@
-"""Helpers shared by all readers: open plain and compressed files, stream lines and XML elements,
+"""Helpers shared by all readers: open files, stream lines, XML elements and rows of workbooks,
 convert ids to CURIEs, check offsets, and skip bad records.
 """
 
@@ -22,7 +22,7 @@ from xml.etree.ElementTree import Element, ParseError, iterparse
 
 import zstandard
 
-from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.errors import BioelError, Errors, needing
 
 StrPath = str | os.PathLike[str]
 # CURIE prefix for each spelling of a vocabulary's name in sources. CTD writes "DO:DOID:0001816".
@@ -41,7 +41,7 @@ class Place(NamedTuple):
     line: int = 0
 
     def __str__(self) -> str:
-        unit = "row" if str(self.path).endswith((".xlsx", ".xlsm")) else "line"
+        unit = "row" if str(self.path).endswith(WORKBOOKS) else "line"
         return f"{self.path}, {unit} {self.line}" if self.line else str(self.path)
 
 
@@ -350,3 +350,62 @@ def iter_xml(path: StrPath, tag: str) -> Iterator[Element]:
             raise
         except (LookupError, ValueError) as error:  # expat does not know the encoding
             raise BioelError(Errors.B260.format(path=path, error=error)) from error
+
+
+WORKBOOKS = (".xlsx", ".xlsm")
+# Types of cells in openpyxl, whose text may not be what was typed.
+_CHANGED = {
+    "b": "a truth value",
+    "d": "a date (Excel turns names such as MARCH1 and SEPT2 into dates)",
+    "e": "an error",
+    "f": "a formula",
+    "long": "a number with more than 15 digits, of which Excel keeps 15",
+}
+_ZEROS = re.compile("0{2,}")  # a number format that shows leading zeros
+
+
+class ChangedCell(str):
+    """Message on a cell whose text may not be what was typed, an error if the cell is used."""
+
+
+def read_workbook(path: StrPath) -> Iterator[tuple[Place, list[str]]]:
+    """Stream the rows of the only sheet with contents, as Excel shows them.
+
+    RAISES BioelError: [B101] if the file does not exist, [B104] if it is not a workbook, [B192]
+        without openpyxl, [B478] if it unpacks to too many bytes, [B515] if not one sheet has
+        contents.
+    """
+    with needing("xlsx", "Excel workbooks"):
+        from openpyxl import load_workbook
+    try:
+        with zipfile.ZipFile(path) as archive:
+            check_size(sum(part.file_size for part in archive.infolist()), Path(path))
+        sheets, width = [], 0
+        for sheet in load_workbook(path, read_only=True).worksheets:
+            sheet.reset_dimensions()  # some programs write a wrong size
+            if any(cell is not None for row in sheet.iter_rows(values_only=True) for cell in row):
+                sheets.append(sheet)
+        if len(sheets) != 1:
+            names = ", ".join(sheet.title for sheet in sheets) or "none"
+            raise BioelError(Errors.B515.format(path=path, names=names))
+        for number, cells in enumerate(sheets[0].iter_rows(), start=1):
+            row = [_text_of(cell) for cell in cells]
+            width = max(width, len(row))  # rows end at their last cell
+            yield Place(path, number), row + [""] * (width - len(row))
+    except BioelError:
+        raise
+    except FileNotFoundError:
+        raise BioelError(Errors.B101.format(path=path)) from None
+    except Exception as error:  # damaged: openpyxl raises many exception types
+        raise BioelError(Errors.B104.format(path=path, error=error)) from error
+
+
+def _text_of(cell: Any) -> str:
+    value = cell.value
+    if value is None:
+        return ""
+    is_float = isinstance(value, float)
+    text = f"{value:.15g}" if is_float else str(value).removesuffix(" 00:00:00")
+    if changed := _CHANGED.get("long" if is_float and abs(value) >= 1e15 else cell.data_type):
+        return ChangedCell(f"{text!r:.80} is {changed}")
+    return text.zfill(len(cell.number_format)) if _ZEROS.fullmatch(cell.number_format) else text

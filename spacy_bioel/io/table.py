@@ -11,16 +11,18 @@ from pathlib import Path
 
 from spacy_bioel.errors import LOGGER, BioelError, Errors, Warnings
 from spacy_bioel.io.open import (
+    WORKBOOKS,
+    ChangedCell,
     Place,
     StrPath,
     curie,
     numbered_lines,
     parse_ids,
+    read_workbook,
     skip_if_bad,
     tree_types,
     unique_names,
 )
-from spacy_bioel.io.workbook import WORKBOOKS, ChangedCell, read_workbook
 from spacy_bioel.text.normalize import unescape_formula
 from spacy_bioel.types import ORGANISM, VARIANT, Concept
 

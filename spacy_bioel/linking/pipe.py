@@ -268,7 +268,7 @@ class Linker(StoredPipe[LinkerSettings]):
         return {**stored, **encoder_parts(self.encoder), **contextual}
 
     def load_parts(self, parts: Mapping[str, bytes], state: Mapping[str, Any]) -> None:
-        self.included = state.get("kb", "") if state.get("include_kb", True) else ""
+        self.included = state.get("kb", "")
         names = {_ALIAS_TABLE_FILE, *(f"{name}.json" for name in _WEIGHT_NAMES)} & parts.keys()
         tables = {name: srsly.json_loads(parts[name]) for name in names}
         self.alias_table, self.fusion, self.rescoring = self._read_tables(tables)

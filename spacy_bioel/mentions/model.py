@@ -24,8 +24,14 @@ from thinc.api import Model
 from thinc.types import FloatsXd
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.models.inference import detector_shapes, span_logits, tag_logits
-from spacy_bioel.models.tok2vec import Tok2Vec, read_tokens, token_vectors
+from spacy_bioel.models.inference import (
+    Tok2Vec,
+    detector_shapes,
+    read_tokens,
+    span_logits,
+    tag_logits,
+    token_vectors,
+)
 from spacy_bioel.models.torch_io import is_on_gpu, needs_torch, set_layer, torch_layer, weights_of
 from spacy_bioel.parallel import one_thread_each
 from spacy_bioel.types import BoolArray, DoubleArray, FloatArray, IntArray

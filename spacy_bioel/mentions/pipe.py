@@ -35,7 +35,7 @@ from spacy_bioel.mentions.model import (
     mention_loss,
 )
 from spacy_bioel.mentions.selection import MIN_SCORED_PROBABILITY, select_mentions, word_lists
-from spacy_bioel.models.tok2vec import make_parameters
+from spacy_bioel.models.inference import make_parameters
 from spacy_bioel.models.torch_io import network_of, weights_from_bytes, weights_to_bytes
 from spacy_bioel.pipe import SavedParts, StoredPipe, listens, require_token_vectors
 from spacy_bioel.settings import MentionSettings

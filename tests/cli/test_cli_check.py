@@ -57,7 +57,6 @@ def test_a_good_corpus(check):
         "Disease: ids 12 2",
         "Disease: distinct ids 2 2",
         "Disease: % of ids in the knowledge base 100.0 100.0",
-        "Disease: % of distinct ids in the knowledge base 100.0 100.0",
         "% of distinct ids that train lacks 33.3",
         "% of distinct strings that train lacks 33.3",
         "documents that are also in train 0",

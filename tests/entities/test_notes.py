@@ -6,7 +6,7 @@ import pytest
 from tiny import linking_nlp, links
 
 import spacy_bioel
-from spacy_bioel.entities.notes.measurements import measured
+from spacy_bioel.entities.notes.shorthand import measured
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.loading import set_preset
 from spacy_bioel.types import Concept

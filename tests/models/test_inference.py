@@ -18,9 +18,9 @@ from spacy.tokens import Doc
 from thinc.api import Model, fix_random_seed, with_array
 
 from spacy_bioel.models import inference
-from spacy_bioel.models import tok2vec as module
+from spacy_bioel.models import inference as module
+from spacy_bioel.models.inference import token_vectors
 from spacy_bioel.models.networks import FrozenEmbeddings, ResCNN, SpanScorer, TagScorer
-from spacy_bioel.models.tok2vec import token_vectors
 
 # Detectors.
 

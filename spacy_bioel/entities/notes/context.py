@@ -471,12 +471,9 @@ class MentionContext(Pipe):
             malformed.
         """
         if not self.cfg["rules"]:
-            table, file = (
-                json.loads(SavedFiles(Path(path)).read(_RULES_FILE)),
-                Path(path, _RULES_FILE),
-            )
-            self._set_table(table, origin=str(file))
-            self.cfg["rules"] = str(file.resolve())
+            self.cfg["rules"] = str(Path(path, _RULES_FILE).resolve())
+            table = json.loads(SavedFiles(Path(path)).read(_RULES_FILE))
+            self._set_table(table, origin=self.cfg["rules"])
         return self
 
 
