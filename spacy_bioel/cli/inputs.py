@@ -258,10 +258,8 @@ def _read_lines(source: str) -> Iterator[Document]:
     """
     with nullcontext(sys.stdin.buffer) if source == STDIN else open_binary(source) as file:
         for number, line in enumerate(file, start=1):
-            if number == 1:
-                text = _decode_start(line, source)
-            else:
-                text = line.decode("utf8", "surrogateescape")
+            first = number == 1
+            text = _decode_start(line, source) if first else line.decode("utf8", "surrogateescape")
             if text := text.strip():
                 yield text, str(number)
 

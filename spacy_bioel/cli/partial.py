@@ -92,7 +92,7 @@ class PartialLinks:
             for linked in results:
                 yield linked  # documents that cannot be written are not kept
                 file.write(
-                    waiting.popleft().encode() + b" " + _LINKED_TEXT.dump_json(linked) + b"\n"
+                    f"{waiting.popleft()} ".encode() + _LINKED_TEXT.dump_json(linked) + b"\n"
                 )
                 file.flush()
                 self._n_done += 1

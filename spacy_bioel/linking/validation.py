@@ -191,9 +191,8 @@ class KnownIds:
         counts (Mapping[str, int]): How often each id occurs in a corpus.
         """
         ids = sorted(counts, key=lambda id: (-counts[id], id))
-        rows = kb.find_all(ids).tolist()
-        is_missing = [r < 0 and not id.startswith(DBSNP) for id, r in zip(ids, rows, strict=True)]
-        missing = tuple(id for id, is_one in zip(ids, is_missing, strict=True) if is_one)
+        absent = [id for id, row in zip(ids, kb.find_all(ids).tolist(), strict=True) if row < 0]
+        missing = tuple(id for id in absent if not id.startswith(DBSNP))
         n, n_missing = sum(counts.values()), sum(counts[id] for id in missing)
         return cls(n, n - n_missing, missing)
 
