@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Exit, Option
 
 from spacy_bioel.cli import console
+from spacy_bioel.cli.kb_show import open_kb_argument
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.files import replacing_file
 from spacy_bioel.io.jsonl import write_texts_jsonl
@@ -149,7 +150,6 @@ def check_command(
     Example: `bioel corpus check train.pubtator dev.pubtator --kb kb/mine --prefix MESH`
     """
     from spacy_bioel.cli.inputs import stream_mapped_gold
-    from spacy_bioel.cli.kb_show import open_kb_argument
     from spacy_bioel.evaluation.corpus_check import describe, find_faults, summarise
     from spacy_bioel.kb.bundled import open_kbs
     from spacy_bioel.loading import dictionary_pipeline

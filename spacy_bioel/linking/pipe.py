@@ -396,8 +396,7 @@ class Linker(StoredPipe[LinkerSettings]):
             if nlp is not None:
                 nlp.meta.get("bioel", {}).pop("tuning", None)
             self.count_mentions(get_examples())
-            ids = self.alias_table.ids
-            validation.check_gold_ids(self._opened_kb(), ids, "the training documents")
+            validation.check_gold_ids(self._opened_kb(), self.alias_table.ids, "training documents")
             make_networks(
                 self.model,
                 self.rescorer,
