@@ -31,7 +31,7 @@ _ID_SEPARATORS = re.compile(r"[|+;,]")
 _NIL = frozenset({"", "-", "-1", "nil", "cui-less"})
 _OMIM_NUMBER = re.compile(r"\d{6}")
 _N_SHOWN = 3  # messages on skipped records that are kept
-_Kept = TypeVar("_Kept")
+_Good = TypeVar("_Good")
 
 
 class Place(NamedTuple):
@@ -151,7 +151,7 @@ def skipping_bad(report: Callable[[BadRecord], None]) -> Iterator[Skipped]:
         _SKIPPED.reset(token)
 
 
-def counting_kept(records: Iterable[_Kept]) -> Iterator[_Kept]:
+def counting_kept(records: Iterable[_Good]) -> Iterator[_Good]:
     """Yield records. If all were skipped as bad, raise the first error again."""
     skipped = _SKIPPED.get() or Skipped(lambda _: None)
     for record in records:
