@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 STARTER = "starter"
 CLINICAL = "clinical"  # the only preset
 _CODE_MODULE = "python_code"  # spaCy's module name for a --code file
-_UNREGISTERED = re.compile("function '(.+?)' in function registry '(.+?)'")  # spaCy's E893
+_UNREGISTERED = re.compile("function '([^']+)' in function registry '([^']+)'")  # spaCy's E893
 
 
 def import_code(path: str) -> UserCode:

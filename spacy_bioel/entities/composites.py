@@ -16,11 +16,11 @@ from spacy_bioel.text.normalize import normalize_names
 from spacy_bioel.types import ScoredSpan
 
 _MAX_READINGS = 4
-_BRACKET_CONTENT = re.compile(r"\s*[(\[][^()\[\]]*[)\]]")
+_BRACKET_CONTENT = re.compile(r"\s?[(\[][^()\[\]]*[)\]]")
 _BRACKET_CHAR = re.compile(r"[()\[\]]")
 # Separators between parts. A comma separates parts only before white space: not in "1,2-xylene".
-_CONJUNCTION = re.compile(r"\s*\band\s*/\s*or\b\s*|\s+(?:and|or|nor|as well as|&)\s+|\s*/\s*", re.I)
-_PART_SEPARATORS = re.compile(rf"(?:,?(?:{_CONJUNCTION.pattern})|,\s+)+", re.I)
+_CONJUNCTION = re.compile(r"\s?\band\s?/\s?or\b\s?|\s(?:and|or|nor|as well as|&)\s|\s?/\s?", re.I)
+_PART_SEPARATORS = re.compile(rf"(?:,?(?:{_CONJUNCTION.pattern})|,\s)+", re.I)
 # Coordinations that name a single concept. Their spaces are hidden, so they count as one word.
 _FIXED_COORDINATION = re.compile(
     r"\b(head and neck|(?:hand,? )?foot and mouth|hand and foot)\b", re.I
@@ -49,7 +49,9 @@ _MEMBER_FORMS = [
 _QUANTITY_UNIT = r"[mμn]?[gMLl]|h|hr|hrs|hours?|min|days?|weeks?|months?|years?"
 _NO_QUANTITY = rf"(?![\w%]|[.,]\d|\s?(?:{_QUANTITY_UNIT})\b)"
 _MORE_MEMBERS = [
-    re.compile(rf"(?:(?:/-?{form})+|(?:, -{form})*,? (?:and|or|&) -{form}){_NO_QUANTITY}")
+    re.compile(
+        rf"(?:(?:/-?{form}){{1,20}}|(?:, -{form}){{0,20}},? (?:and|or|&) -{form}){_NO_QUANTITY}"
+    )
     for form in (r"\d{1,2}[A-Za-zα-ω]?", r"[A-Z]\d{1,2}", r"[A-Zα-ω](?!-)")
 ]
 # Numbers that may follow without hyphens, and the text required after them: "HDAC1, 2 and 3 were",
@@ -60,12 +62,12 @@ _AFTER_NUMBERS = (
     r"|with)\b"
 )
 _MORE_NUMBERS = re.compile(
-    rf"(?:, \d{{1,2}})*,? (?:and|or|&) \d{{1,2}}{_NO_QUANTITY}(?={_AFTER_NUMBERS})"
+    rf"(?:, \d{{1,2}}){{0,20}},? (?:and|or|&) \d{{1,2}}{_NO_QUANTITY}(?={_AFTER_NUMBERS})"
 )
 # "A" in "hepatitis A" and "HLA-A", "II" in "synapsin II", and letters that may follow: ", C and D".
 _LETTER = r"(?:[A-E]|I{1,3}|IV|V)"
 _LAST_LETTER = re.compile(rf"(?<=[a-z] |[A-Z]-){_LETTER}$")
-_MORE_LETTERS = re.compile(rf"(?:, {_LETTER})*,? (?:and|or|&) {_LETTER}(?![\w-])")
+_MORE_LETTERS = re.compile(rf"(?:, {_LETTER}){{0,20}},? (?:and|or|&) {_LETTER}(?![\w-])")
 # "FGFR1-3" means FGFR1, 2 and 3; "GSTA1-1", "KRTAP10-3" and the allele "cdc4-10" are not ranges.
 _MEMBER_RANGE = re.compile(r"(?<=[A-Za-zα-ω ])(\d{1,2}) ?[-–] ?(\d{1,2})(?= |$)")
 _MAX_RANGE_MEMBERS = 8
@@ -147,7 +149,7 @@ def _segments(mention: str) -> list[list[str]]:
     """Return the words in each coordinated segment, or an empty list without a conjunction."""
     outside = _BRACKET_CONTENT.sub("", mention)
     text = outside if _CONJUNCTION.search(outside) else _BRACKET_CHAR.sub(" ", mention)
-    text = text.strip(" .,;:")
+    text = " ".join(text.split()).strip(" .,;:")
     text = _FIXED_COORDINATION.sub(lambda m: m.group().replace(" ", _HIDDEN_SPACE), text)
     if not _CONJUNCTION.search(text):
         return []

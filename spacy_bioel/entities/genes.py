@@ -219,7 +219,8 @@ _BEFORE_GENE = re.compile(
     re.IGNORECASE,
 )
 _AFTER_GENE = re.compile(
-    r"(?:[- ](?:genes?|proteins?|mrnas?|transcripts?|products?|polypeptides?|molecules?|null))+$"
+    r"(?:[- ](?:genes?|proteins?|mrnas?|transcripts?|products?|polypeptides?|molecules?|null))"
+    r"{1,9}$"
     r"|(?<=^(?-i:[A-Z][a-z][a-z])\d)p$|(?<=^(?-i:[A-Z][a-z][a-z])\d\d)p$",  # yeast: Gdt1p
     re.IGNORECASE,
 )
@@ -445,8 +446,7 @@ class HomonymResolver:
         self, candidates: Sequence[Candidate], mention: str, document: WordsOfDocument
     ) -> list[Candidate]:
         """Rescore candidates from one organism; the sum of their scores stays the same."""
-        name, words = _compact(mention), document.words.difference(_alphanumeric_words(mention))
-        odds = [c.score * exp(self._log_odds(c.id, name, words, document)) for c in candidates]
+        odds = [c.score * exp(self._log_odds(c.id, mention, document)) for c in candidates]
         factor = sum(c.score for c in candidates) / (sum(odds) or 1.0)
         return [replace(c, score=factor * o) for c, o in zip(candidates, odds, strict=True)]
 
@@ -455,10 +455,15 @@ class HomonymResolver:
         others = (self._names_of(id).short - {_compact(mention)}) & document.short.keys()
         return document.short[min(others)] if others else ""
 
-    def _log_odds(self, id: str, name: str, words: set[str], document: WordsOfDocument) -> float:
-        names, coverage = self._names_of(id), 0.0
+    def _log_odds(self, id: str, mention: str, document: WordsOfDocument) -> float:
+        names, coverage, words = self._names_of(id), 0.0, document.words
+        name, own_words = _compact(mention), set(_alphanumeric_words(mention))
         for weights in names.long:
-            covered = sum(weight for word, weight in weights.items() if word in words)
+            covered = sum(
+                weight
+                for word, weight in weights.items()
+                if word in words and word not in own_words
+            )
             coverage = max(coverage, covered / sum(weights.values()))
         has_other_name = bool((names.short - {name}) & document.short.keys())
         return (

@@ -114,6 +114,7 @@ _BEFORE_SYSTEM = re.compile(
     re.IGNORECASE,
 )
 _MAX_BEFORE_SYSTEM = 40  # characters to search before an organism
+_MAX_ORGANISMS = 50
 _ANYWHERE = 1 << 40  # longer than any document, in characters
 
 
@@ -129,7 +130,14 @@ class NamedOrganisms:
         self.ends = [end for _, end, _ in places]
         self.ids = [id for _, _, id in places]
         self.counts, self.n_cell_lines = Counter(self.ids), n_cell_lines
+        # The organisms that a gene may belong to. Limited, so that the running time is linear even
+        # if a text lists thousands of organisms and of genes.
+        self.likely = list(self.counts)
+        if len(self.likely) > _MAX_ORGANISMS:
+            self.likely = [id for id, _ in self.counts.most_common(_MAX_ORGANISMS)]
         self.borders = sentence_borders(self.text)
+        self._limits = [0, *self.borders, _ANYWHERE]
+        self._first_and_last: dict[int, dict[str, tuple[int, int]]] = {}
         title_end = self.borders[0] if self.borders else _ANYWHERE
         self.in_title = set(self.ids[: bisect_left(self.starts, title_end)])
 
@@ -138,13 +146,23 @@ class NamedOrganisms:
         return bisect_right(self.borders, offset)
 
     def in_sentence(self, offset: int) -> tuple[set[str], set[str]]:
-        """Return the organisms mentioned before and after an offset, in the same sentence."""
-        borders = [0, *self.borders, _ANYWHERE]
+        """Return the likely organisms before and after an offset, in the same sentence."""
         sentence = self.sentence_at(offset)
-        first = bisect_left(self.starts, borders[sentence])
-        last = bisect_left(self.starts, borders[sentence + 1])
+        if sentence not in self._first_and_last:
+            self._first_and_last[sentence] = self._places_in(sentence)
+        places = self._first_and_last[sentence]
         middle = bisect_right(self.ends, offset)
-        return set(self.ids[first:middle]), set(self.ids[max(first, middle) : last])
+        before = {id for id, (first, _) in places.items() if first < middle}
+        return before, {id for id, (_, last) in places.items() if last >= middle}
+
+    def _places_in(self, sentence: int) -> dict[str, tuple[int, int]]:
+        """Return the first and the last place of each likely organism in a sentence."""
+        start, end = self._limits[sentence : sentence + 2]
+        likely, places = set(self.likely), dict[str, tuple[int, int]]()
+        for place in range(bisect_left(self.starts, start), bisect_left(self.starts, end)):
+            if (id := self.ids[place]) in likely:
+                places[id] = places.get(id, (place, place))[0], place
+        return places
 
     def right_after(self, end: int) -> str:
         """Return the organism in the text right after a gene ("in mice"), or ""."""
@@ -193,7 +211,7 @@ SPECIES_FEATURES = (
     "behind", "sentence", "after", "prefix", "named", "homolog", "others", "near", "elsewhere",
 )  # fmt: skip
 HUMAN, MOUSE, RAT, ZEBRAFISH = (f"{ORGANISM}{id}" for id in (9606, 10090, 10116, 7955))
-ORGANISM_PREFIX = re.compile(r"[hmr](?=[A-Z][A-Za-z]*[A-Z0-9])")  # "hTERT", "mFgf2"
+ORGANISM_PREFIX = re.compile(r"[hmr](?=[A-Z][A-Za-z]{0,20}[A-Z0-9])")  # "hTERT", "mFgf2"
 # The organism for each prefix, and the value of the "prefix" feature. The weight was fitted with a
 # value of 1 on texts with few prefixes, in which "m" and "r" often mean something else ("mGluR5",
 # recombinant). That weight is too small for "h", since "hBRCA1" is human in any text, so the value
@@ -245,9 +263,9 @@ def organism_table(
     # "", and the organisms right before each occurrence of a string in a document.
     counts: dict[object, Counter[str]] = defaultdict(Counter)
     gene_mentions: dict[int, _GeneMention] = {}
-    strings = mentions.strings
+    strings, wholes = mentions.strings, _wholes(mentions)
     for index, species_candidates in genes.items():
-        owner, whole = mentions.owners[index], _whole_of(index, mentions)
+        owner, whole = mentions.owners[index], wholes[index]
         start, is_counted = whole.start_char, index < mentions.n_wholes
         in_document, same_string = owner, (owner, strings[index])
         in_sentence = (owner, documents[owner].sentence_at(start))
@@ -321,7 +339,7 @@ def _species_features(
     prefix, prefix_value = "", 0.0
     if ORGANISM_PREFIX.match(text) and not species_candidates.is_whole:
         prefix, prefix_value = _ORGANISM_OF_PREFIX[text[0]]
-    organisms = [*species_candidates.genes, *document.counts, *species_candidates.always]
+    organisms = [*species_candidates.genes, *document.likely, *species_candidates.always]
     for organism in dict.fromkeys(organisms):
         is_human = organism == HUMAN
         is_fish_symbol = is_lower and names_zebrafish and organism == ZEBRAFISH
@@ -410,14 +428,18 @@ def is_microbe(kb: KnowledgeBase, organism: str) -> bool:
     return False
 
 
-def _whole_of(index: int, mentions: Mentions) -> Span:
-    """Return the span of a mention, or of the composite that contains a part.
+def _wholes(mentions: Mentions) -> list[Span]:
+    """Return the span of each mention and, for each part, of the composite that contains it.
 
     Words before a composite are evidence for all its parts: "mouse BRCA1 and TP53".
     """
-    span, owner, n_wholes = mentions.spans[index], mentions.owners[index], mentions.n_wholes
-    if index < n_wholes:
-        return span
-    wholes = zip(mentions.spans[:n_wholes], mentions.owners, strict=False)
-    same_doc = (whole for whole, owner_of_whole in wholes if owner_of_whole == owner)
-    return next(w for w in same_doc if w.start <= span.start and span.end <= w.end)
+    wholes = list(mentions.spans[: mentions.n_wholes])
+    at_token: dict[tuple[int, int], list[Span]] = defaultdict(list)
+    for owner, whole in zip(mentions.owners, wholes, strict=False):
+        for token in range(whole.start, whole.end):
+            at_token[owner, token].append(whole)
+    for index in range(len(wholes), len(mentions.spans)):
+        span = mentions.spans[index]
+        around = at_token[mentions.owners[index], span.start]
+        wholes.append(next(w for w in around if span.end <= w.end))
+    return wholes

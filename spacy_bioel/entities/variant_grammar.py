@@ -38,7 +38,7 @@ _VARIANT_WORD = (
 )
 _VARIANT_WORDS = (
     rf"(?:{_VARIANT_WORD}|(?:for|to|by|with|of|at|the|in|between|and|through)\s"
-    rf"(?:(?:the|an?|premature)\s)*+(?:[^a-z]|{_VARIANT_WORD}))"
+    rf"(?:(?:the|an?|premature)\s){{0,3}}+(?:[^a-z]|{_VARIANT_WORD}))"
 )
 # Token kinds: name, letter ("": see `_letter_of`), pattern. The first kind that matches is used.
 _TOKEN_KINDS = (
@@ -53,7 +53,7 @@ _TOKEN_KINDS = (
     ("region", "x", r"(?i:exons?|introns?)\s(?:\d+|[IVX]+\b)|IVS\s?\d++(?!\s?[-+])"
      r"|\b(?:CD|SNPs?|c?DNA|m?RNA|UTR)\b|(?<=\))n\b"),
     ("length", "l",  # "22-bp", "four base pair"
-     rf"(?:\d[\d,.]*|\b(?:{_NUMERAL})\b)[\s-]?(?i:[kM]?(?:bp|(?<=[kM])b|base(?:[ -]?pair)?"
+     rf"(?:\d[\d,.]{{0,20}}+|\b(?:{_NUMERAL})\b)[\s-]?(?i:[kM]?(?:bp|(?<=[kM])b|base(?:[ -]?pair)?"
      r"|nucleotide|nt|amino[ ]acid)s?\b)"),
     ("number", "",  # "600", "-308", "88+2", "IVS2+1", "76_77"
      r"(?:(?:IVS[ -]?(?:\d++|IV|V|I{1,3})|Ex\s?\d++)[:,]?\s?(?:[-+]\s)?)?"
@@ -191,7 +191,7 @@ _INTRONS = ["", "I", "II", "III", "IV", "V"]
 REWRITES = tuple(
     Rewrite(re.compile(pattern, flags), replacement, before, after)
     for pattern, flags, replacement, before, after in (
-        (r"&gt;|\s?(?:-+>|→|–>)\s?", 0, ">", "C --> T", "C>T"),
+        (r"&gt;|\s?(?:(?<!-)-++>|→|–>)\s?", 0, ">", "C --> T", "C>T"),
         (r"[‐‑–−]", 0, "-", "−308", "-308"),
         (r"\b(?:a|single)[ -](?=base|nucleotide)", 0, "1 ", "a base", "1 base"),
         (r"(?<=\d),(?=\d{3}\b)", 0, "", "37,410", "37410"),

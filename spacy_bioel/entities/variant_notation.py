@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 THREE_LETTERS = {
     "A": "Ala", "R": "Arg", "N": "Asn", "D": "Asp", "C": "Cys", "Q": "Gln", "E": "Glu", "G": "Gly",
@@ -175,6 +176,14 @@ def level_in_text(text: str, start: int, end: int, position: str) -> str:
         return "g" if int(position) >= _MIN_GENOME_NUMBER else "c"
     if cue := _PROTEIN_OR_BASES.search(around):
         return "c" if cue["bases"] else "p"
+    if _has_only_codons(text):
+        return "p"
+    return "c" if int(position) >= _MIN_LIKELY_BASE_NUMBER else ""
+
+
+@lru_cache(maxsize=16)  # asked for each variant in a text
+def _has_only_codons(text: str) -> bool:
+    """Whether a text has changes of amino acids that do not belong to its changes of bases."""
     base_numbers: set[int] = set()
     codon_numbers: set[int] = set()
     for change in _SUBSTITUTION.finditer(text):
@@ -182,11 +191,10 @@ def level_in_text(text: str, start: int, end: int, position: str) -> str:
         (base_numbers if may_be_bases else codon_numbers).add(int(change[1]))
     # Texts often state a base change together with the resulting amino acid change, as in
     # "C677T (A222V)". The codon number is then about a third of the base number.
+    shift = 3 * _MAX_CODON_SHIFT
     are_related = any(
-        abs(codon - base / 3) <= _MAX_CODON_SHIFT
-        for codon in codon_numbers
+        codon in codon_numbers
         for base in base_numbers
+        for codon in range(-((shift - base) // 3), (base + shift) // 3 + 1)
     )
-    if codon_numbers and not are_related:
-        return "p"
-    return "c" if int(position) >= _MIN_LIKELY_BASE_NUMBER else ""
+    return bool(codon_numbers) and not are_related

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
+from operator import attrgetter
 from typing import Any
 
 from spacy.tokens import Doc
 
-from spacy_bioel.doc import text_of
+from spacy_bioel.doc import SpansByToken, text_of
 from spacy_bioel.entities import Candidates, EntityRules, Mentions
 from spacy_bioel.entities.species import is_named
 from spacy_bioel.entities.variant_grammar import RS_NUMBER, find_variants, read_variant
@@ -35,6 +37,7 @@ _PREFIXED_SYMBOL = re.compile(r"\b[hmr]([A-Z]{2}[A-Z\d]+)\s\(?$")
 _DIGITS = re.compile(r"\d+")
 _MAX_BEFORE = 40  # characters to search before a variant
 _MAX_GENE_DISTANCE = 15  # characters between a variant and its gene
+_START, _END = attrgetter("start"), attrgetter("end")
 
 
 class Variants(EntityRules):
@@ -56,10 +59,10 @@ class Variants(EntityRules):
         results = []
         for i, (doc, before) in enumerate(zip(docs, spans, strict=True)):
             added = _with_variants(doc, before)
-            rejected = [span for span in added if not _is_plausible(doc, span)]
+            rejected = SpansByToken(s for s in added if not _is_plausible(doc, s))
             # Likelier mentions take precedence even if rejected later: "fig 5" over a gene "fig".
-            rest = [s for s in added if not any(_wins(other, s) for other in rejected)]
-            kept = [span for span in rest if span not in rejected]
+            rest = [s for s in added if all(o[3] <= s[3] for o in rejected.overlapping(*s[:2]))]
+            kept = [span for span in rest if span not in rejected.overlapping(*span[:2])]
             if traces is not None:
                 traces[i].changed(before, added, "by the grammar of variants")
                 traces[i].changed(added, rest, "overlaps likelier mentions")
@@ -78,10 +81,12 @@ class Variants(EntityRules):
         for owner, indices in variants_of.items():
             text = text_of(mentions.docs[owner])
             places = [(mentions.spans[i].start_char, mentions.spans[i].end_char) for i in indices]
-            for i, rs_number in zip(indices, rs_numbers(text, places), strict=True):
+            genes: VariantGenes | None = None
+            for i, place, rs_number in zip(indices, places, rs_numbers(text, places), strict=True):
                 id, evidence = DBSNP + rs_number, "text"
                 if not rs_number:
-                    id, evidence = self._id_in_kb(i, mentions, rescored, candidates), "table"
+                    genes = genes or _genes_of(owner, mentions, rescored, candidates)
+                    id, evidence = self._id_in_kb(text, place, genes), "table"
                 if id.startswith(DBSNP + "rs"):
                     best = Candidate(id, 1.0, id.removeprefix(DBSNP), evidence)
                     rescored[i] = (best, *(c for c in rescored[i] if c.id != id))
@@ -94,46 +99,35 @@ class Variants(EntityRules):
         best = ranked[0] if ranked else None
         return best is not None and best.score >= nil_threshold and not best.id.startswith(DBSNP)
 
-    def _id_in_kb(
-        self,
-        index: int,
-        mentions: Mentions,
-        rescored: Sequence[tuple[Candidate, ...]],
-        candidates: Candidates,
-    ) -> str:
+    def _id_in_kb(self, text: str, place: tuple[int, int], genes: VariantGenes) -> str:
         """Return the knowledge base's id for the change and gene of a mention, or ""."""
         kb = self.knowledge.kb if self.knowledge else None
         if kb is None or VARIANT not in kb.type_names:
             return ""
-        mention, owner = mentions.spans[index], mentions.owners[index]
-        text, start, end = text_of(mention.doc), mention.start_char, mention.end_char
-        variant = read_variant(text, start, end)
+        variant = read_variant(text, *place)
         if variant is None or not variant.hgvs:
             return ""
-        links = []
-        for span, ranked, span_owner in zip(mentions.spans, rescored, mentions.owners, strict=True):
-            if span_owner == owner:
-                best = () if is_tied(ranked) else ranked[:1]
-                ids = tuple(c.id for c in best if c.score >= candidates.nil_threshold)
-                links.append(Link(span.start_char, span.end_char, span.label_, ids, tuple(ranked)))
-        return kb.canonical(f"{gene_of(text, start, end, links)}:{variant.hgvs}")
+        return kb.canonical(f"{genes.of(*place)}:{variant.hgvs}")
 
     def facts(self, mentions: Mentions, links: Sequence[Link]) -> list[Mapping[str, Any]]:
         links_of: dict[int, list[Link]] = {}
         for owner, link in zip(mentions.owners, links, strict=False):
             links_of.setdefault(owner, []).append(link)
+        genes_of: dict[int, VariantGenes] = {}
         facts: list[Mapping[str, Any]] = []
         for owner, link in zip(mentions.owners, links, strict=False):
             if link.label != VARIANT:
                 facts.append({})
                 continue
             text = text_of(mentions.docs[owner])
+            if owner not in genes_of:
+                genes_of[owner] = VariantGenes(text, links_of[owner])
             variant = read_variant(text, link.start, link.end)
             facts.append(
                 {
                     "hgvs": variant.hgvs if variant else None,
                     "component": variant.component if variant else None,
-                    "gene": gene_of(text, link.start, link.end, links_of[owner]),
+                    "gene": genes_of[owner].of(link.start, link.end),
                 }
             )
         return facts
@@ -172,10 +166,6 @@ def _is_plausible(doc: Doc, span: ScoredSpan) -> bool:
     return read_variant(text_of(doc), mention.start_char, mention.end_char) is not None
 
 
-def _wins(span: ScoredSpan, other: ScoredSpan) -> bool:
-    return span[0] < other[1] and other[0] < span[1] and span[3] > other[3]
-
-
 def rs_numbers(text: str, places: Sequence[tuple[int, int]]) -> list[str]:
     """Return each variant's dbSNP number, such as "rs113488022", or "" if the text has none.
 
@@ -203,37 +193,112 @@ def _rs_number_at(text: str, start: int, end: int) -> str:
     return match["rs"].lower() if match else ""
 
 
-def gene_of(text: str, start: int, end: int, links: Sequence[Link]) -> str | None:
-    """Return the id of the linked gene that a variant belongs to.
+def _genes_of(
+    owner: int,
+    mentions: Mentions,
+    rescored: Sequence[tuple[Candidate, ...]],
+    candidates: Candidates,
+) -> VariantGenes:
+    """Return the genes of a document by the candidates that its mentions have now."""
+    links = []
+    for span, ranked, span_owner in zip(mentions.spans, rescored, mentions.owners, strict=True):
+        if span_owner == owner:
+            best = () if is_tied(ranked) else ranked[:1]
+            ids = tuple(c.id for c in best if c.score >= candidates.nil_threshold)
+            links.append(Link(span.start_char, span.end_char, span.label_, ids, tuple(ranked)))
+    return VariantGenes(text_of(mentions.docs[owner]), links)
 
-    This is the gene right before the variant, or right after it, or next to another mention of the
-    same change. Otherwise, of the genes in the sentence (or in the document if the sentence has
-    none), it is the gene that the document mentions most often.
 
-    RETURNS (str | None): None if no gene is linked, if the gene next to the variant is not linked,
-        such as cattle "DGAT1", or if "hTERT" precedes the variant and no TERT is linked.
+class VariantGenes:
+    """The genes in a text that its variants belong to.
+
+    text (str): The text.
+    links (Sequence[Link]): The links of all mentions in it, in text order.
     """
-    genes = [link for link in links if link.label == GENE and (link.ids or _is_gene(text, link))]
-    linked = [gene for gene in genes if gene.ids]
-    if not linked:
+
+    def __init__(self, text: str, links: Sequence[Link]) -> None:
+        genes = [x for x in links if x.label == GENE and (x.ids or _is_gene(text, x))]
+        self._text, self._links = text, links
+        self._by_start = sorted(genes, key=_START)
+        self._linked = [gene for gene in self._by_start if gene.ids]
+        self._by_end = sorted(genes, key=_END)
+        self._ends = {gene.end for gene in genes}
+        self._counts = Counter(gene.ids[0] for gene in self._linked)
+        self._main_genes: dict[int, str] = {}  # by sentence
+
+    def of(self, start: int, end: int) -> str | None:
+        """Return the id of the gene that a variant belongs to.
+
+        This is the gene right before the variant, or right after it, or next to another mention of
+        the same change. Otherwise, of the genes in the sentence (or in the document if the sentence
+        has none), it is the gene that the document mentions most often.
+
+        RETURNS (str | None): None if no gene is linked, if the gene next to the variant is not
+            linked, such as cattle "DGAT1", or if "hTERT" precedes the variant and no TERT is
+            linked.
+        """
+        if not self._linked:
+            return None
+        symbol = _PREFIXED_SYMBOL.search(self._text, max(0, start - _MAX_BEFORE), start)
+        if symbol and symbol.end(1) not in self._ends:
+            return self._id_of_symbol.get(symbol[1])
+        nearest = self._next_to(start, end)
+        if nearest is None and (change := _change_at(self._text, start, end)):
+            nearest = self._next_to_change.get(change)
+        if nearest is not None:
+            return nearest.ids[0] if nearest.ids else None
+        sentence = bisect_right(self._borders, start, hi=len(self._borders) - 1)
+        if sentence not in self._main_genes:
+            self._main_genes[sentence] = self._main_gene(
+                *self._borders[sentence - 1 : sentence + 1]
+            )
+        return self._main_genes[sentence]
+
+    @cached_property
+    def _borders(self) -> list[int]:
+        return [0, *sentence_borders(self._text), len(self._text)]
+
+    @cached_property
+    def _id_of_symbol(self) -> dict[str, str]:
+        """The id of the first linked gene with each symbol."""
+        return {self._text[gene.start : gene.end]: gene.ids[0] for gene in self._linked[::-1]}
+
+    @cached_property
+    def _next_to_change(self) -> dict[tuple[Any, ...], Link]:
+        """The gene next to the first mention of each change that has a gene next to it."""
+        found: dict[tuple[Any, ...], Link] = {}
+        for link in self._links:
+            if link.label == VARIANT and (gene := self._next_to(link.start, link.end)) is not None:
+                if change := _change_at(self._text, link.start, link.end):
+                    found.setdefault(change, gene)
+        return found
+
+    def _next_to(self, start: int, end: int) -> Link | None:
+        """Return the gene right before a variant, or else the gene right after it."""
+        first = bisect_left(self._by_end, start - _MAX_GENE_DISTANCE, key=_END)
+        before = self._by_end[first : bisect_right(self._by_end, start, key=_END)]
+        if before:
+            return before[bisect_left(before, before[-1].end, key=_END)]
+        first = bisect_left(self._by_start, end, key=_START)
+        after = self._by_start[first : first + 1]
+        is_near = after and after[0].start - end <= _MAX_GENE_DISTANCE
+        return after[0] if is_near else None
+
+    def _main_gene(self, start: int, end: int) -> str:
+        """Return the gene in a sentence that the text mentions most often."""
+        linked = self._linked
+        first = bisect_left(linked, start, key=_START)
+        last = bisect_left(linked, end, key=_START)
+        in_sentence = [gene for gene in linked[first:last] if gene.end <= end]
+        return max((gene.ids[0] for gene in in_sentence or linked), key=self._counts.__getitem__)
+
+
+def _change_at(text: str, start: int, end: int) -> tuple[Any, ...] | None:
+    """Return a key for the change of a mention, equal for "35delG" and "c.35delG"."""
+    variant = read_variant(text, start, end)
+    if variant is None or not variant.position:
         return None
-    symbol = _PREFIXED_SYMBOL.search(text, max(0, start - _MAX_BEFORE), start)
-    if symbol and all(gene.end != symbol.end(1) for gene in genes):
-        same_symbol = [gene for gene in linked if text[gene.start : gene.end] == symbol[1]]
-        return same_symbol[0].ids[0] if same_symbol else None
-    nearest = _gene_next_to(start, end, genes)
-    if nearest is None:
-        for place in _same_change(text, start, end, links):
-            if (nearest := _gene_next_to(*place, genes)) is not None:
-                break
-    if nearest is not None:
-        return nearest.ids[0] if nearest.ids else None
-    borders = [0, *sentence_borders(text), len(text)]
-    sentence = bisect_right(borders, start, hi=len(borders) - 1)
-    first, last = borders[sentence - 1 : sentence + 1]
-    in_sentence = [gene for gene in linked if first <= gene.start and gene.end <= last]
-    counts = Counter(gene.ids[0] for gene in linked)
-    return max((gene.ids[0] for gene in in_sentence or linked), key=lambda id: counts[id])
+    return replace(variant, level=""), *_DIGITS.findall(text, start, end)
 
 
 def _is_gene(text: str, link: Link) -> bool:
@@ -241,28 +306,3 @@ def _is_gene(text: str, link: Link) -> bool:
     "TN7(delTTCA)A"."""
     is_name = any("exact" in c.evidence.split("+") for c in link.candidates)
     return is_name and not text.startswith("(", link.end)
-
-
-def _gene_next_to(start: int, end: int, genes: Sequence[Link]) -> Link | None:
-    """Return the gene right before a variant, or else the gene right after it."""
-    before = [gene for gene in genes if 0 <= start - gene.end <= _MAX_GENE_DISTANCE]
-    after = [gene for gene in genes if 0 <= gene.start - end <= _MAX_GENE_DISTANCE]
-    if before:
-        return max(before, key=lambda gene: gene.end)
-    return min(after, key=lambda gene: gene.start, default=None)
-
-
-def _same_change(
-    text: str, start: int, end: int, links: Sequence[Link]
-) -> Iterator[tuple[int, int]]:
-    """Yield other mentions of a variant's change: "35delG" for "c.35delG"."""
-    digits = _DIGITS.findall(text, start, end)
-    places = [(x.start, x.end) for x in links if x.label == VARIANT and x.start != start]
-    places = [place for place in places if _DIGITS.findall(text, *place) == digits]
-    variant = read_variant(text, start, end) if places else None
-    if variant is None or not variant.position:
-        return
-    for place in places:
-        other = read_variant(text, *place)
-        if other and replace(variant, level="") == replace(other, level=""):
-            yield place

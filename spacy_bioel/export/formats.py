@@ -60,7 +60,7 @@ _TITLE_ENDS = (re.compile("\n"), re.compile(r"(?<=[.!?])\s(?=[^\sa-z])"))
 _NOT_XML = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _NOT_IN_LABELS = re.compile(r"[^\w-]")
 _NOT_IN_FILE_NAMES = re.compile(r'[\x00-\x1f/\\:*?"<>|%]')
-_LINE_BREAKS = re.compile(r"\s*[\r\n]\s*")
+_LINE_BREAKS = re.compile(r"(?<!\s)\s*[\r\n]\s*")
 # BRAT expects VOCABULARY:ID, but ids from these two vocabularies have no prefix.
 _BRAT_PREFIXES = ((re.compile(r"C\d{7,8}"), "UMLS:"), (re.compile(r"CVCL_\w+"), "Cellosaurus:"))
 

@@ -287,6 +287,7 @@ def agree_in_document(
     return dict(zip(pairs, best_first(rescored), strict=True))
 
 
+_MAX_COMPARED = 50  # neighbours to compare, so that the running time is linear
 _MAX_NEIGHBOURS = 3  # only the most similar concepts in the sentence or document count
 _NEIGHBOUR_MIN_SCORE = 0.9
 # A tie is broken if the best similarity exceeds the second by this much, and by this factor.
@@ -311,8 +312,9 @@ def break_ties(
     neighbours: dict[object, set[str]] = defaultdict(set)
     for (doc, sentence), candidates in zip(sentences, ranked, strict=True):
         if candidates and candidates[0].score > _NEIGHBOUR_MIN_SCORE:
-            neighbours[doc].add(candidates[0].id)
-            neighbours[doc, sentence].add(candidates[0].id)
+            for place in (doc, (doc, sentence)):
+                if len(neighbours[place]) < _MAX_COMPARED:
+                    neighbours[place].add(candidates[0].id)
 
     @cache
     def ancestors(id: str) -> frozenset[int]:

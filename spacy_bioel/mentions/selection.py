@@ -13,7 +13,7 @@ from spacy.lang.en.stop_words import STOP_WORDS
 from spacy.tokens import Doc
 
 from spacy_bioel.dictionary.unambiguous import is_in_capitals
-from spacy_bioel.doc import likeliest, long_forms, text_of, texts_of
+from spacy_bioel.doc import SpansByToken, likeliest, long_forms, text_of, texts_of
 from spacy_bioel.entities.rule_set import RuleSet
 from spacy_bioel.explanation import Trace
 from spacy_bioel.text.normalize import BLANK_LINE, has_whole_brackets, normalize_names, on_one_line
@@ -279,13 +279,12 @@ def add_defined_forms(doc: Doc, spans: Sequence[ScoredSpan]) -> list[ScoredSpan]
     for short, long in forms.items():
         if mention := mention_of_text.get(on_one_line(long)):
             defined[short] = mention
-    selected = list(spans)
+    selected = SpansByToken(spans)
     for short, char_spans in find_forms(text_of(doc), defined).items():
         for char_span in char_spans:
             if (span := doc.char_span(*char_span)) is None:
                 continue
-            near = [s for s in selected if s[0] < span.end and span.start < s[1]]
+            near = selected.overlapping(span.start, span.end)
             if all(s[:2] == (span.start, span.end) for s in near):
-                selected = [s for s in selected if s not in near]
-                selected.append((span.start, span.end, *defined[short]))
+                selected.replace(near, (span.start, span.end, *defined[short]))
     return sorted(selected, key=lambda s: s[:3])

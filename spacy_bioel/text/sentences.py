@@ -17,8 +17,10 @@ _TITLES_AND_ABBREVIATIONS = frozenset(
     "dr mr mrs ms prof st vs no approx dept fig e.g i.e al".split()
 )
 # Possible sentence ends: after a full stop and white space, or at the end of a line.
-_SENTENCE_OR_LINE_END = re.compile(r"(?P<stop>[.!?]+[\"')\]]*)\s+|(?<![ \t])[ \t]*\r?\n[ \t]*")
-_LAST_WORD = re.compile(r"[\w.]*\Z")
+_SENTENCE_OR_LINE_END = re.compile(
+    r"(?<![.!?])(?P<stop>[.!?]++[\"')\]]*+)\s+|(?<![ \t])[ \t]*+\r?\n[ \t]*"
+)
+_LAST_WORD = re.compile(r"[\w.]{0,8}\Z")
 _INITIAL = re.compile(r"\b(?:dr|mr|mrs|ms|prof)\.?\s+[a-z]\Z", re.I)  # "Dr. J. Smith"
 # A bullet, a number, a header, or the first cell of a table row, at the start of a line.
 LIST_ITEM = re.compile(r"[-*•·|]|[^\n\t]{1,40}\t\S|\(?\d{1,2}[.)]\s|[A-Z][A-Za-z/&' -]{1,48}:")

@@ -12,7 +12,7 @@ from spacy_bioel.entities.variant_grammar import (
     find_variants,
     read_variant,
 )
-from spacy_bioel.entities.variants import gene_of, rs_numbers
+from spacy_bioel.entities.variants import VariantGenes, rs_numbers
 from spacy_bioel.types import Candidate, Link
 
 
@@ -196,11 +196,11 @@ def test_the_gene_of_a_variant():
 
     def gene(mention: str) -> str | None:
         start = text.index(mention)
-        return gene_of(text, start, start + len(mention), links)
+        return VariantGenes(text, links).of(start, start + len(mention))
 
     assert [gene(name) for name in ("G12D", "V600E", "L858R")] == ["G:2", "G:1", "G:3"]
     assert gene("R1") == "G:3"  # the gene of its sentence
-    assert gene_of(text, 0, 4, [Link(0, 4, "Gene")]) is None
+    assert VariantGenes(text, [Link(0, 4, "Gene")]).of(0, 4) is None
 
 
 def test_a_gene_without_a_link_is_none() -> None:
@@ -214,15 +214,15 @@ def test_a_gene_without_a_link_is_none() -> None:
         links.append(Link(start, start + len(change.strip(".")), "Variant"))
 
     def gene(start: int, change: str) -> str | None:
-        return gene_of(text, start, start + len(change), links)
+        return VariantGenes(text, links).of(start, start + len(change))
 
     assert gene(6, "K232A") is None
     # The gene next to the same change elsewhere, not the most frequent gene.
     assert gene(text.index("35delG", 70), "35delG") == "G:3"
-    assert gene_of("hTERT C228T; IRS1", 6, 11, [Link(13, 17, "Gene", ("G:2",))]) is None
+    assert VariantGenes("hTERT C228T; IRS1", [Link(13, 17, "Gene", ("G:2",))]).of(6, 11) is None
     text_of_tert = "hTERT C228T; IRS1 and TERT"
     of_tert = [Link(13, 17, "Gene", ("G:2",)), Link(22, 26, "Gene", ("G:4",))]
-    assert gene_of(text_of_tert, 6, 11, [Link(0, 0, "Gene"), *of_tert]) == "G:4"
+    assert VariantGenes(text_of_tert, [Link(0, 0, "Gene"), *of_tert]).of(6, 11) == "G:4"
     similar = (Candidate("G:1", 0.1, "DGAT", "ngram"),)  # not its name
     links[0] = Link(0, 5, "Gene", (), similar)
     assert gene(6, "K232A") == "G:2"

@@ -18,6 +18,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
+from itertools import accumulate
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -189,7 +190,7 @@ _AFTER_ANSWER = re.compile(
 )
 _QUESTION_BORDERS, _ITEM_BORDERS = ".;:|\n", ".;:|\n,"
 _MAX_QUESTION_LENGTH = 120
-_CLOSED_LIST = re.compile(r"\bn?or\b[^,]*,")  # "No A or B," is a complete list
+_OR = re.compile(r"\bn?or\b")  # "No A or B," is a complete list
 _FULL_LINE = re.compile(r"[^\n]+")
 _MINUS_BEFORE_WORD = re.compile(r"[,;][^\S\n]*-(?=[A-Za-z])")
 
@@ -197,7 +198,8 @@ _MINUS_BEFORE_WORD = re.compile(r"[,;][^\S\n]*-(?=[A-Za-z])")
 def is_after_list(text: str, scope_start: int, start: int, end: int, rules: ContextRules) -> bool:
     """Whether an affirmed mention follows a negated list, such as C in "No A or B, C present"."""
     is_affirmed = rules.answers and rules.patterns["affirmed"].match(text, end)
-    return bool(is_affirmed and _CLOSED_LIST.search(text, scope_start, start))
+    last_item = _OR.search(text, scope_start, start) if is_affirmed else None
+    return last_item is not None and text.find(",", last_item.end(), start) >= 0
 
 
 def with_answers_and_signs(
@@ -240,6 +242,12 @@ def _find_signs(
     """Yield signs. A sign between two names belongs to the first name, unless the signs on its line
     come before the names.
     """
+    starts = sorted({start for start, _ in mentions})
+    end_of: dict[int, int] = {}  # of the shortest mention that starts at an offset
+    for start, end in mentions:
+        end_of[start] = min(end, end_of.get(start, end))
+    # The end of the mention that ends first, of those that start at an offset or after it.
+    first_ends = list(accumulate((end_of[start] for start in reversed(starts)), min))[::-1]
     for line in _FULL_LINE.finditer(text):
         signs = list(rules.patterns["sign"].finditer(text, *line.span()))
         if not signs:
@@ -247,7 +255,8 @@ def _find_signs(
         statuses = [rules.signs[sign[0].lower()] for sign in signs]
         has_affirming = AFFIRMED in statuses or bool(_MINUS_BEFORE_WORD.search(line[0]))
         first = signs[0].start()
-        signs_first = not any(line.start() <= start and end <= first for start, end in mentions)
+        index = bisect_left(starts, line.start())
+        signs_first = index == len(starts) or first_ends[index] > first
         for sign, status in zip(signs, statuses, strict=True):
             start, end = sign.span()
             if status == NEGATED_IF_PAIRED:
@@ -268,7 +277,9 @@ def _find_signs(
 _ENUMERATION = re.compile(r"[^,]*|\s*(?:[,/&]|and\b|or\b).*", re.S)
 _COORDINATION = re.compile(r"\s*(?:(?:[/&]|and\b|or\b)[^.,;:]*)?")
 _REST_OF_LINE = re.compile(r"[^\S\n]*[^\s]")  # text after a header on the same line
-_MAX_PHRASES = 30  # max. phrases to check before and after a mention
+# Limits, so that the running time is linear even if a text has no sentence boundaries.
+_MAX_PHRASES = 30  # phrases to check before and after a mention
+_MAX_SCOPE = 2_000  # characters between a cue and a mention
 
 
 def contexts(
@@ -296,7 +307,6 @@ def contexts(
         sentence = bisect_right(borders, start)
         in_sentence = by_sentence[sentence]
         middle = bisect_right(in_sentence, (start,))
-        # Limited, so that the running time is linear even if a text has no sentence boundaries.
         near = in_sentence[max(0, middle - _MAX_PHRASES) : middle + _MAX_PHRASES]
         cues = list(_cues_of(start, end, near, rules, text))
         if any(status == AFFIRMED for *_, status in cues):
@@ -329,13 +339,16 @@ def _cues_of(
         for status, direction in readings:
             if cue.end <= start and direction in ("forward", "both"):
                 first, last = cue.end, start
-                if status == "negated" and is_after_list(text, first, start, end, rules):
-                    continue
             elif end <= cue.start and direction != "forward":
                 first, last = end, cue.start
-                if direction == "behind" and not _COORDINATION.fullmatch(text, first, last):
-                    continue
             else:
+                continue
+            if last - first > _MAX_SCOPE:
+                continue
+            is_before = last == start
+            if is_before and status == "negated" and is_after_list(text, first, start, end, rules):
+                continue
+            if direction == "behind" and not _COORDINATION.fullmatch(text, first, last):
                 continue
             between = (p for p in phrases if first <= p.start and p.end <= last)
             if not any(_ends_scope(phrase, status, rules) for phrase in between):

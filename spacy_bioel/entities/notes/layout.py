@@ -16,7 +16,7 @@ from spacy_bioel.types import IntArray
 
 NO_MENTION = "the name of a section, or a word with another meaning in notes"
 _HEADER = re.compile(
-    r"(?:^|(?<=[.;])[ \t])[ \t]*(?P<name>[A-Za-z][A-Za-z/&' -]{1,48}?)[ \t]*:", re.M
+    r"(?:^|(?<=[.;])[ \t])[ \t]*+(?P<name>[A-Za-z][A-Za-z/&' -]{1,48}?)[ \t]{0,4}:", re.M
 )
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from spacy.tokens import Doc
 
 from spacy_bioel.dictionary.unambiguous import is_in_capitals
-from spacy_bioel.doc import long_forms, text_of
+from spacy_bioel.doc import SpansByToken, long_forms, text_of
 from spacy_bioel.entities import EntityRules, LinkerKnowledge, Mentions, Query, Vocabulary
 from spacy_bioel.entities.notes.layout import (
     NO_MENTION,
@@ -152,11 +152,11 @@ def _add_names(
     spans: Sequence[ScoredSpan], names: Sequence[tuple[SpanKey, str]]
 ) -> list[ScoredSpan]:
     """Replace mentions inside shorthand and measurements; longer mentions stay."""
-    kept = list(spans)
+    kept = SpansByToken(spans)
     for place, _ in names:
-        overlapping = [s for s in kept if s[0] < place[1] and place[0] < s[1]]
+        overlapping = kept.overlapping(*place[:2])
         if all(place[0] <= s[0] and s[1] <= place[1] for s in overlapping):
-            kept = [s for s in kept if s not in overlapping] + [(*place, 1.0)]
+            kept.replace(overlapping, (*place, 1.0))
     return sorted(kept, key=lambda s: s[:2])
 
 
@@ -314,8 +314,9 @@ _YOUNG = re.compile(
     r"|(?<!\d)\d[ -]?(?:y/?o|years?[- ]old))\b",
     re.I,
 )
-_TABLE_ROW = re.compile(r"[\s|*-]*([A-Za-z][A-Za-z0-9]*)[^\n\d]*\d")
+_TABLE_ROW = re.compile(r"[\s|*-]*([A-Za-z][A-Za-z0-9]{0,20})[^\n\d]*\d")
 _MIN_CASELESS_LENGTH = 4  # characters; shorter names are case-sensitive
+_MAX_LINE_LENGTH = 200  # characters in the row of a table
 _ANALYTE_WORD = re.compile(r"(?<![\w/-])[A-Za-z][A-Za-z0-9]*")
 
 
@@ -324,6 +325,7 @@ def measured(text: str) -> dict[str, str]:
     "anemia" for "Hb 7.2 g/dL". If a finding has several names, they are separated by "|".
     """
     findings = {}
+    is_young = bool(_YOUNG.search(text))
     for word in _ANALYTE_WORD.finditer(text):
         for index in _analytes_by_first_word().get(word[0].lower(), ()):
             match = _measurement_pattern(index).match(text, word.start())
@@ -343,17 +345,21 @@ def measured(text: str) -> dict[str, str]:
             for limit in analyte["limits"]:
                 is_below = limit["side"] == "below"
                 is_out_of_range = value < limit["at"] if is_below else value > limit["at"]
-                if is_out_of_range and not (limit.get("adults") and _YOUNG.search(text)):
+                if is_out_of_range and not (limit.get("adults") and is_young):
                     findings[match[0]] = limit["name"]
     return findings
 
 
 def _is_in_table(text: str, match: re.Match[str]) -> bool:
     """Whether a measurement starts its line and an adjacent line also starts with one."""
-    start = text.rfind("\n", 0, match.start()) + 1
-    end = text.find("\n", match.end())
-    line_before = text[text.rfind("\n", 0, max(0, start - 1)) + 1 : max(0, start - 1)]
-    line_after = text[end + 1 :][:100] if end >= 0 else ""
+    lowest = max(0, match.start() - _MAX_LINE_LENGTH)
+    start = text.rfind("\n", lowest, match.start()) + 1
+    if not start and lowest:
+        return False
+    end = text.find("\n", match.end(), match.end() + _MAX_LINE_LENGTH)
+    before = text[max(0, start - 1 - _MAX_LINE_LENGTH) : max(0, start - 1)]
+    line_before = before[before.rfind("\n") + 1 :]
+    line_after = text[end + 1 : end + 1 + _MAX_LINE_LENGTH] if end >= 0 else ""
     has_neighbour = _is_table_row(line_before) or _is_table_row(line_after)
     return has_neighbour and _is_table_row(text[start : match.end()])
 

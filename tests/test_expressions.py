@@ -1,0 +1,160 @@
+"""No regular expression of the package takes more than linear time, whatever the text.
+
+Python's `re` tries an expression again at each position. If an unbounded repetition starts again
+inside the text that it has just read, and fails at its end, the time is quadratic. Patterns that
+are only used with `match` and `fullmatch` start once, so they are tried once.
+"""
+
+import ast
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from random import Random
+
+import pytest
+from backtracking import Matcher, TooManySteps, hard_texts
+
+import spacy_bioel
+
+PACKAGE = Path(spacy_bioel.__file__).parent
+SHORT, LONG = 40, 160
+# The same work for each character would be a ratio of 1.
+MAX_RATIO = 1.6
+# Imports the package, links a text, and prints the expressions that were compiled, with the file
+# and line that asked for them.
+COMPILED = """
+import importlib, json, pkgutil, re, sys
+compiled, compile = {}, re._compile
+def record(pattern, flags):
+    frame = sys._getframe(1)
+    for _ in range(6):
+        if frame is not None and "spacy_bioel" in frame.f_code.co_filename:
+            if isinstance(pattern, str):
+                place = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+                compiled.setdefault((pattern, int(flags)), place)
+            break
+        frame = frame and frame.f_back
+    return compile(pattern, flags)
+re._compile = record
+import spacy_bioel
+for module in pkgutil.walk_packages(spacy_bioel.__path__, "spacy_bioel."):
+    try:
+        importlib.import_module(module.name)
+    except ImportError:  # an extra that is not installed
+        continue
+    except SystemExit:  # __main__
+        continue
+from spacy_bioel.loading import load_model
+nlp = load_model("starter", preset="clinical")
+nlp("Fever: no. (-) rash. acute kidney injury (AKI). BRCA1 V600E rs113488022 in mice. Hb 9.1 g/dL")
+print(json.dumps([[*key, place] for key, place in compiled.items()]))
+"""
+
+
+def compiled_expressions() -> list[tuple[str, int, str]]:
+    python = [sys.executable, "-c", COMPILED]
+    output = subprocess.run(python, check=True, capture_output=True, text=True).stdout
+    return [tuple(row) for row in json.loads(output.splitlines()[-1])]
+
+
+# Tried once too: these patterns are used with `match` and `fullmatch`, from dicts.
+FROM_DICTS = (r"[\w-]+\.[0-9a-f]{16}", r"[^\S\n]+(?:(?:is|are", r"\s*(?:(?:is|was)\s)?(?:non")
+
+
+def names_tried_once() -> set[tuple[str, str]]:
+    """Return the files and names of patterns whose only methods in use are match and fullmatch."""
+    methods: dict[tuple[str, str], set[str]] = {}
+    constants = set()
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf8"))):
+            match node:
+                case ast.Attribute(value=ast.Name(id=name), attr=method):
+                    methods.setdefault((str(path), name), set()).add(method)
+                case ast.Assign(
+                    targets=[ast.Name(id=name)],
+                    value=ast.Call(func=ast.Attribute(value=ast.Name(id="re"), attr="compile")),
+                ):
+                    constants.add((str(path), name, node.lineno, node.end_lineno))
+    return {
+        (path, line)
+        for path, name, first, last in constants
+        if name.startswith("_") and methods.get((path, name), {""}) <= {"match", "fullmatch"}
+        for line in range(first, last + 1)
+    }
+
+
+def growth(pattern: str, flags: int, *, once: bool) -> tuple[float, str]:
+    """Return how much more steps a character takes in a longer text, and the worst text."""
+    worst = (0.0, "")
+    matcher = Matcher(pattern, flags)
+    for text in hard_texts(matcher.tree, Random(0)):
+        short, long = text(SHORT), text(LONG)
+        try:
+            before = matcher.count(short, once=once, limit=20_000) / len(short)
+            limit = int((MAX_RATIO + 0.1) * before * len(long)) + 500
+            after = matcher.count(long, once=once, limit=limit) / len(long)
+        except TooManySteps:
+            return 10.0, long
+        worst = max(worst, (after / before, long))
+    return worst
+
+
+@pytest.fixture
+def deep_recursion():
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(50_000)
+    yield
+    sys.setrecursionlimit(before)
+
+
+@pytest.mark.slow
+def test_expressions_of_the_package(deep_recursion):
+    tried_once = names_tried_once()
+    expressions = compiled_expressions()
+    assert len(expressions) > 150
+    slow = {}
+    for pattern, flags, place in expressions:
+        path, _, line = place.rpartition(":")
+        once = (path, int(line)) in tried_once or pattern.startswith(FROM_DICTS)
+        ratio, text = growth(pattern, flags, once=once)
+        if ratio > MAX_RATIO:
+            slow[f"{place} {pattern[:80]}"] = text[:20]
+    assert slow == {}
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [r"(?P<stop>[.!?]+[\"')\]]*)\s+", r"\s+$", r"a+b", r"(?:a|b)*c", r"(a+)+b", r"\w+\s?\w+x"],
+)
+def test_a_planted_expression_is_noticed(pattern):
+    assert growth(pattern, 0, once=False)[0] > MAX_RATIO
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [r"(?<![.!?])[.!?]++[\"')\]]*+\s+", r"(?<!\s)\s+$", r"\w+", r"<[^<>]{1,40}>", r"(?<!\w)\w+x"],
+)
+def test_an_expression_in_linear_time_is_not(pattern):
+    assert growth(pattern, 0, once=False)[0] <= MAX_RATIO
+
+
+def test_match_starts_once():
+    assert growth(r"a+b", 0, once=True)[0] <= MAX_RATIO
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [
+        (r"(?P<a>\w)(?P=a)|[^\s]{2,3}?\b", "hello wood, AAA"),
+        (r"(?i:k(?=m)|(?<!\d)µ)[a-c\d]*+", "Km5 µa 7µa KM"),
+        (r"^\s*(?:x|yy)+$", "x\n yyx\nyx"),
+        (r"(?>a+)b|.", "aab\nab"),
+    ],
+)
+def test_the_matcher_finds_what_re_finds(pattern, text):
+    found = []
+    matcher = Matcher(pattern, re.M)
+    matcher.count(text, found=found.append)
+    assert found == [match.span() for match in re.finditer(pattern, text, re.M)]
