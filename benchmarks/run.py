@@ -14,6 +14,7 @@ from spacy_bioel.errors import BioelError
 
 # Module -> its benchmarks.
 MODULES = {
+    "adversarial": ["adversarial"],
     "assertion": ["assertion"],
     "end_to_end": ["end_to_end", "main_job", "detection"],
     "expected": ["expected"],

@@ -28,7 +28,7 @@ from benchmarks.record import NoteOption, Row, figures, question
 from benchmarks.starter import _script
 from benchmarks.texts import KEY
 from spacy_bioel.entities.variant_grammar import read_variant
-from spacy_bioel.entities.variants import gene_of, rs_numbers
+from spacy_bioel.entities.variants import VariantGenes, rs_numbers
 from spacy_bioel.evaluation.evaluate import evaluate_links
 from spacy_bioel.evaluation.run import link_bare_texts
 from spacy_bioel.io.open import open_text
@@ -119,8 +119,8 @@ def _judged(document: Document, links: Sequence[Link]) -> Iterator[tuple[str, st
             yield "gold mentions", "component", is_right
         numbers_of_genes = [_NUMBER.findall(other) for other in others if other.startswith("Gene:")]
         if ids := {f"NCBIGene:{id}" for id in (numbers_of_genes or [[]])[0]}:
-            yield "gold genes", "gene", gene_of(text, start, end, genes) in ids
-            yield "found genes", "gene", gene_of(text, start, end, links) in ids
+            yield "gold genes", "gene", VariantGenes(text, genes).of(start, end) in ids
+            yield "found genes", "gene", VariantGenes(text, links).of(start, end) in ids
         if rs := re.search(r"(?:^rs|RS#:)(\d+)", info):
             yield "gold mentions", "rs", number == f"rs{rs[1]}"
             if f"rs{rs[1]}" in text:
