@@ -20,8 +20,10 @@ import spacy_bioel
 
 PACKAGE = Path(spacy_bioel.__file__).parent
 SHORT, LONG = 40, 160
-# The same work for each character would be a ratio of 1.
+# The work for each character stays the same in linear time. If it grows with the length, it does so
+# by a factor, or by a number of steps for each further character.
 MAX_RATIO = 1.6
+MAX_STEPS_MORE = 0.1
 # Imports the package, links a text, and prints the expressions that were compiled, with the file
 # and line that asked for them.
 COMPILED = """
@@ -59,8 +61,11 @@ def compiled_expressions() -> list[tuple[str, int, str]]:
     return [tuple(row) for row in json.loads(output.splitlines()[-1])]
 
 
-# Tried once too: these patterns are used with `match` and `fullmatch`, from dicts.
-FROM_DICTS = (r"[\w-]+\.[0-9a-f]{16}", r"[^\S\n]+(?:(?:is|are", r"\s*(?:(?:is|was)\s)?(?:non")
+# Tried once too: these are used with `match` and `fullmatch`, from dicts or for names of files.
+ALSO_TRIED_ONCE = (
+    r"[\w-]+\.[0-9a-f]{16}", r"[^\S\n]+(?:(?:is|are", r"\s*(?:(?:is|was)\s)?(?:non",
+    r"\.journal", r"\.meta", r"(?s:strings\-",
+)  # fmt: skip
 
 
 def names_tried_once() -> set[tuple[str, str]]:
@@ -85,20 +90,19 @@ def names_tried_once() -> set[tuple[str, str]]:
     }
 
 
-def growth(pattern: str, flags: int, *, once: bool) -> tuple[float, str]:
-    """Return how much more steps a character takes in a longer text, and the worst text."""
-    worst = (0.0, "")
+def is_slow_on(pattern: str, flags: int = 0, *, once: bool = False) -> str:
+    """Return a text for which an expression takes more than linear time, or ""."""
     matcher = Matcher(pattern, flags)
     for text in hard_texts(matcher.tree, Random(0)):
         short, long = text(SHORT), text(LONG)
         try:
             before = matcher.count(short, once=once, limit=20_000) / len(short)
-            limit = int((MAX_RATIO + 0.1) * before * len(long)) + 500
-            after = matcher.count(long, once=once, limit=limit) / len(long)
+            most = before + MAX_STEPS_MORE * (len(long) - len(short))
+            limit = int(min(MAX_RATIO * before, most) * len(long)) + 500
+            matcher.count(long, once=once, limit=limit)
         except TooManySteps:
-            return 10.0, long
-        worst = max(worst, (after / before, long))
-    return worst
+            return long
+    return ""
 
 
 @pytest.fixture
@@ -117,19 +121,26 @@ def test_expressions_of_the_package(deep_recursion):
     slow = {}
     for pattern, flags, place in expressions:
         path, _, line = place.rpartition(":")
-        once = (path, int(line)) in tried_once or pattern.startswith(FROM_DICTS)
-        ratio, text = growth(pattern, flags, once=once)
-        if ratio > MAX_RATIO:
+        once = (path, int(line)) in tried_once or pattern.startswith(ALSO_TRIED_ONCE)
+        if text := is_slow_on(pattern, flags, once=once):
             slow[f"{place} {pattern[:80]}"] = text[:20]
     assert slow == {}
 
 
 @pytest.mark.parametrize(
     "pattern",
-    [r"(?P<stop>[.!?]+[\"')\]]*)\s+", r"\s+$", r"a+b", r"(?:a|b)*c", r"(a+)+b", r"\w+\s?\w+x"],
+    [
+        r"(?P<stop>[.!?]+[\"')\]]*)\s+",
+        r"\s+$",
+        r"a+b",
+        r"(?:a|b)*c",
+        r"(a+)+b",
+        r"\w+\s?\w+x",
+        "|".join([*"bcdefghijklmnopqrstuvw", r"\s?(?:-*>)", "."]),
+    ],
 )
 def test_a_planted_expression_is_noticed(pattern):
-    assert growth(pattern, 0, once=False)[0] > MAX_RATIO
+    assert is_slow_on(pattern)
 
 
 @pytest.mark.parametrize(
@@ -137,11 +148,11 @@ def test_a_planted_expression_is_noticed(pattern):
     [r"(?<![.!?])[.!?]++[\"')\]]*+\s+", r"(?<!\s)\s+$", r"\w+", r"<[^<>]{1,40}>", r"(?<!\w)\w+x"],
 )
 def test_an_expression_in_linear_time_is_not(pattern):
-    assert growth(pattern, 0, once=False)[0] <= MAX_RATIO
+    assert not is_slow_on(pattern)
 
 
 def test_match_starts_once():
-    assert growth(r"a+b", 0, once=True)[0] <= MAX_RATIO
+    assert not is_slow_on(r"a+b", once=True)
 
 
 @pytest.mark.parametrize(

@@ -69,8 +69,9 @@ _TOKEN_KINDS = (
      r"(?:(?<![a-z])|(?<=del)|(?<=ins)|(?<=dup)|(?<=fs))"
      rf"(?i:{_RESIDUE_NAMES})(?![a-ceg-z]|f[^s]|d[^eu])"),
     ("letters", "",
-     r"[ACDEFGHIKLMNPQRSTUVWXY*]+(?![a-ceg-z])|(?<![A-Za-z])[acgtu]+(?=\s?-*>)|(?<=>)[acgtu]+\b"),
-    ("arrow", "t", r"\s?(?:-*>|→|–>|&gt;|-to-)\s?|\s(?:to|by|with)\s(?:an?\s)?(?:premature\s)?"),
+     r"[ACDEFGHIKLMNPQRSTUVWXY*]+(?![a-ceg-z])|(?<![A-Za-z])[acgtu]+(?=\s?-{0,9}>)|(?<=>)[acgtu]+\b"),
+    ("arrow", "t",
+     r"\s?(?:-{0,9}>|→|–>|&gt;|-to-)\s?|\s(?:to|by|with)\s(?:an?\s)?(?:premature\s)?"),
     ("codon", "c", r"\s(?:codon|residue)\b"),
     ("allele", "e", r"\s?alleles?\s(?:of|at)\s(?:the\s)?"),
     ("exchange", "i", r"\s(?:substitution|transition|transversion|mutation|polymorphism)\b"),

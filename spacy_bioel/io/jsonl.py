@@ -170,7 +170,7 @@ _LABELS = ("label", "labels")  # mentions in doccano, or classes of the whole te
 _TEXT_KEYS = {"text": str, **dict.fromkeys((*_MENTION_LISTS, "annotates"), list)}
 _OTHER_OFFSETS = frozenset(("tokens", "sentences", "sents", "sections", "relations"))
 # {"start": 0, "end": 5} or [0, 5, "Disease"]; in JSON, quotes inside strings have a backslash.
-_OFFSETS = re.compile(r'"(start|begin)\w*": \d+, [^{}]*"end\w*": \d|\[\d+, \d+, "')
+_OFFSETS = re.compile(r'"(start|begin)\w{0,9}": \d+, [^{}]{0,200}"end\w{0,9}": \d|\[\d+, \d+, "')
 _LEFT_OUT = ("reject", "ignore")  # answers in Prodigy
 _CONCEPT_KEYS = {
     "id": str, "names": list, "types": list, "parents": list, "definition": str,
