@@ -13,6 +13,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Any
 
 from fastapi import Request
@@ -274,6 +275,8 @@ class Metrics:
         ready.set_function(lambda: service.is_ready)
         workers = Gauge("bioel_workers", "Worker processes that are loaded", registry=registry)
         workers.set_function(lambda: service.n_loaded)
+        memory = Gauge("bioel_worker_bytes", "Memory without mapped files", registry=registry)
+        memory.set_function(lambda: sum(map(_private_bytes, service.worker_pids)))
         service.observe = self._observe
 
     def _observe(self, answers: Sequence[Answer]) -> None:
@@ -285,6 +288,14 @@ class Metrics:
     def page(self) -> bytes:
         """Return the metrics in Prometheus' text format."""
         return generate_latest(self._registry)
+
+
+def _private_bytes(pid: int) -> int:
+    """Return the memory of a process without mapped files; 0 if the system does not show it."""
+    with suppress(OSError):
+        match = re.search(r"^RssAnon:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(), re.M)
+        return int(match[1]) * 1024 if match else 0
+    return 0
 
 
 class MeasureRequests:

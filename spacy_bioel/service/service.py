@@ -352,8 +352,9 @@ class Service:
         """
         answers = [self._refuse_long_text(job) for job in jobs]
         accepted = [job for job, answer in zip(jobs, answers, strict=True) if answer is None]
-        linked = iter(await asyncio.wrap_future(self.submit(accepted)))
-        return [next(linked) if answer is None else answer for answer in answers]
+        linked = await asyncio.wrap_future(self.submit(accepted))
+        remaining = iter(linked)
+        return [next(remaining) if answer is None else answer for answer in answers]
 
     def concept(self, id: str) -> Values:
         """Look up a concept. RAISES BioelError: [B337] for an unknown id, [B387] while loading."""
