@@ -331,7 +331,7 @@ class Service:
             for (request, position), answer in zip(batch, answers, strict=True):
                 request.answers[position] = fingerprint, answer
                 if len(request.answers) == len(request.jobs):
-                    for outdated in request.outdated(self._kb.fingerprint):
+                    for outdated in reversed(request.outdated(self._kb.fingerprint)):
                         del request.answers[outdated]
                         self._put_back(request, outdated)
                 if len(request.answers) == len(request.jobs):
