@@ -125,9 +125,7 @@ def _beside(port: int, bodies: list[bytes], text: str | None) -> dict[str, float
         time.sleep(8 if text is None else 2)
         is_over.set()
     cuts = statistics.quantiles(times, n=100, method="inclusive")
-    return {
-        "status": status,
-        "seconds": seconds,
+    return ({"status": status, "seconds": seconds} if text else {}) | {
         "good": len(times),
         "good_failed": sum(future.result() for future in failures),
         "good_p50_ms": 1000 * cuts[49],
