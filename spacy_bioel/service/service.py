@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -80,9 +80,8 @@ class Service:
     does not wait for more texts. Requests take turns, text by text, so that a small request does
     not wait for a large one to finish.
 
-    If a worker process dies or exceeds the deadline, its texts are linked again, each alone. A text
-    that is lost again gets an error. Long texts are always alone, and do not occupy the last worker
-    while others send short texts.
+    If a worker process dies or exceeds the deadline, its texts are linked again, each alone. Long
+    texts are always alone, and do not occupy the last worker while others send short texts.
 
     load (Callable): Returns the pipeline; picklable for worker processes.
     max_characters (int): Characters per text. A longer text fails; other texts are not affected.
@@ -125,7 +124,7 @@ class Service:
         self._changed = Condition()
         self._closed = False
         self._threads = [
-            Thread(target=self._run, args=(number,), name=f"batches {number}", daemon=True)
+            Thread(target=self._run, name=f"batches {number}", daemon=True)
             for number in range(self._n_workers)
         ]
 
@@ -186,55 +185,59 @@ class Service:
                 self._changed.notify(len(jobs))
         return request.future
 
-    def _run(self, number: int) -> None:
+    def _run(self) -> None:
         """Load a pipeline and link batches; load another one when it is lost."""
-        while (pipeline := self._load_pipeline()) is not None:
-            if not self._loaded.is_set():
-                self._loaded.set()
-                for thread in self._threads[1:]:
-                    thread.start()
+        while not self._closed:
+            try:
+                pipeline = self._load_pipeline()
+            except Exception as error:
+                if self._closed:
+                    return
+                if not self._loaded.is_set():  # passed to all callers
+                    self._end_all(error)
+                    return
+                self.notify(f"A worker process could not be started: {error}")
+                with self._changed:
+                    self._changed.wait_for(lambda: self._closed, timeout=_RETRY_SECONDS)
+                continue
             while not pipeline.is_lost and (batch := self._take_batch()):
                 self._answer_batch(pipeline, batch)
             with self._changed:
                 self.n_loaded -= 1
                 self._pipelines.remove(pipeline)
 
-    def _load_pipeline(self) -> Pipeline | WorkerProcess | None:
-        """Load a pipeline, in as many attempts as it takes if one was loaded before.
-
-        RETURNS: None if the service is closed or cannot load its first pipeline.
-        """
-        while True:
+    def _load_pipeline(self) -> Pipeline | WorkerProcess:
+        pipeline = self._make()
+        with self._changed:
+            self._pipelines.append(pipeline)
+            is_late = self._closed
+        try:
+            if is_late:
+                pipeline.kill()
+            pipeline.load()
+        except Exception:
+            pipeline.kill()
             with self._changed:
-                if self._closed:
-                    return None
-                pipeline = self._make()
-                self._pipelines.append(pipeline)
-            try:
-                pipeline.load()
-            except Exception as error:  # passed to all waiting callers
-                with self._changed:
-                    self._pipelines.remove(pipeline)
-                    if self._closed:
-                        return None
-                    if not self._loaded.is_set():
-                        self.failure = error
-                        self._end_all(error)
-                        self._loaded.set()
-                        return None
-                    self.notify(f"A worker process could not be started: {error}")
-                    self._changed.wait_for(lambda: self._closed, timeout=_RETRY_SECONDS)
-                continue
-            with self._changed:
-                if not self._loaded.is_set():
-                    self._kb, self._setting = pipeline.kb, pipeline.setting
-                    self._meta = pipeline.meta
-                self.n_loaded += 1
-            return pipeline
+                self._pipelines.remove(pipeline)
+            raise
+        with self._changed:
+            self.n_loaded += 1
+            if not self._loaded.is_set():
+                self._kb, self._setting = pipeline.kb, pipeline.setting
+                self._meta = pipeline.meta
+                self._loaded.set()
+                for thread in self._threads[1:]:
+                    thread.start()
+        return pipeline
 
     def _end_all(self, error: Exception) -> None:
-        for request in list(self._open):
-            request.end(error)
+        """End all requests with an error, which is that of loading unless the service is closed."""
+        with self._changed:
+            if not self._closed:
+                self.failure = error
+                self._loaded.set()
+            for request in list(self._open):
+                request.end(error)
 
     def _take_batch(self) -> _Batch:
         """Wait for texts, and take a batch of them; it is empty when the service is closed."""
@@ -296,7 +299,11 @@ class Service:
                 self._changed.notify_all()
 
     def _answer_lost(self, batch: _Batch, lost: WorkerLost) -> None:
-        """Have the texts of a lost batch linked alone, or fail if there was only one."""
+        """Have the texts of a lost batch linked again, each alone.
+
+        A text fails if it was alone and took too long, or if its worker died twice: the first may
+        have died for another reason.
+        """
         if self._closed:
             return
         n_characters = sum(request.jobs[position].n_characters for request, position in batch)
@@ -305,8 +312,9 @@ class Service:
             f"A worker process is replaced [{code}]; its batch had {len(batch)} texts with "
             f"{n_characters:,} characters."
         )
-        if len(batch) == 1:
-            ((request, position),) = batch
+        request, position = batch[0]
+        is_overdue = code == "B560"
+        if len(batch) == 1 and (is_overdue or position in request.suspects):
             self._accept(batch, [request.jobs[position].failed_answer(lost.message)], "")
             return
         with self._changed:
@@ -319,13 +327,12 @@ class Service:
         if request not in self._requests:
             self._requests.appendleft(request)
 
-    def _accept(self, batch: _Batch, answers: Iterable[Answer], fingerprint: str) -> None:
+    def _accept(self, batch: _Batch, answers: list[Answer], fingerprint: str) -> None:
         """Note answers, and end the requests that are complete.
 
         If the knowledge base was replaced in between, older answers are made again, so that all
         answers to a request are from the same knowledge base.
         """
-        answers = list(answers)
         self.observe(answers)
         with self._changed:
             for (request, position), answer in zip(batch, answers, strict=True):
