@@ -283,11 +283,12 @@ class Service:
 
     def _answer_batch(self, pipeline: Pipeline | WorkerProcess, batch: _Batch) -> None:
         is_alone = batch[0][0].is_alone(batch[0][1])
+        is_suspect = not pipeline.is_lost  # otherwise, it died while it was idle
         try:
             self._update_kb(pipeline)
             answers = pipeline.link([request.jobs[position] for request, position in batch])
         except WorkerLost as lost:
-            self._answer_lost(batch, lost)
+            self._answer_lost(batch, lost, is_suspect=is_suspect)
         except Exception as error:  # passed to the callers; the thread continues
             for request, _ in batch:
                 request.end(error)
@@ -298,7 +299,7 @@ class Service:
                 self._n_alone -= is_alone
                 self._changed.notify_all()
 
-    def _answer_lost(self, batch: _Batch, lost: WorkerLost) -> None:
+    def _answer_lost(self, batch: _Batch, lost: WorkerLost, *, is_suspect: bool) -> None:
         """Have the texts of a lost batch linked again, each alone.
 
         A text fails if it was alone and took too long, or if its worker died twice: the first may
@@ -314,12 +315,13 @@ class Service:
         )
         request, position = batch[0]
         is_overdue = code == "B560"
-        if len(batch) == 1 and (is_overdue or position in request.suspects):
+        if is_suspect and len(batch) == 1 and (is_overdue or position in request.suspects):
             self._accept(batch, [request.jobs[position].failed_answer(lost.message)], "")
             return
         with self._changed:
             for request, position in reversed(batch):
-                request.suspects.add(position)
+                if is_suspect:
+                    request.suspects.add(position)
                 self._put_back(request, position)
 
     def _put_back(self, request: _Request, position: int) -> None:

@@ -170,8 +170,7 @@ class WorkerProcess:
         self._process.start()
         theirs.close()
         self._deadline = deadline
-        self._is_overdue = False
-        self.is_lost = False
+        self._is_overdue = self._is_broken = False
         self.pid = self._process.pid
         self.kb: KnowledgeBase
         self.setting: KbSetting | None
@@ -196,9 +195,13 @@ class WorkerProcess:
         answers: list[Answer] = self._ask("link", jobs, seconds=self._deadline)
         return answers
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether the process has died, or is about to."""
+        return self._is_broken or self._is_overdue or not self._process.is_alive()
+
     def kill(self) -> None:
         """End the process, whatever it is doing."""
-        self.is_lost = True
         self._process.kill()
         self._process.join()
 
@@ -211,7 +214,7 @@ class WorkerProcess:
             self._connection.send((name, *values))
             answer = self._connection.recv()
         except (EOFError, OSError) as error:
-            self.is_lost = True
+            self._is_broken = True
             raise self._describe_end() from error
         finally:
             timer.cancel()
@@ -220,7 +223,7 @@ class WorkerProcess:
         return answer
 
     def _cut(self) -> None:
-        self._is_overdue = self.is_lost = True
+        self._is_overdue = True
         self._process.kill()
 
     def _describe_end(self) -> WorkerLost:
