@@ -31,7 +31,7 @@ MODULES = {
     "rivals": ["documents", "dictionary", "scispacy"],
     "scale": ["spark", "pubmed", "knowledge_base"],
     "screenshots": ["screenshots"],
-    "service": ["service"],
+    "service": ["service", "bad_texts"],
     "starter": ["starter", "starter_links", "starter_speed"],
     "tmvar3": ["variants_forms", "peers"],
     "where": ["where", "imports"],

@@ -5,9 +5,12 @@ BC5CDR's development documents: from many clients at once before it is ready (co
 clients that send the next request after each answer (saturation); and at random times independent
 of answers (50 a second on average, exponential gaps), so that queueing behind slow answers counts.
 The clients share the processor with the service.
+
+python -m benchmarks.run bad_texts sends texts that are slow to link, or were, beside good clients.
 """
 
 import json
+import os
 import random
 import re
 import signal
@@ -21,6 +24,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.client import HTTPConnection
 from itertools import count
+from pathlib import Path
 
 from benchmarks.record import NoteOption, Row, question, rows_of
 from benchmarks.starter import development_texts
@@ -30,6 +34,12 @@ _N_CLIENTS = 16
 _RATE = 50  # requests a second under steady load
 # Seconds of saturation, of steady load to warm up, and of steady load with memory measured.
 _SATURATION_SECONDS, _WARM_UP_SECONDS, _STEADY_SECONDS = 20, 5, 60
+_N_GOOD_CLIENTS = 32  # beside a bad text
+_BAD_TEXTS = {
+    "full stops": "." * 99_000,
+    "1, 6,000 times": "1," * 6_000,
+    "4,000 genes": ", ".join(f"ABC{number}" for number in range(4_000)),
+}
 _local = threading.local()  # a connection for each thread
 
 
@@ -57,6 +67,94 @@ def service(note: NoteOption = "") -> Iterator[Row]:
             "megabytes_at_end": _megabytes(pid),
         }
         yield from rows_of("steady load", values, n=len(times), **about)
+
+
+@question("bad_texts")
+def bad_texts(note: NoteOption = "") -> Iterator[Row]:
+    """Measure what good clients, /livez and SIGTERM notice of texts that are slow to link."""
+    bodies = [json.dumps({"texts": [text.text]}).encode() for text in development_texts(_CORPUS)]
+    about = {"corpus": _CORPUS, "split": "dev", "clients": _N_GOOD_CLIENTS, "note": note}
+    with _service() as (port, pid):
+        while _get(port, "/readyz")[0] != 200:
+            time.sleep(0.1)
+        time.sleep(_WARM_UP_SECONDS)  # the other workers load
+        yield from rows_of("no bad text", _beside(port, bodies, None), **about)
+        yield from rows_of("worker", {"megabytes": _worker_megabytes(port)}, **about)
+        for name, text in _BAD_TEXTS.items():
+            yield from rows_of(name, _beside(port, bodies, text), **about)
+        bad = threading.Thread(target=_ask, args=(port, _body(_BAD_TEXTS["full stops"])))
+        bad.start()
+        time.sleep(1)
+        start = time.perf_counter()
+        os.kill(pid, signal.SIGTERM)
+        while Path(f"/proc/{pid}/status").read_text().split("State:")[1].split()[0] != "Z":
+            time.sleep(0.01)
+        yield from rows_of("SIGTERM", {"seconds": time.perf_counter() - start}, **about)
+
+
+def _beside(port: int, bodies: list[bytes], text: str | None) -> dict[str, float]:
+    """Send a bad text while good clients send requests without a pause, and ask /livez."""
+    is_over = threading.Event()
+    numbers = count()
+    times: list[float] = []
+
+    def work(_: int) -> int:
+        failed = 0
+        while not is_over.is_set():
+            start = time.perf_counter()
+            failed += not _ask(port, bodies[next(numbers) % len(bodies)])
+            times.append(time.perf_counter() - start)
+        return failed
+
+    def probe() -> float:
+        longest = 0.0
+        while not is_over.is_set():
+            start = time.perf_counter()
+            assert _get(port, "/livez")[0] == 200
+            longest = max(longest, time.perf_counter() - start)
+            time.sleep(0.1)
+        return longest
+
+    with ThreadPoolExecutor(_N_GOOD_CLIENTS + 1) as pool:
+        failures = [pool.submit(work, number) for number in range(_N_GOOD_CLIENTS)]
+        probing = pool.submit(probe)
+        time.sleep(2)
+        start = time.perf_counter()
+        status = _get(port, "/link", _body(text))[0] if text else 0
+        seconds = time.perf_counter() - start
+        time.sleep(8 if text is None else 2)
+        is_over.set()
+    cuts = statistics.quantiles(times, n=100, method="inclusive")
+    return ({"status": status, "seconds": seconds} if text else {}) | {
+        "good": len(times),
+        "good_failed": sum(future.result() for future in failures),
+        "good_p50_ms": 1000 * cuts[49],
+        "good_p99_ms": 1000 * cuts[98],
+        "good_max_ms": 1000 * max(times),
+        "livez_max_ms": 1000 * probing.result(),
+    }
+
+
+def _body(text: str) -> bytes:
+    return json.dumps({"texts": [text]}).encode()
+
+
+def _get(port: int, path: str, body: bytes | None = None) -> tuple[int, str]:
+    connection = HTTPConnection("127.0.0.1", port, timeout=120)
+    method = "GET" if body is None else "POST"
+    connection.request(method, path, body, {"Content-Type": "application/json"})
+    answer = connection.getresponse()
+    return answer.status, answer.read().decode()
+
+
+def _worker_megabytes(port: int) -> float:
+    """Return the memory of a worker process without mapped files."""
+    metrics = _get(port, "/metrics")[1]
+    values = [
+        float(re.findall(rf"^{name} (.*)$", metrics, re.M)[0])
+        for name in ("bioel_worker_bytes", "bioel_workers")
+    ]
+    return values[0] / values[1] / 2**20
 
 
 @contextmanager

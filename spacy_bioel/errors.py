@@ -296,6 +296,10 @@ class Errors(metaclass=_Coded):
     B552 = "{path} is from a run that differs in: {what}. Run the original command with --resume; to start again, delete the file."
     B553 = "Document {n} of the input is not the document that was linked before, according to {path}. Use the original input with --resume; to start again, delete the file."
     B554 = "{n} of {of} mentions are not linked; the offsets of the first are {place}. Expected integers with 0 <= start < end <= {length} around a word of the text, counted in characters. Correct them; the other mentions of the document are linked."
+    B560 = "This text was not linked within {seconds:g} seconds. Do not send it again: split it, for example at its sections, or ask the administrator of the service to increase --deadline."
+    B561 = "The worker process that linked this text died ({how}). Do not send it again: split it, for example at its sections, or ask the administrator of the service whether memory ran out."
+    B562 = "A worker process died ({how}) before the pipeline was loaded. If memory ran out, use fewer workers: --workers 1."
+    B563 = "The service is stopping. Send the request again after the number of seconds in Retry-After."
 
 
 class Warnings(metaclass=_Coded):

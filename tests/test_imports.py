@@ -90,6 +90,7 @@ PACKAGES: dict[str, list[str]] = {
     "export/formats.py": ["bioc", "pyarrow"],
     "export/html.py": ["pandas", "IPython", "jinja2", "markupsafe"],
     "service/service.py": ["spacy"],
+    "service/worker.py": ["spacy"],
     # Of the extra only to say that it is missing, before the service listens.
     "service/commands.py": ["typer", "fastapi", "prometheus_client"],
     "service/middleware.py": ["fastapi", "starlette", "pydantic", "prometheus_client"],

@@ -168,6 +168,13 @@ def test_numbers():
             assert shown == expected, sentence
 
 
+def test_memory_of_a_worker():
+    found = measured("bad_texts", None, system="worker", metric="megabytes")
+    assert (
+        f"each needs about {round(found, -1):.0f} MB of its own" in PROSE["docs/guides/service.md"]
+    )
+
+
 def test_libraries_were_measured():
     measured = srsly.read_json(ROOT / "benchmarks/results/libraries.json")
     assert len(measured) == 17

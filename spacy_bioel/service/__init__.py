@@ -15,6 +15,7 @@ class Limits:
     texts (int): Texts per request.
     characters (int): Characters per text.
     seconds (float): Seconds per request, from its first byte to its answer.
+    deadline (float): Seconds to link a text.
     """
 
     body_bytes: int = 8_000_000
@@ -22,3 +23,4 @@ class Limits:
     texts: int = 1_000
     characters: int = 100_000
     seconds: float = 60.0
+    deadline: float = 10.0

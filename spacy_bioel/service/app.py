@@ -11,7 +11,7 @@ from importlib.resources import files
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Query, Request
-from fastapi.responses import HTMLResponse, JSONResponse, Response
+from fastapi.responses import HTMLResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import (
     BaseModel,
@@ -37,7 +37,8 @@ from spacy_bioel.service.middleware import (
     Refusal,
     problems,
 )
-from spacy_bioel.service.service import Job, Service, Values
+from spacy_bioel.service.service import Service, Values
+from spacy_bioel.service.worker import LOST_TEXT_CODES, Job
 from spacy_bioel.types import KbRelease
 
 _MAX_SEARCH_RESULTS = 100
@@ -174,7 +175,7 @@ class DocumentOut(BaseModel):
     """A text with its links, in the same form as a line from `bioel link`."""
 
     id: str | None
-    text: str | None = Field(description="The text; null if it was too long")
+    text: str | None = Field(description="The text; null if it was too long or took too long")
     links: list[LinkOut]
     error: ErrorOut | None = Field(description="Why this text could not be linked, or null")
 
@@ -270,7 +271,7 @@ def _add_api(app: FastAPI, service: Service, limits: Limits) -> None:
     @app.post(
         "/link",
         response_model=LinkAnswer,
-        responses=problems(400, 408, 413, 415, 422, 503),
+        responses=problems(400, 408, 413, 415, 422, 429, 503),
         dependencies=[Depends(_require_json)],
     )
     async def link(request: LinkRequest) -> Response:
@@ -282,7 +283,14 @@ def _add_api(app: FastAPI, service: Service, limits: Limits) -> None:
             Job((text.text, text.id), candidates=request.candidates, xrefs=request.xrefs)
             for text in request.texts
         ]
-        return JSONResponse({"documents": await service.link(jobs)})
+        answers = await service.link(jobs)
+        errors = [answer.error for answer in answers]
+        lost = [error for error in errors if error and error.code in LOST_TEXT_CODES]
+        if lost and len(lost) == len(answers):
+            raise Refusal(503, f"[{lost[0].code}] {lost[0].message}", where="body.texts")
+        # The workers have made the JSON: here, it would delay answers to others.
+        content = b'{"documents":[%s]}' % b",".join(answer.row for answer in answers)
+        return Response(content, media_type="application/json")
 
     @app.get("/concepts/{id:path}", response_model=ConceptOut, responses=problems(404, 422, 503))
     def concept(id: str) -> Values:

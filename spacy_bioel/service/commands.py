@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated
 
 from typer import Argument, Option
@@ -43,6 +44,12 @@ def serve(
     timeout: Annotated[
         float, Option(min=0.1, help="Maximum seconds per request, including its waiting time.")
     ] = _DEFAULT_LIMITS.seconds,
+    workers: Annotated[
+        int | None, Option(min=1, help="Worker processes; default: one for each core.")
+    ] = None,
+    deadline: Annotated[
+        float, Option(min=0.1, help="Maximum seconds to link a text.")
+    ] = _DEFAULT_LIMITS.deadline,
 ) -> None:
     """Link texts over HTTP, with an API for programs and a page for people.
 
@@ -52,8 +59,9 @@ def serve(
     There is no authentication. Allowed Host headers: localhost, --host, any IP address, and each
     --allowed-host, such as a proxy's name.
 
-    SIGHUP reloads a knowledge base that has changed. SIGTERM stops the service when all requests in
-    progress are answered. Needs the `serve` extra.
+    A text that exceeds --deadline fails with status 503, and its worker process is replaced; other
+    texts are not affected. SIGHUP reloads a knowledge base that has changed. SIGTERM stops the
+    service within a few seconds; requests in progress are answered. Needs the `serve` extra.
 
     Example: `bioel serve --port 8000`
     """
@@ -77,13 +85,22 @@ def serve(
         texts=max_texts,
         characters=max_characters,
         seconds=timeout,
+        deadline=deadline,
     )
     run.run_server(
         *(listener, model, limits),
         preset=preset,
+        n_workers=workers or _count_cores(),
         hosts=[host, *(allowed_host or [])],
         notify=console.show_note,
     )
+
+
+def _count_cores() -> int:
+    """Return the number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def mcp(model: Model = "starter", preset: console.Preset = None, code: console.Code = None) -> None:

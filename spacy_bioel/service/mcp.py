@@ -6,6 +6,7 @@ Answers are short, because an agent reads each answer in full.
 from __future__ import annotations
 
 import asyncio
+import json
 from functools import partial
 from typing import Annotated, Any
 
@@ -18,7 +19,8 @@ from pydantic import Field, ValidationError
 from spacy_bioel import __version__
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.loading import check_there, load_model
-from spacy_bioel.service.service import Job, Service, Values
+from spacy_bioel.service.service import Service, Values
+from spacy_bioel.service.worker import Job
 
 _MAX_CHARACTERS = 20_000
 _MAX_LINKS = 200
@@ -95,7 +97,8 @@ def make_agent_tools(service: Service) -> MCPServer[Any]:
         several concepts; none if it is not in the knowledge base), name (the concept name that
         matched) and score (confidence from 0 to 1). `omitted` counts mentions beyond the first 200.
         """
-        (row,) = await service.link([Job((text, None))])
+        (answer,) = await service.link([Job((text, None))])
+        row = json.loads(answer.row)
         if row["error"]:
             raise ToolError("[{code}] {message}".format(**row["error"]))
         links = [_short_link(link) for link in row["links"][:_MAX_LINKS]]

@@ -13,6 +13,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Any
 
 from fastapi import Request
@@ -33,13 +34,14 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from spacy_bioel.errors import BioelError, Errors, crash_report, shortened
-from spacy_bioel.export.rows import LinkedText
 from spacy_bioel.service import Limits
 from spacy_bioel.service.service import Service
+from spacy_bioel.service.worker import Answer
 
 _SERVER_LOGGER = logging.getLogger("uvicorn.error")
 _MAX_MESSAGE_LENGTH = 500  # a message may quote the request
-_STATUS_OF_CODES = {"B337": 404, "B387": 503}  # other errors are internal: 500
+_STATUS_OF_CODES = {"B337": 404, "B387": 503, "B563": 503}  # other errors are internal: 500
+_TRY_AGAIN = {"B387", "B389", "B391", "B563"}  # loading, busy, or ending
 
 
 class ErrorOut(BaseModel):
@@ -79,7 +81,8 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
         413: "The request body is too large",
         415: "The request body is not declared as JSON",
         422: "The request is not valid",
-        503: "Busy or loading: try again after the number of seconds in Retry-After",
+        429: "Too many requests: try again after the number of seconds in Retry-After",
+        503: "Busy or loading if there is Retry-After; otherwise, the texts took too long",
     }
     return {status: {"model": Problem, "description": texts[status]} for status in statuses}
 
@@ -141,7 +144,7 @@ def _response(
     body = {"code": code, "message": shortened(text, _MAX_MESSAGE_LENGTH), "where": where}
     # A message may quote lone surrogates from the request, which an answer cannot contain.
     body = {key: value and value.encode("utf8", "replace").decode() for key, value in body.items()}
-    if status == 503:  # loading, or busy
+    if code in _TRY_AGAIN:
         headers = {"Retry-After": "2"}
     return JSONResponse(body, status, dict(headers or {}))
 
@@ -238,7 +241,7 @@ class LimitRequests:
             raise Refusal(413, Errors.B382.format(most=self.limits.body_bytes), where="body")
         is_alone = self._in_progress == n_read
         if not is_alone and self._in_progress + n_bytes > self.limits.waiting_bytes:
-            raise Refusal(503, Errors.B389)
+            raise Refusal(429, Errors.B389)
 
 
 _LATENCY_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -270,18 +273,29 @@ class Metrics:
         waiting.set_function(lambda: service.waiting)
         ready = Gauge("bioel_ready", "1 when the pipeline is loaded", registry=registry)
         ready.set_function(lambda: service.is_ready)
+        workers = Gauge("bioel_workers", "Worker processes that are loaded", registry=registry)
+        workers.set_function(lambda: service.n_loaded)
+        memory = Gauge("bioel_worker_bytes", "Memory without mapped files", registry=registry)
+        memory.set_function(lambda: sum(map(_private_bytes, service.worker_pids)))
         service.observe = self._observe
 
-    def _observe(self, linked: Sequence[LinkedText]) -> None:
-        for text in linked:
-            self.texts.labels("failed" if text.error else "linked").inc()
-            n_nil = sum(not link.ids for link in text.links)
-            self.mentions.labels("nil").inc(n_nil)
-            self.mentions.labels("linked").inc(len(text.links) - n_nil)
+    def _observe(self, answers: Sequence[Answer]) -> None:
+        for answer in answers:
+            self.texts.labels("failed" if answer.error else "linked").inc()
+            self.mentions.labels("nil").inc(answer.n_nil)
+            self.mentions.labels("linked").inc(answer.n_linked)
 
     def page(self) -> bytes:
         """Return the metrics in Prometheus' text format."""
         return generate_latest(self._registry)
+
+
+def _private_bytes(pid: int) -> int:
+    """Return the memory of a process without mapped files; 0 if the system does not show it."""
+    with suppress(OSError):
+        match = re.search(r"^RssAnon:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(), re.M)
+        return int(match[1]) * 1024 if match else 0
+    return 0
 
 
 class MeasureRequests:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # reads these variables at its first matrix product.
 _CACHE_LIMITS = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "64"}
 # Time allowed for requests in progress to finish on shutdown.
-_SHUTDOWN_SECONDS = 30
+_SHUTDOWN_SECONDS = 5
 # Longer than proxies keep idle connections (usually 60 seconds), so that no proxy sends a request
 # on a connection that is being closed.
 _IDLE_SECONDS = 75
@@ -55,6 +55,7 @@ def run_server(
     limits: Limits,
     *,
     preset: str | None = None,
+    n_workers: int,
     hosts: Collection[str],
     notify: Callable[[str], None],
 ) -> None:
@@ -62,6 +63,7 @@ def run_server(
 
     listener (socket.socket): From `listen`.
     model, preset (str): As in `loading.load_model`.
+    n_workers (int): Worker processes.
     hosts (Collection[str]): Allowed host names; see `middleware.CheckHost`.
     notify (Callable): Receives messages about service events.
     RAISES BioelError: If the pipeline cannot be loaded.
@@ -73,7 +75,13 @@ def run_server(
     from spacy_bioel.service.service import Service
 
     load = partial(load_model, model, preset=preset)
-    service = Service(load, max_characters=limits.characters)
+    service = Service(
+        load,
+        max_characters=limits.characters,
+        n_workers=n_workers,
+        deadline=limits.deadline,
+    )
+    service.notify = notify
     max_connections = choose_max_connections()
     connections = Connections(
         max_connections=max_connections, seconds=limits.seconds, notify=notify
@@ -88,17 +96,32 @@ def run_server(
         access_log=False,  # paths contain search terms
         server_header=False,
         timeout_keep_alive=_IDLE_SECONDS,
-        timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
+        timeout_graceful_shutdown=_SHUTDOWN_SECONDS + 2,
     )
-    server = uvicorn.Server(config)
+    server = Server(config, service)
     _handle_signals(server, service, notify)
     service.start()
     Thread(target=_watch_loading, args=(server, service, notify), daemon=True).start()
-    server.run(sockets=[listener])
-    service.close()
+    try:
+        server.run(sockets=[listener])
+    finally:
+        service.close()
     if service.failure is not None:
         raise service.failure
     notify("Ended.")
+
+
+class Server(uvicorn.Server):
+    """Server that ends requests with error B563 if they take too long when it shuts down."""
+
+    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+        super().__init__(config)
+        self._service = service
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        closing = Thread(target=self._service.close, daemon=True)
+        asyncio.get_running_loop().call_later(_SHUTDOWN_SECONDS, closing.start)
+        await super().shutdown(sockets)
 
 
 def _watch_loading(server: uvicorn.Server, service: Service, notify: Callable[[str], None]) -> None:

@@ -162,7 +162,7 @@ def test_service(failing, capfd, caplog):
         rules.function, function = "none", rules.function
         client, service = client_of(nlp)
         service.wait()
-        service._linker.generator.rules.rules["quoting"].function = function
+        service._pipelines[0]._linker.generator.rules.rules["quoting"].function = function
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         messages = []
@@ -198,7 +198,7 @@ def test_bugs_in_the_service(kb, name, monkeypatch, capfd, caplog):
         except KeyError as error:
             raise RuntimeError(f"{TEXT} is not expected") from error
 
-    monkeypatch.setattr(service, {"link": "_link_batch"}.get(name, name), bug)
+    monkeypatch.setattr(service._pipelines[0] if name == "link" else service, name, bug)
     paths = {"link": "/link", "concept": "/concepts/X:1", "search": "/search?q=x", "about": "/info"}
     json_of = {"json": {"texts": [TEXT]}} if name == "link" else {}
     answer = client.request("POST" if json_of else "GET", paths[name], **json_of)
@@ -225,7 +225,7 @@ def test_agents(kb, monkeypatch, capfd, caplog):
     def bug(*_: Any) -> Any:
         raise RuntimeError(TEXT)
 
-    monkeypatch.setattr(service, "_link_batch", bug)
+    monkeypatch.setattr(service._pipelines[0], "link", bug)
     answers.append(asyncio.run(call(text=TEXT)))
     service.close()
     assert all(answer.is_error for answer in answers)

@@ -1,14 +1,57 @@
 from collections.abc import Iterator
 from concurrent.futures import Future
+from dataclasses import dataclass
 from threading import Event, Thread
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import spacy
 
-from spacy_bioel.service.service import Job, Service
+from spacy_bioel.service.service import Service
+from spacy_bioel.service.worker import Job, Pipeline, WorkerLost
 
 WAIT = 60  # seconds after which a test has failed
+
+
+@dataclass
+class Kb:
+    fingerprint: str
+
+
+class Letters(Pipeline):
+    """A pipeline of letters, whose knowledge base is the number of the version."""
+
+    setting = ""
+    kb: Any = Kb("1")
+
+    def __init__(self, paused: "Paused") -> None:
+        super().__init__(spacy.blank)
+        self.paused = paused
+        self.meta = {}
+
+    def load(self) -> None:
+        self.paused.n_loads += 1
+
+    def set_kb(self, setting: Any) -> None:
+        self.kb = self.paused._kb
+
+    def link(self, jobs: list[Job]) -> list[Any]:
+        items = [str(job.document[0]) for job in jobs]
+        self.paused.batches.append("".join(item[:9] for item in items))
+        self.paused.inside.set()
+        assert self.paused.go_on.wait(WAIT)
+        if "!" in items:
+            raise ValueError("a bang")
+        if "k" in items:  # the knowledge base is reloaded while this batch is linked
+            self.paused._kb = Kb("2")
+        if "#" in items:
+            self.is_lost = True
+            raise WorkerLost("signal 9", "[B560] too slow")
+        return [
+            SimpleNamespace(row=item.upper() + self.kb.fingerprint.replace("1", ""))
+            for item in items
+        ]
 
 
 class Paused(Service):
@@ -18,20 +61,11 @@ class Paused(Service):
 
     def __init__(self, *, room: int = 100) -> None:
         super().__init__(spacy.blank, max_characters=100)
+        self._make = lambda: Letters(self)
         self.characters_per_batch = room
         self.batches: list[str] = []
+        self.n_loads = 0
         self.inside, self.go_on = Event(), Event()
-
-    def _load_and_try(self) -> None: ...
-
-    def _link_batch(self, jobs: list[Job]) -> list[Any]:
-        items = [str(job.document[0]) for job in jobs]
-        self.batches.append("".join(items))
-        self.inside.set()
-        assert self.go_on.wait(WAIT)
-        if "!" in items:
-            raise ValueError("a bang")
-        return [item.upper() for item in items]
 
     def ask(self, items: list[str]) -> Future[list[Any]]:
         return self.submit([Job((item, None)) for item in items])
@@ -53,7 +87,7 @@ def paused(request) -> Iterator[Paused]:
 
 
 def results(*futures: Future[Any]) -> list[Any]:
-    return [future.result(WAIT) for future in futures]
+    return [[answer.row for answer in future.result(WAIT)] for future in futures]
 
 
 def test_requests_take_turns_and_get_their_results_in_order(paused):
@@ -110,14 +144,52 @@ def test_requests_wait_for_the_pipeline_and_get_its_error():
     assert (service.is_ready, str(service.failure)) == (False, "no such model")
 
 
-def test_closing_ends_after_the_batch(paused):
+def test_closing_ends_all_requests(paused):
     first = paused.begin()
     left = paused.ask(["a"])
     closing = Thread(target=paused.close)
     closing.start()
-    while not paused.ask(["b"]).cancelled():  # until it is being closed
-        pass
+    assert str(left.exception(WAIT)).startswith("[B563]")
+    assert str(first.exception(WAIT)).startswith("[B563]")
     paused.go_on.set()
     closing.join(WAIT)
-    assert results(first) == [["."]] and left.cancelled()
     assert paused.batches == ["."]
+    assert str(paused.ask(["b"]).exception(WAIT)).startswith("[B563]")
+
+
+def test_texts_of_a_lost_batch_are_linked_alone(paused):
+    """Only the text that is lost again fails, and it is not linked a third time."""
+    notes: list[str] = []
+    paused.notify = notes.append
+    paused.begin()
+    one, other = paused.ask(["a", "#", "b"]), paused.ask(["c"])
+    paused.go_on.set()
+    other.result(WAIT)
+    rows = [answer.row for answer in one.result(WAIT)]
+    assert (rows[0], rows[2]) == ("A", "B") and b'"code":"B560","message":"too slow"' in rows[1]
+    assert results(paused.ask(["d"])) == [["D"]]
+    assert paused.batches[:2] == [".", "ac#b"] and sorted(paused.batches[2:]) == list("#abcd")
+    assert (paused.n_loads, len(notes)) == (3, 2)
+    assert (
+        notes[0] == "A worker process is replaced [B560]; its batch had 4 texts with 4 characters."
+    )
+
+
+def test_long_texts_are_alone(paused):
+    paused.characters_per_batch = 100_000
+    paused.begin()
+    futures = [paused.ask(["a", "l" * 10_001, "b"]), paused.ask(["m" * 10_001]), paused.ask(["c"])]
+    paused.go_on.set()
+    for future in futures:
+        future.result(WAIT)
+    assert paused.batches == [".", "ac", "m" * 9, "l" * 9, "b"]
+
+
+def test_all_answers_to_a_request_are_from_one_knowledge_base(paused):
+    """Those from the old one are made again; requests that are complete with it are answered."""
+    paused.begin()
+    complete, split, late = paused.ask(["z"]), paused.ask(list("akcde")), paused.ask(["f"])
+    paused.go_on.set()
+    assert results(complete, late) == [["Z"], ["F"]]
+    assert results(split) == [["A2", "K2", "C2", "D2", "E2"]]
+    assert paused.batches == [".", "zafk", "cde", "ak"]

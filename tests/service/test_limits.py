@@ -68,7 +68,7 @@ def test_too_much_at_once_is_refused_until_others_are_done():
         return [refused, *answers, await third.ask(app)]
 
     ok = (200, "", b"")
-    assert asyncio.run(run()) == [(503, "B389", b"2"), ok, ok, ok]
+    assert asyncio.run(run()) == [(429, "B389", b"2"), ok, ok, ok]
 
 
 @pytest.mark.parametrize(
