@@ -296,6 +296,7 @@ class Errors(metaclass=_Coded):
     B552 = "{path} is from a run that differs in: {what}. Run the original command with --resume; to start again, delete the file."
     B553 = "Document {n} of the input is not the document that was linked before, according to {path}. Use the original input with --resume; to start again, delete the file."
     B554 = "{n} of {of} mentions are not linked; the offsets of the first are {place}. Expected integers with 0 <= start < end <= {length} around a word of the text, counted in characters. Correct them; the other mentions of the document are linked."
+    B555 = "{path} is written for two options, and one result would be lost. Choose another name."
 
 
 class Warnings(metaclass=_Coded):

@@ -82,6 +82,7 @@ def build(
 
     Example: `bioel kb build my_kb terms.csv --columns id=Code,name=Label --prefix MY`
     """
+    console.check_distinct([*sources, retired], [skip_bad, json_file])
     had_vectors = bool(map_vectors(out))
     with console.reporting_bad(skip_bad, sources=sources):
         about = {"source": source_name, "release": release, "licence": licence}
@@ -254,6 +255,7 @@ def add(
 
     Example: `bioel kb add my_kb local_terms.tsv`
     """
+    console.check_distinct(sources, [skip_bad, json_file])
     about = {"source": source_name, "release": release, "licence": licence}
     kept_types = None if types is None else split_list(types)
     with console.reporting_bad(skip_bad, sources=sources):
@@ -334,6 +336,7 @@ def retire(
 
     Example: `bioel kb retire my_kb MESH:C000001 --replaced-by MESH:D009270`
     """
+    console.check_distinct([pairs], [json_file])
     if (old is None) == (pairs is None) or (pairs is not None and replaced_by):
         raise BioelError(Errors.B204)
     replacements: dict[str, str] = {}
