@@ -171,18 +171,19 @@ def open_sources(
     defaults |= {key: [h[i] for h in headers] for i, key in enumerate(("release", "licence"))}
     options: Any = {"columns": column_map, "synonym_separator": synonym_separator}
     concepts = chain.from_iterable(
-        read_ontology(path, format=name, prefix=prefix, **options) for path, name in formats
+        _with_good_ids(path, read_ontology(path, format=name, prefix=prefix, **options))
+        for path, name in formats
     )
     for key, values in defaults.items():
         about[key] = about[key] or ", ".join(dict.fromkeys(filter(None, values)))
-    return counting_kept(_with_good_ids(concepts)), about
+    return counting_kept(concepts), about
 
 
-def _with_good_ids(concepts: Iterable[Concept]) -> Iterator[Concept]:
+def _with_good_ids(path: Path, concepts: Iterable[Concept]) -> Iterator[Concept]:
     """Yield concepts with valid ids."""
     for number, concept in enumerate(concepts, start=1):
         with skip_if_bad():
-            check_ids(concept, number=number)
+            check_ids(concept, where=f"record {number} of {path}")
             yield concept
 
 
