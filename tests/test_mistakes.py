@@ -91,7 +91,7 @@ TEXTS = {
     "alone.ann": "T1\tDisease 0 5\tFever\n",
     "fake.spacy": "not a DocBin",
     "rules.py": "import spacy\n\nraise ValueError('no table')\n",
-    "kept.jsonl.partial": '{"--context": "False"}\n0 {}\n',
+    "kept.jsonl.partial": '{"partial output of": "bioel link", "--context": "False"}\n0 {}\n',
     "a_folder/file": "x",
     "META/MRCONSO.RRF": "C0000001|ENG\n",
 }

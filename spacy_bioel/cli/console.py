@@ -173,26 +173,24 @@ def _write_bad(file: TextIO, record: BadRecord) -> None:
     file.write("\t".join(escape_formula(" ".join(cell.split())) for cell in cells) + "\n")
 
 
-def check_distinct(
-    inputs: Iterable[str | Path | None], outputs: Iterable[str | Path | None]
-) -> None:
+def check_distinct(inputs: Iterable[object], outputs: Iterable[object]) -> None:
     """Check that each output is a file of its own; None, "-" and devices are ignored.
 
     RAISES BioelError: [B493] if an output is also an input, [B555] if two outputs are one file.
     """
-    used = dict.fromkeys(map(_identity, filter(None, inputs)), Errors.B493)
-    for path in map(str, filter(None, outputs)):
-        if path != "-" and not is_stream(Path(path)):
-            if problem := used.get(_identity(path)):
-                raise BioelError(problem.format(path=path))
-            used[_identity(path)] = Errors.B555
+    used = dict.fromkeys(map(_identity, inputs), Errors.B493)
+    for path in outputs:
+        if problem := used.get(identity := _identity(path)):
+            raise BioelError(problem.format(path=path))
+        used[identity] = Errors.B555
 
 
 def _identity(file: object) -> object:
     """Return what all names of a file have in common: its device and number, if it exists."""
     path = Path(str(file))
-    status = path.stat() if path.exists() else None
-    return (status.st_dev, status.st_ino) if status else path.resolve()
+    if file is None or str(file) == "-" or is_stream(path):
+        return object()  # equal to no other
+    return (path.stat().st_dev, path.stat().st_ino) if path.exists() else path.resolve()
 
 
 def make_folder(folder: Path) -> None:

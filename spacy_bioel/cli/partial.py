@@ -37,8 +37,7 @@ class PartialLinks:
 
     path (Path): The partial file, which is created when linking starts.
     resume (bool): Continue the run that left the file, if there is one.
-    RAISES BioelError: [B551] if there is a file and `resume` is false, [B556] if it is another
-        program's file.
+    RAISES BioelError: [B551] if there is a file and not `resume`, [B556] if it is not ours.
     """
 
     def __init__(self, path: Path, *, resume: bool) -> None:
