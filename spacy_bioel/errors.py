@@ -58,7 +58,7 @@ class Errors(metaclass=_Coded):
     B023 = "Column {file} of the knowledge base in {path} is missing, truncated or from another knowledge base: expected {expected}; found {found}. Copy the folder again, or build it again: bioel kb build {path} SOURCE"
     B024 = "{file} in {path} is damaged: expected checksum {expected}, found {found}. Copy the folder again, or rebuild it: bioel kb build {path} SOURCE; for vectors: bioel kb encode {path} MODEL"
     B025 = "The bytes are not a complete knowledge base: expected the result of KnowledgeBase.to_bytes(), found {found}. Save the pipeline again."
-    B026 = "In record {number}, the {field} is {found!r}: expected text other than NIL, without white space or '|', such as MESH:D003920. Correct the source."
+    B026 = "In {where}, the {field} is {found!r}: expected text other than NIL, without white space or '|', such as MESH:D003920. Correct the source."
     B027 = "Retired ids replace each other in a circle: {cycle}. Expected a chain that ends at a current id. Correct the source."
     B028 = "None of the {records} records is kept: {by_type} concepts were dropped by the type filter, {by_branch} are outside the branches to keep, {nameless} have no name. Requested types: {asked}; most frequent types in the source: {seen}. Check the filters."
     B029 = "{path} exists and is not a knowledge base: expected a meta.json that describes its columns. It was not overwritten. Choose another path, or remove it first."
@@ -281,7 +281,7 @@ class Errors(metaclass=_Coded):
     B513 = "{first} and {second} would be documents with the same id, {id!r}. Rename or remove one of them."
     B514 = "{where}, column {column}: {problem}, so its text may not be what was typed. Format the column as text, and enter the cell again; paste formulas as values."
     B515 = "{path} has these sheets with contents: {names}; expected one. Remove the others, or save the right one as CSV."
-    B516 = "--skip-bad applies to tables of texts (.csv, .tsv, .xlsx), and {source} is none, or its mentions are given. Leave the option out: in other formats, a bad record fails alone."
+    B516 = "--skip-bad applies to tables of texts (.csv, .tsv, .xlsx), and {source} is none, or its mentions are given. Leave the option out; for given mentions, `bioel convert INPUT OUT.jsonl --skip-bad REPORT.tsv` first leaves out the documents with errors."
     B520 = '{path} has mentions in several places, which differ: {found}. Choose the gold mentions with --spans-key KEY or --ents; in a config, spans_key = "KEY" or "doc.ents".'
     B521 = '{path} has no mentions in {asked}; it has {found}. Choose the gold mentions with --spans-key KEY or --ents; in a config, spans_key = "KEY" or "doc.ents".'
     B522 = "--spans-key and --ents choose the gold mentions in a .spacy file, but {problem}. Leave {option} out."
@@ -296,6 +296,8 @@ class Errors(metaclass=_Coded):
     B552 = "{path} is from a run that differs in: {what}. Run the original command with --resume; to start again, delete the file."
     B553 = "Document {n} of the input is not the document that was linked before, according to {path}. Use the original input with --resume; to start again, delete the file."
     B554 = "{n} of {of} mentions are not linked; the offsets of the first are {place}. Expected integers with 0 <= start < end <= {length} around a word of the text, counted in characters. Correct them; the other mentions of the document are linked."
+    B555 = "{path} is written for two options, and one result would be lost. Choose another name."
+    B556 = "{path} was not written by `bioel link`, which keeps the links of interrupted runs in a file of this name. Rename the file, or choose another output."
     B560 = "This text was not linked within {seconds:g} seconds. Do not send it again: split it, for example at its sections, or ask the administrator of the service to increase --deadline."
     B561 = "The worker process that linked this text died ({how}). Do not send it again: split it, for example at its sections, or ask the administrator of the service whether memory ran out."
     B562 = "A worker process died ({how}) before the pipeline was loaded. If memory ran out, use fewer workers: --workers 1."

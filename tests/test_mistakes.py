@@ -55,6 +55,7 @@ def one_mention(text: str, start: int, label: str, ids: list[str]) -> str:
 GOLD = "1|t|Fever.\n1|a|None.\n"
 TEXTS = {
     "notes.txt": "Fever and cough.\n",
+    "foreign.csv.partial": "My notes.\n",
     "blank.txt": "\n\n",
     "mine.tsv": "id\tname\nX:1\tFever\nX:2\tCough\n",
     "mine.csv": "Code,Label\nX:1,Fever\n",
@@ -90,7 +91,7 @@ TEXTS = {
     "alone.ann": "T1\tDisease 0 5\tFever\n",
     "fake.spacy": "not a DocBin",
     "rules.py": "import spacy\n\nraise ValueError('no table')\n",
-    "kept.jsonl.partial": '{"--context": "False"}\n0 {}\n',
+    "kept.jsonl.partial": '{"partial output of": "bioel link", "--context": "False"}\n0 {}\n',
     "a_folder/file": "x",
     "META/MRCONSO.RRF": "C0000001|ENG\n",
 }

@@ -29,7 +29,7 @@ from rich.text import Text
 from typer import Argument, Option
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.files import replacing_text
+from spacy_bioel.files import is_stream, replacing_text
 from spacy_bioel.io.open import BadRecord, skipping_bad
 from spacy_bioel.io.table import COLUMN_KEYS
 from spacy_bioel.text.normalize import escape_formula
@@ -171,6 +171,26 @@ def _write_bad(file: TextIO, record: BadRecord) -> None:
     line = str(record.line or "")
     cells = (record.path, line, record.code, record.message.partition("] ")[2])
     file.write("\t".join(escape_formula(" ".join(cell.split())) for cell in cells) + "\n")
+
+
+def check_distinct(inputs: Iterable[object], outputs: Iterable[object]) -> None:
+    """Check that each output is a file of its own; None, "-" and devices are ignored.
+
+    RAISES BioelError: [B493] if an output is also an input, [B555] if two outputs are one file.
+    """
+    used = dict.fromkeys(map(_identity, inputs), Errors.B493)
+    for path in outputs:
+        if problem := used.get(identity := _identity(path)):
+            raise BioelError(problem.format(path=path))
+        used[identity] = Errors.B555
+
+
+def _identity(file: object) -> object:
+    """Return what all names of a file have in common: its device and number, if it exists."""
+    path = Path(str(file))
+    if file is None or str(file) == "-" or is_stream(path):
+        return object()  # equal to no other
+    return (path.stat().st_dev, path.stat().st_ino) if path.exists() else path.resolve()
 
 
 def make_folder(folder: Path) -> None:

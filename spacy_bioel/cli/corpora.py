@@ -62,6 +62,7 @@ def convert(
     """
     from spacy_bioel.corpus import read_texts
 
+    console.check_distinct([corpus], [out, skip_bad, json_file])
     place, counts = console.gold_place(spans_key, ents), Counter(documents=0, mentions=0)
     with console.reporting_bad(skip_bad, sources=[corpus]), console.naming(out):
         texts = counting_kept(read_texts(corpus, format=format, prefix=prefix, spans_key=place))
@@ -154,6 +155,7 @@ def check_command(
     from spacy_bioel.kb.bundled import open_kbs
     from spacy_bioel.loading import dictionary_pipeline
 
+    console.check_distinct([train, dev], [json_file])
     base, nlp = open_kbs(kb, open_kb_argument), dictionary_pipeline(kb)
     options: Any = {"format": format, "spans_key": console.gold_place(spans_key, ents)}
     read = partial(stream_mapped_gold, prefix=prefix, label=label, annotates=annotates, **options)

@@ -148,7 +148,8 @@ def link_command(
         format = "whole"
     context |= affirmed or preset is not None
     writes_context = context and not affirmed
-    outputs = inputs.outputs_of(output or ["-"], html, source, xrefs=xrefs, context=writes_context)
+    outputs = inputs.outputs_of(output or ["-"], html, xrefs=xrefs, context=writes_context)
+    console.check_distinct([source, code], [*outputs, skip_bad])
     if is_given and context:
         raise BioelError(Errors.B491)
     place = console.gold_place(spans_key, ents)
@@ -262,6 +263,7 @@ def explain_command(
     from spacy_bioel.report import explain as explain_text
     from spacy_bioel.report import pieces as pieces_of
 
+    console.check_distinct([code], [json_file, html])
     if len(arguments) > 2:
         raise BioelError(Errors.B440.format(found=json.dumps(arguments, ensure_ascii=False)))
     model, text = ["starter", *arguments][-2:]

@@ -6,10 +6,10 @@ follow the reader's preference for dark or light mode.
 
 from __future__ import annotations
 
-import csv
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from spacy_bioel.evaluation.evaluate import (
 )
 from spacy_bioel.evaluation.protocols import KINDS, MARKS, PAIRING
 from spacy_bioel.evaluation.run import Predicted, knowledge_of
+from spacy_bioel.export.formats import table_line
 from spacy_bioel.export.html import PAGES
 from spacy_bioel.linking.pipe import Linker
 from spacy_bioel.text.normalize import escape_formula
@@ -117,10 +118,8 @@ def _write_rows(path: Path, errors: Iterable[LinkingError], name_of: NameOf) -> 
         if suffix == ".jsonl":
             file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
             return
-        table = csv.writer(file, delimiter="," if suffix == ".csv" else "\t", lineterminator="\n")
-        table.writerow(COLUMNS)
-        cells = (map(_error_cell, row.values()) for row in rows)
-        table.writerows(map(escape_formula, row) for row in cells)
+        for cells in chain([COLUMNS], (map(_error_cell, row.values()) for row in rows)):
+            file.write(table_line(map(escape_formula, cells), "," if suffix == ".csv" else "\t"))
 
 
 def _error_cell(value: object) -> str:

@@ -140,6 +140,7 @@ def evaluate_command(
     from spacy_bioel.cli import error_files, inputs
     from spacy_bioel.evaluation import run as measuring
 
+    console.check_distinct([gold, code], [json_file, errors, html])
     protocols = dict(get_protocol(name) for name in protocol or _DEFAULT_PROTOCOLS)
     options: Any = {"format": format, "spans_key": console.gold_place(spans_key, ents)}
     options |= {"prefix": prefix, "label": label, "annotates": annotates}
@@ -282,6 +283,7 @@ def tune_command(
     from spacy_bioel.cli.inputs import find_detector, load_with_mapped_gold
     from spacy_bioel.evaluation.tune import tune_pipeline
 
+    console.check_distinct([dev, code], [json_file])
     check_out(out, {"MODEL": Path(model), "DEV": dev, "the knowledge base": kb})
     options: Any = {"format": format, "spans_key": console.gold_place(spans_key, ents)}
     options |= {"prefix": prefix, "label": label, "annotates": annotates}

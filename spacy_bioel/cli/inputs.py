@@ -341,15 +341,14 @@ def _is_plain(path: Path, format: str | None) -> bool:
 
 
 def outputs_of(
-    names: Sequence[str], html: Path | None, source: str, *, xrefs: bool, context: bool
+    names: Sequence[str], html: Path | None, *, xrefs: bool, context: bool
 ) -> dict[str, str]:
     """Map each output name to the suffix that selects its format.
 
     Warns [W303] about formats that cannot store the context of mentions.
 
     xrefs, context (bool): Whether cross-references and the context of mentions are written.
-    RAISES BioelError: [B198] for an unknown format, [B324] for a format without cross-references,
-        [B493] if an output is the input.
+    RAISES BioelError: [B198] for an unknown format, [B324] for a format without cross-references.
     """
     outputs = {name: suffix_of(name) for name in names}
     for name, suffix in outputs.items():
@@ -358,8 +357,6 @@ def outputs_of(
     if html is not None:
         outputs[str(html)] = ".html"
     for name, suffix in outputs.items():
-        if Path(source).is_file() and Path(name).exists() and Path(name).samefile(source):
-            raise BioelError(Errors.B493.format(path=name))
         if context and suffix not in WITH_CONTEXT:
             show_note(Warnings.W303.format(path=name))
     return outputs

@@ -82,6 +82,7 @@ def build(
 
     Example: `bioel kb build my_kb terms.csv --columns id=Code,name=Label --prefix MY`
     """
+    console.check_distinct([*sources, retired], [skip_bad, json_file])
     had_vectors = bool(map_vectors(out))
     with console.reporting_bad(skip_bad, sources=sources):
         about = {"source": source_name, "release": release, "licence": licence}
@@ -170,18 +171,19 @@ def open_sources(
     defaults |= {key: [h[i] for h in headers] for i, key in enumerate(("release", "licence"))}
     options: Any = {"columns": column_map, "synonym_separator": synonym_separator}
     concepts = chain.from_iterable(
-        read_ontology(path, format=name, prefix=prefix, **options) for path, name in formats
+        _with_good_ids(path, read_ontology(path, format=name, prefix=prefix, **options))
+        for path, name in formats
     )
     for key, values in defaults.items():
         about[key] = about[key] or ", ".join(dict.fromkeys(filter(None, values)))
-    return counting_kept(_with_good_ids(concepts)), about
+    return counting_kept(concepts), about
 
 
-def _with_good_ids(concepts: Iterable[Concept]) -> Iterator[Concept]:
+def _with_good_ids(path: Path, concepts: Iterable[Concept]) -> Iterator[Concept]:
     """Yield concepts with valid ids."""
     for number, concept in enumerate(concepts, start=1):
         with skip_if_bad():
-            check_ids(concept, number=number)
+            check_ids(concept, where=f"record {number} of {path}")
             yield concept
 
 
@@ -254,6 +256,7 @@ def add(
 
     Example: `bioel kb add my_kb local_terms.tsv`
     """
+    console.check_distinct(sources, [skip_bad, json_file])
     about = {"source": source_name, "release": release, "licence": licence}
     kept_types = None if types is None else split_list(types)
     with console.reporting_bad(skip_bad, sources=sources):
@@ -334,6 +337,7 @@ def retire(
 
     Example: `bioel kb retire my_kb MESH:C000001 --replaced-by MESH:D009270`
     """
+    console.check_distinct([pairs], [json_file])
     if (old is None) == (pairs is None) or (pairs is not None and replaced_by):
         raise BioelError(Errors.B204)
     replacements: dict[str, str] = {}

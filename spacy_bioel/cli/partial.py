@@ -28,6 +28,7 @@ from spacy_bioel.files import fingerprint_folder, is_stream
 from spacy_bioel.linking.pipe import Linker
 
 _LINKED_TEXT = TypeAdapter(LinkedText)  # its JSON restores all values
+_START = b'{"partial output of": "bioel link"'  # so that files of other programs are kept
 LinkedTexts = Generator[LinkedText, None, None]
 
 
@@ -36,13 +37,16 @@ class PartialLinks:
 
     path (Path): The partial file, which is created when linking starts.
     resume (bool): Continue the run that left the file, if there is one.
-    RAISES BioelError: [B551] if there is a file and `resume` is false.
+    RAISES BioelError: [B551] if there is a file and not `resume`, [B556] if it is not ours.
     """
 
     def __init__(self, path: Path, *, resume: bool) -> None:
         self.path = path
         self._n_done = 0
         self._about: dict[str, str] = {}
+        with suppress(FileNotFoundError), path.open("rb") as file:
+            if not _START.startswith(file.read(len(_START))):  # the start may be torn
+                raise BioelError(Errors.B556.format(path=path))
         lines = self._read_lines()
         self._earlier = json.loads(next(lines, b"null"))
         self.n_earlier = sum(1 for _ in lines)  # documents of the run that left the file
@@ -113,7 +117,7 @@ class PartialLinks:
         file.seek(self._size if self._n_done else 0)
         file.truncate()
         if not self._n_done:
-            file.write(json.dumps(self._about).encode() + b"\n")
+            file.write(json.dumps(json.loads(_START + b"}") | self._about).encode() + b"\n")
         return file
 
 
@@ -164,7 +168,9 @@ def counting(kept: PartialLinks | None) -> Iterator[Totals]:
             show_note(f"{kept.path} has {n_kept}. To continue, add --resume to the command.")
         elif kept is not None:
             kept.path.unlink(missing_ok=True)
-        elif isinstance(error, KeyboardInterrupt):
+        if isinstance(error, KeyboardInterrupt) and not totals.documents:
+            show_note("Interrupted; no document was linked yet.")
+        elif isinstance(error, KeyboardInterrupt) and kept is None:
             show_note(f"Interrupted after {count_of(totals.documents, 'document')}.")
         if isinstance(error, KeyboardInterrupt):
             raise Exit(130) from error

@@ -7,7 +7,6 @@ The formats are JSON lines, JSON, CSV, TSV, HTML, Parquet (which needs pyarrow, 
 from __future__ import annotations
 
 import csv
-import io
 import json
 import os
 import re
@@ -17,7 +16,7 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from itertools import count
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, TextIO
 
 from bioc import (
@@ -355,16 +354,19 @@ def _table_format(delimiter: str, facts: Sequence[str], *, raw: bool) -> TextFor
     def cell(value: object) -> object:
         return escape_formula(value) if isinstance(value, str) and not raw else value
 
-    def text_of(rows: Iterable[Iterable[object]]) -> str:
-        out = io.StringIO()
-        csv.writer(out, delimiter=delimiter, lineterminator="\n").writerows(rows)
-        return out.getvalue()
-
     def rows_of(document: LinkedText) -> str:
         rows = link_rows(document.id or "", document.text or "", document.links)
-        return text_of(map(cell, row.cells(facts)) for row in rows)
+        return "".join(table_line(map(cell, row.cells(facts)), delimiter) for row in rows)
 
-    return TextFormat(rows_of, start=text_of([columns_of(facts)]))
+    return TextFormat(rows_of, start=table_line(columns_of(facts), delimiter))
+
+
+def table_line(cells: Iterable[object], delimiter: str) -> str:
+    r"""Format a line of CSV or TSV; cells with "\r" are quoted, so that readers keep them."""
+    # `csv` quotes the characters of the line terminator, and returns what `write` returns.
+    writer = csv.writer(SimpleNamespace(write=str), delimiter=delimiter, lineterminator="\r\n")
+    line: str = writer.writerow(cells)
+    return line.removesuffix("\r\n") + "\n"
 
 
 _ROWS_PER_GROUP = 1000

@@ -131,7 +131,7 @@ def merge_records(
     source_index, base_retired = drafts.sources.index(source), dict(drafts.retired)
     for number, record in enumerate(concepts, start=1):
         report.records = number
-        check_ids(record, number=number)
+        check_ids(record, where=f"record {number}")
         if record.replaced_by:
             drafts.retired.setdefault(record.id, record.replaced_by)
             continue
@@ -176,14 +176,14 @@ def nothing_left(
     )
 
 
-def check_ids(record: Concept, *, number: int) -> None:
+def check_ids(record: Concept, *, where: str) -> None:
     """Check a record's id and the id of its replacement. RAISES BioelError: [B026] bad id."""
     ids = {"id": record.id}
     if record.replaced_by:
         ids["replacement"] = record.replaced_by
     for field_name, id in ids.items():
         if id in ("", NIL) or _BAD_ID.search(id):
-            raise BioelError(Errors.B026.format(number=number, field=field_name, found=id))
+            raise BioelError(Errors.B026.format(where=where, field=field_name, found=id))
 
 
 def follow_chains(retired: dict[str, str]) -> dict[str, str]:

@@ -135,6 +135,16 @@ def test_bad_records_are_skipped_and_reported(bioel, tmp_path):
     ]
 
 
+def test_a_bad_id_is_found_by_its_file(bioel, tmp_path):
+    first, second = tmp_path / "a.csv", tmp_path / "b.csv"
+    first.write_text("id,name\nX:1,Gout\nX:2,Rash\n")
+    second.write_text("id,name\nX:3,Fever\nD 4,Cough\n")
+    for argv in ("build", tmp_path / "q"), ("add", tmp_path / "kb"):
+        bioel("kb", "build", tmp_path / "kb", first)
+        shown = bioel("kb", *argv, first, second, status=2).err
+        assert f"[B026] In record 2 of {second}, the id is 'D 4'" in shown
+
+
 def test_bad_records_to_add_are_skipped(bioel, kb, tmp_path):
     source, report = tmp_path / "mine.csv", tmp_path / "bad.tsv"
     source.write_text("id,name\nX:1,Gout, of the toe\nX:2,Rash\n")

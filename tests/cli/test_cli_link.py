@@ -408,3 +408,21 @@ def test_convert_to_jsonl(bioel, corpus, tmp_path):
     assert json.loads(out.read_text().splitlines()[0])["mentions"][1] == {
         **{"start": 13, "end": 22, "label": "Chemical", "ids": ["MESH:D003000"]}
     }
+
+
+def test_given_offsets_outside_the_text(bioel, model, tmp_path):
+    source, good, out = tmp_path / "imp.jsonl", tmp_path / "good.jsonl", tmp_path / "out.jsonl"
+    ends = {"Narcan": 6, "Clonidine": 90}
+    lines = [
+        {"text": text, "mentions": [{"start": 0, "end": end, "label": "Chemical"}]}
+        for text, end in ends.items()
+    ]
+    source.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    shown = bioel("link", model, source, "-o", out, "--mentions", "given", status=2).err
+    assert "[B105]" in shown and "line 2" in shown and not out.exists()
+    report = tmp_path / "bad.tsv"
+    argv = ("link", model, source, "--mentions", "given", "--skip-bad", report)
+    assert "bioel convert INPUT OUT.jsonl --skip-bad" in bioel(*argv, status=2).err
+    bioel("convert", source, good, "--skip-bad", report)
+    bioel("link", model, good, "-o", out, "--mentions", "given")
+    assert [json.loads(line)["text"] for line in out.read_text().splitlines()] == ["Narcan"]

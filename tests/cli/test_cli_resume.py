@@ -133,6 +133,15 @@ def test_without_resume_nothing_is_overwritten(bioel, model, notes, interrupted,
     assert out.exists() and not interrupted.exists()
 
 
+@pytest.mark.parametrize("argv", [(), ("--resume",)])
+def test_a_file_of_another_program_is_not_deleted(bioel, model, notes, tmp_path, argv):
+    other, out = tmp_path / "out.csv.partial", tmp_path / "out.csv"
+    other.write_text("My notes.\n")
+    shown = bioel("link", model, notes, "-o", out, *argv, status=2).err
+    assert f"[B556] {other} was not written by" in shown
+    assert other.read_text() == "My notes.\n" and not out.exists()
+
+
 def other_input(notes: Path) -> None:
     notes.write_text(notes.read_text().replace("document 7", "document 8"))
 
@@ -210,7 +219,9 @@ def test_nothing_to_resume(bioel, model, notes, tmp_path, stop, monkeypatch):
     assert "[W350]" in done.err and out.exists()
     out.unlink()
     stop(0, KeyboardInterrupt())
-    bioel("link", model, notes, "-o", out, status=130)
+    for argv in ("-o", out), ("-o", "-"):
+        shown = bioel("link", model, notes, *argv, status=130).err
+        assert "Interrupted; no document was linked yet." in shown
     assert list(tmp_path.iterdir()) == [notes]
     monkeypatch.undo()
     stop(3, KeyboardInterrupt())

@@ -88,10 +88,23 @@ def test_other_mentions_of_the_same_text_are_another_document(tmp_path):
 
 def test_a_run_that_was_killed_before_its_first_document_is_no_obstacle(tmp_path):
     path = tmp_path / "x.partial"
-    for start in ("", '{"MODEL": "o', '{"MODEL": "other"}\n', '{"MODEL": "other"}\nabc'):
+    other = '{"partial output of": "bioel link", "MODEL": "other"}'
+    for start in ("", other[:9], other[:-3], f"{other}\n", f"{other}\nabc"):
         path.write_text(start)
         partial = PartialLinks(path, resume=False)
         partial.check({"MODEL": "m"})
         assert list(partial.link(TEXTS, interrupted(9))) == LINKED
-        assert path.read_text().startswith('{"MODEL": "m"}\n')
+        assert path.read_text().startswith(other.replace("other", "m") + "\n")
         path.unlink()
+
+
+@pytest.mark.parametrize(
+    "content", [b"garbage", b"\xff\x00", b"a}\nb}\n", b'{"id": 1}\n{"id": 2}\n']
+)
+def test_a_file_of_another_program_is_kept(tmp_path, content):
+    path = tmp_path / "x.partial"
+    path.write_bytes(content)
+    for resume in (False, True):
+        with pytest.raises(BioelError, match="B556"):
+            PartialLinks(path, resume=resume)
+    assert path.read_bytes() == content

@@ -8,9 +8,10 @@ from collections.abc import Iterable
 import pytest
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.export.formats import TextFormat, format_of, writing_brat
+from spacy_bioel.export.formats import TextFormat, format_of, table_line, writing_brat
 from spacy_bioel.export.rows import Failure, LinkedText
 from spacy_bioel.io.formats import read_corpus
+from spacy_bioel.io.table import read_text_table
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.normalize import escape_formula, unescape_formula
@@ -157,6 +158,38 @@ def test_csv(documents):
         ["a", "47", "52", "V600E", "Variant", *[""] * 5, "p.Val600Glu", "p|SUB|V|600|E", "", ""],
         ["a", "58", "62", "HeLa", "CellLine", "CVCL_0030", *[""] * 8],
     ]  # fmt: skip
+
+
+BREAKS = [
+    "heart\rattack",
+    "\rx\r",
+    "a\n\rb",
+    "a\r\nb",
+    "a\nb",
+    'a"\r"b',
+    "a\x85\u2028\x0bb",
+    "a,\tb",
+]
+
+
+@pytest.mark.parametrize("words", BREAKS)
+def test_line_breaks_in_cells_are_read_back(tmp_path, words):
+    import pandas as pd
+
+    links = (Link(0, len(words), "Disease", ("X:1",), (Candidate("X:1", 0.5, "x\ry", "exact"),)),)
+    for suffix, separator in ((".csv", ","), (".tsv", "\t")):
+        content = written(suffix, [LinkedText(words, words, links)], raw=True)
+        rows = list(csv.reader(io.StringIO(content, newline=""), delimiter=separator))
+        assert [row[:6] for row in rows[1:]] == [
+            [words, "0", str(len(words)), words, "Disease", "X:1"]
+        ]
+        assert len({len(row) for row in rows}) == 1
+        path = tmp_path / f"out{suffix}"
+        path.write_bytes(content.encode())
+        frame = pd.read_csv(path, sep=separator)
+        assert list(frame["text"]) == list(frame["document"]) == [words]
+        path.write_text(f"id{separator}text\n" + table_line(["1", words], separator), newline="")
+        assert list(read_text_table(path)) == [(words, "1")]
 
 
 FORMULAS = ["=1+1", "+y", "-D", "@a", "\tx", "\r=1", "'=1", "-1.5 mg", "+-1", "''-x", "-2e", "-"]
