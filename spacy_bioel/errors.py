@@ -285,7 +285,7 @@ class Errors(metaclass=_Coded):
     B520 = '{path} has mentions in several places, which differ: {found}. Choose the gold mentions with --spans-key KEY or --ents; in a config, spans_key = "KEY" or "doc.ents".'
     B521 = '{path} has no mentions in {asked}; it has {found}. Choose the gold mentions with --spans-key KEY or --ents; in a config, spans_key = "KEY" or "doc.ents".'
     B522 = "--spans-key and --ents choose the gold mentions in a .spacy file, but {problem}. Leave {option} out."
-    B523 = "{where}: no mention was read, but the key {key!r} contains offsets. Expected mentions under 'mentions', 'links', 'spans', 'entities' or 'label'. Rename the key to 'mentions', or remove it if it lists something else."
+    B523 = "{where}: no mention was read, but the key {key!r} contains offsets. Expected mentions under 'mentions', 'links', 'spans', 'entities', 'label' or 'labels'. Rename the key to 'mentions', or remove it if it lists something else."
     B530 = "{n:,} of the {of:,} documents in {path} are also in {train} (first: {first}). Remove them from one of the two files, because scores on them do not show how well new texts are linked."
     B531 = "{path}: {n:,} of {of:,} mentions start or end inside a word (first: {first}). Correct the offsets: count characters, not bytes, from 0; the end is exclusive."
     B532 = "{path} and {train} have no label in common: {found} and {known}. Rename labels (--label GOLD=MODEL), or choose the right files."
@@ -337,6 +337,9 @@ class Warnings(metaclass=_Coded):
     W350 = "There is no {path}, so no interrupted run can be continued. All documents are linked."
     W351 = "First use: building the knowledge base {kb} in {folder}. This happens only once."
     W352 = "First use: encoding the {n:,} names of {kb}. This happens only once."
+    W370 = "{path}: keys of mentions that were not read, with how often they occur: {keys}. Labels are read from 'label', ids from 'ids'. Rename a key if it contains one of these; ids that differ must be under one key."
+    W371 = "{path}: {absent:,} of {n:,} gold ids are not in the knowledge base; the most frequent: {first}. A linker cannot return them. {hint}"
+    W372 = "{path}: no gold mention has an id, so figures for links (all protocols but mention) are 0 and mean nothing. Add ids to the mentions, or use --protocol mention."
     W455 = "Using only the knowledge base, without training, is better here: {protocol} {metric} {alone:.1f}, the pipeline {value:.1f}. Annotate more documents, or use the knowledge base as the pipeline."
     W477 = "{path}: unreadable cross-references and definitions are left out: {n:,}, the first in line {line}: {row!r}. Ids and names are complete."
     W478 = "{path}: synonyms were split at {used!r}; rows with a semicolon there: {semicolons:,}, with a bar: {bars:,}. If this is wrong, build again with --synonym-separator TEXT."

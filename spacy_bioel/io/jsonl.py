@@ -179,7 +179,23 @@ _CONCEPT_KEYS = {
 _MENTION_KEYS = {
     "start": int, "end": int, "label": str, "ids": (list, str), "fragments": list, "text": str,
 }  # fmt: skip
-_ID_KEYS = ("ids", "kb_id", "link", "cui", "concept_id", "identifier", "id")  # the first counts
+# The first of these keys counts.
+_ID_KEYS = (
+    "ids",
+    "kb_id",
+    "link",
+    "cui",
+    "concept_id",
+    "identifier",
+    "identifiers",
+    "concept",
+    "id",
+)
+_LABEL_KEYS = ("label", "type", "entity", "entity_group", "labels")
+_KNOWN_KEYS = frozenset(  # which contain neither a label nor ids, in our output and other tools
+    "token_start token_end start_offset end_offset start_char end_char index source input_hash "
+    "name pattern priority color score rank probability confidence candidates context comment".split()
+).union(_MENTION_KEYS)
 _Record = dict[str, Any]
 
 
@@ -219,9 +235,10 @@ def read_texts_jsonl(path: StrPath, *, prefix: str = "") -> Iterator[AnnotatedTe
     The output of `bioel link` has "links"; documents that could not be linked are skipped with a
     warning [W260]. Prodigy has "spans"; records that were rejected or ignored are skipped with a
     warning [W336]. doccano has "label", a list of [start, end, label], or "entities" with
-    "start_offset". Other keys are ignored, unless a record without mentions has offsets [B523].
+    "start_offset". Other keys are ignored, unless a record without mentions has offsets [B523], or
+    a mention lacks a label or ids, which they may contain: they are counted in a warning [W370].
     """
-    n, left_out = 0, Counter[str]()
+    n, left_out, unread = 0, Counter[str](), Counter[str]()
     for n, (where, record) in enumerate(_records(path), start=1):
         if record.get("answer") in _LEFT_OUT:
             left_out[record["answer"]] += 1
@@ -234,18 +251,22 @@ def read_texts_jsonl(path: StrPath, *, prefix: str = "") -> Iterator[AnnotatedTe
             LOGGER.warning(Warnings.W260.format(where=where, error=reason[:200]))
             continue
         with skip_if_bad():
-            yield _annotated_text(where, _with_text(record), n, prefix)
+            yield _annotated_text(where, _with_text(record), n, prefix, unread)
     if left_out:
         said = ", ".join(f"{left_out[a]:,} {a}" for a in _LEFT_OUT if left_out[a])
         LOGGER.warning(Warnings.W336.format(path=path, n=n, left=left_out.total(), answers=said))
+    if keys := ", ".join(f"{key[:40]!r} ({n:,})" for key, n in unread.most_common(10)):
+        LOGGER.warning(Warnings.W370.format(path=path, keys=keys))
 
 
-def _annotated_text(where: Place, record: _Record, number: int, prefix: str) -> AnnotatedText:
+def _annotated_text(
+    where: Place, record: _Record, number: int, prefix: str, unread: Counter[str]
+) -> AnnotatedText:
     _check_keys(where, record, _TEXT_KEYS, "text")
     text, annotates = record["text"], _strings(where, record, "annotates")
     key, raw_mentions = _mention_list(where, record)
     mentions = tuple(
-        _json_mention(f"{where}, mention {i}", mention, text, prefix, key=key)
+        _json_mention(f"{where}, mention {i}", mention, text, prefix, unread, key=key)
         for i, mention in enumerate(raw_mentions, start=1)
     )
     return AnnotatedText(_id_of(record, number), text, mentions, annotates)
@@ -305,7 +326,9 @@ def _id_of(record: _Record, number: int) -> str:
     return str(record.get("id", record.get("pmid", number)))
 
 
-def _json_mention(where: str, mention: Any, text: str, prefix: str, *, key: str) -> Mention:
+def _json_mention(
+    where: str, mention: Any, text: str, prefix: str, unread: Counter[str], *, key: str
+) -> Mention:
     match mention:
         case [start, end, words, ids] if key == "mentions":
             mention = {"start": start, "end": end, "text": words, "ids": ids}
@@ -329,11 +352,29 @@ def _json_mention(where: str, mention: Any, text: str, prefix: str, *, key: str)
             case _:
                 raise _record_error(where, f"'fragments' contains {pair!r}, expected [start, end]")
     check_words(text, fragments or [(start, end)], mention.get("text"), where=where)
-    key = next((key for key in _ID_KEYS if mention.get(key) is not None), "ids")
-    ids = mention.get(key, [])
-    raw_ids = "|".join(_strings(where, {key: ids if isinstance(ids, list) else [ids]}, key))
-    label = mention.get("label", "")
-    return Mention(start, end, label, parse_ids(raw_ids, prefix), tuple(fragments))
+    words, ids = text[start:end], {}
+    for key in _ID_KEYS:
+        if (value := mention.get(key)) is not None and not isinstance(value, dict):
+            values = [str(v) if type(v) is int else v for v in _listed(value)]
+            ids[key] = parse_ids("|".join(_strings(where, {key: values}, key)), prefix)
+    labels = {key: _listed(mention[key]) for key in _LABEL_KEYS if mention.get(key, words) != words}
+    label = next((of[0] for of in labels.values() if len(of) == 1 and isinstance(of[0], str)), "")
+    label = mention.get("label", label)
+    linked = next(iter(ids.values()), ())
+    read = {key for key in ids if set(ids[key]) <= set(linked)} | (set(labels) if label else set())
+    lacks = not ids and mention.get("id", "") is not None or not (label or "label" in mention)
+    unread.update(
+        key
+        for key, value in mention.items()
+        if key not in read
+        and value not in (None, words)
+        and (key in ids or lacks and key not in _KNOWN_KEYS)
+    )
+    return Mention(start, end, label, linked, tuple(fragments))
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def _records(path: StrPath, *, lone_surrogates: bool = False) -> Iterator[tuple[Place, _Record]]:
