@@ -194,7 +194,7 @@ _ID_KEYS = (
 _LABEL_KEYS = ("label", "type", "entity", "entity_group", "labels")
 _KNOWN_KEYS = frozenset(  # which contain neither a label nor ids, in our output and other tools
     "token_start token_end start_offset end_offset start_char end_char index source input_hash "
-    "name pattern priority color score rank probability confidence candidates context comment".split()
+    "name pattern priority color score rank probability confidence candidates context".split()
 ).union(_MENTION_KEYS)
 _Record = dict[str, Any]
 
