@@ -40,8 +40,7 @@ def no_progress(description: str, *, total: int | None = None) -> Iterator[Calla
 def check_gold(texts: Sequence[AnnotatedText], linker: Linker | None, path: Path) -> None:
     """Check that a pipeline can be measured on gold documents.
 
-    Warns [W340] if the linker's knowledge base has less than half of the gold ids, and [W372] if
-    there are none.
+    Warns [W340] if the linker's knowledge base has less than half of the gold ids, [W372] without.
 
     RAISES BioelError: [B076] if there are no gold mentions, [B077] if the knowledge base has none
         of the gold ids.

@@ -179,19 +179,8 @@ _CONCEPT_KEYS = {
 _MENTION_KEYS = {
     "start": int, "end": int, "label": str, "ids": (list, str), "fragments": list, "text": str,
 }  # fmt: skip
-# The first of these keys counts.
-_ID_KEYS = (
-    "ids",
-    "kb_id",
-    "link",
-    "cui",
-    "concept_id",
-    "identifier",
-    "identifiers",
-    "concept",
-    "id",
-)
-_LABEL_KEYS = ("label", "type", "entity", "entity_group", "labels")
+_ID_KEYS = tuple("ids kb_id link cui concept_id identifier identifiers concept id".split())
+_LABEL_KEYS = ("label", "type", "entity", "entity_group", "labels")  # the first counts, as of ids
 _KNOWN_KEYS = frozenset(  # which contain neither a label nor ids, in our output and other tools
     "token_start token_end start_offset end_offset start_char end_char index source input_hash "
     "name pattern priority color score rank probability confidence candidates context".split()
@@ -251,25 +240,20 @@ def read_texts_jsonl(path: StrPath, *, prefix: str = "") -> Iterator[AnnotatedTe
             LOGGER.warning(Warnings.W260.format(where=where, error=reason[:200]))
             continue
         with skip_if_bad():
-            yield _annotated_text(where, _with_text(record), n, prefix, unread)
+            record = _with_text(record)
+            _check_keys(where, record, _TEXT_KEYS, "text")
+            text, annotates = record["text"], _strings(where, record, "annotates")
+            key, raw_mentions = _mention_list(where, record)
+            mentions = tuple(
+                _json_mention(f"{where}, mention {i}", mention, text, prefix, unread, key=key)
+                for i, mention in enumerate(raw_mentions, start=1)
+            )
+            yield AnnotatedText(_id_of(record, n), text, mentions, annotates)
     if left_out:
         said = ", ".join(f"{left_out[a]:,} {a}" for a in _LEFT_OUT if left_out[a])
         LOGGER.warning(Warnings.W336.format(path=path, n=n, left=left_out.total(), answers=said))
     if keys := ", ".join(f"{key[:40]!r} ({n:,})" for key, n in unread.most_common(10)):
         LOGGER.warning(Warnings.W370.format(path=path, keys=keys))
-
-
-def _annotated_text(
-    where: Place, record: _Record, number: int, prefix: str, unread: Counter[str]
-) -> AnnotatedText:
-    _check_keys(where, record, _TEXT_KEYS, "text")
-    text, annotates = record["text"], _strings(where, record, "annotates")
-    key, raw_mentions = _mention_list(where, record)
-    mentions = tuple(
-        _json_mention(f"{where}, mention {i}", mention, text, prefix, unread, key=key)
-        for i, mention in enumerate(raw_mentions, start=1)
-    )
-    return AnnotatedText(_id_of(record, number), text, mentions, annotates)
 
 
 def _with_text(record: _Record) -> _Record:
@@ -355,25 +339,20 @@ def _json_mention(
     words, ids = text[start:end], {}
     for key in _ID_KEYS:
         if (value := mention.get(key)) is not None and not isinstance(value, dict):
-            values = [str(v) if type(v) is int else v for v in _listed(value)]
-            ids[key] = parse_ids("|".join(_strings(where, {key: values}, key)), prefix)
-    labels = {key: _listed(mention[key]) for key in _LABEL_KEYS if mention.get(key, words) != words}
-    label = next((of[0] for of in labels.values() if len(of) == 1 and isinstance(of[0], str)), "")
-    label = mention.get("label", label)
+            listed = [str(v) if type(v) is int else v for v in _as_list(value)]
+            ids[key] = parse_ids("|".join(_strings(where, {key: listed}, key)), prefix)
     linked = next(iter(ids.values()), ())
-    read = {key for key in ids if set(ids[key]) <= set(linked)} | (set(labels) if label else set())
+    others = [_as_list(mention[key]) for key in _LABEL_KEYS if mention.get(key, words) != words]
+    other = next((of[0] for of in others if len(of) == 1 and isinstance(of[0], str)), "")
+    label = mention.get("label", other)
+    read = {key for key in ids if set(ids[key]) <= set(linked)}.union(_LABEL_KEYS if label else ())
     lacks = not ids and mention.get("id", "") is not None or not (label or "label" in mention)
-    unread.update(
-        key
-        for key, value in mention.items()
-        if key not in read
-        and value not in (None, words)
-        and (key in ids or lacks and key not in _KNOWN_KEYS)
-    )
+    unclear = (mention.keys() - _KNOWN_KEYS if lacks else ids.keys()) - read
+    unread.update(key for key in unclear if mention[key] not in (None, words))
     return Mention(start, end, label, linked, tuple(fragments))
 
 
-def _listed(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 

@@ -88,11 +88,11 @@ def test_eight_planted_faults_are_all_named(check, tmp_path):
         assert " ".join(message.split()) in done.words
     for named in (
         "try --prefix X (before",
-        "1 documents with the text of an earlier one (first: 21)",
-        "1 documents with the id of an earlier one (first: 7)",
+        "documents with the text of an earlier one: 1 (first: 21)",
+        "documents with the id of an earlier one: 1 (first: 7)",
         "1 of 21 mentions start or end inside a word (first: document 23, 26-31, 'ough ')",
         "1 of 21 gold mentions overlap longer mentions",
-        "1 ids contain white space, and ids in knowledge bases never do (first: 'X:D1 X:D2')",
+        "ids that contain white space: 1 (first: 'X:D1 X:D2')",
         "has mentions labelled ['Device']",
         "1 of the 4 documents in",
     ):
