@@ -234,9 +234,8 @@ def read_texts_jsonl(path: StrPath, *, prefix: str = "") -> Iterator[AnnotatedTe
             continue
         error = record.get("error")
         if error is not None and not record.get("links"):
-            reason = f"{error!r}"
-            if isinstance(error, dict):
-                reason = f"{error.get('code', 'error')}: {error.get('message', '')}"
+            coded = error if isinstance(error, dict) else {"message": repr(error)}
+            reason = f"{coded.get('code', 'error')}: {coded.get('message', '')}"
             LOGGER.warning(Warnings.W260.format(where=where, error=reason[:200]))
             continue
         with skip_if_bad():
@@ -340,7 +339,8 @@ def _json_mention(
     for key in _ID_KEYS:
         if (value := mention.get(key)) is not None and not isinstance(value, dict):
             listed = [str(v) if type(v) is int else v for v in _as_list(value)]
-            ids[key] = parse_ids("|".join(_strings(where, {key: listed}, key)), prefix)
+            strings = map(str, listed) if ids else _strings(where, {key: listed}, key)
+            ids[key] = parse_ids("|".join(strings), prefix)
     linked = next(iter(ids.values()), ())
     others = [_as_list(mention[key]) for key in _LABEL_KEYS if mention.get(key, words) != words]
     other = next((of[0] for of in others if len(of) == 1 and isinstance(of[0], str)), "")

@@ -304,6 +304,7 @@ def test_other_keys_of_mentions(write, caplog, more, label, ids):
         ({"ids": ["X:1"], "labels": ["Sign", "Disease"]}, "'labels' (3)"),
         ({"label": "Sign", "concept": {"code": "X:1"}}, "'concept' (3)"),
         ({"label": "Sign", "ids": ["X:1"], "id": "X:2"}, "'id' (3)"),
+        ({"label": "Sign", "ids": ["X:1"], "identifiers": [{"MESH": 1}]}, "'identifiers' (3)"),
     ],
 )
 def test_keys_of_mentions_that_are_not_read_are_counted_once(write, caplog, more, keys):
