@@ -119,7 +119,7 @@ def read_texts(
     """Read the documents in a corpus file of any format, including .spacy.
 
     spans_key (str | None): Span group with the gold mentions in a .spacy file, or "doc.ents". None:
-        "bioel_gold" if it has mentions, else the only place with mentions, with a warning [W335].
+        "bioel_gold" if it has mentions, else any other place with mentions, with a warning [W335].
         Places with the same mentions count as one.
     RAISES BioelError: [B060] if a .spacy file is damaged, [B520] if its mentions are in several
         places, [B521] if they are not in `spans_key`, [B522] if `spans_key` is given for another

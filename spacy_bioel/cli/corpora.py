@@ -159,8 +159,10 @@ def check_command(
     base, nlp = open_kbs(kb, open_kb_argument), dictionary_pipeline(kb)
     options: Any = {"format": format, "spans_key": console.gold_place(spans_key, ents)}
     read = partial(stream_mapped_gold, prefix=prefix, label=label, annotates=annotates, **options)
+    seen = set[str]()  # an option may apply to one of the files only
     first, second = (
-        summarise(console.track(read(path), str(path)), path, nlp) for path in (train, dev)
+        summarise(console.track(read(path, seen=seen, is_last=path is dev), str(path)), path, nlp)
+        for path in (train, dev)
     )
     rows = describe(first, base), describe(second, base, first)
     report: dict[str, Any] = {"train": rows[0], "dev": rows[1]}

@@ -109,22 +109,25 @@ def stream_mapped_gold(
     prefix: Sequence[str] | None,
     label: Sequence[str] | None,
     annotates: Sequence[str] | None,
+    seen: set[str] | None = None,
+    is_last: bool = True,
     **options: Any,
 ) -> Iterator[AnnotatedText]:
     """Stream gold documents with mapped labels and ids; see `load_with_mapped_gold`.
 
+    seen, is_last: Labels in gold files read before, and whether more files follow.
     options: Options of `read_texts`.
-    RAISES BioelError: [B361], [B362], [B364], and after the last document [B363].
+    RAISES BioelError: [B361], [B362], [B364], and after the last document of the last file [B363].
     """
     prefixes, labels = _parse_prefixes(prefix or ()), _parse_labels(label or ())
     # The reader adds the prefix shared by all labels; label-specific prefixes are added afterwards.
     common_prefix = prefixes.pop("", "") if set(prefixes) <= {""} else ""
-    gold_labels, names = set[str](), tuple(dict.fromkeys(annotates or ()))
+    gold_labels, names = set[str]() if seen is None else seen, tuple(dict.fromkeys(annotates or ()))
     for text in read_texts(gold, prefix=common_prefix, **options):
         gold_labels.update(mention.label for mention in text.mentions)
         text = _map_labels_and_ids(text, labels, prefixes)
         yield declare_labels(text, names, path=gold, error=Errors.B364) if names else text
-    for name in [*labels, *filter(None, prefixes)] if gold_labels else ():
+    for name in [*labels, *filter(None, prefixes)] if gold_labels and is_last else ():
         if name not in gold_labels:
             known = ", ".join(sorted(filter(None, gold_labels))) or "none"
             raise BioelError(Errors.B363.format(path=gold, label=name, known=known))

@@ -164,6 +164,8 @@ def _faults_of_ids(summary: CorpusSummary, kb: KnowledgeBase) -> Iterator[str]:
         for label, ids in sorted(summary.ids.items()):
             if (known := KnownIds.of(kb, ids)).are_few:
                 yield known.message(Warnings.W340, kb, f"{summary.path} labelled {label}")
+        if found.missing:
+            yield found.message(Warnings.W371, kb, summary.path)
 
 
 def _other_faults(summary: CorpusSummary) -> Iterator[str]:

@@ -14,7 +14,7 @@ from spacy.tokens import Doc
 from spacy.util import minibatch
 
 from spacy_bioel.doc import get_links, with_gold_mentions
-from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.errors import LOGGER, BioelError, Errors, Warnings
 from spacy_bioel.evaluation import protocols
 from spacy_bioel.evaluation.evaluate import Figure, GoldLookup, evaluate_links
 from spacy_bioel.linking.pipe import Linker
@@ -40,7 +40,7 @@ def no_progress(description: str, *, total: int | None = None) -> Iterator[Calla
 def check_gold(texts: Sequence[AnnotatedText], linker: Linker | None, path: Path) -> None:
     """Check that a pipeline can be measured on gold documents.
 
-    Warns [W340] if the linker's knowledge base has less than half of the gold ids.
+    Warns [W340] if the linker's knowledge base has less than half of the gold ids, [W372] without.
 
     RAISES BioelError: [B076] if there are no gold mentions, [B077] if the knowledge base has none
         of the gold ids.
@@ -50,6 +50,8 @@ def check_gold(texts: Sequence[AnnotatedText], linker: Linker | None, path: Path
     if linker is not None:
         ids = Counter(id_ for text in texts for mention in text.mentions for id_ in mention.ids)
         check_gold_ids(linker.kb, ids, path)
+        if not ids:
+            LOGGER.warning(Warnings.W372.format(path=path))
 
 
 def measure_pipeline(

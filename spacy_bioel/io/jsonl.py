@@ -179,7 +179,12 @@ _CONCEPT_KEYS = {
 _MENTION_KEYS = {
     "start": int, "end": int, "label": str, "ids": (list, str), "fragments": list, "text": str,
 }  # fmt: skip
-_ID_KEYS = ("ids", "kb_id", "link", "cui", "concept_id", "identifier", "id")  # the first counts
+_ID_KEYS = tuple("ids kb_id link cui concept_id identifier identifiers concept id".split())
+_LABEL_KEYS = ("label", "type", "entity", "entity_group", "labels")  # the first counts, as of ids
+_KNOWN_KEYS = frozenset(  # which contain neither a label nor ids, in our output and other tools
+    "token_start token_end start_offset end_offset start_char end_char index source input_hash "
+    "name pattern priority color score rank probability confidence candidates context".split()
+).union(_MENTION_KEYS)
 _Record = dict[str, Any]
 
 
@@ -219,36 +224,35 @@ def read_texts_jsonl(path: StrPath, *, prefix: str = "") -> Iterator[AnnotatedTe
     The output of `bioel link` has "links"; documents that could not be linked are skipped with a
     warning [W260]. Prodigy has "spans"; records that were rejected or ignored are skipped with a
     warning [W336]. doccano has "label", a list of [start, end, label], or "entities" with
-    "start_offset". Other keys are ignored, unless a record without mentions has offsets [B523].
+    "start_offset". Other keys are ignored, unless a record without mentions has offsets [B523], or
+    a mention lacks a label or ids, which they may contain: they are counted in a warning [W370].
     """
-    n, left_out = 0, Counter[str]()
+    n, left_out, unread = 0, Counter[str](), Counter[str]()
     for n, (where, record) in enumerate(_records(path), start=1):
         if record.get("answer") in _LEFT_OUT:
             left_out[record["answer"]] += 1
             continue
         error = record.get("error")
         if error is not None and not record.get("links"):
-            reason = f"{error!r}"
-            if isinstance(error, dict):
-                reason = f"{error.get('code', 'error')}: {error.get('message', '')}"
+            coded = error if isinstance(error, dict) else {"message": repr(error)}
+            reason = f"{coded.get('code', 'error')}: {coded.get('message', '')}"
             LOGGER.warning(Warnings.W260.format(where=where, error=reason[:200]))
             continue
         with skip_if_bad():
-            yield _annotated_text(where, _with_text(record), n, prefix)
+            record = _with_text(record)
+            _check_keys(where, record, _TEXT_KEYS, "text")
+            text, annotates = record["text"], _strings(where, record, "annotates")
+            key, raw_mentions = _mention_list(where, record)
+            mentions = tuple(
+                _json_mention(f"{where}, mention {i}", mention, text, prefix, unread, key=key)
+                for i, mention in enumerate(raw_mentions, start=1)
+            )
+            yield AnnotatedText(_id_of(record, n), text, mentions, annotates)
     if left_out:
         said = ", ".join(f"{left_out[a]:,} {a}" for a in _LEFT_OUT if left_out[a])
         LOGGER.warning(Warnings.W336.format(path=path, n=n, left=left_out.total(), answers=said))
-
-
-def _annotated_text(where: Place, record: _Record, number: int, prefix: str) -> AnnotatedText:
-    _check_keys(where, record, _TEXT_KEYS, "text")
-    text, annotates = record["text"], _strings(where, record, "annotates")
-    key, raw_mentions = _mention_list(where, record)
-    mentions = tuple(
-        _json_mention(f"{where}, mention {i}", mention, text, prefix, key=key)
-        for i, mention in enumerate(raw_mentions, start=1)
-    )
-    return AnnotatedText(_id_of(record, number), text, mentions, annotates)
+    if keys := ", ".join(f"{key[:40]!r} ({n:,})" for key, n in unread.most_common(10)):
+        LOGGER.warning(Warnings.W370.format(path=path, keys=keys))
 
 
 def _with_text(record: _Record) -> _Record:
@@ -305,7 +309,9 @@ def _id_of(record: _Record, number: int) -> str:
     return str(record.get("id", record.get("pmid", number)))
 
 
-def _json_mention(where: str, mention: Any, text: str, prefix: str, *, key: str) -> Mention:
+def _json_mention(
+    where: str, mention: Any, text: str, prefix: str, unread: Counter[str], *, key: str
+) -> Mention:
     match mention:
         case [start, end, words, ids] if key == "mentions":
             mention = {"start": start, "end": end, "text": words, "ids": ids}
@@ -329,11 +335,25 @@ def _json_mention(where: str, mention: Any, text: str, prefix: str, *, key: str)
             case _:
                 raise _record_error(where, f"'fragments' contains {pair!r}, expected [start, end]")
     check_words(text, fragments or [(start, end)], mention.get("text"), where=where)
-    key = next((key for key in _ID_KEYS if mention.get(key) is not None), "ids")
-    ids = mention.get(key, [])
-    raw_ids = "|".join(_strings(where, {key: ids if isinstance(ids, list) else [ids]}, key))
-    label = mention.get("label", "")
-    return Mention(start, end, label, parse_ids(raw_ids, prefix), tuple(fragments))
+    words, ids = text[start:end], {}
+    for key in _ID_KEYS:
+        if (value := mention.get(key)) is not None and not isinstance(value, dict):
+            listed = [str(v) if type(v) is int else v for v in _as_list(value)]
+            strings = map(str, listed) if ids else _strings(where, {key: listed}, key)
+            ids[key] = parse_ids("|".join(strings), prefix)
+    linked = next(iter(ids.values()), ())
+    others = [_as_list(mention[key]) for key in _LABEL_KEYS if mention.get(key, words) != words]
+    other = next((of[0] for of in others if len(of) == 1 and isinstance(of[0], str)), "")
+    label = mention.get("label", other)
+    read = {key for key in ids if set(ids[key]) <= set(linked)}.union(_LABEL_KEYS if label else ())
+    lacks = not ids and mention.get("id", "") is not None or not (label or "label" in mention)
+    unclear = (mention.keys() - _KNOWN_KEYS if lacks else ids.keys()) - read
+    unread.update(key for key in unclear if mention[key] not in (None, words))
+    return Mention(start, end, label, linked, tuple(fragments))
+
+
+def _as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def _records(path: StrPath, *, lone_surrogates: bool = False) -> Iterator[tuple[Place, _Record]]:

@@ -375,7 +375,7 @@ def read_workbook(path: StrPath) -> Iterator[tuple[Place, list[str]]]:
         without openpyxl, [B478] if it unpacks to too many bytes, [B515] if not one sheet has
         contents.
     """
-    with needing("xlsx", "Excel workbooks"):
+    with needing("xlsx", "Reading Excel workbooks"):
         from openpyxl import load_workbook
     try:
         with zipfile.ZipFile(path) as archive:

@@ -190,15 +190,15 @@ def read_table(
         # Semicolons and commas also occur in names.
         is_common = sum(several) > max(len(several) / 2, len(some) / 5)
         separator = ";" if is_common else _BAR
-    n_of = {";": 0, _BAR: 0}  # rows with it in their synonyms
+    n_of = {";": 0, _BAR: 0}  # rows with it in their synonyms, those with both as a bar
     for where, row in chain(first, rows):
         with skip_if_bad(where):
             _check_row(where, row, len(header), used)
             cells = {key: [row[i].strip() for i in indices[key]] for key in indices}
-            for mark in n_of if detects else ():
-                n_of[mark] += any(mark in cell for cell in cells["synonyms"])
+            synonyms = "".join(cells.get("synonyms", ()))
+            n_of[_BAR if _BAR in synonyms else ";"] += _BAR in synonyms or ";" in synonyms
             yield from _row_concepts(where, cells, prefix, separator)
-    if separator == ";" if n_of[_BAR] else n_of[";"]:
+    if detects and (separator == ";" or 5 * n_of[";"] > n_of[_BAR]):
         about = {"semicolons": n_of[";"], "bars": n_of[_BAR], "used": separator}
         LOGGER.warning(Warnings.W478.format(path=path, **about))
 

@@ -15,7 +15,7 @@ import numpy as np
 from spacy.language import Language
 from thinc.api import Model
 
-from spacy_bioel.errors import BioelError, Errors, Warnings
+from spacy_bioel.errors import LOGGER, BioelError, Errors, Warnings
 from spacy_bioel.kb.joined import parts_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.rescoring import rescorer_of
@@ -207,8 +207,8 @@ class KnownIds:
         hint = "Correct the ids (--prefix adds a prefix), or choose another knowledge base (--kb)."
         if prefix := _likely_prefix(kb, self.missing):
             hint = f"They lack a prefix: try --prefix {prefix} (before training: in bioel convert)."
-        about = {"known": self.known, "n": self.n, "example": kb.ids[0], "first": first}
-        return template.format(**about, path=path, hint=hint)
+        about = {"known": self.known, "n": self.n, "absent": self.n - self.known, "first": first}
+        return template.format(**about, path=path, hint=hint, example=kb.ids[0])
 
 
 def _likely_prefix(kb: KnowledgeBase, missing: Iterable[str]) -> str:
@@ -233,4 +233,4 @@ def check_gold_ids(kb: KnowledgeBase, counts: Mapping[str, int], path: object) -
     if found.are_few and not found.known:
         raise BioelError(found.message(Errors.B077, kb, path))
     if found.are_few:
-        warnings.warn(found.message(Warnings.W340, kb, path), stacklevel=3)
+        LOGGER.warning(found.message(Warnings.W340, kb, path))

@@ -83,16 +83,16 @@ def test_eight_planted_faults_are_all_named(check, tmp_path):
     done = check(train, dev, "--json", tmp_path / "report.json", status=1)
     report = json.loads((tmp_path / "report.json").read_text("utf8"))
     codes = [message[1:5] for message in report["warnings"] + report["errors"]]
-    assert sorted(codes) == ["B077", "B530", "W300", "W341", "W341", "W342", "W343", "W344"]
+    assert sorted(codes) == ["B077", "B530", "W300", "W341", "W341", "W342", "W343", "W344", "W371"]
     for message in report["warnings"] + report["errors"]:
         assert " ".join(message.split()) in done.words
     for named in (
         "try --prefix X (before",
-        "1 documents with the text of an earlier one (first: 21)",
-        "1 documents with the id of an earlier one (first: 7)",
+        "documents with the text of an earlier one: 1 (first: 21)",
+        "documents with the id of an earlier one: 1 (first: 7)",
         "1 of 21 mentions start or end inside a word (first: document 23, 26-31, 'ough ')",
         "1 of 21 gold mentions overlap longer mentions",
-        "1 ids contain white space, and ids in knowledge bases never do (first: 'X:D1 X:D2')",
+        "ids that contain white space: 1 (first: 'X:D1 X:D2')",
         "has mentions labelled ['Device']",
         "1 of the 4 documents in",
     ):
@@ -169,6 +169,24 @@ def test_labels_and_prefixes_are_mapped_as_by_other_commands(check):
     )
     assert "[B364]" in check(train, dev, *options, "--annotates", "Gene", status=2).err
     assert "[B363]" in check(train, dev, "--label", "Drug=Disease", status=2).err
+
+
+@pytest.mark.parametrize("spoilt", [0, 1])
+def test_an_option_may_apply_to_one_of_the_files(check, spoilt):
+    texts = list(good())
+    texts[spoilt] = changed(texts[spoilt], label="Illness")
+    assert "[B532]" in check(*texts, status=1).err
+    assert "[B" not in check(*texts, "--label", "Illness=Disease").err
+
+
+def test_ids_that_the_knowledge_base_lacks_are_named(check):
+    train, dev = good()
+    train[0] = text(0, "D1", prefix="Y:")
+    done = check(train, dev)
+    assert "[W371]" in done.err and "1 of 12 gold ids are not in" in done.words
+    assert "the most frequent: Y:D1." in done.words
+    (warning,) = json.loads(check(train, dev, "--json", "-").out)["warnings"]
+    assert "Y:D1" in warning
 
 
 def test_several_knowledge_bases(check, tmp_path):

@@ -1,3 +1,4 @@
+import json
 from dataclasses import replace
 
 import pytest
@@ -56,10 +57,19 @@ def test_end_to_end_and_gold(bioel, model, corpus, tmp_path):
     assert len(gold["kb_fingerprint"]) == 32 and len(gold["model_fingerprint"]) == 16
 
 
-def test_another_kb_changes_the_answers(bioel, model, corpus, tmp_path):
+def test_figures_for_links_mean_nothing_without_gold_ids(bioel, model, write, caplog):
+    mention = {"start": 0, "end": 8, "label": "Chemical"}
+    gold = write(json.dumps({"text": "Naloxone helps.", "mentions": [mention]}), "d.jsonl")
+    scores(bioel, model, gold, "--protocol", "end_to_end")
+    (message,) = caplog.messages
+    assert message.startswith("[W372] ") and "d.jsonl: no gold mention has an id" in message
+
+
+def test_another_kb_changes_the_answers(bioel, model, corpus, tmp_path, caplog):
     build_kb([Concept("MESH:D006973", ("Pressure disease",))], tmp_path / "kb")
-    with pytest.warns(UserWarning, match=r"\[W340\] Only 2 of 5 gold ids in .*gold.txt"):
-        rows = scores(bioel, model, corpus, "--protocol", "gold", "--kb", tmp_path / "kb")
+    rows = scores(bioel, model, corpus, "--protocol", "gold", "--kb", tmp_path / "kb")
+    (message,) = caplog.messages
+    assert message.startswith("[W340] Only 2 of 5 gold ids in ")
     gold = rows["gold", "accuracy@1", ""]
     # Of 5 only "pressure disease" is found; three ids are not in this knowledge base.
     assert gold["value"] == pytest.approx(20.0)

@@ -88,7 +88,7 @@ def test_malformed_concepts(write, record, message):
         ("flu", "B132.*line 1, mention 1"),
         ({"start": 0}, "B132.*key 'end' is missing"),
         ({"start": "0", "end": 3}, "B132.*'start'"),
-        ({"start": 0, "end": 3, "ids": [7]}, "B132.*'ids'"),
+        ({"start": 0, "end": 3, "ids": [7.5]}, "B132.*'ids'"),
         ({"start": 0, "end": 3, "fragments": [[0]]}, "B132.*'fragments'"),
         ({"start": 0, "end": 3, "fragments": [[0, 9]]}, "B105.*0-9"),
     ],
@@ -252,8 +252,8 @@ def test_texts_that_annotators_did_not_accept_are_left_out_and_counted(write, ca
         ({"label": [[0, 5]]}, r"B132.*expected an object or \[start, end, label\]"),
         ({"label": [[0, 99, "Sign"]]}, "B105.*0-99"),
         (
-            {"spans": [{"start": 0, "end": 5, "id": 7}]},
-            r"B132.*'id' is \[7\], expected a list of str",
+            {"spans": [{"start": 0, "end": 5, "id": 7.5}]},
+            r"B132.*'id' is \[7.5\], expected a list of str",
         ),
         ({"spans": [[0, 5, "Sign"]], "label": [[0, 5, "X"]]}, "B132.*'spans' and 'label' both"),
     ],
@@ -272,3 +272,43 @@ def test_bad_documents_are_skipped(write):
         found = [text.id for text in read_texts_jsonl(lines(write, bad[0], good, *bad[1:], good))]
     assert found == ["2", "5"]
     assert [(r.line, r.code) for r in skipped] == [(1, "B105"), (3, "B523"), (4, "B132")]
+
+
+@pytest.mark.parametrize(
+    ("more", "label", "ids"),
+    [
+        ({"type": "Sign", "ids": ["X:1"]}, "Sign", ("X:1",)),
+        ({"entity": "Sign", "ids": "X:1"}, "Sign", ("X:1",)),
+        ({"entity": "Fever", "type": "Sign", "id": "X:1"}, "Sign", ("X:1",)),  # the words
+        ({"labels": ["Sign"], "identifiers": ["X:1", "X:2"]}, "Sign", ("X:1", "X:2")),
+        ({"label": "Fever", "type": "other", "ids": []}, "Fever", ()),
+        ({"label": "Sign", "type": "other", "concept": "X:1"}, "Sign", ("X:1",)),
+        ({"label": "Sign", "ids": [9606, "X:1"]}, "Sign", ("9606", "X:1")),
+        ({"label": "Sign", "id": 12640}, "Sign", ("12640",)),
+        ({"label": "Sign", "surface": "Fever", "token_start": 0, "score": 0.5}, "Sign", ()),
+        ({"label": "Sign", "ids": [], "normalized": "fever"}, "Sign", ()),
+    ],
+)
+def test_other_keys_of_mentions(write, caplog, more, label, ids):
+    path = lines(write, {"text": TEXT, "mentions": [{"start": 0, "end": 5, **more}]})
+    assert [text.mentions for text in read_texts_jsonl(path)] == [(Mention(0, 5, label, ids),)]
+    assert not caplog.messages
+
+
+@pytest.mark.parametrize(
+    ("more", "keys"),
+    [
+        ({"label": "Sign", "normalized": ["X:1"]}, "'normalized' (3)"),
+        ({"label": "Sign", "kb": "X:1", "token_end": 0}, "'kb' (3)"),
+        ({"ids": ["X:1"], "category": "Sign"}, "'category' (3)"),
+        ({"ids": ["X:1"], "labels": ["Sign", "Disease"]}, "'labels' (3)"),
+        ({"label": "Sign", "concept": {"code": "X:1"}}, "'concept' (3)"),
+        ({"label": "Sign", "ids": ["X:1"], "id": "X:2"}, "'id' (3)"),
+        ({"label": "Sign", "ids": ["X:1"], "identifiers": [{"MESH": 1}]}, "'identifiers' (3)"),
+    ],
+)
+def test_keys_of_mentions_that_are_not_read_are_counted_once(write, caplog, more, keys):
+    record = {"text": TEXT, "spans": [{"start": 0, "end": 5, **more}]}
+    assert len(list(read_texts_jsonl(lines(write, record, record, record)))) == 3
+    (message,) = caplog.messages
+    assert "[W370]" in message and "x.txt" in message and f": {keys}. " in message

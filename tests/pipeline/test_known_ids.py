@@ -39,10 +39,10 @@ def test_half_is_enough(kb):
         ({"UMLS:1": 2, "mesh:D2": 1, "MESH:D3": 1}, "--prefix adds a prefix"),  # has one already
     ],
 )
-def test_less_than_half_is_a_warning_with_the_likely_prefix(kb, counts, hint):
-    with pytest.warns(UserWarning, match=r"\[W340\] Only 1 of \d gold ids in dev") as warned:
-        check_gold_ids(kb, counts, "dev")
-    (message,) = (str(one.message) for one in warned)
+def test_less_than_half_is_a_warning_with_the_likely_prefix(kb, caplog, counts, hint):
+    check_gold_ids(kb, counts, "dev")
+    (message,) = caplog.messages
+    assert message.startswith("[W340] Only 1 of ") and "gold ids in dev" in message
     assert hint in message and "look like MESH:D0" in message and next(iter(counts)) in message
 
 

@@ -76,12 +76,10 @@ def test_forgotten_prefixes_are_refused_before_training(kb_folder, kb):
         make_linker(kb_folder, [drug(bare)])
 
 
-def test_a_warning_says_that_most_gold_ids_are_unknown(kb_folder, kb):
-    with pytest.warns(
-        UserWarning, match=r"\[W340\] Only 1 of 3 gold ids in the training doc"
-    ) as all:
-        make_linker(kb_folder, [drug(kb.ids[0]), drug("X1"), drug("X2")])
-    assert sum("W340" in str(one.message) for one in all) == 1
+def test_a_warning_says_that_most_gold_ids_are_unknown(kb_folder, kb, caplog):
+    make_linker(kb_folder, [drug(kb.ids[0]), drug("X1"), drug("X2")])
+    (message,) = [one for one in caplog.messages if "W340" in one]
+    assert message.startswith("[W340] Only 1 of 3 gold ids in training doc")
 
 
 @pytest.mark.parametrize("loss", ["multi_similarity", "info_nce"])
