@@ -253,7 +253,7 @@ def test_a_folder_of_texts(bioel, model, tmp_path):
     (folder / "sub").mkdir()
     (folder / "sub" / "g.txt").write_text("Narcan")
     done = bioel("link", model, folder, status=1)
-    assert f"[W304] {folder}: 2 files are left out." in " ".join(done.err.split())
+    assert f"[W304] {folder}: files left out: 2." in " ".join(done.err.split())
     messages = {row["id"]: row["error"]["message"] for row in done.rows if row["error"]}
     assert messages == {
         "F": "Character 0 of the text is byte 0xff, which is not UTF-8. Convert the file, "

@@ -234,5 +234,5 @@ def test_genes_of_other_releases(write):
         with pytest.raises(BioelError, match=r"\[B132\].*tax_id of NCBIGene:999"):
             list(read_gene_info(write(GENES.replace("9606\t999", f"{tax_id}\t999"))))
     cut = GENES.partition("\n")[0] + "\n9606\t7\tABC\n"
-    with pytest.raises(BioelError, match=r"\[B510\].*line 2: found 3 cells, expected 16"):
+    with pytest.raises(BioelError, match=r"\[B510\].*line 2: number of cells: 3, expected 16"):
         list(read_gene_info(write(cut)))
