@@ -220,8 +220,7 @@ _BEFORE_GENE = re.compile(
 )
 _AFTER_GENE = re.compile(
     r"(?:[- ](?:genes?|proteins?|mrnas?|transcripts?|products?|polypeptides?|molecules?|null))"
-    r"{1,9}$"
-    r"|(?<=^(?-i:[A-Z][a-z][a-z])\d)p$|(?<=^(?-i:[A-Z][a-z][a-z])\d\d)p$",  # yeast: Gdt1p
+    r"{1,9}$|(?<=^(?-i:[A-Z][a-z][a-z])\d)p$|(?<=^(?-i:[A-Z][a-z][a-z])\d\d)p$",  # yeast: Gdt1p
     re.IGNORECASE,
 )
 _LETTER_DIGIT_BORDER = re.compile(r"(?<=[a-z])(?=\d)|(?<=\d)(?=[a-z])")
@@ -459,11 +458,7 @@ class HomonymResolver:
         names, coverage, words = self._names_of(id), 0.0, document.words
         name, own_words = _compact(mention), set(_alphanumeric_words(mention))
         for weights in names.long:
-            covered = sum(
-                weight
-                for word, weight in weights.items()
-                if word in words and word not in own_words
-            )
+            covered = sum(weights[w] for w in weights if w in words and w not in own_words)
             coverage = max(coverage, covered / sum(weights.values()))
         has_other_name = bool((names.short - {name}) & document.short.keys())
         return (

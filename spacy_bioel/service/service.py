@@ -20,7 +20,7 @@ from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.bundled import KbSetting, open_kbs, open_setting
 from spacy_bioel.kb.joined import parts_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase, search_names
-from spacy_bioel.service.worker import Answer, Job, Pipeline, WorkerLost, WorkerProcess
+from spacy_bioel.service.worker import Answer, Job, LoadedPipeline, WorkerLost, WorkerProcess
 
 Values = dict[str, Any]  # a JSON object
 
@@ -107,11 +107,11 @@ class Service:
         self.observe: Callable[[Sequence[Answer]], None] = lambda answers: None
         self.notify: Callable[[str], None] = lambda message: None  # receives notes for the log
         self.failure: Exception | None = None  # raised while loading
-        self._make: Callable[[], Pipeline | WorkerProcess] = partial(Pipeline, load)
+        self._make: Callable[[], LoadedPipeline | WorkerProcess] = partial(LoadedPipeline, load)
         if n_workers:
             self._make = partial(WorkerProcess, load, deadline=deadline)
         self._n_workers = max(1, n_workers)
-        self._pipelines: list[Pipeline | WorkerProcess] = []  # loading or loaded
+        self._pipelines: list[LoadedPipeline | WorkerProcess] = []  # loading or loaded
         self.n_loaded = self._n_alone = 0  # pipelines that are loaded; that link one text
         self._last_short = 0.0  # when a batch of short texts was taken
         self._kb: KnowledgeBase
@@ -206,7 +206,7 @@ class Service:
                 self.n_loaded -= 1
                 self._pipelines.remove(pipeline)
 
-    def _load_pipeline(self) -> Pipeline | WorkerProcess:
+    def _load_pipeline(self) -> LoadedPipeline | WorkerProcess:
         pipeline = self._make()
         with self._changed:
             self._pipelines.append(pipeline)
@@ -281,7 +281,7 @@ class Service:
         self._requests.extendleft(reversed(passed_over))
         return batch
 
-    def _answer_batch(self, pipeline: Pipeline | WorkerProcess, batch: _Batch) -> None:
+    def _answer_batch(self, pipeline: LoadedPipeline | WorkerProcess, batch: _Batch) -> None:
         is_alone = batch[0][0].is_alone(batch[0][1])
         is_suspect = not pipeline.is_lost  # otherwise, it died while it was idle
         try:
@@ -424,7 +424,7 @@ class Service:
                 self._kb = kb = open_kbs(self._setting, open_setting)
         return kb.fingerprint
 
-    def _update_kb(self, pipeline: Pipeline | WorkerProcess) -> None:
+    def _update_kb(self, pipeline: LoadedPipeline | WorkerProcess) -> None:
         """Have a pipeline use the current knowledge base."""
         while pipeline.kb.fingerprint != self._kb.fingerprint and self._setting is not None:
             pipeline.set_kb(self._setting)

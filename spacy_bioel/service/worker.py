@@ -33,7 +33,7 @@ from spacy_bioel.parallel import use_one_thread
 
 # Linking one text in advance opens files and computes values that all later texts need.
 _WARM_UP_TEXT = "Naloxone reversed the hypotension of mice that had been given clonidine."
-_SECONDS_TO_EXIT = 5
+_MAX_EXIT_SECONDS = 5
 LOST_TEXT_CODES = ("B560", "B561")
 # The service ends its workers itself. Ctrl + C and systemd send signals to all processes.
 _IGNORED_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
@@ -99,7 +99,7 @@ class WorkerLost(Exception):
         self.how, self.message = how, message
 
 
-class Pipeline:
+class LoadedPipeline:
     """A pipeline in this process.
 
     load (Callable): Returns the pipeline.
@@ -156,7 +156,7 @@ class Pipeline:
 
 
 class WorkerProcess:
-    """A pipeline in a process of its own, with the same methods as `Pipeline`.
+    """A pipeline in a process of its own, with the same methods as `LoadedPipeline`.
 
     load (Callable): Returns the pipeline; picklable.
     deadline (float): Seconds for a batch; a worker that takes longer is killed.
@@ -179,7 +179,7 @@ class WorkerProcess:
     def load(self) -> None:
         """Wait until the pipeline is loaded.
 
-        RAISES BioelError: As `Pipeline.load`; [B562] if the process died.
+        RAISES BioelError: As `LoadedPipeline.load`; [B562] if the process died.
         """
         try:
             self.kb, self.setting, self.meta = self._ask("load")
@@ -187,7 +187,7 @@ class WorkerProcess:
             raise BioelError(Errors.B562.format(how=lost.how)) from lost
 
     def set_kb(self, setting: KbSetting) -> None:
-        """Switch as `Pipeline.set_kb` does. RAISES WorkerLost: If the process died."""
+        """Switch as `LoadedPipeline.set_kb` does. RAISES WorkerLost: If the process died."""
         self.kb = self._ask("set_kb", setting)
 
     def link(self, jobs: list[Job]) -> list[Answer]:
@@ -227,7 +227,7 @@ class WorkerProcess:
         self._process.kill()
 
     def _describe_end(self) -> WorkerLost:
-        self._process.join(_SECONDS_TO_EXIT)
+        self._process.join(_MAX_EXIT_SECONDS)
         self._connection.close()
         status = self._process.exitcode
         how = f"signal {-status}" if status is not None and status < 0 else f"exit status {status}"
@@ -244,13 +244,13 @@ def _work(
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
     gc.set_threshold(50_000, 20, 20)  # as in the commands
-    pipeline = Pipeline(load)
+    pipeline = LoadedPipeline(load)
     try:
         while True:
             name, *values = connection.recv()
             if name == "link" and hasattr(signal, "setitimer"):
                 # Ends the process if the service was killed and cannot enforce the deadline.
-                signal.setitimer(signal.ITIMER_REAL, deadline + _SECONDS_TO_EXIT)
+                signal.setitimer(signal.ITIMER_REAL, deadline + _MAX_EXIT_SECONDS)
             connection.send(_answer(pipeline, name, values))
             if hasattr(signal, "setitimer"):
                 signal.setitimer(signal.ITIMER_REAL, 0)
@@ -260,7 +260,7 @@ def _work(
         sys.exit(crash_report(error, max_length=0))
 
 
-def _answer(pipeline: Pipeline, name: str, values: list[Any]) -> Any:
+def _answer(pipeline: LoadedPipeline, name: str, values: list[Any]) -> Any:
     try:
         result = getattr(pipeline, name)(*values)
     except BioelError as error:

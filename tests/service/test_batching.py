@@ -9,7 +9,7 @@ import pytest
 import spacy
 
 from spacy_bioel.service.service import Service
-from spacy_bioel.service.worker import Job, Pipeline, WorkerLost
+from spacy_bioel.service.worker import Job, LoadedPipeline, WorkerLost
 
 WAIT = 60  # seconds after which a test has failed
 
@@ -19,7 +19,7 @@ class Kb:
     fingerprint: str
 
 
-class Letters(Pipeline):
+class Letters(LoadedPipeline):
     """A pipeline of letters, whose knowledge base is the number of the version."""
 
     setting = ""

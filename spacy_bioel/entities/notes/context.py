@@ -242,12 +242,9 @@ def _find_signs(
     """Yield signs. A sign between two names belongs to the first name, unless the signs on its line
     come before the names.
     """
-    starts = sorted({start for start, _ in mentions})
-    end_of: dict[int, int] = {}  # of the shortest mention that starts at an offset
-    for start, end in mentions:
-        end_of[start] = min(end, end_of.get(start, end))
-    # The end of the mention that ends first, of those that start at an offset or after it.
-    first_ends = list(accumulate((end_of[start] for start in reversed(starts)), min))[::-1]
+    places = sorted(mentions)
+    # By place, the end of the first mention to end, of those at this place or later.
+    first_ends = list(accumulate((end for _, end in reversed(places)), min))[::-1]
     for line in _FULL_LINE.finditer(text):
         signs = list(rules.patterns["sign"].finditer(text, *line.span()))
         if not signs:
@@ -255,8 +252,8 @@ def _find_signs(
         statuses = [rules.signs[sign[0].lower()] for sign in signs]
         has_affirming = AFFIRMED in statuses or bool(_MINUS_BEFORE_WORD.search(line[0]))
         first = signs[0].start()
-        index = bisect_left(starts, line.start())
-        signs_first = index == len(starts) or first_ends[index] > first
+        index = bisect_left(places, (line.start(),))
+        signs_first = index == len(places) or first_ends[index] > first
         for sign, status in zip(signs, statuses, strict=True):
             start, end = sign.span()
             if status == NEGATED_IF_PAIRED:
