@@ -190,13 +190,19 @@ def mention_spans(doc: Doc, mentions: str, *, spans_key: str = SPANS_KEY) -> lis
     return [_realigned(span) for span in group if not added or _span_key(span) not in added]
 
 
-def _realigned(span: Span) -> Span:
-    """Return the span on the current tokens; spaCy does not update groups after retokenizing."""
+def fits_tokens(span: Span) -> bool:
+    """Whether a span has the current tokens; spaCy does not update groups after retokenizing."""
     doc = span.doc
-    if span.end <= len(doc):
-        last = doc[span.end - 1]
-        if doc[span.start].idx == span.start_char and last.idx + len(last) == span.end_char:
-            return span
+    if span.end > len(doc):
+        return False
+    last = doc[span.end - 1]
+    return doc[span.start].idx == span.start_char and last.idx + len(last) == span.end_char
+
+
+def _realigned(span: Span) -> Span:
+    if fits_tokens(span):
+        return span
+    doc = span.doc
     about: Any = {"label": span.label, "kb_id": span.kb_id, "span_id": span.id}
     realigned = doc.char_span(span.start_char, span.end_char, **about)
     if realigned is None:

@@ -330,6 +330,7 @@ class Warnings(metaclass=_Coded):
     W323 = 'No pipe before {linker!r} finds mentions, and the document has none. Add an NER or a ruler before it, set mentions = "dictionary", or use the starter: spacy_bioel.load().'
     W324 = "The candidates, facts and context of {text!r} are not stored in this document, so they are unknown, not absent: doc.to_json() without underscore=['bioel_records'] drops them, and so does a DocBin without user data after a span group was changed. Link the document again, or store its user data."
     W325 = "doc._.abbreviations does not have scispaCy's form (spans with ._.long_form, or mappings with short_text and long_text), so it is ignored. To silence this warning, rename the extension of the other package."
+    W326 = "The tokens of this document were changed after it was linked, so spaCy shows the text of other tokens for the mention at {place}: {text!r}. Link the document again, or use spacy_bioel.doc.get_links(doc)."
     W335 = "{path}: the gold mentions are those in {place} ({n:,}); other places with mentions, if any, contain the same. To choose the place, use --spans-key KEY or --ents."
     W336 = "{path}: records left out because of their answer: {left:,} of {n:,} ({answers})."
     W337 = "{path}: notes on mentions that are not ids, and are ignored: {n:,}, the first in {first}. Only a note that contains nothing but ids, such as MESH:D003920, is read; ids without a prefix need --prefix."

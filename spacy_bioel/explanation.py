@@ -17,7 +17,15 @@ from typing import Any
 
 from spacy.tokens import Doc, Span
 
-from spacy_bioel.doc import RECORDS, Record, context_of, link_of, record_of, split_kb_id
+from spacy_bioel.doc import (
+    RECORDS,
+    Record,
+    context_of,
+    fits_tokens,
+    link_of,
+    record_of,
+    split_kb_id,
+)
 from spacy_bioel.errors import BioelError, Warnings
 from spacy_bioel.kb.joined import JoinedKnowledgeBase
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
@@ -293,11 +301,14 @@ def register_extensions(facts: Iterable[str] = ()) -> None:
 
 
 def _get_cuis(span: Span) -> tuple[str, ...]:
+    if span.kb_id and not fits_tokens(span):
+        place, text = (span.start_char, span.end_char), span.text[:40]
+        warnings.warn(Warnings.W326.format(place=place, text=text), stacklevel=4)
     return split_kb_id(span.kb_id_)
 
 
 def _get_concept_id(span: Span) -> str | None:
-    ids = split_kb_id(span.kb_id_)
+    ids = _get_cuis(span)
     return ids[0] if ids else None
 
 

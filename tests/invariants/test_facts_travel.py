@@ -212,6 +212,17 @@ def test_a_stale_span_is_realigned_or_refused(nlp):
         assert link.ids == ("X:2",)
 
 
+def test_a_stale_span_that_is_read_is_warned_of(nlp):
+    doc = nlp(TEXT)
+    assert any(span._.cui for span in doc.spans["bioel"])
+    merge(doc, 0, 2)
+    last = list(doc.spans["bioel"])[-1]
+    with pytest.warns(UserWarning, match=r"\[W326\]"):
+        assert last._.cui == last._.concept_id
+    again = nlp(TEXT)
+    assert any(span._.cui for span in again.spans["bioel"])  # without a warning
+
+
 def test_user_data_with_keys_of_any_form(nlp):
     doc = nlp.make_doc(TEXT)
     doc.user_data |= {("mine",): 1, (): 2, "name": 3}
