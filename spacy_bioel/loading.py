@@ -8,7 +8,7 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
@@ -116,6 +116,9 @@ def _load_or_make(model: str, more: Sequence[str]) -> Language:
         name, registry = match.groups()
         raise BioelError(Errors.B501.format(model=model, name=name, registry=registry)) from error
     except Exception as error:  # loading a damaged folder can fail in many ways
+        with suppress(OSError, ConfigValidationError):  # of a damaged config
+            for name, cfg in load_config(Path(model) / "config.cfg")["components"].items():
+                check_utf8(cfg, pipe=name)
         raise BioelError(Errors.B071.format(model=model, error=error)) from error
 
 

@@ -1,5 +1,6 @@
 """Messages on wrong settings; tests/pipeline/test_failed_loads.py tests when they are refused."""
 
+import json
 import pickle
 from typing import Any
 
@@ -101,6 +102,16 @@ def test_characters_outside_the_basic_plane_are_settings():
 def test_the_starter_refuses_half_of_a_surrogate_pair():
     with pytest.raises(BioelError, match=r"\[B270\].*\n.*abbreviations"):
         spacy_bioel.load(config={"components.bioel_mentions.abbreviations": HALF})
+
+
+def test_a_saved_config_with_half_of_a_surrogate_pair_is_refused(tmp_path):
+    nlp = blank()
+    nlp.add_pipe("bioel_context")
+    nlp.to_disk(tmp_path)
+    path = tmp_path / "config.cfg"
+    path.write_text(path.read_text().replace('rules = ""', f"rules = {json.dumps(HALF)}"))
+    with pytest.raises(BioelError, match=r"\[B270\] .*bioel_context:\nrules = .*surrogate"):
+        spacy_bioel.load(tmp_path)
 
 
 def test_settings_are_copies_and_have_defaults():
