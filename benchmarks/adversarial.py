@@ -16,6 +16,7 @@ from pathlib import Path
 from string import ascii_lowercase
 from tempfile import TemporaryDirectory
 from time import process_time
+from typing import Any
 
 from spacy.language import Language
 
@@ -28,6 +29,7 @@ from spacy_bioel.types import Concept
 
 SHORT, LONG, LONGEST = 10_000, 40_000, 320_000
 N_WORST = 5
+WORST = "the worst of all"  # the highest exponent and the most seconds
 # Times below this many seconds are mostly noise and costs that do not grow.
 _FLOOR = 0.1
 
@@ -197,21 +199,24 @@ def adversarial(note: NoteOption = "") -> Iterator[Row]:
         for system, nlp in pipelines(Path(folder)):
             nlp("The patient has fever.")  # loads and builds what the first use does
             gc.freeze()
-            growths = {
-                name: exponent(nlp, text, (SHORT, LONG)) for name, text in generators().items()
-            }
+            texts = generators()
+            growths = {name: exponent(nlp, text, (SHORT, LONG)) for name, text in texts.items()}
             worst = sorted(growths, key=lambda name: -growths[name][0])[:N_WORST]
             slowest = max(growths, key=lambda name: growths[name][1])
+            about = {"n": len(growths), "note": note}
             for name in dict.fromkeys([*worst, slowest]):
-                yield from _rows(system, name, LONG, *growths[name], note=note)
-            for name in worst:
-                for n in (LONGEST // 2, LONGEST):
-                    growth = exponent(nlp, generators()[name], (n // 2, n))
-                    yield from _rows(system, name, n, *growth, note=note)
+                yield from _rows(system, name, LONG, *growths[name], **about)
+            yield from _rows(system, WORST, LONG, *map(max, *growths.values()), **about)
+            for n in (LONGEST // 2, LONGEST):
+                grown = {name: exponent(nlp, texts[name], (n // 2, n)) for name in worst}
+                for name, growth in grown.items():
+                    yield from _rows(system, name, n, *growth, **about)
+                about["n"] = len(grown)
+                yield from _rows(system, WORST, n, *map(max, *grown.values()), **about)
 
 
 def _rows(
-    system: str, name: str, n: int, exponent: float, seconds: float, *, note: str
+    system: str, name: str, characters: int, exponent: float, seconds: float, **about: Any
 ) -> Iterator[Row]:
     values = {"exponent": exponent, "seconds": seconds}
-    yield from rows_of(system, values, text=name, characters=n, note=note)
+    yield from rows_of(system, values, text=name, characters=characters, **about)
