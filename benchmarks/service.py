@@ -4,7 +4,7 @@ python -m benchmarks.run service starts the service as a process and sends it th
 BC5CDR's development documents: from many clients at once before it is ready (cold start); from
 clients that send the next request after each answer (saturation); and at random times independent
 of answers (50 a second on average, exponential gaps), so that queueing behind slow answers counts.
-The clients share the processor with the service.
+The clients share the processor with the service. Memory is that of all its processes.
 
 python -m benchmarks.run bad_texts sends texts that are slow to link, or were, beside good clients.
 """
@@ -235,7 +235,9 @@ def _ask(port: int, body: bytes) -> bool:
 
 
 def _megabytes(pid: int) -> float:
-    """Return the memory of a process without mapped files."""
-    with open(f"/proc/{pid}/status", encoding="utf8") as status:
-        (kilobytes,) = re.findall(r"^RssAnon:\s+(\d+) kB", status.read(), re.M)
-    return int(kilobytes) / 1024
+    """Return the memory of a process and its descendants, without mapped files."""
+    process = Path(f"/proc/{pid}")
+    (kilobytes,) = re.findall(r"^RssAnon:\s+(\d+) kB", (process / "status").read_text(), re.M)
+    threads = (process / "task").glob("*/children")
+    children = [int(child) for thread in threads for child in thread.read_text().split()]
+    return int(kilobytes) / 1024 + sum(map(_megabytes, children))
