@@ -144,6 +144,7 @@ def generators() -> dict[str, Callable[[int], str]]:
         return text
 
     named = {repr(unit): repeated(unit) for unit in (*_CHARACTERS, *_PAIRS)}
+    named |= {f"fever and then {c!r}": lambda n, c=c: "fever" + c * (n - 5) for c in _CHARACTERS}
     named |= {name: repeated(unit) for name, unit in UNITS.items()}
     return named | {name: written(write) for name, write in VARYING.items()}
 

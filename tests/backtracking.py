@@ -167,11 +167,11 @@ def _has(operation: Any, value: Any, character: str) -> bool:
 
 
 _OTHER = "\N{NOT SIGN}"  # in no expression, so that they fail at the end of a text
-_LETTERS = "aA1 .,-\n(zt|:_é"
+_LETTERS = "aA1 \t.,-\n(zt|:_é"
 
 
 def sample(nodes: Any, random: Random, repeats: int = 1) -> str:
-    """Return a text that the nodes may match (look-arounds are ignored)."""
+    """Return a text that the nodes may match, after what a lookbehind at their start requires."""
     parts = []
     for operation, value in nodes:
         if operation in _REPEATS:
@@ -184,6 +184,8 @@ def sample(nodes: Any, random: Random, repeats: int = 1) -> str:
             parts.append(sample(value, random, repeats))
         elif operation is op.BRANCH:
             parts.append(sample(random.choice(value[1]), random, repeats))
+        elif operation is op.ASSERT and value[0] < 0 and not parts:
+            parts.append(sample(value[1], random, repeats))
         elif operation not in (op.ASSERT, op.ASSERT_NOT, op.AT, op.GROUPREF):
             parts.append(_character(operation, value, random))
     return "".join(parts)

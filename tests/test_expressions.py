@@ -136,6 +136,7 @@ def test_expressions_of_the_package(deep_recursion):
         r"(?:a|b)*c",
         r"(a+)+b",
         r"\w+\s?\w+x",
+        r"(?<=[\w)])[^\S\n]*(?:[:(\t]|[^\S\n]-)[^\S\n]*yes",
         "|".join([*"bcdefghijklmnopqrstuvw", r"\s?(?:-*>)", "."]),
     ],
 )

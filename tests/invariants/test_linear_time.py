@@ -26,6 +26,7 @@ TEXTS = [
     "new symbols in organisms", "genes by slash", "gene lists", "genes of organisms", "organisms",
     "lines no fever", "fevers absent", "cues alone", "without full stops", "questions", "table",
     "measurements", "new typos", "new headers", "a cue and then", "a header and then", "composites",
+    "fever and then '\\t'", "fever and then '-'",
 ]  # fmt: skip
 
 

@@ -49,7 +49,9 @@ AFFIRMED = ""  # status for answers and signs that do not negate
 NEGATED_IF_PAIRED = "negated beside"
 _CUE_DIRECTIONS = ("forward", "backward", "both", "behind")
 # Text between a question and its answer.
-_QUESTION_MARKS = r"(?<=[\w)\]])[^\S\n]*(?:[:(|\t—–]|[^\S\n]--?(?=[^\S\n]))[^\S\n|]*"
+_QUESTION_MARKS = (
+    r"(?<=[\w)\]])(?:[^\S\n]*+(?:[:(|—–]|(?<=\s)--?(?=[^\S\n]))|[^\S\n\t]*+\t)[^\S\n]*+"
+)
 _VERB = r"[^\S\n]+(?:(?:is|are|was|were)[^\S\n]+)?"
 
 
