@@ -116,9 +116,11 @@ def _load_or_make(model: str, more: Sequence[str]) -> Language:
         name, registry = match.groups()
         raise BioelError(Errors.B501.format(model=model, name=name, registry=registry)) from error
     except Exception as error:  # loading a damaged folder can fail in many ways
-        with suppress(OSError, ConfigValidationError):  # of a damaged config
-            for name, cfg in load_config(Path(model) / "config.cfg")["components"].items():
-                check_utf8(cfg, pipe=name)
+        config: dict[str, Any] = {}
+        with suppress(OSError, ValueError):  # of a damaged config
+            config = load_config(Path(model) / "config.cfg").get("components", {})
+        for name, cfg in config.items():
+            check_utf8(cfg, pipe=name)
         raise BioelError(Errors.B071.format(model=model, error=error)) from error
 
 
