@@ -40,6 +40,7 @@ from spacy_bioel.contextual.transformers import (
 )
 from spacy_bioel.entities import Mentions
 from spacy_bioel.errors import Warnings
+from spacy_bioel.kb.columns import find_sorted
 from spacy_bioel.kb.joined import JoinedKnowledgeBase
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.candidates import Cache, CandidateGenerator
@@ -452,11 +453,10 @@ class GenerativeRescorer(WordPieceRescorer):
         generated_pairs = owner * len(kb) + generated
 
         def pair_scores(mention: IntArray, concept: IntArray) -> NDArray[np.floating]:
-            pairs = mention * len(kb) + concept
-            if not len(generated_pairs):
-                return np.full(len(pairs), _MIN_SCORE)
-            index = np.minimum(np.searchsorted(generated_pairs, pairs), len(generated_pairs) - 1)
-            return np.where(generated_pairs[index] == pairs, score[index], _MIN_SCORE)
+            index, is_generated = find_sorted(generated_pairs, mention * len(kb) + concept)
+            scores = np.full(len(index), _MIN_SCORE)
+            scores[is_generated] = score[index[is_generated]]
+            return scores
 
         return rescore_pairs(
             *(kb, given, pair_scores, owner, generated),

@@ -29,8 +29,6 @@ from spacy_bioel.types import IntArray
 RawFile = NDArray[np.uint8]
 Rows = TypeVar("Rows", bound=NDArray[np.integer])
 
-_UNSIGNED: dict[int, type[np.unsignedinteger]] = {4: np.uint32, 8: np.uint64}  # by size in bytes
-
 LINE_END = ord("\n")
 
 
@@ -50,7 +48,7 @@ class Origin:
     def rows(self, values: Rows, *, below: int) -> Rows:
         """Return the values if all are from 0 to `below` - 1. RAISES BioelError: [B211] if not."""
         # As unsigned integers, negative numbers are the largest: one pass checks both bounds.
-        unsigned = values.view(_UNSIGNED[values.itemsize])
+        unsigned = values.view(f"u{values.itemsize}")
         if values.size and int(unsigned.max()) >= below:
             wrong = values[unsigned >= below].flat[0]
             raise self.damaged(expected=f"rows from 0 to {below - 1}", found=wrong)
@@ -91,6 +89,18 @@ def positions_of(offsets: NDArray[Any], rows: NDArray[Any]) -> tuple[IntArray, I
     known = np.maximum(np.asarray(rows, dtype=np.int64), 0)
     starts, ends = offsets[known].astype(np.int64), offsets[known + 1].astype(np.int64)
     return entries_of(starts, np.where(rows >= 0, ends - starts, 0))
+
+
+def find_sorted(values: NDArray[Any], wanted: NDArray[Any]) -> tuple[IntArray, NDArray[np.bool_]]:
+    """Look up numbers in an ascending array, of the same data type for speed.
+
+    RETURNS (tuple): Position of each number, and whether it is there; if not, the position is
+        meaningless. Shape of `wanted` each.
+    """
+    if not len(values):
+        return np.zeros(wanted.shape, np.int64), np.zeros(wanted.shape, bool)
+    positions = np.minimum(np.searchsorted(values, wanted), len(values) - 1)
+    return positions, values[positions] == wanted
 
 
 def entries_of(starts: IntArray, counts: IntArray) -> tuple[IntArray, IntArray]:

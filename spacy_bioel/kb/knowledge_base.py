@@ -36,6 +36,7 @@ from spacy_bioel.kb.columns import (
     check_contents,
     checked_meta,
     entries_of,
+    find_sorted,
     pack,
     read_array,
     unpack,
@@ -61,17 +62,6 @@ from spacy_bioel.types import Concept, IntArray, KbRelease, remember
 
 _AROUND_ROW = np.arange(-1, 3)  # the two offsets of a row, and one more on each side
 _STRINGS_PER_BLOCK = 1 << 12  # strings decoded together when a whole column is read
-
-
-def _checked(values: NDArray[Any], below: int, origin: Origin) -> NDArray[Any]:
-    """Return the values if all are row numbers below `below`, for each batch of lookups.
-
-    RAISES BioelError: [B211] if not.
-    """
-    # As unsigned integers, negative numbers are the largest: one pass checks both bounds.
-    if values.size and int(values.view(f"u{values.itemsize}").max()) >= below:
-        origin.rows(values, below=below)
-    return values
 
 
 class StringColumn:
@@ -158,10 +148,9 @@ class SortedKeys:
         """Find the first row of each key, -1 if there is none. Keeps the shape of `keys`."""
         keys = np.asarray(keys, dtype=np.uint64)
         rows = np.full(keys.shape, -1, dtype=np.int64)
-        if len(self.keys):
-            positions = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-            is_known = self.keys[positions] == keys
-            rows[is_known] = _checked(self._rows[positions[is_known]], self._below, self._origin)
+        positions, is_known = find_sorted(self.keys, keys)
+        found = self._rows[positions[is_known]]
+        rows[is_known] = self._origin.rows(found, below=self._below)
         return rows
 
     def find(
@@ -227,7 +216,7 @@ class Ragged:
 
     def values_at(self, positions: IntArray | slice) -> IntArray:
         """Return the values at these positions. Any shape; returns the same shape."""
-        values = _checked(self._values[positions], self._below, self._values_origin)
+        values = self._values_origin.rows(self._values[positions], below=self._below)
         return values.astype(np.int64)
 
     def first(self, rows: IntArray) -> IntArray:
@@ -251,7 +240,7 @@ class Ragged:
             raise IndexError(f"a row is negative, or not below {len(self)}")
         # The neighbouring offsets are compared too, which reveals nearly all damage.
         offsets = self._offsets.take(rows[:, None] + _AROUND_ROW, mode="clip")
-        offsets = _checked(offsets, len(self._values) + 1, self._offsets_origin)
+        offsets = self._offsets_origin.rows(offsets, below=len(self._values) + 1)
         steps = np.diff(offsets)
         if (steps < 0).any() or (steps[:, 1] < self._least).any():
             expected = f"offsets that grow by {self._least} or more"
