@@ -12,7 +12,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from difflib import get_close_matches
-from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -265,7 +264,6 @@ def _branch_ids(ids: Collection[str], children: Mapping[str, Sequence[str]]) -> 
 
 
 _CONCEPTS_PER_BLOCK = 1 << 12  # concepts whose names are normalised together
-_NGRAMS = ("ngram_codes", "ngram_offsets", "ngram_names", "ngram_norms")
 
 
 def build_kb(
@@ -304,8 +302,7 @@ def build_kb(
         with editing(out, to="build it", make=True) as transaction:
             check_replaceable(out)
             old_vectors = homes_in(out, "vectors")
-            write = partial(write_columns, drafts=drafts, report=report, about=about)
-            transaction.replace_columns(write)
+            transaction.replace_columns(write_columns, drafts=drafts, report=report, about=about)
             transaction.remove_vectors(old_vectors)
     except OSError as error:
         raise BioelError(Errors.B203.format(path=out, error=error)) from error
@@ -331,8 +328,7 @@ def build_once(
         report = BuildReport()
         with without_collection():
             drafts = merge_records(read(), types=None, report=report, source=about["source"])
-            write = partial(write_columns, drafts=drafts, report=report, about=about)
-            transaction.replace_columns(write)
+            transaction.replace_columns(write_columns, drafts=drafts, report=report, about=about)
 
 
 def write_columns(
@@ -468,8 +464,8 @@ def _write_names(
     report.concepts, report.names, report.entries = len(rows.ids), len(rows.surfaces), len(names)
     report.ambiguous_names = int((concepts_per_name > 1).sum())
     postings: tuple[NDArray[Any], ...] = build_postings(list(rows.names))
-    for column, values in zip(_NGRAMS, postings, strict=True):
-        writer.array(column, values)
+    for part, values in zip(("codes", "offsets", "names", "norms"), postings, strict=True):
+        writer.array(f"ngram_{part}", values)
     # Sources that contribute no name to the knowledge base are dropped.
     source_indices = np.frombuffer(rows.entry_sources, dtype=np.dtype("i"))
     used, source_rows = np.unique(source_indices, return_inverse=True)

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -259,8 +258,7 @@ def _replace_columns(
     about: Mapping[str, str],
 ) -> EditReport:
     """Replace the columns of `kb` by drafts, and return how the counts changed."""
-    write = partial(write_columns, drafts=drafts, report=report, about=about)
-    transaction.replace_columns(write)
+    transaction.replace_columns(write_columns, drafts=drafts, report=report, about=about)
     return EditReport(
         concepts=report.concepts - len(kb),
         names=report.names - kb.n_names,

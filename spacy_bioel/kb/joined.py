@@ -44,8 +44,7 @@ class JoinedStrings(StringColumn):
         taken = np.empty(len(rows), dtype=object)
         for number, positions, local_rows in self.local(rows):
             taken[positions] = self._columns[number].take(local_rows)
-        strings: list[str] = taken.tolist()
-        return strings
+        return list(taken)
 
     def local(self, rows: IntArray) -> Iterator[tuple[int, IntArray, IntArray]]:
         """Split joined rows by column.
@@ -275,8 +274,7 @@ class JoinedKnowledgeBase(KnowledgeBase):
         taken = np.empty(len(concepts), dtype=object)
         for number, positions, rows in self.ids.local(concepts):
             taken[positions] = label_of_part.get(number) or self.parts[number].labels_of(rows)
-        labels: list[str] = taken.tolist()
-        return labels
+        return list(taken)
 
     def part_of(self, label: str) -> int | None:
         """Return the number of the part that mentions with a label link to; None: all parts."""
