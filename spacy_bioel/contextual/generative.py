@@ -143,11 +143,8 @@ class MarkedPieces:
         """Return the pieces of each name, plus the end piece, for a trie; None for a name that
         cannot be generated because it is empty, too long or contains an unknown piece."""
         pieces = self._pieces(names)
-        unknown = self.tokenizer.token_to_id("[UNK]")
-        if unknown is None:
-            unknown = getattr(self.tokenizer.model, "unk_token", None)
-        if isinstance(unknown, str):
-            unknown = self.tokenizer.token_to_id(unknown)
+        unk_token = getattr(self.tokenizer.model, "unk_token", None) or "[UNK]"
+        unknown = self.tokenizer.token_to_id(unk_token)
         rows: list[list[int] | None] = []
         for name in names:
             fits = 0 < len(pieces[name]) <= self.longest_name and unknown not in pieces[name]

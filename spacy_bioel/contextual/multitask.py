@@ -56,7 +56,6 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 _TASKS = ("mentions", "types", "links")
-_VOCABULARIES = ("open", "closed")
 # Copies of NIL_CLASS and UNKNOWN_CLASS in `contextual.token_networks`, which imports torch.
 _NIL_TARGET, _UNKNOWN_TARGET = 0, -100
 
@@ -131,7 +130,7 @@ def build_hierarchical_linker_v1(
     is_complete = sorted_tasks[-1:] == ["links"] or sorted_tasks == ["mentions"]
     if sorted_tasks != list(tasks) or not is_complete:
         problem = f"tasks = {list(tasks)}"
-    elif vocabulary not in _VOCABULARIES:
+    elif vocabulary not in ("open", "closed"):
         problem = f'vocabulary = "{vocabulary}"'
     elif vocabulary == "open" and (per_token or "links" not in sorted_tasks):
         problem = f'vocabulary = "open", per_token = {per_token} and tasks = {sorted_tasks}'
@@ -441,12 +440,9 @@ class MultitaskRescorer(TokenVectorRescorer):
         log_odds = logits[:, 1:] - logits[:, :1]  # log-odds of each class against NIL
         class_rows = kb.find_all(model.attrs["inventory"].classes)  # -1: concept not in this KB
         k = min(generator.state.settings.max_candidates, len(class_rows))
-        # argpartition fails if there are no classes.
-        best = (
-            np.argpartition(-log_odds, k - 1, axis=1)[:, :k]
-            if k
-            else np.zeros((len(spans), 0), int)
-        )
+        best = np.zeros((len(spans), 0), np.int64)
+        if k:  # argpartition fails if there are no classes
+            best = np.argpartition(-log_odds, k - 1, axis=1)[:, :k]
         owner, concept = np.repeat(np.arange(len(best)), k), class_rows[best.ravel()]
         owner, concept = owner[concept >= 0], concept[concept >= 0]
         is_allowed = generator.allowed(concept, mentions.labels, owner)

@@ -247,9 +247,7 @@ class _Block:
         self.sides = np.concatenate([self.centre[:0], *sides.values()])
         # Reorder the columns of the first layer, which are in the order of the network's filters.
         first = weights[f"{prefix}feed_forward.0.weight"]
-        columns = np.split(
-            first, np.cumsum([len(taps_of_width) for taps_of_width in filters])[:-1], axis=1
-        )
+        columns = np.split(first, len(filters), axis=1)
         self.first = (
             np.concatenate([columns[i] for i in order], axis=1),
             weights[f"{prefix}feed_forward.0.bias"].copy(),

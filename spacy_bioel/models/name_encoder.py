@@ -412,7 +412,7 @@ def _check_tables(tables: EmbeddingTables, *, max_tokens: int) -> None:
 def _rescnn_inference(model: NameEncoder) -> Infer:
     layer = model.get_ref("network")
     if is_on_gpu(layer):
-        return infer_by_torch(get_network(model), device_of(layer))
+        return _torch_inference(model)
     widths = model.attrs["settings"]["widths"]
     return NumpyResCNN(weights_of(layer), model.attrs["tables"], widths=widths)
 
