@@ -232,9 +232,8 @@ def gather_development(linker: Linker, docs: Iterable[Doc]) -> Development:
                 gold = (doc_index, query, span.label_, split_kb_id(span.kb_id_))
                 generator = linker.generator.for_label(span.label_)
                 gold_by_generator.setdefault(generator, []).append(gold)
+    gold_by_generator = gold_by_generator or {linker.generator: []}
     parts = [_development(generator, gold) for generator, gold in gold_by_generator.items()]
-    if len(parts) < 2:
-        return parts[0] if parts else _development(linker.generator, [])
     documents = [doc_index for part in parts for doc_index in part.documents]
     return replace(merge_development(parts), documents=documents)
 
@@ -327,7 +326,6 @@ def fit_fusion(
     prior: Fusion | None = None,
     n_hidden: int = 12,
     l2: float = 0.02,
-    seed: int = 0,
 ) -> Fusion:
     """Fit weights to maximise the probability of the right candidates, or of NIL if none is right.
 
@@ -349,7 +347,7 @@ def fit_fusion(
     scale = np.where(spread > 1e-3, spread, 1.0)
     loss = _FusionLoss((features - mean) / scale, development, l2=l2, n_hidden=n_hidden)
     if prior is None:
-        start = np.random.default_rng(seed).standard_normal(loss.n_weights) * 0.1
+        start = np.random.default_rng(0).standard_normal(loss.n_weights) * 0.1
     else:
         start = loss.centre = prior.weights()
         loss.l2 = _PRIOR_MENTIONS / len(development)

@@ -96,7 +96,7 @@ def count_sets(
     golds = {item for mention in gold for item in items_of(mention)}
     predicted = {item for link in links for item in items_of(link)}
     n_right = len(golds & predicted)
-    counts = _right_and_total(n_right, len(predicted), n_right, len(golds))
+    counts = _prf_counts(n_right, len(predicted), n_right, len(golds))
     return counts | _nil_counts(gold, links) if ids else counts
 
 
@@ -112,7 +112,7 @@ def count_any_id(gold: Golds, links: Links) -> Counts:
     the share of gold mentions that agree with a prediction.
     """
     golds, predicted = set(_linked_rows(gold)), set(_linked_rows(links))
-    counts = _right_and_total(
+    counts = _prf_counts(
         _n_agreeing(predicted, golds), len(predicted), _n_agreeing(golds, predicted), len(golds)
     )
     return counts | _nil_counts(gold, links)
@@ -133,7 +133,7 @@ def count_partial_binary(gold: Golds, links: Links) -> Counts:
             if g[2] == s[2] and _overlap(g, s) > 0
         )
     )
-    counts = _right_and_total(n_right, len(predicted), n_right, len(golds))
+    counts = _prf_counts(n_right, len(predicted), n_right, len(golds))
     return counts | _nil_counts(gold, links)
 
 
@@ -148,7 +148,7 @@ def count_partial_fractional(gold: Golds, links: Links) -> Counts:
     golds, predicted = _linked_rows(gold), _linked_rows(links)
     right_predicted = sum(_covered_part(row, golds) for row in predicted)
     right_gold = sum(_covered_part(row, predicted) for row in golds)
-    counts = _right_and_total(right_predicted, len(predicted), right_gold, len(golds))
+    counts = _prf_counts(right_predicted, len(predicted), right_gold, len(golds))
     return counts | _nil_counts(gold, links)
 
 
@@ -167,15 +167,8 @@ def one_to_one(ranked: Iterable[tuple[Any, int, int]]) -> dict[int, int]:
     return pairs
 
 
-def _right_and_total(
-    right_predicted: float, predicted: int, right_gold: float, gold: int
-) -> Counts:
-    return {
-        "right_predicted": right_predicted,
-        "predicted": predicted,
-        "right_gold": right_gold,
-        "gold": gold,
-    }
+def _prf_counts(*counts: float) -> Counts:
+    return dict(zip((*_PRECISION, *_RECALL), counts, strict=True))
 
 
 def _nil_counts(gold: Golds, links: Links) -> Counts:
