@@ -103,6 +103,12 @@ class Drafts:
     retired: dict[str, str] = field(default_factory=dict)  # replacement of each retired id
     sources: list[str] = field(default_factory=list)  # of the build, then of later additions
 
+    def source_index(self, source: str) -> int:
+        """Return the index of a source, which is added if it is new."""
+        if source not in self.sources:
+            self.sources.append(source)
+        return self.sources.index(source)
+
 
 def merge_records(
     concepts: Iterable[Concept],
@@ -124,10 +130,8 @@ def merge_records(
         [B310] a branch that is not in the records.
     """
     drafts = base or Drafts()
-    if source not in drafts.sources:
-        drafts.sources.append(source)
-    base_ids = frozenset(drafts.current)
-    source_index, base_retired = drafts.sources.index(source), dict(drafts.retired)
+    base_ids, base_retired = frozenset(drafts.current), dict(drafts.retired)
+    source_index = drafts.source_index(source)
     for number, record in enumerate(concepts, start=1):
         report.records = number
         check_ids(record, where=f"record {number}")

@@ -420,7 +420,12 @@ def checked_meta(files: Mapping[str, RawFile], *, where: str) -> dict[str, Any]:
         raise BioelError(
             Errors.B022.format(path=where, found=normalizer, expected=NORMALIZER_VERSION)
         )
-    _check_meta_text(text, meta, where=where)
+    counts = meta.get("counts")
+    if not isinstance(counts, dict) or not all(type(n) is int for n in counts.values()):
+        raise _edited_file(where, META_FILE, expected="counts", found=counts)
+    about = columns.get(META_FILE)
+    seal = about.get("checksum") if isinstance(about, dict) else None
+    check_seal(text, seal, where=where, file=META_FILE)
     lengths = {
         name: _checked_length(name, files.get(name), columns.get(name), where=where)
         for name in COLUMN_FILES
@@ -437,21 +442,8 @@ def checked_meta(files: Mapping[str, RawFile], *, where: str) -> dict[str, Any]:
     return meta
 
 
-def _check_meta_text(text: bytes, meta: Mapping[str, Any], *, where: str) -> None:
-    """Compare meta.json with its own checksum, and check its counts."""
-    counts = meta.get("counts")
-    if not isinstance(counts, dict) or not all(type(n) is int for n in counts.values()):
-        raise _edited_file(where, META_FILE, expected="counts", found=counts)
-    about = meta["columns"].get(META_FILE)
-    seal = about.get("checksum") if isinstance(about, dict) else None
-    check_seal(text, seal, where=where, file=META_FILE)
-
-
 def _checked_length(name: str, raw: RawFile | None, recorded: object, *, where: str) -> int:
-    """Compare a column with meta.json (including its contents if small), and return its length.
-
-    RAISES BioelError: [B023] missing, truncated or foreign column, [B024] damaged column.
-    """
+    """Compare a column with meta.json (including its contents if small), and return its length."""
     about = recorded if isinstance(recorded, dict) else {}
     dtype = ARRAY_COLUMNS.get(name.removesuffix(".npy"))
     expected = f"{about.get('bytes')} bytes" + (f" of {dtype}" if dtype else "")

@@ -33,8 +33,6 @@ from spacy_bioel.kb.vector_files import has_vectors, stored_vectors
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import Concept, IntArray
 
-_ORIGIN_KEYS = ("source", "release", "licence")
-
 
 @dataclass(frozen=True, slots=True)
 class NameEdit:
@@ -157,24 +155,19 @@ def retire_ids(path: str | Path, replaced_by: Mapping[str, str]) -> EditReport:
         return _replace_columns(transaction, kb, drafts, report, _origin_of(kb))
 
 
-def edit_names(
-    path: str | Path, edits: Mapping[str, NameEdit], *, source: str = "edit"
-) -> EditReport:
-    """Change the names of concepts in a knowledge base.
+def edit_names(path: str | Path, edits: Mapping[str, NameEdit]) -> EditReport:
+    """Change the names of concepts in a knowledge base. The source of new names is "edit".
 
     edits (Mapping[str, NameEdit]): Edit for each concept, by id.
-    source (str): Origin of new names, stored with them.
     RAISES BioelError: [B200] unknown id, [B406] retired id; the same errors as `NameEdit.apply`
         and `_changing`.
     """
     with _changing(path, to="edit names") as (transaction, kb):
         drafts = drafts_of(kb)
-        if source not in drafts.sources:
-            drafts.sources.append(source)
-        source_index = drafts.sources.index(source)
+        source = drafts.source_index("edit")
         for id, edit in edits.items():
             _check_current(kb, id, Errors.B406)
-            edit.apply(drafts.current[id], id=id, where=kb.where, source=source_index)
+            edit.apply(drafts.current[id], id=id, where=kb.where, source=source)
         report = BuildReport(records=len(edits))
         return _replace_columns(transaction, kb, drafts, report, _origin_of(kb))
 
@@ -271,7 +264,7 @@ def _replace_columns(
 def _origin_of(kb: KnowledgeBase, **added: str) -> dict[str, str]:
     """Return the source, release and licence of a knowledge base, with new values appended."""
     origin = {}
-    for key in _ORIGIN_KEYS:
+    for key in ("source", "release", "licence"):
         values = f"{kb.meta.get(key, '')}, {added.get(key, '')}".split(", ")
         origin[key] = ", ".join(dict.fromkeys(filter(None, values)))
     return origin

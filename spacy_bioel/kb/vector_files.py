@@ -124,11 +124,10 @@ class StoredVectors:
             shapes = (len(vectors), width), (vectors.shape[1], width)
             vectors.coarse = CoarseCodes(*map(self._column, COARSE_COLUMNS, shapes))
         if ann := self.about["ann"]:
-            raw, expected = self.files.get("ann"), f"{ann['bytes']} bytes"
-            if raw is None:
-                raise self._bad_file("ann", expected, "no file")
-            if raw.size != ann["bytes"]:
-                raise self._bad_file("ann", expected, f"{raw.size} bytes")
+            raw = self.files.get("ann")
+            if raw is None or raw.size != ann["bytes"]:
+                found = "no file" if raw is None else f"{raw.size} bytes"
+                raise self._bad_file("ann", f"{ann['bytes']} bytes", found)
             vectors.ann, vectors.ann_steps = raw, ann["steps"]
             vectors.ann_checksum = self.about["checksums"]["ann"]
         return vectors
@@ -149,9 +148,8 @@ class StoredVectors:
         found = f"{column.dtype.name} of shape {column.shape}"
         if found != expected:
             raise self._bad_file(file, expected, found)
-        where, path = self._kb.where, f"{self._location['home']}/{file}"
-        checksums = self.about["checksums"]
-        check_contents(raw, checksums[file], where=where, file=path, if_small=True)
+        path, digest = f"{self._location['home']}/{file}", self.about["checksums"][file]
+        check_contents(raw, digest, where=self._kb.where, file=path, if_small=True)
         return column
 
     def _bad_file(self, file: str, expected: str, found: str) -> BioelError:
