@@ -230,20 +230,16 @@ def generate_names(
 
 def _search_batches(prompt_lengths: IntArray, lengths: IntArray) -> Iterator[IntArray]:
     """Yield batches of mentions with equally long prompts and similarly long sources."""
-    order = np.lexsort((lengths, prompt_lengths))
-    start = 0
-    while start < len(order):
-        has_same_prompt = prompt_lengths[order] == prompt_lengths[order[start]]
-        end = start + 1
-        while (
-            end < len(order)
-            and has_same_prompt[end]
-            and end - start < _MENTIONS_PER_SEARCH
-            and (end - start + 1) * lengths[order[end]] <= _PIECES_PER_SEARCH
-        ):
-            end += 1
-        yield order[start:end]
-        start = end
+    batch: list[int] = []
+    for i in np.lexsort((lengths, prompt_lengths)).tolist():
+        n_pieces = (len(batch) + 1) * lengths[i]
+        is_full = len(batch) == _MENTIONS_PER_SEARCH or n_pieces > _PIECES_PER_SEARCH
+        if batch and (is_full or prompt_lengths[i] != prompt_lengths[batch[0]]):
+            yield np.array(batch)
+            batch = []
+        batch.append(i)
+    if batch:
+        yield np.array(batch)
 
 
 def _sort_names(parts: Sequence[GeneratedNames]) -> GeneratedNames:

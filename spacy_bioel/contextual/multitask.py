@@ -33,7 +33,7 @@ from spacy_bioel.entities import Mentions
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.kb.gazetteer import Gazetteer
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.linking.candidates import CandidateGenerator, LinkerState
+from spacy_bioel.linking.candidates import CandidateGenerator
 from spacy_bioel.linking.rescoring import Given
 from spacy_bioel.linking.training import gold_mentions
 from spacy_bioel.mentions.model import (
@@ -48,7 +48,7 @@ from spacy_bioel.models.inference import Tok2Vec, token_vectors
 from spacy_bioel.models.name_encoder import NameEncoder
 from spacy_bioel.models.torch_io import device_of, network_of, to_tensors
 from spacy_bioel.pipe import require_token_vectors
-from spacy_bioel.settings import LinkerSettings, TrainingSettings
+from spacy_bioel.settings import LinkerSettings
 from spacy_bioel.text.sentences import begins_sentence
 from spacy_bioel.types import FloatArray, IntArray
 
@@ -257,11 +257,7 @@ def _class_runs(classes: IntArray, lengths: IntArray) -> tuple[IntArray, IntArra
 class MultitaskTraining(dual_encoder.DualEncoderTraining):
     """Trains all tasks and, with an open vocabulary, both towers of a dual encoder."""
 
-    def __init__(
-        self, model: Model[Any, Any], state: LinkerState, settings: TrainingSettings
-    ) -> None:
-        super().__init__(model, state, settings)
-        self._task: str | None = None
+    _task: str | None = None  # the task that the current update trains; None: all tasks
 
     def update(self, examples: Sequence[Example]) -> float | None:
         if not any(len(example.predicted) for example in examples):

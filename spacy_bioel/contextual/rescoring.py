@@ -205,8 +205,7 @@ def nearest_names(kb: KnowledgeBase, strings: Sequence[str], concepts: IntArray)
     pair = np.repeat(np.arange(len(rows)), last - first)
     _, ngram_index = entries_of(first, last - first)
     string_keys = (text_index << 24 | ngrams)[: starts[n_strings]]
-    name_keys = mention[pair] << 24 | ngrams[ngram_index]
-    is_shared = find_sorted(string_keys, name_keys)[1]
+    is_shared = find_sorted(string_keys, mention[pair] << 24 | ngrams[ngram_index])[1]
     dots = np.bincount(pair, weights[ngram_index] * is_shared, len(rows))
     cosines = dots / np.maximum(norms[mention] * norms[n_strings + name_index], 1e-12)
     order = np.lexsort((np.arange(len(rows)), -cosines.round(6), mention))

@@ -20,6 +20,7 @@ from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.evaluation.evaluate import percent
 from spacy_bioel.evaluation.protocols import Counts, get_protocol
 from spacy_bioel.evaluation.run import DOCS_PER_BATCH, link_bare_texts
+from spacy_bioel.kb.columns import offsets_of
 from spacy_bioel.linking.candidates import CandidateGenerator
 from spacy_bioel.linking.decide import rank_mentions
 from spacy_bioel.linking.pipe import Linker
@@ -180,20 +181,14 @@ def merge_development(parts: Sequence[Development]) -> Development:
 
     Documents are numbered consecutively over all parts.
     """
-    rows: list[NDArray[np.int64]] = []
-    documents: list[int] = []
-    n_features = n_documents = 0
-    for part in parts:
-        rows += [part_rows + n_features for part_rows in part.rows]
-        documents += [n_documents + doc_index for doc_index in part.documents]
-        n_features += len(part.features)
-        n_documents += max(part.documents, default=-1) + 1
+    row_offsets = offsets_of([len(part.features) for part in parts]).tolist()
+    offsets = offsets_of([max(part.documents, default=-1) + 1 for part in parts]).tolist()
     return Development(
         np.concatenate([part.features for part in parts]),
-        rows,
+        [rows + n for part, n in zip(parts, row_offsets, strict=False) for rows in part.rows],
         [right for part in parts for right in part.right],
         [string for part in parts for string in part.strings],
-        documents,
+        [index + n for part, n in zip(parts, offsets, strict=False) for index in part.documents],
     )
 
 

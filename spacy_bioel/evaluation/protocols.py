@@ -133,8 +133,7 @@ def count_partial_binary(gold: Golds, links: Links) -> Counts:
             if g[2] == s[2] and _overlap(g, s) > 0
         )
     )
-    counts = _prf_counts(n_right, len(predicted), n_right, len(golds))
-    return counts | _nil_counts(gold, links)
+    return _prf_counts(n_right, len(predicted), n_right, len(golds)) | _nil_counts(gold, links)
 
 
 def count_partial_fractional(gold: Golds, links: Links) -> Counts:

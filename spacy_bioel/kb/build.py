@@ -204,10 +204,7 @@ def follow_chains(retired: dict[str, str]) -> dict[str, str]:
 
 
 def _inherit_types(drafts: Drafts, base_ids: Collection[str], report: BuildReport) -> None:
-    """Give concepts without types the types of their direct parents.
-
-    base_ids (Collection[str]): Ids of existing concepts, which inherited types when added.
-    """
+    """Give new concepts without types the types of their direct parents."""
     inherited = {}
     for id, draft in drafts.current.items():
         if draft.parents:

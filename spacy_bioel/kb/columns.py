@@ -12,6 +12,7 @@ import math
 import mmap
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import blake2b
@@ -193,12 +194,10 @@ def map_folder(folder: Path, names: Iterable[str]) -> dict[str, RawFile]:
     files = {}
     for name in names:
         path = folder / name
-        try:
+        with suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
             empty = path.stat().st_size == 0  # mmap refuses empty files
             raw = np.zeros(0, np.uint8) if empty else np.memmap(path, dtype=np.uint8, mode="r")
-        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-            continue
-        files[name] = np.asarray(raw)
+            files[name] = np.asarray(raw)
     return files
 
 

@@ -369,10 +369,7 @@ class Transaction:
 
 
 def _refuse_links(folder: Path) -> None:
-    """Refuse symbolic links inside a folder, through which a change could write elsewhere.
-
-    The folder itself may be a link. RAISES BioelError: [B485].
-    """
+    """Refuse links inside a folder: a change could write elsewhere. The folder may be a link."""
     for parent, folders, files in os.walk(folder):
         for path in (Path(parent, name) for name in (*folders, *files)):
             if path.is_symlink():

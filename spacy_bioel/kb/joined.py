@@ -174,8 +174,7 @@ class JoinedKnowledgeBase(KnowledgeBase):
 
     def _join_names(self) -> None:
         keys = [part._by_name for part in self.parts]
-        names = [part.names for part in self.parts]
-        joined = join_strings(names, keys, normalize=normalize_names)
+        joined = join_strings([part.names for part in self.parts], keys, normalize=normalize_names)
         self.names, self.name_rows, self._by_name = joined
         self.name_keys = self._by_name.keys
         ngrams = [part.ngrams for part in self.parts]

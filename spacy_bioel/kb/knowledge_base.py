@@ -338,19 +338,11 @@ class KnowledgeBase:
         self._xrefs, self.sources = self._strings("xrefs"), tuple(self._strings("sources"))
         self.type_names = tuple(self._strings("type_names"))
         n_concepts, n_names = len(self.ids), len(self.names)
-        self._concepts_of_name = self._ragged(
-            "name_offsets", "name_concepts", below=n_concepts, least=1
-        )
-        self._names_of_concept = self._ragged(
-            "concept_offsets", "concept_names", below=n_names, least=1
-        )
-        self._sources_of_concept = self._ragged(
-            "concept_offsets", "name_sources", below=len(self.sources)
-        )
-        self._types_of_concept = self._ragged(
-            "type_offsets", "type_ids", below=len(self.type_names)
-        )
-        self._parents_of_concept = self._ragged("parent_offsets", "parents", below=n_concepts)
+        self._concepts_of_name = self._ragged("name", "name_concepts", below=n_concepts, least=1)
+        self._names_of_concept = self._ragged("concept", "concept_names", below=n_names, least=1)
+        self._sources_of_concept = self._ragged("concept", "name_sources", below=len(self.sources))
+        self._types_of_concept = self._ragged("type", "type_ids", below=len(self.type_names))
+        self._parents_of_concept = self._ragged("parent", "parents", below=n_concepts)
         self.name_is_preferred = self._array("name_is_preferred")
         self.name_keys = self._array("name_keys")
         postings = (self._array(f"ngram_{part}") for part in ("codes", "offsets", "names", "norms"))
@@ -372,9 +364,9 @@ class KnowledgeBase:
         offsets = f"{name}.offsets"
         return StringColumn(self._files[f"{name}.txt"], self._array(offsets), self._origin(offsets))
 
-    def _ragged(self, offsets: str, values: str, *, below: int, least: int = 0) -> Ragged:
-        arrays = self._array(offsets), self._array(values)
-        origins = self._origin(offsets), self._origin(values)
+    def _ragged(self, row: str, values: str, *, below: int, least: int = 0) -> Ragged:
+        columns = f"{row}_offsets", values
+        arrays, origins = map(self._array, columns), tuple(map(self._origin, columns))
         return Ragged(*arrays, below=below, least=least, origins=origins)
 
     def _sorted_keys(self, name: str, *, below: int) -> SortedKeys:

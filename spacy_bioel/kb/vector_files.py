@@ -356,7 +356,6 @@ def _fill(
     """Fill the unfinished rows, block by block, copying the vectors of unchanged names.
 
     YIELDS (tuple): The first row of the next block, and the number of names encoded in this block.
-    RAISES BioelError: [B035] if the encoder returns NaN, infinity or another shape.
     """
     columns = unfinished.columns
     if usable:

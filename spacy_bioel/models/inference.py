@@ -246,8 +246,7 @@ class _Block:
         self.offsets = [(offset, len(rows)) for offset, rows in sides.items()]
         self.sides = np.concatenate([self.centre[:0], *sides.values()])
         # Reorder the columns of the first layer, which are in the order of the network's filters.
-        first = weights[f"{prefix}feed_forward.0.weight"]
-        columns = np.split(first, len(filters), axis=1)
+        columns = np.split(weights[f"{prefix}feed_forward.0.weight"], len(filters), axis=1)
         self.first = (
             np.concatenate([columns[i] for i in order], axis=1),
             weights[f"{prefix}feed_forward.0.bias"].copy(),

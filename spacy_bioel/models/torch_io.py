@@ -207,8 +207,7 @@ def network_of(layer: Model) -> Any:
             set_arrays(network, layer.attrs["weights"])
             layer.attrs["weights"] = None
         layer.shims.append(AveragingShim(network))
-    shim: Any = layer.shims[0]
-    return shim._model
+    return layer.shims[0]._model
 
 
 def device_of(layer: Model) -> torch.device:
@@ -295,8 +294,7 @@ def weights_from_bytes(model: Model, data: bytes) -> None:
                 set_arrays(network_of(node), {name: x.copy() for name, x in weights.items()})
             else:
                 node.attrs["weights"] = {
-                    name: weights[name].astype(np.float32, copy=False)
-                    for name in node.attrs["shapes"]
+                    name: x.astype(np.float32, copy=False) for name, x in weights.items()
                 }
     except (SafetensorError, ValueError, TypeError, KeyError) as error:
         # KeyError and TypeError: number types unknown to NumPy or torch, such as BF16 and U16.
