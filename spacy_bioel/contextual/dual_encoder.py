@@ -140,10 +140,7 @@ def encode_strings(generator: CandidateGenerator, strings: Sequence[str]) -> NDA
 
 
 def rescore_by_vectors(
-    generator: CandidateGenerator,
-    mentions: Mentions,
-    given: Given,
-    vectors: NDArray[np.float32],
+    generator: CandidateGenerator, mentions: Mentions, given: Given, vectors: NDArray[np.float32]
 ) -> PairScores:
     """Score string candidates, and the concepts of the nearest names, by vector similarity.
 

@@ -252,35 +252,29 @@ def _development(generator: CandidateGenerator, mentions: Sequence[_Gold]) -> De
 
 def gather_contextual_development(nlp: Language, docs: Sequence[Doc]) -> Development:
     """Gather evidence from a contextual linker for the gold mentions in documents."""
-    linker, parts = linker_of(nlp), []
+    linker = linker_of(nlp)
+    rescorer, settings, generator = linker.rescorer, linker.check_settings(), linker.generator
+    assert rescorer is not None  # the linker is contextual
+    no_features = np.zeros((0, len(rescorer.features)), np.float32)
+    parts = [Development(no_features, [], [], [], [])]
     for batch in minibatch(docs, size=DOCS_PER_BATCH):
         # Copy the documents, so that their token vectors do not stay in memory.
         copies = list(with_token_vectors(nlp, [doc.copy() for doc in batch]))
-        spans = [_gold_spans(linker, doc) for doc in copies]
-        parts.append(_contextual_batch(linker, copies, spans))
+        mentions = Mentions.of(copies, [_gold_spans(linker, doc) for doc in copies], settings)
+        if not len(mentions):
+            continue
+        ranked = rank_mentions(generator, mentions, coherence=linker.cfg["coherence"])
+        scores = rescorer.score(generator, mentions, ranked)
+        first = np.searchsorted(scores.mention, np.arange(len(mentions.spans) + 1))
+        rows, right = [], []
+        for i, span in enumerate(mentions.spans):
+            rows.append(np.arange(first[i], first[i + 1]))
+            gold_rows = generator.kb.find_all(split_kb_id(span.kb_id_))
+            right.append(np.isin(scores.concept[rows[i]], gold_rows))
+        strings, owners = mentions.strings, mentions.owners
+        parts.append(Development(scores.features, rows, right, strings, owners))
     documents = [i for i, doc in enumerate(docs) for _ in _gold_spans(linker, doc)]
     return replace(merge_development(parts), documents=documents)
-
-
-def _contextual_batch(
-    linker: Linker, docs: Sequence[Doc], spans: Sequence[Sequence[Span]]
-) -> Development:
-    """Gather evidence for the gold mentions in a batch of docs with token vectors."""
-    mentions = Mentions.of(docs, spans, linker.check_settings())
-    rescorer = linker.rescorer
-    assert rescorer is not None  # the linker is contextual
-    if not len(mentions):
-        return Development(np.zeros((0, len(rescorer.features)), np.float32), [], [], [], [])
-    generator = linker.generator
-    ranked = rank_mentions(generator, mentions, coherence=linker.cfg["coherence"])
-    scores = rescorer.score(generator, mentions, ranked)
-    first = np.searchsorted(scores.mention, np.arange(len(mentions.spans) + 1))
-    rows, right = [], []
-    for i, span in enumerate(mentions.spans):
-        rows.append(np.arange(first[i], first[i + 1]))
-        gold_rows = generator.kb.find_all(split_kb_id(span.kb_id_))
-        right.append(np.isin(scores.concept[rows[i]], gold_rows))
-    return Development(scores.features, rows, right, mentions.strings, mentions.owners)
 
 
 def judge_names(nlp: Language, texts: Sequence[AnnotatedText]) -> list[list[tuple[str, bool]]]:
@@ -316,11 +310,7 @@ def require_scipy() -> None:
 
 
 def fit_fusion(
-    development: Development,
-    *,
-    prior: Fusion | None = None,
-    n_hidden: int = 12,
-    l2: float = 0.02,
+    development: Development, *, prior: Fusion | None = None, n_hidden: int = 12, l2: float = 0.02
 ) -> Fusion:
     """Fit weights to maximise the probability of the right candidates, or of NIL if none is right.
 

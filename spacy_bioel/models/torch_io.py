@@ -16,14 +16,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_bytes
 from safetensors.numpy import save as save_bytes
-from thinc.api import (
-    Model,
-    Optimizer,
-    PyTorchShim,
-    get_torch_default_device,
-    torch2xp,
-    xp2torch,
-)
+from thinc.api import Model, Optimizer, PyTorchShim, get_torch_default_device, torch2xp, xp2torch
 from thinc.types import ArgsKwargs, FloatsXd
 
 from spacy_bioel.errors import BioelError, Errors
@@ -309,13 +302,12 @@ def _check_tensors(tensors: Weights, model: Model) -> None:
         parameter: Any = node.get_param(name)
         expected[key] = parameter.shape, "f"
     for prefix, node in _torch_layers(model):
-        if not node.shims:
-            for name, shape in node.attrs["shapes"].items():
-                expected[prefix + name] = shape, "f"
-            continue
-        for name, tensor in network_of(node).state_dict().items():
-            kinds = "f" if tensor.is_floating_point() else "iu"
-            expected[prefix + name] = tuple(tensor.shape), kinds
+        if node.shims:
+            for name, tensor in network_of(node).state_dict().items():
+                kinds = "f" if tensor.is_floating_point() else "iu"
+                expected[prefix + name] = tuple(tensor.shape), kinds
+        else:
+            expected |= {prefix + name: (s, "f") for name, s in node.attrs["shapes"].items()}
     for key, (shape, kinds) in expected.items():
         if key not in tensors:
             raise ValueError(f"{key}: expected shape {shape}, found no such tensor")
