@@ -332,13 +332,12 @@ class _Decoder:
 
 
 class _Prefixes(NamedTuple):
-    """Name prefixes, grouped by mention: mention index, row of the shorter prefix that each one
-    extends, trie node, and total log-probability. Shape (n,) each."""
+    """Name prefixes, grouped by mention. Shape (n,) each."""
 
-    owner: IntArray
-    beam: IntArray
-    node: IntArray
-    total: FloatArray
+    owner: IntArray  # index of the mention
+    beam: IntArray  # row of the shorter prefix that it extends
+    node: IntArray  # node of the trie
+    total: FloatArray  # total log-probability
 
     def take(self, rows: IntArray) -> _Prefixes:
         return _Prefixes(self.owner[rows], self.beam[rows], self.node[rows], self.total[rows])
@@ -361,10 +360,7 @@ def _continuations(trie: NameTrie, logits: Tensor, prefixes: _Prefixes) -> _Pref
 
 
 def _best_prefixes(prefixes: _Prefixes, n_free: IntArray) -> IntArray:
-    """Return the rows of each mention's best prefixes, best first; ties keep their order.
-
-    n_free (IntArray): Number of prefixes to keep for each mention. Shape (n_mentions,).
-    """
+    """Return the rows of each mention's `n_free` best prefixes, best first, ties in order."""
     owner, total, max_free = prefixes.owner, prefixes.total, int(n_free.max(initial=1))
     counts = np.bincount(owner, minlength=len(n_free))
     table = np.full((len(counts), max(max_free, int(counts.max()))), -np.inf, dtype=np.float32)

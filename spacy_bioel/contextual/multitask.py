@@ -257,6 +257,7 @@ def _class_runs(classes: IntArray, lengths: IntArray) -> tuple[IntArray, IntArra
 class MultitaskTraining(dual_encoder.DualEncoderTraining):
     """Trains all tasks and, with an open vocabulary, both towers of a dual encoder."""
 
+    with_all_mentions = True
     _task: str | None = None  # the task that the current update trains; None: all tasks
 
     def update(self, examples: Sequence[Example]) -> float | None:
@@ -268,15 +269,11 @@ class MultitaskTraining(dual_encoder.DualEncoderTraining):
         self._task = str(self._random.choice(tasks)) if self.model.attrs["one_task"] else None
         if self.model.attrs["vocabulary"] == "open" and self._task in (None, "links"):
             return super().update(examples)
-        gold, _ = self.gold(examples)
+        gold, _ = gold_mentions(examples, self.state.settings, with_all=True)
         no_strings = self.model.ops.alloc2f(len(gold), 0)
         vectors, backprop, loss = self.encode_gold(examples, gold, no_strings)
         backprop(vectors)
         return loss
-
-    def gold(self, examples: Sequence[Example]) -> tuple[Mentions, list[str]]:
-        """Return all gold mentions and their ids; "" for a mention with no id or several ids."""
-        return gold_mentions(examples, self.state.settings, with_all=True)
 
     def encode_gold(
         self, examples: Sequence[Example], gold: Mentions, string_vectors: Floats2d

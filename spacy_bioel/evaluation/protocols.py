@@ -275,12 +275,8 @@ def pair_by_offsets(gold: Golds, links: Links) -> list[tuple[Mention, Link | Non
 
     def link_of(m: Mention) -> Link | None:
         link = exact.get((m.start, m.end, m.label)) or by_span.get((m.start, m.end))
-        if link is not None:
-            return link
-        for x in spare:
-            if x.start <= m.start and m.end <= x.end and x.label == m.label:
-                return x
-        return None
+        covering = (x for x in spare if x.start <= m.start and m.end <= x.end)
+        return link or next((x for x in covering if x.label == m.label), None)
 
     return [(m, link_of(m)) for m in gold]
 

@@ -230,8 +230,6 @@ def list_bundled() -> list[dict[str, str | int | None]]:
     for name, contents in _CONTENTS.items():
         meta, folder = srsly.read_json(ASSETS_FOLDER / f"{name}.json"), _bundled_folder(name)
         facts = {key: meta[key] for key in ("source", "release", "licence")}
-        n_concepts = len(KnowledgeBase.open(folder)) if has_columns(folder) else None
-        kbs.append(
-            {"name": STARTER_PREFIX + name, "contents": contents, **facts, "concepts": n_concepts}
-        )
+        n = len(KnowledgeBase.open(folder)) if has_columns(folder) else None
+        kbs.append({"name": STARTER_PREFIX + name, "contents": contents, **facts, "concepts": n})
     return kbs

@@ -170,9 +170,8 @@ class SortedKeys:
                 start = np.searchsorted(self.keys, keys[i])
                 end = np.searchsorted(self.keys, keys[i], side="right")
                 same_key = self._origin.rows(self._rows[start:end], below=self._below)
-                candidates = read(same_key.astype(np.int64))
-                is_known = strings[i] in candidates
-                rows[i] = same_key[candidates.index(strings[i])] if is_known else -1
+                row_of = dict(zip(read(same_key.astype(np.int64)), same_key, strict=True))
+                rows[i] = row_of.get(strings[i], -1)
         return rows
 
 

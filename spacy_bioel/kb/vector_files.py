@@ -222,7 +222,6 @@ def open_vectors(kb: KnowledgeBase | str | Path, *, fingerprint: str | None) -> 
 
 
 ReportProgress = Callable[[int], None]
-Digests = NDArray[np.uint64]
 
 _ENCODED_PER_BLOCK = 1 << 16  # max. names per block; an interrupted run loses at most one block
 _NAMES_PER_CALL = 4096  # names per encoder call
@@ -340,7 +339,7 @@ def _first_usable(stored: list[StoredVectors], *, dim: int) -> StoredVectors | N
 # -- Blocks of names ----------------------------------------------------------------------------
 
 
-def name_digests(names: Sequence[str]) -> Digests:
+def name_digests(names: Sequence[str]) -> NDArray[np.uint64]:
     """Return 128-bit digests, which identify names in stored vectors. Shape (n, 2)."""
     digests = (blake2b(name.encode("utf8"), digest_size=16).digest() for name in names)
     return np.frombuffer(b"".join(digests), dtype=np.uint64).reshape(len(names), 2)

@@ -398,8 +398,7 @@ def token_vectors(
 
 
 def _numpy_functions(tok2vec: Model) -> tuple[list[ArrayFunction], list[ArrayFunction]] | None:
-    """Return the layers that mix embeddings, and the CNN layers, as functions of arrays; None if
-    any layer is not recognised."""
+    """Return the mixing layers and the CNN layers as functions; None if any is not recognised."""
     modules = [layer._func.__module__ for layer in (tok2vec, *tok2vec.layers)]
     if type(tok2vec.ops) is not NumpyOps or modules != [_CHAIN, _CHAIN, _WITH_ARRAY]:
         return None
@@ -413,10 +412,7 @@ def _numpy_functions(tok2vec: Model) -> tuple[list[ArrayFunction], list[ArrayFun
 
 
 def _layer_functions(layer: Model) -> list[ArrayFunction]:
-    """Return a thinc layer as functions of arrays, to be applied one after the other.
-
-    RAISES KeyError: If the layer is not recognised.
-    """
+    """Return a thinc layer as functions to apply in order. RAISES KeyError: Unknown layer."""
     kind = layer._func.__module__
     if _PARAMETERS[kind] != layer.param_names:
         raise KeyError(kind)
