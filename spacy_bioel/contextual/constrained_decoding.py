@@ -72,8 +72,7 @@ class NameTrie:
 
     def are_leaves(self, nodes: IntArray) -> NDArray[np.bool_]:
         """Return whether each node ends a name, in the shape of `nodes`."""
-        has_no_child: NDArray[np.bool_] = self.first_child[nodes] == self.first_child[nodes + 1]
-        return has_no_child
+        return self.first_child[nodes] == self.first_child[nodes + 1]
 
     def names_of(self, leaves: IntArray) -> tuple[IntArray, IntArray]:
         """Return the name rows at each leaf: indptr, shape (n + 1,), and rows."""
@@ -312,8 +311,7 @@ class _Decoder:
             past_key_values=self._cache,
             use_cache=True,
         )
-        logits: Tensor = output.logits[:, -1].float()
-        return logits
+        return output.logits[:, -1].float()
 
     def reorder(self, origin: IntArray, *, same_owners: bool) -> None:
         """Reorder the rows of the cache.

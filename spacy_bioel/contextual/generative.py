@@ -407,8 +407,7 @@ class GenerativeRescorer(WordPieceRescorer):
 
     @property
     def pieces(self) -> MarkedPieces:
-        pieces: MarkedPieces = self.contextual_layer.attrs["pieces"]
-        return pieces
+        return self.contextual_layer.attrs["pieces"]
 
     def trie(self, generator: CandidateGenerator) -> NameTrie:
         """Return the trie of the training pool or of all names, newly built or from the KB folder.

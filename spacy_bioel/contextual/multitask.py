@@ -177,8 +177,7 @@ def compute_from_states(
     layer = model.get_ref("network")
     with torch.inference_mode():
         compute = getattr(network_of(layer), method)
-        output: FloatArray = compute(states, *to_tensors(arrays, device_of(layer))).cpu().numpy()
-    return output
+        return compute(states, *to_tensors(arrays, device_of(layer))).cpu().numpy()
 
 
 def _multitask_forward(
@@ -234,8 +233,7 @@ def encode_documents(model: Model[Any, Any], docs: Sequence[Doc]) -> dict[str, A
     if not len(tokens):
         return {task: tokens.new_zeros(0, network.size) for task in network.tasks}
     with torch.inference_mode():
-        states: dict[str, Any] = network.states(tokens, *more_inputs)
-    return states
+        return network.states(tokens, *more_inputs)
 
 
 def _match_names(model: Model[Any, Any], docs: Sequence[Doc]) -> MentionBatch:

@@ -209,8 +209,7 @@ def nearest_names(kb: KnowledgeBase, strings: Sequence[str], concepts: IntArray)
     dots = np.bincount(pair, weights[ngram_index] * is_shared, len(rows))
     cosines = dots / np.maximum(norms[mention] * norms[n_strings + name_index], 1e-12)
     order = np.lexsort((np.arange(len(rows)), -cosines.round(6), mention))
-    nearest: IntArray = rows[order[np.searchsorted(mention[order], np.arange(len(concepts)))]]
-    return nearest
+    return rows[order[np.searchsorted(mention[order], np.arange(len(concepts)))]]
 
 
 @cache

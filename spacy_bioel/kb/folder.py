@@ -163,8 +163,10 @@ def encoder_of(name: str) -> str:
 
 def homes_in(folder: Path, kind: str) -> list[str]:
     """Return the names of all homes of a kind in a folder, even without about.json."""
-    names = sorted(path.name for path in (folder / kind).glob("*"))
-    return [name for name in names if _HOME_NAMES[kind].fullmatch(name)]
+    with suppress(FileNotFoundError, NotADirectoryError):
+        names = sorted(path.name for path in (folder / kind).iterdir())
+        return [name for name in names if _HOME_NAMES[kind].fullmatch(name)]
+    return []
 
 
 def homes_of(files: Mapping[str, RawFile], kind: str) -> dict[str, dict[str, RawFile]]:

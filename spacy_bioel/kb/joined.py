@@ -339,8 +339,7 @@ def parts_of(kb: KnowledgeBase) -> tuple[KnowledgeBase, ...]:
 def _first_of_pairs(owner: IntArray, values: IntArray, *, below: int) -> IntArray:
     """Return the first position of each distinct (owner, value) pair, sorted by owner."""
     first = np.sort(np.unique(owner * max(below, 1) + values, return_index=True)[1])
-    order: IntArray = first[np.argsort(owner[first], kind="stable")]
-    return order
+    return first[np.argsort(owner[first], kind="stable")]
 
 
 def _ragged(owner: IntArray, values: IntArray, n: int, *, below: int) -> Ragged:
@@ -383,8 +382,7 @@ class JoinedSearch:
 
     def rarity(self, codes: IntArray) -> NDArray[np.float64]:
         """Return each 3-gram's inverse document frequency, averaged over the knowledge bases."""
-        mean: NDArray[np.float64] = np.mean([s.rarity(codes) for s in self._searches], axis=0)
-        return mean
+        return np.mean([search.rarity(codes) for search in self._searches], axis=0)
 
 
 def _sort_by_score(rows: NDArray[np.int64], scores: NDArray[np.float32]) -> SearchResult:

@@ -575,16 +575,8 @@ class KnowledgeBase:
 
     def children_of(self, concept: int) -> IntArray:
         """Return the rows of a concept's children. Shape (n_children,)."""
-        children, parents = self._by_parent
-        start, end = np.searchsorted(parents, [concept, concept + 1])
-        return children[start:end]
-
-    @cached_property
-    def _by_parent(self) -> tuple[IntArray, IntArray]:
-        """Concept and parent for each entry in `parents`, sorted by parent."""
-        children = np.repeat(np.arange(len(self)), np.diff(self.parent_offsets))
-        order = np.argsort(self.parents, kind="stable")
-        return children[order], self.parents[order]
+        positions = np.flatnonzero(self.parents == concept)
+        return np.searchsorted(self.parent_offsets, positions, side="right") - 1
 
     def retired_ids_of(self, concept: int) -> tuple[str, ...]:
         """Return the ids that a concept replaced, sorted."""

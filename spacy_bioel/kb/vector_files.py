@@ -400,8 +400,7 @@ def _encode_unit(encode: EncodeNames, names: list[str], *, dim: int) -> FloatArr
         ends = {"first": names[0], "last": names[-1]}
         raise BioelError(Errors.B035.format(found=found, expected=expected, **ends))
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    unit: FloatArray = vectors / np.maximum(norms, np.finfo(np.float32).tiny)
-    return unit
+    return vectors / np.maximum(norms, np.finfo(np.float32).tiny)
 
 
 class Unfinished:

@@ -372,8 +372,7 @@ def token_vectors(
     """
     functions = _numpy_functions(tok2vec)
     if functions is None:
-        predicted: Any = read_tokens(tok2vec, list(docs), False)[0]
-        return predicted
+        return read_tokens(tok2vec, list(docs), False)[0]
     mix, convolve = functions
     embed, encode = tok2vec.layers
     distinct, index = _unique_rows(np.concatenate(embed.layers[0].predict(docs)))

@@ -111,8 +111,7 @@ def infer_by_torch(network: Callable[[Tensor, Tensor], Tensor], device: torch.de
         try:
             with torch.inference_mode():
                 tensors = to_tensors(Pieces.of_rows(names), device)
-                vectors: FloatArray = network(*tensors).float().cpu().numpy()
-                return vectors
+                return network(*tensors).float().cpu().numpy()
         except torch.cuda.OutOfMemoryError:
             if len(names) == 1:
                 raise
@@ -186,8 +185,7 @@ def get_network(model: Model) -> Any:
 
 def inference_of(model: NameEncoder) -> Infer:
     """Return the function that encodes names with the current weights, for `encode_names`."""
-    infer: Infer = model.attrs["kind"].infer(model)
-    return infer
+    return model.attrs["kind"].infer(model)
 
 
 def encode_names(

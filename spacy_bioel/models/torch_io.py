@@ -206,15 +206,13 @@ def network_of(layer: Model) -> Any:
 def device_of(layer: Model) -> torch.device:
     """Return the device of a layer's torch network, which must already have been created."""
     shim: Any = layer.shims[0]
-    device: torch.device = shim.device
-    return device
+    return shim.device
 
 
 def weights_of(layer: Model) -> Weights:
     """Return the weights of a `torch_layer` as arrays by name; training may change the arrays."""
     if not layer.shims and layer.attrs["weights"] is not None:
-        weights: Weights = layer.attrs["weights"]
-        return weights
+        return layer.attrs["weights"]
     return arrays_of(network_of(layer))
 
 
