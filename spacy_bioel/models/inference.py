@@ -372,7 +372,8 @@ def token_vectors(
     """
     functions = _numpy_functions(tok2vec)
     if functions is None:
-        return read_tokens(tok2vec, list(docs), False)[0]
+        predicted: Any = read_tokens(tok2vec, list(docs), False)[0]
+        return predicted
     mix, convolve = functions
     embed, encode = tok2vec.layers
     distinct, index = _unique_rows(np.concatenate(embed.layers[0].predict(docs)))
