@@ -72,8 +72,7 @@ class NameTrie:
 
     def are_leaves(self, nodes: IntArray) -> NDArray[np.bool_]:
         """Return whether each node ends a name, in the shape of `nodes`."""
-        has_no_child: NDArray[np.bool_] = self.first_child[nodes] == self.first_child[nodes + 1]
-        return has_no_child
+        return self.first_child[nodes] == self.first_child[nodes + 1]
 
     def names_of(self, leaves: IntArray) -> tuple[IntArray, IntArray]:
         """Return the name rows at each leaf: indptr, shape (n + 1,), and rows."""
@@ -230,20 +229,16 @@ def generate_names(
 
 def _search_batches(prompt_lengths: IntArray, lengths: IntArray) -> Iterator[IntArray]:
     """Yield batches of mentions with equally long prompts and similarly long sources."""
-    order = np.lexsort((lengths, prompt_lengths))
-    start = 0
-    while start < len(order):
-        has_same_prompt = prompt_lengths[order] == prompt_lengths[order[start]]
-        end = start + 1
-        while (
-            end < len(order)
-            and has_same_prompt[end]
-            and end - start < _MENTIONS_PER_SEARCH
-            and (end - start + 1) * lengths[order[end]] <= _PIECES_PER_SEARCH
-        ):
-            end += 1
-        yield order[start:end]
-        start = end
+    batch: list[int] = []
+    for i in np.lexsort((lengths, prompt_lengths)).tolist():
+        n_pieces = (len(batch) + 1) * lengths[i]
+        is_full = len(batch) == _MENTIONS_PER_SEARCH or n_pieces > _PIECES_PER_SEARCH
+        if batch and (is_full or prompt_lengths[i] != prompt_lengths[batch[0]]):
+            yield np.array(batch)
+            batch = []
+        batch.append(i)
+    if batch:
+        yield np.array(batch)
 
 
 def _sort_names(parts: Sequence[GeneratedNames]) -> GeneratedNames:
@@ -316,8 +311,7 @@ class _Decoder:
             past_key_values=self._cache,
             use_cache=True,
         )
-        logits: Tensor = output.logits[:, -1].float()
-        return logits
+        return output.logits[:, -1].float()
 
     def reorder(self, origin: IntArray, *, same_owners: bool) -> None:
         """Reorder the rows of the cache.
@@ -336,13 +330,12 @@ class _Decoder:
 
 
 class _Prefixes(NamedTuple):
-    """Name prefixes, grouped by mention: mention index, row of the shorter prefix that each one
-    extends, trie node, and total log-probability. Shape (n,) each."""
+    """Name prefixes, grouped by mention. Shape (n,) each."""
 
-    owner: IntArray
-    beam: IntArray
-    node: IntArray
-    total: FloatArray
+    owner: IntArray  # index of the mention
+    beam: IntArray  # row of the shorter prefix that it extends
+    node: IntArray  # node of the trie
+    total: FloatArray  # total log-probability
 
     def take(self, rows: IntArray) -> _Prefixes:
         return _Prefixes(self.owner[rows], self.beam[rows], self.node[rows], self.total[rows])
@@ -365,10 +358,7 @@ def _continuations(trie: NameTrie, logits: Tensor, prefixes: _Prefixes) -> _Pref
 
 
 def _best_prefixes(prefixes: _Prefixes, n_free: IntArray) -> IntArray:
-    """Return the rows of each mention's best prefixes, best first; ties keep their order.
-
-    n_free (IntArray): Number of prefixes to keep for each mention. Shape (n_mentions,).
-    """
+    """Return the rows of each mention's `n_free` best prefixes, best first, ties in order."""
     owner, total, max_free = prefixes.owner, prefixes.total, int(n_free.max(initial=1))
     counts = np.bincount(owner, minlength=len(n_free))
     table = np.full((len(counts), max(max_free, int(counts.max()))), -np.inf, dtype=np.float32)

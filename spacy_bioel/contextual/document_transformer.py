@@ -146,8 +146,7 @@ class _TransformerShim(AveragingShim):
             parts = srsly.msgpack_loads(bytes_data)
             self.cfg = parts["cfg"]
             backbone = backbone_from_json(parts["config"])
-            tokenizer = Tokenizer.from_str(parts["tokenizer"])
-            self.set_backbone(tokenizer, backbone, parts["config"])
+            self.set_backbone(Tokenizer.from_str(parts["tokenizer"]), backbone, parts["config"])
             try:
                 set_arrays(self._model, load(parts["weights"]))
             except (SafetensorError, RuntimeError) as error:

@@ -140,10 +140,7 @@ def encode_strings(generator: CandidateGenerator, strings: Sequence[str]) -> NDA
 
 
 def rescore_by_vectors(
-    generator: CandidateGenerator,
-    mentions: Mentions,
-    given: Given,
-    vectors: NDArray[np.float32],
+    generator: CandidateGenerator, mentions: Mentions, given: Given, vectors: NDArray[np.float32]
 ) -> PairScores:
     """Score string candidates, and the concepts of the nearest names, by vector similarity.
 
@@ -225,6 +222,8 @@ def _mention_keys(strings: Sequence[str], concepts: IntArray) -> list[tuple[str,
 class DualEncoderTraining(NameTraining):
     """Trains both towers: names as in `NameTraining`, and mentions to be close to correct names."""
 
+    with_all_mentions = False  # also those with no id or several ids, whose id is ""
+
     def __init__(
         self, model: Model[Any, Any], state: LinkerState, settings: TrainingSettings
     ) -> None:
@@ -241,7 +240,8 @@ class DualEncoderTraining(NameTraining):
 
         model: Any = self.model
         names, name_concepts = self.draw(examples)
-        gold, ids = self.gold(examples)
+        settings = self.state.settings
+        gold, ids = gold_mentions(examples, settings, with_all=self.with_all_mentions)
         strings, concepts = gold.strings, self.kb.find_all(ids)
         known = np.flatnonzero(concepts >= 0)
         known_strings = [strings[i] for i in known]
@@ -272,10 +272,6 @@ class DualEncoderTraining(NameTraining):
         mention_vectors = model.ops.to_numpy(mentions)
         self._candidate_sampler.remember(known_strings, concepts[known], mention_vectors[known])
         return float(name_loss + mention_loss + other_loss)
-
-    def gold(self, examples: Sequence[Example]) -> tuple[Mentions, list[str]]:
-        """Return the gold mentions with exactly one id, and their ids."""
-        return gold_mentions(examples, self.state.settings)
 
     def encode_gold(
         self, examples: Sequence[Example], gold: Mentions, string_vectors: Floats2d

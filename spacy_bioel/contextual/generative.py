@@ -40,6 +40,7 @@ from spacy_bioel.contextual.transformers import (
 )
 from spacy_bioel.entities import Mentions
 from spacy_bioel.errors import Warnings
+from spacy_bioel.kb.columns import find_sorted
 from spacy_bioel.kb.joined import JoinedKnowledgeBase
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.candidates import Cache, CandidateGenerator
@@ -142,11 +143,8 @@ class MarkedPieces:
         """Return the pieces of each name, plus the end piece, for a trie; None for a name that
         cannot be generated because it is empty, too long or contains an unknown piece."""
         pieces = self._pieces(names)
-        unknown = self.tokenizer.token_to_id("[UNK]")
-        if unknown is None:
-            unknown = getattr(self.tokenizer.model, "unk_token", None)
-        if isinstance(unknown, str):
-            unknown = self.tokenizer.token_to_id(unknown)
+        unk_token = getattr(self.tokenizer.model, "unk_token", None) or "[UNK]"
+        unknown = self.tokenizer.token_to_id(unk_token)
         rows: list[list[int] | None] = []
         for name in names:
             fits = 0 < len(pieces[name]) <= self.longest_name and unknown not in pieces[name]
@@ -409,8 +407,7 @@ class GenerativeRescorer(WordPieceRescorer):
 
     @property
     def pieces(self) -> MarkedPieces:
-        pieces: MarkedPieces = self.contextual_layer.attrs["pieces"]
-        return pieces
+        return self.contextual_layer.attrs["pieces"]
 
     def trie(self, generator: CandidateGenerator) -> NameTrie:
         """Return the trie of the training pool or of all names, newly built or from the KB folder.
@@ -452,11 +449,10 @@ class GenerativeRescorer(WordPieceRescorer):
         generated_pairs = owner * len(kb) + generated
 
         def pair_scores(mention: IntArray, concept: IntArray) -> NDArray[np.floating]:
-            pairs = mention * len(kb) + concept
-            if not len(generated_pairs):
-                return np.full(len(pairs), _MIN_SCORE)
-            index = np.minimum(np.searchsorted(generated_pairs, pairs), len(generated_pairs) - 1)
-            return np.where(generated_pairs[index] == pairs, score[index], _MIN_SCORE)
+            index, is_generated = find_sorted(generated_pairs, mention * len(kb) + concept)
+            scores = np.full(len(index), _MIN_SCORE)
+            scores[is_generated] = score[index[is_generated]]
+            return scores
 
         return rescore_pairs(
             *(kb, given, pair_scores, owner, generated),

@@ -33,7 +33,7 @@ from spacy_bioel.entities import Mentions
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.kb.gazetteer import Gazetteer
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.linking.candidates import CandidateGenerator, LinkerState
+from spacy_bioel.linking.candidates import CandidateGenerator
 from spacy_bioel.linking.rescoring import Given
 from spacy_bioel.linking.training import gold_mentions
 from spacy_bioel.mentions.model import (
@@ -48,7 +48,7 @@ from spacy_bioel.models.inference import Tok2Vec, token_vectors
 from spacy_bioel.models.name_encoder import NameEncoder
 from spacy_bioel.models.torch_io import device_of, network_of, to_tensors
 from spacy_bioel.pipe import require_token_vectors
-from spacy_bioel.settings import LinkerSettings, TrainingSettings
+from spacy_bioel.settings import LinkerSettings
 from spacy_bioel.text.sentences import begins_sentence
 from spacy_bioel.types import FloatArray, IntArray
 
@@ -56,7 +56,6 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 _TASKS = ("mentions", "types", "links")
-_VOCABULARIES = ("open", "closed")
 # Copies of NIL_CLASS and UNKNOWN_CLASS in `contextual.token_networks`, which imports torch.
 _NIL_TARGET, _UNKNOWN_TARGET = 0, -100
 
@@ -131,7 +130,7 @@ def build_hierarchical_linker_v1(
     is_complete = sorted_tasks[-1:] == ["links"] or sorted_tasks == ["mentions"]
     if sorted_tasks != list(tasks) or not is_complete:
         problem = f"tasks = {list(tasks)}"
-    elif vocabulary not in _VOCABULARIES:
+    elif vocabulary not in ("open", "closed"):
         problem = f'vocabulary = "{vocabulary}"'
     elif vocabulary == "open" and (per_token or "links" not in sorted_tasks):
         problem = f'vocabulary = "open", per_token = {per_token} and tasks = {sorted_tasks}'
@@ -178,8 +177,7 @@ def compute_from_states(
     layer = model.get_ref("network")
     with torch.inference_mode():
         compute = getattr(network_of(layer), method)
-        output: FloatArray = compute(states, *to_tensors(arrays, device_of(layer))).cpu().numpy()
-    return output
+        return compute(states, *to_tensors(arrays, device_of(layer))).cpu().numpy()
 
 
 def _multitask_forward(
@@ -235,8 +233,7 @@ def encode_documents(model: Model[Any, Any], docs: Sequence[Doc]) -> dict[str, A
     if not len(tokens):
         return {task: tokens.new_zeros(0, network.size) for task in network.tasks}
     with torch.inference_mode():
-        states: dict[str, Any] = network.states(tokens, *more_inputs)
-    return states
+        return network.states(tokens, *more_inputs)
 
 
 def _match_names(model: Model[Any, Any], docs: Sequence[Doc]) -> MentionBatch:
@@ -258,11 +255,8 @@ def _class_runs(classes: IntArray, lengths: IntArray) -> tuple[IntArray, IntArra
 class MultitaskTraining(dual_encoder.DualEncoderTraining):
     """Trains all tasks and, with an open vocabulary, both towers of a dual encoder."""
 
-    def __init__(
-        self, model: Model[Any, Any], state: LinkerState, settings: TrainingSettings
-    ) -> None:
-        super().__init__(model, state, settings)
-        self._task: str | None = None
+    with_all_mentions = True
+    _task: str | None = None  # the task that the current update trains; None: all tasks
 
     def update(self, examples: Sequence[Example]) -> float | None:
         if not any(len(example.predicted) for example in examples):
@@ -273,15 +267,11 @@ class MultitaskTraining(dual_encoder.DualEncoderTraining):
         self._task = str(self._random.choice(tasks)) if self.model.attrs["one_task"] else None
         if self.model.attrs["vocabulary"] == "open" and self._task in (None, "links"):
             return super().update(examples)
-        gold, _ = self.gold(examples)
+        gold, _ = gold_mentions(examples, self.state.settings, with_all=True)
         no_strings = self.model.ops.alloc2f(len(gold), 0)
         vectors, backprop, loss = self.encode_gold(examples, gold, no_strings)
         backprop(vectors)
         return loss
-
-    def gold(self, examples: Sequence[Example]) -> tuple[Mentions, list[str]]:
-        """Return all gold mentions and their ids; "" for a mention with no id or several ids."""
-        return gold_mentions(examples, self.state.settings, with_all=True)
 
     def encode_gold(
         self, examples: Sequence[Example], gold: Mentions, string_vectors: Floats2d
@@ -441,12 +431,9 @@ class MultitaskRescorer(TokenVectorRescorer):
         log_odds = logits[:, 1:] - logits[:, :1]  # log-odds of each class against NIL
         class_rows = kb.find_all(model.attrs["inventory"].classes)  # -1: concept not in this KB
         k = min(generator.state.settings.max_candidates, len(class_rows))
-        # argpartition fails if there are no classes.
-        best = (
-            np.argpartition(-log_odds, k - 1, axis=1)[:, :k]
-            if k
-            else np.zeros((len(spans), 0), int)
-        )
+        best = np.zeros((len(spans), 0), np.int64)
+        if k:  # argpartition fails if there are no classes
+            best = np.argpartition(-log_odds, k - 1, axis=1)[:, :k]
         owner, concept = np.repeat(np.arange(len(best)), k), class_rows[best.ravel()]
         owner, concept = owner[concept >= 0], concept[concept >= 0]
         is_allowed = generator.allowed(concept, mentions.labels, owner)

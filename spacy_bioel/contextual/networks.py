@@ -16,8 +16,7 @@ https://aclanthology.org/2022.naacl-main.296. The decoder starts with a prompt, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -175,10 +174,8 @@ class CrossEncoder(Pretrained):
     A logit depends on the other pairs in its batch only by rounding errors of less than 1e-5.
     """
 
-    def __init__(
-        self, backbone: PreTrainedModel, learn_rate_scale: float = 1, mixed_precision: bool = False
-    ) -> None:
-        super().__init__(backbone, learn_rate_scale, mixed_precision)
+    def __init__(self, backbone: PreTrainedModel, **settings: Any) -> None:
+        super().__init__(backbone, **settings)
         self.dropout = nn.Dropout(0.1)
         self.head = nn.Linear(backbone.config.hidden_size, 1)
         nn.init.normal_(self.head.weight, std=0.02)
@@ -237,13 +234,9 @@ class Seq2Seq(Pretrained):
     """
 
     def __init__(
-        self,
-        backbone: PreTrainedModel,
-        learn_rate_scale: float = 1,
-        mixed_precision: bool = False,
-        smoothing: float = 0.1,
+        self, backbone: PreTrainedModel, *, smoothing: float = 0.1, **settings: Any
     ) -> None:
-        super().__init__(backbone, learn_rate_scale, mixed_precision)
+        super().__init__(backbone, **settings)
         self.smoothing = smoothing
         # A tensor that is shared under several names is saved once.
         self.register_state_dict_post_hook(_without_ties)
@@ -276,7 +269,9 @@ class Seq2Seq(Pretrained):
             ids = targets[target]
             positions = torch.arange(ids.shape[1] - 1, device=ids.device)
             counts = inside_target[:, 1:] & (positions >= prompt_lengths[batch, None] - 1)
-            with _logits_only_at(self.backbone, counts):
+            # Logits are computed only where they count: those of prompts take a third of the time.
+            head = self.backbone.get_output_embeddings()
+            with head.register_forward_pre_hook(lambda _, inputs: (inputs[0][counts],)):
                 logits = self.backbone(
                     input_ids=sources[source],
                     attention_mask=inside.long(),
@@ -299,17 +294,6 @@ class Seq2Seq(Pretrained):
         batches = batches_by_length(source_lengths + target_lengths, _SEQ2SEQ_PIECES_PER_BATCH)
         with self.autocast(sources.device.type):
             return compute_in_batches(losses, batches)
-
-
-@contextmanager
-def _logits_only_at(backbone: PreTrainedModel, mask: Tensor) -> Iterator[None]:
-    """Compute logits only where the mask is True: those of prompts take a third of the time."""
-    head = backbone.get_output_embeddings()
-    hook = head.register_forward_pre_hook(lambda _, inputs: (inputs[0][mask],))
-    try:
-        yield
-    finally:
-        hook.remove()
 
 
 def _tied_names(network: nn.Module) -> dict[str, str]:

@@ -170,10 +170,7 @@ def _marker_ids(tokenizer: Tokenizer) -> tuple[int, int] | None:
 def _set_cross_encoder(
     model: PairScorer, tokenizer: Tokenizer, backbone: PreTrainedModel, folder: Path | None
 ) -> None:
-    """Set the word pieces and the network.
-
-    RAISES BioelError: [B154] if there are no special pieces, or not enough room for a pair.
-    """
+    """Set the word pieces and the network. RAISES BioelError: [B154] if a pair cannot fit."""
     from spacy_bioel.contextual.networks import CrossEncoder
 
     prefix, suffix = special_pieces(tokenizer)

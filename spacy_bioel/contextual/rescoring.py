@@ -18,7 +18,7 @@ from spacy.tokens import Doc
 from thinc.api import Model
 from thinc.types import FloatsXd
 
-from spacy_bioel.kb.columns import entries_of
+from spacy_bioel.kb.columns import entries_of, find_sorted
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.spelling import name_ngrams
 from spacy_bioel.linking.rescoring import Given, Rescorer
@@ -205,16 +205,11 @@ def nearest_names(kb: KnowledgeBase, strings: Sequence[str], concepts: IntArray)
     pair = np.repeat(np.arange(len(rows)), last - first)
     _, ngram_index = entries_of(first, last - first)
     string_keys = (text_index << 24 | ngrams)[: starts[n_strings]]
-    name_keys = mention[pair] << 24 | ngrams[ngram_index]
-    position = np.minimum(np.searchsorted(string_keys, name_keys), max(0, len(string_keys) - 1))
-    is_shared = np.zeros(len(name_keys), dtype=bool)
-    if len(string_keys):
-        is_shared = string_keys[position] == name_keys
+    is_shared = find_sorted(string_keys, mention[pair] << 24 | ngrams[ngram_index])[1]
     dots = np.bincount(pair, weights[ngram_index] * is_shared, len(rows))
     cosines = dots / np.maximum(norms[mention] * norms[n_strings + name_index], 1e-12)
     order = np.lexsort((np.arange(len(rows)), -cosines.round(6), mention))
-    nearest: IntArray = rows[order[np.searchsorted(mention[order], np.arange(len(concepts)))]]
-    return nearest
+    return rows[order[np.searchsorted(mention[order], np.arange(len(concepts)))]]
 
 
 @cache

@@ -78,11 +78,8 @@ def collective_loss(
     return negative_log_likelihood(mentions @ F.normalize(names, dim=1).T / temperature, right)
 
 
-MENTION_TASK, TYPE_TASK, LINK_TASK = (
-    "mentions",
-    "types",
-    "links",
-)  # from the lowest level to the highest
+# From the lowest level to the highest.
+MENTION_TASK, TYPE_TASK, LINK_TASK = "mentions", "types", "links"
 N_TAGS, OUTSIDE = 5, 0  # same numbering as in `mentions.model`
 # Class and type of a token outside mentions, and class of a mention without a concept.
 NIL_CLASS = 0

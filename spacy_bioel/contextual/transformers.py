@@ -293,10 +293,7 @@ def _make_name_transformer(model: NameEncoder, source: EncoderSource) -> None:
 def _set_name_transformer(
     model: NameEncoder, tokenizer: Tokenizer, backbone: PreTrainedModel, folder: Path | None
 ) -> None:
-    """Set the word pieces and the network.
-
-    RAISES BioelError: [B154] for "cls" pooling without a special piece before the name.
-    """
+    """Set the word pieces and the network. RAISES BioelError: [B154] if there is no "cls" piece."""
     from spacy_bioel.contextual.networks import NameTransformer
 
     prefix, suffix = special_pieces(tokenizer)

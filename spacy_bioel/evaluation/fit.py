@@ -20,6 +20,7 @@ from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.evaluation.evaluate import percent
 from spacy_bioel.evaluation.protocols import Counts, get_protocol
 from spacy_bioel.evaluation.run import DOCS_PER_BATCH, link_bare_texts
+from spacy_bioel.kb.columns import offsets_of
 from spacy_bioel.linking.candidates import CandidateGenerator
 from spacy_bioel.linking.decide import rank_mentions
 from spacy_bioel.linking.pipe import Linker
@@ -180,20 +181,14 @@ def merge_development(parts: Sequence[Development]) -> Development:
 
     Documents are numbered consecutively over all parts.
     """
-    rows: list[NDArray[np.int64]] = []
-    documents: list[int] = []
-    n_features = n_documents = 0
-    for part in parts:
-        rows += [part_rows + n_features for part_rows in part.rows]
-        documents += [n_documents + doc_index for doc_index in part.documents]
-        n_features += len(part.features)
-        n_documents += max(part.documents, default=-1) + 1
+    row_offsets = offsets_of([len(part.features) for part in parts]).tolist()
+    offsets = offsets_of([max(part.documents, default=-1) + 1 for part in parts]).tolist()
     return Development(
         np.concatenate([part.features for part in parts]),
-        rows,
+        [rows + n for part, n in zip(parts, row_offsets, strict=False) for rows in part.rows],
         [right for part in parts for right in part.right],
         [string for part in parts for string in part.strings],
-        documents,
+        [index + n for part, n in zip(parts, offsets, strict=False) for index in part.documents],
     )
 
 
@@ -232,9 +227,8 @@ def gather_development(linker: Linker, docs: Iterable[Doc]) -> Development:
                 gold = (doc_index, query, span.label_, split_kb_id(span.kb_id_))
                 generator = linker.generator.for_label(span.label_)
                 gold_by_generator.setdefault(generator, []).append(gold)
+    gold_by_generator = gold_by_generator or {linker.generator: []}
     parts = [_development(generator, gold) for generator, gold in gold_by_generator.items()]
-    if len(parts) < 2:
-        return parts[0] if parts else _development(linker.generator, [])
     documents = [doc_index for part in parts for doc_index in part.documents]
     return replace(merge_development(parts), documents=documents)
 
@@ -258,35 +252,29 @@ def _development(generator: CandidateGenerator, mentions: Sequence[_Gold]) -> De
 
 def gather_contextual_development(nlp: Language, docs: Sequence[Doc]) -> Development:
     """Gather evidence from a contextual linker for the gold mentions in documents."""
-    linker, parts = linker_of(nlp), []
+    linker = linker_of(nlp)
+    rescorer, settings, generator = linker.rescorer, linker.check_settings(), linker.generator
+    assert rescorer is not None  # the linker is contextual
+    no_features = np.zeros((0, len(rescorer.features)), np.float32)
+    parts = [Development(no_features, [], [], [], [])]
     for batch in minibatch(docs, size=DOCS_PER_BATCH):
         # Copy the documents, so that their token vectors do not stay in memory.
         copies = list(with_token_vectors(nlp, [doc.copy() for doc in batch]))
-        spans = [_gold_spans(linker, doc) for doc in copies]
-        parts.append(_contextual_batch(linker, copies, spans))
+        mentions = Mentions.of(copies, [_gold_spans(linker, doc) for doc in copies], settings)
+        if not len(mentions):
+            continue
+        ranked = rank_mentions(generator, mentions, coherence=linker.cfg["coherence"])
+        scores = rescorer.score(generator, mentions, ranked)
+        first = np.searchsorted(scores.mention, np.arange(len(mentions.spans) + 1))
+        rows, right = [], []
+        for i, span in enumerate(mentions.spans):
+            rows.append(np.arange(first[i], first[i + 1]))
+            gold_rows = generator.kb.find_all(split_kb_id(span.kb_id_))
+            right.append(np.isin(scores.concept[rows[i]], gold_rows))
+        strings, owners = mentions.strings, mentions.owners
+        parts.append(Development(scores.features, rows, right, strings, owners))
     documents = [i for i, doc in enumerate(docs) for _ in _gold_spans(linker, doc)]
     return replace(merge_development(parts), documents=documents)
-
-
-def _contextual_batch(
-    linker: Linker, docs: Sequence[Doc], spans: Sequence[Sequence[Span]]
-) -> Development:
-    """Gather evidence for the gold mentions in a batch of docs with token vectors."""
-    mentions = Mentions.of(docs, spans, linker.check_settings())
-    rescorer = linker.rescorer
-    assert rescorer is not None  # the linker is contextual
-    if not len(mentions):
-        return Development(np.zeros((0, len(rescorer.features)), np.float32), [], [], [], [])
-    generator = linker.generator
-    ranked = rank_mentions(generator, mentions, coherence=linker.cfg["coherence"])
-    scores = rescorer.score(generator, mentions, ranked)
-    first = np.searchsorted(scores.mention, np.arange(len(mentions.spans) + 1))
-    rows, right = [], []
-    for i, span in enumerate(mentions.spans):
-        rows.append(np.arange(first[i], first[i + 1]))
-        gold_rows = generator.kb.find_all(split_kb_id(span.kb_id_))
-        right.append(np.isin(scores.concept[rows[i]], gold_rows))
-    return Development(scores.features, rows, right, mentions.strings, mentions.owners)
 
 
 def judge_names(nlp: Language, texts: Sequence[AnnotatedText]) -> list[list[tuple[str, bool]]]:
@@ -322,12 +310,7 @@ def require_scipy() -> None:
 
 
 def fit_fusion(
-    development: Development,
-    *,
-    prior: Fusion | None = None,
-    n_hidden: int = 12,
-    l2: float = 0.02,
-    seed: int = 0,
+    development: Development, *, prior: Fusion | None = None, n_hidden: int = 12, l2: float = 0.02
 ) -> Fusion:
     """Fit weights to maximise the probability of the right candidates, or of NIL if none is right.
 
@@ -349,7 +332,7 @@ def fit_fusion(
     scale = np.where(spread > 1e-3, spread, 1.0)
     loss = _FusionLoss((features - mean) / scale, development, l2=l2, n_hidden=n_hidden)
     if prior is None:
-        start = np.random.default_rng(seed).standard_normal(loss.n_weights) * 0.1
+        start = np.random.default_rng(0).standard_normal(loss.n_weights) * 0.1
     else:
         start = loss.centre = prior.weights()
         loss.l2 = _PRIOR_MENTIONS / len(development)

@@ -96,7 +96,7 @@ def count_sets(
     golds = {item for mention in gold for item in items_of(mention)}
     predicted = {item for link in links for item in items_of(link)}
     n_right = len(golds & predicted)
-    counts = _right_and_total(n_right, len(predicted), n_right, len(golds))
+    counts = _prf_counts(n_right, len(predicted), n_right, len(golds))
     return counts | _nil_counts(gold, links) if ids else counts
 
 
@@ -112,7 +112,7 @@ def count_any_id(gold: Golds, links: Links) -> Counts:
     the share of gold mentions that agree with a prediction.
     """
     golds, predicted = set(_linked_rows(gold)), set(_linked_rows(links))
-    counts = _right_and_total(
+    counts = _prf_counts(
         _n_agreeing(predicted, golds), len(predicted), _n_agreeing(golds, predicted), len(golds)
     )
     return counts | _nil_counts(gold, links)
@@ -133,8 +133,7 @@ def count_partial_binary(gold: Golds, links: Links) -> Counts:
             if g[2] == s[2] and _overlap(g, s) > 0
         )
     )
-    counts = _right_and_total(n_right, len(predicted), n_right, len(golds))
-    return counts | _nil_counts(gold, links)
+    return _prf_counts(n_right, len(predicted), n_right, len(golds)) | _nil_counts(gold, links)
 
 
 def count_partial_fractional(gold: Golds, links: Links) -> Counts:
@@ -148,7 +147,7 @@ def count_partial_fractional(gold: Golds, links: Links) -> Counts:
     golds, predicted = _linked_rows(gold), _linked_rows(links)
     right_predicted = sum(_covered_part(row, golds) for row in predicted)
     right_gold = sum(_covered_part(row, predicted) for row in golds)
-    counts = _right_and_total(right_predicted, len(predicted), right_gold, len(golds))
+    counts = _prf_counts(right_predicted, len(predicted), right_gold, len(golds))
     return counts | _nil_counts(gold, links)
 
 
@@ -167,15 +166,8 @@ def one_to_one(ranked: Iterable[tuple[Any, int, int]]) -> dict[int, int]:
     return pairs
 
 
-def _right_and_total(
-    right_predicted: float, predicted: int, right_gold: float, gold: int
-) -> Counts:
-    return {
-        "right_predicted": right_predicted,
-        "predicted": predicted,
-        "right_gold": right_gold,
-        "gold": gold,
-    }
+def _prf_counts(*counts: float) -> Counts:
+    return dict(zip((*_PRECISION, *_RECALL), counts, strict=True))
 
 
 def _nil_counts(gold: Golds, links: Links) -> Counts:
@@ -283,12 +275,8 @@ def pair_by_offsets(gold: Golds, links: Links) -> list[tuple[Mention, Link | Non
 
     def link_of(m: Mention) -> Link | None:
         link = exact.get((m.start, m.end, m.label)) or by_span.get((m.start, m.end))
-        if link is not None:
-            return link
-        for x in spare:
-            if x.start <= m.start and m.end <= x.end and x.label == m.label:
-                return x
-        return None
+        covering = (x for x in spare if x.start <= m.start and m.end <= x.end)
+        return link or next((x for x in covering if x.label == m.label), None)
 
     return [(m, link_of(m)) for m in gold]
 

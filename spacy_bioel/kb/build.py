@@ -12,7 +12,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from difflib import get_close_matches
-from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -104,6 +103,12 @@ class Drafts:
     retired: dict[str, str] = field(default_factory=dict)  # replacement of each retired id
     sources: list[str] = field(default_factory=list)  # of the build, then of later additions
 
+    def source_index(self, source: str) -> int:
+        """Return the index of a source, which is added if it is new."""
+        if source not in self.sources:
+            self.sources.append(source)
+        return self.sources.index(source)
+
 
 def merge_records(
     concepts: Iterable[Concept],
@@ -125,10 +130,8 @@ def merge_records(
         [B310] a branch that is not in the records.
     """
     drafts = base or Drafts()
-    if source not in drafts.sources:
-        drafts.sources.append(source)
-    base_ids = frozenset(drafts.current)
-    source_index, base_retired = drafts.sources.index(source), dict(drafts.retired)
+    base_ids, base_retired = frozenset(drafts.current), dict(drafts.retired)
+    source_index = drafts.source_index(source)
     for number, record in enumerate(concepts, start=1):
         report.records = number
         check_ids(record, where=f"record {number}")
@@ -201,10 +204,7 @@ def follow_chains(retired: dict[str, str]) -> dict[str, str]:
 
 
 def _inherit_types(drafts: Drafts, base_ids: Collection[str], report: BuildReport) -> None:
-    """Give concepts without types the types of their direct parents.
-
-    base_ids (Collection[str]): Ids of existing concepts, which inherited types when added.
-    """
+    """Give new concepts without types the types of their direct parents."""
     inherited = {}
     for id, draft in drafts.current.items():
         if draft.parents:
@@ -265,7 +265,6 @@ def _branch_ids(ids: Collection[str], children: Mapping[str, Sequence[str]]) -> 
 
 
 _CONCEPTS_PER_BLOCK = 1 << 12  # concepts whose names are normalised together
-_NGRAMS = ("ngram_codes", "ngram_offsets", "ngram_names", "ngram_norms")
 
 
 def build_kb(
@@ -304,8 +303,7 @@ def build_kb(
         with editing(out, to="build it", make=True) as transaction:
             check_replaceable(out)
             old_vectors = homes_in(out, "vectors")
-            write = partial(write_columns, drafts=drafts, report=report, about=about)
-            transaction.replace_columns(write)
+            transaction.replace_columns(write_columns, drafts=drafts, report=report, about=about)
             transaction.remove_vectors(old_vectors)
     except OSError as error:
         raise BioelError(Errors.B203.format(path=out, error=error)) from error
@@ -331,8 +329,7 @@ def build_once(
         report = BuildReport()
         with without_collection():
             drafts = merge_records(read(), types=None, report=report, source=about["source"])
-            write = partial(write_columns, drafts=drafts, report=report, about=about)
-            transaction.replace_columns(write)
+            transaction.replace_columns(write_columns, drafts=drafts, report=report, about=about)
 
 
 def write_columns(
@@ -468,8 +465,8 @@ def _write_names(
     report.concepts, report.names, report.entries = len(rows.ids), len(rows.surfaces), len(names)
     report.ambiguous_names = int((concepts_per_name > 1).sum())
     postings: tuple[NDArray[Any], ...] = build_postings(list(rows.names))
-    for column, values in zip(_NGRAMS, postings, strict=True):
-        writer.array(column, values)
+    for part, values in zip(("codes", "offsets", "names", "norms"), postings, strict=True):
+        writer.array(f"ngram_{part}", values)
     # Sources that contribute no name to the knowledge base are dropped.
     source_indices = np.frombuffer(rows.entry_sources, dtype=np.dtype("i"))
     used, source_rows = np.unique(source_indices, return_inverse=True)

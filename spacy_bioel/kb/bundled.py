@@ -34,12 +34,15 @@ ASSETS_FOLDER = Path(__file__).parents[1] / "assets"
 # Prefix of a bundled knowledge base's name in the `kb` setting.
 STARTER_PREFIX = "starter:"
 DEFAULT_KB = "mesh"
+_CONTENTS = {
+    DEFAULT_KB: "diseases and chemicals",
+    "genes": "genes of human, mouse, rat, zebrafish, fruit fly, nematode and yeasts",
+    "species": "organisms",
+    "cells": "cell lines",
+}
 # Files with the compressed concepts of the bundled knowledge bases. A JSON file next to each stores
 # its source, release and licence.
-_CONCEPT_FILES = {
-    name: next(ASSETS_FOLDER.glob(f"{name}.jsonl.?z"))
-    for name in (DEFAULT_KB, "genes", "species", "cells")
-}
+_CONCEPT_FILES = {name: next(ASSETS_FOLDER.glob(f"{name}.jsonl.?z")) for name in _CONTENTS}
 # Environment variable that overrides the cache folder.
 CACHE_VARIABLE = "SPACY_BIOEL_CACHE"
 
@@ -217,14 +220,6 @@ def forget_paths(pipe: Path, **included: Any) -> None:
             config.to_disk(temporary, interpolate=False)
 
 
-_CONTENTS = {
-    "mesh": "diseases and chemicals",
-    "genes": "genes of human, mouse, rat, zebrafish, fruit fly, nematode and yeasts",
-    "species": "organisms",
-    "cells": "cell lines",
-}
-
-
 def list_bundled() -> list[dict[str, str | int | None]]:
     """Describe the bundled knowledge bases as JSON values, without building them.
 
@@ -235,8 +230,6 @@ def list_bundled() -> list[dict[str, str | int | None]]:
     for name, contents in _CONTENTS.items():
         meta, folder = srsly.read_json(ASSETS_FOLDER / f"{name}.json"), _bundled_folder(name)
         facts = {key: meta[key] for key in ("source", "release", "licence")}
-        n_concepts = len(KnowledgeBase.open(folder)) if has_columns(folder) else None
-        kbs.append(
-            {"name": STARTER_PREFIX + name, "contents": contents, **facts, "concepts": n_concepts}
-        )
+        n = len(KnowledgeBase.open(folder)) if has_columns(folder) else None
+        kbs.append({"name": STARTER_PREFIX + name, "contents": contents, **facts, "concepts": n})
     return kbs

@@ -12,6 +12,7 @@ import math
 import mmap
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import blake2b
@@ -28,8 +29,6 @@ from spacy_bioel.types import IntArray
 
 RawFile = NDArray[np.uint8]
 Rows = TypeVar("Rows", bound=NDArray[np.integer])
-
-_UNSIGNED: dict[int, type[np.unsignedinteger]] = {4: np.uint32, 8: np.uint64}  # by size in bytes
 
 LINE_END = ord("\n")
 
@@ -50,7 +49,7 @@ class Origin:
     def rows(self, values: Rows, *, below: int) -> Rows:
         """Return the values if all are from 0 to `below` - 1. RAISES BioelError: [B211] if not."""
         # As unsigned integers, negative numbers are the largest: one pass checks both bounds.
-        unsigned = values.view(_UNSIGNED[values.itemsize])
+        unsigned = values.view(f"u{values.itemsize}")
         if values.size and int(unsigned.max()) >= below:
             wrong = values[unsigned >= below].flat[0]
             raise self.damaged(expected=f"rows from 0 to {below - 1}", found=wrong)
@@ -91,6 +90,18 @@ def positions_of(offsets: NDArray[Any], rows: NDArray[Any]) -> tuple[IntArray, I
     known = np.maximum(np.asarray(rows, dtype=np.int64), 0)
     starts, ends = offsets[known].astype(np.int64), offsets[known + 1].astype(np.int64)
     return entries_of(starts, np.where(rows >= 0, ends - starts, 0))
+
+
+def find_sorted(values: NDArray[Any], wanted: NDArray[Any]) -> tuple[IntArray, NDArray[np.bool_]]:
+    """Look up numbers in an ascending array, of the same data type for speed.
+
+    RETURNS (tuple): Position of each number, and whether it is there; if not, the position is
+        meaningless. Shape of `wanted` each.
+    """
+    if not len(values):
+        return np.zeros(wanted.shape, np.int64), np.zeros(wanted.shape, bool)
+    positions = np.minimum(np.searchsorted(values, wanted), len(values) - 1)
+    return positions, values[positions] == wanted
 
 
 def entries_of(starts: IntArray, counts: IntArray) -> tuple[IntArray, IntArray]:
@@ -183,12 +194,10 @@ def map_folder(folder: Path, names: Iterable[str]) -> dict[str, RawFile]:
     files = {}
     for name in names:
         path = folder / name
-        try:
+        with suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
             empty = path.stat().st_size == 0  # mmap refuses empty files
             raw = np.zeros(0, np.uint8) if empty else np.memmap(path, dtype=np.uint8, mode="r")
-        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-            continue
-        files[name] = np.asarray(raw)
+            files[name] = np.asarray(raw)
     return files
 
 
@@ -410,7 +419,12 @@ def checked_meta(files: Mapping[str, RawFile], *, where: str) -> dict[str, Any]:
         raise BioelError(
             Errors.B022.format(path=where, found=normalizer, expected=NORMALIZER_VERSION)
         )
-    _check_meta_text(text, meta, where=where)
+    counts = meta.get("counts")
+    if not isinstance(counts, dict) or not all(type(n) is int for n in counts.values()):
+        raise _edited_file(where, META_FILE, expected="counts", found=counts)
+    about = columns.get(META_FILE)
+    seal = about.get("checksum") if isinstance(about, dict) else None
+    check_seal(text, seal, where=where, file=META_FILE)
     lengths = {
         name: _checked_length(name, files.get(name), columns.get(name), where=where)
         for name in COLUMN_FILES
@@ -427,21 +441,8 @@ def checked_meta(files: Mapping[str, RawFile], *, where: str) -> dict[str, Any]:
     return meta
 
 
-def _check_meta_text(text: bytes, meta: Mapping[str, Any], *, where: str) -> None:
-    """Compare meta.json with its own checksum, and check its counts."""
-    counts = meta.get("counts")
-    if not isinstance(counts, dict) or not all(type(n) is int for n in counts.values()):
-        raise _edited_file(where, META_FILE, expected="counts", found=counts)
-    about = meta["columns"].get(META_FILE)
-    seal = about.get("checksum") if isinstance(about, dict) else None
-    check_seal(text, seal, where=where, file=META_FILE)
-
-
 def _checked_length(name: str, raw: RawFile | None, recorded: object, *, where: str) -> int:
-    """Compare a column with meta.json (including its contents if small), and return its length.
-
-    RAISES BioelError: [B023] missing, truncated or foreign column, [B024] damaged column.
-    """
+    """Compare a column with meta.json (including its contents if small), and return its length."""
     about = recorded if isinstance(recorded, dict) else {}
     dtype = ARRAY_COLUMNS.get(name.removesuffix(".npy"))
     expected = f"{about.get('bytes')} bytes" + (f" of {dtype}" if dtype else "")

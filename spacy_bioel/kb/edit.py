@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -33,8 +32,6 @@ from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.vector_files import has_vectors, stored_vectors
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import Concept, IntArray
-
-_ORIGIN_KEYS = ("source", "release", "licence")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +120,8 @@ def add_concepts(
     with _changing(path, to="add concepts") as (transaction, kb):
         base = drafts_of(kb)
         drafts = merge_records(records, types=types, report=report, base=base, source=source)
-        about = _origin_of(kb, source=source, release=release, licence=licence)
-        return _replace_columns(transaction, kb, drafts, report, about)
+        origin = {"source": source, "release": release, "licence": licence}
+        return _replace_columns(transaction, kb, drafts, report, **origin)
 
 
 def retire_ids(path: str | Path, replaced_by: Mapping[str, str]) -> EditReport:
@@ -155,29 +152,24 @@ def retire_ids(path: str | Path, replaced_by: Mapping[str, str]) -> EditReport:
         for draft in drafts.current.values():
             draft.parents = tuple(drafts.retired.get(parent, parent) for parent in draft.parents)
         report = BuildReport(records=len(replaced_by))
-        return _replace_columns(transaction, kb, drafts, report, _origin_of(kb))
+        return _replace_columns(transaction, kb, drafts, report)
 
 
-def edit_names(
-    path: str | Path, edits: Mapping[str, NameEdit], *, source: str = "edit"
-) -> EditReport:
-    """Change the names of concepts in a knowledge base.
+def edit_names(path: str | Path, edits: Mapping[str, NameEdit]) -> EditReport:
+    """Change the names of concepts in a knowledge base. The source of new names is "edit".
 
     edits (Mapping[str, NameEdit]): Edit for each concept, by id.
-    source (str): Origin of new names, stored with them.
     RAISES BioelError: [B200] unknown id, [B406] retired id; the same errors as `NameEdit.apply`
         and `_changing`.
     """
     with _changing(path, to="edit names") as (transaction, kb):
         drafts = drafts_of(kb)
-        if source not in drafts.sources:
-            drafts.sources.append(source)
-        source_index = drafts.sources.index(source)
+        source = drafts.source_index("edit")
         for id, edit in edits.items():
             _check_current(kb, id, Errors.B406)
-            edit.apply(drafts.current[id], id=id, where=kb.where, source=source_index)
+            edit.apply(drafts.current[id], id=id, where=kb.where, source=source)
         report = BuildReport(records=len(edits))
-        return _replace_columns(transaction, kb, drafts, report, _origin_of(kb))
+        return _replace_columns(transaction, kb, drafts, report)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +195,7 @@ def compact_kb(path: str | Path, *, forget_retired: bool = False) -> Compaction:
         if forget_retired:
             drafts = drafts_of(kb)
             drafts.retired = {}
-            edit = _replace_columns(transaction, kb, drafts, BuildReport(), _origin_of(kb))
+            edit = _replace_columns(transaction, kb, drafts, BuildReport())
         transaction.remove_vectors(vectors.name for vectors in outdated)
     return Compaction(len(outdated), sum(vectors.n_bytes for vectors in outdated), edit)
 
@@ -252,15 +244,14 @@ def drafts_of(kb: KnowledgeBase) -> Drafts:
 
 
 def _replace_columns(
-    transaction: Transaction,
-    kb: KnowledgeBase,
-    drafts: Drafts,
-    report: BuildReport,
-    about: Mapping[str, str],
+    transaction: Transaction, kb: KnowledgeBase, drafts: Drafts, report: BuildReport, **origin: str
 ) -> EditReport:
-    """Replace the columns of `kb` by drafts, and return how the counts changed."""
-    write = partial(write_columns, drafts=drafts, report=report, about=about)
-    transaction.replace_columns(write)
+    """Replace the columns of `kb` by drafts, append to its origin, and return what changed."""
+    about = {}
+    for key in ("source", "release", "licence"):
+        values = f"{kb.meta.get(key, '')}, {origin.get(key, '')}".split(", ")
+        about[key] = ", ".join(dict.fromkeys(filter(None, values)))
+    transaction.replace_columns(write_columns, drafts=drafts, report=report, about=about)
     return EditReport(
         concepts=report.concepts - len(kb),
         names=report.names - kb.n_names,
@@ -268,15 +259,6 @@ def _replace_columns(
         vectors_outdated=has_vectors(kb) and report.fingerprint != kb.fingerprint,
         report=report,
     )
-
-
-def _origin_of(kb: KnowledgeBase, **added: str) -> dict[str, str]:
-    """Return the source, release and licence of a knowledge base, with new values appended."""
-    origin = {}
-    for key in _ORIGIN_KEYS:
-        values = f"{kb.meta.get(key, '')}, {added.get(key, '')}".split(", ")
-        origin[key] = ", ".join(dict.fromkeys(filter(None, values)))
-    return origin
 
 
 def _check_current(kb: KnowledgeBase, id: str, if_retired: str) -> None:

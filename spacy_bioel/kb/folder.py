@@ -297,14 +297,15 @@ class Transaction:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def replace_columns(self, write: Callable[[Path], Mapping[str, Any]]) -> None:
+    def replace_columns(self, write: Callable[..., Mapping[str, Any]], **arguments: Any) -> None:
         """Replace all columns atomically.
 
         write (Callable): Writes the columns to an empty folder, and returns the contents of
             meta.json; see `kb.columns.meta_of`.
+        arguments: Further arguments of `write`.
         """
         with self._fresh_folder() as fresh:
-            meta = write(fresh)
+            meta = write(fresh, **arguments)
             name = generation = generation_name(str(meta["fingerprint"]))
             n = 0
             # Existing columns are never touched, not even to replace them with identical columns.
@@ -370,10 +371,7 @@ class Transaction:
 
 
 def _refuse_links(folder: Path) -> None:
-    """Refuse symbolic links inside a folder, through which a change could write elsewhere.
-
-    The folder itself may be a link. RAISES BioelError: [B485].
-    """
+    """Refuse links inside a folder: a change could write elsewhere. The folder may be a link."""
     for parent, folders, files in os.walk(folder):
         for path in (Path(parent, name) for name in (*folders, *files)):
             if path.is_symlink():

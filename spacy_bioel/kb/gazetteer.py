@@ -19,7 +19,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from spacy_bioel.kb.columns import entries_of
+from spacy_bioel.kb.columns import entries_of, find_sorted
 from spacy_bioel.kb.knowledge_base import (
     KEY_MASK,
     KeyArray,
@@ -43,7 +43,6 @@ from spacy_bioel.types import IntArray
 # A 64-bit mask has one bit per type. Its last bit marks preferred names, or words that usually come
 # last in a name.
 MAX_TYPES = 63
-N_BITS = 64
 # A word indicates a type if at least this share of the names that contain it have the type.
 _MIN_SHARE_OF_NAMES = 0.3
 
@@ -63,16 +62,14 @@ class KeyMasks:
 
     def find(self, keys: KeyArray) -> MaskArray:
         """Return the mask of each key, 0 for unknown keys. Any shape; returns the same shape."""
-        if not len(self.keys):
-            return np.zeros(keys.shape, dtype=np.uint64)
         # Few text spans are names; the leading bits of the keys rule out nearly all other spans.
         prefixes = keys >> np.uint64(64 - self._n_prefix_bits)
         bits = self._prefixes[prefixes >> np.uint64(3)]
         bits = bits >> (prefixes & np.uint64(7)).astype(np.uint8)
         possible = np.flatnonzero(bits & np.uint8(1))
         wanted = keys.ravel()[possible]
-        position = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
-        known = (self.keys[position] == wanted) & (wanted != 0)
+        position, known = find_sorted(self.keys, wanted)
+        known &= wanted != 0
         masks = np.zeros(keys.size, dtype=np.uint64)
         masks[possible[known]] = self.masks[position[known]]
         return masks.reshape(keys.shape)
@@ -201,7 +198,7 @@ def _word_masks(names: Sequence[str], masks: MaskArray) -> KeyMasks:
     masks_of_names = np.repeat(masks, lengths)
     is_last = np.zeros(len(word_numbers), dtype=bool)
     is_last[np.cumsum(lengths) - 1] = True
-    for bit in range(N_BITS):
+    for bit in range(MAX_TYPES + 1):
         has_bit = is_last if bit == MAX_TYPES else (masks_of_names >> np.uint64(bit)) & np.uint64(1)
         count = np.bincount(word_numbers, weights=has_bit, minlength=len(numbers))
         word_masks |= (count >= _MIN_SHARE_OF_NAMES * total).astype(np.uint64) << np.uint64(bit)

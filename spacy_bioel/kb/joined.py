@@ -44,8 +44,7 @@ class JoinedStrings(StringColumn):
         taken = np.empty(len(rows), dtype=object)
         for number, positions, local_rows in self.local(rows):
             taken[positions] = self._columns[number].take(local_rows)
-        strings: list[str] = taken.tolist()
-        return strings
+        return list(taken)
 
     def local(self, rows: IntArray) -> Iterator[tuple[int, IntArray, IntArray]]:
         """Split joined rows by column.
@@ -175,8 +174,7 @@ class JoinedKnowledgeBase(KnowledgeBase):
 
     def _join_names(self) -> None:
         keys = [part._by_name for part in self.parts]
-        names = [part.names for part in self.parts]
-        joined = join_strings(names, keys, normalize=normalize_names)
+        joined = join_strings([part.names for part in self.parts], keys, normalize=normalize_names)
         self.names, self.name_rows, self._by_name = joined
         self.name_keys = self._by_name.keys
         ngrams = [part.ngrams for part in self.parts]
@@ -275,8 +273,7 @@ class JoinedKnowledgeBase(KnowledgeBase):
         taken = np.empty(len(concepts), dtype=object)
         for number, positions, rows in self.ids.local(concepts):
             taken[positions] = label_of_part.get(number) or self.parts[number].labels_of(rows)
-        labels: list[str] = taken.tolist()
-        return labels
+        return list(taken)
 
     def part_of(self, label: str) -> int | None:
         """Return the number of the part that mentions with a label link to; None: all parts."""
@@ -342,8 +339,7 @@ def parts_of(kb: KnowledgeBase) -> tuple[KnowledgeBase, ...]:
 def _first_of_pairs(owner: IntArray, values: IntArray, *, below: int) -> IntArray:
     """Return the first position of each distinct (owner, value) pair, sorted by owner."""
     first = np.sort(np.unique(owner * max(below, 1) + values, return_index=True)[1])
-    order: IntArray = first[np.argsort(owner[first], kind="stable")]
-    return order
+    return first[np.argsort(owner[first], kind="stable")]
 
 
 def _ragged(owner: IntArray, values: IntArray, n: int, *, below: int) -> Ragged:
@@ -386,8 +382,7 @@ class JoinedSearch:
 
     def rarity(self, codes: IntArray) -> NDArray[np.float64]:
         """Return each 3-gram's inverse document frequency, averaged over the knowledge bases."""
-        mean: NDArray[np.float64] = np.mean([s.rarity(codes) for s in self._searches], axis=0)
-        return mean
+        return np.mean([search.rarity(codes) for search in self._searches], axis=0)
 
 
 def _sort_by_score(rows: NDArray[np.int64], scores: NDArray[np.float32]) -> SearchResult:

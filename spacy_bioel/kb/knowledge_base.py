@@ -36,6 +36,7 @@ from spacy_bioel.kb.columns import (
     check_contents,
     checked_meta,
     entries_of,
+    find_sorted,
     pack,
     read_array,
     unpack,
@@ -61,17 +62,6 @@ from spacy_bioel.types import Concept, IntArray, KbRelease, remember
 
 _AROUND_ROW = np.arange(-1, 3)  # the two offsets of a row, and one more on each side
 _STRINGS_PER_BLOCK = 1 << 12  # strings decoded together when a whole column is read
-
-
-def _checked(values: NDArray[Any], below: int, origin: Origin) -> NDArray[Any]:
-    """Return the values if all are row numbers below `below`, for each batch of lookups.
-
-    RAISES BioelError: [B211] if not.
-    """
-    # As unsigned integers, negative numbers are the largest: one pass checks both bounds.
-    if values.size and int(values.view(f"u{values.itemsize}").max()) >= below:
-        origin.rows(values, below=below)
-    return values
 
 
 class StringColumn:
@@ -158,10 +148,9 @@ class SortedKeys:
         """Find the first row of each key, -1 if there is none. Keeps the shape of `keys`."""
         keys = np.asarray(keys, dtype=np.uint64)
         rows = np.full(keys.shape, -1, dtype=np.int64)
-        if len(self.keys):
-            positions = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-            is_known = self.keys[positions] == keys
-            rows[is_known] = _checked(self._rows[positions[is_known]], self._below, self._origin)
+        positions, is_known = find_sorted(self.keys, keys)
+        found = self._rows[positions[is_known]]
+        rows[is_known] = self._origin.rows(found, below=self._below)
         return rows
 
     def find(
@@ -181,9 +170,8 @@ class SortedKeys:
                 start = np.searchsorted(self.keys, keys[i])
                 end = np.searchsorted(self.keys, keys[i], side="right")
                 same_key = self._origin.rows(self._rows[start:end], below=self._below)
-                candidates = read(same_key.astype(np.int64))
-                is_known = strings[i] in candidates
-                rows[i] = same_key[candidates.index(strings[i])] if is_known else -1
+                row_of = dict(zip(read(same_key.astype(np.int64)), same_key, strict=True))
+                rows[i] = row_of.get(strings[i], -1)
         return rows
 
 
@@ -227,7 +215,7 @@ class Ragged:
 
     def values_at(self, positions: IntArray | slice) -> IntArray:
         """Return the values at these positions. Any shape; returns the same shape."""
-        values = _checked(self._values[positions], self._below, self._values_origin)
+        values = self._values_origin.rows(self._values[positions], below=self._below)
         return values.astype(np.int64)
 
     def first(self, rows: IntArray) -> IntArray:
@@ -251,7 +239,7 @@ class Ragged:
             raise IndexError(f"a row is negative, or not below {len(self)}")
         # The neighbouring offsets are compared too, which reveals nearly all damage.
         offsets = self._offsets.take(rows[:, None] + _AROUND_ROW, mode="clip")
-        offsets = _checked(offsets, len(self._values) + 1, self._offsets_origin)
+        offsets = self._offsets_origin.rows(offsets, below=len(self._values) + 1)
         steps = np.diff(offsets)
         if (steps < 0).any() or (steps[:, 1] < self._least).any():
             expected = f"offsets that grow by {self._least} or more"
@@ -349,19 +337,11 @@ class KnowledgeBase:
         self._xrefs, self.sources = self._strings("xrefs"), tuple(self._strings("sources"))
         self.type_names = tuple(self._strings("type_names"))
         n_concepts, n_names = len(self.ids), len(self.names)
-        self._concepts_of_name = self._ragged(
-            "name_offsets", "name_concepts", below=n_concepts, least=1
-        )
-        self._names_of_concept = self._ragged(
-            "concept_offsets", "concept_names", below=n_names, least=1
-        )
-        self._sources_of_concept = self._ragged(
-            "concept_offsets", "name_sources", below=len(self.sources)
-        )
-        self._types_of_concept = self._ragged(
-            "type_offsets", "type_ids", below=len(self.type_names)
-        )
-        self._parents_of_concept = self._ragged("parent_offsets", "parents", below=n_concepts)
+        self._concepts_of_name = self._ragged("name", "name_concepts", below=n_concepts, least=1)
+        self._names_of_concept = self._ragged("concept", "concept_names", below=n_names, least=1)
+        self._sources_of_concept = self._ragged("concept", "name_sources", below=len(self.sources))
+        self._types_of_concept = self._ragged("type", "type_ids", below=len(self.type_names))
+        self._parents_of_concept = self._ragged("parent", "parents", below=n_concepts)
         self.name_is_preferred = self._array("name_is_preferred")
         self.name_keys = self._array("name_keys")
         postings = (self._array(f"ngram_{part}") for part in ("codes", "offsets", "names", "norms"))
@@ -383,9 +363,9 @@ class KnowledgeBase:
         offsets = f"{name}.offsets"
         return StringColumn(self._files[f"{name}.txt"], self._array(offsets), self._origin(offsets))
 
-    def _ragged(self, offsets: str, values: str, *, below: int, least: int = 0) -> Ragged:
-        arrays = self._array(offsets), self._array(values)
-        origins = self._origin(offsets), self._origin(values)
+    def _ragged(self, row: str, values: str, *, below: int, least: int = 0) -> Ragged:
+        columns = f"{row}_offsets", values
+        arrays, origins = map(self._array, columns), tuple(map(self._origin, columns))
         return Ragged(*arrays, below=below, least=least, origins=origins)
 
     def _sorted_keys(self, name: str, *, below: int) -> SortedKeys:
@@ -595,16 +575,8 @@ class KnowledgeBase:
 
     def children_of(self, concept: int) -> IntArray:
         """Return the rows of a concept's children. Shape (n_children,)."""
-        children, parents = self._by_parent
-        start, end = np.searchsorted(parents, [concept, concept + 1])
-        return children[start:end]
-
-    @cached_property
-    def _by_parent(self) -> tuple[IntArray, IntArray]:
-        """Concept and parent for each entry in `parents`, sorted by parent."""
-        children = np.repeat(np.arange(len(self)), np.diff(self.parent_offsets))
-        order = np.argsort(self.parents, kind="stable")
-        return children[order], self.parents[order]
+        positions = np.flatnonzero(self.parents == concept)
+        return np.searchsorted(self.parent_offsets, positions, side="right") - 1
 
     def retired_ids_of(self, concept: int) -> tuple[str, ...]:
         """Return the ids that a concept replaced, sorted."""

@@ -17,12 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spacy_bioel.kb.columns import MEMORY, Origin, entries_of, offsets_of
+from spacy_bioel.kb.columns import MEMORY, Origin, entries_of, find_sorted, offsets_of
 from spacy_bioel.text.normalize import singular_of
 from spacy_bioel.types import FloatArray, IntArray
 
 _SPACE_BYTE, _NEWLINE_BYTE = ord(" "), ord("\n")
-_N = 3
 # Names with a lower cosine are too different to be evidence; not sorting them saves most of the
 # time.
 _MIN_COSINE = 0.3
@@ -45,8 +44,6 @@ def name_ngrams(names: Sequence[str]) -> tuple[IntArray, IntArray]:
     # Line breaks separate names; 3-grams with a line break, or across words, are dropped.
     text = "".join(f" {name} \n" for name in names).encode("utf8")
     chars = np.frombuffer(text, dtype=np.uint8).astype(np.int64)
-    if len(chars) < _N:
-        return np.zeros(0, np.int64), np.zeros(0, np.int64)
     name_numbers = np.cumsum(chars == _NEWLINE_BYTE)
     first, second, third = chars[:-2], chars[1:-1], chars[2:]
     is_dropped = second == _SPACE_BYTE
@@ -127,16 +124,9 @@ class NgramIndex:
 
     def rarity(self, codes: IntArray) -> NDArray[np.float64]:
         """Return the inverse document frequency of codes from `name_ngrams`. Shape (n,)."""
-        gram, known = self._find(codes)
+        gram, known = find_sorted(self._grams, codes)
         frequency = np.where(known, self._offsets[gram + known] - self._offsets[gram], 0)
         return _rarity(frequency, len(self._norms))
-
-    def _find(self, codes: NDArray[Any]) -> tuple[IntArray, NDArray[np.bool_]]:
-        """Return the number of each 3-gram, and whether any name contains it."""
-        if not len(self._grams):
-            return np.zeros(len(codes), np.int64), np.zeros(len(codes), bool)
-        gram = np.minimum(np.searchsorted(self._grams, codes), len(self._grams) - 1)
-        return gram, self._grams[gram] == codes
 
     def search(self, queries: Sequence[str], k: int) -> tuple[IntArray, FloatArray]:
         """Find the k names with the most similar spelling for each query, a normalised string.
@@ -160,7 +150,7 @@ class NgramIndex:
         self, codes: NDArray[np.uint32], k: int, dots: FloatArray
     ) -> tuple[IntArray, NDArray[np.float64]]:
         n_names = len(self._norms)
-        grams, known = self._find(codes)
+        grams, known = find_sorted(self._grams, codes)
         if not known.any():
             return np.zeros(0, np.int64), np.zeros(0)
         grams = grams[known]
@@ -225,8 +215,7 @@ class NgramIndex:
         totals = products.astype(np.float64)
         names_int32 = names.astype(np.int32)  # otherwise all postings would be copied as int64
         for rows, square in zip(postings[n_rare:], squares[n_rare:], strict=True):
-            position = np.minimum(np.searchsorted(rows, names_int32), len(rows) - 1)
-            totals += square * (rows[position] == names_int32)
+            totals += square * find_sorted(rows, names_int32)[1]
         return names, totals
 
 
@@ -273,10 +262,7 @@ def word_overlap(
     keys = query[pair] * len(words) + word
     owner = np.repeat(np.arange(len(queries)), np.diff(query_starts))
     query_keys = owner * len(words) + query_words
-    is_shared = np.zeros(len(keys), bool)
-    if len(query_keys):
-        position = np.minimum(np.searchsorted(query_keys, keys), len(query_keys) - 1)
-        is_shared = query_keys[position] == keys
+    is_shared = find_sorted(query_keys, keys)[1]
     shared_size = np.bincount(pair, size[word] * is_shared, len(name))
     total_size = query_size[query] + name_size[name]
     dice = 2 * shared_size / np.maximum(total_size, 1)

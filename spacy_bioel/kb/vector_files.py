@@ -124,11 +124,10 @@ class StoredVectors:
             shapes = (len(vectors), width), (vectors.shape[1], width)
             vectors.coarse = CoarseCodes(*map(self._column, COARSE_COLUMNS, shapes))
         if ann := self.about["ann"]:
-            raw, expected = self.files.get("ann"), f"{ann['bytes']} bytes"
-            if raw is None:
-                raise self._bad_file("ann", expected, "no file")
-            if raw.size != ann["bytes"]:
-                raise self._bad_file("ann", expected, f"{raw.size} bytes")
+            raw = self.files.get("ann")
+            if raw is None or raw.size != ann["bytes"]:
+                found = "no file" if raw is None else f"{raw.size} bytes"
+                raise self._bad_file("ann", f"{ann['bytes']} bytes", found)
             vectors.ann, vectors.ann_steps = raw, ann["steps"]
             vectors.ann_checksum = self.about["checksums"]["ann"]
         return vectors
@@ -149,9 +148,8 @@ class StoredVectors:
         found = f"{column.dtype.name} of shape {column.shape}"
         if found != expected:
             raise self._bad_file(file, expected, found)
-        where, path = self._kb.where, f"{self._location['home']}/{file}"
-        checksums = self.about["checksums"]
-        check_contents(raw, checksums[file], where=where, file=path, if_small=True)
+        path, digest = f"{self._location['home']}/{file}", self.about["checksums"][file]
+        check_contents(raw, digest, where=self._kb.where, file=path, if_small=True)
         return column
 
     def _bad_file(self, file: str, expected: str, found: str) -> BioelError:
@@ -224,7 +222,6 @@ def open_vectors(kb: KnowledgeBase | str | Path, *, fingerprint: str | None) -> 
 
 
 ReportProgress = Callable[[int], None]
-Digests = NDArray[np.uint64]
 
 _ENCODED_PER_BLOCK = 1 << 16  # max. names per block; an interrupted run loses at most one block
 _NAMES_PER_CALL = 4096  # names per encoder call
@@ -342,7 +339,7 @@ def _first_usable(stored: list[StoredVectors], *, dim: int) -> StoredVectors | N
 # -- Blocks of names ----------------------------------------------------------------------------
 
 
-def name_digests(names: Sequence[str]) -> Digests:
+def name_digests(names: Sequence[str]) -> NDArray[np.uint64]:
     """Return 128-bit digests, which identify names in stored vectors. Shape (n, 2)."""
     digests = (blake2b(name.encode("utf8"), digest_size=16).digest() for name in names)
     return np.frombuffer(b"".join(digests), dtype=np.uint64).reshape(len(names), 2)
@@ -358,7 +355,6 @@ def _fill(
     """Fill the unfinished rows, block by block, copying the vectors of unchanged names.
 
     YIELDS (tuple): The first row of the next block, and the number of names encoded in this block.
-    RAISES BioelError: [B035] if the encoder returns NaN, infinity or another shape.
     """
     columns = unfinished.columns
     if usable:
@@ -404,8 +400,7 @@ def _encode_unit(encode: EncodeNames, names: list[str], *, dim: int) -> FloatArr
         ends = {"first": names[0], "last": names[-1]}
         raise BioelError(Errors.B035.format(found=found, expected=expected, **ends))
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    unit: FloatArray = vectors / np.maximum(norms, np.finfo(np.float32).tiny)
-    return unit
+    return vectors / np.maximum(norms, np.finfo(np.float32).tiny)
 
 
 class Unfinished:

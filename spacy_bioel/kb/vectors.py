@@ -88,10 +88,6 @@ class QuantizedVectors:
         vectors *= self.scales[rows][..., None]
         return vectors
 
-    def give_back(self) -> None:
-        """Release the mapped pages; see `kb.columns.give_back`."""
-        give_back(self.codes, self.fine)
-
     def products(self, queries: FloatArray, *, block_rows: int) -> Callable[[int, int], FloatArray]:
         """Return a function that multiplies queries by the codes of rows.
 
@@ -229,7 +225,7 @@ def _exact_scores(
         taken = vectors.take(flat[positions]).astype(np.float64)
         scores[positions] = np.einsum("nd,nd->n", taken, queries[positions // rows.shape[1]])
         if lean:
-            vectors.give_back()
+            give_back(vectors.codes, vectors.fine)
     return scores.reshape(rows.shape)
 
 

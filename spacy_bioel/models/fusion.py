@@ -184,8 +184,7 @@ def have_likelier_equivalents(
 
 
 def _are_equivalent(identity: _Identity, other: _Identity) -> bool:
-    """Return whether one concept refers to the other or, for concepts of different vocabularies,
-    whether both refer to a third concept."""
+    """Return whether one refers to the other or, across vocabularies, both refer to a third."""
     (id, xrefs), (other_id, other_xrefs) = identity, other
     if id in other_xrefs or other_id in xrefs:
         return True

@@ -246,10 +246,7 @@ class _Block:
         self.offsets = [(offset, len(rows)) for offset, rows in sides.items()]
         self.sides = np.concatenate([self.centre[:0], *sides.values()])
         # Reorder the columns of the first layer, which are in the order of the network's filters.
-        first = weights[f"{prefix}feed_forward.0.weight"]
-        columns = np.split(
-            first, np.cumsum([len(taps_of_width) for taps_of_width in filters])[:-1], axis=1
-        )
+        columns = np.split(weights[f"{prefix}feed_forward.0.weight"], len(filters), axis=1)
         self.first = (
             np.concatenate([columns[i] for i in order], axis=1),
             weights[f"{prefix}feed_forward.0.bias"].copy(),
@@ -401,8 +398,7 @@ def token_vectors(
 
 
 def _numpy_functions(tok2vec: Model) -> tuple[list[ArrayFunction], list[ArrayFunction]] | None:
-    """Return the layers that mix embeddings, and the CNN layers, as functions of arrays; None if
-    any layer is not recognised."""
+    """Return the mixing layers and the CNN layers as functions; None if any is not recognised."""
     modules = [layer._func.__module__ for layer in (tok2vec, *tok2vec.layers)]
     if type(tok2vec.ops) is not NumpyOps or modules != [_CHAIN, _CHAIN, _WITH_ARRAY]:
         return None
@@ -416,10 +412,7 @@ def _numpy_functions(tok2vec: Model) -> tuple[list[ArrayFunction], list[ArrayFun
 
 
 def _layer_functions(layer: Model) -> list[ArrayFunction]:
-    """Return a thinc layer as functions of arrays, to be applied one after the other.
-
-    RAISES KeyError: If the layer is not recognised.
-    """
+    """Return a thinc layer as functions to apply in order. RAISES KeyError: Unknown layer."""
     kind = layer._func.__module__
     if _PARAMETERS[kind] != layer.param_names:
         raise KeyError(kind)

@@ -111,8 +111,7 @@ def infer_by_torch(network: Callable[[Tensor, Tensor], Tensor], device: torch.de
         try:
             with torch.inference_mode():
                 tensors = to_tensors(Pieces.of_rows(names), device)
-                vectors: FloatArray = network(*tensors).float().cpu().numpy()
-                return vectors
+                return network(*tensors).float().cpu().numpy()
         except torch.cuda.OutOfMemoryError:
             if len(names) == 1:
                 raise
@@ -186,8 +185,7 @@ def get_network(model: Model) -> Any:
 
 def inference_of(model: NameEncoder) -> Infer:
     """Return the function that encodes names with the current weights, for `encode_names`."""
-    infer: Infer = model.attrs["kind"].infer(model)
-    return infer
+    return model.attrs["kind"].infer(model)
 
 
 def encode_names(
@@ -412,7 +410,7 @@ def _check_tables(tables: EmbeddingTables, *, max_tokens: int) -> None:
 def _rescnn_inference(model: NameEncoder) -> Infer:
     layer = model.get_ref("network")
     if is_on_gpu(layer):
-        return infer_by_torch(get_network(model), device_of(layer))
+        return _torch_inference(model)
     widths = model.attrs["settings"]["widths"]
     return NumpyResCNN(weights_of(layer), model.attrs["tables"], widths=widths)
 

@@ -289,40 +289,34 @@ class SpanScorer(TokenReader):
         return logits.masked_fill((widths >= n_left)[..., None], -torch.inf)
 
     def _hidden_logits(self, tokens: Tensor, spans: Tensor) -> Tensor:
-        """Score spans with the hidden layer, block by block, after one product for all tokens."""
+        """Score spans with the hidden layer, block by block, after one product for all tokens.
+
+        For each width, one more token is added to a running sum of the content. Slices of this
+        sum stay in the processor's cache, and no vectors need to be gathered.
+        """
         weight = torch.cat([layer.weight for layer in (self.start, self.end, self.content)])
         tokens = F.pad(tokens, (0, 0, 0, self.max_width - 1))  # padding after the last token
         starts, ends, content = F.linear(tokens, weight).chunk(3, dim=1)
         starts = (starts + self.start.bias)[: 1 - self.max_width or None]
         blocks = []
-        for first in range(0, len(starts), _SPAN_STARTS_PER_BLOCK):
-            block = starts[first : first + _SPAN_STARTS_PER_BLOCK]
-            blocks.append(self._block_logits(first, block, ends, content, spans))
+        for low in range(0, len(starts), _SPAN_STARTS_PER_BLOCK):
+            block_starts = starts[low : low + _SPAN_STARTS_PER_BLOCK]
+            n = len(block_starts)
+            reached = slice(low, low + n + self.max_width - 1)
+            block_ends, block_content = ends[reached], content[reached]
+            inside = spans[(spans[:, 0] >= low) & (spans[:, 0] < low + n)]
+            total = torch.zeros_like(block_starts)
+            logits = []
+            for width in range(self.max_width):
+                last_tokens = slice(width, width + n)
+                total = total + block_content[last_tokens]
+                hidden = block_starts + block_ends[last_tokens]
+                hidden.add_(total, alpha=1 / (width + 1)).add_(self.width.weight[width])
+                start, _, feature = inside[inside[:, 1] == width].unbind(1)
+                hidden.index_add_(0, start - low, self.span_features(feature))
+                logits.append(self.output(self.dropout(hidden.relu_())))
+            blocks.append(torch.stack(logits, dim=1))
         return torch.cat(blocks)
-
-    def _block_logits(
-        self, first: int, starts: Tensor, ends: Tensor, content: Tensor, spans: Tensor
-    ) -> Tensor:
-        """Score the spans that start in one block, width by width.
-
-        For each width, one more token is added to a running sum of the content. Slices of this
-        sum stay in the processor's cache, and no vectors need to be gathered.
-        """
-        n = len(starts)
-        ends = ends[first : first + n + self.max_width - 1]
-        content = content[first : first + n + self.max_width - 1]
-        spans = spans[(spans[:, 0] >= first) & (spans[:, 0] < first + n)]
-        total = torch.zeros_like(starts)
-        logits = []
-        for width in range(self.max_width):
-            last_tokens = slice(width, width + n)
-            total = total + content[last_tokens]
-            hidden = starts + ends[last_tokens]
-            hidden.add_(total, alpha=1 / (width + 1)).add_(self.width.weight[width])
-            start, _, feature = spans[spans[:, 1] == width].unbind(1)
-            hidden.index_add_(0, start - first, self.span_features(feature))
-            logits.append(self.output(self.dropout(hidden.relu_())))
-        return torch.stack(logits, dim=1)
 
 
 def multi_similarity_loss(vectors: Tensor, labels: Tensor) -> Tensor:

@@ -16,14 +16,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_bytes
 from safetensors.numpy import save as save_bytes
-from thinc.api import (
-    Model,
-    Optimizer,
-    PyTorchShim,
-    get_torch_default_device,
-    torch2xp,
-    xp2torch,
-)
+from thinc.api import Model, Optimizer, PyTorchShim, get_torch_default_device, torch2xp, xp2torch
 from thinc.types import ArgsKwargs, FloatsXd
 
 from spacy_bioel.errors import BioelError, Errors
@@ -207,22 +200,19 @@ def network_of(layer: Model) -> Any:
             set_arrays(network, layer.attrs["weights"])
             layer.attrs["weights"] = None
         layer.shims.append(AveragingShim(network))
-    shim: Any = layer.shims[0]
-    return shim._model
+    return layer.shims[0]._model
 
 
 def device_of(layer: Model) -> torch.device:
     """Return the device of a layer's torch network, which must already have been created."""
     shim: Any = layer.shims[0]
-    device: torch.device = shim.device
-    return device
+    return shim.device
 
 
 def weights_of(layer: Model) -> Weights:
     """Return the weights of a `torch_layer` as arrays by name; training may change the arrays."""
     if not layer.shims and layer.attrs["weights"] is not None:
-        weights: Weights = layer.attrs["weights"]
-        return weights
+        return layer.attrs["weights"]
     return arrays_of(network_of(layer))
 
 
@@ -295,8 +285,7 @@ def weights_from_bytes(model: Model, data: bytes) -> None:
                 set_arrays(network_of(node), {name: x.copy() for name, x in weights.items()})
             else:
                 node.attrs["weights"] = {
-                    name: weights[name].astype(np.float32, copy=False)
-                    for name in node.attrs["shapes"]
+                    name: x.astype(np.float32, copy=False) for name, x in weights.items()
                 }
     except (SafetensorError, ValueError, TypeError, KeyError) as error:
         # KeyError and TypeError: number types unknown to NumPy or torch, such as BF16 and U16.
@@ -311,13 +300,12 @@ def _check_tensors(tensors: Weights, model: Model) -> None:
         parameter: Any = node.get_param(name)
         expected[key] = parameter.shape, "f"
     for prefix, node in _torch_layers(model):
-        if not node.shims:
-            for name, shape in node.attrs["shapes"].items():
-                expected[prefix + name] = shape, "f"
-            continue
-        for name, tensor in network_of(node).state_dict().items():
-            kinds = "f" if tensor.is_floating_point() else "iu"
-            expected[prefix + name] = tuple(tensor.shape), kinds
+        if node.shims:
+            for name, tensor in network_of(node).state_dict().items():
+                kinds = "f" if tensor.is_floating_point() else "iu"
+                expected[prefix + name] = tuple(tensor.shape), kinds
+        else:
+            expected |= {prefix + name: (s, "f") for name, s in node.attrs["shapes"].items()}
     for key, (shape, kinds) in expected.items():
         if key not in tensors:
             raise ValueError(f"{key}: expected shape {shape}, found no such tensor")
