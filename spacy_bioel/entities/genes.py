@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache
 from itertools import chain
@@ -128,11 +128,8 @@ class Genes(EntityRules):
         return results
 
     @cached_property
-    def _resolvers(self) -> dict[KnowledgeBase, HomonymResolver]:
-        return {}
-
-    def _resolver_of(self, kb: KnowledgeBase) -> HomonymResolver:
-        return self._resolvers.setdefault(kb, HomonymResolver(kb))
+    def _resolver_of(self) -> Callable[[KnowledgeBase], HomonymResolver]:
+        return cache(HomonymResolver)
 
     def explain(self, mentions: Mentions, links: Sequence[Link]) -> list[str]:
         assert self.knowledge is not None

@@ -139,7 +139,7 @@ def _with_rule_spans(
         for start, end, *_ in scored:
             taken.update((number, token) for token in range(start, end))
     added = rules.ask(Mentions.of(mentions.docs, new, generator.state.settings))
-    rows = list(zip(added.owners, added.spans, added.queries, [1.0] * len(added), strict=True))
+    rows = [(*row, 1.0) for row in zip(added.owners, added.spans, added.queries, strict=True)]
     probabilities = mentions.probabilities or ()
     for row in zip(mentions.owners, mentions.spans, mentions.queries, probabilities, strict=True):
         tokens = range(row[1].start, row[1].end)

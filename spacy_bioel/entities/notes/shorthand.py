@@ -17,7 +17,7 @@ from spacy.tokens import Doc
 
 from spacy_bioel.dictionary.unambiguous import is_in_capitals
 from spacy_bioel.doc import SpansByToken, long_forms, text_of
-from spacy_bioel.entities import EntityRules, LinkerKnowledge, Mentions, Query, Vocabulary
+from spacy_bioel.entities import EntityRules, Mentions, Query, Vocabulary
 from spacy_bioel.entities.notes.layout import (
     NO_MENTION,
     have_other_meaning,
@@ -175,18 +175,6 @@ class Notes(EntityRules):
         self._shorthand, self._clinical = shorthand, clinical
         self._measurements = measurements
 
-    def with_knowledge(self, knowledge: LinkerKnowledge) -> Notes:
-        bound = Notes(
-            shorthand=self._shorthand, clinical=self._clinical, measurements=self._measurements
-        )
-        bound.knowledge = knowledge
-        return bound
-
-    @property
-    def clinical(self) -> Notes:
-        """These rules for clinical notes."""
-        return Notes(shorthand=self._shorthand, clinical=True, measurements=True)
-
     @cached_property
     def _finder(self) -> _NoteFinder:
         assert self.knowledge is not None
@@ -249,7 +237,7 @@ class Notes(EntityRules):
         queries = list(mentions.queries)
         for index, (span, owner) in enumerate(zip(mentions.spans, mentions.owners, strict=True)):
             if (name := names[owner].get((span.start, span.end))) is not None:
-                queries[index] = Query(normalize_name(name), text=name)
+                queries[index] = Query.of(name)
         return queries
 
     def rewrite(
