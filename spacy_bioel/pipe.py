@@ -69,12 +69,9 @@ class SavedFiles:
             saved, found = self.manifest.get(name), {"bytes": len(data)}
             if len(data) <= self._max_bytes_checked:
                 found = _size_and_digest(data)
-            if not isinstance(saved, dict):
-                raise _changed_file(path, expected="no such file", found=_properties_text(found))
-            if not found.items() <= saved.items():
-                raise _changed_file(
-                    path, expected=_properties_text(saved), found=_properties_text(found)
-                )
+            if not (isinstance(saved, dict) and found.items() <= saved.items()):
+                expected = _properties_text(saved) if isinstance(saved, dict) else "no such file"
+                raise _changed_file(path, expected=expected, found=_properties_text(found))
         return data
 
 
@@ -83,9 +80,8 @@ def _properties_text(properties: Mapping[str, Any]) -> str:
 
 
 def _changed_file(path: Path, *, expected: str, found: object) -> BioelError:
-    return BioelError(
-        Errors.B466.format(path=path, expected=expected, found=found, manifest=MANIFEST)
-    )
+    about = {"expected": expected, "found": found, "manifest": MANIFEST}
+    return BioelError(Errors.B466.format(path=path, **about))
 
 
 def save_files(folder: Path, parts: SavedParts) -> None:

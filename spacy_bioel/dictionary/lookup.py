@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -28,6 +27,7 @@ from spacy_bioel.dictionary.span_matches import (
 from spacy_bioel.dictionary.unambiguous import common_words
 from spacy_bioel.doc import long_forms, text_of
 from spacy_bioel.explanation import Considered, Trace
+from spacy_bioel.kb.bundled import ASSETS_FOLDER
 from spacy_bioel.kb.columns import positions_of
 from spacy_bioel.kb.gazetteer import BagsOfWords, stem_key
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
@@ -35,7 +35,6 @@ from spacy_bioel.kb.spelling import Misspellings
 from spacy_bioel.text.normalize import AMOUNT_WORDS, LINKING_WORDS, normalize_names, stem_of
 from spacy_bioel.types import BoolArray, DoubleArray, IntArray
 
-_ADJECTIVES_FILE = Path(__file__).parents[1] / "assets" / "adjectives.json"
 _MAX_CACHED_CORRECTIONS = 1 << 17
 _SAMPLE_SIZE = 1000  # concepts or names sampled to estimate properties of a knowledge base
 # A concept with fewer descendants than this is never too general: with small knowledge bases, users
@@ -283,4 +282,4 @@ def _spans_to_keep(
 @cache
 def _noun_of_adjective() -> dict[str, str]:
     """Read the noun for each adjective, from the output of training/scripts/adjectives.py."""
-    return srsly.read_json(_ADJECTIVES_FILE)
+    return srsly.read_json(ASSETS_FOLDER / "adjectives.json")

@@ -11,7 +11,6 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import chain
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +21,7 @@ from spacy.tokens import Doc
 
 from spacy_bioel.doc import long_forms, normalized_tokens, text_of, texts_of
 from spacy_bioel.explanation import Trace
+from spacy_bioel.kb.bundled import ASSETS_FOLDER
 from spacy_bioel.kb.gazetteer import Gazetteer, KeyArray, KeyMasks, MaskArray
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.normalize import (
@@ -46,26 +46,25 @@ _MAX_NAME_TOKENS = 8
 _MAX_CACHED_VERDICTS = 1 << 16
 _SPANS_SENTENCES = "spans several sentences"
 _IS_UNAMBIGUOUS = "an unambiguous name in the knowledge base"
-_WORD_LISTS_FOLDER = Path(__file__).parents[1] / "assets"
 
 
 @cache
 def common_words() -> dict[str, float]:
     """Read the frequencies of common words, per million words of biomedical text."""
-    table = srsly.read_gzip_json(_WORD_LISTS_FOLDER / "words.json.gz")
+    table = srsly.read_gzip_json(ASSETS_FOLDER / "words.json.gz")
     return {word: 1e6 * count / table["total"] for word, count in table["counts"].items()}
 
 
 @cache
 def everyday_words() -> frozenset[str]:
     """Read the everyday English words, which match preferred names but never synonyms."""
-    return frozenset((_WORD_LISTS_FOLDER / "everyday.txt").read_text(encoding="utf8").split())
+    return frozenset((ASSETS_FOLDER / "everyday.txt").read_text(encoding="utf8").split())
 
 
 @cache
 def _annotation_counts_and_rates() -> dict[str, Any]:
     """Read the output of training/scripts/annotation_rates.py."""
-    counts: dict[str, Any] = srsly.read_gzip_json(_WORD_LISTS_FOLDER / "annotation_rates.json.gz")
+    counts: dict[str, Any] = srsly.read_gzip_json(ASSETS_FOLDER / "annotation_rates.json.gz")
     return counts
 
 

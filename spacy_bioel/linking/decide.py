@@ -163,9 +163,7 @@ def rank_mentions(
     for query, label in zip(mentions.queries, mentions.labels, strict=True):
         wanted.update((other, label) for other in query.others)
     ranked = generator.rank(sorted(wanted)) if strings else {}
-    n = mentions.n_wholes
-    agreed = _agree_in_documents(mentions.owners, strings, ranked, n=n, coherence=coherence)
-    return break_ties(generator.kb, mentions.spans, agreed) if coherence else agreed
+    return _agree_in_documents(generator.kb, mentions, strings, ranked, coherence=coherence)
 
 
 def rank_names(
@@ -192,10 +190,7 @@ def rank_names(
     keys = [(string, "") for string in different]
     ranked = dict(zip(keys, best_first(candidates), strict=True))
     strings = [(string, "") for string in mentions.strings]
-    agreed = _agree_in_documents(
-        mentions.owners, strings, ranked, n=len(strings), coherence=coherence
-    )
-    return break_ties(kb, mentions.spans, agreed) if coherence else agreed
+    return _agree_in_documents(kb, mentions, strings, ranked, coherence=coherence)
 
 
 def _shares_within_kbs(
@@ -209,9 +204,8 @@ def _shares_within_kbs(
     shares = np.zeros(len(concepts))
     for is_member in kb.memberships():
         weight = weights * is_member[concepts]
-        is_first = ~have_likelier_equivalents(
-            kb, concepts, weight, name
-        )  # equivalent concepts count once
+        # Equivalent concepts count once.
+        is_first = ~have_likelier_equivalents(kb, concepts, weight, name)
         total = np.bincount(name, weight * is_first, len(counts))[name]
         share = np.divide(weight, total, out=np.zeros_like(weight), where=total > 0)
         shares = np.maximum(shares, share)
@@ -219,29 +213,29 @@ def _shares_within_kbs(
 
 
 def _agree_in_documents(
-    owners: Sequence[int],
+    kb: KnowledgeBase,
+    mentions: Mentions,
     strings: Sequence[LabelledString],
     ranked: Ranked,
     *,
-    n: int,
     coherence: float,
 ) -> list[tuple[Candidate, ...]]:
-    """Apply `agree_in_document` to each document, and return the candidates of each mention.
-
-    n (int): Number of whole mentions, which come first; the rest are parts of composites.
-    """
+    """Return the candidates of each mention, raised by `agree_in_document`, with broken ties."""
+    if not coherence:
+        return [ranked[string] for string in strings]
     strings_of_docs: dict[int, dict[LabelledString, None]] = defaultdict(dict)
-    for owner, string in zip(owners[:n] if coherence else (), strings, strict=False):
+    for owner, string in zip(mentions.owners[: mentions.n_wholes], strings, strict=False):
         strings_of_docs[owner][string] = None
     agreed = {
         owner: agree_in_document(different, ranked, weight=coherence)
         for owner, different in strings_of_docs.items()
         if len(different) > 1
     }
-    return [
+    candidates = [
         agreed.get(owner, ranked).get(string, ranked[string])
-        for owner, string in zip(owners, strings, strict=True)
+        for owner, string in zip(mentions.owners, strings, strict=True)
     ]
+    return break_ties(kb, mentions.spans, candidates)
 
 
 def agree_in_document(

@@ -10,7 +10,6 @@ from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -19,6 +18,7 @@ import srsly
 from numpy.typing import NDArray
 
 from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.kb.bundled import ASSETS_FOLDER
 from spacy_bioel.kb.columns import positions_of
 from spacy_bioel.kb.joined import SearchResult
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
@@ -385,11 +385,10 @@ def _votes(
     return pair_weight[pair] / total[query] * best[query]
 
 
-# Fitted by training/scripts/starter.py; `fit_fusion` fits weights on the user's corpus.
-_DEFAULT_FUSION = Path(__file__).parents[1] / "assets" / "fusion.json"
-
-
 @cache
 def default_fusion() -> Fusion:
-    """Return the default weights, for knowledge bases with and without an encoder."""
-    return Fusion.from_json(srsly.read_json(_DEFAULT_FUSION), FEATURES)
+    """Return the default weights, for knowledge bases with and without an encoder.
+
+    Fitted by training/scripts/starter.py; `fit_fusion` fits weights on the user's corpus.
+    """
+    return Fusion.from_json(srsly.read_json(ASSETS_FOLDER / "fusion.json"), FEATURES)

@@ -263,7 +263,7 @@ class Linker(StoredPipe[LinkerSettings]):
             if weights := getattr(self, name):
                 tables[f"{name}.json"] = weights.to_json(self.features_of(name))
         self._read_tables(tables)  # refuse to save tables that could not be loaded again
-        stored = {name: partial(_to_json, table) for name, table in tables.items()}
+        stored = {name: srsly.json_dumps(table).encode for name, table in tables.items()}
         contextual = self.rescorer.parts() if self.rescorer else {}
         return {**stored, **encoder_parts(self.encoder), **contextual}
 
@@ -302,8 +302,7 @@ class Linker(StoredPipe[LinkerSettings]):
             validation.check_saved_kb(self._kb, self.name, includes_kb=self.cfg["include_kb"])
         includes_kb = self.cfg["include_kb"] and "kb" not in exclude
         kbs = [part.to_bytes() for part in parts_of(self.kb)] if includes_kb else []
-        data: bytes = srsly.msgpack_dumps({"pipe": super().to_bytes(), "kbs": kbs})
-        return data
+        return srsly.msgpack_dumps({"pipe": super().to_bytes(), "kbs": kbs})
 
     def read_bytes(self, bytes_data: bytes) -> None:
         parts = srsly.msgpack_loads(bytes_data)
@@ -486,11 +485,6 @@ class Linker(StoredPipe[LinkerSettings]):
         parts |= {"ngram_search": self._ngram_search, "settings": self.cfg}
         make = partial(type(self), self.vocab, self.model, self.name, **parts)
         return _unpickle_linker, (make, self.to_bytes(exclude=["kb"]), self.kb)
-
-
-def _to_json(table: object) -> bytes:
-    text: str = srsly.json_dumps(table)
-    return text.encode("utf8")
 
 
 def _unpickle_linker(make: Callable[[], Linker], data: bytes, kb: KnowledgeBase) -> Linker:
