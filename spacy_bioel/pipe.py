@@ -299,11 +299,7 @@ class StoredPipe(TrainablePipe, Generic[S]):
 
     @contextmanager
     def _loading(self, path: object) -> Iterator[None]:
-        """Restore the pipe if the block fails.
-
-        path (object): Source of the data, for the message.
-        RAISES BioelError: [B058] instead of errors without a code.
-        """
+        """Restore the pipe if the block fails. RAISES BioelError: [B058] if it has no code."""
         attributes, cfg = dict(self.__dict__), dict(self.cfg)
         try:
             with unchanged_on_error(self.model):

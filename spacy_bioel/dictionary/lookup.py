@@ -169,10 +169,7 @@ class DictionaryLookup:
     def _choose(
         self, matched: MatchedNames, options: LookupOptions
     ) -> tuple[DoubleArray, IntArray]:
-        """Return the probability that each span means its name, and the indices of spans to keep.
-
-        Adds reasons that follow from the settings to `matched.reasons`.
-        """
+        """Return each span's probability and the spans to keep; add reasons from the settings."""
         spans, rows, evidence, reasons = matched
         probability = _PROBABILITIES[evidence.difference] * np.sqrt(evidence.substitute_share)
         probability = probability * _TYPO_FACTOR**evidence.n_typos

@@ -210,11 +210,7 @@ def _difference(words: list[str], name: str) -> int:
 
 
 def _may_be_adjective(word: str, noun: str) -> bool:
-    """Return whether a word may be the adjective for a noun, judging by their endings.
-
-    Examples are "retinal", "embryonic" and "hypertensive". Substances are excluded: "muscarinic"
-    does not mean muscarine.
-    """
+    """Return whether a word ends like the adjective for a noun: "embryonic", not "muscarinic"."""
     if word.endswith(("al", "ar", "oid")) and len(word) >= _MIN_ADJECTIVE_LENGTH:  # not "oral"
         return word != noun + "eal"  # "corneal" belongs to "cornea", not to "corn"
     if word.endswith("ic") and noun.endswith(("o", "ome", "ele")):

@@ -202,11 +202,7 @@ def _end_of_word(word: str) -> str:
 def _written_out(
     segments: Sequence[list[str]], *, prefix: int = 0, suffix: int = 0
 ) -> tuple[str, ...]:
-    """Return the parts with shared words added.
-
-    prefix, suffix (int): Number of shared words at the start of the first and the end of the last
-        part.
-    """
+    """Return the parts with the first part's `prefix` and the last part's `suffix` words added."""
     before = segments[0][:prefix]
     after = segments[-1][len(segments[-1]) - suffix :]
     parts = []
@@ -226,11 +222,8 @@ def _same(word: str, other: str) -> bool:
 
 
 def _cost(first: list[str], last: list[str], *, prefix: int, suffix: int) -> float:
-    """Return the cost of a reading; lower is likelier.
-
-    Parts of similar length are likely, and so is a split at a preposition. `prefix` and `suffix`
-    are the numbers of shared words.
-    """
+    """Return the cost of a reading with these numbers of shared words; lower is likelier."""
+    # Parts of similar length are likely, and so is a split at a preposition.
     unshared_first, unshared_last = first[prefix:], last[: len(last) - suffix]
     cost = float(abs(len(unshared_first) - len(unshared_last)))
     is_one_word_each = len(unshared_first) == len(unshared_last) == 1

@@ -153,10 +153,7 @@ class Genes(EntityRules):
     def _species_sentence(
         self, link: Link, organisms: dict[str, list[str]], kb: KnowledgeBase
     ) -> str:
-        """Explain how the organisms in a document affected a link's best candidate.
-
-        organisms (dict): The document's words for each organism, by organism id.
-        """
+        """Explain how a document's words for each organism affected a link's best candidate."""
         organism = _organism_of(kb, link.candidates[0].id) if link.candidates else ""
         if not organism or self.knowledge is None:
             return ""

@@ -252,10 +252,7 @@ def _check_added(
     before: Sequence[Sequence[Candidate]],
     after: Sequence[Sequence[Candidate]],
 ) -> None:
-    """Check that new candidates with a score below 1 are in the knowledge base for their label.
-
-    RAISES BioelError: [B500]
-    """
+    """Raise [B500] for a new candidate below 1 that its label's knowledge base lacks."""
     added: dict[str, set[str]] = {}
     for label, old, new in zip(labels, before, after, strict=True):
         if new != old:

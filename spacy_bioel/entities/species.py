@@ -427,10 +427,8 @@ def is_microbe(kb: KnowledgeBase, organism: str) -> bool:
 
 
 def _wholes(mentions: Mentions) -> list[Span]:
-    """Return the span of each mention and, for each part, of the composite that contains it.
-
-    Words before a composite are evidence for all its parts: "mouse BRCA1 and TP53".
-    """
+    """Return the span of each mention and, for each part, of the composite that contains it."""
+    # Words before a composite are evidence for all its parts: "mouse BRCA1 and TP53".
     wholes = list(mentions.spans[: mentions.n_wholes])
     at_token: dict[tuple[int, int], list[Span]] = defaultdict(list)
     for owner, whole in zip(mentions.owners, wholes, strict=False):

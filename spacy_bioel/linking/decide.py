@@ -146,8 +146,7 @@ def _with_rule_spans(
         if taken.isdisjoint((row[0], token) for token in tokens):
             rows.append(row)
     rows.sort(key=lambda row: (row[0], row[1].start, row[1].end))
-    owners, spans = [row[0] for row in rows], [row[1] for row in rows]
-    queries, likely = [row[2] for row in rows], [row[3] for row in rows]
+    owners, spans, queries, likely = ([row[i] for row in rows] for i in range(4))
     return Mentions(mentions.docs, spans, queries, owners, likely)
 
 
@@ -196,10 +195,7 @@ def rank_names(
 def _shares_within_kbs(
     kb: KnowledgeBase, concepts: IntArray, weights: DoubleArray, counts: IntArray
 ) -> DoubleArray:
-    """Return each concept's share of the total weight for its name and knowledge base. Shape (n,).
-
-    counts (IntArray): Number of concepts with each name. Shape (n_names,).
-    """
+    """Return concepts' shares of the weight for their name and KB; `counts` is by name."""
     name = np.repeat(np.arange(len(counts)), counts)
     shares = np.zeros(len(concepts))
     for is_member in kb.memberships():

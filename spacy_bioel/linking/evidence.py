@@ -290,10 +290,7 @@ def _from_exact_names(queries: Sequence[str], kb: KnowledgeBase) -> _Proposals:
 def _from_alias_table(
     queries: Sequence[str], alias_rows: Mapping[str, int], aliases: ConceptsOfAliases
 ) -> _Proposals:
-    """Propose the concepts that the query was linked to in training.
-
-    alias_rows (Mapping): Alias-table string -> row.
-    """
+    """Propose the concepts that the query was linked to in training."""
     known = np.array([i for i, query in enumerate(queries) if query in alias_rows], dtype=np.int64)
     rows = np.array([alias_rows[queries[i]] for i in known], dtype=np.int64)
     entry, number = _alias_entries(aliases, rows)
@@ -347,11 +344,7 @@ def _from_names(
 def _from_aliases(
     aliases: ConceptsOfAliases, numbers: IntArray, result: SearchResult, *, feature: str
 ) -> _Proposals:
-    """Propose the concepts that training linked to the alias-table strings found by a search.
-
-    numbers (IntArray): Query numbers in the table. Shape (n_queries,).
-    feature (str): "alias_dense" or "alias_ngram".
-    """
+    """Propose the concepts that training linked to the alias-table strings found by a search."""
     rows, cosines = result
     hits = np.flatnonzero(rows.ravel() >= 0)
     entry, number = _alias_entries(aliases, rows.ravel()[hits])
