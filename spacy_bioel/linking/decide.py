@@ -21,7 +21,7 @@ from spacy_bioel.entities import Candidates, LabelledString, Mentions, Query
 from spacy_bioel.entities.rule_set import RuleSet
 from spacy_bioel.explanation import Trace
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.linking.candidates import CandidateGenerator, LinkerState
+from spacy_bioel.linking.candidates import CandidateGenerator
 from spacy_bioel.models.fusion import have_likelier_equivalents
 from spacy_bioel.settings import BY_DICTIONARY, SPANS_AND_DICTIONARY
 from spacy_bioel.text.normalize import normalize_names
@@ -87,13 +87,6 @@ def _with_names(
     return result
 
 
-def lookup_options(state: LinkerState) -> LookupOptions:
-    """Return the dictionary options from the linker's settings."""
-    options: dict[str, Any] = dict(state.settings.dictionary)
-    options["exclude"] = frozenset(normalize_names(list(options["exclude"])))
-    return LookupOptions(**options)
-
-
 def _find_names(
     docs: Sequence[Doc], generator: CandidateGenerator, traces: Sequence[Trace] | None
 ) -> Mentions:
@@ -101,10 +94,11 @@ def _find_names(
 
     Entity rules that apply to particular labels add their spans.
     """
-    rules = generator.rules
+    rules, options = generator.rules, dict[str, Any](generator.state.settings.dictionary)
+    options["exclude"] = frozenset(normalize_names(list(options["exclude"])))
     names_of_docs = generator.dictionary.find(
         docs,
-        lookup_options(generator.state),
+        LookupOptions(**options),
         forms_of=partial(rules.forms_of, settings=generator.state.settings),
         why_other=rules.why_other if rules.overriding("why_other") else None,
         traces=traces,

@@ -452,8 +452,7 @@ class Linker(StoredPipe[LinkerSettings]):
 
     def score(self, examples: Iterable[Example], **kwargs: object) -> dict[str, Any]:
         """Score predictions with the pipe's scorer, which maps retired ids to current ids."""
-        scores: dict[str, Any] = super().score(examples, canonical=self.kb.canonical, **kwargs)
-        return scores
+        return super().score(examples, canonical=self.kb.canonical, **kwargs)
 
     # Vectors, and copies for other processes.
 

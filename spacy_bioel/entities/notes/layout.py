@@ -72,8 +72,3 @@ def read_asset(name: str) -> dict[str, Any]:
 def note_tables() -> dict[str, Any]:
     """Return the tables of shorthand, measurements and words for clinical notes."""
     return read_asset("notes.json")
-
-
-def words_to_exclude() -> list[str]:
-    """Return the words that a detector must not tag in clinical notes."""
-    return list(note_tables()["exclude"])
