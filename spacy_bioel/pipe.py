@@ -277,7 +277,7 @@ class StoredPipe(TrainablePipe, Generic[S]):
     def read_bytes(self, bytes_data: bytes) -> None:
         """Load the result of `to_bytes`. The caller restores the pipe after an error."""
         parts = srsly.msgpack_loads(bytes_data)
-        self._take_parts(json.loads(parts[CFG]), parts)
+        self.load_parts(parts, json.loads(parts[CFG])["state"])
 
     def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
         save_files(Path(path), self._all_parts())
@@ -291,17 +291,14 @@ class StoredPipe(TrainablePipe, Generic[S]):
         """Load a folder that `to_disk` wrote. The caller restores the pipe after an error."""
         files = SavedFiles(folder)
         stored = json.loads(files.read(CFG))
-        self._take_parts(stored, {name: files.read(name) for name in stored["parts"]})
-
-    def _take_parts(self, stored: Mapping[str, Any], parts: Mapping[str, bytes]) -> None:
-        self.check_settings()
-        self.load_parts(parts, stored["state"])
+        self.load_parts({name: files.read(name) for name in stored["parts"]}, stored["state"])
 
     @contextmanager
     def _loading(self, path: object) -> Iterator[None]:
-        """Restore the pipe if the block fails. RAISES BioelError: [B058] if it has no code."""
+        """Restore the pipe if the block fails. RAISES BioelError: [B058] if the error has no code."""
         attributes, cfg = dict(self.__dict__), dict(self.cfg)
         try:
+            self.check_settings()
             with unchanged_on_error(self.model):
                 yield
         except BaseException as error:

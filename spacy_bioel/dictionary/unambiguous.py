@@ -169,11 +169,6 @@ def annotation_counts(string: str, label: str) -> tuple[int, int]:
     return n_marked, n
 
 
-def has_annotation_counts(string: str, label: str) -> bool:
-    """Return whether there are annotation counts for a normalised string with this label."""
-    return string in _annotation_counts_and_rates()["strings"].get(label, {})
-
-
 class NameInText(NamedTuple):
     """A name in a document: its tokens [start, end), its label, its spelling in the text or in the
     knowledge base, and the reason why it is not a mention, or ""."""
@@ -357,7 +352,7 @@ def _missed_names(
         near = {span_of_token[i] for i in range(start, end) if i in span_of_token}
         if len(labels) > 1:
             string = normalize_name(text)
-            counted = [label for label in labels if has_annotation_counts(string, label)]
+            counted = [label for label in labels if annotation_counts(string, label)[1]]
             labels = counted if len(counted) == 1 else labels
         label, reason = labels[0], ""
         if len(labels) > 1:
@@ -382,7 +377,7 @@ def _why_not_mention(
     if is_added:  # names added by users are always mentions
         return ""
     # Some gene names are English words: "cat", "March" and "AIR".
-    is_alone = text.isalpha() and not has_annotation_counts(normalized, GENE)
+    is_alone = text.isalpha() and not annotation_counts(normalized, GENE)[1]
     if label == GENE and is_alone and (not text.isupper() or text.lower() in common_words()):
         return "an English word that training texts never annotate as a gene"
     if text.split()[0].lower() in STOP_WORDS:

@@ -252,7 +252,7 @@ def _check_added(
     before: Sequence[Sequence[Candidate]],
     after: Sequence[Sequence[Candidate]],
 ) -> None:
-    """Raise [B500] for a new candidate below 1 that its label's knowledge base lacks."""
+    """Raise [B500] if a new candidate with a score below 1 is not in its label's knowledge base."""
     added: dict[str, set[str]] = {}
     for label, old, new in zip(labels, before, after, strict=True):
         if new != old:
