@@ -295,7 +295,7 @@ class StoredPipe(TrainablePipe, Generic[S]):
 
     @contextmanager
     def _loading(self, path: object) -> Iterator[None]:
-        """Restore the pipe if the block fails. RAISES BioelError: [B058] if the error has no code."""
+        """Restore the pipe if the block fails. RAISES BioelError: [B058] for errors without one."""
         attributes, cfg = dict(self.__dict__), dict(self.cfg)
         try:
             self.check_settings()

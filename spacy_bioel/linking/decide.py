@@ -189,7 +189,7 @@ def rank_names(
 def _shares_within_kbs(
     kb: KnowledgeBase, concepts: IntArray, weights: DoubleArray, counts: IntArray
 ) -> DoubleArray:
-    """Return each concept's share of the total weight for its name and knowledge base. Shape (n,)."""
+    """Return each concept's share of the weight for its name and knowledge base. Shape (n,)."""
     name = np.repeat(np.arange(len(counts)), counts)  # counts: number of concepts with each name
     shares = np.zeros(len(concepts))
     for is_member in kb.memberships():
