@@ -38,7 +38,6 @@ SavedParts = Mapping[str, Callable[[], bytes]]  # file name -> function returnin
 S = TypeVar("S", bound=Settings)
 CFG = "cfg.json"
 MANIFEST = "manifest.json"
-_TOK2VEC_BATCH_SIZE = 32
 MAX_BYTES_CHECKED = 1 << 22  # hashing files up to this size takes 2 % of the starter's loading time
 
 
@@ -316,7 +315,7 @@ def with_token_vectors(nlp: Language, docs: Iterable[Doc]) -> Iterator[Doc]:
     """Run only a pipeline's tok2vec pipes, because our pipes may listen to their vectors."""
     for _, pipe in nlp.pipeline:
         if isinstance(pipe, Tok2Vec):
-            docs = pipe.pipe(docs, batch_size=_TOK2VEC_BATCH_SIZE)
+            docs = pipe.pipe(docs, batch_size=32)
     yield from docs
 
 

@@ -27,7 +27,6 @@ from spacy_bioel.kb.spelling import Misspellings
 from spacy_bioel.text.normalize import AMOUNT_WORDS, LINKING_WORDS, normalize_names, stem_of
 from spacy_bioel.types import DoubleArray, IntArray
 
-_MAX_CACHED_CORRECTIONS = 1 << 17
 # Probability that a span means the name it matches, for each kind of difference between the two,
 # from EQUAL to FAMILY_ORDERED.
 _PROBABILITIES = np.array([0.95, 0.9, 0.85, 0.75, 0.6])
@@ -69,7 +68,7 @@ class DictionaryLookup:
         self.kb = kb
         self.bags_of_words = BagsOfWords.from_kb(kb, nouns)
         correct = partial(Misspellings(self.bags_of_words.words).correction, known=common_words())
-        self._correct = lru_cache(maxsize=_MAX_CACHED_CORRECTIONS)(correct)
+        self._correct = lru_cache(maxsize=1 << 17)(correct)
         self._matcher = NameMatcher(kb, self.bags_of_words)
         known_words = (*self.bags_of_words.words, *nouns, *AMOUNT_WORDS)
         self._stems = {stem_of(word) for word in known_words}

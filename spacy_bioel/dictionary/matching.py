@@ -39,7 +39,6 @@ from spacy_bioel.types import BoolArray, IntArray
 # one-word name; word order; words of the same family ("bowing", "bowed"); the last two combined.
 EQUAL, SPELLED, ORDERED, FAMILY, FAMILY_ORDERED = range(5)
 _OTHER_MEANING = FAMILY_ORDERED + 1
-_MAX_CACHED_MATCHES = 1 << 16
 _SAMPLE_SIZE = 1000  # concepts or names sampled to estimate properties of a knowledge base
 # A concept with fewer descendants than this is never too general: with small knowledge bases, users
 # want mentions of general concepts too.
@@ -104,7 +103,7 @@ class NameMatcher:
         self.kb = kb
         self.bags = bags
         match_string = partial(_most_similar_name, kb, bags)
-        self._match_string = lru_cache(maxsize=_MAX_CACHED_MATCHES)(match_string)
+        self._match_string = lru_cache(maxsize=1 << 16)(match_string)
         self._too_general = _concepts_above_most(kb)
         self._ignore_capitals = _are_words_in_capitals(kb)
 

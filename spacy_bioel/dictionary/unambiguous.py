@@ -45,7 +45,6 @@ _HUMAN = f"{ORGANISM}9606"
 _MAX_NAME_TOKENS = 8
 _MAX_CACHED_VERDICTS = 1 << 16
 _SPANS_SENTENCES = "spans several sentences"
-_IS_UNAMBIGUOUS = "an unambiguous name in the knowledge base"
 
 
 @cache
@@ -236,7 +235,8 @@ class UnambiguousNames:
                 if name.reason:
                     traces[doc_index].drop((*name[:3], 0.0), name.reason, name.name)
                 else:
-                    traces[doc_index].add(name[:3], _IS_UNAMBIGUOUS, name.name)
+                    why = "an unambiguous name in the knowledge base"
+                    traces[doc_index].add(name[:3], why, name.name)
         return extended
 
     def _find(

@@ -35,14 +35,13 @@ _LINKING = _PREPOSITIONS | _ARTICLES
 _MEMBER_NUMBER = re.compile(r"\d{1,3}[a-z]?|[a-z]\d{0,2}|[ivx]{1,4}", re.I)
 # Numbers right after a family name ("1" in "ERK1", "3" in "caspase-3", "A8" in "S100A8", "A" in
 # "IL-17A"), with the characters that may come before them.
-_MEMBERS = (
-    (r"\d{1,2}[a-zα-ω]?", r"[a-zα-ω-]"),
-    (r"[a-z]\d{1,2}", r"\d"),
-    (r"[a-zα-ω]", r"[\d-]"),
-)
 _MEMBER_FORMS = [
     (re.compile(form, re.I), re.compile(rf"(?<={before})(?:{form})$", re.I))
-    for form, before in _MEMBERS
+    for form, before in (
+        (r"\d{1,2}[a-zα-ω]?", r"[a-zα-ω-]"),
+        (r"[a-z]\d{1,2}", r"\d"),
+        (r"[a-zα-ω]", r"[\d-]"),
+    )
 ]
 # More members that may follow: "/2" and ", -6 and -8", but not "/5%", "/5 ng", "/24 h" or
 # "/β-catenin".

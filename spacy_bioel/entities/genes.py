@@ -399,7 +399,6 @@ def organism_among(types: Iterable[str]) -> str:
 # longer name (in proportion, if only some); the mention is a name of a homolog.
 _OTHER_NAME_WEIGHT, _LONG_NAME_WEIGHT, _HOMOLOG_NAME_WEIGHT = 2.5, 2.0, 1.5
 _MIN_OTHER_NAME_LENGTH = 3
-_CACHED_GENES = 1 << 14
 _ALPHANUMERIC = re.compile(r"[a-z0-9]+")
 _PIECE = re.compile(r"[^\s/()\[\],;]+")
 _NON_ALPHANUMERIC = re.compile(r"[\W_]")  # "IL-2" is "IL2"
@@ -433,7 +432,7 @@ class HomonymResolver:
 
     def __init__(self, kb: KnowledgeBase) -> None:
         self.kb = kb
-        self._names_of = lru_cache(maxsize=_CACHED_GENES)(self._read_names)
+        self._names_of = lru_cache(maxsize=1 << 14)(self._read_names)
 
     def resolve(
         self, candidates: Sequence[Candidate], mention: str, document: WordsOfDocument
