@@ -78,8 +78,7 @@ class Variants(EntityRules):
         rescored = list(candidates.of_mentions)
         variants_of: dict[int, list[int]] = {}
         for index, label in enumerate(mentions.labels[: mentions.n_wholes]):
-            best = rescored[index][:1]
-            linked = [c for c in best if c.score >= candidates.nil_threshold]
+            linked = [c for c in rescored[index][:1] if c.score >= candidates.nil_threshold]
             # Ids from vocabularies other than dbSNP are kept.
             if label == VARIANT and all(c.id.startswith(DBSNP) for c in linked):
                 variants_of.setdefault(mentions.owners[index], []).append(index)

@@ -140,7 +140,8 @@ def _with_rule_spans(
         if taken.isdisjoint((row[0], token) for token in tokens):
             rows.append(row)
     rows.sort(key=lambda row: (row[0], row[1].start, row[1].end))
-    owners, spans, queries, likely = ([row[i] for row in rows] for i in range(4))
+    owners, spans = [row[0] for row in rows], [row[1] for row in rows]
+    queries, likely = [row[2] for row in rows], [row[3] for row in rows]
     return Mentions(mentions.docs, spans, queries, owners, likely)
 
 

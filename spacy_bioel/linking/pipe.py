@@ -302,7 +302,8 @@ class Linker(StoredPipe[LinkerSettings]):
             validation.check_saved_kb(self._kb, self.name, includes_kb=self.cfg["include_kb"])
         includes_kb = self.cfg["include_kb"] and "kb" not in exclude
         kbs = [part.to_bytes() for part in parts_of(self.kb)] if includes_kb else []
-        return srsly.msgpack_dumps({"pipe": super().to_bytes(), "kbs": kbs})
+        data: bytes = srsly.msgpack_dumps({"pipe": super().to_bytes(), "kbs": kbs})
+        return data
 
     def read_bytes(self, bytes_data: bytes) -> None:
         parts = srsly.msgpack_loads(bytes_data)
@@ -452,7 +453,8 @@ class Linker(StoredPipe[LinkerSettings]):
 
     def score(self, examples: Iterable[Example], **kwargs: object) -> dict[str, Any]:
         """Score predictions with the pipe's scorer, which maps retired ids to current ids."""
-        return super().score(examples, canonical=self.kb.canonical, **kwargs)
+        scores: dict[str, Any] = super().score(examples, canonical=self.kb.canonical, **kwargs)
+        return scores
 
     # Vectors, and copies for other processes.
 

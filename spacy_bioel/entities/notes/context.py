@@ -456,7 +456,8 @@ class MentionContext(Pipe):
         return dict(self.cfg)
 
     def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
-        return srsly.msgpack_dumps({"rules": self._table})
+        data: bytes = srsly.msgpack_dumps({"rules": self._table})
+        return data
 
     def from_bytes(self, bytes_data: bytes, *, exclude: Iterable[str] = ()) -> MentionContext:
         self._set_table(srsly.msgpack_loads(bytes_data)["rules"])
