@@ -38,9 +38,8 @@ _FROM_ENTS = "from_ents"  # span group attribute: whether the mentions are the d
 _offsets_and_label = attrgetter("start", "end", "label")  # the `_span_key` of a link
 _flags = attrgetter("negated", "uncertain", "historical", "hypothetical", "experiencer")
 
-Record = dict[
-    str, Any
-]  # with id, in_ents, candidates, facts, kb, nil_threshold, probability, context
+# With id, in_ents, candidates, facts, kb, nil_threshold, probability, context.
+Record = dict[str, Any]
 
 # Never outdated: spaCy changes the text of empty documents only, and merging or splitting tokens
 # keeps it.
@@ -319,10 +318,7 @@ def record_of(span: Span, spans_key: str = "") -> Record | None:
 
 
 def _records_of_groups(span: Span) -> dict[str, Record]:
-    """Restore the Span extension from the group attributes, and return the records of a span.
-
-    A DocBin without user data stores only the group attributes.
-    """
+    """Return a span's records, restored from the groups of a DocBin without user data."""
     doc = span.doc
     values: dict[Any, Any] = doc.user_data
     if not any(isinstance(key, tuple) and key[:2] == ("._.", RECORDS) for key in values):

@@ -68,14 +68,7 @@ _LINKER_RULES = {
     },
     **_MENTION_RULES,
 }
-_CONTEXT_EXTENSIONS = (
-    "negated",
-    "uncertain",
-    "historical",
-    "hypothetical",
-    "experiencer",
-    "context_cues",
-)
+_CONTEXT_EXTENSIONS = "negated uncertain historical hypothetical experiencer context_cues".split()
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -152,10 +152,7 @@ def _create_with_permissions(fresh: Path, out: Path) -> None:
 
 
 def _exchange(first: Path, second: Path) -> bool:
-    """Exchange two paths in one step.
-
-    RETURNS (bool): False if the OS does not support it.
-    """
+    """Exchange two paths in one step; return False if the OS does not support it."""
     rename = getattr(ctypes.CDLL(None), "renameat2", None) if sys.platform == "linux" else None
     if rename is None:
         return False

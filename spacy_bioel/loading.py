@@ -21,7 +21,7 @@ from spacy.language import Language
 from spacy.util import is_package, load_config, load_model_from_config, registry
 from thinc.api import Config, ConfigValidationError
 
-from spacy_bioel.entities.notes.layout import words_to_exclude
+from spacy_bioel.entities.notes.layout import note_tables
 from spacy_bioel.entities.rule_set import RuleSet
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.bundled import ASSETS_FOLDER
@@ -168,12 +168,12 @@ def dictionary_pipeline(kb: str | list[str]) -> Language:
 
 def find_linker(nlp: Language) -> Linker | None:
     """Return a pipeline's first linker, under any name, or None."""
-    return _find_pipe(nlp, LINKER)
+    return next(_pipes_made_by(LINKER, nlp), None)
 
 
 def add_context(nlp: Language) -> None:
     """Add a `bioel_context` pipe at the end, unless the pipeline has one."""
-    if _find_pipe(nlp, CONTEXT) is None:
+    if not any(_pipes_made_by(CONTEXT, nlp)):
         nlp.add_pipe(CONTEXT, config={"spans_key": spans_key(find_linker(nlp))})
 
 
@@ -193,22 +193,19 @@ def set_preset(nlp: Language, preset: str) -> None:
         name = next(name for name, pipe in nlp.pipeline if pipe is linker)
         nlp._pipe_configs[name].setdefault("entities", {})["notes"] = notes
     if detector := find_detector(nlp):
-        detector.cfg["exclude"] = sorted({*detector.cfg["exclude"], *words_to_exclude()})
+        detector.cfg["exclude"] = sorted({*detector.cfg["exclude"], *note_tables()["exclude"]})
     add_context(nlp)
 
 
 def fact_names(nlp: Language) -> list[str]:
     """Return the names of facts that the linkers in a pipeline may add to links."""
-    facts: dict[str, None] = {}
-    for name, pipe in nlp.pipeline:
-        if nlp.get_pipe_meta(name).factory == LINKER:
-            facts |= dict.fromkeys(pipe.entities.fact_names)  # type: ignore[attr-defined]
-    return list(facts)
+    linkers = _pipes_made_by(LINKER, nlp)
+    return list(dict.fromkeys(fact for pipe in linkers for fact in pipe.entities.fact_names))
 
 
 def find_detector(nlp: Language) -> MentionDetector | None:
     """Return a pipeline's first mention detector, under any name, or None."""
-    return _find_pipe(nlp, DETECTOR)
+    return next(_pipes_made_by(DETECTOR, nlp), None)
 
 
 def spans_key(linker: Linker | None) -> str:
@@ -216,11 +213,8 @@ def spans_key(linker: Linker | None) -> str:
     return SPANS_KEY if linker is None else str(linker.cfg["spans_key"])
 
 
-def _find_pipe(nlp: Language, factory: str) -> Any:
-    for name, pipe in nlp.pipeline:
-        if nlp.get_pipe_meta(name).factory == factory:
-            return pipe
-    return None
+def _pipes_made_by(factory: str, nlp: Language) -> Iterator[Any]:
+    return (pipe for name, pipe in nlp.pipeline if nlp.get_pipe_meta(name).factory == factory)
 
 
 _STARTER_FOLDER = ASSETS_FOLDER / "starter"

@@ -131,12 +131,10 @@ def use_one_thread() -> None:
 
 
 def _limit_torch() -> Callable[[], None]:
-    """Limit PyTorch to one thread in the calling thread.
+    """Limit PyTorch to one thread in the calling thread, and return a function that undoes this.
 
     `torch.set_num_threads` also sets the default for later threads: two overlapping calls that set
     and restore it would leave the process with one thread.
-
-    RETURNS (Callable): A function that restores the limits.
     """
     torch = sys.modules.get("torch")
     if torch is None:
@@ -162,9 +160,9 @@ def _controller(user_api: str) -> ThreadpoolController:
 
 @cache
 def _mkl_setter() -> Callable[[int], int]:
-    """Return a function that sets MKL's number of threads in the calling thread.
+    """Return a function that sets MKL's threads in the calling thread, and returns the old number.
 
-    The function returns the previous number. After `torch.set_num_threads`, MKL ignores OpenMP's
+    After `torch.set_num_threads`, MKL ignores OpenMP's
     number of threads. threadpoolctl does not find MKL, because it is linked into the torch library.
     """
     library = ctypes.CDLL(sys.modules["torch"]._C.__file__)

@@ -38,7 +38,6 @@ SavedParts = Mapping[str, Callable[[], bytes]]  # file name -> function returnin
 S = TypeVar("S", bound=Settings)
 CFG = "cfg.json"
 MANIFEST = "manifest.json"
-_TOK2VEC_BATCH_SIZE = 32
 MAX_BYTES_CHECKED = 1 << 22  # hashing files up to this size takes 2 % of the starter's loading time
 
 
@@ -69,12 +68,9 @@ class SavedFiles:
             saved, found = self.manifest.get(name), {"bytes": len(data)}
             if len(data) <= self._max_bytes_checked:
                 found = _size_and_digest(data)
-            if not isinstance(saved, dict):
-                raise _changed_file(path, expected="no such file", found=_properties_text(found))
-            if not found.items() <= saved.items():
-                raise _changed_file(
-                    path, expected=_properties_text(saved), found=_properties_text(found)
-                )
+            if not (isinstance(saved, dict) and found.items() <= saved.items()):
+                expected = _properties_text(saved) if isinstance(saved, dict) else "no such file"
+                raise _changed_file(path, expected=expected, found=_properties_text(found))
         return data
 
 
@@ -83,9 +79,8 @@ def _properties_text(properties: Mapping[str, Any]) -> str:
 
 
 def _changed_file(path: Path, *, expected: str, found: object) -> BioelError:
-    return BioelError(
-        Errors.B466.format(path=path, expected=expected, found=found, manifest=MANIFEST)
-    )
+    about = {"expected": expected, "found": found, "manifest": MANIFEST}
+    return BioelError(Errors.B466.format(path=path, **about))
 
 
 def save_files(folder: Path, parts: SavedParts) -> None:
@@ -281,7 +276,7 @@ class StoredPipe(TrainablePipe, Generic[S]):
     def read_bytes(self, bytes_data: bytes) -> None:
         """Load the result of `to_bytes`. The caller restores the pipe after an error."""
         parts = srsly.msgpack_loads(bytes_data)
-        self._take_parts(json.loads(parts[CFG]), parts)
+        self.load_parts(parts, json.loads(parts[CFG])["state"])
 
     def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
         save_files(Path(path), self._all_parts())
@@ -295,21 +290,14 @@ class StoredPipe(TrainablePipe, Generic[S]):
         """Load a folder that `to_disk` wrote. The caller restores the pipe after an error."""
         files = SavedFiles(folder)
         stored = json.loads(files.read(CFG))
-        self._take_parts(stored, {name: files.read(name) for name in stored["parts"]})
-
-    def _take_parts(self, stored: Mapping[str, Any], parts: Mapping[str, bytes]) -> None:
-        self.check_settings()
-        self.load_parts(parts, stored["state"])
+        self.load_parts({name: files.read(name) for name in stored["parts"]}, stored["state"])
 
     @contextmanager
     def _loading(self, path: object) -> Iterator[None]:
-        """Restore the pipe if the block fails.
-
-        path (object): Source of the data, for the message.
-        RAISES BioelError: [B058] instead of errors without a code.
-        """
+        """Restore the pipe if the block fails. RAISES BioelError: [B058] for errors without one."""
         attributes, cfg = dict(self.__dict__), dict(self.cfg)
         try:
+            self.check_settings()
             with unchanged_on_error(self.model):
                 yield
         except BaseException as error:
@@ -327,7 +315,7 @@ def with_token_vectors(nlp: Language, docs: Iterable[Doc]) -> Iterator[Doc]:
     """Run only a pipeline's tok2vec pipes, because our pipes may listen to their vectors."""
     for _, pipe in nlp.pipeline:
         if isinstance(pipe, Tok2Vec):
-            docs = pipe.pipe(docs, batch_size=_TOK2VEC_BATCH_SIZE)
+            docs = pipe.pipe(docs, batch_size=32)
     yield from docs
 
 

@@ -206,10 +206,7 @@ def _add_spans(
 def _explain_mentions(
     ranking: Ranking, wanted: Collection[tuple[int, int]], considered: Sequence[Considered]
 ) -> list[Explanation]:
-    """Explain mentions in one document, with the same decisions as `Linker.predict`.
-
-    wanted (Collection): Start and end tokens of the mentions to explain.
-    """
+    """Explain mentions, by start and end token, with the same decisions as `Linker.predict`."""
     (links,) = ranking.links()
     mentions = ranking.mentions
     probabilities = {(c.start, c.end, c.label): c.probability for c in considered}

@@ -85,10 +85,7 @@ class Settings(BaseModel):
 
     @classmethod
     def _complaint(cls, cfg: Mapping[str, Any], loc: tuple[int | str, ...]) -> str:
-        """Return a line with the wrong setting's name and value, and the expected values.
-
-        loc (tuple): Location of a pydantic error: group, setting, and possibly keys of its value.
-        """
+        """Return a line with the setting at a pydantic error's `loc`, and the expected values."""
         name, *inner = loc
         value = cfg[name]  # type: ignore[index]
         if not isinstance(name, str) or name not in cls.model_fields:

@@ -5,20 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
-from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import srsly
 from spacy.tokens import Doc
 
-from spacy_bioel.dictionary.matching import (
-    EQUAL,
-    MatchEvidence,
-    NameMatcher,
-    are_words_in_capitals,
-    reasons_against,
-)
+from spacy_bioel.dictionary.matching import EQUAL, MatchedNames, NameMatcher
 from spacy_bioel.dictionary.span_matches import (
     SpanMatches,
     WordTable,
@@ -28,19 +20,13 @@ from spacy_bioel.dictionary.span_matches import (
 from spacy_bioel.dictionary.unambiguous import common_words
 from spacy_bioel.doc import long_forms, text_of
 from spacy_bioel.explanation import Considered, Trace
-from spacy_bioel.kb.columns import positions_of
+from spacy_bioel.kb.bundled import ASSETS_FOLDER
 from spacy_bioel.kb.gazetteer import BagsOfWords, stem_key
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.spelling import Misspellings
 from spacy_bioel.text.normalize import AMOUNT_WORDS, LINKING_WORDS, normalize_names, stem_of
-from spacy_bioel.types import BoolArray, DoubleArray, IntArray
+from spacy_bioel.types import DoubleArray, IntArray
 
-_ADJECTIVES_FILE = Path(__file__).parents[1] / "assets" / "adjectives.json"
-_MAX_CACHED_CORRECTIONS = 1 << 17
-_SAMPLE_SIZE = 1000  # concepts or names sampled to estimate properties of a knowledge base
-# A concept with fewer descendants than this is never too general: with small knowledge bases, users
-# want mentions of general concepts too.
-_MIN_BELOW_TOO_GENERAL = 100
 # Probability that a span means the name it matches, for each kind of difference between the two,
 # from EQUAL to FAMILY_ORDERED.
 _PROBABILITIES = np.array([0.95, 0.9, 0.85, 0.75, 0.6])
@@ -74,15 +60,6 @@ FormsOf = Callable[[Doc], dict[str, str]]
 WhyOther = Callable[[Doc, IntArray, IntArray], Sequence[str]]
 
 
-class MatchedNames(NamedTuple):
-    """Spans that match names, the name rows, the evidence, and reasons to reject spans, or ""."""
-
-    spans: SpanMatches
-    rows: IntArray
-    evidence: MatchEvidence
-    reasons: list[str]
-
-
 class DictionaryLookup:
     """Finds a knowledge base's names in documents; can be shared between threads."""
 
@@ -91,13 +68,10 @@ class DictionaryLookup:
         self.kb = kb
         self.bags_of_words = BagsOfWords.from_kb(kb, nouns)
         correct = partial(Misspellings(self.bags_of_words.words).correction, known=common_words())
-        self._correct = lru_cache(maxsize=_MAX_CACHED_CORRECTIONS)(correct)
+        self._correct = lru_cache(maxsize=1 << 17)(correct)
         self._matcher = NameMatcher(kb, self.bags_of_words)
         known_words = (*self.bags_of_words.words, *nouns, *AMOUNT_WORDS)
         self._stems = {stem_of(word) for word in known_words}
-        self._too_general = _concepts_above_most(kb)
-        step = max(1, kb.n_names // _SAMPLE_SIZE)
-        self._ignore_capitals = are_words_in_capitals(kb.names.take(np.arange(0, kb.n_names, step)))
 
     def find(
         self,
@@ -120,7 +94,7 @@ class DictionaryLookup:
         if not docs:
             return names
         words, spans = self._look_up(docs, options, forms_of)
-        matched = self._match(words, spans)
+        matched = self._matcher.match(words, spans)
         if why_other is not None:
             _add_reasons(words, matched, why_other)
         probability, kept = self._choose(matched, options)
@@ -157,23 +131,10 @@ class DictionaryLookup:
         # is a misspelling of "dizziness".
         return word if stem in self._stems and stem_of(corrected) != stem else corrected
 
-    def _match(self, words: WordTable, spans: SpanMatches) -> MatchedNames:
-        """Return the spans that match a name, including those with a reason to reject them."""
-        rows, evidence = self._matcher.rows_and_evidence(words, spans)
-        reasons = reasons_against(
-            words, spans, rows, evidence, self.kb, self._too_general, self._ignore_capitals
-        )
-        kept = np.flatnonzero(rows >= 0)
-        kept_reasons = [reasons[i] for i in kept.tolist()]
-        return MatchedNames(spans.take(kept), rows[kept], evidence.take(kept), kept_reasons)
-
     def _choose(
         self, matched: MatchedNames, options: LookupOptions
     ) -> tuple[DoubleArray, IntArray]:
-        """Return the probability that each span means its name, and the indices of spans to keep.
-
-        Adds reasons that follow from the settings to `matched.reasons`.
-        """
+        """Return each span's probability and the spans to keep; add reasons from the settings."""
         spans, rows, evidence, reasons = matched
         probability = _PROBABILITIES[evidence.difference] * np.sqrt(evidence.substitute_share)
         probability = probability * _TYPO_FACTOR**evidence.n_typos
@@ -228,26 +189,6 @@ def _add_reasons(words: WordTable, matched: MatchedNames, why_other: WhyOther) -
             reasons[i] = reasons[i] or reason
 
 
-def _concepts_above_most(kb: KnowledgeBase) -> BoolArray:
-    """Return a mask of the concepts that are ancestors of most others. Shape (n_concepts,).
-
-    Mentions of such concepts, like "cell" in the Cell Ontology, are not informative. The mask is
-    estimated from a sample of concepts.
-    """
-    n, step = len(kb), max(1, len(kb) // _SAMPLE_SIZE)
-    concept = np.arange(0, n, step)
-    descendant = concept  # the sampled concept below each entry of `concept`
-    pairs = np.zeros(0, dtype=np.int64)  # (descendant, ancestor) pairs, each encoded as one number
-    while len(concept):
-        indptr, positions = positions_of(kb.parent_offsets, concept)
-        parent_pairs = np.repeat(descendant, np.diff(indptr)) * n + kb.parents[positions]
-        new = np.setdiff1d(parent_pairs, pairs)
-        pairs = np.union1d(pairs, new)
-        descendant, concept = np.divmod(new, n)
-    n_below = np.bincount(pairs % max(n, 1), minlength=n) * step
-    return n_below > max(n / 2, _MIN_BELOW_TOO_GENERAL)
-
-
 def _spans_to_keep(
     spans: SpanMatches, probability: DoubleArray, options: LookupOptions
 ) -> IntArray:
@@ -283,4 +224,4 @@ def _spans_to_keep(
 @cache
 def _noun_of_adjective() -> dict[str, str]:
     """Read the noun for each adjective, from the output of training/scripts/adjectives.py."""
-    return srsly.read_json(_ADJECTIVES_FILE)
+    return srsly.read_json(ASSETS_FOLDER / "adjectives.json")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import NamedTuple
@@ -21,6 +20,7 @@ from spacy_bioel.dictionary.unambiguous import (
     why_not_name,
 )
 from spacy_bioel.doc import text_of
+from spacy_bioel.kb.columns import positions_of
 from spacy_bioel.kb.gazetteer import NEGATIONS, BagsOfWords
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.normalize import (
@@ -39,7 +39,10 @@ from spacy_bioel.types import BoolArray, IntArray
 # one-word name; word order; words of the same family ("bowing", "bowed"); the last two combined.
 EQUAL, SPELLED, ORDERED, FAMILY, FAMILY_ORDERED = range(5)
 _OTHER_MEANING = FAMILY_ORDERED + 1
-_MAX_CACHED_MATCHES = 1 << 16
+_SAMPLE_SIZE = 1000  # concepts or names sampled to estimate properties of a knowledge base
+# A concept with fewer descendants than this is never too general: with small knowledge bases, users
+# want mentions of general concepts too.
+_MIN_BELOW_TOO_GENERAL = 100
 _MIN_ADJECTIVE_LENGTH = 6  # min. letters in an adjective whose stem differs from its noun's
 
 
@@ -84,6 +87,15 @@ class MatchEvidence:
         return MatchEvidence(*(column[rows] for column in vars(self).values()))
 
 
+class MatchedNames(NamedTuple):
+    """Spans that match names, the name rows, the evidence, and reasons to reject spans, or ""."""
+
+    spans: SpanMatches
+    rows: IntArray
+    evidence: MatchEvidence
+    reasons: list[str]
+
+
 class NameMatcher:
     """Finds the knowledge base name most similar to a string; caches the results."""
 
@@ -91,9 +103,18 @@ class NameMatcher:
         self.kb = kb
         self.bags = bags
         match_string = partial(_most_similar_name, kb, bags)
-        self._match_string = lru_cache(maxsize=_MAX_CACHED_MATCHES)(match_string)
+        self._match_string = lru_cache(maxsize=1 << 16)(match_string)
+        self._too_general = _concepts_above_most(kb)
+        self._ignore_capitals = _are_words_in_capitals(kb)
 
-    def rows_and_evidence(
+    def match(self, words: WordTable, matches: SpanMatches) -> MatchedNames:
+        """Return the spans that match a name, including those with a reason to reject them."""
+        rows, evidence = self._rows_and_evidence(words, matches)
+        kept = np.flatnonzero(rows >= 0)
+        found = matches.take(kept), rows[kept], evidence.take(kept)
+        return MatchedNames(*found, self._reasons_against(words, *found))
+
+    def _rows_and_evidence(
         self, words: WordTable, matches: SpanMatches
     ) -> tuple[IntArray, MatchEvidence]:
         """Return the name row of each span (-1 if the span is not a name), and the evidence."""
@@ -145,6 +166,37 @@ class NameMatcher:
             del span_words[gap - start : resume - start]
             strings.append((" ".join(span_words), bag))
         return strings
+
+    def _reasons_against(
+        self, words: WordTable, matches: SpanMatches, rows: IntArray, evidence: MatchEvidence
+    ) -> list[str]:
+        """Explain why each span is not the name in its row; "" if it may be."""
+        is_added = self.kb.is_added[rows]
+        # "No nail changes" does not mean "no nail", which is a name in HPO.
+        is_negation = np.array([form in NEGATIONS for form in words.forms], dtype=bool)[words.form]
+        is_negated = np.append(is_negation, False)[matches.start] & evidence.has_next_word
+        reasons = ["begins with a negation" if negated else "" for negated in is_negated.tolist()]
+        single = np.flatnonzero(evidence.is_single & ~evidence.is_short_form)
+        indptr, concepts, _ = self.kb.concepts_of_names(rows[single])
+        n_general = np.diff(np.append(0, np.cumsum(self._too_general[concepts]))[indptr]).tolist()
+        starts, ends = words.char_spans(matches.start[single], matches.end[single])
+        docs = words.doc[matches.start[single]]
+        texts = {doc_index: text_of(words.docs[doc_index]) for doc_index in set(docs.tolist())}
+        in_capitals = {doc_index: is_in_capitals(text) for doc_index, text in texts.items()}
+        names = self.kb.names.take(rows[single])
+        columns = (single.tolist(), docs.tolist(), starts.tolist(), ends.tolist(), names, n_general)
+        for i, doc_index, start, end, name, is_general in zip(*columns, strict=True):
+            text = texts[doc_index][start:end]
+            if is_added[i] and (text == name or not _needs_case(name)):
+                reasons[i] = ""  # names added by users are always found
+            elif is_general:
+                reasons[i] = "too general: most concepts are below it"
+            else:
+                if self._ignore_capitals and (text != name or in_capitals[doc_index]):
+                    name = name.lower()
+                preferred = bool(evidence.is_preferred[i])
+                reasons[i] = why_not_name(text, name, in_capitals[doc_index], preferred=preferred)
+        return reasons
 
 
 def _are_preferred(kb: KnowledgeBase, rows: IntArray) -> BoolArray:
@@ -210,11 +262,7 @@ def _difference(words: list[str], name: str) -> int:
 
 
 def _may_be_adjective(word: str, noun: str) -> bool:
-    """Return whether a word may be the adjective for a noun, judging by their endings.
-
-    Examples are "retinal", "embryonic" and "hypertensive". Substances are excluded: "muscarinic"
-    does not mean muscarine.
-    """
+    """Return whether a word ends like the adjective for a noun: "embryonic", not "muscarinic"."""
     if word.endswith(("al", "ar", "oid")) and len(word) >= _MIN_ADJECTIVE_LENGTH:  # not "oral"
         return word != noun + "eal"  # "corneal" belongs to "cornea", not to "corn"
     if word.endswith("ic") and noun.endswith(("o", "ome", "ele")):
@@ -225,54 +273,32 @@ def _may_be_adjective(word: str, noun: str) -> bool:
     return is_adjective and noun.endswith(("ia", "sis", "sion", "tion", "epsy", "oma", "ema"))
 
 
-def reasons_against(
-    words: WordTable,
-    matches: SpanMatches,
-    rows: IntArray,
-    evidence: MatchEvidence,
-    kb: KnowledgeBase,
-    too_general: BoolArray,
-    ignore_capitals: bool,
-) -> list[str]:
-    """Explain why each span is not a name; "" if it may be a name.
+def _concepts_above_most(kb: KnowledgeBase) -> BoolArray:
+    """Return a mask of the concepts that are ancestors of most others. Shape (n_concepts,).
 
-    rows (IntArray): Name row of each span. Shape (n,).
-    too_general (BoolArray): Whether a concept is an ancestor of most others. Shape (n_concepts,).
-    ignore_capitals (bool): Whether names are written in capitals; see `are_words_in_capitals`.
+    Mentions of such concepts, like "cell" in the Cell Ontology, are not informative. The mask is
+    estimated from a sample of concepts.
     """
-    is_added = kb.is_added[rows]
-    # "No nail changes" does not mean "no nail", which is a name in HPO.
-    is_negation = np.array([form in NEGATIONS for form in words.forms], dtype=bool)[words.form]
-    is_negated = np.append(is_negation, False)[matches.start] & evidence.has_next_word
-    reasons = ["begins with a negation" if negated else "" for negated in is_negated.tolist()]
-    single = np.flatnonzero(evidence.is_single & ~evidence.is_short_form & (rows >= 0))
-    indptr, concepts, _ = kb.concepts_of_names(rows[single])
-    n_general = np.diff(np.append(0, np.cumsum(too_general[concepts]))[indptr]).tolist()
-    starts, ends = words.char_spans(matches.start[single], matches.end[single])
-    docs = words.doc[matches.start[single]]
-    texts = {doc_index: text_of(words.docs[doc_index]) for doc_index in set(docs.tolist())}
-    in_capitals = {doc_index: is_in_capitals(text) for doc_index, text in texts.items()}
-    names = kb.names.take(rows[single])
-    columns = (single.tolist(), docs.tolist(), starts.tolist(), ends.tolist(), names, n_general)
-    for i, doc_index, start, end, name, is_general in zip(*columns, strict=True):
-        text = texts[doc_index][start:end]
-        if is_added[i] and (text == name or not _needs_case(name)):
-            reasons[i] = ""  # names added by users are always found
-        elif is_general:
-            reasons[i] = "too general: most concepts are below it"
-        else:
-            if ignore_capitals and (text != name or in_capitals[doc_index]):
-                name = name.lower()
-            preferred = bool(evidence.is_preferred[i])
-            reasons[i] = why_not_name(text, name, in_capitals[doc_index], preferred=preferred)
-    return reasons
+    n, step = len(kb), max(1, len(kb) // _SAMPLE_SIZE)
+    concept = np.arange(0, n, step)
+    descendant = concept  # the sampled concept below each entry of `concept`
+    pairs = np.zeros(0, dtype=np.int64)  # (descendant, ancestor) pairs, each encoded as one number
+    while len(concept):
+        indptr, positions = positions_of(kb.parent_offsets, concept)
+        parent_pairs = np.repeat(descendant, np.diff(indptr)) * n + kb.parents[positions]
+        new = np.setdiff1d(parent_pairs, pairs)
+        pairs = np.union1d(pairs, new)
+        descendant, concept = np.divmod(new, n)
+    n_below = np.bincount(pairs % max(n, 1), minlength=n) * step
+    return n_below > max(n / 2, _MIN_BELOW_TOO_GENERAL)
 
 
-def are_words_in_capitals(names: Sequence[str]) -> bool:
+def _are_words_in_capitals(kb: KnowledgeBase) -> bool:
     """Return whether names are words written in capitals, so that case carries no information.
 
     This is common in hospital exports. Gene symbols do not count as words.
     """
+    names = kb.names.take(np.arange(0, kb.n_names, max(1, kb.n_names // _SAMPLE_SIZE)))
     n_in_capitals = sum(name == name.upper() for name in names)
     n_with_word = sum(any(map(_is_word, name.lower().split())) for name in names)
     return 10 * n_in_capitals >= 9 * len(names) and 2 * n_with_word > len(names)

@@ -134,11 +134,7 @@ def _separators(
     token: IntArray,
     first_token: IntArray,
 ) -> NDArray[np.int8]:
-    """Return the strongest separator before each word. Shape (n_words,).
-
-    texts (Sequence[str]): The distinct tokens.
-    spaced (BoolArray): Whether a space follows each token. Shape (n_tokens,).
-    """
+    """Return the strongest separator before each word; `texts` are distinct. Shape (n_words,)."""
 
     def is_among(characters: frozenset[str]) -> BoolArray:
         return np.array([text in characters for text in texts], dtype=bool)[orth_of_token]

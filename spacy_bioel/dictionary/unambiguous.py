@@ -11,7 +11,6 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import chain
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +21,7 @@ from spacy.tokens import Doc
 
 from spacy_bioel.doc import long_forms, normalized_tokens, text_of, texts_of
 from spacy_bioel.explanation import Trace
+from spacy_bioel.kb.bundled import ASSETS_FOLDER
 from spacy_bioel.kb.gazetteer import Gazetteer, KeyArray, KeyMasks, MaskArray
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.normalize import (
@@ -45,27 +45,25 @@ _HUMAN = f"{ORGANISM}9606"
 _MAX_NAME_TOKENS = 8
 _MAX_CACHED_VERDICTS = 1 << 16
 _SPANS_SENTENCES = "spans several sentences"
-_IS_UNAMBIGUOUS = "an unambiguous name in the knowledge base"
-_WORD_LISTS_FOLDER = Path(__file__).parents[1] / "assets"
 
 
 @cache
 def common_words() -> dict[str, float]:
     """Read the frequencies of common words, per million words of biomedical text."""
-    table = srsly.read_gzip_json(_WORD_LISTS_FOLDER / "words.json.gz")
+    table = srsly.read_gzip_json(ASSETS_FOLDER / "words.json.gz")
     return {word: 1e6 * count / table["total"] for word, count in table["counts"].items()}
 
 
 @cache
 def everyday_words() -> frozenset[str]:
     """Read the everyday English words, which match preferred names but never synonyms."""
-    return frozenset((_WORD_LISTS_FOLDER / "everyday.txt").read_text(encoding="utf8").split())
+    return frozenset((ASSETS_FOLDER / "everyday.txt").read_text(encoding="utf8").split())
 
 
 @cache
 def _annotation_counts_and_rates() -> dict[str, Any]:
     """Read the output of training/scripts/annotation_rates.py."""
-    counts: dict[str, Any] = srsly.read_gzip_json(_WORD_LISTS_FOLDER / "annotation_rates.json.gz")
+    counts: dict[str, Any] = srsly.read_gzip_json(ASSETS_FOLDER / "annotation_rates.json.gz")
     return counts
 
 
@@ -170,11 +168,6 @@ def annotation_counts(string: str, label: str) -> tuple[int, int]:
     return n_marked, n
 
 
-def has_annotation_counts(string: str, label: str) -> bool:
-    """Return whether there are annotation counts for a normalised string with this label."""
-    return string in _annotation_counts_and_rates()["strings"].get(label, {})
-
-
 class NameInText(NamedTuple):
     """A name in a document: its tokens [start, end), its label, its spelling in the text or in the
     knowledge base, and the reason why it is not a mention, or ""."""
@@ -242,7 +235,8 @@ class UnambiguousNames:
                 if name.reason:
                     traces[doc_index].drop((*name[:3], 0.0), name.reason, name.name)
                 else:
-                    traces[doc_index].add(name[:3], _IS_UNAMBIGUOUS, name.name)
+                    why = "an unambiguous name in the knowledge base"
+                    traces[doc_index].add(name[:3], why, name.name)
         return extended
 
     def _find(
@@ -358,7 +352,7 @@ def _missed_names(
         near = {span_of_token[i] for i in range(start, end) if i in span_of_token}
         if len(labels) > 1:
             string = normalize_name(text)
-            counted = [label for label in labels if has_annotation_counts(string, label)]
+            counted = [label for label in labels if annotation_counts(string, label)[1]]
             labels = counted if len(counted) == 1 else labels
         label, reason = labels[0], ""
         if len(labels) > 1:
@@ -383,7 +377,7 @@ def _why_not_mention(
     if is_added:  # names added by users are always mentions
         return ""
     # Some gene names are English words: "cat", "March" and "AIR".
-    is_alone = text.isalpha() and not has_annotation_counts(normalized, GENE)
+    is_alone = text.isalpha() and not annotation_counts(normalized, GENE)[1]
     if label == GENE and is_alone and (not text.isupper() or text.lower() in common_words()):
         return "an English word that training texts never annotate as a gene"
     if text.split()[0].lower() in STOP_WORDS:

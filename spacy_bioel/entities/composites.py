@@ -35,14 +35,13 @@ _LINKING = _PREPOSITIONS | _ARTICLES
 _MEMBER_NUMBER = re.compile(r"\d{1,3}[a-z]?|[a-z]\d{0,2}|[ivx]{1,4}", re.I)
 # Numbers right after a family name ("1" in "ERK1", "3" in "caspase-3", "A8" in "S100A8", "A" in
 # "IL-17A"), with the characters that may come before them.
-_MEMBERS = (
-    (r"\d{1,2}[a-zα-ω]?", r"[a-zα-ω-]"),
-    (r"[a-z]\d{1,2}", r"\d"),
-    (r"[a-zα-ω]", r"[\d-]"),
-)
 _MEMBER_FORMS = [
     (re.compile(form, re.I), re.compile(rf"(?<={before})(?:{form})$", re.I))
-    for form, before in _MEMBERS
+    for form, before in (
+        (r"\d{1,2}[a-zα-ω]?", r"[a-zα-ω-]"),
+        (r"[a-z]\d{1,2}", r"\d"),
+        (r"[a-zα-ω]", r"[\d-]"),
+    )
 ]
 # More members that may follow: "/2" and ", -6 and -8", but not "/5%", "/5 ng", "/24 h" or
 # "/β-catenin".
@@ -202,11 +201,7 @@ def _end_of_word(word: str) -> str:
 def _written_out(
     segments: Sequence[list[str]], *, prefix: int = 0, suffix: int = 0
 ) -> tuple[str, ...]:
-    """Return the parts with shared words added.
-
-    prefix, suffix (int): Number of shared words at the start of the first and the end of the last
-        part.
-    """
+    """Return the parts with the first part's `prefix` and the last part's `suffix` words added."""
     before = segments[0][:prefix]
     after = segments[-1][len(segments[-1]) - suffix :]
     parts = []
@@ -226,11 +221,8 @@ def _same(word: str, other: str) -> bool:
 
 
 def _cost(first: list[str], last: list[str], *, prefix: int, suffix: int) -> float:
-    """Return the cost of a reading; lower is likelier.
-
-    Parts of similar length are likely, and so is a split at a preposition. `prefix` and `suffix`
-    are the numbers of shared words.
-    """
+    """Return the cost of a reading with these numbers of shared words; lower is likelier."""
+    # Parts of similar length are likely, and so is a split at a preposition.
     unshared_first, unshared_last = first[prefix:], last[: len(last) - suffix]
     cost = float(abs(len(unshared_first) - len(unshared_last)))
     is_one_word_each = len(unshared_first) == len(unshared_last) == 1

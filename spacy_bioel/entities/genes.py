@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache
 from itertools import chain
@@ -128,11 +128,8 @@ class Genes(EntityRules):
         return results
 
     @cached_property
-    def _resolvers(self) -> dict[KnowledgeBase, HomonymResolver]:
-        return {}
-
-    def _resolver_of(self, kb: KnowledgeBase) -> HomonymResolver:
-        return self._resolvers.setdefault(kb, HomonymResolver(kb))
+    def _resolver_of(self) -> Callable[[KnowledgeBase], HomonymResolver]:
+        return cache(HomonymResolver)
 
     def explain(self, mentions: Mentions, links: Sequence[Link]) -> list[str]:
         assert self.knowledge is not None
@@ -156,10 +153,7 @@ class Genes(EntityRules):
     def _species_sentence(
         self, link: Link, organisms: dict[str, list[str]], kb: KnowledgeBase
     ) -> str:
-        """Explain how the organisms in a document affected a link's best candidate.
-
-        organisms (dict): The document's words for each organism, by organism id.
-        """
+        """Explain how a document's words for each organism affected a link's best candidate."""
         organism = _organism_of(kb, link.candidates[0].id) if link.candidates else ""
         if not organism or self.knowledge is None:
             return ""
@@ -405,7 +399,6 @@ def organism_among(types: Iterable[str]) -> str:
 # longer name (in proportion, if only some); the mention is a name of a homolog.
 _OTHER_NAME_WEIGHT, _LONG_NAME_WEIGHT, _HOMOLOG_NAME_WEIGHT = 2.5, 2.0, 1.5
 _MIN_OTHER_NAME_LENGTH = 3
-_CACHED_GENES = 1 << 14
 _ALPHANUMERIC = re.compile(r"[a-z0-9]+")
 _PIECE = re.compile(r"[^\s/()\[\],;]+")
 _NON_ALPHANUMERIC = re.compile(r"[\W_]")  # "IL-2" is "IL2"
@@ -439,7 +432,7 @@ class HomonymResolver:
 
     def __init__(self, kb: KnowledgeBase) -> None:
         self.kb = kb
-        self._names_of = lru_cache(maxsize=_CACHED_GENES)(self._read_names)
+        self._names_of = lru_cache(maxsize=1 << 14)(self._read_names)
 
     def resolve(
         self, candidates: Sequence[Candidate], mention: str, document: WordsOfDocument

@@ -118,6 +118,8 @@ class RuleSet:
         current = list(spans)
         for name, rules in self.overriding("find"):
             indices = [i for i in range(len(docs)) if not already_run or name not in already_run[i]]
+            if not indices:
+                continue
             n_reasons = [trace.n_reasons for trace in traces or ()]
             changed = _run(
                 rules,
@@ -156,7 +158,7 @@ class RuleSet:
     def ask(self, mentions: Mentions) -> Mentions:
         """Return the mentions with the queries set by all rules."""
         for _, rules in self.overriding("queries"):
-            queries = _run(rules, "queries", mentions, n=len(mentions))
+            queries = _run(rules, "queries", mentions, n=len(mentions.spans))
             for query in queries:
                 if not isinstance(query, Query):
                     reason = f"{query!r:.80} is not a Query"
@@ -166,7 +168,7 @@ class RuleSet:
 
     def with_parts(self, mentions: Mentions) -> Mentions:
         """Return the mentions followed by the parts of composites, so that rules see both."""
-        if not len(parts := mentions.parts()):
+        if not (parts := mentions.parts()).spans:
             return mentions
         parts = self.ask(parts)
         return replace(
@@ -174,7 +176,7 @@ class RuleSet:
             spans=[*mentions.spans, *parts.spans],
             queries=[*mentions.queries, *parts.queries],
             owners=[*mentions.owners, *parts.owners],
-            n_parts=len(parts),
+            n_parts=parts.n_parts,
         )
 
     def rewrite(
@@ -197,7 +199,7 @@ class RuleSet:
         RAISES BioelError: [B500] if an added candidate is not in the knowledge base.
         """
         for _, rules in self.overriding("rescore"):
-            rescored = _run(rules, "rescore", mentions, candidates, n=len(mentions))
+            rescored = _run(rules, "rescore", mentions, candidates, n=len(mentions.spans))
             _check_added(rules, mentions.labels, candidates.of_mentions, rescored)
             candidates = replace(candidates, of_mentions=list(map(tuple, rescored)))
         return candidates.of_mentions
@@ -250,10 +252,7 @@ def _check_added(
     before: Sequence[Sequence[Candidate]],
     after: Sequence[Sequence[Candidate]],
 ) -> None:
-    """Check that new candidates with a score below 1 are in the knowledge base for their label.
-
-    RAISES BioelError: [B500]
-    """
+    """Raise [B500] if a new candidate with a score below 1 is not in its label's knowledge base."""
     added: dict[str, set[str]] = {}
     for label, old, new in zip(labels, before, after, strict=True):
         if new != old:

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from itertools import groupby
 from math import fsum, log1p
-from pathlib import Path
 
 import numpy as np
 import srsly
@@ -26,13 +25,13 @@ from spacy.tokens import Doc, Span
 
 from spacy_bioel.doc import text_of
 from spacy_bioel.entities import Candidates, Mentions
+from spacy_bioel.kb.bundled import ASSETS_FOLDER
 from spacy_bioel.kb.joined import parts_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.models.fusion import Fusion, softmax_by_group
 from spacy_bioel.text.sentences import sentence_borders
 from spacy_bioel.types import CELL_LINE, MICROBES, ORGANISM, Candidate
 
-_SPECIES_ASSETS = Path(__file__).parents[1] / "assets"
 # Added to scores, which are rounded and may be 0 for genes that are rare in the training texts.
 _SCORE_FLOOR = 1e-9
 NamedPlace = tuple[int, int, str]  # start and end in characters, organism id
@@ -188,12 +187,11 @@ def is_experimental_system(span: Span) -> bool:
 
 @cache
 def _organism_pattern() -> tuple[re.Pattern[str], list[str]]:
-    """Return a pattern with a group for each organism in assets/species_words.json, and the list of
-    these organisms.
+    """Return a pattern with a group for each organism that has words, and these organisms.
 
-    The file contains words for people, strains, and cell lines that are not human.
+    Words for people, strains, and cell lines that are not human are in assets/species_words.json.
     """
-    words_of: dict[str, list[str]] = srsly.read_json(_SPECIES_ASSETS / "species_words.json")
+    words_of: dict[str, list[str]] = srsly.read_json(ASSETS_FOLDER / "species_words.json")
     groups = "|".join(f"({'|'.join(words)})" for words in words_of.values())
     return re.compile(rf"(?<![\w-])(?:{groups})(?!\w)", re.IGNORECASE), list(words_of)
 
@@ -388,7 +386,7 @@ def score_species(table: OrganismTable) -> Iterator[tuple[int, list[tuple[str, f
 @cache
 def default_weights() -> Fusion:
     """Return the fitted feature weights."""
-    weights = srsly.read_json(_SPECIES_ASSETS / "species_assignment.json")
+    weights = srsly.read_json(ASSETS_FOLDER / "species_assignment.json")
     return Fusion.from_json(weights, SPECIES_FEATURES)
 
 
@@ -429,10 +427,8 @@ def is_microbe(kb: KnowledgeBase, organism: str) -> bool:
 
 
 def _wholes(mentions: Mentions) -> list[Span]:
-    """Return the span of each mention and, for each part, of the composite that contains it.
-
-    Words before a composite are evidence for all its parts: "mouse BRCA1 and TP53".
-    """
+    """Return the span of each mention and, for each part, of the composite that contains it."""
+    # Words before a composite are evidence for all its parts: "mouse BRCA1 and TP53".
     wholes = list(mentions.spans[: mentions.n_wholes])
     at_token: dict[tuple[int, int], list[Span]] = defaultdict(list)
     for owner, whole in zip(mentions.owners, wholes, strict=False):

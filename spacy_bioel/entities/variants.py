@@ -59,10 +59,12 @@ class Variants(EntityRules):
         results = []
         for i, (doc, before) in enumerate(zip(docs, spans, strict=True)):
             added = _with_variants(doc, before)
-            rejected = SpansByToken(s for s in added if not _is_plausible(doc, s))
+            rejected = {s for s in added if not _is_plausible(doc, s)}
+            at_token = SpansByToken(added if rejected else ())
             # Likelier mentions take precedence even if rejected later: "fig 5" over a gene "fig".
-            rest = [s for s in added if all(o[3] <= s[3] for o in rejected.overlapping(*s[:2]))]
-            kept = [span for span in rest if span not in rejected.overlapping(*span[:2])]
+            below = {o for r in rejected for o in at_token.overlapping(*r[:2]) if o[3] < r[3]}
+            rest = [span for span in added if span not in below]
+            kept = [span for span in rest if span not in rejected]
             if traces is not None:
                 traces[i].changed(before, added, "by the grammar of variants")
                 traces[i].changed(added, rest, "overlaps likelier mentions")
@@ -76,7 +78,9 @@ class Variants(EntityRules):
         rescored = list(candidates.of_mentions)
         variants_of: dict[int, list[int]] = {}
         for index, label in enumerate(mentions.labels[: mentions.n_wholes]):
-            if label == VARIANT and not self._is_linked(rescored[index], candidates.nil_threshold):
+            linked = [c for c in rescored[index][:1] if c.score >= candidates.nil_threshold]
+            # Ids from vocabularies other than dbSNP are kept.
+            if label == VARIANT and all(c.id.startswith(DBSNP) for c in linked):
                 variants_of.setdefault(mentions.owners[index], []).append(index)
         for owner, indices in variants_of.items():
             text = text_of(mentions.docs[owner])
@@ -93,11 +97,6 @@ class Variants(EntityRules):
                 elif not any(map(is_named, rescored[i][:1])):
                     rescored[i] = ()  # a name that is merely similar denotes a different variant
         return rescored
-
-    def _is_linked(self, ranked: Sequence[Candidate], nil_threshold: float) -> bool:
-        """Whether a variant is linked to an id from a vocabulary other than dbSNP."""
-        best = ranked[0] if ranked else None
-        return best is not None and best.score >= nil_threshold and not best.id.startswith(DBSNP)
 
     def _id_in_kb(self, text: str, place: tuple[int, int], genes: VariantGenes) -> str:
         """Return the knowledge base's id for the change and gene of a mention, or ""."""
@@ -123,13 +122,9 @@ class Variants(EntityRules):
             if owner not in genes_of:
                 genes_of[owner] = VariantGenes(text, links_of[owner])
             variant = read_variant(text, link.start, link.end)
-            facts.append(
-                {
-                    "hgvs": variant.hgvs if variant else None,
-                    "component": variant.component if variant else None,
-                    "gene": genes_of[owner].of(link.start, link.end),
-                }
-            )
+            hgvs, component = (variant.hgvs, variant.component) if variant else (None, None)
+            gene = genes_of[owner].of(link.start, link.end)
+            facts.append({"hgvs": hgvs, "component": component, "gene": gene})
         return facts
 
     def explain(self, mentions: Mentions, links: Sequence[Link]) -> list[str]:
@@ -143,8 +138,7 @@ def create_variants_v1() -> Variants:
 
 
 def _with_variants(doc: Doc, spans: Sequence[ScoredSpan]) -> list[ScoredSpan]:
-    """Add the variants found by the grammar, replacing overlapping variants; spans forced by the
-    user stay."""
+    """Let the grammar's variants replace overlapping variants, except those forced by the user."""
     forced = {token for start, end, _, p in spans if p == 1 for token in range(start, end)}
     found: list[ScoredSpan] = []
     for place in find_variants(text_of(doc)):
@@ -157,8 +151,7 @@ def _with_variants(doc: Doc, spans: Sequence[ScoredSpan]) -> list[ScoredSpan]:
 
 
 def _is_plausible(doc: Doc, span: ScoredSpan) -> bool:
-    """Whether a variant describes a change or is an rs number; spans with other labels and forced
-    spans are always plausible."""
+    """Whether a span is an rs number or a change, has another label, or is forced."""
     start, end, label, probability = span
     mention = doc[start:end]
     if label != VARIANT or probability == 1 or RS_NUMBER.fullmatch(mention.text):
@@ -202,7 +195,7 @@ def _genes_of(
     """Return the genes of a document by the candidates that its mentions have now."""
     links = []
     for span, ranked, span_owner in zip(mentions.spans, rescored, mentions.owners, strict=True):
-        if span_owner == owner:
+        if span_owner == owner and span.label_ in (GENE, VARIANT):
             best = () if is_tied(ranked) else ranked[:1]
             ids = tuple(c.id for c in best if c.score >= candidates.nil_threshold)
             links.append(Link(span.start_char, span.end_char, span.label_, ids, tuple(ranked)))
@@ -302,7 +295,6 @@ def _change_at(text: str, start: int, end: int) -> tuple[Any, ...] | None:
 
 
 def _is_gene(text: str, link: Link) -> bool:
-    """Whether an unlinked mention is a gene name rather than part of a variant such as
-    "TN7(delTTCA)A"."""
+    """Whether an unlinked mention is a gene name, not part of a variant ("TN7(delTTCA)A")."""
     is_name = any("exact" in c.evidence.split("+") for c in link.candidates)
     return is_name and not text.startswith("(", link.end)

@@ -193,8 +193,9 @@ class CandidateGenerator:
     @cached_property
     def unambiguous_names(self) -> UnambiguousNames:
         """The search for unambiguous names, for labels with their own vocabulary."""
-        vocabularies, parts = self._vocabularies()
-        return self._cache.get("unambiguous names", parts, partial(UnambiguousNames, vocabularies))
+        parts = self.kb, tuple(self._types.items()), self._only_labels
+        make = partial(UnambiguousNames, self.vocabularies)
+        return self._cache.get("unambiguous names", parts, make)
 
     @cached_property
     def rules(self) -> RuleSet:
@@ -211,21 +212,9 @@ class CandidateGenerator:
         """Labels that occur in the settings."""
         return list({**self._types, **self._part_of, **dict.fromkeys(self._only_labels)})
 
-    @property
+    @cached_property
     def vocabularies(self) -> dict[str, Vocabulary]:
         """Vocabularies by label, for labels with their own vocabulary."""
-        return self._vocabularies()[0]
-
-    def kb_of(self, label: str) -> KnowledgeBase:
-        """Return the knowledge base that mentions with a label link to."""
-        return self.for_label(label).kb
-
-    def linked_kbs(self, labels: Collection[str]) -> dict[str, KnowledgeBase]:
-        """Return the knowledge base for each label that the settings do not exclude."""
-        return {label: self.kb_of(label) for label in labels if self.types_of(label) != ()}
-
-    def _vocabularies(self) -> tuple[dict[str, Vocabulary], object]:
-        """Return the vocabulary of each label that has its own, and a key for caching them."""
         vocabularies = {}
         for label in {**self._types, **self._part_of}:
             if self.types_of(label) != ():
@@ -234,7 +223,15 @@ class CandidateGenerator:
                 mask = generator._mask(label)
                 if mask is not None or generator is not self:
                     vocabularies[label] = Vocabulary(generator.kb, mask)
-        return vocabularies, (self.kb, tuple(self._types.items()), self._only_labels)
+        return vocabularies
+
+    def kb_of(self, label: str) -> KnowledgeBase:
+        """Return the knowledge base that mentions with a label link to."""
+        return self.for_label(label).kb
+
+    def linked_kbs(self, labels: Collection[str]) -> dict[str, KnowledgeBase]:
+        """Return the knowledge base for each label that the settings do not exclude."""
+        return {label: self.kb_of(label) for label in labels if self.types_of(label) != ()}
 
     # Labels.
 

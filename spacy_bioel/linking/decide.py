@@ -21,7 +21,7 @@ from spacy_bioel.entities import Candidates, LabelledString, Mentions, Query
 from spacy_bioel.entities.rule_set import RuleSet
 from spacy_bioel.explanation import Trace
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.linking.candidates import CandidateGenerator, LinkerState
+from spacy_bioel.linking.candidates import CandidateGenerator
 from spacy_bioel.models.fusion import have_likelier_equivalents
 from spacy_bioel.settings import BY_DICTIONARY, SPANS_AND_DICTIONARY
 from spacy_bioel.text.normalize import normalize_names
@@ -87,13 +87,6 @@ def _with_names(
     return result
 
 
-def lookup_options(state: LinkerState) -> LookupOptions:
-    """Return the dictionary options from the linker's settings."""
-    options: dict[str, Any] = dict(state.settings.dictionary)
-    options["exclude"] = frozenset(normalize_names(list(options["exclude"])))
-    return LookupOptions(**options)
-
-
 def _find_names(
     docs: Sequence[Doc], generator: CandidateGenerator, traces: Sequence[Trace] | None
 ) -> Mentions:
@@ -101,10 +94,11 @@ def _find_names(
 
     Entity rules that apply to particular labels add their spans.
     """
-    rules = generator.rules
+    rules, options = generator.rules, dict[str, Any](generator.state.settings.dictionary)
+    options["exclude"] = frozenset(normalize_names(list(options["exclude"])))
     names_of_docs = generator.dictionary.find(
         docs,
-        lookup_options(generator.state),
+        LookupOptions(**options),
         forms_of=partial(rules.forms_of, settings=generator.state.settings),
         why_other=rules.why_other if rules.overriding("why_other") else None,
         traces=traces,
@@ -139,7 +133,7 @@ def _with_rule_spans(
         for start, end, *_ in scored:
             taken.update((number, token) for token in range(start, end))
     added = rules.ask(Mentions.of(mentions.docs, new, generator.state.settings))
-    rows = list(zip(added.owners, added.spans, added.queries, [1.0] * len(added), strict=True))
+    rows = [(*row, 1.0) for row in zip(added.owners, added.spans, added.queries, strict=True)]
     probabilities = mentions.probabilities or ()
     for row in zip(mentions.owners, mentions.spans, mentions.queries, probabilities, strict=True):
         tokens = range(row[1].start, row[1].end)
@@ -163,9 +157,7 @@ def rank_mentions(
     for query, label in zip(mentions.queries, mentions.labels, strict=True):
         wanted.update((other, label) for other in query.others)
     ranked = generator.rank(sorted(wanted)) if strings else {}
-    n = mentions.n_wholes
-    agreed = _agree_in_documents(mentions.owners, strings, ranked, n=n, coherence=coherence)
-    return break_ties(generator.kb, mentions.spans, agreed) if coherence else agreed
+    return _agree_in_documents(generator.kb, mentions, strings, ranked, coherence=coherence)
 
 
 def rank_names(
@@ -192,26 +184,19 @@ def rank_names(
     keys = [(string, "") for string in different]
     ranked = dict(zip(keys, best_first(candidates), strict=True))
     strings = [(string, "") for string in mentions.strings]
-    agreed = _agree_in_documents(
-        mentions.owners, strings, ranked, n=len(strings), coherence=coherence
-    )
-    return break_ties(kb, mentions.spans, agreed) if coherence else agreed
+    return _agree_in_documents(kb, mentions, strings, ranked, coherence=coherence)
 
 
 def _shares_within_kbs(
     kb: KnowledgeBase, concepts: IntArray, weights: DoubleArray, counts: IntArray
 ) -> DoubleArray:
-    """Return each concept's share of the total weight for its name and knowledge base. Shape (n,).
-
-    counts (IntArray): Number of concepts with each name. Shape (n_names,).
-    """
-    name = np.repeat(np.arange(len(counts)), counts)
+    """Return each concept's share of the weight for its name and knowledge base. Shape (n,)."""
+    name = np.repeat(np.arange(len(counts)), counts)  # counts: number of concepts with each name
     shares = np.zeros(len(concepts))
     for is_member in kb.memberships():
         weight = weights * is_member[concepts]
-        is_first = ~have_likelier_equivalents(
-            kb, concepts, weight, name
-        )  # equivalent concepts count once
+        # Equivalent concepts count once.
+        is_first = ~have_likelier_equivalents(kb, concepts, weight, name)
         total = np.bincount(name, weight * is_first, len(counts))[name]
         share = np.divide(weight, total, out=np.zeros_like(weight), where=total > 0)
         shares = np.maximum(shares, share)
@@ -219,29 +204,29 @@ def _shares_within_kbs(
 
 
 def _agree_in_documents(
-    owners: Sequence[int],
+    kb: KnowledgeBase,
+    mentions: Mentions,
     strings: Sequence[LabelledString],
     ranked: Ranked,
     *,
-    n: int,
     coherence: float,
 ) -> list[tuple[Candidate, ...]]:
-    """Apply `agree_in_document` to each document, and return the candidates of each mention.
-
-    n (int): Number of whole mentions, which come first; the rest are parts of composites.
-    """
+    """Return the candidates of each mention, raised by `agree_in_document`, with broken ties."""
+    if not coherence:
+        return [ranked[string] for string in strings]
     strings_of_docs: dict[int, dict[LabelledString, None]] = defaultdict(dict)
-    for owner, string in zip(owners[:n] if coherence else (), strings, strict=False):
+    for owner, string in zip(mentions.owners[: mentions.n_wholes], strings, strict=False):
         strings_of_docs[owner][string] = None
     agreed = {
         owner: agree_in_document(different, ranked, weight=coherence)
         for owner, different in strings_of_docs.items()
         if len(different) > 1
     }
-    return [
+    candidates = [
         agreed.get(owner, ranked).get(string, ranked[string])
-        for owner, string in zip(owners, strings, strict=True)
+        for owner, string in zip(mentions.owners, strings, strict=True)
     ]
+    return break_ties(kb, mentions.spans, candidates)
 
 
 def agree_in_document(

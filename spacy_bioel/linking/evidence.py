@@ -10,7 +10,6 @@ from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -19,6 +18,7 @@ import srsly
 from numpy.typing import NDArray
 
 from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.kb.bundled import ASSETS_FOLDER
 from spacy_bioel.kb.columns import positions_of
 from spacy_bioel.kb.joined import SearchResult
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
@@ -290,10 +290,7 @@ def _from_exact_names(queries: Sequence[str], kb: KnowledgeBase) -> _Proposals:
 def _from_alias_table(
     queries: Sequence[str], alias_rows: Mapping[str, int], aliases: ConceptsOfAliases
 ) -> _Proposals:
-    """Propose the concepts that the query was linked to in training.
-
-    alias_rows (Mapping): Alias-table string -> row.
-    """
+    """Propose the concepts that the query was linked to in training."""
     known = np.array([i for i, query in enumerate(queries) if query in alias_rows], dtype=np.int64)
     rows = np.array([alias_rows[queries[i]] for i in known], dtype=np.int64)
     entry, number = _alias_entries(aliases, rows)
@@ -347,11 +344,7 @@ def _from_names(
 def _from_aliases(
     aliases: ConceptsOfAliases, numbers: IntArray, result: SearchResult, *, feature: str
 ) -> _Proposals:
-    """Propose the concepts that training linked to the alias-table strings found by a search.
-
-    numbers (IntArray): Query numbers in the table. Shape (n_queries,).
-    feature (str): "alias_dense" or "alias_ngram".
-    """
+    """Propose the concepts that training linked to the alias-table strings found by a search."""
     rows, cosines = result
     hits = np.flatnonzero(rows.ravel() >= 0)
     entry, number = _alias_entries(aliases, rows.ravel()[hits])
@@ -385,11 +378,10 @@ def _votes(
     return pair_weight[pair] / total[query] * best[query]
 
 
-# Fitted by training/scripts/starter.py; `fit_fusion` fits weights on the user's corpus.
-_DEFAULT_FUSION = Path(__file__).parents[1] / "assets" / "fusion.json"
-
-
 @cache
 def default_fusion() -> Fusion:
-    """Return the default weights, for knowledge bases with and without an encoder."""
-    return Fusion.from_json(srsly.read_json(_DEFAULT_FUSION), FEATURES)
+    """Return the default weights, for knowledge bases with and without an encoder.
+
+    Fitted by training/scripts/starter.py; `fit_fusion` fits weights on the user's corpus.
+    """
+    return Fusion.from_json(srsly.read_json(ASSETS_FOLDER / "fusion.json"), FEATURES)

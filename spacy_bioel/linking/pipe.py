@@ -263,7 +263,7 @@ class Linker(StoredPipe[LinkerSettings]):
             if weights := getattr(self, name):
                 tables[f"{name}.json"] = weights.to_json(self.features_of(name))
         self._read_tables(tables)  # refuse to save tables that could not be loaded again
-        stored = {name: partial(_to_json, table) for name, table in tables.items()}
+        stored = {name: srsly.json_dumps(table).encode for name, table in tables.items()}
         contextual = self.rescorer.parts() if self.rescorer else {}
         return {**stored, **encoder_parts(self.encoder), **contextual}
 
@@ -486,11 +486,6 @@ class Linker(StoredPipe[LinkerSettings]):
         parts |= {"ngram_search": self._ngram_search, "settings": self.cfg}
         make = partial(type(self), self.vocab, self.model, self.name, **parts)
         return _unpickle_linker, (make, self.to_bytes(exclude=["kb"]), self.kb)
-
-
-def _to_json(table: object) -> bytes:
-    text: str = srsly.json_dumps(table)
-    return text.encode("utf8")
 
 
 def _unpickle_linker(make: Callable[[], Linker], data: bytes, kb: KnowledgeBase) -> Linker:

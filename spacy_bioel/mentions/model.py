@@ -161,10 +161,11 @@ def find_spans(
     batch (MentionBatch): A batch with at least one token.
     """
     kind, scorer, width = model.attrs["kind"], model.get_ref("scorer"), model.attrs["max_width"]
-    uses_torch = needs_torch(scorer) or is_on_gpu(scorer)
+    is_torch_only = needs_torch(scorer)
+    uses_torch = is_torch_only or is_on_gpu(scorer)
     weights = {} if uses_torch else weights_of(scorer)
     # Spans in a part depend on this many tokens before and after it; None: on whole documents.
-    margin = 2 * (width - 1) if kind.is_local and not needs_torch(scorer) else None
+    margin = 2 * (width - 1) if kind.is_local and not is_torch_only else None
 
     def find(part: tuple[int, slice, Inputs]) -> tuple[TokenSpans, FloatArray]:
         first, without_margin, inputs = part
@@ -205,10 +206,7 @@ def _split_batch(
 
 
 def _matches_between(matches: IntArray, low: int, high: int) -> IntArray:
-    """Return the matches that start in the token range [low, high), with tokens counted from low.
-
-    matches (IntArray): Matches in order of their first token.
-    """
+    """Return the sorted matches that start in tokens [low, high), counted from low."""
     first, last = np.searchsorted(matches[:, 0], [low, high])
     inside = matches[first:last].copy()
     inside[:, 0] -= low
@@ -251,8 +249,7 @@ def build_span_enumerator_v1(
 def _span_loss(
     logits: Logits, gold: TokenSpans, probabilities: FloatArray, annotated: BoolArray
 ) -> tuple[float, Logits]:
-    """Compute the binary cross-entropy, summed over all spans and annotated labels, and divided by
-    the number of gold mentions.
+    """Compute the binary cross-entropy of all spans and annotated labels per gold mention.
 
     logits (Logits): -inf for spans outside a document. Shape (n_tokens, max_width, n_labels).
     """

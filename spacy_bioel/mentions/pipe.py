@@ -105,12 +105,19 @@ class MentionDetector(StoredPipe[MentionSettings]):
             annotated in any example.
         """
         validate_get_examples(get_examples, "MentionDetector.initialize")
-        groups = (e.reference.spans.get(self.cfg["gold_key"], []) for e in get_examples())
+        key = self.cfg["gold_key"]
+        groups = (e.reference.spans.get(key, []) for e in get_examples())
         for label in labels or sorted({span.label_ for group in groups for span in group}):
             self.add_label(label)
-        self._check_annotated(get_examples())
         if not self.labels:
-            raise BioelError(Errors.B051.format(key=self.cfg["gold_key"]))
+            raise BioelError(Errors.B051.format(key=key))
+        missing = set(self.labels)
+        for example in get_examples():
+            missing -= set(annotated_labels(example.reference, key=key) or self.labels)
+            if not missing:
+                break
+        else:
+            raise BioelError(Errors.B331.format(labels=", ".join(sorted(missing))))
         if kb is not None:
             if isinstance(kb, str | list | dict):
                 kb = open_kbs(kb, open_setting)
@@ -119,15 +126,6 @@ class MentionDetector(StoredPipe[MentionSettings]):
         self.model.get_ref("tok2vec").initialize(X=sample)
         add_scorer(self.model, n_labels=len(self.labels))
         network_of(self.model.get_ref("scorer"))
-
-    def _check_annotated(self, examples: Iterable[Example]) -> None:
-        key, missing = self.cfg["gold_key"], set(self.labels)
-        for example in examples:
-            missing -= set(annotated_labels(example.reference, key=key) or self.labels)
-            if not missing:
-                return
-        if missing:
-            raise BioelError(Errors.B331.format(labels=", ".join(sorted(missing))))
 
     def predict(
         self, docs: Iterable[Doc], traces: Sequence[Trace] | None = None
@@ -265,21 +263,13 @@ class MentionDetector(StoredPipe[MentionSettings]):
 
     def __reduce__(self) -> tuple:
         # Needed by worker processes that are started with "spawn".
-        make = partial(
-            type(self),
-            self.vocab,
-            self.model,
-            self.name,
-            entities=self.entities,
-            scorer=self.scorer,
-        )
-        return _unpickle_detector, (make, self.cfg, self.to_bytes())
+        about = {"settings": self.cfg, "entities": self.entities, "scorer": self.scorer}
+        make = partial(type(self), self.vocab, self.model, self.name, **about)
+        return _unpickle_detector, (make, self.to_bytes())
 
 
-def _unpickle_detector(
-    make: Callable[..., MentionDetector], cfg: dict[str, Any], data: bytes
-) -> MentionDetector:
-    return make(settings=cfg).from_bytes(data)
+def _unpickle_detector(make: Callable[[], MentionDetector], data: bytes) -> MentionDetector:
+    return make().from_bytes(data)
 
 
 def _tokens_without_breaks(doc: Doc) -> IntArray:

@@ -210,17 +210,7 @@ _NUMERALS = ("i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix", "x", "xi", 
 _ARABIC = {roman: str(number) for number, roman in enumerate(_NUMERALS, start=1)}
 _ROMAN_NUMERAL = {arabic: roman for roman, arabic in _ARABIC.items()}
 # A single letter is a numeral only after one of these words.
-_NUMBERED_WORDS = {
-    "type",
-    "stage",
-    "grade",
-    "class",
-    "factor",
-    "group",
-    "phase",
-    "syndrome",
-    "disease",
-}
+_NUMBERED_WORDS = frozenset("type stage grade class factor group phase syndrome disease".split())
 _POSSESSIVE = re.compile(r"(?<=\w) s\b")
 _PLURALS_IN_NAMES = (("ies", "y"), ("xes", "x"), ("s", ""), ("ses", "sis"), ("ses", "s"))
 

@@ -17,7 +17,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
 from itertools import accumulate
 from operator import itemgetter
 from pathlib import Path
@@ -34,7 +34,7 @@ from spacy_bioel.doc import linked_groups, set_contexts, text_of
 from spacy_bioel.entities.notes.layout import headers
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.explanation import register_extensions
-from spacy_bioel.kb.bundled import forget_paths
+from spacy_bioel.kb.bundled import ASSETS_FOLDER, forget_paths
 from spacy_bioel.pipe import SavedFiles, save_files
 from spacy_bioel.settings import SPANS_KEY
 from spacy_bioel.text.sentences import LIST_ITEM, sentence_borders
@@ -116,8 +116,7 @@ class ContextRules:
 
 
 def _any_of(words: Iterable[str]) -> str:
-    """Return a pattern that matches any of these strings as whole words, or nothing if there are no
-    strings."""
+    """Return a pattern for any of these strings as whole words; it matches nothing if none."""
     longest_first = sorted(words, key=len, reverse=True)
     alternatives = [re.escape(w) + (r"(?!\w)" if w[-1].isalnum() else "") for w in longest_first]
     return "|".join(alternatives) or r"(?!)"
@@ -132,15 +131,8 @@ def read_rules(path: Path) -> dict[str, Any]:
         raise BioelError(Errors.B490.format(path=path, error=error)) from error
 
 
-def parse_rules(table: Mapping[str, Any], *, origin: str) -> ContextRules:
-    """Parse the contents of a rules file. RAISES BioelError: [B490]"""
-    try:
-        return _parse_table(table)
-    except (ValueError, TypeError, AttributeError, KeyError) as error:
-        raise BioelError(Errors.B490.format(path=origin, error=error)) from error
-
-
-def _parse_table(table: Mapping[str, Any]) -> ContextRules:
+def parse_rules(table: Mapping[str, Any]) -> ContextRules:
+    """Parse the contents of a rules file. Malformed rules raise errors without a code."""
     cues: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for status, phrases_by_direction in table["cues"].items():
         for direction, phrases in phrases_by_direction.items():
@@ -386,7 +378,6 @@ def _sections_with_status(
 
 
 _RULES_FILE = "rules.json"
-_DEFAULT_RULES = Path(__file__).parents[2] / "assets" / "context.json"
 _MAX_PHRASE_WORDS = 12
 
 
@@ -411,12 +402,15 @@ class MentionContext(Pipe):
         self.name = name
         self.tokenizer = tokenizer
         self.cfg: dict[str, Any] = {"spans_key": spans_key, "rules": rules}
-        path = Path(rules) if rules else _DEFAULT_RULES
+        path = Path(rules) if rules else ASSETS_FOLDER / "context.json"
         self._set_table(read_rules(path), origin=str(path))
 
     def _set_table(self, table: dict[str, Any], *, origin: str = _RULES_FILE) -> None:
         self._table = table
-        self.rules: ContextRules = parse_rules(table, origin=origin)
+        try:
+            self.rules = parse_rules(table)
+        except (ValueError, TypeError, AttributeError, KeyError) as error:
+            raise BioelError(Errors.B490.format(path=origin, error=error)) from error
         # Phrases by the hash of their first word, longest first.
         self._by_first: dict[int, list[tuple[tuple[int, ...], str]]] = {}
         for phrase in self.rules.phrases:
@@ -473,7 +467,8 @@ class MentionContext(Pipe):
 
     def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
         """Save the rules with the pipeline."""
-        save_files(Path(path), {_RULES_FILE: partial(_json_bytes, self._table)})
+        rules = json.dumps(self._table, indent=1, ensure_ascii=False)
+        save_files(Path(path), {_RULES_FILE: rules.encode})
         forget_paths(Path(path), rules="")
 
     def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> MentionContext:
@@ -494,7 +489,3 @@ def _lowercase_words(doc: Doc) -> tuple[NDArray[np.uint64], Sequence[int]]:
     columns = doc.to_array([LOWER, IS_SPACE])
     tokens: Any = np.flatnonzero(columns[:, 1] == 0)
     return columns[tokens, 0], tokens
-
-
-def _json_bytes(table: object) -> bytes:
-    return json.dumps(table, indent=1, ensure_ascii=False).encode("utf8")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterator
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import srsly
 from numpy.typing import NDArray
 
+from spacy_bioel.kb.bundled import ASSETS_FOLDER
 from spacy_bioel.types import IntArray
 
 NO_MENTION = "the name of a section, or a word with another meaning in notes"
@@ -64,7 +64,7 @@ def _section_names() -> frozenset[str]:
 
 def read_asset(name: str) -> dict[str, Any]:
     """Read a JSON file in spacy_bioel/assets (see assets/SOURCES.md)."""
-    table: dict[str, Any] = srsly.read_json(Path(__file__).parents[2] / "assets" / name)
+    table: dict[str, Any] = srsly.read_json(ASSETS_FOLDER / name)
     return table
 
 
@@ -72,8 +72,3 @@ def read_asset(name: str) -> dict[str, Any]:
 def note_tables() -> dict[str, Any]:
     """Return the tables of shorthand, measurements and words for clinical notes."""
     return read_asset("notes.json")
-
-
-def words_to_exclude() -> list[str]:
-    """Return the words that a detector must not tag in clinical notes."""
-    return list(note_tables()["exclude"])

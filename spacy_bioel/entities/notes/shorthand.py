@@ -17,7 +17,7 @@ from spacy.tokens import Doc
 
 from spacy_bioel.dictionary.unambiguous import is_in_capitals
 from spacy_bioel.doc import SpansByToken, long_forms, text_of
-from spacy_bioel.entities import EntityRules, LinkerKnowledge, Mentions, Query, Vocabulary
+from spacy_bioel.entities import EntityRules, Mentions, Query, Vocabulary
 from spacy_bioel.entities.notes.layout import (
     NO_MENTION,
     have_other_meaning,
@@ -80,10 +80,7 @@ def _long_forms_in_notes() -> dict[str, str]:
 
 
 def first_known(kb: KnowledgeBase, names: str) -> str:
-    """Return the first name that a knowledge base contains, or else the first name.
-
-    names (str): Names separated by "|".
-    """
+    """Return the first of names separated by "|" that is in a knowledge base, or else the first."""
     alternatives = names.split("|")
     if len(alternatives) > 1:
         rows = kb.lookup_names(normalize_names(alternatives))
@@ -94,10 +91,7 @@ def first_known(kb: KnowledgeBase, names: str) -> str:
 
 
 class _NoteFinder:
-    """Finds shorthand and measurements that stand for a name in one of several vocabularies.
-
-    vocabularies (Mapping): The vocabulary for each label.
-    """
+    """Finds shorthand and measurements that stand for a name in the vocabulary of a label."""
 
     def __init__(self, vocabularies: Mapping[str, Vocabulary]) -> None:
         self._vocabularies = vocabularies
@@ -136,10 +130,7 @@ class _NoteFinder:
         return found
 
     def _name_and_label(self, names: str) -> tuple[str, str] | None:
-        """Return the first name that is in a vocabulary, and the vocabulary's label.
-
-        names (str): Names separated by "|".
-        """
+        """Return the first of names separated by "|" that is in a vocabulary, and its label."""
         for name in names.split("|"):
             for label, (kb, mask) in self._vocabularies.items():
                 _, concepts, _ = kb.concepts_of_names(kb.lookup_names([normalize_name(name)]))
@@ -174,18 +165,6 @@ class Notes(EntityRules):
     ) -> None:
         self._shorthand, self._clinical = shorthand, clinical
         self._measurements = measurements
-
-    def with_knowledge(self, knowledge: LinkerKnowledge) -> Notes:
-        bound = Notes(
-            shorthand=self._shorthand, clinical=self._clinical, measurements=self._measurements
-        )
-        bound.knowledge = knowledge
-        return bound
-
-    @property
-    def clinical(self) -> Notes:
-        """These rules for clinical notes."""
-        return Notes(shorthand=self._shorthand, clinical=True, measurements=True)
 
     @cached_property
     def _finder(self) -> _NoteFinder:
@@ -249,7 +228,7 @@ class Notes(EntityRules):
         queries = list(mentions.queries)
         for index, (span, owner) in enumerate(zip(mentions.spans, mentions.owners, strict=True)):
             if (name := names[owner].get((span.start, span.end))) is not None:
-                queries[index] = Query(normalize_name(name), text=name)
+                queries[index] = Query.of(name)
         return queries
 
     def rewrite(
