@@ -24,7 +24,6 @@ from spacy_bioel.types import AnnotatedText
 
 if TYPE_CHECKING:
     from spacy.language import Language
-    from spacy.tokens import Doc
 
 
 _MAX_LOST_SHOWN = 5
@@ -110,15 +109,11 @@ def _write_docbin(
     """Write texts as Docs with gold spans. RETURNS (dict): Widened and dropped mentions."""
     from spacy_bioel.corpus import Alignment, docs_to_bin, text_to_doc
 
-    total = Alignment()
-
-    def make_docs() -> Iterator[Doc]:
-        for text in texts:
-            doc, alignment = text_to_doc(nlp, text, widen=widen)
-            total.add(alignment)
-            yield doc
-
-    packed = docs_to_bin(make_docs())
+    total, packed = Alignment(), docs_to_bin([])
+    for text in texts:
+        doc, alignment = text_to_doc(nlp, text, widen=widen)
+        total.add(alignment)
+        packed.add(doc)
     with replacing_file(out) as path:
         packed.to_disk(path)
     counts = f"{total.widened:,} widened to tokens, {len(total.lost):,} lost"

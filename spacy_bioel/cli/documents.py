@@ -258,7 +258,7 @@ def explain_command(
 
     Example: `bioel explain "Naloxone reverses the effect of clonidine."`
     """
-    from spacy_bioel import explanation
+    from spacy_bioel.explanation import candidate_cells
     from spacy_bioel.loading import load_model
     from spacy_bioel.report import explain as explain_text
     from spacy_bioel.report import pieces as pieces_of
@@ -280,11 +280,10 @@ def explain_command(
         )
         for span in report.considered
     ]
-    mentions = []
-    for mention_report in report.mentions:
-        rows = [(c.id, *explanation.candidate_cells(c)) for c in mention_report.candidates]
-        before, after = _lines_before(mention_report), _lines_after(mention_report)
-        mentions.append((mention_report, before, rows, after))
+    mentions = [
+        (m, _lines_before(m), [(c.id, *candidate_cells(c)) for c in m.candidates], _lines_after(m))
+        for m in report.mentions
+    ]
     if html is not None:
         from spacy_bioel.export.html import PAGES
 
@@ -314,13 +313,12 @@ def _lines_before(mention: Explanation) -> list[str]:
 
 def _lines_after(mention: Explanation) -> list[str]:
     """Write the lines below a mention's candidates: similar names and excluded concepts."""
-    lines = [f"Similar names: {'; '.join(mention.near)}"] if mention.near else []
-    for concept in mention.excluded:
-        lines.append(
-            f"Not allowed for {mention.label}: {concept.id} {concept.preferred} (score "
-            f"{concept.score:.2f}; types: {concept.evidence or 'none'})"
-        )
-    return lines
+    excluded = [
+        f"Not allowed for {mention.label}: {concept.id} {concept.preferred} (score "
+        f"{concept.score:.2f}; types: {concept.evidence or 'none'})"
+        for concept in mention.excluded
+    ]
+    return [f"Similar names: {'; '.join(mention.near)}", *excluded] if mention.near else excluded
 
 
 def _show_report(

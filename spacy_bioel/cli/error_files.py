@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -221,14 +222,10 @@ def _reliabilities(
 ) -> dict[str, Reliability]:
     if linker is None:
         return {}
-    canonical = linker.kb.canonical
-    reliabilities = {
-        "all predictions": reliability(texts, predicted, canonical=canonical),
-        "predictions with gold offsets": reliability(
-            texts, predicted, canonical=canonical, on_gold_borders=True
-        ),
-    }
-    return {name: curve for name, curve in reliabilities.items() if curve.n}
+    curve_of = partial(reliability, texts, predicted, canonical=linker.kb.canonical)
+    on_gold_borders = {"all predictions": False, "predictions with gold offsets": True}
+    curves = {name: curve_of(on_gold_borders=only) for name, only in on_gold_borders.items()}
+    return {name: curve for name, curve in curves.items() if curve.n}
 
 
 def _page_facts(

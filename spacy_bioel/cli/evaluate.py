@@ -168,10 +168,9 @@ def evaluate_command(
             console.show_note(f"{key}: {value}")
     for row in scores:
         if row.metric == "f1" and not row.label:
-            baseline_f1 = baseline.get((row.protocol, "f1"), 0)
-            if baseline_f1 > row.value:
-                figures = {"protocol": row.protocol, "metric": row.metric, "value": row.value}
-                console.show_note(Warnings.W455.format(alone=baseline_f1, **figures))
+            alone = baseline.get((row.protocol, "f1"), 0)
+            if alone > row.value:
+                console.show_note(Warnings.W455.format(**asdict(row), alone=alone))
     if errors is not None or html is not None:
         n = error_files.report_errors(
             linker, texts, links, scores=scores, about=about, rows=errors, page=html,

@@ -54,7 +54,7 @@ from spacy_bioel.io.table import is_text_table, read_text_table
 from spacy_bioel.linking.pipe import Linker
 from spacy_bioel.loading import find_detector, find_linker, load_model
 from spacy_bioel.settings import BY_DICTIONARY
-from spacy_bioel.types import AnnotatedText, Mention
+from spacy_bioel.types import AnnotatedText
 
 
 def require_linker(nlp: Language, model: str) -> Linker:
@@ -145,16 +145,15 @@ def _parse_labels(values: Sequence[str] | None) -> dict[str, str]:
 def _map_labels_and_ids(
     text: AnnotatedText, labels: Mapping[str, str], prefixes: Mapping[str, str]
 ) -> AnnotatedText:
-    def mentions() -> Iterator[Mention]:
-        for mention in text.mentions:
-            label = labels.get(mention.label, mention.label)
-            if label or mention.label not in labels:
-                prefix = prefixes.get(mention.label, prefixes.get("", ""))
-                ids = tuple(curie(id, prefix) for id in mention.ids)
-                yield replace(mention, label=label, ids=ids)
-
+    mentions = []
+    for mention in text.mentions:
+        label = labels.get(mention.label, mention.label)
+        if label or mention.label not in labels:
+            prefix = prefixes.get(mention.label, prefixes.get("", ""))
+            ids = tuple(curie(id, prefix) for id in mention.ids)
+            mentions.append(replace(mention, label=label, ids=ids))
     annotates = filter(None, (labels.get(label, label) for label in text.annotates))
-    return replace(text, mentions=tuple(mentions()), annotates=tuple(dict.fromkeys(annotates)))
+    return replace(text, mentions=tuple(mentions), annotates=tuple(dict.fromkeys(annotates)))
 
 
 STDIN = "-"
@@ -389,7 +388,8 @@ def count_input(read: Callable[..., Iterable[object]], source: str, format: str 
     # Errors and notes are reported when the documents are linked.
     with suppress(Exception), redirect_stderr(StringIO()):
         n = sum(1 for _ in islice(read(source, format), _MAX_COUNTED + 1))
-        return n if n <= _MAX_COUNTED else 0
+        if n <= _MAX_COUNTED:
+            return n
     return 0
 
 

@@ -65,9 +65,6 @@ def _to_text_object(value: object) -> dict[str, Any]:
     raise ValueError('expected a text, as a string or as {"text": ..., "id": ...}')
 
 
-JsonString = Annotated[str, PlainValidator(_check_string), WithJsonSchema({"type": "string"})]
-
-
 class _Strict(BaseModel):
     """Object in a request; unknown keys are errors."""
 
@@ -88,7 +85,7 @@ class _Strict(BaseModel):
 class TextIn(_Strict):
     """A text to link, with an optional id."""
 
-    text: JsonString = Field(
+    text: Annotated[str, PlainValidator(_check_string), WithJsonSchema({"type": "string"})] = Field(
         description="The text, as Unicode; offsets in the answer count characters"
     )
     id: Annotated[

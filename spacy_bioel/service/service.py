@@ -361,9 +361,8 @@ class Service:
         """
         answers = [self._refuse_long_text(job) for job in jobs]
         accepted = [job for job, answer in zip(jobs, answers, strict=True) if answer is None]
-        linked = await asyncio.wrap_future(self.submit(accepted))
-        remaining = iter(linked)
-        return [next(remaining) if answer is None else answer for answer in answers]
+        linked = iter(await asyncio.wrap_future(self.submit(accepted)))
+        return [answer or next(linked) for answer in answers]
 
     def concept(self, id: str) -> Values:
         """Look up a concept. RAISES BioelError: [B337] for an unknown id, [B387] while loading."""
@@ -401,8 +400,7 @@ class Service:
 
         RAISES BioelError: [B387] while loading.
         """
-        parts = parts_of(self.kb)
-        meta = self._meta
+        parts, meta = parts_of(self.kb), self._meta
         return {
             "model": {"name": f"{meta['lang']}_{meta['name']}", "version": meta["version"]},
             "versions": {"spacy-bioel": __version__, "spacy": spacy.__version__},
