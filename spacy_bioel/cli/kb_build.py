@@ -298,9 +298,7 @@ def show_edit_report(title: str, edited: EditReport, *, kb: Path, json_file: Pat
     changes = {"concepts": edited.concepts, "names": edited.names, "retired": edited.retired}
     about = {f"new_{key}": n for key, n in changes.items()} | counts
     if console.write_json(json_file, about | {"vectors_outdated": edited.vectors_outdated}):
-        shown: dict[str, int | str] = {}
-        for key, n in changes.items():
-            shown[f"{key}_removed" if n < 0 else f"{key}_added"] = abs(n)
+        shown = {f"{key}_{'removed' if n < 0 else 'added'}": abs(n) for key, n in changes.items()}
         show_counts(title, shown | counts)
     if edited.vectors_outdated:
         console.show_note(
@@ -406,7 +404,5 @@ def compact(
     if done.edit is not None and done.edit.vectors_outdated:
         notes.append(f"The vectors are outdated: run bioel kb encode {kb} MODEL (no new names).")
     console.show_note(" ".join(notes) or "Nothing to remove.")
-    console.write_json(
-        json_file,
-        {"leftovers": done.leftovers, "megabytes": megabytes, "forgotten": n_forgotten},
-    )
+    content = {"leftovers": done.leftovers, "megabytes": megabytes, "forgotten": n_forgotten}
+    console.write_json(json_file, content)

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Query, Request
 from fastapi.responses import HTMLResponse, Response
-from prometheus_client import CONTENT_TYPE_LATEST
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -332,7 +332,8 @@ def _add_probes(app: FastAPI, service: Service, metrics: Metrics) -> None:
 
     @app.get("/metrics", include_in_schema=False)
     async def prometheus() -> Response:
-        return Response(metrics.page(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+        page = generate_latest(metrics.registry)
+        return Response(page, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     @app.get("/", include_in_schema=False)
     async def page() -> HTMLResponse:

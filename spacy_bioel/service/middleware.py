@@ -26,7 +26,6 @@ from prometheus_client import (
     Histogram,
     PlatformCollector,
     ProcessCollector,
-    generate_latest,
 )
 from pydantic import BaseModel, Field
 from starlette.datastructures import Headers
@@ -251,7 +250,7 @@ class Metrics:
     """Prometheus metrics for one service, in their own registry."""
 
     def __init__(self, service: Service) -> None:
-        self._registry = registry = CollectorRegistry()
+        self.registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         PlatformCollector(registry=registry)
         self.requests = Counter(
@@ -284,10 +283,6 @@ class Metrics:
             self.texts.labels("failed" if answer.error else "linked").inc()
             self.mentions.labels("nil").inc(answer.n_nil)
             self.mentions.labels("linked").inc(answer.n_linked)
-
-    def page(self) -> bytes:
-        """Return the metrics in Prometheus' text format."""
-        return generate_latest(self._registry)
 
 
 def _private_bytes(pid: int) -> int:
