@@ -77,10 +77,8 @@ def load_with_mapped_gold(
     """Load a pipeline, and gold documents mapped to its labels and ids.
 
     kb (Path | None): Replaces the pipeline's knowledge base.
-    RAISES BioelError: [B361] if the same ids have two prefixes, [B362] if a label is not
-        GOLD=MODEL, [B363] if no mention has a label that an option specifies, [B364] if a mention's
-        label is not in `annotates`, [B369] if the detector lacks a label; the same errors as
-        `check_gold`.
+    RAISES BioelError: [B369] if the detector lacks a label; the same errors as
+        `stream_mapped_gold` and `check_gold`.
     """
     # Documents are read first, so that errors in them are reported without delay.
     texts = list(stream_mapped_gold(gold, options))
@@ -99,11 +97,12 @@ def load_with_mapped_gold(
 def stream_mapped_gold(
     gold: Path, options: GoldOptions, *, seen: set[str] | None = None, is_last: bool = True
 ) -> Iterator[AnnotatedText]:
-    """Stream gold documents with mapped labels and ids; see `load_with_mapped_gold`.
+    """Stream gold documents with mapped labels and ids.
 
     seen, is_last: Labels in gold files read before, and whether more files follow.
-    RAISES BioelError: [B361], [B362], [B364], [B522]; after the last document of the last file
-        [B363].
+    RAISES BioelError: [B361] if the same ids have two prefixes, [B362] if a label is not
+        GOLD=MODEL, [B364] if a mention's label is not in `annotates`; after the last document of
+        the last file, [B363] if no mention has a label that an option specifies.
     """
     prefixes, labels = _parse_prefixes(options.prefix), _parse_labels(options.label)
     # The reader adds the prefix shared by all labels; label-specific prefixes are added afterwards.

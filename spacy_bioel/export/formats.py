@@ -95,27 +95,29 @@ class TextFormat:
     @contextmanager
     def writing(self, file: TextIO) -> Iterator[Write]:
         """Write documents to a file. YIELDS (Callable[[LinkedText], None]): Writes one document."""
-        numbers, separator = count(1), ""
+        separator = ""
 
         def write(document: LinkedText) -> None:
             nonlocal separator
-            number = next(numbers)
-            if not self.has_failures:
-                if document.error is not None and not document.links:
-                    return
-                document = with_number(document, number)
             file.write(separator + self.document(document))
             separator = self.between
 
         file.write(self.start)
-        yield write
+        yield write if self.has_failures else _without_failures(write)
         file.write(self.end)
 
 
-def with_number(document: LinkedText, number: int) -> LinkedText:
-    """Return the document, with its number as the id if it has none."""
-    has_id = document.id and not document.id.isspace()
-    return document if has_id else replace(document, id=str(number))
+def _without_failures(write: Write) -> Write:
+    """Leave out failed documents without links, and number documents without an id."""
+    numbers = count(1)
+
+    def write_linked(document: LinkedText) -> None:
+        number = next(numbers)
+        if document.error is None or document.links:
+            has_id = document.id and not document.id.isspace()
+            write(document if has_id else replace(document, id=str(number)))
+
+    return write_linked
 
 
 def _check_ids(links: Sequence[Link], *, format: str) -> None:
@@ -219,22 +221,18 @@ def writing_brat(folder: Path) -> Iterator[Write]:
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise BioelError(Errors.B341.format(path=folder))
-    numbers = count(1)
     with replacing_folder(folder) as temporary:
 
         def write(document: LinkedText) -> None:
-            number = next(numbers)
-            if document.error is None or document.links:
-                document = with_number(document, number)
-                _check_ids(document.links, format="BRAT")
-                text, name = document.text or "", _unused_name(temporary, str(document.id))
-                lines = "".join(_brat_lines(text, document.links))
-                for suffix, content in ((".txt", text), (".ann", lines)):
-                    path = temporary / f"{name}{suffix}"
-                    with path.open("x", encoding="utf8", newline="\n") as file:
-                        file.write(content)
+            _check_ids(document.links, format="BRAT")
+            text, name = document.text or "", _unused_name(temporary, str(document.id))
+            lines = "".join(_brat_lines(text, document.links))
+            for suffix, content in ((".txt", text), (".ann", lines)):
+                path = temporary / f"{name}{suffix}"
+                with path.open("x", encoding="utf8", newline="\n") as file:
+                    file.write(content)
 
-        yield write
+        yield _without_failures(write)
 
 
 def _unused_name(folder: Path, id: str) -> str:

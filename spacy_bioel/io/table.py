@@ -237,12 +237,11 @@ def _separator_of(path: StrPath) -> str:
     suffix = _suffix_of(path)
     if suffix in _SEPARATOR_OF_SUFFIX:
         return _SEPARATOR_OF_SUFFIX[suffix]
-    for _, line in numbered_lines(path):
-        if line.strip() and not line.startswith("#"):
-            if suffix == ".csv":  # spreadsheets write semicolons in locales with decimal commas
-                return ";" if ";" in line and "," not in line else ","
-            return "\t" if "\t" in line else max(",;", key=line.count)
-    return "," if suffix == ".csv" else "\t"
+    lines = (line for _, line in numbered_lines(path) if not line.startswith("#"))
+    first = next(filter(str.strip, lines), "\t")
+    if suffix == ".csv":  # spreadsheets write semicolons in locales with decimal commas
+        return ";" if ";" in first and "," not in first else ","
+    return "\t" if "\t" in first else max(",;", key=first.count)
 
 
 def _names_of(column: Column) -> tuple[str, ...]:

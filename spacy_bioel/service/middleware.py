@@ -119,12 +119,6 @@ def _on_bioel_error(_: Request, error: BioelError) -> JSONResponse:
     return _response(500, Errors.B392.format(error=f"Error {code}"))
 
 
-def _on_bug(bug: Exception) -> JSONResponse:
-    """Log where an unexpected error occurred, without its message, which may quote a text."""
-    _SERVER_LOGGER.error("%s", crash_report(bug, max_length=0))
-    return _response(500, Errors.B392.format(error=type(bug).__name__))
-
-
 # All errors have the same form, including FastAPI's own errors.
 HANDLERS: dict[Any, Any] = {
     HTTPException: _on_http_error,
@@ -314,9 +308,11 @@ class MeasureRequests:
         start = time.perf_counter()
         try:
             await self.app(scope, receive, send_and_note)
-        except Exception as bug:  # uvicorn would log its message
+        except Exception as bug:  # uvicorn would log its message, which may quote a text
             if status is None:
-                await _on_bug(bug)(scope, receive, send_and_note)
+                _SERVER_LOGGER.error("%s", crash_report(bug, max_length=0))
+                answer = _response(500, Errors.B392.format(error=type(bug).__name__))
+                await answer(scope, receive, send_and_note)
         finally:
             # Unknown paths count as "other"; otherwise each would become its own time series.
             route = getattr(scope.get("route"), "path", "other")
