@@ -177,11 +177,6 @@ def _one_line(text: str) -> str:
 
 
 def _render(errors: Sequence[LinkingError], name_of: NameOf, **shown: Any) -> str:
-    """Render the error page.
-
-    shown: about (dict[str, str]), scores (list[Figure]), reliabilities (dict[str,
-        Reliability]), all_errors (Path | None).
-    """
     by_kind = {kind: [error for error in errors if error.kind == kind] for kind in KINDS}
 
     def with_names(ids: Iterable[str]) -> str:

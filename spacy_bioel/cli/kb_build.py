@@ -215,7 +215,6 @@ def open_sources(
 
 
 def _with_good_ids(path: Path, concepts: Iterable[Concept]) -> Iterator[Concept]:
-    """Yield concepts with valid ids."""
     for number, concept in enumerate(concepts, start=1):
         with skip_if_bad():
             check_ids(concept, where=f"record {number} of {path}")

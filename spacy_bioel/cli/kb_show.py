@@ -204,10 +204,7 @@ def search(
 
 
 def _describe_concept(base: KnowledgeBase, id: str) -> dict[str, Any]:
-    """Describe a concept with its parents and children, as JSON values.
-
-    RAISES BioelError: [B337] for an unknown id.
-    """
+    """Describe a concept as JSON values. RAISES BioelError: [B337] for an unknown id."""
     concept, row = base[id], base.find(id)
     related = {"parents": base.parents_of(row), "children": base.children_of(row)}
     return {

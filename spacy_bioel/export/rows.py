@@ -294,10 +294,7 @@ def _link_in_zone(
 
 
 def _make_doc(nlp: Language, document: Document) -> Doc:
-    """Tokenise a text.
-
-    RAISES BioelError: [B190] if it is not a string, [B251] if it contains a lone surrogate.
-    """
+    """Tokenise a text. RAISES BioelError: [B190] if it is not a string."""
     text, id = document
     if not isinstance(text, str):
         raise BioelError(Errors.B190.format(found=type(text).__name__))

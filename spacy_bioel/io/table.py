@@ -392,10 +392,7 @@ class _RowLookup:
 
 
 def _rows_by_cui(folder: StrPath, name: str, *, optional: bool = False) -> _CuiGroups:
-    """Yield the rows of each CUI.
-
-    RAISES BioelError: [B123] if the file does not exist, [B124] if it is not sorted.
-    """
+    """Yield the rows of each CUI. RAISES BioelError: [B123] no such file, [B124] not sorted."""
     paths = [Path(folder, f"{name}.RRF{suffix}") for suffix in ("", ".gz", ".zst")]
     path = next(filter(Path.is_file, paths), None)
     if path is None:

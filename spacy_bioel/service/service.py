@@ -423,7 +423,6 @@ class Service:
         return kb.fingerprint
 
     def _update_kb(self, pipeline: LoadedPipeline | WorkerProcess) -> None:
-        """Have a pipeline use the current knowledge base."""
         while pipeline.kb.fingerprint != self._kb.fingerprint and self._setting is not None:
             pipeline.set_kb(self._setting)
             if pipeline.kb.fingerprint != self._kb.fingerprint:

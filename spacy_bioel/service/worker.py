@@ -101,10 +101,7 @@ class WorkerLost(Exception):
 
 
 class LoadedPipeline:
-    """A pipeline in this process.
-
-    load (Callable): Returns the pipeline.
-    """
+    """A pipeline in this process, which `load` returns."""
 
     is_lost = False
     pid: int | None = None
