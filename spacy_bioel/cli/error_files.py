@@ -80,16 +80,10 @@ def report_errors(
     RETURNS (int): Number of errors.
     """
     is_given = False not in links  # `links` is keyed by whether the mentions were given
+    predicted, knowledge = links[is_given], None if linker is None else knowledge_of(linker)
     has_labels = any(mention.label for text in texts for mention in text.mentions)
-    errors = list(
-        find_errors(
-            texts,
-            links[is_given],
-            knowledge=None if linker is None else knowledge_of(linker),
-            labels=labels and has_labels and not is_given,
-            given=is_given,
-        )
-    )
+    labels = labels and has_labels and not is_given
+    errors = [*find_errors(texts, predicted, knowledge=knowledge, labels=labels, given=is_given)]
 
     def name_of(id: str) -> str:
         row = -1 if linker is None else linker.kb.find(id)
@@ -101,9 +95,9 @@ def report_errors(
         text = _render(
             errors,
             name_of,
-            about=_page_facts(about, linker, texts, links[is_given], given=is_given),
+            about=_page_facts(about, linker, texts, predicted, given=is_given),
             scores=[row for row in scores if not row.label and row.metric in _PAGE_METRICS],
-            reliabilities=_reliabilities(linker, texts, links[is_given]),
+            reliabilities=_reliabilities(linker, texts, predicted),
             all_errors=rows,
         )
         with writing(page) as file:

@@ -110,9 +110,8 @@ class PartialLinks:
 
     def _append(self) -> BinaryIO:
         """Open the file at the end of its last complete line."""
-        file = self.path.open("r+b" if self.path.exists() else "w+b")
-        file.seek(self._size if self._n_done else 0)
-        file.truncate()
+        file = self.path.open("ab")
+        file.truncate(self._size if self._n_done else 0)
         if not self._n_done:
             file.write(json.dumps(json.loads(_START + b"}") | self._about).encode() + b"\n")
         return file

@@ -12,6 +12,7 @@ import re
 import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -247,9 +248,8 @@ class Metrics:
         self.registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         PlatformCollector(registry=registry)
-        self.requests = Counter(
-            "bioel_requests", "Answered requests", ["route", "status"], registry=registry
-        )
+        counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
+        self.requests = counter("bioel_requests", "Answered requests", ["route", "status"])
         self.seconds = Histogram(
             "bioel_request_seconds",
             "Time from a request to its answer",
@@ -257,18 +257,15 @@ class Metrics:
             buckets=_LATENCY_BUCKETS,
             registry=registry,
         )
-        self.texts = Counter("bioel_texts", "Texts by outcome", ["outcome"], registry=registry)
-        self.mentions = Counter(
-            "bioel_mentions", "Mentions by outcome", ["outcome"], registry=registry
-        )
+        self.texts = counter("bioel_texts", "Texts by outcome", ["outcome"])
+        self.mentions = counter("bioel_mentions", "Mentions by outcome", ["outcome"])
         # Gauges read the service's state whenever metrics are requested.
-        waiting = Gauge("bioel_waiting_texts", "Waiting texts", registry=registry)
-        waiting.set_function(lambda: service.waiting)
-        ready = Gauge("bioel_ready", "1 when the pipeline is loaded", registry=registry)
+        gauge("bioel_waiting_texts", "Waiting texts").set_function(lambda: service.waiting)
+        ready = gauge("bioel_ready", "1 when the pipeline is loaded")
         ready.set_function(lambda: service.is_ready)
-        workers = Gauge("bioel_workers", "Worker processes that are loaded", registry=registry)
+        workers = gauge("bioel_workers", "Worker processes that are loaded")
         workers.set_function(lambda: service.n_loaded)
-        memory = Gauge("bioel_worker_bytes", "Memory without mapped files", registry=registry)
+        memory = gauge("bioel_worker_bytes", "Memory without mapped files")
         memory.set_function(lambda: sum(map(_private_bytes, service.worker_pids)))
         service.observe = self._observe
 
