@@ -361,8 +361,9 @@ class Service:
         """
         answers = [self._refuse_long_text(job) for job in jobs]
         accepted = [job for job, answer in zip(jobs, answers, strict=True) if answer is None]
-        linked = iter(await asyncio.wrap_future(self.submit(accepted)))
-        return [answer or next(linked) for answer in answers]
+        linked = await asyncio.wrap_future(self.submit(accepted))
+        remaining = iter(linked)
+        return [answer or next(remaining) for answer in answers]
 
     def concept(self, id: str) -> Values:
         """Look up a concept. RAISES BioelError: [B337] for an unknown id, [B387] while loading."""
