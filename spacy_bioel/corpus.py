@@ -194,8 +194,7 @@ def _docs_and_texts(
     path: Path, packed: DocBin, vocab: Vocab, gold_key: str, prefix: str = ""
 ) -> Iterator[tuple[Doc, AnnotatedText]]:
     """Yield the Docs in a .spacy file, and their annotated texts. RAISES BioelError: [B060]"""
-    with _spacy_errors(path):
-        docs = packed.get_docs(vocab)
+    docs = packed.get_docs(vocab)
     while True:
         with _spacy_errors(path):
             doc = next(docs, None)

@@ -147,8 +147,7 @@ def card(
     meta = json.loads((model / "meta.json").read_text(encoding="utf8"))
     if inputs.finds_names(nlp):  # mentions that are KB names lack gold labels
         rows = [row for row in rows if row["protocol"] != "mention"]
-    linker = inputs.find_linker(nlp)
-    made = []
+    linker, made = inputs.find_linker(nlp), []
     if STEPS in meta:
         seed = nlp.config["training"]["seed"]
         made.append(f"Training: {console.count_of(meta[STEPS], 'update')}, seed {seed}.")
@@ -193,8 +192,20 @@ def size_of(path: Path) -> tuple[int, int]:
 
 def write_card(folder: Path, facts: Facts) -> None:
     """Write README.md and meta.json into a pipeline folder."""
+    from spacy_bioel.export.html import PAGES
+
+    readme = PAGES.get_template("card.md").render(
+        facts=facts,
+        missing=max(int(row["details"].get("missing_from_kb", 0)) for row in facts.shown),
+        versions={"spacy-bioel": __version__, "spacy": version_of("spacy")}
+        | {"torch": version_of("torch").partition("+")[0]},
+        count_of=console.count_of,
+        describe=protocol_summary,
+        NOT_STATED=NOT_STATED,
+        PURPOSE=PURPOSE,
+    )
     meta = json.dumps(_meta(facts), indent=1, ensure_ascii=False) + "\n"
-    for file, text in (("README.md", _readme(facts)), ("meta.json", meta)):
+    for file, text in (("README.md", readme), ("meta.json", meta)):
         with replacing_text(folder / file, follow=False) as out:
             out.write(text)
 
@@ -218,18 +229,3 @@ def _meta(facts: Facts) -> dict[str, Any]:
         "notes": "Scores are from `bioel evaluate`, by protocol and metric. README.md has the "
         "intervals and all other facts.",
     }
-
-
-def _readme(facts: Facts) -> str:
-    from spacy_bioel.export.html import PAGES
-
-    return PAGES.get_template("card.md").render(
-        facts=facts,
-        missing=max(int(row["details"].get("missing_from_kb", 0)) for row in facts.shown),
-        versions={"spacy-bioel": __version__, "spacy": version_of("spacy")}
-        | {"torch": version_of("torch").partition("+")[0]},
-        count_of=console.count_of,
-        describe=protocol_summary,
-        NOT_STATED=NOT_STATED,
-        PURPOSE=PURPOSE,
-    )

@@ -8,11 +8,13 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, fields
 from enum import StrEnum
-from functools import partial
+from functools import partial, wraps
+from inspect import Parameter, signature
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Annotated, Any, TextIO, TypeVar
+from typing import Annotated, Any, TextIO, TypeVar, get_type_hints
 
 import typer
 from rich.console import Console
@@ -31,7 +33,6 @@ from typer import Argument, Option
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.files import is_stream, replacing_text
 from spacy_bioel.io.open import BadRecord, skipping_bad
-from spacy_bioel.io.table import COLUMN_KEYS
 from spacy_bioel.text.normalize import escape_formula
 from spacy_bioel.types import DOC_ENTS
 
@@ -293,48 +294,58 @@ SkipBad = Annotated[
     Path | None,
     Option(metavar="REPORT.tsv", help="Skip bad records, and list them in this table."),
 ]
-SpansKey = Annotated[
-    str | None,
-    Option(metavar="KEY", help="Span group of the gold mentions in .spacy; default: detected."),
-]
-Ents = Annotated[bool, Option("--ents", help="The gold mentions in .spacy are the entities.")]
 
 
-def gold_place(spans_key: str | None, ents: bool) -> str | None:
-    """Return the `spans_key` of `read_texts`. RAISES BioelError: [B522] if both are given."""
-    if ents and spans_key is not None:
-        raise BioelError(Errors.B522.format(problem="both are given", option="one of them"))
-    return DOC_ENTS if ents else spans_key
+@dataclass(frozen=True)
+class GoldPlace:
+    """Options for the place of the gold mentions in a .spacy file."""
+
+    spans_key: Annotated[
+        str | None,
+        Option(metavar="KEY", help="Span group of the gold mentions in .spacy; default: detected."),
+    ] = None
+    ents: Annotated[
+        bool, Option("--ents", help="The gold mentions in .spacy are the entities.")
+    ] = False
+
+    def key(self) -> str | None:
+        """Return the `spans_key` of `read_texts`. RAISES BioelError: [B522] if both are given."""
+        if self.ents and self.spans_key is not None:
+            raise BioelError(Errors.B522.format(problem="both are given", option="one of them"))
+        return DOC_ENTS if self.ents else self.spans_key
 
 
-# Gold document options for `evaluate` and `tune`.
-Label = Annotated[
-    list[str] | None,
-    Option(
-        "--label",
-        metavar="GOLD=MODEL",
-        help="The corpus label GOLD is MODEL in the pipeline; repeatable, even with the same "
-        "MODEL. GOLD= excludes the mentions labelled GOLD.",
-    ),
-]
-Prefixes = Annotated[
-    list[str] | None,
-    Option(
-        "--prefix",
-        metavar="PREFIX",
-        help="Prefix for ids without one, e.g. MESH: D003920 becomes MESH:D003920. Gene=NCBIGene "
-        "applies only to the corpus label Gene; repeatable.",
-    ),
-]
-Annotates = Annotated[
-    list[str] | None,
-    Option(
-        metavar="LABEL",
-        help="A pipeline label that the corpus annotates; repeatable. Predictions with other "
-        "labels are excluded instead of being counted as wrong. Default: the labels that the "
-        "documents declare, or all labels.",
-    ),
-]
+@dataclass(frozen=True)
+class GoldOptions(GoldPlace):
+    """Options for gold documents, whose labels and ids are mapped to those of a pipeline."""
+
+    format: Format = None
+    prefix: Annotated[
+        list[str] | None,
+        Option(
+            metavar="PREFIX",
+            help="Prefix for ids without one, e.g. MESH: D003920 becomes MESH:D003920. "
+            "Gene=NCBIGene applies only to the corpus label Gene; repeatable.",
+        ),
+    ] = None
+    label: Annotated[
+        list[str] | None,
+        Option(
+            metavar="GOLD=MODEL",
+            help="The corpus label GOLD is MODEL in the pipeline; repeatable, even with the same "
+            "MODEL. GOLD= excludes the mentions labelled GOLD.",
+        ),
+    ] = None
+    annotates: Annotated[
+        list[str] | None,
+        Option(
+            metavar="LABEL",
+            help="A pipeline label that the corpus annotates; repeatable. Predictions with other "
+            "labels are excluded instead of being counted as wrong. Default: the labels that the "
+            "documents declare, or all labels.",
+        ),
+    ] = None
+
 
 # Arguments and options of `bioel kb`.
 KbFolder = Annotated[Path, Argument(help="Folder written by `bioel kb build`.")]
@@ -346,35 +357,23 @@ Kb = Annotated[
         "starter:mesh; `bioel kb list` shows all bundled ones.",
     ),
 ]
-Sources = Annotated[
-    list[Path],
-    Argument(
-        metavar="SOURCE",
-        help="OBO, OWL, MeSH XML, a UMLS folder, CTD, JSONL, CSV, TSV or XLSX.",
-    ),
-]
-ColumnsOption = Annotated[
-    str | None,
-    Option(
-        metavar="KEY=COLUMN,...",
-        help="Table columns, by number from 1 or by header: id=1,name=2,synonyms=Synonyms. "
-        f"The keys are {', '.join(COLUMN_KEYS)}.",
-    ),
-]
-SynonymSeparator = Annotated[
-    str,
-    Option(metavar="TEXT", help="What separates synonyms in a cell; default: | or ;, detected."),
-]
-Types = Annotated[
-    str | None,
-    Option(metavar="TYPE,...", help="Keep only concepts that have one of these types."),
-]
-SourceName = Annotated[
-    str, Option(help="Name of the source, stored as metadata; default: the file names.")
-]
-Release = Annotated[
-    str, Option(help="Release of the source, stored as metadata; default: from OBO headers.")
-]
-Licence = Annotated[
-    str, Option(help="Licence of the source, stored as metadata; default: from OBO headers.")
-]
+
+
+def expand_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Replace the parameter `options` of a command, a dataclass, with an option for each field."""
+    group = get_type_hints(command)["options"]
+    original = signature(command, eval_str=True)
+    types = get_type_hints(group, include_extras=True)
+
+    @wraps(command)
+    def run(*arguments: object, **values: object) -> None:
+        chosen = {name: values.pop(name) for name in types if name in values}
+        command(*arguments, options=group(**chosen), **values)
+
+    options = [
+        Parameter(f.name, Parameter.KEYWORD_ONLY, default=f.default, annotation=types[f.name])
+        for f in fields(group)
+    ]
+    others = [p for p in original.parameters.values() if p.name != "options"]
+    run.__signature__ = original.replace(parameters=others + options)  # type: ignore[attr-defined]
+    return run

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,19 +24,18 @@ from spacy_bioel.types import AnnotatedText
 
 if TYPE_CHECKING:
     from spacy.language import Language
-    from spacy.tokens import Doc
 
 
 _MAX_LOST_SHOWN = 5
 
 
+@console.expand_options
 def convert(
     corpus: Annotated[Path, Argument(help="PubTator, BioC, BRAT, JSON lines or .spacy.")],
     out: Annotated[Path, Argument(help="File to write: OUT.spacy or OUT.jsonl.")],
+    options: console.GoldPlace,
     format: console.Format = None,
     prefix: console.Prefix = "",
-    spans_key: console.SpansKey = None,
-    ents: console.Ents = False,
     lang: Annotated[str, Option(help="Language of the tokenizer.")] = "en",
     tokenizer: Annotated[
         str, Option(help="Registered tokenizer; use the same one for training.")
@@ -63,7 +61,7 @@ def convert(
     from spacy_bioel.corpus import read_texts
 
     console.check_distinct([corpus], [out, skip_bad, json_file])
-    place, counts = console.gold_place(spans_key, ents), Counter(documents=0, mentions=0)
+    place, counts = options.key(), Counter(documents=0, mentions=0)
     with console.reporting_bad(skip_bad, sources=[corpus]), console.naming(out):
         texts = counting_kept(read_texts(corpus, format=format, prefix=prefix, spans_key=place))
         texts = console.track(_counted(texts, counts, corpus), "Converting")
@@ -111,15 +109,11 @@ def _write_docbin(
     """Write texts as Docs with gold spans. RETURNS (dict): Widened and dropped mentions."""
     from spacy_bioel.corpus import Alignment, docs_to_bin, text_to_doc
 
-    total = Alignment()
-
-    def make_docs() -> Iterator[Doc]:
-        for text in texts:
-            doc, alignment = text_to_doc(nlp, text, widen=widen)
-            total.add(alignment)
-            yield doc
-
-    packed = docs_to_bin(make_docs())
+    total, packed = Alignment(), docs_to_bin([])
+    for text in texts:
+        doc, alignment = text_to_doc(nlp, text, widen=widen)
+        total.add(alignment)
+        packed.add(doc)
     with replacing_file(out) as path:
         packed.to_disk(path)
     counts = f"{total.widened:,} widened to tokens, {len(total.lost):,} lost"
@@ -129,16 +123,12 @@ def _write_docbin(
     return {"widened": total.widened, "lost": total.lost}
 
 
+@console.expand_options
 def check_command(
     train: Annotated[Path, Argument(help="Training documents, as for `bioel convert`.")],
     dev: Annotated[Path, Argument(help="Development documents.")],
     kb: Annotated[list[str], Option(help="Knowledge base: a folder or starter:NAME; repeatable.")],
-    format: console.Format = None,
-    prefix: console.Prefixes = None,
-    spans_key: console.SpansKey = None,
-    ents: console.Ents = False,
-    label: console.Label = None,
-    annotates: console.Annotates = None,
+    options: console.GoldOptions,
     json_file: console.Json = None,
 ) -> None:
     """Check a corpus before training: labels, ids, offsets, overlaps, repeated documents.
@@ -157,13 +147,12 @@ def check_command(
 
     console.check_distinct([train, dev], [json_file])
     base, nlp = open_kbs(kb, open_kb_argument), dictionary_pipeline(kb)
-    options: Any = {"format": format, "spans_key": console.gold_place(spans_key, ents)}
-    read = partial(stream_mapped_gold, prefix=prefix, label=label, annotates=annotates, **options)
     seen = set[str]()  # an option may apply to one of the files only
-    first, second = (
-        summarise(console.track(read(path, seen=seen, is_last=path is dev), str(path)), path, nlp)
-        for path in (train, dev)
-    )
+    summaries = []
+    for path in (train, dev):
+        texts = stream_mapped_gold(path, options, seen=seen, is_last=path is dev)
+        summaries.append(summarise(console.track(texts, str(path)), path, nlp))
+    first, second = summaries
     rows = describe(first, base), describe(second, base, first)
     report: dict[str, Any] = {"train": rows[0], "dev": rows[1]}
     faults = list(find_faults(first, second, base))

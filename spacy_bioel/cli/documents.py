@@ -32,6 +32,7 @@ Engine = StrEnum("Engine", ["LOCAL", "SPARK"])
 MentionSource = StrEnum("MentionSource", ["FOUND", "GIVEN"])
 
 
+@console.expand_options
 def link_command(
     arguments: Annotated[
         list[str],
@@ -43,6 +44,7 @@ def link_command(
             "with id and text, a corpus, or - for stdin.",
         ),
     ],
+    options: console.GoldPlace,
     output: Annotated[
         list[str] | None,
         Option(
@@ -62,8 +64,6 @@ def link_command(
         MentionSource,
         Option(help="given: link the mentions annotated in INPUT instead of finding mentions."),
     ] = MentionSource.FOUND,
-    spans_key: console.SpansKey = None,
-    ents: console.Ents = False,
     kb: Annotated[
         list[Path] | None,
         Option(
@@ -152,7 +152,7 @@ def link_command(
     console.check_distinct([source, code], [*outputs, skip_bad])
     if is_given and context:
         raise BioelError(Errors.B491)
-    place = console.gold_place(spans_key, ents)
+    place = options.key()
     if place is not None and not is_given:
         raise BioelError(Errors.B522.format(problem="--mentions given is missing", option="them"))
     if is_given and skip_bad is not None:
@@ -181,8 +181,8 @@ def link_command(
     else:
         # Input is opened before the pipeline is loaded, so that errors are reported without delay.
         read: Any = inputs.read_mentions if is_given else inputs.stream_documents
-        options: Any = {"spans_key": place} if is_given else {"skip_bad": skip_bad}
-        documents = read(source, format, **options)
+        reading: Any = {"spans_key": place} if is_given else {"skip_bad": skip_bad}
+        documents = read(source, format, **reading)
         kept = partial_links(outputs, resume=resume)
         nlp = inputs.load_model(model, more=[str(folder) for folder in kb or ()], preset=preset)
         if is_given:
@@ -258,7 +258,7 @@ def explain_command(
 
     Example: `bioel explain "Naloxone reverses the effect of clonidine."`
     """
-    from spacy_bioel import explanation
+    from spacy_bioel.explanation import candidate_cells
     from spacy_bioel.loading import load_model
     from spacy_bioel.report import explain as explain_text
     from spacy_bioel.report import pieces as pieces_of
@@ -280,11 +280,10 @@ def explain_command(
         )
         for span in report.considered
     ]
-    mentions = []
-    for mention_report in report.mentions:
-        rows = [(c.id, *explanation.candidate_cells(c)) for c in mention_report.candidates]
-        before, after = _lines_before(mention_report), _lines_after(mention_report)
-        mentions.append((mention_report, before, rows, after))
+    mentions = [
+        (m, _lines_before(m), [(c.id, *candidate_cells(c)) for c in m.candidates], _lines_after(m))
+        for m in report.mentions
+    ]
     if html is not None:
         from spacy_bioel.export.html import PAGES
 
@@ -314,13 +313,12 @@ def _lines_before(mention: Explanation) -> list[str]:
 
 def _lines_after(mention: Explanation) -> list[str]:
     """Write the lines below a mention's candidates: similar names and excluded concepts."""
-    lines = [f"Similar names: {'; '.join(mention.near)}"] if mention.near else []
-    for concept in mention.excluded:
-        lines.append(
-            f"Not allowed for {mention.label}: {concept.id} {concept.preferred} (score "
-            f"{concept.score:.2f}; types: {concept.evidence or 'none'})"
-        )
-    return lines
+    excluded = [
+        f"Not allowed for {mention.label}: {concept.id} {concept.preferred} (score "
+        f"{concept.score:.2f}; types: {concept.evidence or 'none'})"
+        for concept in mention.excluded
+    ]
+    return [f"Similar names: {'; '.join(mention.near)}", *excluded] if mention.near else excluded
 
 
 def _show_report(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -79,16 +80,10 @@ def report_errors(
     RETURNS (int): Number of errors.
     """
     is_given = False not in links  # `links` is keyed by whether the mentions were given
+    predicted, knowledge = links[is_given], None if linker is None else knowledge_of(linker)
     has_labels = any(mention.label for text in texts for mention in text.mentions)
-    errors = list(
-        find_errors(
-            texts,
-            links[is_given],
-            knowledge=None if linker is None else knowledge_of(linker),
-            labels=labels and has_labels and not is_given,
-            given=is_given,
-        )
-    )
+    labels = labels and has_labels and not is_given
+    errors = [*find_errors(texts, predicted, knowledge=knowledge, labels=labels, given=is_given)]
 
     def name_of(id: str) -> str:
         row = -1 if linker is None else linker.kb.find(id)
@@ -100,9 +95,9 @@ def report_errors(
         text = _render(
             errors,
             name_of,
-            about=_page_facts(about, linker, texts, links[is_given], given=is_given),
+            about=_page_facts(about, linker, texts, predicted, given=is_given),
             scores=[row for row in scores if not row.label and row.metric in _PAGE_METRICS],
-            reliabilities=_reliabilities(linker, texts, links[is_given]),
+            reliabilities=_reliabilities(linker, texts, predicted),
             all_errors=rows,
         )
         with writing(page) as file:
@@ -176,11 +171,6 @@ def _one_line(text: str) -> str:
 
 
 def _render(errors: Sequence[LinkingError], name_of: NameOf, **shown: Any) -> str:
-    """Render the error page.
-
-    shown: about (dict[str, str]), scores (list[Figure]), reliabilities (dict[str,
-        Reliability]), all_errors (Path | None).
-    """
     by_kind = {kind: [error for error in errors if error.kind == kind] for kind in KINDS}
 
     def with_names(ids: Iterable[str]) -> str:
@@ -221,14 +211,10 @@ def _reliabilities(
 ) -> dict[str, Reliability]:
     if linker is None:
         return {}
-    canonical = linker.kb.canonical
-    reliabilities = {
-        "all predictions": reliability(texts, predicted, canonical=canonical),
-        "predictions with gold offsets": reliability(
-            texts, predicted, canonical=canonical, on_gold_borders=True
-        ),
-    }
-    return {name: curve for name, curve in reliabilities.items() if curve.n}
+    curve_of = partial(reliability, texts, predicted, canonical=linker.kb.canonical)
+    on_gold_borders = {"all predictions": False, "predictions with gold offsets": True}
+    curves = {name: curve_of(on_gold_borders=only) for name, only in on_gold_borders.items()}
+    return {name: curve for name, curve in curves.items() if curve.n}
 
 
 def _page_facts(

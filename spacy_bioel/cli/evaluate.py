@@ -87,11 +87,13 @@ def _errors_file(path: Path | None) -> Path | None:
     return console.refuse_folder(path)
 
 
+@console.expand_options
 def evaluate_command(
     model: Annotated[str, Argument(help="Pipeline (folder or package name) or knowledge base.")],
     gold: Annotated[
         Path, Argument(help="Corpus with gold mentions, in any format that `bioel convert` reads.")
     ],
+    options: console.GoldOptions,
     kb: Annotated[
         Path | None, Option(help="Link against this knowledge base instead of the model's.")
     ] = None,
@@ -105,12 +107,6 @@ def evaluate_command(
             "mention.",
         ),
     ] = None,
-    format: console.Format = None,
-    prefix: console.Prefixes = None,
-    spans_key: console.SpansKey = None,
-    ents: console.Ents = False,
-    label: console.Label = None,
-    annotates: console.Annotates = None,
     preset: console.Preset = None,
     code: console.Code = None,
     seed: Annotated[int, Option(help="Seed of the bootstrap.")] = 0,
@@ -142,9 +138,7 @@ def evaluate_command(
 
     console.check_distinct([gold, code], [json_file, errors, html])
     protocols = dict(get_protocol(name) for name in protocol or _DEFAULT_PROTOCOLS)
-    options: Any = {"format": format, "spans_key": console.gold_place(spans_key, ents)}
-    options |= {"prefix": prefix, "label": label, "annotates": annotates}
-    nlp, texts = inputs.load_with_mapped_gold(model, gold, kb=kb, preset=preset, **options)
+    nlp, texts = inputs.load_with_mapped_gold(model, gold, options, kb=kb, preset=preset)
     linker, by_names = inputs.find_linker(nlp), inputs.finds_names(nlp)
     if by_names and not protocol:
         protocols = dict(map(get_protocol, _UNLABELLED_PROTOCOLS))
@@ -174,10 +168,9 @@ def evaluate_command(
             console.show_note(f"{key}: {value}")
     for row in scores:
         if row.metric == "f1" and not row.label:
-            baseline_f1 = baseline.get((row.protocol, "f1"), 0)
-            if baseline_f1 > row.value:
-                figures = {"protocol": row.protocol, "metric": row.metric, "value": row.value}
-                console.show_note(Warnings.W455.format(alone=baseline_f1, **figures))
+            alone = baseline.get((row.protocol, "f1"), 0)
+            if alone > row.value:
+                console.show_note(Warnings.W455.format(**asdict(row), alone=alone))
     if errors is not None or html is not None:
         n = error_files.report_errors(
             linker, texts, links, scores=scores, about=about, rows=errors, page=html,
@@ -250,6 +243,7 @@ def _show_scores(
         )
 
 
+@console.expand_options
 def tune_command(
     model: Annotated[str, Argument(help="Trained pipeline (folder or package name).")],
     dev: Annotated[
@@ -258,15 +252,10 @@ def tune_command(
     out: Annotated[
         Path, Argument(help="Folder for the tuned pipeline; a pipeline there is replaced.")
     ],
+    options: console.GoldOptions,
     kb: Annotated[
         Path | None, Option(help="Link against this knowledge base, and save it with the pipeline.")
     ] = None,
-    format: console.Format = None,
-    prefix: console.Prefixes = None,
-    spans_key: console.SpansKey = None,
-    ents: console.Ents = False,
-    label: console.Label = None,
-    annotates: console.Annotates = None,
     code: console.Code = None,
     json_file: console.Json = None,
 ) -> None:
@@ -285,9 +274,7 @@ def tune_command(
 
     console.check_distinct([dev, code], [json_file])
     check_out(out, {"MODEL": Path(model), "DEV": dev, "the knowledge base": kb})
-    options: Any = {"format": format, "spans_key": console.gold_place(spans_key, ents)}
-    options |= {"prefix": prefix, "label": label, "annotates": annotates}
-    nlp, texts = load_with_mapped_gold(model, dev, kb=kb, **options)
+    nlp, texts = load_with_mapped_gold(model, dev, options, kb=kb)
     if find_detector(nlp) is None and not any(m.ids for text in texts for m in text.mentions):
         raise BioelError(Errors.B333.format(path=dev))
     report = tune_pipeline(nlp, texts, progress=console.progress_bar)

@@ -20,6 +20,7 @@ from spacy.language import Language
 from spacy.vocab import Vocab
 
 from spacy_bioel.cli.console import (
+    GoldOptions,
     is_watched,
     make_folder,
     naming,
@@ -53,7 +54,7 @@ from spacy_bioel.io.table import is_text_table, read_text_table
 from spacy_bioel.linking.pipe import Linker
 from spacy_bioel.loading import find_detector, find_linker, load_model
 from spacy_bioel.settings import BY_DICTIONARY
-from spacy_bioel.types import AnnotatedText, Mention
+from spacy_bioel.types import AnnotatedText
 
 
 def require_linker(nlp: Language, model: str) -> Linker:
@@ -71,29 +72,19 @@ def finds_names(nlp: Language) -> bool:
 
 
 def load_with_mapped_gold(
-    model: str,
-    gold: Path,
-    *,
-    kb: Path | None,
-    label: Sequence[str] | None,
-    preset: str | None = None,
-    **options: Any,
+    model: str, gold: Path, options: GoldOptions, *, kb: Path | None, preset: str | None = None
 ) -> tuple[Language, list[AnnotatedText]]:
     """Load a pipeline, and gold documents mapped to its labels and ids.
 
-    The arguments are options defined in `console`. `kb` replaces the pipeline's knowledge base.
-
-    options: Other arguments of `stream_mapped_gold`.
-    RAISES BioelError: [B361] if the same ids have two prefixes, [B362] if a label is not
-        GOLD=MODEL, [B363] if no mention has a label that an option specifies, [B364] if a mention's
-        label is not in `annotates`, [B369] if the detector lacks a label; the same errors as
-        `check_gold`.
+    kb (Path | None): Replaces the pipeline's knowledge base.
+    RAISES BioelError: [B369] if the detector lacks a label; the same errors as
+        `stream_mapped_gold` and `check_gold`.
     """
     # Documents are read first, so that errors in them are reported without delay.
-    texts = list(stream_mapped_gold(gold, label=label, **options))
+    texts = list(stream_mapped_gold(gold, options))
     nlp = load_model(model, preset=preset)
     if detector := find_detector(nlp):
-        for old, new in _parse_labels(label or ()).items():
+        for old, new in _parse_labels(options.label).items():
             if new and detector.labels and new not in detector.labels:
                 known = ", ".join(detector.labels)
                 raise BioelError(Errors.B369.format(gold=old, label=new, known=known))
@@ -104,26 +95,22 @@ def load_with_mapped_gold(
 
 
 def stream_mapped_gold(
-    gold: Path,
-    *,
-    prefix: Sequence[str] | None,
-    label: Sequence[str] | None,
-    annotates: Sequence[str] | None,
-    seen: set[str] | None = None,
-    is_last: bool = True,
-    **options: Any,
+    gold: Path, options: GoldOptions, *, seen: set[str] | None = None, is_last: bool = True
 ) -> Iterator[AnnotatedText]:
-    """Stream gold documents with mapped labels and ids; see `load_with_mapped_gold`.
+    """Stream gold documents with mapped labels and ids.
 
     seen, is_last: Labels in gold files read before, and whether more files follow.
-    options: Options of `read_texts`.
-    RAISES BioelError: [B361], [B362], [B364], and after the last document of the last file [B363].
+    RAISES BioelError: [B361] if the same ids have two prefixes, [B362] if a label is not
+        GOLD=MODEL, [B364] if a mention's label is not in `annotates`; after the last document of
+        the last file, [B363] if no mention has a label that an option specifies.
     """
-    prefixes, labels = _parse_prefixes(prefix or ()), _parse_labels(label or ())
+    prefixes, labels = _parse_prefixes(options.prefix), _parse_labels(options.label)
     # The reader adds the prefix shared by all labels; label-specific prefixes are added afterwards.
     common_prefix = prefixes.pop("", "") if set(prefixes) <= {""} else ""
-    gold_labels, names = set[str]() if seen is None else seen, tuple(dict.fromkeys(annotates or ()))
-    for text in read_texts(gold, prefix=common_prefix, **options):
+    gold_labels = set[str]() if seen is None else seen
+    names = list(dict.fromkeys(options.annotates or ()))
+    place = options.key()
+    for text in read_texts(gold, format=options.format, prefix=common_prefix, spans_key=place):
         gold_labels.update(mention.label for mention in text.mentions)
         text = _map_labels_and_ids(text, labels, prefixes)
         yield declare_labels(text, names, path=gold, error=Errors.B364) if names else text
@@ -133,10 +120,10 @@ def stream_mapped_gold(
             raise BioelError(Errors.B363.format(path=gold, label=name, known=known))
 
 
-def _parse_prefixes(values: Sequence[str]) -> dict[str, str]:
+def _parse_prefixes(values: Sequence[str] | None) -> dict[str, str]:
     """Parse the prefix for each label; the key "" is for all other labels."""
     prefixes: dict[str, str] = {}
-    for value in values:
+    for value in values or ():
         label, _, prefix = value.rpartition("=")
         prefix = prefix.strip().removesuffix(":")
         if prefixes.setdefault(label.strip(), prefix) != prefix:
@@ -144,10 +131,10 @@ def _parse_prefixes(values: Sequence[str]) -> dict[str, str]:
     return prefixes
 
 
-def _parse_labels(values: Sequence[str]) -> dict[str, str]:
+def _parse_labels(values: Sequence[str] | None) -> dict[str, str]:
     """Parse a mapping from corpus labels to pipeline labels; "" leaves a label out."""
     labels: dict[str, str] = {}
-    for value in values:
+    for value in values or ():
         gold, separator, model = (part.strip() for part in value.partition("="))
         if not (gold and separator) or labels.setdefault(gold, model) != model:
             raise BioelError(Errors.B362.format(found=value))
@@ -157,16 +144,15 @@ def _parse_labels(values: Sequence[str]) -> dict[str, str]:
 def _map_labels_and_ids(
     text: AnnotatedText, labels: Mapping[str, str], prefixes: Mapping[str, str]
 ) -> AnnotatedText:
-    def mentions() -> Iterator[Mention]:
-        for mention in text.mentions:
-            label = labels.get(mention.label, mention.label)
-            if label or mention.label not in labels:
-                prefix = prefixes.get(mention.label, prefixes.get("", ""))
-                ids = tuple(curie(id, prefix) for id in mention.ids)
-                yield replace(mention, label=label, ids=ids)
-
+    mentions = []
+    for mention in text.mentions:
+        label = labels.get(mention.label, mention.label)
+        if label or mention.label not in labels:
+            prefix = prefixes.get(mention.label, prefixes.get("", ""))
+            ids = tuple(curie(id, prefix) for id in mention.ids)
+            mentions.append(replace(mention, label=label, ids=ids))
     annotates = filter(None, (labels.get(label, label) for label in text.annotates))
-    return replace(text, mentions=tuple(mentions()), annotates=tuple(dict.fromkeys(annotates)))
+    return replace(text, mentions=tuple(mentions), annotates=tuple(dict.fromkeys(annotates)))
 
 
 STDIN = "-"
@@ -401,7 +387,8 @@ def count_input(read: Callable[..., Iterable[object]], source: str, format: str 
     # Errors and notes are reported when the documents are linked.
     with suppress(Exception), redirect_stderr(StringIO()):
         n = sum(1 for _ in islice(read(source, format), _MAX_COUNTED + 1))
-        return n if n <= _MAX_COUNTED else 0
+        if n <= _MAX_COUNTED:
+            return n
     return 0
 
 

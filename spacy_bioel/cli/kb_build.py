@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,7 +20,7 @@ from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.io.formats import detect_ontology_format, read_ontology
 from spacy_bioel.io.ontology import read_obo_header
 from spacy_bioel.io.open import counting_kept, curie, skip_if_bad
-from spacy_bioel.io.table import Column, read_table
+from spacy_bioel.io.table import COLUMN_KEYS, Column, read_table
 from spacy_bioel.kb.build import Branches, build_kb, check_ids
 from spacy_bioel.kb.edit import (
     EditReport,
@@ -44,15 +44,59 @@ _EDIT_COUNTS = (
     "concepts", "names", "retired", "fingerprint",
 )  # fmt: skip
 
+Sources = Annotated[
+    list[Path],
+    Argument(
+        metavar="SOURCE",
+        help="OBO, OWL, MeSH XML, a UMLS folder, CTD, JSONL, CSV, TSV or XLSX.",
+    ),
+]
 
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """Options for the sources of a knowledge base."""
+
+    format: console.Format = None
+    prefix: console.Prefix = ""
+    columns: Annotated[
+        str | None,
+        Option(
+            metavar="KEY=COLUMN,...",
+            help="Table columns, by number from 1 or by header: id=1,name=2,synonyms=Synonyms. "
+            f"The keys are {', '.join(COLUMN_KEYS)}.",
+        ),
+    ] = None
+    synonym_separator: Annotated[
+        str,
+        Option(
+            metavar="TEXT", help="What separates synonyms in a cell; default: | or ;, detected."
+        ),
+    ] = ""
+    types: Annotated[
+        str | None,
+        Option(metavar="TYPE,...", help="Keep only concepts that have one of these types."),
+    ] = None
+    source: Annotated[
+        str,
+        Option(
+            "--source-name", help="Name of the source, stored as metadata; default: the file names."
+        ),
+    ] = ""
+    release: Annotated[
+        str, Option(help="Release of the source, stored as metadata; default: from OBO headers.")
+    ] = ""
+    licence: Annotated[
+        str, Option(help="Licence of the source, stored as metadata; default: from OBO headers.")
+    ] = ""
+    skip_bad: console.SkipBad = None
+
+
+@console.expand_options
 def build(
     out: Annotated[Path, Argument(help="Folder to create, or knowledge base to replace.")],
-    sources: console.Sources,
-    format: console.Format = None,
-    prefix: console.Prefix = "",
-    columns: console.ColumnsOption = None,
-    synonym_separator: console.SynonymSeparator = "",
-    types: console.Types = None,
+    sources: Sources,
+    options: SourceOptions,
     under: Annotated[
         list[str] | None,
         Option(metavar="ID", help="Keep only this concept and its descendants; repeatable."),
@@ -61,14 +105,10 @@ def build(
         list[str] | None,
         Option(metavar="ID", help="Leave out this concept and its descendants; repeatable."),
     ] = None,
-    source_name: console.SourceName = "",
-    release: console.Release = "",
-    licence: console.Licence = "",
     retired: Annotated[
         Path | None,
         Option(metavar="FILE.tsv", help="Retired ids: old id, tab, current id per line."),
     ] = None,
-    skip_bad: console.SkipBad = None,
     json_file: console.Json = None,
 ) -> None:
     """Build a knowledge base from one or several sources.
@@ -82,17 +122,15 @@ def build(
 
     Example: `bioel kb build my_kb terms.csv --columns id=Code,name=Label --prefix MY`
     """
-    console.check_distinct([*sources, retired], [skip_bad, json_file])
+    console.check_distinct([*sources, retired], [options.skip_bad, json_file])
     had_vectors = bool(map_vectors(out))
-    with console.reporting_bad(skip_bad, sources=sources):
-        about = {"source": source_name, "release": release, "licence": licence}
-        concepts, about = open_sources(sources, format, prefix, columns, synonym_separator, **about)
+    with console.reporting_bad(options.skip_bad, sources=sources):
+        concepts, about = open_sources(sources, options)
         if retired is not None:
-            concepts = chain(concepts, read_retired(retired, prefix=prefix))
+            concepts = chain(concepts, read_retired(retired, prefix=options.prefix))
         report = build_kb(
             console.track(concepts, "Reading concepts"),
             out,
-            types=None if types is None else split_list(types),
             branches=Branches(under or (), exclude or ()) if under or exclude else None,
             **about,
         )
@@ -149,38 +187,34 @@ def read_retired(path: Path, *, prefix: str) -> Iterator[Concept]:
 
 
 def open_sources(
-    paths: Sequence[Path],
-    format: str | None,
-    prefix: str,
-    columns: str | None,
-    synonym_separator: str,
-    **about: str,
-) -> tuple[Iterator[Concept], dict[str, str]]:
+    paths: Sequence[Path], options: SourceOptions
+) -> tuple[Iterator[Concept], dict[str, Any]]:
     """Open the sources given by a command's options.
 
-    about (str): "source", "release" and "licence".
-    RETURNS (tuple): A stream of the concepts in all files; and `about`, with missing values taken
-        from the file names and OBO headers.
+    RETURNS (tuple): A stream of the concepts in all files; and the `types` to keep, `source`,
+        `release` and `licence`, whose defaults are the file names and OBO headers.
     RAISES BioelError: [B070] if `columns` is not KEY=COLUMN,...; the same errors as the readers.
     """
-    column_map = None if columns is None else parse_columns(columns)
-    detects = format is None and column_map is None
-    formats = [(path, detect_ontology_format(path) if detects else format) for path in paths]
+    columns = None if options.columns is None else parse_columns(options.columns)
+    detects = options.format is None and columns is None
+    formats = [
+        (path, detect_ontology_format(path) if detects else options.format) for path in paths
+    ]
     headers = [read_obo_header(path) for path, name in formats if name == "obo"]
     defaults = {"source": [path.name for path in paths]}
     defaults |= {key: [h[i] for h in headers] for i, key in enumerate(("release", "licence"))}
-    options: Any = {"columns": column_map, "synonym_separator": synonym_separator}
+    reading: Any = {"columns": columns, "synonym_separator": options.synonym_separator}
     concepts = chain.from_iterable(
-        _with_good_ids(path, read_ontology(path, format=name, prefix=prefix, **options))
+        _with_good_ids(path, read_ontology(path, format=name, prefix=options.prefix, **reading))
         for path, name in formats
     )
+    about: dict[str, Any] = {"types": None if options.types is None else split_list(options.types)}
     for key, values in defaults.items():
-        about[key] = about[key] or ", ".join(dict.fromkeys(filter(None, values)))
+        about[key] = getattr(options, key) or ", ".join(dict.fromkeys(filter(None, values)))
     return counting_kept(concepts), about
 
 
 def _with_good_ids(path: Path, concepts: Iterable[Concept]) -> Iterator[Concept]:
-    """Yield concepts with valid ids."""
     for number, concept in enumerate(concepts, start=1):
         with skip_if_bad():
             check_ids(concept, where=f"record {number} of {path}")
@@ -229,18 +263,11 @@ def copy(
     console.show_note(f"To add concepts to it: bioel kb add {out} SOURCE")
 
 
+@console.expand_options
 def add(
     kb: console.KbFolder,
-    sources: console.Sources,
-    format: console.Format = None,
-    prefix: console.Prefix = "",
-    columns: console.ColumnsOption = None,
-    synonym_separator: console.SynonymSeparator = "",
-    types: console.Types = None,
-    source_name: console.SourceName = "",
-    release: console.Release = "",
-    licence: console.Licence = "",
-    skip_bad: console.SkipBad = None,
+    sources: Sources,
+    options: SourceOptions,
     json_file: console.Json = None,
 ) -> None:
     """Add the concepts of one or several sources to a knowledge base.
@@ -256,13 +283,10 @@ def add(
 
     Example: `bioel kb add my_kb local_terms.tsv`
     """
-    console.check_distinct(sources, [skip_bad, json_file])
-    about = {"source": source_name, "release": release, "licence": licence}
-    kept_types = None if types is None else split_list(types)
-    with console.reporting_bad(skip_bad, sources=sources):
-        concepts, about = open_sources(sources, format, prefix, columns, synonym_separator, **about)
-        records = console.track(concepts, "Reading concepts")
-        edited = add_concepts(kb, records, types=kept_types, **about)
+    console.check_distinct(sources, [options.skip_bad, json_file])
+    with console.reporting_bad(options.skip_bad, sources=sources):
+        concepts, about = open_sources(sources, options)
+        edited = add_concepts(kb, console.track(concepts, "Reading concepts"), **about)
     show_edit_report(f"Added to {kb}", edited, kb=kb, json_file=json_file)
 
 
@@ -273,9 +297,7 @@ def show_edit_report(title: str, edited: EditReport, *, kb: Path, json_file: Pat
     changes = {"concepts": edited.concepts, "names": edited.names, "retired": edited.retired}
     about = {f"new_{key}": n for key, n in changes.items()} | counts
     if console.write_json(json_file, about | {"vectors_outdated": edited.vectors_outdated}):
-        shown: dict[str, int | str] = {}
-        for key, n in changes.items():
-            shown[f"{key}_removed" if n < 0 else f"{key}_added"] = abs(n)
+        shown = {f"{key}_{'removed' if n < 0 else 'added'}": abs(n) for key, n in changes.items()}
         show_counts(title, shown | counts)
     if edited.vectors_outdated:
         console.show_note(
@@ -381,7 +403,5 @@ def compact(
     if done.edit is not None and done.edit.vectors_outdated:
         notes.append(f"The vectors are outdated: run bioel kb encode {kb} MODEL (no new names).")
     console.show_note(" ".join(notes) or "Nothing to remove.")
-    console.write_json(
-        json_file,
-        {"leftovers": done.leftovers, "megabytes": megabytes, "forgotten": n_forgotten},
-    )
+    content = {"leftovers": done.leftovers, "megabytes": megabytes, "forgotten": n_forgotten}
+    console.write_json(json_file, content)

@@ -62,15 +62,10 @@ def list_kbs(json_file: console.Json = None) -> None:
     kbs = list_bundled()
     if console.write_json(json_file, kbs):
         keys = ("name", "contents", "release", "concepts", "source", "licence")
-        rows = [
-            ["not built yet" if kb[key] is None else _formatted(kb[key]) for key in keys]
-            for kb in kbs
-        ]
-        console.show_table(keys, rows)
-
-
-def _formatted(value: object) -> str:
-    return f"{value:,}" if isinstance(value, int) else str(value)
+        for kb in kbs:
+            n = kb["concepts"]
+            kb["concepts"] = "not built yet" if n is None else f"{n:,}"
+        console.show_table(keys, [[str(kb[key]) for key in keys] for kb in kbs])
 
 
 def info(
@@ -131,8 +126,13 @@ def _info_rows(about: dict[str, Any], *, kb: str) -> Iterator[tuple[str, str]]:
             shown = [f"{name or 'unnamed'} {n:,}" for name, n in value.items()]
             yield "names of sources", ", ".join(shown)
         elif key == "vectors":
-            shown = [_vectors_text(vectors, kb=kb) for vectors in value]
-            yield key, "\n".join(shown) or f"none; run bioel kb encode {kb} MODEL"
+            encode = f"run bioel kb encode {kb} MODEL"
+            shown = [
+                f"{v['n']:,} x {v['dim']}, encoder {v['fingerprint']}; "
+                + (ann_text(v["ann"]) if v["current"] else f"outdated: {encode}")
+                for v in value
+            ]
+            yield key, "\n".join(shown) or f"none; {encode}"
         else:
             yield key, str(value)
 
@@ -140,13 +140,6 @@ def _info_rows(about: dict[str, Any], *, kb: str) -> Iterator[tuple[str, str]]:
 def _shorten_list(items: list[str], n: int) -> list[str]:
     n_more = len(items) - n
     return [*items[:n], f"and {n_more:,} more"] if n_more > 0 else items
-
-
-def _vectors_text(vectors: dict[str, Any], *, kb: str) -> str:
-    text = f"{vectors['n']:,} x {vectors['dim']}, encoder {vectors['fingerprint']}"
-    if not vectors["current"]:
-        return f"{text}; outdated: run bioel kb encode {kb} MODEL"
-    return f"{text}; {ann_text(vectors['ann'])}"
 
 
 def ann_text(ann: dict[str, Any] | None) -> str:
@@ -211,12 +204,8 @@ def search(
 
 
 def _describe_concept(base: KnowledgeBase, id: str) -> dict[str, Any]:
-    """Describe a concept with its parents and children, as JSON values.
-
-    RAISES BioelError: [B337] for an unknown id.
-    """
-    concept = base[id]
-    row = base.find(id)
+    """Describe a concept as JSON values. RAISES BioelError: [B337] for an unknown id."""
+    concept, row = base[id], base.find(id)
     related = {"parents": base.parents_of(row), "children": base.children_of(row)}
     return {
         "id": concept.id,

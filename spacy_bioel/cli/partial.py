@@ -90,14 +90,11 @@ class PartialLinks:
                 raise BioelError(Errors.B553.format(path=self.path, n=self._n_done + 1))
             self._n_done += 1
             yield _LINKED_TEXT.validate_json(values)
-        linked: LinkedText
-        results = link_all(watched())
-        with closing(results), self._append() as file:
+        with closing(link_all(watched())) as results, self._append() as file:
             for linked in results:
                 yield linked  # documents that cannot be written are not kept
-                file.write(
-                    f"{waiting.popleft()} ".encode() + _LINKED_TEXT.dump_json(linked) + b"\n"
-                )
+                values = _LINKED_TEXT.dump_json(linked)
+                file.write(b"%s %s\n" % (waiting.popleft().encode(), values))
                 file.flush()
                 self._n_done += 1
 
@@ -113,9 +110,8 @@ class PartialLinks:
 
     def _append(self) -> BinaryIO:
         """Open the file at the end of its last complete line."""
-        file = self.path.open("r+b" if self.path.exists() else "w+b")
-        file.seek(self._size if self._n_done else 0)
-        file.truncate()
+        file = self.path.open("ab")
+        file.truncate(self._size if self._n_done else 0)
         if not self._n_done:
             file.write(json.dumps(json.loads(_START + b"}") | self._about).encode() + b"\n")
         return file
@@ -168,12 +164,12 @@ def counting(kept: PartialLinks | None) -> Iterator[Totals]:
             show_note(f"{kept.path} has {n_kept}. To continue, add --resume to the command.")
         elif kept is not None:
             kept.path.unlink(missing_ok=True)
-        if isinstance(error, KeyboardInterrupt) and not totals.documents:
+        if not isinstance(error, KeyboardInterrupt):
+            raise
+        if not totals.documents:
             show_note("Interrupted; no document was linked yet.")
-        elif isinstance(error, KeyboardInterrupt) and kept is None:
+        elif kept is None:
             show_note(f"Interrupted after {count_of(totals.documents, 'document')}.")
-        if isinstance(error, KeyboardInterrupt):
-            raise Exit(130) from error
-        raise
+        raise Exit(130) from error
     if kept is not None:
         kept.path.unlink(missing_ok=True)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from importlib import import_module
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, TextIO
@@ -63,6 +63,14 @@ _LINE_BREAKS = re.compile(r"(?<!\s)\s*[\r\n]\s*")
 # BRAT expects VOCABULARY:ID, but ids from these two vocabularies have no prefix.
 _BRAT_PREFIXES = ((re.compile(r"C\d{7,8}"), "UMLS:"), (re.compile(r"CVCL_\w+"), "Cellosaurus:"))
 
+_BIOC_XML_START = """<?xml version="1.0" encoding="UTF-8"?>
+<!DOCTYPE collection SYSTEM "BioC.dtd">
+<collection><source>spacy-bioel</source><date></date><key></key>
+"""
+_BIOC_JSON_START = (
+    '{"bioctype": "BioCCollection", "source": "spacy-bioel", "date": "", "key": "", '
+    '"version": "1.0", "infons": {}, "documents": [\n'
+)
 
 Write = Callable[[LinkedText], None]
 
@@ -87,27 +95,29 @@ class TextFormat:
     @contextmanager
     def writing(self, file: TextIO) -> Iterator[Write]:
         """Write documents to a file. YIELDS (Callable[[LinkedText], None]): Writes one document."""
-        numbers, separator = count(1), ""
+        separator = ""
 
         def write(document: LinkedText) -> None:
             nonlocal separator
-            number = next(numbers)
-            if not self.has_failures:
-                if document.error is not None and not document.links:
-                    return
-                document = with_number(document, number)
             file.write(separator + self.document(document))
             separator = self.between
 
         file.write(self.start)
-        yield write
+        yield write if self.has_failures else _without_failures(write)
         file.write(self.end)
 
 
-def with_number(document: LinkedText, number: int) -> LinkedText:
-    """Return the document, with its number as the id if it has none."""
-    has_id = document.id and not document.id.isspace()
-    return document if has_id else replace(document, id=str(number))
+def _without_failures(write: Write) -> Write:
+    """Leave out failed documents without links, and number documents without an id."""
+    numbers = count(1)
+
+    def write_linked(document: LinkedText) -> None:
+        number = next(numbers)
+        if document.error is None or document.links:
+            has_id = document.id and not document.id.isspace()
+            write(document if has_id else replace(document, id=str(number)))
+
+    return write_linked
 
 
 def _check_ids(links: Sequence[Link], *, format: str) -> None:
@@ -160,6 +170,10 @@ def _to_bioc_xml(document: LinkedText) -> str:
     return match.group() + "\n"
 
 
+def _to_bioc_json(document: LinkedText) -> str:
+    return biocjson.dumps(_to_bioc(document, xml=False), ensure_ascii=False)
+
+
 def _to_bioc(document: LinkedText, *, xml: bool) -> BioCDocument:
     """Convert to a document with one passage; for XML, replace characters that it cannot store."""
 
@@ -193,22 +207,6 @@ def _to_bioc(document: LinkedText, *, xml: bool) -> BioCDocument:
     return converted
 
 
-PUBTATOR = TextFormat(_to_pubtator)
-BIOC_XML = TextFormat(
-    _to_bioc_xml,
-    start='<?xml version="1.0" encoding="UTF-8"?>\n<!DOCTYPE collection SYSTEM "BioC.dtd">\n'
-    "<collection><source>spacy-bioel</source><date></date><key></key>\n",
-    end="</collection>\n",
-)
-BIOC_JSON = TextFormat(
-    lambda document: biocjson.dumps(_to_bioc(document, xml=False), ensure_ascii=False),
-    start='{"bioctype": "BioCCollection", "source": "spacy-bioel", "date": "", "key": "", '
-    '"version": "1.0", "infons": {}, "documents": [\n',
-    between=",\n",
-    end="\n]}\n",
-)
-
-
 @contextmanager
 def writing_brat(folder: Path) -> Iterator[Write]:
     """Write a folder of NAME.txt and NAME.ann files; it gets its final name only on success.
@@ -223,31 +221,24 @@ def writing_brat(folder: Path) -> Iterator[Write]:
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise BioelError(Errors.B341.format(path=folder))
-    numbers = count(1)
     with replacing_folder(folder) as temporary:
 
         def write(document: LinkedText) -> None:
-            number = next(numbers)
-            if document.error is None or document.links:
-                document = with_number(document, number)
-                _check_ids(document.links, format="BRAT")
-                text, name = document.text or "", _unused_name(temporary, str(document.id))
-                lines = "".join(_brat_lines(text, document.links))
-                for suffix, content in ((".txt", text), (".ann", lines)):
-                    path = temporary / f"{name}{suffix}"
-                    with path.open("x", encoding="utf8", newline="\n") as file:
-                        file.write(content)
+            _check_ids(document.links, format="BRAT")
+            text, name = document.text or "", _unused_name(temporary, str(document.id))
+            lines = "".join(_brat_lines(text, document.links))
+            for suffix, content in ((".txt", text), (".ann", lines)):
+                path = temporary / f"{name}{suffix}"
+                with path.open("x", encoding="utf8", newline="\n") as file:
+                    file.write(content)
 
-        yield write
+        yield _without_failures(write)
 
 
 def _unused_name(folder: Path, id: str) -> str:
     name = _NOT_IN_FILE_NAMES.sub(lambda match: f"%{ord(match.group()):02X}", id)
-    unused, number = name, 1
-    while (folder / f"{unused}.ann").exists():
-        number += 1
-        unused = f"{name}-{number}"
-    return unused
+    names = chain([name], (f"{name}-{number}" for number in count(2)))
+    return next(unused for unused in names if not (folder / f"{unused}.ann").exists())
 
 
 def _brat_lines(text: str, links: Sequence[Link]) -> Iterator[str]:
@@ -263,10 +254,7 @@ def _brat_lines(text: str, links: Sequence[Link]) -> Iterator[str]:
         yield f"T{number}\t{label} {offsets}\t{words}\n"
         names = {c.id: preferred_name(c.kb, c.id) or c.name for c in linked_candidates(link)}
         for id in link.ids:
-            prefix = ""
-            for pattern, vocabulary in _BRAT_PREFIXES:
-                if pattern.fullmatch(id):
-                    prefix = vocabulary
+            prefix = next((name for ids, name in _BRAT_PREFIXES if ids.fullmatch(id)), "")
             reference = f"N{next(normalizations)}\tReference T{number} {prefix}{id}"
             yield f"{reference}\t{on_one_line(names.get(id, ''))}\n"
 
@@ -334,11 +322,11 @@ def format_of(
         case ".tsv":
             return _table_format("\t", facts, raw=raw)
         case ".pubtator":
-            return PUBTATOR
+            return TextFormat(_to_pubtator)
         case ".bioc.xml":
-            return BIOC_XML
+            return TextFormat(_to_bioc_xml, start=_BIOC_XML_START, end="</collection>\n")
         case ".bioc.json":
-            return BIOC_JSON
+            return TextFormat(_to_bioc_json, _BIOC_JSON_START, between=",\n", end="\n]}\n")
         case ".ann":
             return writing_brat
         case ".html":

@@ -88,9 +88,8 @@ def linked_id(id: str) -> Markup:
 
 def _candidate_names(candidate: Candidate) -> str:
     """Return the preferred name, followed by the matched name if it differs."""
-    preferred = preferred_name(candidate.kb, candidate.id) or candidate.name
-    same = preferred == candidate.name
-    return preferred if same else f"{preferred} (matched: {candidate.name})"
+    preferred, name = preferred_name(candidate.kb, candidate.id), candidate.name
+    return name if preferred in ("", name) else f"{preferred} (matched: {name})"
 
 
 # Templates for all pages and the model card.
@@ -156,11 +155,7 @@ def _split_at_mentions(
     n_open: Counter[str] = Counter()
     for start, end in pairwise(sorted(changes)):
         n_open.update(changes[start])
-        css_class = ""
-        if n_open["negated"]:
-            css_class = "negated"
-        elif n_open["other"]:
-            css_class = "other"
+        css_class = next((name for name in ("negated", "other") if n_open[name]), "")
         yield text[start:end], any(n_open.values()), css_class, ending.get(end, [])
 
 

@@ -26,7 +26,7 @@ from typing import Any, TypeVar
 
 from spacy.language import Language
 from spacy.tokens import Doc
-from spacy.util import minibatch, raise_error
+from spacy.util import ignore_error, minibatch, raise_error
 
 from spacy_bioel.doc import get_links
 from spacy_bioel.errors import BioelError, Errors, crash_report, shortened
@@ -66,11 +66,7 @@ def worker_processes(
             return result
         except (EOFError, OSError) as error:
             process.join(_SECONDS_TO_EXIT)
-            status = process.exitcode
-            reason = f"exit status {status}"
-            if status is not None and status < 0:
-                reason = f"signal {-status}"
-            raise BioelError(Errors.B250.format(how=reason)) from error
+            raise BioelError(Errors.B250.format(how=describe_exit(process))) from error
         finally:
             idle.put(worker)
 
@@ -107,6 +103,12 @@ def _start_worker(work: Callable[[_Item], Result]) -> Worker:
     process.start()
     theirs.close()
     return process, ours
+
+
+def describe_exit(process: BaseProcess) -> str:
+    """Describe how a process ended: "signal 9" or "exit status 1"."""
+    status = process.exitcode
+    return f"signal {-status}" if status is not None and status < 0 else f"exit status {status}"
 
 
 def _run_worker(
@@ -278,7 +280,7 @@ def _link_in_zone(
         except Exception as error:  # an error in one text must not stop the batch
             linked[n] = _failed_text(item, error)
     # Errors in a batch are reported below, when its documents are linked one by one.
-    with suppress(Exception), _error_handler(nlp, _drop_batch):
+    with suppress(Exception), _error_handler(nlp, ignore_error):
         for n, links in link_all(nlp, ready):
             linked[n] = _linked_text(items[n], links)
     for n in [n for n in ready if n not in linked]:
@@ -292,10 +294,7 @@ def _link_in_zone(
 
 
 def _make_doc(nlp: Language, document: Document) -> Doc:
-    """Tokenise a text.
-
-    RAISES BioelError: [B190] if it is not a string, [B251] if it contains a lone surrogate.
-    """
+    """Tokenise a text. RAISES BioelError: [B190] if it is not a string."""
     text, id = document
     if not isinstance(text, str):
         raise BioelError(Errors.B190.format(found=type(text).__name__))
@@ -387,10 +386,6 @@ def _error_handler(nlp: Language, handler: Callable) -> Iterator[None]:
         yield
     finally:
         nlp.set_error_handler(previous)
-
-
-def _drop_batch(*_: object) -> None:
-    """A spaCy error handler that drops the documents in a failed batch."""
 
 
 def check_linker(nlp: Language) -> None:

@@ -94,7 +94,6 @@ def link_file(
 def _link_frames(
     frames: Iterator[PandasFrame], *, model: str, code: str | None, batch_size: int
 ) -> Iterator[PandasFrame]:
-    """Link a partition's frames in a worker process."""
     import pandas as pd
     from spacy.util import minibatch
 

@@ -132,10 +132,6 @@ def _bioc_mention(where: str, annotation: bioc.BioCAnnotation, text: str, prefix
     for key, value in infons.items():
         if key in _ID_INFONS:
             ids += parse_ids(value, _ID_INFONS[key] or prefix)
-    return Mention(
-        fragments[0][0],
-        max(end for _, end in fragments),
-        infons.get("type", ""),
-        tuple(dict.fromkeys(ids)),
-        tuple(fragments) if len(fragments) > 1 else (),
-    )
+    start, end = fragments[0][0], max(end for _, end in fragments)
+    several = tuple(fragments) if len(fragments) > 1 else ()
+    return Mention(start, end, infons.get("type", ""), tuple(dict.fromkeys(ids)), several)

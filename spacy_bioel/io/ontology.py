@@ -270,14 +270,11 @@ def read_mesh_xml(path: StrPath, *, prefix: str = "MESH") -> Iterator[Concept]:
     has no types. Names are the heading, the preferred concept's terms, then all other terms.
     """
     with open_text(path) as file:
-        head = file.read(4096)
-    if "<SupplementalRecordSet" in head:
-        kind = "SupplementalRecord"
-    elif "<DescriptorRecordSet" in head:
-        kind = "Descriptor"
-    else:
+        root = re.search("<(Supplemental|Descriptor)RecordSet", file.read(4096))
+    if root is None:
         raise BioelError(Errors.B121.format(path=path))
-    tag = f"{kind.removesuffix('Record')}Record"
+    tag = f"{root[1]}Record"
+    kind = "Descriptor" if tag == "DescriptorRecord" else tag  # in names of elements
     ui_of_tree: dict[str, str] = {}
     if kind == "Descriptor":
         ui_of_tree = {

@@ -237,12 +237,11 @@ def _separator_of(path: StrPath) -> str:
     suffix = _suffix_of(path)
     if suffix in _SEPARATOR_OF_SUFFIX:
         return _SEPARATOR_OF_SUFFIX[suffix]
-    for _, line in numbered_lines(path):
-        if line.strip() and not line.startswith("#"):
-            if suffix == ".csv":  # spreadsheets write semicolons in locales with decimal commas
-                return ";" if ";" in line and "," not in line else ","
-            return "\t" if "\t" in line else max(",;", key=line.count)
-    return "," if suffix == ".csv" else "\t"
+    lines = (line for _, line in numbered_lines(path) if not line.startswith("#"))
+    first = next(filter(str.strip, lines), "\t")
+    if suffix == ".csv":  # spreadsheets write semicolons in locales with decimal commas
+        return ";" if ";" in first and "," not in first else ","
+    return "\t" if "\t" in first else max(",;", key=first.count)
 
 
 def _names_of(column: Column) -> tuple[str, ...]:
@@ -393,10 +392,7 @@ class _RowLookup:
 
 
 def _rows_by_cui(folder: StrPath, name: str, *, optional: bool = False) -> _CuiGroups:
-    """Yield the rows of each CUI.
-
-    RAISES BioelError: [B123] if the file does not exist, [B124] if it is not sorted.
-    """
+    """Yield the rows of each CUI. RAISES BioelError: [B123] no such file, [B124] not sorted."""
     paths = [Path(folder, f"{name}.RRF{suffix}") for suffix in ("", ".gz", ".zst")]
     path = next(filter(Path.is_file, paths), None)
     if path is None:

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Query, Request
 from fastapi.responses import HTMLResponse, Response
-from prometheus_client import CONTENT_TYPE_LATEST
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -65,9 +65,6 @@ def _to_text_object(value: object) -> dict[str, Any]:
     raise ValueError('expected a text, as a string or as {"text": ..., "id": ...}')
 
 
-JsonString = Annotated[str, PlainValidator(_check_string), WithJsonSchema({"type": "string"})]
-
-
 class _Strict(BaseModel):
     """Object in a request; unknown keys are errors."""
 
@@ -88,7 +85,7 @@ class _Strict(BaseModel):
 class TextIn(_Strict):
     """A text to link, with an optional id."""
 
-    text: JsonString = Field(
+    text: Annotated[str, PlainValidator(_check_string), WithJsonSchema({"type": "string"})] = Field(
         description="The text, as Unicode; offsets in the answer count characters"
     )
     id: Annotated[
@@ -335,7 +332,8 @@ def _add_probes(app: FastAPI, service: Service, metrics: Metrics) -> None:
 
     @app.get("/metrics", include_in_schema=False)
     async def prometheus() -> Response:
-        return Response(metrics.page(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+        page = generate_latest(metrics.registry)
+        return Response(page, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     @app.get("/", include_in_schema=False)
     async def page() -> HTMLResponse:

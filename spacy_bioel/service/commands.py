@@ -87,20 +87,15 @@ def serve(
         seconds=timeout,
         deadline=deadline,
     )
+    n_cores = os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        n_cores = len(os.sched_getaffinity(0))  # cores that this process may use
     run.run_server(
         *(listener, model, limits),
         preset=preset,
-        n_workers=workers or _count_cores(),
+        n_workers=workers or n_cores,
         hosts=[host, *(allowed_host or [])],
-        notify=console.show_note,
     )
-
-
-def _count_cores() -> int:
-    """Return the number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def mcp(model: Model = "starter", preset: console.Preset = None, code: console.Code = None) -> None:

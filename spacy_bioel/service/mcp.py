@@ -78,11 +78,8 @@ def make_agent_tools(service: Service) -> MCPServer[Any]:
     server = _Server(
         "spacy-bioel", version=__version__, instructions=_INSTRUCTIONS, log_level="WARNING"
     )
-    tool = server.tool(
-        annotations=ToolAnnotations(
-            read_only_hint=True, idempotent_hint=True, open_world_hint=False
-        )
-    )
+    hints = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
+    tool = server.tool(annotations=hints)
 
     @tool
     async def link_text(

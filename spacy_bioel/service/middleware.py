@@ -12,6 +12,7 @@ import re
 import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,6 @@ from prometheus_client import (
     Histogram,
     PlatformCollector,
     ProcessCollector,
-    generate_latest,
 )
 from pydantic import BaseModel, Field
 from starlette.datastructures import Headers
@@ -118,12 +118,6 @@ def _on_bioel_error(_: Request, error: BioelError) -> JSONResponse:
     # Only logged, because it contains file names and commands for the administrator.
     _SERVER_LOGGER.error("%s", error)
     return _response(500, Errors.B392.format(error=f"Error {code}"))
-
-
-def _on_bug(bug: Exception) -> JSONResponse:
-    """Log where an unexpected error occurred, without its message, which may quote a text."""
-    _SERVER_LOGGER.error("%s", crash_report(bug, max_length=0))
-    return _response(500, Errors.B392.format(error=type(bug).__name__))
 
 
 # All errors have the same form, including FastAPI's own errors.
@@ -251,12 +245,11 @@ class Metrics:
     """Prometheus metrics for one service, in their own registry."""
 
     def __init__(self, service: Service) -> None:
-        self._registry = registry = CollectorRegistry()
+        self.registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         PlatformCollector(registry=registry)
-        self.requests = Counter(
-            "bioel_requests", "Answered requests", ["route", "status"], registry=registry
-        )
+        counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
+        self.requests = counter("bioel_requests", "Answered requests", ["route", "status"])
         self.seconds = Histogram(
             "bioel_request_seconds",
             "Time from a request to its answer",
@@ -264,18 +257,15 @@ class Metrics:
             buckets=_LATENCY_BUCKETS,
             registry=registry,
         )
-        self.texts = Counter("bioel_texts", "Texts by outcome", ["outcome"], registry=registry)
-        self.mentions = Counter(
-            "bioel_mentions", "Mentions by outcome", ["outcome"], registry=registry
-        )
+        self.texts = counter("bioel_texts", "Texts by outcome", ["outcome"])
+        self.mentions = counter("bioel_mentions", "Mentions by outcome", ["outcome"])
         # Gauges read the service's state whenever metrics are requested.
-        waiting = Gauge("bioel_waiting_texts", "Waiting texts", registry=registry)
-        waiting.set_function(lambda: service.waiting)
-        ready = Gauge("bioel_ready", "1 when the pipeline is loaded", registry=registry)
+        gauge("bioel_waiting_texts", "Waiting texts").set_function(lambda: service.waiting)
+        ready = gauge("bioel_ready", "1 when the pipeline is loaded")
         ready.set_function(lambda: service.is_ready)
-        workers = Gauge("bioel_workers", "Worker processes that are loaded", registry=registry)
+        workers = gauge("bioel_workers", "Worker processes that are loaded")
         workers.set_function(lambda: service.n_loaded)
-        memory = Gauge("bioel_worker_bytes", "Memory without mapped files", registry=registry)
+        memory = gauge("bioel_worker_bytes", "Memory without mapped files")
         memory.set_function(lambda: sum(map(_private_bytes, service.worker_pids)))
         service.observe = self._observe
 
@@ -284,10 +274,6 @@ class Metrics:
             self.texts.labels("failed" if answer.error else "linked").inc()
             self.mentions.labels("nil").inc(answer.n_nil)
             self.mentions.labels("linked").inc(answer.n_linked)
-
-    def page(self) -> bytes:
-        """Return the metrics in Prometheus' text format."""
-        return generate_latest(self._registry)
 
 
 def _private_bytes(pid: int) -> int:
@@ -319,9 +305,11 @@ class MeasureRequests:
         start = time.perf_counter()
         try:
             await self.app(scope, receive, send_and_note)
-        except Exception as bug:  # uvicorn would log its message
+        except Exception as bug:  # uvicorn would log its message, which may quote a text
             if status is None:
-                await _on_bug(bug)(scope, receive, send_and_note)
+                _SERVER_LOGGER.error("%s", crash_report(bug, max_length=0))
+                answer = _response(500, Errors.B392.format(error=type(bug).__name__))
+                await answer(scope, receive, send_and_note)
         finally:
             # Unknown paths count as "other"; otherwise each would become its own time series.
             route = getattr(scope.get("route"), "path", "other")

@@ -8,7 +8,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Thread
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from spacy_bioel.cli.console import show_note
 from spacy_bioel.errors import BioelError, Errors
 
 if TYPE_CHECKING:
@@ -57,7 +58,6 @@ def run_server(
     preset: str | None = None,
     n_workers: int,
     hosts: Collection[str],
-    notify: Callable[[str], None],
 ) -> None:
     """Serve a pipeline until SIGTERM or SIGINT; reload its knowledge base on SIGHUP.
 
@@ -65,7 +65,6 @@ def run_server(
     model, preset (str): As in `loading.load_model`.
     n_workers (int): Worker processes.
     hosts (Collection[str]): Allowed host names; see `middleware.CheckHost`.
-    notify (Callable): Receives messages about service events.
     RAISES BioelError: If the pipeline cannot be loaded.
     """
     for name, number in _CACHE_LIMITS.items():
@@ -74,18 +73,15 @@ def run_server(
     from spacy_bioel.service.app import create_app
     from spacy_bioel.service.service import Service
 
-    load = partial(load_model, model, preset=preset)
     service = Service(
-        load,
+        partial(load_model, model, preset=preset),
         max_characters=limits.characters,
         n_workers=n_workers,
         deadline=limits.deadline,
     )
-    service.notify = notify
+    service.notify = show_note
     max_connections = choose_max_connections()
-    connections = Connections(
-        max_connections=max_connections, seconds=limits.seconds, notify=notify
-    )
+    connections = Connections(max_connections, seconds=limits.seconds)
     config = uvicorn.Config(
         create_app(service, limits, hosts=hosts),
         http=cast("type[asyncio.Protocol]", partial(Connection, connections)),
@@ -99,16 +95,16 @@ def run_server(
         timeout_graceful_shutdown=_SHUTDOWN_SECONDS + 2,
     )
     server = Server(config, service)
-    _handle_signals(server, service, notify)
+    _handle_signals(server, service)
     service.start()
-    Thread(target=_watch_loading, args=(server, service, notify), daemon=True).start()
+    Thread(target=_watch_loading, args=(server, service), daemon=True).start()
     try:
         server.run(sockets=[listener])
     finally:
         service.close()
     if service.failure is not None:
         raise service.failure
-    notify("Ended.")
+    show_note("Ended.")
 
 
 class Server(uvicorn.Server):
@@ -124,18 +120,16 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def _watch_loading(server: uvicorn.Server, service: Service, notify: Callable[[str], None]) -> None:
+def _watch_loading(server: uvicorn.Server, service: Service) -> None:
     start = time.perf_counter()
     service.wait()
     if service.failure is not None:
         server.should_exit = True
     else:
-        notify(f"Ready after {time.perf_counter() - start:.1f} seconds.")
+        show_note(f"Ready after {time.perf_counter() - start:.1f} seconds.")
 
 
-def _handle_signals(
-    server: uvicorn.Server, service: Service, notify: Callable[[str], None]
-) -> None:
+def _handle_signals(server: uvicorn.Server, service: Service) -> None:
     def end(*_: object) -> None:
         # uvicorn's own handlers take over while it runs, and then raise the signal again.
         server.should_exit = True
@@ -143,15 +137,15 @@ def _handle_signals(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
     if hasattr(signal, "SIGHUP"):
-        reload = partial(_reload_kb, service, notify)
-        signal.signal(signal.SIGHUP, lambda *_: Thread(target=reload, daemon=True).start())
+        reload = partial(Thread, target=_reload_kb, args=(service,), daemon=True)
+        signal.signal(signal.SIGHUP, lambda *_: reload().start())
 
 
-def _reload_kb(service: Service, notify: Callable[[str], None]) -> None:
+def _reload_kb(service: Service) -> None:
     try:
-        notify(f"Reloaded the knowledge base, fingerprint {service.reopen_kb()}.")
+        show_note(f"Reloaded the knowledge base, fingerprint {service.reopen_kb()}.")
     except BioelError as error:
-        notify(f"The knowledge base was not reloaded: {error}")
+        show_note(f"The knowledge base was not reloaded: {error}")
 
 
 def choose_max_connections() -> int:
@@ -173,13 +167,11 @@ class Connections:
     max_connections (int): Simultaneous connections. If there is one more, the connection that has
         waited longest is closed.
     seconds (float): Time for a request's headers, from the first byte or from connecting.
-    notify (Callable): Receives a message the first time a connection is closed to admit another.
     waiting (dict): Connections without a complete request, longest-waiting first.
     """
 
     max_connections: int
     seconds: float
-    notify: Callable[[str], None]
     waiting: dict[Connection, None] = field(default_factory=dict)
     has_notified: bool = False
 
@@ -189,7 +181,7 @@ class Connections:
             return
         if not self.has_notified:
             self.has_notified = True
-            self.notify(
+            show_note(
                 f"More than {self.max_connections} connections: closing the longest-waiting ones."
             )
         longest = next(iter(self.waiting))

@@ -363,7 +363,7 @@ class Service:
         accepted = [job for job, answer in zip(jobs, answers, strict=True) if answer is None]
         linked = await asyncio.wrap_future(self.submit(accepted))
         remaining = iter(linked)
-        return [next(remaining) if answer is None else answer for answer in answers]
+        return [answer or next(remaining) for answer in answers]
 
     def concept(self, id: str) -> Values:
         """Look up a concept. RAISES BioelError: [B337] for an unknown id, [B387] while loading."""
@@ -401,8 +401,7 @@ class Service:
 
         RAISES BioelError: [B387] while loading.
         """
-        parts = parts_of(self.kb)
-        meta = self._meta
+        parts, meta = parts_of(self.kb), self._meta
         return {
             "model": {"name": f"{meta['lang']}_{meta['name']}", "version": meta["version"]},
             "versions": {"spacy-bioel": __version__, "spacy": spacy.__version__},
@@ -425,7 +424,6 @@ class Service:
         return kb.fingerprint
 
     def _update_kb(self, pipeline: LoadedPipeline | WorkerProcess) -> None:
-        """Have a pipeline use the current knowledge base."""
         while pipeline.kb.fingerprint != self._kb.fingerprint and self._setting is not None:
             pipeline.set_kb(self._setting)
             if pipeline.kb.fingerprint != self._kb.fingerprint:

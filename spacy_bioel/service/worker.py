@@ -21,6 +21,7 @@ from spacy_bioel.export.rows import (
     Failure,
     LinkedText,
     check_linker,
+    describe_exit,
     link_texts,
     to_row,
 )
@@ -100,10 +101,7 @@ class WorkerLost(Exception):
 
 
 class LoadedPipeline:
-    """A pipeline in this process.
-
-    load (Callable): Returns the pipeline.
-    """
+    """A pipeline in this process, which `load` returns."""
 
     is_lost = False
     pid: int | None = None
@@ -215,7 +213,13 @@ class WorkerProcess:
             answer = self._connection.recv()
         except (EOFError, OSError) as error:
             self._is_broken = True
-            raise self._describe_end() from error
+            self._process.join(_MAX_EXIT_SECONDS)
+            self._connection.close()
+            how = describe_exit(self._process)
+            message = Errors.B561.format(how=how)
+            if self._is_overdue:
+                message = Errors.B560.format(seconds=self._deadline)
+            raise WorkerLost(how, message) from error
         finally:
             timer.cancel()
         if isinstance(answer, BioelError):
@@ -225,15 +229,6 @@ class WorkerProcess:
     def _cut(self) -> None:
         self._is_overdue = True
         self._process.kill()
-
-    def _describe_end(self) -> WorkerLost:
-        self._process.join(_MAX_EXIT_SECONDS)
-        self._connection.close()
-        status = self._process.exitcode
-        how = f"signal {-status}" if status is not None and status < 0 else f"exit status {status}"
-        if self._is_overdue:
-            return WorkerLost(how, Errors.B560.format(seconds=self._deadline))
-        return WorkerLost(how, Errors.B561.format(how=how))
 
 
 def _work(
