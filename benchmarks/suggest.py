@@ -112,8 +112,8 @@ def _trained(
         config["paths"] |= {"train": str(path), "dev": str(few), "kb": kb or None}
         config["system"]["seed"] = seed
         nlp = init_nlp(config.interpolate())
-        train(nlp, Path(folder) / "out", stdout=StringIO(), stderr=StringIO())
-        return load_model(str(Path(folder) / "out" / "model-last"))
+        train(nlp, Path(folder), stdout=StringIO(), stderr=StringIO())
+        return load_model(str(Path(folder) / "model-last"))
 
 
 def _choose(nlp: Language, pool: list[AnnotatedText], chosen: list[int], step: int) -> list[int]:

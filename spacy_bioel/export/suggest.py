@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from heapq import heappop, heappush
 from math import sqrt
 from typing import Any
@@ -24,34 +24,27 @@ _SAMPLE, _MAX_SHARE = 32, 0.8  # triples of words compared; near-duplicates shar
 _SLACK = 0.9  # the next text is worth at least this share of the best, so few are recomputed
 
 
-@dataclass(frozen=True, slots=True)
-class DoubtedLink(Link):
-    """A link, or a span that is nearly a mention, with the doubt about it from 0 to 1."""
-
-    doubt: float = 0.0
-    is_mention: bool = True
-
-
 def link_with_doubts(nlp: Language, docs: dict[int, Doc]) -> Iterator[tuple[int, list[Link]]]:
-    """Link documents (see `link_all` of `link_texts`), and add spans below the threshold."""
+    """Link documents (see `link_all` of `link_texts`), and add spans below the threshold.
+
+    The facts of a link have its `doubt` from 0 to 1, and those of a span below the threshold
+    `nearly`, the same for a span that is not a mention.
+    """
     detector, key = find_detector(nlp), spans_key(find_linker(nlp))
     done = list(nlp.pipe([(d, n) for n, d in docs.items()], as_tuples=True, batch_size=1 << 30))
     threshold = detector.cfg["threshold"] if detector else 1.0
     scored = detector.score_spans([doc for doc, _ in done]) if detector else [[] for _ in done]
     for (doc, n), spans in zip(done, scored, strict=True):
-        links: list[Link] = []
-        for start, end, label, p in spans:
-            if p < threshold:
-                span, doubt = doc[start:end], _nearness(p, threshold)
-                place = (span.start_char, span.end_char, label)
-                links.append(DoubtedLink(*place, doubt=doubt, is_mention=False))
         group: Any = doc.spans.get(key, ())
-        scores = (group and group.attrs.get("scores")) or [1.0] * len(group)
+        scores, links = (group and group.attrs.get("scores")) or [1.0] * len(group), list[Link]()
         for link, span, p in zip(get_links(doc, key), group, scores, strict=True):
             nil_threshold = (record_of(span, key) or {}).get("nil_threshold", 0.0)
             doubt = max(_nearness(p, threshold), link_doubt(link.candidates, nil_threshold))
-            place = (link.start, link.end, link.label or "Mention")
-            links.append(DoubtedLink(*place, link.ids, doubt=doubt))
+            links.append(replace(link, candidates=(), facts={"doubt": doubt}))
+        for start, end, label, p in spans:
+            if p < threshold:
+                span, facts = doc[start:end], {"nearly": _nearness(p, threshold)}
+                links.append(Link(span.start_char, span.end_char, label, facts=facts))
         yield n, links
 
 
@@ -102,27 +95,26 @@ def _features(text: str, mentions: Any) -> dict[Any, float]:
     features |= dict.fromkeys(words, _NEW_WORD)
     features |= dict.fromkeys((id for mention in mentions for id in mention.ids), _NEW_CONCEPT)
     for x in mentions:
-        features[x.label, text[x.start : x.end].lower()] = getattr(x, "doubt", 0.0)
+        key = x.label, text[x.start : x.end].lower()
+        features[key] = max([features.get(key, 0.0), *getattr(x, "facts", {}).values()])
     return features
 
 
 def to_task(nlp: Language, text: LinkedText, *, tool: str) -> JsonRow:
     """Convert a text to a task for Prodigy or doccano, with its links as a first draft."""
-    links: list[Any] = list(text.links)
-    found = [(x.start, x.end, x.label, "|".join(x.ids)) for x in links if x.is_mention]
-    meta = {"id": text.id, "doubt": round(sum(link.doubt for link in links), 2)}
-    task = {"id": text.id, "text": text.text, "meta": meta}
+    doubt = round(sum(max(x.facts.values()) for x in text.links), 2)
+    task: JsonRow = {"id": text.id, "text": text.text, "meta": {"id": text.id, "doubt": doubt}}
+    found = [x for x in text.links if "doubt" in x.facts]
     if tool == "doccano":
-        return task | {"label": [x[:3] for x in found]}
-    doc = nlp.make_doc(text.text)
-    spans: Any = [doc.char_span(*x, alignment_mode="expand") for x in found]
-    task["tokens"] = [
-        {"id": t.i, "text": t.text, "start": t.idx, "end": t.idx + len(t), "ws": t.whitespace_ > ""}
-        for t in doc
-    ]
-    task["spans"] = [
-        {"start": x.start_char, "end": x.end_char, "token_start": x.start, "token_end": x.end - 1}
-        | {"label": x.label_, "kb_id": x.kb_id_}
-        for x in spans
-    ]
+        return task | {"label": [(x.start, x.end, x.label or "Mention") for x in found]}
+    task |= {"tokens": [], "spans": []}
+    for t in (doc := nlp.make_doc(text.text)):
+        place = {"start": t.idx, "end": t.idx + len(t), "id": t.i}
+        task["tokens"].append({"text": t.text, **place, "ws": bool(t.whitespace_)})
+    for x in found:
+        span: Any = doc.char_span(x.start, x.end, alignment_mode="expand")
+        place = {"start": span.start_char, "end": span.end_char}
+        place |= {"token_start": span.start, "token_end": span.end - 1}
+        about = {"label": x.label or "Mention", "kb_id": "|".join(x.ids)}
+        task["spans"].append(place | about)
     return task

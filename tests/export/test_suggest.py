@@ -8,13 +8,12 @@ from tiny import DETECTOR, blank, linking_nlp, train
 from spacy_bioel.export import suggest
 from spacy_bioel.export.rows import LinkedText, link_texts
 from spacy_bioel.export.suggest import (
-    DoubtedLink,
     choose_texts,
     link_doubt,
     link_with_doubts,
 )
 from spacy_bioel.kb.build import build_kb
-from spacy_bioel.types import AnnotatedText, Candidate, Concept, Mention
+from spacy_bioel.types import AnnotatedText, Candidate, Concept, Link, Mention
 
 WORDS = "liver kidney heart lung spleen colon nerve joint muscle bone skin eye ear nose".split()
 
@@ -24,7 +23,7 @@ def text_of(id: str, words: str, *doubts: tuple[str, float], ids: tuple[str, ...
     links = []
     for word, doubt in doubts:
         start = words.index(word)
-        links.append(DoubtedLink(start, start + len(word), "Disease", ids, doubt=doubt))
+        links.append(Link(start, start + len(word), "Disease", ids, facts={"doubt": doubt}))
         ids = ()
     return LinkedText(id, words, tuple(links))
 
@@ -138,28 +137,23 @@ def detecting():
 
 
 def test_spans_below_the_threshold_are_doubts_but_not_mentions(detecting):
-    nlp = detecting
+    detector = detecting.get_pipe("bioel_mentions")
     texts = [("Gout and fever were seen.", "1"), ("Gout or lupus and rickets.", "2")]
-    nlp.get_pipe("bioel_mentions").cfg["threshold"] = 0.5
-    linked = list(link_texts(nlp, texts, link_all=link_with_doubts))
-    plain = list(link_texts(nlp, texts))
-    for with_doubts, without in zip(linked, plain, strict=True):
-        found = [(x.start, x.end, x.label) for x in with_doubts.links if x.is_mention]
-        assert found == [(x.start, x.end, x.label) for x in without.links]
-        assert all(0 <= x.doubt <= 1 for x in with_doubts.links)
-    probabilities = [
-        p
-        for spans in nlp.get_pipe("bioel_mentions").score_spans(
-            [nlp.make_doc(text) for text, _ in texts]
-        )
-        for *_, p in spans
-    ]
-    # At a threshold just above a span's probability, the span is the greatest doubt.
-    nearest = max(probabilities)
-    nlp.get_pipe("bioel_mentions").cfg["threshold"] = min(nearest + 1e-4, 0.9999)
-    linked = list(link_texts(nlp, texts, link_all=link_with_doubts))
-    doubts = [x for text in linked for x in text.links if not x.is_mention]
-    assert doubts and max(x.doubt for x in doubts) > 0.5
+    docs = [detecting.make_doc(text) for text, _ in texts]
+    probabilities = [p for spans in detector.score_spans(docs) for *_, p in spans]
+    # Just above all probabilities, the likeliest span is nearly a mention; just below, barely one.
+    for threshold, kind in ((max(probabilities) + 1e-5, "nearly"), (max(probabilities), "doubt")):
+        detector.cfg["threshold"] = threshold
+        linked = list(link_texts(detecting, texts, link_all=link_with_doubts))
+        for text, plain in zip(linked, link_texts(detecting, texts), strict=True):
+            found = [x for x in text.links if "doubt" in x.facts]
+            assert [(x.start, x.end, x.label) for x in found] == [
+                (x.start, x.end, x.label) for x in plain.links
+            ]
+            assert all(0 <= value <= 1 for x in text.links for value in x.facts.values())
+        doubts = [x.facts for text in linked for x in text.links]
+        assert len(doubts) >= len(probabilities)
+        assert max(facts.get(kind, 0.0) for facts in doubts) > 0.99
 
 
 def test_links_of_other_mentions_have_doubts_too(tmp_path):
@@ -167,4 +161,4 @@ def test_links_of_other_mentions_have_doubts_too(tmp_path):
     nlp = linking_nlp(tmp_path / "kb", ["Gout", "Nothing"], model={"dim": 16})
     (linked,) = link_texts(nlp, [("Gout and Nothing", "1")], link_all=link_with_doubts)
     gout, nothing = linked.links
-    assert gout.doubt > 0.9 > nothing.doubt
+    assert gout.facts["doubt"] > 0.9 > nothing.facts["doubt"]
