@@ -3,7 +3,8 @@
 python -m benchmarks.run suggest FOLDER --work FOLDER, with the NCBI Disease corpus, does this for
 each seed: train a detector on 20 documents chosen at random, choose 20 more, train again on all of
 them, and so on up to 100. Both strategies begin with the same 20. Figures are micro-averaged F1 of
-mentions in the development documents after the last update, so that no choice is made on these.
+mentions in the development documents after the last update, so that no choice is made on these. The
+words and mentions of the training documents show what annotating them takes.
 
 Each training is recorded in the folder --work when it ends; the same command continues after it.
 --start trains a pipeline further (a folder, such as the starter's), instead of a new detector.
@@ -46,7 +47,7 @@ CONFIG = Path("training/configs/small.cfg")
 STRATEGIES = ("random", "suggest")
 
 
-@question("suggest", key=("system", "start", "updates", "documents", "seed"))
+@question("suggest", key=("system", "start", "updates", "kb", "documents", "seed"))
 def suggest(
     folder: Annotated[Path, typer.Argument(help="Folder with the files of the corpus.")],
     work: Annotated[Path, typer.Option(help="Folder in which finished trainings are recorded.")],
@@ -79,8 +80,12 @@ def suggest(
                     with replacing_text(path) as file:
                         file.write(srsly.json_dumps(record))
                 record: Any = srsly.read_json(path)
+                effort = {
+                    "words": sum(len(pool[i].text.split()) for i in chosen),
+                    "mentions": sum(len(pool[i].mentions) for i in chosen),
+                }
                 value = {"metric": "f1", "value": record["f1"], "n": len(dev)}
-                yield {"system": strategy, **about, "documents": n, "seed": seed, **value}
+                yield {"system": strategy, **about, "documents": n, "seed": seed, **effort, **value}
                 if n + step > most:
                     break
                 chosen += record["next"] if strategy == "suggest" else order[n : n + step]

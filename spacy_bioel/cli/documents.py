@@ -228,8 +228,8 @@ def _model_and_input(arguments: list[str]) -> tuple[str, str]:
 
 def suggest_command(
     arguments: Annotated[list[str], Argument(metavar="[MODEL] TEXTS", help="As for `bioel link`.")],
-    output: Annotated[Path, Option("--output", "-o", help="JSON lines; -: stdout.")] = Path("-"),
-    to: Annotated[AnnotationTool, Option(help="Your tool.")] = AnnotationTool.PRODIGY,
+    output: Annotated[Path, Option("--output", "-o", help="Output file; -: stdout.")] = Path("-"),
+    to: Annotated[AnnotationTool, Option(help="Format of the output.")] = AnnotationTool.PRODIGY,
     limit: Annotated[int | None, Option("--limit", "-n", min=1, help="Default: all.")] = None,
     annotated: Annotated[Path | None, Option(help="Corpus that is annotated already.")] = None,
     preset: console.Preset = None,
@@ -238,9 +238,9 @@ def suggest_command(
 ) -> None:
     """Order texts for annotation, without near-duplicates, and annotate them as a first draft.
 
-    Texts come first if mentions have a probability near the detector's threshold, if links have
-    nearly tied candidates or scores near the NIL threshold, and if words and concepts are new.
-    `bioel convert` reads the texts back when they are corrected. doccano stores no ids.
+    First come texts with mentions whose probability is near the detector's threshold, with links
+    whose candidates are nearly tied or near the NIL threshold, and with new words and concepts.
+    After corrections, `bioel convert` reads the texts back. The format of doccano has no ids.
 
     Example: `bioel suggest notes.txt -o to_annotate.jsonl -n 50`
     """

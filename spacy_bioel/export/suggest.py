@@ -27,8 +27,7 @@ _SLACK = 0.9  # the next text is worth at least this share of the best, so few a
 def link_with_doubts(nlp: Language, docs: dict[int, Doc]) -> Iterator[tuple[int, list[Link]]]:
     """Link documents (see `link_all` of `link_texts`), and add spans below the threshold.
 
-    The facts of a link have its `doubt` from 0 to 1, and those of a span below the threshold
-    `nearly`, the same for a span that is not a mention.
+    A link has the fact `doubt`, from 0 to 1; a span below the threshold has `nearly` instead.
     """
     detector, key = find_detector(nlp), spans_key(find_linker(nlp))
     done = list(nlp.pipe([(d, n) for n, d in docs.items()], as_tuples=True, batch_size=1 << 30))
@@ -49,7 +48,7 @@ def link_with_doubts(nlp: Language, docs: dict[int, Doc]) -> Iterator[tuple[int,
 
 
 def link_doubt(candidates: Sequence[Candidate], nil_threshold: float) -> float:
-    """Return how near the best score is to the NIL threshold or to the second, from 0 to 1."""
+    """Return 1 if the candidates are tied or a score is the NIL threshold; 0 if all is certain."""
     best, second = [*(c.score for c in candidates[:2]), 0.0, 0.0][:2]
     competes = best >= nil_threshold and 0 < best + second <= 1  # see `is_tied`
     return max(_nearness(best, nil_threshold), second / best if competes else 0.0)
@@ -64,7 +63,7 @@ def choose_texts(
 ) -> Iterator[LinkedText]:
     """Yield the texts that are worth most, greedily, without blank texts and near-duplicates.
 
-    A word, concept or doubt is worth half as much each time it occurs in a text before.
+    Each earlier text with the same word, concept or doubted mention halves what that is worth.
     """
     times = Counter[Any]()
     for known in annotated:
