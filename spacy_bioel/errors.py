@@ -302,6 +302,7 @@ class Errors(metaclass=_Coded):
     B561 = "The worker process that linked this text died ({how}). Do not send it again: split it, for example at its sections, or ask the administrator of the service whether memory ran out."
     B562 = "A worker process died ({how}) before the pipeline was loaded. If memory ran out, use fewer workers: --workers 1."
     B563 = "The service is stopping. Send the request again after the number of seconds in Retry-After."
+    B580 = "{source}: of {n:,} texts, {left:,} did not fail, and all of these are blank or near-duplicates of annotated texts. Expected texts that are new: choose others, or leave out --annotated."
 
 
 class Warnings(metaclass=_Coded):
@@ -350,3 +351,4 @@ class Warnings(metaclass=_Coded):
     W455 = "Using only the knowledge base, without training, is better here: {protocol} {metric} {alone:.1f}, the pipeline {value:.1f}. Annotate more documents, or use the knowledge base as the pipeline."
     W477 = "{path}: unreadable cross-references and definitions are left out: {n:,}, the first in line {line}: {row!r}. Ids and names are complete."
     W478 = "{path}: synonyms were split at {used!r}; rows with a semicolon there: {semicolons:,}, with a bar: {bars:,}. If this is wrong, build again with --synonym-separator TEXT."
+    W580 = "{model} has no detector, so there are no probabilities of mentions: texts are ordered by the scores of links, new concepts and new words."

@@ -85,6 +85,7 @@ TEXTS = {
     "inside.jsonl": one_mention("That fever", 6, "Disease", ["X:1"]),
     "problem.jsonl": one_mention("That fever", 5, "Problem", ["X:1"]),
     "no_ids.jsonl": one_mention("That fever", 5, "Disease", []),
+    "annotated.jsonl": one_mention("Fever and cough", 10, "Disease", []),
     "outside.jsonl": '{"text": "Fever", "mentions": [{"start": 0, "end": 50}]}\n',
     "unknown_key.jsonl": '{"text": "Fever", "annotations": [{"start": 0, "end": 5}]}\n',
     "two_keys.jsonl": '{"text": "Fever", "spans": [[0, 5, "D"]], "label": [[0, 5, "D"]]}\n',
