@@ -67,36 +67,36 @@ def choose_texts(
     """
     times = Counter[Any]()
     for known in annotated:
-        times.update(_features(known.text, known.mentions).keys())
+        times.update(_aspects(known.text, known.mentions).keys())
 
-    def worth(features: dict[Any, float]) -> float:
-        total = sum(value * 0.5 ** times[key] for key, value in features.items())
-        return total / sqrt(len(features) or 1)
+    def worth(aspects: dict[Any, float]) -> float:
+        total = sum(value * 0.5 ** times[key] for key, value in aspects.items())
+        return total / sqrt(len(aspects) or 1)
 
-    heap = sorted((-worth(_features(x.text, x.links)), n) for n, x in enumerate(texts))
+    heap = sorted((-worth(_aspects(x.text, x.links)), n) for n, x in enumerate(texts))
     while heap:
         n = heappop(heap)[1]
-        features = _features(texts[n].text, texts[n].links)
-        now = worth(features)  # less than before, if other texts have been chosen
-        triples = [key for key in features if isinstance(key, int)]
+        aspects = _aspects(texts[n].text, texts[n].links)
+        now = worth(aspects)  # less than before, if other texts have been chosen
+        triples = [key for key in aspects if isinstance(key, int)]
         if heap and now < _SLACK * -heap[0][0]:
             heappush(heap, (-now, n))
         elif sum(key in times for key in triples) < _MAX_SHARE * len(triples):
-            times.update(features.keys())
+            times.update(aspects.keys())
             yield texts[n]
 
 
-def _features(text: str, mentions: Any) -> dict[Any, float]:
+def _aspects(text: str, mentions: Any) -> dict[Any, float]:
     """Return what words, concepts and doubts are worth, and 0 for a sample of triples of words."""
     words = re.findall(r"\w+", re.sub(r"\d", "0", text.lower()))
     triples = {crc32(" ".join(words[i : i + 3]).encode()) for i in range(len(words))}
-    features: dict[Any, float] = dict.fromkeys(sorted(triples)[:_SAMPLE], 0.0)
-    features |= dict.fromkeys(words, _NEW_WORD)
-    features |= dict.fromkeys((id for mention in mentions for id in mention.ids), _NEW_CONCEPT)
+    aspects: dict[Any, float] = dict.fromkeys(sorted(triples)[:_SAMPLE], 0.0)
+    aspects |= dict.fromkeys(words, _NEW_WORD)
+    aspects |= dict.fromkeys((id for mention in mentions for id in mention.ids), _NEW_CONCEPT)
     for x in mentions:
         key = x.label, text[x.start : x.end].lower()
-        features[key] = max([features.get(key, 0.0), *getattr(x, "facts", {}).values()])
-    return features
+        aspects[key] = max([aspects.get(key, 0.0), *getattr(x, "facts", {}).values()])
+    return aspects
 
 
 def to_task(nlp: Language, text: LinkedText, *, tool: str) -> JsonRow:
