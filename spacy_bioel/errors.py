@@ -302,6 +302,10 @@ class Errors(metaclass=_Coded):
     B561 = "The worker process that linked this text died ({how}). Do not send it again: split it, for example at its sections, or ask the administrator of the service whether memory ran out."
     B562 = "A worker process died ({how}) before the pipeline was loaded. If memory ran out, use fewer workers: --workers 1."
     B563 = "The service is stopping. Send the request again after the number of seconds in Retry-After."
+    B570 = 'None of the labels of the training documents ({labels}) has the name or the meaning of a label of the pipeline to start from ({known}), nor are most of its mentions found with one. In [initialize.before_init.labels], specify which label each one starts from, or null for none: {example} = "{first}"'
+    B571 = "`labels` in [initialize.before_init] refers to the label {label!r}, which the {where} does not have. Its labels are {known}. Specify labels of the training documents, each with a label of the pipeline to start from, or null."
+    B572 = "There are {train:,} training documents and {dev:,} development documents ({same:,} of them also for training). Expected at least one to learn from, and another one to choose the best pipeline: put about one document in five into the file for dev, and only there."
+    B573 = 'The pipe {name!r} has nothing to start from. Take it over from a trained pipeline: in [components.{name}], replace all settings by `source = "starter"`, the folder of that pipeline.'
     B580 = "{source}: of {n:,} texts, {left:,} did not fail, and all of these are blank or near-duplicates of annotated texts. Expected texts that are new: choose others, or leave out --annotated."
 
 
@@ -348,6 +352,8 @@ class Warnings(metaclass=_Coded):
     W370 = "{path}: keys of mentions that were not read, with how often they occur: {keys}. Labels are read from 'label', ids from 'ids'. Rename a key if it contains one of these; ids that differ must be under one key."
     W371 = "{path}: {absent:,} of {n:,} gold ids are not in the knowledge base; the most frequent: {first}. A linker cannot return them. {hint}"
     W372 = "{path}: no gold mention has an id, so figures for links (all protocols but mention) are 0 and mean nothing. Add ids to the mentions, or use --protocol mention."
+    W380 = "The label {label!r} starts from {start!r} ({reason}); {share:.0%} of its training mentions are found as {start} so far."
+    W381 = "The label {label!r} starts from none of the labels {known}, so it needs more documents than the others. To start it from one of them, specify {label} = LABEL in [initialize.before_init.labels]."
     W455 = "Using only the knowledge base, without training, is better here: {protocol} {metric} {alone:.1f}, the pipeline {value:.1f}. Annotate more documents, or use the knowledge base as the pipeline."
     W477 = "{path}: unreadable cross-references and definitions are left out: {n:,}, the first in line {line}: {row!r}. Ids and names are complete."
     W478 = "{path}: synonyms were split at {used!r}; rows with a semicolon there: {semicolons:,}, with a bar: {bars:,}. If this is wrong, build again with --synonym-separator TEXT."

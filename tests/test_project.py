@@ -53,6 +53,8 @@ def run_all(folder: Path, *settings: str) -> subprocess.CompletedProcess[str]:
 
     settings: Further ones, as on the command line.
     """
+    if "--vars.config" not in settings:
+        settings += ("--vars.config", "rescnn")
     return run_workflow(folder, "all", "--vars.configs", "training/configs/test", *settings)
 
 
@@ -148,6 +150,27 @@ def test_second_run_skips_what_is_done(folder):
 def skipped_in(done: subprocess.CompletedProcess[str]) -> list[str]:
     """Steps of a run that were done before."""
     return [step for step in STEPS if f"Skipping '{step}': nothing changed" in done.stdout]
+
+
+@pytest.mark.slow
+def test_from_the_starter(prepared):
+    """The config follows from the size of the corpus; the card shows what training has changed."""
+    done = run_all(prepared, "--vars.config", "auto", "--vars.start", "starter")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "'Disease' starts from 'Disease' (by name); " in done.stdout + done.stderr
+    config = load_config(prepared / "models/embedded/config.cfg", interpolate=False)
+    assert config["components"]["bioel_mentions"] == {"source": "${paths.start}"}
+    meta = read(prepared / "models/embedded/final/meta.json")
+    assert meta["bioel"]["starts"] == {"Chemical": "Chemical", "Disease": "Disease"}
+    assert {*meta["labels"]["bioel_mentions"]} == {"Chemical", "Disease"}
+    rows = read(prepared / "metrics/embedded/as_it_is.json")
+    about = ("mention", "f1", "")
+    (before,) = (r for r in rows if (r["protocol"], r["metric"], r["label"]) == about)
+    card = (prepared / "models/embedded/final/README.md").read_text("utf8")
+    assert "| knowledge base only | as it was before training |" in card
+    assert f"| 370 |  | {before['value']:.1f} |" in card and before["value"] > 50
+    assert "--vars.config auto --vars.start starter --vars.seed 0" in card
+    assert "Config: `training/configs/test/fine_tune.cfg`" in card
 
 
 @pytest.fixture

@@ -35,7 +35,7 @@ NAMES = {
         "spacy-bioel.Notes.v1",
         "spacy-bioel.Ngrams.v1",
     ],
-    "spacy_callbacks": ["spacy-bioel.StepCounter.v1"],
+    "spacy_callbacks": ["spacy-bioel.FineTune.v1", "spacy-bioel.StepCounter.v1"],
     "spacy_loggers": ["spacy-bioel.ConsoleLog.v1"],
     "spacy_scorers": [
         "spacy-bioel.link_scorer.v1",

@@ -79,19 +79,31 @@ each_config = pytest.mark.parametrize(
 )
 
 
+@pytest.fixture(scope="module")
+def start(tmp_path_factory) -> str:
+    """A pipeline to start from, untrained."""
+    nlp = spacy.blank("en")
+    nlp.add_pipe("bioel_mentions")
+    nlp.add_pipe("bioel_linker")
+    folder = tmp_path_factory.mktemp("start") / "start"
+    nlp.to_disk(folder)
+    return str(folder)
+
+
 @each_config
-def test_every_config_makes_a_pipeline(path):
+def test_every_config_makes_a_pipeline(path, start):
     """Without reading a corpus, a knowledge base or a checkpoint."""
     config = train.merge_config(path, {"settings": {}, "label_types": {"Disease": ["C"]}})
-    config["paths"] |= {"train": "no.spacy", "dev": "no.spacy"}
+    config["paths"] |= {"train": "no.spacy", "dev": "no.spacy", "start": start}
     nlp = spacy.util.load_model_from_config(config.interpolate(), auto_fill=True)
     assert nlp.pipe_names == config["nlp"]["pipeline"]
 
 
 @each_config
-def test_spacy_train_accepts_every_config(path):
+def test_spacy_train_accepts_every_config(path, start):
     """What `spacy train` does with it before it reads any data."""
     overrides = {"paths.train": "no.spacy", "paths.dev": "no.spacy", "paths.kb": "no_kb"}
+    overrides |= {"paths.start": start} if path.stem == "fine_tune" else {}
     config = load_config(path, overrides=overrides, interpolate=False)
     assert "extends" not in config
     nlp = spacy.util.load_model_from_config(config, auto_fill=True)
@@ -101,6 +113,58 @@ def test_spacy_train_accepts_every_config(path):
     assert training["max_steps"] == interpolated["training"]["max_steps"]
     corpora = registry.resolve(interpolated["corpora"])
     assert {"train", "dev"} <= corpora.keys()
+
+
+def test_the_corpus_and_a_config_that_starts_from_a_pipeline():
+    settings = {"training.max_steps": 9, "initialize.before_init.labels": {"Own": "Disease"}}
+    corpus = {"settings": settings, "label_types": {"Own": ["C"]}}
+    config = train.merge_config(CONFIGS / "fine_tune.cfg", corpus)
+    assert config["training"]["max_steps"] != 9
+    start = config["initialize"]["before_init"]
+    assert (start["labels"], start["label_types"]) == ({"Own": "Disease"}, {"Own": ["C"]})
+    config = train.merge_config(CONFIGS / "rescnn.cfg", corpus)
+    assert config["training"]["max_steps"] == 9
+    assert config["components"]["bioel_linker"]["label_types"] == {"Own": ["C"]}
+
+
+@pytest.mark.parametrize(
+    ("name", "start", "chosen"),
+    [
+        ("auto", "", "fine_tune"),
+        ("auto", "starter", "fine_tune"),
+        ("small", "", "small"),
+        ("rescnn", "", "rescnn"),
+    ],
+)
+def test_the_config_for_a_small_corpus(tmp_path, name, start, chosen):
+    prepare_tiny(tmp_path, (), every=1)
+    path = CONFIGS / f"{name}.cfg"
+    assert configs.choose_config(path, Path("corpus/tiny/train.spacy"), start=start).stem == chosen
+
+
+def test_the_config_for_a_large_corpus(tmp_path, monkeypatch):
+    monkeypatch.setattr(configs, "ENOUGH_DOCUMENTS", 6)
+    prepare_tiny(tmp_path, (), every=1)
+    documents = Path("corpus/tiny/train.spacy")
+    assert configs.choose_config(CONFIGS / "auto.cfg", documents, start="").stem == "rescnn"
+    assert configs.choose_config(CONFIGS / "auto.cfg", documents, start="x").stem == "fine_tune"
+
+
+def test_the_starter_is_saved_to_start_from_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert train.find_start("starter", Path("models/tiny")) == str(Path("models/tiny/start"))
+    assert (tmp_path / "models/tiny/start/config.cfg").is_file()
+    (tmp_path / "starter").mkdir()
+    assert train.find_start("starter", Path("models/tiny")) == "starter"
+    with pytest.raises(BioelError, match=r"B071.*nowhere"):
+        train.find_start("nowhere", Path("models/tiny"))
+
+
+def test_a_config_that_takes_nothing_over(tmp_path, monkeypatch):
+    monkeypatch.setattr(train, "CORPORA", prepare_tiny(tmp_path, (), every=1), raising=False)
+    monkeypatch.setattr("specs.CORPORA", tmp_path / "corpora.yml")
+    with pytest.raises(BioelError, match=r"T040.*small\.cfg"):
+        train.main("tiny", CONFIGS / "small.cfg", tmp_path / "out", start="starter")
 
 
 def test_complete_configs_are_those_of_the_files_they_extend(tmp_path):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import version as version_of
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -54,6 +54,8 @@ class Facts:
     meta (Mapping): meta.json of the pipeline, with the report of `bioel tune` if it was tuned.
     made (Sequence[str]): Paragraphs on how the pipeline was made.
     limits (Sequence[str]): Limits of this pipeline, in addition to the general limits.
+    others (Mapping[str, Sequence[Mapping]]): Scores of other pipelines on the same documents, by
+        what the card calls them.
     demo (str): Warning that the pipeline is a demo, not for real work; "": it is not a demo.
     """
 
@@ -67,12 +69,22 @@ class Facts:
     meta: Mapping[str, Any]
     made: Sequence[str] = ()
     limits: Sequence[str] = ()
+    others: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     demo: str = ""
 
     @property
     def shown(self) -> list[Mapping[str, Any]]:
         rows = {(row["protocol"], row["metric"]): row for row in self.scores if not row["label"]}
         return [rows[key] for key in _CARD_SCORES if key in rows]
+
+    def of_others(self, row: Mapping[str, Any]) -> list[str]:
+        """Return the scores of the other pipelines by the metric of a row; "": not measured."""
+        key = row["protocol"], row["metric"], ""
+        tables = [
+            {(one["protocol"], one["metric"], one["label"]): one["value"] for one in rows}
+            for rows in self.others.values()
+        ]
+        return [f"{table[key]:.1f}" if key in table else "" for table in tables]
 
     @property
     def labels(self) -> str:

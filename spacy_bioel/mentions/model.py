@@ -12,7 +12,7 @@ a one-token mention, O is outside.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -25,6 +25,7 @@ from thinc.types import FloatsXd
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.models.inference import (
+    START_BIAS,
     Tok2Vec,
     detector_shapes,
     read_tokens,
@@ -87,6 +88,7 @@ class DetectorKind:
         Whether there are mentions with other labels is unknown.
     decode (Callable): Decodes logits, given the number of tokens in each document and a minimum
         probability, into spans in order of their start, and their probabilities, shape (n_spans,).
+    n_others (int): Number of outputs that belong to no label, before those of the labels.
     is_local (bool): Whether spans depend only on the logits of their first token, and these only on
         nearby tokens and matches, so that long documents can be split.
     """
@@ -95,6 +97,7 @@ class DetectorKind:
     infer: Callable[..., Logits]
     loss: Callable[[Logits, TokenSpans, FloatArray, BoolArray], tuple[float, Logits]]
     decode: Callable[[Logits, IntArray, float], tuple[TokenSpans, FloatArray]]
+    n_others: int = 0
     is_local: bool = False
 
 
@@ -130,6 +133,25 @@ def add_scorer(model: MentionModel, *, n_labels: int, width: int | None = None) 
     make = partial(_make_scorer, model.attrs["kind"].scorer, settings)
     set_layer(model, torch_layer(make=make, shapes=detector_shapes(**settings)), ref="scorer")
     model.set_dim("nO", n_labels, force=True)
+
+
+def set_labels(model: MentionModel, rows: Sequence[int | None]) -> None:
+    """Rebuild the last layer of a trained model for other labels.
+
+    rows (Sequence): For each label, the index of the label whose weights it copies. None: the label
+        starts silent, with a low score for all spans.
+    """
+    weights, n_before = dict(weights_of(model.get_ref("scorer"))), model.get_dim("nO")
+    last_layers = ("output.",) if "output.weight" in weights else ("start.", "end.", "content.")
+    for name in (name for name in weights if name.startswith(last_layers)):
+        others, of_labels = np.split(weights[name], [model.attrs["kind"].n_others])
+        blocks = of_labels.reshape(-1, n_before, *of_labels.shape[1:])
+        silent = np.full_like(blocks[:, :1], START_BIAS if name.endswith("bias") else 0.0)
+        indices = [n_before if row is None else row for row in rows]
+        blocks = np.concatenate([blocks, silent], axis=1)[:, indices]
+        weights[name] = np.concatenate([others, blocks.reshape(-1, *of_labels.shape[1:])])
+    add_scorer(model, n_labels=len(rows), width=weights["token_features.weight"].shape[1])
+    model.get_ref("scorer").attrs["weights"] = weights
 
 
 def _make_scorer(name: str, settings: dict[str, int | float]) -> nn.Module:
@@ -449,4 +471,6 @@ def _softmax(logits: Logits) -> Logits:
     return powers / powers.sum(axis=1, keepdims=True)
 
 
-_TAGGER = DetectorKind("TagScorer", infer=tag_logits, loss=_tag_loss, decode=_decode_tags)
+_TAGGER = DetectorKind(
+    "TagScorer", infer=tag_logits, loss=_tag_loss, decode=_decode_tags, n_others=1
+)

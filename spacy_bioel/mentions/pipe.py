@@ -33,6 +33,7 @@ from spacy_bioel.mentions.model import (
     add_scorer,
     find_spans,
     mention_loss,
+    set_labels,
 )
 from spacy_bioel.mentions.selection import MIN_SCORED_PROBABILITY, select_mentions, word_lists
 from spacy_bioel.models.inference import make_parameters
@@ -63,6 +64,8 @@ class MentionDetector(StoredPipe[MentionSettings]):
         self.scorer = scorer
         self.gazetteer = Gazetteer.empty()
         self.entities = entities or RuleSet({})
+        # For training: spans of labels that nobody has annotated, by the text of the document.
+        self.taught: Mapping[str, Sequence[ScoredSpan]] = {}
         self.cfg: dict[str, Any] = {"labels": [], **settings}
         self.check_settings()
 
@@ -86,6 +89,18 @@ class MentionDetector(StoredPipe[MentionSettings]):
             raise BioelError(Errors.B050.format(label=label, labels=", ".join(self.labels)))
         self.cfg["labels"].append(label)
         return 1
+
+    def change_labels(self, starts: Mapping[str, str | None]) -> None:
+        """Replace the labels of a trained detector.
+
+        starts (Mapping[str, str | None]): For each new label, the label that it is at first: their
+            scores and words to `include` are the same. None: it scores low everywhere.
+        """
+        rows = {label: row for row, label in enumerate(self.labels)}
+        set_labels(self.model, [None if s is None else rows[s] for s in starts.values()])
+        include = self.cfg["include"]
+        self.cfg["include"] = {new: include[s] for new, s in starts.items() if s in include}
+        self.cfg["labels"] = list(starts)
 
     def initialize(
         self,
@@ -226,15 +241,19 @@ class MentionDetector(StoredPipe[MentionSettings]):
         gold, probabilities, annotated, offset = [], [], [], 0
         _, kept = self._without_line_breaks([example.predicted for example in examples])
         for example, tokens in zip(examples, kept, strict=True):
-            for span in gold_spans(example, key=key):
-                start, end = np.searchsorted(tokens, [span.start, span.end]).tolist()
-                if span.label not in self.labels:
-                    about = {"name": self.name, "label": span.label, "known": self.labels}
+            of_gold = [
+                (s.start, s.end, s.label, s.probability) for s in gold_spans(example, key=key)
+            ]
+            for first, last, label, p in (*of_gold, *self.taught.get(example.text, ())):
+                start, end = np.searchsorted(tokens, [first, last]).tolist()
+                if label not in self.labels:
+                    about = {"name": self.name, "label": label, "known": self.labels}
                     warnings.warn(Warnings.W346.format(**about), stacklevel=2)
                 elif start < end:
-                    gold.append((offset + start, offset + end, self.labels.index(span.label)))
-                    probabilities.append(span.probability)
-            doc_labels = annotated_labels(example.reference, key=key)
+                    gold.append((offset + start, offset + end, self.labels.index(label)))
+                    probabilities.append(p)
+            is_taught = example.text in self.taught
+            doc_labels = () if is_taught else annotated_labels(example.reference, key=key)
             row = [not doc_labels or label in doc_labels for label in self.labels]
             annotated.append(np.tile(np.array(row, dtype=bool), (len(tokens), 1)))
             offset += len(tokens)

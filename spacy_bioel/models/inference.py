@@ -147,6 +147,9 @@ def _linear_shapes(name: str, width_out: int, width_in: int) -> Shapes:
     return {f"{name}.weight": (width_out, width_in), f"{name}.bias": (width_out,)}
 
 
+START_BIAS = -4.0  # of a new label, because almost no spans are mentions
+
+
 def detector_shapes(
     *, width: int, n_labels: int, n_features: int, max_width: int, hidden: int | None = None,
     **others: object,

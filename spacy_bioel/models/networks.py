@@ -22,9 +22,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from spacy_bioel.models.inference import START_BIAS
+
 # Number of start tokens scored together: few enough that sums stay in the processor's cache.
 _SPAN_STARTS_PER_BLOCK = 512
-_START_BIAS = -4.0  # initial bias, because almost no spans are mentions
 
 
 class FrozenEmbeddings(nn.Module):
@@ -262,7 +263,7 @@ class SpanScorer(TokenReader):
         if hidden:
             self.width = nn.Embedding(self.max_width, hidden)
             last = self.output = nn.Linear(hidden, n_labels)
-        nn.init.constant_(last.bias, _START_BIAS)
+        nn.init.constant_(last.bias, START_BIAS)
 
     def forward(self, tokens: Tensor, lengths: Tensor, spans: Tensor, words: Tensor) -> Tensor:
         """Score all spans.

@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from configs import choose_config
 from doubts import doubts
 from specs import is_mixture, load_spec, parts_of
 
 from spacy_bioel.cli.card import CorpusFacts, Facts, read_scores, size_of, write_card
 from spacy_bioel.files import replacing_folder
 
+# Scores of other pipelines, by what the card calls them: files in metrics/CORPUS.
+OTHERS = {"as it was before training": "as_it_is", "from scratch": "scratch"}
 _DEMO = (
     "Demo, do not use for real work: it was trained on a few invented texts to show that all of it "
     "works. For real texts use `spacy_bioel.load()`, or train a pipeline on your own corpus."
@@ -27,11 +30,20 @@ def main(
     name: Annotated[str, typer.Option(help="Name of the package, without the language code.")],
     version: Annotated[str, typer.Option()],
     seed: Annotated[int, typer.Option()] = 0,
+    start: Annotated[str, typer.Option(help="The pipeline that was named to start from.")] = "",
     author: Annotated[str, typer.Option(help="Default: the authors of the corpus, if any.")] = "",
 ) -> None:
     """Read models/CORPUS/tuned and metrics/CORPUS/dev.json; write models/CORPUS/final."""
     tuned, data = Path("models") / corpus / "tuned", Path("corpus") / corpus
     parts = abouts(corpus)
+    made = command(corpus, config, seed, start)
+    config = choose_config(config, data / "train.spacy", start=start)
+    others = {
+        title: read_scores(path)
+        for title, name in OTHERS.items()
+        if (path := Path("metrics") / corpus / f"{name}.json").is_file()
+        and path.stat().st_mtime > (data / "dev.jsonl").stat().st_mtime  # of these documents
+    }
     facts = Facts(
         name=name,
         version=version,
@@ -45,11 +57,12 @@ def main(
         scores=read_scores(Path("metrics") / corpus / "dev.json"),
         meta=_read_json(tuned / "meta.json"),
         made=[
-            f"```bash\n{command(corpus, config, seed)}\n```",
+            f"```bash\n{made}\n```",
             f"Config: `{config.as_posix()}` with the settings of the corpus. Seed: {seed}. The "
             "same seed gives the same pipeline on one machine.",
         ],
         limits=[warning[0].upper() + warning[1:] for warning in doubts(corpus, "dev")],
+        others=others,
         demo=_DEMO if any(about.get("demo") for about in parts) else "",
     )
     with replacing_folder(Path("models") / corpus / "final") as folder:
@@ -64,10 +77,10 @@ def abouts(corpus: str) -> list[dict[str, Any]]:
     return [{"title": part} | load_spec(part).get("about", {}) for part in parts]
 
 
-def command(corpus: str, config: Path, seed: int) -> str:
+def command(corpus: str, config: Path, seed: int, start: str) -> str:
     """Return the command that reproduces the pipeline."""
     line = f"python -m spacy project run all . --vars.corpus {corpus} --vars.config {config.stem}"
-    line += f" --vars.seed {seed}"
+    line += f" --vars.start {start}" * bool(start) + f" --vars.seed {seed}"
     folder = config.parent.as_posix()
     return line if folder == "training/configs" else f"{line} --vars.configs {folder}"
 

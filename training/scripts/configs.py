@@ -15,11 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import typer
+from spacy.tokens import DocBin
 from spacy.util import CONFIG_SECTION_ORDER, load_config
 from thinc.api import Config
 
 from spacy_bioel.errors import BioelError
 
+# Of the name `auto`: below this number of training documents, training from the starter is better.
+ENOUGH_DOCUMENTS = 500
 CONFIGS = Path(__file__).parents[1] / "configs"
 EXTENDS = "extends"
 NO_CONFIG = (
@@ -38,6 +41,18 @@ def main() -> None:
     for source in sorted(CONFIGS.glob(f"**/{EXTENDS}/*.cfg")):
         path = source.parents[1] / source.name
         path.write_text(complete_config(source), encoding="utf8")
+
+
+def choose_config(path: Path, train: Path, *, start: str) -> Path:
+    """Return the config of a file or, if it is named auto.cfg and does not exist, that of the same
+    folder which suits the number of training documents.
+
+    start (str): Pipeline to start from; "": the starter, if the corpus is small.
+    """
+    if path.stem != "auto" or path.is_file():
+        return path
+    is_small = start or len(DocBin().from_disk(train)) < ENOUGH_DOCUMENTS
+    return path.with_name("fine_tune.cfg" if is_small else "rescnn.cfg")
 
 
 def complete_config(source: Path) -> str:

@@ -5,6 +5,8 @@ that one, relative to its own folder. The other config may extend a third. Later
 earlier ones in this order: the config that extends none, the settings of the corpus, the configs
 that extend it, the paths and the seed. `spacy train` does not read [extends], only complete configs
 (see configs.py).
+
+A config may take pipes over from a trained pipeline (`source = ${paths.start}`), see fine_tune.cfg.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ import srsly
 import torch
 import typer
 from confection import Config
-from configs import load_chain
+from configs import choose_config, load_chain
 from spacy.cli._util import setup_gpu
 from spacy.training import loop
 from spacy.training.initialize import init_nlp
@@ -35,7 +37,7 @@ from spacy_bioel.cli.console import show_error
 from spacy_bioel.errors import BioelError
 from spacy_bioel.evaluation.scorers import STEPS
 from spacy_bioel.files import replacing_folder, scratch_folder
-from spacy_bioel.loading import config_errors, load_model
+from spacy_bioel.loading import STARTER, check_there, config_errors, load_model, load_starter
 
 MODELS = ("model-last", "model-best")
 
@@ -69,6 +71,12 @@ NOT_COUNTED = (
 )
 
 
+NOT_FROM_START = (
+    "[T040] {config} trains from scratch: no pipe is taken over with `source = ${{paths.start}}`. "
+    "Leave --start out (--vars.start), or choose another config: --vars.config fine_tune"
+)
+
+
 def main(
     corpus: str,
     config: Path,
@@ -80,6 +88,9 @@ def main(
     ] = "",
     seq2seq: Annotated[
         str, typer.Option(help="A folder or a hub id; default: from the config.")
+    ] = "",
+    start: Annotated[
+        str, typer.Option(help='Pipeline to start from: a folder, or "starter".')
     ] = "",
     resume: Annotated[
         bool,
@@ -93,6 +104,7 @@ def main(
 ) -> None:
     """Read corpus/CORPUS/{train,dev}.spacy and kb/CORPUS; write OUTPUT/model-best, model-last."""
     require_gpu(gpu_id)
+    config = choose_config(config, Path("corpus") / corpus / "train.spacy", start=start)
     merged = merge_config(config, load_spec(corpus))
     merged["paths"] |= {
         "train": f"corpus/{corpus}/train.spacy",
@@ -100,6 +112,10 @@ def main(
         "kb": f"kb/{corpus}",
     }
     paths = merged["paths"]
+    if "start" in paths:
+        paths["start"] = find_start(start or paths["start"] or STARTER, output)
+    elif start:
+        raise BioelError(NOT_FROM_START.format(config=config))
     if "transformer" in paths and (name := transformer or paths["transformer"]):
         paths["transformer"] = find_transformer(name)
     if "seq2seq" in paths:
@@ -115,8 +131,10 @@ def main(
     output.mkdir(parents=True, exist_ok=True)
     # Saved next to the model with all defaults: `spacy train` with this file repeats the training,
     # and `spacy debug` accepts it.
+    sourced = {name: one for name, one in merged["components"].items() if "source" in one}
     with config_errors(config):
         merged = load_model_from_config(merged, auto_fill=True).config
+    merged["components"] |= sourced  # spaCy has replaced them with the settings of the pipes
     path = output / "config.cfg"
     merged.to_disk(path)
     if config_only:
@@ -244,14 +262,18 @@ def merge_config(path: Path, corpus: dict[str, Any]) -> Config:
     corpus (dict): Entry of corpora.yml: `settings` by dotted name, and `label_types`.
     """
     base, *extensions = load_chain(path)
+    linker, of_start = base["components"]["bioel_linker"], "initialize.before_init."
+    takes_over = "source" in linker
     for name, value in corpus["settings"].items():
         *sections, key = name.split(".")
+        if name.startswith(of_start) != takes_over:
+            continue  # settings of training from scratch do not suit other training
         section = base
         for part in sections:
             section = section[part]
         section[key] = value
-    linker = base["components"]["bioel_linker"]
-    linker["label_types"] = corpus["label_types"]
+    of_labels = base["initialize"]["before_init"] if takes_over else linker
+    of_labels["label_types"] = corpus["label_types"]
     for extension in extensions:
         base = base.merge(extension)
     return base
@@ -295,7 +317,7 @@ def set_resumed(config: Config, last: Path, done: int, folder: Path) -> None:
         f"Resuming after {done} of {training['max_steps']} updates; steps below start from 0."
     )
     config["components"] = {name: {"source": str(source)} for name in config["nlp"]["pipeline"]}
-    config["initialize"]["components"] = {}
+    config["initialize"] |= {"components": {}, "before_init": None}
     training["before_update"]["done"] = done
     training["max_steps"] -= done
     # An average that starts from 0 is still near 0 at the first evaluation.
@@ -305,6 +327,19 @@ def set_resumed(config: Config, last: Path, done: int, folder: Path) -> None:
     # Continue the linear decay to 0 from the point it had reached.
     rate["initial_rate"] *= min(1.0, (total - done) / (total - warmup))
     rate["total_steps"], rate["warmup_steps"] = total - done, max(0, warmup - done)
+
+
+def find_start(start: str, output: Path) -> str:
+    """Return the folder of a pipeline; the starter is saved in OUTPUT/start first.
+
+    RAISES BioelError: [B071] if there is no such pipeline.
+    """
+    if start == STARTER and not Path(start).exists():
+        with replacing_folder(output / "start") as folder:
+            load_starter().to_disk(folder)
+        return str(output / "start")
+    check_there(start)
+    return start
 
 
 def find_transformer(name: str) -> str:

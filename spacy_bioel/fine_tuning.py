@@ -1,0 +1,276 @@
+"""Start training from a trained pipeline, such as the starter: other labels, a larger alias table.
+
+spaCy takes the pipes over (`source`), and does not initialize them. Before training, the labels of
+the detector are replaced by those of the corpus. The last layer has a row of weights for each
+label; a new label copies the row of the old label that it means.
+"""
+
+# No `from __future__ import annotations`: spaCy reads the annotations as types.
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from spacy.language import Language
+from spacy.training import Example
+from spacy.util import resolve_dot_names
+
+from spacy_bioel.doc import annotated_labels, gold_spans
+from spacy_bioel.errors import LOGGER, BioelError, Errors, Warnings
+from spacy_bioel.kb.bundled import KbSetting, folders_of
+from spacy_bioel.linking.evidence import AliasTable
+from spacy_bioel.linking.pipe import Linker
+from spacy_bioel.linking.validation import check_gold_ids
+from spacy_bioel.mentions.pipe import MentionDetector
+from spacy_bioel.pipe import listens
+from spacy_bioel.settings import DETECTOR, LINKER
+from spacy_bioel.types import ScoredSpan
+
+STARTS = "starts"  # labels of a pipeline, with those that they started from
+_READER = "spacy-bioel.Corpus.v1"
+_MAX_DOCUMENTS = 200  # in which mentions are looked for, to compare labels
+_MIN_TAUGHT = 0.02  # lowest probability of a span that is learned from the pipeline itself
+_MIN_OVERLAP = 0.5  # of the tokens of a gold mention and of the mention found there
+# Names of labels in corpora, as `_meaning` writes them.
+_SAME_MEANINGS = {
+    "chemical": {"drug", "simplechemical", "chemicalentity", "compound", "medication"},
+    "disease": {"disorder", "diseaseorphenotypicfeature", "specificdisease", "diseaseclass"},
+    "gene": {"protein", "ggp", "geneprotein", "geneorgeneproduct", "geneorprotein"},
+    "specie": {"organism", "taxon"},
+    "variant": {"mutation", "sequencevariant", "dnamutation", "proteinmutation", "snp"},
+}
+_MEANINGS = {name: meaning for meaning, names in _SAME_MEANINGS.items() for name in names}
+
+
+class Start(NamedTuple):
+    """The label that a label of the corpus is at first (None: none of them), and why."""
+
+    label: str | None
+    reason: str
+
+
+def create_fine_tune_v1(
+    *,
+    labels: dict[str, str | None] = {},  # noqa: B006  # only read
+    keep: bool = False,
+    kb: str | list[str] | dict[str, str] | None = None,
+    label_types: dict[str, list[str]] = {},  # noqa: B006
+) -> Callable[[Language], None]:
+    """Registered as `spacy-bioel.FineTune.v1`, for `[initialize.before_init]`: adapt the pipes that
+    a config takes over with `source` to the labels and ids of its training documents.
+
+    Each label of the documents starts from a label of the pipeline: from the one of the same name
+    or meaning ("Drug": Chemical), else from the one as which the pipeline finds most of its
+    mentions. Every choice is reported [W380].
+
+    labels (dict[str, str | None]): Labels of the documents, each with the label that it starts
+        from, or null: it is learned from nothing. For labels that are not listed, see above.
+    keep (bool): Keep the other labels of the pipeline. Documents count as not annotated with them:
+        what the pipeline finds there is learned again, so that it is not forgotten. Without
+        `keep`, these labels are dropped.
+    kb (str | list | dict | None): A value of the linker's `kb` setting; it is saved with the
+        pipeline. null: the knowledge bases that the pipeline has.
+    label_types (dict[str, list[str]]): The linker's setting of this name; {}: with `kb`, any types;
+        else those that the pipeline has for the labels.
+    """
+    return partial(_adapt, told=labels, keep=keep, kb=kb, label_types=label_types)
+
+
+def _adapt(
+    nlp: Language,
+    *,
+    told: Mapping[str, str | None],
+    keep: bool,
+    kb: KbSetting | None,
+    label_types: Mapping[str, list[str]],
+) -> None:
+    # During initialization, the pipes that have been taken over are disabled.
+    started = {
+        nlp.get_pipe_meta(name).factory: (name, pipe)
+        for name, pipe in nlp.components
+        if name not in nlp.pipe_names
+    }
+    name, detector = started.get(DETECTOR, (DETECTOR, None))
+    if not isinstance(detector, MentionDetector) or not detector.labels:
+        raise BioelError(Errors.B573.format(name=name))
+    train, dev = _read_corpora(nlp)
+    key = detector.cfg["gold_key"]
+    known, own = detector.labels, sorted({s.label_ for x in train for s in x.reference.spans[key]})
+    found = {} if listens(detector.model) else _count_found(detector, train[:_MAX_DOCUMENTS])
+    starts = choose_starts(own, known, found, told=told)
+    for label, start in starts.items():
+        n = found.get(label, Counter())
+        share = n[start.label] / n.total() if n and start.label else 0.0
+        message = Warnings.W380 if start.label else Warnings.W381
+        about = {"start": start.label, "reason": start.reason, "share": share}
+        LOGGER.warning(message.format(label=label, known=", ".join(known), **about))
+    labels = {label: start.label for label, start in starts.items()}
+    if keep:
+        others = {label: label for label in known if label not in {*labels, *labels.values()}}
+        if others and not any(annotated_labels(x.reference, key=key) for x in train):
+            in_dev = {s.label_ for x in dev for s in x.reference.spans[key]}
+            _declare(nlp, [*own, *sorted(in_dev - {*own})])
+            if not listens(detector.model):
+                detector.taught = _predict(detector, train, {*others})
+        labels |= others
+    detector.change_labels(labels)
+    nlp.meta.setdefault("bioel", {})[STARTS] = labels  # shown on the model card
+    _, linker = started.get(LINKER, ("", None))
+    if isinstance(linker, Linker):
+        _adapt_linker(linker, labels, kb, {**label_types}, kept={*labels} - {*own})
+        _add_mentions(linker, train, only_known=kb is not None)
+
+
+def _read_corpora(nlp: Language) -> list[list[Example]]:
+    """Read the documents to train on and those to evaluate on. RAISES BioelError: [B572]."""
+    config = nlp.config.interpolate()
+    names = [config["training"][key] for key in ("train_corpus", "dev_corpus")]
+    train, dev = (list(corpus(nlp)) for corpus in resolve_dot_names(config, names))
+    texts = {example.text for example in train}
+    n_same = sum(example.text in texts for example in dev)
+    if not train or len(dev) == n_same:
+        raise BioelError(Errors.B572.format(train=len(train), dev=len(dev), same=n_same))
+    return [train, dev]
+
+
+def _count_found(
+    detector: MentionDetector, examples: Sequence[Example]
+) -> dict[str, Counter[str | None]]:
+    """Count the gold mentions of each label by the label that the detector finds them with; None:
+    it does not find them."""
+    counts: dict[str, Counter[str | None]] = defaultdict(Counter)
+    predicted = detector.predict([example.predicted for example in examples])
+    for example, spans in zip(examples, predicted, strict=True):
+        for gold in gold_spans(example, key=detector.cfg["gold_key"]):
+            overlaps = {
+                label: min(end, gold.end) - max(start, gold.start)
+                for start, end, label, _ in spans
+                if min(end, gold.end) - max(start, gold.start)
+                >= _MIN_OVERLAP * max(end - start, gold.end - gold.start)
+            }
+            counts[gold.label][max(overlaps, key=overlaps.__getitem__, default=None)] += 1
+    return counts
+
+
+def _predict(
+    detector: MentionDetector, examples: Sequence[Example], labels: Collection[str]
+) -> dict[str, list[ScoredSpan]]:
+    """Return the spans of some labels in each text, with the probability as a soft target.
+
+    A detector that learns them with the annotations forgets less of these labels (see
+    `training/scripts/teach.py`).
+    """
+    docs = [example.predicted for example in examples]
+    scored = detector.score_spans(docs, min_probability=_MIN_TAUGHT)
+    return {
+        doc.text: [span for span in spans if span[2] in labels]
+        for doc, spans in zip(docs, scored, strict=True)
+    }
+
+
+def choose_starts(
+    own: Iterable[str],
+    known: Sequence[str],
+    found: Mapping[str, Mapping[str | None, int]],
+    *,
+    told: Mapping[str, str | None],
+) -> dict[str, Start]:
+    """Choose the label of a pipeline that each label of a corpus starts from.
+
+    known (Sequence[str]): Labels of the pipeline.
+    found (Mapping): For each label, how many of its mentions the pipeline finds with each label.
+    RAISES BioelError: [B570] if there is none for any label, [B571] if `told` names a label that
+        does not exist.
+    """
+    own = sorted(own)
+    for label, start in told.items():
+        for wanted, labels, where in ((label, own, "corpus"), (start, known, "pipeline")):
+            if wanted is not None and wanted not in labels:
+                about = {"label": wanted, "where": where, "known": ", ".join(labels)}
+                raise BioelError(Errors.B571.format(**about))
+    starts = {label: _start_of(label, known, found.get(label, {}), told) for label in own}
+    if not told and not any(start.label for start in starts.values()):
+        about = {"labels": ", ".join(map(repr, own)), "known": ", ".join(known)}
+        raise BioelError(Errors.B570.format(**about, example=(own or ["Own"])[0], first=known[0]))
+    return starts
+
+
+def _start_of(
+    label: str,
+    known: Sequence[str],
+    found: Mapping[str | None, int],
+    told: Mapping[str, str | None],
+) -> Start:
+    if label in told:
+        return Start(told[label], "as told")
+    same_meaning = [other for other in known if _meaning(other) == _meaning(label)]
+    if label in known or same_meaning:
+        return Start(label if label in known else same_meaning[0], "by name")
+    best = max(filter(None, found), key=found.__getitem__, default=None)
+    if best and 2 * found[best] > sum(found.values()):
+        return Start(best, "by overlap")
+    return Start(None, "")
+
+
+def _meaning(label: str) -> str:
+    """Return a label without case, separators and plural, or the more usual name for it."""
+    name = re.sub(r"[\W_]+", "", label).lower().removesuffix("s")
+    return _MEANINGS.get(name, name)
+
+
+def _declare(nlp: Language, labels: list[str]) -> None:
+    """Let the readers of the config declare which labels the documents annotate."""
+    for reader in nlp.config["corpora"].values():
+        if isinstance(reader, dict) and reader.get("@readers") == _READER:
+            reader["annotates"] = labels
+
+
+def _adapt_linker(
+    linker: Linker,
+    labels: Mapping[str, str | None],
+    kb: KbSetting | None,
+    label_types: dict[str, list[str]],
+    *,
+    kept: Collection[str],
+) -> None:
+    """Link the new labels to another knowledge base, or to that of the labels they start from."""
+    cfg = linker.cfg
+
+    def renamed(values: Mapping[str, Any], only: Collection[str]) -> dict[str, Any]:
+        pairs = ((new, old) for new, old in labels.items() if new in only)
+        return {new: values[old] for new, old in pairs if old and old in values}
+
+    if kb is None:
+        cfg["label_types"] = renamed(cfg["label_types"], labels) | label_types
+        if isinstance(cfg["kb"], dict):
+            cfg["kb"] = renamed(cfg["kb"], labels) or folders_of(cfg["kb"])
+        return
+    of_kept = renamed(cfg["kb"], kept) if isinstance(cfg["kb"], dict) else {}
+    cfg["label_types"] = renamed(cfg["label_types"], kept) | label_types
+    if of_kept and isinstance(kb, str):
+        kb = dict.fromkeys(sorted({*labels} - {*kept}), kb)
+    linker.set_kb({**kb, **of_kept} if isinstance(kb, dict) else kb)
+    cfg["include_kb"] = cfg["include_kb"] or not of_kept
+
+
+def _add_mentions(linker: Linker, examples: Sequence[Example], *, only_known: bool) -> None:
+    """Add the training mentions to the alias table.
+
+    only_known (bool): Remove ids that the knowledge base lacks.
+    RAISES BioelError: [B077] if the knowledge base has none of the ids of the mentions.
+    """
+    kb, start = linker.kb, linker.alias_table
+    linker.alias_table = AliasTable()
+    linker.count_mentions(examples)
+    check_gold_ids(kb, linker.alias_table.ids, "training documents")
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for table in (start, linker.alias_table):
+        for string, ids in table.counts.items():
+            counts[string].update(ids)
+    if only_known:
+        is_known = {id: kb.find(id) >= 0 for id in AliasTable(counts).ids}
+        for string, ids in list(counts.items()):
+            counts[string] = Counter({id: n for id, n in ids.items() if is_known[id]})
+    linker.alias_table = AliasTable({string: ids for string, ids in counts.items() if ids})

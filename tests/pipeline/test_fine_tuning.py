@@ -1,0 +1,348 @@
+"""Training that starts from a trained pipeline: `source`, and `spacy-bioel.FineTune.v1`."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import spacy
+import srsly
+from spacy.tokens import DocBin
+from spacy.training import loop
+from spacy.training.initialize import init_nlp
+from spacy.util import load_config, resolve_dot_names
+from test_detector_kinds import KINDS, make_detector
+from thinc.api import Config
+from tiny import DETECTOR, blank, examples
+
+from spacy_bioel.errors import BioelError
+from spacy_bioel.fine_tuning import choose_starts
+from spacy_bioel.kb.build import build_kb
+from spacy_bioel.mentions.model import set_labels
+from spacy_bioel.models.torch_io import weights_of
+from spacy_bioel.types import Concept
+
+CONFIG = Path(__file__).parents[2] / "training" / "configs" / "fine_tune.cfg"
+TRAIN = [
+    ("Naloxone-induced hypertension after morphine.", ["Naloxone", "morphine"], ["hypertension"]),
+    ("Acute kidney injury with lithium.", ["lithium"], ["Acute kidney injury"]),
+    ("Dyskinesia under levodopa/carbidopa.", ["levodopa", "carbidopa"], ["Dyskinesia"]),
+]
+DEV = [("Seizures after morphine.", ["morphine"], ["Seizures"])]
+IDS = {"naloxone": "D009270", "hypertension": "D006973", "morphine": "D009020"}
+
+
+def text_of(row: tuple[str, list[str], list[str]], labels: tuple[str, str]) -> dict[str, Any]:
+    text, chemicals, diseases = row
+    mentions = [
+        [text.index(words), text.index(words) + len(words), label, f"MESH:{IDS[words.lower()]}"]
+        if words.lower() in IDS
+        else [text.index(words), text.index(words) + len(words), label]
+        for label, found in zip(labels, (chemicals, diseases), strict=True)
+        for words in found
+        if label
+    ]
+    mentions = [
+        dict(zip(("start", "end", "label", "ids"), [*m[:3], m[3:]], strict=True)) for m in mentions
+    ]
+    return {"text": text, "mentions": mentions}
+
+
+@pytest.fixture
+def start(tmp_path, trained_folder) -> Callable[..., Any]:
+    """Initialize a pipeline from the trained one, as `spacy train` does.
+
+    names: Labels of chemicals and diseases in the corpus; "": not annotated.
+    """
+
+    def start(
+        names=("Drug", "Disorder"), *, train=TRAIN, dev=DEV, change: Any = None, **settings: Any
+    ) -> Any:
+        for name, rows in {"train": train, "dev": dev}.items():
+            srsly.write_jsonl(tmp_path / f"{name}.jsonl", [text_of(row, names) for row in rows])
+        config = load_config(CONFIG)
+        paths = {"start": str(trained_folder)}
+        paths |= {name: str(tmp_path / f"{name}.jsonl") for name in ("train", "dev")}
+        config["paths"] |= paths
+        config["training"] |= {"max_steps": 12, "eval_frequency": 6, "patience": 0}
+        config["initialize"]["before_init"] |= settings
+        config["training"]["optimizer"]["learn_rate"] = 0.01
+        if change:
+            change(config)
+        return init_nlp(Config(config))
+
+    return start
+
+
+def pipes(nlp: Any) -> tuple[Any, Any]:
+    return nlp.get_pipe("bioel_mentions"), nlp.get_pipe("bioel_linker")
+
+
+def found(nlp: Any, text: str) -> set[tuple[str, str, str]]:
+    doc = nlp(text)
+    return {(s.text, s.label_, s.kb_id_) for s in doc.spans["bioel"]}
+
+
+def examples_of(nlp: Any) -> Any:
+    """The training documents as the config reads them."""
+    (corpus,) = resolve_dot_names(nlp.config.interpolate(), ["corpora.train"])
+    return corpus(nlp)
+
+
+def trained_on(nlp: Any, folder: Path) -> Any:
+    """Train as `spacy train` does. RETURNS (Language): What it has saved last."""
+    folder.mkdir()
+    loop.train(nlp, folder)
+    return spacy.load(folder / "model-last")
+
+
+def test_own_labels_start_from_those_of_the_same_meaning(start, trained, caplog):
+    nlp = start()
+    detector, linker = pipes(nlp)
+    assert detector.labels == ("Disorder", "Drug")
+    names = {"Chemical": "Drug", "Disease": "Disorder"}
+    for text, *_ in [*TRAIN, *DEV]:
+        before = {(words, names[label], id) for words, label, id in found(trained, text)}
+        assert before and found(nlp, text) == before
+    lines = [r.getMessage() for r in caplog.records if "W380" in r.getMessage()]
+    assert len(lines) == 2
+    assert "'Drug' starts from 'Chemical' (by name" in lines[1] and "%" in lines[1]
+
+
+def test_what_starts_is_trained_and_saved(start, tmp_path):
+    nlp = start(train=[*TRAIN, ("Tachypnea with Sotalol.", ["Sotalol"], ["Tachypnea"])])
+    _, linker = pipes(nlp)
+    fingerprint = linker.fingerprint
+    saved = trained_on(nlp, tmp_path / "out")
+    assert {(w, label) for w, label, _ in found(saved, "Tachypnea with Sotalol.")} == {
+        ("Tachypnea", "Disorder"),
+        ("Sotalol", "Drug"),
+    }
+    # The name encoder is frozen, so that vectors of a knowledge base remain valid.
+    assert pipes(saved)[1].fingerprint == fingerprint
+    assert saved.config["components"]["bioel_mentions"]["factory"] == "bioel_mentions"
+
+
+@pytest.mark.parametrize(
+    ("own", "label"),
+    [
+        ("Disease", "Disease"),
+        ("diseases", "Disease"),
+        ("DISEASE", "Disease"),
+        ("Disorder", "Disease"),
+        ("disease_or_phenotypic_feature", "Disease"),
+        ("Cell_line", "CellLine"),
+        ("cell lines", "CellLine"),
+        ("Gene_or_gene_product", "Gene"),
+        ("GGP", "Gene"),
+        ("Proteins", "Gene"),
+        ("Simple_chemical", "Chemical"),
+        ("DRUG", "Chemical"),
+        ("Organism", "Species"),
+        ("Species", "Species"),
+        ("Mutation", "Variant"),
+        ("Anatomy", None),
+    ],
+)
+def test_names_of_labels(own, label):
+    known = ["CellLine", "Chemical", "Disease", "Gene", "Species", "Variant"]
+    assert choose_starts([own, "x"], known, {}, told={"x": None})[own].label == label
+
+
+def test_the_same_name_comes_first():
+    starts = choose_starts(["Protein", "Gene"], ["Gene", "Protein"], {}, told={})
+    assert {own: start.label for own, start in starts.items()} == {
+        "Gene": "Gene",
+        "Protein": "Protein",
+    }
+
+
+def test_labels_of_other_names_start_from_what_finds_their_mentions(start, caplog):
+    nlp = start(("Agent", "Finding"))
+    assert pipes(nlp)[0].labels == ("Agent", "Finding")
+    assert ("morphine", "Agent", "MESH:D009020") in found(nlp, DEV[0][0])
+    assert "'Agent' starts from 'Chemical' (by overlap" in caplog.text
+
+
+def test_labels_as_told(start, trained):
+    nlp = start(("Agent", "Disease"), labels={"Agent": "Disease", "Disease": None})
+    detector, _ = pipes(nlp)
+    assert detector.labels == ("Agent", "Disease")
+    assert {label for _, label, _ in found(nlp, TRAIN[0][0])} == {"Agent"}
+    assert {words for words, *_ in found(nlp, TRAIN[0][0])} == {"hypertension"}
+
+
+def test_labels_that_the_corpus_lacks_are_dropped(start):
+    nlp = start(("Drug", ""))
+    detector, linker = pipes(nlp)
+    assert detector.labels == ("Drug",)
+    assert {label for _, label, _ in found(nlp, TRAIN[0][0])} == {"Drug"}
+
+
+def test_or_kept_and_not_forgotten(start, tmp_path):
+    nlp = start(("Drug", ""), keep=True)
+    detector, _ = pipes(nlp)
+    assert detector.labels == ("Drug", "Disease")
+    assert nlp.config["corpora"]["train"]["annotates"] == ["Drug"]
+    # What the pipeline finds is learned again, with its probability.
+    (taught,) = (spans for text, spans in detector.taught.items() if text == TRAIN[0][0])
+    assert {label for *_, label, _ in taught} == {"Disease"}
+    gold, probabilities, annotated = detector._targets([next(examples_of(nlp))])
+    assert annotated.all() and {*gold[:, 2]} == {0, 1}
+    assert (probabilities[gold[:, 2] == 0] == 1).all()
+    assert (probabilities[gold[:, 2] == 1] < 1).all()
+    saved = trained_on(nlp, tmp_path / "out")
+    for text, _, diseases in TRAIN:
+        assert {x[0] for x in found(saved, text) if x[1] == "Disease"} == {*diseases}
+    # Its mentions are not counted as wrong.
+    assert spacy.load(tmp_path / "out" / "model-best").meta["performance"]["bioel_mention_p"] == 1
+
+
+def test_documents_that_declare_their_labels_are_left_alone(start):
+    def declare(config):
+        config["corpora"]["train"]["annotates"] = ["Drug", "Disorder", "Organ"]
+
+    nlp = start(keep=True, change=declare)
+    assert nlp.config["corpora"]["train"]["annotates"] == ["Drug", "Disorder", "Organ"]
+
+
+def test_the_settings_of_labels_follow_their_names(start, trained_folder, tmp_path):
+    nlp = spacy.load(trained_folder)
+    detector, linker = pipes(nlp)
+    detector.cfg["include"] = {"Chemical": ["levodopa/carbidopa"], "Disease": ["AKI"]}
+    folder = linker.kb.path
+    linker.cfg["label_types"] = {"Chemical": ["Chemical"], "Disease": ["Disease"]}
+    linker.cfg["kb"] = {"Chemical": str(folder), "Disease": str(folder)}
+    nlp.to_disk(tmp_path / "model")
+
+    def from_there(config):
+        config["paths"]["start"] = str(tmp_path / "model")
+
+    detector, linker = pipes(start(("Drug", ""), change=from_there))
+    assert detector.cfg["include"] == {"Drug": ["levodopa/carbidopa"]}
+    assert linker.cfg["label_types"] == {"Drug": ["Chemical"]} and list(linker.cfg["kb"]) == [
+        "Drug"
+    ]
+    detector, linker = pipes(start(("Drug", ""), keep=True, change=from_there))
+    assert list(linker.cfg["kb"]) == ["Drug", "Disease"]
+
+
+def test_the_alias_table_grows_by_the_training_mentions(start, trained):
+    before, after = pipes(trained)[1].alias_table, pipes(start())[1].alias_table
+    n = before.counts["naloxone"]["MESH:D009270"]
+    assert n and after.counts["naloxone"]["MESH:D009270"] == n + 1
+    assert after.counts["nausea"] == before.counts["nausea"]
+
+
+def own_kb(folder: Path) -> Path:
+    names = {"MESH:D009020": "morphine", "OWN:1": "naloxone", "MESH:D009270": "Narcan"}
+    build_kb([Concept(id, (name,)) for id, name in names.items()], folder)
+    return folder
+
+
+def test_an_own_knowledge_base(start, tmp_path):
+    nlp = start(kb=str(own_kb(tmp_path / "kb")), label_types={"Drug": ["D"]})
+    _, linker = pipes(nlp)
+    assert len(linker.kb) == 3 and linker.cfg["include_kb"]
+    assert linker.cfg["label_types"] == {"Drug": ["D"]}
+    # Ids that the knowledge base lacks would reduce the shares of those that it has.
+    assert linker.alias_table.ids.keys() <= {"MESH:D009020", "MESH:D009270"}
+    assert ("morphine", "Drug", "MESH:D009020") in found(nlp, "He took morphine.")
+
+
+def test_a_knowledge_base_without_the_ids(start, tmp_path):
+    build_kb([Concept("OWN:1", ("naloxone",))], tmp_path / "kb")
+    with pytest.raises(BioelError, match=r"\[B077\] 0 of 3 gold ids"):
+        start(kb=str(tmp_path / "kb"))
+
+
+def test_no_label_is_known(start):
+    with pytest.raises(BioelError, match=r"\[B570\].*'Organ'.*Chemical, Disease.*Organ = "):
+        start(("Organ", ""), train=[("The liver of a mouse.", ["liver"], [])] * 2)
+
+
+def test_one_known_label_is_enough(start, caplog):
+    row = ("The liver is harmed by morphine.", ["morphine"], ["liver"])
+    nlp = start(("Drug", "Organ"), train=[row, *TRAIN[:0]] * 2)
+    assert pipes(nlp)[0].labels == ("Drug", "Organ")
+    assert "W381" in caplog.text and "'Organ'" in caplog.text
+    assert {label for _, label, _ in found(nlp, row[0])} == {"Drug"}
+
+
+@pytest.mark.parametrize("labels", [{"Dru": "Chemical"}, {"Drug": "Chemicals"}])
+def test_told_of_labels_that_do_not_exist(start, labels):
+    with pytest.raises(BioelError, match=r"\[B571\]"):
+        start(labels=labels)
+
+
+@pytest.mark.parametrize(
+    ("train", "dev"), [(TRAIN[:1], TRAIN[:1]), (TRAIN, TRAIN[1:])], ids=["one", "some"]
+)
+def test_development_documents_that_are_trained_on(start, train, dev):
+    with pytest.raises(BioelError, match=rf"\[B572\] .*\({len(dev)} of them"):
+        start(train=train, dev=dev)
+
+
+@pytest.mark.parametrize("name", ["train", "dev"])
+def test_a_corpus_without_documents(start, tmp_path, name):
+    def empty(config):
+        DocBin().to_disk(tmp_path / "empty.spacy")
+        config["paths"][name] = str(tmp_path / "empty.spacy")
+
+    with pytest.raises(BioelError, match=r"\[B572\]"):
+        start(change=empty)
+
+
+def test_a_pipe_that_has_learned_nothing(start, tmp_path):
+    nlp = spacy.blank("en")
+    nlp.add_pipe("bioel_mentions")
+    nlp.add_pipe("bioel_linker")
+    nlp.to_disk(tmp_path / "untrained")
+
+    def from_there(config):
+        config["paths"]["start"] = str(tmp_path / "untrained")
+
+    with pytest.raises(BioelError, match=r"\[B573\].*bioel_mentions"):
+        start(change=from_there)
+
+
+def test_a_pipe_that_is_made_anew(start):
+    def anew(config):
+        config["components"]["bioel_mentions"] = {"factory": "bioel_mentions"}
+
+    with pytest.raises(BioelError, match=r"\[B573\].*source"):
+        start(change=anew)
+
+
+def test_a_start_of_another_version(start, trained_folder, tmp_path):
+    spacy.load(trained_folder).to_disk(tmp_path / "other")
+    path = tmp_path / "other" / "config.cfg"
+    path.write_text(path.read_text("utf8").replace("hidden = 32", "hidden = 48"), "utf8")
+
+    def from_there(config):
+        config["paths"]["start"] = str(tmp_path / "other")
+
+    with pytest.raises(BioelError, match=r"\[B041\].*shape"):
+        start(change=from_there)
+
+
+@pytest.mark.parametrize("kind", ["hidden", "linear", "bio"])
+def test_rows_of_the_last_layer(kind, texts):
+    detector = (
+        make_detector(kind)
+        if kind in KINDS
+        else blank().add_pipe("bioel_mentions", config=DETECTOR)
+    )
+    data = examples(blank(), texts)
+    detector.initialize(lambda: data)
+    batch = detector._batch([example.predicted for example in data])
+    before = detector.model.predict(batch)
+    set_labels(detector.model, [1, None, 0, 1])
+    after = detector.model.predict(batch)
+    assert set(weights_of(detector.model.get_ref("scorer"))) and detector.model.get_dim("nO") == 4
+    if kind == "bio":  # O, then B and I of each label
+        np.testing.assert_allclose(after[:, 0], before[:, 0], rtol=1e-5)
+        before, after = before[:, 1:].reshape(-1, 2, 2), after[:, 1:].reshape(-1, 2, 4)
+    np.testing.assert_allclose(after[..., [0, 2, 3]], before[..., [1, 0, 1]], rtol=1e-5, atol=1e-5)
+    assert (after[..., 1] <= -4).all()
