@@ -97,7 +97,9 @@ def _adapt(
         raise BioelError(Errors.B573.format(name=name))
     train, dev = _read_corpora(nlp)
     key = detector.cfg["gold_key"]
-    known, own = detector.labels, sorted({s.label_ for x in train for s in x.reference.spans[key]})
+    known, own, in_dev = detector.labels, *(_labels_of(x, key) for x in (train, dev))
+    if not own:
+        raise BioelError(Errors.B051.format(key=key))
     found = {} if listens(detector.model) else _count_found(detector, train[:_MAX_DOCUMENTS])
     starts = choose_starts(own, known, found, told=told)
     for label, start in starts.items():
@@ -110,8 +112,7 @@ def _adapt(
     if keep:
         others = {label: label for label in known if label not in {*labels, *labels.values()}}
         if others and not any(annotated_labels(x.reference, key=key) for x in train):
-            in_dev = {s.label_ for x in dev for s in x.reference.spans[key]}
-            _declare(nlp, [*own, *sorted(in_dev - {*own})])
+            _declare(nlp, sorted({*own, *in_dev}))
             if not listens(detector.model):
                 detector.taught = _predict(detector, train, {*others})
         labels |= others
@@ -121,6 +122,10 @@ def _adapt(
     if isinstance(linker, Linker):
         _adapt_linker(linker, labels, kb, {**label_types}, kept={*labels} - {*own})
         _add_mentions(linker, train, only_known=kb is not None)
+
+
+def _labels_of(examples: Sequence[Example], key: str) -> list[str]:
+    return sorted({s.label_ for x in examples for s in x.reference.spans.get(key, ())})
 
 
 def _read_corpora(nlp: Language) -> list[list[Example]]:

@@ -294,6 +294,11 @@ def test_a_corpus_without_documents(start, tmp_path, name):
         start(change=empty)
 
 
+def test_documents_without_mentions(start):
+    with pytest.raises(BioelError, match=r"\[B051\]"):
+        start(train=[(text, [], []) for text, *_ in TRAIN])
+
+
 def test_a_pipe_that_has_learned_nothing(start, tmp_path):
     nlp = spacy.blank("en")
     nlp.add_pipe("bioel_mentions")
