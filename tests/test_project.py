@@ -243,7 +243,7 @@ def test_every_step_declares_what_it_reads_and_writes():
 def test_commands_have_the_options_that_are_used():
     lines = [line for command in PROJECT["commands"] for line in command["script"]]
     calls = [line for line in lines if "-m spacy_bioel" in line]
-    assert len(calls) == 8
+    assert len(calls) == 11
     for line in calls:
         assert unknown_options(shlex.split(line)[3:]) == set(), line
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import spacy
 
+from spacy_bioel.cli.card import Facts
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 
 
@@ -76,3 +77,14 @@ def test_scores_that_say_nothing_of_names_and_a_folder_that_is_no_pipeline(
     assert "[B366]" in bioel("card", tuned, tmp_path / "scores.json", status=2).err
     assert not (tuned / "README.md").exists()
     assert "[B365]" in bioel("card", tmp_path, tmp_path / "scores.json", status=2).err
+
+
+def test_scores_of_other_pipelines_are_beside_those_of_the_same_metric():
+    def row(protocol: str, value: float, label: str = "") -> dict[str, object]:
+        return {"protocol": protocol, "metric": "f1", "value": value, "label": label}
+
+    others = {"before": [row("mention", 50.04), row("gold", 30)], "scratch": [row("gold", 40, "A")]}
+    facts = Facts("x", "1", "", [], {}, {}, [], {}, others=others)
+    assert facts.of_others(row("mention", 60)) == ["50.0", ""]
+    assert facts.of_others(row("gold", 60)) == ["30.0", ""]
+    assert facts.of_others(row("end_to_end", 60)) == ["", ""]
