@@ -36,9 +36,9 @@ def load(
 
     model (str | Path): "starter"; or a pipeline's folder or package name; or a knowledge base
         folder, to find and link the names it contains.
-    disable, exclude (str | Iterable[str]): Starter pipes ("bioel_mentions", "bioel_linker") to
-        disable or to leave out, as in `spacy.load`.
-    config (Mapping | None): Starter settings to change, nested or with dotted names:
+    disable, exclude (str | Iterable[str]): Pipes to disable or to leave out, as in `spacy.load`,
+        such as "bioel_linker".
+    config (Mapping | None): Settings of a pipeline to change, nested or with dotted names:
         {"components.bioel_linker.nil_threshold": 0.6}.
     context (bool): Add the `bioel_context` pipe, which marks mentions as negated, uncertain,
         historical, hypothetical, or about another person, in `span._.negated` and so on.
@@ -46,17 +46,13 @@ def load(
         shorthand and abnormal lab values.
     RETURNS (Language): Pipeline that writes mentions with ids to doc.spans["bioel"]; the id of a
         span is `span._.concept_id`.
-    RAISES BioelError: [B492] if the preset is unknown.
+    RAISES BioelError: [B492] if the preset is unknown; the same errors as `load_model`.
     """
-    from spacy_bioel.loading import STARTER, add_context, load_model, load_starter, set_preset
+    from spacy_bioel.loading import add_context, load_model
 
-    if str(model) != STARTER:
-        nlp = load_model(str(model))
-    else:
-        nlp = load_starter(disable=disable, exclude=exclude, config=config)
-    if preset:
-        set_preset(nlp, preset)
-    elif context:
+    options: Any = {"disable": disable, "exclude": exclude, "config": config}
+    nlp = load_model(str(model), preset=preset, **options)
+    if context and not preset:
         add_context(nlp)
     return nlp
 

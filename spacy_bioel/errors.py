@@ -291,6 +291,7 @@ class Errors(metaclass=_Coded):
     B532 = "{path} and {train} have no label in common: {found} and {known}. Rename labels (--label GOLD=MODEL), or choose the right files."
     B533 = "{path}: none of the {n:,} mentions has an id, so no linker can be trained or measured. Add the ids to the mentions, or check --format."
     B540 = "The config of {where} has wrong settings:\n{wrong}\nCorrect them in the config."
+    B541 = "{model} is a knowledge base, so {options} cannot be applied: they are for saved pipelines and the starter. Change settings afterwards, in nlp.get_pipe('bioel_linker').cfg."
     B550 = "--resume needs all outputs to be files: {path} is not. Leave --resume out, or write to files with -o."
     B551 = "{path} has {n:,} linked documents of a run that was interrupted, or is still running. To continue that run, add --resume; to start again, delete the file."
     B552 = "{path} is from a run that differs in: {what}. Run the original command with --resume; to start again, delete the file."

@@ -82,32 +82,38 @@ class UserCode:
         return (UserCode, ()) if module is None else (import_code, (module.__file__,))
 
 
-def load_model(model: str, *, more: Sequence[str] = (), preset: str | None = None) -> Language:
+def load_model(
+    model: str, *, more: Sequence[str] = (), preset: str | None = None, **options: Any
+) -> Language:
     """Load a pipeline, or make a pipeline that links the names in a knowledge base.
 
     model (str): Folder or package name of a pipeline, or "starter"; or a knowledge base folder, or
         a bundled knowledge base such as "starter:genes".
     more (Sequence[str]): Additional knowledge base folders, if the model is a knowledge base.
     preset (str | None): See `set_preset`.
+    options: `disable`, `exclude` and `config`, as for `spacy.load`.
     RAISES BioelError: [B071] if there is no such pipeline, [B323] if a pipeline is combined with
-        additional knowledge bases, [B501] if the config uses an unregistered function.
+        additional knowledge bases, [B501] if the config uses an unregistered function, [B541] if
+        there are options for a knowledge base.
     """
-    nlp = _load_or_make(model, more)
+    nlp = _load_or_make(model, more, {k: v for k, v in options.items() if v})
     if preset:
         set_preset(nlp, preset)
     return nlp
 
 
-def _load_or_make(model: str, more: Sequence[str]) -> Language:
+def _load_or_make(model: str, more: Sequence[str], options: Mapping[str, Any]) -> Language:
     if has_columns(Path(model)) or is_bundled(model):
+        if options:
+            raise BioelError(Errors.B541.format(model=model, options=", ".join(options)))
         return dictionary_pipeline([model, *more] if more else model)
     if more:
         raise BioelError(Errors.B323.format(model=model))
     if model == STARTER and not Path(model).exists():
-        return load_starter()
+        return load_starter(**options)
     try:
         with config_errors(model):
-            return spacy.load(model)
+            return spacy.load(model, **options)
     except BioelError:
         raise
     except RegistryError as error:
@@ -117,7 +123,7 @@ def _load_or_make(model: str, more: Sequence[str]) -> Language:
         raise BioelError(Errors.B501.format(model=model, name=name, registry=registry)) from error
     except Exception as error:  # loading a damaged folder can fail in many ways
         config: dict[str, Any] = {}
-        with suppress(OSError, ValueError):  # of a damaged config
+        with suppress(Exception):  # the config may be what is damaged
             config = load_config(Path(model) / "config.cfg").get("components", {})
         for name, cfg in config.items():
             check_utf8(cfg, pipe=name)
@@ -234,6 +240,9 @@ def load_starter(
     for name, value in (config or {}).items():
         changes = changes.merge(_nested(name.split("."), value))
     whole = load_config(_STARTER_FOLDER / "config.cfg").merge(changes)
+    for name in {*whole["components"]}.difference(whole["nlp"]["pipeline"]):
+        wrong = f"components.{name}: unknown, {suggest(name, whole['nlp']['pipeline'])}"
+        raise BioelError(Errors.B540.format(where=STARTER, wrong=wrong))
     nlp = load_model_from_config(whole, meta=meta, auto_fill=True, disable=disable, exclude=exclude)
     pipes: dict[str, Any] = dict(nlp.components)
     if detector := pipes.get(DETECTOR):

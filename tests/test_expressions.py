@@ -61,6 +61,23 @@ def compiled_expressions() -> list[tuple[str, int, str]]:
     return [tuple(row) for row in json.loads(output.splitlines()[-1])]
 
 
+def written_expressions(source: str, file: str) -> list[tuple[str, int, str, bool]]:
+    """Return the expressions that calls contain, also of functions that nothing has called.
+
+    RETURNS (list): Expression, flags, file and line, and whether it is tried once.
+    """
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Call(
+                func=ast.Attribute(value=ast.Name(id="re"), attr=method),
+                args=[ast.Constant(value=str(pattern)), *_],
+            ) if method not in ("compile", "escape"):
+                is_once = method in ("match", "fullmatch")
+                found.append((pattern, 0, f"{file}:{node.lineno}", is_once))
+    return found
+
+
 # Tried once too: these are used with `match` and `fullmatch`, from dicts or for names of files.
 ALSO_TRIED_ONCE = (
     r"[\w-]+\.[0-9a-f]{16}", r"[^\S\n]+(?:(?:is|are", r"\s*(?:(?:is|was)\s)?(?:non",
@@ -118,10 +135,15 @@ def test_expressions_of_the_package(deep_recursion):
     tried_once = names_tried_once()
     expressions = compiled_expressions()
     assert len(expressions) > 150
-    slow = {}
+    slow, tried = {}, []
+    for path in PACKAGE.rglob("*.py"):
+        tried += written_expressions(path.read_text(encoding="utf8"), str(path))
+    assert len(tried) > 5
     for pattern, flags, place in expressions:
         path, _, line = place.rpartition(":")
         once = (path, int(line)) in tried_once or pattern.startswith(ALSO_TRIED_ONCE)
+        tried.append((pattern, flags, place, once))
+    for pattern, flags, place, once in tried:
         if text := is_slow_on(pattern, flags, once=once):
             slow[f"{place} {pattern[:80]}"] = text[:20]
     assert slow == {}
@@ -150,6 +172,13 @@ def test_a_planted_expression_is_noticed(pattern):
 )
 def test_an_expression_in_linear_time_is_not(pattern):
     assert not is_slow_on(pattern)
+
+
+def test_an_expression_in_a_function_is_read():
+    source = 'def never_called(text):\n    return re.sub(r"\\s+$", "", text)\n'
+    ((pattern, flags, place, once),) = written_expressions(source, "planted.py")
+    assert (pattern, place, once) == (r"\s+$", "planted.py:2", False)
+    assert is_slow_on(pattern, flags)
 
 
 def test_match_starts_once():

@@ -114,6 +114,47 @@ def test_a_saved_config_with_half_of_a_surrogate_pair_is_refused(tmp_path):
         spacy_bioel.load(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"components": {"bioel_linkr": {"max_candidates": 5}}},
+        {"components.bioel_linkr.max_candidates": 5},
+    ],
+)
+def test_a_misspelt_component_is_named(config):
+    expected = r"\[B540\](?s:.*)components.bioel_linkr: unknown, did you mean bioel_linker"
+    with pytest.raises(BioelError, match=expected):
+        spacy_bioel.load(config=config)
+
+
+def test_options_apply_to_saved_pipelines_too(tmp_path):
+    nlp = blank()
+    nlp.add_pipe("bioel_context")
+    nlp.add_pipe("sentencizer")
+    nlp.to_disk(tmp_path)
+    config = {"components.bioel_context.spans_key": "mine"}
+    changed = spacy_bioel.load(tmp_path, config=config, exclude="sentencizer")
+    assert changed.pipe_names == ["bioel_context"]
+    assert changed.config["components"]["bioel_context"]["spans_key"] == "mine"
+    with pytest.raises(BioelError, match=r"\[B540\](?s:.*)bioel_contxt"):
+        spacy_bioel.load(tmp_path, config={"components.bioel_contxt.spans_key": "mine"})
+
+
+def test_options_do_not_apply_to_a_knowledge_base():
+    with pytest.raises(BioelError, match=r"\[B541\].*starter:cells.*config"):
+        spacy_bioel.load("starter:cells", config={"components.bioel_linker.nil_threshold": 0.5})
+
+
+def test_a_config_with_a_key_twice_is_refused(tmp_path):
+    nlp = blank()
+    nlp.add_pipe("bioel_context")
+    nlp.to_disk(tmp_path)
+    path = tmp_path / "config.cfg"
+    path.write_text(path.read_text().replace('rules = ""', 'rules = ""\nrules = ""'))
+    with pytest.raises(BioelError, match=r"\[B071\].*rules"):
+        spacy_bioel.load(tmp_path)
+
+
 def test_settings_are_copies_and_have_defaults():
     types = {"Disease": ["C"]}
     settings = LinkerSettings.of({"label_types": types, "evidence": {"dense": False}})

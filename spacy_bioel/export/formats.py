@@ -163,11 +163,8 @@ def _find_title_end(text: str, links: Sequence[Link]) -> int:
 def _to_bioc_xml(document: LinkedText) -> str:
     collection = BioCCollection()
     collection.add_document(_to_bioc(document, xml=True))
-    match = re.search(
-        "<document>.*</document>", biocxml.dumps(collection, pretty_print=False), re.DOTALL
-    )
-    assert match is not None
-    return match.group() + "\n"
+    xml, end = biocxml.dumps(collection, pretty_print=False), "</document>"
+    return xml[xml.index("<document>") : xml.rindex(end)] + end + "\n"
 
 
 def _to_bioc_json(document: LinkedText) -> str:

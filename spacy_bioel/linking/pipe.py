@@ -452,7 +452,12 @@ class Linker(StoredPipe[LinkerSettings]):
             self._cache.forget("encoder")
 
     def score(self, examples: Iterable[Example], **kwargs: object) -> dict[str, Any]:
-        """Score predictions with the pipe's scorer, which maps retired ids to current ids."""
+        """Score predictions with the pipe's scorer, which maps retired ids to current ids.
+
+        Warns [W340] if the knowledge base has few of the gold ids.
+        """
+        examples = list(examples)
+        validation.warn_of_gold_ids(self.kb, examples, key=self.cfg["gold_key"])
         scores: dict[str, Any] = super().score(examples, canonical=self.kb.canonical, **kwargs)
         return scores
 

@@ -13,8 +13,10 @@ from typing import Any
 
 import numpy as np
 from spacy.language import Language
+from spacy.training import Example
 from thinc.api import Model
 
+from spacy_bioel.doc import gold_spans
 from spacy_bioel.errors import LOGGER, BioelError, Errors, Warnings
 from spacy_bioel.kb.joined import parts_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
@@ -209,6 +211,14 @@ class KnownIds:
             hint = f"They lack a prefix: try --prefix {prefix} (before training: in bioel convert)."
         about = {"known": self.known, "n": self.n, "absent": self.n - self.known, "first": first}
         return template.format(**about, path=path, hint=hint, example=kb.ids[0])
+
+
+def warn_of_gold_ids(kb: KnowledgeBase, examples: Iterable[Example], *, key: str) -> None:
+    """Warn [W340] if a knowledge base has less than half of the gold ids of examples."""
+    ids = (id for x in examples for span in gold_spans(x, key=key) for id in span.ids)
+    found = KnownIds.of(kb, Counter(ids))
+    if found.are_few:
+        warnings.warn(found.message(Warnings.W340, kb, "the gold documents"), stacklevel=3)
 
 
 def _likely_prefix(kb: KnowledgeBase, missing: Iterable[str]) -> str:

@@ -95,8 +95,8 @@ def test_the_order_depends_on_neither_chance_nor_the_order_of_equal_texts():
 
 
 def test_work_is_in_proportion_to_the_texts(monkeypatch):
-    of, calls = suggest._features, []
-    monkeypatch.setattr(suggest, "_features", lambda *args: calls.append(1) or of(*args))
+    of, calls = suggest._aspects, []
+    monkeypatch.setattr(suggest, "_aspects", lambda *args: calls.append(1) or of(*args))
     for n in (100, 3000):
         calls.clear()
         words = [f"{WORDS[i % 14]} x{i * i % 97} {WORDS[i % 11]} {hex(i)}" for i in range(n)]
