@@ -45,7 +45,7 @@ from spacy.training.loop import train
 from spacy.util import load_config
 from thinc.api import NumpyOps, Ops
 
-from benchmarks.record import Row, figures, question
+from benchmarks.record import NoteOption, Row, figures, question
 from benchmarks.starter import script
 from benchmarks.texts import dev, python
 from spacy_bioel.corpus import read_texts
@@ -89,10 +89,12 @@ def fine_tuning(
     recorded: Annotated[
         bool, typer.Option("--recorded", help="Report the recorded trainings only.")
     ] = False,
+    note: NoteOption = "",
 ) -> Iterator[Row]:
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     torch.set_flush_denormal(True)  # as training/scripts/train.py does
     NumpyOps.gemm = Ops.gemm  # type: ignore[method-assign]
+    remark = "; ".join(filter(None, [NOTE, note]))
     for number in seed:
         for n in size:
             for name in system:
@@ -111,7 +113,7 @@ def fine_tuning(
                         file.write(srsly.json_dumps(rows))
                 rows: Any = srsly.read_json(path)
                 yield from (
-                    about | {"split": "dev", "seed": number, "note": NOTE} | r for r in rows
+                    about | {"split": "dev", "seed": number, "note": remark} | r for r in rows
                 )
 
 
