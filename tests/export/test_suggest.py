@@ -142,7 +142,8 @@ def test_spans_below_the_threshold_are_doubts_but_not_mentions(detecting):
     docs = [detecting.make_doc(text) for text, _ in texts]
     probabilities = [p for spans in detector.score_spans(docs) for *_, p in spans]
     # Just above all probabilities, the likeliest span is nearly a mention; just below, barely one.
-    for threshold, kind in ((max(probabilities) + 1e-5, "nearly"), (max(probabilities), "doubt")):
+    for margin, kind in ((1e-5, "nearly"), (-1e-5, "doubt")):
+        threshold = max(probabilities) + margin
         detector.cfg["threshold"] = threshold
         linked = list(link_texts(detecting, texts, link_all=link_with_doubts))
         for text, plain in zip(linked, link_texts(detecting, texts), strict=True):
