@@ -7,7 +7,7 @@ documents, or ten times as many sentences, and train on them with each system:
 starter     the pipeline as it is; not trained
 scratch     training/configs/small.cfg, from 200 documents on rescnn.cfg, and with the settings of
             the corpus (training/corpora.yml) for all documents
-fine_tuned  training/configs/fine_tune.cfg, from --start
+fine_tuned  training/configs/fine_tune.cfg, from --start, from 200 documents on with 400 updates
 kept        the same; labels that the corpus does not annotate are kept, and what the pipeline finds
             of them in the training documents is learned again
 kept_alone  the same, without learning it again
@@ -59,7 +59,7 @@ from spacy_bioel.types import AnnotatedText
 
 CONFIGS = Path("training") / "configs"
 SIZES = ("20", "50", "100", "200", "all")
-HUNDREDS = 200  # from which documents on rescnn.cfg trains from scratch
+HUNDREDS = ("200", "all")  # sizes with more updates, as the comments of the configs advise
 KEPT = ("kept", "kept_alone")
 SENTENCES = 10  # that count as one document
 NOTE = (
@@ -188,12 +188,13 @@ def _config(system: str, corpus: str, size: str, *, start: str, kb: str, links: 
         config: Any = load_config(CONFIGS / "fine_tune.cfg")
         config["paths"]["start"] = start
         config["initialize"]["before_init"]["keep"] = system in KEPT
+        if size in HUNDREDS:
+            config["training"]["max_steps"] = 400
     elif size == "all":
         spec = script("specs").load_spec(corpus)
         config = script("train").merge_config(CONFIGS / "rescnn.cfg", spec)
     else:
-        path = CONFIGS / ("small.cfg" if int(size) < HUNDREDS else "rescnn.cfg")
-        config = load_config(path)
+        config = load_config(CONFIGS / ("rescnn.cfg" if size in HUNDREDS else "small.cfg"))
     if links:
         config["paths"]["kb"] = kb or None
         return config

@@ -272,6 +272,15 @@ def test_going_on_after_a_stop(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("specs.CORPORA", prepare_tiny(tmp_path, (2, 5), every=1))
     train.main("tiny", Path("2.cfg"), Path("out"))
     assert srsly.read_json("out/model-last/meta.json")["training_steps"] == 2
+    meta = srsly.read_json("out/model-last/meta.json") | {
+        "bioel": {"starts": {"Disease": "Disease"}}
+    }
+    srsly.write_json("out/model-last/meta.json", meta)
+    config = Path("5.cfg").read_text()
+    assert "total_steps = 5\n" in config
+    Path("5.cfg").write_text(
+        config.replace("total_steps = 5\n", "total_steps = ${training.max_steps}\n")
+    )
     trained_with, train_on = [], train.train
 
     def remember(path: Path, *args: Any, **settings: Any) -> None:
@@ -289,7 +298,9 @@ def test_going_on_after_a_stop(tmp_path, monkeypatch, capsys):
     rate = config["training"]["optimizer"]["learn_rate"]
     assert (rate["initial_rate"], rate["warmup_steps"]) == (pytest.approx(0.00075), 0)
     assert rate["total_steps"] == 3
-    assert srsly.read_json("out/model-last/meta.json")["training_steps"] == 5
+    meta = srsly.read_json("out/model-last/meta.json")
+    assert meta["training_steps"] == 5
+    assert meta["bioel"] == {"starts": {"Disease": "Disease"}}
     nlp = spacy.load("out/model-last")
     assert nlp.get_pipe("bioel_linker").alias_table.counts["acute kidney injury"]
     with monkeypatch.context() as full, pytest.raises(OSError, match="full"):

@@ -105,6 +105,7 @@ def main(
     """Read corpus/CORPUS/{train,dev}.spacy and kb/CORPUS; write OUTPUT/model-best, model-last."""
     require_gpu(gpu_id)
     config = choose_config(config, Path("corpus") / corpus / "train.spacy", start=start)
+    typer.echo(f"Config: {config}")
     merged = merge_config(config, load_spec(corpus))
     merged["paths"] |= {
         "train": f"corpus/{corpus}/train.spacy",
@@ -149,23 +150,28 @@ def main(
             set_resumed(merged, last, done, folder)
             path = folder / "config.cfg"
             merged.to_disk(path)
-        train(path, output, folder, use_gpu=gpu_id, from_scratch=not done)
+        train(path, output, folder, use_gpu=gpu_id, last=last if done else None)
+    if n := srsly.read_json(output / "model-best" / "meta.json").get(STEPS):
+        typer.echo(f"The best pipeline is {output / 'model-best'}, after {n} updates.")
 
 
-def train(config: Path, output: Path, folder: Path, *, use_gpu: int, from_scratch: bool) -> None:
+def train(config: Path, output: Path, folder: Path, *, use_gpu: int, last: Path | None) -> None:
     """Train as `spacy train` does, but keep the pipelines in `output` complete at any time.
 
     spaCy saves file by file, and copies model-last to model-best. Here it saves to a temporary
     folder, from where both are moved before the next update.
 
     folder (Path): Temporary folder of this run, on the same disk.
-    from_scratch (bool): Remove pipelines of earlier runs.
+    last (Path | None): The pipeline that the run resumes from. None: it removes those of earlier
+        runs.
     """
     setup_gpu(use_gpu)
     with config_errors(config):
         nlp = init_nlp(load_config(config), use_gpu=use_gpu)
-    if from_scratch:
+    if last is None:
         remove_models(output, folder)
+    else:  # the labels that those of the corpus started from
+        nlp.meta["bioel"] = srsly.read_json(last / "meta.json").get("bioel", {})
     work, update = folder / "saved", nlp.update
     work.mkdir()
 
@@ -311,6 +317,9 @@ def set_resumed(config: Config, last: Path, done: int, folder: Path) -> None:
     folder (Path): Receives a copy of the pipeline.
     """
     training = config["training"]
+    rate = training["optimizer"]["learn_rate"]
+    # Numbers instead of variables such as ${training.max_steps}, which changes.
+    rate |= config.interpolate()["training"]["optimizer"]["learn_rate"]
     # Copied, because the run will overwrite it.
     source = Path(shutil.copytree(last, folder / last.name))
     typer.echo(
@@ -322,7 +331,6 @@ def set_resumed(config: Config, last: Path, done: int, folder: Path) -> None:
     training["max_steps"] -= done
     # An average that starts from 0 is still near 0 at the first evaluation.
     training["optimizer"]["use_averages"] = False
-    rate = training["optimizer"]["learn_rate"]
     total, warmup = rate["total_steps"], rate["warmup_steps"]
     # Continue the linear decay to 0 from the point it had reached.
     rate["initial_rate"] *= min(1.0, (total - done) / (total - warmup))
