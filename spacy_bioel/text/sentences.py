@@ -24,6 +24,7 @@ _LAST_WORD = re.compile(r"[\w.]{0,8}\Z")
 _INITIAL = re.compile(r"\b(?:dr|mr|mrs|ms|prof)\.?\s+[a-z]\Z", re.I)  # "Dr. J. Smith"
 # A bullet, a number, a header, or the first cell of a table row, at the start of a line.
 LIST_ITEM = re.compile(r"[-*•·|]|[^\n\t]{1,40}\t\S|\(?\d{1,2}[.)]\s|[A-Z][A-Za-z/&' -]{1,48}:")
+_BROKEN_WORD = re.compile(r"(?<![\w-])[A-Za-z]{2,30}(-[ \t]*\r?\n[ \t]*)[a-z]{2,30}(?!\w)")
 _FULL_LINE_RATIO = 0.7  # lines at least this long, relative to the longest, may be wrapped
 
 
@@ -57,6 +58,12 @@ def sentence_borders(text: str) -> list[int]:
             borders.append(start)
         line_start = start
     return borders
+
+
+def broken_words(text: str) -> Iterator[tuple[int, int, str]]:
+    """Yield the words that a hyphen breaks at the end of a line: start, end and the whole word."""
+    for match in _BROKEN_WORD.finditer(text):
+        yield *match.span(), match[0].replace(match[1], "")
 
 
 def begins_sentence(tokens: Sequence[str]) -> list[bool]:
