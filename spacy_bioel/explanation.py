@@ -29,7 +29,16 @@ from spacy_bioel.doc import (
 from spacy_bioel.errors import BioelError, Warnings
 from spacy_bioel.kb.joined import JoinedKnowledgeBase
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.types import Candidate, Context, KbRelease, Link, ScoredSpan, is_tied, opened
+from spacy_bioel.types import (
+    CONTEXT_VALUES,
+    Candidate,
+    Context,
+    KbRelease,
+    Link,
+    ScoredSpan,
+    is_tied,
+    opened,
+)
 
 SpanKey = tuple[int, int, str]  # start token, end token (exclusive), label
 
@@ -285,9 +294,10 @@ def register_extensions(facts: Iterable[str] = ()) -> None:
 
     `span._.concept_id` and its synonym `span._.cui` return the linked concept's id in any
     vocabulary, or None; `span._.cuis` returns all ids. `span._.candidates` and
-    `span._.explanation` (see `explain_span`) show how the concept was chosen. `span._.negated`,
-    `uncertain`, `historical`, `hypothetical`, `experiencer` and `context_cues` are None without the
-    `bioel_context` pipe. Extensions registered by another package are kept, with a warning [W270].
+    `span._.explanation` (see `explain_span`) show how the concept was chosen. `span._.assertion`
+    ("absent"), `negated`, `uncertain`, `historical`, `hypothetical`, `experiencer`, `relative` and
+    `context_cues` are None without the `bioel_context` pipe. Extensions registered by another
+    package are kept, with a warning [W270].
 
     facts (Iterable[str]): Facts that entity rules add, such as "hgvs"; each becomes an extension.
     """
@@ -352,10 +362,7 @@ _GETTERS: dict[str, Callable[[Span], Any]] = {
     "cuis": _get_cuis,
     "candidates": _get_candidates,
     "explanation": explain_span,
-    **{
-        name: partial(_get_of_context, name)
-        for name in ("negated", "uncertain", "historical", "hypothetical", "experiencer")
-    },
+    **{name: partial(_get_of_context, name) for name in CONTEXT_VALUES},
     "context_cues": _get_cues,
 }
 EXTENSIONS = frozenset(_GETTERS)  # names of the Span extensions

@@ -23,6 +23,7 @@ from spacy_bioel.settings import (
     MentionSettings,
     Settings,
 )
+from spacy_bioel.types import CONTEXT_VALUES
 
 if TYPE_CHECKING:
     from spacy_bioel.entities.notes.context import MentionContext
@@ -68,7 +69,7 @@ _LINKER_RULES = {
     },
     **_MENTION_RULES,
 }
-_CONTEXT_EXTENSIONS = "negated uncertain historical hypothetical experiencer context_cues".split()
+_CONTEXT_EXTENSIONS = (*CONTEXT_VALUES, "context_cues")
 
 F = TypeVar("F", bound=Callable[..., Any])
 

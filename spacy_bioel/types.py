@@ -171,11 +171,19 @@ def is_tied(candidates: Sequence[Candidate]) -> bool:
     return len(scores) == 2 and scores[0] == scores[1] <= 0.5
 
 
+# Values of a mention's context, each of which is a Span extension and a key in JSON.
+CONTEXT_VALUES = (
+    *("negated", "uncertain", "historical", "hypothetical"),
+    *("experiencer", "relative", "assertion"),
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """What the text says about a mention (see `entities.notes.context`).
 
     experiencer (str): Who has the condition: "patient", "family" or "other".
+    relative (str): Which relative has it, such as "mother"; "" if the text does not say.
     cues (tuple): Start, end and meaning of the words that show this.
     """
 
@@ -184,7 +192,20 @@ class Context:
     historical: bool = False
     hypothetical: bool = False
     experiencer: str = "patient"
+    relative: str = ""
     cues: tuple[tuple[int, int, str], ...] = ()
+
+    @property
+    def assertion(self) -> str:
+        """The status in one word, the first that holds: "absent" (also in a relative), "family",
+        "other", "conditional", "possible", "historical" or "present"."""
+        if self.negated:
+            return "absent"
+        if self.experiencer != "patient":
+            return self.experiencer
+        if self.hypothetical:
+            return "conditional"
+        return "possible" if self.uncertain else "historical" if self.historical else "present"
 
     @property
     def is_affirmed(self) -> bool:

@@ -143,6 +143,8 @@ class ContextOut(BaseModel):
     historical: bool
     hypothetical: bool
     experiencer: str = Field(description='"patient", "family" or "other"')
+    relative: str = Field(description='The relative who has it, such as "mother", or ""')
+    assertion: str = Field(description='The status in one word, such as "absent"')
     cues: list[CueOut]
 
 
