@@ -29,22 +29,15 @@ from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.settings import GOLD_KEY, SPANS_KEY
 from spacy_bioel.text.normalize import normalize_tokens
 from spacy_bioel.text.sentences import find_abbreviations, find_short_binomials
-from spacy_bioel.types import (
-    ANNOTATES,
-    CONTEXT_VALUES,
-    NIL,
-    AnnotatedText,
-    Candidate,
-    Context,
-    Link,
-    ScoredSpan,
-)
+from spacy_bioel.types import ANNOTATES, NIL, AnnotatedText, Candidate, Context, Link, ScoredSpan
 
 RECORDS = "bioel_records"  # Span extension: label -> span group key -> record
 _LINKS = "links"  # span group attribute: the same records, with their offsets and labels
 _ADDED = "added"  # span group attribute: offsets and labels of mentions added by the linker
 _FROM_ENTS = "from_ents"  # span group attribute: whether the mentions are the doc's entities
 _offsets_and_label = attrgetter("start", "end", "label")  # the `_span_key` of a link
+# Values of a mention's context: Span extensions, and keys in JSON.
+CONTEXT_VALUES = "negated uncertain historical hypothetical experiencer relative assertion".split()
 _flags = attrgetter(*CONTEXT_VALUES[:-1])  # without the assertion, which follows from them
 
 # With id, in_ents, candidates, facts, kb, nil_threshold, probability, context.

@@ -18,6 +18,7 @@ from typing import Any
 from spacy.tokens import Doc, Span
 
 from spacy_bioel.doc import (
+    CONTEXT_VALUES,
     RECORDS,
     Record,
     context_of,
@@ -29,16 +30,7 @@ from spacy_bioel.doc import (
 from spacy_bioel.errors import BioelError, Warnings
 from spacy_bioel.kb.joined import JoinedKnowledgeBase
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.types import (
-    CONTEXT_VALUES,
-    Candidate,
-    Context,
-    KbRelease,
-    Link,
-    ScoredSpan,
-    is_tied,
-    opened,
-)
+from spacy_bioel.types import Candidate, Context, KbRelease, Link, ScoredSpan, is_tied, opened
 
 SpanKey = tuple[int, int, str]  # start token, end token (exclusive), label
 

@@ -14,6 +14,7 @@ from spacy.tokenizer import Tokenizer
 from spacy.util import compile_infix_regex, compile_prefix_regex
 from thinc.api import Model
 
+from spacy_bioel.doc import CONTEXT_VALUES
 from spacy_bioel.settings import (
     CONTEXT,
     DETECTOR,
@@ -23,7 +24,6 @@ from spacy_bioel.settings import (
     MentionSettings,
     Settings,
 )
-from spacy_bioel.types import CONTEXT_VALUES
 
 if TYPE_CHECKING:
     from spacy_bioel.entities.notes.context import MentionContext

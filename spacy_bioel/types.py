@@ -171,13 +171,6 @@ def is_tied(candidates: Sequence[Candidate]) -> bool:
     return len(scores) == 2 and scores[0] == scores[1] <= 0.5
 
 
-# Values of a mention's context, each of which is a Span extension and a key in JSON.
-CONTEXT_VALUES = (
-    *("negated", "uncertain", "historical", "hypothetical"),
-    *("experiencer", "relative", "assertion"),
-)
-
-
 @dataclass(frozen=True, slots=True)
 class Context:
     """What the text says about a mention (see `entities.notes.context`).

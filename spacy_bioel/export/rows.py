@@ -28,12 +28,12 @@ from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.util import ignore_error, minibatch, raise_error
 
-from spacy_bioel.doc import get_links
+from spacy_bioel.doc import CONTEXT_VALUES, get_links
 from spacy_bioel.errors import BioelError, Errors, crash_report, shortened
 from spacy_bioel.evaluation import run as measuring
 from spacy_bioel.loading import UserCode, find_detector, find_linker, spans_key
 from spacy_bioel.parallel import use_one_thread
-from spacy_bioel.types import CONTEXT_VALUES, AnnotatedText, Link, Mention
+from spacy_bioel.types import AnnotatedText, Link, Mention
 
 _Item = TypeVar("_Item")
 Result = TypeVar("Result")

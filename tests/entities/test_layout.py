@@ -98,7 +98,7 @@ def test_heads(text, expected):
 )
 def test_tables(text, rows, has_header):
     (table,) = (node for node in read_layout(text) if node.kind == "table")
-    assert [[text[slice(*cell.words)] for cell in row.parts] for row in table.parts] == rows
+    assert [[text[slice(*cell.span)] for cell in row.parts] for row in table.parts] == rows
     assert (table.head[0] < table.head[1]) == has_header
 
 

@@ -12,7 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
-from itertools import pairwise
+from itertools import chain, islice, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,8 +40,12 @@ _BOX = re.compile(r"\[[ \txX✓✔]?\]|\([ xX✓✔]\)|[☐☑☒□■]")
 _LATER_ITEM = re.compile(r"(?<! )[ ]{2,}+(?=\d{1,2}[.)][ ])")  # "1) gout  2) asthma"
 _YES_OR_NO = re.compile(r"[ \t]*(?:yes|no)\b", re.I)
 _RULE = re.compile(r"[\s|:+=_-]{3,}")  # a line below a title or the header of a table
-_BARS, _TABS = re.compile(r"[^|]+"), re.compile(r"[^\t]+")
-_GAPS = re.compile(r"\S+(?: \S+)*+")  # cells with two spaces or more between them
+# What separates cells, with the white space around it.
+_GAPS = {
+    "|": re.compile(r"(?<!\s)\s*+\|\s*+|\|\s*+"),
+    "\t": re.compile(r"(?<! ) *+\t *+"),
+    "  ": re.compile(r"(?<! ) {2,}+"),
+}
 _QUESTION = re.compile(r"[\w)\]]\?+\s*\Z")
 _DOUBT = re.compile(r"(?:\A|[\s(\[,;:/])\?+\s*\Z")  # "? gout" is a doubt
 _VALUES = ("yes no y n", "present absent", "positive negative pos neg", "+ - ++ +++ – −")
@@ -68,7 +72,6 @@ class Node:
         itself. Empty at `start` if there is none.
     body (int): Where the rest begins.
     column (int): Number of a cell's column, from 0.
-    words (tuple[int, int]): The words in a cell, without the white space around them.
     parts (list[Node]): The nodes inside, from left to right.
     """
 
@@ -78,8 +81,11 @@ class Node:
     head: tuple[int, int] = (0, 0)
     body: int = 0
     column: int = 0
-    words: tuple[int, int] = (0, 0)
     parts: list[Node] = field(default_factory=list)
+
+    @property
+    def span(self) -> tuple[int, int]:
+        return self.start, self.end
 
     def path(self, position: int) -> Iterator[Node]:
         """Yield the nodes that contain a character, from the outermost to the innermost."""
@@ -347,8 +353,7 @@ class _Reader:
             for index, (start, end) in enumerate(line.cells[:_MAX_COLUMNS]):
                 column = bisect_right(columns, start - line.cells[0][0] + columns[0] + 1) - 1
                 cell = Node("cell", start, end, column=column if line.by == "  " else index)
-                cell.words = _stripped(self.text, start, end)
-                self._add_text(cell, *cell.words)
+                self._add_text(cell, start, end)
                 row.parts.append(cell)
             table.parts.append(row)
         if len(rows) > 1 and (is_ruled or self._is_header(table.parts[0], table.parts[1])):
@@ -358,13 +363,11 @@ class _Reader:
 
     def _is_header(self, row: Node, next_row: Node) -> bool:
         """Whether the words in a table's first row are names of columns, not values."""
-        names = [self.text[cell.start : cell.end].strip() for cell in row.parts]
-        values = {
-            cell.column: self.text[cell.start : cell.end].strip().lower() for cell in next_row.parts
-        }
+        values = {cell.column: self.text[cell.start : cell.end].lower() for cell in next_row.parts}
+        names = [self.text[cell.start : cell.end] for cell in row.parts]
         for cell, name in zip(row.parts, names, strict=True):
             kind = _VALUE.get(name.lower(), -1)
-            is_value = kind >= 0 and kind == _VALUE.get(values.get(cell.column, ""), -2)
+            is_value = kind >= 0 and kind == _VALUE.get(values.get(cell.column, ""))
             if is_value or (name and not name[0].isupper()):
                 return False
         return sum(map(bool, names)) > 1
@@ -397,21 +400,18 @@ def _read_lines(text: str) -> Iterator[_Line]:
 def _cells_of(text: str, start: int, end: int) -> tuple[list[tuple[int, int]], str]:
     """Return the cells of a line that may be a row of a table, and what separates them."""
     line = text[start:end]
-    if " |" in line or "| " in line or line[0] == "|" or ("|" in line and _RULE.fullmatch(line)):
-        line_start, line_end = start + (line[0] == "|"), end - (line[-1] == "|")
-        bars = [i for i in range(line_start, line_end) if text[i] == "|"]
-        edges = [line_start - 1, *bars, line_end]
-        cells = [(a + 1, b) for a, b in pairwise(edges)]
-        return (cells, "|") if len(cells) > 1 else ([], "")
-    if "\t" in line:
-        edges = [start - 1, *(i for i in range(start, end) if text[i] == "\t"), end]
-        cells = [(a + 1, b) for a, b in pairwise(edges)]
-        return (cells, "\t") if text[cells[0][1] - 1] != ":" else ([], "")
-    if "  " not in line or _BOX.search(line):
-        return [], ""
-    cells = [(start + gap.start(), start + gap.end()) for gap in _GAPS.finditer(line)]
-    is_prose = any(text[cell_end - 1] in ".:;,?!" for _, cell_end in cells[:-1])
-    return ([], "") if is_prose or len(cells) < 2 else (cells, "  ")
+    is_barred = " |" in line or "| " in line or ("|" in line and _RULE.fullmatch(line))
+    by = "|" if is_barred else "\t" if "\t" in line else "  "
+    gaps = [gap.span() for gap in _GAPS[by].finditer(text, start, end)]
+    limits = pairwise([start, *chain.from_iterable(gaps), end])
+    cells = [
+        cell for cell in islice(limits, 0, None, 2) if cell[0] < cell[1] or start < cell[0] < end
+    ]
+    # "Skin:  rash" is a key, and two spaces may follow a sentence.
+    marks = {"|": "", "\t": ":", "  ": ".:;,?!"}[by]
+    is_prose = any(text[last - 1] in marks for first, last in cells[:-1] if first < last)
+    is_row = len(cells) > 1 and not is_prose and not (by == "  " and _BOX.search(line))
+    return (cells, by) if is_row else ([], "")
 
 
 def _is_aligned(first: _Line, line: _Line) -> bool:
@@ -428,12 +428,6 @@ def _is_aligned(first: _Line, line: _Line) -> bool:
 def _without_colon(text: str, end: int) -> int:
     tail = text[max(0, end - 8) : end]
     return end - len(tail) + len(tail.rstrip(": \t"))
-
-
-def _stripped(text: str, start: int, end: int) -> tuple[int, int]:
-    cell = text[start:end]
-    start += len(cell) - len(cell.lstrip())
-    return start, start + len(cell.strip())
 
 
 def units_of(layout: Node) -> list[int]:

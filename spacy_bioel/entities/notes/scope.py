@@ -229,26 +229,26 @@ class _Note:
             any(map(self._is_patient, self._header(table)[:1])) or self._cues_of_column(table, cell)
         )
         if not is_key:
-            key = self._cues_of_head(*row.parts[0].words) if cell is not row.parts[0] else []
+            key = self._cues_of_head(*row.parts[0].span) if cell is not row.parts[0] else []
             return [*self._cues_of_column(table, cell), *key]
         patients = [c.column for c in self._header(table) if self._is_patient(c)]
         cues: list[Cue] = []
         relatives: list[list[Cue]] = []
         for value in row.parts[1:]:
-            if value.words[0] == value.words[1]:
+            if value.span[0] == value.span[1]:
                 continue
             column, status = self._cues_of_column(table, value), self._status_of_cell(value)
             if any(says in PERSONS for *_, says in column):
                 relatives += [column] * (status in (AFFIRMED, None))
             elif not patients or value.column in patients:
                 if status is None:  # other words: "mild", "mother"
-                    return cues or self._cues_of_head(*value.words)
+                    return cues or self._cues_of_head(*value.span)
                 says = next((says for *_, says in column), AFFIRMED)
                 if status == AFFIRMED:
                     status = says
                 elif status == says == "negated":
                     status = AFFIRMED
-                cues.append((*value.words, status))
+                cues.append((*value.span, status))
         if any(status == AFFIRMED for *_, status in cues):
             return []
         return cues or (relatives[0] if relatives else [])
@@ -258,22 +258,22 @@ class _Note:
 
     def _cues_of_column(self, table: Node, cell: Node) -> list[Cue]:
         names = (name for name in self._header(table) if name.column == cell.column)
-        return [cue for name in names for cue in self._cues_of_head(*name.words)]
+        return [cue for name in names for cue in self._cues_of_head(*name.span)]
 
     def _is_patient(self, cell: Node) -> bool:
-        return self.text[slice(*cell.words)].lower() in self.rules.patient
+        return self.text[slice(*cell.span)].lower() in self.rules.patient
 
     def _status_of_cell(self, cell: Node) -> str | None:
         """Return the status of a cell that is an answer, a sign or a tick, or None."""
-        words = self.text[slice(*cell.words)].lower()
+        words = self.text[slice(*cell.span)].lower()
         if words in ("x", "✓", "✔") or not words.strip("+"):
             return AFFIRMED
         if words in self.rules.signs:
             status = self.rules.signs[words]
             return "negated" if status == NEGATED_IF_PAIRED else status
-        value = self.rules.patterns["value"].match(self.text, *cell.words)
+        value = self.rules.patterns["value"].match(self.text, *cell.span)
         is_whole = value and (
-            value.end() == cell.words[1] or _AFTER_ANSWER.match(self.text, value.end())
+            value.end() == cell.span[1] or _AFTER_ANSWER.match(self.text, value.end())
         )
         return self._status_of(value) if value and is_whole else None
 
