@@ -114,8 +114,8 @@ class _Note:
         for phrase in self.phrases:
             self.by_unit[self.unit_of(phrase.place)].append(phrase)
         self._heads: dict[tuple[int, int], list[Cue]] = {}
-        self._ends: dict[int, int] = {}
-        self._ticked: dict[int, bool] = {}
+        self._ends: dict[Node, int] = {}
+        self._ticked: dict[Node, bool] = {}
 
     def unit_of(self, position: int) -> int:
         """Return the index of the sentence, cell or item that contains a character."""
@@ -202,23 +202,23 @@ class _Note:
 
     def _end_of_scope(self, node: Node) -> int:
         """Return where the header of a section or a key ceases to apply: before "She has"."""
-        if node.start not in self._ends:
+        if node not in self._ends:
             opens, empty = (self.rules.patterns[name] for name in ("opens", "empty"))
             first, last = bisect_left(self.units, node.body), bisect_left(self.units, node.end)
             is_empty = empty.match(self.text, node.body)
             ends = (u for u in self.units[first:last] if is_empty or opens.match(self.text, u))
-            self._ends[node.start] = next(ends, node.end)
-        return self._ends[node.start]
+            self._ends[node] = next(ends, node.end)
+        return self._ends[node]
 
     def _cues_of_box(self, path: Sequence[Node], depth: int, start: int) -> Iterator[Cue]:
         """Yield a negation if the box of a mention is empty, and others beside it are ticked."""
         box = path[depth].head
         block = next(n for n in reversed(path[:depth]) if n.kind in ("list", "section", "note"))
-        if block.start not in self._ticked:
+        if block not in self._ticked:
             boxes = (node.head for node in block if node.kind == "box")
-            self._ticked[block.start] = any(is_ticked(self.text[slice(*head)]) for head in boxes)
+            self._ticked[block] = any(is_ticked(self.text[slice(*head)]) for head in boxes)
         is_task = _PURPOSE.search(self.text, min(box[1], start), start)
-        if self._ticked[block.start] and not is_ticked(self.text[slice(*box)]) and not is_task:
+        if self._ticked[block] and not is_ticked(self.text[slice(*box)]) and not is_task:
             yield (*box, "negated")
 
     def _cues_of_row(self, table: Node, row: Node, cell: Node) -> list[Cue]:
@@ -235,7 +235,7 @@ class _Note:
         cues: list[Cue] = []
         relatives: list[list[Cue]] = []
         for value in row.parts[1:]:
-            if value.span[0] == value.span[1]:
+            if value.start == value.end:
                 continue
             column, status = self._cues_of_column(table, value), self._status_of_cell(value)
             if any(says in PERSONS for *_, says in column):
