@@ -66,7 +66,7 @@ _MINUS_BEFORE_WORD = re.compile(r"[,;][^\S\n]*-(?=[A-Za-z])")
 # between a mention and a cue with the direction "behind", and between "next" and a mention.
 _ENUMERATION = re.compile(r"[^,]*|\s*(?:[,/&]|and\b|or\b).*", re.S)
 _COORDINATION = re.compile(r"\s*(?:(?:[/&]|and\b|or\b)[^.,;:]*)?")
-_NO_COMMA = re.compile(r"[^,;]*")
+_NO_COMMA = re.compile(r"(?:[^,; ]| (?!/))*")
 _NEXT = re.compile(r"[^.,;:()]{0,40}")
 _CLAUSE_END = re.compile(
     r"[^\S\n]*(?:[.,;:)]|\n(?![^\S\n]*[a-z])|\Z)"
