@@ -207,6 +207,7 @@ def statuses(nlp: Language, text: str) -> list[str]:
         ("Patient\tAunt\n[gout]\t[asthma]", "present|family aunt"),
         ("Who | What\nFather | [gout]\nPatient | [rash]", "family father|present"),
         # Answers in tables.
+        ("Symptoms | Yes | No\n[Gout] | x | \n[Rash] | | x", "present absent"),
         ("Sign | Case | Son\n[Gout] | no | yes\n[Rash] | | yes", "absent|family son"),
         ("Test\tResult\n[Proteinuria]\tneg\n[Hematuria]\tpos", "absent present"),
         ("Item    Yes   No\n[Gout]      x\n[Rash]         x", "present absent"),

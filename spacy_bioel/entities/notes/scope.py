@@ -225,12 +225,11 @@ class _Note:
         """Return the cues that a table has for a mention in a cell."""
         if row.start < table.body:
             return []
-        is_key = cell is row.parts[0] and not (
-            any(map(self._is_patient, self._header(table)[:1])) or self._cues_of_column(table, cell)
-        )
-        if not is_key:
-            key = self._cues_of_head(*row.parts[0].span) if cell is not row.parts[0] else []
-            return [*self._cues_of_column(table, cell), *key]
+        column = self._cues_of_column(table, cell)
+        is_first = cell is row.parts[0]
+        is_named = any(says != AFFIRMED for *_, says in column)
+        if not is_first or is_named or any(map(self._is_patient, self._header(table)[:1])):
+            return [*column, *([] if is_first else self._cues_of_head(*row.parts[0].span))]
         patients = [c.column for c in self._header(table) if self._is_patient(c)]
         cues: list[Cue] = []
         relatives: list[list[Cue]] = []
