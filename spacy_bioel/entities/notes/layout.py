@@ -284,8 +284,10 @@ class _Reader:
         text = self.text
         first = _KEY.match(text, start, end)
         keys = [(first.span("name"), first.end())] if first else []
-        for key in _LATER_KEY.finditer(text, keys[0][1] if keys else start, end):
-            keys.append((key.span(key.lastgroup or 0), key.end()))
+        later = keys[0][1] if keys else start
+        if ":" in text[later:end]:  # in most sentences there is none
+            for key in _LATER_KEY.finditer(text, later, end):
+                keys.append((key.span(key.lastgroup or 0), key.end()))
         limits = [*(name[0] for name, _ in keys), end]
         self._add_sentences(node, start, limits[0])
         for (name, body), limit in zip(keys, limits[1:], strict=True):
