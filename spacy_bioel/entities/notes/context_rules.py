@@ -73,7 +73,7 @@ class ContextRules:
         affirming = (answer for answer, status in self.answers.items() if status == AFFIRMED)
         patterns = {
             "answer": rf"{_QUESTION_MARKS}(?P<mark>{_any_of(self.answers)})",
-            "value": rf"\s*(?P<mark>{_any_of(self.answers)})",
+            "value": rf"\s{{0,9}}(?P<mark>{_any_of(self.answers)})",
             "affirmed": rf"{_VERB}(?:{_any_of(affirming)})",
             "sign": rf"(?<![\w+/-])(?:{_any_of(self.signs)})(?![\d/])",
             "opens": rf"(?:{_any_of(self.opens)})",
@@ -161,5 +161,5 @@ def _check_phrases(phrases: Any) -> list[str]:
 
 def _alternatives(phrase: str) -> Iterator[list[str]]:
     """Yield the alternatives for each part of a phrase: "(is|was) not seen"."""
-    for i, part in enumerate(re.split(r"\(([^()]*\|[^()]*)\)", phrase)):
+    for i, part in enumerate(re.split(r"\(([^()|]*+(?:\|[^()|]*+)++)\)", phrase)):
         yield part.split("|") if i % 2 else [part]
