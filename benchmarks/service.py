@@ -71,7 +71,7 @@ def service(note: NoteOption = "") -> Iterator[Row]:
 
 @question("bad_texts")
 def bad_texts(note: NoteOption = "") -> Iterator[Row]:
-    """Measure what good clients, /livez and SIGTERM notice of texts that are slow to link."""
+    """Measure how texts that are slow to link affect good clients, /livez and SIGTERM."""
     bodies = [json.dumps({"texts": [text.text]}).encode() for text in development_texts(_CORPUS)]
     about = {"corpus": _CORPUS, "split": "dev", "clients": _N_GOOD_CLIENTS, "note": note}
     with _service() as (port, pid):

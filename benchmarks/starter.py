@@ -65,7 +65,7 @@ def starter(
     ] = None,
     seed: SeedOption = 0,
 ) -> Iterator[Row]:
-    beginning = _script("mixtures").beginning
+    beginning = script("mixtures").beginning
     nlp = load_model(model)
     if people is not None:
         nlp.get_pipe(DETECTOR).cfg["label_people"] = people  # type: ignore[attr-defined]
@@ -80,7 +80,7 @@ def starter(
             yield {"system": system, "corpus": name, "split": "dev", "seed": seed, **row}
 
 
-def _script(name: str) -> Any:
+def script(name: str) -> Any:
     """Import a file of training/scripts, which is not a package."""
     sys.path.insert(0, "training/scripts")
     return __import__(name)
@@ -88,7 +88,7 @@ def _script(name: str) -> Any:
 
 def development_texts(corpus: str) -> list[AnnotatedText]:
     """Return development documents with the annotated labels that pipelines predict."""
-    specs = _script("specs")
+    specs = script("specs")
     spec, path = specs.load_spec(corpus), specs.find_split(corpus, "dev")
     texts = [
         declare_labels(text, spec["annotates"], path=path)

@@ -39,6 +39,14 @@ def _same_seed() -> None:
     spacy.util.fix_random_seed(0)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _same_folder() -> Iterator[None]:
+    """A file of tests that works in a folder of its own leaves it at its end."""
+    folder = Path.cwd()
+    yield
+    os.chdir(folder)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory) -> Iterator[None]:
     """Knowledge bases of the first use go to a folder of this run, not to the user's."""

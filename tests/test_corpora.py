@@ -247,6 +247,22 @@ def test_development_documents_are_trained_on_in_the_end(types, monkeypatch):
     )
 
 
+def test_documents_of_a_corpus_are_left_out_of_a_mixture(types):
+    with gzip.open(types / "gnormplus.PubTator.txt.gz", "at") as file:
+        file.write("9a|t|Aspirin and fever\n9a|a|Aspirin  relieves flu.\n\n")  # also in BC5CDR
+    assert documents.fifth_of("9a") > 0  # for training
+    seen, genes = "Aspirin and fever Aspirin", "Abc binds xyz kinases."
+    for mixture, with_seen, split in (
+        ("bc5cdr+gnormplus", True, "train"),
+        ("bc5cdr+gnormplus+without+bc5cdr_chemical", False, "train"),
+        ("bc5cdr+gnormplus+without+bc5cdr_chemical", False, "dev"),
+    ):
+        corpora.fetch(mixture, data=str(types))
+        found = [text.text for text in read_texts_jsonl(corpora.find_split(mixture, split))]
+        assert (seen in " ".join(found)) == with_seen, mixture
+        assert " ".join(found).count(genes) == 1, mixture
+
+
 def test_a_label_that_no_training_mention_has(types):
     path = types / "CDR" / "CDR_TrainingSet.PubTator.txt"
     path.write_text(TRAIN.replace("Chemical", "Disease"))

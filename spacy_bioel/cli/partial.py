@@ -99,7 +99,7 @@ class PartialLinks:
                 self._n_done += 1
 
     def _read_lines(self) -> Iterator[bytes]:
-        """Yield the complete lines; the end may be torn if the run was killed."""
+        """Yield the complete lines; a killed run may have left half a line at the end."""
         self._size = 0
         with suppress(FileNotFoundError), self.path.open("rb") as file:
             for line in file:

@@ -222,7 +222,7 @@ def _same(word: str, other: str) -> bool:
 
 def _cost(first: list[str], last: list[str], *, prefix: int, suffix: int) -> float:
     """Return the cost of a reading with these numbers of shared words; lower is likelier."""
-    # Parts of similar length are likely, and so is a split at a preposition.
+    # Prefer parts of similar length, and a split at a preposition.
     unshared_first, unshared_last = first[prefix:], last[: len(last) - suffix]
     cost = float(abs(len(unshared_first) - len(unshared_last)))
     is_one_word_each = len(unshared_first) == len(unshared_last) == 1

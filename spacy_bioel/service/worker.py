@@ -1,4 +1,4 @@
-"""Link texts with a pipeline: in this process, or in a worker process that can be killed."""
+"""Link texts with a pipeline: in this process or in a worker process that can be killed."""
 
 from __future__ import annotations
 

@@ -26,6 +26,7 @@ mentions: files with the same sentences, or with the mentions of articles: a `la
 
 "a+b+c" is a mixture of corpora, each of which must list what it annotates. "a+b+c+dev" is also
 trained on their development documents, once all choices are made; "a+b+c+half_dev" on half of them.
+"a+b+c+without+d+e" has no document of d and e, to measure on corpora that a detector has not seen.
 """
 
 from __future__ import annotations
@@ -46,7 +47,15 @@ from doubts import doubts
 from mixtures import check_annotated, join_kbs, write_mixture
 from phrases import READERS, read_phrase_table
 from plain import read_articles, read_sentences
-from specs import ASSETS, check_entry, find_split, is_mixture, load_spec, parts_of
+from specs import (
+    ASSETS,
+    check_entry,
+    find_split,
+    is_mixture,
+    left_out_of,
+    load_spec,
+    parts_of,
+)
 
 from spacy_bioel.cli.console import count_of, show_error, show_note
 from spacy_bioel.cli.corpora import convert as convert_corpus
@@ -79,7 +88,7 @@ def fetch(
 ) -> None:
     """Place the splits of a corpus and the sources of its KB in assets/CORPUS."""
     if is_mixture(corpus):
-        for part in parts_of(corpus):
+        for part in [*parts_of(corpus), *left_out_of(corpus)]:
             fetch(part, data=data, fold=fold)
         write_mixture(corpus)
         return

@@ -11,7 +11,7 @@ from zlib import crc32
 
 from documents import pieces
 from plain import grouped
-from specs import ASSETS, dev_share_of, find_split, load_spec, parts_of
+from specs import ASSETS, dev_share_of, find_split, left_out_of, load_spec, parts_of
 
 from spacy_bioel.corpus import declare_labels
 from spacy_bioel.errors import BioelError
@@ -34,7 +34,7 @@ def write_mixture(corpus: str) -> None:
 
     Training documents and sentences that are development documents of another part are left out.
     Development documents that are also trained on are kept for development only if there are no
-    others.
+    others. Documents of the corpora after "+without+" are left out, whichever part has them.
 
     RAISES BioelError: [B330] on a mention of a label that its corpus does not annotate, [T020] on
         an annotated label without mentions.
@@ -42,13 +42,19 @@ def write_mixture(corpus: str) -> None:
     parts, share = parts_of(corpus), dev_share_of(corpus)
     for part in parts:
         check_annotated(part)
+    unseen = " ".join(
+        letters(text.text)
+        for other in left_out_of(corpus)
+        for split in ("train", "dev")
+        for text in _read(other, split)
+    )
     dev_of_parts = [list(_read(part, "dev")) for part in parts]
-    dev = list(mixed(dev_of_parts))
+    dev = list(mixed(dev_of_parts, left_out=unseen))
     measured = [text for text in dev if not is_learned(text, share)]
     learned = [[text for text in texts if is_learned(text, share)] for texts in dev_of_parts]
     train = mixed(
         [chain(_read(part, "train"), more) for part, more in zip(parts, learned, strict=True)],
-        left_out=" ".join(letters(text.text) for text in measured),
+        left_out=" ".join([unseen, *(letters(text.text) for text in measured)]),
     )
     with replacing_folder(ASSETS / corpus) as folder:
         write_texts_jsonl(folder / "dev.jsonl", measured or dev)

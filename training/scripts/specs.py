@@ -13,6 +13,7 @@ CORPORA = Path(__file__).parents[1] / "corpora.yml"
 ASSETS = Path("assets")
 DEV_SHARES = {"dev": 1.0, "half_dev": 0.5}
 TAUGHT = "taught"  # a corpus that teach.py writes
+WITHOUT = "+without+"  # before the corpora whose documents a mixture leaves out
 UNKNOWN = "[T001] There is no corpus '{corpus}' in {path}. Choose from: {known}."
 NO_SPLIT = (
     "[T003] {folder} does not have a {split} split. Run the step fetch; if the corpus comes "
@@ -33,11 +34,12 @@ def is_mixture(corpus: str) -> bool:
 
 
 def parts_of(corpus: str) -> list[str]:
-    """Return the corpora of a mixture, "a+b+c", "a+b+c+dev" or "a+b+c+taught".
+    """Return the corpora of a mixture, "a+b", "a+b+dev", "a+b+taught" or "a+b+without+c+d".
 
     RAISES BioelError: [T010] when one does not list its labels; the errors of `load_spec`.
     """
-    parts = [part for part in corpus.split("+") if part not in (*DEV_SHARES, TAUGHT)]
+    mixed = corpus.partition(WITHOUT)[0].split("+")
+    parts = [part for part in mixed if part not in (*DEV_SHARES, TAUGHT)]
     for part in parts:
         labels = load_spec(part).get("annotates")
         if not (labels and isinstance(labels, list)):
@@ -45,9 +47,14 @@ def parts_of(corpus: str) -> list[str]:
     return parts
 
 
+def left_out_of(corpus: str) -> list[str]:
+    """Return the corpora whose documents a mixture leaves out, whichever corpus has them."""
+    return [part for part in corpus.partition(WITHOUT)[2].split("+") if part not in ("", TAUGHT)]
+
+
 def dev_share_of(corpus: str) -> float:
     """Return the share of the development documents that a mixture is also trained on."""
-    return DEV_SHARES.get(corpus.rpartition("+")[2], 0.0)
+    return DEV_SHARES.get(corpus.partition(WITHOUT)[0].rpartition("+")[2], 0.0)
 
 
 def load_spec(corpus: str, *, fold: str = "*") -> Spec:

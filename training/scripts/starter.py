@@ -5,6 +5,7 @@ knowledge-base: write the bundled MeSH, from kb/starter/descriptors.
 encoder: copy the encoder that training/scripts/pretrain.py made.
 alias-table: write the alias table of training documents.
 pipeline: write the detector and the alias table of the starter.
+beside: save a pipeline like the starter, with another detector and alias table.
 without: remove an auxiliary label from a detector.
 save: write the starter as a spaCy pipeline, to be packaged.
 fusion: fit the default weights of the evidence on training documents.
@@ -62,6 +63,7 @@ from spacy_bioel.types import ORGANISM, Concept
 
 KBS = Path("kb") / "starter"
 ASSETS = Path("spacy_bioel") / "assets"
+BUNDLED = ["starter:mesh", "starter:genes", "starter:species", "starter:cells"]
 _MESH: dict[str, Any] = {"prefix": "MESH", "types": ["C", "F03", "D"]}
 _NLM = "Courtesy of the U.S. National Library of Medicine"
 # Sources of the encoder by folder, each with alternative files.
@@ -203,7 +205,7 @@ def pipeline(
     """Write assets/starter: the alias table of all bundled knowledge bases, and the detector of a
     tuned pipeline, or the mean of its weights and those of the present detector.
     """
-    counts = _counts(corpora, ["starter:mesh", "starter:genes", "starter:species", "starter:cells"])
+    counts = _counts(corpora, BUNDLED)
     folder = ASSETS / "starter"
     with replacing_file(folder / "alias_table.json") as path:
         path.write_text(json.dumps(counts, ensure_ascii=False) + "\n", encoding="utf8")
@@ -223,6 +225,24 @@ def pipeline(
         line = f"{key} = {json.dumps(tuned[key])}"
         config = re.sub(rf"^{key} = .*$", line, config, count=1, flags=re.MULTILINE)
     (folder / "config.cfg").write_text(config, encoding="utf8")
+
+
+@app.command()
+def beside(
+    corpora: list[str],
+    detector: Annotated[Path, typer.Option()],
+    out: Annotated[Path, typer.Option()],
+) -> None:
+    """Save a pipeline like the starter, with the detector of another pipeline and the alias table
+    of other corpora; the package is left as it is.
+    """
+    nlp = spacy_bioel.load()
+    nlp.remove_pipe("bioel_mentions")
+    nlp.add_pipe("bioel_mentions", source=load_model(str(detector)), first=True)
+    linker: Any = nlp.get_pipe("bioel_linker")
+    linker.alias_table = AliasTable(_counts(corpora, BUNDLED))
+    with replacing_folder(out) as staging:
+        nlp.to_disk(staging)
 
 
 @app.command()

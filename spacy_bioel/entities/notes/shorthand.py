@@ -330,7 +330,7 @@ def measured(text: str) -> dict[str, str]:
 
 
 def _is_in_table(text: str, match: re.Match[str]) -> bool:
-    """Whether a measurement starts its line and an adjacent line also starts with one."""
+    """Return whether a measurement and one on an adjacent line both start their lines."""
     lowest = max(0, match.start() - _MAX_LINE_LENGTH)
     start = text.rfind("\n", lowest, match.start()) + 1
     if not start and lowest:
