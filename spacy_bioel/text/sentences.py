@@ -13,15 +13,16 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from spacy_bioel.text.normalize import BLANK_LINE
 
-_TITLES_AND_ABBREVIATIONS = frozenset(
-    "dr mr mrs ms prof st vs no approx dept fig e.g i.e al".split()
-)
-# Possible sentence ends: after a full stop and white space, or at the end of a line.
+# Possible sentence ends: after a full stop and white space, or at the end of a line. Expressions
+# that begin with a class of characters are the fastest to search for.
 _SENTENCE_OR_LINE_END = re.compile(
-    r"(?<![.!?])(?P<stop>[.!?]++[\"')\]]*+)\s+|(?<![ \t])[ \t]*+\r?\n[ \t]*"
+    r"[.!?\n](?:(?<=\n)[ \t]*|(?<![.!?][.!?])[.!?]*+[\"')\]]*+\s+)"
 )
-_LAST_WORD = re.compile(r"[\w.]{0,8}\Z")
-_INITIAL = re.compile(r"\b(?:dr|mr|mrs|ms|prof)\.?\s+[a-z]\Z", re.I)  # "Dr. J. Smith"
+# The end of "Dr" or of "Dr. J", before a full stop.
+_ABBREVIATION = re.compile(
+    r"(?:(?<![\w.])(?:dr|mr|mrs|ms|prof|st|vs|no|approx|dept|fig|e\.g|i\.e|al)"
+    r"|\b(?:dr|mr|mrs|ms|prof)\.?\s+[a-z])\Z"
+)
 # A bullet, a number, a header, or the first cell of a table row, at the start of a line.
 LIST_ITEM = re.compile(r"[-*•·|]|[^\n\t]{1,40}\t\S|\(?\d{1,2}[.)]\s|[A-Z][A-Za-z/&' -]{1,48}:")
 _BROKEN_WORD = re.compile(r"(?<![\w-])[A-Za-z]{2,30}(-[ \t]*\r?\n[ \t]*)[a-z]{2,30}(?!\w)")
@@ -41,18 +42,20 @@ def sentence_borders(text: str) -> list[int]:
     for match in _SENTENCE_OR_LINE_END.finditer(text):
         start = match.end()  # start of the next sentence, if a sentence ends here
         next_char = text[start : start + 1]
-        if match["stop"]:
-            before = text[max(0, match.start() - 8) : match.start()]
-            word = last[0].lower() if (last := _LAST_WORD.search(before)) else ""
-            is_abbreviation = word in _TITLES_AND_ABBREVIATIONS or bool(_INITIAL.search(before))
-            if word == "no":  # "No. 5", but "Fever: no."
-                is_abbreviation = next_char.isdigit()
-            if match["stop"][0] != "." or not (is_abbreviation or next_char.islower()):
+        stop, end = text[match.start()], match.start()
+        if stop != "\n":
+            is_abbreviation = stop == "." and next_char.islower()
+            if stop == "." and not is_abbreviation:
+                last = _ABBREVIATION.search(text[max(0, end - 8) : end].lower())
+                # "No. 5", but "Fever: no."
+                is_abbreviation = last is not None and (last[0] != "no" or next_char.isdigit())
+            if not is_abbreviation:
                 borders.append(start)
-            if "\n" in match.group():
+            if "\n" in match[0]:
                 line_start = start
             continue
-        is_full = match.start() - line_start >= min_full_length
+        line = text[line_start:end].removesuffix("\r").rstrip(" \t")
+        is_full = len(line) >= min_full_length
         continues = next_char.islower() or (is_full and next_char not in ("", "\r", "\n"))
         if not continues or LIST_ITEM.match(text[start : start + 52]):
             borders.append(start)

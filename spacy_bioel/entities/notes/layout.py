@@ -28,8 +28,8 @@ NO_MENTION = "the name of a section, or a word with another meaning in notes"
 _NAME = r"[A-Za-z][A-Za-z/&' -]{1,48}?"
 _KEY = re.compile(rf"(?P<name>{_NAME})[ \t]{{0,4}}[:=](?![:/=])")
 _LATER_KEY = re.compile(
-    rf"(?:(?<=[.;])[ \t]++(?P<name>{_NAME})"
-    r"|(?<![ \t:])[ \t]{2,}+(?P<title>[A-Z][A-Z/&' -]{1,48}?))[ \t]{0,4}:(?![:/])"
+    rf"[ \t](?:(?<=[.;].)[ \t]*+(?P<name>{_NAME})"
+    r"|(?<![ \t:].)[ \t]++(?P<title>[A-Z][A-Z/&' -]{1,48}?))[ \t]{0,4}:(?![:/])"
 )
 _LINE = re.compile(r"(?P<indent>[^\S\n\f]*+)(?P<text>[^\n\f]*+)")
 _BULLET = re.compile(
@@ -37,7 +37,7 @@ _BULLET = re.compile(
     r"|(?:\((?:\d{1,2}|[a-wyz])\)|(?:\d{1,2}|[a-z]|[ivx]{2,4})[.)])[ \t]++(?=\S)"
 )
 _BOX = re.compile(r"\[[ \txX✓✔]?\]|\([ xX✓✔]\)|[☐☑☒□■]")
-_LATER_ITEM = re.compile(r"(?<! )[ ]{2,}+(?=\d{1,2}[.)][ ])")  # "1) gout  2) asthma"
+_LATER_ITEM = re.compile(r"[ ](?<![ ]{2})[ ]++(?=\d{1,2}[.)][ ])")  # "1) gout  2) asthma"
 _YES_OR_NO = re.compile(r"[ \t]*(?:yes|no)\b", re.I)
 _RULE = re.compile(r"[\s|:+=_-]{3,}")  # a line below a title or the header of a table
 # What separates cells, with the white space around it.
@@ -148,8 +148,12 @@ class _Reader:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        borders = (b for b in sentence_borders(text) if not _DOUBT.search(text[max(0, b - 8) : b]))
-        self.borders = sorted({*borders, *(item.end() for item in _LATER_ITEM.finditer(text))})
+        borders = sentence_borders(text)
+        if "?" in text:
+            borders = [b for b in borders if not _DOUBT.search(text[max(0, b - 8) : b])]
+        later = {item.end() for item in _LATER_ITEM.finditer(text)}
+        self.borders = sorted(later.union(borders)) if later else borders
+        self.boxes = list(_BOX.finditer(text))
         self.is_border = frozenset(self.borders)
         self.lines = list(_read_lines(text))
         longest = max((line.end - line.start for line in self.lines), default=0)
@@ -181,7 +185,7 @@ class _Reader:
         before, line = self.lines[index - 1 : index + 1]
         if line.after_blank or line.is_item or line.start in self.is_border:
             return False
-        if _BOX.search(self.text, before.start, before.end):
+        if self._boxes_in(before.start, before.end):
             return False
         is_full = before.end - before.start >= self.min_full_length
         if is_full or _UNFINISHED.search(self.text[before.start : before.end][-8:]):
@@ -209,7 +213,7 @@ class _Reader:
             return self.text[self.lines[last - 1].end - 1] == ":" and not line.is_item
         if self.text[line.end - 1] == ":":
             return True
-        if not self._has_title(line) or _BOX.search(self.text, line.start, line.end):
+        if not self._has_title(line) or self._boxes_in(line.start, line.end):
             return False
         below = self.lines[last]
         stands_alone = line.after_blank and not below.after_blank
@@ -282,10 +286,12 @@ class _Reader:
     def _add_text(self, node: Node, start: int, end: int) -> None:
         """Add the keys with values, check boxes and sentences in a stretch of text to a node."""
         text = self.text
-        first = _KEY.match(text, start, end)
-        keys = [(first.span("name"), first.end())] if first else []
-        later = keys[0][1] if keys else start
-        if ":" in text[later:end]:  # in most sentences there is none
+        keys, later = [], start
+        has_key = ":" in text[start:end] or "=" in text[start:end]  # most sentences do not
+        if has_key and (first := _KEY.match(text, start, end)):
+            later = first.end()
+            keys.append((first.span("name"), later))
+        if has_key and ":" in text[later:end]:
             for key in _LATER_KEY.finditer(text, later, end):
                 keys.append((key.span(key.lastgroup or 0), key.end()))
         limits = [*(name[0] for name, _ in keys), end]
@@ -300,17 +306,25 @@ class _Reader:
 
         first (int): Where the first check box may begin, if a key stands before it.
         """
-        boxes = list(_BOX.finditer(self.text, max(start, first), end))
-        if boxes:
-            node.parts += self._boxes(boxes, max(start, first), end)
+        first = max(start, first)
+        if boxes := self._boxes_in(first, end):
+            node.parts += self._read_boxes(boxes, first, end)
             return
-        low, high = bisect_right(self.borders, max(start, first)), bisect_left(self.borders, end)
-        for sentence in pairwise([start, *self.borders[low:high], end]):
-            if sentence[0] < sentence[1]:
-                is_question = _QUESTION.search(self.text[sentence[0] : sentence[1]][-40:])
-                node.parts.append(Node("question" if is_question else "sentence", *sentence))
+        low, high = bisect_right(self.borders, first), bisect_left(self.borders, end)
+        for begin, stop in pairwise([start, *self.borders[low:high], end]):
+            if begin < stop:
+                tail = self.text[max(begin, stop - 40) : stop]
+                is_question = "?" in tail and _QUESTION.search(tail)
+                node.parts.append(Node("question" if is_question else "sentence", begin, stop))
 
-    def _boxes(self, boxes: Sequence[re.Match[str]], start: int, end: int) -> Iterator[Node]:
+    def _boxes_in(self, start: int, end: int) -> list[re.Match[str]]:
+        """Return the check boxes in a stretch of text."""
+        if not self.boxes:
+            return []
+        low, high = (bisect_left(self.boxes, x, key=re.Match.start) for x in (start, end))
+        return [box for box in self.boxes[low:high] if box.end() <= end]
+
+    def _read_boxes(self, boxes: Sequence[re.Match[str]], start: int, end: int) -> Iterator[Node]:
         """Yield check boxes with their items, or a key whose value is the box that is ticked."""
         text = self.text
         before = text[start : boxes[0].start()]
@@ -402,6 +416,8 @@ def _read_lines(text: str) -> Iterator[_Line]:
 def _cells_of(text: str, start: int, end: int) -> tuple[list[tuple[int, int]], str]:
     """Return the cells of a line that may be a row of a table, and what separates them."""
     line = text[start:end]
+    if "  " not in line and "\t" not in line and "|" not in line:
+        return [], ""
     is_barred = " |" in line or "| " in line or ("|" in line and _RULE.fullmatch(line))
     by = "|" if is_barred else "\t" if "\t" in line else "  "
     gaps = [gap.span() for gap in _GAPS[by].finditer(text, start, end)]
