@@ -25,7 +25,8 @@ _ABBREVIATION = re.compile(
 )
 # A bullet, a number, a header, or the first cell of a table row, at the start of a line.
 LIST_ITEM = re.compile(r"[-*•·|]|[^\n\t]{1,40}\t\S|\(?\d{1,2}[.)]\s|[A-Z][A-Za-z/&' -]{1,48}:")
-_BROKEN_WORD = re.compile(r"(?<![\w-])[A-Za-z]{2,30}(-[ \t]*\r?\n[ \t]*)[a-z]{2,30}(?!\w)")
+_BREAK_IN_WORD = re.compile(r"-[ \t]*\r?\n[ \t]*(?P<rest>[a-z]{2,30})(?!\w)")
+_WORD_BEFORE_BREAK = re.compile(r"(?<![\w-])[A-Za-z]{2,30}\Z")
 _FULL_LINE_RATIO = 0.7  # lines at least this long, relative to the longest, may be wrapped
 
 
@@ -65,8 +66,12 @@ def sentence_borders(text: str) -> list[int]:
 
 def broken_words(text: str) -> Iterator[tuple[int, int, str]]:
     """Yield the words that a hyphen breaks at the end of a line: start, end and the whole word."""
-    for match in _BROKEN_WORD.finditer(text):
-        yield *match.span(), match[0].replace(match[1], "")
+    last = 0
+    for match in _BREAK_IN_WORD.finditer(text):
+        end = match.start()
+        if word := _WORD_BEFORE_BREAK.search(text, max(last, end - 31), end):
+            last = match.end()
+            yield word.start(), last, word[0] + match["rest"]
 
 
 def begins_sentence(tokens: Sequence[str]) -> list[bool]:

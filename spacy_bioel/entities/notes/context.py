@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import srsly
 from numpy.typing import NDArray
-from spacy.attrs import IDX, IS_SPACE, LOWER
+from spacy.attrs import IDX, IS_SPACE, LENGTH, LOWER
 from spacy.pipeline.pipe import Pipe
 from spacy.strings import get_string_id
 from spacy.tokens import Doc
@@ -72,19 +72,20 @@ class MentionContext(Pipe):
             raise BioelError(Errors.B490.format(path=origin, error=error)) from error
         # All phrases are in one text, which is faster to tokenize.
         doc = self.tokenizer("\n".join(self.rules.phrases))
-        words, _, starts = _lowercase_words(doc)
+        words, starts, _ = _lowercase_words(doc)
         ends = np.cumsum([len(phrase) + 1 for phrase in self.rules.phrases])
         borders = [0, *np.searchsorted(starts, ends).tolist()]
-        # Phrases by the hashes of their words; and numbers of words, by the hash of the first word.
+        # Phrases by the hashes of their words; and numbers of words, by the hashes of the first two.
         self._phrases = {
             tuple(words[start:end].tolist()): phrase
             for (start, end), phrase in zip(pairwise(borders), self.rules.phrases, strict=True)
             if start < end
         }
-        lengths: dict[int, set[int]] = defaultdict(set)
+        lengths: dict[tuple[int, ...], set[int]] = defaultdict(set)
         for phrase in self._phrases:
-            lengths[phrase[0]].add(len(phrase))
+            lengths[phrase[:2]].add(len(phrase))
         self._lengths = {first: sorted(n, reverse=True) for first, n in lengths.items()}
+        self._first_words = {phrase[0] for phrase in self._phrases}
 
     def __call__(self, doc: Doc) -> Doc:
         """Set the context of each span in the group (see `span._.negated`)."""
@@ -104,20 +105,22 @@ class MentionContext(Pipe):
     def _find_phrases(self, doc: Doc) -> list[Phrase]:
         """Find phrases of the rules in the sentences of a document; of overlapping phrases, keep
         the longest."""
-        words, tokens, starts = (column.tolist() for column in _lowercase_words(doc))
-        units = np.searchsorted(units_of(read_layout(text_of(doc))), starts, side="right").tolist()
+        columns = _lowercase_words(doc)
+        borders = units_of(read_layout(text_of(doc)))
+        units = np.searchsorted(borders, columns[1], side="right").tolist()
+        words, starts, ends = (column.tolist() for column in columns)
         phrases: list[Phrase] = []
         end = 0
         for start, word in enumerate(words):
-            if start < end or word not in self._lengths:
+            if start < end or word not in self._first_words:
                 continue
-            for length in self._lengths[word]:
+            lengths = self._lengths.get(tuple(words[start : start + 2]), ())
+            for length in (*lengths, *self._lengths.get((word,), ())):
                 name = self._phrases.get(tuple(words[start : start + length]), "")
-                is_whole = units[start + length - 1 : start + length] == units[start : start + 1]
-                if name and is_whole:
-                    end = start + length
-                    first, last = doc[tokens[start]], doc[tokens[end - 1]]
-                    phrases.append(Phrase(first.idx, last.idx + len(last), name))
+                last = start + length - 1
+                if name and last < len(words) and units[last] == units[start]:
+                    end = last + 1
+                    phrases.append(Phrase(starts[start], ends[last], name))
                     break
         return phrases
 
@@ -157,12 +160,11 @@ def _layout_of(doc: Doc) -> Node:
 
 
 def _lowercase_words(doc: Doc) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Return the hashes of lower-case words without white space, and the indices and offsets of
-    their tokens.
+    """Return the hashes of lower-case words without white space, and their offsets.
 
     The first token of a word that is broken at the end of a line has the hash of the whole word.
     """
-    columns = doc.to_array([LOWER, IS_SPACE, IDX]).reshape(-1, 3)
+    columns = doc.to_array([LOWER, IS_SPACE, IDX, LENGTH]).reshape(-1, 4)
     is_word = columns[:, 1] == 0
     starts = np.ascontiguousarray(columns[:, 2])  # searched without copying it each time
     for start, end, whole in broken_words(text_of(doc)):
@@ -170,4 +172,4 @@ def _lowercase_words(doc: Doc) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]
         columns[first, 0] = get_string_id(whole.lower())
         is_word[first + 1 : last] = False
     tokens = np.flatnonzero(is_word)
-    return columns[tokens, 0], tokens, starts[tokens]
+    return columns[tokens, 0], starts[tokens], (starts + columns[:, 3])[tokens]

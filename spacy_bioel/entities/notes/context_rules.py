@@ -22,9 +22,9 @@ AFFIRMED = ""  # status for answers and signs that do not negate
 # Status for signs that negate only on a line with an affirming sign: "-" also marks list items.
 NEGATED_IF_PAIRED = "negated beside"
 _CUE_DIRECTIONS = ("forward", "backward", "both", "behind", "next", "item", "final", "initial")
-# Text between a question and its answer.
+# Text between a question and its answer. The class comes first, to be searched for fast.
 _QUESTION_MARKS = (
-    r"(?<=[\w)\]])(?:[^\S\n]*+(?:[:=(—–?]|(?<=\s)--?(?=[^\S\n]))|[^\S\n]++--(?=[^\S\n]))[^\S\n]*+"
+    r"[:=(—–?\s](?<=[\w)\]].)(?:(?<=\S)|(?<=\s)[^\S\n]*+(?:[:=(—–?]|--?(?=[^\S\n])))[^\S\n]*+"
 )
 _VERB = r"[^\S\n]+(?:(?:is|are|was|were)[^\S\n]+)?"
 

@@ -31,7 +31,7 @@ _LATER_KEY = re.compile(
     rf"[ \t](?:(?<=[.;].)[ \t]*+(?P<name>{_NAME})"
     r"|(?<![ \t:].)[ \t]++(?P<title>[A-Z][A-Z/&' -]{1,48}?))[ \t]{0,4}:(?![:/])"
 )
-_LINE = re.compile(r"(?P<indent>[^\S\n\f]*+)(?P<text>[^\n\f]*+)")
+_LINE = re.compile(r"\S[^\n\f]*+")
 _BULLET = re.compile(
     r"(?:[*•·▪◦‣](?!\*)|[-–—](?!ve\b|[\d–—-]))[ \t]*+(?=\S)"
     r"|(?:\((?:\d{1,2}|[a-wyz])\)|(?:\d{1,2}|[a-z]|[ivx]{2,4})[.)])[ \t]++(?=\S)"
@@ -395,20 +395,22 @@ def is_ticked(box: str) -> bool:
 
 
 def _read_lines(text: str) -> Iterator[_Line]:
-    after_blank = True
+    after_blank, last = True, 0
     for match in _LINE.finditer(text):
-        start, end = match.start("text"), match.start("text") + len(match["text"].rstrip())
-        if start == end:
-            # A match is empty at every line break, so only the second of two is a blank line.
-            after_blank = after_blank or match.start() == 0 or text[match.start() - 1] in "\n\f"
+        start, words = match.start(), match[0].rstrip()
+        *breaks, indent = text[last:start].replace("\f", "\n").split("\n")
+        after_blank |= len(breaks) > 1
+        end, last = start + len(words), match.end()
+        if "|" not in words and _RULE.fullmatch(match[0]):
             continue
-        if "|" not in match["text"] and _RULE.fullmatch(match["text"]):
-            continue
-        bullet = _BULLET.match(text, start, end)
-        is_item = bullet is not None or _BOX.match(text, start) is not None
-        cells, by = ([], "") if is_item else _cells_of(text, start, end)
-        depth = 2 * len(match["indent"].expandtabs(8)) + (is_item or by != "")
-        text_start = bullet.end() if bullet else start
+        is_item, text_start, cells, by = False, start, list[tuple[int, int]](), ""
+        if not words[0].isupper():
+            bullet = _BULLET.match(text, start, end)
+            is_item = bullet is not None or _BOX.match(text, start) is not None
+            text_start = bullet.end() if bullet else start
+        if not is_item and ("  " in words or "\t" in words or "|" in words):
+            cells, by = _cells_of(text, start, end)
+        depth = 2 * len(indent.expandtabs(8)) + (is_item or by != "")
         yield _Line(start, end, depth, text_start, cells, by, after_blank)
         after_blank = False
 
@@ -416,8 +418,6 @@ def _read_lines(text: str) -> Iterator[_Line]:
 def _cells_of(text: str, start: int, end: int) -> tuple[list[tuple[int, int]], str]:
     """Return the cells of a line that may be a row of a table, and what separates them."""
     line = text[start:end]
-    if "  " not in line and "\t" not in line and "|" not in line:
-        return [], ""
     is_barred = " |" in line or "| " in line or ("|" in line and _RULE.fullmatch(line))
     by = "|" if is_barred else "\t" if "\t" in line else "  "
     gaps = [gap.span() for gap in _GAPS[by].finditer(text, start, end)]

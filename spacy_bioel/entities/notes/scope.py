@@ -173,10 +173,10 @@ class _Note:
         """Return the cues in a head that says nothing else: "None of the following"."""
         if end - start > _MAX_HEAD_LENGTH:
             return []
-        start = max(start, _start_after(".;", self.text, end))
         if (cues := self._heads.get((start, end))) is not None:
             return cues
-        rules, cues = self.rules, []
+        rules, cues, place = self.rules, [], (start, end)
+        start = max(start, _start_after(".;", self.text, end))
         name = " ".join(self.text[start:end].lower().split())
         known = [
             names[name] for names in (rules.heads, rules.sections, rules.answers) if name in names
@@ -197,7 +197,7 @@ class _Note:
             rest.append(self.text[position:end])
             if not rules.fillers.issuperset(_WORD.findall(" ".join(rest).lower())):
                 cues = []
-        self._heads[start, end] = cues
+        self._heads[place] = cues
         return cues
 
     def _end_of_scope(self, node: Node) -> int:
