@@ -36,7 +36,9 @@ _BULLET = re.compile(
     r"(?:[*•·▪◦‣](?!\*)|[-–—](?!ve\b|[\d–—-]))[ \t]*+(?=\S)"
     r"|(?:\((?:\d{1,2}|[a-wyz])\)|(?:\d{1,2}|[a-z]|[ivx]{2,4})[.)])[ \t]++(?=\S)"
 )
-_BOX = re.compile(r"\[[ \txX✓✔]?\]|\([ xX✓✔]\)|[☐☑☒□■]")
+_BOX = re.compile(
+    r"[\[(☐☑☒□■](?:(?<=\[)[ \txX✓✔]?\]|(?<=\()[ xX✓✔]\)|(?<=[☐☑☒□■]))"
+)
 _LATER_ITEM = re.compile(r"[ ](?<![ ]{2})[ ]++(?=\d{1,2}[.)][ ])")  # "1) gout  2) asthma"
 _YES_OR_NO = re.compile(r"[ \t]*(?:yes|no)\b", re.I)
 _RULE = re.compile(r"[\s|:+=_-]{3,}")  # a line below a title or the header of a table
@@ -110,7 +112,7 @@ class _Line(NamedTuple):
 
     depth (int): Twice its indentation; one more for items of a list and rows of a table.
     text (int): Start of its text after the bullet.
-    cells (list): Offsets of its cells, if it may be a row.
+    cells (Sequence): Offsets of its cells, if it may be a row.
     by (str): What separates the cells: "|", a tab or "  ".
     after_blank (bool): Whether it is the first line after a blank line.
     """
@@ -119,7 +121,7 @@ class _Line(NamedTuple):
     end: int
     depth: int
     text: int
-    cells: list[tuple[int, int]]
+    cells: Sequence[tuple[int, int]]
     by: str
     after_blank: bool
 
@@ -151,8 +153,10 @@ class _Reader:
         borders = sentence_borders(text)
         if "?" in text:
             borders = [b for b in borders if not _DOUBT.search(text[max(0, b - 8) : b])]
-        later = {item.end() for item in _LATER_ITEM.finditer(text)}
-        self.borders = sorted(later.union(borders)) if later else borders
+        if "  " in text:
+            later = {item.end() for item in _LATER_ITEM.finditer(text)}
+            borders = sorted(later.union(borders))
+        self.borders = borders
         self.boxes = list(_BOX.finditer(text))
         self.is_border = frozenset(self.borders)
         self.lines = list(_read_lines(text))
@@ -166,7 +170,7 @@ class _Reader:
         while index < len(self.lines):
             line = self.lines[index]
             self._close(line)
-            n_rows = self._n_rows(index)
+            n_rows = self._n_rows(index) if line.by else 0
             last = index + (n_rows or 1)
             while not n_rows and last < len(self.lines) and self._continues(last):
                 last += 1
@@ -185,7 +189,7 @@ class _Reader:
         before, line = self.lines[index - 1 : index + 1]
         if line.after_blank or line.is_item or line.start in self.is_border:
             return False
-        if self._boxes_in(before.start, before.end):
+        if self.boxes and self._boxes_in(before.start, before.end):
             return False
         is_full = before.end - before.start >= self.min_full_length
         if is_full or _UNFINISHED.search(self.text[before.start : before.end][-8:]):
@@ -213,7 +217,7 @@ class _Reader:
             return self.text[self.lines[last - 1].end - 1] == ":" and not line.is_item
         if self.text[line.end - 1] == ":":
             return True
-        if not self._has_title(line) or self._boxes_in(line.start, line.end):
+        if not self._has_title(line) or (self.boxes and self._boxes_in(line.start, line.end)):
             return False
         below = self.lines[last]
         stands_alone = line.after_blank and not below.after_blank
@@ -264,9 +268,9 @@ class _Reader:
     def _add_line(self, line: _Line, end: int) -> None:
         """Add a paragraph, an item of a list, or a key with its value."""
         node = Node("item" if line.is_item else "paragraph", line.start, end)
-        node.head, node.body = (line.text, _without_colon(self.text, end)), end
         self._add_text(node, line.text, end)
         if line.is_item:
+            node.head, node.body = (line.text, _without_colon(self.text, end)), end
             top = self.open[-1]
             if top.node.kind != "list" or (top.depth != line.depth and len(top.node.parts) > 1):
                 items = Node("list", line.start, end, (line.start, line.start), line.start)
@@ -285,20 +289,19 @@ class _Reader:
 
     def _add_text(self, node: Node, start: int, end: int) -> None:
         """Add the keys with values, check boxes and sentences in a stretch of text to a node."""
-        text = self.text
-        keys, later = [], start
-        has_key = ":" in text[start:end] or "=" in text[start:end]  # most sentences do not
-        if has_key and (first := _KEY.match(text, start, end)):
-            later = first.end()
-            keys.append((first.span("name"), later))
-        if has_key and ":" in text[later:end]:
-            for key in _LATER_KEY.finditer(text, later, end):
-                keys.append((key.span(key.lastgroup or 0), key.end()))
-        limits = [*(name[0] for name, _ in keys), end]
-        self._add_sentences(node, start, limits[0])
-        for (name, body), limit in zip(keys, limits[1:], strict=True):
-            pair = Node("pair", name[0], limit, name, body)
-            self._add_sentences(pair, pair.start, limit, first=body)
+        keys, text = [], self.text
+        words = text[start:end]
+        if ":" in words or "=" in words:
+            if first := _KEY.match(text, start, end):
+                keys.append(first)
+            later = first.end() if first else start
+            if ":" in text[later:end]:
+                keys += _LATER_KEY.finditer(text, later, end)
+        names = [key.span(key.lastgroup or 0) for key in keys]
+        self._add_sentences(node, start, names[0][0] if keys else end)
+        for i, (key, name) in enumerate(zip(keys, names, strict=True), 1):
+            pair = Node("pair", name[0], names[i][0] if i < len(names) else end, name, key.end())
+            self._add_sentences(pair, pair.start, pair.end, first=pair.body)
             node.parts.append(pair)
 
     def _add_sentences(self, node: Node, start: int, end: int, first: int = -1) -> None:
@@ -307,20 +310,19 @@ class _Reader:
         first (int): Where the first check box may begin, if a key stands before it.
         """
         first = max(start, first)
-        if boxes := self._boxes_in(first, end):
+        if self.boxes and (boxes := self._boxes_in(first, end)):
             node.parts += self._read_boxes(boxes, first, end)
             return
         low, high = bisect_right(self.borders, first), bisect_left(self.borders, end)
-        for begin, stop in pairwise([start, *self.borders[low:high], end]):
-            if begin < stop:
-                tail = self.text[max(begin, stop - 40) : stop]
+        for stop in (*self.borders[low:high], end):
+            if start < stop:
+                tail = self.text[start:stop][-40:]
                 is_question = "?" in tail and _QUESTION.search(tail)
-                node.parts.append(Node("question" if is_question else "sentence", begin, stop))
+                node.parts.append(Node("question" if is_question else "sentence", start, stop))
+                start = stop
 
     def _boxes_in(self, start: int, end: int) -> list[re.Match[str]]:
         """Return the check boxes in a stretch of text."""
-        if not self.boxes:
-            return []
         low, high = (bisect_left(self.boxes, x, key=re.Match.start) for x in (start, end))
         return [box for box in self.boxes[low:high] if box.end() <= end]
 
@@ -401,35 +403,39 @@ def _read_lines(text: str) -> Iterator[_Line]:
         *breaks, indent = text[last:start].replace("\f", "\n").split("\n")
         after_blank |= len(breaks) > 1
         end, last = start + len(words), match.end()
-        if "|" not in words and _RULE.fullmatch(match[0]):
-            continue
-        is_item, text_start, cells, by = False, start, list[tuple[int, int]](), ""
+        text_start, is_item = start, False
         if not words[0].isupper():
-            bullet = _BULLET.match(text, start, end)
+            if "|" not in words and _RULE.fullmatch(match[0]):
+                continue
+            if bullet := _BULLET.match(text, start, end):
+                text_start = bullet.end()
             is_item = bullet is not None or _BOX.match(text, start) is not None
-            text_start = bullet.end() if bullet else start
-        if not is_item and ("  " in words or "\t" in words or "|" in words):
-            cells, by = _cells_of(text, start, end)
-        depth = 2 * len(indent.expandtabs(8)) + (is_item or by != "")
+        cells, by = _cells_of(words, start) if not is_item else ((), "")
+        depth = (2 * len(indent.expandtabs(8)) if indent else 0) + (is_item or by != "")
         yield _Line(start, end, depth, text_start, cells, by, after_blank)
         after_blank = False
 
 
-def _cells_of(text: str, start: int, end: int) -> tuple[list[tuple[int, int]], str]:
+def _cells_of(line: str, start: int) -> tuple[Sequence[tuple[int, int]], str]:
     """Return the cells of a line that may be a row of a table, and what separates them."""
-    line = text[start:end]
-    is_barred = " |" in line or "| " in line or ("|" in line and _RULE.fullmatch(line))
-    by = "|" if is_barred else "\t" if "\t" in line else "  "
-    gaps = [gap.span() for gap in _GAPS[by].finditer(text, start, end)]
-    limits = pairwise([start, *chain.from_iterable(gaps), end])
+    by = "  " if "  " in line else ""
+    if "\t" in line:
+        by = "\t"
+    if "|" in line and (" |" in line or "| " in line or _RULE.fullmatch(line)):
+        by = "|"
+    if not by:
+        return (), ""
+    limits = [0, *chain.from_iterable(gap.span() for gap in _GAPS[by].finditer(line)), len(line)]
     cells = [
-        cell for cell in islice(limits, 0, None, 2) if cell[0] < cell[1] or start < cell[0] < end
+        (start + first, start + last)
+        for first, last in zip(limits[::2], limits[1::2], strict=True)
+        if first < last or 0 < first < len(line)
     ]
     # "Skin:  rash" is a key, and two spaces may follow a sentence.
     marks = {"|": "", "\t": ":", "  ": ".:;,?!"}[by]
-    is_prose = any(text[last - 1] in marks for first, last in cells[:-1] if first < last)
+    is_prose = any(line[last - start - 1] in marks for first, last in cells[:-1] if first < last)
     is_row = len(cells) > 1 and not is_prose and not (by == "  " and _BOX.search(line))
-    return (cells, by) if is_row else ([], "")
+    return (cells, by) if is_row else ((), "")
 
 
 def _is_aligned(first: _Line, line: _Line) -> bool:
