@@ -106,8 +106,7 @@ class MentionContext(Pipe):
         """Find phrases of the rules in the sentences of a document; of overlapping phrases, keep
         the longest."""
         columns = _lowercase_words(doc)
-        borders = units_of(read_layout(text_of(doc)))
-        units = np.searchsorted(borders, columns[1], side="right").tolist()
+        units = np.searchsorted(units_of(text_of(doc)), columns[1], side="right").tolist()
         words, starts, ends = (column.tolist() for column in columns)
         phrases: list[Phrase] = []
         end = 0

@@ -454,9 +454,10 @@ def _without_colon(text: str, end: int) -> int:
     return end - len(tail) + len(tail.rstrip(": \t"))
 
 
-def units_of(layout: Node) -> list[int]:
-    """Return the starts of the sentences, cells and items that have no parts."""
-    return [node.start for node in layout if not node.parts]
+@lru_cache(maxsize=64)
+def units_of(text: str) -> list[int]:
+    """Return the starts of the sentences, cells and items of a text that have no parts."""
+    return [node.start for node in read_layout(text) if not node.parts]
 
 
 def have_other_meaning(text: str, starts: IntArray, ends: IntArray) -> NDArray[np.bool_]:

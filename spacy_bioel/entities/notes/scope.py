@@ -76,6 +76,7 @@ _CONDITION_END = re.compile(r",(?!(?:[^,.;]{0,40},){0,4}[^,.;]{0,40}\bor\b)|\bth
 _PURPOSE = re.compile(r"\b(?:for|to|because|due|regarding|re)\b", re.I)  # in an item to be done
 _AFTER_WORD = re.compile(r"[\w)\]]")
 _WORD = re.compile(r"[^\W\d_]+")
+_RULING = frozenset(("section", "list", "item", "pair", "row", "box"))  # parts that may have cues
 # Limits, so that the running time is linear even if a text has no sentence boundaries.
 _MAX_PHRASES = 30  # phrases to check before and after a mention
 _MAX_SCOPE = 2_000  # characters between a cue and a mention
@@ -107,7 +108,7 @@ class _Note:
     ) -> None:
         self.text, self.rules = text, rules
         self.layout = read_layout(text)
-        self.units = units_of(self.layout)
+        self.units = units_of(text)
         marks = sorted([*self._answers(phrases), *self._signs(mentions)])
         self.phrases = _without_overlaps(phrases, marks)
         self.by_unit: dict[int, list[Phrase]] = defaultdict(list)
@@ -134,6 +135,8 @@ class _Note:
             for cue in self._cues_of_layout(path, depth, start):
                 if cue[2] != AFFIRMED and not (cue[2] == "historical" and self._is_current(unit)):
                     cues.append(cue)
+        if not cues:
+            return Context()
         statuses = {status for *_, status in cues}
         experiencer = next((person for person in PERSONS if person in statuses), "patient")
         relatives = (self.rules.relative(self.text[a:b]) for a, b, s in cues if s == "family")
@@ -155,6 +158,8 @@ class _Note:
         depth (int): Index of the node whose cues are returned.
         """
         node = path[depth]
+        if node.kind not in _RULING:
+            return ()
         if node.kind == "row" and depth + 1 < len(path):
             return self._cues_of_row(path[depth - 1], node, path[depth + 1])
         if node.kind == "box":
@@ -163,7 +168,7 @@ class _Note:
             is_box = self.text[node.body - 1] in "])☑☒✓"
             value = self.rules.patterns["value"].match(self.text, node.body) if is_box else None
             return [(*value.span("mark"), self._status_of(value))] if value else []
-        if node.kind not in ("section", "list", "item", "pair") or start < node.body:
+        if node.kind == "row" or start < node.body:
             return []
         if node.kind in ("section", "pair") and start >= self._end_of_scope(node):
             return []
