@@ -287,9 +287,9 @@ def register_extensions(facts: Iterable[str] = ()) -> None:
     `span._.concept_id` and its synonym `span._.cui` return the linked concept's id in any
     vocabulary, or None; `span._.cuis` returns all ids. `span._.candidates` and
     `span._.explanation` (see `explain_span`) show how the concept was chosen. `span._.assertion`
-    ("absent"), `negated`, `uncertain`, `historical`, `hypothetical`, `experiencer`, `relative` and
-    `context_cues` are None without the `bioel_context` pipe. Extensions registered by another
-    package are kept, with a warning [W270].
+    ("absent"), `negated`, `uncertain`, `historical`, `hypothetical`, `experiencer`, `relative`,
+    `layout` and `context_cues` are None without the `bioel_context` pipe. Extensions registered by
+    another package are kept, with a warning [W270].
 
     facts (Iterable[str]): Facts that entity rules add, such as "hgvs"; each becomes an extension.
     """

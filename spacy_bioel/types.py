@@ -177,6 +177,7 @@ class Context:
 
     experiencer (str): Who has the condition: "patient", "family" or "other".
     relative (str): Which relative has it, such as "mother"; "" if the text does not say.
+    layout (str): The kinds of the parts of the note that contain it: "section, list, item".
     cues (tuple): Start, end and meaning of the words that show this.
     """
 
@@ -186,6 +187,7 @@ class Context:
     hypothetical: bool = False
     experiencer: str = "patient"
     relative: str = ""
+    layout: str = ""
     cues: tuple[tuple[int, int, str], ...] = ()
 
     @property

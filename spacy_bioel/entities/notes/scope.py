@@ -135,8 +135,9 @@ class _Note:
             for cue in self._cues_of_layout(path, depth, start):
                 if cue[2] != AFFIRMED and not (cue[2] == "historical" and self._is_current(unit)):
                     cues.append(cue)
+        layout = ", ".join(node.kind for node in path[1:] if node.kind not in ("paragraph", "sentence"))
         if not cues:
-            return Context()
+            return Context(layout=layout)
         statuses = {status for *_, status in cues}
         experiencer = next((person for person in PERSONS if person in statuses), "patient")
         relatives = (self.rules.relative(self.text[a:b]) for a, b, s in cues if s == "family")
@@ -144,6 +145,7 @@ class _Note:
             **{flag: flag in statuses for flag in FLAGS},
             experiencer=experiencer,
             relative=next(filter(None, relatives), ""),
+            layout=layout,
             cues=tuple(sorted(set(cues))),
         )
 
