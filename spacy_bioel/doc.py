@@ -386,7 +386,8 @@ def _context(span: Span, record: Record) -> Context | None:
         return None
     *values, cues = stored
     start = span.start_char
-    return Context(*values, cues=tuple((a + start, b + start, says) for a, b, says in cues))
+    moved = tuple((a + start, b + start, says) for a, b, says in cues)
+    return Context(**dict(zip(CONTEXT_VALUES, values, strict=False)), cues=moved)
 
 
 def context_of(span: Span) -> Context | None:

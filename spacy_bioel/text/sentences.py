@@ -15,9 +15,7 @@ from spacy_bioel.text.normalize import BLANK_LINE
 
 # Possible sentence ends: after a full stop and white space, or at the end of a line. Expressions
 # that begin with a class of characters are the fastest to search for.
-_SENTENCE_OR_LINE_END = re.compile(
-    r"[.!?\n](?:(?<=\n)[ \t]*|(?<![.!?][.!?])[.!?]*+[\"')\]]*+\s+)"
-)
+_SENTENCE_OR_LINE_END = re.compile(r"[.!?\n](?:(?<=\n)[ \t]*|(?<![.!?][.!?])[.!?]*+[\"')\]]*+\s+)")
 # The end of "Dr" or of "Dr. J", before a full stop.
 _ABBREVIATION = re.compile(
     r"(?:(?<![\w.])(?:dr|mr|mrs|ms|prof|st|vs|no|approx|dept|fig|e\.g|i\.e|al)"

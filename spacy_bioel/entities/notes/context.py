@@ -75,7 +75,7 @@ class MentionContext(Pipe):
         words, starts, _ = _lowercase_words(doc)
         ends = np.cumsum([len(phrase) + 1 for phrase in self.rules.phrases])
         borders = [0, *np.searchsorted(starts, ends).tolist()]
-        # Phrases by the hashes of their words; and numbers of words, by the hashes of the first two.
+        # Phrases by the hashes of their words, and numbers of words by those of the first two.
         self._phrases = {
             tuple(words[start:end].tolist()): phrase
             for (start, end), phrase in zip(pairwise(borders), self.rules.phrases, strict=True)

@@ -21,6 +21,12 @@ ALL_STATUSES = "all"  # for phrases that end the scope of every cue
 AFFIRMED = ""  # status for answers and signs that do not negate
 # Status for signs that negate only on a line with an affirming sign: "-" also marks list items.
 NEGATED_IF_PAIRED = "negated beside"
+# Tables of names by status, with the statuses that they may have besides flags; and plain lists.
+_NAMES_WITH_STATUS = {
+    **dict.fromkeys(("sections", "heads"), PERSONS),
+    **dict.fromkeys(("answers", "signs"), (NEGATED_IF_PAIRED,)),
+}
+_LISTS = ("pseudo", "opens", "empty", "now", "fillers", "patient")
 _CUE_DIRECTIONS = ("forward", "backward", "both", "behind", "next", "item", "final", "initial")
 # Text between a question and its answer. The class comes first, to be searched for fast.
 _QUESTION_MARKS = (
@@ -40,9 +46,9 @@ class ContextRules:
     heads (Mapping): Status for each name of a list, a key or a column of a table.
     answers (Mapping): Status for each answer after a question ("Fever: no"); "" if it affirms.
     signs (Mapping): Status for each sign before or after a name ("(-) fever"); "" if it affirms.
-    opens (Sequence[str]): First words of sentences that end a section.
-    empty (Sequence[str]): Contents of sections without findings: "noncontributory".
-    now (Sequence[str]): Words that mark a sentence in a historical section as current.
+    opens (frozenset[str]): First words of sentences that end a section.
+    empty (frozenset[str]): Contents of sections without findings: "noncontributory".
+    now (frozenset[str]): Words that mark a sentence in a historical section as current.
     fillers (frozenset[str]): Words that do not matter in a head: "the following".
     patient (frozenset[str]): Names of the patient in the header of a table: "proband".
     relatives (Mapping): The noun for each word for a relative: "mother" for "mom".
@@ -55,9 +61,9 @@ class ContextRules:
     heads: Mapping[str, str] = field(default_factory=dict)
     answers: Mapping[str, str] = field(default_factory=dict)
     signs: Mapping[str, str] = field(default_factory=dict)
-    opens: Sequence[str] = ()
-    empty: Sequence[str] = ()
-    now: Sequence[str] = ()
+    opens: frozenset[str] = frozenset()
+    empty: frozenset[str] = frozenset()
+    now: frozenset[str] = frozenset()
     fillers: frozenset[str] = frozenset()
     patient: frozenset[str] = frozenset()
     relatives: Mapping[str, str] = field(default_factory=dict)
@@ -90,7 +96,7 @@ class ContextRules:
 
 def _any_of(words: Iterable[str]) -> str:
     """Return a pattern for any of these strings as whole words; it matches nothing if none."""
-    longest_first = sorted(words, key=len, reverse=True)
+    longest_first = sorted(sorted(words), key=len, reverse=True)
     alternatives = [re.escape(w) + (r"(?!\w)" if w[-1].isalnum() else "") for w in longest_first]
     return "|".join(alternatives) or r"(?!)"
 
@@ -117,33 +123,21 @@ def parse_rules(table: Mapping[str, Any]) -> ContextRules:
     for status, phrases in table.get("ends", {}).items():
         for phrase in _check_phrases(phrases):
             ends[phrase].add(_check_name(status, (*FLAGS, *PERSONS, ALL_STATUSES)))
-    return ContextRules(
-        cues=dict(cues),
-        pseudo=frozenset(_check_phrases(table.get("pseudo", ()))),
-        ends=dict(ends),
-        sections=_status_of_names(table, "sections", (*FLAGS, *PERSONS, "")),
-        heads=_status_of_names(table, "heads", (*FLAGS, *PERSONS, "")),
-        answers=_status_of_names(table, "answers", (*FLAGS, AFFIRMED, NEGATED_IF_PAIRED)),
-        signs=_status_of_names(table, "signs", (*FLAGS, AFFIRMED, NEGATED_IF_PAIRED)),
-        opens=_check_phrases(table.get("opens", ())),
-        empty=_check_phrases(table.get("empty", ())),
-        now=_check_phrases(table.get("now", ())),
-        fillers=frozenset(_check_phrases(table.get("fillers", ()))),
-        patient=frozenset(_check_phrases(table.get("patient", ()))),
-        relatives={
-            word: noun
-            for noun, words in table.get("relatives", {}).items()
-            for word in (noun, *_check_phrases(words))
-        },
-    )
-
-
-def _status_of_names(table: Mapping[str, Any], key: str, statuses: Sequence[str]) -> dict[str, str]:
-    return {
-        name: _check_name(status, statuses)
-        for status, names in table.get(key, {}).items()
-        for name in _check_phrases(names)
+    statuses: dict[str, Any] = {
+        key: {
+            name: _check_name(status, (*FLAGS, AFFIRMED, *others))
+            for status, names in table.get(key, {}).items()
+            for name in _check_phrases(names)
+        }
+        for key, others in _NAMES_WITH_STATUS.items()
     }
+    relatives = {
+        word: noun
+        for noun, words in table.get("relatives", {}).items()
+        for word in (noun, *_check_phrases(words))
+    }
+    lists: dict[str, Any] = {key: frozenset(_check_phrases(table.get(key, ()))) for key in _LISTS}
+    return ContextRules(dict(cues), ends=dict(ends), relatives=relatives, **statuses, **lists)
 
 
 def _check_name(name: str, known: Sequence[str]) -> str:

@@ -12,7 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
-from itertools import chain, islice, pairwise
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,17 +36,16 @@ _BULLET = re.compile(
     r"(?:[*•·▪◦‣](?!\*)|[-–—](?!ve\b|[\d–—-]))[ \t]*+(?=\S)"
     r"|(?:\((?:\d{1,2}|[a-wyz])\)|(?:\d{1,2}|[a-z]|[ivx]{2,4})[.)])[ \t]++(?=\S)"
 )
-_BOX = re.compile(
-    r"[\[(☐☑☒□■](?:(?<=\[)[ \txX✓✔]?\]|(?<=\()[ xX✓✔]\)|(?<=[☐☑☒□■]))"
-)
+_BOX = re.compile(r"[\[(☐☑☒□■](?:(?<=\[)[ \txX✓✔]?\]|(?<=\()[ xX✓✔]\)|(?<=[☐☑☒□■]))")
 _LATER_ITEM = re.compile(r"[ ](?<![ ]{2})[ ]++(?=\d{1,2}[.)][ ])")  # "1) gout  2) asthma"
 _YES_OR_NO = re.compile(r"[ \t]*(?:yes|no)\b", re.I)
 _RULE = re.compile(r"[\s|:+=_-]{3,}")  # a line below a title or the header of a table
-# What separates cells, with the white space around it.
+# What separates cells, with the white space around it, and what it does not follow: "Skin:  rash"
+# is a key, and two spaces may follow a sentence.
 _GAPS = {
-    "|": re.compile(r"(?<!\s)\s*+\|\s*+|\|\s*+"),
-    "\t": re.compile(r"(?<! ) *+\t *+"),
-    "  ": re.compile(r"(?<! ) {2,}+"),
+    "|": (re.compile(r"(?<!\s)\s*+\|\s*+|\|\s*+"), ""),
+    "\t": (re.compile(r"(?<! ) *+\t *+"), ":"),
+    "  ": (re.compile(r"(?<! ) {2,}+"), ".:;,?!"),
 }
 _QUESTION = re.compile(r"[\w)\]]\?+\s*\Z")
 _DOUBT = re.compile(r"(?:\A|[\s(\[,;:/])\?+\s*\Z")  # "? gout" is a doubt
@@ -156,9 +155,8 @@ class _Reader:
         if "  " in text:
             later = {item.end() for item in _LATER_ITEM.finditer(text)}
             borders = sorted(later.union(borders))
-        self.borders = borders
+        self.borders, self.is_border = borders, frozenset(borders)
         self.boxes = list(_BOX.finditer(text))
-        self.is_border = frozenset(self.borders)
         self.lines = list(_read_lines(text))
         longest = max((line.end - line.start for line in self.lines), default=0)
         self.min_full_length = max(_MIN_FULL_LENGTH, _FULL_LINE_RATIO * longest)
@@ -227,7 +225,7 @@ class _Reader:
         """Whether a head is a known section, or in capitals after a blank line."""
         words = self.text[line.start : end].rstrip(": ")
         is_capital = words.isupper() and (line.after_blank or self.text[end - 1] == ":")
-        return is_capital or " ".join(words.lower().split()) in _section_names()
+        return is_capital or _is_section_name(words)
 
     def _close(self, line: _Line, *, is_head: bool = False) -> None:
         """Close the nodes that a line does not belong to."""
@@ -278,13 +276,14 @@ class _Reader:
                 self._push(items, line.depth, line.depth)
         elif node.parts[0].kind == "pair":
             name = self.text[slice(*node.parts[0].head)]
-            if name.isupper() or " ".join(name.lower().split()) in _section_names():
+            if name.isupper() or _is_section_name(name):
                 del self.open[1:]
             self._close(line, is_head=True)
         self._attach(node, line)
-        if line.is_item or node.parts[0].kind == "pair":
+        if line.is_item:
             self._push(node, line.depth + 1, line.depth)
-        if not line.is_item and node.parts[0].kind == "pair":
+        elif node.parts[0].kind == "pair":
+            self._push(node, line.depth + 1, line.depth)
             self._push(node.parts[0], line.depth + 1, line.depth)
 
     def _add_text(self, node: Node, start: int, end: int) -> None:
@@ -402,8 +401,7 @@ def _read_lines(text: str) -> Iterator[_Line]:
         start, words = match.start(), match[0].rstrip()
         *breaks, indent = text[last:start].replace("\f", "\n").split("\n")
         after_blank |= len(breaks) > 1
-        end, last = start + len(words), match.end()
-        text_start, is_item = start, False
+        end, last, text_start, is_item = start + len(words), match.end(), start, False
         if not words[0].isupper():
             if "|" not in words and _RULE.fullmatch(match[0]):
                 continue
@@ -418,21 +416,17 @@ def _read_lines(text: str) -> Iterator[_Line]:
 
 def _cells_of(line: str, start: int) -> tuple[Sequence[tuple[int, int]], str]:
     """Return the cells of a line that may be a row of a table, and what separates them."""
-    by = "  " if "  " in line else ""
-    if "\t" in line:
-        by = "\t"
-    if "|" in line and (" |" in line or "| " in line or _RULE.fullmatch(line)):
-        by = "|"
+    is_barred = "|" in line and (" |" in line or "| " in line or _RULE.fullmatch(line))
+    by = "|" if is_barred else next((gap for gap in ("\t", "  ") if gap in line), "")
     if not by:
         return (), ""
-    limits = [0, *chain.from_iterable(gap.span() for gap in _GAPS[by].finditer(line)), len(line)]
+    gap, marks = _GAPS[by]
+    limits = [0, *chain.from_iterable(match.span() for match in gap.finditer(line)), len(line)]
     cells = [
         (start + first, start + last)
         for first, last in zip(limits[::2], limits[1::2], strict=True)
         if first < last or 0 < first < len(line)
     ]
-    # "Skin:  rash" is a key, and two spaces may follow a sentence.
-    marks = {"|": "", "\t": ":", "  ": ".:;,?!"}[by]
     is_prose = any(line[last - start - 1] in marks for first, last in cells[:-1] if first < last)
     is_row = len(cells) > 1 and not is_prose and not (by == "  " and _BOX.search(line))
     return (cells, by) if is_row else ((), "")
@@ -466,7 +460,8 @@ def have_other_meaning(text: str, starts: IntArray, ends: IntArray) -> NDArray[n
 
     starts, ends (IntArray): Character offsets. Shape (n,) each.
     """
-    places = [head for head, name in _heads(text) if name in _section_names()]
+    heads = (n.head for n in read_layout(text) if n.kind in ("section", "list", "pair"))
+    places = [head for head in heads if _is_section_name(text[slice(*head)])]
     for pattern in _other_meanings():
         places += [match.span(1) for match in pattern.finditer(text)]
     if not places:
@@ -477,13 +472,6 @@ def have_other_meaning(text: str, starts: IntArray, ends: IntArray) -> NDArray[n
     return np.append(-1, np.maximum.accumulate(place_ends))[n_before] >= ends
 
 
-def _heads(text: str) -> Iterator[tuple[tuple[int, int], str]]:
-    """Yield the offsets and names, in lower case, of headers of sections and keys."""
-    for node in read_layout(text):
-        if node.kind in ("section", "list", "pair"):
-            yield node.head, " ".join(text[slice(*node.head)].lower().split())
-
-
 @cache
 def _other_meanings() -> list[re.Pattern[str]]:
     return [re.compile(pattern) for pattern in note_tables()["other_meanings"]]
@@ -491,9 +479,11 @@ def _other_meanings() -> list[re.Pattern[str]]:
 
 @cache
 def _section_names() -> frozenset[str]:
-    """Return the section names (see entities/notes/context.py)."""
-    names_by_status: dict[str, list[str]] = read_asset("context.json")["sections"]
-    return frozenset(name for names in names_by_status.values() for name in names)
+    return frozenset(chain.from_iterable(read_asset("context.json")["sections"].values()))
+
+
+def _is_section_name(words: str) -> bool:
+    return " ".join(words.lower().split()) in _section_names()
 
 
 def read_asset(name: str) -> dict[str, Any]:

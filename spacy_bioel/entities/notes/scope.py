@@ -135,7 +135,9 @@ class _Note:
             for cue in self._cues_of_layout(path, depth, start):
                 if cue[2] != AFFIRMED and not (cue[2] == "historical" and self._is_current(unit)):
                     cues.append(cue)
-        layout = ", ".join(node.kind for node in path[1:] if node.kind not in ("paragraph", "sentence"))
+        layout = ", ".join(
+            node.kind for node in path[1:] if node.kind not in ("paragraph", "sentence")
+        )
         if not cues:
             return Context(layout=layout)
         statuses = {status for *_, status in cues}
