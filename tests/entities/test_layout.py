@@ -9,7 +9,7 @@ import spacy
 from spacy.language import Language
 
 from spacy_bioel.doc import get_links
-from spacy_bioel.entities.notes.layout import Node, read_layout
+from spacy_bioel.entities.notes.layout import Node, read_layout, units_of
 from spacy_bioel.types import Context
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -150,16 +150,48 @@ def test_nodes_lie_inside_their_parents_in_order(seed):
     [
         "",
         "\n\n\f\n",
-        "a " * 100_000,
-        "\n".join("  " * n + "- item" for n in range(1_000)),
+        "no gout, " * 22_000,  # one line of 198,000 characters
+        "\n".join("  " * (n % 500) + "- item" for n in range(10_000)),  # 500 levels
+        "- " * 10_000,
+        "No signs of:\n" + "- rash\n" * 10_000,
         "a | b\nc\nd | e | f | g\n| |\n|",
+        "Sign | Yes | No\nRash | x\nGout | | x | | |\n | | |\n",
+        "a\tb\n\tc\nd\t\t\te\n",
         "- \n-\n--\n1.\n[ ]\n?\n:\n=\n\t\t\n",
         "\t - fever\r\n \t- cough\r\n",
+        "Denies:\r\n- rash\r\n\f- pain\f\f\r\n\x0b\x1c\u2028\x85",
     ],
 )
 def test_bad_layout_is_plain_text(text, nlp):
-    assert read_layout(text).end == len(text)
-    assert statuses(nlp, text[:2_000] + "\n[gout]")[-1] in ("present", "absent")
+    text += "\n\n\nThe foot shows "
+    layout = read_layout(text)
+    assert layout.end == len(text)
+    assert max(len(list(layout.path(start))) for start in units_of(text)) <= 50
+    assert statuses(nlp, f"{text}[gout].")[-1] == "present"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("No signs of:\n" + "- rash\n" * 9_999 + "- [gout]", "absent"),
+        (
+            "No signs of:\n"
+            + "\n".join("  " * (n % 300) + "- x" for n in range(10_000))
+            + "\n- [gout]",
+            "absent",
+        ),
+        ("Sign | Yes | No\n[Rash] | x\n[Gout] | | x | | |\n[Itch]", "present absent present"),
+        (
+            "Denies:\r\n\t- [rash]\r\n        - [gout]\r\n\r\nHas [pain].\r\n",
+            "absent absent present",
+        ),
+        ("Denies [rash].\fHas [pain].\n\fPMH:\n[gout]", "absent present historical"),
+        ("He is well and active, " * 9_000 + "no [rash], has [pain]", "absent present"),
+    ],
+    ids=["long list", "levels", "ragged", "tabs and spaces", "form feeds", "long line"],
+)
+def test_right_in_spite_of_bad_layout(nlp, text, expected):
+    assert statuses(nlp, text) == expected.split()
 
 
 @pytest.fixture(scope="module")
@@ -263,12 +295,12 @@ def test_measured_lines(nlp):
         pairs = [(c.assertion, row["expect"][s]) for c, (_, s) in zip(found, places, strict=True)]
         right += sum(a == b for a, b in pairs)
         n += len(pairs)
-    assert right >= 0.97 * n
+    assert right == n
     for line in (BENCHMARKS / "notes_layout.jsonl").read_text("utf8").splitlines():
         note = json.loads(line)
         found = contexts(nlp, note["text"], [(m["start"], m["end"]) for m in note["mentions"]])
         wrong = [m for m, c in zip(note["mentions"], found, strict=True) if c.assertion != m["is"]]
-        assert len(wrong) <= 0.1 * len(found), (note["id"], wrong)
+        assert not wrong, (note["id"], wrong)
 
 
 def test_extensions(nlp):
