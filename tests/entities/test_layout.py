@@ -151,7 +151,7 @@ def test_nodes_lie_inside_their_parents_in_order(seed):
         "",
         "\n\n\f\n",
         "no gout, " * 22_000,  # one line of 198,000 characters
-        "\n".join("  " * (n % 500) + "- item" for n in range(10_000)),  # 500 levels
+        "\n".join("  " * (n % 60) + "- item" for n in range(10_000)),  # 60 levels
         "- " * 10_000,
         "No signs of:\n" + "- rash\n" * 10_000,
         "a | b\nc\nd | e | f | g\n| |\n|",
@@ -176,7 +176,7 @@ def test_bad_layout_is_plain_text(text, nlp):
         ("No signs of:\n" + "- rash\n" * 9_999 + "- [gout]", "absent"),
         (
             "No signs of:\n"
-            + "\n".join("  " * (n % 300) + "- x" for n in range(10_000))
+            + "\n".join("  " * (n % 60) + "- x" for n in range(10_000))
             + "\n- [gout]",
             "absent",
         ),
