@@ -15,7 +15,7 @@ from spacy_bioel.errors import BioelError
 # Module -> its benchmarks.
 MODULES = {
     "adversarial": ["adversarial"],
-    "assertion": ["assertion"],
+    "assertion": ["assertion", "statuses", "layout_cost"],
     "end_to_end": ["end_to_end", "main_job", "detection"],
     "expected": ["expected"],
     "encoding": ["encoding", "roofline"],

@@ -115,7 +115,8 @@ def link_command(
       has start, end, text, label, id (null: NIL), ids, and candidates with id, score, name and
       evidence. Candidates have xrefs with --xrefs. Variants may have hgvs, component and gene;
       other mentions may have facts from your own rules. With --context, links have context:
-      negated, uncertain, historical, hypothetical, experiencer, and cues, the words that signal it.
+      negated, uncertain, historical, hypothetical, experiencer, relative, layout (the parts of a
+      note around it), assertion (the status in one word), and cues, the words that signal it.
     * .json: these objects as one array.
     * .parquet: one row per document, without xrefs or context; facts from your own rules are one
       JSON string per link.

@@ -6,6 +6,7 @@ so commands import it inside their functions.
 
 from __future__ import annotations
 
+import re
 import sys
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -240,15 +241,26 @@ def _read_table(path: Path, skip_bad: Path | None) -> Iterator[Document]:
         yield from counting_kept(read_text_table(path))
 
 
+_WRAPPED = re.compile(r".{49,160}[^.!?:;]")  # a line of text that may go on in the next one
+_MIN_WRAPPED = 3
+
+
 def _read_lines(source: str) -> Iterator[Document]:
     """Stream the non-empty lines of a file or stdin with their line numbers.
 
-    Undecodable bytes become lone surrogates, so that only their document fails.
+    Undecodable bytes become lone surrogates, so that only their document fails. Notes [W390] if
+    sentences seem to continue on the next line.
     """
+    before, n_wrapped = "", 0
     with nullcontext(sys.stdin.buffer) if source == STDIN else open_binary(source) as file:
         for number, line in enumerate(file, start=1):
             first = number == 1
             text = _decode_start(line, source) if first else line.decode("utf8", "surrogateescape")
+            n_wrapped += text[:1].islower() and _WRAPPED.fullmatch(before) is not None
+            if n_wrapped == _MIN_WRAPPED:
+                n_wrapped += 1  # once
+                show_note(Warnings.W390.format(source="stdin" if source == STDIN else source))
+            before = text.rstrip()
             if text := text.strip():
                 yield text, str(number)
 

@@ -29,6 +29,7 @@ from spacy_bioel.types import Candidate, Link, ScoredSpan
 RESERVED_FACTS = frozenset(
     "document start end text label id ids name preferred_name score evidence candidates facts xrefs"
     " error context context_cues negated uncertain historical hypothetical experiencer"
+    " relative layout assertion"
     " concept_id cui cuis explanation bioel_records".split()
 )
 
