@@ -138,11 +138,8 @@ class PatientWriter:
         if len(releases) == 1:
             raise BioelError(Errors.B599.format(kb=kb.title, id=next(iter(kb.ids), "none")))
         resources = [_resource(prefix, release) for prefix, release in releases.items()]
-        self._meta = {
-            "createdBy": author,
-            "resources": resources,
-            "phenopacketSchemaVersion": "2.0",
-        }
+        meta = {"phenopacketSchemaVersion": "2.0", "createdBy": author}
+        self._meta = meta | {"resources": resources}
 
     def format(self) -> TextFormat | PathFormat:
         """Return a format whose documents are patients."""
@@ -164,11 +161,10 @@ class PatientWriter:
             yield write
 
     def _table_rows(self, patient: Patient) -> str:
-        lines = []
-        for row in patient.rows(self._kb):
-            if not (delimiter := _DELIMITERS.get(self._suffix)):
-                lines.append(json.dumps(row, ensure_ascii=False) + "\n")
-                continue
+        rows, delimiter, lines = patient.rows(self._kb), _DELIMITERS.get(self._suffix), []
+        if delimiter is None:
+            return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        for row in rows:
             places = ('{note}:{start}-{end} "{text}"'.format(**m) for m in row["evidence"])
             lists = {"contradicts": "|".join(row["contradicts"]), "evidence": "; ".join(places)}
             cells = (escape_formula(" ".join(cell.split())) for cell in (row | lists).values())
@@ -208,9 +204,8 @@ class PatientWriter:
         """Return why a finding is left out, or ""."""
         if row["status"] in ("possible", "conditional"):
             return str(row["status"])
-        if row["person"] in ("family", "other") or not (
-            self._is_family or row["person"] == "patient"
-        ):
+        is_own, is_nobody = row["person"] == "patient", row["person"] in ("family", "other")
+        if is_nobody or not (is_own or self._is_family):
             return "in relatives or others"
         is_hpo = name == _FIELDS["HP"] and _PHENOTYPE in self._kb
         is_kept = _PHENOTYPE in _lineage(self._kb, row["id"]) if is_hpo else name
