@@ -245,7 +245,7 @@ def patient_command(
     ] = None,
     patient_column: Annotated[str, Option(help="Column with the patient of each note.")] = "",
     date_column: Annotated[str, Option(help="Column with the date of each note.")] = "",
-    created: Annotated[str, Option(help="Date of Phenopackets; default: of the last note.")] = "",
+    created: Annotated[str, Option(help="Date of Phenopackets; default: the newest note's.")] = "",
     kb: console.MoreKbs = None,
     code: console.Code = None,
     n_process: console.NProcess = 1,
