@@ -7,28 +7,29 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Container, Mapping, Sequence
-from functools import cache, cached_property, partial
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from functools import cache, cached_property
 from operator import itemgetter
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from spacy.tokens import Doc
 
 from spacy_bioel.dictionary.unambiguous import is_in_capitals
 from spacy_bioel.doc import SpansByToken, long_forms, text_of
-from spacy_bioel.entities import EntityRules, Mentions, Query, Vocabulary
+from spacy_bioel.entities import EntityRules, LinkerKnowledge, Mentions, Query, Vocabulary
 from spacy_bioel.entities.notes.layout import (
     NO_MENTION,
     have_other_meaning,
     note_tables,
     read_asset,
 )
+from spacy_bioel.entities.notes.rewordings import are_parts, find_rewordings
 from spacy_bioel.explanation import SpanKey, Trace
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.text.normalize import normalize_name, normalize_names
+from spacy_bioel.text.normalize import normalize_names
 from spacy_bioel.text.sentences import find_forms
-from spacy_bioel.types import IntArray, ScoredSpan
+from spacy_bioel.types import IntArray, Link, ScoredSpan
 
 _ROMAN_STAGES = ("I", "II", "III", "IV", "V")
 _LongForm = TypeVar("_LongForm")
@@ -79,6 +80,20 @@ def _long_forms_in_notes() -> dict[str, str]:
     return forms
 
 
+def choose_meanings(text: str, forms: Container[str]) -> dict[str, str]:
+    """Return the meanings of ambiguous shorthand by words in its lines, or else in the text.
+
+    forms (Container[str]): Short forms in the text. Without such words, they keep their meaning.
+    """
+    chosen = {}
+    for short, cues in note_tables()["meanings"].items():
+        if short in forms:
+            lines = "\n".join(line for line in text.splitlines() if short in line)
+            meant = (m for part in (lines, text) for m in cues if re.search(cues[m], part, re.I))
+            chosen |= {short: meaning for meaning in list(meant)[:1]}
+    return chosen
+
+
 def first_known(kb: KnowledgeBase, names: str) -> str:
     """Return the first of names separated by "|" that is in a knowledge base, or else the first."""
     alternatives = names.split("|")
@@ -91,12 +106,14 @@ def first_known(kb: KnowledgeBase, names: str) -> str:
 
 
 class _NoteFinder:
-    """Finds shorthand and measurements that stand for a name in the vocabulary of a label."""
+    """Finds shorthand, measurements and reworded names that stand for a name in the knowledge base,
+    or in the vocabulary of a label."""
 
-    def __init__(self, vocabularies: Mapping[str, Vocabulary]) -> None:
-        self._vocabularies = vocabularies
-        forms = _long_forms(notes=True)
-        names = {short: self._name_and_label(long) for short, long in forms.items()}
+    def __init__(self, knowledge: LinkerKnowledge) -> None:
+        self._vocabularies = knowledge.vocabularies or {"": Vocabulary(knowledge.kb, None)}
+        # Without labels, the dictionary finds shorthand itself, also in longer names.
+        forms = _long_forms(notes=True) if knowledge.vocabularies else {}
+        names = {short: self._first_known(long) for short, long in forms.items()}
         self._names = {short: name for short, name in names.items() if name}
         # Long forms that are not names, such as "chronic kidney disease", which MeSH lists in
         # the plural, get the label that most other long forms have.
@@ -108,11 +125,14 @@ class _NoteFinder:
     def find(self, doc: Doc, *, measurements: bool) -> list[tuple[SpanKey, str]]:
         """Return token spans without overlaps, with the names they stand for."""
         text, defined = text_of(doc), long_forms(doc)
-        names = {s: name for s, name in forms_in(text, self._names).items() if s not in defined}
+        forms = {s: long for s, (long, _) in forms_in(text, self._names).items()}
+        names = {s: self._names[s] for s in forms if s not in defined}
+        meant = choose_meanings(text, names)
         if measurements:
-            for form, alternatives in measured(text).items():
-                if name_and_label := self._name_and_label(alternatives):
-                    names[form] = name_and_label
+            meant |= {form: reading.names for form, reading in measured(text).items()}
+        for form, alternatives in meant.items():
+            if name_and_label := self._first_known(alternatives):
+                names[form] = name_and_label
         places = [
             (start, end, form)
             for form, places_of_form in find_forms(text, names).items()
@@ -129,25 +149,50 @@ class _NoteFinder:
                 found.append(((span.start, span.end, label), name))
         return found
 
-    def _name_and_label(self, names: str) -> tuple[str, str] | None:
+    def find_reworded(self, doc: Doc) -> list[tuple[SpanKey, str]]:
+        """Return token spans that share or reword names, and these names (see `rewordings.py`)."""
+        found = []
+        for start, end, name, label in find_rewordings(text_of(doc), self._labels_of):
+            if (span := doc.char_span(start, end)) is not None:
+                found.append(((span.start, span.end, label), name))
+        return found
+
+    def _labels_of(self, names: Iterable[str]) -> dict[str, str]:
+        """Return the names that are in a vocabulary, with its label."""
+        labels: dict[str, str] = {}
+        names = list(names)
+        normalized = normalize_names(names)
+        for label, (kb, mask) in self._vocabularies.items():
+            rows = kb.lookup_names(normalized)
+            indptr, concepts, _ = kb.concepts_of_names(rows)
+            allowed = np.ones(len(concepts), bool) if mask is None else mask[concepts]
+            n_allowed = np.diff(np.append(0, np.cumsum(allowed))[indptr])
+            for i in np.flatnonzero(n_allowed).tolist():
+                labels.setdefault(names[i], label)
+        return labels
+
+    def _first_known(self, names: str) -> tuple[str, str] | None:
         """Return the first of names separated by "|" that is in a vocabulary, and its label."""
-        for name in names.split("|"):
-            for label, (kb, mask) in self._vocabularies.items():
-                _, concepts, _ = kb.concepts_of_names(kb.lookup_names([normalize_name(name)]))
-                if len(concepts) and (mask is None or mask[concepts].any()):
-                    return name, label
-        return None
+        labels = self._labels_of(alternatives := names.split("|"))
+        return next(((name, labels[name]) for name in alternatives if name in labels), None)
 
 
 def _add_names(
-    spans: Sequence[ScoredSpan], names: Sequence[tuple[SpanKey, str]]
+    spans: Sequence[ScoredSpan],
+    names: Sequence[tuple[SpanKey, str]],
+    reworded: Sequence[tuple[SpanKey, str]],
 ) -> list[ScoredSpan]:
-    """Replace mentions inside shorthand and measurements; longer mentions stay."""
+    """Replace mentions inside shorthand and measurements, and add reworded names around mentions;
+    mentions that are longer, or overlap in part, stay alone."""
     kept = SpansByToken(spans)
     for place, _ in names:
         overlapping = kept.overlapping(*place[:2])
         if all(place[0] <= s[0] and s[1] <= place[1] for s in overlapping):
             kept.replace(overlapping, (*place, 1.0))
+    for (start, end, label), _ in reworded:
+        overlapping = kept.overlapping(start, end)
+        if all(start <= s[0] and s[1] <= end and s[1] - s[0] < end - start for s in overlapping):
+            kept.replace((), (start, end, label, 1.0))
     return sorted(kept, key=lambda s: s[:2])
 
 
@@ -165,11 +210,13 @@ class Notes(EntityRules):
     ) -> None:
         self._shorthand, self._clinical = shorthand, clinical
         self._measurements = measurements
+        self.completes_dictionary = clinical
+        self.fact_names = ("value", "unit") if measurements else ()
 
     @cached_property
     def _finder(self) -> _NoteFinder:
         assert self.knowledge is not None
-        return _NoteFinder(self.knowledge.vocabularies)
+        return _NoteFinder(self.knowledge)
 
     @cached_property
     def _forms(self) -> dict[str, str]:
@@ -184,16 +231,23 @@ class Notes(EntityRules):
     def short_forms(self, doc: Doc) -> dict[str, str]:
         text = text_of(doc)
         forms = forms_in(text, self._forms)
-        if self._measurements and self.knowledge is not None:
-            kb = self.knowledge.kb
-            forms |= {form: first_known(kb, names) for form, names in measured(text).items()}
+        if self._clinical and self.knowledge is not None:
+            for form, names in choose_meanings(text, forms).items():
+                forms[form] = first_known(self.knowledge.kb, names)
         return forms
 
     def why_other(self, doc: Doc, starts: IntArray, ends: IntArray) -> list[str]:
         if not self._clinical:
             return [""] * len(starts)
-        is_other = have_other_meaning(text_of(doc), starts, ends).tolist()
-        return [NO_MENTION if other else "" for other in is_other]
+        text = text_of(doc)
+        is_other = have_other_meaning(text, starts, ends)
+        is_other |= are_parts(text, starts, ends, self._are_names)
+        return [NO_MENTION if other else "" for other in is_other.tolist()]
+
+    def _are_names(self, strings: Sequence[str]) -> list[bool]:
+        assert self.knowledge is not None
+        rows = self.knowledge.kb.lookup_names(normalize_names(strings))
+        return (rows >= 0).tolist()
 
     def find(
         self,
@@ -207,12 +261,13 @@ class Notes(EntityRules):
         results = []
         for i, (doc, before) in enumerate(zip(docs, spans, strict=True)):
             names = self._finder.find(doc, measurements=self._measurements)
-            kept = _without_other_meanings(doc, before)
-            results.append(_add_names(kept, names))
+            reworded = self._finder.find_reworded(doc)
+            kept = self._without_other_meanings(doc, before)
+            results.append(_add_names(kept, names, reworded))
             if traces is not None:
                 traces[i].changed(before, kept, NO_MENTION)
                 traces[i].changed(kept, results[i], "in shorthand, or a measurement")
-                for place, name in names:
+                for place, name in (*names, *reworded):
                     traces[i].add(place, "", name)
         return results
 
@@ -223,13 +278,37 @@ class Notes(EntityRules):
         """
         if self.knowledge is None or not self._clinical or mentions.n_parts:
             return mentions.queries
-        find = partial(self._finder.find, measurements=self._measurements)
-        names = [{place[:2]: name for place, name in find(doc)} for doc in mentions.docs]
+        names = []
+        for doc in mentions.docs:
+            found = self._finder.find(doc, measurements=self._measurements)
+            found = [*self._finder.find_reworded(doc), *found]
+            names.append({place[:2]: name for place, name in found})
         queries = list(mentions.queries)
         for index, (span, owner) in enumerate(zip(mentions.spans, mentions.owners, strict=True)):
             if (name := names[owner].get((span.start, span.end))) is not None:
                 queries[index] = Query.of(name)
         return queries
+
+    def facts(self, mentions: Mentions, links: Sequence[Link]) -> Sequence[Mapping[str, Any]]:
+        """Return the value and unit of measurements."""
+        if not self._measurements:
+            return [{}] * len(links)
+        found = [measured(text_of(doc)) for doc in mentions.docs]
+        facts = []
+        for span, owner in zip(mentions.spans, mentions.owners, strict=True):
+            value, unit, _ = found[owner].get(span.text, (None, "", ""))
+            facts.append({} if value is None else {"value": value, "unit": unit})
+        return facts
+
+    def _without_other_meanings(
+        self, doc: Doc, spans: Sequence[ScoredSpan]
+    ) -> list[ScoredSpan]:
+        """Drop spans that mean something else in notes (see `why_other`)."""
+        places = [doc[s[0] : s[1]] for s in spans]
+        borders = [[s.start_char, s.end_char] for s in places]
+        starts, ends = np.array(borders, dtype=np.int64).reshape(-1, 2).T
+        reasons = self.why_other(doc, starts, ends)
+        return [span for span, reason in zip(spans, reasons, strict=True) if not reason]
 
     def rewrite(
         self, strings: Sequence[str], kb: KnowledgeBase, seen: Container[str]
@@ -262,14 +341,6 @@ def create_notes_v1(
     return Notes(shorthand=shorthand, clinical=clinical, measurements=measurements)
 
 
-def _without_other_meanings(doc: Doc, spans: Sequence[ScoredSpan]) -> list[ScoredSpan]:
-    """Drop spans that mean something else in notes (see `have_other_meaning`)."""
-    places = [doc[s[0] : s[1]] for s in spans]
-    borders = np.array([[s.start_char, s.end_char] for s in places], dtype=np.int64).reshape(-1, 2)
-    is_other = have_other_meaning(text_of(doc), *borders.T)
-    return [span for span, other in zip(spans, is_other, strict=True) if not other]
-
-
 # Text between an analyte and its value, or the last of several values. After the value, the pattern
 # excludes other units, ranges and dates.
 _EQUALS = r"(?:[ \t]{0,20}[:=>|—]){0,2}[ \t]{0,20}"
@@ -299,11 +370,18 @@ _MAX_LINE_LENGTH = 200  # characters in the row of a table
 _ANALYTE_WORD = re.compile(r"(?<![\w/-])[A-Za-z][A-Za-z0-9]*")
 
 
-def measured(text: str) -> dict[str, str]:
-    """Return the findings shown by measurements outside their reference range, by measurement:
-    "anemia" for "Hb 7.2 g/dL". If a finding has several names, they are separated by "|".
-    """
-    findings = {}
+class Measurement(NamedTuple):
+    """The last value of a measurement, its unit ("" if there is none), and the names, separated by
+    "|", of the finding that it shows."""
+
+    value: float
+    unit: str
+    names: str
+
+
+def measured(text: str) -> dict[str, Measurement]:
+    """Return the measurements outside their reference range: "Hb 7.2 g/dL", which means anemia."""
+    found = {}
     is_young = bool(_YOUNG.search(text))
     for word in _ANALYTE_WORD.finditer(text):
         for index in _analytes_by_first_word().get(word[0].lower(), ()):
@@ -315,18 +393,29 @@ def measured(text: str) -> dict[str, str]:
                 continue
             analyte = note_tables()["measurements"][index]
             unit = match["unit"] or ""
-            value = float(re.sub("[, ]", "", match["value"])) * analyte["units"].get(unit, 1.0)
+            if not unit and analyte.get("needs_unit"):
+                continue
+            is_count = "." not in match["value"] and analyte.get("needs_unit_or_table")
+            if is_count and not (unit or _is_in_table(text, match)):
+                continue
+            value = float(re.sub("[, ]", "", match["value"]))
+            # Without a unit, all units in which the value is plausible have to show the same.
+            factors = [analyte["units"][unit]] if unit else set(analyte["units"].values())
             low, high = analyte["plausible"]
-            if not low <= value <= high or (analyte.get("needs_unit") and not unit):
-                continue
-            if analyte.get("needs_unit_or_table") and not (unit or _is_in_table(text, match)):
-                continue
-            for limit in analyte["limits"]:
-                is_below = limit["side"] == "below"
-                is_out_of_range = value < limit["at"] if is_below else value > limit["at"]
-                if is_out_of_range and not (limit.get("adults") and is_young):
-                    findings[match[0]] = limit["name"]
-    return findings
+            values = [value * factor for factor in factors if low <= value * factor <= high]
+            shown = {_finding(analyte["limits"], value, is_young) for value in values}
+            if len(shown) == 1 and (names := shown.pop()):
+                found[match[0]] = Measurement(value, unit, names)
+    return found
+
+
+def _finding(limits: Sequence[Mapping[str, Any]], value: float, is_young: bool) -> str:
+    """Return the names of the finding that a value shows, or "" within the limits."""
+    for limit in limits:
+        is_out = value < limit["at"] if limit["side"] == "below" else value > limit["at"]
+        if is_out and not (limit.get("adults") and is_young):
+            return str(limit["name"])
+    return ""
 
 
 def _is_in_table(text: str, match: re.Match[str]) -> bool:
