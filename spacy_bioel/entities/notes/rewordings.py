@@ -7,17 +7,14 @@ Names are made from the words of the text, and count if a knowledge base has the
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache, partial
 from itertools import chain, pairwise
 
-import numpy as np
-from numpy.typing import NDArray
 from spacy.lang.en.stop_words import STOP_WORDS
 
 from spacy_bioel.entities.notes.layout import note_tables
 from spacy_bioel.text.normalize import singular_of
-from spacy_bioel.types import IntArray
 
 # Start and end in characters, and names that all have to be known; the first is meant.
 _Reading = tuple[int, int, tuple[str, ...]]
@@ -26,7 +23,8 @@ _WORD = re.compile(rf"(?!{_CONJUNCTION}\b)[A-Za-z]+(?:-[A-Za-z]+)*-?")
 _COORDINATED = re.compile(rf" |,? {_CONJUNCTION} |, | ?/ ?")
 _SHARED_END = re.compile(rf"(?:,? {_CONJUNCTION} |, | ?/ ?)([A-Za-z]{{6,}})")
 _MIN_SHARED, _MAX_MODIFIERS, _MAX_HEAD = 4, 3, 2  # letters, words, words
-_IN_COMPOUND = re.compile(r"[a-z](?<!\bpost)-\Z")
+_MAX_FIRST_PART = 24  # characters of a compound before its hyphen
+_IN_COMPOUND = re.compile(r"([a-z]+)(?<!\bpost)(?<!\bto)-\Z")
 # A modifier before a comma starts its phrase: not in "redness of the eye, muscle pain".
 _BEFORE_LIST = re.compile(
     r"(?:^|[:;(\n-]|\b(?:an?|has|had|have|with|is|are|no|shows?|his|her)) ?\Z", re.I
@@ -51,19 +49,17 @@ def find_rewordings(
     return [(*place, name, labels[name]) for place, name in found.items()]
 
 
-def are_parts(
-    text: str, starts: IntArray, ends: IntArray, are_names: Callable[[Sequence[str]], Sequence[bool]]
-) -> NDArray[np.bool_]:
-    """Return which spans are part of a compound ("neck" in "swan-neck"), or contain a slash between
-    names ("ataxia/tremor" is no ataxic tremor).
+def is_part(text: str, start: int, end: int, is_name: Callable[[str], bool]) -> bool:
+    """Return whether a span is part of a compound ("neck" in "swan-neck"), or contains a slash
+    after a name ("ataxia/tremor" is no ataxic tremor).
 
-    are_names (Callable): Returns which strings are names in the knowledge base.
+    is_name (Callable): Whether a string is a name in the knowledge base.
     """
-    places = list(zip(starts.tolist(), ends.tolist(), strict=True))
-    pairs = [part for start, end in places for part in (text[start:end], text[start:end].partition("/")[0])]
-    is_name = np.array(are_names(pairs), dtype=bool).reshape(-1, 2)
-    in_compound = [_IN_COMPOUND.search(text, max(0, start - 8), start) is not None for start, _ in places]
-    return np.array(in_compound, dtype=bool) | (~is_name[:, 0] & is_name[:, 1])
+    compound = _IN_COMPOUND.search(text, max(0, start - _MAX_FIRST_PART), start)
+    if compound and not is_name(compound[1]):
+        return True
+    first, slash, _ = text[start:end].partition("/")
+    return bool(slash) and is_name(first) and not is_name(text[start:end])
 
 
 def _spellings(name: str) -> tuple[str, ...]:
@@ -89,7 +85,9 @@ def _readings(text: str) -> Iterator[_Reading]:
             for k in range(2, len(whole) - _MIN_SHARED + 1):
                 yield start, shared.end(), (word[:-1] + whole[k:], whole)
         elif "-" in word:
-            yield start, end, (word.replace("-", ""),)
+            for last in filter(partial(spaced, i), (i, i + 1, i + 2)):
+                name = " ".join([word.replace("-", ""), *words[i + 1 : last + 1]])
+                yield start, matches[last].end(), (name,)
         if (noun := _noun_of(word)) and _adjective_end().match(text, end):
             yield start, end, (noun,)
         if word in sides:

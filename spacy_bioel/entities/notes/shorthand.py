@@ -24,7 +24,7 @@ from spacy_bioel.entities.notes.layout import (
     note_tables,
     read_asset,
 )
-from spacy_bioel.entities.notes.rewordings import are_parts, find_rewordings
+from spacy_bioel.entities.notes.rewordings import find_rewordings, is_part
 from spacy_bioel.explanation import SpanKey, Trace
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.normalize import normalize_names
@@ -152,12 +152,12 @@ class _NoteFinder:
     def find_reworded(self, doc: Doc) -> list[tuple[SpanKey, str]]:
         """Return token spans that share or reword names, and these names (see `rewordings.py`)."""
         found = []
-        for start, end, name, label in find_rewordings(text_of(doc), self._labels_of):
+        for start, end, name, label in find_rewordings(text_of(doc), self.labels_of):
             if (span := doc.char_span(start, end)) is not None:
                 found.append(((span.start, span.end, label), name))
         return found
 
-    def _labels_of(self, names: Iterable[str]) -> dict[str, str]:
+    def labels_of(self, names: Iterable[str]) -> dict[str, str]:
         """Return the names that are in a vocabulary, with its label."""
         labels: dict[str, str] = {}
         names = list(names)
@@ -173,7 +173,7 @@ class _NoteFinder:
 
     def _first_known(self, names: str) -> tuple[str, str] | None:
         """Return the first of names separated by "|" that is in a vocabulary, and its label."""
-        labels = self._labels_of(alternatives := names.split("|"))
+        labels = self.labels_of(alternatives := names.split("|"))
         return next(((name, labels[name]) for name in alternatives if name in labels), None)
 
 
@@ -240,14 +240,15 @@ class Notes(EntityRules):
         if not self._clinical:
             return [""] * len(starts)
         text = text_of(doc)
-        is_other = have_other_meaning(text, starts, ends)
-        is_other |= are_parts(text, starts, ends, self._are_names)
-        return [NO_MENTION if other else "" for other in is_other.tolist()]
+        spans = zip(starts.tolist(), ends.tolist(), have_other_meaning(text, starts, ends), strict=True)
+        reasons = []
+        for start, end, is_other in spans:
+            is_other = is_other or is_part(text, start, end, self._is_name)
+            reasons.append(NO_MENTION if is_other else "")
+        return reasons
 
-    def _are_names(self, strings: Sequence[str]) -> list[bool]:
-        assert self.knowledge is not None
-        rows = self.knowledge.kb.lookup_names(normalize_names(strings))
-        return (rows >= 0).tolist()
+    def _is_name(self, string: str) -> bool:
+        return self.knowledge is not None and bool(self._finder.labels_of([string]))
 
     def find(
         self,
