@@ -344,8 +344,13 @@ def create_notes_v1(
 
 # Text between an analyte and its value, or the last of several values. After the value, the pattern
 # excludes other units, ranges and dates.
-_EQUALS = r"(?:[ \t]{0,20}[:=>|—]){0,2}[ \t]{0,20}"
-_ANALYTE_TO_VALUE = rf"(?: (?:level|count|concentration))?(?: (?:was|is|of|at|to))*{_EQUALS}"
+_S = r"[^\S\r\n]"  # also thin spaces
+_EQUALS = rf"(?:{_S}{{0,20}}[:=>|—]){{0,2}}{_S}{{0,20}}\(?"
+_LINK = (
+    r"levels?|count|concentration|was|were|is|of|at|to|mildly|slightly|markedly|raised|elevated"
+    r"|increased|reduced|decreased|low|high|suppressed"
+)
+_ANALYTE_TO_VALUE = rf"(?: \([A-Za-z][\w-]{{0,9}}\)|\))?(?: (?:{_LINK}))*{_EQUALS}"
 _DECIMAL = r"(?:\d{1,3}(?:[, ]\d{3})+|\d+(?:\.\d+)?)"
 _EARLIER_VALUES = (
     rf"(?:(?:{_DECIMAL} ?(?:[-=]+>|→) ?)+"
@@ -353,7 +358,16 @@ _EARLIER_VALUES = (
 )
 _VALUE = rf"(?<!\w){_EARLIER_VALUES}(?P<value>{_DECIMAL})"
 _NO_OTHER_UNIT = (
-    r"(?![-\w/%°→]|[.,]\d| ?(?:[%°µμ→]|-+>|(?:mg|g|mcg|ng|IU|U|units|mL|ml|mEq|meq|mmol)\b))"
+    r"(?![-–+\w/%°→]|[.,]\d|"
+    rf"{_S}?(?:[%°µμ→]|-+>|(?:mg|g|mcg|ng|IU|U|units|mL|ml|mEq|meq|mmol)\b))"
+)
+# The range of normal values after a value, or a flag: "(12-16)", ", normal < 48", "L".
+_NORMAL = r"N|NR|RR|nl|normal|norm|ref|reference|vn|range|values?|interval|limits?"
+_STATED = re.compile(
+    rf"{_S}{{1,20}}\(?(?P<flag>[HL])\)?(?={_S}*(?:[\r\n|,;.)]|\Z))"
+    rf"|(?:{_S}{{0,20}}[(\[|]|{_S}{{2,20}}|[,;](?={_S}?(?:{_NORMAL})\b))"
+    rf"(?:{_S}?(?:{_NORMAL})\b\.?)*:?{_S}?(?:(?P<low>{_DECIMAL}){_S}?[-–]{_S}?|[<≤]{_S}?)"
+    rf"(?P<high>{_DECIMAL})(?![\d.]|{_S}?(?:h|d|hours?|days?|weeks?|months?|years?)\b)"
 )
 _OTHER_FLUIDS = re.compile(
     r"\b(?:CSF|urin\w*|pleural|fluid|ascit\w*|sweat|stool)\W+(?:\w+ )?\Z", re.I
@@ -365,9 +379,7 @@ _YOUNG = re.compile(
     r"|(?<!\d)\d[ -]?(?:y/?o|years?[- ]old))\b",
     re.I,
 )
-_TABLE_ROW = re.compile(r"[\s|*-]*([A-Za-z][A-Za-z0-9]{0,20})[^\n\d]*\d")
 _MIN_CASELESS_LENGTH = 4  # characters; shorter names are case-sensitive
-_MAX_LINE_LENGTH = 200  # characters in the row of a table
 _ANALYTE_WORD = re.compile(r"(?<![\w/-])[A-Za-z][A-Za-z0-9]*")
 
 
@@ -390,52 +402,55 @@ def measured(text: str) -> dict[str, Measurement]:
             if match is None:
                 continue
             fluid_start = max(0, match.start() - _MAX_FLUID_DISTANCE)
-            if _OTHER_FLUIDS.search(text, fluid_start, match.start()):
-                continue
-            analyte = note_tables()["measurements"][index]
-            unit = match["unit"] or ""
-            if not unit and analyte.get("needs_unit"):
-                continue
-            is_count = "." not in match["value"] and analyte.get("needs_unit_or_table")
-            if is_count and not (unit or _is_in_table(text, match)):
-                continue
-            value = float(re.sub("[, ]", "", match["value"]))
-            # Without a unit, all units in which the value is plausible have to show the same.
-            factors = [analyte["units"][unit]] if unit else set(analyte["units"].values())
-            low, high = analyte["plausible"]
-            values = [value * factor for factor in factors if low <= value * factor <= high]
-            shown = {_finding(analyte["limits"], value, is_young) for value in values}
-            if len(shown) == 1 and (names := shown.pop()):
-                found[match[0]] = Measurement(value, unit, names)
+            if not _OTHER_FLUIDS.search(text, fluid_start, match.start()):
+                stated = _STATED.match(text, match.end())
+                analyte = note_tables()["measurements"][index]
+                names = _finding(analyte, match["value"], match["unit"], stated, is_young)
+                if names:
+                    found[match[0]] = Measurement(_number(match["value"]), match["unit"] or "", names)
     return found
 
 
-def _finding(limits: Sequence[Mapping[str, Any]], value: float, is_young: bool) -> str:
-    """Return the names of the finding that a value shows, or "" within the limits."""
-    for limit in limits:
-        is_out = value < limit["at"] if limit["side"] == "below" else value > limit["at"]
-        if is_out and not (limit.get("adults") and is_young):
-            return str(limit["name"])
-    return ""
+def _number(digits: str) -> float:
+    return float(re.sub("[, ]", "", digits))
 
 
-def _is_in_table(text: str, match: re.Match[str]) -> bool:
-    """Return whether a measurement and one on an adjacent line both start their lines."""
-    lowest = max(0, match.start() - _MAX_LINE_LENGTH)
-    start = text.rfind("\n", lowest, match.start()) + 1
-    if not start and lowest:
-        return False
-    end = text.find("\n", match.end(), match.end() + _MAX_LINE_LENGTH)
-    before = text[max(0, start - 1 - _MAX_LINE_LENGTH) : max(0, start - 1)]
-    line_before = before[before.rfind("\n") + 1 :]
-    line_after = text[end + 1 : end + 1 + _MAX_LINE_LENGTH] if end >= 0 else ""
-    has_neighbour = _is_table_row(line_before) or _is_table_row(line_after)
-    return has_neighbour and _is_table_row(text[start : match.end()])
+def _finding(
+    analyte: Mapping[str, Any],
+    digits: str,
+    unit: str | None,
+    stated: re.Match[str] | None,
+    is_young: bool,
+) -> str:
+    """Return the names of the finding that a value shows, or "".
 
+    Without a unit, all units in which the value is plausible have to show the same.
 
-def _is_table_row(line: str) -> bool:
-    row = _TABLE_ROW.match(line)
-    return row is not None and row[1].lower() in _analytes_by_first_word()
+    stated (re.Match | None): The range of normal values, or the flag, in the text.
+    """
+    value, (low, high), limits = _number(digits), analyte["plausible"], analyte["limits"]
+    factors = [analyte["units"][unit]] if unit else set(analyte["units"].values())
+    values = [value * factor for factor in factors if low <= value * factor <= high]
+    if stated and values:
+        is_low = stated["flag"] == "L" or (stated["low"] and value < _number(stated["low"]))
+        is_high = stated["flag"] == "H" or (stated["high"] and value > _number(stated["high"]))
+        side = "below" if is_low else "above" if is_high else ""
+        return next((str(limit["name"]) for limit in limits if limit["side"] == side), "")
+    if not unit and (analyte.get("needs_unit") or (analyte.get("decimals") and "." not in digits)):
+        return ""
+    shown = {
+        next(
+            (
+                str(limit["name"])
+                for limit in limits
+                if (value < limit["at"] if limit["side"] == "below" else value > limit["at"])
+                and not (limit.get("adults") and is_young)
+            ),
+            "",
+        )
+        for value in values
+    }
+    return shown.pop() if len(shown) == 1 else ""
 
 
 @cache
@@ -457,5 +472,5 @@ def _measurement_pattern(index: int) -> re.Pattern[str]:
     units = map(re.escape, sorted(analyte["units"], key=len, reverse=True))
     analyte_name = rf"(?:{'|'.join(names)})(?![A-Za-z])"
     second_value = r"/\d{2,3}" if analyte.get("two_values") else ""
-    unit = rf"(?:(?:[ \t]?[ |\t]?)(?P<unit>{'|'.join(units)})(?![\w/])|{_NO_OTHER_UNIT})"
+    unit = rf"(?:{_S}?(?:\|{_S}?)?(?P<unit>{'|'.join(units)})(?![\w/])|{_NO_OTHER_UNIT})"
     return re.compile(f"{analyte_name}{_ANALYTE_TO_VALUE}{_VALUE}{second_value}{unit}")
