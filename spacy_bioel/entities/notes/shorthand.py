@@ -1,4 +1,5 @@
-"""Rules for clinical notes, which link shorthand and measurements by the names they stand for.
+"""Rules for clinical notes, which link shorthand, measurements and other wordings by the names they
+stand for.
 
 A measurement outside its reference range stands for a finding: "Hb 7.2" means anemia.
 """
@@ -7,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from functools import cache, cached_property
+from collections.abc import Container, Iterable, Mapping, Sequence
+from functools import cache, cached_property, partial
 from operator import itemgetter
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from spacy.tokens import Doc
@@ -31,7 +32,6 @@ from spacy_bioel.text.normalize import normalize_names
 from spacy_bioel.text.sentences import find_forms
 from spacy_bioel.types import IntArray, Link, ScoredSpan
 
-_ROMAN_STAGES = ("I", "II", "III", "IV", "V")
 _LongForm = TypeVar("_LongForm")
 
 
@@ -61,22 +61,11 @@ def forms_in(text: str, forms: Mapping[str, _LongForm]) -> dict[str, _LongForm]:
 def _long_forms(*, notes: bool) -> dict[str, str]:
     forms: dict[str, str] = read_asset("shorthand.json")
     if notes:
-        forms |= _long_forms_in_notes()
+        forms |= note_tables()["shorthand"]
     # Also capitalised, as at the start of a line: "Wt loss" and "Dizzy", but not "Sob".
     for short in sorted(forms):
         if " " in short or (short.islower() and len(short) > _MIN_CASELESS_LENGTH):
             forms[short[0].upper() + short[1:]] = forms[short]
-    return forms
-
-
-def _long_forms_in_notes() -> dict[str, str]:
-    """Return the shorthand used in notes, including disease stages: "CKD3", "CKD stage III"."""
-    forms: dict[str, str] = dict(note_tables()["shorthand"])
-    for short, names in note_tables()["staged"].items():
-        for number, roman in enumerate(_ROMAN_STAGES, start=1):
-            for stage in (str(number), roman, f"{number}a", f"{number}b"):
-                for form in ("{0}{1}", "{0} {1}", "{0} stage {1}", "stage {1} {0}"):
-                    forms[form.format(short, stage)] = names.format(number)
     return forms
 
 
@@ -90,7 +79,8 @@ def choose_meanings(text: str, forms: Container[str]) -> dict[str, str]:
         if short in forms:
             lines = "\n".join(line for line in text.splitlines() if short in line)
             meant = (m for part in (lines, text) for m in cues if re.search(cues[m], part, re.I))
-            chosen |= {short: meaning for meaning in list(meant)[:1]}
+            if meaning := next(meant, ""):
+                chosen[short] = meaning
     return chosen
 
 
@@ -122,14 +112,14 @@ class _NoteFinder:
         if 2 * n > len(forms):
             self._names |= {s: (forms[s].split("|")[-1], label) for s in forms.keys() - self._names}
 
-    def find(self, doc: Doc, *, measurements: bool) -> list[tuple[SpanKey, str]]:
-        """Return token spans without overlaps, with the names they stand for."""
+    def find(self, doc: Doc, *, measurements: bool) -> list[tuple[SpanKey, str, bool]]:
+        """Return token spans, the names they stand for, and whether they replace mentions: reworded
+        names do not."""
         text, defined = text_of(doc), long_forms(doc)
-        forms = {s: long for s, (long, _) in forms_in(text, self._names).items()}
-        names = {s: self._names[s] for s in forms if s not in defined}
+        names = {s: name for s, name in forms_in(text, self._names).items() if s not in defined}
         meant = choose_meanings(text, names)
         if measurements:
-            meant |= {form: reading.names for form, reading in measured(text).items()}
+            meant |= {form: alternatives for form, (_, _, alternatives) in measured(text).items()}
         for form, alternatives in meant.items():
             if name_and_label := self._first_known(alternatives):
                 names[form] = name_and_label
@@ -141,20 +131,15 @@ class _NoteFinder:
         places.sort(key=lambda place: (place[0], -place[1], place[2]))  # the longest first
         starts, ends = np.array([p[:2] for p in places], dtype=np.int64).reshape(-1, 2).T
         is_other = have_other_meaning(text, starts, ends)
-        found: list[tuple[SpanKey, str]] = []
+        found: list[tuple[SpanKey, str, bool]] = []
         for (start, end, form), other in zip(places, is_other, strict=True):
             name, label = names[form]
             span = None if other else doc.char_span(start, end)
             if span is not None and not (found and span.start < found[-1][0][1]):
-                found.append(((span.start, span.end, label), name))
-        return found
-
-    def find_reworded(self, doc: Doc) -> list[tuple[SpanKey, str]]:
-        """Return token spans that share or reword names, and these names (see `rewordings.py`)."""
-        found = []
-        for start, end, name, label in find_rewordings(text_of(doc), self.labels_of):
+                found.append(((span.start, span.end, label), name, True))
+        for start, end, name, label in find_rewordings(text, self.labels_of):
             if (span := doc.char_span(start, end)) is not None:
-                found.append(((span.start, span.end, label), name))
+                found.append(((span.start, span.end, label), name, False))
         return found
 
     def labels_of(self, names: Iterable[str]) -> dict[str, str]:
@@ -178,31 +163,29 @@ class _NoteFinder:
 
 
 def _add_names(
-    spans: Sequence[ScoredSpan],
-    names: Sequence[tuple[SpanKey, str]],
-    reworded: Sequence[tuple[SpanKey, str]],
+    spans: Sequence[ScoredSpan], names: Sequence[tuple[SpanKey, str, bool]]
 ) -> list[ScoredSpan]:
-    """Replace mentions inside shorthand and measurements, and add reworded names around mentions;
-    mentions that are longer, or overlap in part, stay alone."""
+    """Replace mentions inside shorthand and measurements, and add reworded names to the mentions
+    inside them; longer mentions stay."""
     kept = SpansByToken(spans)
-    for place, _ in names:
-        overlapping = kept.overlapping(*place[:2])
-        if all(place[0] <= s[0] and s[1] <= place[1] for s in overlapping):
-            kept.replace(overlapping, (*place, 1.0))
-    for (start, end, label), _ in reworded:
+    for (start, end, label), _, replaces in names:
         overlapping = kept.overlapping(start, end)
-        if all(start <= s[0] and s[1] <= end and s[1] - s[0] < end - start for s in overlapping):
-            kept.replace((), (start, end, label, 1.0))
+        longest = end - start if replaces else end - start - 1
+        if all(start <= s[0] and s[1] <= end and s[1] - s[0] <= longest for s in overlapping):
+            kept.replace(overlapping if replaces else (), (start, end, label, 1.0))
     return sorted(kept, key=lambda s: s[:2])
 
 
 class Notes(EntityRules):
-    """Expand clinical shorthand ("HTN") and, in clinical notes, find shorthand and measurements.
+    """Expand clinical shorthand ("HTN") and, in clinical notes, find shorthand, measurements and
+    reworded names.
 
     shorthand (bool): Expand shorthand.
     clinical (bool): Texts are clinical notes: find shorthand that is unambiguous only in notes, and
-        drop words that mean something else in notes ("PE:" as a header).
-    measurements (bool): Find measurements outside their reference range, and link the finding.
+        reworded names ("undescended right testis"); drop words that mean something else in notes
+        ("PE:" as a header).
+    measurements (bool): Find measurements outside their reference range, and link the finding; its
+        facts are `value` and `unit`.
     """
 
     def __init__(
@@ -240,15 +223,12 @@ class Notes(EntityRules):
         if not self._clinical:
             return [""] * len(starts)
         text = text_of(doc)
-        spans = zip(starts.tolist(), ends.tolist(), have_other_meaning(text, starts, ends), strict=True)
-        reasons = []
-        for start, end, is_other in spans:
-            is_other = is_other or is_part(text, start, end, self._is_name)
-            reasons.append(NO_MENTION if is_other else "")
-        return reasons
-
-    def _is_name(self, string: str) -> bool:
-        return self.knowledge is not None and bool(self._finder.labels_of([string]))
+        places = zip(starts.tolist(), ends.tolist(), strict=True)
+        are_parts = [
+            is_part(text, *place, lambda s: s in self._finder.labels_of([s])) for place in places
+        ]
+        is_other = have_other_meaning(text, starts, ends) | np.array(are_parts, dtype=bool)
+        return [NO_MENTION if other else "" for other in is_other.tolist()]
 
     def find(
         self,
@@ -262,13 +242,14 @@ class Notes(EntityRules):
         results = []
         for i, (doc, before) in enumerate(zip(docs, spans, strict=True)):
             names = self._finder.find(doc, measurements=self._measurements)
-            reworded = self._finder.find_reworded(doc)
             kept = self._without_other_meanings(doc, before)
-            results.append(_add_names(kept, names, reworded))
+            results.append(_add_names(kept, names))
             if traces is not None:
                 traces[i].changed(before, kept, NO_MENTION)
-                traces[i].changed(kept, results[i], "in shorthand, or a measurement")
-                for place, name in (*names, *reworded):
+                traces[i].changed(
+                    kept, results[i], "in shorthand, a measurement, or another wording"
+                )
+                for place, name, _ in names:
                     traces[i].add(place, "", name)
         return results
 
@@ -279,11 +260,8 @@ class Notes(EntityRules):
         """
         if self.knowledge is None or not self._clinical or mentions.n_parts:
             return mentions.queries
-        names = []
-        for doc in mentions.docs:
-            found = self._finder.find(doc, measurements=self._measurements)
-            found = [*self._finder.find_reworded(doc), *found]
-            names.append({place[:2]: name for place, name in found})
+        find = partial(self._finder.find, measurements=self._measurements)
+        names = [{place[:2]: n for place, n, _ in reversed(find(doc))} for doc in mentions.docs]
         queries = list(mentions.queries)
         for index, (span, owner) in enumerate(zip(mentions.spans, mentions.owners, strict=True)):
             if (name := names[owner].get((span.start, span.end))) is not None:
@@ -301,9 +279,7 @@ class Notes(EntityRules):
             facts.append({} if value is None else {"value": value, "unit": unit})
         return facts
 
-    def _without_other_meanings(
-        self, doc: Doc, spans: Sequence[ScoredSpan]
-    ) -> list[ScoredSpan]:
+    def _without_other_meanings(self, doc: Doc, spans: Sequence[ScoredSpan]) -> list[ScoredSpan]:
         """Drop spans that mean something else in notes (see `why_other`)."""
         places = [doc[s[0] : s[1]] for s in spans]
         borders = [[s.start_char, s.end_char] for s in places]
@@ -345,9 +321,9 @@ def create_notes_v1(
 # Text between an analyte and its value, or the last of several values. After the value, the pattern
 # excludes other units, ranges and dates.
 _S = r"[^\S\r\n]"  # also thin spaces
-_EQUALS = rf"(?:{_S}{{0,20}}[:=>|—]){{0,2}}{_S}{{0,20}}\(?"
+_EQUALS = rf"(?:{_S}{{0,20}}[:=>|—]){{0,2}}{_S}{{0,20}}(?P<bracket>\()?"
 _LINK = (
-    r"levels?|count|concentration|was|were|is|of|at|to|mildly|slightly|markedly|raised|elevated"
+    r"levels?|count|concentration|was|were|is|of|at|to|[a-z]{3,9}ly|raised|elevated"
     r"|increased|reduced|decreased|low|high|suppressed"
 )
 _ANALYTE_TO_VALUE = rf"(?: \([A-Za-z][\w-]{{0,9}}\)|\))?(?: (?:{_LINK}))*{_EQUALS}"
@@ -383,17 +359,14 @@ _MIN_CASELESS_LENGTH = 4  # characters; shorter names are case-sensitive
 _ANALYTE_WORD = re.compile(r"(?<![\w/-])[A-Za-z][A-Za-z0-9]*")
 
 
-class Measurement(NamedTuple):
-    """The last value of a measurement, its unit ("" if there is none), and the names, separated by
-    "|", of the finding that it shows."""
-
-    value: float
-    unit: str
-    names: str
+# The last value of a measurement, its unit ("" if there is none), and names of what it shows.
+Measurement = tuple[float, str, str]
 
 
 def measured(text: str) -> dict[str, Measurement]:
-    """Return the measurements outside their reference range: "Hb 7.2 g/dL", which means anemia."""
+    """Return the measurements outside their reference range: "Hb 7.2 g/dL", which means anemia. If
+    a finding has several names, they are separated by "|".
+    """
     found = {}
     is_young = bool(_YOUNG.search(text))
     for word in _ANALYTE_WORD.finditer(text):
@@ -404,10 +377,9 @@ def measured(text: str) -> dict[str, Measurement]:
             fluid_start = max(0, match.start() - _MAX_FLUID_DISTANCE)
             if not _OTHER_FLUIDS.search(text, fluid_start, match.start()):
                 stated = _STATED.match(text, match.end())
-                analyte = note_tables()["measurements"][index]
-                names = _finding(analyte, match["value"], match["unit"], stated, is_young)
+                names = _finding(note_tables()["measurements"][index], match, stated, is_young)
                 if names:
-                    found[match[0]] = Measurement(_number(match["value"]), match["unit"] or "", names)
+                    found[match[0]] = (_number(match["value"]), match["unit"] or "", names)
     return found
 
 
@@ -416,39 +388,32 @@ def _number(digits: str) -> float:
 
 
 def _finding(
-    analyte: Mapping[str, Any],
-    digits: str,
-    unit: str | None,
-    stated: re.Match[str] | None,
-    is_young: bool,
+    analyte: Mapping[str, Any], match: re.Match[str], stated: re.Match[str] | None, is_young: bool
 ) -> str:
-    """Return the names of the finding that a value shows, or "".
+    """Return the names of the finding that a measurement shows, or "".
 
     Without a unit, all units in which the value is plausible have to show the same.
 
-    stated (re.Match | None): The range of normal values, or the flag, in the text.
+    stated (re.Match | None): The range of normal values, or a flag, in the text.
     """
-    value, (low, high), limits = _number(digits), analyte["plausible"], analyte["limits"]
+    unit, value, (low, high) = match["unit"], _number(match["value"]), analyte["plausible"]
     factors = [analyte["units"][unit]] if unit else set(analyte["units"].values())
     values = [value * factor for factor in factors if low <= value * factor <= high]
-    if stated and values:
-        is_low = stated["flag"] == "L" or (stated["low"] and value < _number(stated["low"]))
-        is_high = stated["flag"] == "H" or (stated["high"] and value > _number(stated["high"]))
-        side = "below" if is_low else "above" if is_high else ""
-        return next((str(limit["name"]) for limit in limits if limit["side"] == side), "")
-    if not unit and (analyte.get("needs_unit") or (analyte.get("decimals") and "." not in digits)):
+    is_unclear = analyte.get("needs_unit") or (analyte.get("decimals") and value.is_integer())
+    if is_unclear and not (unit or stated):
         return ""
+
+    def is_beyond(limit: Mapping[str, Any], value_in_unit: float) -> bool:
+        sign, end, flag = (-1, "low", "L") if limit["side"] == "below" else (1, "high", "H")
+        if stated:
+            is_out = bool(stated[end]) and sign * value > sign * _number(stated[end])
+            return is_out or stated["flag"] == flag
+        is_out = sign * value_in_unit > sign * limit["at"]
+        return is_out and not (limit.get("adults") and is_young)
+
     shown = {
-        next(
-            (
-                str(limit["name"])
-                for limit in limits
-                if (value < limit["at"] if limit["side"] == "below" else value > limit["at"])
-                and not (limit.get("adults") and is_young)
-            ),
-            "",
-        )
-        for value in values
+        next((str(limit["name"]) for limit in analyte["limits"] if is_beyond(limit, one)), "")
+        for one in values
     }
     return shown.pop() if len(shown) == 1 else ""
 
@@ -473,4 +438,5 @@ def _measurement_pattern(index: int) -> re.Pattern[str]:
     analyte_name = rf"(?:{'|'.join(names)})(?![A-Za-z])"
     second_value = r"/\d{2,3}" if analyte.get("two_values") else ""
     unit = rf"(?:{_S}?(?:\|{_S}?)?(?P<unit>{'|'.join(units)})(?![\w/])|{_NO_OTHER_UNIT})"
-    return re.compile(f"{analyte_name}{_ANALYTE_TO_VALUE}{_VALUE}{second_value}{unit}")
+    end = rf"{second_value}{unit}(?(bracket)\)?)"
+    return re.compile(f"{analyte_name}{_ANALYTE_TO_VALUE}{_VALUE}{end}")
