@@ -65,7 +65,7 @@ def _readings(text: str) -> Iterator[tuple[int, int, tuple[str, ...]]]:
     meant."""
     matches, tables = list(_WORD.finditer(text)), note_tables()
     words = [match[0].lower().replace("-", " ") for match in matches]
-    gaps = [text[a.end() : b.start()] for a, b in pairwise(matches)] + [""]
+    gaps = [text[a.end() : b.start()] for a, b in pairwise(matches)] + [""] * bool(matches)
 
     def whole(first: int, last: int, *choices: Iterable[int]) -> Iterator[tuple[int, int, tuple]]:
         """Read words `first` to `last` as names that consist of some of them."""
