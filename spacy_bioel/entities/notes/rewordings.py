@@ -14,7 +14,7 @@ from spacy_bioel.entities.notes.layout import note_tables
 from spacy_bioel.text.normalize import singular_of
 
 _CONJUNCTION = r"(?:and/or|and|or|nor|&)"
-_WORD = re.compile(rf"(?!{_CONJUNCTION}\b)[A-Za-z]+(?:-[A-Za-z]+)*-?")
+_WORD = re.compile(rf"\b(?!{_CONJUNCTION}\b)[A-Za-z]+(?:-[A-Za-z]+)*-?")
 _COORDINATED = re.compile(rf" |,? {_CONJUNCTION} |, | ?/ ?")
 _SHARED_END = re.compile(rf"(?:,? {_CONJUNCTION} |, | ?/ ?)([A-Za-z]{{6,}})")
 _MIN_SHARED_END, _MAX_MODIFIERS, _MAX_HEAD = 4, 3, 2  # letters, words, words
