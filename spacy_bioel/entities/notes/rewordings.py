@@ -13,6 +13,7 @@ from spacy.lang.en.stop_words import STOP_WORDS
 from spacy_bioel.entities.notes.layout import note_tables
 from spacy_bioel.text.normalize import singular_of
 
+_Reading = tuple[int, int, tuple[str, ...]]
 _CONJUNCTION = r"(?:and/or|and|or|nor|&)"
 _WORD = re.compile(rf"\b(?!{_CONJUNCTION}\b)[A-Za-z]+(?:-[A-Za-z]+)*-?")
 _COORDINATED = re.compile(rf" |,? {_CONJUNCTION} |, | ?/ ?")
@@ -60,14 +61,14 @@ def _spellings(name: str) -> tuple[str, ...]:
     return name, start + space + singular_of(last), name + "s"
 
 
-def _readings(text: str) -> Iterator[tuple[int, int, tuple[str, ...]]]:
+def _readings(text: str) -> Iterator[_Reading]:
     """Yield the start and end of word sequences, with strings: if all are names, the first is
     meant."""
     matches, tables = list(_WORD.finditer(text)), note_tables()
     words = [match[0].lower().replace("-", " ") for match in matches]
     gaps = [text[a.end() : b.start()] for a, b in pairwise(matches)] + [""] * bool(matches)
 
-    def whole(first: int, last: int, *choices: Iterable[int]) -> Iterator[tuple[int, int, tuple]]:
+    def whole(first: int, last: int, *choices: Iterable[int]) -> Iterator[_Reading]:
         """Read words `first` to `last` as names that consist of some of them."""
         names = tuple(" ".join([words[k] for k in choice]) for choice in choices)
         yield matches[first].start(), matches[last].end(), names
