@@ -39,9 +39,9 @@ def find_rewordings(
     labels = labels_of(dict.fromkeys(chain.from_iterable(spellings.values())))
     found: dict[tuple[int, int], str] = {}
     for start, end, names in readings:
-        known_names = [next(filter(labels.__contains__, spellings[name]), "") for name in names]
-        if all(known_names):
-            found.setdefault((start, end), known_names[0])
+        meant = [next(filter(labels.__contains__, spellings[name]), "") for name in names]
+        if all(meant):
+            found.setdefault((start, end), meant[0])
     return [(*place, name, labels[name]) for place, name in found.items()]
 
 

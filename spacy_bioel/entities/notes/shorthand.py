@@ -376,10 +376,15 @@ def measured(text: str) -> dict[str, Measurement]:
                 continue
             fluid_start = max(0, match.start() - _MAX_FLUID_DISTANCE)
             if not _OTHER_FLUIDS.search(text, fluid_start, match.start()):
-                stated = _STATED.match(text, match.end())
+                end = match.end() + (bool(match["bracket"]) and text.startswith(")", match.end()))
+                stated = _STATED.match(text, end)
                 names = _finding(note_tables()["measurements"][index], match, stated, is_young)
                 if names:
-                    found[match[0]] = (_number(match["value"]), match["unit"] or "", names)
+                    found[text[match.start() : end]] = (
+                        _number(match["value"]),
+                        match["unit"] or "",
+                        names,
+                    )
     return found
 
 
@@ -438,5 +443,4 @@ def _measurement_pattern(index: int) -> re.Pattern[str]:
     analyte_name = rf"(?:{'|'.join(names)})(?![A-Za-z])"
     second_value = r"/\d{2,3}" if analyte.get("two_values") else ""
     unit = rf"(?:{_S}?(?:\|{_S}?)?(?P<unit>{'|'.join(units)})(?![\w/])|{_NO_OTHER_UNIT})"
-    end = rf"{second_value}{unit}(?(bracket)\)?)"
-    return re.compile(f"{analyte_name}{_ANALYTE_TO_VALUE}{_VALUE}{end}")
+    return re.compile(f"{analyte_name}{_ANALYTE_TO_VALUE}{_VALUE}{second_value}{unit}")
