@@ -19,7 +19,7 @@ _WORD = re.compile(rf"\b(?!{_CONJUNCTION}\b)[A-Za-z]+(?:-[A-Za-z]+)*-?")
 _COORDINATED = re.compile(rf" |,? {_CONJUNCTION} |, | ?/ ?")
 _SHARED_END = re.compile(rf"(?:,? {_CONJUNCTION} |, | ?/ ?)([A-Za-z]{{6,}})")
 _MIN_SHARED_END, _MAX_MODIFIERS, _MAX_HEAD = 4, 3, 2  # letters, words, words
-_IN_COMPOUND = re.compile(r"([a-z]+)(?<!\bpost)(?<!\bto)-\Z")
+_IN_COMPOUND = re.compile(r"(?<![a-z])([a-z]+)(?<!\bpost)(?<!\bto)-\Z")
 _MAX_CHARS_BEFORE = 24  # where to search before a span
 # A modifier before a comma starts its phrase: not in "redness of the eye, muscle pain".
 _BEFORE_LIST = re.compile(
