@@ -142,8 +142,8 @@ def _with_rule_spans(
     before = [[(*place, row[3]) for place, row in of_doc.items()] for of_doc in names]
     found = rules.find(mentions.docs, before if complete else [[] for _ in names], traces)
     new: list[list[Span]] = []
-    for doc, of_doc, spans in zip(mentions.docs, names, found, strict=True):
-        places = {span[:3] for span in spans}
+    for doc, of_doc, scored in zip(mentions.docs, names, found, strict=True):
+        places = {span[:3] for span in scored}
         taken = {token for start, end, _ in places for token in range(start, end)}
         for place in list(of_doc):
             if place not in places if complete else not taken.isdisjoint(range(*place[:2])):
