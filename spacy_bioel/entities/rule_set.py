@@ -103,6 +103,10 @@ class RuleSet:
                 wanted[name] = rules
         return RuleSet(wanted)
 
+    def completing_dictionary(self) -> RuleSet:
+        """Return the rules whose `find` runs on names found by the dictionary."""
+        return RuleSet({name: r for name, r in self.rules.items() if r.completes_dictionary})
+
     def find(
         self,
         docs: Sequence[Doc],
