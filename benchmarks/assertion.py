@@ -6,7 +6,13 @@ their sentence are left out. --negspacy and --medspacy are the Python executable
 with these packages: medspaCy pins spaCy below 3.8 and NumPy below 2. Both packages run with their
 defaults on the same mentions, given as entities.
 
-Our rules were developed with these sentences in view, so our figures are optimistic.
+python -m benchmarks.run statuses FILE ...: mentions whose status, in one word, is right, in notes
+with `mentions` or lines with `expect` (benchmarks/notes_layout.jsonl, assertion_lines.jsonl).
+
+python -m benchmarks.run layout_cost FILE --kb FOLDER: processor time of the layout and of all of
+`bioel_context`, relative to the dictionary and the linker, measured in turns on one thread.
+
+Our rules were developed with these texts in view, so our figures are optimistic.
 """
 
 from __future__ import annotations
@@ -17,15 +23,21 @@ import os
 import re
 import subprocess
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from spacy.language import Language
 
 from benchmarks.record import Row, question, rows_of
 from benchmarks.texts import blank
 from spacy_bioel.doc import get_links
+from spacy_bioel.entities.notes.layout import read_layout, units_of
+from spacy_bioel.loading import add_context, load_model
+from spacy_bioel.parallel import use_one_thread
 
 GOLD = {
     "negated": ("negation", "Negated"),
@@ -46,7 +58,8 @@ nlp = spacy.blank("en")
 nlp.add_pipe("sentencizer")
 nlp.add_pipe("medspacy_context")
 context = lambda ent: {"negated": ent._.is_negated, "historical": ent._.is_historical,
-                       "hypothetical": ent._.is_hypothetical}
+                       "hypothetical": ent._.is_hypothetical, "uncertain": ent._.is_uncertain,
+                       "family": ent._.is_family}
 """
 _RUN_SYSTEM = """
 import json, sys, time
@@ -64,6 +77,16 @@ for text, first, last in cases:
     contexts.append(context(doc.ents[0]))
 print(json.dumps([contexts, len(cases) / (time.perf_counter() - start)]))
 """
+# Flags by precedence, with the status of a mention that has them.
+STATUSES = {
+    "negated": "absent",
+    "family": "family",
+    "other": "other",
+    "hypothetical": "conditional",
+    "uncertain": "possible",
+    "historical": "historical",
+}
+_OTHER_WORDS = {"negated": "absent", "affirmed": "present", "uncertain": "possible"}
 Case = tuple[str, int, int]  # sentence, first and last character of the condition
 Contexts = tuple[list[dict[str, bool]], float]  # context of each case, cases a second
 
@@ -92,7 +115,8 @@ def run_ours(cases: Sequence[Case]) -> Contexts:
         doc = nlp.make_doc(text)
         doc.spans["bioel"] = [doc.char_span(first, last, alignment_mode="expand")]
         context = get_links(pipe(doc))[0].context
-        contexts.append({asked: getattr(context, asked) for asked in GOLD})
+        flags = {asked: getattr(context, asked) for asked in (*GOLD, "uncertain")}
+        contexts.append(flags | {context.experiencer: True})
     return contexts, len(cases) / (time.perf_counter() - start)
 
 
@@ -116,7 +140,83 @@ def scores(found: Sequence[bool], gold: Sequence[bool]) -> dict[str, float]:
     return {"precision": 100 * precision, "recall": 100 * recall, "f1": 100 * f1}
 
 
-@question("assertion", key=("question", "system", "metric"))
+def read_statuses(path: Path) -> Iterator[tuple[Case, str]]:
+    """Yield mentions with their status."""
+    for line in path.read_text("utf8").splitlines():
+        row = json.loads(line)
+        places = [(row["text"].index(words), words) for words in row.get("expect", {})]
+        mentions = [(at, at + len(words), row["expect"][words]) for at, words in places]
+        mentions += [(m["start"], m["end"], m["is"]) for m in row.get("mentions", ())]
+        for start, end, status in mentions:
+            yield (row["text"], start, end), _OTHER_WORDS.get(status, status)
+
+
+def status_of(context: dict[str, bool]) -> str:
+    return next((word for flag, word in STATUSES.items() if context.get(flag)), "present")
+
+
+@question("assertion", key=("question", "system", "corpus", "metric"))
+def statuses(
+    files: list[Path],
+    negspacy: Annotated[
+        Path | None, typer.Option(help="Python of an environment with negspaCy.")
+    ] = None,
+    medspacy: Annotated[
+        Path | None, typer.Option(help="Python of an environment with medspaCy.")
+    ] = None,
+    name: Annotated[str, typer.Option(help="Name of our rules in the results.")] = "ours",
+) -> Iterator[Row]:
+    for path in files:
+        cases, gold = zip(*read_statuses(path), strict=True)
+        systems = {name: run_ours(cases)}
+        for other, python, system in (
+            ("negspacy", negspacy, _NEGSPACY),
+            ("medspacy", medspacy, _MEDSPACY),
+        ):
+            if python is not None:
+                systems[other] = run_other(python, system, cases)
+        for system, (contexts, _) in systems.items():
+            right = sum(status_of(c) == status for c, status in zip(contexts, gold, strict=True))
+            about: Row = {"question": "statuses", "corpus": path.stem, "n": len(gold)}
+            yield {"system": system, **about, "metric": "right", "value": right}
+
+
+@question("assertion", key=("question", "system", "corpus", "metric"))
+def layout_cost(
+    files: list[Path],
+    kb: Annotated[Path, typer.Option(help="Knowledge base.")],
+    repeats: Annotated[int, typer.Option(help="Times each measurement is made.")] = 7,
+) -> Iterator[Row]:
+    use_one_thread()
+    plain, with_context = load_model(str(kb)), load_model(str(kb))
+    add_context(with_context)
+    for path in files:
+        texts = [json.loads(line)["text"] for line in path.read_text("utf8").splitlines()]
+        measured = {
+            "finder": partial(_seconds, plain, texts),
+            "context": partial(_seconds, with_context, texts),
+            "layout": partial(_seconds, None, texts),
+        }
+        turns = [{name: run() for name, run in measured.items()} for _ in range(1 + repeats)]
+        least = {name: min(turn[name] for turn in turns[1:]) for name in measured}
+        values = {
+            "layout": 100 * least["layout"] / least["finder"],
+            "context": 100 * (least["context"] / least["finder"] - 1),
+        }
+        about: Row = {"question": "layout_cost", "corpus": path.stem, "n": len(texts)}
+        yield from rows_of("ours", values, digits=1, **about)
+
+
+def _seconds(nlp: Language | None, texts: Sequence[str]) -> float:
+    """Return the processor time of a pipeline, or of the layout alone."""
+    read_layout.cache_clear()
+    units_of.cache_clear()
+    start = time.process_time()
+    deque(nlp.pipe(texts) if nlp else map(read_layout, texts), maxlen=0)
+    return time.process_time() - start
+
+
+@question("assertion", key=("question", "system", "corpus", "metric"))
 def assertion(
     file: Path,
     negspacy: Annotated[

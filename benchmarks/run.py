@@ -15,10 +15,11 @@ from spacy_bioel.errors import BioelError
 # Module -> its benchmarks.
 MODULES = {
     "adversarial": ["adversarial"],
-    "assertion": ["assertion"],
+    "assertion": ["assertion", "statuses", "layout_cost"],
     "end_to_end": ["end_to_end", "main_job", "detection"],
     "expected": ["expected"],
     "encoding": ["encoding", "roofline"],
+    "findings": ["findings"],
     "fine_tuning": ["fine_tuning"],
     "generative": ["generative"],
     "kb_size": ["kb_size"],

@@ -36,7 +36,11 @@ _LINKS = "links"  # span group attribute: the same records, with their offsets a
 _ADDED = "added"  # span group attribute: offsets and labels of mentions added by the linker
 _FROM_ENTS = "from_ents"  # span group attribute: whether the mentions are the doc's entities
 _offsets_and_label = attrgetter("start", "end", "label")  # the `_span_key` of a link
-_flags = attrgetter("negated", "uncertain", "historical", "hypothetical", "experiencer")
+# Values of a mention's context: Span extensions, and keys in JSON.
+CONTEXT_VALUES = (
+    "negated uncertain historical hypothetical experiencer relative layout assertion".split()
+)
+_flags = attrgetter(*CONTEXT_VALUES[:-1])  # without the assertion, which follows from them
 
 # With id, in_ents, candidates, facts, kb, nil_threshold, probability, context.
 Record = dict[str, Any]
@@ -380,10 +384,10 @@ def set_contexts(doc: Doc, contexts: Sequence[Context], *, spans_key: str) -> No
 def _context(span: Span, record: Record) -> Context | None:
     if (stored := record.get("context")) is None:
         return None
-    *flags, cues = stored
+    *values, cues = stored
     start = span.start_char
-    values: Any = (*flags, tuple((a + start, b + start, says) for a, b, says in cues))
-    return Context(*values)
+    moved = tuple((a + start, b + start, says) for a, b, says in cues)
+    return Context(**dict(zip(CONTEXT_VALUES, values, strict=False)), cues=moved)
 
 
 def context_of(span: Span) -> Context | None:

@@ -204,7 +204,7 @@ class Errors(metaclass=_Coded):
     B338 = "The text does not contain {mention!r:.80}. Specify text that occurs in it; case does not matter."
     B339 = "{mention!r:.80} begins or ends inside a token of the text, but a mention consists of whole tokens. Use {around!r:.80}."
     B340 = "{where}: {key} appears twice, expected a unique key for each mention. Renumber the lines in the file."
-    B341 = "{path} exists, expected a new or empty folder for the document files, NAME.txt and NAME.ann. Remove it, or choose another name."
+    B341 = "{path} exists, expected a new or empty folder for the files of documents or patients. Remove it, or choose another name."
     B342 = "PubTator cannot store the document id {id!r:.80}: a bar, a tab or a line break would break its rows. Change the id, or write another format, such as OUT.jsonl."
     B343 = "{format} cannot store the concept id {id!r:.80}: {found!r} separates ids there. Build the knowledge base with other ids, or write another format, such as OUT.jsonl."
     B344 = "--mentions given links the mentions of a corpus, but {source} is {found}. Use PubTator, BioC, BRAT, .spacy, or JSON lines with mentions; or leave the option out."
@@ -278,7 +278,7 @@ class Errors(metaclass=_Coded):
     B510 = '{where}: number of cells: {found}, expected {expected}, as in the first row. In CSV, put a cell that contains the separator in double quotes ("Gout, fever"); otherwise, add the cells that are missing, or remove those left over. To leave out such rows: --skip-bad REPORT.tsv'
     B511 = "{where}: the id {id!r:.80} is {problem}, expected another id in each row. Correct it; or remove the column 'id': rows are then numbered. To leave out such rows: --skip-bad REPORT.tsv"
     B512 = "{path} has {n} columns with the name {name!r}, expected one. Rename or remove the others, so that it is clear which one to read."
-    B513 = "{first} and {second} would be documents with the same id, {id!r}. Rename or remove one of them."
+    B513 = "{first} and {second} would be documents or patients with the same id, {id!r}. Rename or remove one of them."
     B514 = "{where}, column {column}: {problem}, so its text may not be what was typed. Format the column as text, and enter the cell again; paste formulas as values."
     B515 = "{path} has these sheets with contents: {names}; expected one. Remove the others, or save the right one as CSV."
     B516 = "--skip-bad applies to tables of texts (.csv, .tsv, .xlsx), and {source} is none, or its mentions are given. Leave the option out; for given mentions, `bioel convert INPUT OUT.jsonl --skip-bad REPORT.tsv` first leaves out the documents with errors."
@@ -308,6 +308,11 @@ class Errors(metaclass=_Coded):
     B572 = "There are {train:,} training documents and {dev:,} development documents ({same:,} of them also for training). Expected at least one to learn from, and another one to choose the best pipeline: put about one document in five into the file for dev, and only there."
     B573 = 'The pipe {name!r} has nothing to start from. Take it over from a trained pipeline: in [components.{name}], replace all settings by `source = "starter"`, the folder of that pipeline.'
     B580 = "{source}: of {n:,} texts, {left:,} did not fail, and all of these are blank or near-duplicates of annotated texts. Expected texts that are new: choose others, or leave out --annotated."
+    B595 = "{source} cannot be read as notes of patients. Expected, without a column, a folder of .txt files for each patient; with --patient-column NAME, a table or JSON lines."
+    B596 = "Note {id!r:.40} has no patient in {column!r}, expected a value in each row. Fill it in, or correct --patient-column."
+    B597 = "{path} holds one patient, but the notes are of several: {found}. Write a folder with a file for each: -o NAME.phenopackets or NAME.families"
+    B598 = "The date of {where} is {found:.40}, expected one date such as 2024-03-31, or none. Correct it."
+    B599 = "{kb} has no ids for a Phenopacket, expected HPO, MONDO, OMIM, Orphanet or DOID (HP:0001250); its first is {id!r}. Use another knowledge base, build it again with --prefix HP if its ids lack their prefix, or write a table."
 
 
 class Warnings(metaclass=_Coded):
@@ -355,6 +360,9 @@ class Warnings(metaclass=_Coded):
     W372 = "{path}: no gold mention has an id, so figures for links (all protocols but mention) are 0 and mean nothing. Add ids to the mentions, or use --protocol mention."
     W380 = "The label {label!r} starts from {start!r} ({reason}); {share:.0%} of its training mentions are found as {start} so far."
     W381 = "The label {label!r} starts from none of the labels {known}, so it needs more documents than the others. To start it from one of them, specify {label} = LABEL in [initialize.before_init.labels]."
+    W382 = "The pipeline finds labels that no gold mention has ({labels}; gold: {known}), and these mentions count as errors. If documents are not annotated with these labels, add annotates = [LABEL, ...] to the reader; to train a pipeline without them, use the config fine_tune.cfg, or its section [initialize.before_init]."
+    W390 = "{source}: sentences seem to continue on the next line, but each line was read as a document of its own. To read the whole file as one note, add --format whole."
+    W396 = "{path}: findings that this format cannot contain: {n:,} ({why}). A table contains all: -o NAME.csv"
     W455 = "Using only the knowledge base, without training, is better here: {protocol} {metric} {alone:.1f}, the pipeline {value:.1f}. Annotate more documents, or use the knowledge base as the pipeline."
     W477 = "{path}: unreadable cross-references and definitions are left out: {n:,}, the first in line {line}: {row!r}. Ids and names are complete."
     W478 = "{path}: synonyms were split at {used!r}; rows with a semicolon there: {semicolons:,}, with a bar: {bars:,}. If this is wrong, build again with --synonym-separator TEXT."

@@ -18,6 +18,7 @@ from typing import Any
 from spacy.tokens import Doc, Span
 
 from spacy_bioel.doc import (
+    CONTEXT_VALUES,
     RECORDS,
     Record,
     context_of,
@@ -285,9 +286,10 @@ def register_extensions(facts: Iterable[str] = ()) -> None:
 
     `span._.concept_id` and its synonym `span._.cui` return the linked concept's id in any
     vocabulary, or None; `span._.cuis` returns all ids. `span._.candidates` and
-    `span._.explanation` (see `explain_span`) show how the concept was chosen. `span._.negated`,
-    `uncertain`, `historical`, `hypothetical`, `experiencer` and `context_cues` are None without the
-    `bioel_context` pipe. Extensions registered by another package are kept, with a warning [W270].
+    `span._.explanation` (see `explain_span`) show how the concept was chosen. `span._.assertion`
+    ("absent"), `negated`, `uncertain`, `historical`, `hypothetical`, `experiencer`, `relative`,
+    `layout` and `context_cues` are None without the `bioel_context` pipe. Extensions registered by
+    another package are kept, with a warning [W270].
 
     facts (Iterable[str]): Facts that entity rules add, such as "hgvs"; each becomes an extension.
     """
@@ -352,10 +354,7 @@ _GETTERS: dict[str, Callable[[Span], Any]] = {
     "cuis": _get_cuis,
     "candidates": _get_candidates,
     "explanation": explain_span,
-    **{
-        name: partial(_get_of_context, name)
-        for name in ("negated", "uncertain", "historical", "hypothetical", "experiencer")
-    },
+    **{name: partial(_get_of_context, name) for name in CONTEXT_VALUES},
     "context_cues": _get_cues,
 }
 EXTENSIONS = frozenset(_GETTERS)  # names of the Span extensions

@@ -14,6 +14,7 @@ from spacy.tokenizer import Tokenizer
 from spacy.util import compile_infix_regex, compile_prefix_regex
 from thinc.api import Model
 
+from spacy_bioel.doc import CONTEXT_VALUES
 from spacy_bioel.settings import (
     CONTEXT,
     DETECTOR,
@@ -68,7 +69,7 @@ _LINKER_RULES = {
     },
     **_MENTION_RULES,
 }
-_CONTEXT_EXTENSIONS = "negated uncertain historical hypothetical experiencer context_cues".split()
+_CONTEXT_EXTENSIONS = (*CONTEXT_VALUES, "context_cues")
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -103,6 +103,8 @@ def _adapt(
     found = {} if listens(detector.model) else _count_found(detector, train[:_MAX_DOCUMENTS])
     starts = choose_starts(own, known, found, told=told)
     for label, start in starts.items():
+        if start.label is None and label in told:
+            continue
         n = found.get(label, Counter())
         share = n[start.label] / n.total() if n and start.label else 0.0
         message = Warnings.W380 if start.label else Warnings.W381

@@ -24,6 +24,7 @@ from thinc.api import Config, ConfigValidationError
 from spacy_bioel.entities.notes.layout import note_tables
 from spacy_bioel.entities.rule_set import RuleSet
 from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.explanation import register_extensions
 from spacy_bioel.kb.bundled import ASSETS_FOLDER
 from spacy_bioel.kb.folder import has_columns
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
@@ -196,6 +197,7 @@ def set_preset(nlp: Language, preset: str) -> None:
     if linker := find_linker(nlp):
         notes = {"@misc": "spacy-bioel.Notes.v1", "clinical": True, "measurements": True}
         linker.entities = RuleSet(linker.entities.rules | registry.resolve({"notes": notes}))
+        register_extensions(linker.entities.fact_names)
         name = next(name for name, pipe in nlp.pipeline if pipe is linker)
         nlp._pipe_configs[name].setdefault("entities", {})["notes"] = notes
     if detector := find_detector(nlp):

@@ -176,6 +176,8 @@ class Context:
     """What the text says about a mention (see `entities.notes.context`).
 
     experiencer (str): Who has the condition: "patient", "family" or "other".
+    relative (str): Which relative has it, such as "mother"; "" if the text does not say.
+    layout (str): The kinds of the parts of the note that contain it: "section, list, item".
     cues (tuple): Start, end and meaning of the words that show this.
     """
 
@@ -184,7 +186,21 @@ class Context:
     historical: bool = False
     hypothetical: bool = False
     experiencer: str = "patient"
+    relative: str = ""
+    layout: str = ""
     cues: tuple[tuple[int, int, str], ...] = ()
+
+    @property
+    def assertion(self) -> str:
+        """The status in one word, the first that holds: "absent" (also in a relative), "family",
+        "other", "conditional", "possible", "historical" or "present"."""
+        if self.negated:
+            return "absent"
+        if self.experiencer != "patient":
+            return self.experiencer
+        if self.hypothetical:
+            return "conditional"
+        return "possible" if self.uncertain else "historical" if self.historical else "present"
 
     @property
     def is_affirmed(self) -> bool:

@@ -36,7 +36,7 @@ ROOMS: dict[str, list[str]] = {
     "entities/notes": [*PIPES, "dictionary", "entities"],
     "mentions": [*PIPES, "dictionary", "entities"],
     "linking": LINKING,
-    "factories": ["settings", "pipe", "entities", "entities/notes", "mentions", "linking"],
+    "factories": ["doc", "settings", "pipe", "entities", "entities/notes", "mentions", "linking"],
     "loading": [*LINKING, "entities/notes"],
     "fine_tuning": [*LINKING],
     "report": [*LINKING, "loading"],

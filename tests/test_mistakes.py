@@ -93,6 +93,12 @@ TEXTS = {
     "fake.spacy": "not a DocBin",
     "rules.py": "import spacy\n\nraise ValueError('no table')\n",
     "kept.jsonl.partial": '{"partial output of": "bioel link", "--context": "False"}\n0 {}\n',
+    "visits.csv": "text,patient,sex,date\nFever,Ann,F,2024-03-05\nCough,Bob,,March 2024\n",
+    "header.csv": "text,patient\n",
+    "patients/Ann/1.txt": "Fever",
+    "others/Ann/1.txt": "Fever",
+    "two_dates/2024-01-01 to 2024-02-01.txt": "Fever",
+    "full.phenopackets/x": "x",
     "a_folder/file": "x",
     "META/MRCONSO.RRF": "C0000001|ENG\n",
 }
@@ -102,11 +108,12 @@ TEXTS = {
 def home(tmp_path_factory) -> Path:
     home = tmp_path_factory.mktemp("mistakes")
     for name, text in TEXTS.items():
-        (home / name).parent.mkdir(exist_ok=True)
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
         (home / name).write_text(text, encoding="utf8")
     (home / "latin1.tsv").write_bytes("id\tname\nX:1\tMénière\n".encode("latin1"))
     (home / "cut.tsv.gz").write_bytes(gzip.compress(b"id\tname\nX:1\tFever\n" * 200)[:-20])
     build_kb(CONCEPTS, home / "kb", source="mine")
+    build_kb([Concept("HP:0001945", ("Fever",))], home / "hpo")
     shutil.copytree(home / "kb", home / "damaged")
     (ids,) = (home / "damaged").rglob("ids.txt")
     ids.write_bytes(b"X")

@@ -49,6 +49,20 @@ def test_what_is_negated_is_struck_out_to_its_end():
     assert "<small>Struck through: negated." in section
 
 
+def test_the_table_has_the_status_with_its_cues_and_the_layout():
+    text = "Father: fever\n\ncough"
+    contexts = [
+        Context(experiencer="family", relative="father", layout="pair", cues=((0, 6, "family"),)),
+        Context(layout="<list>"),
+        None,
+    ]
+    links = [Link(8, 13, "", context=contexts[0]), Link(15, 20, "", context=contexts[1])]
+    section = render_document(text, [*links, Link(15, 20, "", context=contexts[2])])
+    assert "<small>family; father; family (&#34;Father&#34;); pair</small>" in section
+    assert "<small>present; &lt;list&gt;</small>" in section
+    assert section.count("<small>") == 3  # with the line about the marks
+
+
 def test_the_table_has_preferred_and_matched_names_and_hgvs(tmp_path):
     concepts = [Concept("X:1", ("B-Raf kinase", "BRAF"))]
     kb = made_kb(tmp_path / "kb", concepts, source="<genes>", release="2026")

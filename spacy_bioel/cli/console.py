@@ -290,6 +290,16 @@ Preset = Annotated[
     ),
 ]
 
+MoreKbs = Annotated[
+    list[Path] | None,
+    Option(
+        "--kb",
+        help="An additional knowledge base, a folder or a name from `bioel kb list`; MODEL "
+        "must be a knowledge base as well. Repeatable.",
+    ),
+]
+NProcess = Annotated[int, Option(min=1, help="Worker processes; useful with idle cores.")]
+BatchSize = Annotated[int, Option(min=1, help="Documents per batch.")]
 SkipBad = Annotated[
     Path | None,
     Option(metavar="REPORT.tsv", help="Skip bad records, and list them in this table."),

@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
-from contextlib import closing
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import asdict
 from enum import StrEnum
 from functools import partial
@@ -20,12 +21,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Exit, Option
 
+from spacy_bioel import __version__
 from spacy_bioel.cli import console
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.kb.folder import has_columns
 
 if TYPE_CHECKING:
     from spacy_bioel.explanation import Explanation
+    from spacy_bioel.export.rows import Document, Totals
     from spacy_bioel.report import Report
 
 
@@ -66,13 +69,7 @@ def link_command(
         MentionSource,
         Option(help="given: link the mentions annotated in INPUT instead of finding mentions."),
     ] = MentionSource.FOUND,
-    kb: Annotated[
-        list[Path] | None,
-        Option(
-            help="An additional knowledge base, a folder or a name from `bioel kb list`; MODEL "
-            "must be a knowledge base as well. Repeatable."
-        ),
-    ] = None,
+    kb: console.MoreKbs = None,
     xrefs: Annotated[
         bool, Option("--xrefs", help="Also write the cross-references of candidates (JSON).")
     ] = False,
@@ -96,8 +93,8 @@ def link_command(
         str | None,
         Option(help="Format of INPUT; whole: each file is one document; default: detected."),
     ] = None,
-    n_process: Annotated[int, Option(min=1, help="Worker processes; useful with idle cores.")] = 1,
-    batch_size: Annotated[int, Option(min=1, help="Documents per batch.")] = 64,
+    n_process: console.NProcess = 1,
+    batch_size: console.BatchSize = 64,
     resume: Annotated[
         bool,
         Option("--resume", help="Continue a run of the same command that was interrupted."),
@@ -115,7 +112,8 @@ def link_command(
       has start, end, text, label, id (null: NIL), ids, and candidates with id, score, name and
       evidence. Candidates have xrefs with --xrefs. Variants may have hgvs, component and gene;
       other mentions may have facts from your own rules. With --context, links have context:
-      negated, uncertain, historical, hypothetical, experiencer, and cues, the words that signal it.
+      negated, uncertain, historical, hypothetical, experiencer, relative, layout (the parts of a
+      note around it), assertion (the status in one word), and cues, the words that signal it.
     * .json: these objects as one array.
     * .parquet: one row per document, without xrefs or context; facts from your own rules are one
       JSON string per link.
@@ -207,6 +205,11 @@ def link_command(
             inputs.write_links(linked, outputs, totals, total=total, **columns)
         if is_given and not totals.mentions and not totals.failed:
             console.show_note(Warnings.W302.format(source=source))
+    show_totals(totals)
+
+
+def show_totals(totals: Totals) -> None:
+    """Show the counts of documents and mentions. RAISES typer.Exit: If documents failed."""
     n_documents = console.count_of(totals.documents, "document")
     n_mentions = console.count_of(totals.mentions, "mention")
     console.show_note(f"{n_documents}, {n_mentions}, {totals.nil:,} of them NIL.")
@@ -224,6 +227,90 @@ def _model_and_input(arguments: list[str]) -> tuple[str, str]:
     if len(models) > 1 or is_text or (not models and (is_model or source == "starter")):
         raise BioelError(Errors.B335.format(found=" ".join(arguments)))
     return (models[0] if models else "starter"), source
+
+
+def patient_command(
+    model: Annotated[str, Argument(metavar="KB", help="A knowledge base, or a pipeline.")],
+    notes: Annotated[
+        list[str],
+        Argument(
+            metavar="NOTES...",
+            help="A folder of .txt or .txt.gz notes for each patient, or a folder of such folders; "
+            "or CSV, TSV, XLSX or JSONL with text, --patient-column, and optionally id.",
+        ),
+    ],
+    output: Annotated[
+        list[str] | None,
+        Option("--output", "-o", metavar="OUT", help="Output; repeatable. Default: stdout."),
+    ] = None,
+    patient_column: Annotated[str, Option(help="Column with the patient of each note.")] = "",
+    date_column: Annotated[str, Option(help="Column with the date of each note.")] = "",
+    created: Annotated[str, Option(help="Date of Phenopackets; default: the newest note's.")] = "",
+    kb: console.MoreKbs = None,
+    code: console.Code = None,
+    n_process: console.NProcess = 1,
+    batch_size: console.BatchSize = 64,
+) -> None:
+    """Gather the findings of patients from their notes, as tables or GA4GH Phenopackets.
+
+    Notes are linked as with --preset clinical. The name of a folder is the patient, and a date in
+    the name of a file (2024-03-31, 20240331) is the date of the note. The suffix of an output
+    selects its format:
+
+    * .csv, .tsv, .jsonl, stdout: one row per patient, person, concept and status (present,
+      historical, possible, conditional, absent, family, other), with the first and last mention,
+      and the evidence: note, offsets and text. Contradictions are kept, and each row lists the ids
+      that contradict it.
+    * .phenopacket.json: a Phenopacket (2.0) of one patient. HPO concepts are phenotypic features;
+      those of MONDO, OMIM, Orphanet and DOID are diseases. Absent ones are excluded.
+    * .family.json: a Family, with a Phenopacket for each relative that the notes name.
+    * .phenopackets, .families: a folder with such a file for each patient.
+
+    Example: `bioel patient kb/hpo patients -o findings.csv -o packets.phenopackets`
+    """
+    from spacy_bioel.cli import inputs
+    from spacy_bioel.export import patients
+    from spacy_bioel.export.formats import suffix_of
+    from spacy_bioel.export.rows import Totals, check_linker, link_texts
+
+    outputs = {name: suffix_of(name, patients.PATIENT_SUFFIXES) for name in output or ["-"]}
+    console.check_distinct([*notes, code], outputs)
+    created = inputs.iso_date(created, "--created")
+    stream = inputs.stream_notes(notes, patient_column, date_column)
+    nlp = inputs.load_model(model, more=[str(folder) for folder in kb or ()], preset="clinical")
+    linker = inputs.require_linker(nlp, model)
+    check_linker(nlp)
+    make = partial(patients.PatientWriter, author=f"spacy-bioel {__version__}", created=created)
+    writers = {name: make(suffix, linker.kb) for name, suffix in outputs.items()}
+    small = next((name for name, writer in writers.items() if writer.holds_one), None)
+    waiting, totals = deque[patients.Note](), Totals()
+
+    def documents() -> Iterator[Document]:
+        first = ""
+        for note in stream:
+            if small and note.patient != (first := first or note.patient):
+                found = f"{first!r:.40} and {note.patient!r:.40}"
+                raise BioelError(Errors.B597.format(path=small, found=found))
+            waiting.append(note)
+            yield note.text, note.id
+
+    results = link_texts(nlp, documents(), batch_size=batch_size, n_process=n_process)
+    with ExitStack() as files, closing(results):
+        opened = [
+            files.enter_context(inputs.writing_format(Path(name), writer.format()))
+            for name, writer in writers.items()
+        ]
+        linked = ((waiting.popleft(), document) for document in inputs.watched(results, totals))
+        for patient in patients.gather_patients(linked, contiguous=not patient_column):
+            for write in opened:
+                write(patient)
+        if not totals.documents:
+            raise BioelError(Errors.B142.format(source=", ".join(notes)))
+    for name, writer in writers.items():
+        if n := writer.left_out.total():
+            why = ", ".join(f"{reason}: {n:,}" for reason, n in writer.left_out.most_common())
+            console.show_note(Warnings.W396.format(path=name, n=n, why=why))
+    show_totals(totals)
 
 
 def suggest_command(

@@ -6,11 +6,13 @@ so commands import it inside their functions.
 
 from __future__ import annotations
 
+import re
 import sys
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, redirect_stderr, suppress
 from dataclasses import replace
+from datetime import datetime
 from io import StringIO
 from itertools import chain, islice, pairwise
 from pathlib import Path
@@ -43,6 +45,7 @@ from spacy_bioel.export.formats import (
     read_parquet,
     suffix_of,
 )
+from spacy_bioel.export.patients import Note
 from spacy_bioel.export.rows import Document, LinkedText, Totals
 from spacy_bioel.files import is_stream
 from spacy_bioel.io.brat import read_brat
@@ -224,6 +227,61 @@ def stream_documents(
     return chain([first], documents)
 
 
+_DATE = re.compile(r"(?<!\d)(?:19|20)\d\d([-_.]?)(?:0[1-9]|1[0-2])\1(?:0[1-9]|[12]\d|3[01])(?!\d)")
+
+
+def stream_notes(sources: list[str], patient_column: str, date_column: str) -> Iterator[Note]:
+    """Stream the notes of patients from folders, or with a column, from tables and JSON lines.
+
+    RAISES BioelError: [B101] for a missing file, [B513] for two folders with one name, [B595] for
+        other input, and later [B596] for a missing patient, [B598] for a wrong date; the same
+        errors as `stream_documents`.
+    """
+    folders: dict[str, Path] = {}
+    rows: list[Iterator[tuple[Any, ...]]] = []
+    for source in sources:
+        path = Path(source)
+        if not path.exists():
+            raise BioelError(Errors.B101.format(path=path))
+        if path.is_dir() and not (patient_column or date_column):
+            below = [folder for folder in sorted(path.glob("[!.]*")) if folder.is_dir()]
+            is_patient = not below or any(map(_is_text, path.iterdir()))
+            for folder in [path] if is_patient else below:
+                name = folder.resolve().name
+                if (first := folders.setdefault(name, folder)) is not folder:
+                    raise BioelError(Errors.B513.format(first=first, second=folder, id=name))
+                rows.append(_with_dates(_read_folder(folder), name))
+        elif patient_column and is_text_table(path):
+            rows.append(read_text_table(path, patient_column, date_column))
+        elif patient_column and {".jsonl", ".ndjson"} & {*path.suffixes}:
+            rows.append(read_documents_jsonl(path, patient_column, date_column))
+        else:
+            raise BioelError(Errors.B595.format(source=source))
+    return (_to_note(row, patient_column) for row in chain.from_iterable(rows))
+
+
+def _with_dates(documents: Iterable[Document], patient: str) -> Iterator[tuple[Any, ...]]:
+    """Add the patient, and the dates in the document's name."""
+    for text, id in documents:
+        dates = {re.sub(r"\D", "", match[0]) for match in _DATE.finditer(id or "")}
+        yield text, id, patient, " and ".join(sorted(dates))
+
+
+def _to_note(row: tuple[Any, ...], column: str) -> Note:
+    text, id, patient, when = row
+    if patient is None or not (patient := str(patient).strip()):
+        raise BioelError(Errors.B596.format(id=id, column=column))
+    return Note(text, id, patient, iso_date(when, f"{id} of {patient:.40}"))
+
+
+def iso_date(value: Any, where: str) -> str:
+    """Return the ISO date of a date or time, or "". RAISES BioelError: [B598] if it is neither."""
+    try:
+        return datetime.fromisoformat(str(value).strip()).date().isoformat() if value else ""
+    except ValueError:
+        raise BioelError(Errors.B598.format(where=where, found=str(value))) from None
+
+
 def is_plain_text(source: str) -> bool:
     """Return whether the input is stdin or a plain text file, rather than a table or corpus."""
     return source == STDIN or (Path(source).is_file() and _is_plain(Path(source), None))
@@ -237,18 +295,29 @@ def _check_format(format: str | None) -> None:
 
 def _read_table(path: Path, skip_bad: Path | None) -> Iterator[Document]:
     with reporting_bad(skip_bad, sources=[path]):
-        yield from counting_kept(read_text_table(path))
+        yield from counting_kept((text, id) for text, id in read_text_table(path))
+
+
+_WRAPPED = re.compile(r".{49,160}[^.!?:;]")  # a line of text that may go on in the next one
+_MIN_WRAPPED = 3
 
 
 def _read_lines(source: str) -> Iterator[Document]:
     """Stream the non-empty lines of a file or stdin with their line numbers.
 
-    Undecodable bytes become lone surrogates, so that only their document fails.
+    Undecodable bytes become lone surrogates, so that only their document fails. Notes [W390] if
+    sentences seem to continue on the next line.
     """
+    before, n_wrapped = "", 0
     with nullcontext(sys.stdin.buffer) if source == STDIN else open_binary(source) as file:
         for number, line in enumerate(file, start=1):
             first = number == 1
             text = _decode_start(line, source) if first else line.decode("utf8", "surrogateescape")
+            n_wrapped += text[:1].islower() and _WRAPPED.fullmatch(before) is not None
+            if n_wrapped == _MIN_WRAPPED:
+                n_wrapped += 1  # once
+                show_note(Warnings.W390.format(source="stdin" if source == STDIN else source))
+            before = text.rstrip()
             if text := text.strip():
                 yield text, str(number)
 
@@ -367,17 +436,26 @@ def write_links(
     """
     with ExitStack() as files:
         writers = [
-            files.enter_context(_writing(Path(name), format_of(suffix, **options)))
+            files.enter_context(writing_format(Path(name), format_of(suffix, **options)))
             for name, suffix in outputs.items()
         ]
-        for document in track(linked, "Linking", total=total or None):
-            totals.add(document)
+        lists_failures = not WITH_FAILURES.isdisjoint(outputs.values())
+        for document in watched(linked, totals, total=total, silent=lists_failures):
             for write in writers:
                 write(document)
-            if document.error is not None and WITH_FAILURES.isdisjoint(outputs.values()):
-                reason = f"[{document.error.code}] {document.error.message}"
-                name = shortened(document.id or str(totals.documents))
-                show_note(f"Document {name} failed: {reason}")
+
+
+def watched(
+    linked: Iterable[LinkedText], totals: Totals, *, total: int = 0, silent: bool = False
+) -> Iterator[LinkedText]:
+    """Yield linked texts, count them, and show the progress and, unless silent, failures."""
+    for document in track(linked, "Linking", total=total or None):
+        totals.add(document)
+        yield document
+        if document.error is not None and not silent:
+            reason = f"[{document.error.code}] {document.error.message}"
+            name = shortened(document.id or str(totals.documents))
+            show_note(f"Document {name} failed: {reason}")
 
 
 def count_input(read: Callable[..., Iterable[object]], source: str, format: str | None) -> int:
@@ -393,8 +471,10 @@ def count_input(read: Callable[..., Iterable[object]], source: str, format: str 
 
 
 @contextmanager
-def _writing(path: Path, format: TextFormat | PathFormat) -> Iterator[Write]:
-    def write_named(document: LinkedText) -> None:
+def writing_format(path: Path, format: TextFormat | PathFormat) -> Iterator[Write]:
+    """Open an output, which is created or replaced only on success."""
+
+    def write_named(document: Any) -> None:
         with naming(path):  # so that an error shows which output failed
             write(document)
 

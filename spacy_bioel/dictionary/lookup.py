@@ -25,6 +25,7 @@ from spacy_bioel.kb.gazetteer import BagsOfWords, stem_key
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.spelling import Misspellings
 from spacy_bioel.text.normalize import AMOUNT_WORDS, LINKING_WORDS, normalize_names, stem_of
+from spacy_bioel.text.sentences import broken_words
 from spacy_bioel.types import DoubleArray, IntArray
 
 # Probability that a span means the name it matches, for each kind of difference between the two,
@@ -114,7 +115,7 @@ class DictionaryLookup:
         self, docs: Sequence[Doc], options: LookupOptions, forms_of: FormsOf
     ) -> tuple[WordTable, SpanMatches]:
         """Read and correct the words in documents, and look up all spans that may be names."""
-        words = read_words(docs, stem_key, forms_of)
+        words = read_words(docs, stem_key, lambda doc: self._broken_words(doc) | forms_of(doc))
         if options.typos:
             words.corrected = tuple(map(self._corrected, words.forms))
             for form, corrected in enumerate(words.corrected):
@@ -123,6 +124,12 @@ class DictionaryLookup:
         is_known = [w in LINKING_WORDS or stem_of(w) in self._stems for w in words.corrected]
         known = np.array(is_known, dtype=bool)
         return words, find_span_matches(words, self.bags_of_words, known, inexact=options.variants)
+
+    def _broken_words(self, doc: Doc) -> dict[str, str]:
+        """Return the words of names that a hyphen breaks at the end of a line."""
+        text = text_of(doc)
+        broken = ((text[start:end], whole) for start, end, whole in broken_words(text))
+        return {word: whole for word, whole in broken if stem_of(whole.lower()) in self._stems}
 
     def _corrected(self, word: str) -> str:
         """Return the correct form of a misspelled word, and any other word unchanged."""

@@ -209,11 +209,14 @@ class EntityRules:
         pipelines.
     fact_names (tuple[str, ...]): Names of all facts that `facts` may return; each becomes an
         extension, `span._.NAME`, a column in CSV files, and a key in JSON.
+    completes_dictionary (bool): `find` also runs on the names found by the dictionary, in pipelines
+        without a detector.
     knowledge (LinkerKnowledge | None): The linker's knowledge bases; None in `bioel_mentions`.
     """
 
     labels: tuple[str, ...] = ()
     fact_names: tuple[str, ...] = ()
+    completes_dictionary: bool = False
     knowledge: LinkerKnowledge | None = None
     config_name: str = ""  # set by `RuleSet`, for error messages
 

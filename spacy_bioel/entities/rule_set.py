@@ -29,6 +29,7 @@ from spacy_bioel.types import Candidate, Link, ScoredSpan
 RESERVED_FACTS = frozenset(
     "document start end text label id ids name preferred_name score evidence candidates facts xrefs"
     " error context context_cues negated uncertain historical hypothetical experiencer"
+    " relative layout assertion"
     " concept_id cui cuis explanation bioel_records".split()
 )
 
@@ -101,6 +102,10 @@ class RuleSet:
             if not (rules.labels or labelled) or set(rules.labels).intersection(labels):
                 wanted[name] = rules
         return RuleSet(wanted)
+
+    def completing_dictionary(self) -> RuleSet:
+        """Return the rules whose `find` runs on names found by the dictionary."""
+        return RuleSet({name: r for name, r in self.rules.items() if r.completes_dictionary})
 
     def find(
         self,

@@ -12,6 +12,7 @@ There our scores are the rows "mentions" and "links", unless documents have a gr
 from __future__ import annotations
 
 import sys
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -22,12 +23,14 @@ from spacy.scorer import PRFScore
 from spacy.tokens import Span
 from spacy.training import Example
 
+from spacy_bioel.errors import Warnings
 from spacy_bioel.evaluation.protocols import PROTOCOLS
 from spacy_bioel.types import ANNOTATES, Link, Mention
 
 ScoreDict = dict[str, Any]
 Scorer = Callable[..., ScoreDict]
 GoldAndLinks = tuple[list[Mention], list[Link]]
+_MAX_UNKNOWN_SHARE = 0.2  # of the mentions found, with labels that no gold mention has
 _PRINTED = "sc"  # the span group whose scores `spacy evaluate` prints
 
 
@@ -73,6 +76,7 @@ def _score(
     pairs = list(_gold_and_links(examples, spans_key, gold_key, canonical))
     scores: ScoreDict = {}
     if mentions:
+        _check_labels(pairs)
         scores |= _prf_scores("mention", pairs, "bioel_mention", f"spans_{spans_key}")
     if links:
         scores |= _prf_scores("end_to_end", pairs, "bioel_link", f"spans_{spans_key}_link")
@@ -104,6 +108,17 @@ def _gold_and_links(
                 if not annotates or s.label_ in annotates
             ],
         )
+
+
+def _check_labels(pairs: Sequence[GoldAndLinks]) -> None:
+    """Warn [W382] if many mentions have labels that no gold mention has."""
+    annotated = {mention.label for gold, _ in pairs for mention in gold}
+    n_found = Counter(link.label for _, links in pairs for link in links)
+    labels = sorted(set(n_found) - annotated)
+    share = sum(n_found[label] for label in labels) / max(1, n_found.total())
+    if annotated and share > _MAX_UNKNOWN_SHARE:
+        names = {"labels": ", ".join(labels), "known": ", ".join(sorted(annotated))}
+        warnings.warn(Warnings.W382.format(**names), stacklevel=2)  # shown once
 
 
 def _accuracy_of_found(pairs: Iterable[GoldAndLinks]) -> float | None:

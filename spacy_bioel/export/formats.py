@@ -17,7 +17,7 @@ from importlib import import_module
 from itertools import chain, count
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from bioc import (
     BioCAnnotation,
@@ -72,7 +72,7 @@ _BIOC_JSON_START = (
     '"version": "1.0", "infons": {}, "documents": [\n'
 )
 
-Write = Callable[[LinkedText], None]
+Write = Callable[[Any], None]  # of a linked text, or another record that a format is for
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class TextFormat:
         numbered.
     """
 
-    document: Callable[[LinkedText], str]
+    document: Callable[[Any], str]
     start: str = ""
     between: str = ""
     end: str = ""
@@ -216,9 +216,7 @@ def writing_brat(folder: Path) -> Iterator[Write]:
     RAISES BioelError: [B341] if the folder exists and is not empty, [B343] if readers would split a
         concept id.
     """
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise BioelError(Errors.B341.format(path=folder))
-    with replacing_folder(folder) as temporary:
+    with new_folder(folder) as temporary:
 
         def write(document: LinkedText) -> None:
             _check_ids(document.links, format="BRAT")
@@ -232,8 +230,22 @@ def writing_brat(folder: Path) -> Iterator[Write]:
         yield _without_failures(write)
 
 
+@contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """Create a folder for the files of documents. RAISES BioelError: [B341] if it is not empty."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise BioelError(Errors.B341.format(path=folder))
+    with replacing_folder(folder) as temporary:
+        yield temporary
+
+
+def file_name(id: str) -> str:
+    """Escape characters of an id that are invalid in file names."""
+    return _NOT_IN_FILE_NAMES.sub(lambda match: f"%{ord(match.group()):02X}", id)
+
+
 def _unused_name(folder: Path, id: str) -> str:
-    name = _NOT_IN_FILE_NAMES.sub(lambda match: f"%{ord(match.group()):02X}", id)
+    name = file_name(id)
     names = chain([name], (f"{name}-{number}" for number in count(2)))
     return next(unused for unused in names if not (folder / f"{unused}.ann").exists())
 
@@ -282,15 +294,15 @@ WITH_CONTEXT = WITH_XREFS | {".csv", ".tsv", ".html"}
 WITH_FAILURES = WITH_XREFS | {".parquet"}
 
 
-def suffix_of(path: str) -> str:
-    """Return the suffix of a file name, one of `SUFFIXES`; "" if the name has no dot.
+def suffix_of(path: str, suffixes: Sequence[str] = SUFFIXES) -> str:
+    """Return the suffix of a file name, one of `suffixes`; "" if the name has no dot.
 
     RAISES BioelError: [B198] for any other suffix.
     """
     name = Path(path).name.lower()
-    known = [suffix for suffix in SUFFIXES if name.endswith(suffix)]
+    known = [suffix for suffix in suffixes if name.endswith(suffix)]
     if not known and Path(path).suffix:
-        raise BioelError(Errors.B198.format(path=path, known=", ".join(SUFFIXES)))
+        raise BioelError(Errors.B198.format(path=path, known=", ".join(suffixes)))
     return max(known, key=len, default="")
 
 

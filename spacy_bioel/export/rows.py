@@ -28,7 +28,7 @@ from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.util import ignore_error, minibatch, raise_error
 
-from spacy_bioel.doc import get_links
+from spacy_bioel.doc import CONTEXT_VALUES, get_links
 from spacy_bioel.errors import BioelError, Errors, crash_report, shortened
 from spacy_bioel.evaluation import run as measuring
 from spacy_bioel.loading import UserCode, find_detector, find_linker, spans_key
@@ -443,5 +443,6 @@ def _link_row(linked: LinkedText, link: Link, *, xrefs: bool) -> JsonRow:
     row |= {name: value for name, value in link.facts.items() if value is not None}
     if link.context is not None:
         cues = [{"start": a, "end": b, "says": says} for a, b, says in link.context.cues]
-        row["context"] = asdict(link.context) | {"cues": cues}
+        values = {name: getattr(link.context, name) for name in CONTEXT_VALUES}
+        row["context"] = values | {"cues": cues}
     return row

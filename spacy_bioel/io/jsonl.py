@@ -280,11 +280,11 @@ def _mention_list(where: Place, record: _Record) -> tuple[str, list[Any]]:
     return "mentions", []
 
 
-def read_documents_jsonl(path: StrPath) -> Iterator[tuple[Any, str]]:
-    """Stream the text and id of each line without checking them; a missing text is None."""
+def read_documents_jsonl(path: StrPath, *keys: str) -> Iterator[tuple[Any, ...]]:
+    """Stream the text, id and values of keys in each line without checking them; None: missing."""
     # Accept lone surrogates here, so that one bad text does not stop the whole run.
     for number, (_, record) in enumerate(_records(path, lone_surrogates=True), start=1):
-        yield _with_text(record).get("text"), _id_of(record, number)
+        yield _with_text(record).get("text"), _id_of(record, number), *map(record.get, keys)
 
 
 def write_texts_jsonl(path: StrPath, texts: Iterable[AnnotatedText]) -> int:

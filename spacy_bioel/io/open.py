@@ -367,6 +367,8 @@ _ZEROS = re.compile("0{2,}")  # a number format that shows leading zeros
 class ChangedCell(str):
     """Message on a cell whose text may not be what was typed, an error if the cell is used."""
 
+    shown = ""  # the text
+
 
 def read_workbook(path: StrPath) -> Iterator[tuple[Place, list[str]]]:
     """Stream the rows of the only sheet with contents, as Excel shows them.
@@ -407,5 +409,7 @@ def _text_of(cell: Any) -> str:
     is_float = isinstance(value, float)
     text = f"{value:.15g}" if is_float else str(value).removesuffix(" 00:00:00")
     if changed := _CHANGED.get("long" if is_float and abs(value) >= 1e15 else cell.data_type):
-        return ChangedCell(f"{text!r:.80} is {changed}")
+        cell = ChangedCell(f"{text!r:.80} is {changed}")
+        cell.shown = text
+        return cell
     return text.zfill(len(cell.number_format)) if _ZEROS.fullmatch(cell.number_format) else text

@@ -119,8 +119,10 @@ def _check_row(where: Place, row: list[str], width: int, used: Iterable[int]) ->
             raise BioelError(Errors.B514.format(where=where, column=i + 1, problem=row[i]))
 
 
-def read_text_table(path: StrPath) -> Iterator[tuple[str, str]]:
+def read_text_table(path: StrPath, patient: str = "", date: str = "") -> Iterator[tuple[str, ...]]:
     """Stream (text, id) from a table with a column "text", and optionally "id"; default: numbers.
+
+    patient, date (str): Names of columns whose cells follow; "" for none.
 
     RAISES BioelError: [B444] without a column of texts, [B511] for an empty or repeated id; the
         same errors as `read_table`.
@@ -130,19 +132,23 @@ def read_text_table(path: StrPath) -> Iterator[tuple[str, str]]:
     columns: dict[str, Column] = {name: name for name in ("text", "id") if name in header}
     if "text" not in columns:
         raise BioelError(Errors.B444.format(path=path, columns=header))
-    used = [i for (i,) in _column_indices(path, columns, header).values()]
+    more = {key: name for key, name in (("patient", patient), ("date", date)) if name}
+    indices = {key: i for key, (i,) in _column_indices(path, columns | more, header).items()}
+    used = [i for key, i in indices.items() if key != "date"]  # a date may be one in Excel too
     ids: set[int] = set()  # hashes, as there may be millions
     for number, (where, row) in enumerate(rows, start=1):
         if "id" in columns and not any(row):
             continue
         with skip_if_bad(where):
             _check_row(where, row, len(header), used)
-            text, id, *_ = *(unescape_formula(row[i]) for i in used), str(number)
+            shown = {key: getattr(row[i], "shown", row[i]) for key, i in indices.items()}
+            cells = {"id": str(number)} | {key: unescape_formula(x) for key, x in shown.items()}
+            id = cells["id"]
             if not id.strip() or hash(id) in ids:
                 problem = "in an earlier row too" if id.strip() else "empty"
                 raise BioelError(Errors.B511.format(where=where, id=id, problem=problem))
             ids.add(hash(id))
-            yield text, id
+            yield cells["text"], id, *(cells.get(key, "") for key in ("patient", "date") if patient)
 
 
 def read_table(

@@ -114,7 +114,10 @@ def _find_names(
     )
     label_rules = rules.for_labels(generator.labels, labelled=True)
     if label_rules.overriding("find"):
-        return _with_rule_spans(mentions, label_rules, generator, traces)
+        mentions = _with_rule_spans(mentions, label_rules, generator, traces)
+    completing = rules.completing_dictionary()
+    if completing.overriding("find"):
+        mentions = _with_rule_spans(mentions, completing, generator, traces, complete=True)
     return mentions
 
 
@@ -123,22 +126,32 @@ def _with_rule_spans(
     rules: RuleSet,
     generator: CandidateGenerator,
     traces: Sequence[Trace] | None,
+    *,
+    complete: bool = False,
 ) -> Mentions:
-    """Add the spans found by entity rules, and drop the names that overlap them."""
-    no_spans: list[list[ScoredSpan]] = [[] for _ in mentions.docs]
-    new: list[list[Span]] = []
-    taken: set[tuple[int, int]] = set()  # (document, token) pairs
-    for number, scored in enumerate(rules.find(mentions.docs, no_spans, traces)):
-        new.append([Span(mentions.docs[number], *span[:3]) for span in scored])
-        for start, end, *_ in scored:
-            taken.update((number, token) for token in range(start, end))
-    added = rules.ask(Mentions.of(mentions.docs, new, generator.state.settings))
-    rows = [(*row, 1.0) for row in zip(added.owners, added.spans, added.queries, strict=True)]
+    """Add the spans found by entity rules, and drop the names that overlap them.
+
+    complete (bool): The rules see the names, and decide themselves which to drop.
+    """
+    names: list[dict[tuple[int, int, str], tuple[int, Span, Query, float]]] = [
+        {} for _ in mentions.docs
+    ]
     probabilities = mentions.probabilities or ()
     for row in zip(mentions.owners, mentions.spans, mentions.queries, probabilities, strict=True):
-        tokens = range(row[1].start, row[1].end)
-        if taken.isdisjoint((row[0], token) for token in tokens):
-            rows.append(row)
+        names[row[0]][row[1].start, row[1].end, row[1].label_] = row
+    before = [[(*place, row[3]) for place, row in of_doc.items()] for of_doc in names]
+    found = rules.find(mentions.docs, before if complete else [[] for _ in names], traces)
+    new: list[list[Span]] = []
+    for doc, of_doc, scored in zip(mentions.docs, names, found, strict=True):
+        places = {span[:3] for span in scored}
+        taken = {token for start, end, _ in places for token in range(start, end)}
+        for place in list(of_doc):
+            if place not in places if complete else not taken.isdisjoint(range(*place[:2])):
+                del of_doc[place]
+        new.append([Span(doc, *place) for place in sorted(places - of_doc.keys())])
+    added = rules.ask(Mentions.of(mentions.docs, new, generator.state.settings))
+    rows = [(*row, 1.0) for row in zip(added.owners, added.spans, added.queries, strict=True)]
+    rows += [row for of_doc in names for row in of_doc.values()]
     rows.sort(key=lambda row: (row[0], row[1].start, row[1].end))
     owners, spans = [row[0] for row in rows], [row[1] for row in rows]
     queries, likely = [row[2] for row in rows], [row[3] for row in rows]

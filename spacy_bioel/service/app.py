@@ -143,6 +143,9 @@ class ContextOut(BaseModel):
     historical: bool
     hypothetical: bool
     experiencer: str = Field(description='"patient", "family" or "other"')
+    relative: str = Field(description='The relative who has it, such as "mother", or ""')
+    layout: str = Field(description='The parts of the note around it: "section, list, item"')
+    assertion: str = Field(description='The status in one word, such as "absent"')
     cues: list[CueOut]
 
 

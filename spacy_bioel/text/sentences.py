@@ -13,17 +13,18 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from spacy_bioel.text.normalize import BLANK_LINE
 
-_TITLES_AND_ABBREVIATIONS = frozenset(
-    "dr mr mrs ms prof st vs no approx dept fig e.g i.e al".split()
+# Possible sentence ends: after a full stop and white space, or at the end of a line. Expressions
+# that begin with a class of characters are the fastest to search for.
+_SENTENCE_OR_LINE_END = re.compile(r"[.!?\n](?:(?<=\n)[ \t]*|(?<![.!?][.!?])[.!?]*+[\"')\]]*+\s+)")
+# The end of "Dr" or of "Dr. J", before a full stop.
+_ABBREVIATION = re.compile(
+    r"(?:(?<![\w.])(?:dr|mr|mrs|ms|prof|st|vs|no|approx|dept|fig|e\.g|i\.e|al)"
+    r"|\b(?:dr|mr|mrs|ms|prof)\.?\s+[a-z])\Z"
 )
-# Possible sentence ends: after a full stop and white space, or at the end of a line.
-_SENTENCE_OR_LINE_END = re.compile(
-    r"(?<![.!?])(?P<stop>[.!?]++[\"')\]]*+)\s+|(?<![ \t])[ \t]*+\r?\n[ \t]*"
-)
-_LAST_WORD = re.compile(r"[\w.]{0,8}\Z")
-_INITIAL = re.compile(r"\b(?:dr|mr|mrs|ms|prof)\.?\s+[a-z]\Z", re.I)  # "Dr. J. Smith"
 # A bullet, a number, a header, or the first cell of a table row, at the start of a line.
 LIST_ITEM = re.compile(r"[-*•·|]|[^\n\t]{1,40}\t\S|\(?\d{1,2}[.)]\s|[A-Z][A-Za-z/&' -]{1,48}:")
+_BREAK_IN_WORD = re.compile(r"-[ \t]*\r?\n[ \t]*(?P<rest>[a-z]{2,30})(?!\w)")
+_WORD_BEFORE_BREAK = re.compile(r"(?<![\w-])[A-Za-z]{2,30}\Z")
 _FULL_LINE_RATIO = 0.7  # lines at least this long, relative to the longest, may be wrapped
 
 
@@ -40,23 +41,35 @@ def sentence_borders(text: str) -> list[int]:
     for match in _SENTENCE_OR_LINE_END.finditer(text):
         start = match.end()  # start of the next sentence, if a sentence ends here
         next_char = text[start : start + 1]
-        if match["stop"]:
-            before = text[max(0, match.start() - 8) : match.start()]
-            word = last[0].lower() if (last := _LAST_WORD.search(before)) else ""
-            is_abbreviation = word in _TITLES_AND_ABBREVIATIONS or bool(_INITIAL.search(before))
-            if word == "no":  # "No. 5", but "Fever: no."
-                is_abbreviation = next_char.isdigit()
-            if match["stop"][0] != "." or not (is_abbreviation or next_char.islower()):
+        stop, end = text[match.start()], match.start()
+        if stop != "\n":
+            is_abbreviation = stop == "." and next_char.islower()
+            if stop == "." and not is_abbreviation:
+                last = _ABBREVIATION.search(text[max(0, end - 8) : end].lower())
+                # "No. 5", but "Fever: no."
+                is_abbreviation = last is not None and (last[0] != "no" or next_char.isdigit())
+            if not is_abbreviation:
                 borders.append(start)
-            if "\n" in match.group():
+            if "\n" in match[0]:
                 line_start = start
             continue
-        is_full = match.start() - line_start >= min_full_length
+        line = text[line_start:end].removesuffix("\r").rstrip(" \t")
+        is_full = len(line) >= min_full_length
         continues = next_char.islower() or (is_full and next_char not in ("", "\r", "\n"))
         if not continues or LIST_ITEM.match(text[start : start + 52]):
             borders.append(start)
         line_start = start
     return borders
+
+
+def broken_words(text: str) -> Iterator[tuple[int, int, str]]:
+    """Yield the words that a hyphen breaks at the end of a line: start, end and the whole word."""
+    last = 0
+    for match in _BREAK_IN_WORD.finditer(text):
+        end = match.start()
+        if word := _WORD_BEFORE_BREAK.search(text, max(last, end - 31), end):
+            last = match.end()
+            yield word.start(), last, word[0] + match["rest"]
 
 
 def begins_sentence(tokens: Sequence[str]) -> list[bool]:

@@ -278,6 +278,17 @@ def test_a_note(bioel, model, tmp_path):
         spacy_bioel.load(preset="surgical")
 
 
+def test_a_hard_wrapped_file_that_is_read_line_by_line_is_noted(bioel, model, tmp_path):
+    line = "The patient was given Narcan because he had taken too many\n"
+    (tmp_path / "note.txt").write_text("tablets " + (line + "of another drug and ") * 4, "utf8")
+    (tmp_path / "lines.txt").write_text(line * 6 + "fever\ncough\nrash\npain\n", "utf8")
+    said = " ".join(bioel("link", model, tmp_path / "note.txt").err.split())
+    assert said.count("[W390]") == 1 and "add --format whole" in said
+    assert "[W390]" not in bioel("link", model, tmp_path / "lines.txt").err
+    whole = bioel("link", model, tmp_path / "note.txt", "--format", "whole")
+    assert "[W390]" not in whole.err and len(whole.json["links"]) == 4
+
+
 def test_utf16_is_refused(bioel, model, tmp_path):
     (tmp_path / "notes.txt").write_bytes("Narcan\n".encode("utf-16"))
     said = bioel("link", model, tmp_path / "notes.txt", status=2).err

@@ -71,23 +71,28 @@ def kb(tmp_path_factory) -> Path:
             "Hb 7.1 -> 9.4 → 12.8, Hb fell from 12.1 to 10.4",
             {"Hb fell from 12.1 to 10.4": "anemia"},
         ),
-        ("Glucose 410 mg/dL, Glucose 410", {"Glucose 410 mg/dL": "hyperglycemia"}),
+        (
+            "Glucose 410 mg/dL, Glucose 410",
+            {"Glucose 410 mg/dL": "hyperglycemia", "Glucose 410": "hyperglycemia"},
+        ),
         ("Potassium 6.1 mmol/L", {"Potassium 6.1 mmol/L": "hyperkalemia"}),
         (
             "HR 132, BP 82/40",
             {"HR 132": "tachycardia", "BP 82/40": "hypotension|decreased blood pressure"},
         ),
         ("4-month-old boy, HR 152, BP 75/40", {}),
-        ("HR 1.32 (95% CI 1.1-1.6), sodium 120 mEq daily, bilirubin 12", {}),
+        ("HR 1.32 (95% CI 1.1-1.6), sodium 120 mEq daily", {}),
+        ("bilirubin 12, lactate 8.1, glucose 25", {}),  # abnormal in one unit only
         ("Hb 12.1\nWBC 1.1", {"WBC 1.1": "leukopenia"}),  # a table
         ("platelets 22 000/µL", {"platelets 22 000/µL": "thrombocytopenia"}),
-        ("WBC 18.2", {}),  # of blood or another fluid: only a unit would tell
+        ("WBC 18, urine WBC 18.2", {}),  # of blood or another fluid: only a unit would tell
+        ("WBC 18.2", {"WBC 18.2": "leukocytosis"}),  # cells in other fluids are whole numbers
         ("WBC 18.2 K/uL", {"WBC 18.2 K/uL": "leukocytosis"}),
         ("", {}),
     ],
 )
 def test_measurements_out_of_their_range(text, expected):
-    assert measured(text) == expected
+    assert {form: names for form, (_, _, names) in measured(text).items()} == expected
 
 
 TEXT = "PMH: MR, CKD3. Wt loss, no SOB. Hb 7.2, BMI 41."

@@ -268,6 +268,9 @@ def test_one_known_label_is_enough(start, caplog):
     assert pipes(nlp)[0].labels == ("Drug", "Organ")
     assert "W381" in caplog.text and "'Organ'" in caplog.text
     assert {label for _, label, _ in found(nlp, row[0])} == {"Drug"}
+    caplog.clear()
+    start(("Drug", "Organ"), labels={"Organ": None}, train=[row] * 2)
+    assert "W381" not in caplog.text  # as told
 
 
 @pytest.mark.parametrize("labels", [{"Dru": "Chemical"}, {"Drug": "Chemicals"}])

@@ -115,6 +115,7 @@ def test_keys_are_settings_and_the_scorers_are_registered(nlp):
     assert scores["bioel_link_f"] == scores["spans_mine_link_f"] == 1.0
 
 
+@pytest.mark.filterwarnings("ignore:.*W382")
 def test_labels_that_are_not_annotated_do_not_count(nlp):
     predicted = [(0, 5, "D", "A|B"), (6, 11, "C", "C"), (12, 20, "C", "C")]
     example = make_example(nlp, [(0, 5, "D", "A|B")], predicted)

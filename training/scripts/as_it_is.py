@@ -1,5 +1,6 @@
-"""Evaluate the pipeline that a training started from, with the labels and knowledge base of the
-trained one, for its model card. Training from scratch starts from none, and is left alone."""
+"""Tune and evaluate the pipeline that a training started from, with the labels and knowledge base
+of the trained one, for its model card. Training from scratch starts from none, and is left alone.
+"""
 
 from __future__ import annotations
 
@@ -40,11 +41,13 @@ def main(corpus: str, seed: Annotated[int, typer.Option()] = 0) -> None:
     linker.cfg["include_kb"] = False
     with replacing_folder(models / "as_it_is") as folder:
         nlp.to_disk(folder)
-    command = [sys.executable, "-m", "spacy_bioel", "evaluate", models / "as_it_is"]
-    command += [f"corpus/{corpus}/dev.jsonl", "--seed", seed, "--json", scores]
+    dev, tuned = f"corpus/{corpus}/dev.jsonl", models / "as_it_is" / "tuned"
+    options = ["--seed", seed, "--json", scores]
     for protocol in _PROTOCOLS:
-        command += ["--protocol", protocol]
-    subprocess.run([*map(str, command)], check=True)
+        options += ["--protocol", protocol]
+    for arguments in (["tune", tuned.parent, dev, tuned], ["evaluate", tuned, dev, *options]):
+        command = [sys.executable, "-m", "spacy_bioel", *map(str, arguments)]
+        subprocess.run(command, check=True)
 
 
 if __name__ == "__main__":

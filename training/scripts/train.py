@@ -105,6 +105,7 @@ def main(
     """Read corpus/CORPUS/{train,dev}.spacy and kb/CORPUS; write OUTPUT/model-best, model-last."""
     require_gpu(gpu_id)
     config = choose_config(config, Path("corpus") / corpus / "train.spacy", start=start)
+    typer.echo(f"Config: {config}")
     merged = merge_config(config, load_spec(corpus))
     merged["paths"] |= {
         "train": f"corpus/{corpus}/train.spacy",
@@ -150,6 +151,8 @@ def main(
             path = folder / "config.cfg"
             merged.to_disk(path)
         train(path, output, folder, use_gpu=gpu_id, last=last if done else None)
+    if n := srsly.read_json(output / "model-best" / "meta.json").get(STEPS):
+        typer.echo(f"The best pipeline is {output / 'model-best'}, after {n} updates.")
 
 
 def train(config: Path, output: Path, folder: Path, *, use_gpu: int, last: Path | None) -> None:

@@ -1,4 +1,5 @@
-"""Rules for clinical notes, which link shorthand and measurements by the names they stand for.
+"""Rules for clinical notes, which link shorthand, measurements and other wordings by the names they
+stand for.
 
 A measurement outside its reference range stands for a finding: "Hb 7.2" means anemia.
 """
@@ -7,30 +8,30 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import cache, cached_property, partial
 from operator import itemgetter
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from spacy.tokens import Doc
 
 from spacy_bioel.dictionary.unambiguous import is_in_capitals
 from spacy_bioel.doc import SpansByToken, long_forms, text_of
-from spacy_bioel.entities import EntityRules, Mentions, Query, Vocabulary
+from spacy_bioel.entities import EntityRules, LinkerKnowledge, Mentions, Query, Vocabulary
 from spacy_bioel.entities.notes.layout import (
     NO_MENTION,
     have_other_meaning,
     note_tables,
     read_asset,
 )
+from spacy_bioel.entities.notes.rewordings import find_rewordings, is_part
 from spacy_bioel.explanation import SpanKey, Trace
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.text.normalize import normalize_name, normalize_names
+from spacy_bioel.text.normalize import normalize_names
 from spacy_bioel.text.sentences import find_forms
-from spacy_bioel.types import IntArray, ScoredSpan
+from spacy_bioel.types import IntArray, Link, ScoredSpan
 
-_ROMAN_STAGES = ("I", "II", "III", "IV", "V")
 _LongForm = TypeVar("_LongForm")
 
 
@@ -60,7 +61,7 @@ def forms_in(text: str, forms: Mapping[str, _LongForm]) -> dict[str, _LongForm]:
 def _long_forms(*, notes: bool) -> dict[str, str]:
     forms: dict[str, str] = read_asset("shorthand.json")
     if notes:
-        forms |= _long_forms_in_notes()
+        forms |= note_tables()["shorthand"]
     # Also capitalised, as at the start of a line: "Wt loss" and "Dizzy", but not "Sob".
     for short in sorted(forms):
         if " " in short or (short.islower() and len(short) > _MIN_CASELESS_LENGTH):
@@ -68,15 +69,19 @@ def _long_forms(*, notes: bool) -> dict[str, str]:
     return forms
 
 
-def _long_forms_in_notes() -> dict[str, str]:
-    """Return the shorthand used in notes, including disease stages: "CKD3", "CKD stage III"."""
-    forms: dict[str, str] = dict(note_tables()["shorthand"])
-    for short, names in note_tables()["staged"].items():
-        for number, roman in enumerate(_ROMAN_STAGES, start=1):
-            for stage in (str(number), roman, f"{number}a", f"{number}b"):
-                for form in ("{0}{1}", "{0} {1}", "{0} stage {1}", "stage {1} {0}"):
-                    forms[form.format(short, stage)] = names.format(number)
-    return forms
+def choose_meanings(text: str, forms: Container[str]) -> dict[str, str]:
+    """Return the meanings of ambiguous shorthand by words in its lines, or else in the text.
+
+    forms (Container[str]): Short forms in the text. Without such words, they keep their meaning.
+    """
+    chosen = {}
+    for short, cues in note_tables()["meanings"].items():
+        if short in forms:
+            lines = "\n".join(line for line in text.splitlines() if short in line)
+            meant = (m for part in (lines, text) for m in cues if re.search(cues[m], part, re.I))
+            if meaning := next(meant, ""):
+                chosen[short] = meaning
+    return chosen
 
 
 def first_known(kb: KnowledgeBase, names: str) -> str:
@@ -91,12 +96,14 @@ def first_known(kb: KnowledgeBase, names: str) -> str:
 
 
 class _NoteFinder:
-    """Finds shorthand and measurements that stand for a name in the vocabulary of a label."""
+    """Finds shorthand, measurements and reworded names that stand for a name in the knowledge base,
+    or in the vocabulary of a label."""
 
-    def __init__(self, vocabularies: Mapping[str, Vocabulary]) -> None:
-        self._vocabularies = vocabularies
-        forms = _long_forms(notes=True)
-        names = {short: self._name_and_label(long) for short, long in forms.items()}
+    def __init__(self, knowledge: LinkerKnowledge) -> None:
+        self._vocabularies = knowledge.vocabularies or {"": Vocabulary(knowledge.kb, None)}
+        # Without labels, the dictionary finds shorthand itself, also in longer names.
+        forms = _long_forms(notes=True) if knowledge.vocabularies else {}
+        names = {short: self._first_known(long) for short, long in forms.items()}
         self._names = {short: name for short, name in names.items() if name}
         # Long forms that are not names, such as "chronic kidney disease", which MeSH lists in
         # the plural, get the label that most other long forms have.
@@ -105,14 +112,17 @@ class _NoteFinder:
         if 2 * n > len(forms):
             self._names |= {s: (forms[s].split("|")[-1], label) for s in forms.keys() - self._names}
 
-    def find(self, doc: Doc, *, measurements: bool) -> list[tuple[SpanKey, str]]:
-        """Return token spans without overlaps, with the names they stand for."""
+    def find(self, doc: Doc, *, measurements: bool) -> list[tuple[SpanKey, str, bool]]:
+        """Return token spans, the names they stand for, and whether they replace mentions: reworded
+        names do not."""
         text, defined = text_of(doc), long_forms(doc)
         names = {s: name for s, name in forms_in(text, self._names).items() if s not in defined}
+        meant = choose_meanings(text, names)
         if measurements:
-            for form, alternatives in measured(text).items():
-                if name_and_label := self._name_and_label(alternatives):
-                    names[form] = name_and_label
+            meant |= {form: alternatives for form, (_, _, alternatives) in measured(text).items()}
+        for form, alternatives in meant.items():
+            if name_and_label := self._first_known(alternatives):
+                names[form] = name_and_label
         places = [
             (start, end, form)
             for form, places_of_form in find_forms(text, names).items()
@@ -121,43 +131,61 @@ class _NoteFinder:
         places.sort(key=lambda place: (place[0], -place[1], place[2]))  # the longest first
         starts, ends = np.array([p[:2] for p in places], dtype=np.int64).reshape(-1, 2).T
         is_other = have_other_meaning(text, starts, ends)
-        found: list[tuple[SpanKey, str]] = []
+        found: list[tuple[SpanKey, str, bool]] = []
         for (start, end, form), other in zip(places, is_other, strict=True):
             name, label = names[form]
             span = None if other else doc.char_span(start, end)
             if span is not None and not (found and span.start < found[-1][0][1]):
-                found.append(((span.start, span.end, label), name))
+                found.append(((span.start, span.end, label), name, True))
+        for start, end, name, label in find_rewordings(text, self.labels_of):
+            if (span := doc.char_span(start, end)) is not None:
+                found.append(((span.start, span.end, label), name, False))
         return found
 
-    def _name_and_label(self, names: str) -> tuple[str, str] | None:
+    def labels_of(self, names: Iterable[str]) -> dict[str, str]:
+        """Return the names that are in a vocabulary, with its label."""
+        labels: dict[str, str] = {}
+        names = list(names)
+        normalized = normalize_names(names)
+        for label, (kb, mask) in self._vocabularies.items():
+            rows = kb.lookup_names(normalized)
+            indptr, concepts, _ = kb.concepts_of_names(rows)
+            allowed = np.ones(len(concepts), bool) if mask is None else mask[concepts]
+            n_allowed = np.diff(np.append(0, np.cumsum(allowed))[indptr])
+            for i in np.flatnonzero(n_allowed).tolist():
+                labels.setdefault(names[i], label)
+        return labels
+
+    def _first_known(self, names: str) -> tuple[str, str] | None:
         """Return the first of names separated by "|" that is in a vocabulary, and its label."""
-        for name in names.split("|"):
-            for label, (kb, mask) in self._vocabularies.items():
-                _, concepts, _ = kb.concepts_of_names(kb.lookup_names([normalize_name(name)]))
-                if len(concepts) and (mask is None or mask[concepts].any()):
-                    return name, label
-        return None
+        labels = self.labels_of(alternatives := names.split("|"))
+        return next(((name, labels[name]) for name in alternatives if name in labels), None)
 
 
 def _add_names(
-    spans: Sequence[ScoredSpan], names: Sequence[tuple[SpanKey, str]]
+    spans: Sequence[ScoredSpan], names: Sequence[tuple[SpanKey, str, bool]]
 ) -> list[ScoredSpan]:
-    """Replace mentions inside shorthand and measurements; longer mentions stay."""
+    """Replace mentions inside shorthand and measurements, and add reworded names to the mentions
+    inside them; longer mentions stay."""
     kept = SpansByToken(spans)
-    for place, _ in names:
-        overlapping = kept.overlapping(*place[:2])
-        if all(place[0] <= s[0] and s[1] <= place[1] for s in overlapping):
-            kept.replace(overlapping, (*place, 1.0))
+    for (start, end, label), _, replaces in names:
+        overlapping = kept.overlapping(start, end)
+        longest = end - start if replaces else end - start - 1
+        if all(start <= s[0] and s[1] <= end and s[1] - s[0] <= longest for s in overlapping):
+            kept.replace(overlapping if replaces else (), (start, end, label, 1.0))
     return sorted(kept, key=lambda s: s[:2])
 
 
 class Notes(EntityRules):
-    """Expand clinical shorthand ("HTN") and, in clinical notes, find shorthand and measurements.
+    """Expand clinical shorthand ("HTN") and, in clinical notes, find shorthand, measurements and
+    reworded names.
 
     shorthand (bool): Expand shorthand.
     clinical (bool): Texts are clinical notes: find shorthand that is unambiguous only in notes, and
-        drop words that mean something else in notes ("PE:" as a header).
-    measurements (bool): Find measurements outside their reference range, and link the finding.
+        reworded names ("undescended right testis"); drop words that mean something else in notes
+        ("PE:" as a header).
+    measurements (bool): Find measurements outside their reference range, and link the finding; its
+        facts are `value` and `unit`.
     """
 
     def __init__(
@@ -165,11 +193,13 @@ class Notes(EntityRules):
     ) -> None:
         self._shorthand, self._clinical = shorthand, clinical
         self._measurements = measurements
+        self.completes_dictionary = clinical
+        self.fact_names = ("value", "unit") if measurements else ()
 
     @cached_property
     def _finder(self) -> _NoteFinder:
         assert self.knowledge is not None
-        return _NoteFinder(self.knowledge.vocabularies)
+        return _NoteFinder(self.knowledge)
 
     @cached_property
     def _forms(self) -> dict[str, str]:
@@ -184,16 +214,21 @@ class Notes(EntityRules):
     def short_forms(self, doc: Doc) -> dict[str, str]:
         text = text_of(doc)
         forms = forms_in(text, self._forms)
-        if self._measurements and self.knowledge is not None:
-            kb = self.knowledge.kb
-            forms |= {form: first_known(kb, names) for form, names in measured(text).items()}
+        if self._clinical and self.knowledge is not None:
+            for form, names in choose_meanings(text, forms).items():
+                forms[form] = first_known(self.knowledge.kb, names)
         return forms
 
     def why_other(self, doc: Doc, starts: IntArray, ends: IntArray) -> list[str]:
         if not self._clinical:
             return [""] * len(starts)
-        is_other = have_other_meaning(text_of(doc), starts, ends).tolist()
-        return [NO_MENTION if other else "" for other in is_other]
+        text = text_of(doc)
+        places = zip(starts.tolist(), ends.tolist(), strict=True)
+        are_parts = [
+            is_part(text, *place, lambda s: s in self._finder.labels_of([s])) for place in places
+        ]
+        is_other = have_other_meaning(text, starts, ends) | np.array(are_parts, dtype=bool)
+        return [NO_MENTION if other else "" for other in is_other.tolist()]
 
     def find(
         self,
@@ -207,12 +242,14 @@ class Notes(EntityRules):
         results = []
         for i, (doc, before) in enumerate(zip(docs, spans, strict=True)):
             names = self._finder.find(doc, measurements=self._measurements)
-            kept = _without_other_meanings(doc, before)
+            kept = self._without_other_meanings(doc, before)
             results.append(_add_names(kept, names))
             if traces is not None:
                 traces[i].changed(before, kept, NO_MENTION)
-                traces[i].changed(kept, results[i], "in shorthand, or a measurement")
-                for place, name in names:
+                traces[i].changed(
+                    kept, results[i], "in shorthand, a measurement, or another wording"
+                )
+                for place, name, _ in names:
                     traces[i].add(place, "", name)
         return results
 
@@ -224,12 +261,31 @@ class Notes(EntityRules):
         if self.knowledge is None or not self._clinical or mentions.n_parts:
             return mentions.queries
         find = partial(self._finder.find, measurements=self._measurements)
-        names = [{place[:2]: name for place, name in find(doc)} for doc in mentions.docs]
+        names = [{place[:2]: n for place, n, _ in reversed(find(doc))} for doc in mentions.docs]
         queries = list(mentions.queries)
         for index, (span, owner) in enumerate(zip(mentions.spans, mentions.owners, strict=True)):
             if (name := names[owner].get((span.start, span.end))) is not None:
                 queries[index] = Query.of(name)
         return queries
+
+    def facts(self, mentions: Mentions, links: Sequence[Link]) -> Sequence[Mapping[str, Any]]:
+        """Return the value and unit of measurements."""
+        if not self._measurements:
+            return [{}] * len(links)
+        found = [measured(text_of(doc)) for doc in mentions.docs]
+        facts = []
+        for span, owner in zip(mentions.spans, mentions.owners, strict=True):
+            value, unit, _ = found[owner].get(span.text, (None, "", ""))
+            facts.append({} if value is None else {"value": value, "unit": unit})
+        return facts
+
+    def _without_other_meanings(self, doc: Doc, spans: Sequence[ScoredSpan]) -> list[ScoredSpan]:
+        """Drop spans that mean something else in notes (see `why_other`)."""
+        places = [doc[s[0] : s[1]] for s in spans]
+        borders = [[s.start_char, s.end_char] for s in places]
+        starts, ends = np.array(borders, dtype=np.int64).reshape(-1, 2).T
+        reasons = self.why_other(doc, starts, ends)
+        return [span for span, reason in zip(spans, reasons, strict=True) if not reason]
 
     def rewrite(
         self, strings: Sequence[str], kb: KnowledgeBase, seen: Container[str]
@@ -262,18 +318,15 @@ def create_notes_v1(
     return Notes(shorthand=shorthand, clinical=clinical, measurements=measurements)
 
 
-def _without_other_meanings(doc: Doc, spans: Sequence[ScoredSpan]) -> list[ScoredSpan]:
-    """Drop spans that mean something else in notes (see `have_other_meaning`)."""
-    places = [doc[s[0] : s[1]] for s in spans]
-    borders = np.array([[s.start_char, s.end_char] for s in places], dtype=np.int64).reshape(-1, 2)
-    is_other = have_other_meaning(text_of(doc), *borders.T)
-    return [span for span, other in zip(spans, is_other, strict=True) if not other]
-
-
 # Text between an analyte and its value, or the last of several values. After the value, the pattern
 # excludes other units, ranges and dates.
-_EQUALS = r"(?:[ \t]{0,20}[:=>|—]){0,2}[ \t]{0,20}"
-_ANALYTE_TO_VALUE = rf"(?: (?:level|count|concentration))?(?: (?:was|is|of|at|to))*{_EQUALS}"
+_S = r"[^\S\r\n]"  # also thin spaces
+_EQUALS = rf"(?:{_S}{{0,20}}[:=>|—]){{0,2}}{_S}{{0,20}}(?P<bracket>\()?"
+_LINK = (
+    r"levels?|count|concentration|was|were|is|of|at|to|[a-z]{3,9}ly|raised|elevated"
+    r"|increased|reduced|decreased|low|high|suppressed"
+)
+_ANALYTE_TO_VALUE = rf"(?: \([A-Za-z][\w-]{{0,9}}\)|\))?(?: (?:{_LINK}))*{_EQUALS}"
 _DECIMAL = r"(?:\d{1,3}(?:[, ]\d{3})+|\d+(?:\.\d+)?)"
 _EARLIER_VALUES = (
     rf"(?:(?:{_DECIMAL} ?(?:[-=]+>|→) ?)+"
@@ -281,7 +334,16 @@ _EARLIER_VALUES = (
 )
 _VALUE = rf"(?<!\w){_EARLIER_VALUES}(?P<value>{_DECIMAL})"
 _NO_OTHER_UNIT = (
-    r"(?![-\w/%°→]|[.,]\d| ?(?:[%°µμ→]|-+>|(?:mg|g|mcg|ng|IU|U|units|mL|ml|mEq|meq|mmol)\b))"
+    r"(?![-–+\w/%°→]|[.,]\d|"
+    rf"{_S}?(?:[%°µμ→]|-+>|(?:mg|g|mcg|ng|IU|U|units|mL|ml|mEq|meq|mmol)\b))"
+)
+# The range of normal values after a value, or a flag: "(12-16)", ", normal < 48", "L".
+_NORMAL = r"N|NR|RR|nl|normal|norm|ref|reference|vn|range|values?|interval|limits?"
+_STATED = re.compile(
+    rf"{_S}{{1,20}}\(?(?P<flag>[HL])\)?(?={_S}*(?:[\r\n|,;.)]|\Z))"
+    rf"|(?:{_S}{{0,20}}[(\[|]|{_S}{{2,20}}|[,;](?={_S}?(?:{_NORMAL})\b))"
+    rf"(?:{_S}?(?:{_NORMAL})\b\.?)*:?{_S}?(?:(?P<low>{_DECIMAL}){_S}?[-–]{_S}?|[<≤]{_S}?)"
+    rf"(?P<high>{_DECIMAL})(?![\d.]|{_S}?(?:h|d|hours?|days?|weeks?|months?|years?)\b)"
 )
 _OTHER_FLUIDS = re.compile(
     r"\b(?:CSF|urin\w*|pleural|fluid|ascit\w*|sweat|stool)\W+(?:\w+ )?\Z", re.I
@@ -293,17 +355,19 @@ _YOUNG = re.compile(
     r"|(?<!\d)\d[ -]?(?:y/?o|years?[- ]old))\b",
     re.I,
 )
-_TABLE_ROW = re.compile(r"[\s|*-]*([A-Za-z][A-Za-z0-9]{0,20})[^\n\d]*\d")
 _MIN_CASELESS_LENGTH = 4  # characters; shorter names are case-sensitive
-_MAX_LINE_LENGTH = 200  # characters in the row of a table
 _ANALYTE_WORD = re.compile(r"(?<![\w/-])[A-Za-z][A-Za-z0-9]*")
 
 
-def measured(text: str) -> dict[str, str]:
-    """Return the findings shown by measurements outside their reference range, by measurement:
-    "anemia" for "Hb 7.2 g/dL". If a finding has several names, they are separated by "|".
+# The last value of a measurement, its unit ("" if there is none), and names of what it shows.
+Measurement = tuple[float, str, str]
+
+
+def measured(text: str) -> dict[str, Measurement]:
+    """Return the measurements outside their reference range: "Hb 7.2 g/dL", which means anemia. If
+    a finding has several names, they are separated by "|".
     """
-    findings = {}
+    found = {}
     is_young = bool(_YOUNG.search(text))
     for word in _ANALYTE_WORD.finditer(text):
         for index in _analytes_by_first_word().get(word[0].lower(), ()):
@@ -311,41 +375,52 @@ def measured(text: str) -> dict[str, str]:
             if match is None:
                 continue
             fluid_start = max(0, match.start() - _MAX_FLUID_DISTANCE)
-            if _OTHER_FLUIDS.search(text, fluid_start, match.start()):
-                continue
-            analyte = note_tables()["measurements"][index]
-            unit = match["unit"] or ""
-            value = float(re.sub("[, ]", "", match["value"])) * analyte["units"].get(unit, 1.0)
-            low, high = analyte["plausible"]
-            if not low <= value <= high or (analyte.get("needs_unit") and not unit):
-                continue
-            if analyte.get("needs_unit_or_table") and not (unit or _is_in_table(text, match)):
-                continue
-            for limit in analyte["limits"]:
-                is_below = limit["side"] == "below"
-                is_out_of_range = value < limit["at"] if is_below else value > limit["at"]
-                if is_out_of_range and not (limit.get("adults") and is_young):
-                    findings[match[0]] = limit["name"]
-    return findings
+            if not _OTHER_FLUIDS.search(text, fluid_start, match.start()):
+                end = match.end() + (bool(match["bracket"]) and text.startswith(")", match.end()))
+                stated = _STATED.match(text, end)
+                names = _finding(note_tables()["measurements"][index], match, stated, is_young)
+                if names:
+                    found[text[match.start() : end]] = (
+                        _number(match["value"]),
+                        match["unit"] or "",
+                        names,
+                    )
+    return found
 
 
-def _is_in_table(text: str, match: re.Match[str]) -> bool:
-    """Return whether a measurement and one on an adjacent line both start their lines."""
-    lowest = max(0, match.start() - _MAX_LINE_LENGTH)
-    start = text.rfind("\n", lowest, match.start()) + 1
-    if not start and lowest:
-        return False
-    end = text.find("\n", match.end(), match.end() + _MAX_LINE_LENGTH)
-    before = text[max(0, start - 1 - _MAX_LINE_LENGTH) : max(0, start - 1)]
-    line_before = before[before.rfind("\n") + 1 :]
-    line_after = text[end + 1 : end + 1 + _MAX_LINE_LENGTH] if end >= 0 else ""
-    has_neighbour = _is_table_row(line_before) or _is_table_row(line_after)
-    return has_neighbour and _is_table_row(text[start : match.end()])
+def _number(digits: str) -> float:
+    return float(re.sub("[, ]", "", digits))
 
 
-def _is_table_row(line: str) -> bool:
-    row = _TABLE_ROW.match(line)
-    return row is not None and row[1].lower() in _analytes_by_first_word()
+def _finding(
+    analyte: Mapping[str, Any], match: re.Match[str], stated: re.Match[str] | None, is_young: bool
+) -> str:
+    """Return the names of the finding that a measurement shows, or "".
+
+    Without a unit, all units in which the value is plausible have to show the same.
+
+    stated (re.Match | None): The range of normal values, or a flag, in the text.
+    """
+    unit, value, (low, high) = match["unit"], _number(match["value"]), analyte["plausible"]
+    factors = [analyte["units"][unit]] if unit else set(analyte["units"].values())
+    values = [value * factor for factor in factors if low <= value * factor <= high]
+    is_unclear = analyte.get("needs_unit") or (analyte.get("decimals") and value.is_integer())
+    if is_unclear and not (unit or stated):
+        return ""
+
+    def is_beyond(limit: Mapping[str, Any], value_in_unit: float) -> bool:
+        sign, end, flag = (-1, "low", "L") if limit["side"] == "below" else (1, "high", "H")
+        if stated:
+            is_out = bool(stated[end]) and sign * value > sign * _number(stated[end])
+            return is_out or stated["flag"] == flag
+        is_out = sign * value_in_unit > sign * limit["at"]
+        return is_out and not (limit.get("adults") and is_young)
+
+    shown = {
+        next((str(limit["name"]) for limit in analyte["limits"] if is_beyond(limit, one)), "")
+        for one in values
+    }
+    return shown.pop() if len(shown) == 1 else ""
 
 
 @cache
@@ -367,5 +442,5 @@ def _measurement_pattern(index: int) -> re.Pattern[str]:
     units = map(re.escape, sorted(analyte["units"], key=len, reverse=True))
     analyte_name = rf"(?:{'|'.join(names)})(?![A-Za-z])"
     second_value = r"/\d{2,3}" if analyte.get("two_values") else ""
-    unit = rf"(?:(?:[ \t]?[ |\t]?)(?P<unit>{'|'.join(units)})(?![\w/])|{_NO_OTHER_UNIT})"
+    unit = rf"(?:{_S}?(?:\|{_S}?)?(?P<unit>{'|'.join(units)})(?![\w/])|{_NO_OTHER_UNIT})"
     return re.compile(f"{analyte_name}{_ANALYTE_TO_VALUE}{_VALUE}{second_value}{unit}")

@@ -1,0 +1,390 @@
+"""`bioel patient`: what the notes of a patient say, as tables and Phenopackets."""
+
+import csv
+import json
+import re
+from datetime import date, datetime
+
+import pytest
+from google.protobuf.json_format import MessageToDict, Parse
+from openpyxl import Workbook
+from phenopackets import Family, Phenopacket
+
+from spacy_bioel.kb.build import build_kb
+from spacy_bioel.types import Concept
+
+ROOT = "HP:0000118"
+CONCEPTS = [
+    Concept(ROOT, ("Phenotypic abnormality",)),
+    Concept("HP:0001250", ("Seizure",), parents=(ROOT,)),
+    Concept("HP:0007359", ("Focal-onset seizure", "focal seizure"), parents=("HP:0001250",)),
+    Concept("HP:0001251", ("Ataxia",), parents=(ROOT,)),
+    Concept("HP:0002650", ("Scoliosis",), parents=(ROOT,)),
+    Concept("HP:0002315", ("Headache",), parents=(ROOT,)),
+    Concept("HP:0001252", ("Hypotonia",), parents=(ROOT,)),
+    Concept("HP:0001945", ("Fever",), parents=(ROOT,)),
+    Concept("HP:0003577", ("Congenital onset",)),
+    Concept("MONDO:0005393", ("Gout",)),
+    Concept("CHEBI:15365", ("Aspirin",)),
+]
+# Notes that are not in the order of their dates, one without a date.
+NOTES = {
+    "2024_06_01": "Ataxia is worse. Gout. Takes aspirin.\nHer father had scoliosis.\n",
+    "clinic 2023-11-02": "| sign | patient |\n|---|---|\n| scoliosis | + |\n| ataxia | - |\n",
+    "letter_20240305": "Denies:\n- seizures\n- headache\n\nPMH: ataxia\nScoliosis - mild\n",
+    "phone": "Possible headache. Return if fever.\nNo family history of gout.\n",
+    "visit_2024-01-10": "Chief complaint: focal seizure.\nHypotonia, congenital onset.\n",
+}
+
+
+@pytest.fixture(scope="module")
+def kb(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("hpo") / "kb"
+    build_kb(CONCEPTS, folder, source="hp.obo", release="hp/releases/2025-01-16")
+    return folder
+
+
+@pytest.fixture()
+def patients(tmp_path):
+    folder = tmp_path / "patients"
+    write_notes(folder / "Ann", NOTES)
+    return folder
+
+
+def write_notes(folder, notes):
+    folder.mkdir(parents=True)
+    for name, text in notes.items():
+        (folder / f"{name}.txt").write_text(text, encoding="utf8")
+
+
+def read_csv(path):
+    with path.open(encoding="utf8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def statuses(rows):
+    return {(row["id"], row["person"], row["status"]) for row in rows}
+
+
+def features(packet):
+    """Ids of the phenotypic features of a message, with whether they are excluded."""
+    return {(x.type.id, x.excluded) for x in packet.phenotypic_features}
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".jsonl"])
+def test_a_patient_of_five_notes_as_a_table(bioel, kb, patients, tmp_path, suffix):
+    out = tmp_path / f"p{suffix}"
+    assert "5 documents" in bioel("patient", kb, patients, "-o", out).err
+    text = out.read_text("utf8")
+    if suffix == ".jsonl":
+        rows = [json.loads(line) for line in text.splitlines()]
+    else:
+        delimiter = "," if suffix == ".csv" else "\t"
+        rows = list(csv.DictReader(text.splitlines(), delimiter=delimiter))
+    assert {row["patient"] for row in rows} == {"Ann"}
+    assert statuses(rows) == {
+        ("HP:0001250", "patient", "absent"),
+        ("HP:0001251", "patient", "absent"),
+        ("HP:0001251", "patient", "historical"),
+        ("HP:0001251", "patient", "present"),
+        ("HP:0001252", "patient", "present"),
+        ("HP:0001945", "patient", "conditional"),
+        ("HP:0002315", "patient", "absent"),
+        ("HP:0002315", "patient", "possible"),
+        ("HP:0002650", "patient", "present"),
+        ("HP:0002650", "father", "family"),
+        ("HP:0003577", "patient", "present"),
+        ("HP:0007359", "patient", "present"),
+        ("MONDO:0005393", "patient", "present"),
+        ("MONDO:0005393", "family", "absent"),
+        ("CHEBI:15365", "patient", "present"),
+    }
+    assert [row["person"] for row in rows[-2:]] == ["family", "father"]
+
+
+def test_first_and_last_mention_and_evidence(bioel, kb, patients):
+    rows = bioel("patient", kb, patients).rows
+    (row,) = [r for r in rows if r["id"] == "HP:0002650" and r["person"] == "patient"]
+    assert row["name"] == "Scoliosis"
+    assert (row["first_date"], row["first_note"]) == ("2023-11-02", "clinic 2023-11-02")
+    assert (row["last_date"], row["last_note"]) == ("2024-03-05", "letter_20240305")
+    assert [mention["date"] for mention in row["evidence"]] == ["2023-11-02", "2024-03-05"]
+    for row in rows:
+        for mention in row["evidence"]:
+            assert NOTES[mention["note"]][mention["start"] : mention["end"]] == mention["text"]
+    (undated,) = [row for row in rows if row["status"] == "possible"]
+    assert (undated["first_date"], undated["first_note"]) == ("", "phone")
+
+
+def test_dated_notes_decide_the_first_and_the_last_mention(bioel, kb, tmp_path):
+    notes = {"a": "Ataxia.", "b 2024-02-01": "Ataxia.", "c 2024-01-01": "Ataxia.", "d": "Ataxia."}
+    write_notes(tmp_path / "Bob", notes)
+    (row,) = bioel("patient", kb, tmp_path / "Bob").rows
+    assert (row["first_note"], row["last_note"]) == ("c 2024-01-01", "b 2024-02-01")
+    assert [mention["note"] for mention in row["evidence"]] == [
+        *("c 2024-01-01", "b 2024-02-01", "a", "d")
+    ]
+
+
+def test_without_dates_the_order_of_the_notes_decides(bioel, kb, tmp_path):
+    write_notes(tmp_path / "Bob", {"2": "Ataxia.", "10": "Ataxia.", "1": "Ataxia."})
+    (row,) = bioel("patient", kb, tmp_path / "Bob").rows
+    assert (row["first_date"], row["first_note"], row["last_note"]) == ("", "1", "2")
+
+
+def test_contradictions_are_shown(bioel, kb, patients):
+    rows = bioel("patient", kb, patients).rows
+    found = {(r["id"], r["status"]): r["contradicts"] for r in rows if r["contradicts"]}
+    assert found == {
+        ("HP:0001251", "present"): ["HP:0001251"],
+        ("HP:0001251", "absent"): ["HP:0001251"],
+        ("HP:0007359", "present"): ["HP:0001250"],  # a focal seizure is a seizure
+        ("HP:0001250", "absent"): ["HP:0007359"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("Has seizures.", "No focal seizure."),  # of another kind
+        ("History of ataxia.", "No ataxia now."),
+        ("Possible ataxia.", "No ataxia."),
+        ("His father had ataxia.", "No ataxia."),
+        ("His father had ataxia.", "His mother has no ataxia."),
+    ],
+)
+def test_no_contradictions(bioel, kb, tmp_path, first, second):
+    write_notes(tmp_path / "Bob", {"a": first, "b": second})
+    rows = bioel("patient", kb, tmp_path / "Bob").rows
+    assert len(rows) == 2
+    assert [row["contradicts"] for row in rows] == [[], []]
+
+
+def test_relatives_contradict_themselves_only(bioel, kb, tmp_path):
+    notes = {"a": "His mother has ataxia.", "b": "His mother has no ataxia.", "c": "Ataxia."}
+    write_notes(tmp_path / "Bob", notes)
+    rows = bioel("patient", kb, tmp_path / "Bob").rows
+    found = {(row["person"], row["status"]): bool(row["contradicts"]) for row in rows}
+    assert found == {
+        ("mother", "family"): True,
+        ("mother", "absent"): True,
+        ("patient", "present"): False,
+    }
+
+
+def test_phenopacket(bioel, kb, patients, tmp_path):
+    out = tmp_path / "p.phenopacket.json"
+    shown = bioel("patient", kb, patients, "-o", out).err
+    packet = Parse(out.read_text("utf8"), Phenopacket())
+    assert (packet.id, packet.subject.id) == ("Ann", "Ann")
+    assert features(packet) == {
+        ("HP:0001250", True),
+        ("HP:0001251", True),
+        ("HP:0001251", False),
+        ("HP:0001252", False),
+        ("HP:0002315", True),
+        ("HP:0002650", False),
+        ("HP:0007359", False),
+    }
+    assert len(packet.phenotypic_features) == 7  # present and historical ataxia are one
+    labels = {x.type.id: x.type.label for x in packet.phenotypic_features}
+    assert labels["HP:0007359"] == "Focal-onset seizure"
+    assert [(x.term.id, x.term.label, x.excluded) for x in packet.diseases] == [
+        ("MONDO:0005393", "Gout", False)
+    ]
+    ataxia = next(
+        x for x in packet.phenotypic_features if (x.type.id, x.excluded) == ("HP:0001251", False)
+    )
+    assert [x.reference.id for x in ataxia.evidence] == ["letter_20240305", "2024_06_01"]
+    assert ataxia.evidence[1].reference.description == "2024-06-01 characters 0-6: Ataxia"
+    assert all(x.evidence_code.id.startswith("ECO:") for x in ataxia.evidence)
+    assert ataxia.description == "Contradicted in the notes: HP:0001251"
+    # What is left out is counted: possible headache, fever, onset and aspirin, father and family.
+    assert "[W396]" in shown and "6 (" in shown
+    assert "possible: 1" in shown and "conditional: 1" in shown
+    assert not any(x.HasField("onset") for x in packet.phenotypic_features)
+
+
+def test_metadata_names_every_vocabulary_that_is_used(bioel, kb, patients, tmp_path):
+    out = tmp_path / "p.phenopacket.json"
+    bioel("patient", kb, patients, "-o", out)
+    packet = Parse(out.read_text("utf8"), Phenopacket())
+    meta = packet.meta_data
+    assert meta.phenopacket_schema_version == "2.0"
+    assert meta.created_by.startswith("spacy-bioel ")
+    assert meta.created.ToJsonString() == "2024-06-01T00:00:00Z"
+    resources = {x.namespace_prefix: x for x in meta.resources}
+    used = {m.group(1) for m in re.finditer(r'"id": "([A-Z]\w+):\d+"', out.read_text("utf8"))}
+    assert used == {"HP", "MONDO", "ECO"} == set(resources)
+    for prefix, resource in resources.items():
+        assert resource.id == prefix.lower()
+        assert resource.version and resource.name
+        assert resource.url == f"http://purl.obolibrary.org/obo/{prefix.lower()}.owl"
+        assert resource.iri_prefix == f"http://purl.obolibrary.org/obo/{prefix}_"
+    assert (resources["HP"].name, resources["HP"].version) == ("hp.obo", "2025-01-16")
+
+
+def test_the_same_notes_give_the_same_file(bioel, kb, patients, tmp_path):
+    files = [tmp_path / "a.family.json", tmp_path / "b.family.json"]
+    for file, options in zip(files, ([], ["--n-process", 2, "--batch-size", 1]), strict=True):
+        bioel("patient", kb, patients, "-o", file, *options)
+    assert files[0].read_bytes() == files[1].read_bytes()
+
+
+def test_created(bioel, kb, tmp_path):
+    write_notes(tmp_path / "Bob", {"a": "Ataxia."})
+    out = tmp_path / "p.phenopacket.json"
+
+    def created(*options):
+        bioel("patient", kb, tmp_path / "Bob", "-o", out, *options)
+        return json.loads(out.read_text("utf8"))["metaData"]["created"][:10]
+
+    days = [date.today().isoformat(), created(), date.today().isoformat()]
+    assert days[0] <= days[1] <= days[2]
+    assert created("--created", "2020-02-29") == "2020-02-29"
+
+
+def test_family(bioel, kb, tmp_path):
+    text = (
+        "Ataxia. Father: scoliosis. Mother: ataxia, no seizures. Her sister has hypotonia.\n"
+        "Family history of gout.\n"
+    )
+    write_notes(tmp_path / "Ann", {"2024-01-01": text})
+    out, alone = tmp_path / "p.family.json", tmp_path / "p.phenopacket.json"
+    shown = bioel("patient", kb, tmp_path / "Ann", "-o", out, "-o", alone).err
+    family = Parse(out.read_text("utf8"), Family())
+    assert family.proband == Parse(alone.read_text("utf8"), Phenopacket())
+    assert features(family.proband) == {("HP:0001251", False)}
+    assert {packet.id: features(packet) for packet in family.relatives} == {
+        "Ann-father": {("HP:0002650", False)},
+        "Ann-mother": {("HP:0001251", False), ("HP:0001250", True)},
+        "Ann-sister": {("HP:0001252", False)},
+    }
+    persons = {x["individualId"]: x for x in MessageToDict(family.pedigree)["persons"]}
+    assert persons["Ann"]["maternalId"] == "Ann-mother"
+    assert persons["Ann"]["paternalId"] == "Ann-father"
+    assert persons["Ann-sister"]["maternalId"] == "0"
+    sexes = {id: person.get("sex") for id, person in persons.items()}
+    assert sexes == {
+        **{"Ann": None, "Ann-father": "MALE"},
+        **{"Ann-mother": "FEMALE", "Ann-sister": "FEMALE"},
+    }
+    assert {x["familyId"] for x in persons.values()} == {"Ann"}
+    assert family.meta_data == family.proband.meta_data
+    assert "in relatives or others: 1" in shown  # nobody in particular has gout
+    assert "in relatives or others: 5" in shown
+
+
+def test_a_table_of_several_patients(bioel, kb, tmp_path):
+    rows = [
+        ("n1", "P/1", "2024-05-01", "Ataxia."),
+        ("n2", "P 2", "2024-01-01T08:30", "No ataxia."),
+        ("n3", "P/1", "", "No ataxia."),
+    ]
+    table = tmp_path / "notes.csv"
+    lines = ["id,who,when,text", *(",".join(row) for row in rows)]
+    table.write_text("\n".join(lines), encoding="utf8")
+    book = Workbook()
+    book.active.append(["id", "who", "when", "text"])
+    for id, who, when, text in rows:
+        book.active.append([id, who, datetime.fromisoformat(when) if when else None, text])
+    book.save(tmp_path / "notes.xlsx")
+    keys = lines[0].split(",")
+    records = [json.dumps(dict(zip(keys, row, strict=True))) for row in rows]
+    (tmp_path / "notes.jsonl").write_text("\n".join(records), encoding="utf8")
+    columns = ["--patient-column", "who", "--date-column", "when"]
+    found = [
+        bioel("patient", kb, tmp_path / f"notes{suffix}", *columns).rows
+        for suffix in (".csv", ".xlsx", ".jsonl")
+    ]
+    assert found[0] == found[1] == found[2]
+    shown = [(x["patient"], x["status"], x["first_date"], x["contradicts"]) for x in found[0]]
+    assert shown == [
+        ("P/1", "absent", "", ["HP:0001251"]),
+        ("P/1", "present", "2024-05-01", ["HP:0001251"]),
+        ("P 2", "absent", "2024-01-01", []),
+    ]
+    packets, families = tmp_path / "out" / "all.phenopackets", tmp_path / "all.families"
+    bioel("patient", kb, table, *columns, "-o", packets, "-o", families)
+    names = [path.name for path in sorted(packets.iterdir())]
+    assert names == ["P 2.phenopacket.json", "P%2F1.phenopacket.json"]
+    for path in packets.iterdir():
+        Parse(path.read_text("utf8"), Phenopacket())
+    for path in families.iterdir():
+        assert Parse(path.read_text("utf8"), Family()).proband.subject.id in ("P/1", "P 2")
+    without_dates = bioel("patient", kb, table, "--patient-column", "who").rows
+    assert {row["first_date"] for row in without_dates} == {""}
+
+
+def test_folders_of_several_patients(bioel, kb, patients, tmp_path):
+    write_notes(patients / "Bob", {"1": "Ataxia.", "2": "Nothing to report."})
+    write_notes(patients / "Cem", {"1": "Nothing to report."})
+    every = bioel("patient", kb, patients).rows
+    assert {row["patient"] for row in every} == {"Ann", "Bob"}
+    assert bioel("patient", kb, patients / "Ann", patients / "Bob").rows == every
+    out = tmp_path / "all.phenopackets"
+    bioel("patient", kb, patients, "-o", out)
+    assert len([*out.iterdir()]) == 3  # of Cem, nothing is found
+    cem = Parse((out / "Cem.phenopacket.json").read_text("utf8"), Phenopacket())
+    assert cem.subject.id == "Cem" and not cem.phenotypic_features
+
+
+def test_a_failed_note_is_reported(bioel, kb, patients, tmp_path):
+    (patients / "Ann/latin1.txt").write_bytes("Ménière\n".encode("latin1"))
+    out = tmp_path / "p.csv"
+    shown = bioel("patient", kb, patients, "-o", out, status=1).err
+    assert "Document latin1 failed: [B251]" in shown and "1 document failed" in shown
+    assert len(read_csv(out)) == 15
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("2024-03-05", "2024-03-05"),
+        ("note_20240305_final", "2024-03-05"),
+        ("2024.03.05 and 20240305", "2024-03-05"),
+        ("120240305", ""),  # a longer number
+        ("note 20241345", ""),  # no month
+        ("05-03-2024", ""),
+        ("phone", ""),
+    ],
+)
+def test_dates_in_names_of_files(bioel, kb, tmp_path, name, expected):
+    write_notes(tmp_path / "Bob", {name: "Ataxia."})
+    (row,) = bioel("patient", kb, tmp_path / "Bob").rows
+    assert row["first_date"] == expected
+
+
+def test_formulas_are_escaped(bioel, kb, tmp_path):
+    write_notes(tmp_path / "=Bob", {"1": "Ataxia."})
+    bioel("patient", kb, tmp_path / "=Bob", "-o", tmp_path / "p.csv")
+    assert read_csv(tmp_path / "p.csv")[0]["patient"] == "'=Bob"
+
+
+def test_nothing_is_written_after_a_mistake(bioel, kb, patients, tmp_path):
+    write_notes(patients / "Bob", {"1": "Ataxia."})
+    outs = [tmp_path / "p.csv", tmp_path / "p.phenopacket.json", tmp_path / "p.phenopackets"]
+    options = [option for out in outs for option in ("-o", out)]
+    assert "[B597]" in bioel("patient", kb, patients, *options, status=2).err
+    assert not [out for out in outs if out.exists()]
+
+
+def test_a_knowledge_base_without_phenotypes(bioel, tmp_path):
+    build_kb([Concept("C0004134", ("Ataxia",))], tmp_path / "umls")
+    write_notes(tmp_path / "Bob", {"1": "Ataxia."})
+    out = tmp_path / "p.phenopacket.json"
+    shown = bioel("patient", tmp_path / "umls", tmp_path / "Bob", "-o", out, status=2).err
+    assert "[B599]" in shown and "C0004134" in shown
+    (row,) = bioel("patient", tmp_path / "umls", tmp_path / "Bob").rows
+    assert row["id"] == "C0004134"
+
+
+def test_only_phenotypes_of_a_part_of_hpo(bioel, tmp_path):
+    """Without the root of phenotypes in the knowledge base, all its HPO concepts are phenotypes."""
+    build_kb([Concept("HP:0001251", ("Ataxia",))], tmp_path / "part")
+    write_notes(tmp_path / "Bob", {"1": "Ataxia."})
+    out = tmp_path / "p.phenopacket.json"
+    bioel("patient", tmp_path / "part", tmp_path / "Bob", "-o", out)
+    packet = Parse(out.read_text("utf8"), Phenopacket())
+    assert features(packet) == {("HP:0001251", False)}
+    assert all(resource.version for resource in packet.meta_data.resources)
