@@ -14,8 +14,8 @@ kept_alone  the same, without learning it again
 
 A fifth of the drawn documents is not trained on: the checkpoint and the thresholds are chosen on it
 (`bioel tune`), so that the development documents are left to measure on. Sentences are joined to
-documents of up to 1,000 characters. A corpus without ids trains only detectors; with ids, --kb is
-the knowledge base of all systems (`kb/ncbi_disease`, `starter:genes`). Pipelines that start from
+documents of up to 1,000 characters. With --kb, the knowledge base of a corpus with ids, linkers are
+trained and measured too (`kb/ncbi_disease`), otherwise only detectors. Pipelines that start from
 another are also measured on the first development documents of the corpora --forgotten, with the
 labels that they still have: what they have forgotten.
 
@@ -79,7 +79,7 @@ def fine_tuning(
     size: Annotated[list[str], typer.Option(help="Training documents.")] = [*SIZES],  # noqa: B006
     seed: Annotated[list[int], typer.Option(help="Of the draw and the training.")] = [0, 1, 2],  # noqa: B006
     start: Annotated[str, typer.Option(help="Pipeline to start from: a folder.")] = "starter",
-    kb: Annotated[str, typer.Option(help="Knowledge base of a corpus with ids.")] = "",
+    kb: Annotated[str, typer.Option(help="Knowledge base to link to: a folder.")] = "",
     sentences: Annotated[
         bool, typer.Option("--sentences", help="The documents of the corpus are sentences.")
     ] = False,
@@ -127,7 +127,7 @@ def _rows(
     """Train, and yield the figures and the processor seconds of the training."""
     start, kb, seed, sentences = setting
     texts = dev(corpus)
-    has_ids = any(mention.ids for text in texts for mention in text.mentions)
+    has_ids = kb != "" and any(mention.ids for text in texts for mention in text.mentions)
     labels = tuple(sorted({m.label for text in texts for m in text.mentions}))
     with TemporaryDirectory() as name:
         folder, trained = Path(name), {}
@@ -145,7 +145,7 @@ def _rows(
             train(nlp, folder, stdout=StringIO(), stderr=StringIO())
             seconds = time.process_time() - before
             options = ["--kb", kb] if has_ids else []
-            if has_ids and Path(kb).is_dir():
+            if has_ids:
                 python("-m", "spacy_bioel", "kb", "encode", kb, folder / "model-best")
             if system in KEPT:
                 options += [option for label in labels for option in ("--annotates", label)]
