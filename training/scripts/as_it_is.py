@@ -14,7 +14,7 @@ from spacy.util import load_config
 
 from spacy_bioel.cli.console import show_error
 from spacy_bioel.errors import BioelError
-from spacy_bioel.files import replacing_folder
+from spacy_bioel.files import scratch_folder
 from spacy_bioel.fine_tuning import STARTS
 from spacy_bioel.loading import load_model
 from spacy_bioel.settings import DETECTOR, LINKER
@@ -39,15 +39,15 @@ def main(corpus: str, seed: Annotated[int, typer.Option()] = 0) -> None:
     if isinstance(linker.cfg["kb"], str):
         linker.cfg["kb"] = f"kb/{corpus}"  # which has vectors
     linker.cfg["include_kb"] = False
-    with replacing_folder(models / "as_it_is") as folder:
-        nlp.to_disk(folder)
-    dev, tuned = f"corpus/{corpus}/dev.jsonl", models / "as_it_is" / "tuned"
+    dev, tuned = f"corpus/{corpus}/dev.jsonl", models / "as_it_is"
     options = ["--seed", seed, "--json", scores]
     for protocol in _PROTOCOLS:
         options += ["--protocol", protocol]
-    for arguments in (["tune", tuned.parent, dev, tuned], ["evaluate", tuned, dev, *options]):
-        command = [sys.executable, "-m", "spacy_bioel", *map(str, arguments)]
-        subprocess.run(command, check=True)
+    with scratch_folder(models / "renamed") as folder:
+        nlp.to_disk(folder)
+        for arguments in (["tune", folder, dev, tuned], ["evaluate", tuned, dev, *options]):
+            command = [sys.executable, "-m", "spacy_bioel", *map(str, arguments)]
+            subprocess.run(command, check=True)
 
 
 if __name__ == "__main__":
