@@ -151,8 +151,9 @@ def main(
             path = folder / "config.cfg"
             merged.to_disk(path)
         train(path, output, folder, use_gpu=gpu_id, last=last if done else None)
-    if n := srsly.read_json(output / "model-best" / "meta.json").get(STEPS):
-        typer.echo(f"The best pipeline is {output / 'model-best'}, after {n} updates.")
+    meta = output / "model-best" / "meta.json"
+    if meta.is_file() and (n := srsly.read_json(meta).get(STEPS)):
+        typer.echo(f"The best pipeline is {meta.parent}, after {n} updates.")
 
 
 def train(config: Path, output: Path, folder: Path, *, use_gpu: int, last: Path | None) -> None:
