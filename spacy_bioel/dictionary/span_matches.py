@@ -21,7 +21,8 @@ from spacy_bioel.types import BoolArray, IntArray
 # Separators between words, the strongest last. A name may continue on the next line.
 NOTHING, LINE, COMMA, STOP = 0, 1, 2, 3
 _OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
-_PUNCTUATION, _SIGNS = frozenset(".;:!?"), frozenset("=<>%≥≤±")
+_PUNCTUATION, _SIGNS = frozenset(".;:!?"), frozenset("=<>%≥≤±|")
+_BULLETS = frozenset("-–—*•·▪◦‣")  # at the start of a line
 _MAX_WORDS_WITH_SUBSTITUTE = 6  # max. words in a span in which one word is replaced
 _MAX_WORDS_AT_CONJUNCTION = 4  # max. words on each side of "and"
 _CONJUNCTIONS = ("and", "or", "nor")
@@ -150,6 +151,7 @@ def _separators(
     before_punctuation = np.append((is_punctuation | is_comma)[1:], True)[:n]
     is_stop = (is_punctuation | is_among(_CLOSING)) & (spaced | before_punctuation)
     is_stop |= is_among(_OPENING) & after_space
+    is_stop |= is_line & np.append(is_among(_BULLETS)[1:], False)[:n]
     is_stop |= is_among(_SIGNS) | is_among(frozenset(filter(BLANK_LINE.search, white)))
 
     def is_before_word(is_separator: BoolArray) -> BoolArray:

@@ -279,6 +279,30 @@ def statuses(nlp: Language, text: str) -> list[str]:
         ("He is free\nof [pain].", "absent"),
         ("[Fever]: no\r\n\r\nHistory of [stroke].", "absent historical"),
         ("Negative for:\n- [fever]\n\n[Rash] seen.", "absent present"),
+        # Terse sentences.
+        ("No [fever]. pt has [gout].", "absent present"),
+        ("No [fever]. h/o [asthma]. denies [pain].", "absent historical absent"),
+        ("Denies [fever]. c/o [rash].", "absent present"),
+        ("Mother has [migraine]. pt with [gout].", "family mother|present"),
+        ("Possible [lupus]. [rash] present.", "possible present"),
+        ("No [fever].[Gout] since May.", "absent present"),
+        ("No resp. [infection] or temp. [rise].", "absent absent"),
+        # Lines that are long, but not wrapped.
+        (
+            "HEENT: [goitre], [ptosis], [low-set ears], [long face]; no [cleft palate]\n"
+            "Chest - [pectus excavatum], [scoliosis]\n[Kyphosis], [gout]",
+            "present present present present absent present present present present",
+        ),
+        (
+            "Ears: [low-set ears], [ptosis], [long face] and [flat nose]; no [cleft palate]\n"
+            "[Pectus excavatum], [gout].",
+            "present present present present absent present present",
+        ),
+        # Answers before slashes and bars.
+        ("[Fever]? no / [Rash]? yes", "absent present"),
+        ("[Fever]: no / [Rash]: yes / [Cough]: no", "absent present absent"),
+        ("[Fever]: N | [Rash]: Y | [Cough]: N", "absent present absent"),
+        ("[Cough]: no / [Vomiting]: yes", "absent present"),
     ],
 )
 def test_statuses(nlp, text, expected):

@@ -37,6 +37,13 @@ _BULLET = re.compile(
     r"|(?:\((?:\d{1,2}|[a-wyz])\)|(?:\d{1,2}|[a-z]|[ivx]{2,4})[.)])[ \t]++(?=\S)"
 )
 _BOX = re.compile(r"[\[(☐☑☒□■](?:(?<=\[)[ \txX✓✔]?\]|(?<=\()[ xX✓✔]\)|(?<=[☐☑☒□■]))")
+# A sentence that begins in lower case or without a space: "No fever. pt has ataxia.Since May."
+_TERSE_END = re.compile(
+    r"(?<=[a-z]{4})(?<!\bresp)(?<!\btemp)(?<!\bincl)(?<!\bhosp)(?<!\bcont)(?<!\bfreq)(?<!\bprev)"
+    r"(?<!\bprob)(?<!\bdiag)(?<!\babdo)(?<!\bdept)(?<!\bassoc)(?<!\bapprox)(?<!\boccas)"
+    r"\.(?:[ \t]+(?=[a-z])|(?=[A-Z][a-z]{2}))"
+)
+_DASHED_KEY = re.compile(r"[A-Z][A-Za-z/&' ]{1,30}[ \t][-–—]{1,2}[ \t]")
 _LATER_ITEM = re.compile(r"[ ](?<![ ]{2})[ ]++(?=\d{1,2}[.)][ ])")  # "1) gout  2) asthma"
 _YES_OR_NO = re.compile(r"[ \t]*(?:yes|no)\b", re.I)
 _RULE = re.compile(r"[\s|:+=_-]{3,}")  # a line below a title or the header of a table
@@ -152,14 +159,17 @@ class _Reader:
         borders = sentence_borders(text)
         if "?" in text:
             borders = [b for b in borders if not _DOUBT.search(text[max(0, b - 8) : b])]
+        more = {end.end() for end in _TERSE_END.finditer(text)}
         if "  " in text:
-            later = {item.end() for item in _LATER_ITEM.finditer(text)}
-            borders = sorted(later.union(borders))
+            more.update(item.end() for item in _LATER_ITEM.finditer(text))
+        borders = sorted(more.union(borders))
         self.borders, self.is_border = borders, frozenset(borders)
         self.boxes = list(_BOX.finditer(text))
         self.lines = list(_read_lines(text))
         longest = max((line.end - line.start for line in self.lines), default=0)
         self.min_full_length = max(_MIN_FULL_LENGTH, _FULL_LINE_RATIO * longest)
+        n_full = sum(line.end - line.start >= self.min_full_length for line in self.lines)
+        self.is_wrapped = n_full > 1
         self.root = Node("note", 0, len(text))
         self.open = [_Open(self.root, -1, -1)]
 
@@ -189,7 +199,10 @@ class _Reader:
             return False
         if self.boxes and self._boxes_in(before.start, before.end):
             return False
+        if _DASHED_KEY.match(self.text, line.start):
+            return False
         is_full = before.end - before.start >= self.min_full_length
+        is_full &= self.is_wrapped or not self.text[line.start].isupper()
         if is_full or _UNFINISHED.search(self.text[before.start : before.end][-8:]):
             return not self._n_rows(index)
         if self.text[line.start].isupper():

@@ -53,7 +53,7 @@ Cue = tuple[int, int, str]  # start, end and status
 
 # Text that follows "no" and "denies" if they are answers.
 _AFTER_ANSWER = re.compile(
-    r"[^\S\n]*(?:[.,;)(]|\n(?![^\S\n]*[a-z])|\Z|--?\s"
+    r"[^\S\n]*(?:[.,;)(]|[/|]\s|\n(?![^\S\n]*[a-z])|\Z|--?\s"
     r"|(?:since|now|today|currently|recently|at|ever|in|by|after|with|heard|seen)\b"
     r"|\s[A-Z][\w -]{0,30}[:?])"
 )
