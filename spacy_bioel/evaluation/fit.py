@@ -87,6 +87,9 @@ def grid_search(
 ) -> Tuned:
     """Choose the settings of a pipe that give the highest F1; in a tie, the first of them.
 
+    The first settings are kept if choosing is worse where it is cross-fitted: what is best on a few
+    documents is best by chance.
+
     settings (Sequence): Settings to choose from, in order of preference.
     counts (Sequence): For each of the settings, the counts of each document.
     folds (Sequence[Fold]): Folds of the documents; empty: no cross-fitting.
@@ -97,12 +100,15 @@ def grid_search(
         return int(np.argmax(f1))
 
     best = best_on(range(len(counts[0])))
-    fitted = percent_of(counts[best], protocol, "f1")
     held_out: list[Counts] = []
     for fold in folds:
         best_counts = counts[best_on(fold.fitting.tolist())]
         held_out += [best_counts[i] for i in fold.held_out.tolist()]
     cross_fitted = percent_of(held_out, protocol, "f1") if folds else None
+    unchanged = percent_of(counts[0], protocol, "f1")
+    if cross_fitted is not None and cross_fitted < unchanged:
+        best, cross_fitted = 0, unchanged
+    fitted = percent_of(counts[best], protocol, "f1")
     return Tuned(what, dict(settings[best]), protocol, "f1", fitted, cross_fitted)
 
 

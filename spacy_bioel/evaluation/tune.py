@@ -183,14 +183,15 @@ def tune_nil(
     RETURNS (Tuned | None): None if the pipeline finds no mentions in the bare text.
     """
     linker = linker_of(nlp)
-    counts: list[list[Counts]] = [[] for _ in NIL_GRID]
+    grid = [{"nil_threshold": linker.cfg["nil_threshold"]}, *NIL_GRID]
+    counts: list[list[Counts]] = [[] for _ in grid]
     n_mentions = 0
     with progress("Tuning the NIL threshold", total=len(texts)) as advance:
         golds = iter(texts)
         for docs in batches_before_pipe(nlp, linker, texts):
             gold = list(islice(golds, len(docs)))
             ranking = linker.ranking(docs)
-            for setting_counts, setting in zip(counts, NIL_GRID, strict=True):
+            for setting_counts, setting in zip(counts, grid, strict=True):
                 links = ranking.links(nil_threshold=float(setting["nil_threshold"]))
                 setting_counts += count_documents(
                     gold, links, protocol=LINK_PROTOCOL, canonical=linker.kb.canonical
@@ -199,7 +200,7 @@ def tune_nil(
             advance(len(docs))
     if not n_mentions:
         return None
-    tuned = grid_search(linker.name, NIL_GRID, counts, protocol=LINK_PROTOCOL, folds=folds)
+    tuned = grid_search(linker.name, grid, counts, protocol=LINK_PROTOCOL, folds=folds)
     linker.cfg |= tuned.chosen
     return tuned
 
@@ -222,16 +223,17 @@ def tune_detector(
             scored += detector.score_spans(batch)
             advance(len(batch))
     counts, rules = [], detector.rules
+    grid = [{key: detector.cfg[key] for key in DETECTOR_GRID[0]}, *DETECTOR_GRID]
     find = _whole_pipeline(nlp, detector, docs)
-    with progress("Tuning the detector", total=len(DETECTOR_GRID)) as advance:
-        for setting in DETECTOR_GRID:
+    with progress("Tuning the detector", total=len(grid)) as advance:
+        for setting in grid:
             cfg = {**detector.cfg, **setting}
             spans = select_mentions(docs, scored, cfg, rules)
             links = [find(index, tuple(of_doc)) for index, of_doc in enumerate(spans)]
             counts.append(count_documents(texts, links, protocol=MENTION_PROTOCOL))
             advance(1)
     name = detector.name
-    tuned = grid_search(name, DETECTOR_GRID, counts, protocol=MENTION_PROTOCOL, folds=folds)
+    tuned = grid_search(name, grid, counts, protocol=MENTION_PROTOCOL, folds=folds)
     detector.cfg |= tuned.chosen
     return tuned
 
