@@ -298,6 +298,13 @@ def statuses(nlp: Language, text: str) -> list[str]:
             "[Pectus excavatum], [gout].",
             "present present present present absent present present",
         ),
+        # Headers in Markdown.
+        ("**Denies:**\n* [fever]\n* [cough]\n\n[Rash].", "absent absent present"),
+        ("*Denies*\n- [fever]\n- [cough]", "absent absent"),
+        ("### Pertinent negatives\n- [fever]", "absent"),
+        ("**Family history**\n- [migraine]\n\n## Exam\n- [ptosis]", "family|present"),
+        ("# Denies\n[fever]", "absent"),
+        ("**Denies:** [fever]\n\n*[Gout]* since May.", "absent present"),
         # Answers before slashes and bars.
         ("[Fever]? no / [Rash]? yes", "absent present"),
         ("[Fever]: no / [Rash]: yes / [Cough]: no", "absent present absent"),

@@ -36,6 +36,8 @@ _BULLET = re.compile(
     r"(?:[*•·▪◦‣](?!\*)|[-–—](?!ve\b|[\d–—-]))[ \t]*+(?=\S)"
     r"|(?:\((?:\d{1,2}|[a-wyz])\)|(?:\d{1,2}|[a-z]|[ivx]{2,4})[.)])[ \t]++(?=\S)"
 )
+# Markdown around a header: "## Denies", "**Denies:**", "*Denies*".
+_MARKUP = re.compile(r"#{1,6}[ \t]+(?=\S)|(?:\*\*|__|[*_])(?=[^*_\n]{1,60}[*_]{1,2}:?\Z)")
 _BOX = re.compile(r"[\[(☐☑☒□■](?:(?<=\[)[ \txX✓✔]?\]|(?<=\()[ xX✓✔]\)|(?<=[☐☑☒□■]))")
 # A sentence that begins in lower case or without a space: "No fever. pt has ataxia.Since May."
 _TERSE_END = re.compile(
@@ -414,6 +416,8 @@ def _read_lines(text: str) -> Iterator[_Line]:
         start, words = match.start(), match[0].rstrip()
         *breaks, indent = text[last:start].replace("\f", "\n").split("\n")
         after_blank |= len(breaks) > 1
+        if words[0] in "#*_" and (markup := _MARKUP.match(words)):
+            start, words = start + markup.end(), words[markup.end() :].rstrip("*_ \t")
         end, last, text_start, is_item = start + len(words), match.end(), start, False
         if not words[0].isupper():
             if "|" not in words and _RULE.fullmatch(match[0]):
