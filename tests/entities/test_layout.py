@@ -305,6 +305,10 @@ def statuses(nlp: Language, text: str) -> list[str]:
         ("**Family history**\n- [migraine]\n\n## Exam\n- [ptosis]", "family|present"),
         ("# Denies\n[fever]", "absent"),
         ("**Denies:** [fever]\n\n*[Gout]* since May.", "absent present"),
+        # Answers that say nothing.
+        ("[Scoliosis]: unknown\n[Ptosis]: not assessed\n[Gout]: no", "possible possible absent"),
+        ("Unknown:\n- [dural ectasia]\nPresent:\n- [ptosis]", "possible present"),
+        ("Sign | Case\n[Gout] | ✗\n[Rash] | ✓\n[Ptosis] | not tested", "absent present possible"),
         # Answers before slashes and bars.
         ("[Fever]? no / [Rash]? yes", "absent present"),
         ("[Fever]: no / [Rash]: yes / [Cough]: no", "absent present absent"),
