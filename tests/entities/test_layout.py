@@ -309,6 +309,11 @@ def statuses(nlp: Language, text: str) -> list[str]:
         ("[Scoliosis]: unknown\n[Ptosis]: not assessed\n[Gout]: no", "possible possible absent"),
         ("Unknown:\n- [dural ectasia]\nPresent:\n- [ptosis]", "possible present"),
         ("Sign | Case\n[Gout] | ✗\n[Rash] | ✓\n[Ptosis] | not tested", "absent present possible"),
+        # Relatives who report.
+        ("Parents have not noticed any [hearing loss].", "absent"),
+        ("Mother did not report [fever]; father has [gout].", "absent|family father"),
+        # A section of one letter.
+        ("FHx:\n - mother: [migraine]\n\nO: Afebrile. [Gait ataxia] noted.", "family mother|present"),
         # Answers before slashes and bars.
         ("[Fever]? no / [Rash]? yes", "absent present"),
         ("[Fever]: no / [Rash]: yes / [Cough]: no", "absent present absent"),

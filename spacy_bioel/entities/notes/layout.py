@@ -26,7 +26,7 @@ from spacy_bioel.types import IntArray
 NO_MENTION = "the name of a section, or a word with another meaning in notes"
 # A key before its value: "Allergies: none", "Fever = yes".
 _NAME = r"[A-Za-z][A-Za-z/&' -]{1,48}?"
-_KEY = re.compile(rf"(?P<name>{_NAME})[ \t]{{0,4}}[:=](?![:/=])")
+_KEY = re.compile(rf"(?P<name>{_NAME}|[SOAP](?=:))[ \t]{{0,4}}[:=](?![:/=])")
 _LATER_KEY = re.compile(
     rf"[ \t](?:(?<=[.;].)[ \t]*+(?P<name>{_NAME})"
     r"|(?<![ \t:].)[ \t]++(?P<title>[A-Z][A-Z/&' -]{1,48}?))[ \t]{0,4}:(?![:/])"
