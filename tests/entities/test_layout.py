@@ -313,7 +313,10 @@ def statuses(nlp: Language, text: str) -> list[str]:
         ("Parents have not noticed any [hearing loss].", "absent"),
         ("Mother did not report [fever]; father has [gout].", "absent|family father"),
         # A section of one letter.
-        ("FHx:\n - mother: [migraine]\n\nO: Afebrile. [Gait ataxia] noted.", "family mother|present"),
+        (
+            "FHx:\n - mother: [migraine]\n\nO: Afebrile. [Gait ataxia] noted.",
+            "family mother|present",
+        ),
         # Answers before slashes and bars.
         ("[Fever]? no / [Rash]? yes", "absent present"),
         ("[Fever]: no / [Rash]: yes / [Cough]: no", "absent present absent"),

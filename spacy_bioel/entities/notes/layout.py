@@ -13,13 +13,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import srsly
 from numpy.typing import NDArray
 
-from spacy_bioel.kb.bundled import ASSETS_FOLDER
+from spacy_bioel.entities.notes import note_tables, read_asset
 from spacy_bioel.text.sentences import sentence_borders
 from spacy_bioel.types import IntArray
 
@@ -501,15 +500,3 @@ def _section_names() -> frozenset[str]:
 
 def _is_section_name(words: str) -> bool:
     return " ".join(words.lower().split()) in _section_names()
-
-
-def read_asset(name: str) -> dict[str, Any]:
-    """Read a JSON file in spacy_bioel/assets (see assets/SOURCES.md)."""
-    table: dict[str, Any] = srsly.read_json(ASSETS_FOLDER / name)
-    return table
-
-
-@cache
-def note_tables() -> dict[str, Any]:
-    """Return the tables of shorthand, measurements and words for clinical notes."""
-    return read_asset("notes.json")
