@@ -21,7 +21,7 @@ from spacy.language import Language
 from spacy.util import is_package, load_config, load_model_from_config, registry
 from thinc.api import Config, ConfigValidationError
 
-from spacy_bioel.entities.notes.layout import note_tables
+from spacy_bioel.entities.notes import note_tables
 from spacy_bioel.entities.rule_set import RuleSet
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.explanation import register_extensions

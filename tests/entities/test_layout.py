@@ -298,6 +298,25 @@ def statuses(nlp: Language, text: str) -> list[str]:
             "[Pectus excavatum], [gout].",
             "present present present present absent present present",
         ),
+        # Headers in Markdown.
+        ("**Denies:**\n* [fever]\n* [cough]\n\n[Rash].", "absent absent present"),
+        ("*Denies*\n- [fever]\n- [cough]", "absent absent"),
+        ("### Pertinent negatives\n- [fever]", "absent"),
+        ("**Family history**\n- [migraine]\n\n## Exam\n- [ptosis]", "family|present"),
+        ("# Denies\n[fever]", "absent"),
+        ("**Denies:** [fever]\n\n*[Gout]* since May.", "absent present"),
+        # Answers that say nothing.
+        ("[Scoliosis]: unknown\n[Ptosis]: not assessed\n[Gout]: no", "possible possible absent"),
+        ("Unknown:\n- [dural ectasia]\nPresent:\n- [ptosis]", "possible present"),
+        ("Sign | Case\n[Gout] | ✗\n[Rash] | ✓\n[Ptosis] | not tested", "absent present possible"),
+        # Relatives who report.
+        ("Parents have not noticed any [hearing loss].", "absent"),
+        ("Mother did not report [fever]; father has [gout].", "absent|family father"),
+        # A section of one letter.
+        (
+            "FHx:\n - mother: [migraine]\n\nO: Afebrile. [Gait ataxia] noted.",
+            "family mother|present",
+        ),
         # Answers before slashes and bars.
         ("[Fever]? no / [Rash]? yes", "absent present"),
         ("[Fever]: no / [Rash]: yes / [Cough]: no", "absent present absent"),

@@ -13,20 +13,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import srsly
 from numpy.typing import NDArray
 
-from spacy_bioel.kb.bundled import ASSETS_FOLDER
+from spacy_bioel.entities.notes import note_tables, read_asset
 from spacy_bioel.text.sentences import sentence_borders
 from spacy_bioel.types import IntArray
 
 NO_MENTION = "the name of a section, or a word with another meaning in notes"
 # A key before its value: "Allergies: none", "Fever = yes".
 _NAME = r"[A-Za-z][A-Za-z/&' -]{1,48}?"
-_KEY = re.compile(rf"(?P<name>{_NAME})[ \t]{{0,4}}[:=](?![:/=])")
+_KEY = re.compile(rf"(?P<name>{_NAME}|[SOAP](?=:))[ \t]{{0,4}}[:=](?![:/=])")
 _LATER_KEY = re.compile(
     rf"[ \t](?:(?<=[.;].)[ \t]*+(?P<name>{_NAME})"
     r"|(?<![ \t:].)[ \t]++(?P<title>[A-Z][A-Z/&' -]{1,48}?))[ \t]{0,4}:(?![:/])"
@@ -36,6 +35,8 @@ _BULLET = re.compile(
     r"(?:[*•·▪◦‣](?!\*)|[-–—](?!ve\b|[\d–—-]))[ \t]*+(?=\S)"
     r"|(?:\((?:\d{1,2}|[a-wyz])\)|(?:\d{1,2}|[a-z]|[ivx]{2,4})[.)])[ \t]++(?=\S)"
 )
+# Markdown around a header: "## Denies", "**Denies:**", "*Denies*".
+_MARKUP = re.compile(r"#{1,6}[ \t]+(?=\S)|(?:\*\*|__|[*_])(?=[^*_\n]{1,60}[*_]{1,2}:?\Z)")
 _BOX = re.compile(r"[\[(☐☑☒□■](?:(?<=\[)[ \txX✓✔]?\]|(?<=\()[ xX✓✔]\)|(?<=[☐☑☒□■]))")
 # A sentence that begins in lower case or without a space: "No fever. pt has ataxia.Since May."
 _TERSE_END = re.compile(
@@ -414,6 +415,8 @@ def _read_lines(text: str) -> Iterator[_Line]:
         start, words = match.start(), match[0].rstrip()
         *breaks, indent = text[last:start].replace("\f", "\n").split("\n")
         after_blank |= len(breaks) > 1
+        if words[0] in "#*_" and (markup := _MARKUP.match(words)):
+            start, words = start + markup.end(), words[markup.end() :].rstrip("*_ \t")
         end, last, text_start, is_item = start + len(words), match.end(), start, False
         if not words[0].isupper():
             if "|" not in words and _RULE.fullmatch(match[0]):
@@ -497,15 +500,3 @@ def _section_names() -> frozenset[str]:
 
 def _is_section_name(words: str) -> bool:
     return " ".join(words.lower().split()) in _section_names()
-
-
-def read_asset(name: str) -> dict[str, Any]:
-    """Read a JSON file in spacy_bioel/assets (see assets/SOURCES.md)."""
-    table: dict[str, Any] = srsly.read_json(ASSETS_FOLDER / name)
-    return table
-
-
-@cache
-def note_tables() -> dict[str, Any]:
-    """Return the tables of shorthand, measurements and words for clinical notes."""
-    return read_asset("notes.json")

@@ -10,7 +10,7 @@ from itertools import chain, pairwise
 
 from spacy.lang.en.stop_words import STOP_WORDS
 
-from spacy_bioel.entities.notes.layout import note_tables
+from spacy_bioel.entities.notes import note_tables
 from spacy_bioel.text.normalize import singular_of
 
 _Reading = tuple[int, int, tuple[str, ...]]

@@ -19,11 +19,10 @@ from spacy.tokens import Doc
 from spacy_bioel.dictionary.unambiguous import is_in_capitals
 from spacy_bioel.doc import SpansByToken, long_forms, text_of
 from spacy_bioel.entities import EntityRules, LinkerKnowledge, Mentions, Query, Vocabulary
+from spacy_bioel.entities.notes import note_tables, read_asset
 from spacy_bioel.entities.notes.layout import (
     NO_MENTION,
     have_other_meaning,
-    note_tables,
-    read_asset,
 )
 from spacy_bioel.entities.notes.rewordings import find_rewordings, is_part
 from spacy_bioel.explanation import SpanKey, Trace
