@@ -26,11 +26,12 @@ _NAMES_WITH_STATUS = {
     **dict.fromkeys(("sections", "heads"), PERSONS),
     **dict.fromkeys(("answers", "signs"), (NEGATED_IF_PAIRED,)),
 }
-_LISTS = ("pseudo", "opens", "empty", "now", "fillers", "patient")
+_LISTS = ("pseudo", "opens", "empty", "now", "fillers", "patient", "amounts")
 _CUE_DIRECTIONS = ("forward", "backward", "both", "behind", "next", "item", "final", "initial")
 # Text between a question and its answer. The class comes first, to be searched for fast.
 _QUESTION_MARKS = (
-    r"[:=(—–?\s](?<=[\w)\]].)(?:(?<=\S)|(?<=\s)[^\S\n]*+(?:[:=(—–?]|--?(?=[^\S\n])))[^\S\n]*+"
+    r"[:=(—–?\s](?<=[\w)\]].)(?:(?<=\S)|(?<=\s)[^\S\n]*+(?:[:=(—–?]|--?(?=[^\S\n])))"
+    r"(?:(?<=\?)\s*+(?:A(?:nswer)?:[^\S\n]*+)?|[^\S\n]*+)"
 )
 _VERB = r"[^\S\n]+(?:(?:is|are|was|were)[^\S\n]+)?"
 
@@ -51,6 +52,7 @@ class ContextRules:
     now (frozenset[str]): Words that mark a sentence in a historical section as current.
     fillers (frozenset[str]): Words that do not matter in a head: "the following".
     patient (frozenset[str]): Names of the patient in the header of a table: "proband".
+    amounts (frozenset[str]): Words that affirm after a question mark: "mild".
     relatives (Mapping): The noun for each word for a relative: "mother" for "mom".
     """
 
@@ -66,6 +68,7 @@ class ContextRules:
     now: frozenset[str] = frozenset()
     fillers: frozenset[str] = frozenset()
     patient: frozenset[str] = frozenset()
+    amounts: frozenset[str] = frozenset()
     relatives: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -78,7 +81,7 @@ class ContextRules:
         """Patterns for everything that is not matched word by word."""
         affirming = (answer for answer, status in self.answers.items() if status == AFFIRMED)
         patterns = {
-            "answer": rf"{_QUESTION_MARKS}(?P<mark>{_any_of(self.answers)})",
+            "answer": rf"{_QUESTION_MARKS}(?P<mark>{_any_of([*self.answers, *self.amounts])}|\d{{1,3}}(?= ))",
             "value": rf"\s{{0,9}}(?P<mark>{_any_of(self.answers)})",
             "affirmed": rf"{_VERB}(?:{_any_of(affirming)})",
             "sign": rf"(?<![\w+/-])(?:{_any_of(self.signs)})(?![\d/])",

@@ -63,6 +63,9 @@ _UNFINISHED = re.compile(
     r"(?:[,-]|(?<!\S)(?:no|not|and|or|of|with|without|the|an?|to|for|has|had|is|was|in|on|by))\Z",
     re.I,
 )
+_CONNECTORS = frozenset("and but for in of on or with".split())
+_SIGNS = frozenset("+-–−")
+_MAX_WORDS_IN_LIST = 2  # in lines that do not continue each other, though they are in lower case
 _MAX_TITLE_LENGTH, _MAX_TITLE_WORDS = 60, 8
 _FULL_LINE_RATIO = 0.7  # as in `sentence_borders`
 _MIN_FULL_LENGTH = 45  # characters in a line that may be hard-wrapped
@@ -202,11 +205,15 @@ class _Reader:
             return False
         if _DASHED_KEY.match(self.text, line.start):
             return False
+        words, words_below = (self.text[li.start : li.end].split() for li in (before, line))
+        if words[-1] == "+" or {words[-1], words_below[-1]} <= _SIGNS:
+            return False
         is_full = before.end - before.start >= self.min_full_length
         is_full &= self.is_wrapped or not self.text[line.start].isupper()
         if is_full or _UNFINISHED.search(self.text[before.start : before.end][-8:]):
             return not self._n_rows(index)
-        if self.text[line.start].isupper():
+        is_list = max(len(words), len(words_below)) <= _MAX_WORDS_IN_LIST
+        if self.text[line.start].isupper() or (is_list and words_below[0] not in _CONNECTORS):
             return False
         # After a head and inside the list below it, each short line is an item.
         top = self.open[-1]
@@ -245,7 +252,9 @@ class _Reader:
         """Close the nodes that a line does not belong to."""
         while len(self.open) > 1:
             top = self.open[-1]
-            fits = line.depth >= top.depth and not (is_head and line.depth <= top.head_depth)
+            is_below = top.node.kind == "list" and line.depth > top.head_depth
+            fits = line.depth >= top.depth or is_below
+            fits = fits and not (is_head and line.depth <= top.head_depth)
             if line.after_blank and top.node.kind != "section":
                 is_first = len(top.node.parts) < 2 and line.depth > top.head_depth
                 fits = fits and ((line.is_item and line.depth == top.depth) or is_first)
@@ -284,7 +293,7 @@ class _Reader:
         if line.is_item:
             node.head, node.body = (line.text, _without_colon(self.text, end)), end
             top = self.open[-1]
-            if top.node.kind != "list" or (top.depth != line.depth and len(top.node.parts) > 1):
+            if top.node.kind != "list" or (top.depth < line.depth and len(top.node.parts) > 1):
                 items = Node("list", line.start, end, (line.start, line.start), line.start)
                 self._attach(items, line)
                 self._push(items, line.depth, line.depth)
@@ -462,6 +471,12 @@ def _is_aligned(first: _Line, line: _Line) -> bool:
 def _without_colon(text: str, end: int) -> int:
     tail = text[max(0, end - 8) : end]
     return end - len(tail) + len(tail.rstrip(": \t"))
+
+
+def are_apart(text: str, starts: IntArray, ends: IntArray) -> NDArray[np.bool_]:
+    """Return which spans begin in one sentence, cell or item, and end in another. Shape (n,)."""
+    first, last = (np.searchsorted(units_of(text), x, "right") for x in (starts, ends - 1))
+    return np.asarray(first < last)
 
 
 @lru_cache(maxsize=64)

@@ -78,10 +78,10 @@ def _readings(text: str) -> Iterator[_Reading]:
 
     for i, (match, gap) in enumerate(zip(matches, gaps, strict=True)):
         start, end, word = match.start(), match.end(), match[0].lower()
-        if word.endswith("-") and (shared := _SHARED_END.match(text, end)):
+        if (word[-1] == "-" or gap == "/") and (shared := _SHARED_END.match(text, end)):
             other = shared[1].lower()
             for k in range(2, len(other) - _MIN_SHARED_END + 1):
-                yield start, shared.end(), (word[:-1] + other[k:], other)
+                yield start, shared.end(), (word.rstrip("-") + other[k:], other)
         elif "-" in word:
             for last in (i, i + 1, i + 2):
                 if is_phrase(i, last):

@@ -57,10 +57,15 @@ _AFTER_ANSWER = re.compile(
     r"|(?:since|now|today|currently|recently|at|ever|in|by|after|with|heard|seen)\b"
     r"|\s[A-Z][\w -]{0,30}[:?])"
 )
+_AFTER_AMOUNT = re.compile(
+    rf"{_AFTER_ANSWER.pattern}|\s(?:a|an|this|last|per|each|every|times|x|on|days?|weeks?|months?)\b"
+)
 _QUESTION_BORDERS, _ITEM_BORDERS = ".;:|\n", ".;:|\n,"
 _MAX_QUESTION_LENGTH = 120
 _OR = re.compile(r"\bn?or\b")  # "No A or B," is a complete list
 _FULL_LINE = re.compile(r"[^\n]+")
+# Lines that end with signs, each of which is about its line: "ataxia +\ntremor -".
+_SIGNED_LINES = re.compile(r"(?:^[^\n]*[\w)\]][^\S\n]*[+–−-][^\S\n]*(?:\n|\Z))+", re.M)
 _MINUS_BEFORE_WORD = re.compile(r"[,;][^\S\n]*-(?=[A-Za-z])")
 # Text between a mention and its answer or sign, which has no comma or is an enumeration; and text
 # between a mention and a cue with the direction "behind", and between "next" and a mention.
@@ -74,6 +79,7 @@ _CLAUSE_END = re.compile(
 # The end of an item, or of a condition at the start of a sentence: a comma without an "or" behind.
 _CONDITION_END = re.compile(r",(?!(?:[^,.;]{0,40},){0,4}[^,.;]{0,40}\bor\b)|\bthen\b|;")
 _PURPOSE = re.compile(r"\b(?:for|to|because|due|regarding|re)\b", re.I)  # in an item to be done
+_COMMENT = re.compile(r"(?<=[\w+-])\s*\([^()]*\)\Z|(?<=\w),.*\Z")  # "Proband (II-1)", "yes, mild"
 _AFTER_WORD = re.compile(r"[\w)\]]")
 _WORD = re.compile(r"[^\W\d_]+")
 _RULING = frozenset(("section", "list", "item", "pair", "row", "box"))  # parts that may have cues
@@ -133,7 +139,8 @@ class _Note:
         path = list(self.layout.path(start))
         for depth in range(len(path) - 1, -1, -1):
             for cue in self._cues_of_layout(path, depth, start):
-                if cue[2] != AFFIRMED and not (cue[2] == "historical" and self._is_current(unit)):
+                is_past = cue[2] == "historical" and self._is_current(unit)
+                if cue[2] != AFFIRMED and not is_past and not self._is_ended(cue[2], start, unit):
                     cues.append(cue)
         layout = ", ".join(
             node.kind for node in path[1:] if node.kind not in ("paragraph", "sentence")
@@ -150,6 +157,12 @@ class _Note:
             layout=layout,
             cues=tuple(sorted(set(cues))),
         )
+
+    def _is_ended(self, status: str, start: int, unit: int) -> bool:
+        """Whether a phrase before a mention in its unit ends the scope of a head: "but has"."""
+        before = takewhile(lambda phrase: phrase.end <= start, self.by_unit[unit])
+        words = (phrase for phrase in before if phrase.name[:1].isalpha())
+        return any(_ends_scope(phrase, status, self.rules) for phrase in words)
 
     def _is_current(self, unit: int) -> bool:
         end = self.units[unit + 1] if unit + 1 < len(self.units) else len(self.text)
@@ -185,6 +198,8 @@ class _Note:
         if (cues := self._heads.get((start, end))) is not None:
             return cues
         rules, cues, place = self.rules, [], (start, end)
+        if comment := _COMMENT.search(self.text, start, end):
+            end = comment.start()
         start = max(start, _start_after(".;", self.text, end))
         name = " ".join(self.text[start:end].lower().split())
         known = [
@@ -232,23 +247,48 @@ class _Note:
 
     def _cues_of_row(self, table: Node, row: Node, cell: Node) -> list[Cue]:
         """Return the cues that a table has for a mention in a cell."""
-        if row.start < table.body:
-            return []
+        header, is_first = self._header(table), cell is row.parts[0]
+        if row.start < table.body:  # a finding as the name of a column, with a person in each row
+            rows = [other.parts for other in table.parts[1:]]
+            values = [
+                (self._cues_of_head(*first.span), self._is_patient(first), value)
+                for first, *others in rows
+                for value in others
+                if value.column == cell.column
+            ]
+            is_who = any(own or {s for *_, s in says}.intersection(PERSONS) for says, own, _ in values)
+            return self._cues_of_values(values) if is_who and not is_first else []
         column = self._cues_of_column(table, cell)
-        is_first = cell is row.parts[0]
         is_named = any(says != AFFIRMED for *_, says in column)
-        if not is_first or is_named or any(map(self._is_patient, self._header(table)[:1])):
+        if not is_first or is_named or any(map(self._is_patient, header[:1])):
             return [*column, *([] if is_first else self._cues_of_head(*row.parts[0].span))]
-        patients = [c.column for c in self._header(table) if self._is_patient(c)]
+        patients = [name.column for name in header if self._is_patient(name)]
+        return self._cues_of_values(
+            [
+                (self._cues_of_column(table, value), not patients or value.column in patients, value)
+                for value in row.parts[1:]
+            ]
+        )
+
+    def _cues_of_values(self, values: Sequence[tuple[list[Cue], bool, Node]]) -> list[Cue]:
+        """Return the cues that the cells of a finding have for it.
+
+        values (Sequence): For each cell, the cues of its column, whether the column may be the
+            patient's, and the cell.
+        """
         cues: list[Cue] = []
-        relatives: list[list[Cue]] = []
-        for value in row.parts[1:]:
+        affected: list[list[Cue]] = []  # relatives
+        unaffected: list[list[Cue]] = []
+        for column, may_be_patient, value in values:
             if value.start == value.end:
                 continue
-            column, status = self._cues_of_column(table, value), self._status_of_cell(value)
+            status = self._status_of_cell(value)
             if any(says in PERSONS for *_, says in column):
-                relatives += [column] * (status in (AFFIRMED, None))
-            elif not patients or value.column in patients:
+                if status == "negated":
+                    unaffected.append([*column, (*value.span, status)])
+                elif status in (AFFIRMED, None):
+                    affected.append(column)
+            elif may_be_patient:
                 if status is None:  # other words: "mild", "mother"
                     return cues or self._cues_of_head(*value.span)
                 says = next((says for *_, says in column), AFFIRMED)
@@ -259,7 +299,9 @@ class _Note:
                 cues.append((*value.span, status))
         if any(status == AFFIRMED for *_, status in cues):
             return []
-        return cues or (relatives[0] if relatives else [])
+        if all(status == "uncertain" for *_, status in cues):
+            return next(iter((*affected, *unaffected)), cues)
+        return cues
 
     def _header(self, table: Node) -> list[Node]:
         return table.parts[0].parts if table.head[0] < table.head[1] else []
@@ -269,20 +311,22 @@ class _Note:
         return [cue for name in names for cue in self._cues_of_head(*name.span)]
 
     def _is_patient(self, cell: Node) -> bool:
-        return self.text[slice(*cell.span)].lower() in self.rules.patient
+        return _COMMENT.sub("", self.text[slice(*cell.span)]).lower() in self.rules.patient
 
     def _status_of_cell(self, cell: Node) -> str | None:
         """Return the status of a cell that is an answer, a sign or a tick, or None."""
-        words = self.text[slice(*cell.span)].lower()
+        comment = _COMMENT.search(self.text, *cell.span)
+        start, end = cell.start, comment.start() if comment else cell.end
+        words = self.text[start:end].lower()
         if words in ("x", "✓", "✔") or not words.strip("+"):
             return AFFIRMED
+        if words == "0":
+            return "negated"
         if words in self.rules.signs:
             status = self.rules.signs[words]
             return "negated" if status == NEGATED_IF_PAIRED else status
-        value = self.rules.patterns["value"].match(self.text, *cell.span)
-        is_whole = value and (
-            value.end() == cell.span[1] or _AFTER_ANSWER.match(self.text, value.end())
-        )
+        value = self.rules.patterns["value"].match(self.text, start, end)
+        is_whole = value and (value.end() == end or _AFTER_ANSWER.match(self.text, value.end()))
         return self._status_of(value) if value and is_whole else None
 
     def _status_of(self, value: re.Match[str]) -> str:
@@ -299,11 +343,16 @@ class _Note:
             is_cue = any(direction != "backward" for _, direction in rules.cues.get(answer, ()))
             is_longest = phrase_ends.get(start, end) <= end
             is_letter = len(answer) == 1 and text[match.start()] != "?"
-            if is_longest and (not (is_cue or is_letter) or _AFTER_ANSWER.match(text, end)):
+            is_amount = answer not in rules.answers
+            if is_amount:
+                fits = text[match.start()] == "?" and _AFTER_AMOUNT.match(text, end)
+            else:
+                fits = not (is_cue or is_letter) or _AFTER_ANSWER.match(text, end)
+            if is_longest and fits:
                 before = match.start()
                 border = _start_after(_QUESTION_BORDERS, text, before)
                 reach = max(end_of_last, border, self.units[self.unit_of(before)])
-                yield Phrase(start, end, "", rules.answers[answer], reach, before)
+                yield Phrase(start, end, "", rules.answers.get(answer, AFFIRMED), reach, before)
                 end_of_last = end
 
     def _signs(self, mentions: Sequence[tuple[int, int]]) -> Iterator[Phrase]:
@@ -312,6 +361,8 @@ class _Note:
         """
         text, rules = self.text, self.rules
         places = sorted(mentions)
+        blocks = _SIGNED_LINES.finditer(text) if "+" in text else ()
+        signed = [block.span() for block in blocks if re.search(r"\+[^\S\n]*$", block[0], re.M)]
         # By place, the end of the first mention to end, of those at this place or later.
         first_ends = list(accumulate((end for _, end in reversed(places)), min))[::-1]
         for line in _FULL_LINE.finditer(text):
@@ -320,14 +371,16 @@ class _Note:
                 continue
             statuses = [rules.signs[sign[0].lower()] for sign in signs]
             has_affirming = AFFIRMED in statuses or bool(_MINUS_BEFORE_WORD.search(line[0]))
+            has_affirming |= any(start <= line.start() < end for start, end in signed)
             first = signs[0].start()
             index = bisect_left(places, (line.start(),))
             signs_first = index == len(places) or first_ends[index] > first
             for sign, status in zip(signs, statuses, strict=True):
                 start, end = sign.span()
                 words_before = text[line.start() : start].rstrip()
-                is_value = words_before.endswith((":", "="))
-                before = words_before.rstrip(" :=")[-1:]
+                is_value = words_before.endswith((":", "=", "?"))
+                name = words_before.rstrip(" :=?")
+                before = name[-1:]
                 is_after_name = before.isalnum() or before in tuple(")]")
                 is_before_name = text[end : line.end()].lstrip()[:1].isalnum()
                 if sign[0] in "+-–−" and is_after_name:  # no cue in "Scoliosis - mild"
@@ -340,12 +393,10 @@ class _Note:
                 if is_before_name and (signs_first or not is_after_name):
                     yield Phrase(start, end, "", status)
                 elif is_after_name:
-                    reach = _start_after(
-                        _ITEM_BORDERS, text, line.start() + len(words_before) - is_value
-                    )
-                    yield Phrase(
-                        start, end, "", status, max(reach, self.units[self.unit_of(start)])
-                    )
+                    place = line.start() + len(name)
+                    reach = _start_after(_ITEM_BORDERS, text, place)
+                    reach = max(reach, self.units[self.unit_of(place)])
+                    yield Phrase(start, end, "", status, reach, place if is_value else -1)
 
     def _cues_in_unit(self, start: int, end: int, unit: int) -> Iterator[Cue]:
         """Yield the cues in a sentence, cell or item that apply to a mention in it."""
@@ -372,6 +423,9 @@ class _Note:
                 else:
                     continue
                 if last - first > _MAX_SCOPE or not self._reaches(first, last, direction):
+                    continue
+                is_singular = direction == "backward" and cue.name.startswith(("was ", "is ", "has "))
+                if is_singular and ", and " in text[first:last]:  # "X, and Y was excluded"
                     continue
                 if not self._fits(cue, direction, [d for _, d in readings], unit):
                     continue

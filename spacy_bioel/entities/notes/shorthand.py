@@ -20,10 +20,7 @@ from spacy_bioel.dictionary.unambiguous import is_in_capitals
 from spacy_bioel.doc import SpansByToken, long_forms, text_of
 from spacy_bioel.entities import EntityRules, LinkerKnowledge, Mentions, Query, Vocabulary
 from spacy_bioel.entities.notes import note_tables, read_asset
-from spacy_bioel.entities.notes.layout import (
-    NO_MENTION,
-    have_other_meaning,
-)
+from spacy_bioel.entities.notes.layout import NO_MENTION, are_apart, have_other_meaning
 from spacy_bioel.entities.notes.rewordings import find_rewordings, is_part
 from spacy_bioel.explanation import SpanKey, Trace
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
@@ -227,6 +224,7 @@ class Notes(EntityRules):
             is_part(text, *place, lambda s: s in self._finder.labels_of([s])) for place in places
         ]
         is_other = have_other_meaning(text, starts, ends) | np.array(are_parts, dtype=bool)
+        is_other |= are_apart(text, starts, ends)
         return [NO_MENTION if other else "" for other in is_other.tolist()]
 
     def find(
@@ -339,8 +337,8 @@ _NO_OTHER_UNIT = (
 # The range of normal values after a value, or a flag: "(12-16)", ", normal < 48", "L".
 _NORMAL = r"N|NR|RR|nl|normal|norm|ref|reference|vn|range|values?|interval|limits?"
 _STATED = re.compile(
-    rf"{_S}{{1,20}}\(?(?P<flag>[HL])\)?(?={_S}*(?:[\r\n|,;.)]|\Z))"
-    rf"|(?:{_S}{{0,20}}[(\[|]|{_S}{{2,20}}|[,;](?={_S}?(?:{_NORMAL})\b))"
+    rf"{_S}{{1,20}}(?:\|{_S}?)?\(?(?P<flag>[HL])\)?(?={_S}*(?:[\r\n|,;.)]|\Z))"
+    rf"|(?:(?:{_S}{{0,20}}\|)?{_S}{{0,20}}[(\[|]|{_S}{{2,20}}|[,;](?={_S}?(?:{_NORMAL})\b))"
     rf"(?:{_S}?(?:{_NORMAL})\b\.?)*:?{_S}?(?:(?P<low>{_DECIMAL}){_S}?[-–]{_S}?|[<≤]{_S}?)"
     rf"(?P<high>{_DECIMAL})(?![\d.]|{_S}?(?:h|d|hours?|days?|weeks?|months?|years?)\b)"
 )
@@ -403,7 +401,8 @@ def _finding(
     unit, value, (low, high) = match["unit"], _number(match["value"]), analyte["plausible"]
     factors = [analyte["units"][unit]] if unit else set(analyte["units"].values())
     values = [value * factor for factor in factors if low <= value * factor <= high]
-    is_unclear = analyte.get("needs_unit") or (analyte.get("decimals") and value.is_integer())
+    is_rough = value.is_integer() and "," not in match["value"]  # "WBC 3,100" has a unit in effect
+    is_unclear = analyte.get("needs_unit") or (analyte.get("decimals") and is_rough)
     if is_unclear and not (unit or stated):
         return ""
 
