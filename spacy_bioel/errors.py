@@ -308,6 +308,7 @@ class Errors(metaclass=_Coded):
     B572 = "There are {train:,} training documents and {dev:,} development documents ({same:,} of them also for training). Expected at least one to learn from, and another one to choose the best pipeline: put about one document in five into the file for dev, and only there."
     B573 = 'The pipe {name!r} has nothing to start from. Take it over from a trained pipeline: in [components.{name}], replace all settings by `source = "starter"`, the folder of that pipeline.'
     B580 = "{source}: of {n:,} texts, {left:,} did not fail, and all of these are blank or near-duplicates of annotated texts. Expected texts that are new: choose others, or leave out --annotated."
+    B594 = "{path} has notes, such as {note}, and folders with notes, such as {folder}. Expected the notes of one patient, or a folder for each patient. Move the notes into a folder of their own."
     B595 = "{source} cannot be read as notes of patients. Expected, without a column, a folder of .txt files for each patient; with --patient-column NAME, a table or JSON lines."
     B596 = "Note {id!r:.40} has no patient in {column!r}, expected a value in each row. Fill it in, or correct --patient-column."
     B597 = "{path} holds one patient, but the notes are of several: {found}. Write a folder with a file for each: -o NAME.phenopackets or NAME.families"

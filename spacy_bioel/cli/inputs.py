@@ -227,15 +227,18 @@ def stream_documents(
     return chain([first], documents)
 
 
-_DATE = re.compile(r"(?<!\d)(?:19|20)\d\d([-_.]?)(?:0[1-9]|1[0-2])\1(?:0[1-9]|[12]\d|3[01])(?!\d)")
+_DATE = re.compile(
+    r"(?<!\d)(?:(?:19|20)\d\d([-_.]?)(?:0[1-9]|1[0-2])\1(?:0[1-9]|[12]\d|3[01])"
+    r"|\d\d?([-_.])\d\d?\2(?:19|20)\d\d)(?!\d)"  # the second is refused: 03-04-2024
+)
 
 
 def stream_notes(sources: list[str], patient_column: str, date_column: str) -> Iterator[Note]:
     """Stream the notes of patients from folders, or with a column, from tables and JSON lines.
 
-    RAISES BioelError: [B101] for a missing file, [B513] for two folders with one name, [B595] for
-        other input, and later [B596] for a missing patient, [B598] for a wrong date; the same
-        errors as `stream_documents`.
+    RAISES BioelError: [B101] for a missing file, [B513] for two folders with one name, [B594] for
+        notes beside folders of notes, [B595] for other input; later [B596] for a missing patient,
+        [B598] for a wrong date, and the errors of `stream_documents`.
     """
     folders: dict[str, Path] = {}
     rows: list[Iterator[tuple[Any, ...]]] = []
@@ -245,7 +248,10 @@ def stream_notes(sources: list[str], patient_column: str, date_column: str) -> I
             raise BioelError(Errors.B101.format(path=path))
         if path.is_dir() and not (patient_column or date_column):
             below = [folder for folder in sorted(path.glob("[!.]*")) if folder.is_dir()]
-            is_patient = not below or any(map(_is_text, path.iterdir()))
+            note = next(filter(_is_text, path.iterdir()), None)
+            if note and (inner := next(filter(_is_text, path.glob("[!.]*/*")), None)):
+                raise BioelError(Errors.B594.format(path=path, note=note.name, folder=inner.parent))
+            is_patient = not below or note is not None
             for folder in [path] if is_patient else below:
                 name = folder.resolve().name
                 if (first := folders.setdefault(name, folder)) is not folder:

@@ -76,7 +76,7 @@ def _score(
     pairs = list(_gold_and_links(examples, spans_key, gold_key, canonical))
     scores: ScoreDict = {}
     if mentions and not links:  # labels of a linker may be types of its knowledge base
-        _check_labels(pairs)
+        _check_unknown_labels(pairs)
     if mentions:
         scores |= _prf_scores("mention", pairs, "bioel_mention", f"spans_{spans_key}")
     if links:
@@ -111,7 +111,7 @@ def _gold_and_links(
         )
 
 
-def _check_labels(pairs: Sequence[GoldAndLinks]) -> None:
+def _check_unknown_labels(pairs: Sequence[GoldAndLinks]) -> None:
     """Warn [W382] if many mentions have labels that no gold mention has."""
     annotated = {mention.label for gold, _ in pairs for mention in gold}
     n_found = Counter(link.label for _, links in pairs for link in links)

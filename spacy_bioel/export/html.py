@@ -177,6 +177,7 @@ class LinkRow:
     facts (Mapping): Facts from rules, such as "hgvs" for a variant (see `entities`).
     context (str | None): Context from `bioel_context`, such as "negated"; None: no cue was found,
         or this pipe did not run.
+    assertion, relative (str | None): See `span._.assertion`; None if `bioel_context` did not run.
     """
 
     document: str | int
@@ -191,19 +192,23 @@ class LinkRow:
     evidence: str | None
     facts: Mapping[str, Any]
     context: str | None
+    assertion: str | None
+    relative: str | None
 
     def cells(self, facts: Sequence[str]) -> list[Any]:
         """Return the cells of the row in the order of `columns_of`."""
         cells = [getattr(self, name) for name in _LINK_COLUMNS]
-        return [*cells, *(self.facts.get(name) for name in facts), self.context]
+        after = (getattr(self, name) for name in _CONTEXT_COLUMNS)
+        return [*cells, *(self.facts.get(name) for name in facts), *after]
 
 
-_LINK_COLUMNS = tuple(f.name for f in fields(LinkRow) if f.name not in ("facts", "context"))
+_CONTEXT_COLUMNS = ("context", "assertion", "relative")
+_LINK_COLUMNS = tuple(f.name for f in fields(LinkRow) if f.name not in ("facts", *_CONTEXT_COLUMNS))
 
 
 def columns_of(facts: Sequence[str]) -> list[str]:
     """Return the column names for a table of links."""
-    return [*_LINK_COLUMNS, *facts, "context"]
+    return [*_LINK_COLUMNS, *facts, *_CONTEXT_COLUMNS]
 
 
 def link_rows(document: str | int, text: str, links: Sequence[Link]) -> Iterator[LinkRow]:
@@ -224,6 +229,8 @@ def link_rows(document: str | int, text: str, links: Sequence[Link]) -> Iterator
             evidence=_join_nonempty([c.evidence for c in linked]),
             facts=link.facts,
             context=_join_nonempty(sorted(cues)),
+            assertion=link.context.assertion if link.context else None,
+            relative=(link.context.relative or None) if link.context else None,
         )
 
 

@@ -36,8 +36,8 @@ _COLUMNS = (
     *("first_date", "first_note", "last_date", "last_note", "evidence"),
 )
 # Fields of a Phenopacket. Besides phenotypes, HPO has branches for onset, inheritance, ...
-_FIELDS = {"HP": "phenotypicFeatures"}
-_FIELDS |= dict.fromkeys(("MONDO", "OMIM", "ORPHA", "Orphanet", "DOID"), "diseases")
+_PACKET_FIELDS = {"HP": "phenotypicFeatures"}
+_PACKET_FIELDS |= dict.fromkeys(("MONDO", "OMIM", "ORPHA", "Orphanet", "DOID"), "diseases")
 _PHENOTYPE = "HP:0000118"
 _CODE = {"id": "ECO:0000501", "label": "evidence used in automatic assertion"}
 _ECO = KbRelease("Evidence & Conclusion Ontology", "", "2019-10-16", "", "", 0)
@@ -133,7 +133,7 @@ class PatientWriter:
             return
         releases = {"ECO": _ECO}
         for part in reversed(parts_of(kb)):
-            prefixes = {id.partition(":")[0] for id in part.ids} & _FIELDS.keys()
+            prefixes = {id.partition(":")[0] for id in part.ids} & _PACKET_FIELDS.keys()
             releases |= dict.fromkeys(sorted(prefixes), part.releases[0])
         if len(releases) == 1:
             raise BioelError(Errors.B599.format(kb=kb.title, id=next(iter(kb.ids), "none")))
@@ -175,12 +175,12 @@ class PatientWriter:
         """Return the JSON of a Phenopacket, or of a Family of a Phenopacket for each person."""
         people: dict[str, dict[str, dict[Any, JsonRow]]] = {"patient": {}}
         for row in patient.rows(self._kb):
-            name = _FIELDS.get(row["id"].partition(":")[0])
+            name = _PACKET_FIELDS.get(row["id"].partition(":")[0])
             if reason := self._reason(row, name):
                 self.left_out[reason] += 1
             else:
                 entries = people.setdefault(row["person"], {}).setdefault(str(name), {})
-                _add_entry(entries, row, is_feature=name == _FIELDS["HP"])
+                _add_entry(entries, row, is_feature=name == _PACKET_FIELDS["HP"])
         day = self._created or patient.newest or date.today().isoformat()
         meta = {"created": f"{day}T00:00:00Z", **self._meta}
         packets, persons = [], []
@@ -207,7 +207,7 @@ class PatientWriter:
         is_own, is_nobody = row["person"] == "patient", row["person"] in ("family", "other")
         if is_nobody or not (is_own or self._is_family):
             return "in relatives or others"
-        is_hpo = name == _FIELDS["HP"] and _PHENOTYPE in self._kb
+        is_hpo = name == _PACKET_FIELDS["HP"] and _PHENOTYPE in self._kb
         is_kept = _PHENOTYPE in _lineage(self._kb, row["id"]) if is_hpo else name
         return "" if is_kept else "neither phenotype nor disease"
 

@@ -25,7 +25,7 @@ _ABBREVIATION = re.compile(
 LIST_ITEM = re.compile(r"[-*•·|]|[^\n\t]{1,40}\t\S|\(?\d{1,2}[.)]\s|[A-Z][A-Za-z/&' -]{1,48}:")
 _BREAK_IN_WORD = re.compile(r"-[ \t]*\r?\n[ \t]*(?P<rest>[a-z]{2,30})(?!\w)")
 _WORD_BEFORE_BREAK = re.compile(r"(?<![\w-])[A-Za-z]{2,30}\Z")
-_FULL_LINE_RATIO = 0.7  # lines at least this long, relative to the longest, may be wrapped
+FULL_LINE_RATIO = 0.7  # lines at least this long, relative to the longest, may be wrapped
 
 
 def sentence_borders(text: str) -> list[int]:
@@ -35,7 +35,7 @@ def sentence_borders(text: str) -> list[int]:
     list item or a header, or after a line that is not full, unless the next line starts with a
     lower-case letter.
     """
-    min_full_length = _FULL_LINE_RATIO * max(map(len, text.split("\n")))
+    min_full_length = FULL_LINE_RATIO * max(map(len, text.split("\n")))
     borders: list[int] = []
     line_start = 0
     for match in _SENTENCE_OR_LINE_END.finditer(text):

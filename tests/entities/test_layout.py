@@ -108,6 +108,22 @@ def test_a_cell_between_gaps_belongs_to_the_column_above_it():
     assert [cell.column for row in table.parts[1:] for cell in row.parts] == [0, 2, 0, 1]
 
 
+@pytest.mark.parametrize(
+    ("text", "n"),
+    [
+        ("ataxia\ntremor\nptosis", 3),
+        ("ataxia -\ntremor +", 2),
+        ("mild ataxia\nsevere tremor", 2),
+        ("He has severe\nataxia", 1),
+        ("noted: ataxia,\ntremor", 1),
+        ("fever\nand chills", 1),
+        ("a disorder of the\nnerves", 1),
+    ],
+)
+def test_short_lines_in_lower_case_are_items_of_a_list(text, n):
+    assert len(kinds(text, "paragraph")) == n
+
+
 def test_boxes_questions_and_wrapped_lines():
     assert kinds("[x] fever [ ] cough", "box") == ["[x] fever ", "[ ] cough"]
     assert kinds("Skin: rash [x]  itch [ ]", "box") == [" rash [x]", "  itch [ ]"]
@@ -322,6 +338,86 @@ def statuses(nlp: Language, text: str) -> list[str]:
         ("[Fever]: no / [Rash]: yes / [Cough]: no", "absent present absent"),
         ("[Fever]: N | [Rash]: Y | [Cough]: N", "absent present absent"),
         ("[Cough]: no / [Vomiting]: yes", "absent present"),
+        # Comments in cells and headers.
+        ("Sign | Case\n[Gout] | 0\n[Rash] | 1\n[Ptosis] | 1", "absent present present"),
+        ("Sign | Case | Father\n[Gout] | n/a | yes\n[Rash] | yes | n/a", "family father|present"),
+        (
+            "Finding | Proband (II-1) | Mother (I-2)\n[Gout] | - | +\n[Rash] | + | -\n"
+            "[Ptosis] | + | +",
+            "absent|present|present",
+        ),
+        (
+            "Finding | Index case | Sib (II-2)\n[Gout] | no | yes\n[Rash] | yes | no",
+            "absent|present",
+        ),
+        ("Finding | Mother (age 40)\n[Gout] | yes\n[Rash] | no", "family mother|absent mother"),
+        (
+            "[Scoliosis] | - (normal exam)\n[Gout] | + (left toe)\n[Rash] | yes, mild",
+            "absent present present",
+        ),
+        (
+            "Finding | Case\n[Scoliosis] | - (normal exam)\n[Gout] | + (left toe)\n"
+            "[Rash] | no (resolved before)",
+            "absent present absent",
+        ),
+        # Persons in the rows of a table.
+        ("Who | [Ptosis] | [Gout]\nProband | yes | no\nMother | no | yes", "present absent"),
+        ("Individual\t[Ataxia]\t[Tremor]\nPatient\t-\t+\nFather\t+\t-", "absent present"),
+        (
+            "Person | [Ptosis] | [Gout]\nMother | no | yes\nFather | no | yes",
+            "absent mother|family mother",
+        ),
+        # Tables of relatives.
+        (
+            "Finding | Mother | Father\n[Ptosis] | yes | -\n[Gout] | - | yes\n[Rash] | - | -",
+            "family mother|family father|absent mother",
+        ),
+        # Uneven indentation.
+        (
+            "Denies:\n  [fever]\n [cough]\n   [vomiting]\nHas [rash].",
+            "absent absent absent present",
+        ),
+        (
+            "Denies\n   - [fever]\n  - [cough]\n    - [vomiting]\n\nHas [rash].",
+            "absent absent absent present",
+        ),
+        ("No evidence of:\n    [gout]\n  [lupus]\n\n[Rash] present.", "absent absent present"),
+        # Answers in words, and on the next line.
+        ("[Seizures]? 2 this week", "present"),
+        ("[Seizures]? three this month. [Rash]? no", "present absent"),
+        ("[Ataxia]? mild", "present"),
+        ("[Ataxia]? severe, since May\n[Tremor]? slight", "present present"),
+        ("[Fever]? -", "absent"),
+        ("[Fever]? -\n[Rash]? +", "absent present"),
+        ("[Fever]?\n no", "absent"),
+        ("[Fever]?\n  No.\n[Rash]?\n  Yes.", "absent present"),
+        ("Q: [Fever]? A: no", "absent"),
+        ("Q: Any [fever]?\nA: No.\nQ: Any [rash]?\nA: Yes, on the arm.", "absent present"),
+        ("Any [vomiting]? Never. [Headaches]? Daily.", "absent present"),
+        ("[Fever]? not anymore", "historical"),
+        # Signs at the ends of lines.
+        ("[Scoliosis] -\n[Ptosis] +", "absent present"),
+        ("[Ataxia] +\n[tremor] -", "present absent"),
+        ("[Ataxia] (+)\n[tremor] (-)", "present absent"),
+        # Cues within lists and sentences.
+        ("He used to have [asthma].", "historical"),
+        ("She previously had [gout], now has [rash].", "historical present"),
+        (
+            "Denies:\n1. [fever]\n2. [cough]\n3. [vomiting] but has [nausea]",
+            "absent absent absent present",
+        ),
+        ("Denies: [fever], [cough] but has [nausea]", "absent absent present"),
+        ("Denies:\n- [fever]\n- [cough], but [nausea] present", "absent absent present"),
+        (
+            "[Hearing loss] and [ptosis] are present; [retinitis pigmentosa] was excluded by ERG.",
+            "present present absent",
+        ),
+        ("She has [hearing loss]. [Retinitis pigmentosa] was excluded by ERG.", "present absent"),
+        (
+            "She has [hearing loss], and [retinitis pigmentosa] was excluded by ERG.",
+            "present absent",
+        ),
+        ("[Gout] excluded by biopsy. [Lupus] ruled out by serology", "absent absent"),
     ],
 )
 def test_statuses(nlp, text, expected):

@@ -86,6 +86,12 @@ def kb(tmp_path_factory) -> Path:
         ("Hb 12.1\nWBC 1.1", {"WBC 1.1": "leukopenia"}),  # a table
         ("platelets 22 000/µL", {"platelets 22 000/µL": "thrombocytopenia"}),
         ("WBC 18, urine WBC 18.2", {}),  # of blood or another fluid: only a unit would tell
+        ("WBC 3,100", {"WBC 3,100": "leukopenia"}),
+        ("platelets 45,000", {"platelets 45,000": "thrombocytopenia"}),
+        ("WBC 9,800", {}),
+        ("K | 5.2 | H | 3.5-5.1", {"K | 5.2": "hyperkalemia"}),  # tables with flags and ranges
+        ("K | 5.2 | | 3.5-5.1", {"K | 5.2": "hyperkalemia"}),
+        ("K | 5.2 | | 3.5-5.5", {}),
         ("WBC 18.2", {"WBC 18.2": "leukocytosis"}),  # cells in other fluids are whole numbers
         ("WBC 18.2 K/uL", {"WBC 18.2 K/uL": "leukocytosis"}),
         ("", {}),

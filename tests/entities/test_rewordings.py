@@ -97,6 +97,8 @@ def test_a_side_inside_a_name(clinical, text, expected):
         ("hypo- or hypertelorism",
          ["hypo- or hypertelorism: Hypotelorism", "hypertelorism: Hypertelorism"]),
         ("poly-/syndactyly", ["poly-/syndactyly: Polydactyly", "syndactyly: Syndactyly"]),
+        ("poly/syndactyly", ["poly/syndactyly: Polydactyly", "syndactyly: Syndactyly"]),
+        ("fever/syndactyly", ["fever: Fever", "syndactyly: Syndactyly"]),
         ("anti-seizure, non-ataxia", []),
         ("swan-neck, two-stroke, wet-cough", []),
         ("ataxia-telangiectasia", ["ataxia: Ataxia", "telangiectasia: Telangiectasia"]),
@@ -127,6 +129,7 @@ def test_adjectives_of_findings(clinical, text, expected):
     ("text", "expected"),
     [
         ("cough syrup, rash guards, stroke unit", []),
+        ("Pain clinic, Stroke ward, chest pain nurse, fever chart, Pain score", []),
         ("yellow fever", ["yellow fever: Yellow fever"]),
         ("yellow fever vaccination, seizure precautions, falls risk", []),
         ("ataxia/tremor", ["ataxia: Ataxia", "tremor: Tremor"]),
@@ -137,6 +140,19 @@ def test_adjectives_of_findings(clinical, text, expected):
 )  # fmt: skip
 def test_compounds_and_slashes(clinical, text, expected):
     assert ids(clinical, text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Exam:\nataxia\ntremor\nptosis", ["ataxia", "tremor", "ptosis"]),
+        ("ataxia +\ntremor -", ["ataxia", "tremor"]),
+        ("No ataxia. Tremor.", ["ataxia", "Tremor"]),
+        ("He was seen for ataxia\ntremor of both hands.", ["ataxia\ntremor"]),
+    ],
+)
+def test_names_end_where_lines_and_sentences_do(clinical, text, expected):
+    assert [surface for surface, _ in links(clinical(text))] == expected
 
 
 @pytest.mark.parametrize(

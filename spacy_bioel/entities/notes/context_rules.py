@@ -80,8 +80,9 @@ class ContextRules:
     def patterns(self) -> dict[str, re.Pattern[str]]:
         """Patterns for everything that is not matched word by word."""
         affirming = (answer for answer, status in self.answers.items() if status == AFFIRMED)
+        answers = _any_of([*self.answers, *self.amounts])
         patterns = {
-            "answer": rf"{_QUESTION_MARKS}(?P<mark>{_any_of([*self.answers, *self.amounts])}|\d{{1,3}}(?= ))",
+            "answer": rf"{_QUESTION_MARKS}(?P<mark>{answers}|\d{{1,3}}(?= ))",
             "value": rf"\s{{0,9}}(?P<mark>{_any_of(self.answers)})",
             "affirmed": rf"{_VERB}(?:{_any_of(affirming)})",
             "sign": rf"(?<![\w+/-])(?:{_any_of(self.signs)})(?![\d/])",

@@ -15,19 +15,14 @@ from functools import cache, lru_cache
 from itertools import chain
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
+from spacy_bioel.entities.notes import read_asset
+from spacy_bioel.text.sentences import FULL_LINE_RATIO, sentence_borders
 
-from spacy_bioel.entities.notes import note_tables, read_asset
-from spacy_bioel.text.sentences import sentence_borders
-from spacy_bioel.types import IntArray
-
-NO_MENTION = "the name of a section, or a word with another meaning in notes"
 # A key before its value: "Allergies: none", "Fever = yes".
-_NAME = r"[A-Za-z][A-Za-z/&' -]{1,48}?"
-_KEY = re.compile(rf"(?P<name>{_NAME}|[SOAP](?=:))[ \t]{{0,4}}[:=](?![:/=])")
+_KEY_NAME = r"[A-Za-z][A-Za-z/&' -]{1,48}?"
+_KEY = re.compile(rf"(?P<name>{_KEY_NAME}|[SOAP](?=:))[ \t]{{0,4}}[:=](?![:/=])")
 _LATER_KEY = re.compile(
-    rf"[ \t](?:(?<=[.;].)[ \t]*+(?P<name>{_NAME})"
+    rf"[ \t](?:(?<=[.;].)[ \t]*+(?P<name>{_KEY_NAME})"
     r"|(?<![ \t:].)[ \t]++(?P<title>[A-Z][A-Z/&' -]{1,48}?))[ \t]{0,4}:(?![:/])"
 )
 _LINE = re.compile(r"\S[^\n\f]*+")
@@ -58,18 +53,17 @@ _GAPS = {
 _QUESTION = re.compile(r"[\w)\]]\?+\s*\Z")
 _DOUBT = re.compile(r"(?:\A|[\s(\[,;:/])\?+\s*\Z")  # "? gout" is a doubt
 _VALUES = ("yes no y n", "present absent", "positive negative pos neg", "+ - ++ +++ – −")
-_VALUE = {value: i for i, values in enumerate(_VALUES) for value in values.split()}
+_VALUE_KIND = {value: i for i, values in enumerate(_VALUES) for value in values.split()}
 _UNFINISHED = re.compile(
     r"(?:[,-]|(?<!\S)(?:no|not|and|or|of|with|without|the|an?|to|for|has|had|is|was|in|on|by))\Z",
     re.I,
 )
-_CONNECTORS = frozenset("and but for in of on or with".split())
-_SIGNS = frozenset("+-–−")
+_CONTINUING = frozenset("and but for in of on or with".split())
+_LAST_SIGNS = frozenset("+-–−")
 _MAX_WORDS_IN_LIST = 2  # in lines that do not continue each other, though they are in lower case
 _MAX_TITLE_LENGTH, _MAX_TITLE_WORDS = 60, 8
-_FULL_LINE_RATIO = 0.7  # as in `sentence_borders`
 _MIN_FULL_LENGTH = 45  # characters in a line that may be hard-wrapped
-_MAX_DEPTH = 20  # lists within lists; deeper ones are read as if they were not
+_MAX_NESTING = 20  # lists within lists; deeper ones are read as if they were not
 _MAX_COLUMNS = 50
 
 
@@ -169,9 +163,9 @@ class _Reader:
         borders = sorted(more.union(borders))
         self.borders, self.is_border = borders, frozenset(borders)
         self.boxes = list(_BOX.finditer(text))
-        self.lines = list(_read_lines(text))
+        self.lines = list(_lines_of(text))
         longest = max((line.end - line.start for line in self.lines), default=0)
-        self.min_full_length = max(_MIN_FULL_LENGTH, _FULL_LINE_RATIO * longest)
+        self.min_full_length = max(_MIN_FULL_LENGTH, FULL_LINE_RATIO * longest)
         n_full = sum(line.end - line.start >= self.min_full_length for line in self.lines)
         self.is_wrapped = n_full > 1
         self.root = Node("note", 0, len(text))
@@ -206,14 +200,14 @@ class _Reader:
         if _DASHED_KEY.match(self.text, line.start):
             return False
         words, words_below = (self.text[li.start : li.end].split() for li in (before, line))
-        if words[-1] == "+" or {words[-1], words_below[-1]} <= _SIGNS:
+        if words[-1] == "+" or {words[-1], words_below[-1]} <= _LAST_SIGNS:
             return False
         is_full = before.end - before.start >= self.min_full_length
         is_full &= self.is_wrapped or not self.text[line.start].isupper()
         if is_full or _UNFINISHED.search(self.text[before.start : before.end][-8:]):
             return not self._n_rows(index)
         is_list = max(len(words), len(words_below)) <= _MAX_WORDS_IN_LIST
-        if self.text[line.start].isupper() or (is_list and words_below[0] not in _CONNECTORS):
+        if self.text[line.start].isupper() or (is_list and words_below[0] not in _CONTINUING):
             return False
         # After a head and inside the list below it, each short line is an item.
         top = self.open[-1]
@@ -246,7 +240,7 @@ class _Reader:
         """Whether a head is a known section, or in capitals after a blank line."""
         words = self.text[line.start : end].rstrip(": ")
         is_capital = words.isupper() and (line.after_blank or self.text[end - 1] == ":")
-        return is_capital or _is_section_name(words)
+        return is_capital or is_section_name(words)
 
     def _close(self, line: _Line, *, is_head: bool = False) -> None:
         """Close the nodes that a line does not belong to."""
@@ -272,7 +266,7 @@ class _Reader:
             other.node.end = node.end
 
     def _push(self, node: Node, depth: int, head_depth: int) -> None:
-        if len(self.open) <= _MAX_DEPTH:
+        if len(self.open) <= _MAX_NESTING:
             self.open.append(_Open(node, depth, head_depth))
 
     def _open_head(self, line: _Line, end: int) -> None:
@@ -299,7 +293,7 @@ class _Reader:
                 self._push(items, line.depth, line.depth)
         elif node.parts[0].kind == "pair":
             name = self.text[slice(*node.parts[0].head)]
-            if name.isupper() or _is_section_name(name):
+            if name.isupper() or is_section_name(name):
                 del self.open[1:]
             self._close(line, is_head=True)
         self._attach(node, line)
@@ -406,8 +400,8 @@ class _Reader:
         values = {cell.column: self.text[cell.start : cell.end].lower() for cell in next_row.parts}
         names = [self.text[cell.start : cell.end] for cell in row.parts]
         for cell, name in zip(row.parts, names, strict=True):
-            kind = _VALUE.get(name.lower(), -1)
-            is_value = kind >= 0 and kind == _VALUE.get(values.get(cell.column, ""))
+            kind = _VALUE_KIND.get(name.lower(), -1)
+            is_value = kind >= 0 and kind == _VALUE_KIND.get(values.get(cell.column, ""))
             if is_value or (name and not name[0].isupper()):
                 return False
         return sum(map(bool, names)) > 1
@@ -418,7 +412,7 @@ def is_ticked(box: str) -> bool:
     return box not in "☐□" and bool(box.strip("[]() \t"))
 
 
-def _read_lines(text: str) -> Iterator[_Line]:
+def _lines_of(text: str) -> Iterator[_Line]:
     after_blank, last = True, 0
     for match in _LINE.finditer(text):
         start, words = match.start(), match[0].rstrip()
@@ -473,39 +467,10 @@ def _without_colon(text: str, end: int) -> int:
     return end - len(tail) + len(tail.rstrip(": \t"))
 
 
-def are_apart(text: str, starts: IntArray, ends: IntArray) -> NDArray[np.bool_]:
-    """Return which spans begin in one sentence, cell or item, and end in another. Shape (n,)."""
-    first, last = (np.searchsorted(units_of(text), x, "right") for x in (starts, ends - 1))
-    return np.asarray(first < last)
-
-
 @lru_cache(maxsize=64)
 def units_of(text: str) -> list[int]:
     """Return the starts of the sentences, cells and items of a text that have no parts."""
     return [node.start for node in read_layout(text) if not node.parts]
-
-
-def have_other_meaning(text: str, starts: IntArray, ends: IntArray) -> NDArray[np.bool_]:
-    """Return which spans in a note are not mentions, because they are in a section name ("PE:") or
-    mean something else ("RA" in "98% on RA").
-
-    starts, ends (IntArray): Character offsets. Shape (n,) each.
-    """
-    heads = (n.head for n in read_layout(text) if n.kind in ("section", "list", "pair"))
-    places = [head for head in heads if _is_section_name(text[slice(*head)])]
-    for pattern in _other_meanings():
-        places += [match.span(1) for match in pattern.finditer(text)]
-    if not places:
-        return np.zeros(len(starts), dtype=bool)
-    place_starts, place_ends = np.array(sorted(places)).T
-    # A span is inside a place if any place that starts before the span ends after it.
-    n_before = np.searchsorted(place_starts, starts, side="right")
-    return np.append(-1, np.maximum.accumulate(place_ends))[n_before] >= ends
-
-
-@cache
-def _other_meanings() -> list[re.Pattern[str]]:
-    return [re.compile(pattern) for pattern in note_tables()["other_meanings"]]
 
 
 @cache
@@ -513,5 +478,6 @@ def _section_names() -> frozenset[str]:
     return frozenset(chain.from_iterable(read_asset("context.json")["sections"].values()))
 
 
-def _is_section_name(words: str) -> bool:
+def is_section_name(words: str) -> bool:
+    """Whether words are the name of a known section."""
     return " ".join(words.lower().split()) in _section_names()

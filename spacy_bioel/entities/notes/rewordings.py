@@ -1,5 +1,7 @@
 """Findings that a note words differently from their names, or that share words: "undescended right
-testis", "micro-retrognathia", "long smooth philtrum", "pectus carinatum/excavatum", "febrile"."""
+testis", "micro-retrognathia", "long smooth philtrum", "pectus carinatum/excavatum", "febrile"; and
+words that only look like findings.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +10,22 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from itertools import chain, pairwise
 
+import numpy as np
+from numpy.typing import NDArray
 from spacy.lang.en.stop_words import STOP_WORDS
 
 from spacy_bioel.entities.notes import note_tables
+from spacy_bioel.entities.notes.layout import is_section_name, read_layout, units_of
 from spacy_bioel.text.normalize import singular_of
+from spacy_bioel.types import IntArray
+
+NO_MENTION = "the name of a section, or a word with another meaning in notes"
 
 _Reading = tuple[int, int, tuple[str, ...]]
-_CONJUNCTION = r"(?:and/or|and|or|nor|&)"
-_WORD = re.compile(rf"\b(?!{_CONJUNCTION}\b)[A-Za-z]+(?:-[A-Za-z]+)*-?")
-_COORDINATED = re.compile(rf" |,? {_CONJUNCTION} |, | ?/ ?")
-_SHARED_END = re.compile(rf"(?:,? {_CONJUNCTION} |, | ?/ ?)([A-Za-z]{{6,}})")
+_AND_OR = r"(?:and/or|and|or|nor|&)"
+_COMPOUND_WORD = re.compile(rf"\b(?!{_AND_OR}\b)[A-Za-z]+(?:-[A-Za-z]+)*-?")
+_COORDINATED = re.compile(rf" |,? {_AND_OR} |, | ?/ ?")
+_SHARED_END = re.compile(rf"(?:,? {_AND_OR} |, | ?/ ?)([A-Za-z]{{6,}})")
 _MIN_SHARED_END, _MAX_MODIFIERS, _MAX_HEAD = 4, 3, 2  # letters, words, words
 _IN_COMPOUND = re.compile(r"(?<![a-z])([a-z]+)(?<!\bpost)(?<!\bto)-\Z")
 _MAX_CHARS_BEFORE = 24  # where to search before a span
@@ -55,6 +63,30 @@ def is_part(text: str, start: int, end: int, is_name: Callable[[str], bool]) -> 
     return bool(slash) and is_name(first) and not is_name(text[start:end])
 
 
+def have_other_meaning(text: str, starts: IntArray, ends: IntArray) -> NDArray[np.bool_]:
+    """Return which spans in a note are not mentions, because they are in a section name ("PE:") or
+    mean something else ("RA" in "98% on RA").
+
+    starts, ends (IntArray): Character offsets. Shape (n,) each.
+    """
+    heads = (n.head for n in read_layout(text) if n.kind in ("section", "list", "pair"))
+    places = [head for head in heads if is_section_name(text[slice(*head)])]
+    for pattern in _other_meanings():
+        places += [match.span(1) for match in pattern.finditer(text)]
+    if not places:
+        return np.zeros(len(starts), dtype=bool)
+    place_starts, place_ends = np.array(sorted(places)).T
+    # A span is inside a place if any place that starts before the span ends after it.
+    n_before = np.searchsorted(place_starts, starts, side="right")
+    return np.append(-1, np.maximum.accumulate(place_ends))[n_before] >= ends
+
+
+def are_apart(text: str, starts: IntArray, ends: IntArray) -> NDArray[np.bool_]:
+    """Return which spans begin in one sentence, cell or item, and end in another. Shape (n,)."""
+    first, last = (np.searchsorted(units_of(text), x, "right") for x in (starts, ends - 1))
+    return np.asarray(first < last)
+
+
 def _spellings(name: str) -> tuple[str, ...]:
     """Return a name with its last word as it is, in the singular and in the plural."""
     start, space, last = name.rpartition(" ")
@@ -64,7 +96,7 @@ def _spellings(name: str) -> tuple[str, ...]:
 def _readings(text: str) -> Iterator[_Reading]:
     """Yield the start and end of word sequences, with strings: if all are names, the first is
     meant."""
-    matches, tables = list(_WORD.finditer(text)), note_tables()
+    matches, tables = list(_COMPOUND_WORD.finditer(text)), note_tables()
     words = [match[0].lower().replace("-", " ") for match in matches]
     gaps = [text[a.end() : b.start()] for a, b in pairwise(matches)] + [""] * bool(matches)
 
@@ -116,3 +148,8 @@ def _after_adjective() -> re.Pattern[str]:
     "febrile seizures"."""
     words = "|".join(note_tables()["after_adjectives"])
     return re.compile(rf"\s*(?:\Z|[.,;:)/\n]|(?:{words})\b)", re.I)
+
+
+@cache
+def _other_meanings() -> list[re.Pattern[str]]:
+    return [re.compile(pattern) for pattern in note_tables()["other_meanings"]]

@@ -256,7 +256,9 @@ class _Note:
                 for value in others
                 if value.column == cell.column
             ]
-            is_who = any(own or {s for *_, s in says}.intersection(PERSONS) for says, own, _ in values)
+            is_who = any(
+                own or {s for *_, s in says}.intersection(PERSONS) for says, own, _ in values
+            )
             return self._cues_of_values(values) if is_who and not is_first else []
         column = self._cues_of_column(table, cell)
         is_named = any(says != AFFIRMED for *_, says in column)
@@ -265,7 +267,11 @@ class _Note:
         patients = [name.column for name in header if self._is_patient(name)]
         return self._cues_of_values(
             [
-                (self._cues_of_column(table, value), not patients or value.column in patients, value)
+                (
+                    self._cues_of_column(table, value),
+                    not patients or value.column in patients,
+                    value,
+                )
                 for value in row.parts[1:]
             ]
         )
@@ -343,12 +349,11 @@ class _Note:
             is_cue = any(direction != "backward" for _, direction in rules.cues.get(answer, ()))
             is_longest = phrase_ends.get(start, end) <= end
             is_letter = len(answer) == 1 and text[match.start()] != "?"
-            is_amount = answer not in rules.answers
-            if is_amount:
-                fits = text[match.start()] == "?" and _AFTER_AMOUNT.match(text, end)
+            if answer not in rules.answers:  # an amount
+                is_answer = text[match.start()] == "?" and bool(_AFTER_AMOUNT.match(text, end))
             else:
-                fits = not (is_cue or is_letter) or _AFTER_ANSWER.match(text, end)
-            if is_longest and fits:
+                is_answer = not (is_cue or is_letter) or bool(_AFTER_ANSWER.match(text, end))
+            if is_longest and is_answer:
                 before = match.start()
                 border = _start_after(_QUESTION_BORDERS, text, before)
                 reach = max(end_of_last, border, self.units[self.unit_of(before)])
@@ -424,7 +429,9 @@ class _Note:
                     continue
                 if last - first > _MAX_SCOPE or not self._reaches(first, last, direction):
                     continue
-                is_singular = direction == "backward" and cue.name.startswith(("was ", "is ", "has "))
+                is_singular = direction == "backward" and cue.name.startswith(
+                    ("was ", "is ", "has ")
+                )
                 if is_singular and ", and " in text[first:last]:  # "X, and Y was excluded"
                     continue
                 if not self._fits(cue, direction, [d for _, d in readings], unit):

@@ -20,8 +20,13 @@ from spacy_bioel.dictionary.unambiguous import is_in_capitals
 from spacy_bioel.doc import SpansByToken, long_forms, text_of
 from spacy_bioel.entities import EntityRules, LinkerKnowledge, Mentions, Query, Vocabulary
 from spacy_bioel.entities.notes import note_tables, read_asset
-from spacy_bioel.entities.notes.layout import NO_MENTION, are_apart, have_other_meaning
-from spacy_bioel.entities.notes.rewordings import find_rewordings, is_part
+from spacy_bioel.entities.notes.rewordings import (
+    NO_MENTION,
+    are_apart,
+    find_rewordings,
+    have_other_meaning,
+    is_part,
+)
 from spacy_bioel.explanation import SpanKey, Trace
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.normalize import normalize_names
