@@ -25,9 +25,10 @@ from spacy.strings import get_string_id
 from spacy.tokens import Doc
 
 from spacy_bioel.doc import linked_groups, set_contexts, text_of
+from spacy_bioel.entities.notes.answers import Phrase
 from spacy_bioel.entities.notes.context_rules import parse_rules, read_rules
 from spacy_bioel.entities.notes.layout import Node, read_layout, units_of
-from spacy_bioel.entities.notes.scope import Phrase, contexts
+from spacy_bioel.entities.notes.scope import contexts
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.explanation import register_extensions
 from spacy_bioel.kb.bundled import ASSETS_FOLDER, forget_paths

@@ -12,9 +12,15 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate, islice, takewhile
-from typing import NamedTuple
+from itertools import islice, takewhile
 
+from spacy_bioel.entities.notes.answers import (
+    AFTER_ANSWER,
+    CLAUSE_END,
+    Phrase,
+    start_after,
+    with_marks,
+)
 from spacy_bioel.entities.notes.context_rules import (
     AFFIRMED,
     ALL_STATUSES,
@@ -26,56 +32,15 @@ from spacy_bioel.entities.notes.context_rules import (
 from spacy_bioel.entities.notes.layout import Node, is_ticked, read_layout, units_of
 from spacy_bioel.types import Context
 
-
-class Phrase(NamedTuple):
-    """An occurrence of one of the rules' phrases in a text, with its character offsets.
-
-    status (str | None): Status of an answer or a sign; None: look up the name in the rules.
-    reach (int): Start of the text that an answer applies to; -1: it applies to the
-        text after the answer.
-    before (int): Start of the mark before an answer; -1: none.
-    """
-
-    start: int
-    end: int
-    name: str
-    status: str | None = None
-    reach: int = -1
-    before: int = -1
-
-    @property
-    def place(self) -> int:
-        """Start, with the mark before an answer."""
-        return self.start if self.before < 0 else self.before
-
-
 Cue = tuple[int, int, str]  # start, end and status
 
-# Text that follows "no" and "denies" if they are answers.
-_AFTER_ANSWER = re.compile(
-    r"[^\S\n]*(?:[.,;)(]|[/|]\s|\n(?![^\S\n]*[a-z])|\Z|--?\s"
-    r"|(?:since|now|today|currently|recently|at|ever|in|by|after|with|heard|seen)\b"
-    r"|\s[A-Z][\w -]{0,30}[:?])"
-)
-_AFTER_AMOUNT = re.compile(
-    rf"{_AFTER_ANSWER.pattern}|\s(?:a|an|this|last|per|each|every|times|x|on|days?|weeks?|months?)\b"
-)
-_QUESTION_BORDERS, _ITEM_BORDERS = ".;:|\n", ".;:|\n,"
-_MAX_QUESTION_LENGTH = 120
 _OR = re.compile(r"\bn?or\b")  # "No A or B," is a complete list
-_FULL_LINE = re.compile(r"[^\n]+")
-# Lines that end with signs, each of which is about its line: "ataxia +\ntremor -".
-_SIGNED_LINES = re.compile(r"(?:^[^\n]*[\w)\]][^\S\n]*[+–−-][^\S\n]*(?:\n|\Z))+", re.M)
-_MINUS_BEFORE_WORD = re.compile(r"[,;][^\S\n]*-(?=[A-Za-z])")
 # Text between a mention and its answer or sign, which has no comma or is an enumeration; and text
 # between a mention and a cue with the direction "behind", and between "next" and a mention.
 _ENUMERATION = re.compile(r"[^,]*|\s*(?:[,/&]|and\b|or\b).*", re.S)
 _COORDINATION = re.compile(r"\s*(?:(?:[/&]|and\b|or\b)[^.,;:]*)?")
 _NO_COMMA = re.compile(r"(?:[^,; ]| (?!/))*")
 _NEXT = re.compile(r"[^.,;:()]{0,40}")
-_CLAUSE_END = re.compile(
-    r"[^\S\n]*(?:[.,;:)]|\n(?![^\S\n]*[a-z])|\Z)"
-)  # after a cue with the direction "final"
 # The end of an item, or of a condition at the start of a sentence: a comma without an "or" behind.
 _CONDITION_END = re.compile(r",(?!(?:[^,.;]{0,40},){0,4}[^,.;]{0,40}\bor\b)|\bthen\b|;")
 _PURPOSE = re.compile(r"\b(?:for|to|because|due|regarding|re)\b", re.I)  # in an item to be done
@@ -115,8 +80,7 @@ class _Note:
         self.text, self.rules = text, rules
         self.layout = read_layout(text)
         self.units = units_of(text)
-        marks = sorted([*self._answers(phrases), *self._signs(mentions)])
-        self.phrases = _without_overlaps(phrases, marks)
+        self.phrases = with_marks(text, rules, phrases, mentions, self.units)
         self.by_unit: dict[int, list[Phrase]] = defaultdict(list)
         for phrase in self.phrases:
             self.by_unit[self.unit_of(phrase.place)].append(phrase)
@@ -200,7 +164,7 @@ class _Note:
         rules, cues, place = self.rules, [], (start, end)
         if comment := _COMMENT.search(self.text, start, end):
             end = comment.start()
-        start = max(start, _start_after(".;", self.text, end))
+        start = max(start, start_after(".;", self.text, end))
         name = " ".join(self.text[start:end].lower().split())
         known = [
             names[name] for names in (rules.heads, rules.sections, rules.answers) if name in names
@@ -332,76 +296,11 @@ class _Note:
             status = self.rules.signs[words]
             return "negated" if status == NEGATED_IF_PAIRED else status
         value = self.rules.patterns["value"].match(self.text, start, end)
-        is_whole = value and (value.end() == end or _AFTER_ANSWER.match(self.text, value.end()))
+        is_whole = value and (value.end() == end or AFTER_ANSWER.match(self.text, value.end()))
         return self._status_of(value) if value and is_whole else None
 
     def _status_of(self, value: re.Match[str]) -> str:
         return self.rules.answers[value["mark"].lower()]
-
-    def _answers(self, phrases: Sequence[Phrase]) -> Iterator[Phrase]:
-        """Yield answers to questions in the text: "Fever: no", "Fever? no", "Fever (none)"."""
-        text, rules = self.text, self.rules
-        phrase_ends = {phrase.start: phrase.end for phrase in phrases}
-        end_of_last = 0
-        for match in rules.patterns["answer"].finditer(text):
-            start, end = match.span("mark")
-            answer = match["mark"].lower()
-            is_cue = any(direction != "backward" for _, direction in rules.cues.get(answer, ()))
-            is_longest = phrase_ends.get(start, end) <= end
-            is_letter = len(answer) == 1 and text[match.start()] != "?"
-            if answer not in rules.answers:  # an amount
-                is_answer = text[match.start()] == "?" and bool(_AFTER_AMOUNT.match(text, end))
-            else:
-                is_answer = not (is_cue or is_letter) or bool(_AFTER_ANSWER.match(text, end))
-            if is_longest and is_answer:
-                before = match.start()
-                border = _start_after(_QUESTION_BORDERS, text, before)
-                reach = max(end_of_last, border, self.units[self.unit_of(before)])
-                yield Phrase(start, end, "", rules.answers.get(answer, AFFIRMED), reach, before)
-                end_of_last = end
-
-    def _signs(self, mentions: Sequence[tuple[int, int]]) -> Iterator[Phrase]:
-        """Yield signs. A sign between two names belongs to the first name, unless the signs on its
-        line come before the names.
-        """
-        text, rules = self.text, self.rules
-        places = sorted(mentions)
-        blocks = _SIGNED_LINES.finditer(text) if "+" in text else ()
-        signed = [block.span() for block in blocks if re.search(r"\+[^\S\n]*$", block[0], re.M)]
-        # By place, the end of the first mention to end, of those at this place or later.
-        first_ends = list(accumulate((end for _, end in reversed(places)), min))[::-1]
-        for line in _FULL_LINE.finditer(text):
-            signs = list(rules.patterns["sign"].finditer(text, *line.span()))
-            if not signs:
-                continue
-            statuses = [rules.signs[sign[0].lower()] for sign in signs]
-            has_affirming = AFFIRMED in statuses or bool(_MINUS_BEFORE_WORD.search(line[0]))
-            has_affirming |= any(start <= line.start() < end for start, end in signed)
-            first = signs[0].start()
-            index = bisect_left(places, (line.start(),))
-            signs_first = index == len(places) or first_ends[index] > first
-            for sign, status in zip(signs, statuses, strict=True):
-                start, end = sign.span()
-                words_before = text[line.start() : start].rstrip()
-                is_value = words_before.endswith((":", "=", "?"))
-                name = words_before.rstrip(" :=?")
-                before = name[-1:]
-                is_after_name = before.isalnum() or before in tuple(")]")
-                is_before_name = text[end : line.end()].lstrip()[:1].isalnum()
-                if sign[0] in "+-–−" and is_after_name:  # no cue in "Scoliosis - mild"
-                    is_before_name &= not text[end : end + 1].isspace()
-                    is_after_name = _CLAUSE_END.match(text, end) is not None
-                if status == NEGATED_IF_PAIRED:
-                    if not (has_affirming or is_value):
-                        continue
-                    status = "negated"
-                if is_before_name and (signs_first or not is_after_name):
-                    yield Phrase(start, end, "", status)
-                elif is_after_name:
-                    place = line.start() + len(name)
-                    reach = _start_after(_ITEM_BORDERS, text, place)
-                    reach = max(reach, self.units[self.unit_of(place)])
-                    yield Phrase(start, end, "", status, reach, place if is_value else -1)
 
     def _cues_in_unit(self, start: int, end: int, unit: int) -> Iterator[Cue]:
         """Yield the cues in a sentence, cell or item that apply to a mention in it."""
@@ -450,7 +349,7 @@ class _Note:
             before = text[max(self.units[unit], cue.start - 8) : cue.start]
             return (direction == "initial") == (not before.strip(" \t\n-*•([\"'"))
         if "final" in directions or "backward" in directions:
-            is_last = _CLAUSE_END.match(text, cue.end) is not None
+            is_last = CLAUSE_END.match(text, cue.end) is not None
             if direction in ("forward", "item", "final"):
                 return is_last == (direction == "final")
         if not cue.name[:1].isalnum() and {"next", "backward"}.issubset(directions):
@@ -473,23 +372,6 @@ class _Note:
         is_affirmed = self.rules.answers and self.rules.patterns["affirmed"].match(self.text, end)
         last_item = _OR.search(self.text, scope_start, start) if is_affirmed else None
         return last_item is not None and self.text.find(",", last_item.end(), start) >= 0
-
-
-def _without_overlaps(phrases: Sequence[Phrase], marks: Sequence[Phrase]) -> list[Phrase]:
-    """Add answers and signs, replacing the phrases that overlap them."""
-    ends = [mark.end for mark in marks]
-
-    def is_free(phrase: Phrase) -> bool:
-        index = bisect_right(ends, phrase.start)
-        return index == len(marks) or phrase.end <= marks[index].place
-
-    return sorted([*filter(is_free, phrases), *marks]) if marks else list(phrases)
-
-
-def _start_after(borders: str, text: str, end: int) -> int:
-    """Return the start of the question or list item that ends here: after the last boundary."""
-    lowest = max(0, end - _MAX_QUESTION_LENGTH)
-    return 1 + max(text.rfind(border, lowest, end) for border in borders)
 
 
 def _ends_scope(phrase: Phrase, status: str, rules: ContextRules) -> bool:
