@@ -92,6 +92,10 @@ def kb(tmp_path_factory) -> Path:
         ("K | 5.2 | H | 3.5-5.1", {"K | 5.2": "hyperkalemia"}),  # tables with flags and ranges
         ("K | 5.2 | | 3.5-5.1", {"K | 5.2": "hyperkalemia"}),
         ("K | 5.2 | | 3.5-5.5", {}),
+        ("K  5.2  mmol/L  3.5-5.1  H", {"K  5.2  mmol/L": "hyperkalemia"}),
+        ("K 5.2 mmol/L 3.5-5.1 H", {"K 5.2 mmol/L": "hyperkalemia"}),
+        ("K\t5.2\tmmol/L\t3.5-5.1", {"K\t5.2\tmmol/L": "hyperkalemia"}),
+        ("K  4.2  mmol/L  3.5-5.1\nNa  140  mmol/L  135-145", {}),
         ("WBC 18.2", {"WBC 18.2": "leukocytosis"}),  # cells in other fluids are whole numbers
         ("WBC 18.2 K/uL", {"WBC 18.2 K/uL": "leukocytosis"}),
         ("", {}),

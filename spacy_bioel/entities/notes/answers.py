@@ -42,7 +42,8 @@ AFTER_ANSWER = re.compile(
 _AFTER_AMOUNT = re.compile(
     rf"{AFTER_ANSWER.pattern}|\s(?:a|an|this|last|per|each|every|times|x|on|days?|weeks?|months?)\b"
 )
-_QUESTION_BORDERS, _ITEM_BORDERS = ".;:|\n", ".;:|\n,"
+_QUESTION_BORDERS = (".", ";", ": ", ":\n", "|", "\n")  # not in "HP:0001250"
+_ITEM_BORDERS = (*_QUESTION_BORDERS, ",", "(")
 _MAX_QUESTION_LENGTH = 120
 _FULL_LINE = re.compile(r"[^\n]+")
 # Lines that end with signs, each of which is about its line: "ataxia +\ntremor -".
@@ -150,7 +151,7 @@ def _find_signs(
                 yield Phrase(start, end, "", status, reach, place if is_value else -1)
 
 
-def start_after(borders: str, text: str, end: int) -> int:
+def start_after(borders: Sequence[str], text: str, end: int) -> int:
     """Return the start of the question or list item that ends here: after the last boundary."""
     lowest = max(0, end - _MAX_QUESTION_LENGTH)
     return 1 + max(text.rfind(border, lowest, end) for border in borders)

@@ -12,7 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
-from itertools import chain
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 from spacy_bioel.entities.notes import read_asset
@@ -32,7 +32,7 @@ _BULLET = re.compile(
 )
 # Markdown around a header: "## Denies", "**Denies:**", "*Denies*".
 _MARKUP = re.compile(r"#{1,6}[ \t]+(?=\S)|(?:\*\*|__|[*_])(?=[^*_\n]{1,60}[*_]{1,2}:?\Z)")
-_BOX = re.compile(r"[\[(☐☑☒□■](?:(?<=\[)[ \txX✓✔]?\]|(?<=\()[ xX✓✔]\)|(?<=[☐☑☒□■]))")
+_BOX = re.compile(r"[\[(☐☑☒□■](?:(?<=\[)[ \txX✓✔]?\]|(?<=\()[ xX✓✔•]\)|(?<=[☐☑☒□■]))")
 # A sentence that begins in lower case or without a space: "No fever. pt has ataxia.Since May."
 _TERSE_END = re.compile(
     r"(?<=[a-z]{4})(?<!\bresp)(?<!\btemp)(?<!\bincl)(?<!\bhosp)(?<!\bcont)(?<!\bfreq)(?<!\bprev)"
@@ -166,8 +166,14 @@ class _Reader:
         self.lines = list(_lines_of(text))
         longest = max((line.end - line.start for line in self.lines), default=0)
         self.min_full_length = max(_MIN_FULL_LENGTH, FULL_LINE_RATIO * longest)
-        n_full = sum(line.end - line.start >= self.min_full_length for line in self.lines)
-        self.is_wrapped = n_full > 1
+        below = [
+            text[line.start]
+            for before, line in pairwise(self.lines)
+            if before.end - before.start >= self.min_full_length
+            and not (line.after_blank or line.start in self.is_border)
+        ]
+        # Lines in a list begin with a capital, those of prose seldom.
+        self.is_wrapped = len(below) > 1 and 2 * sum(map(str.isupper, below)) <= len(below)
         self.root = Node("note", 0, len(text))
         self.open = [_Open(self.root, -1, -1)]
 
@@ -305,6 +311,11 @@ class _Reader:
 
     def _add_text(self, node: Node, start: int, end: int) -> None:
         """Add the keys with values, check boxes and sentences in a stretch of text to a node."""
+        boxes = self._boxes_in(start, end) if self.boxes else []
+        has_name = boxes and self.text[start : boxes[0].start()].strip()
+        if has_name and all(_YES_OR_NO.match(self.text, box.end()) for box in boxes):
+            node.parts += self._read_choices(boxes, start, end)
+            return
         keys, text = [], self.text
         words = text[start:end]
         if ":" in words or "=" in words:
@@ -342,17 +353,28 @@ class _Reader:
         low, high = (bisect_left(self.boxes, x, key=re.Match.start) for x in (start, end))
         return [box for box in self.boxes[low:high] if box.end() <= end]
 
+    def _read_choices(self, boxes: Sequence[re.Match[str]], start: int, end: int) -> Iterator[Node]:
+        """Yield keys whose value is the box that is ticked: "Rash [ ] yes [x] no"."""
+        groups: list[list[re.Match[str]]] = []
+        starts: list[int] = []
+        for box in boxes:
+            if not groups or self.text[start : box.start()].strip():  # a name
+                groups.append([])
+                starts.append(start)
+            groups[-1].append(box)
+            answer = _YES_OR_NO.match(self.text, box.end())
+            start = answer.end() if answer else box.end()
+        for group, first, last in zip(groups, starts, [*starts[1:], end], strict=True):
+            ticked = next((box for box in group if is_ticked(box[0])), None)
+            pair = Node("pair", first, last, (first, group[0].start()))
+            pair.body = ticked.end() if ticked else last
+            pair.parts = [Node("sentence", *pair.head), Node("sentence", pair.head[1], last)]
+            yield pair
+
     def _read_boxes(self, boxes: Sequence[re.Match[str]], start: int, end: int) -> Iterator[Node]:
-        """Yield check boxes with their items, or a key whose value is the box that is ticked."""
+        """Yield check boxes with their items."""
         text = self.text
         before = text[start : boxes[0].start()]
-        if before.strip() and all(_YES_OR_NO.match(text, box.end()) for box in boxes):
-            ticked = next((box for box in boxes if is_ticked(box[0])), None)
-            body = ticked.end() if ticked else end
-            pair = Node("pair", start, end, (start, boxes[0].start()), body)
-            pair.parts = [Node("sentence", *pair.head), Node("sentence", pair.head[1], end)]
-            yield pair
-            return
         starts = [box.start() for box in boxes]
         last = bisect_right(self.borders, starts[-1])
         ends = [*starts[1:], min([end, *self.borders[last : last + 1]])]

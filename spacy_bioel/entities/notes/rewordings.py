@@ -147,7 +147,7 @@ def _after_adjective() -> re.Pattern[str]:
     """Return what may follow an adjective that is a finding: "febrile." and "febrile boy", but not
     "febrile seizures"."""
     words = "|".join(note_tables()["after_adjectives"])
-    return re.compile(rf"\s*(?:\Z|[.,;:)/\n]|(?:{words})\b)", re.I)
+    return re.compile(rf"\s*(?:\Z|[.,;:)/\n\[☐☑☒□■]|(?:{words})\b)", re.I)
 
 
 @cache

@@ -12,7 +12,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice, takewhile
+from itertools import accumulate, islice, takewhile
 
 from spacy_bioel.entities.notes.answers import (
     AFTER_ANSWER,
@@ -34,6 +34,24 @@ from spacy_bioel.types import Context
 
 Cue = tuple[int, int, str]  # start, end and status
 
+_IN_BRACKETS = re.compile(r"\([^()]*\w[^()]*\Z")
+# "absent" before a noun: "hypotonia with absent reflexes".
+_ATTRIBUTE = re.compile(
+    r" (?!(?:and|at|bilaterally|both|but|currently|during|for|from|in|now|on|or|since|this"
+    r"|throughout|today)\b)[a-z]"
+)
+_SINGULAR, _PLURAL = ("has ", "is ", "was "), ("are ", "have ", "were ")
+_LAST_ITEM = re.compile(r"(?:\b(?:and|or|nor)\b|&)[^,]*\Z")
+_AFFIRMED_ITEM = re.compile(
+    r",\s*(?:(?:mild|moderate|severe|marked|profound|slight|gross|obvious|brisk)(?:ly)?\s"
+    r"|(?:(?!(?:and|for|in|last|no|or|over|past|since|x)\b)[\w-]+\s+){1,4}?(?:\+|(?:\d+[\d./]*)"
+    r"(?=\s*(?:cm|mm|kg|%|bpm|mmHg|times|[.,;]|\Z))|(?:present|noted|twice)\b"
+    r"|(?:is|was|are|were)\s(?!absent|neg|not|nil)|(?:could not|can ?not)\sbe\b)|[\w ]{2,25}:\s)",
+    re.I,
+)
+_NEXT_CLAUSE = re.compile(r"[.;:\n]|\bno\b|\Z")
+_MAX_ITEM = 40  # characters after a mention in which its item may be affirmed
+_PEDIGREE_ID = re.compile(r"[IVX]+[-:.]\d+")
 _OR = re.compile(r"\bn?or\b")  # "No A or B," is a complete list
 # Text between a mention and its answer or sign, which has no comma or is an enumeration; and text
 # between a mention and a cue with the direction "behind", and between "next" and a mention.
@@ -80,7 +98,8 @@ class _Note:
         self.text, self.rules = text, rules
         self.layout = read_layout(text)
         self.units = units_of(text)
-        self.phrases = with_marks(text, rules, phrases, mentions, self.units)
+        outside = _outside(phrases, mentions)
+        self.phrases = with_marks(text, rules, outside, mentions, self.units)
         self.by_unit: dict[int, list[Phrase]] = defaultdict(list)
         for phrase in self.phrases:
             self.by_unit[self.unit_of(phrase.place)].append(phrase)
@@ -146,7 +165,9 @@ class _Note:
         if node.kind == "box":
             return self._cues_of_box(path, depth, start)
         if node.kind == "pair" and start < node.head[1]:
-            is_box = self.text[node.body - 1] in "])☑☒✓"
+            if [part.kind for part in node.parts] == ["box"]:  # "Confused: [ ]"
+                return self._cues_of_box([*path[: depth + 1], node.parts[0]], depth + 1, start)
+            is_box = self.text[node.body - 1] in "])☑☒■✓"
             value = self.rules.patterns["value"].match(self.text, node.body) if is_box else None
             return [(*value.span("mark"), self._status_of(value))] if value else []
         if node.kind == "row" or start < node.body:
@@ -162,8 +183,7 @@ class _Note:
         if (cues := self._heads.get((start, end))) is not None:
             return cues
         rules, cues, place = self.rules, [], (start, end)
-        if comment := _COMMENT.search(self.text, start, end):
-            end = comment.start()
+        start, end = self._without_comment(start, end)
         start = max(start, start_after(".;", self.text, end))
         name = " ".join(self.text[start:end].lower().split())
         known = [
@@ -281,12 +301,20 @@ class _Note:
         return [cue for name in names for cue in self._cues_of_head(*name.span)]
 
     def _is_patient(self, cell: Node) -> bool:
-        return _COMMENT.sub("", self.text[slice(*cell.span)]).lower() in self.rules.patient
+        return self.text[slice(*self._without_comment(*cell.span))].lower() in self.rules.patient
+
+    def _without_comment(self, start: int, end: int) -> tuple[int, int]:
+        """Return the place of the words in a cell or head: "Proband" in "Proband (II-1)"."""
+        comment = _COMMENT.search(self.text, start, end)
+        if comment is None:
+            return start, end
+        if _PEDIGREE_ID.fullmatch(self.text, start, comment.start()):  # "II-1 (proband)"
+            return self.text.find("(", start, end) + 1, end - 1
+        return start, comment.start()
 
     def _status_of_cell(self, cell: Node) -> str | None:
         """Return the status of a cell that is an answer, a sign or a tick, or None."""
-        comment = _COMMENT.search(self.text, *cell.span)
-        start, end = cell.start, comment.start() if comment else cell.end
+        start, end = self._without_comment(*cell.span)
         words = self.text[start:end].lower()
         if words in ("x", "✓", "✔") or not words.strip("+"):
             return AFFIRMED
@@ -328,15 +356,13 @@ class _Note:
                     continue
                 if last - first > _MAX_SCOPE or not self._reaches(first, last, direction):
                     continue
-                is_singular = direction == "backward" and cue.name.startswith(
-                    ("was ", "is ", "has ")
-                )
-                if is_singular and ", and " in text[first:last]:  # "X, and Y was excluded"
-                    continue
+                if direction in ("backward", "final") and status in ("negated", "uncertain"):
+                    if not self._reaches_back(cue, first):
+                        continue
                 if not self._fits(cue, direction, [d for _, d in readings], unit):
                     continue
                 is_before = last == start
-                if is_before and status == "negated" and self._is_after_list(first, start, end):
+                if is_before and status == "negated" and self._is_affirmed(first, start, end):
                     continue
                 between = (p for p in near if first <= p.start and p.end <= last)
                 if not any(_ends_scope(phrase, status, rules) for phrase in between):
@@ -367,11 +393,36 @@ class _Note:
         pattern = patterns.get(direction)
         return pattern is None or pattern.fullmatch(self.text, first, last) is not None
 
-    def _is_after_list(self, scope_start: int, start: int, end: int) -> bool:
-        """Whether an affirmed mention follows a negated list, as C in "No A or B, C present"."""
-        is_affirmed = self.rules.answers and self.rules.patterns["affirmed"].match(self.text, end)
-        last_item = _OR.search(self.text, scope_start, start) if is_affirmed else None
+    def _reaches_back(self, cue: Phrase, first: int) -> bool:
+        """Whether a cue applies to the mention that ends at `first`: one that is no verb in the
+        plural only to the last item of a list without "and", as in "tremor, ataxia absent"."""
+        between = self.text[first : cue.start]
+        if _IN_BRACKETS.search(between):
+            return False
+        if cue.name == "absent" and _ATTRIBUTE.match(self.text, cue.end):
+            return False
+        is_last = not cue.name.startswith(_SINGULAR) and _LAST_ITEM.search(between)
+        return "," not in between or cue.name.startswith(_PLURAL) or bool(is_last)
+
+    def _is_affirmed(self, scope_start: int, start: int, end: int) -> bool:
+        """Whether a mention after "no" or an item before it is affirmed: "No ataxia, tremor 3/4",
+        "No A or B, C present"."""
+        affirmed = _AFFIRMED_ITEM.search(self.text, scope_start, end + _MAX_ITEM)
+        if affirmed and affirmed.start() < start:
+            clause = _NEXT_CLAUSE.search(self.text, end)
+            if not _OR.search(self.text, affirmed.start(), clause.start() if clause else end):
+                return True
+        says = self.rules.answers and self.rules.patterns["affirmed"].match(self.text, end)
+        last_item = _OR.search(self.text, scope_start, start) if says else None
         return last_item is not None and self.text.find(",", last_item.end(), start) >= 0
+
+
+def _outside(phrases: Sequence[Phrase], mentions: Sequence[tuple[int, int]]) -> list[Phrase]:
+    """Return the phrases that are not part of a mention: "absent speech and seizures"."""
+    places = sorted(mentions)
+    starts = [start for start, _ in places]
+    last_ends = [-1, *accumulate((end for _, end in places), max)]
+    return [p for p in phrases if last_ends[bisect_right(starts, p.start)] < p.end]
 
 
 def _ends_scope(phrase: Phrase, status: str, rules: ContextRules) -> bool:

@@ -328,7 +328,7 @@ _LINK = (
     r"levels?|count|concentration|was|were|is|of|at|to|[a-z]{3,9}ly|raised|elevated"
     r"|increased|reduced|decreased|low|high|suppressed"
 )
-_ANALYTE_TO_VALUE = rf"(?: \([A-Za-z][\w-]{{0,9}}\)|\))?(?: (?:{_LINK}))*{_EQUALS}"
+_ANALYTE_TO_VALUE = rf"(?:, (?:total|serum|plasma|free))?(?: \([A-Za-z][\w-]{{0,9}}\)|\))?(?: (?:{_LINK}))*{_EQUALS}"
 _DECIMAL = r"(?:\d{1,3}(?:[, ]\d{3})+|\d+(?:\.\d+)?)"
 _EARLIER_VALUES = (
     rf"(?:(?:{_DECIMAL} ?(?:[-=]+>|→) ?)+"
@@ -343,7 +343,8 @@ _NO_OTHER_UNIT = (
 _NORMAL = r"N|NR|RR|nl|normal|norm|ref|reference|vn|range|values?|interval|limits?"
 _STATED = re.compile(
     rf"{_S}{{1,20}}(?:\|{_S}?)?\(?(?P<flag>[HL])\)?(?={_S}*(?:[\r\n|,;.)]|\Z))"
-    rf"|(?:(?:{_S}{{0,20}}\|)?{_S}{{0,20}}[(\[|]|{_S}{{2,20}}|[,;](?={_S}?(?:{_NORMAL})\b))"
+    rf"|(?:(?:{_S}{{0,20}}\|)?{_S}{{0,20}}[(\[|]|{_S}{{2,20}}|\t"
+    rf"|{_S}(?=[<≤]?[\d.–-]+{_S}{{1,20}}[HL]?\s*(?:\n|\Z))|[,;](?={_S}?(?:{_NORMAL})\b))"
     rf"(?:{_S}?(?:{_NORMAL})\b\.?)*:?{_S}?(?:(?P<low>{_DECIMAL}){_S}?[-–]{_S}?|[<≤]{_S}?)"
     rf"(?P<high>{_DECIMAL})(?![\d.]|{_S}?(?:h|d|hours?|days?|weeks?|months?|years?)\b)"
 )
@@ -445,5 +446,5 @@ def _measurement_pattern(index: int) -> re.Pattern[str]:
     units = map(re.escape, sorted(analyte["units"], key=len, reverse=True))
     analyte_name = rf"(?:{'|'.join(names)})(?![A-Za-z])"
     second_value = r"/\d{2,3}" if analyte.get("two_values") else ""
-    unit = rf"(?:{_S}?(?:\|{_S}?)?(?P<unit>{'|'.join(units)})(?![\w/])|{_NO_OTHER_UNIT})"
+    unit = rf"(?:{_S}{{0,20}}(?:\|{_S}?)?(?P<unit>{'|'.join(units)})(?![\w/])|{_NO_OTHER_UNIT})"
     return re.compile(f"{analyte_name}{_ANALYTE_TO_VALUE}{_VALUE}{second_value}{unit}")
