@@ -430,7 +430,8 @@ def statuses(nlp: Language, text: str) -> list[str]:
         ("[Hypotonia] with absent reflexes.", "present"),
         # Cues after the last item of a list.
         (
-            "[Tachycardia] 124/min, [edema] to the knees, [cyanosis] absent, [ascites] not detectable, [hepatomegaly] 2 cm.",
+            "[Tachycardia] 124/min, [edema] to the knees, [cyanosis] absent, [ascites] "
+            "not detectable, [hepatomegaly] 2 cm.",
             "present present absent absent present",
         ),
         ("[Tremor] (right > left), [dysmetria] absent, [ataxia] present", "present absent present"),
@@ -474,7 +475,9 @@ def statuses(nlp: Language, text: str) -> list[str]:
         ("No formal testing of [hearing impairment] yet.", "present"),
         ("Without medication his [tremor] worsens.", "present"),
         (
-            "Not on warfarin or aspirin in spite of her previous stroke\nMetformin 500 mg twice a day with food for [diabetes]\nRamipril 5 mg in the morning, for [hypertension]",
+            "Not on warfarin or aspirin in spite of her previous stroke\n"
+            "Metformin 500 mg twice a day with food for [diabetes]\n"
+            "Ramipril 5 mg in the morning, for [hypertension]",
             "present present",
         ),
         ("He is not on oxygen. No [dyspnea].", "absent"),
@@ -500,11 +503,13 @@ def statuses(nlp: Language, text: str) -> list[str]:
         ("Has anyone in your family had [hyperthermia]? Yes, my uncle", "family"),
         ("Family history is negative for [seizures] but positive for [migraine].", "absent|family"),
         (
-            "| Sibling | Age | Phenotype |\n| older brother | 12 | [seizures], [ataxia] |\n| younger sister | 3 | [ptosis] |",
+            "| Sibling | Age | Phenotype |\n| older brother | 12 | [seizures], [ataxia] |\n"
+            "| younger sister | 3 | [ptosis] |",
             "family brother|family brother|family sister",
         ),
         (
-            "| Feature | II-1 (proband) | II-2 (sib) | I-2 (mother) |\n| [Macrocephaly] | - | + | + |\n| [Ptosis] | + | - | - |\n| [Gout] | | - | + |",
+            "| Feature | II-1 (proband) | II-2 (sib) | I-2 (mother) |\n"
+            "| [Macrocephaly] | - | + | + |\n| [Ptosis] | + | - | - |\n| [Gout] | | - | + |",
             "absent|present|family mother",
         ),
         ("Both he and his brother have [macrocephaly].", "present"),

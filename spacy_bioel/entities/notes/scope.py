@@ -123,7 +123,8 @@ class _Note:
         for depth in range(len(path) - 1, -1, -1):
             for cue in self._cues_of_layout(path, depth, start):
                 is_past = cue[2] == "historical" and self._is_current(unit)
-                if cue[2] != AFFIRMED and not is_past and not self._is_ended(cue[2], start, unit):
+                is_over = cue[2] == "negated" and self._is_ended(cue[2], start, unit)
+                if cue[2] != AFFIRMED and not (is_past or is_over):
                     cues.append(cue)
         layout = ", ".join(
             node.kind for node in path[1:] if node.kind not in ("paragraph", "sentence")

@@ -328,7 +328,10 @@ _LINK = (
     r"levels?|count|concentration|was|were|is|of|at|to|[a-z]{3,9}ly|raised|elevated"
     r"|increased|reduced|decreased|low|high|suppressed"
 )
-_ANALYTE_TO_VALUE = rf"(?:, (?:total|serum|plasma|free))?(?: \([A-Za-z][\w-]{{0,9}}\)|\))?(?: (?:{_LINK}))*{_EQUALS}"
+_ANALYTE_TO_VALUE = (
+    r"(?:, (?:total|serum|plasma|free))?"
+    rf"(?: \([A-Za-z][\w-]{{0,9}}\)|\))?(?: (?:{_LINK}))*{_EQUALS}"
+)
 _DECIMAL = r"(?:\d{1,3}(?:[, ]\d{3})+|\d+(?:\.\d+)?)"
 _EARLIER_VALUES = (
     rf"(?:(?:{_DECIMAL} ?(?:[-=]+>|→) ?)+"
