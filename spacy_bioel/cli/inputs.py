@@ -269,7 +269,8 @@ def stream_notes(sources: list[str], patient_column: str, date_column: str) -> I
 def _with_dates(documents: Iterable[Document], patient: str) -> Iterator[tuple[Any, ...]]:
     """Add the patient, and the dates in the document's name."""
     for text, id in documents:
-        dates = {re.sub(r"\D", "", match[0]) for match in _DATE.finditer(id or "")}
+        found = _DATE.finditer(id or "")
+        dates = {match[0] if match[2] else re.sub(r"\D", "", match[0]) for match in found}
         yield text, id, patient, " and ".join(sorted(dates))
 
 

@@ -57,7 +57,7 @@ def test_a_frame_has_a_row_a_link(doc, nlp):
     found = frame[frame["document"] == 2].drop(columns="document").to_dict("records")
     assert list(found[0].values()) == [
         *(0, 6, "Narcan", "Chemical", "MESH:D009270", "Naloxone", "Narcan", 0.9, "exact"),
-        *[None] * 4,
+        *[None] * 6,
     ]
     assert (found[1]["id"], found[2]["id"]) == (None, "MINE:1|X:2")
     assert pd.isna(found[1]["score"]) and found[2]["hgvs"] == "p.Val600Glu"

@@ -145,18 +145,18 @@ def test_csv(documents):
     header, *rows = csv.reader(io.StringIO(written(".csv", documents), newline=""))
     assert header == (
         "document start end text label id preferred_name name score evidence".split()
-        + "hgvs component gene context".split()
+        + "hgvs component gene context assertion relative".split()
     )
     assert rows == [
         ["a", "0", "8", "Naloxone", "Chemical", "MESH:D009270"]
-        + ["Naloxone hydrochloride", "Naloxone", "0.9", "exact", "", "", "", ""],
+        + ["Naloxone hydrochloride", "Naloxone", "0.9", "exact", *[""] * 6],
         ["a", "19", "45", "breast and ovarian\r\ncancer", "Disease", "C0006142|OMIM:1"]
         + ["Breast cancer|Ovarian cancer"] * 2
-        + ["0.6", "exact|exact", "", "", "", ""],
+        + ["0.6", "exact|exact", *[""] * 6],
         ["a", "30", "45", "ovarian\r\ncancer", "Disease", "OMIM:1"]
-        + ["Ovarian cancer", "Ovarian cancer", "0.6", "exact", "", "", "", ""],
-        ["a", "47", "52", "V600E", "Variant", *[""] * 5, "p.Val600Glu", "p|SUB|V|600|E", "", ""],
-        ["a", "58", "62", "HeLa", "CellLine", "CVCL_0030", *[""] * 8],
+        + ["Ovarian cancer", "Ovarian cancer", "0.6", "exact", *[""] * 6],
+        ["a", "47", "52", "V600E", "Variant", *[""] * 5, "p.Val600Glu", "p|SUB|V|600|E", *[""] * 4],
+        ["a", "58", "62", "HeLa", "CellLine", "CVCL_0030", *[""] * 10],
     ]  # fmt: skip
 
 
