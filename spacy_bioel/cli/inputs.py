@@ -70,8 +70,7 @@ def require_linker(nlp: Language, model: str) -> Linker:
 
 def finds_names(nlp: Language) -> bool:
     """Return whether mentions are found as knowledge base names, and so lack the gold labels."""
-    linker = find_linker(nlp)
-    return linker is not None and linker.cfg["mentions"] == BY_DICTIONARY
+    return (linker := find_linker(nlp)) is not None and linker.cfg["mentions"] == BY_DICTIONARY
 
 
 def load_with_mapped_gold(
