@@ -64,14 +64,6 @@ _AROUND_ROW = np.arange(-1, 3)  # the two offsets of a row, and one more on each
 _STRINGS_PER_BLOCK = 1 << 12  # strings decoded together when a whole column is read
 
 
-def _checked(values: NDArray[Any], below: int, origin: Origin) -> NDArray[Any]:
-    """Return the values if all are row numbers below `below`. RAISES BioelError: [B211] if not."""
-    # As unsigned integers, negative numbers are the largest: one pass checks both bounds.
-    if values.size and int(values.view(f"u{values.itemsize}").max()) >= below:
-        origin.rows(values, below=below)
-    return values
-
-
 class StringColumn:
     """Strings in one block of newline-terminated UTF-8, with the offsets of all lines.
 
@@ -157,7 +149,7 @@ class SortedKeys:
         keys = np.asarray(keys, dtype=np.uint64)
         rows = np.full(keys.shape, -1, dtype=np.int64)
         positions, is_known = find_sorted(self.keys, keys)
-        rows[is_known] = _checked(self._rows[positions[is_known]], self._below, self._origin)
+        rows[is_known] = self._origin.rows(self._rows[positions[is_known]], below=self._below)
         return rows
 
     def find(
@@ -222,7 +214,7 @@ class Ragged:
 
     def values_at(self, positions: IntArray | slice) -> IntArray:
         """Return the values at these positions. Any shape; returns the same shape."""
-        values = _checked(self._values[positions], self._below, self._values_origin)
+        values = self._values_origin.rows(self._values[positions], below=self._below)
         return values.astype(np.int64)
 
     def first(self, rows: IntArray) -> IntArray:
@@ -246,7 +238,7 @@ class Ragged:
             raise IndexError(f"a row is negative, or not below {len(self)}")
         # The neighbouring offsets are compared too, which reveals nearly all damage.
         offsets = self._offsets.take(rows[:, None] + _AROUND_ROW, mode="clip")
-        offsets = _checked(offsets, len(self._values) + 1, self._offsets_origin)
+        offsets = self._offsets_origin.rows(offsets, below=len(self._values) + 1)
         steps = np.diff(offsets)
         if (steps < 0).any() or (steps[:, 1] < self._least).any():
             expected = f"offsets that grow by {self._least} or more"
