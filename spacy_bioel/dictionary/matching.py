@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from spacy.lang.en.stop_words import STOP_WORDS
 
-from spacy_bioel.dictionary.span_matches import COMMA, NOTHING, SpanMatches, WordTable
+from spacy_bioel.dictionary.span_matches import COMMA, NOTHING, SpanMatches, WordTable, count_in
 from spacy_bioel.dictionary.unambiguous import (
     MAX_ACRONYM_LENGTH,
     MIN_NAME_LENGTH,
@@ -20,7 +20,7 @@ from spacy_bioel.dictionary.unambiguous import (
     why_not_name,
 )
 from spacy_bioel.doc import text_of
-from spacy_bioel.kb.columns import positions_of
+from spacy_bioel.kb.columns import offsets_of, positions_of
 from spacy_bioel.kb.gazetteer import NEGATIONS, BagsOfWords
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.normalize import (
@@ -83,9 +83,6 @@ class MatchEvidence:
     is_preferred: BoolArray
     has_next_word: BoolArray
 
-    def take(self, rows: NDArray) -> MatchEvidence:
-        return MatchEvidence(*(column[rows] for column in vars(self).values()))
-
 
 class MatchedNames(NamedTuple):
     """Spans that match names, the name rows, the evidence, and reasons to reject spans, or ""."""
@@ -109,48 +106,39 @@ class NameMatcher:
 
     def match(self, words: WordTable, matches: SpanMatches) -> MatchedNames:
         """Return the spans that match a name, including those with a reason to reject them."""
-        rows, evidence = self._rows_and_evidence(words, matches)
-        kept = np.flatnonzero(rows >= 0)
-        found = matches.take(kept), rows[kept], evidence.take(kept)
-        return MatchedNames(*found, self._reasons_against(words, *found))
-
-    def _rows_and_evidence(
-        self, words: WordTable, matches: SpanMatches
-    ) -> tuple[IntArray, MatchEvidence]:
-        """Return the name row of each span (-1 if the span is not a name), and the evidence."""
         strings = self._strings(words, matches)
         names = [self._match_string(string, bag) for string, bag in strings]
         table = np.array(names, dtype=np.int64).reshape(-1, len(NameMatch._fields))
-        rows, difference, single, has_comma = table.T.copy()
+        rows, difference, single, has_comma = table.T
         start, end, is_replaced = matches.start, matches.end, matches.substitute >= 0
-        n_commas = np.append(0, np.cumsum(words.separator == COMMA))
-        is_cut = n_commas[end] > n_commas[np.minimum(start + 1, len(words))]
-        rows[is_cut & ((has_comma == 0) | (difference > SPELLED) | is_replaced)] = -1
-        rows[(single > 0) & (difference > SPELLED)] = -1
+        is_cut = count_in(words.separator == COMMA, np.minimum(start + 1, len(words)), end) > 0
+        fits = ~is_cut | ((has_comma > 0) & (difference <= SPELLED) & ~is_replaced)
+        fits &= (single == 0) | (difference <= SPELLED)
         # "Shortness of breath and leg swelling" does not mean a short leg.
-        rows[(matches.gap < end) & (difference > ORDERED)] = -1
+        fits &= (matches.gap == end) | (difference <= ORDERED)
         # "8, 9" is not "VIII nerve", although nerve names differ only in their number.
-        is_digit = np.array([form.isdigit() for form in words.forms], dtype=bool)[words.form]
-        n_digits = np.append(0, np.cumsum(is_digit))
-        rows[(n_digits[end] - n_digits[start] == end - start) & is_replaced] = -1
+        fits &= (count_in(words.are(str.isdigit), start, end) < end - start) | ~is_replaced
+        kept = np.flatnonzero(fits & (rows >= 0))
+        matches, rows, difference, single = matches.take(kept), *table[kept, :3].T
+        start, end, is_replaced = matches.start, matches.end, is_replaced[kept]
         # "Renal" is as good a match for "kidney" as "retinal" is for "retina".
         is_adjective = is_replaced & (end - start == 1)
         pairs = zip(words.forms, words.corrected, strict=True)
         is_typo = np.array([form != corrected for form, corrected in pairs], dtype=bool)[words.form]
-        n_typos = np.append(0, np.cumsum(is_typo & ~words.is_short_form))
-        n_short = np.append(0, np.cumsum(words.is_short_form))
-        is_article = np.array([form == "a" for form in words.forms], dtype=bool)[words.form]
+        is_article = words.are("a".__eq__)
         is_next = np.append((words.separator == NOTHING) & (words.keys != 0) & ~is_article, False)
         shares = self.bags.substitutes.share_of(matches.substitute)
-        return rows, MatchEvidence(
+        evidence = MatchEvidence(
             np.where(is_adjective, SPELLED, difference),
             np.where(is_replaced & ~is_adjective, shares, 1.0),
-            n_typos[end] - n_typos[start],
+            count_in(is_typo & ~words.is_short_form, start, end),
             single > 0,
-            n_short[end] > n_short[start],
+            count_in(words.is_short_form, start, end) > 0,
             _are_preferred(self.kb, rows),
             is_next[end],
         )
+        reasons = self._reasons_against(words, matches, rows, evidence)
+        return MatchedNames(matches, rows, evidence, reasons)
 
     def _strings(self, words: WordTable, matches: SpanMatches) -> list[tuple[str, int]]:
         """Return the string to look up for each span, and the bag that the span matches."""
@@ -173,12 +161,11 @@ class NameMatcher:
         """Explain why each span is not the name in its row; "" if it may be."""
         is_added = self.kb.is_added[rows]
         # "No nail changes" does not mean "no nail", which is a name in HPO.
-        is_negation = np.array([form in NEGATIONS for form in words.forms], dtype=bool)[words.form]
-        is_negated = np.append(is_negation, False)[matches.start] & evidence.has_next_word
+        is_negated = words.are(NEGATIONS.__contains__)[matches.start] & evidence.has_next_word
         reasons = ["begins with a negation" if negated else "" for negated in is_negated.tolist()]
         single = np.flatnonzero(evidence.is_single & ~evidence.is_short_form)
         indptr, concepts, _ = self.kb.concepts_of_names(rows[single])
-        n_general = np.diff(np.append(0, np.cumsum(self._too_general[concepts]))[indptr]).tolist()
+        n_general = np.diff(offsets_of(self._too_general[concepts])[indptr]).tolist()
         starts, ends = words.char_spans(matches.start[single], matches.end[single])
         docs = words.doc[matches.start[single]]
         texts = {doc_index: text_of(words.docs[doc_index]) for doc_index in set(docs.tolist())}
@@ -298,14 +285,15 @@ def _are_words_in_capitals(kb: KnowledgeBase) -> bool:
 
     This is common in hospital exports. Gene symbols do not count as words.
     """
+
+    def is_word(lowered: str) -> bool:
+        is_long = len(lowered) > MAX_ACRONYM_LENGTH
+        return lowered.isalpha() and (is_long or lowered in common_words())
+
     names = kb.names.take(np.arange(0, kb.n_names, max(1, kb.n_names // _SAMPLE_SIZE)))
     n_in_capitals = sum(name == name.upper() for name in names)
-    n_with_word = sum(any(map(_is_word, name.lower().split())) for name in names)
+    n_with_word = sum(any(map(is_word, name.lower().split())) for name in names)
     return 10 * n_in_capitals >= 9 * len(names) and 2 * n_with_word > len(names)
-
-
-def _is_word(lowered: str) -> bool:
-    return lowered.isalpha() and (len(lowered) > MAX_ACRONYM_LENGTH or lowered in common_words())
 
 
 def _needs_case(name: str) -> bool:

@@ -12,6 +12,7 @@ from spacy.attrs import IDX, LENGTH, ORTH, SPACY
 from spacy.tokens import Doc
 
 from spacy_bioel.doc import text_of
+from spacy_bioel.kb.columns import offsets_of
 from spacy_bioel.kb.gazetteer import MAX_WORDS, BagsOfWords
 from spacy_bioel.kb.knowledge_base import KeyArray
 from spacy_bioel.text.normalize import BLANK_LINE, normalize_name, normalize_tokens, words_of
@@ -70,6 +71,10 @@ class WordTable:
 
     def __len__(self) -> int:
         return len(self.form)
+
+    def are(self, test: Callable[[str], bool]) -> BoolArray:
+        """Return a mask of the words whose normalised form passes a test. Shape (n_words,)."""
+        return np.array(list(map(test, self.forms)), dtype=bool)[self.form]
 
     def char_spans(self, start: IntArray, end: IntArray) -> tuple[IntArray, IntArray]:
         """Return the start and end (exclusive) of word spans, in characters. Shape (n,) each."""
@@ -155,7 +160,7 @@ def _separators(
     is_stop |= is_among(_SIGNS) | is_among(frozenset(filter(BLANK_LINE.search, white)))
 
     def is_before_word(is_separator: BoolArray) -> BoolArray:
-        n_before = np.append(0, np.cumsum(is_separator))[token]
+        n_before = offsets_of(is_separator)[token]
         return np.diff(n_before, prepend=n_before[:1]) > 0
 
     conditions = [is_before_word(kind) for kind in (is_stop, is_comma & spaced, is_line)]
@@ -258,17 +263,15 @@ def _make_matches(start: IntArray, end: IntArray, bag: IntArray, **others: IntAr
 def _spans_of_known_words(words: WordTable, known: BoolArray) -> IntArray:
     """Return the spans of known words with no stop inside. Shape (2, n)."""
     n = len(words)
-    is_unknown = (~known[words.form] & ~words.is_short_form) if n else np.zeros(0, dtype=bool)
-    n_unknown = np.append(0, np.cumsum(is_unknown))
-    n_stops = np.append(0, np.cumsum(words.separator == STOP))
-    starts, ends = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    n_unknown = offsets_of(~known[words.form] & ~words.is_short_form)
+    n_stops = offsets_of(words.separator == STOP)
+    spans = [np.zeros((2, 0), np.int64)]
     for width in range(1, min(MAX_WORDS, n) + 1):
         start = np.flatnonzero(words.can_begin[: n - width + 1] & words.can_end[width - 1 :])
         end = start + width
         kept = (n_unknown[end] == n_unknown[start]) & (n_stops[end] == n_stops[start + 1])
-        starts.append(start[kept])
-        ends.append(end[kept])
-    return np.stack([np.concatenate(starts), np.concatenate(ends)])
+        spans.append(np.stack([start, end])[:, kept])
+    return np.concatenate(spans, axis=1)
 
 
 def _spans_of_long_names(words: WordTable, bags: BagsOfWords, sums: KeyArray) -> IntArray:
@@ -288,9 +291,7 @@ def _substituted_matches(
     words: WordTable, bags: BagsOfWords, start: IntArray, end: IntArray, keys: KeyArray
 ) -> SpanMatches:
     """Match spans in which a substitute replaces one word, or a noun replaces its adjective."""
-    n_before = np.append(0, np.cumsum(words.keys != 0))
-    n_content_words = n_before[end] - n_before[start]
-    is_enough = n_content_words >= np.where(end - start == 1, 1, 2)
+    is_enough = count_in(words.keys != 0, start, end) >= np.where(end - start == 1, 1, 2)
     kept = is_enough & (end - start <= _MAX_WORDS_WITH_SUBSTITUTE)
     start, end, keys = start[kept], end[kept], keys[kept]
     span, nth = _expand(end - start)
@@ -324,8 +325,7 @@ def _coordinated_matches(
     "Cleft lip and palate" contains the names "cleft lip" and "cleft palate"; "pontine and
     cerebellar hypoplasia" contains "cerebellar hypoplasia" and "pontine hypoplasia".
     """
-    is_and = np.array([form in _CONJUNCTIONS for form in words.forms], dtype=bool)
-    is_and = np.append(is_and[words.form], False) if len(words) else np.zeros(1, dtype=bool)
+    is_and = np.append(words.are(_CONJUNCTIONS.__contains__), False)
     has_more_words = whole.end - whole.start > 1
     widths = range(1, _MAX_WORDS_AT_CONJUNCTION + 1)
     n_leading, n_other = np.array(list(product(widths, widths))).T[:, :, None]
@@ -341,9 +341,9 @@ def _coordinated_matches(
     start, gap, resume, end = spans
     fits = (start >= 0) & (gap < resume - 1) & (resume < end) & (end <= len(words))
     spans = spans[:, fits]
-    n_stops = np.append(0, np.cumsum(words.separator == STOP))
     start, gap, resume, end = spans
-    fits = words.can_begin[start] & words.can_end[end - 1] & (n_stops[end] == n_stops[start + 1])
+    fits = words.can_begin[start] & words.can_end[end - 1]
+    fits &= count_in(words.separator == STOP, start + 1, end) == 0
     # An expanded short form is never split.
     fits &= (words.can_end | ~words.is_short_form)[gap - 1]
     fits &= (words.can_begin | ~words.is_short_form)[resume]
@@ -351,6 +351,12 @@ def _coordinated_matches(
     bag = bags.found.find(sums[gap] - sums[start] + sums[end] - sums[resume]).astype(np.int64)
     rows = np.flatnonzero(bag)
     return _make_matches(start[rows], end[rows], bag[rows], gap=gap[rows], resume=resume[rows])
+
+
+def count_in(mask: BoolArray, start: IntArray, end: IntArray) -> IntArray:
+    """Return the number of words in each span that a mask selects. Shape (n_spans,)."""
+    n_before = offsets_of(mask)
+    return n_before[end] - n_before[start]
 
 
 def _expand(counts: IntArray) -> tuple[IntArray, IntArray]:

@@ -76,11 +76,15 @@ def join_strings(
     for number, (column, sorted_keys) in enumerate(zip(columns, by_key, strict=True)):
         keys = np.empty(len(sorted_keys.keys), dtype=np.uint64)
         keys[sorted_keys.rows] = sorted_keys.keys
-        rows = SortedKeys.from_keys(joined_keys).search(keys)
+        by_joined_key = SortedKeys.from_keys(joined_keys)
+        rows = by_joined_key.search(keys)
         known = np.flatnonzero(rows >= 0)
+
+        def read(rows: IntArray, strings: JoinedStrings = strings) -> list[str]:
+            return normalize(strings.take(rows))
+
         # Keys are hashes, which may collide, so strings are compared too.
-        is_same = _are_same(strings.take(rows[known]), column.take(known), normalize)
-        rows[known[~is_same]] = -1
+        rows[known] = by_joined_key.find(keys[known], normalize(column.take(known)), read)
         new = np.flatnonzero(rows < 0)
         rows[new] = len(strings) + np.arange(len(new))
         joined_rows.append(rows.astype(np.int32))
@@ -88,16 +92,6 @@ def join_strings(
         strings = JoinedStrings(columns, part, np.append(strings._row, new.astype(np.int32)))
         joined_keys = np.append(joined_keys, keys[new])
     return strings, joined_rows, SortedKeys.from_keys(joined_keys)
-
-
-def _are_same(first: list[str], second: list[str], normalize: Normalize) -> NDArray[np.bool_]:
-    """Compare pairs of strings: first as they are (fast), then unequal pairs in normalised form."""
-    is_same = np.array([a == b for a, b in zip(first, second, strict=True)], dtype=bool)
-    others = np.flatnonzero(~is_same).tolist()
-    first_forms = normalize([first[i] for i in others])
-    second_forms = normalize([second[i] for i in others])
-    is_same[others] = [a == b for a, b in zip(first_forms, second_forms, strict=True)]
-    return is_same
 
 
 def string_column(strings: Sequence[str] | StringColumn) -> StringColumn:
@@ -119,9 +113,6 @@ _COLUMNS_OF_METHOD = {
     "_join_retired": ("retired", "retired_targets", "_by_retired"),
     "_join_meta": ("meta",),
 }  # fmt: skip
-_METHOD_OF_COLUMN = {
-    column: method for method, columns in _COLUMNS_OF_METHOD.items() for column in columns
-}
 
 
 class JoinedKnowledgeBase(KnowledgeBase):
@@ -160,10 +151,11 @@ class JoinedKnowledgeBase(KnowledgeBase):
         remember(self)
 
     def __getattr__(self, name: str) -> Any:
-        if name not in _METHOD_OF_COLUMN:
-            raise AttributeError(name)
-        getattr(self, _METHOD_OF_COLUMN[name])()
-        return self.__dict__[name]
+        for method, columns in _COLUMNS_OF_METHOD.items():
+            if name in columns:
+                getattr(self, method)()
+                return self.__dict__[name]
+        raise AttributeError(name)
 
     # -- Columns --------------------------------------------------------------------------------
 
