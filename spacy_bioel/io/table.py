@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import csv
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from heapq import merge
 from itertools import chain, groupby, islice
+from operator import itemgetter
 from pathlib import Path
 
 from spacy_bioel.errors import LOGGER, BioelError, Errors, Warnings
@@ -250,15 +253,13 @@ def _separator_of(path: StrPath) -> str:
     return "\t" if "\t" in first else max(",;", key=first.count)
 
 
-def _names_of(column: Column) -> tuple[str, ...]:
-    """Return the names of a column in the header; () if it is a column number."""
-    if isinstance(column, int):
-        return ()
-    return (column,) if isinstance(column, str) else column
+def _parts_of(column: Column) -> tuple[str | int, ...]:
+    return column if isinstance(column, tuple) else (column,)
 
 
 def _column_names(columns: Mapping[str, Column]) -> set[str]:
-    return {name for column in columns.values() for name in _names_of(column)}
+    parts = chain.from_iterable(map(_parts_of, columns.values()))
+    return {part for part in parts if isinstance(part, str)}
 
 
 def _header_of(row: list[str]) -> list[str]:
@@ -290,18 +291,17 @@ def _column_indices(
     missing = sorted(_column_names(columns) - set(header))
     if missing:
         raise BioelError(Errors.B128.format(path=path, missing=missing, header=header))
-    indices = {}
+    indices: dict[str, list[int]] = {key: [] for key in columns}
     for key, column in columns.items():
-        for name in _names_of(column):
-            if (n := header.count(name)) > 1:
-                raise BioelError(Errors.B512.format(path=path, n=n, name=name))
-        if not isinstance(column, int):
-            indices[key] = [header.index(name) for name in _names_of(column)]
-        elif 1 <= column <= len(header):
-            indices[key] = [column - 1]
-        else:
-            n = len(header)
-            raise BioelError(Errors.B262.format(path=path, key=key, column=column, n=n))
+        for part in _parts_of(column):
+            if isinstance(part, str):
+                if (n := header.count(part)) > 1:
+                    raise BioelError(Errors.B512.format(path=path, n=n, name=part))
+                indices[key].append(header.index(part))
+            elif 1 <= part <= (n := len(header)):
+                indices[key].append(part - 1)
+            else:
+                raise BioelError(Errors.B262.format(path=path, key=key, column=part, n=n))
     return indices
 
 
@@ -337,9 +337,10 @@ def _row_concepts(
 _LAT, _TS, _STT, _ISPREF, _AUI, _SAB, _RRF_CODE, _STR, _SUPPRESS = 1, 2, 4, 6, 7, 11, 13, 14, 16
 _NO_CODE = ("", "NOCODE")
 _SUPPRESSED = ("O", "E", "Y")  # obsolete, or marked as suppressible by an editor or the source
+_OPTIONAL = ("MRDEF", "MRCUI")
 _N_COLUMNS = {"MRCONSO": 18, "MRSTY": 6, "MRDEF": 8, "MRCUI": 7}
 _RrfRow = list[str]
-_CuiGroups = Iterator[tuple[str, list[_RrfRow]]]
+_CUI_OF = itemgetter(0)
 
 
 def read_umls(folder: StrPath, *, prefix: str = "") -> Iterator[Concept]:
@@ -353,16 +354,17 @@ def read_umls(folder: StrPath, *, prefix: str = "") -> Iterator[Concept]:
         MRCUI.RRF. Each may be compressed: MRCONSO.RRF.gz, MRCONSO.RRF.zst.
     prefix (str): Ignored, because ids are bare CUIs. Types are TUIs.
     """
-    types = _RowLookup(_rows_by_cui(folder, "MRSTY"))
-    definitions = _RowLookup(_rows_by_cui(folder, "MRDEF", optional=True))
-    for cui, rows in _rows_by_cui(folder, "MRCONSO"):
-        atoms = [row for row in rows if row[_LAT] == "ENG" and row[_SUPPRESS] not in _SUPPRESSED]
+    files = [_rows_by_cui(folder, name) for name in ("MRSTY", "MRDEF", "MRCONSO")]
+    for cui, groups in groupby(merge(*files, key=_CUI_OF), key=_CUI_OF):
+        rows = defaultdict(list, {name: rows for _, name, rows in groups})
+        english = (row for row in rows["MRCONSO"] if row[_LAT] == "ENG")
+        atoms = [row for row in english if row[_SUPPRESS] not in _SUPPRESSED]
         if not atoms:
             continue
         # The concept's preferred name comes first.
         ranked = sorted(atoms, key=lambda r: (r[_TS] != "P", r[_STT] != "PF", r[_ISPREF] != "Y"))
         auis = {row[_AUI] for row in atoms}
-        current = [r[5].strip() for r in definitions.rows(cui) if r[1] in auis and r[6] == "N"]
+        current = [r[5].strip() for r in rows["MRDEF"] if r[1] in auis and r[6] == "N"]
         # Prepend the vocabulary ("MSH:D003924"), unless the code includes it ("HP:0001250").
         codes = (
             row[_RRF_CODE] if ":" in row[_RRF_CODE] else f"{row[_SAB]}:{row[_RRF_CODE]}"
@@ -372,37 +374,25 @@ def read_umls(folder: StrPath, *, prefix: str = "") -> Iterator[Concept]:
         yield Concept(
             cui,
             unique_names(row[_STR] for row in ranked),
-            types=tuple(dict.fromkeys(row[1] for row in types.rows(cui))),
+            types=tuple(dict.fromkeys(row[1] for row in rows["MRSTY"])),
             definition=current[0] if current else "",
             xrefs=tuple(dict.fromkeys(codes)),
         )
-    for cui, rows in _rows_by_cui(folder, "MRCUI", optional=True):
+    for cui, _, retired in _rows_by_cui(folder, "MRCUI"):
         for relation in ("SY", "RO"):
-            successors = {row[5] for row in rows if row[2] == relation and row[5]}
+            successors = {row[5] for row in retired if row[2] == relation and row[5]}
             if len(successors) == 1:
                 yield Concept(cui, (), replaced_by=successors.pop())
                 break
 
 
-class _RowLookup:
-    """Row lookup in a file sorted by CUI; the CUIs must be requested in ascending order."""
-
-    def __init__(self, groups: _CuiGroups) -> None:
-        self._groups = groups
-        self._next = next(groups, None)
-
-    def rows(self, cui: str) -> list[_RrfRow]:
-        while self._next is not None and self._next[0] < cui:
-            self._next = next(self._groups, None)
-        return self._next[1] if self._next is not None and self._next[0] == cui else []
-
-
-def _rows_by_cui(folder: StrPath, name: str, *, optional: bool = False) -> _CuiGroups:
-    """Yield the rows of each CUI. RAISES BioelError: [B123] no such file, [B124] not sorted."""
+def _rows_by_cui(folder: StrPath, name: str) -> Iterator[tuple[str, str, list[_RrfRow]]]:
+    """Yield each CUI, `name` and the CUI's rows. RAISES BioelError: [B123] no such file, [B124] not
+    sorted."""
     paths = [Path(folder, f"{name}.RRF{suffix}") for suffix in ("", ".gz", ".zst")]
     path = next(filter(Path.is_file, paths), None)
     if path is None:
-        if optional:
+        if name in _OPTIONAL:
             return
         raise BioelError(Errors.B123.format(folder=folder, name=name))
     previous = ""
@@ -411,7 +401,7 @@ def _rows_by_cui(folder: StrPath, name: str, *, optional: bool = False) -> _CuiG
         if cui < previous:
             raise BioelError(Errors.B124.format(where=rows[0][0], cui=cui, previous=previous))
         previous = cui
-        yield cui, [row for _, row in rows]
+        yield cui, name, [row for _, row in rows]
 
 
 def _rrf_rows(path: Path, n_columns: int) -> Iterator[tuple[Place, _RrfRow]]:

@@ -110,10 +110,8 @@ def generation_name(fingerprint: str) -> str:
 def is_kb(folder: Path) -> bool:
     """Return whether a folder contains the meta.json of a knowledge base, of any schema."""
     meta = _parse_json(read_small(folder, META_FILE), META_FILE)
-    columns = meta.get("columns")
-    return (
-        isinstance(meta.get("schema"), int) and isinstance(columns, dict) and "ids.txt" in columns
-    )
+    schema, columns = meta.get("schema"), meta.get("columns")
+    return isinstance(schema, int) and isinstance(columns, dict) and "ids.txt" in columns
 
 
 def has_columns(folder: Path) -> bool:
@@ -210,28 +208,20 @@ def in_home(kind: str, name: str, parts: Mapping[str, RawFile]) -> dict[str, Raw
     return {f"{kind}/{name}/{file}": raw for file, raw in parts.items()}
 
 
-def map_vectors(folder: Path, *, fingerprint: str | None = None) -> dict[str, RawFile]:
-    """Map the vectors of all encoders.
+def map_homes(folder: Path, kind: str, *, fingerprint: str | None = None) -> dict[str, RawFile]:
+    """Map the files in the homes of a kind.
 
-    fingerprint (str | None): Fingerprint of the knowledge base that was encoded; None: any.
+    fingerprint (str | None): Fingerprint of the knowledge base that they belong to; None: any.
     """
     files: dict[str, RawFile] = {}
-    for name in homes_in(folder, "vectors"):
-        home = folder / "vectors" / name
-        parts = read_small(home, ABOUT_FILE) | map_folder(home, HOME_FILES["vectors"][1:])
-        is_wanted = fingerprint in (None, _parse_json(parts, ABOUT_FILE).get("kb"))
-        if is_wanted and (home / ABOUT_FILE).is_file():  # writers remove the description first
-            files |= in_home("vectors", name, parts)
-    return files
-
-
-def map_tries(folder: Path, *, fingerprint: str) -> dict[str, RawFile]:
-    """Map the tries built for the knowledge base with this fingerprint."""
-    files: dict[str, RawFile] = {}
-    for name in homes_in(folder, "tries"):
-        if name == trie_name(name.partition(".")[0], fingerprint):
-            parts = map_folder(folder / "tries" / name, HOME_FILES["tries"])
-            files |= in_home("tries", name, parts)
+    for name in homes_in(folder, kind):
+        home = folder / kind / name
+        parts = read_small(home, ABOUT_FILE) | map_folder(home, HOME_FILES[kind][1:])
+        of_kb = fingerprint in (None, _parse_json(parts, ABOUT_FILE).get("kb"))
+        if kind == "tries" and fingerprint is not None:
+            of_kb = name == trie_name(name.partition(".")[0], fingerprint)
+        if of_kb and (home / ABOUT_FILE).is_file():  # writers remove the description first
+            files |= in_home(kind, name, parts)
     return files
 
 

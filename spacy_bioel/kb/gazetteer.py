@@ -12,9 +12,10 @@ two running sums, and replacing a word takes one subtraction and one addition.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from operator import itemgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -227,6 +228,9 @@ def stem_key(word: str) -> int:
     return 0 if word in LINKING_WORDS else word_key(stem_of(word))
 
 
+_Substitute = tuple[int, int, str, float, str]
+
+
 @dataclass(frozen=True)
 class Substitutes:
     """Pairs of words that are interchangeable in names, such as "anomaly" and "abnormality"."""
@@ -236,6 +240,13 @@ class Substitutes:
     stem: tuple[str, ...]  # stem of the word in a name; for adjectives, the noun itself
     share: NDArray[np.float32]  # share of the concepts with the rarer word that also have the other
     adjective: tuple[str, ...]  # adjective that may match a noun alone ("renal", "kidney"), or ""
+
+    @classmethod
+    def from_pairs(cls, pairs: Sequence[_Substitute]) -> Substitutes:
+        """Create the table from one tuple of its columns for each pair."""
+        columns = list(zip(*sorted(pairs, key=itemgetter(0)), strict=True)) or [()] * 5
+        word, by = (np.array(keys, dtype=np.uint64) for keys in columns[:2])
+        return cls(word, by, columns[2], np.array(columns[3], dtype=np.float32), columns[4])
 
     def share_of(self, rows: IntArray) -> NDArray[np.float32]:
         """Return the shares of the pairs in these rows, 0 for row -1."""
@@ -286,12 +297,19 @@ class BagsOfWords:
         order = np.argsort(keys, kind="stable")
         bags, starts = np.unique(keys[order], return_index=True)
         substitutes = _substitutes(kb, name_bags, name, stem, stem_keys, tuple(stems))
+        pairs = [(adjective, noun, adjective) for adjective, noun in (nouns or {}).items()]
+        pairs += [(noun, adjective, "") for adjective, noun in (nouns or {}).items()]
+        substitutes += [
+            (stem_key(word), stem_key(by), by, _SHARE_OF_NOUNS, adjective)
+            for word, by, adjective in pairs
+            if stem_of(by) in stems
+        ]
         return cls(
             KeyMasks(bags, np.arange(1, len(bags) + 1, dtype=np.uint64)),
             np.append(starts, len(order)),
             rows[order],
             dict(counts),
-            _with_nouns(substitutes, nouns or {}, stems),
+            Substitutes.from_pairs(substitutes),
             _long_names(split_names),
         )
 
@@ -325,7 +343,7 @@ def _substitutes(
     stem: IntArray,
     stem_keys: KeyArray,
     stems: Sequence[str],
-) -> Substitutes:
+) -> list[_Substitute]:
     """Find the pairs of words for which enough concepts have two names that differ only in them.
 
     name_bags (KeyArray): Bag of each name.
@@ -360,30 +378,6 @@ def _substitutes(
     negates = np.array([string in negations for string in stems], dtype=bool)
     is_frequent = (counts >= _MIN_CONCEPTS) & (share >= _MIN_SHARE_OF_CONCEPTS)
     kept = is_frequent & ~negates[pairs].any(axis=1)
-    pairs, share = pairs[kept], share[kept].astype(np.float32)
-    word, by = np.concatenate([pairs, pairs[:, ::-1]]).T
-    order = np.argsort(stem_keys[word], kind="stable")
-    word, by = word[order], by[order]
-    by_stems = tuple(stems[number] for number in by.tolist())
-    share = np.tile(share, 2)[order]
-    return Substitutes(stem_keys[word], stem_keys[by], by_stems, share, ("",) * len(word))
-
-
-def _with_nouns(table: Substitutes, nouns: Mapping[str, str], stems: Container[str]) -> Substitutes:
-    """Add adjectives and their nouns as mutual substitutes, if the substitute occurs in names."""
-    pairs = [(adjective, noun, adjective) for adjective, noun in nouns.items()]
-    pairs += [(noun, adjective, "") for adjective, noun in nouns.items()]
-    pairs = [pair for pair in pairs if stem_of(pair[1]) in stems]
-    added = np.array([tuple(map(stem_key, pair[:2])) for pair in pairs], dtype=np.uint64)
-    word, by = np.append(np.stack([table.word, table.by]), added.reshape(-1, 2).T, axis=1)
-    share = np.append(table.share, np.full(len(pairs), _SHARE_OF_NOUNS, dtype=np.float32))
-    stem = [*table.stem, *(by_word for _, by_word, _ in pairs)]
-    adjective = [*table.adjective, *(adjective for *_, adjective in pairs)]
-    order = np.argsort(word, kind="stable")
-    return Substitutes(
-        word[order],
-        by[order],
-        tuple(stem[i] for i in order.tolist()),
-        share[order],
-        tuple(adjective[i] for i in order.tolist()),
-    )
+    shares, pairs = share[kept].tolist() * 2, np.concatenate([pairs[kept], pairs[kept][:, ::-1]])
+    of_pairs = zip(*stem_keys[pairs].T.tolist(), pairs[:, 1].tolist(), shares, strict=True)
+    return [(word, by, stems[number], share, "") for word, by, number, share in of_pairs]

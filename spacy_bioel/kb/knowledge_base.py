@@ -52,8 +52,7 @@ from spacy_bioel.kb.folder import (
     homes_of,
     known_files,
     map_columns,
-    map_tries,
-    map_vectors,
+    map_homes,
     vectors_name,
 )
 from spacy_bioel.kb.spelling import Misspellings, NgramIndex, word_overlap
@@ -99,21 +98,16 @@ class StringColumn:
 
     def _read(self, rows: IntArray) -> list[str]:
         starts, ends = self._offsets[rows], self._offsets[rows + 1]
-        if self._are_lines(starts, ends):
-            pairs = zip(starts.tolist(), (ends - 1).tolist(), strict=True)
-            with suppress(UnicodeDecodeError):
-                strings = [str(self._bytes[start:end], "utf8") for start, end in pairs]
-                if "\n" not in "".join(strings):
-                    return strings
+        if (starts < ends).all() and (ends <= len(self._blob)).all():
+            follow_line = (self._blob[np.maximum(starts, 1) - 1] == LINE_END) | (starts == 0)
+            if follow_line.all() and (self._blob[ends - 1] == LINE_END).all():
+                pairs = zip(starts.tolist(), (ends - 1).tolist(), strict=True)
+                with suppress(UnicodeDecodeError):
+                    strings = [str(self._bytes[start:end], "utf8") for start, end in pairs]
+                    if "\n" not in "".join(strings):
+                        return strings
         found = f"other bytes from {starts.min()} to {ends.max()}"
         raise self._origin.damaged(expected="lines of UTF-8", found=found)
-
-    def _are_lines(self, starts: NDArray[np.uint64], ends: NDArray[np.uint64]) -> bool:
-        """Return whether each string follows a line end and ends with a line end."""
-        if not ((starts < ends).all() and (ends <= len(self._blob)).all()):
-            return False
-        follow_line = (self._blob[np.maximum(starts, 1) - 1] == LINE_END) | (starts == 0)
-        return bool(follow_line.all() and (self._blob[ends - 1] == LINE_END).all())
 
 
 class SortedKeys:
@@ -396,7 +390,7 @@ class KnowledgeBase:
         """
         folder = Path(path).resolve()
         kb = cls(map_columns(folder), path=folder)
-        kb.attach(map_vectors(folder, fingerprint=kb.fingerprint))
+        kb.attach(map_homes(folder, "vectors", fingerprint=kb.fingerprint))
         return kb
 
     @classmethod
@@ -439,8 +433,8 @@ class KnowledgeBase:
         """Return all files by name, including vectors and tries written after opening."""
         if self.path is None:
             return dict(self._files)
-        tries = map_tries(self.path, fingerprint=self.fingerprint)
-        return self._files | map_vectors(self.path) | tries
+        tries = map_homes(self.path, "tries", fingerprint=self.fingerprint)
+        return self._files | map_homes(self.path, "vectors") | tries
 
     def attach(self, files: Mapping[str, RawFile]) -> None:
         """Add vector files to an open knowledge base."""
