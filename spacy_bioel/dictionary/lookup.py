@@ -24,6 +24,7 @@ from spacy_bioel.kb.bundled import ASSETS_FOLDER
 from spacy_bioel.kb.gazetteer import BagsOfWords, stem_key
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.spelling import Misspellings
+from spacy_bioel.settings import DictionarySettings
 from spacy_bioel.text.normalize import AMOUNT_WORDS, LINKING_WORDS, normalize_names, stem_of
 from spacy_bioel.text.sentences import broken_words
 from spacy_bioel.types import DoubleArray, IntArray
@@ -31,6 +32,7 @@ from spacy_bioel.types import DoubleArray, IntArray
 # Probability that a span means the name it matches, for each kind of difference between the two,
 # from EQUAL to FAMILY_ORDERED.
 _PROBABILITIES = np.array([0.95, 0.9, 0.85, 0.75, 0.6])
+_DEFAULTS = DictionarySettings()
 _TYPO_FACTOR = 0.9  # applied to the probability once for each misspelled word
 
 
@@ -42,17 +44,6 @@ class FoundName:
     last: int
     row: int
     probability: float
-
-
-@dataclass(frozen=True, slots=True)
-class LookupOptions:
-    """Options for finding names; see `settings.DictionarySettings`."""
-
-    variants: bool = True
-    typos: bool = True
-    threshold: float = 0.5
-    nested: bool = False
-    exclude: frozenset[str] = frozenset()  # normalised names
 
 
 FormsOf = Callable[[Doc], dict[str, str]]
@@ -77,7 +68,7 @@ class DictionaryLookup:
     def find(
         self,
         docs: Sequence[Doc],
-        options: LookupOptions = LookupOptions(),
+        options: DictionarySettings = _DEFAULTS,
         *,
         forms_of: FormsOf = long_forms,
         why_other: WhyOther | None = None,
@@ -112,7 +103,7 @@ class DictionaryLookup:
         return names
 
     def _look_up(
-        self, docs: Sequence[Doc], options: LookupOptions, forms_of: FormsOf
+        self, docs: Sequence[Doc], options: DictionarySettings, forms_of: FormsOf
     ) -> tuple[WordTable, SpanMatches]:
         """Read and correct the words in documents, and look up all spans that may be names."""
         words = read_words(docs, stem_key, lambda doc: self._broken_words(doc) | forms_of(doc))
@@ -139,7 +130,7 @@ class DictionaryLookup:
         return word if stem in self._stems and stem_of(corrected) != stem else corrected
 
     def _choose(
-        self, matched: MatchedNames, options: LookupOptions
+        self, matched: MatchedNames, options: DictionarySettings
     ) -> tuple[DoubleArray, IntArray]:
         """Return each span's probability and the spans to keep; add reasons from the settings."""
         spans, rows, evidence, reasons = matched
@@ -152,8 +143,9 @@ class DictionaryLookup:
         added = self.kb.is_added[rows] & is_equal & evidence.is_single
         probability[added] = np.maximum(probability[added], _PROBABILITIES[EQUAL])
         if options.exclude:
+            excluded = frozenset(normalize_names(options.exclude))
             for i, name in enumerate(normalize_names(self.kb.names.take(rows))):
-                if name in options.exclude:
+                if name in excluded:
                     reasons[i] = reasons[i] or "excluded by `dictionary.exclude`"
         probability[[bool(reason) for reason in reasons]] = 0.0
         return probability, _spans_to_keep(spans, probability, options)
@@ -165,7 +157,7 @@ class DictionaryLookup:
         matched: MatchedNames,
         probability: DoubleArray,
         kept: set[int],
-        options: LookupOptions,
+        options: DictionarySettings,
     ) -> None:
         """Record the spans that match a name, and why each was kept or dropped."""
         spans, rows, _, reasons = matched
@@ -197,7 +189,7 @@ def _add_reasons(words: WordTable, matched: MatchedNames, why_other: WhyOther) -
 
 
 def _spans_to_keep(
-    spans: SpanMatches, probability: DoubleArray, options: LookupOptions
+    spans: SpanMatches, probability: DoubleArray, options: DictionarySettings
 ) -> IntArray:
     """Choose the spans above the threshold, preferring the longest of overlapping spans.
 

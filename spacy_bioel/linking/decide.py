@@ -10,12 +10,10 @@ from functools import cache, partial
 from heapq import nlargest
 from math import exp
 from operator import itemgetter
-from typing import Any
 
 import numpy as np
 from spacy.tokens import Doc, Span
 
-from spacy_bioel.dictionary.lookup import LookupOptions
 from spacy_bioel.doc import mention_spans, text_of
 from spacy_bioel.entities import Candidates, LabelledString, Mentions, Query
 from spacy_bioel.entities.rule_set import RuleSet
@@ -94,12 +92,11 @@ def _find_names(
 
     Entity rules that apply to particular labels add their spans.
     """
-    rules, options = generator.rules, dict[str, Any](generator.state.settings.dictionary)
-    options["exclude"] = frozenset(normalize_names(list(options["exclude"])))
+    rules, settings = generator.rules, generator.state.settings
     names_of_docs = generator.dictionary.find(
         docs,
-        LookupOptions(**options),
-        forms_of=partial(rules.forms_of, settings=generator.state.settings),
+        settings.dictionary,
+        forms_of=partial(rules.forms_of, settings=settings),
         why_other=rules.why_other if rules.overriding("why_other") else None,
         traces=traces,
     )

@@ -5,13 +5,14 @@ import pytest
 from kb_files import made_kb
 from tiny import blank, linking_nlp, links
 
-from spacy_bioel.dictionary.lookup import DictionaryLookup, LookupOptions
+from spacy_bioel.dictionary.lookup import DictionaryLookup
 from spacy_bioel.doc import get_links
 from spacy_bioel.explanation import Trace, reason_of
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.edit import add_concepts
 from spacy_bioel.kb.joined import JoinedKnowledgeBase
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.settings import DictionarySettings
 from spacy_bioel.types import Concept
 
 LONG = " ".join(f"word{i}" for i in range(200))
@@ -62,7 +63,7 @@ def lookup(tmp_path_factory) -> DictionaryLookup:
 
 def find(lookup: DictionaryLookup, text: str, **options: bool) -> list[tuple[str, str]]:
     doc = blank().make_doc(text)
-    (found,) = lookup.find([doc], LookupOptions(**options))
+    (found,) = lookup.find([doc], DictionarySettings(**options))
     return [(doc[n.first : n.last + 1].text, lookup.kb.name(n.row)) for n in found]
 
 
@@ -277,7 +278,7 @@ def test_a_concept_above_most_others_is_not_a_mention(tmp_path, n_below, found):
 )
 def test_reasons_against_names(lookup, text, reason):
     doc = blank().make_doc(text)
-    lookup.find([doc], LookupOptions(exclude=frozenset({"heart"})), traces=[trace := Trace(doc)])
+    lookup.find([doc], DictionarySettings(exclude=("heart",)), traces=[trace := Trace(doc)])
     assert reason in {one.reason for one in trace.considered([])}
 
 
