@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache, partial
+from functools import lru_cache, partial
 
 import numpy as np
 import srsly
@@ -56,7 +56,8 @@ class DictionaryLookup:
     """Finds a knowledge base's names in documents; can be shared between threads."""
 
     def __init__(self, kb: KnowledgeBase) -> None:
-        nouns = _noun_of_adjective()
+        # The noun for each adjective, from training/scripts/adjectives.py.
+        nouns: dict[str, str] = srsly.read_json(ASSETS_FOLDER / "adjectives.json")
         self.kb = kb
         self.bags_of_words = BagsOfWords.from_kb(kb, nouns)
         correct = partial(Misspellings(self.bags_of_words.words).correction, known=common_words())
@@ -199,28 +200,21 @@ def _spans_to_keep(
     above = np.flatnonzero((probability >= options.threshold) & (probability > 0))
     order = above[np.lexsort((-probability[above], (spans.start - spans.end)[above]))]
     has_gap = (spans.gap < spans.end)[order]
-    is_taken = np.zeros(int(spans.end.max(initial=0)) + 1, dtype=bool)
     kept: list[int] = []
     borders: set[tuple[int, int]] = set()
-    outermost = np.full(len(is_taken), -1)  # for each word, the first kept span that contains it
+    # For each word, the first kept span that contains it.
+    outermost = np.full(int(spans.end.max(initial=0)) + 1, -1)
     for i in [*order[~has_gap].tolist(), *order[has_gap].tolist()]:
         start, end = int(spans.start[i]), int(spans.end[i])
         if spans.gap[i] < spans.end[i]:
             if (start, end) in borders:
                 continue
-        elif is_taken[start:end].any():
+        elif (outermost[start:end] >= 0).any():
             outer = outermost[start]
             is_within = outer >= 0 and (outermost[start:end] == outer).all()
             if not (options.nested and is_within and (start, end) not in borders):
                 continue
-        is_taken[start:end] = True
         outermost[start:end] = np.where(outermost[start:end] < 0, i, outermost[start:end])
         borders.add((start, end))
         kept.append(i)
     return np.array(kept, dtype=np.int64)
-
-
-@cache
-def _noun_of_adjective() -> dict[str, str]:
-    """Read the noun for each adjective, from the output of training/scripts/adjectives.py."""
-    return srsly.read_json(ASSETS_FOLDER / "adjectives.json")

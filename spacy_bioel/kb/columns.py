@@ -40,11 +40,10 @@ class Origin:
     where: str = "memory"
     file: str = "an array"
 
-    def damaged(self, *, expected: str, found: object) -> BioelError:
-        """Return error [B211], for the caller to raise."""
-        return BioelError(
-            Errors.B211.format(path=self.where, file=self.file, expected=expected, found=found)
-        )
+    def error(self, message: str, expected: object, found: object) -> BioelError:
+        """Return an error about the file, for the caller to raise."""
+        about = {"path": self.where, "file": self.file, "expected": expected, "found": found}
+        return BioelError(message.format(**about))
 
     def rows(self, values: Rows, *, below: int) -> Rows:
         """Return the values if all are from 0 to `below` - 1. RAISES BioelError: [B211] if not."""
@@ -52,22 +51,21 @@ class Origin:
         unsigned = values.view(f"u{values.itemsize}")
         if values.size and int(unsigned.max()) >= below:
             wrong = values[unsigned >= below].flat[0]
-            raise self.damaged(expected=f"rows from 0 to {below - 1}", found=wrong)
+            raise self.error(Errors.B211, f"rows from 0 to {below - 1}", wrong)
         return values
 
     def ends(self, offsets: NDArray[Any], *, end: int) -> NDArray[Any]:
         """Return the offsets if they run from 0 to `end`. RAISES BioelError: [B211] if not."""
         found = (int(offsets[0]), int(offsets[-1])) if len(offsets) else "none"
         if found != (0, end):
-            raise self.damaged(expected=f"offsets from 0 to {end}", found=found)
+            raise self.error(Errors.B211, f"offsets from 0 to {end}", found)
         return offsets
 
     def growing(self, offsets: NDArray[Any], *, least: int) -> NDArray[Any]:
         """Return the offsets if each step is at least `least`. RAISES BioelError: [B211] if not."""
         if (np.diff(offsets.view(np.int64)) < least).any():
-            raise self.damaged(
-                expected=f"offsets that grow by {least} or more", found="other offsets"
-            )
+            expected = f"offsets that grow by {least} or more"
+            raise self.error(Errors.B211, expected, "other offsets")
         return offsets
 
 
@@ -260,7 +258,7 @@ def checksum(raw: RawFile | bytes) -> str:
 
 
 def check_contents(
-    raw: RawFile | None, expected: object, *, where: str, file: str, if_small: bool = False
+    raw: RawFile | None, expected: object, origin: Origin, *, if_small: bool = False
 ) -> None:
     """Compare a file with its checksum; with `if_small`, skip large files.
 
@@ -269,17 +267,18 @@ def check_contents(
     if raw is not None and if_small and raw.size > SMALL:
         return
     if (found := "no file" if raw is None else checksum(raw)) != expected:
-        raise BioelError(Errors.B024.format(path=where, file=file, expected=expected, found=found))
+        raise origin.error(Errors.B024, expected, found)
 
 
-def read_json(raw: bytes, *, where: str, file: str) -> dict[str, Any]:
+def read_json(raw: bytes, origin: Origin) -> dict[str, Any]:
     """Parse a JSON file that contains one object. RAISES BioelError: [B030] if it does not."""
     try:
         parsed = json.loads(raw)
         if not isinstance(parsed, dict):
             raise TypeError(f"expected an object, found {type(parsed).__name__}")
     except (ValueError, TypeError, RecursionError) as error:
-        raise BioelError(Errors.B030.format(path=where, file=file, error=error)) from None
+        message = Errors.B030.format(path=origin.where, file=origin.file, error=error)
+        raise BioelError(message) from None
     return parsed
 
 
@@ -289,7 +288,7 @@ def sealed_json(about: Mapping[str, Any]) -> bytes:
     return text.replace(UNSEALED.encode("ascii"), checksum(text).encode("ascii"))
 
 
-def check_seal(text: bytes, seal: object, *, where: str, file: str) -> None:
+def check_seal(text: bytes, seal: object, origin: Origin) -> None:
     """Compare a result of `sealed_json` with the checksum that it contains.
 
     seal (object): Checksum in the text.
@@ -298,12 +297,7 @@ def check_seal(text: bytes, seal: object, *, where: str, file: str) -> None:
     expected = str(seal)
     unsealed = text.replace(expected.encode("utf8", "replace"), UNSEALED.encode("ascii"))
     if (found := checksum(unsealed)) != expected:
-        raise _edited_file(where, file, expected=f"checksum {expected}", found=found)
-
-
-def _edited_file(where: str, file: str, *, expected: str, found: object) -> BioelError:
-    """Return error [B210], for the caller to raise."""
-    return BioelError(Errors.B210.format(path=where, file=file, expected=expected, found=found))
+        raise origin.error(Errors.B210, f"checksum {expected}", found)
 
 
 # -- Schema, and meta.json -----------------------------------------------------------------------
@@ -405,8 +399,8 @@ def checked_meta(files: Mapping[str, RawFile], *, where: str) -> dict[str, Any]:
     if META_FILE not in files:
         is_bundled_name = Path(where).name.startswith("starter:")
         raise BioelError((Errors.B409 if is_bundled_name else Errors.B020).format(path=where))
-    text = files[META_FILE].tobytes()
-    meta = read_json(text, where=where, file=META_FILE)
+    text, origin = files[META_FILE].tobytes(), Origin(where, META_FILE)
+    meta = read_json(text, origin)
     try:
         schema, normalizer, columns = meta["schema"], meta["normalizer"], dict(meta["columns"])
     except (ValueError, KeyError, TypeError) as error:
@@ -421,12 +415,12 @@ def checked_meta(files: Mapping[str, RawFile], *, where: str) -> dict[str, Any]:
         )
     counts = meta.get("counts")
     if not isinstance(counts, dict) or not all(type(n) is int for n in counts.values()):
-        raise _edited_file(where, META_FILE, expected="counts", found=counts)
+        raise origin.error(Errors.B210, "counts", counts)
     about = columns.get(META_FILE)
     seal = about.get("checksum") if isinstance(about, dict) else None
-    check_seal(text, seal, where=where, file=META_FILE)
+    check_seal(text, seal, origin)
     lengths = {
-        name: _checked_length(name, files.get(name), columns.get(name), where=where)
+        name: _checked_length(files.get(name), columns.get(name), Origin(where, name))
         for name in COLUMN_FILES
     }
     for group in _SAME_ROWS:
@@ -434,36 +428,31 @@ def checked_meta(files: Mapping[str, RawFile], *, where: str) -> dict[str, Any]:
         expected, *_ = n_rows.values()
         for name, n in n_rows.items():
             if n != expected:
-                raise _bad_column(where, name, f"{expected} rows", f"{n} rows")
+                raise Origin(where, name).error(Errors.B023, f"{expected} rows", f"{n} rows")
     fingerprint = fingerprint_of({name: columns[name] for name in COLUMN_FILES})
     if (found := meta.get("fingerprint")) != fingerprint:
-        raise _edited_file(where, META_FILE, expected=f"fingerprint {fingerprint}", found=found)
+        raise origin.error(Errors.B210, f"fingerprint {fingerprint}", found)
     return meta
 
 
-def _checked_length(name: str, raw: RawFile | None, recorded: object, *, where: str) -> int:
+def _checked_length(raw: RawFile | None, recorded: object, origin: Origin) -> int:
     """Compare a column with meta.json (including its contents if small), and return its length."""
     about = recorded if isinstance(recorded, dict) else {}
-    dtype = ARRAY_COLUMNS.get(name.removesuffix(".npy"))
+    dtype = ARRAY_COLUMNS.get(origin.file.removesuffix(".npy"))
     expected = f"{about.get('bytes')} bytes" + (f" of {dtype}" if dtype else "")
     if raw is None:
-        raise _bad_column(where, name, expected, "no file")
+        raise origin.error(Errors.B023, expected, "no file")
     n_bytes = f"{raw.size} bytes"
     if raw.size != about.get("bytes"):
-        raise _bad_column(where, name, expected, n_bytes)
+        raise origin.error(Errors.B023, expected, n_bytes)
     array: NDArray[Any] = raw
     if dtype:
         try:
             array = read_array(raw)
         except ValueError as error:
-            raise _bad_column(where, name, expected, f"{n_bytes} ({error})") from None
+            raise origin.error(Errors.B023, expected, f"{n_bytes} ({error})") from None
         if array.dtype != dtype or array.ndim != 1:
             found = f"{n_bytes} of {array.dtype} in {array.ndim} dimensions"
-            raise _bad_column(where, name, expected, found)
-    check_contents(raw, about.get("checksum"), where=where, file=name, if_small=True)
+            raise origin.error(Errors.B023, expected, found)
+    check_contents(raw, about.get("checksum"), origin, if_small=True)
     return len(array)
-
-
-def _bad_column(where: str, name: str, expected: str, found: str) -> BioelError:
-    """Return error [B023], for the caller to raise."""
-    return BioelError(Errors.B023.format(path=where, file=name, expected=expected, found=found))

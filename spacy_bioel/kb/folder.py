@@ -38,6 +38,7 @@ from spacy_bioel.kb.columns import (
     KB_FILES,
     META_FILE,
     UNSEALED,
+    Origin,
     RawFile,
     check_contents,
     check_seal,
@@ -187,9 +188,9 @@ def describe_home(folder: Path, kind: str, about: Mapping[str, Any]) -> None:
 
 def described(parts: Mapping[str, RawFile], *, home: str, where: str) -> dict[str, Any]:
     """Read the about.json in a home. RAISES BioelError: [B030] unreadable, [B210] edited."""
-    text, file = parts[ABOUT_FILE].tobytes(), f"{home}/{ABOUT_FILE}"
-    about = read_json(text, where=where, file=file)
-    check_seal(text, about.get("text"), where=where, file=file)
+    text, origin = parts[ABOUT_FILE].tobytes(), Origin(where, f"{home}/{ABOUT_FILE}")
+    about = read_json(text, origin)
+    check_seal(text, about.get("text"), origin)
     return about
 
 
@@ -200,7 +201,7 @@ def check_home(parts: Mapping[str, RawFile], *, home: str, where: str) -> None:
         `described`.
     """
     for name, expected in described(parts, home=home, where=where)["checksums"].items():
-        check_contents(parts.get(name), expected, where=where, file=f"{home}/{name}")
+        check_contents(parts.get(name), expected, Origin(where, f"{home}/{name}"))
 
 
 def in_home(kind: str, name: str, parts: Mapping[str, RawFile]) -> dict[str, RawFile]:
@@ -264,11 +265,19 @@ def editing(folder: Path, *, to: str, make: bool = False) -> Iterator[Transactio
         contains a symbolic link.
     RAISES OSError: If the folder cannot be written.
     """
-    _refuse_links(folder)
+    # A change through a link inside the folder could write elsewhere. The folder may be a link.
+    for parent, folders, files in os.walk(folder):
+        for path in (Path(parent, name) for name in (*folders, *files)):
+            if path.is_symlink():
+                raise BioelError(Errors.B485.format(path=path, kb=folder))
     lock = FileLock(folder / _LOCK_FILE)
     _acquire(lock, folder, make=make)
     try:
-        _write_holder(folder, to)
+        # Record who holds the lock. A killed writer's note stays until the next writer replaces it.
+        (folder / _HOLDER_FILE).unlink(missing_ok=True)
+        with (folder / _HOLDER_FILE).open("x", encoding="utf8") as file:  # "x": do not follow links
+            since = time.strftime("%Y-%m-%d %H:%M:%S")
+            file.write(f"process {os.getpid()} on {socket.gethostname()} ({to}, since {since})")
         transaction = Transaction(folder)
         transaction.tidy()
         yield transaction
@@ -360,14 +369,6 @@ class Transaction:
             shutil.rmtree(fresh, ignore_errors=True)
 
 
-def _refuse_links(folder: Path) -> None:
-    """Refuse links inside a folder: a change could write elsewhere. The folder may be a link."""
-    for parent, folders, files in os.walk(folder):
-        for path in (Path(parent, name) for name in (*folders, *files)):
-            if path.is_symlink():
-                raise BioelError(Errors.B485.format(path=path, kb=folder))
-
-
 def _acquire(lock: FileLock, folder: Path, *, make: bool) -> None:
     deadline = time.monotonic() + PATIENCE
     timeout = min(_WARN_AFTER, PATIENCE)
@@ -394,14 +395,6 @@ def _with_holder(template: str, folder: Path) -> str:
     with suppress(OSError, ValueError):
         holder = (folder / _HOLDER_FILE).read_text("utf8")
     return template.format(path=folder, holder=holder)
-
-
-def _write_holder(folder: Path, to: str) -> None:
-    """Record who holds the lock. A killed writer's note stays until the next writer replaces it."""
-    since = time.strftime("%Y-%m-%d %H:%M:%S")
-    (folder / _HOLDER_FILE).unlink(missing_ok=True)
-    with (folder / _HOLDER_FILE).open("x", encoding="utf8") as file:  # "x": do not follow links
-        file.write(f"process {os.getpid()} on {socket.gethostname()} ({to}, since {since})")
 
 
 def _move(filled: Path, place: Path) -> None:

@@ -107,7 +107,7 @@ class StringColumn:
                     if "\n" not in "".join(strings):
                         return strings
         found = f"other bytes from {starts.min()} to {ends.max()}"
-        raise self._origin.damaged(expected="lines of UTF-8", found=found)
+        raise self._origin.error(Errors.B211, "lines of UTF-8", found)
 
 
 class SortedKeys:
@@ -236,7 +236,7 @@ class Ragged:
         steps = np.diff(offsets)
         if (steps < 0).any() or (steps[:, 1] < self._least).any():
             expected = f"offsets that grow by {self._least} or more"
-            raise self._offsets_origin.damaged(expected=expected, found="other offsets")
+            raise self._offsets_origin.error(Errors.B211, expected, "other offsets")
         return offsets[:, 1:3]
 
 
@@ -453,7 +453,7 @@ class KnowledgeBase:
         """
         for name in COLUMN_FILES:
             expected = self.meta["columns"][name]["checksum"]
-            check_contents(self._files[name], expected, where=self.where, file=name)
+            check_contents(self._files[name], expected, Origin(self.where, name))
 
     def verify_homes(self) -> None:
         """Read all vectors and tries, and compare their checksums.

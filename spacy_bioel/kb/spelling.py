@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spacy_bioel.errors import Errors
 from spacy_bioel.kb.columns import MEMORY, Origin, entries_of, find_sorted, offsets_of
 from spacy_bioel.text.normalize import singular_of
 from spacy_bioel.types import FloatArray, IntArray
@@ -157,7 +158,7 @@ class NgramIndex:
         starts, ends = self._offsets[grams], self._offsets[grams + 1]
         if (starts >= ends).any() or starts.min() < 0 or ends.max() > len(self._rows):
             bounds = np.stack([starts, ends], axis=1).tolist()
-            raise self._origin.damaged(expected="postings from a start to an end", found=bounds)
+            raise self._origin.error(Errors.B211, "postings from a start to an end", bounds)
         squares = _rarity(ends - starts, n_names) ** 2
         # 3-grams that occur in no name also count towards the norm of the query.
         unknown = (~known).sum() * _rarity(np.zeros(1), n_names)[0] ** 2
@@ -165,7 +166,11 @@ class NgramIndex:
         if n_names <= _MAX_SCORED_NAMES:
             postings = [self._rows[s:e] for s, e in zip(starts, ends, strict=True)]
             weights = np.repeat(squares, ends - starts)
-            self._check_postings(grams, postings)
+            new = np.flatnonzero(~self._are_checked[grams])
+            if len(new):  # postings are checked only the first time they are used
+                rows = np.concatenate([postings[i] for i in new.tolist()])
+                self._origin.rows(rows, below=n_names)
+                self._are_checked[grams[new]] = True
             products: Any = np.bincount(np.concatenate(postings), weights, minlength=n_names)
             names = np.flatnonzero(products >= _MIN_COSINE * query_norm * self._norms)
             products = products[names]
@@ -178,14 +183,6 @@ class NgramIndex:
         kept = kept[_highest(cosines[kept], k)]
         kept = kept[np.lexsort((names[kept], -cosines[kept]))[:k]]
         return names[kept], cosines[kept]
-
-    def _check_postings(self, grams: IntArray, postings: Sequence[NDArray[np.int32]]) -> None:
-        """Check the postings of each 3-gram, but only the first time they are used."""
-        new = np.flatnonzero(~self._are_checked[grams])
-        if len(new):
-            rows = np.concatenate([postings[i] for i in new.tolist()])
-            self._origin.rows(rows, below=len(self._norms))
-            self._are_checked[grams[new]] = True
 
     def _propose(
         self, postings: Sequence[NDArray[np.int32]], squares: NDArray[np.float64], dots: FloatArray

@@ -23,7 +23,14 @@ from numpy.typing import NDArray
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.files import replacing_file
-from spacy_bioel.kb.columns import RawFile, check_contents, map_folder, read_array, write_array
+from spacy_bioel.kb.columns import (
+    Origin,
+    RawFile,
+    check_contents,
+    map_folder,
+    read_array,
+    write_array,
+)
 from spacy_bioel.kb.faiss_index import ANN_NAMES, has_faiss, write_index
 from spacy_bioel.kb.folder import (
     COARSE_COLUMNS,
@@ -109,7 +116,7 @@ class StoredVectors:
         columns = {name: self._column(name, shape) for name, shape in shapes.items()}
         scales = columns["scales"]
         if not (np.isfinite(scales).all() and (scales >= 0).all()):
-            raise self._bad_file("scales.npy", "numbers from 0", "others")
+            raise self._origin("scales.npy").error(Errors.B033, "numbers from 0", "others")
         return columns
 
     @property
@@ -127,7 +134,7 @@ class StoredVectors:
             raw = self.files.get("ann")
             if raw is None or raw.size != ann["bytes"]:
                 found = "no file" if raw is None else f"{raw.size} bytes"
-                raise self._bad_file("ann", f"{ann['bytes']} bytes", found)
+                raise self._origin("ann").error(Errors.B033, f"{ann['bytes']} bytes", found)
             vectors.ann, vectors.ann_steps = raw, ann["steps"]
             vectors.ann_checksum = self.about["checksums"]["ann"]
         return vectors
@@ -139,22 +146,21 @@ class StoredVectors:
     def _column(self, name: str, shape: tuple[int, ...]) -> NDArray[Any]:
         dtype = (VECTOR_COLUMNS | COARSE_COLUMNS)[name]
         file, expected = f"{name}.npy", f"{dtype} of shape {shape}"
-        if (raw := self.files.get(file)) is None:
-            raise self._bad_file(file, expected, "no file")
+        raw, origin = self.files.get(file), self._origin(file)
+        if raw is None:
+            raise origin.error(Errors.B033, expected, "no file")
         try:
             column = read_array(raw)
         except ValueError as error:
-            raise self._bad_file(file, expected, f"{raw.size} bytes ({error})") from None
+            raise origin.error(Errors.B033, expected, f"{raw.size} bytes ({error})") from None
         found = f"{column.dtype.name} of shape {column.shape}"
         if found != expected:
-            raise self._bad_file(file, expected, found)
-        path, digest = f"{self._location['home']}/{file}", self.about["checksums"][file]
-        check_contents(raw, digest, where=self._kb.where, file=path, if_small=True)
+            raise origin.error(Errors.B033, expected, found)
+        check_contents(raw, self.about["checksums"][file], origin, if_small=True)
         return column
 
-    def _bad_file(self, file: str, expected: str, found: str) -> BioelError:
-        where, file = self._kb.where, f"{self._location['home']}/{file}"
-        return BioelError(Errors.B033.format(path=where, file=file, expected=expected, found=found))
+    def _origin(self, file: str) -> Origin:
+        return Origin(self._kb.where, f"{self._location['home']}/{file}")
 
 
 def stored_vectors(kb: KnowledgeBase, fingerprint: str | None = None) -> list[StoredVectors]:
@@ -415,7 +421,13 @@ class Unfinished:
         self.done = self._finished_rows()
         if not self.done:
             self.discard()
-            self._allocate()
+            folder.mkdir()
+            try:  # with sparse files instead of zeros, a full disk would kill the process
+                for name, dtype in VECTOR_COLUMNS.items():
+                    write_array(folder, name, np.zeros(self._shapes[name], dtype))
+            except OSError:
+                self.discard()
+                raise
         self.columns: VectorColumns = {
             name: np.load(folder / f"{name}.npy", mmap_mode="r+") for name in VECTOR_COLUMNS
         }
@@ -450,13 +462,3 @@ class Unfinished:
             if journal == self._about and shapes == self._shapes and is_unshared:
                 return int(done)
         return 0
-
-    def _allocate(self) -> None:
-        """Reserve disk space by writing zeros: with sparse files, a full disk kills the process."""
-        self.folder.mkdir()
-        try:
-            for name, dtype in VECTOR_COLUMNS.items():
-                write_array(self.folder, name, np.zeros(self._shapes[name], dtype))
-        except OSError:
-            self.discard()
-            raise
