@@ -298,9 +298,10 @@ def _column_indices(
                 if (n := header.count(part)) > 1:
                     raise BioelError(Errors.B512.format(path=path, n=n, name=part))
                 indices[key].append(header.index(part))
-            elif 1 <= part <= (n := len(header)):
+            elif 1 <= part <= len(header):
                 indices[key].append(part - 1)
             else:
+                n = len(header)
                 raise BioelError(Errors.B262.format(path=path, key=key, column=part, n=n))
     return indices
 

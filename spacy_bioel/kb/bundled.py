@@ -6,6 +6,7 @@ these for a joined knowledge base, or a mapping with one of these for each menti
 
 from __future__ import annotations
 
+import gzip
 import lzma
 import os
 import sys
@@ -39,8 +40,9 @@ _CONTENTS = {
     "species": "organisms",
     "cells": "cell lines",
 }
-# Files with their concepts. A JSON file next to each stores its source, release and licence.
-_CONCEPT_FILES = {name: ASSETS_FOLDER / f"{name}.jsonl.xz" for name in _CONTENTS}
+# Files with the compressed concepts of the bundled knowledge bases. A JSON file next to each stores
+# its source, release and licence.
+_CONCEPT_FILES = {name: next(ASSETS_FOLDER.glob(f"{name}.jsonl.?z")) for name in _CONTENTS}
 # Environment variable that overrides the cache folder.
 CACHE_VARIABLE = "SPACY_BIOEL_CACHE"
 
@@ -102,11 +104,6 @@ def place_of(kb: KnowledgeBase) -> str:
     return "" if name == DEFAULT_KB else f"{STARTER_PREFIX}{name}"
 
 
-def is_starter(kb: KnowledgeBase) -> bool:
-    """Return whether a knowledge base is bundled."""
-    return bundled_name(kb) is not None
-
-
 def bundled_name(kb: KnowledgeBase) -> str | None:
     """Return the name of a bundled knowledge base, such as "genes"; None if it is not bundled."""
     names = {_bundled_folder(name): name for name in _CONCEPT_FILES}
@@ -128,7 +125,9 @@ def _file_digest(path: Path) -> str:
 def _read_concepts(name: str, folder: Path) -> Iterator[Concept]:
     """Stream the concepts of a bundled knowledge base that is about to be built, and say so."""
     LOGGER.warning(Warnings.W351.format(kb=STARTER_PREFIX + name, folder=folder))
-    with lzma.open(_CONCEPT_FILES[name], "rt", encoding="utf8") as lines:
+    path = _CONCEPT_FILES[name]
+    open_text = lzma.open if path.suffix == ".xz" else gzip.open
+    with open_text(path, "rt", encoding="utf8") as lines:
         total = sum(1 for _ in lines)
         lines.seek(0)
         # The bar is shown only on a terminal.

@@ -302,9 +302,6 @@ class JoinedKnowledgeBase(KnowledgeBase):
     def where(self) -> str:
         return ", ".join(part.where for part in self.parts)
 
-    def files(self) -> dict[str, RawFile]:
-        return {}
-
     def verify(self) -> None:
         for part in self.parts:
             part.verify()

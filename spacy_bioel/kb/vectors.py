@@ -88,28 +88,6 @@ class QuantizedVectors:
         vectors *= self.scales[rows][..., None]
         return vectors
 
-    def products(self, queries: FloatArray, *, block_rows: int) -> Callable[[int, int], FloatArray]:
-        """Return a function that multiplies queries by the codes of rows.
-
-        queries (FloatArray): Shape (n_queries, dim).
-        block_rows (int): Maximum number of rows per call.
-        RETURNS (Callable): Takes the start and stop of consecutive rows, and returns products of
-            shape (stop - start, n_queries), valid until the next call.
-        """
-        transposed = queries.T.astype(np.float32)
-        # The buffers are reused: allocating new pages takes longer than filling them.
-        rows = np.empty((block_rows, self.shape[1]), np.float32)
-        products = np.empty((block_rows, len(queries)), np.float32)
-
-        def multiply(start: int, stop: int) -> FloatArray:
-            n = stop - start
-            np.copyto(rows[:n], self.codes[start:stop])
-            np.matmul(rows[:n], transposed, out=products[:n])
-            np.multiply(products[:n], self.scales[start:stop, None], out=products[:n])
-            return products[:n]
-
-        return multiply
-
 
 def quantize(vectors: NDArray[np.floating]) -> QuantizedVectors:
     """Quantise finite vectors of shape (n, dim) to 16 bits, from -32512 to 32512 in each row."""
@@ -158,14 +136,21 @@ class ExactIndex:
         """Return the best rows, by the first eight bits; -1 for none. Shape (n_queries, width)."""
         n, n_queries = len(self), len(queries)
         size = max(1, min(self.block_rows, n, _PRODUCTS_PER_BLOCK // n_queries))
-        multiply = self.vectors.products(queries, block_rows=size)
+        transposed = queries.T.astype(np.float32)
+        # The buffers are reused: allocating new pages takes longer than filling them.
+        codes = np.empty((size, self.vectors.shape[1]), np.float32)
+        all_products = np.empty((size, n_queries), np.float32)
         best = np.full((n_queries, width), _NO_KEY)
         # Lower bound for each query, exclusive, since later rows lose ties.
         bound = np.full(n_queries, -np.inf, np.float32)
         # Rows above the bound are collected before they are merged into `best`: sorting is slow.
         query, keys = np.zeros(0, np.uint16), np.zeros(0, np.uint64)
         for start in range(0, n, size):
-            products = multiply(start, min(start + size, n))
+            block = slice(start, min(start + size, n))
+            products = all_products[: block.stop - start]
+            np.copyto(codes[: len(products)], self.vectors.codes[block])
+            np.matmul(codes[: len(products)], transposed, out=products)
+            products *= self.vectors.scales[block, None]
             highest = _highest_of_groups(products)
             if len(highest) >= width and not np.isfinite(bound).all():
                 # For each query, at least `width` rows have this score or a higher score.

@@ -15,7 +15,7 @@ from spacy_bioel.dictionary.lookup import DictionaryLookup
 from spacy_bioel.dictionary.unambiguous import UnambiguousNames
 from spacy_bioel.entities import LabelledString, Vocabulary
 from spacy_bioel.entities.rule_set import RuleSet
-from spacy_bioel.kb.bundled import is_starter
+from spacy_bioel.kb.bundled import bundled_name
 from spacy_bioel.kb.columns import entries_of
 from spacy_bioel.kb.faiss_index import choose_index
 from spacy_bioel.kb.joined import JoinedKnowledgeBase, parts_of
@@ -175,7 +175,7 @@ class CandidateGenerator:
 
     def _encoded_strings(self) -> NameSearch:
         names = self.state.alias_table.names
-        if self.state.pool is None and all(map(is_starter, parts_of(self.kb))):
+        if self.state.pool is None and all(map(bundled_name, parts_of(self.kb))):
             return choose_index(string_vectors(self.encoder, names))
         return choose_index(quantize(self.encoder.encode(names)))
 

@@ -194,7 +194,7 @@ class Linker(StoredPipe[LinkerSettings]):
         """Add the bundled encoder, alias table and vectors if the linker has none."""
         if not self.has_encoder:
             starter.add_starter_encoder(self.encoder, kb, mentions=self.cfg["mentions"])
-            if bundled.is_starter(kb) and not self.alias_table.counts:
+            if bundled.bundled_name(kb) and not self.alias_table.counts:
                 self.alias_table = starter.starter_alias_table()
         for part in parts_of(kb):
             self._ensure_vectors(part)
@@ -203,7 +203,7 @@ class Linker(StoredPipe[LinkerSettings]):
     def _ensure_vectors(self, kb: KnowledgeBase) -> None:
         """Encode a bundled knowledge base on first use."""
         is_dense = self.has_encoder and "dense" in self.check_settings().evidence.names
-        if is_dense and bundled.is_starter(kb):
+        if is_dense and bundled.bundled_name(kb):
             starter.ensure_vectors(kb, self._freeze())
 
     def kb_if_built(self) -> KnowledgeBase:

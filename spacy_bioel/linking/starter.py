@@ -18,7 +18,7 @@ from tqdm import tqdm
 
 from spacy_bioel.errors import LOGGER, Warnings
 from spacy_bioel.files import replacing_file
-from spacy_bioel.kb.bundled import ASSETS_FOLDER, DEFAULT_KB, bundled_name, cache_folder, is_starter
+from spacy_bioel.kb.bundled import ASSETS_FOLDER, DEFAULT_KB, bundled_name, cache_folder
 from spacy_bioel.kb.joined import parts_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.vector_files import is_encoded, stored_vectors, vectors_of
@@ -103,7 +103,7 @@ def add_starter_encoder(model: NameEncoder, kb: KnowledgeBase, *, mentions: str)
     """
     read_starter_encoder(model)
     for part in parts_of(kb) if model.attrs["tokenizer"] is not None else ():
-        if needs_no_folder(part) or is_starter(part):
+        if needs_no_folder(part) or bundled_name(part):
             continue
         if not is_encoded(part, fingerprint=FrozenEncoder.of(model).fingerprint):
             drop_encoder(model)
