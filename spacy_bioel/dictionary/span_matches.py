@@ -12,7 +12,7 @@ from spacy.attrs import IDX, LENGTH, ORTH, SPACY
 from spacy.tokens import Doc
 
 from spacy_bioel.doc import text_of
-from spacy_bioel.kb.columns import offsets_of
+from spacy_bioel.kb.columns import entries_of, offsets_of
 from spacy_bioel.kb.gazetteer import MAX_WORDS, BagsOfWords
 from spacy_bioel.kb.knowledge_base import KeyArray
 from spacy_bioel.text.normalize import BLANK_LINE, normalize_name, normalize_tokens, words_of
@@ -104,9 +104,9 @@ def read_words(
     form_of: dict[str, int] = {}
     flat = [form_of.setdefault(word, len(form_of)) for words in orth_words for word in words]
     n_words = np.fromiter(map(len, orth_words), dtype=np.int64, count=len(orth_words))
-    n_words_of_token = n_words[orth_of_token]
-    token, word_in_token = _expand(n_words_of_token)
-    flat_index = (np.cumsum(n_words) - n_words)[orth_of_token[token]] + word_in_token
+    first_word = offsets_of(n_words)[orth_of_token]
+    token = np.repeat(np.arange(len(orth_of_token)), n_words[orth_of_token])
+    flat_index = entries_of(first_word, n_words[orth_of_token])[1]
     form = np.array(flat, dtype=np.int64)[flat_index]
     keys = np.fromiter(map(key_of, form_of), dtype=np.uint64, count=len(form_of))[form]
     # "S" may end a name, as in "protein S"; "of" may not.
@@ -118,8 +118,8 @@ def read_words(
         form,
         np.repeat(np.arange(len(docs)), n_tokens)[token],
         token,
-        can_begin=(word_in_token == 0) & is_border,
-        can_end=(word_in_token == n_words_of_token[token] - 1) & is_border,
+        can_begin=np.append(True, token[1:] != token[:-1])[: len(token)] & is_border,
+        can_end=np.append(token[1:] != token[:-1], True)[: len(token)] & is_border,
         keys=keys,
         is_short_form=np.zeros(len(token), dtype=bool),
         separator=_separators(texts, orth_of_token, table[:, 1] != 0, token, first_token),
@@ -294,13 +294,12 @@ def _substituted_matches(
     is_enough = count_in(words.keys != 0, start, end) >= np.where(end - start == 1, 1, 2)
     kept = is_enough & (end - start <= _MAX_WORDS_WITH_SUBSTITUTE)
     start, end, keys = start[kept], end[kept], keys[kept]
-    span, nth = _expand(end - start)
-    word = start[span] + nth
+    span, word = np.repeat(np.arange(len(start)), end - start), entries_of(start, end - start)[1]
     table = bags.substitutes
     low = np.searchsorted(table.word, words.keys[word])
     high = np.searchsorted(table.word, words.keys[word], side="right")
-    entry, nth = _expand(high - low)
-    word, span, substitute = word[entry], span[entry], low[entry] + nth
+    word, span = np.repeat(word, high - low), np.repeat(span, high - low)
+    substitute = entries_of(low, high - low)[1]
     replaced_keys = keys[span] - table.word[substitute] + table.by[substitute]
     bag = bags.found.find(replaced_keys).astype(np.int64)
     form = words.form[word]
@@ -357,9 +356,3 @@ def count_in(mask: BoolArray, start: IntArray, end: IntArray) -> IntArray:
     """Return the number of words in each span that a mask selects. Shape (n_spans,)."""
     n_before = offsets_of(mask)
     return n_before[end] - n_before[start]
-
-
-def _expand(counts: IntArray) -> tuple[IntArray, IntArray]:
-    """Return each member's group, and its index in that group, from the group sizes."""
-    group = np.repeat(np.arange(len(counts)), counts)
-    return group, np.arange(len(group)) - np.repeat(np.cumsum(counts) - counts, counts)

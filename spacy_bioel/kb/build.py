@@ -346,14 +346,13 @@ def write_columns(
     rows = _assign_rows(drafts.current, report)
     if not rows.ids:
         raise nothing_left(report, types=None, drafts=drafts.current)
-    writer = _Writer(folder)
-    _write_names(writer, rows, drafts.sources, report)
-    _write_concepts(writer, rows, drafts.current, report)
+    _write_names(folder, rows, drafts.sources, report)
+    _write_concepts(folder, rows, drafts.current, report)
     retired = sorted(id for id, target in drafts.retired.items() if target in rows.ids)
     report.retired, report.retired_missing = len(retired), len(drafts.retired) - len(retired)
-    writer.strings("retired", retired)
-    writer.keys("retired", word_keys(retired))
-    writer.array("retired_targets", [rows.ids[drafts.retired[id]] for id in retired])
+    write_strings(folder, "retired", retired)
+    _write_keys(folder, "retired", word_keys(retired))
+    _write_array(folder, "retired_targets", [rows.ids[drafts.retired[id]] for id in retired])
     counts = {name: count for name, count in asdict(report).items() if name != "fingerprint"}
     meta = meta_of(folder, counts=counts, **about)
     report.fingerprint = meta["fingerprint"]
@@ -421,71 +420,67 @@ def _distinct_names(
             yield id, surfaces
 
 
-@dataclass(frozen=True)
-class _Writer:
-    """Writes columns with the data types in the schema."""
+def _write_array(folder: Path, name: str, values: Sequence[Any] | NDArray[Any]) -> None:
+    """Write a column with the data type in the schema."""
+    write_array(folder, name, np.asarray(values, dtype=ARRAY_COLUMNS[name]))
 
-    folder: Path
 
-    def array(self, name: str, values: Sequence[Any] | NDArray[Any]) -> None:
-        write_array(self.folder, name, np.asarray(values, dtype=ARRAY_COLUMNS[name]))
+def _write_keys(folder: Path, name: str, keys: KeyArray) -> None:
+    ordered = SortedKeys.from_keys(keys)
+    _write_array(folder, f"{name}_keys", ordered.keys)
+    _write_array(folder, f"{name}_key_rows", ordered.rows)
 
-    def strings(self, name: str, values: Iterable[str]) -> None:
-        write_strings(self.folder, name, values)
 
-    def keys(self, name: str, keys: KeyArray) -> None:
-        ordered = SortedKeys.from_keys(keys)
-        self.array(f"{name}_keys", ordered.keys)
-        self.array(f"{name}_key_rows", ordered.rows)
-
-    def ragged(self, offsets: str, values: str, rows: Iterable[Sequence[int]]) -> None:
-        flat, counts = array("i"), array("i")
-        for row in rows:
-            flat.extend(row)
-            counts.append(len(row))
-        self.array(offsets, offsets_of(counts))
-        self.array(values, flat)
+def _write_ragged(folder: Path, offsets: str, values: str, rows: Iterable[Sequence[int]]) -> None:
+    flat, counts = array("i"), array("i")
+    for row in rows:
+        flat.extend(row)
+        counts.append(len(row))
+    _write_array(folder, offsets, offsets_of(counts))
+    _write_array(folder, values, flat)
 
 
 def _write_names(
-    writer: _Writer, rows: _RowNumbers, sources: Sequence[str], report: BuildReport
+    folder: Path, rows: _RowNumbers, sources: Sequence[str], report: BuildReport
 ) -> None:
     names = np.frombuffer(rows.entry_names, dtype=np.dtype("i"))
     is_preferred = np.frombuffer(rows.entry_is_preferred, dtype=bool)
     concepts = np.repeat(np.arange(len(rows.n_names)), rows.n_names)
     concepts_per_name = np.bincount(names, minlength=len(rows.surfaces))
     by_name = np.argsort(names, kind="stable")  # keeps each name's concepts in ascending order
-    writer.strings("names", rows.surfaces)
-    writer.keys("name", name_keys(rows.names))
-    writer.array("name_offsets", offsets_of(concepts_per_name))
-    writer.array("name_concepts", concepts[by_name])
-    writer.array("name_is_preferred", is_preferred[by_name])
-    writer.array("concept_offsets", offsets_of(rows.n_names))
-    writer.array("concept_names", names)
+    write_strings(folder, "names", rows.surfaces)
+    _write_keys(folder, "name", name_keys(rows.names))
+    _write_array(folder, "name_offsets", offsets_of(concepts_per_name))
+    _write_array(folder, "name_concepts", concepts[by_name])
+    _write_array(folder, "name_is_preferred", is_preferred[by_name])
+    _write_array(folder, "concept_offsets", offsets_of(rows.n_names))
+    _write_array(folder, "concept_names", names)
     report.concepts, report.names, report.entries = len(rows.ids), len(rows.surfaces), len(names)
     report.ambiguous_names = int((concepts_per_name > 1).sum())
     postings: tuple[NDArray[Any], ...] = build_postings(list(rows.names))
     for part, values in zip(("codes", "offsets", "names", "norms"), postings, strict=True):
-        writer.array(f"ngram_{part}", values)
+        _write_array(folder, f"ngram_{part}", values)
     # Sources that contribute no name to the knowledge base are dropped.
     source_indices = np.frombuffer(rows.entry_sources, dtype=np.dtype("i"))
     used, source_rows = np.unique(source_indices, return_inverse=True)
-    writer.strings("sources", (" ".join(sources[index].split()) for index in used.tolist()))
-    writer.array("name_sources", source_rows)
+    write_strings(folder, "sources", (" ".join(sources[index].split()) for index in used.tolist()))
+    _write_array(folder, "name_sources", source_rows)
 
 
 def _write_concepts(
-    writer: _Writer, rows: _RowNumbers, drafts: dict[str, Draft], report: BuildReport
+    folder: Path, rows: _RowNumbers, drafts: dict[str, Draft], report: BuildReport
 ) -> None:
     kept = [drafts[id] for id in rows.ids]
-    writer.strings("ids", rows.ids)
-    writer.keys("id", word_keys(rows.ids))
-    writer.strings("definitions", (" ".join(draft.definition.split()) for draft in kept))
-    writer.strings("xrefs", (XREF_SEPARATOR.join(draft.xrefs) for draft in kept))
+    write_strings(folder, "ids", rows.ids)
+    _write_keys(folder, "id", word_keys(rows.ids))
+    write_strings(folder, "definitions", (" ".join(draft.definition.split()) for draft in kept))
+    write_strings(folder, "xrefs", (XREF_SEPARATOR.join(draft.xrefs) for draft in kept))
     type_names = sorted({name for draft in kept for name in draft.types})
-    writer.strings("type_names", type_names)
+    write_strings(folder, "type_names", type_names)
     type_rows = {name: row for row, name in enumerate(type_names)}
-    writer.ragged("type_offsets", "type_ids", ([type_rows[t] for t in d.types] for d in kept))
+    _write_ragged(
+        folder, "type_offsets", "type_ids", ([type_rows[t] for t in d.types] for d in kept)
+    )
 
     def rows_of_parents() -> Iterator[list[int]]:
         for id, draft in zip(rows.ids, kept, strict=True):
@@ -494,4 +489,4 @@ def _write_concepts(
             report.unknown_parents += len(parents) - len(known_rows)
             yield known_rows
 
-    writer.ragged("parent_offsets", "parents", rows_of_parents())
+    _write_ragged(folder, "parent_offsets", "parents", rows_of_parents())

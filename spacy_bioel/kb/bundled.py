@@ -176,11 +176,6 @@ def open_kbs(value: KbSetting, open: Callable[[str], KnowledgeBase]) -> Knowledg
     return JoinedKnowledgeBase([open(folder) for folder in folders], labels=numbers)
 
 
-def only_labels(value: KbSetting) -> tuple[str, ...]:
-    """Return the labels that a setting with a single folder allows; () if it allows all labels."""
-    return tuple(value) if isinstance(value, dict) and len(folders_of(value)) == 1 else ()
-
-
 def setting_of(kb: KnowledgeBase, places: Sequence[str], *, before: KbSetting) -> KbSetting:
     """Return the `kb` setting that opens a knowledge base.
 
@@ -189,7 +184,7 @@ def setting_of(kb: KnowledgeBase, places: Sequence[str], *, before: KbSetting) -
     """
     if isinstance(kb, JoinedKnowledgeBase):
         return {label: places[part] for label, part in kb.labels.items()} or list(places)
-    return dict.fromkeys(only_labels(before), places[0]) or places[0]
+    return dict.fromkeys(before, places[0]) if isinstance(before, dict) else places[0]
 
 
 def find_included(folder: Path, place: str) -> str:
