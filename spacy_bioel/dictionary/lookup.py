@@ -134,14 +134,14 @@ class DictionaryLookup:
         self, matched: MatchedNames, options: DictionarySettings
     ) -> tuple[DoubleArray, IntArray]:
         """Return each span's probability and the spans to keep; add reasons from the settings."""
-        spans, rows, evidence, reasons = matched
-        probability = _PROBABILITIES[evidence.difference] * np.sqrt(evidence.substitute_share)
-        probability = probability * _TYPO_FACTOR**evidence.n_typos
-        is_equal = evidence.difference == EQUAL
+        spans, rows, reasons, difference, substitute_share, n_typos, is_single = matched
+        probability = _PROBABILITIES[difference] * np.sqrt(substitute_share)
+        probability = probability * _TYPO_FACTOR**n_typos
+        is_equal = difference == EQUAL
         if not options.variants:
             probability[~is_equal] = 0.0
         # Users may have added words that usually mean something else.
-        added = self.kb.is_added[rows] & is_equal & evidence.is_single
+        added = self.kb.is_added[rows] & is_equal & is_single
         probability[added] = np.maximum(probability[added], _PROBABILITIES[EQUAL])
         if options.exclude:
             excluded = frozenset(normalize_names(options.exclude))
@@ -161,7 +161,7 @@ class DictionaryLookup:
         options: DictionarySettings,
     ) -> None:
         """Record the spans that match a name, and why each was kept or dropped."""
-        spans, rows, _, reasons = matched
+        spans, rows, reasons, *_ = matched
         starts, ends = words.char_spans(spans.start, spans.end)
         columns = (words.doc[spans.start], starts, ends, probability)
         names = self.kb.names.take(rows)

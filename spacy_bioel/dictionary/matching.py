@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from spacy.lang.en.stop_words import STOP_WORDS
 
 from spacy_bioel.dictionary.span_matches import COMMA, NOTHING, SpanMatches, WordTable, count_in
@@ -33,7 +31,7 @@ from spacy_bioel.text.normalize import (
     stem_of,
     words_of,
 )
-from spacy_bioel.types import BoolArray, IntArray
+from spacy_bioel.types import BoolArray, DoubleArray, IntArray
 
 # Differences between a string and a name: none; plural, British spelling, or the adjective of a
 # one-word name; word order; words of the same family ("bowing", "bowed"); the last two combined.
@@ -61,36 +59,25 @@ class NameMatch(NamedTuple):
     has_comma: bool = False
 
 
-@dataclass(frozen=True)
-class MatchEvidence:
-    """Evidence that spans are names. Shape (n,) each.
+class MatchedNames(NamedTuple):
+    """Spans that match names, and the evidence that they are names. Shape (n,) each.
 
+    rows (IntArray): Name rows.
+    reasons (list[str]): Reasons to reject spans, or "".
     difference (IntArray): EQUAL to FAMILY_ORDERED.
-    substitute_share (NDArray[float64]): If a word is replaced, the share of concepts that have
-        names with both words; otherwise 1.
+    substitute_share (DoubleArray): If a word is replaced, the share of concepts that have names
+        with both words; otherwise 1.
     n_typos (IntArray): Number of misspelled words.
     is_single (BoolArray): Whether a span is one word.
-    is_short_form (BoolArray): Whether a span contains an expanded short form.
-    is_preferred (BoolArray): Whether the name is the preferred name of a concept.
-    has_next_word (BoolArray): Whether a word follows without a separator.
     """
-
-    difference: IntArray
-    substitute_share: NDArray[np.float64]
-    n_typos: IntArray
-    is_single: BoolArray
-    is_short_form: BoolArray
-    is_preferred: BoolArray
-    has_next_word: BoolArray
-
-
-class MatchedNames(NamedTuple):
-    """Spans that match names, the name rows, the evidence, and reasons to reject spans, or ""."""
 
     spans: SpanMatches
     rows: IntArray
-    evidence: MatchEvidence
     reasons: list[str]
+    difference: IntArray
+    substitute_share: DoubleArray
+    n_typos: IntArray
+    is_single: BoolArray
 
 
 class NameMatcher:
@@ -125,20 +112,16 @@ class NameMatcher:
         is_adjective = is_replaced & (end - start == 1)
         pairs = zip(words.forms, words.corrected, strict=True)
         is_typo = np.array([form != corrected for form, corrected in pairs], dtype=bool)[words.form]
-        is_article = words.are("a".__eq__)
-        is_next = np.append((words.separator == NOTHING) & (words.keys != 0) & ~is_article, False)
         shares = self.bags.substitutes.share_of(matches.substitute)
-        evidence = MatchEvidence(
+        return MatchedNames(
+            matches,
+            rows,
+            self._reasons_against(words, matches, rows, single > 0),
             np.where(is_adjective, SPELLED, difference),
             np.where(is_replaced & ~is_adjective, shares, 1.0),
             count_in(is_typo & ~words.is_short_form, start, end),
             single > 0,
-            count_in(words.is_short_form, start, end) > 0,
-            _are_preferred(self.kb, rows),
-            is_next[end],
         )
-        reasons = self._reasons_against(words, matches, rows, evidence)
-        return MatchedNames(matches, rows, evidence, reasons)
 
     def _strings(self, words: WordTable, matches: SpanMatches) -> list[tuple[str, int]]:
         """Return the string to look up for each span, and the bag that the span matches."""
@@ -156,14 +139,17 @@ class NameMatcher:
         return strings
 
     def _reasons_against(
-        self, words: WordTable, matches: SpanMatches, rows: IntArray, evidence: MatchEvidence
+        self, words: WordTable, matches: SpanMatches, rows: IntArray, is_single: BoolArray
     ) -> list[str]:
         """Explain why each span is not the name in its row; "" if it may be."""
-        is_added = self.kb.is_added[rows]
+        is_added, is_preferred = self.kb.is_added[rows], _are_preferred(self.kb, rows)
         # "No nail changes" does not mean "no nail", which is a name in HPO.
-        is_negated = words.are(NEGATIONS.__contains__)[matches.start] & evidence.has_next_word
+        is_article = words.are("a".__eq__)
+        is_next = np.append((words.separator == NOTHING) & (words.keys != 0) & ~is_article, False)
+        is_negated = words.are(NEGATIONS.__contains__)[matches.start] & is_next[matches.end]
         reasons = ["begins with a negation" if negated else "" for negated in is_negated.tolist()]
-        single = np.flatnonzero(evidence.is_single & ~evidence.is_short_form)
+        n_of_short_forms = count_in(words.is_short_form, matches.start, matches.end)
+        single = np.flatnonzero(is_single & (n_of_short_forms == 0))
         indptr, concepts, _ = self.kb.concepts_of_names(rows[single])
         n_general = np.diff(offsets_of(self._too_general[concepts])[indptr]).tolist()
         starts, ends = words.char_spans(matches.start[single], matches.end[single])
@@ -181,7 +167,7 @@ class NameMatcher:
             else:
                 if self._ignore_capitals and (text != name or in_capitals[doc_index]):
                     name = name.lower()
-                preferred = bool(evidence.is_preferred[i])
+                preferred = bool(is_preferred[i])
                 reasons[i] = why_not_name(text, name, in_capitals[doc_index], preferred=preferred)
         return reasons
 
