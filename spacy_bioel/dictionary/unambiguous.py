@@ -155,8 +155,8 @@ def annotation_rate(string: str, label: str, kinds: Sequence[str]) -> float:
     rates, (n_marked, n) = _annotation_counts_and_rates()["kinds"], annotation_counts(string, label)
     if len(string) < _MIN_UNSEEN_LENGTH and not n:
         return 0.0
-    rates_with_type = [rates[kind] for kind in kinds[:-1] if kind in rates]
-    rate = max(rates_with_type) if rates_with_type else rates.get(kinds[-1], 1.0)
+    rates_with_type = (rates[kind] for kind in kinds[:-1] if kind in rates)
+    rate = max(rates_with_type, default=rates.get(kinds[-1], 1.0))
     return float((n_marked + _SIMILAR_NAMES_WEIGHT * rate) / (n + _SIMILAR_NAMES_WEIGHT))
 
 
@@ -179,14 +179,8 @@ class NameInText(NamedTuple):
     reason: str
 
 
-class NameString(NamedTuple):
-    """A name as written in a text, its label, and whether the whole text is in capitals."""
-
-    text: str
-    label: str
-    in_capitals: bool
-
-
+# A name as written in a text, its label, and whether the whole text is in capitals.
+NameString = tuple[str, str, bool]
 Verdict = tuple[str, str]  # spelling in the knowledge base, and why it is not a mention, or ""
 LabelledSpans = dict[tuple[int, int], list[str]]  # the labels of names, by start and end token
 Vocabularies = Mapping[str, tuple[KnowledgeBase, BoolArray | None]]
@@ -246,12 +240,11 @@ class UnambiguousNames:
         excluded: Sequence[Collection[str]],
     ) -> list[list[NameInText]]:
         """Return each document's names that are not mentions yet, and reasons to reject them."""
-        longest = self.longest(docs)
-        names_in_docs = list(map(_missed_names, docs, spans, excluded, longest))
+        names_in_docs = list(map(_missed_names, docs, spans, excluded, self.longest(docs)))
         strings_in_docs = []
         for doc, names in zip(docs, names_in_docs, strict=True):
             in_capitals = is_in_capitals(text_of(doc))
-            strings_in_docs.append([NameString(n.name, n.label, in_capitals) for n in names])
+            strings_in_docs.append([(name.name, name.label, in_capitals) for name in names])
         verdicts = self._judge(dict.fromkeys(chain.from_iterable(strings_in_docs)))
         for names, strings in zip(names_in_docs, strings_in_docs, strict=True):
             for i, string in enumerate(strings):
@@ -291,9 +284,9 @@ class UnambiguousNames:
         new: dict[KnowledgeBase, list[NameString]] = {}
         for string in strings:
             if string not in verdicts:
-                new.setdefault(self._kbs[string.label], []).append(string)
+                new.setdefault(self._kbs[string[1]], []).append(string)
         for kb, kb_strings in new.items():
-            normalized = normalize_names([string.text for string in kb_strings])
+            normalized = normalize_names([text for text, *_ in kb_strings])
             rows = kb.lookup_names(normalized)
             for i in np.flatnonzero(rows < 0).tolist():
                 verdicts[kb_strings[i]] = "", _SPANS_SENTENCES

@@ -24,6 +24,7 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -290,11 +291,11 @@ def editing(folder: Path, *, to: str, make: bool = False) -> Iterator[Transactio
         lock.release()
 
 
+@dataclass(frozen=True)
 class Transaction:
     """Changes that a writer can make while it holds the lock on a knowledge base."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    folder: Path
 
     def replace_columns(self, write: Callable[..., Mapping[str, Any]], **arguments: Any) -> None:
         """Replace all columns atomically.

@@ -104,7 +104,7 @@ def string_column(strings: Sequence[str] | StringColumn) -> StringColumn:
 # Columns that each method creates as soon as one of them is used.
 _COLUMNS_OF_METHOD = {
     "_join_ids": ("ids", "concept_rows", "_by_id"),
-    "_join_names": ("names", "name_rows", "name_keys", "_by_name", "ngrams"),
+    "_join_names": ("names", "name_rows", "_by_name", "ngrams"),
     "_join_entries": (
         "_names_of_concept", "_sources_of_concept", "_concepts_of_name", "name_is_preferred",
     ),
@@ -168,7 +168,6 @@ class JoinedKnowledgeBase(KnowledgeBase):
         keys = [part._by_name for part in self.parts]
         joined = join_strings([part.names for part in self.parts], keys, normalize=normalize_names)
         self.names, self.name_rows, self._by_name = joined
-        self.name_keys = self._by_name.keys
         ngrams = [part.ngrams for part in self.parts]
         self.ngrams = JoinedSearch(ngrams, self.name_rows, nothing=0.0)  # type: ignore[assignment]
 

@@ -336,7 +336,6 @@ class KnowledgeBase:
         self._types_of_concept = self._ragged("type", "type_ids", below=len(self.type_names))
         self._parents_of_concept = self._ragged("parent", "parents", below=n_concepts)
         self.name_is_preferred = self._array("name_is_preferred")
-        self.name_keys = self._array("name_keys")
         postings = (self._array(f"ngram_{part}") for part in ("codes", "offsets", "names", "norms"))
         self.ngrams = NgramIndex(*postings, origin=self._origin("ngram_names"))
         self._by_name = self._sorted_keys("name", below=n_names)
@@ -376,6 +375,7 @@ class KnowledgeBase:
     type_ids = property(attrgetter("_types_of_concept.values"))
     parent_offsets = property(attrgetter("_parents_of_concept.offsets"))
     parents = property(attrgetter("_parents_of_concept.values"))
+    name_keys = property(attrgetter("_by_name.keys"))
     name_key_rows = property(attrgetter("_by_name.rows"))
 
     # -- Opening and saving ---------------------------------------------------------------------

@@ -6,7 +6,7 @@ first half of their principal components in eight bits), then the vectors with t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -53,8 +53,8 @@ class QuantizedVectors:
 
     vector = (256 * code + fine - 128) * scale. With the codes alone, singular and plural names
     change places in the results; with four extra bits, the nearest name differs for one query in a
-    thousand; with eight, for none. A search reads all codes, but the fine part only for
-    its candidates. No other class depends on this representation.
+    thousand; with eight, for none. A search reads all codes, but the fine part only for its
+    candidates.
 
     codes (NDArray[int8]), fine (NDArray[uint8]): Possibly mapped. Shape (n, dim) each.
     scales (FloatArray): Possibly mapped. Shape (n,).
@@ -136,21 +136,13 @@ class ExactIndex:
         """Return the best rows, by the first eight bits; -1 for none. Shape (n_queries, width)."""
         n, n_queries = len(self), len(queries)
         size = max(1, min(self.block_rows, n, _PRODUCTS_PER_BLOCK // n_queries))
-        transposed = queries.T.astype(np.float32)
-        # The buffers are reused: allocating new pages takes longer than filling them.
-        codes = np.empty((size, self.vectors.shape[1]), np.float32)
-        all_products = np.empty((size, n_queries), np.float32)
         best = np.full((n_queries, width), _NO_KEY)
         # Lower bound for each query, exclusive, since later rows lose ties.
         bound = np.full(n_queries, -np.inf, np.float32)
         # Rows above the bound are collected before they are merged into `best`: sorting is slow.
         query, keys = np.zeros(0, np.uint16), np.zeros(0, np.uint64)
-        for start in range(0, n, size):
-            block = slice(start, min(start + size, n))
-            products = all_products[: block.stop - start]
-            np.copyto(codes[: len(products)], self.vectors.codes[block])
-            np.matmul(codes[: len(products)], transposed, out=products)
-            products *= self.vectors.scales[block, None]
+        for start, products in _products(self.vectors.codes, queries.T, block_rows=size):
+            products *= self.vectors.scales[start : start + len(products), None]
             highest = _highest_of_groups(products)
             if len(highest) >= width and not np.isfinite(bound).all():
                 # For each query, at least `width` rows have this score or a higher score.
@@ -166,6 +158,22 @@ class ExactIndex:
                 query, keys = query[:0], keys[:0]
         best = _merge_keys(best, query, keys)
         return np.where(best == _NO_KEY, -1, (best & _ROW_BITS).astype(np.int64))
+
+
+def _products(
+    codes: NDArray[np.int8], queries: FloatArray, *, block_rows: int
+) -> Iterator[tuple[int, FloatArray]]:
+    """Multiply codes by queries, of shape (dim, n_queries), block by block.
+
+    YIELDS (tuple): First row of a block, and its products, which are valid until the next block.
+    """
+    # The buffers are reused: allocating new pages takes longer than filling them.
+    rows = np.empty((block_rows, codes.shape[1]), np.float32)
+    products = np.empty((block_rows, queries.shape[1]), np.float32)
+    for start in range(0, len(codes), block_rows):
+        n = min(block_rows, len(codes) - start)
+        np.copyto(rows[:n], codes[start : start + n])
+        yield start, np.matmul(rows[:n], queries, out=products[:n])
 
 
 def checked_queries(queries: FloatArray, vectors: QuantizedVectors) -> FloatArray:
@@ -352,15 +360,9 @@ class TwoStageIndex(ExactIndex):
         sample = (codes[::_CODES_STRIDE].astype(np.float32) @ wanted).T.copy()
         nth = max(0, sample.shape[1] - n // _CODES_STRIDE)
         bound = np.partition(sample, nth, axis=1)[:, nth]
-        block_size = min(_CODES_PER_BLOCK, len(codes))
-        block = np.empty((block_size, codes.shape[1]), np.float32)
-        products = np.empty((block_size, len(queries)), np.float32)
         positions = []
-        for start in range(0, len(codes), block_size):
-            size = min(block_size, len(codes) - start)
-            np.copyto(block[:size], codes[start : start + size])
-            np.matmul(block[:size], wanted, out=products[:size])
-            positions.append(np.flatnonzero(products[:size] >= bound) + start * len(queries))
+        for start, products in _products(codes, wanted, block_rows=_CODES_PER_BLOCK):
+            positions.append(np.flatnonzero(products >= bound) + start * len(queries))
         row, query = np.divmod(np.concatenate(positions), len(queries))
         by_query = np.argsort(query, kind="stable")
         return query[by_query], row[by_query]
