@@ -1,34 +1,70 @@
-"""Find knowledge base names in texts without training, even if reworded or misspelled."""
+"""Find knowledge base names in texts without training, even if reworded or misspelled.
+
+`DictionaryLookup` determines how well each span found by `span_matches.py` matches a name, and
+looks for reasons to reject it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from typing import NamedTuple
 
 import numpy as np
 import srsly
+from spacy.lang.en.stop_words import STOP_WORDS
 from spacy.tokens import Doc
 
-from spacy_bioel.dictionary.matching import EQUAL, MatchedNames, NameMatcher
 from spacy_bioel.dictionary.span_matches import (
+    COMMA,
+    NOTHING,
     SpanMatches,
     WordTable,
+    count_in,
     find_span_matches,
     read_words,
 )
-from spacy_bioel.dictionary.unambiguous import common_words
+from spacy_bioel.dictionary.unambiguous import (
+    MAX_ACRONYM_LENGTH,
+    MIN_NAME_LENGTH,
+    common_words,
+    is_acronym,
+    is_in_capitals,
+    why_not_name,
+)
 from spacy_bioel.doc import long_forms, text_of
 from spacy_bioel.explanation import Considered, Trace
 from spacy_bioel.kb.bundled import ASSETS_FOLDER
-from spacy_bioel.kb.gazetteer import BagsOfWords, stem_key
+from spacy_bioel.kb.columns import offsets_of, positions_of
+from spacy_bioel.kb.gazetteer import NEGATIONS, BagsOfWords, stem_key
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.spelling import Misspellings
 from spacy_bioel.settings import DictionarySettings
-from spacy_bioel.text.normalize import AMOUNT_WORDS, LINKING_WORDS, normalize_names, stem_of
+from spacy_bioel.text.normalize import (
+    AMOUNT_WORDS,
+    LINKING_WORDS,
+    amount_of,
+    is_amount,
+    linking_words_of,
+    normalize_name,
+    normalize_names,
+    singular_of,
+    stem_of,
+    words_of,
+)
 from spacy_bioel.text.sentences import broken_words
-from spacy_bioel.types import DoubleArray, IntArray
+from spacy_bioel.types import BoolArray, DoubleArray, IntArray
 
+# Differences between a string and a name: none; plural, British spelling, or the adjective of a
+# one-word name; word order; words of the same family ("bowing", "bowed"); the last two combined.
+EQUAL, SPELLED, ORDERED, FAMILY, FAMILY_ORDERED = range(5)
+_OTHER_MEANING = FAMILY_ORDERED + 1
+_SAMPLE_SIZE = 1000  # concepts or names sampled to estimate properties of a knowledge base
+# A concept with fewer descendants than this is never too general: with small knowledge bases, users
+# want mentions of general concepts too.
+_MIN_BELOW_TOO_GENERAL = 100
+_MIN_ADJECTIVE_LENGTH = 6  # min. letters in an adjective whose stem differs from its noun's
 # Probability that a span means the name it matches, for each kind of difference between the two,
 # from EQUAL to FAMILY_ORDERED.
 _PROBABILITIES = np.array([0.95, 0.9, 0.85, 0.75, 0.6])
@@ -52,6 +88,34 @@ FormsOf = Callable[[Doc], dict[str, str]]
 WhyOther = Callable[[Doc, IntArray, IntArray], Sequence[str]]
 
 
+class NameMatch(NamedTuple):
+    """The name most similar to a string, among all names with the same bag of words.
+
+    row (int): Row of the name; -1 if the string does not mean any name in the bag.
+    difference (int): EQUAL to FAMILY_ORDERED.
+    is_single (bool): Whether the string is one word.
+    has_comma (bool): Whether the name has a comma.
+    """
+
+    row: int
+    difference: int
+    is_single: bool = False
+    has_comma: bool = False
+
+
+class MatchedNames(NamedTuple):
+    """Spans that match names: the name rows, reasons to reject spans (or ""), and probabilities.
+
+    is_equal (BoolArray): Whether a span is equal to its name.
+    """
+
+    spans: SpanMatches
+    rows: IntArray
+    reasons: list[str]
+    probability: DoubleArray
+    is_equal: BoolArray
+
+
 class DictionaryLookup:
     """Finds a knowledge base's names in documents; can be shared between threads."""
 
@@ -62,7 +126,10 @@ class DictionaryLookup:
         self.bags_of_words = BagsOfWords.from_kb(kb, nouns)
         correct = partial(Misspellings(self.bags_of_words.words).correction, known=common_words())
         self._correct = lru_cache(maxsize=1 << 17)(correct)
-        self._matcher = NameMatcher(kb, self.bags_of_words)
+        match_string = partial(_most_similar_name, kb, self.bags_of_words)
+        self._match_string = lru_cache(maxsize=1 << 16)(match_string)
+        self._too_general = _concepts_above_most(kb)
+        self._ignore_capitals = _are_words_in_capitals(kb)
         known_words = (*self.bags_of_words.words, *nouns, *AMOUNT_WORDS)
         self._stems = {stem_of(word) for word in known_words}
 
@@ -87,20 +154,20 @@ class DictionaryLookup:
         if not docs:
             return names
         words, spans = self._look_up(docs, options, forms_of)
-        matched = self._matcher.match(words, spans)
+        matched = self._match(words, spans)
         if why_other is not None:
             _add_reasons(words, matched, why_other)
-        probability, kept = self._choose(matched, options)
+        kept = self._choose(matched, options)
         start, end = matched.spans.start[kept], matched.spans.end[kept]
         doc_indices = words.doc[start]
         first = words.token[start] - words.first_token[doc_indices]
         last = words.token[end - 1] - words.first_token[doc_indices]
         order = np.lexsort((last, first))
-        columns = (doc_indices, first, last, matched.rows[kept], probability[kept])
+        columns = (doc_indices, first, last, matched.rows[kept], matched.probability[kept])
         for doc_index, *name in zip(*(column[order].tolist() for column in columns), strict=True):
             names[doc_index].append(FoundName(*name))
         if traces is not None:
-            self._record(traces, words, matched, probability, set(kept.tolist()), options)
+            self._record(traces, words, matched, set(kept.tolist()), options)
         return names
 
     def _look_up(
@@ -130,38 +197,110 @@ class DictionaryLookup:
         # is a misspelling of "dizziness".
         return word if stem in self._stems and stem_of(corrected) != stem else corrected
 
-    def _choose(
-        self, matched: MatchedNames, options: DictionarySettings
-    ) -> tuple[DoubleArray, IntArray]:
-        """Return each span's probability and the spans to keep; add reasons from the settings."""
-        spans, rows, reasons, difference, substitute_share, n_typos, is_single = matched
-        probability = _PROBABILITIES[difference] * np.sqrt(substitute_share)
-        probability = probability * _TYPO_FACTOR**n_typos
+    def _match(self, words: WordTable, matches: SpanMatches) -> MatchedNames:
+        """Return the spans that match a name, including those with a reason to reject them."""
+        strings = self._strings(words, matches)
+        names = [self._match_string(string, bag) for string, bag in strings]
+        table = np.array(names, dtype=np.int64).reshape(-1, len(NameMatch._fields))
+        rows, difference, single, has_comma = table.T
+        start, end, is_replaced = matches.start, matches.end, matches.substitute >= 0
+        is_cut = count_in(words.separator == COMMA, np.minimum(start + 1, len(words)), end) > 0
+        fits = ~is_cut | ((has_comma > 0) & (difference <= SPELLED) & ~is_replaced)
+        fits &= (single == 0) | (difference <= SPELLED)
+        # "Shortness of breath and leg swelling" does not mean a short leg.
+        fits &= (matches.gap == end) | (difference <= ORDERED)
+        # "8, 9" is not "VIII nerve", although nerve names differ only in their number.
+        fits &= (count_in(words.are(str.isdigit), start, end) < end - start) | ~is_replaced
+        kept = np.flatnonzero(fits & (rows >= 0))
+        matches, rows, difference, single = matches.take(kept), *table[kept, :3].T
+        start, end, is_replaced = matches.start, matches.end, is_replaced[kept]
+        # "Renal" is as good a match for "kidney" as "retinal" is for "retina".
+        is_adjective = is_replaced & (end - start == 1)
+        pairs = zip(words.forms, words.corrected, strict=True)
+        is_typo = np.array([form != corrected for form, corrected in pairs], dtype=bool)[words.form]
+        n_typos = count_in(is_typo & ~words.is_short_form, start, end)
+        difference = np.where(is_adjective, SPELLED, difference)
+        shares = self.bags_of_words.substitutes.share_of(matches.substitute)
+        factor = np.sqrt(np.where(is_replaced & ~is_adjective, shares, 1.0))
+        probability = _PROBABILITIES[difference] * factor * _TYPO_FACTOR**n_typos
+        # Users may have added words that usually mean something else.
         is_equal = difference == EQUAL
+        added = self.kb.is_added[rows] & is_equal & (single > 0)
+        probability[added] = np.maximum(probability[added], _PROBABILITIES[EQUAL])
+        reasons = self._reasons_against(words, matches, rows, single > 0)
+        return MatchedNames(matches, rows, reasons, probability, is_equal)
+
+    def _strings(self, words: WordTable, matches: SpanMatches) -> list[tuple[str, int]]:
+        """Return the string to look up for each span, and the bag that the span matches."""
+        strings = []
+        columns = [column.tolist() for column in vars(matches).values()]
+        for start, end, gap, resume, bag, replaced, substitute in zip(*columns, strict=True):
+            span_words = [words.corrected[form] for form in words.form[start:end].tolist()]
+            if substitute >= 0:
+                span_words[replaced - start] = self.bags_of_words.substitutes.stem[substitute]
+            if words.expanded:
+                for i, word in enumerate(span_words):
+                    span_words[i] = " ".join(words.expanded.get(start + i, [word]))
+            del span_words[gap - start : resume - start]
+            strings.append((" ".join(span_words), bag))
+        return strings
+
+    def _reasons_against(
+        self, words: WordTable, matches: SpanMatches, rows: IntArray, is_single: BoolArray
+    ) -> list[str]:
+        """Explain why each span is not the name in its row; "" if it may be."""
+        is_added, is_preferred = self.kb.is_added[rows], _are_preferred(self.kb, rows)
+        # "No nail changes" does not mean "no nail", which is a name in HPO.
+        is_article = words.are("a".__eq__)
+        is_next = np.append((words.separator == NOTHING) & (words.keys != 0) & ~is_article, False)
+        is_negated = words.are(NEGATIONS.__contains__)[matches.start] & is_next[matches.end]
+        reasons = ["begins with a negation" if negated else "" for negated in is_negated.tolist()]
+        n_of_short_forms = count_in(words.is_short_form, matches.start, matches.end)
+        single = np.flatnonzero(is_single & (n_of_short_forms == 0))
+        indptr, concepts, _ = self.kb.concepts_of_names(rows[single])
+        n_general = np.diff(offsets_of(self._too_general[concepts])[indptr]).tolist()
+        starts, ends = words.char_spans(matches.start[single], matches.end[single])
+        docs = words.doc[matches.start[single]]
+        texts = {doc_index: text_of(words.docs[doc_index]) for doc_index in set(docs.tolist())}
+        in_capitals = {doc_index: is_in_capitals(text) for doc_index, text in texts.items()}
+        names = self.kb.names.take(rows[single])
+        columns = (single.tolist(), docs.tolist(), starts.tolist(), ends.tolist(), names, n_general)
+        for i, doc_index, start, end, name, is_general in zip(*columns, strict=True):
+            text = texts[doc_index][start:end]
+            if is_added[i] and (text == name or not _needs_case(name)):
+                reasons[i] = ""  # names added by users are always found
+            elif is_general:
+                reasons[i] = "too general: most concepts are below it"
+            else:
+                if self._ignore_capitals and (text != name or in_capitals[doc_index]):
+                    name = name.lower()
+                preferred = bool(is_preferred[i])
+                reasons[i] = why_not_name(text, name, in_capitals[doc_index], preferred=preferred)
+        return reasons
+
+    def _choose(self, matched: MatchedNames, options: DictionarySettings) -> IntArray:
+        """Return the spans to keep; change probabilities and add reasons as the settings say."""
+        spans, rows, reasons, probability, is_equal = matched
         if not options.variants:
             probability[~is_equal] = 0.0
-        # Users may have added words that usually mean something else.
-        added = self.kb.is_added[rows] & is_equal & is_single
-        probability[added] = np.maximum(probability[added], _PROBABILITIES[EQUAL])
         if options.exclude:
             excluded = frozenset(normalize_names(options.exclude))
             for i, name in enumerate(normalize_names(self.kb.names.take(rows))):
                 if name in excluded:
                     reasons[i] = reasons[i] or "excluded by `dictionary.exclude`"
         probability[[bool(reason) for reason in reasons]] = 0.0
-        return probability, _spans_to_keep(spans, probability, options)
+        return _spans_to_keep(spans, probability, options)
 
     def _record(
         self,
         traces: Sequence[Trace],
         words: WordTable,
         matched: MatchedNames,
-        probability: DoubleArray,
         kept: set[int],
         options: DictionarySettings,
     ) -> None:
         """Record the spans that match a name, and why each was kept or dropped."""
-        spans, rows, reasons, *_ = matched
+        spans, rows, reasons, probability, _ = matched
         starts, ends = words.char_spans(spans.start, spans.end)
         columns = (words.doc[spans.start], starts, ends, probability)
         names = self.kb.names.take(rows)
@@ -218,3 +357,117 @@ def _spans_to_keep(
         borders.add((start, end))
         kept.append(i)
     return np.array(kept, dtype=np.int64)
+
+
+def _are_preferred(kb: KnowledgeBase, rows: IntArray) -> BoolArray:
+    """Return whether each name is the preferred name of a concept. Shape (n,)."""
+    indptr, _, is_preferred = kb.concepts_of_names(rows)
+    name = np.repeat(np.arange(len(rows)), np.diff(indptr))
+    return np.bincount(name, is_preferred, minlength=len(rows)) > 0
+
+
+def _singular_words(name: str) -> list[str]:
+    return list(map(singular_of, words_of(normalize_name(name))))
+
+
+def _most_similar_name(kb: KnowledgeBase, bags: BagsOfWords, string: str, bag: int) -> NameMatch:
+    words = string.split()
+    rows = bags.rows_of(bag)
+    names = kb.names.take(rows)
+    differences = [_difference(words, name) for name in names]
+    difference, row, name = min(zip(differences, rows, names, strict=True))
+    if difference == EQUAL and SPELLED in differences:
+        # "Lungs" means the concept "lung", although "pair of lungs" has the synonym "lungs".
+        singular = _singular_words(name)
+        preferred = _are_preferred(kb, np.array(rows)).tolist()
+        candidates = []
+        for i, other in enumerate(names):
+            is_singular_preferred = preferred[i] and _singular_words(other) == singular
+            candidates.append((not is_singular_preferred, differences[i], rows[i], other))
+        _, _, row, name = min(candidates)
+    if difference > FAMILY_ORDERED:
+        return NameMatch(-1, FAMILY_ORDERED)
+    content_words = [word for word in words if word not in LINKING_WORDS] or words
+    return NameMatch(row, difference, len(content_words) == 1, "," in name)
+
+
+def _difference(words: list[str], name: str) -> int:
+    """Return the difference between words and a name, from EQUAL to _OTHER_MEANING."""
+    name_words = words_of(normalize_name(name))
+    if words == name_words:
+        return EQUAL
+    if list(map(singular_of, words)) == list(map(singular_of, name_words)):
+        return SPELLED
+    if len(words) == len(name_words) == 1 and _may_be_adjective(words[0], name_words[0]):
+        return SPELLED if stem_of(words[0]) == stem_of(name_words[0]) else _OTHER_MEANING
+    if is_amount(name_words) and amount_of(words) == amount_of(name_words):
+        return FAMILY
+    # "Seizures were absent" does not mean absence seizures.
+    if "absent" in words and "absence" in name_words and "of" not in name_words:
+        return _OTHER_MEANING
+    linking = linking_words_of(name)
+    content = [word for word in words if word not in linking]
+    name_content = [word for word in name_words if word not in linking]
+    if words[0] in linking or words[-1] in linking:
+        return _OTHER_MEANING
+    # Words may be reordered around "of" and "is", in inverted names, and before the head word.
+    has_linking_words = len(content) < len(words) or len(name_content) < len(name_words)
+    may_reorder = has_linking_words or "," in name
+    same_head = singular_of(content[-1]) == singular_of(name_content[-1])
+    if sorted(map(singular_of, content)) == sorted(map(singular_of, name_content)):
+        return ORDERED if may_reorder or same_head else _OTHER_MEANING
+    if list(map(stem_of, content)) == list(map(stem_of, name_content)):
+        return FAMILY
+    return FAMILY_ORDERED if may_reorder else _OTHER_MEANING
+
+
+def _may_be_adjective(word: str, noun: str) -> bool:
+    """Return whether a word ends like the adjective for a noun: "embryonic", not "muscarinic"."""
+    if word.endswith(("al", "ar", "oid")) and len(word) >= _MIN_ADJECTIVE_LENGTH:  # not "oral"
+        return word != noun + "eal"  # "corneal" belongs to "cornea", not to "corn"
+    if word.endswith("ic") and noun.endswith(("o", "ome", "ele")):
+        return True
+    if word.endswith("y") and noun.endswith("iness"):
+        return True
+    is_adjective = word.endswith(("ic", "sive", "matous"))
+    return is_adjective and noun.endswith(("ia", "sis", "sion", "tion", "epsy", "oma", "ema"))
+
+
+def _concepts_above_most(kb: KnowledgeBase) -> BoolArray:
+    """Return a mask of the concepts that are ancestors of most others. Shape (n_concepts,).
+
+    Mentions of such concepts, like "cell" in the Cell Ontology, are not informative. The mask is
+    estimated from a sample of concepts.
+    """
+    n, step = len(kb), max(1, len(kb) // _SAMPLE_SIZE)
+    concept = np.arange(0, n, step)
+    descendant = concept  # the sampled concept below each entry of `concept`
+    pairs = np.zeros(0, dtype=np.int64)  # (descendant, ancestor) pairs, each encoded as one number
+    while len(concept):
+        indptr, positions = positions_of(kb.parent_offsets, concept)
+        parent_pairs = np.repeat(descendant, np.diff(indptr)) * n + kb.parents[positions]
+        new = np.setdiff1d(parent_pairs, pairs)
+        pairs = np.union1d(pairs, new)
+        descendant, concept = np.divmod(new, n)
+    n_below = np.bincount(pairs % max(n, 1), minlength=n) * step
+    return n_below > max(n / 2, _MIN_BELOW_TOO_GENERAL)
+
+
+def _are_words_in_capitals(kb: KnowledgeBase) -> bool:
+    """Return whether names are words written in capitals, so that case carries no information.
+
+    This is common in hospital exports. Gene symbols do not count as words.
+    """
+
+    def is_word(lowered: str) -> bool:
+        is_long = len(lowered) > MAX_ACRONYM_LENGTH
+        return lowered.isalpha() and (is_long or lowered in common_words())
+
+    names = kb.names.take(np.arange(0, kb.n_names, max(1, kb.n_names // _SAMPLE_SIZE)))
+    n_in_capitals = sum(name == name.upper() for name in names)
+    n_with_word = sum(any(map(is_word, name.lower().split())) for name in names)
+    return 10 * n_in_capitals >= 9 * len(names) and 2 * n_with_word > len(names)
+
+
+def _needs_case(name: str) -> bool:
+    return len(name) < MIN_NAME_LENGTH or is_acronym(name) or name.lower() in STOP_WORDS
