@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from difflib import get_close_matches
 from itertools import chain, islice
@@ -28,10 +28,9 @@ from spacy_bioel.kb.columns import (
     write_array,
     write_strings,
 )
-from spacy_bioel.kb.folder import check_replaceable, editing, homes_in, is_kb
+from spacy_bioel.kb.folder import check_replaceable, editing, homes_in
 from spacy_bioel.kb.knowledge_base import KeyArray, SortedKeys, name_keys, word_keys
 from spacy_bioel.kb.spelling import build_postings
-from spacy_bioel.parallel import without_collection
 from spacy_bioel.text.normalize import normalize_names, on_one_line
 from spacy_bioel.types import NIL, Concept
 
@@ -113,16 +112,16 @@ class Drafts:
 def merge_records(
     concepts: Iterable[Concept],
     *,
-    types: Collection[str] | None,
     report: BuildReport,
+    types: Collection[str] | None = None,
     base: Drafts | None = None,
     source: str = "",
     branches: Branches | None = None,
 ) -> Drafts:
     """Merge all records into drafts, inherit types from parents, and apply the filters.
 
-    types (Collection[str] | None): Keep concepts that have any of these; None keeps all.
     report (BuildReport): Updated with the counts.
+    types (Collection[str] | None): Keep concepts that have any of these; None keeps all.
     base (Drafts | None): Existing drafts, which are all kept; records are added to them.
     branches (Branches | None): Keep only the concepts of these branches.
     RETURNS (Drafts): Concepts in the order of their ids; retired ids map to current ids.
@@ -308,28 +307,6 @@ def build_kb(
     except OSError as error:
         raise BioelError(Errors.B203.format(path=out, error=error)) from error
     return report
-
-
-def build_once(
-    read: Callable[[], Iterable[Concept]], out: Path, *, about: Mapping[str, str]
-) -> None:
-    """Build a knowledge base unless it exists; wait if another thread or process is building it.
-
-    read (Callable): Returns the records; called only if the knowledge base must be built.
-    about (Mapping[str, str]): source, release and licence.
-    RAISES BioelError: The same errors as `build_kb`, except [B203].
-    RAISES OSError: If `out` is not writable.
-    """
-    if is_kb(out):
-        return
-    check_replaceable(out)
-    with editing(out, to="build it", make=True) as transaction:
-        if is_kb(out):
-            return
-        report = BuildReport()
-        with without_collection():
-            drafts = merge_records(read(), types=None, report=report, source=about["source"])
-            transaction.replace_columns(write_columns, drafts=drafts, report=report, about=about)
 
 
 def write_columns(

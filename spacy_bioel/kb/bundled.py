@@ -11,7 +11,7 @@ import lzma
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -22,11 +22,12 @@ from tqdm import tqdm
 
 from spacy_bioel.errors import LOGGER, BioelError, Errors, Warnings
 from spacy_bioel.files import replacing_file
-from spacy_bioel.kb.build import build_once
+from spacy_bioel.kb.build import BuildReport, merge_records, write_columns
 from spacy_bioel.kb.columns import SCHEMA_VERSION
-from spacy_bioel.kb.folder import has_columns
+from spacy_bioel.kb.folder import check_replaceable, editing, has_columns, is_kb
 from spacy_bioel.kb.joined import JoinedKnowledgeBase
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.parallel import without_collection
 from spacy_bioel.text.normalize import NORMALIZER_VERSION
 from spacy_bioel.types import Concept
 
@@ -89,7 +90,14 @@ def starter_kb(setting: str = "") -> KnowledgeBase:
         raise BioelError(Errors.B334.format(found=setting, known=known))
     folder, about = _bundled_folder(name), srsly.read_json(ASSETS_FOLDER / f"{name}.json")
     try:
-        build_once(lambda: _read_concepts(name, folder), folder, about=about)
+        if not is_kb(folder):
+            check_replaceable(folder)
+            with editing(folder, to="build it", make=True) as transaction, without_collection():
+                if not is_kb(folder):  # another thread or process may have built it by now
+                    concepts, report = _read_concepts(name, folder), BuildReport()
+                    drafts = merge_records(concepts, report=report, source=about["source"])
+                    write = partial(write_columns, drafts=drafts, report=report, about=about)
+                    transaction.replace_columns(write)
     except OSError as error:
         message = Errors.B063.format(folder=folder.parent, error=error, variable=CACHE_VARIABLE)
         raise BioelError(message) from error
