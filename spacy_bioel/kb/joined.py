@@ -7,6 +7,7 @@ name, and each column is created on first use. Nothing is written to disk.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
@@ -339,23 +340,18 @@ def _ragged(owner: IntArray, values: IntArray, n: int, *, below: int) -> Ragged:
 SearchResult = tuple[IntArray, NDArray[np.float32]]
 
 
+@dataclass(frozen=True, eq=False)
 class JoinedSearch:
-    """Search several knowledge bases and merge the results.
+    """Search several knowledge bases and merge the results."""
 
-    searches (Sequence): Objects with `search(queries, k) -> (rows, scores)`; row -1: no result.
-    rows (Sequence[NDArray]): For each search, the joined row of each of its rows.
-    nothing (float): Score of row -1.
-    """
-
-    def __init__(
-        self, searches: Sequence[Any], rows: Sequence[NDArray[Any]], *, nothing: float
-    ) -> None:
-        self._searches, self._rows, self._nothing = searches, rows, nothing
+    searches: Sequence[Any]  # objects with `search(queries, k) -> (rows, scores)`
+    rows: Sequence[NDArray[Any]]  # for each search, the joined row of each of its rows
+    nothing: float  # score of row -1: no result
 
     def search(self, queries: Sequence[str] | NDArray[np.float32], k: int) -> SearchResult:
         """Find the k best rows for each query, best first; the lower row wins ties."""
         all_rows, all_scores = [], []
-        for search, joined_rows in zip(self._searches, self._rows, strict=True):
+        for search, joined_rows in zip(self.searches, self.rows, strict=True):
             rows, scores = search.search(queries, k)
             all_rows.append(np.where(rows >= 0, joined_rows[rows], -1))
             all_scores.append(scores)
@@ -366,11 +362,11 @@ class JoinedSearch:
             is_repeated = (rows[:, :column] == rows[:, column : column + 1]).any(axis=1)
             rows[is_repeated, column] = -1
         rows, scores = _sort_by_score(rows, scores)
-        return rows[:, :k], np.where(rows >= 0, scores, np.float32(self._nothing))[:, :k]
+        return rows[:, :k], np.where(rows >= 0, scores, np.float32(self.nothing))[:, :k]
 
     def rarity(self, codes: IntArray) -> NDArray[np.float64]:
         """Return each 3-gram's inverse document frequency, averaged over the knowledge bases."""
-        return np.mean([search.rarity(codes) for search in self._searches], axis=0)
+        return np.mean([search.rarity(codes) for search in self.searches], axis=0)
 
 
 def _sort_by_score(rows: NDArray[np.int64], scores: NDArray[np.float32]) -> SearchResult:
