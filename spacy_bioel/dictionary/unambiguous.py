@@ -215,9 +215,18 @@ class UnambiguousNames:
         excluded (Sequence[Collection[str]]): For each document, lower-case words that are not
             mentions.
         """
+        names_in_docs = list(map(_missed_names, docs, spans, excluded, self.longest(docs)))
+        strings_in_docs = []
+        for doc, names in zip(docs, names_in_docs, strict=True):
+            in_capitals = is_in_capitals(text_of(doc))
+            strings_in_docs.append([(name.name, name.label, in_capitals) for name in names])
+        verdicts = self._judge(dict.fromkeys(chain.from_iterable(strings_in_docs)))
         extended = []
-        names_in_docs = self._find(docs, spans, excluded)
-        for doc_index, (doc_spans, names) in enumerate(zip(spans, names_in_docs, strict=True)):
+        in_docs = zip(spans, names_in_docs, strings_in_docs, strict=True)
+        for doc_index, (doc_spans, names, strings) in enumerate(in_docs):
+            for i, string in enumerate(strings):
+                spelling, reason = verdicts[string]
+                names[i] = names[i]._replace(name=spelling, reason=names[i].reason or reason)
             new = [(n.start, n.end, n.label, 1.0) for n in names if not n.reason]
             covered = {token for start, end, *_ in new for token in range(start, end)}
             kept = [s for s in doc_spans if covered.isdisjoint(range(*s[:2]))]
@@ -232,25 +241,6 @@ class UnambiguousNames:
                     why = "an unambiguous name in the knowledge base"
                     traces[doc_index].add(name[:3], why, name.name)
         return extended
-
-    def _find(
-        self,
-        docs: Sequence[Doc],
-        spans: Sequence[list[ScoredSpan]],
-        excluded: Sequence[Collection[str]],
-    ) -> list[list[NameInText]]:
-        """Return each document's names that are not mentions yet, and reasons to reject them."""
-        names_in_docs = list(map(_missed_names, docs, spans, excluded, self.longest(docs)))
-        strings_in_docs = []
-        for doc, names in zip(docs, names_in_docs, strict=True):
-            in_capitals = is_in_capitals(text_of(doc))
-            strings_in_docs.append([(name.name, name.label, in_capitals) for name in names])
-        verdicts = self._judge(dict.fromkeys(chain.from_iterable(strings_in_docs)))
-        for names, strings in zip(names_in_docs, strings_in_docs, strict=True):
-            for i, string in enumerate(strings):
-                spelling, reason = verdicts[string]
-                names[i] = names[i]._replace(name=spelling, reason=names[i].reason or reason)
-        return names_in_docs
 
     def longest(self, docs: Sequence[Doc]) -> list[LabelledSpans]:
         """Find the longest names in each document: the start token, the end token (exclusive) and
