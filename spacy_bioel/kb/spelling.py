@@ -67,7 +67,12 @@ def build_postings(
         name, shape (n_names,).
     """
     starts = range(0, len(names), _NAMES_PER_BLOCK)
-    blocks = [_block_postings(names[start : start + _NAMES_PER_BLOCK]) for start in starts]
+    blocks = []
+    for start in starts:
+        numbers, codes = name_ngrams(names[start : start + _NAMES_PER_BLOCK])
+        pairs = np.sort(codes << 32 | numbers)
+        codes, counts = np.unique(pairs >> 32, return_counts=True)
+        blocks.append((codes, counts, (pairs & 0xFFFFFFFF).astype(np.int32)))
     codes_of_blocks = [np.zeros(0, np.int64), *(codes for codes, _, _ in blocks)]
     grams = np.unique(np.concatenate(codes_of_blocks))
     frequency = np.zeros(len(grams), np.int64)
@@ -84,14 +89,6 @@ def build_postings(
         squared_norms = np.bincount(names_of_block, weights=np.repeat(squares[gram], counts))
         norms[start : start + len(squared_norms)] = np.sqrt(squared_norms)
     return grams.astype(np.uint32), offsets, rows, norms
-
-
-def _block_postings(names: Sequence[str]) -> tuple[IntArray, IntArray, NDArray[np.int32]]:
-    """Return the distinct 3-grams in a block of names, ascending, their counts and postings."""
-    numbers, codes = name_ngrams(names)
-    pairs = np.sort(codes << 32 | numbers)
-    grams, counts = np.unique(pairs >> 32, return_counts=True)
-    return grams, counts, (pairs & 0xFFFFFFFF).astype(np.int32)
 
 
 def _rarity(frequency: NDArray, n_names: int) -> NDArray[np.float64]:

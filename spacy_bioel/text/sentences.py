@@ -217,7 +217,11 @@ def _long_form_start(short: str, window: str) -> int | None:
             position -= 1
         if position < 0:
             return None
-    position = _with_word_before(folded_short, folded, position)
+    # A doubled letter may stand for one more word: "mindful memoization (MM)".
+    before = list(_NON_SPACE.finditer(folded[:position]))
+    is_doubled = folded_short[0] == folded_short[1] and len(folded[position:].split()) < len(short)
+    if is_doubled and before and before[-1].group().startswith(folded_short[0]):
+        position = before[-1].start()
     long_form = window[position:]
     too_short = len(long_form) < len(short) + 1 or short.lower() in long_form.lower().split()
     return None if too_short else position
@@ -232,12 +236,3 @@ def _reordered_start(short: str, window: str) -> int | None:
     # Shorter words are mostly articles and prepositions.
     are_content_words = all(len(word.group()) > 3 for word in words)
     return words[0].start() if are_content_words and initials == sorted(short) else None
-
-
-def _with_word_before(short: str, window: str, position: int) -> int:
-    """Return the start, moved back one word for a doubled letter: "mindful memoization (MM)"."""
-    before = list(_NON_SPACE.finditer(window[:position]))
-    doubled = short[:1] == short[1:2] and len(window[position:].split()) < len(short)
-    if doubled and before and before[-1].group().startswith(short[0]):
-        return before[-1].start()
-    return position
