@@ -168,13 +168,8 @@ class Development:
     def take(self, mentions: Iterable[int]) -> Development:
         """Select mentions by index."""
         indices = list(mentions)
-        return Development(
-            self.features,
-            [self.rows[i] for i in indices],
-            [self.right[i] for i in indices],
-            [self.strings[i] for i in indices],
-            [self.documents[i] for i in indices],
-        )
+        columns = (self.rows, self.right, self.strings, self.documents)
+        return Development(self.features, *([column[i] for i in indices] for column in columns))
 
     def for_documents(self, documents: Iterable[int]) -> Development:
         """Select the mentions in some documents, by document index."""

@@ -26,6 +26,8 @@ from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import AnnotatedText, Link
 
 DOCS_PER_BATCH = 32
+Texts = Sequence[AnnotatedText]
+Protocols = Mapping[str, protocols.Protocol]  # by name
 # The links of each document; the key is whether the linker was given the gold mentions.
 Predicted = dict[bool, list[list[Link]]]
 # Takes items, a description and optionally `total`; yields the items, and may show the progress.
@@ -36,7 +38,7 @@ def untracked(items: Iterable[Any], description: str, total: int = 0) -> Iterabl
     return items
 
 
-def check_gold(texts: Sequence[AnnotatedText], linker: Linker | None, path: Path) -> None:
+def check_gold(texts: Texts, linker: Linker | None, path: Path) -> None:
     """Check that a pipeline can be measured on gold documents.
 
     Warns [W340] if the linker's knowledge base has less than half of the gold ids, [W372] without.
@@ -54,11 +56,7 @@ def check_gold(texts: Sequence[AnnotatedText], linker: Linker | None, path: Path
 
 
 def measure_pipeline(
-    nlp: Language,
-    texts: Sequence[AnnotatedText],
-    chosen: Mapping[str, protocols.Protocol],
-    *,
-    track: Track = untracked,
+    nlp: Language, texts: Texts, chosen: Protocols, *, track: Track = untracked
 ) -> dict[tuple[str, str], float]:
     """Run a pipeline on gold documents, and return percentages by protocol and metric."""
     links = predict_links(nlp, texts, chosen, track=track)
@@ -67,11 +65,7 @@ def measure_pipeline(
 
 
 def predict_links(
-    nlp: Language,
-    texts: Sequence[AnnotatedText],
-    chosen: Mapping[str, protocols.Protocol],
-    *,
-    track: Track = untracked,
+    nlp: Language, texts: Texts, chosen: Protocols, *, track: Track = untracked
 ) -> Predicted:
     """Run a pipeline on bare texts, on gold mentions, or on both, as the protocols require."""
     linker = find_linker(nlp)
@@ -83,12 +77,7 @@ def predict_links(
 
 
 def score_links(
-    nlp: Language,
-    texts: Sequence[AnnotatedText],
-    links: Predicted,
-    chosen: Mapping[str, protocols.Protocol],
-    *,
-    seed: int = 0,
+    nlp: Language, texts: Texts, links: Predicted, chosen: Protocols, *, seed: int = 0
 ) -> list[Figure]:
     """Score the links from `predict_links`, and return figures in the order of the protocols."""
     options: dict[str, Any] = {}
@@ -113,11 +102,7 @@ def batches_before_pipe(
 
 
 def measure_kb_only(
-    nlp: Language,
-    texts: Sequence[AnnotatedText],
-    chosen: Mapping[str, protocols.Protocol],
-    *,
-    track: Track = untracked,
+    nlp: Language, texts: Texts, chosen: Protocols, *, track: Track = untracked
 ) -> dict[tuple[str, str], float]:
     """Measure the baseline that uses only the knowledge base, under the protocols for bare text."""
     baseline = dictionary_pipeline("")
@@ -146,11 +131,7 @@ def link_bare_texts(
 
 
 def link_gold_mentions(
-    nlp: Language,
-    linker: Linker,
-    texts: Sequence[AnnotatedText],
-    *,
-    track: Track = untracked,
+    nlp: Language, linker: Linker, texts: Texts, *, track: Track = untracked
 ) -> Iterator[list[Link]]:
     """Yield the linker's links for the gold mentions, whose offsets and labels it receives."""
     key = spans_key(linker)

@@ -35,6 +35,7 @@ from spacy_bioel.evaluation.fit import (
 )
 from spacy_bioel.evaluation.protocols import Counts, get_protocol
 from spacy_bioel.evaluation.run import (
+    Texts,
     Track,
     batches_before_pipe,
     link_bare_texts,
@@ -75,7 +76,7 @@ DICTIONARY_GRID: list[dict[str, Value]] = [
 ]
 
 
-def _count_links(nlp: Language, texts: Sequence[AnnotatedText], protocol: str) -> list[Counts]:
+def _count_links(nlp: Language, texts: Texts, protocol: str) -> list[Counts]:
     linker = linker_of(nlp)
     link = link_gold_mentions if protocol == GOLD_PROTOCOL else link_bare_texts
     links = list(link(nlp, linker, texts))
@@ -89,7 +90,7 @@ def _as_saved(fusion: Fusion, features: Sequence[str]) -> Fusion:
 
 def tune_weights(
     nlp: Language,
-    texts: Sequence[AnnotatedText],
+    texts: Texts,
     name: str = "fusion",
     *,
     folds: Sequence[Fold],
@@ -124,11 +125,7 @@ def tune_weights(
 
 
 def tune_dictionary(
-    nlp: Language,
-    texts: Sequence[AnnotatedText],
-    *,
-    folds: Sequence[Fold],
-    track: Track = untracked,
+    nlp: Language, texts: Texts, *, folds: Sequence[Fold], track: Track = untracked
 ) -> Tuned | None:
     """Set the dictionary's excluded names and threshold to maximise end-to-end F1.
 
@@ -167,11 +164,7 @@ def tune_dictionary(
 
 
 def tune_nil(
-    nlp: Language,
-    texts: Sequence[AnnotatedText],
-    *,
-    folds: Sequence[Fold],
-    track: Track = untracked,
+    nlp: Language, texts: Texts, *, folds: Sequence[Fold], track: Track = untracked
 ) -> Tuned | None:
     """Set the linker's NIL threshold to maximise end-to-end F1.
 
@@ -199,11 +192,7 @@ def tune_nil(
 
 
 def tune_detector(
-    nlp: Language,
-    texts: Sequence[AnnotatedText],
-    *,
-    folds: Sequence[Fold],
-    track: Track = untracked,
+    nlp: Language, texts: Texts, *, folds: Sequence[Fold], track: Track = untracked
 ) -> Tuned:
     """Set the detector's settings to maximise the mention F1 of the whole pipeline."""
     detector = find_detector(nlp)
@@ -284,15 +273,13 @@ def digest_of(texts: Iterable[AnnotatedText]) -> str:
     return blake2b(b"".join(sorted(rows)), digest_size=8).hexdigest()
 
 
-def tune_pipeline(
-    nlp: Language, texts: Sequence[AnnotatedText], *, track: Track = untracked
-) -> TuningReport:
+def tune_pipeline(nlp: Language, texts: Texts, *, track: Track = untracked) -> TuningReport:
     """Tune a pipeline in place, and record the report in nlp.meta["bioel"]["tuning"].
 
     The training scores and losses, nlp.meta["performance"], are removed.
 
     nlp (Language): A pipeline with a detector, a linker, or both.
-    texts (Sequence[AnnotatedText]): Gold documents that the pipeline was not trained on.
+    texts (Texts): Gold documents that the pipeline was not trained on.
     RAISES BioelError: [B232] if there is neither pipe, [B040] if a linker needs SciPy and it is not
         installed.
     """
