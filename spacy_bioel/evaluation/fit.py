@@ -168,7 +168,7 @@ class Development:
     def take(self, mentions: Iterable[int]) -> Development:
         """Select mentions by index."""
         indices = list(mentions)
-        columns = (self.rows, self.right, self.strings, self.documents)
+        columns: list[Any] = [self.rows, self.right, self.strings, self.documents]
         return Development(self.features, *([column[i] for i in indices] for column in columns))
 
     def for_documents(self, documents: Iterable[int]) -> Development:
