@@ -227,15 +227,12 @@ def _show_scores(
             cells.append("" if value is None else f"{value:.2f}")
         rows.append(cells)
     console.show_table((*_SCORE_COLUMNS, *more), rows)
-    totals: dict[str, Figure] = {}  # each protocol's first row for all labels
-    for row in scores:
-        if not row.label:
-            totals.setdefault(row.protocol, row)
-    for name, total in totals.items():
+    details = {row.protocol: row.details for row in scores if not row.label}
+    for name, totals in details.items():
         console.show_note(f"{name}: {protocol_summary(name)}")
         for key, meaning in _DETAILS.items():
-            if total.details.get(key):
-                text = meaning.format(n=total.details[key], gold=total.details.get("gold", 0))
+            if n := totals.get(key):
+                text = meaning.format(n=n, gold=totals.get("gold", 0))
                 console.show_note(f"{name}: {text}")
     if "mention" in unlabelled:
         console.show_note(
