@@ -118,9 +118,8 @@ def _load_wordpiece_tokenizer(folder: Path) -> Tokenizer:
             raise _missing_file_error(folder, f"readable tokenizer.json ({error})") from error
     if not (folder / "vocab.txt").is_file():
         raise _missing_file_error(folder, "tokenizer.json or vocab.txt")
-    pieces = (folder / "vocab.txt").read_text(encoding="utf8").splitlines()
-    vocabulary = {piece: index for index, piece in enumerate(pieces)}
-    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token=_UNKNOWN_PIECE))
+    vocabulary = str(folder / "vocab.txt")
+    tokenizer = Tokenizer(models.WordPiece.from_file(vocabulary, unk_token=_UNKNOWN_PIECE))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     return tokenizer
