@@ -38,9 +38,8 @@ from spacy_bioel.evaluation.run import (
     Texts,
     Track,
     batches_before_pipe,
-    link_bare_texts,
-    link_gold_mentions,
     measure_pipeline,
+    predict_links,
     untracked,
 )
 from spacy_bioel.linking.decide import find_mentions
@@ -77,10 +76,9 @@ DICTIONARY_GRID: list[dict[str, Value]] = [
 
 
 def _count_links(nlp: Language, texts: Texts, protocol: str) -> list[Counts]:
-    linker = linker_of(nlp)
-    link = link_gold_mentions if protocol == GOLD_PROTOCOL else link_bare_texts
-    links = list(link(nlp, linker, texts))
-    return count_documents(texts, links, protocol=protocol, canonical=linker.kb.canonical)
+    (links,) = predict_links(nlp, texts, dict([get_protocol(protocol)])).values()
+    canonical = linker_of(nlp).kb.canonical
+    return count_documents(texts, links, protocol=protocol, canonical=canonical)
 
 
 def _as_saved(fusion: Fusion, features: Sequence[str]) -> Fusion:
