@@ -38,6 +38,7 @@ from spacy_bioel.evaluation.run import (
     Texts,
     Track,
     batches_before_pipe,
+    changed_settings,
     measure_pipeline,
     predict_links,
     untracked,
@@ -147,15 +148,13 @@ def tune_dictionary(
         exclude = sorted({*dictionary["exclude"], *wrong})
         return {**dictionary, "exclude": exclude, "threshold": setting["threshold"]}
 
-    try:
+    with changed_settings(linker.cfg, {"dictionary": dictionary}):
         for fold, (of_setting, setting) in track(trials, "Tuning the dictionary"):
             held_out = fold.held_out.tolist()
             linker.cfg["dictionary"] = dictionary_with(setting, fold.fitting.tolist())
             fold_counts = _count_links(nlp, [texts[i] for i in held_out], LINK_PROTOCOL)
             for i, count in zip(held_out, fold_counts, strict=True):
                 of_setting[i] = count
-    finally:
-        linker.cfg["dictionary"] = dictionary
     tuned = grid_search(linker.name, DICTIONARY_GRID, counts, protocol=LINK_PROTOCOL, folds=folds)
     linker.cfg["dictionary"] = dictionary_with(tuned.chosen, range(len(texts)))
     return tuned
