@@ -298,13 +298,12 @@ class Seq2Seq(Pretrained):
 
 def _tied_names(network: nn.Module) -> dict[str, str]:
     """Map the additional names of shared tensors to their first names."""
-    first_names: dict[int, str] = {}
-    tied: dict[str, str] = {}
-    for name, tensor in network.named_parameters(remove_duplicate=False):
-        first = first_names.setdefault(id(tensor), name)
-        if first != name:
-            tied[name] = first
-    return tied
+    first: dict[int, str] = {}
+    return {
+        name: first[id(tensor)]
+        for name, tensor in network.named_parameters(remove_duplicate=False)
+        if first.setdefault(id(tensor), name) != name
+    }
 
 
 def _without_ties(network: nn.Module, state: dict[str, Tensor], prefix: str, *_: object) -> None:

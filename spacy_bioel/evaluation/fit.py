@@ -287,11 +287,11 @@ def judge_names(nlp: Language, texts: Sequence[AnnotatedText]) -> list[list[tupl
             for mention in text.mentions
             for id in mention.ids
         }
-        names = []
-        for link in links:
-            if link.ids:
-                is_right = any((link.start, link.end, id) in gold for id in link.ids)
-                names.append((link.candidates[0].name, is_right))
+        names = [
+            (link.candidates[0].name, any((link.start, link.end, id) in gold for id in link.ids))
+            for link in links
+            if link.ids
+        ]
         judged_names.append(names)
     return judged_names
 
