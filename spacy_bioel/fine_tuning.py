@@ -276,8 +276,6 @@ def _add_mentions(linker: Linker, examples: Sequence[Example], *, only_known: bo
     for table in (start, linker.alias_table):
         for string, ids in table.counts.items():
             counts[string].update(ids)
-    if only_known:
-        is_known = {id: kb.find(id) >= 0 for id in AliasTable(counts).ids}
-        for string, ids in list(counts.items()):
-            counts[string] = Counter({id: n for id, n in ids.items() if is_known[id]})
-    linker.alias_table = AliasTable({string: ids for string, ids in counts.items() if ids})
+    known = {id for id in AliasTable(counts).ids if not only_known or kb.find(id) >= 0}
+    kept = {s: {id: n for id, n in ids.items() if id in known} for s, ids in counts.items()}
+    linker.alias_table = AliasTable({string: ids for string, ids in kept.items() if ids})

@@ -230,13 +230,12 @@ def _explain_mentions(
             hits = search_names(ranking.generator.kb, string, _MAX_SIMILAR_NAMES)
             near = tuple(f"{hit.name} ({hit.concept.id})" for hit in hits)
             explanation = replace(explanation, near=near)
-        if mentions.probabilities is None and not is_linked and not link.ids:
+        is_name = mentions.probabilities is not None
+        if not (is_name or is_linked or link.ids):
             reason = f"NIL: the label_types or kb setting excludes mentions of {link.label}."
         else:
-            is_name = mentions.probabilities is not None
-            reason = explanation.reason + _of_change(
-                explanation, rule_reasons[number], is_name=is_name
-            )
+            change = _of_change(explanation, rule_reasons[number], is_name=is_name)
+            reason = explanation.reason + change
         explained.append(replace(explanation, reason=reason))
     return explained
 

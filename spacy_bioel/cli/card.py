@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version as version_of
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -27,10 +28,8 @@ PURPOSE = "For research and for the curation of text; not for decisions about pa
 _FIELDS = frozenset("protocol metric value low high n label details gold seed command".split())
 # Rows of the score table: (protocol, metric).
 _CARD_SCORES = [
-    *(("mention", metric) for metric in ("precision", "recall", "f1")),
-    *(("mention_unlabelled", metric) for metric in ("precision", "recall", "f1")),
-    *(("end_to_end", metric) for metric in ("precision", "recall", "f1")),
-    *(("gold", metric) for metric in ("accuracy@1", "accuracy@1_nil_ignored", "recall@5")),
+    *product(("mention", "mention_unlabelled", "end_to_end"), ("precision", "recall", "f1")),
+    *product(["gold"], ("accuracy@1", "accuracy@1_nil_ignored", "recall@5")),
 ]
 
 

@@ -13,6 +13,7 @@ from enum import StrEnum
 from functools import partial, wraps
 from inspect import Parameter, signature
 from io import TextIOWrapper
+from operator import length_hint
 from pathlib import Path
 from typing import Annotated, Any, TextIO, TypeVar, get_type_hints
 
@@ -94,8 +95,8 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: 
 def track(
     items: Iterable[Tracked], description: str, *, total: int | None = None
 ) -> Iterator[Tracked]:
-    """Yield items while showing a progress bar, with the time left if `total` is known."""
-    with progress_bar(description, total=total) as advance:
+    """Yield items while showing a progress bar, with the time left if their number is known."""
+    with progress_bar(description, total=total or length_hint(items) or None) as advance:
         for item in items:
             yield item
             advance(1)

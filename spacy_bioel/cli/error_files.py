@@ -18,7 +18,6 @@ from spacy_bioel.cli.console import writing
 from spacy_bioel.evaluation.evaluate import (
     Figure,
     LinkingError,
-    Reliability,
     confusions,
     find_errors,
     reliability,
@@ -92,12 +91,16 @@ def report_errors(
     if rows is not None:
         _write_rows(rows, errors, name_of)
     if page is not None:
+        canonical = str if linker is None else linker.kb.canonical
+        curve_of = partial(reliability, texts, predicted, canonical=canonical)
+        on_gold_borders = {"all predictions": False, "predictions with gold offsets": True}
+        curves = {name: curve_of(on_gold_borders=only) for name, only in on_gold_borders.items()}
         text = _render(
             errors,
             name_of,
             about=_page_facts(about, linker, texts, predicted, given=is_given),
             scores=[row for row in scores if not row.label and row.metric in _PAGE_METRICS],
-            reliabilities=_reliabilities(linker, texts, predicted),
+            reliabilities={name: curve for name, curve in curves.items() if curve.n},
             all_errors=rows,
         )
         with writing(page) as file:
@@ -204,17 +207,6 @@ def _render(errors: Sequence[LinkingError], name_of: NameOf, **shown: Any) -> st
         kinds=KINDS,
         marks=MARKS,
     )
-
-
-def _reliabilities(
-    linker: Linker | None, texts: Sequence[AnnotatedText], predicted: Sequence[Sequence[Link]]
-) -> dict[str, Reliability]:
-    if linker is None:
-        return {}
-    curve_of = partial(reliability, texts, predicted, canonical=linker.kb.canonical)
-    on_gold_borders = {"all predictions": False, "predictions with gold offsets": True}
-    curves = {name: curve_of(on_gold_borders=only) for name, only in on_gold_borders.items()}
-    return {name: curve for name, curve in curves.items() if curve.n}
 
 
 def _page_facts(

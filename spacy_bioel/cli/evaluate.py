@@ -144,13 +144,13 @@ def evaluate_command(
         protocols = dict(map(get_protocol, _UNLABELLED_PROTOCOLS))
     if names_alone or any(rules.given_mentions for rules in protocols.values()):
         inputs.require_linker(nlp, model)
-    links = measuring.predict_links(nlp, texts, protocols, progress=console.progress_bar)
+    links = measuring.predict_links(nlp, texts, protocols, track=console.track)
     scores = measuring.score_links(nlp, texts, links, protocols, seed=seed)
     baseline: dict[tuple[str, str], float] = {}
     if names_alone:
         # Mentions found as names in a knowledge base do not carry the gold labels.
         comparable = {name: rules for name, rules in protocols.items() if name != "mention"}
-        baseline = measuring.measure_kb_only(nlp, texts, comparable, progress=console.progress_bar)
+        baseline = measuring.measure_kb_only(nlp, texts, comparable, track=console.track)
     about = {
         "model": model,
         "model_fingerprint": fingerprint_folder(nlp.path) if nlp.path is not None else "",
@@ -227,15 +227,12 @@ def _show_scores(
             cells.append("" if value is None else f"{value:.2f}")
         rows.append(cells)
     console.show_table((*_SCORE_COLUMNS, *more), rows)
-    totals: dict[str, Figure] = {}  # each protocol's first row for all labels
-    for row in scores:
-        if not row.label:
-            totals.setdefault(row.protocol, row)
-    for name, total in totals.items():
+    details = {row.protocol: row.details for row in scores if not row.label}
+    for name, totals in details.items():
         console.show_note(f"{name}: {protocol_summary(name)}")
         for key, meaning in _DETAILS.items():
-            if total.details.get(key):
-                text = meaning.format(n=total.details[key], gold=total.details.get("gold", 0))
+            if n := totals.get(key):
+                text = meaning.format(n=n, gold=totals.get("gold", 0))
                 console.show_note(f"{name}: {text}")
     if "mention" in unlabelled:
         console.show_note(
@@ -277,7 +274,7 @@ def tune_command(
     nlp, texts = load_with_mapped_gold(model, dev, options, kb=kb)
     if find_detector(nlp) is None and not any(m.ids for text in texts for m in text.mentions):
         raise BioelError(Errors.B333.format(path=dev))
-    report = tune_pipeline(nlp, texts, progress=console.progress_bar)
+    report = tune_pipeline(nlp, texts, track=console.track)
     require_extra(nlp)
     with replacing_folder(out) as folder:
         nlp.to_disk(folder)

@@ -212,11 +212,10 @@ def generate_names(
     pieces, beams = model.attrs["pieces"], model.attrs["beams"]
     (flat, lengths), prompts = pieces.sources(mentions), pieces.prompts(mentions)
     backbone, device = get_network(model).backbone, device_of(model.get_ref("network"))
-    starts = np.cumsum(lengths) - lengths
 
     def search(batch: IntArray) -> GeneratedNames:
-        ids, first, n = to_tensors((flat, starts[batch], lengths[batch]), device)
-        positions, inside = padded_positions(first, n)
+        ids, n, rows = to_tensors((flat, lengths, batch), device)
+        positions, inside = padded_positions(n, rows)
         prompt = torch.tensor([prompts[i] for i in batch.tolist()], device=device)
         names = beam_search(backbone, trie, ids[positions], inside, prompt, beams=beams)
         return names._replace(mention=batch[names.mention])

@@ -13,7 +13,7 @@ import srsly
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 from spacy.tokens import Doc
-from thinc.api import Model, get_torch_default_device
+from thinc.api import Model, concatenate, get_torch_default_device
 from thinc.types import Floats2d
 from tokenizers import Tokenizer
 
@@ -265,30 +265,4 @@ def build_with_spelling_v1(tok2vec: Tok2Vec, spelling: Tok2Vec) -> Tok2Vec:
     spelling (Model): A spaCy tok2vec over the same documents.
     RETURNS (Model): A tok2vec whose width is the sum of both widths.
     """
-    layers: list[Model] = [tok2vec, spelling]
-    return Model("with_spelling", _forward_both, init=_init_both, layers=layers, dims={"nO": None})
-
-
-def _init_both(model: Model, X: object = None, Y: object = None) -> None:
-    for layer in model.layers:
-        layer.initialize(X=X)
-    model.set_dim("nO", sum(layer.get_dim("nO") for layer in model.layers))
-
-
-def _forward_both(
-    model: Model, docs: list[Doc], is_train: bool
-) -> tuple[list[Floats2d], Callable[[list[Floats2d]], list[Doc]]]:
-    tok2vec, spelling = model.layers
-    vectors, backprop_tok2vec = tok2vec(docs, is_train)
-    spelling_vectors, backprop_spelling = spelling(docs, is_train)
-    width = tok2vec.get_dim("nO")
-
-    def backprop(d_vectors: list[Floats2d]) -> list[Doc]:
-        backprop_spelling([model.ops.as_contig(d[:, width:]) for d in d_vectors])
-        return backprop_tok2vec([model.ops.as_contig(d[:, :width]) for d in d_vectors])
-
-    joined = []
-    for doc, first, second in zip(docs, vectors, spelling_vectors, strict=True):
-        n = len(doc)  # some tok2vec models return a row for an empty document
-        joined.append(model.ops.xp.hstack([first[:n], second[:n]]))
-    return joined, backprop
+    return concatenate(tok2vec, spelling)

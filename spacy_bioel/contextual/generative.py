@@ -6,7 +6,7 @@ Training starts from a Hugging Face checkpoint, or from a small new network.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from hashlib import blake2b
@@ -116,6 +116,14 @@ class MarkedPieces:
         digest.update(f"{self.end} {self.longest_name} {NORMALIZER_VERSION}".encode())
         return digest.hexdigest()
 
+    def __call__(
+        self, inputs: tuple[Sequence[MarkedMention], Sequence[str]]
+    ) -> tuple[IntArray, ...]:
+        """Return the arguments of `Seq2Seq.forward` for mentions, and one name for each."""
+        mentions, names = inputs
+        targets, prompt_lengths = self.targets(mentions, names)
+        return *self.sources(mentions), *targets, prompt_lengths
+
     def sources(self, mentions: Sequence[MarkedMention]) -> Pieces:
         """Return the encoder's input: the word pieces of mentions in context."""
         pieces = self._pieces(text for mention in mentions for text in mention)
@@ -201,7 +209,6 @@ def build_seq2seq_v1(
         "seq2seq",
         _SEQ2SEQ_KIND,
         settings,
-        forward=_seq2seq_forward,
         extra="transformers",
         path=path,
         new={"layers": layers, "width": width},
@@ -314,16 +321,6 @@ def _set_seq2seq(
 
 
 _SEQ2SEQ_KIND = checkpoint_kind(_make_seq2seq, _set_seq2seq, is_seq2seq=True)
-
-
-def _seq2seq_forward(
-    model: Seq2SeqModel, inputs: tuple[Sequence[MarkedMention], Sequence[str]], is_train: bool
-) -> tuple[Floats1d, Callable[[Floats1d], list]]:
-    mentions, names = inputs
-    pieces: MarkedPieces = model.attrs["pieces"]
-    targets, prompt_lengths = pieces.targets(mentions, names)
-    inputs_of_network = (*pieces.sources(mentions), *targets, prompt_lengths)
-    return model.get_ref("network")(inputs_of_network, is_train)
 
 
 # Lowest score (mean log-probability of a name), also for names that were not generated. All

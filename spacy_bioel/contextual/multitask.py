@@ -31,6 +31,7 @@ from spacy_bioel.contextual.rescoring import (
 from spacy_bioel.doc import GoldSpan, annotated_labels, gold_spans
 from spacy_bioel.entities import Mentions
 from spacy_bioel.errors import BioelError, Errors, Warnings
+from spacy_bioel.kb.columns import find_sorted
 from spacy_bioel.kb.gazetteer import Gazetteer
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.candidates import CandidateGenerator
@@ -441,9 +442,7 @@ class MultitaskRescorer(TokenVectorRescorer):
         order = np.argsort(class_rows, kind="stable")
 
         def pair_log_odds(mention: IntArray, concept: IntArray) -> NDArray[np.floating]:
-            position = np.searchsorted(class_rows, concept, sorter=order)
-            class_index = order[np.minimum(position, len(class_rows) - 1)]
-            is_class = class_rows[class_index] == concept
-            return np.where(is_class, log_odds[mention, class_index], _NO_CLASS_LOG_ODDS)
+            position, is_class = find_sorted(class_rows[order], concept)
+            return np.where(is_class, log_odds[mention, order[position]], _NO_CLASS_LOG_ODDS)
 
         return rescore_pairs(kb, given, pair_log_odds, owner, concept, temperature=1.0)

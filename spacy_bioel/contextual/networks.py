@@ -82,17 +82,21 @@ def compute_in_batches(compute: Callable[[Tensor], Tensor], batches: Iterable[Te
     return torch.cat(list(map(compute, batches)))[torch.argsort(torch.cat(batches))]
 
 
-def padded_positions(starts: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """Return a padded table with the piece positions of each row, and the attention mask.
+def padded_positions(lengths: Tensor, batch: Tensor) -> tuple[Tensor, Tensor]:
+    """Return a padded table with the piece positions of each row in a batch, and the attention
+    mask.
 
     Rows are padded with their first piece; the mask hides it, so any piece would do.
 
-    starts, lengths (Tensor): Position of the first piece, number of pieces. Shape (n,).
-    RETURNS (tuple): Positions, and False at padding. Shape (n, longest) each.
+    lengths (Tensor): Number of pieces of all rows, which are concatenated. Shape (n,).
+    batch (Tensor): Numbers of the rows. Shape (n_batch,).
+    RETURNS (tuple): Positions, and False at padding. Shape (n_batch, longest) each.
     """
+    starts = torch.cumsum(lengths, dim=0) - lengths
+    lengths = lengths[batch]
     within = torch.arange(int(lengths.max()), device=lengths.device)
     inside = within < lengths[:, None]
-    return starts[:, None] + torch.where(inside, within, 0), inside
+    return starts[batch, None] + torch.where(inside, within, 0), inside
 
 
 class NameTransformer(nn.Module):
@@ -116,10 +120,9 @@ class NameTransformer(nn.Module):
         lengths (Tensor): Number of tokens of each name; at least 1. Shape (n_names,).
         RETURNS (Tensor): Vectors, not normalised. Shape (n_names, dim).
         """
-        starts = torch.cumsum(lengths, dim=0) - lengths
 
         def encode(batch: Tensor) -> Tensor:
-            positions, _ = padded_positions(starts[batch], lengths[batch])
+            positions, _ = padded_positions(lengths, batch)
             states: Tensor = self.backbone(input_ids=ids[positions])[0]
             return states[:, 0] if self.pooling == "cls" else states.mean(dim=1)
 
@@ -157,10 +160,10 @@ class DocumentTransformer(Pretrained):
 
     def _encode(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """Return the last hidden states of all pieces in all windows. Shape (n_ids, width)."""
-        starts, device_type = torch.cumsum(lengths, dim=0) - lengths, ids.device.type
+        device_type = ids.device.type
         order, states = [], []
         for batch in batches_by_length(lengths, _WINDOW_PIECES_PER_BATCH.get(device_type, 512)):
-            positions, inside = padded_positions(starts[batch], lengths[batch])
+            positions, inside = padded_positions(lengths, batch)
             with self.autocast(device_type):
                 hidden = self.backbone(input_ids=ids[positions], attention_mask=inside.long())[0]
             order.append(positions[inside])
@@ -193,10 +196,9 @@ class CrossEncoder(Pretrained):
         lengths (Tensor): Number of pieces of each pair; at least 1. Shape (n_pairs,).
         RETURNS (Tensor): Logits. Shape (n_pairs,).
         """
-        starts = torch.cumsum(lengths, dim=0) - lengths
 
         def score(batch: Tensor) -> Tensor:
-            positions, inside = padded_positions(starts[batch], lengths[batch])
+            positions, inside = padded_positions(lengths, batch)
             # RoBERTa recognises padding by its piece when it computes positions.
             inputs = {"input_ids": ids[positions].where(inside, self.pad)}
             if self.has_segments:
@@ -260,12 +262,10 @@ class Seq2Seq(Pretrained):
             Shape (n_mentions,).
         RETURNS (Tensor): Shape (n_mentions,).
         """
-        source_starts = torch.cumsum(source_lengths, dim=0) - source_lengths
-        target_starts = torch.cumsum(target_lengths, dim=0) - target_lengths
 
         def losses(batch: Tensor) -> Tensor:
-            source, inside = padded_positions(source_starts[batch], source_lengths[batch])
-            target, inside_target = padded_positions(target_starts[batch], target_lengths[batch])
+            source, inside = padded_positions(source_lengths, batch)
+            target, inside_target = padded_positions(target_lengths, batch)
             ids = targets[target]
             positions = torch.arange(ids.shape[1] - 1, device=ids.device)
             counts = inside_target[:, 1:] & (positions >= prompt_lengths[batch, None] - 1)
@@ -298,13 +298,12 @@ class Seq2Seq(Pretrained):
 
 def _tied_names(network: nn.Module) -> dict[str, str]:
     """Map the additional names of shared tensors to their first names."""
-    first_names: dict[int, str] = {}
-    tied: dict[str, str] = {}
-    for name, tensor in network.named_parameters(remove_duplicate=False):
-        first = first_names.setdefault(id(tensor), name)
-        if first != name:
-            tied[name] = first
-    return tied
+    first: dict[int, str] = {}
+    return {
+        name: first[id(tensor)]
+        for name, tensor in network.named_parameters(remove_duplicate=False)
+        if first.setdefault(id(tensor), name) != name
+    }
 
 
 def _without_ties(network: nn.Module, state: dict[str, Tensor], prefix: str, *_: object) -> None:

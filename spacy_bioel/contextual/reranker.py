@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -130,7 +130,6 @@ def build_cross_encoder_v1(
         "cross_encoder",
         _CROSS_ENCODER_KIND,
         settings,
-        forward=_cross_encoder_forward,
         extra="transformers",
         path=path,
         max_pieces=max_pieces,
@@ -200,12 +199,6 @@ def score_pairs(model: PairScorer, pairs: Sequence[RerankerPair]) -> NDArray[np.
         batch = pairs[start : start + _PAIRS_PER_BATCH]
         scores.append(model.ops.to_numpy(model.predict(batch)))
     return np.concatenate(scores)
-
-
-def _cross_encoder_forward(
-    model: PairScorer, pairs: Sequence[RerankerPair], is_train: bool
-) -> tuple[Floats1d, Callable[[Floats1d], list]]:
-    return model.get_ref("network")(model.attrs["pieces"](pairs), is_train)
 
 
 def make_pairs(

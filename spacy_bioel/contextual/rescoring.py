@@ -18,7 +18,6 @@ from spacy.tokens import Doc
 from thinc.api import Model
 from thinc.types import FloatsXd
 
-from spacy_bioel.kb.columns import entries_of, find_sorted
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.spelling import name_ngrams
 from spacy_bioel.linking.rescoring import Given, Rescorer
@@ -190,26 +189,18 @@ def nearest_names(kb: KnowledgeBase, strings: Sequence[str], concepts: IntArray)
     concepts (IntArray): Concept row of each mention. Shape (n,).
     RETURNS (IntArray): Name rows. Shape (n,).
     """
-    n_strings = len(strings)
-    indptr, rows = kb.names_of_all(concepts)
-    mention = np.repeat(np.arange(len(concepts)), np.diff(indptr))
-    unique_rows, name_index = np.unique(rows, return_inverse=True)
-    names = normalize_names(kb.names.take(unique_rows))
-    # 3-grams of the strings, then 3-grams of the names.
-    text_index, ngrams = name_ngrams([*strings, *names])
-    weights = kb.ngrams.rarity(ngrams) ** 2
-    norms = np.sqrt(np.bincount(text_index, weights, n_strings + len(names)))
-    starts = np.searchsorted(text_index, np.arange(n_strings + len(names) + 1))
-    # Look up all 3-grams of each name among the 3-grams of its mention.
-    first, last = starts[n_strings + name_index], starts[n_strings + name_index + 1]
-    pair = np.repeat(np.arange(len(rows)), last - first)
-    _, ngram_index = entries_of(first, last - first)
-    string_keys = (text_index << 24 | ngrams)[: starts[n_strings]]
-    is_shared = find_sorted(string_keys, mention[pair] << 24 | ngrams[ngram_index])[1]
-    dots = np.bincount(pair, weights[ngram_index] * is_shared, len(rows))
-    cosines = dots / np.maximum(norms[mention] * norms[n_strings + name_index], 1e-12)
-    order = np.lexsort((np.arange(len(rows)), -cosines.round(6), mention))
-    return rows[order[np.searchsorted(mention[order], np.arange(len(concepts)))]]
+    nearest = []
+    for string, concept in zip(strings, concepts.tolist(), strict=True):
+        rows = kb.names_of(concept)
+        names = normalize_names(kb.names.take(rows))
+        text, ngrams = name_ngrams([string, *names])
+        weights = kb.ngrams.rarity(ngrams) ** 2
+        is_shared = np.isin(ngrams, ngrams[text == 0])
+        dots = np.bincount(text, weights * is_shared, 1 + len(names))
+        norms = np.sqrt(np.bincount(text, weights, 1 + len(names)))
+        cosines = dots / np.maximum(norms[0] * norms, 1e-12)
+        nearest.append(rows[cosines[1:].round(6).argmax()])
+    return np.array(nearest, dtype=np.int64)
 
 
 @cache

@@ -230,12 +230,10 @@ class Multitask(TokenReader):
             tokens = tokens.detach()
         states = self.states(tokens, lengths, spans, words, last=task)
         trained = [name for name in self.tasks if task in (None, name)]
-        # Vectors that types and classes are predicted from.
-        units = {}
-        for name in trained:
-            if name != MENTION_TASK:
-                vectors = states[name]
-                units[name] = vectors if self.per_token else mean_of_spans(vectors, mentions)
+
+        def units(name: str) -> Tensor:  # what types and classes are predicted from
+            return states[name] if self.per_token else mean_of_spans(states[name], mentions)
+
         losses = []
         if MENTION_TASK in trained:
             # A mean over all tokens would be tiny compared with the losses over mentions: with it,
@@ -243,10 +241,10 @@ class Multitask(TokenReader):
             total = F.cross_entropy(self.tag_logits(states), tags, reduction="sum")
             losses.append(total / (tags != OUTSIDE).sum().clamp(min=1))
         if TYPE_TASK in trained:
-            losses.append(self._types_loss(units[TYPE_TASK], types))
+            losses.append(self._types_loss(units(TYPE_TASK), types))
         vectors = strings.detach()
         if LINK_TASK in trained:
-            losses.append(self._links_loss(units[LINK_TASK], classes, others))
+            losses.append(self._links_loss(units(LINK_TASK), classes, others))
             if self.tower is not None:
                 vectors = self.mention_vectors(states, mentions, strings)
         return vectors, torch.stack(losses).sum()

@@ -355,11 +355,9 @@ class LinkingError:
     @property
     def rank(self) -> int:
         """Rank, counted from 1, of the first candidate with a gold id; 0 if there is none."""
-        if self.gold is not None and self.link is not None:
-            for rank, candidate in enumerate(self.link.candidates, start=1):
-                if candidate.id in self.gold.ids:
-                    return rank
-        return 0
+        candidates = self.link.candidates if self.link else ()
+        ids = self.gold.ids if self.gold else ()
+        return next((rank for rank, c in enumerate(candidates, start=1) if c.id in ids), 0)
 
 
 def find_errors(

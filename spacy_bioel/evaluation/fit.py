@@ -168,13 +168,8 @@ class Development:
     def take(self, mentions: Iterable[int]) -> Development:
         """Select mentions by index."""
         indices = list(mentions)
-        return Development(
-            self.features,
-            [self.rows[i] for i in indices],
-            [self.right[i] for i in indices],
-            [self.strings[i] for i in indices],
-            [self.documents[i] for i in indices],
-        )
+        columns: list[Any] = [self.rows, self.right, self.strings, self.documents]
+        return Development(self.features, *([column[i] for i in indices] for column in columns))
 
     def for_documents(self, documents: Iterable[int]) -> Development:
         """Select the mentions in some documents, by document index."""
@@ -292,11 +287,11 @@ def judge_names(nlp: Language, texts: Sequence[AnnotatedText]) -> list[list[tupl
             for mention in text.mentions
             for id in mention.ids
         }
-        names = []
-        for link in links:
-            if link.ids:
-                is_right = any((link.start, link.end, id) in gold for id in link.ids)
-                names.append((link.candidates[0].name, is_right))
+        names = [
+            (link.candidates[0].name, any((link.start, link.end, id) in gold for id in link.ids))
+            for link in links
+            if link.ids
+        ]
         judged_names.append(names)
     return judged_names
 

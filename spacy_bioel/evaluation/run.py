@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,18 +26,19 @@ from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import AnnotatedText, Link
 
 DOCS_PER_BATCH = 32
+Texts = Sequence[AnnotatedText]
+Protocols = Mapping[str, protocols.Protocol]  # by name
 # The links of each document; the key is whether the linker was given the gold mentions.
 Predicted = dict[bool, list[list[Link]]]
-# Called with a description and `total`; yields a function to call with the number of steps done.
-ProgressBar = Callable[..., AbstractContextManager[Callable[[int], None]]]
+# Takes items, a description and optionally `total`; yields the items, and may show the progress.
+Track = Callable[..., Iterable[Any]]
 
 
-@contextmanager
-def no_progress(description: str, *, total: int | None = None) -> Iterator[Callable[[int], None]]:
-    yield lambda n: None
+def untracked(items: Iterable[Any], description: str, total: int = 0) -> Iterable[Any]:
+    return items
 
 
-def check_gold(texts: Sequence[AnnotatedText], linker: Linker | None, path: Path) -> None:
+def check_gold(texts: Texts, linker: Linker | None, path: Path) -> None:
     """Check that a pipeline can be measured on gold documents.
 
     Warns [W340] if the linker's knowledge base has less than half of the gold ids, [W372] without.
@@ -55,41 +56,28 @@ def check_gold(texts: Sequence[AnnotatedText], linker: Linker | None, path: Path
 
 
 def measure_pipeline(
-    nlp: Language,
-    texts: Sequence[AnnotatedText],
-    chosen: Mapping[str, protocols.Protocol],
-    *,
-    progress: ProgressBar = no_progress,
+    nlp: Language, texts: Texts, chosen: Protocols, *, track: Track = untracked
 ) -> dict[tuple[str, str], float]:
     """Run a pipeline on gold documents, and return percentages by protocol and metric."""
-    links = predict_links(nlp, texts, chosen, progress=progress)
+    links = predict_links(nlp, texts, chosen, track=track)
     figures = score_links(nlp, texts, links, chosen)
     return {(one.protocol, one.metric): one.value for one in figures if not one.label}
 
 
 def predict_links(
-    nlp: Language,
-    texts: Sequence[AnnotatedText],
-    chosen: Mapping[str, protocols.Protocol],
-    *,
-    progress: ProgressBar = no_progress,
+    nlp: Language, texts: Texts, chosen: Protocols, *, track: Track = untracked
 ) -> Predicted:
     """Run a pipeline on bare texts, on gold mentions, or on both, as the protocols require."""
     linker = find_linker(nlp)
     links: Predicted = {}
     for given in sorted({protocol.given_mentions for protocol in chosen.values()}):
         link: Any = link_gold_mentions if given else link_bare_texts
-        links[given] = list(link(nlp, linker, texts, progress=progress))
+        links[given] = list(link(nlp, linker, texts, track=track))
     return links
 
 
 def score_links(
-    nlp: Language,
-    texts: Sequence[AnnotatedText],
-    links: Predicted,
-    chosen: Mapping[str, protocols.Protocol],
-    *,
-    seed: int = 0,
+    nlp: Language, texts: Texts, links: Predicted, chosen: Protocols, *, seed: int = 0
 ) -> list[Figure]:
     """Score the links from `predict_links`, and return figures in the order of the protocols."""
     options: dict[str, Any] = {}
@@ -114,11 +102,7 @@ def batches_before_pipe(
 
 
 def measure_kb_only(
-    nlp: Language,
-    texts: Sequence[AnnotatedText],
-    chosen: Mapping[str, protocols.Protocol],
-    *,
-    progress: ProgressBar = no_progress,
+    nlp: Language, texts: Texts, chosen: Protocols, *, track: Track = untracked
 ) -> dict[tuple[str, str], float]:
     """Measure the baseline that uses only the knowledge base, under the protocols for bare text."""
     baseline = dictionary_pipeline("")
@@ -128,7 +112,7 @@ def measure_kb_only(
     bare = {name: one for name, one in chosen.items() if not one.given_mentions}
     # The baseline's labels are the knowledge base's semantic types, which corpora do not list.
     texts = [replace(text, annotates=()) for text in texts]
-    return measure_pipeline(baseline, texts, bare, progress=progress)
+    return measure_pipeline(baseline, texts, bare, track=track)
 
 
 def link_bare_texts(
@@ -136,23 +120,18 @@ def link_bare_texts(
     linker: Linker | None,
     texts: Iterable[AnnotatedText],
     *,
-    progress: ProgressBar = no_progress,
+    track: Track = untracked,
 ) -> Iterator[list[Link]]:
     """Yield the links that a pipeline finds in bare text; without a linker, the mentions."""
     key = spans_key(linker)
     bare = [text.text for text in texts]
-    with progress("Running the pipeline", total=len(bare)) as advance:
-        for doc in nlp.pipe(bare, batch_size=DOCS_PER_BATCH):
-            yield get_links(doc, spans_key=key)
-            advance(1)
+    docs = nlp.pipe(bare, batch_size=DOCS_PER_BATCH)
+    for doc in track(docs, "Running the pipeline", total=len(bare)):
+        yield get_links(doc, spans_key=key)
 
 
 def link_gold_mentions(
-    nlp: Language,
-    linker: Linker,
-    texts: Sequence[AnnotatedText],
-    *,
-    progress: ProgressBar = no_progress,
+    nlp: Language, linker: Linker, texts: Texts, *, track: Track = untracked
 ) -> Iterator[list[Link]]:
     """Yield the linker's links for the gold mentions, whose offsets and labels it receives."""
     key = spans_key(linker)
@@ -162,13 +141,10 @@ def link_gold_mentions(
     if listens(linker.model):
         docs = with_token_vectors(nlp, docs)
     # Whatever the `mentions` setting is, link the gold spans rather than entities or KB names.
-    with (
-        changed_settings(linker.cfg, {"mentions": "spans"}),
-        progress("Linking gold mentions", total=len(texts)) as advance,
-    ):
-        for doc in linker.pipe(docs, batch_size=DOCS_PER_BATCH):
+    with changed_settings(linker.cfg, {"mentions": "spans"}):
+        linked = linker.pipe(docs, batch_size=DOCS_PER_BATCH)
+        for doc in track(linked, "Linking gold mentions", total=len(texts)):
             yield get_links(doc, spans_key=key)
-            advance(1)
 
 
 @contextmanager

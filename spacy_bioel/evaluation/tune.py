@@ -35,12 +35,13 @@ from spacy_bioel.evaluation.fit import (
 )
 from spacy_bioel.evaluation.protocols import Counts, get_protocol
 from spacy_bioel.evaluation.run import (
-    ProgressBar,
+    Texts,
+    Track,
     batches_before_pipe,
-    link_bare_texts,
-    link_gold_mentions,
+    changed_settings,
     measure_pipeline,
-    no_progress,
+    predict_links,
+    untracked,
 )
 from spacy_bioel.linking.decide import find_mentions
 from spacy_bioel.linking.evidence import default_fusion
@@ -75,11 +76,10 @@ DICTIONARY_GRID: list[dict[str, Value]] = [
 ]
 
 
-def _count_links(nlp: Language, texts: Sequence[AnnotatedText], protocol: str) -> list[Counts]:
-    linker = linker_of(nlp)
-    link = link_gold_mentions if protocol == GOLD_PROTOCOL else link_bare_texts
-    links = list(link(nlp, linker, texts))
-    return count_documents(texts, links, protocol=protocol, canonical=linker.kb.canonical)
+def _count_links(nlp: Language, texts: Texts, protocol: str) -> list[Counts]:
+    (links,) = predict_links(nlp, texts, dict([get_protocol(protocol)])).values()
+    canonical = linker_of(nlp).kb.canonical
+    return count_documents(texts, links, protocol=protocol, canonical=canonical)
 
 
 def _as_saved(fusion: Fusion, features: Sequence[str]) -> Fusion:
@@ -89,11 +89,11 @@ def _as_saved(fusion: Fusion, features: Sequence[str]) -> Fusion:
 
 def tune_weights(
     nlp: Language,
-    texts: Sequence[AnnotatedText],
+    texts: Texts,
     name: str = "fusion",
     *,
     folds: Sequence[Fold],
-    progress: ProgressBar = no_progress,
+    track: Track = untracked,
 ) -> Tuned | None:
     """Fit the linker's weights, so that a candidate's score is its probability of being right.
 
@@ -113,25 +113,18 @@ def tune_weights(
         return None
     previous = getattr(linker, name)
     held_out: list[Counts] = []
-    with progress(f"Fitting weights ({name})", total=1 + len(folds)) as advance:
-        for fold in folds:
-            part = development.for_documents(fold.fitting.tolist())
-            setattr(linker, name, _as_saved(fit(part), features) if len(part) else previous)
-            held_out += _count_links(nlp, [texts[i] for i in fold.held_out.tolist()], GOLD_PROTOCOL)
-            advance(1)
-        setattr(linker, name, _as_saved(fit(development), features))
-        advance(1)
+    for fold in track(folds, f"Fitting weights ({name})"):
+        part = development.for_documents(fold.fitting.tolist())
+        setattr(linker, name, _as_saved(fit(part), features) if len(part) else previous)
+        held_out += _count_links(nlp, [texts[i] for i in fold.held_out.tolist()], GOLD_PROTOCOL)
+    setattr(linker, name, _as_saved(fit(development), features))
     chosen: dict[str, Value] = {"weights": name, "mentions": len(development)}
     cross_fitted = percent_of(held_out, GOLD_PROTOCOL, ACCURACY) if held_out else None
     return Tuned(linker.name, chosen, GOLD_PROTOCOL, ACCURACY, None, cross_fitted)
 
 
 def tune_dictionary(
-    nlp: Language,
-    texts: Sequence[AnnotatedText],
-    *,
-    folds: Sequence[Fold],
-    progress: ProgressBar = no_progress,
+    nlp: Language, texts: Texts, *, folds: Sequence[Fold], track: Track = untracked
 ) -> Tuned | None:
     """Set the dictionary's excluded names and threshold to maximise end-to-end F1.
 
@@ -146,6 +139,7 @@ def tune_dictionary(
     if not folds or not any(is_right for text_names in names for _, is_right in text_names):
         return None
     counts: list[list[Counts]] = [[{}] * len(texts) for _ in DICTIONARY_GRID]
+    trials = list(product(folds, zip(counts, DICTIONARY_GRID, strict=True)))
 
     def dictionary_with(setting: Mapping[str, Value], documents: Sequence[int]) -> dict[str, Any]:
         n_gold = sum(len(texts[i].mentions) for i in documents)
@@ -154,29 +148,20 @@ def tune_dictionary(
         exclude = sorted({*dictionary["exclude"], *wrong})
         return {**dictionary, "exclude": exclude, "threshold": setting["threshold"]}
 
-    try:
-        with progress("Tuning the dictionary", total=len(folds) * len(DICTIONARY_GRID)) as advance:
-            for fold in folds:
-                held_out = fold.held_out.tolist()
-                for setting_counts, setting in zip(counts, DICTIONARY_GRID, strict=True):
-                    linker.cfg["dictionary"] = dictionary_with(setting, fold.fitting.tolist())
-                    fold_counts = _count_links(nlp, [texts[i] for i in held_out], LINK_PROTOCOL)
-                    for i, count in zip(held_out, fold_counts, strict=True):
-                        setting_counts[i] = count
-                    advance(1)
-    finally:
-        linker.cfg["dictionary"] = dictionary
+    with changed_settings(linker.cfg, {"dictionary": dictionary}):
+        for fold, (of_setting, setting) in track(trials, "Tuning the dictionary"):
+            held_out = fold.held_out.tolist()
+            linker.cfg["dictionary"] = dictionary_with(setting, fold.fitting.tolist())
+            fold_counts = _count_links(nlp, [texts[i] for i in held_out], LINK_PROTOCOL)
+            for i, count in zip(held_out, fold_counts, strict=True):
+                of_setting[i] = count
     tuned = grid_search(linker.name, DICTIONARY_GRID, counts, protocol=LINK_PROTOCOL, folds=folds)
     linker.cfg["dictionary"] = dictionary_with(tuned.chosen, range(len(texts)))
     return tuned
 
 
 def tune_nil(
-    nlp: Language,
-    texts: Sequence[AnnotatedText],
-    *,
-    folds: Sequence[Fold],
-    progress: ProgressBar = no_progress,
+    nlp: Language, texts: Texts, *, folds: Sequence[Fold], track: Track = untracked
 ) -> Tuned | None:
     """Set the linker's NIL threshold to maximise end-to-end F1.
 
@@ -186,18 +171,16 @@ def tune_nil(
     grid = [{"nil_threshold": linker.cfg["nil_threshold"]}, *NIL_GRID]
     counts: list[list[Counts]] = [[] for _ in grid]
     n_mentions = 0
-    with progress("Tuning the NIL threshold", total=len(texts)) as advance:
-        golds = iter(texts)
-        for docs in batches_before_pipe(nlp, linker, texts):
-            gold = list(islice(golds, len(docs)))
-            ranking = linker.ranking(docs)
-            for setting_counts, setting in zip(counts, grid, strict=True):
-                links = ranking.links(nil_threshold=float(setting["nil_threshold"]))
-                setting_counts += count_documents(
-                    gold, links, protocol=LINK_PROTOCOL, canonical=linker.kb.canonical
-                )
-            n_mentions += sum(map(len, links))
-            advance(len(docs))
+    golds = iter(texts)
+    for docs in batches_before_pipe(nlp, linker, track(texts, "Tuning the NIL threshold")):
+        gold = list(islice(golds, len(docs)))
+        ranking = linker.ranking(docs)
+        for setting_counts, setting in zip(counts, grid, strict=True):
+            links = ranking.links(nil_threshold=float(setting["nil_threshold"]))
+            setting_counts += count_documents(
+                gold, links, protocol=LINK_PROTOCOL, canonical=linker.kb.canonical
+            )
+        n_mentions += sum(map(len, links))
     if not n_mentions:
         return None
     tuned = grid_search(linker.name, grid, counts, protocol=LINK_PROTOCOL, folds=folds)
@@ -206,34 +189,24 @@ def tune_nil(
 
 
 def tune_detector(
-    nlp: Language,
-    texts: Sequence[AnnotatedText],
-    *,
-    folds: Sequence[Fold],
-    progress: ProgressBar = no_progress,
+    nlp: Language, texts: Texts, *, folds: Sequence[Fold], track: Track = untracked
 ) -> Tuned:
     """Set the detector's settings to maximise the mention F1 of the whole pipeline."""
     detector = find_detector(nlp)
     assert detector is not None
     docs: list[Doc] = []
     scored: list[list[ScoredSpan]] = []
-    with progress("Finding spans", total=len(texts)) as advance:
-        for batch in batches_before_pipe(nlp, detector, texts):
-            docs += batch
-            scored += detector.score_spans(batch)
-            advance(len(batch))
+    for batch in batches_before_pipe(nlp, detector, track(texts, "Finding spans")):
+        docs += batch
+        scored += detector.score_spans(batch)
     counts, rules = [], detector.rules
     grid = [{key: detector.cfg[key] for key in DETECTOR_GRID[0]}, *DETECTOR_GRID]
     find = _whole_pipeline(nlp, detector, docs)
-    with progress("Tuning the detector", total=len(grid)) as advance:
-        for setting in grid:
-            cfg = {**detector.cfg, **setting}
-            spans = select_mentions(docs, scored, cfg, rules)
-            links = [find(index, tuple(of_doc)) for index, of_doc in enumerate(spans)]
-            counts.append(count_documents(texts, links, protocol=MENTION_PROTOCOL))
-            advance(1)
-    name = detector.name
-    tuned = grid_search(name, grid, counts, protocol=MENTION_PROTOCOL, folds=folds)
+    for setting in track(grid, "Tuning the detector"):
+        spans = select_mentions(docs, scored, {**detector.cfg, **setting}, rules)
+        links = [find(index, tuple(of_doc)) for index, of_doc in enumerate(spans)]
+        counts.append(count_documents(texts, links, protocol=MENTION_PROTOCOL))
+    tuned = grid_search(detector.name, grid, counts, protocol=MENTION_PROTOCOL, folds=folds)
     detector.cfg |= tuned.chosen
     return tuned
 
@@ -297,15 +270,13 @@ def digest_of(texts: Iterable[AnnotatedText]) -> str:
     return blake2b(b"".join(sorted(rows)), digest_size=8).hexdigest()
 
 
-def tune_pipeline(
-    nlp: Language, texts: Sequence[AnnotatedText], *, progress: ProgressBar = no_progress
-) -> TuningReport:
+def tune_pipeline(nlp: Language, texts: Texts, *, track: Track = untracked) -> TuningReport:
     """Tune a pipeline in place, and record the report in nlp.meta["bioel"]["tuning"].
 
     The training scores and losses, nlp.meta["performance"], are removed.
 
     nlp (Language): A pipeline with a detector, a linker, or both.
-    texts (Sequence[AnnotatedText]): Gold documents that the pipeline was not trained on.
+    texts (Texts): Gold documents that the pipeline was not trained on.
     RAISES BioelError: [B232] if there is neither pipe, [B040] if a linker needs SciPy and it is not
         installed.
     """
@@ -318,23 +289,23 @@ def tune_pipeline(
     has_ids = any(mention.ids for text in texts for mention in text.mentions)
     if linker is not None and has_ids:
         require_scipy()  # fail now rather than after hours of work
-        weights = tune_weights(nlp, texts, folds=folds, progress=progress)
+        weights = tune_weights(nlp, texts, folds=folds, track=track)
         if weights is None:
             remarks.append("the weights are unchanged: there is no string evidence")
         steps.append(weights)
         if linker.is_contextual:
-            steps.append(tune_weights(nlp, texts, "rescoring", folds=folds, progress=progress))
+            steps.append(tune_weights(nlp, texts, "rescoring", folds=folds, track=track))
         if linker.cfg["mentions"] == "dictionary":
-            dictionary = tune_dictionary(nlp, texts, folds=folds, progress=progress)
+            dictionary = tune_dictionary(nlp, texts, folds=folds, track=track)
             if folds and dictionary is None:
                 remarks.append("the dictionary is unchanged: no name that it finds is right")
             steps.append(dictionary)
     if detector is not None:
-        steps.append(mentions := tune_detector(nlp, texts, folds=folds, progress=progress))
+        steps.append(mentions := tune_detector(nlp, texts, folds=folds, track=track))
         if not mentions.fitted:
             remarks.append("the detector finds no gold mentions: train it for longer")
     if linker is not None and has_ids:
-        nil = tune_nil(nlp, texts, folds=folds, progress=progress)
+        nil = tune_nil(nlp, texts, folds=folds, track=track)
         if nil is None:
             remarks.append("the NIL threshold is unchanged: no mentions are found in bare text")
         steps.append(nil)

@@ -144,25 +144,20 @@ class NetworkKind:
     infer: Callable[[NameEncoder], Infer] = _torch_inference
 
 
-def pieces_model(
-    name: str,
-    kind: NetworkKind,
-    settings: dict[str, Any],
-    *,
-    forward: Callable | None = None,
-    **attrs: object,
-) -> Model:
+def pieces_model(name: str, kind: NetworkKind, settings: dict[str, Any], **attrs: object) -> Model:
     """Build a model over word pieces without its network, which `add_encoder` adds.
 
+    The network of a name encoder reads the word pieces of names. In other models, `add_encoder`
+    also sets the attribute `pieces`, which converts inputs to the arguments of the network.
+
     settings (dict): Settings of the network.
-    forward (Callable | None): None: a name encoder, with the attributes `max_tokens`, the maximum
-        number of word pieces in a name, and `batch_size`, the number of names encoded together.
+    attrs: For a name encoder: `max_tokens`, the maximum number of word pieces in a name, and
+        `batch_size`, the number of names encoded together.
     """
-    attrs = {"kind": kind, "settings": settings, "tokenizer": None} | attrs
+    attrs = {"kind": kind, "settings": settings, "tokenizer": None, "pieces": None} | attrs
     # Special pieces before and after each name.
     attrs |= {"prefix": [], "suffix": []}
-    forward = forward or _forward_name_encoder
-    return Model(name, forward, attrs=attrs, dims={"nO": None}, refs={"network": None})
+    return Model(name, _run_on_pieces, attrs=attrs, dims={"nO": None}, refs={"network": None})
 
 
 def name_encoder_of(model: Model) -> NameEncoder:
@@ -223,10 +218,10 @@ def piece_ids(model: NameEncoder, names: Sequence[str]) -> list[list[int]]:
     return [[*prefix, *encoding.ids, *suffix] or unknown for encoding in encodings]
 
 
-def _forward_name_encoder(
-    model: NameEncoder, names: Sequence[str], is_train: bool
-) -> tuple[Floats2d, Callable[[Floats2d], list]]:
-    return model.get_ref("network")(Pieces.of_rows(piece_ids(model, names)), is_train)
+def _run_on_pieces(model: Model, inputs: Any, is_train: bool) -> tuple[Any, Callable]:
+    pieces = model.attrs["pieces"]
+    arrays = pieces(inputs) if pieces else Pieces.of_rows(piece_ids(model, inputs))
+    return model.get_ref("network")(arrays, is_train)
 
 
 # Files.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from copy import copy
+from copy import copy, deepcopy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -340,14 +340,9 @@ def unchanged_on_error(model: Model) -> Iterator[None]:
     nodes = []
     for node in model.walk():
         attributes = {name: copy(getattr(node, name)) for name in _MODEL_ATTRIBUTES}
-        params = {n: node.get_param(n) if node.has_param(n) else None for n in node.param_names}
-        nodes.append((node, attributes, params))
-    networks = []
+        nodes.append((node, attributes, {n: node.maybe_get_param(n) for n in node.param_names}))
     shims: list[Any] = [shim for node in model.walk() for shim in node.shims]
-    for shim in shims:
-        state = {} if shim._model is None else shim._model.state_dict()
-        weights = {name: tensor.clone() for name, tensor in state.items()}
-        networks.append((shim, dict(vars(shim)), weights))
+    networks = [(s, dict(vars(s)), deepcopy(s._model and s._model.state_dict())) for s in shims]
     try:
         yield
     except BaseException:

@@ -1,12 +1,12 @@
 """Word pieces and frozen embeddings for a name encoder, from a Hugging Face folder or from names.
 
 Word piece embeddings are computed by singular value decomposition, from the concepts whose names
-contain a piece, from co-occurrence, and from another encoder's vectors; nothing is trained.
+contain a piece; nothing is trained.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,11 +23,8 @@ if TYPE_CHECKING:
 
 EmbeddingTables = dict[str, NDArray]
 _UNKNOWN_PIECE = "[UNK]"
-_PIECE_START = "\u2581"  # marks the first piece of a word
 # Proportion of an embedding that is random, to distinguish word pieces that always occur together.
-_RANDOM_SHARE = 0.25
-_RANDOM_SHARE_WITH_TEXTS = 0.125
-_CONTEXT_WIDTH = 5  # number of word pieces on each side that count as co-occurring
+RANDOM_SHARE = 0.25
 
 
 def make_vocabulary(
@@ -38,8 +35,6 @@ def make_vocabulary(
     width: int,
     max_tokens: int,
     more_names: Sequence[str] = (),
-    texts: Sequence[str] = (),
-    encode: Callable[[Sequence[str]], FloatArray] | None = None,
 ) -> tuple[Tokenizer, EmbeddingTables]:
     """Train word pieces on names and compute their embeddings.
 
@@ -48,37 +43,27 @@ def make_vocabulary(
     size, width (int): Number of word pieces, and size of an embedding.
     max_tokens (int): Number of rows in the position table.
     more_names (Sequence[str]): Names for the word pieces only, e.g. training mentions.
-    texts (Sequence[str]): Normalised sentences. If passed, half of the non-random part comes from
-        co-occurrence.
-    encode (Callable | None): Encodes word pieces as words with another encoder. If passed, half of
-        the non-random part comes from its vectors.
     RETURNS (tuple): Word pieces, and tables for `FrozenEmbeddings`; positions are zero.
     """
     tokenizer = train_vocabulary([*names, *more_names], size=size)
-    random_share = _RANDOM_SHARE_WITH_TEXTS if texts else _RANDOM_SHARE
-    n_latent = int(width * (1 - random_share))
-    counts = _piece_concepts(tokenizer, names, concepts)
-    matrices = [counts, _piece_contexts(tokenizer, texts)] if texts else [counts]
-    shares = [1 / len(matrices)] * len(matrices)
-    if encode is not None:
-        vocabulary = tokenizer.get_vocab()
-        pieces = sorted(vocabulary, key=vocabulary.__getitem__)
-        vectors = encode([piece.replace(_PIECE_START, " ").strip() or piece for piece in pieces])
-        matrices = [vectors - vectors.mean(axis=0), *matrices]
-        shares = [0.5, *(share / 2 for share in shares)]
-    borders = (n_latent * np.cumsum([0, *shares])).astype(int)
-    parts = []
-    for matrix, size, share in zip(matrices, np.diff(borders), shares, strict=True):
-        # The squared length of each part of an embedding is proportional to its share.
-        parts.append(_latent_vectors(matrix, size) * np.sqrt(share / shares[0]))
-    n_random = width - sum(part.shape[1] for part in parts)
-    random = np.random.default_rng(0).standard_normal((tokenizer.get_vocab_size(), n_random))
-    random *= np.sqrt(_RANDOM_SHARE) / np.linalg.norm(random, axis=1, keepdims=True)
-    words = np.concatenate([*parts, random], axis=1).astype(np.float32)
+    counts = piece_concepts(tokenizer, names, concepts)
+    latent = latent_vectors(counts, int(width * (1 - RANDOM_SHARE)))
+    return tokenizer, embedding_tables(latent, width=width, max_tokens=max_tokens)
+
+
+def embedding_tables(latent: DoubleArray, *, width: int, max_tokens: int) -> EmbeddingTables:
+    """Complete word piece embeddings with a random part, and return the tables of an encoder.
+
+    latent (DoubleArray): The part that is not random. Shape (n_pieces, less than width).
+    """
+    n, n_latent = latent.shape
+    random = np.random.default_rng(0).standard_normal((n, width - n_latent))
+    random *= np.sqrt(RANDOM_SHARE) / np.linalg.norm(random, axis=1, keepdims=True)
+    words = np.concatenate([latent, random], axis=1).astype(np.float32)
     # As bytes with one scale per piece, embeddings need a quarter of the memory, and accuracy is
     # the same.
     scale = np.abs(words).max(axis=1, keepdims=True) / 127
-    return tokenizer, {
+    return {
         "words": np.round(words / np.maximum(scale, 1e-8)).astype(np.int8),
         "scale": scale,
         "positions": np.zeros((max_tokens, width), dtype=np.float32),
@@ -133,9 +118,8 @@ def _load_wordpiece_tokenizer(folder: Path) -> Tokenizer:
             raise _missing_file_error(folder, f"readable tokenizer.json ({error})") from error
     if not (folder / "vocab.txt").is_file():
         raise _missing_file_error(folder, "tokenizer.json or vocab.txt")
-    pieces = (folder / "vocab.txt").read_text(encoding="utf8").splitlines()
-    vocabulary = {piece: index for index, piece in enumerate(pieces)}
-    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token=_UNKNOWN_PIECE))
+    vocabulary = str(folder / "vocab.txt")
+    tokenizer = Tokenizer(models.WordPiece.from_file(vocabulary, unk_token=_UNKNOWN_PIECE))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     return tokenizer
@@ -160,14 +144,14 @@ def train_vocabulary(names: Sequence[str], *, size: int) -> Tokenizer:
     return tokenizer
 
 
-def _pieces_of(tokenizer: Tokenizer, texts: Sequence[str]) -> tuple[IntArray, IntArray]:
+def flat_pieces(tokenizer: Tokenizer, texts: Sequence[str]) -> tuple[IntArray, IntArray]:
     """Return the pieces of all texts, and the text index of each piece."""
     ids = [encoding.ids for encoding in tokenizer.encode_batch_fast(list(texts))]
     flat = np.concatenate([np.zeros(0, np.int64), *ids]).astype(np.int64)
     return flat, np.repeat(np.arange(len(ids)), [len(text_ids) for text_ids in ids])
 
 
-def _piece_concepts(tokenizer: Tokenizer, names: Sequence[str], concepts: IntArray) -> csr_array:
+def piece_concepts(tokenizer: Tokenizer, names: Sequence[str], concepts: IntArray) -> csr_array:
     """Return weighted counts of pieces in each concept's names. Sparse (n_pieces, n_concepts).
 
     Pieces that occur in names of the same concepts, such as "renal" and "kidney", get similar rows,
@@ -175,7 +159,7 @@ def _piece_concepts(tokenizer: Tokenizer, names: Sequence[str], concepts: IntArr
     """
     from scipy.sparse import coo_array
 
-    rows, name = _pieces_of(tokenizer, names)
+    rows, name = flat_pieces(tokenizer, names)
     columns = concepts[name]
     shape = tokenizer.get_vocab_size(), int(concepts.max(initial=0)) + 1
     ones = np.ones(len(rows), dtype=np.float32)
@@ -186,32 +170,7 @@ def _piece_concepts(tokenizer: Tokenizer, names: Sequence[str], concepts: IntArr
     return counts.multiply(inverse_frequency[:, None]).tocsr()
 
 
-def _piece_contexts(tokenizer: Tokenizer, texts: Sequence[str]) -> csr_array:
-    """Return the positive pointwise mutual information of nearby pieces. Sparse (n_pieces,
-    n_pieces).
-
-    Levy and Goldberg (2014), Neural Word Embedding as Implicit Matrix Factorization.
-    """
-    from scipy.sparse import coo_array
-
-    flat, text = _pieces_of(tokenizer, texts)
-    first, second, weight = [], [], []
-    for distance in range(1, _CONTEXT_WIDTH + 1):
-        left = np.flatnonzero(text[:-distance] == text[distance:])
-        first += [flat[left], flat[left + distance]]
-        second += [flat[left + distance], flat[left]]
-        weight.append(np.full(2 * len(left), 1 / distance, dtype=np.float32))
-    n = tokenizer.get_vocab_size()
-    cells = (np.concatenate(first), np.concatenate(second))
-    counts = coo_array((np.concatenate(weight), cells), shape=(n, n)).tocsr().tocoo()
-    total = np.asarray(counts.sum(axis=1)).ravel()
-    smoothed = total**0.75 / (total**0.75).sum()
-    information = np.log(counts.data / (total[counts.row] * smoothed[counts.col]))
-    counts.data = np.maximum(information, 0).astype(np.float32)
-    return counts.tocsr()
-
-
-def _latent_vectors(matrix: csr_array | FloatArray, n_latent: int) -> DoubleArray:
+def latent_vectors(matrix: csr_array | FloatArray, n_latent: int) -> DoubleArray:
     """Return the truncated SVD of a matrix: unit rows with at most `n_latent` dimensions."""
     from sklearn.utils.extmath import randomized_svd
 

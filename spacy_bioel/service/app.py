@@ -57,6 +57,9 @@ def _check_string(value: object) -> str:
     return value
 
 
+_String = Annotated[str, PlainValidator(_check_string), WithJsonSchema({"type": "string"})]
+
+
 def _to_text_object(value: object) -> dict[str, Any]:
     if isinstance(value, dict):
         return value
@@ -85,14 +88,10 @@ class _Strict(BaseModel):
 class TextIn(_Strict):
     """A text to link, with an optional id."""
 
-    text: Annotated[str, PlainValidator(_check_string), WithJsonSchema({"type": "string"})] = Field(
+    text: _String = Field(
         description="The text, as Unicode; offsets in the answer count characters"
     )
-    id: Annotated[
-        str | None,
-        PlainValidator(lambda value: value if value is None else _check_string(value)),
-        WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "null"}]}),
-    ] = Field(default=None, description="Id of the text, repeated in the answer")
+    id: _String | None = Field(default=None, description="Id of the text, repeated in the answer")
 
 
 class LinkRequest(_Strict):

@@ -41,13 +41,10 @@ class _Request:
     """
 
     jobs: list[Job]
-    waiting: deque[int] = field(init=False)
+    waiting: deque[int]
     suspects: set[int] = field(default_factory=set)
     answers: dict[int, tuple[str, Answer]] = field(default_factory=dict)
     future: Future[list[Answer]] = field(default_factory=Future)
-
-    def __post_init__(self) -> None:
-        self.waiting = deque(range(len(self.jobs)))
 
     def is_alone(self, position: int) -> bool:
         """Return whether a text is linked without others, because it may take long."""
@@ -172,7 +169,7 @@ class Service:
         RETURNS (Future): The answers. If it is cancelled, its texts are dropped. Its exception is
             an error raised while loading or linking.
         """
-        request = _Request(jobs)
+        request = _Request(jobs, deque(range(len(jobs))))
         with self._changed:
             if self.failure is not None or not jobs:
                 request.end(self.failure)

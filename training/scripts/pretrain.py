@@ -11,7 +11,7 @@ import math
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -21,9 +21,11 @@ import numpy as np
 import torch
 import typer
 from pretraining import Run
+from scipy.sparse import coo_array, csr_array
 from spacy.util import load_config, registry
 from spacy.vocab import Vocab
 from synonyms import by_concept, join_names, names_of_kb, names_of_mentions
+from tokenizers import Tokenizer
 from torch.nn import functional as F
 from train import find_transformer
 
@@ -42,13 +44,23 @@ from spacy_bioel.models.name_encoder import (
     write_encoder,
 )
 from spacy_bioel.models.networks import info_nce_loss
-from spacy_bioel.models.vocabulary import make_vocabulary
+from spacy_bioel.models.vocabulary import (
+    RANDOM_SHARE,
+    embedding_tables,
+    flat_pieces,
+    latent_vectors,
+    piece_concepts,
+    train_vocabulary,
+)
 from spacy_bioel.settings import GOLD_KEY
 from spacy_bioel.text.normalize import normalize_name
-from spacy_bioel.types import IntArray
+from spacy_bioel.types import DoubleArray, FloatArray, IntArray
 
 _LOGGER = logging.getLogger("pretrain")
 _N_NEIGHBOURS = 8
+_PIECE_START = "\u2581"  # marks the first piece of a word
+_RANDOM_SHARE_WITH_TEXTS = 0.125  # see `RANDOM_SHARE`
+_CONTEXT_WIDTH = 5  # number of word pieces on each side that count as co-occurring
 _SENTENCE_END = re.compile(r"(?<=[.;:])\s+")
 
 
@@ -190,6 +202,63 @@ def read_sentences(paths: Iterable[Path], kbs: Iterable[KnowledgeBase]) -> Itera
         yield from filter(None, map(normalize_name, _SENTENCE_END.split(text)))
 
 
+def piece_vectors(
+    tokenizer: Tokenizer,
+    names: Sequence[str],
+    concepts: IntArray,
+    texts: Sequence[str],
+    *,
+    width: int,
+    encode: Callable[[Sequence[str]], FloatArray] | None,
+) -> DoubleArray:
+    """Return word piece embeddings without their random part. Shape (n_pieces, less than width).
+
+    names, concepts: Normalised names, and the concept of each.
+    texts (Sequence[str]): Normalised sentences. If there are any, half comes from co-occurrence.
+    encode (Callable | None): Encodes word pieces as words with another encoder. If passed, half
+        comes from its vectors.
+    """
+    n_latent = int(width * (1 - (_RANDOM_SHARE_WITH_TEXTS if texts else RANDOM_SHARE)))
+    matrices: list[Any] = [piece_concepts(tokenizer, names, concepts)]
+    matrices += [_piece_contexts(tokenizer, texts)] if texts else []
+    shares = [1 / len(matrices)] * len(matrices)
+    if encode is not None:
+        vocabulary = tokenizer.get_vocab()
+        pieces = sorted(vocabulary, key=vocabulary.__getitem__)
+        vectors = encode([piece.replace(_PIECE_START, " ").strip() or piece for piece in pieces])
+        matrices = [vectors - vectors.mean(axis=0), *matrices]
+        shares = [0.5, *(share / 2 for share in shares)]
+    borders = (n_latent * np.cumsum([0, *shares])).astype(int)
+    parts = []
+    for matrix, size, share in zip(matrices, np.diff(borders), shares, strict=True):
+        # The squared length of each part of an embedding is proportional to its share.
+        parts.append(latent_vectors(matrix, size) * np.sqrt(share / shares[0]))
+    return np.concatenate(parts, axis=1)
+
+
+def _piece_contexts(tokenizer: Tokenizer, texts: Sequence[str]) -> csr_array:
+    """Return the positive pointwise mutual information of nearby pieces. Sparse (n_pieces,
+    n_pieces).
+
+    Levy and Goldberg (2014), Neural Word Embedding as Implicit Matrix Factorization.
+    """
+    flat, text = flat_pieces(tokenizer, texts)
+    first, second, weight = [], [], []
+    for distance in range(1, _CONTEXT_WIDTH + 1):
+        left = np.flatnonzero(text[:-distance] == text[distance:])
+        first += [flat[left], flat[left + distance]]
+        second += [flat[left + distance], flat[left]]
+        weight.append(np.full(2 * len(left), 1 / distance, dtype=np.float32))
+    n = tokenizer.get_vocab_size()
+    cells = (np.concatenate(first), np.concatenate(second))
+    counts = coo_array((np.concatenate(weight), cells), shape=(n, n)).tocsr().tocoo()
+    total = np.asarray(counts.sum(axis=1)).ravel()
+    smoothed = total**0.75 / (total**0.75).sum()
+    information = np.log(counts.data / (total[counts.row] * smoothed[counts.col]))
+    counts.data = np.maximum(information, 0).astype(np.float32)
+    return counts.tocsr()
+
+
 def read_transformer(path: str, kb: KnowledgeBase) -> NameEncoder:
     """Return a transformer that encodes each word piece as if it were a name."""
     model = build_transformer_names_v1(pooling="mean")
@@ -222,17 +291,17 @@ def main(
     model = registry.resolve({"model": settings["model"]})["model"]
     vocabulary = settings["vocabulary"]
     transformer = read_transformer(vocabulary["path"], opened[0]) if vocabulary["path"] else None
-    tokenizer, tables = make_vocabulary(
+    tokenizer = train_vocabulary(synonyms.names, size=vocabulary["size"])
+    latent = piece_vectors(
+        tokenizer,
         synonyms.names,
         concepts,
-        more_names=[],
-        size=vocabulary["size"],
+        list(read_sentences(mentions or [], opened)),
         width=vocabulary["width"],
-        max_tokens=model.attrs["max_tokens"],
-        texts=list(read_sentences(mentions or [], opened)),
         encode=partial(encode_names, transformer) if transformer else None,
     )
-    add_rescnn(model, tokenizer, tables)
+    sizes = {"width": vocabulary["width"], "max_tokens": model.attrs["max_tokens"]}
+    add_rescnn(model, tokenizer, embedding_tables(latent, **sizes))
     run = Pretraining(
         model, synonyms.names, concepts, np.array(synonyms.sources), settings["pretraining"]
     )
