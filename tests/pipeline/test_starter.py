@@ -15,7 +15,7 @@ from tiny import LINKER, VOCABULARY, blank, examples, linking_nlp, with_entity
 
 import spacy_bioel
 from spacy_bioel.errors import BioelError
-from spacy_bioel.kb import build, bundled
+from spacy_bioel.kb import bundled
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.edit import add_concepts
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
@@ -74,7 +74,7 @@ def test_built_once(small_starter, monkeypatch):
         kb.path is not None and kb.path.parent == small_starter and kb.path.name.startswith("mesh-")
     )
     assert (len(kb), kb.n_names, kb.type_names) == (2, 4, ("C", "D"))
-    monkeypatch.setattr(build, "merge_records", None)
+    monkeypatch.setattr(bundled, "merge_records", None)
     assert bundled.starter_kb().fingerprint == kb.fingerprint
     with monkeypatch.context() as later:
         later.setattr(bundled, "NORMALIZER_VERSION", 99)
