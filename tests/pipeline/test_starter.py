@@ -127,7 +127,7 @@ def test_a_folder_that_is_there_and_cannot_be_written(small_starter, monkeypatch
         raise PermissionError(13, "Permission denied")
 
     bundled.cache_folder().mkdir(parents=True)
-    monkeypatch.setattr(build, "editing", refuse)
+    monkeypatch.setattr(bundled, "editing", refuse)
     with pytest.raises(BioelError, match=r"\[B063\].*Permission denied.*SPACY_BIOEL_CACHE"):
         bundled.starter_kb()
 
