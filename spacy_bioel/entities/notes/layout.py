@@ -355,20 +355,15 @@ class _Reader:
 
     def _read_choices(self, boxes: Sequence[re.Match[str]], start: int, end: int) -> Iterator[Node]:
         """Yield keys whose value is the box that is ticked: "Rash [ ] yes [x] no"."""
-        groups: list[list[re.Match[str]]] = []
-        starts: list[int] = []
-        for box in boxes:
-            if not groups or self.text[start : box.start()].strip():  # a name
-                groups.append([])
-                starts.append(start)
-            groups[-1].append(box)
-            answer = _YES_OR_NO.match(self.text, box.end())
-            start = answer.end() if answer else box.end()
-        for group, first, last in zip(groups, starts, [*starts[1:], end], strict=True):
-            ticked = next((box for box in group if is_ticked(box[0])), None)
-            pair = Node("pair", first, last, (first, group[0].start()))
-            pair.body = ticked.end() if ticked else last
-            pair.parts = [Node("sentence", *pair.head), Node("sentence", pair.head[1], last)]
+        ends = [(_YES_OR_NO.match(self.text, box.end()) or box).end() for box in boxes]
+        befores = zip(boxes, [start, *ends], strict=False)
+        firsts = [i for i, (box, x) in enumerate(befores) if self.text[x : box.start()].strip()]
+        for i, k in pairwise([*firsts, len(boxes)]):
+            first, last = ends[i - 1] if i else start, ends[k - 1] if k < len(boxes) else end
+            ticked = next((box for box in boxes[i:k] if is_ticked(box[0])), None)
+            name = (first, boxes[i].start())
+            pair = Node("pair", first, last, name, ticked.end() if ticked else last)
+            pair.parts = [Node("sentence", *name), Node("sentence", name[1], last)]
             yield pair
 
     def _read_boxes(self, boxes: Sequence[re.Match[str]], start: int, end: int) -> Iterator[Node]:
