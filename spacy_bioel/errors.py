@@ -364,6 +364,7 @@ class Warnings(metaclass=_Coded):
     W382 = "The pipeline finds labels that no gold mention has ({labels}; gold: {known}), and these mentions count as errors. If documents are not annotated with these labels, add annotates = [LABEL, ...] to the reader; to train a pipeline without them, use the config fine_tune.cfg, or its section [initialize.before_init]."
     W390 = "{source}: sentences seem to continue on the next line, but each line was read as a document of its own. To read the whole file as one note, add --format whole."
     W396 = "{path}: findings that this format cannot contain: {n:,} ({why}). A table contains all: -o NAME.csv"
+    W401 = "{first} and {second} both have ids with the prefix {prefix}. An id is looked up in the first of them that knows it; if one is an older release, leave it out."
     W455 = "Using only the knowledge base, without training, is better here: {protocol} {metric} {alone:.1f}, the pipeline {value:.1f}. Annotate more documents, or use the knowledge base as the pipeline."
     W477 = "{path}: unreadable cross-references and definitions are left out: {n:,}, the first in line {line}: {row!r}. Ids and names are complete."
     W478 = "{path}: synonyms were split at {used!r}; rows with a semicolon there: {semicolons:,}, with a bar: {bars:,}. If this is wrong, build again with --synonym-separator TEXT."

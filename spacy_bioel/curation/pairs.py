@@ -1,0 +1,125 @@
+"""Records of a check: pairs of a name and an id, as read from a file, and the verdict on each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from spacy_bioel.io.open import Place
+
+
+class Verdict(StrEnum):
+    """What a check found about a pair."""
+
+    AGREES = "agrees"
+    SYNONYM = "synonym"
+    CLOSE = "close"
+    OTHER = "other concept"
+    RETIRED = "retired"
+    UNKNOWN = "unknown id"
+    MALFORMED = "malformed"
+    NOT_CHECKED = "not checked"
+
+    @property
+    def is_wrong(self) -> bool:
+        return self in (Verdict.OTHER, Verdict.RETIRED, Verdict.UNKNOWN, Verdict.MALFORMED)
+
+
+class Anchor(StrEnum):
+    """Where in a stretch of words the name is."""
+
+    WHOLE = "whole"
+    END = "end"
+    START = "start"
+
+
+class Style(StrEnum):
+    """How strings are written in a file."""
+
+    TEXT = "text"
+    CSV = "csv"
+    JSON = "json"
+    YAML = "yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Words next to an id that are or contain its name.
+
+    at (int): Offset of the words in the line; -1 if they cannot be replaced.
+    is_firm (bool): Whether the words must contain a name. Otherwise, the id may stand alone.
+    """
+
+    words: str
+    at: int = -1
+    anchor: Anchor = Anchor.WHOLE
+    is_firm: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """An id and its name, as written.
+
+    place (Place): File, and the line where the record begins.
+    at (int): Offset of the id in the record; -1 if it cannot be replaced.
+    readings (tuple[Reading, ...]): Words that may contain the name, the likeliest first; empty for
+        an id without a name.
+    cell (str): Cell of a table, such as "B7", or path in JSON or YAML, such as "$.type.id".
+    """
+
+    id: str
+    place: Place
+    at: int = -1
+    readings: tuple[Reading, ...] = ()
+    cell: str = ""
+    style: Style = Style.TEXT
+
+    @property
+    def where(self) -> str:
+        column = f", column {self.at + 1}" if self.at >= 0 else ""
+        return f"{self.place}{column}{f', {self.cell}' if self.cell else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """A concept that an id or a name refers to.
+
+    score (float): Similarity of its best name to the name in the pair, up to 1.
+    """
+
+    id: str
+    name: str
+    score: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The verdict on a pair.
+
+    id (str): The id in the spelling of the knowledge base.
+    name (str): The name; "" if the id stands alone.
+    found (Meaning | None): The concept with this id, or the concept that replaced it.
+    proposals (tuple[Meaning, ...]): Concepts that the name may refer to, best first; for an id that
+        was retired without a replacement, the concepts to consider.
+    is_certain (bool): Whether the id can be replaced by that of `found` without asking a person.
+    is_accepted (bool): Whether the pair has the same verdict in the baseline.
+    """
+
+    pair: Pair
+    verdict: Verdict
+    id: str
+    name: str = ""
+    name_at: int = -1
+    found: Meaning | None = None
+    proposals: tuple[Meaning, ...] = ()
+    is_certain: bool = False
+    is_accepted: bool = False
+
+    @property
+    def is_wrong(self) -> bool:
+        return self.verdict.is_wrong and not self.is_accepted
+
+    @property
+    def score(self) -> float | None:
+        """Similarity of the name to the closest name of the concept; None without a name."""
+        return self.found.score if self.found and self.name else None
