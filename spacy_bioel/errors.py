@@ -315,6 +315,13 @@ class Errors(metaclass=_Coded):
     B598 = "The date of {where} is {found:.40}, expected one date such as 2024-03-31, or none. Correct it."
     B599 = "{kb} has no ids for a Phenopacket, expected HPO, MONDO, OMIM, Orphanet or DOID (HP:0001250); its first is {id!r}. Use another knowledge base, build it again with --prefix HP if its ids lack their prefix, or write a table."
 
+    B600 = "{where}: this file is not text (it contains a null byte). Expected text, Markdown, CSV, TSV, XLSX, JSON, YAML or OBO in UTF-8: leave the file out, or convert it."
+    B601 = "{where}: found {found}, expected JSON or JSON lines. Correct the line, or choose another format with --format."
+    B602 = "{where}: found {found}, expected YAML of at most 16 million characters and 100 levels. Correct the file, split it, or choose another format with --format."
+    B603 = "Unknown format {found!r}: expected one of {known}. Correct --format, or leave it out: files are read by their suffix, and others as text."
+    B604 = "--fix cannot write {out}: {problem}. Expected one file of text, Markdown, CSV, TSV, JSON, YAML or OBO as input, not compressed; check other files one by one, or correct workbooks by hand."
+    B605 = "{path}, line {line}: this is not a baseline. Expected JSON lines with an id, a name and a verdict, as written by `bioel check FILES -o {path}`: write the baseline again."
+    B606 = "{path}: cannot tell the format from the suffix. Expected .jsonl, .csv, .tsv or .html, or - for a table on stdout: rename the output."
 
 class Warnings(metaclass=_Coded):
     W060 = "{path}: {lost} of {n} mentions begin or end inside a token and are dropped: {first}. Use the tokenizer spacy-bioel.BioTokenizer.v1, or widen = true."
@@ -364,6 +371,7 @@ class Warnings(metaclass=_Coded):
     W382 = "The pipeline finds labels that no gold mention has ({labels}; gold: {known}), and these mentions count as errors. If documents are not annotated with these labels, add annotates = [LABEL, ...] to the reader; to train a pipeline without them, use the config fine_tune.cfg, or its section [initialize.before_init]."
     W390 = "{source}: sentences seem to continue on the next line, but each line was read as a document of its own. To read the whole file as one note, add --format whole."
     W396 = "{path}: findings that this format cannot contain: {n:,} ({why}). A table contains all: -o NAME.csv"
+    W400 = "{n:,} ids with the prefix {prefix} are not checked, because no knowledge base has them all. To check them, add one: --kb FOLDER, or build it: bioel kb build FOLDER SOURCE"
     W401 = "{first} and {second} both have ids with the prefix {prefix}. An id is looked up in the first of them that knows it; if one is an older release, leave it out."
     W455 = "Using only the knowledge base, without training, is better here: {protocol} {metric} {alone:.1f}, the pipeline {value:.1f}. Annotate more documents, or use the knowledge base as the pipeline."
     W477 = "{path}: unreadable cross-references and definitions are left out: {n:,}, the first in line {line}: {row!r}. Ids and names are complete."

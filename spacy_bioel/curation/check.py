@@ -15,7 +15,7 @@ import numpy as np
 
 from spacy_bioel.curation.ids import id_pattern, prefix_key, split_id
 from spacy_bioel.curation.pairs import Anchor, Finding, Meaning, Pair, Reading, Verdict
-from spacy_bioel.curation.text import text_pairs
+from spacy_bioel.curation.tables import text_pairs
 from spacy_bioel.errors import LOGGER, Warnings
 from spacy_bioel.io.open import Place
 from spacy_bioel.kb.bundled import open_setting
@@ -126,8 +126,8 @@ class Checker:
 
     def check(self, pair: Pair) -> Finding:
         """Return the finding on a pair."""
-        found = self._judge(pair.id, pair.readings)
-        return replace(found, pair=pair)
+        words = tuple(replace(reading, at=-1, line=0) for reading in pair.readings)
+        return replace(self._judge(pair.id, words), pair=pair)
 
     def check_text(self, text: str) -> list[Finding]:
         """Check the ids in a text, such as an answer of a language model."""
@@ -142,10 +142,10 @@ class Checker:
             id, own = raw, self._find_xref(prefix, local)
         kbs = list(dict.fromkeys(kb for kb, _ in own)) or [v.kb for v in vocabularies]
         if prefix and not kbs:
-            return Finding(Pair(raw, _NOWHERE), Verdict.NOT_CHECKED, raw, *_first_words(readings))
+            return Finding(Pair(raw, _NOWHERE), Verdict.NOT_CHECKED, raw, _first_words(readings))
         names = _OwnNames(own)
-        name, at, likeness = self._choose_name(readings, names, kbs or list(self.kbs))
-        finding = partial(Finding, Pair(raw, _NOWHERE), id=id, name=name, name_at=at)
+        name, likeness = self._choose_name(readings, names, kbs or list(self.kbs))
+        finding = partial(Finding, Pair(raw, _NOWHERE), id=id, name=name)
         if not own:
             verdict, proposals = self._judge_missing(vocabularies, id, local)
             if not proposals and verdict is not Verdict.NOT_CHECKED:
@@ -198,29 +198,28 @@ class Checker:
 
     def _choose_name(
         self, readings: Sequence[Reading], own: _OwnNames, kbs: Sequence[KnowledgeBase]
-    ) -> tuple[str, int, float]:
+    ) -> tuple[str, float]:
         """Choose the name among the words around an id.
 
         The longest name counts, whether of the concept with the id or of another.
 
-        RETURNS (tuple): The name and its offset, and its likeness to a name of the concept with the
-            id, 0 if it is not one; "" if the id stands alone.
+        RETURNS (tuple): The name, "" if the id stands alone, and its likeness to a name of the
+            concept with the id, 0 if it is another name.
         """
-        others: list[tuple[str, int, float]] = []
+        others = []
         for reading in readings:
-            for offset, name in _candidates(reading):
+            for name in _candidates(reading):
                 normalized = normalize_name(name)
                 if not normalized:
                     continue
-                at = reading.at + offset if reading.at >= 0 else -1
                 if likeness := self._likeness(normalized, own, kbs):
-                    return name, at, likeness
+                    return name, likeness
                 is_long = reading.is_firm or len(normalized) >= _MIN_LETTERS
                 if is_long and any(kb.lookup_names([normalized])[0] >= 0 for kb in kbs):
-                    others.append((name, at, 0.0))
+                    others.append(name)
                     break
-        firm = ((*_first_words([reading]), 0.0) for reading in readings if reading.is_firm)
-        return next(iter(others), None) or next(firm, ("", -1, 0.0))
+        firm = (_first_words([reading]) for reading in readings if reading.is_firm)
+        return next(chain(others, firm), ""), 0.0
 
     def _likeness(self, name: str, own: _OwnNames, kbs: Sequence[KnowledgeBase]) -> float:
         """Return the likeness of a normalised name to a name of a concept, 0 if it is another.
@@ -247,30 +246,22 @@ class _OwnNames:
         self.all = dict.fromkeys(chain.from_iterable(names))
 
 
-def _candidates(reading: Reading) -> Iterator[tuple[int, str]]:
-    """Yield the offsets and strings that may be the name in a reading, the longest first."""
+def _candidates(reading: Reading) -> Iterator[str]:
+    """Yield the strings that may be the name in a reading, the longest first."""
     words = [match.span() for match in _WORD.finditer(reading.words)]
     if reading.anchor is Anchor.WHOLE:
-        yield 0, reading.words
+        yield reading.words
     elif reading.anchor is Anchor.END:
         for start, _ in words[-_MAX_WORDS_OF_NAME:]:
-            yield start, reading.words[start:]
+            yield reading.words[start:]
     else:
         for _, end in reversed(words[:_MAX_WORDS_OF_NAME]):
-            yield 0, reading.words[:end].rstrip(".,;:")
+            yield reading.words[:end].rstrip(".,;:")
 
 
-def _first_words(readings: Sequence[Reading]) -> tuple[str, int]:
-    """Return the words of the first reading and their offset, without those of a sentence."""
-    if not readings:
-        return "", -1
-    reading = readings[0]
-    words, start, end = reading.words, 0, len(reading.words)
-    if reading.anchor is not Anchor.WHOLE and words.count(" ") >= _MAX_WORDS_OF_NAME:
-        spans = [match.span() for match in _WORD.finditer(words)]
-        start = spans[-_MAX_WORDS_OF_NAME][0] if reading.anchor is Anchor.END else 0
-        end = spans[_MAX_WORDS_OF_NAME - 1][1] if reading.anchor is Anchor.START else len(words)
-    return words[start:end], reading.at + start if reading.at >= 0 else -1
+def _first_words(readings: Sequence[Reading]) -> str:
+    """Return the longest string that may be the name in the first reading."""
+    return next(chain.from_iterable(map(_candidates, readings)), "")
 
 
 def _is_open(name: str) -> bool:

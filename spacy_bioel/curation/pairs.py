@@ -22,6 +22,7 @@ class Verdict(StrEnum):
 
     @property
     def is_wrong(self) -> bool:
+        """Whether an id with this verdict should not be used."""
         return self in (Verdict.OTHER, Verdict.RETIRED, Verdict.UNKNOWN, Verdict.MALFORMED)
 
 
@@ -46,7 +47,8 @@ class Style(StrEnum):
 class Reading:
     """Words next to an id that are or contain its name.
 
-    at (int): Offset of the words in the line; -1 if they cannot be replaced.
+    at (int): Offset of the words in the record; -1 if they cannot be replaced.
+    line (int): Line of the record of the words, if it is not that of the pair; else 0.
     is_firm (bool): Whether the words must contain a name. Otherwise, the id may stand alone.
     """
 
@@ -54,6 +56,7 @@ class Reading:
     at: int = -1
     anchor: Anchor = Anchor.WHOLE
     is_firm: bool = True
+    line: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,8 @@ class Pair:
 
     @property
     def where(self) -> str:
-        column = f", column {self.at + 1}" if self.at >= 0 else ""
+        """The place, as in a message."""
+        column = f", column {self.at + 1}" if self.at >= 0 and not self.cell else ""
         return f"{self.place}{column}{f', {self.cell}' if self.cell else ''}"
 
 
@@ -109,7 +113,6 @@ class Finding:
     verdict: Verdict
     id: str
     name: str = ""
-    name_at: int = -1
     found: Meaning | None = None
     proposals: tuple[Meaning, ...] = ()
     is_certain: bool = False
@@ -117,7 +120,17 @@ class Finding:
 
     @property
     def is_wrong(self) -> bool:
+        """Whether a person or `--fix` has to do something."""
         return self.verdict.is_wrong and not self.is_accepted
+
+    def name_place(self) -> tuple[int, int]:
+        """Return the line of the record of the name, and its offset; -1 if it cannot be replaced."""
+        for reading in self.pair.readings:
+            if self.name and self.name in reading.words and reading.at >= 0:
+                is_last = reading.anchor is Anchor.END
+                offset = len(reading.words) - len(self.name) if is_last else 0
+                return reading.line or self.pair.place.line, reading.at + offset
+        return self.pair.place.line, -1
 
     @property
     def score(self) -> float | None:

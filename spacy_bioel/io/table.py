@@ -58,7 +58,7 @@ _N_TO_DETECT = 1000  # rows whose synonyms decide how synonyms are separated
 
 
 def is_text_table(path: StrPath) -> bool:
-    return _suffix_of(path) in (".csv", ".tsv", ".tab", *WORKBOOKS)
+    return suffix_of(path) in (".csv", ".tsv", ".tab", *WORKBOOKS)
 
 
 def read_rows(path: StrPath, *, separator: str, quoted: bool) -> _TableRows:
@@ -107,9 +107,9 @@ def read_rows(path: StrPath, *, separator: str, quoted: bool) -> _TableRows:
 
 def _open_rows(path: StrPath, *, quoted: bool | None = None) -> _TableRows:
     """Stream the rows of a table or workbook; by default, tabs and bars exclude quoting."""
-    if _suffix_of(path) in WORKBOOKS:
+    if suffix_of(path) in WORKBOOKS:
         return read_workbook(path)
-    separator = _separator_of(path)
+    separator = separator_of(path)
     return read_rows(path, separator=separator, quoted=quoted or separator not in "\t|")
 
 
@@ -131,13 +131,14 @@ def read_text_table(path: StrPath, patient: str = "", date: str = "") -> Iterato
         same errors as `read_table`.
     """
     rows = _open_rows(path, quoted=True)
-    header = _header_of(next((row for _, row in rows), []))
+    header = header_of(next((row for _, row in rows), []))
     columns: dict[str, Column] = {name: name for name in ("text", "id") if name in header}
     if "text" not in columns:
         raise BioelError(Errors.B444.format(path=path, columns=header))
     more = {key: name for key, name in (("patient", patient), ("date", date)) if name}
     indices = {key: i for key, (i,) in _column_indices(path, columns | more, header).items()}
     used = [i for key, i in indices.items() if key != "date"]  # a date may be one in Excel too
+    used = [i for (i,) in column_indices(path, columns, header).values()]
     ids: set[int] = set()  # hashes, as there may be millions
     for number, (where, row) in enumerate(rows, start=1):
         if "id" in columns and not any(row):
@@ -190,7 +191,7 @@ def read_table(
         if not first:
             return
         header = first[0][1]
-    indices = _column_indices(path, columns, header)
+    indices = column_indices(path, columns, header)
     used = list(chain.from_iterable(indices.values()))
     at, separator = indices.get("synonyms", []), synonym_separator or _BAR
     some = [row[i] for _, row in first for i in at if i < len(row) and row[i]]
@@ -236,14 +237,15 @@ def read_header_table(
     yield from read_table(path, columns=columns, prefix=prefix, synonym_separator=synonym_separator)
 
 
-def _suffix_of(path: StrPath) -> str:
+def suffix_of(path: StrPath) -> str:
+    """Return the suffix of a file in lower case, without that of a compressed file."""
     suffixes = [suffix.lower() for suffix in Path(path).suffixes]
     return next((suffix for suffix in reversed(suffixes) if suffix not in (".gz", ".zst")), "")
 
 
-def _separator_of(path: StrPath) -> str:
+def separator_of(path: StrPath) -> str:
     """Choose the cell separator by extension or first row; prefer tabs, as names contain commas."""
-    suffix = _suffix_of(path)
+    suffix = suffix_of(path)
     if suffix in _SEPARATOR_OF_SUFFIX:
         return _SEPARATOR_OF_SUFFIX[suffix]
     lines = (line for _, line in numbered_lines(path) if not line.startswith("#"))
@@ -262,7 +264,7 @@ def _column_names(columns: Mapping[str, Column]) -> set[str]:
     return {part for part in parts if isinstance(part, str)}
 
 
-def _header_of(row: list[str]) -> list[str]:
+def header_of(row: list[str]) -> list[str]:
     """Return the names of columns; spreadsheets add empty cells at the end of all rows."""
     names = [cell.strip().lstrip("# " if i == 0 else "") for i, cell in enumerate(row)]
     while names and not names[-1]:
@@ -275,7 +277,7 @@ def _read_header(path: StrPath, rows: _TableRows, columns: Mapping[str, Column])
     wanted = _column_names(columns)
     best: list[str] = []
     for _, row in rows:
-        header = _header_of(row)
+        header = header_of(row)
         if len(wanted & set(header)) > len(wanted & set(best)):
             best = header
         if wanted <= set(best):
@@ -285,7 +287,7 @@ def _read_header(path: StrPath, rows: _TableRows, columns: Mapping[str, Column])
     raise BioelError(Errors.B128.format(path=path, missing=sorted(wanted), header=best))
 
 
-def _column_indices(
+def column_indices(
     path: StrPath, columns: Mapping[str, Column], header: list[str]
 ) -> dict[str, list[int]]:
     missing = sorted(_column_names(columns) - set(header))

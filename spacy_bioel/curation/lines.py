@@ -1,15 +1,13 @@
-"""Read pairs of a name and an id from lines of text, Markdown and OBO."""
+"""Read pairs of a name and an id from a line of running text."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 from spacy_bioel.curation.pairs import Anchor, Pair, Reading
 from spacy_bioel.io.open import Place
-
-Lines = Iterable[tuple[Place, str]]
 
 _MARKS = " \t*_`\"'“”„,:=–—-"  # around names: white space, emphasis, quotes and separators
 _BULLET = re.compile(r"\s{0,99}(?:[-*•>#+]{1,6}|\d{1,3}[.)])\s{1,9}")
@@ -27,14 +25,8 @@ _PROSE = re.compile(
 )
 
 
-def text_pairs(lines: Lines, ids: re.Pattern[str]) -> Iterator[Pair]:
-    """Read pairs from text, such as "name (CURIE)", "CURIE ! name" and "[name](address)"."""
-    for place, line in lines:
-        yield from line_pairs(line.rstrip("\r\n"), place, ids)
-
-
 def line_pairs(line: str, place: Place, ids: re.Pattern[str]) -> Iterator[Pair]:
-    """Read the pairs in a line of text."""
+    """Read the pairs in a line: "name (CURIE)", "CURIE ! name", "[name](address)" and others."""
     matches = list(ids.finditer(line))
     ends = [0, *(match.end() for match in matches)]
     starts = [*(match.start() for match in matches[1:]), len(line)]

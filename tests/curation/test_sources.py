@@ -1,0 +1,184 @@
+"""Pairs are read from JSON, YAML and OBO, and from bad files with a coded error."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from spacy_bioel.curation.ids import id_pattern
+from spacy_bioel.curation.sources import files_in, read_pairs
+from spacy_bioel.errors import BioelError
+
+IDS = id_pattern(["HP", "X"])
+
+
+def pairs_in(tmp_path: Path, name: str, text: str | bytes, **options):
+    path = tmp_path / name
+    path.write_bytes(text.encode("utf8") if isinstance(text, str) else text)
+    return list(read_pairs(path, IDS, **options))
+
+
+def assert_in_place(pair, text: str):
+    lines = text.splitlines()
+    assert lines[pair.place.line - 1][pair.at :].startswith(pair.id)
+    for reading in pair.readings:
+        line = lines[(reading.line or pair.place.line) - 1]
+        assert line[reading.at :].startswith(reading.words)
+
+
+def shown(pairs):
+    return [("/".join(r.words for r in pair.readings), pair.id, pair.cell) for pair in pairs]
+
+
+PHENOPACKET = {
+    "id": "case 1",
+    "phenotypicFeatures": [
+        {"type": {"id": "HP:0001250", "label": "Seizure"}, "excluded": True},
+        {"type": {"label": "Ataxia", "id": "HP:0001251"}, "modifiers": []},
+    ],
+    "hpo_ids": ["HP:0000001", "HP:0000002"],
+    "note": "Seizure (HP:0001250)",
+}
+EXPECTED = [
+    ("Seizure", "HP:0001250", "$.phenotypicFeatures[0].type.id"),
+    ("Ataxia", "HP:0001251", "$.phenotypicFeatures[1].type.id"),
+    ("", "HP:0000001", "$.hpo_ids[0]"),
+    ("", "HP:0000002", "$.hpo_ids[1]"),
+    ("Seizure", "HP:0001250", "$.note"),
+]
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_json(tmp_path, indent):
+    text = json.dumps(PHENOPACKET, indent=indent)
+    pairs = pairs_in(tmp_path, "a.json", text)
+    assert shown(pairs) == EXPECTED
+    for pair in pairs:
+        assert_in_place(pair, text)
+
+
+def test_json_lines(tmp_path):
+    text = '{"id": "X:1", "name": "Gout"}\n\n{"id": "X:2", "label": "Gu\\u00efllain", "n": 1e5}\n'
+    pairs = pairs_in(tmp_path, "a.jsonl", text)
+    assert shown(pairs) == [("Gout", "X:1", "$.id"), ("Guïllain", "X:2", "$.id")]
+    assert [pair.place.line for pair in pairs] == [1, 3]
+    assert pairs[1].readings[0].at == -1  # escaped: cannot be replaced
+
+
+YAML = """\
+# a list
+features:
+  - type: {id: HP:0001250, label: 'Seizure'}
+  - id: "HP:0001251"
+    label: Ataxia
+hpo: [HP:0000001]
+"""
+
+
+def test_yaml(tmp_path):
+    pairs = pairs_in(tmp_path, "a.yaml", YAML)
+    assert [pair[:2] for pair in shown(pairs)] == [
+        ("Seizure", "HP:0001250"), ("Ataxia", "HP:0001251"), ("", "HP:0000001")
+    ]  # fmt: skip
+    for pair in pairs:
+        assert_in_place(pair, YAML)
+    assert pairs_in(tmp_path, "b.yml", json.dumps(PHENOPACKET)) != []
+
+
+def test_linkml(tmp_path):
+    text = "permissible_values:\n  SEIZURE:\n    meaning: HP:0001250\n  B:\n    title: Gout\n    meaning: X:1\n"
+    assert shown(pairs_in(tmp_path, "a.yaml", text)) == [
+        ("SEIZURE", "HP:0001250", "$.permissible_values.SEIZURE.meaning"),
+        ("Gout", "X:1", "$.permissible_values.B.meaning"),
+    ]
+
+
+def test_aliases_are_read_once(tmp_path):
+    text = "a: &a {id: X:1, name: Gout}\n" + "".join(f"b{i}: [*a, *a]\n" for i in range(9))
+    assert len(pairs_in(tmp_path, "a.yaml", text)) == 1
+    bomb = "a0: &a0 [X:1]\n" + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 30))
+    assert len(pairs_in(tmp_path, "a.yaml", bomb)) == 1
+
+
+OBO = """\
+format-version: 1.2
+[Term]
+id: HP:0001250
+name: Seizure
+alt_id: HP:0002279
+is_a: HP:0012638 ! Abnormal nervous system physiology
+relationship: part_of X:1 ! Gout
+xref: MESH:D012640
+xref: X:3 "Fit"
+
+[Term]
+id: HP:0000057
+name: obsolete Clitoromegaly
+is_obsolete: true
+replaced_by: HP:0008665
+[Typedef]
+id: part_of
+name: part of
+"""
+
+
+def test_obo(tmp_path):
+    pairs = pairs_in(tmp_path, "a.obo", OBO)
+    assert sorted(pair[:2] for pair in shown(pairs)) == [
+        ("", "MESH:D012640"),
+        ("", "X:3"),
+        ("Abnormal nervous system physiology", "HP:0012638"),
+        ("Gout", "X:1"),
+        ("Seizure", "HP:0001250"),
+    ]
+    for pair in pairs:
+        assert_in_place(pair, OBO)
+
+
+@pytest.mark.parametrize(
+    "name, text, code",
+    [
+        ("a.txt", b"\x00\x01", "B600"),
+        ("a.md", "Caf\xe9".encode("latin1"), "B103"),
+        ("a.json", '{"id": "X:1"', "B601"),
+        ("a.json", '{"id": "X:1"]', "B601"),
+        ("a.json", '{"id": X:1}', "B601"),
+        ("a.json", "no JSON", "B601"),
+        ("a.json", "[" * 5000, "B601"),
+        ("a.jsonl", '{"id": "\\ux"}', "B601"),
+        ("a.yaml", "a: [", "B602"),
+        ("a.yaml", "[" * 3000, "B602"),
+        ("a.yaml", "a: *b", "B602"),
+        ("a.csv", 'id,name\n"X:1,Gout\n', "B126"),
+        ("a.xlsx", "not a workbook", "B104"),
+        ("a.txt", "", "B102"),
+    ],
+)
+def test_bad_files(tmp_path, name, text, code):
+    with pytest.raises(BioelError, match=code):
+        pairs_in(tmp_path, name, text)
+
+
+def test_large_yaml(tmp_path, monkeypatch):
+    monkeypatch.setattr("spacy_bioel.curation.trees._MAX_YAML", 10)
+    with pytest.raises(BioelError, match="B602"):
+        pairs_in(tmp_path, "a.yaml", "id: X:1\nname: Gout\n")
+
+
+def test_formats(tmp_path):
+    assert shown(pairs_in(tmp_path, "a.txt", "id,name\nX:1,Gout\n", format="table")) == [("Gout", "X:1", "A2")]
+    with pytest.raises(BioelError, match="B603"):
+        pairs_in(tmp_path, "a.txt", "x", format="xml")
+
+
+def test_long_names_and_spaces(tmp_path):
+    pairs = pairs_in(tmp_path, "a.csv", f"id,name\nX:1,{'gout ' * 2000}\n")
+    assert len(pairs[0].readings[0].words) == 9999
+
+
+def test_folders(tmp_path):
+    for name in ("b.txt", "a/c.md", ".git/d.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    names = [path.relative_to(tmp_path).as_posix() for path in files_in([tmp_path])]
+    assert names == ["a/c.md", "b.txt"]
