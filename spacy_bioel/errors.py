@@ -323,6 +323,7 @@ class Errors(metaclass=_Coded):
     B605 = "{path}, line {line}: this is not a baseline. Expected JSON lines with an id, a name and a verdict, as written by `bioel check FILES -o {path}`: write the baseline again."
     B606 = "{path}: cannot tell the format from the suffix. Expected .jsonl, .csv, .tsv or .html, or - for a table on stdout: rename the output."
 
+
 class Warnings(metaclass=_Coded):
     W060 = "{path}: {lost} of {n} mentions begin or end inside a token and are dropped: {first}. Use the tokenizer spacy-bioel.BioTokenizer.v1, or widen = true."
     W064 = "{kb} has {n} names and lacks vectors for them, so no encoder is used. To add vectors with the bundled encoder, run: bioel kb encode {kb} starter"

@@ -89,7 +89,9 @@ def vocabularies_of(kb: KnowledgeBase) -> Iterator[Vocabulary]:
     start = 0
     while start < len(kb):
         id = kb.ids[start]
-        prefix = "".join(id.partition(":" if ":" in id else "_")[:2]) if re.search("[:_]", id) else ""
+        prefix = (
+            "".join(id.partition(":" if ":" in id else "_")[:2]) if re.search("[:_]", id) else ""
+        )
         low, end = start, len(kb)
         while low < end:
             middle = (low + end) // 2
@@ -132,7 +134,9 @@ class Checker:
     def check_text(self, text: str) -> list[Finding]:
         """Check the ids in a text, such as an answer of a language model."""
         lines = enumerate(text.split("\n"), start=1)
-        return list(map(self.check, text_pairs(((Place("", n), line) for n, line in lines), self.ids)))
+        return list(
+            map(self.check, text_pairs(((Place("", n), line) for n, line in lines), self.ids))
+        )
 
     def _judged(self, raw: str, readings: tuple[Reading, ...]) -> Finding:
         prefix, local = split_id(raw) or ("", "")
@@ -303,7 +307,9 @@ def _without(words: Sequence[str], others: Sequence[str]) -> list[str]:
 def _is_misspelt(word: str, other: str) -> bool:
     if min(len(word), len(other)) < _MIN_LETTERS or not (word + other).isalpha():
         return False
-    return is_one_error_apart(word, other) or is_one_error_apart(singular_of(word), singular_of(other))
+    return is_one_error_apart(word, other) or is_one_error_apart(
+        singular_of(word), singular_of(other)
+    )
 
 
 @lru_cache(maxsize=1 << 14)

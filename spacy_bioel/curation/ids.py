@@ -24,7 +24,9 @@ icd10cm icd10
 cvcl cellosaurus
 """
 _KEY_OF = {
-    spelling: line.split()[0] for line in _SPELLINGS.strip().splitlines() for spelling in line.split()
+    spelling: line.split()[0]
+    for line in _SPELLINGS.strip().splitlines()
+    for spelling in line.split()
 }
 # Prefixes with numbers that are not ids of concepts.
 _NOT_CONCEPTS = frozenset("pmid pmc pmcid doi isbn issn orcid http https tel nct".split())
@@ -61,7 +63,9 @@ def _any_id() -> re.Pattern[str]:
 
 def id_parts(match: re.Match[str]) -> tuple[str, str]:
     """Return the prefix and local part of a match of `id_pattern`."""
-    prefix = match["obo"] or match["registry"] or match["prefix"] or ("MESH" if match["mesh"] else "")
+    prefix = (
+        match["obo"] or match["registry"] or match["prefix"] or ("MESH" if match["mesh"] else "")
+    )
     return prefix, match["local"] or match["digits"]
 
 

@@ -14,7 +14,9 @@ _BULLET = re.compile(r"\s{0,99}(?:[-*•>#+]{1,6}|\d{1,3}[.)])\s{1,9}")
 _CLAUSE_START = re.compile(r"[;|•\t\])}]|[.:!?]\s")
 _CLAUSE = re.compile(r"(?:\([^()]{0,200}\)|[^;|•\t\])}(.!?]|[.!?](?!\s|$))*")
 # An opening bracket before an id, perhaps with words such as "HPO id:".
-_OPENED = re.compile(r"[(\[][ *_`\"']{0,9}(?:[\w ]{0,20}\b(?:id|ID|code|curie|CURIE)[:= ]{1,3})?[`*]{0,3}$")
+_OPENED = re.compile(
+    r"[(\[][ *_`\"']{0,9}(?:[\w ]{0,20}\b(?:id|ID|code|curie|CURIE)[:= ]{1,3})?[`*]{0,3}$"
+)
 _BETWEEN = re.compile(r"[\s,;/|&*_`]{0,9}(?:and|or)?[\s,;/|&*_`]{0,9}")  # ids with the same name
 _BANG = re.compile(r"[\s`*]{0,9}!")
 _BRACKETS = re.compile(r"[\s*_`]{0,9}\(([^()]{2,200})\)")

@@ -42,7 +42,9 @@ def files_in(paths: Iterable[Path]) -> Iterator[Path]:
         if path.is_dir():
             found = (file for file in path.rglob("*") if file.is_file())
             yield from sorted(
-                file for file in found if not any(p.startswith(".") for p in file.relative_to(path).parts)
+                file
+                for file in found
+                if not any(p.startswith(".") for p in file.relative_to(path).parts)
             )
         else:
             yield path

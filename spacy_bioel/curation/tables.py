@@ -112,7 +112,9 @@ def _is_id(text: str, ids: re.Pattern[str]) -> bool:
     return parts is not None and ids.fullmatch(f"{parts[0]}:00000") is not None
 
 
-def _cell_pairs(cell: Cell, parts: Sequence[str], name: Cell | None, style: Style) -> Iterator[Pair]:
+def _cell_pairs(
+    cell: Cell, parts: Sequence[str], name: Cell | None, style: Style
+) -> Iterator[Pair]:
     names = _SEVERAL.split(name.text.strip()) if name and len(parts) > 1 else []
     for n, part in enumerate(parts):
         readings: tuple[Reading, ...] = ()
@@ -138,7 +140,8 @@ def _moved(pair: Pair, cell: Cell, style: Style) -> Pair:
     """Move a pair from the text of a cell to its record."""
     offset = cell.at if cell.at >= 0 else None
     readings = tuple(
-        r if r.at < 0 else replace(r, at=-1 if offset is None else r.at + offset) for r in pair.readings
+        r if r.at < 0 else replace(r, at=-1 if offset is None else r.at + offset)
+        for r in pair.readings
     )
     at = -1 if offset is None else pair.at + offset
     return replace(pair, at=at, readings=readings, cell=cell.name, style=style)

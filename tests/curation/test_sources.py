@@ -96,7 +96,9 @@ def test_linkml(tmp_path):
 def test_aliases_are_read_once(tmp_path):
     text = "a: &a {id: X:1, name: Gout}\n" + "".join(f"b{i}: [*a, *a]\n" for i in range(9))
     assert len(pairs_in(tmp_path, "a.yaml", text)) == 1
-    bomb = "a0: &a0 [X:1]\n" + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 30))
+    bomb = "a0: &a0 [X:1]\n" + "".join(
+        f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 30)
+    )
     assert len(pairs_in(tmp_path, "a.yaml", bomb)) == 1
 
 
@@ -166,7 +168,9 @@ def test_large_yaml(tmp_path, monkeypatch):
 
 
 def test_formats(tmp_path):
-    assert shown(pairs_in(tmp_path, "a.txt", "id,name\nX:1,Gout\n", format="table")) == [("Gout", "X:1", "A2")]
+    assert shown(pairs_in(tmp_path, "a.txt", "id,name\nX:1,Gout\n", format="table")) == [
+        ("Gout", "X:1", "A2")
+    ]
     with pytest.raises(BioelError, match="B603"):
         pairs_in(tmp_path, "a.txt", "x", format="xml")
 

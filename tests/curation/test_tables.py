@@ -56,7 +56,9 @@ def test_csv(text, expected):
 
 
 def test_columns_and_prefix():
-    assert pairs_of("a,b,c\n1,x,Gout\n", columns={"id": "a", "name": "c"}, prefix="X") == [("Gout", "X:1")]
+    assert pairs_of("a,b,c\n1,x,Gout\n", columns={"id": "a", "name": "c"}, prefix="X") == [
+        ("Gout", "X:1")
+    ]
     assert pairs_of("Lives alone,160903007\n", columns={"id": 2, "name": 1}, prefix="SNOMED") == [
         ("Lives alone", "SNOMED:160903007")
     ]
@@ -115,4 +117,7 @@ def test_workbooks(tmp_path):
         book.active.append(row)
     book.save(tmp_path / "a.xlsx")
     pairs = list(table_pairs("a", workbook_rows(tmp_path / "a.xlsx"), IDS, TableOptions()))
-    assert [(pair.cell, pair.at, pair.id) for pair in pairs] == [("A2", -1, "HP:0001250"), ("A3", -1, "HP:0001251")]
+    assert [(pair.cell, pair.at, pair.id) for pair in pairs] == [
+        ("A2", -1, "HP:0001250"),
+        ("A3", -1, "HP:0001251"),
+    ]
