@@ -18,7 +18,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from spacy_bioel import __version__
-from spacy_bioel.cli import card, console, corpora, documents, evaluate, kb_build, kb_show
+from spacy_bioel.cli import card, check, console, corpora, documents, evaluate, kb_build, kb_show
 from spacy_bioel.errors import BioelError, Errors, crash_report
 
 # Errors for wrong paths and missing permissions (for a full disk, see `console.NO_ROOM`).
@@ -58,6 +58,7 @@ app.command("convert")(corpora.convert)
 app.command("link")(documents.link_command)
 app.command("patient")(documents.patient_command)
 app.command("explain")(documents.explain_command)
+app.command("check")(check.check_command)
 app.command("suggest")(documents.suggest_command)
 app.command("tune")(evaluate.tune_command)
 app.command("evaluate", help=evaluate.EVALUATE_HELP)(evaluate.evaluate_command)

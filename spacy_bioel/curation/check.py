@@ -18,7 +18,7 @@ from spacy_bioel.curation.pairs import Anchor, Finding, Meaning, Pair, Reading, 
 from spacy_bioel.curation.tables import text_pairs
 from spacy_bioel.errors import LOGGER, Warnings
 from spacy_bioel.io.open import Place
-from spacy_bioel.kb.bundled import open_setting
+from spacy_bioel.kb.bundled import list_bundled, open_setting
 from spacy_bioel.kb.joined import parts_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase, search_names
 from spacy_bioel.kb.spelling import is_one_error_apart
@@ -111,7 +111,7 @@ class Checker:
     """
 
     def __init__(self, kbs: Iterable[KnowledgeBase | str | Path]) -> None:
-        opened = (kb if isinstance(kb, KnowledgeBase) else open_setting(str(kb)) for kb in kbs)
+        opened = chain.from_iterable(map(_opened_kbs, kbs))
         self.kbs = tuple(part for kb in opened for part in parts_of(kb))
         self._vocabularies: dict[str, list[Vocabulary]] = defaultdict(list)
         for vocabulary in (v for kb in self.kbs for v in vocabularies_of(kb)):
@@ -130,6 +130,11 @@ class Checker:
         """Return the finding on a pair."""
         words = tuple(replace(reading, at=-1, line=0) for reading in pair.readings)
         return replace(self._judge(pair.id, words), pair=pair)
+
+    def unchecked_prefix(self, finding: Finding) -> str:
+        """Return the prefix of an id that was not checked; "" for other findings."""
+        parts = split_id(finding.id) if finding.verdict is Verdict.NOT_CHECKED else None
+        return parts[0] if parts else ""
 
     def check_text(self, text: str) -> list[Finding]:
         """Check the ids in a text, such as an answer of a language model."""
@@ -241,6 +246,15 @@ class Checker:
         return 0.0 if any(_is_word(error, kb) for error in errors for kb in kbs) else likeness
 
 
+def _opened_kbs(kb: KnowledgeBase | str | Path) -> list[KnowledgeBase]:
+    if isinstance(kb, KnowledgeBase):
+        return [kb]
+    places = [str(kb)]
+    if kb == "starter":
+        places = [str(about["name"]) for about in list_bundled()]
+    return list(map(open_setting, places))
+
+
 class _OwnNames:
     """Normalised names of the concepts with an id."""
 
@@ -321,7 +335,7 @@ def _is_word(word: str, kb: KnowledgeBase) -> bool:
 
 
 def _meanings_of(name: str, kbs: Iterable[KnowledgeBase]) -> tuple[Meaning, ...]:
-    """Return the concepts that a name refers to, best first: those with the name, or similar ones."""
+    """Return the concepts with a name, or else with similar names, best first."""
     name = name[:_MAX_SEARCHED]
     hits = [hit for kb in kbs for hit in search_names(kb, name, _N_PROPOSALS)] if name else []
     exact = normalize_name(name)

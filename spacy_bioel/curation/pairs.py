@@ -124,7 +124,7 @@ class Finding:
         return self.verdict.is_wrong and not self.is_accepted
 
     def name_place(self) -> tuple[int, int]:
-        """Return the line of the record of the name, and its offset; -1 if it cannot be replaced."""
+        """Return the line and offset of the name; -1 if it cannot be replaced."""
         for reading in self.pair.readings:
             if self.name and self.name in reading.words and reading.at >= 0:
                 is_last = reading.anchor is Anchor.END

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from spacy_bioel.curation.ids import split_id
 from spacy_bioel.curation.lines import line_pairs
-from spacy_bioel.curation.pairs import Anchor, Pair, Reading
+from spacy_bioel.curation.pairs import Anchor, Pair, Reading, Style
 from spacy_bioel.curation.tables import (
+    UNQUOTED,
     Lines,
     TableOptions,
     delimited_rows,
@@ -20,7 +21,7 @@ from spacy_bioel.curation.tables import (
 )
 from spacy_bioel.curation.trees import json_pairs, yaml_pairs
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.io.open import WORKBOOKS, Place, StrPath, numbered_lines
+from spacy_bioel.io.open import WORKBOOKS, StrPath, numbered_lines
 from spacy_bioel.io.table import separator_of, suffix_of
 
 _FORMAT_OF_SUFFIX = {
@@ -29,6 +30,7 @@ _FORMAT_OF_SUFFIX = {
     **dict.fromkeys((".yaml", ".yml"), "yaml"),
     ".obo": "obo",
 }
+DEFAULTS = TableOptions()
 FORMATS = ("text", *dict.fromkeys(_FORMAT_OF_SUFFIX.values()))
 # Lines of OBO with the ids of other terms. Alternate ids are retired by definition.
 _OBO_TAGS = frozenset(
@@ -55,7 +57,7 @@ def read_pairs(
     ids: re.Pattern[str],
     *,
     format: str = "",
-    options: TableOptions = TableOptions(),
+    options: TableOptions = DEFAULTS,
     lines: Lines | None = None,
 ) -> Iterator[Pair]:
     """Stream the pairs in a file.
@@ -73,7 +75,8 @@ def read_pairs(
     checked = _text_lines(numbered_lines(path, ends=True) if lines is None else lines)
     if format == "table":
         separator = separator_of(path) if lines is None else ","
-        return table_pairs(path, delimited_rows(checked, separator), ids, options)
+        style = Style.TEXT if separator in UNQUOTED else Style.CSV
+        return table_pairs(path, delimited_rows(checked, separator), ids, options, style)
     if format == "yaml":
         return yaml_pairs(path, "".join(line for _, line in checked), ids)
     return {"json": json_pairs, "obo": _obo_pairs, "text": text_pairs}[format](checked, ids)

@@ -29,6 +29,7 @@ _SEVERAL = re.compile(r"\s*[|;,]\s*")
 _RULE = re.compile(r"\|?(?:\s{0,9}:?-{1,200}:?\s{0,9}\|)+(?:\s{0,9}:?-{1,200}:?\s{0,9})?")
 _QUOTED = re.compile('"((?:[^"]|"")*)"')
 _MARKS = " *_`"
+UNQUOTED = "\t|"  # separators of tables in which quotes belong to the names
 _NEAREST = -2  # the closest cell with words has the name
 _MAX_LINES_OF_ROW = 1000  # beyond which a quote was not closed
 
@@ -171,10 +172,15 @@ def _unmarked(cell: Cell) -> Cell:
 
 
 def table_pairs(
-    path: StrPath, rows: Iterable[list[Cell]], ids: re.Pattern[str], options: TableOptions
+    path: StrPath,
+    rows: Iterable[list[Cell]],
+    ids: re.Pattern[str],
+    options: TableOptions,
+    style: Style = Style.CSV,
 ) -> Iterator[Pair]:
     """Read pairs from the rows of a table, by its header or by `options.columns`.
 
+    style (Style): TEXT if quotes belong to the names.
     RAISES BioelError: [B128] if a column is missing, [B262] if there is no column of a number.
     """
     columns: dict[int, int] | None = None
@@ -190,7 +196,7 @@ def table_pairs(
             has_names = any(isinstance(column, str) for column in options.columns.values())
             if has_names or not (options.columns or any(map(ids.search, header))):
                 continue
-        yield from row_pairs(cells, columns, ids, Style.CSV, options.prefix)
+        yield from row_pairs(cells, columns, ids, style, options.prefix)
 
 
 def delimited_rows(lines: Lines, separator: str) -> Iterator[list[Cell]]:
@@ -198,9 +204,9 @@ def delimited_rows(lines: Lines, separator: str) -> Iterator[list[Cell]]:
 
     RAISES BioelError: [B126] if a quote is not closed.
     """
-    is_quoted = separator not in "\t|"
-    record, first, number = "", Place(""), 0
-    for number, (place, line) in enumerate(lines):
+    is_quoted = separator not in UNQUOTED
+    record, first, place = "", Place(""), Place("")
+    for place, line in lines:
         first = first if record else place
         record += line
         if is_quoted and record.count('"') % 2:
@@ -211,7 +217,7 @@ def delimited_rows(lines: Lines, separator: str) -> Iterator[list[Cell]]:
             yield list(_split(record.rstrip("\r\n"), separator, first, is_quoted=is_quoted))
         record = ""
     if record:
-        message = Errors.B126.format(where=first, end=first.line + number, error="a quote is open")
+        message = Errors.B126.format(where=first, end=place.line, error="a quote is open")
         raise BioelError(message)
 
 
