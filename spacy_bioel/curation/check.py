@@ -201,6 +201,13 @@ class Checker:
         self, vocabularies: Sequence[Vocabulary], id: str, local: str
     ) -> tuple[Verdict, tuple[Meaning, ...]]:
         """Judge an id that is not in the knowledge bases."""
+        for vocabulary in vocabularies:
+            others = vocabulary.kb.withdrawn.get(id)
+            if others is not None:
+                kb = vocabulary.kb
+                known = [(other, kb.find(other)) for other in others]
+                found = (Meaning(i, kb.preferred_name(row), 0.0) for i, row in known if row >= 0)
+                return Verdict.RETIRED, tuple(found)
         if not vocabularies or all(v.is_malformed(local) for v in vocabularies):
             return Verdict.MALFORMED, ()
         return (Verdict.UNKNOWN if vocabularies[0].is_complete else Verdict.NOT_CHECKED), ()
@@ -218,7 +225,7 @@ class Checker:
         others = []
         for reading in readings:
             for name in _candidates(reading):
-                normalized = normalize_name(name)
+                normalized = normalize_name(name).removeprefix("obsolete ")
                 if not normalized:
                     continue
                 if likeness := self._likeness(normalized, own, kbs):

@@ -4,7 +4,9 @@ import pytest
 
 from spacy_bioel.curation.check import Checker
 from spacy_bioel.curation.pairs import Verdict
+from spacy_bioel.io.ontology import read_obo
 from spacy_bioel.kb.build import build_kb
+from spacy_bioel.kb.edit import add_concepts, compact_kb
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.types import Concept
 
@@ -174,3 +176,64 @@ def test_each_id_in_a_line_has_its_own_name(checker):
     findings = checker.check_text("HP:0001250 Seizure HP:0001251 Ataxia\nHP:0001251 Seizure")
     assert [f.verdict.value for f in findings] == ["agrees", "agrees", "other concept"]
     assert findings[-1].pair.place.line == 2
+
+
+OBO = """\
+format-version: 1.2
+ontology: go
+
+[Term]
+id: GO:0055129
+name: L-proline biosynthetic process
+
+[Term]
+id: GO:0006561
+name: obsolete proline biosynthetic process
+is_obsolete: true
+replaced_by: GO:0055129
+
+[Term]
+id: GO:1990854
+name: obsolete vacuole-ER tethering
+is_obsolete: true
+consider: GO:0055129
+consider: GO:7777777
+
+[Term]
+id: GO:0000005
+name: obsolete ribosomal chaperone activity
+is_obsolete: true
+"""
+
+
+@pytest.fixture(scope="module")
+def go(tmp_path_factory) -> Checker:
+    folder = tmp_path_factory.mktemp("go")
+    (folder / "go.obo").write_text(OBO, "utf8")
+    build_kb(read_obo(folder / "go.obo"), folder / "kb")
+    return Checker([folder / "kb"])
+
+
+def test_an_id_that_was_replaced(go):
+    finding = only(go, "GO:0006561")
+    assert (finding.verdict, finding.found.id) == (Verdict.RETIRED, "GO:0055129")
+    assert finding.is_certain
+    # The name of an obsolete term does not contradict its replacement.
+    assert only(go, "GO:0006561 ! obsolete L-proline biosynthetic process").is_certain
+
+
+def test_an_id_with_terms_to_consider_needs_a_person(go):
+    finding = only(go, "GO:1990854")
+    assert (finding.verdict, finding.found, finding.is_certain) == (Verdict.RETIRED, None, False)
+    assert [proposal.id for proposal in finding.proposals] == ["GO:0055129"]
+    finding = only(go, "GO:0000005")
+    assert (finding.verdict, finding.proposals) == (Verdict.RETIRED, ())
+    assert only(go, "GO:7777777").verdict is Verdict.UNKNOWN
+
+
+def test_withdrawn_ids_survive_a_change(go, tmp_path):
+    go.kbs[0].save_to(tmp_path / "kb")
+    add_concepts(tmp_path / "kb", [Concept("GO:0000005", ("back again",)), Concept("GO:1", ("a",))])
+    assert set(KnowledgeBase.open(tmp_path / "kb").withdrawn) == {"GO:1990854"}
+    compact_kb(tmp_path / "kb", forget_retired=True)
+    assert not KnowledgeBase.open(tmp_path / "kb").withdrawn
