@@ -101,6 +101,22 @@ def vocabularies_of(kb: KnowledgeBase) -> Iterator[Vocabulary]:
         start = end
 
 
+def check(
+    text: str, kb: KnowledgeBase | str | Path | Sequence[KnowledgeBase | str | Path] = "starter"
+) -> list[Finding]:
+    """Check that the ids in a text exist, and mean what the names next to them say.
+
+    text (str): Text or Markdown, such as an answer of a language model.
+    kb: A knowledge base, its folder, or a name such as "starter:mesh"; or several of these, for ids
+        with different prefixes. "starter": all bundled ones.
+    RETURNS (list[Finding]): For each id, `verdict`, `name`, `id`, `found` (the concept with the id)
+        and `proposals` (concepts that the name may mean).
+    RAISES BioelError: The same errors as `kb.bundled.open_setting`.
+    """
+    single = isinstance(kb, KnowledgeBase | str | Path)
+    return Checker([kb] if single else kb).check_text(text)
+
+
 class Checker:
     """Checks pairs against knowledge bases, each of which knows the ids with its prefixes.
 
@@ -151,7 +167,7 @@ class Checker:
             id, own = raw, self._find_xref(prefix, local)
         kbs = list(dict.fromkeys(kb for kb, _ in own)) or [v.kb for v in vocabularies]
         if prefix and not kbs:
-            return Finding(Pair(raw, _NOWHERE), Verdict.NOT_CHECKED, raw, _first_words(readings))
+            return Finding(Pair(raw, _NOWHERE), Verdict.NOT_CHECKED, raw, _firm_name(readings))
         names = _OwnNames(own)
         name, likeness = self._choose_name(readings, names, kbs or list(self.kbs))
         finding = partial(Finding, Pair(raw, _NOWHERE), id=id, name=name)
@@ -234,8 +250,7 @@ class Checker:
                 if is_long and any(kb.lookup_names([normalized])[0] >= 0 for kb in kbs):
                     others.append(name)
                     break
-        firm = (_first_words([reading]) for reading in readings if reading.is_firm)
-        return next(chain(others, firm), ""), 0.0
+        return next(iter(others), _firm_name(readings)), 0.0
 
     def _likeness(self, name: str, own: _OwnNames, kbs: Sequence[KnowledgeBase]) -> float:
         """Return the likeness of a normalised name to a name of a concept, 0 if it is another.
@@ -278,15 +293,16 @@ def _candidates(reading: Reading) -> Iterator[str]:
         yield reading.words
     elif reading.anchor is Anchor.END:
         for start, _ in words[-_MAX_WORDS_OF_NAME:]:
-            yield reading.words[start:]
+            yield reading.words[start:].lstrip("*_`\"'([{")
     else:
         for _, end in reversed(words[:_MAX_WORDS_OF_NAME]):
             yield reading.words[:end].rstrip(".,;:")
 
 
-def _first_words(readings: Sequence[Reading]) -> str:
-    """Return the longest string that may be the name in the first reading."""
-    return next(chain.from_iterable(map(_candidates, readings)), "")
+def _firm_name(readings: Iterable[Reading]) -> str:
+    """Return the longest string that may be the name, where there must be one; else ""."""
+    firm = (reading for reading in readings if reading.is_firm)
+    return next(chain.from_iterable(map(_candidates, firm)), "")
 
 
 def _is_open(name: str) -> bool:

@@ -240,7 +240,11 @@ def read_cellxgene_json(path: StrPath, *, prefix: str = "") -> Iterator[Concept]
             replacement = curie(term.get("replaced_by") or "", prefix)
             if term.get("deprecated") and not replacement:
                 others = term.get("consider") or ()
-                yield Concept(curie(term_id, prefix), (term["label"],), consider=tuple(curie(i, prefix) for i in others))
+                yield Concept(
+                    curie(term_id, prefix),
+                    (term["label"],),
+                    consider=tuple(curie(i, prefix) for i in others),
+                )
                 continue
             ancestors = term.get("ancestors") or {}
             yield Concept(

@@ -2,9 +2,11 @@
 
 import pytest
 
+import spacy_bioel
 from spacy_bioel.curation.check import Checker
-from spacy_bioel.curation.pairs import Verdict
+from spacy_bioel.curation.pairs import Pair, Verdict
 from spacy_bioel.io.ontology import read_obo
+from spacy_bioel.io.open import Place
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.edit import add_concepts, compact_kb
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
@@ -237,3 +239,24 @@ def test_withdrawn_ids_survive_a_change(go, tmp_path):
     assert set(KnowledgeBase.open(tmp_path / "kb").withdrawn) == {"GO:1990854"}
     compact_kb(tmp_path / "kb", forget_retired=True)
     assert not KnowledgeBase.open(tmp_path / "kb").withdrawn
+
+
+def test_in_python(kbs):
+    text = "| Finding | id |\n|---|---|\n| Ataxia | HP:0001250 |\n"
+    [finding] = spacy_bioel.check(text, kbs)
+    assert (finding.verdict, finding.name, finding.found.name) == (
+        "other concept",
+        "Ataxia",
+        "Seizure",
+    )
+    assert spacy_bioel.check(text, str(kbs[0].path))[0].proposals[0].id == "HP:0001251"
+    assert spacy_bioel.check("no id", kbs[0]) == []
+
+
+def test_long_names_and_odd_ids(checker):
+    [finding] = checker.check_text(f"{'x' * 10_000} (HP:0001250)")
+    assert finding.verdict is Verdict.OTHER
+    assert [f.verdict for f in checker.check_text("— (HP:0001250)")] == [Verdict.AGREES]
+    place = Place("a", 1)
+    for id in ("HP:000 1250", "no id", "", "HP:", "x" * 10_000):
+        assert checker.check(Pair(id, place)).verdict is Verdict.MALFORMED
