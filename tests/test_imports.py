@@ -111,7 +111,6 @@ PACKAGES: dict[str, list[str]] = {
     "service/run.py": ["uvicorn"],
     "service/mcp.py": ["mcp", "pydantic"],
     "curation": ["numpy"],
-    "curation/trees.py": ["srsly"],
     "cli": ["numpy", "spacy", "typer", "rich"],
     "cli/partial.py": ["pydantic"],
     "__init__": ["spacy"],

@@ -113,8 +113,8 @@ def check(
         and `proposals` (concepts that the name may mean).
     RAISES BioelError: The same errors as `kb.bundled.open_setting`.
     """
-    single = isinstance(kb, KnowledgeBase | str | Path)
-    return Checker([kb] if single else kb).check_text(text)
+    kbs = [kb] if isinstance(kb, KnowledgeBase | str | Path) else kb
+    return Checker(kbs).check_text(text)
 
 
 class Checker:

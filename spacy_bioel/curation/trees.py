@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 from spacy_bioel.curation.pairs import Pair, Reading, Style
@@ -80,14 +81,12 @@ def yaml_pairs(path: StrPath, text: str, ids: re.Pattern[str]) -> Iterator[Pair]
 
     RAISES BioelError: [B602] if it is not YAML, or has more than 16 million characters.
     """
-    from srsly.ruamel_yaml import SafeLoader, YAMLError, compose_all
-    from srsly.ruamel_yaml.nodes import MappingNode, ScalarNode
-
+    yaml, nodes = map(import_module, ("srsly.ruamel_yaml", "srsly.ruamel_yaml.nodes"))
     if len(text) > _MAX_YAML:
         raise BioelError(Errors.B602.format(where=path, found=f"{len(text):,} characters"))
     try:
-        roots = [root for root in compose_all(text, Loader=SafeLoader) if root]
-    except (YAMLError, RecursionError, ValueError) as error:
+        roots = [root for root in yaml.compose_all(text, Loader=yaml.SafeLoader) if root]
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
         where = Place(path, mark.line + 1 if mark else 0)
         found = getattr(error, "problem", None) or "too many levels"
@@ -97,15 +96,15 @@ def yaml_pairs(path: StrPath, text: str, ids: re.Pattern[str]) -> Iterator[Pair]
     waiting = [("$", root) for root in reversed(roots)]
     while waiting:
         where, node = waiting.pop()
-        if id(node) in seen or isinstance(node, ScalarNode):
+        if id(node) in seen or isinstance(node, nodes.ScalarNode):
             continue
         seen.add(id(node))
-        is_object = isinstance(node, MappingNode)
+        is_object = isinstance(node, nodes.MappingNode)
         if is_object:
             children = [(f"{where}.{key.value}", value) for key, value in node.value]
         else:
             children = [(f"{where}[{i}]", value) for i, value in enumerate(node.value)]
-        scalars = [(name, child) for name, child in children if isinstance(child, ScalarNode)]
+        scalars = [(name, child) for name, child in children if isinstance(child, nodes.ScalarNode)]
         cells = [_scalar_cell(path, lines, name, child) for name, child in scalars]
         yield from _pairs_of(cells, ids, Style.YAML, is_object=is_object)
         waiting += reversed(children)

@@ -62,8 +62,9 @@ def read_obo(path: StrPath, *, prefix: str = "") -> Iterator[Concept]:
     """Stream the terms in an .obo file.
 
     Imports are not followed. Obsolete terms become retired concepts, with or without a replacement,
-    and alternate ids become retired concepts without names. Malformed cross-references and definitions are skipped
-    with a warning [W477]. Fields without a counterpart in `Concept` are ignored.
+    and alternate ids become retired concepts without names. Malformed cross-references and
+    definitions are skipped with a warning [W477]. Fields without a counterpart in `Concept` are
+    ignored.
 
     YIELDS (Concept): Names are the label, then the exact, narrow, broad and related synonyms.
     """
@@ -230,8 +231,9 @@ _CELLXGENE_FIELDS["consider"] = list
 def read_cellxgene_json(path: StrPath, *, prefix: str = "") -> Iterator[Concept]:
     """Yield the terms in a cellxgene-ontology-guide file: {id: {label, ...}}.
 
-    Deprecated terms become retired concepts, with or without a replacement. Parents are the ancestors at
-    distance 1. Terms are streamed, because NCBITaxon has a million, each with all its ancestors.
+    Deprecated terms become retired concepts, with or without a replacement. Parents are the
+    ancestors at distance 1. Terms are streamed, because NCBITaxon has a million, each with all its
+    ancestors.
     """
     for term_id, term in iter_json_object(path, problem=Errors.B120):
         with skip_if_bad(Place(path)):
@@ -239,12 +241,8 @@ def read_cellxgene_json(path: StrPath, *, prefix: str = "") -> Iterator[Concept]
                 raise BioelError(Errors.B120.format(path=path, found=f"{term_id!r} {problem}"))
             replacement = curie(term.get("replaced_by") or "", prefix)
             if term.get("deprecated") and not replacement:
-                others = term.get("consider") or ()
-                yield Concept(
-                    curie(term_id, prefix),
-                    (term["label"],),
-                    consider=tuple(curie(i, prefix) for i in others),
-                )
+                others = tuple(curie(id, prefix) for id in term.get("consider") or ())
+                yield Concept(curie(term_id, prefix), (term["label"],), consider=others)
                 continue
             ancestors = term.get("ancestors") or {}
             yield Concept(

@@ -70,11 +70,18 @@ def test_json_lines(check, tmp_path):
     assert check(path, "-o", out)[0] == 1
     first, second = map(json.loads, out.read_text("utf8").splitlines())
     assert first == {
-        "file": str(path), "line": 2, "column": 1, "cell": "A2", "name": "Ataxia",
-        "id": "HP:0001250", "verdict": "other concept", "score": 0.0,
+        "file": str(path),
+        "line": 2,
+        "column": 1,
+        "cell": "A2",
+        "name": "Ataxia",
+        "id": "HP:0001250",
+        "verdict": "other concept",
+        "score": 0.0,
         "found": {"id": "HP:0001250", "name": "Seizure"},
-        "proposals": [{"id": "HP:0001251", "name": "Ataxia", "score": 1.0}], "certain": False,
-    }  # fmt: skip
+        "proposals": [{"id": "HP:0001251", "name": "Ataxia", "score": 1.0}],
+        "certain": False,
+    }
     assert (second["verdict"], second["found"]["id"], second["certain"]) == (
         "retired",
         "HP:0001250",
@@ -150,7 +157,7 @@ FIXES = {
         "[Term]\nid: HP:0001251\nname: Ataxia\nis_a: HP:0009999 ! Seizure\nalt_id: HP:0009999\n",
         "[Term]\nid: HP:0001251\nname: Ataxia\nis_a: HP:0001250 ! Seizure\nalt_id: HP:0009999\n",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", FIXES)
@@ -168,13 +175,25 @@ LABELS = {
     "b.csv": ("id,name\nHP:0001252,Low tone\n", 'id,name\nHP:0001252,"Hypotonia, ""floppy"""\n'),
     "c.csv": ('id,name\nHP:0001252,"Low tone"\n', 'id,name\nHP:0001252,"Hypotonia, ""floppy"""\n'),
     "d.tsv": ("id\tname\nHP:0001252\tLow tone\n", 'id\tname\nHP:0001252\tHypotonia, "floppy"\n'),
-    "e.json": ('{"id":"HP:0001252","name":"Low tone"}', '{"id":"HP:0001252","name":"Hypotonia, \\"floppy\\""}'),
-    "f.yaml": ("id: HP:0001252\nname: Low tone\n", 'id: HP:0001252\nname: "Hypotonia, \\"floppy\\""\n'),
-    "g.yaml": ("id: HP:0001250\nname: 'epileptic fit' # a\n", "id: HP:0001250\nname: 'Seizure' # a\n"),
-    "h.obo": ("[Term]\nid: HP:0001250\nname: Epileptic fit\n", "[Term]\nid: HP:0001250\nname: Seizure\n"),
+    "e.json": (
+        '{"id":"HP:0001252","name":"Low tone"}',
+        '{"id":"HP:0001252","name":"Hypotonia, \\"floppy\\""}',
+    ),
+    "f.yaml": (
+        "id: HP:0001252\nname: Low tone\n",
+        'id: HP:0001252\nname: "Hypotonia, \\"floppy\\""\n',
+    ),
+    "g.yaml": (
+        "id: HP:0001250\nname: 'epileptic fit' # a\n",
+        "id: HP:0001250\nname: 'Seizure' # a\n",
+    ),
+    "h.obo": (
+        "[Term]\nid: HP:0001250\nname: Epileptic fit\n",
+        "[Term]\nid: HP:0001250\nname: Seizure\n",
+    ),
     "i.md": ("epileptic fit (HP:0009999)", "Seizure (HP:0001250)"),
     "j.md": ("Epileptic fits (HP:0001250)", "Epileptic fits (HP:0001250)"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", LABELS)

@@ -88,7 +88,7 @@ def only(checker: Checker, text: str):
         ("Seizure (HP:D001250)", "malformed", "Seizure"),
         ("protein binding (GO:0005515)", "not checked", "protein binding"),
     ],
-)  # fmt: skip
+)
 def test_verdicts(checker, text, verdict, name):
     finding = only(checker, text)
     assert finding.verdict.value == verdict
@@ -108,7 +108,7 @@ def test_verdicts(checker, text, verdict, name):
         ("https://identifiers.org/hp:0001250 (Seizure)", "Seizure"),
         ("Diated cardiomyopathy (HP:0001644)", "Diated cardiomyopathy"),
     ],
-)  # fmt: skip
+)
 def test_names_in_running_text(checker, text, name):
     finding = only(checker, text)
     assert not finding.is_wrong

@@ -78,15 +78,20 @@ hpo: [HP:0000001]
 def test_yaml(tmp_path):
     pairs = pairs_in(tmp_path, "a.yaml", YAML)
     assert [pair[:2] for pair in shown(pairs)] == [
-        ("Seizure", "HP:0001250"), ("Ataxia", "HP:0001251"), ("", "HP:0000001")
-    ]  # fmt: skip
+        ("Seizure", "HP:0001250"),
+        ("Ataxia", "HP:0001251"),
+        ("", "HP:0000001"),
+    ]
     for pair in pairs:
         assert_in_place(pair, YAML)
     assert pairs_in(tmp_path, "b.yml", json.dumps(PHENOPACKET)) != []
 
 
 def test_linkml(tmp_path):
-    text = "permissible_values:\n  SEIZURE:\n    meaning: HP:0001250\n  B:\n    title: Gout\n    meaning: X:1\n"
+    text = (
+        "permissible_values:\n  SEIZURE:\n    meaning: HP:0001250\n"
+        "  B:\n    title: Gout\n    meaning: X:1\n"
+    )
     assert shown(pairs_in(tmp_path, "a.yaml", text)) == [
         ("SEIZURE", "HP:0001250", "$.permissible_values.SEIZURE.meaning"),
         ("Gout", "X:1", "$.permissible_values.B.meaning"),

@@ -33,15 +33,24 @@ def pairs_of(text: str, separator: str = ",", **options):
         ("label,curie\nSeizure,HP:0001250\n", [("Seizure", "HP:0001250")]),
         ("HPO Term,HPO ID\nSeizure,HP:0001250\n", [("Seizure", "HP:0001250")]),
         ("Finding,HPO\nSeizure,HP:0001250\n", [("Seizure", "HP:0001250")]),
-        ("Seizure,HP:0001250\nAtaxia,HP:0001251\n", [("Seizure", "HP:0001250"), ("Ataxia", "HP:0001251")]),
+        (
+            "Seizure,HP:0001250\nAtaxia,HP:0001251\n",
+            [("Seizure", "HP:0001250"), ("Ataxia", "HP:0001251")],
+        ),
         ("n,HPO,Finding\n1,HP:0001250,Seizure\n", [("Seizure", "HP:0001250")]),
         (
             "disease_id,disease_name,hpo_id,hpo_name\nX:1,Gout,HP:0001250,Seizure\n",
             [("Gout", "X:1"), ("Seizure", "HP:0001250")],
         ),
         # Of two columns of ids, the name belongs to the one of its kind, or to neither.
-        ("database_id,disease_name,hpo_id\nX:1,Gout,HP:0001250\n", [("", "X:1"), ("", "HP:0001250")]),
-        ("id,name\nHP:0001250|HP:0001251,Seizure|Ataxia\n", [("Seizure", "HP:0001250"), ("Ataxia", "HP:0001251")]),
+        (
+            "database_id,disease_name,hpo_id\nX:1,Gout,HP:0001250\n",
+            [("", "X:1"), ("", "HP:0001250")],
+        ),
+        (
+            "id,name\nHP:0001250|HP:0001251,Seizure|Ataxia\n",
+            [("Seizure", "HP:0001250"), ("Ataxia", "HP:0001251")],
+        ),
         ("id,name\nHP:0001250|HP:0001251,Seizure\n", [("", "HP:0001250"), ("", "HP:0001251")]),
         ('id,name\nHP:0001250,"Seizure, ""absence"""\n', [('Seizure, "absence"', "HP:0001250")]),
         ('id,name\nHP:0001250,"Sei\nzure"\n', [("Sei\nzure", "HP:0001250")]),
@@ -50,7 +59,7 @@ def pairs_of(text: str, separator: str = ",", **options):
         ("id,name\nP1,Seizure\nHP:0001250\n", [("", "HP:0001250")]),
         ("# made by hand\nid,name\nHP:0001250,'=Seizure\n", [("=Seizure", "HP:0001250")]),
     ],
-)  # fmt: skip
+)
 def test_csv(text, expected):
     assert pairs_of(text) == expected
 
@@ -81,12 +90,18 @@ def test_places_lead_to_the_id_and_the_name():
 @pytest.mark.parametrize(
     "text, expected",
     [
-        ("| Finding | id |\n|---|:--|\n| **Seizure** | `HP:0001250` |\n", [("Seizure", "HP:0001250")]),
-        ("| Area | HPO id | HPO label |\n|---|---|---|\n| Brain | HP:0001250 | Seizure |\n", [("Seizure", "HP:0001250")]),
+        (
+            "| Finding | id |\n|---|:--|\n| **Seizure** | `HP:0001250` |\n",
+            [("Seizure", "HP:0001250")],
+        ),
+        (
+            "| Area | HPO id | HPO label |\n|-|-|-|\n| Brain | HP:0001250 | Seizure |\n",
+            [("Seizure", "HP:0001250")],
+        ),
         ("Seizure | HP:0001250\n", [("Seizure", "HP:0001250")]),
         ("| Seizure (HP:0001250) | yes |\n", [("Seizure", "HP:0001250")]),
     ],
-)  # fmt: skip
+)
 def test_pipe_tables(text, expected):
     pairs = list(text_pairs(lines_of(text), IDS))
     assert [(pair.readings[0].words, pair.id) for pair in pairs] == expected
