@@ -244,7 +244,8 @@ class Checker:
                 normalized = normalize_name(name).removeprefix("obsolete ")
                 if not normalized:
                     continue
-                if likeness := self._likeness(normalized, own, kbs):
+                is_cut = reading.anchor is not Anchor.WHOLE and _is_open(normalized)
+                if likeness := 0.0 if is_cut else self._likeness(normalized, own, kbs):
                     return name, likeness
                 is_long = reading.is_firm or len(normalized) >= _MIN_LETTERS
                 if is_long and any(kb.lookup_names([normalized])[0] >= 0 for kb in kbs):
@@ -260,7 +261,7 @@ class Checker:
         """
         if name in own.all:
             return 1.0
-        if any(kb.lookup_names([name])[0] >= 0 for kb in kbs) or _is_open(name):
+        if any(kb.lookup_names([name])[0] >= 0 for kb in kbs):
             return 0.0
         likeness, errors = max((_compare(name, other) for other in own.all), default=(0.0, ()))
         if errors and any((kb.lookup_names(respellings(name)) >= 0).any() for kb in kbs):
@@ -342,7 +343,7 @@ def _without(words: Sequence[str], others: Sequence[str]) -> list[str]:
 
 
 def _is_misspelt(word: str, other: str) -> bool:
-    if min(len(word), len(other)) < _MIN_LETTERS or not (word + other).isalpha():
+    if len(word) + len(other) < 2 * _MIN_LETTERS - 1 or not (word + other).isalpha():
         return False
     return is_one_error_apart(word, other) or is_one_error_apart(
         singular_of(word), singular_of(other)
@@ -360,8 +361,15 @@ def _is_word(word: str, kb: KnowledgeBase) -> bool:
 def _meanings_of(name: str, kbs: Iterable[KnowledgeBase]) -> tuple[Meaning, ...]:
     """Return the concepts with a name, or else with similar names, best first."""
     name = name[:_MAX_SEARCHED]
-    hits = [hit for kb in kbs for hit in search_names(kb, name, _N_PROPOSALS)] if name else []
-    exact = normalize_name(name)
-    same = [hit for hit in hits if normalize_name(hit.name) == exact]
-    best = sorted(same or hits, key=lambda hit: -hit.score)[:_N_PROPOSALS]
-    return tuple(Meaning(hit.concept.id, hit.concept.names[0], hit.score) for hit in best)
+    if not name:
+        return ()
+    meanings = []
+    for kb in kbs:
+        _, concepts, is_preferred = kb.concepts_of_names(kb.lookup_names([normalize_name(name)]))
+        for row in concepts[np.argsort(~is_preferred, kind="stable")].tolist():
+            meanings.append(Meaning(kb.ids[row], kb.preferred_name(row)))
+    if not meanings:
+        hits = chain.from_iterable(search_names(kb, name, _N_PROPOSALS) for kb in kbs)
+        best = sorted(hits, key=lambda hit: -hit.score)
+        meanings = [Meaning(hit.concept.id, hit.concept.names[0], hit.score) for hit in best]
+    return tuple(meanings[:_N_PROPOSALS])

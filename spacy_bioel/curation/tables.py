@@ -64,7 +64,8 @@ def name_columns(header: tuple[str, ...]) -> dict[int, int]:
 
     If there is none, the value is -1, or `_NEAREST` if this is the only column of ids.
     """
-    names, stems = {}, {}
+    names: dict[str, int] = {}
+    stems: dict[int, str] = {}
     for i, title in enumerate(header):
         if match := _NAME_HEADER.fullmatch(title):
             names.setdefault(match[1].lower(), i)

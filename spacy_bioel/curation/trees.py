@@ -88,9 +88,9 @@ def yaml_pairs(path: StrPath, text: str, ids: re.Pattern[str]) -> Iterator[Pair]
         roots = [root for root in yaml.compose_all(text, Loader=yaml.SafeLoader) if root]
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
-        where = Place(path, mark.line + 1 if mark else 0)
+        place = Place(path, mark.line + 1 if mark else 0)
         found = getattr(error, "problem", None) or "too many levels"
-        raise BioelError(Errors.B602.format(where=where, found=found)) from None
+        raise BioelError(Errors.B602.format(where=place, found=found)) from None
     lines = text.split("\n")
     seen: set[int] = set()
     waiting = [("$", root) for root in reversed(roots)]
