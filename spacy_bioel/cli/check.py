@@ -17,7 +17,7 @@ from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.io.open import WORKBOOKS, Place
 
 if TYPE_CHECKING:
-    from spacy_bioel.curation.pairs import Finding
+    from spacy_bioel.curation.pairs import CheckedId
 
 _MAX_IN_TABLE = 500
 _SUFFIXES = (".jsonl", ".csv", ".tsv", ".html")
@@ -51,7 +51,7 @@ def check_command(
     ] = None,
     all: Annotated[bool, Option("--all", help="Also list pairs that are right.")] = False,
     columns: Annotated[
-        str, Option(help="Columns of tables, by name or number: id=HPO,name=Finding.")
+        str, Option(help="Columns of tables, by name or number: id=HPO,name=CheckedId.")
     ] = "",
     prefix: console.Prefix = "",
     format: Annotated[str, Option(help="text, table, json, yaml or obo; default: by suffix.")] = "",
@@ -118,7 +118,7 @@ def check_command(
     checker = Checker(kb or ["starter"])
     counts: Counter[str] = Counter()
     unchecked: Counter[str] = Counter()
-    kept: list[Finding] = []
+    kept: list[CheckedId] = []
     edits = []
     n_failed = n_left = 0
     for source in sources:
@@ -158,8 +158,9 @@ def check_command(
     for prefix_of_ids, n in unchecked.items():
         if prefix_of_ids:
             console.show_note(Warnings.W400.format(n=n, prefix=prefix_of_ids))
-    shown = ", ".join(f"{n:,} {verdict}" for verdict, n in counts.items())
-    console.show_note(f"{console.count_of(counts.total(), 'id')}: {shown or 'none found'}.")
+    if counts or not n_failed:
+        shown = ", ".join(f"{n:,} {verdict}" for verdict, n in counts.items())
+        console.show_note(f"{console.count_of(counts.total(), 'id')}: {shown or 'none found'}.")
     if n_failed or n_left:
         raise Exit(2 if n_failed else 1)
 

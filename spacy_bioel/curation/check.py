@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from spacy_bioel.curation.ids import id_pattern, prefix_key, split_id
-from spacy_bioel.curation.pairs import Anchor, Finding, Meaning, Pair, Reading, Verdict
+from spacy_bioel.curation.pairs import Anchor, CheckedId, Meaning, Pair, Reading, Verdict
 from spacy_bioel.curation.tables import text_pairs
 from spacy_bioel.errors import LOGGER, Warnings
 from spacy_bioel.io.open import Place
@@ -103,13 +103,13 @@ def vocabularies_of(kb: KnowledgeBase) -> Iterator[Vocabulary]:
 
 def check(
     text: str, kb: KnowledgeBase | str | Path | Sequence[KnowledgeBase | str | Path] = "starter"
-) -> list[Finding]:
+) -> list[CheckedId]:
     """Check that the ids in a text exist, and mean what the names next to them say.
 
     text (str): Text or Markdown, such as an answer of a language model.
     kb: A knowledge base, its folder, or a name such as "starter:mesh"; or several of these, for ids
         with different prefixes. "starter": all bundled ones.
-    RETURNS (list[Finding]): For each id, `verdict`, `name`, `id`, `found` (the concept with the id)
+    RETURNS (list[CheckedId]): For each id, `verdict`, `name`, `id`, `found` (the concept with the id)
         and `proposals` (concepts that the name may mean).
     RAISES BioelError: The same errors as `kb.bundled.open_setting`.
     """
@@ -142,24 +142,24 @@ class Checker:
         self.ids = id_pattern(prefixes)
         self._judge = lru_cache(maxsize=1 << 16)(self._judged)
 
-    def check(self, pair: Pair) -> Finding:
+    def check(self, pair: Pair) -> CheckedId:
         """Return the finding on a pair."""
         words = tuple(replace(reading, at=-1, line=0) for reading in pair.readings)
         return replace(self._judge(pair.id, words), pair=pair)
 
-    def unchecked_prefix(self, finding: Finding) -> str:
+    def unchecked_prefix(self, finding: CheckedId) -> str:
         """Return the prefix of an id that was not checked; "" for other findings."""
         parts = split_id(finding.id) if finding.verdict is Verdict.NOT_CHECKED else None
         return parts[0] if parts else ""
 
-    def check_text(self, text: str) -> list[Finding]:
+    def check_text(self, text: str) -> list[CheckedId]:
         """Check the ids in a text, such as an answer of a language model."""
         lines = enumerate(text.split("\n"), start=1)
         return list(
             map(self.check, text_pairs(((Place("", n), line) for n, line in lines), self.ids))
         )
 
-    def _judged(self, raw: str, readings: tuple[Reading, ...]) -> Finding:
+    def _judged(self, raw: str, readings: tuple[Reading, ...]) -> CheckedId:
         prefix, local = split_id(raw) or ("", "")
         vocabularies = self._vocabularies.get(prefix_key(prefix), [])
         id, own = self._find(vocabularies, local)
@@ -167,10 +167,10 @@ class Checker:
             id, own = raw, self._find_xref(prefix, local)
         kbs = list(dict.fromkeys(kb for kb, _ in own)) or [v.kb for v in vocabularies]
         if prefix and not kbs:
-            return Finding(Pair(raw, _NOWHERE), Verdict.NOT_CHECKED, raw, _firm_name(readings))
+            return CheckedId(Pair(raw, _NOWHERE), Verdict.NOT_CHECKED, raw, _firm_name(readings))
         names = _OwnNames(own)
         name, likeness = self._choose_name(readings, names, kbs or list(self.kbs))
-        finding = partial(Finding, Pair(raw, _NOWHERE), id=id, name=name)
+        finding = partial(CheckedId, Pair(raw, _NOWHERE), id=id, name=name)
         if not own:
             verdict, proposals = self._judge_missing(vocabularies, id, local)
             if not proposals and verdict is not Verdict.NOT_CHECKED:

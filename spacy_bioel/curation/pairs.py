@@ -97,8 +97,8 @@ class Meaning:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """The verdict on a pair.
+class CheckedId:
+    """A pair with its verdict.
 
     id (str): The id in the spelling of the knowledge base.
     name (str): The name; "" if the id stands alone.

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
 from spacy_bioel.curation.ids import prefix_key, split_id
-from spacy_bioel.curation.pairs import Finding, Meaning, Style, Verdict
+from spacy_bioel.curation.pairs import CheckedId, Meaning, Style, Verdict
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.export.html import PAGES
 from spacy_bioel.io.jsonl import parse_json
@@ -24,7 +24,7 @@ _PLAIN_YAML = re.compile(r"[A-Za-z][\w/+.() -]{0,200}(?<! )")
 _NEEDS_QUOTES = re.compile(r'[",;\n]')
 
 
-def finding_record(finding: Finding) -> dict[str, Any]:
+def finding_record(finding: CheckedId) -> dict[str, Any]:
     """Return a finding as JSON values."""
     pair, found = finding.pair, finding.found
     return {
@@ -42,7 +42,7 @@ def finding_record(finding: Finding) -> dict[str, Any]:
     }
 
 
-def finding_cells(finding: Finding) -> tuple[str, ...]:
+def finding_cells(finding: CheckedId) -> tuple[str, ...]:
     """Return a finding as the cells of a table, in the order of `COLUMNS`."""
     found, verdict = finding.found, finding.verdict.value
     if finding.verdict is Verdict.CLOSE and found:
@@ -54,7 +54,7 @@ def finding_cells(finding: Finding) -> tuple[str, ...]:
     return finding.name, finding.id, verdict, concept, proposals, finding.pair.where
 
 
-def write_findings(file: TextIO, suffix: str, findings: Iterable[Finding]) -> None:
+def write_findings(file: TextIO, suffix: str, findings: Iterable[CheckedId]) -> None:
     """Write findings to a file. RAISES BioelError: [B606] unknown suffix."""
     if suffix == ".jsonl":
         for finding in findings:
@@ -94,7 +94,7 @@ class Edit(NamedTuple):
     new: str
 
 
-def edits_of(finding: Finding, *, labels: bool) -> Iterator[Edit]:
+def edits_of(finding: CheckedId, *, labels: bool) -> Iterator[Edit]:
     """Yield the changes that are certain: of an id that was replaced and, with `labels`, its name.
 
     labels (bool): Replace synonyms by preferred names.

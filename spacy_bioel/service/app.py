@@ -205,7 +205,7 @@ class MeaningOut(BaseModel):
     )
 
 
-class FindingOut(BaseModel):
+class CheckedIdOut(BaseModel):
     """An id in the text, and whether it means what the name next to it says."""
 
     line: int
@@ -222,7 +222,7 @@ class FindingOut(BaseModel):
 class CheckAnswer(BaseModel):
     """The ids of a text, in the order of the text."""
 
-    findings: list[FindingOut]
+    findings: list[CheckedIdOut]
 
 
 class ConceptOut(BaseModel):
