@@ -138,6 +138,8 @@ def check_command(
                 edits += [(edit, pair.style) for edit in made]
                 n_left += finding.is_wrong and not (made and finding.is_certain)
         except BioelError as error:
+            if len(sources) == 1:
+                raise
             console.show_error(str(error))
             n_failed += 1
     for path in outputs:
@@ -158,9 +160,8 @@ def check_command(
     for prefix_of_ids, n in unchecked.items():
         if prefix_of_ids:
             console.show_note(Warnings.W400.format(n=n, prefix=prefix_of_ids))
-    if counts or not n_failed:
-        shown = ", ".join(f"{n:,} {verdict}" for verdict, n in counts.items())
-        console.show_note(f"{console.count_of(counts.total(), 'id')}: {shown or 'none found'}.")
+    shown = ", ".join(f"{n:,} {verdict}" for verdict, n in counts.items())
+    console.show_note(f"{console.count_of(counts.total(), 'id')}: {shown or 'none found'}.")
     if n_failed or n_left:
         raise Exit(2 if n_failed else 1)
 

@@ -109,8 +109,8 @@ def check(
     text (str): Text or Markdown, such as an answer of a language model.
     kb: A knowledge base, its folder, or a name such as "starter:mesh"; or several of these, for ids
         with different prefixes. "starter": all bundled ones.
-    RETURNS (list[CheckedId]): For each id, `verdict`, `name`, `id`, `found` (the concept with the id)
-        and `proposals` (concepts that the name may mean).
+    RETURNS (list[CheckedId]): For each id, `verdict`, `name`, `id`, `found` (the concept with this
+        id) and `proposals` (concepts that the name may mean).
     RAISES BioelError: The same errors as `kb.bundled.open_setting`.
     """
     kbs = [kb] if isinstance(kb, KnowledgeBase | str | Path) else kb
