@@ -38,7 +38,7 @@ _WORD = re.compile(r"(?<![A-Za-z0-9])[A-Za-z][a-z]{4,}(?![A-Za-z0-9])")  # not s
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
-@question("checks", key=("system", "kb", "kind"))
+@question("checks", key=("system", "kb", "kind", "metric"))
 def checks(
     folders: Annotated[list[Path], typer.Argument(help="Knowledge bases with parents.")],
     n: Annotated[int, typer.Option(help="Pairs of each kind.")] = 714,
