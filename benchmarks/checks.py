@@ -2,8 +2,8 @@
 
 python -m benchmarks.run checks KB... makes pairs of a name and an id from each knowledge base: the
 preferred name or a synonym of the concept with the id; a synonym with a typing error in a word of
-at least five letters that is not a symbol; a name of a sibling, or of any concept, that the concept
-does not have; a retired id; and an id that does not exist. A verdict is right if it finds the last
+at least five letters that is not a symbol; a name of a sibling, also with a typing error, or of any concept,
+that the concept does not have; a retired id; and an id that does not exist. A verdict is right if it finds the last
 four, and nothing wrong in the others.
 """
 
@@ -29,6 +29,7 @@ from spacy_bioel.text.normalize import normalize_name
 
 WRONG = {
     "sibling": Verdict.OTHER,
+    "misspelt_sibling": Verdict.OTHER,
     "random": Verdict.OTHER,
     "retired": Verdict.RETIRED,
     "unknown": Verdict.UNKNOWN,
@@ -66,7 +67,7 @@ def checks(
                 right = [not finding.is_wrong for finding in findings]
             yield about | {"metric": "right_percent", "value": round(100 * np.mean(right), 2)}
             yield about | {"metric": "ms_per_pair", "value": round(1000 * seconds / len(pairs), 3)}
-            if kind in ("sibling", "random"):
+            if kind in ("sibling", "misspelt_sibling", "random"):
                 first = [f.proposals[0].id if f.proposals else "" for f in findings]
                 found = [id == meant for id, (_, _, meant) in zip(first, pairs, strict=True)]
                 yield about | {"metric": "first_percent", "value": round(100 * np.mean(found), 2)}
@@ -116,7 +117,12 @@ class _Maker:
         return (self._rng.choice(synonyms), *[self._kb.ids[row]] * 2) if synonyms else None
 
     def _typo(self) -> tuple[str, str, str] | None:
-        pair = self._synonym()
+        return self._misspelt(self._synonym())
+
+    def _misspelt_sibling(self) -> tuple[str, str, str] | None:
+        return self._misspelt(self._sibling())
+
+    def _misspelt(self, pair: tuple[str, str, str] | None) -> tuple[str, str, str] | None:
         words = list(_WORD.finditer(pair[0])) if pair else []
         if not pair or not words:
             return None
