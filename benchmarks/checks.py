@@ -2,9 +2,9 @@
 
 python -m benchmarks.run checks KB... makes pairs of a name and an id from each knowledge base: the
 preferred name or a synonym of the concept with the id; a synonym with a typing error in a word of
-at least five letters that is not a symbol; a name of a sibling, also with a typing error, or of any concept,
-that the concept does not have; a retired id; and an id that does not exist. A verdict is right if it finds the last
-four, and nothing wrong in the others.
+at least five letters that is not a symbol; a name of a sibling, also with a typing error, or of any
+concept, that the concept does not have; a retired id; and an id that does not exist. A verdict is
+right if it finds the wrong ids, and nothing wrong in the others.
 """
 
 from __future__ import annotations

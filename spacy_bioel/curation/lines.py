@@ -20,6 +20,7 @@ _OPENED = re.compile(
 _BETWEEN = re.compile(r"[\s,;/|&*_`]{0,9}(?:and|or)?[\s,;/|&*_`]{0,9}")  # ids with the same name
 _BANG = re.compile(r"[\s`*]{0,9}!")
 _BRACKETS = re.compile(r"[\s*_`]{0,9}\(([^()]{2,200})\)")
+_MAX_BEFORE = 300  # characters before an id that may contain its name
 # Words of sentences: a line with one of these is more than a name and an id.
 _PROSE = re.compile(
     r"\b(?:is|are|was|were|as|see|use[ds]?|has|have|had|the|this|that|which|under|by|from|code[sd]?)\b",
@@ -57,8 +58,8 @@ def _readings(line: str, left: int, start: int, end: int, right: int) -> tuple[R
         return _reading(line, line.rfind("[", left, start) + 1, start - 2, Anchor.WHOLE)
     opened = _OPENED.search(line, max(left, start - 40), start)
     stop = opened.start() if opened else start
-    first = left
-    for clause in _CLAUSE_START.finditer(line, left, stop):
+    first = max(left, start - _MAX_BEFORE)
+    for clause in _CLAUSE_START.finditer(line, first, stop):
         first = clause.end() if line[clause.end() : stop].strip(_MARKS) else first
     bullet = _BULLET.match(line, first, stop)
     before = _reading(line, bullet.end() if bullet else first, stop, Anchor.END)
@@ -71,8 +72,8 @@ def _readings(line: str, left: int, start: int, end: int, right: int) -> tuple[R
     clause_end = _CLAUSE.match(line, skipped, right).end()  # type: ignore[union-attr]
     after = _reading(line, skipped, clause_end, Anchor.START)
     # Only in a line with nothing else must the words be a name.
-    rest = line[clause_end:] if after else line[end:]
-    is_whole = bool(before) != bool(after) and not left and not rest.strip(_MARKS + ".)]}")
+    is_whole = bool(before) != bool(after) and not left
+    is_whole = is_whole and not line[clause_end if after else end :].strip(_MARKS + ".)]}")
     return tuple(
         replace(reading, is_firm=is_whole and not _PROSE.search(reading.words))
         for reading in before + after

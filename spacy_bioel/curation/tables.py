@@ -30,6 +30,7 @@ _RULE = re.compile(r"\|?(?:\s{0,9}:?-{1,200}:?\s{0,9}\|)+(?:\s{0,9}:?-{1,200}:?\
 _QUOTED = re.compile('"((?:[^"]|"")*)"')
 _MARKS = " *_`"
 UNQUOTED = "\t|"  # separators of tables in which quotes belong to the names
+_MAX_CELLS = 20  # between an id and its name
 _NEAREST = -2  # the closest cell with words has the name
 _MAX_LINES_OF_ROW = 1000  # beyond which a quote was not closed
 
@@ -132,7 +133,8 @@ def _cell_pairs(
 
 def _nearest_name(cells: Sequence[Cell], column: int, ids: re.Pattern[str]) -> Cell | None:
     """Return the closest cell with letters before an id, or else after it."""
-    for cell in (*reversed(cells[:column]), *cells[column + 1 :]):
+    before = cells[max(column - _MAX_CELLS, 0) : column]
+    for cell in (*reversed(before), *cells[column + 1 : column + _MAX_CELLS]):
         if any(map(str.isalpha, cell.text)) and not ids.search(cell.text):
             return cell
     return None
@@ -206,18 +208,18 @@ def delimited_rows(lines: Lines, separator: str) -> Iterator[list[Cell]]:
     RAISES BioelError: [B126] if a quote is not closed.
     """
     is_quoted = separator not in UNQUOTED
-    record, first, place = "", Place(""), Place("")
+    record, is_open, first, place = "", False, Place(""), Place("")
     for place, line in lines:
         first = first if record else place
         record += line
-        if is_quoted and record.count('"') % 2:
-            if place.line - first.line > _MAX_LINES_OF_ROW:
-                break
-            continue
-        if record.strip():
-            yield list(_split(record.rstrip("\r\n"), separator, first, is_quoted=is_quoted))
-        record = ""
-    if record:
+        is_open ^= is_quoted and bool(line.count('"') % 2)
+        if is_open and place.line - first.line > _MAX_LINES_OF_ROW:
+            break
+        if not is_open:
+            if record.strip():
+                yield list(_split(record.rstrip("\r\n"), separator, first, is_quoted=is_quoted))
+            record = ""
+    if is_open:
         message = Errors.B126.format(where=first, end=place.line, error="a quote is open")
         raise BioelError(message)
 

@@ -40,7 +40,7 @@ def json_pairs(lines: Iterable[tuple[Place, str]], ids: re.Pattern[str]) -> Iter
                 if bracket + token not in ("{}", "[]"):
                     raise BioelError(Errors.B601.format(where=place, found=repr(token)))
                 stack.pop()
-                yield from _pairs_of(cells, ids, Style.JSON, is_object=token == "}")
+                yield from _pairs_of(cells, ids, Style.JSON)
             elif token == "," and stack:
                 keys[:] = [int(keys[0]) + 1] if bracket == "[" else []
             elif token[0] == '"':
@@ -53,7 +53,11 @@ def json_pairs(lines: Iterable[tuple[Place, str]], ids: re.Pattern[str]) -> Iter
                 elif stack:
                     is_plain = token[1:-1] == text
                     at = match.start() + 1 if is_plain else -1
-                    cells.append(Cell(text, place, at, _below(bracket, path, keys)))
+                    cell = Cell(text, place, at, _below(bracket, path, keys))
+                    if bracket == "{":
+                        cells.append(cell)
+                    else:
+                        yield from row_pairs([cell], {}, ids, Style.JSON)
             elif token not in ",:" and not _SCALAR.fullmatch(token):
                 raise BioelError(Errors.B601.format(where=place, found=f"{token!r:.80}"))
     if stack:
@@ -65,10 +69,9 @@ def _below(bracket: str, path: str, keys: list[str | int]) -> str:
     return path if not bracket else f"{path}[{key}]" if bracket == "[" else f"{path}.{key}"
 
 
-def _pairs_of(
-    cells: list[Cell], ids: re.Pattern[str], style: Style, *, is_object: bool
-) -> Iterator[Pair]:
-    keys = tuple(cell.name.rpartition(".")[2] for cell in cells) if is_object else ()
+def _pairs_of(cells: list[Cell], ids: re.Pattern[str], style: Style) -> Iterator[Pair]:
+    """Read pairs from the strings in an object."""
+    keys = tuple(cell.name.rpartition(".")[2] for cell in cells)
     for pair in row_pairs(cells, name_columns(keys), ids, style):
         *_, value, key = ["", *pair.cell.split(".")]
         if key == "meaning" and not pair.readings:  # in LinkML, of a permissible value
@@ -106,7 +109,11 @@ def yaml_pairs(path: StrPath, text: str, ids: re.Pattern[str]) -> Iterator[Pair]
             children = [(f"{where}[{i}]", value) for i, value in enumerate(node.value)]
         scalars = [(name, child) for name, child in children if isinstance(child, nodes.ScalarNode)]
         cells = [_scalar_cell(path, lines, name, child) for name, child in scalars]
-        yield from _pairs_of(cells, ids, Style.YAML, is_object=is_object)
+        if is_object:
+            yield from _pairs_of(cells, ids, Style.YAML)
+        else:
+            for cell in cells:
+                yield from row_pairs([cell], {}, ids, Style.YAML)
         waiting += reversed(children)
 
 

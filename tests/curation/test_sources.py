@@ -1,6 +1,7 @@
 """Pairs are read from JSON, YAML and OBO, and from bad files with a coded error."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -191,3 +192,22 @@ def test_folders(tmp_path):
         (tmp_path / name).touch()
     names = [path.relative_to(tmp_path).as_posix() for path in files_in([tmp_path])]
     assert names == ["a/c.md", "b.txt"]
+
+
+@pytest.mark.parametrize(
+    "name, text",
+    [
+        ("a.txt", "; " * 200_000 + "X:1"),
+        ("a.txt", "X:1 " * 20_000),
+        ("a.txt", "(" * 200_000 + "X:1)"),
+        ("a.csv", "X:1," * 20_000 + "X:1"),
+        ("a.csv", 'id,name\n"' + "a\n" * 900 + '"\n'),
+        ("a.json", "[" + '"X:1", ' * 20_000 + '"X:1"]'),
+        ("a.json", '{"a": "' + "\\\\" * 100_000 + '"}'),
+        ("a.md", "|" * 100_000 + "X:1"),
+    ],
+)
+def test_time_is_linear(tmp_path, name, text):
+    start = time.process_time()
+    pairs_in(tmp_path, name, text)
+    assert time.process_time() - start < 5
