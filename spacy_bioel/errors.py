@@ -314,7 +314,6 @@ class Errors(metaclass=_Coded):
     B597 = "{path} holds one patient, but the notes are of several: {found}. Write a folder with a file for each: -o NAME.phenopackets or NAME.families"
     B598 = "The date of {where} is {found:.40}, expected one date such as 2024-03-31, or none. Correct it."
     B599 = "{kb} has no ids for a Phenopacket, expected HPO, MONDO, OMIM, Orphanet or DOID (HP:0001250); its first is {id!r}. Use another knowledge base, build it again with --prefix HP if its ids lack their prefix, or write a table."
-
     B600 = "{where}: this file is not text (it contains a null byte). Expected text, Markdown, CSV, TSV, XLSX, JSON, YAML or OBO in UTF-8: leave the file out, or convert it."
     B601 = "{where}: found {found}, expected JSON or JSON lines. Correct the line, or choose another format with --format."
     B602 = "{where}: found {found}, expected YAML of at most 16 million characters and 100 levels. Correct the file, split it, or choose another format with --format."

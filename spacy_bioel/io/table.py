@@ -136,9 +136,8 @@ def read_text_table(path: StrPath, patient: str = "", date: str = "") -> Iterato
     if "text" not in columns:
         raise BioelError(Errors.B444.format(path=path, columns=header))
     more = {key: name for key, name in (("patient", patient), ("date", date)) if name}
-    indices = {key: i for key, (i,) in _column_indices(path, columns | more, header).items()}
+    indices = {key: i for key, (i,) in column_indices(path, columns | more, header).items()}
     used = [i for key, i in indices.items() if key != "date"]  # a date may be one in Excel too
-    used = [i for (i,) in column_indices(path, columns, header).values()]
     ids: set[int] = set()  # hashes, as there may be millions
     for number, (where, row) in enumerate(rows, start=1):
         if "id" in columns and not any(row):
