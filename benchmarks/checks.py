@@ -21,18 +21,18 @@ import typer
 
 from benchmarks.record import Row, SeedOption, question
 from spacy_bioel.curation.check import Checker
-from spacy_bioel.curation.pairs import Pair, Reading, Verdict
+from spacy_bioel.curation.pairs import IdVerdict, Pair, Reading
 from spacy_bioel.io.open import Place
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.loading import load_model
 from spacy_bioel.text.normalize import normalize_name
 
 WRONG = {
-    "sibling": Verdict.OTHER,
-    "misspelt_sibling": Verdict.OTHER,
-    "random": Verdict.OTHER,
-    "retired": Verdict.RETIRED,
-    "unknown": Verdict.UNKNOWN,
+    "sibling": IdVerdict.OTHER,
+    "misspelt_sibling": IdVerdict.OTHER,
+    "random": IdVerdict.OTHER,
+    "retired": IdVerdict.RETIRED,
+    "unknown": IdVerdict.UNKNOWN,
 }
 KINDS = ("preferred", "synonym", "typo", *WRONG)
 _WORD = re.compile(r"(?<![A-Za-z0-9])[A-Za-z][a-z]{4,}(?![A-Za-z0-9])")  # not symbols

@@ -23,7 +23,7 @@ _MAX_IN_TABLE = 500
 _SUFFIXES = (".jsonl", ".csv", ".tsv", ".html")
 
 
-def check_command(
+def check_ids_command(
     files: Annotated[
         list[Path],
         Argument(
@@ -95,7 +95,7 @@ def check_command(
     """
     from spacy_bioel.curation.check import Checker
     from spacy_bioel.curation.report import (
-        COLUMNS,
+        FINDING_COLUMNS,
         corrected_lines,
         edits_of,
         finding_cells,
@@ -146,7 +146,7 @@ def check_command(
         with console.writing(path) as file:
             write_findings(file, path.suffix, kept)
     if not outputs and kept:
-        console.show_table(COLUMNS, map(finding_cells, kept[:_MAX_IN_TABLE]))
+        console.show_table(FINDING_COLUMNS, map(finding_cells, kept[:_MAX_IN_TABLE]))
         if len(kept) > _MAX_IN_TABLE:
             console.show_note(f"and {len(kept) - _MAX_IN_TABLE:,} more: -o OUT.csv lists all.")
     if fix is not None and not n_failed:

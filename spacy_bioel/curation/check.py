@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from spacy_bioel.curation.ids import id_pattern, prefix_key, split_id
-from spacy_bioel.curation.pairs import Anchor, CheckedId, Meaning, Pair, Reading, Verdict
+from spacy_bioel.curation.pairs import Anchor, CheckedId, IdVerdict, Meaning, Pair, Reading
 from spacy_bioel.curation.tables import text_pairs
 from spacy_bioel.errors import LOGGER, Warnings
 from spacy_bioel.io.open import Place
@@ -40,13 +40,13 @@ _N_SAMPLED = 5000  # ids that show the forms of a vocabulary's ids
 _MIN_LENGTHS = 3  # numbers of this many lengths are counted, not padded
 _MIN_SHARE = 0.1  # of a knowledge base, for its ids with a prefix to be complete
 _N_SIMILAR = 16  # names that are read to find out whether a word is one of theirs
-_WORD = re.compile(r"\S+")
+_NOT_SPACES = re.compile(r"\S+")
 _NOWHERE = Place("")
 _Own = list[tuple[KnowledgeBase, int]]
 
 
 @dataclass(frozen=True)
-class Vocabulary:
+class IdVocabulary:
     """The ids of a knowledge base that have the same prefix.
 
     prefix (str): With its separator, such as "HP:"; "" for UMLS.
@@ -84,7 +84,7 @@ def _letters_of(local: str) -> str:
     return re.sub(r"\d+", "0", local)
 
 
-def vocabularies_of(kb: KnowledgeBase) -> Iterator[Vocabulary]:
+def vocabularies_of(kb: KnowledgeBase) -> Iterator[IdVocabulary]:
     """Yield the vocabularies in a knowledge base, whose ids are sorted."""
     start = 0
     while start < len(kb):
@@ -97,7 +97,7 @@ def vocabularies_of(kb: KnowledgeBase) -> Iterator[Vocabulary]:
             middle = (low + end) // 2
             same = kb.ids[middle].startswith(prefix) if prefix else ":" not in kb.ids[middle]
             low, end = (middle + 1, end) if same else (low, middle)
-        yield Vocabulary(kb, prefix, start, end)
+        yield IdVocabulary(kb, prefix, start, end)
         start = end
 
 
@@ -129,7 +129,7 @@ class Checker:
     def __init__(self, kbs: Iterable[KnowledgeBase | str | Path]) -> None:
         opened = chain.from_iterable(map(_opened_kbs, kbs))
         self.kbs = tuple(part for kb in opened for part in parts_of(kb))
-        self._vocabularies: dict[str, list[Vocabulary]] = defaultdict(list)
+        self._vocabularies: dict[str, list[IdVocabulary]] = defaultdict(list)
         for vocabulary in (v for kb in self.kbs for v in vocabularies_of(kb)):
             same = self._vocabularies[prefix_key(vocabulary.prefix.rstrip(":_") or "UMLS")]
             if any(v.is_complete for v in same) and vocabulary.is_complete:
@@ -149,7 +149,7 @@ class Checker:
 
     def unchecked_prefix(self, finding: CheckedId) -> str:
         """Return the prefix of an id that was not checked; "" for other findings."""
-        parts = split_id(finding.id) if finding.verdict is Verdict.NOT_CHECKED else None
+        parts = split_id(finding.id) if finding.verdict is IdVerdict.NOT_CHECKED else None
         return parts[0] if parts else ""
 
     def check_text(self, text: str) -> list[CheckedId]:
@@ -167,13 +167,13 @@ class Checker:
             id, own = raw, self._find_xref(prefix, local)
         kbs = list(dict.fromkeys(kb for kb, _ in own)) or [v.kb for v in vocabularies]
         if prefix and not kbs:
-            return CheckedId(Pair(raw, _NOWHERE), Verdict.NOT_CHECKED, raw, _firm_name(readings))
+            return CheckedId(Pair(raw, _NOWHERE), IdVerdict.NOT_CHECKED, raw, _firm_name(readings))
         names = _OwnNames(own)
         name, likeness = self._choose_name(readings, names, kbs or list(self.kbs))
         finding = partial(CheckedId, Pair(raw, _NOWHERE), id=id, name=name)
         if not own:
             verdict, proposals = self._judge_missing(vocabularies, id, local)
-            if not proposals and verdict is not Verdict.NOT_CHECKED:
+            if not proposals and verdict is not IdVerdict.NOT_CHECKED:
                 proposals = _meanings_of(name, kbs or self.kbs)
             return finding(verdict, proposals=proposals)
         kb, row = own[0]
@@ -181,16 +181,16 @@ class Checker:
         proposals = () if likeness or not name else _meanings_of(name, kbs)
         if vocabularies and found.id != id:
             fits = likeness > 0 or not name
-            return finding(Verdict.RETIRED, found=found, proposals=proposals, is_certain=fits)
+            return finding(IdVerdict.RETIRED, found=found, proposals=proposals, is_certain=fits)
         if not name or normalize_name(name) in names.preferred:
-            verdict = Verdict.AGREES
+            verdict = IdVerdict.AGREES
         elif likeness:
-            verdict = Verdict.SYNONYM if normalize_name(name) in names.all else Verdict.CLOSE
+            verdict = IdVerdict.SYNONYM if normalize_name(name) in names.all else IdVerdict.CLOSE
         else:
-            verdict = Verdict.OTHER
+            verdict = IdVerdict.OTHER
         return finding(verdict, found=found, proposals=proposals)
 
-    def _find(self, vocabularies: Iterable[Vocabulary], local: str) -> tuple[str, _Own]:
+    def _find(self, vocabularies: Iterable[IdVocabulary], local: str) -> tuple[str, _Own]:
         """Return an id in the spelling of the knowledge base, and the concept; none if unknown."""
         id = ""
         for vocabulary in vocabularies:
@@ -214,8 +214,8 @@ class Checker:
         return dict(xrefs)
 
     def _judge_missing(
-        self, vocabularies: Sequence[Vocabulary], id: str, local: str
-    ) -> tuple[Verdict, tuple[Meaning, ...]]:
+        self, vocabularies: Sequence[IdVocabulary], id: str, local: str
+    ) -> tuple[IdVerdict, tuple[Meaning, ...]]:
         """Judge an id that is not in the knowledge bases."""
         for vocabulary in vocabularies:
             others = vocabulary.kb.withdrawn.get(id)
@@ -223,10 +223,10 @@ class Checker:
                 kb = vocabulary.kb
                 known = [(other, kb.find(other)) for other in others]
                 found = (Meaning(i, kb.preferred_name(row), 0.0) for i, row in known if row >= 0)
-                return Verdict.RETIRED, tuple(found)
+                return IdVerdict.RETIRED, tuple(found)
         if not vocabularies or all(v.is_malformed(local) for v in vocabularies):
-            return Verdict.MALFORMED, ()
-        return (Verdict.UNKNOWN if vocabularies[0].is_complete else Verdict.NOT_CHECKED), ()
+            return IdVerdict.MALFORMED, ()
+        return (IdVerdict.UNKNOWN if vocabularies[0].is_complete else IdVerdict.NOT_CHECKED), ()
 
     def _choose_name(
         self, readings: Sequence[Reading], own: _OwnNames, kbs: Sequence[KnowledgeBase]
@@ -266,7 +266,7 @@ class Checker:
         likeness, errors = max((_compare(name, other) for other in own.all), default=(0.0, ()))
         if errors and any((kb.lookup_names(respellings(name)) >= 0).any() for kb in kbs):
             return 0.0
-        return 0.0 if any(_is_word(error, kb) for error in errors for kb in kbs) else likeness
+        return 0.0 if any(_is_known_word(error, kb) for error in errors for kb in kbs) else likeness
 
 
 def _opened_kbs(kb: KnowledgeBase | str | Path) -> list[KnowledgeBase]:
@@ -289,7 +289,7 @@ class _OwnNames:
 
 def _candidates(reading: Reading) -> Iterator[str]:
     """Yield the strings that may be the name in a reading, the longest first."""
-    words = [match.span() for match in _WORD.finditer(reading.words)]
+    words = [match.span() for match in _NOT_SPACES.finditer(reading.words)]
     if reading.anchor is Anchor.WHOLE:
         yield reading.words
     elif reading.anchor is Anchor.END:
@@ -351,7 +351,7 @@ def _is_misspelt(word: str, other: str) -> bool:
 
 
 @lru_cache(maxsize=1 << 14)
-def _is_word(word: str, kb: KnowledgeBase) -> bool:
+def _is_known_word(word: str, kb: KnowledgeBase) -> bool:
     """Return whether names of a knowledge base contain a word, so that it is not misspelt."""
     [rows], _ = kb.ngrams.search([word], _N_SIMILAR)
     names = normalize_names(kb.names.take(rows[rows >= 0]))

@@ -30,7 +30,9 @@ _KEY_OF = {
 }
 # Prefixes with numbers that are not ids of concepts.
 _NOT_CONCEPTS = frozenset("pmid pmc pmcid doi isbn issn orcid http https tel nct".split())
-_CURIE = re.compile(r"(?:([A-Za-z][\w.-]{0,30}):|([A-Za-z][A-Za-z0-9.]{0,30})_)(.{1,60})", re.S)
+_WITH_PREFIX = re.compile(
+    r"(?:([A-Za-z][\w.-]{0,30}):|([A-Za-z][A-Za-z0-9.]{0,30})_)(.{1,60})", re.S
+)
 _CUI = re.compile(r"C\d{7}")
 _LOCAL = r"(?:[A-Za-z]{1,10}_)?[A-Za-z]{0,5}\d\w{0,20}(?:[.-]\d\w{0,9})?"
 _ADDRESS = r"""https?://(?:
@@ -52,7 +54,7 @@ def split_id(raw: str) -> tuple[str, str] | None:
         return id_parts(match)
     if _CUI.fullmatch(raw):
         return "UMLS", raw
-    match = _CURIE.fullmatch(raw)
+    match = _WITH_PREFIX.fullmatch(raw)
     return (match[1] or match[2], match[3]) if match else None
 
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 from spacy_bioel.io.open import Place
 
 
-class Verdict(StrEnum):
+class IdVerdict(StrEnum):
     """What a check found about a pair."""
 
     AGREES = "agrees"
@@ -23,7 +23,7 @@ class Verdict(StrEnum):
     @property
     def is_wrong(self) -> bool:
         """Whether an id with this verdict should not be used."""
-        return self in (Verdict.OTHER, Verdict.RETIRED, Verdict.UNKNOWN, Verdict.MALFORMED)
+        return self in (IdVerdict.OTHER, IdVerdict.RETIRED, IdVerdict.UNKNOWN, IdVerdict.MALFORMED)
 
 
 class Anchor(StrEnum):
@@ -110,7 +110,7 @@ class CheckedId:
     """
 
     pair: Pair
-    verdict: Verdict
+    verdict: IdVerdict
     id: str
     name: str = ""
     found: Meaning | None = None

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
 from spacy_bioel.curation.ids import prefix_key, split_id
-from spacy_bioel.curation.pairs import CheckedId, Meaning, Style, Verdict
+from spacy_bioel.curation.pairs import CheckedId, IdVerdict, Meaning, Style
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.export.html import PAGES
 from spacy_bioel.io.jsonl import parse_json
 from spacy_bioel.io.open import numbered_lines
 from spacy_bioel.text.normalize import escape_formula
 
-COLUMNS = ("name", "id", "verdict", "concept with the id", "proposals", "place")
+FINDING_COLUMNS = ("name", "id", "verdict", "concept with the id", "proposals", "place")
 _PLAIN_YAML = re.compile(r"[A-Za-z][\w/+.() -]{0,200}(?<! )")
 _NEEDS_QUOTES = re.compile(r'[",;\n]')
 
@@ -43,12 +43,12 @@ def finding_record(finding: CheckedId) -> dict[str, Any]:
 
 
 def finding_cells(finding: CheckedId) -> tuple[str, ...]:
-    """Return a finding as the cells of a table, in the order of `COLUMNS`."""
+    """Return a finding as the cells of a table, in the order of `FINDING_COLUMNS`."""
     found, verdict = finding.found, finding.verdict.value
-    if finding.verdict is Verdict.CLOSE and found:
+    if finding.verdict is IdVerdict.CLOSE and found:
         verdict += f" {found.score:.2f}"
     concept = f"{found.id} {found.name}" if found else ""
-    if finding.verdict is Verdict.RETIRED:
+    if finding.verdict is IdVerdict.RETIRED:
         concept = f"replaced by {concept}" if found else "no replacement: ask a person"
     proposals = "\n".join(f"{p.id} {p.name} {p.score:.2f}" for p in finding.proposals)
     return finding.name, finding.id, verdict, concept, proposals, finding.pair.where
@@ -61,11 +61,11 @@ def write_findings(file: TextIO, suffix: str, findings: Iterable[CheckedId]) -> 
             file.write(json.dumps(finding_record(finding), ensure_ascii=False) + "\n")
     elif suffix in (".csv", ".tsv"):
         writer = csv.writer(file, delimiter="\t" if suffix == ".tsv" else ",")
-        writer.writerow(COLUMNS)
+        writer.writerow(FINDING_COLUMNS)
         writer.writerows(map(escape_formula, finding_cells(finding)) for finding in findings)
     elif suffix == ".html":
         page = PAGES.get_template("check.html")
-        file.write(page.render(columns=COLUMNS, findings=findings, cells_of=finding_cells))
+        file.write(page.render(columns=FINDING_COLUMNS, findings=findings, cells_of=finding_cells))
     else:
         raise BioelError(Errors.B606.format(path=suffix))
 
@@ -103,7 +103,7 @@ def edits_of(finding: CheckedId, *, labels: bool) -> Iterator[Edit]:
     if found and finding.is_certain and pair.at >= 0 and (new := _respelled(pair.id, found)):
         yield Edit(pair.place.line, pair.at, pair.id, new)
     line, at = finding.name_place()
-    is_synonym = finding.verdict is Verdict.SYNONYM or (finding.is_certain and finding.score == 1)
+    is_synonym = finding.verdict is IdVerdict.SYNONYM or (finding.is_certain and finding.score == 1)
     if found and labels and is_synonym and at >= 0 and not re.search(r"[|\n]", found.name):
         yield Edit(line, at, finding.name, found.name)
 

@@ -22,7 +22,7 @@ from spacy_bioel.curation.tables import (
 from spacy_bioel.curation.trees import json_pairs, yaml_pairs
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.io.open import WORKBOOKS, StrPath, numbered_lines
-from spacy_bioel.io.table import separator_of, suffix_of
+from spacy_bioel.io.table import separator_of, table_suffix
 
 _FORMAT_OF_SUFFIX = {
     **dict.fromkeys((".csv", ".tsv", ".tab", *WORKBOOKS), "table"),
@@ -67,10 +67,10 @@ def read_pairs(
     RAISES BioelError: [B600] if the file is not text, [B603] for an unknown format; the errors of
         the readers.
     """
-    format = format or _FORMAT_OF_SUFFIX.get(suffix_of(path), "text")
+    format = format or _FORMAT_OF_SUFFIX.get(table_suffix(path), "text")
     if format not in FORMATS:
         raise BioelError(Errors.B603.format(found=format, known=", ".join(FORMATS)))
-    if format == "table" and suffix_of(path) in WORKBOOKS:
+    if format == "table" and table_suffix(path) in WORKBOOKS:
         return table_pairs(path, workbook_rows(path), ids, options)
     checked = _text_lines(numbered_lines(path, ends=True) if lines is None else lines)
     if format == "table":

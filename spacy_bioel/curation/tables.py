@@ -26,9 +26,9 @@ _ID_HEADER = re.compile(
 )
 _NAME_HEADER = re.compile(r"(?i)(.{0,80}?)[\s_.-]{0,3}(?:labels?|names?|terms?|titles?)")
 _SEVERAL = re.compile(r"\s*[|;,]\s*")
-_RULE = re.compile(r"\|?(?:\s{0,9}:?-{1,200}:?\s{0,9}\|)+(?:\s{0,9}:?-{1,200}:?\s{0,9})?")
-_QUOTED = re.compile('"((?:[^"]|"")*)"')
-_MARKS = " *_`"
+_TABLE_RULE = re.compile(r"\|?(?:\s{0,9}:?-{1,200}:?\s{0,9}\|)+(?:\s{0,9}:?-{1,200}:?\s{0,9})?")
+_QUOTED_CELL = re.compile('"((?:[^"]|"")*)"')
+_MARKUP = " *_`"
 UNQUOTED = "\t|"  # separators of tables in which quotes belong to the names
 _MAX_CELLS = 20  # between an id and its name
 _NEAREST = -2  # the closest cell with words has the name
@@ -162,7 +162,7 @@ def text_pairs(lines: Lines, ids: re.Pattern[str]) -> Iterator[Pair]:
             yield from line_pairs(line, place, ids)
             continue
         cells = [_unmarked(cell) for cell in _split(line, "|", place, is_quoted=False)]
-        if _RULE.fullmatch(line.strip()):
+        if _TABLE_RULE.fullmatch(line.strip()):
             header = before
         before = tuple(cell.text for cell in cells)
         yield from row_pairs(cells, name_columns(header), ids, Style.TEXT)
@@ -170,8 +170,8 @@ def text_pairs(lines: Lines, ids: re.Pattern[str]) -> Iterator[Pair]:
 
 def _unmarked(cell: Cell) -> Cell:
     """Return a cell of a Markdown table without emphasis and code marks."""
-    text = cell.text.lstrip(_MARKS)
-    return Cell(text.rstrip(_MARKS), cell.place, cell.at + len(cell.text) - len(text))
+    text = cell.text.lstrip(_MARKUP)
+    return Cell(text.rstrip(_MARKUP), cell.place, cell.at + len(cell.text) - len(text))
 
 
 def table_pairs(
@@ -227,7 +227,7 @@ def delimited_rows(lines: Lines, separator: str) -> Iterator[list[Cell]]:
 def _split(record: str, separator: str, place: Place, *, is_quoted: bool) -> Iterator[Cell]:
     start = column = 0
     while start <= len(record):
-        quoted = _QUOTED.match(record, start) if is_quoted else None
+        quoted = _QUOTED_CELL.match(record, start) if is_quoted else None
         end = record.find(separator, quoted.end() if quoted else start)
         end = len(record) if end < 0 else end
         text, at = record[start:end], start

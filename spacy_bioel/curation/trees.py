@@ -17,7 +17,7 @@ from spacy_bioel.io.open import Place, StrPath
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:,]|[^\s{}\[\]:,"]+')
 _SCALAR = re.compile(r"true|false|null|NaN|-?Infinity|-?\d[\d.eE+-]*")
 _MAX_YAML = 1 << 24  # characters; nodes take hundreds of times as much memory
-_MAX_DEPTH = 100
+_MAX_LEVELS = 100
 
 
 def json_pairs(lines: Iterable[tuple[Place, str]], ids: re.Pattern[str]) -> Iterator[Pair]:
@@ -33,8 +33,8 @@ def json_pairs(lines: Iterable[tuple[Place, str]], ids: re.Pattern[str]) -> Iter
             token = match[0]
             bracket, path, cells, keys = stack[-1] if stack else ("", "$", [], [0])
             if token in "{[":
-                if len(stack) >= _MAX_DEPTH:
-                    raise BioelError(Errors.B601.format(where=place, found=f"{_MAX_DEPTH} levels"))
+                if len(stack) >= _MAX_LEVELS:
+                    raise BioelError(Errors.B601.format(where=place, found=f"{_MAX_LEVELS} levels"))
                 stack.append((token, _below(bracket, path, keys), [], [0] if token == "[" else []))
             elif token in "}]":
                 if bracket + token not in ("{}", "[]"):

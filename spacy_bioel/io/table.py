@@ -58,7 +58,7 @@ _N_TO_DETECT = 1000  # rows whose synonyms decide how synonyms are separated
 
 
 def is_text_table(path: StrPath) -> bool:
-    return suffix_of(path) in (".csv", ".tsv", ".tab", *WORKBOOKS)
+    return table_suffix(path) in (".csv", ".tsv", ".tab", *WORKBOOKS)
 
 
 def read_rows(path: StrPath, *, separator: str, quoted: bool) -> _TableRows:
@@ -107,7 +107,7 @@ def read_rows(path: StrPath, *, separator: str, quoted: bool) -> _TableRows:
 
 def _open_rows(path: StrPath, *, quoted: bool | None = None) -> _TableRows:
     """Stream the rows of a table or workbook; by default, tabs and bars exclude quoting."""
-    if suffix_of(path) in WORKBOOKS:
+    if table_suffix(path) in WORKBOOKS:
         return read_workbook(path)
     separator = separator_of(path)
     return read_rows(path, separator=separator, quoted=quoted or separator not in "\t|")
@@ -236,7 +236,7 @@ def read_header_table(
     yield from read_table(path, columns=columns, prefix=prefix, synonym_separator=synonym_separator)
 
 
-def suffix_of(path: StrPath) -> str:
+def table_suffix(path: StrPath) -> str:
     """Return the suffix of a file in lower case, without that of a compressed file."""
     suffixes = [suffix.lower() for suffix in Path(path).suffixes]
     return next((suffix for suffix in reversed(suffixes) if suffix not in (".gz", ".zst")), "")
@@ -244,7 +244,7 @@ def suffix_of(path: StrPath) -> str:
 
 def separator_of(path: StrPath) -> str:
     """Choose the cell separator by extension or first row; prefer tabs, as names contain commas."""
-    suffix = suffix_of(path)
+    suffix = table_suffix(path)
     if suffix in _SEPARATOR_OF_SUFFIX:
         return _SEPARATOR_OF_SUFFIX[suffix]
     lines = (line for _, line in numbered_lines(path) if not line.startswith("#"))

@@ -25,7 +25,7 @@ from pydantic import (
 )
 
 from spacy_bioel import __version__
-from spacy_bioel.curation.pairs import Verdict
+from spacy_bioel.curation.pairs import IdVerdict
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.service import Limits
 from spacy_bioel.service.middleware import (
@@ -212,7 +212,7 @@ class CheckedIdOut(BaseModel):
     column: int = Field(description="Of the first character of the id, from 1")
     id: str = Field(description="In the spelling of the knowledge base")
     name: str = Field(description="Empty if the id stands alone")
-    verdict: Verdict
+    verdict: IdVerdict
     score: float | None = Field(description="Similarity of the name to a name of the concept")
     found: MeaningOut | None = Field(description="The concept with this id, or its replacement")
     proposals: list[MeaningOut] = Field(description="Concepts that the name may mean, best first")

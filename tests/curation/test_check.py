@@ -4,7 +4,7 @@ import pytest
 
 import spacy_bioel
 from spacy_bioel.curation.check import Checker
-from spacy_bioel.curation.pairs import Pair, Verdict
+from spacy_bioel.curation.pairs import IdVerdict, Pair
 from spacy_bioel.io.ontology import read_obo
 from spacy_bioel.io.open import Place
 from spacy_bioel.kb.build import build_kb
@@ -127,13 +127,13 @@ def test_names_in_running_text(checker, text, name):
 )
 def test_another_concept_is_proposed(checker, text, right):
     finding = only(checker, text)
-    assert finding.verdict is Verdict.OTHER
+    assert finding.verdict is IdVerdict.OTHER
     assert (finding.proposals[0].id, finding.proposals[0].score) == (right, 1.0)
 
 
 def test_a_name_that_no_concept_has(checker):
     finding = only(checker, "Congenital TTP (MONDO:0010134)")
-    assert finding.verdict is Verdict.OTHER
+    assert finding.verdict is IdVerdict.OTHER
     assert finding.found.name == "Pendred syndrome"
     assert all(proposal.score < 1 for proposal in finding.proposals)
 
@@ -147,24 +147,24 @@ def test_a_retired_id_is_certain_only_if_the_name_fits(checker):
 
 
 def test_an_id_of_another_vocabulary_is_found_by_its_cross_reference(checker):
-    assert only(checker, "Marinesco-Sjogren syndrome (OMIM:248800)").verdict is Verdict.AGREES
+    assert only(checker, "Marinesco-Sjogren syndrome (OMIM:248800)").verdict is IdVerdict.AGREES
     finding = only(checker, "SHORT syndrome (MIM:248800)")
-    assert (finding.verdict, finding.found.id) == (Verdict.OTHER, "MONDO:0009567")
-    assert only(checker, "SHORT syndrome (OMIM:269880)").verdict is Verdict.NOT_CHECKED
+    assert (finding.verdict, finding.found.id) == (IdVerdict.OTHER, "MONDO:0009567")
+    assert only(checker, "SHORT syndrome (OMIM:269880)").verdict is IdVerdict.NOT_CHECKED
 
 
 def test_imported_ids_do_not_make_a_vocabulary_complete(kbs):
     mondo = Checker(kbs[1:])
-    assert only(mondo, "Seizure (HP:0001250)").verdict is Verdict.AGREES
-    assert only(mondo, "Ataxia (HP:0001251)").verdict is Verdict.NOT_CHECKED
+    assert only(mondo, "Seizure (HP:0001250)").verdict is IdVerdict.AGREES
+    assert only(mondo, "Ataxia (HP:0001251)").verdict is IdVerdict.NOT_CHECKED
 
 
 def test_the_first_of_two_knowledge_bases_with_a_prefix_decides(kbs, tmp_path, caplog):
     build_kb([Concept("HP:0001250", ("Fit",)), Concept("HP:1111111", ("New",))], tmp_path / "new")
     both = Checker([kbs[0], tmp_path / "new"])
     assert "W401" in caplog.text
-    assert only(both, "Seizure (HP:0001250)").verdict is Verdict.AGREES
-    assert only(both, "New (HP:1111111)").verdict is Verdict.AGREES
+    assert only(both, "Seizure (HP:0001250)").verdict is IdVerdict.AGREES
+    assert only(both, "New (HP:1111111)").verdict is IdVerdict.AGREES
 
 
 def test_several_ids_share_the_name_before_their_bracket(checker):
@@ -218,7 +218,7 @@ def go(tmp_path_factory) -> Checker:
 
 def test_an_id_that_was_replaced(go):
     finding = only(go, "GO:0006561")
-    assert (finding.verdict, finding.found.id) == (Verdict.RETIRED, "GO:0055129")
+    assert (finding.verdict, finding.found.id) == (IdVerdict.RETIRED, "GO:0055129")
     assert finding.is_certain
     # The name of an obsolete term does not contradict its replacement.
     assert only(go, "GO:0006561 ! obsolete L-proline biosynthetic process").is_certain
@@ -226,11 +226,11 @@ def test_an_id_that_was_replaced(go):
 
 def test_an_id_with_terms_to_consider_needs_a_person(go):
     finding = only(go, "GO:1990854")
-    assert (finding.verdict, finding.found, finding.is_certain) == (Verdict.RETIRED, None, False)
+    assert (finding.verdict, finding.found, finding.is_certain) == (IdVerdict.RETIRED, None, False)
     assert [proposal.id for proposal in finding.proposals] == ["GO:0055129"]
     finding = only(go, "GO:0000005")
-    assert (finding.verdict, finding.proposals) == (Verdict.RETIRED, ())
-    assert only(go, "GO:7777777").verdict is Verdict.UNKNOWN
+    assert (finding.verdict, finding.proposals) == (IdVerdict.RETIRED, ())
+    assert only(go, "GO:7777777").verdict is IdVerdict.UNKNOWN
 
 
 def test_withdrawn_ids_survive_a_change(go, tmp_path):
@@ -255,8 +255,8 @@ def test_in_python(kbs):
 
 def test_long_names_and_odd_ids(checker):
     [finding] = checker.check_text(f"{'x' * 10_000} (HP:0001250)")
-    assert finding.verdict is Verdict.OTHER
-    assert [f.verdict for f in checker.check_text("— (HP:0001250)")] == [Verdict.AGREES]
+    assert finding.verdict is IdVerdict.OTHER
+    assert [f.verdict for f in checker.check_text("— (HP:0001250)")] == [IdVerdict.AGREES]
     place = Place("a", 1)
     for id in ("HP:000 1250", "no id", "", "HP:", "x" * 10_000):
-        assert checker.check(Pair(id, place)).verdict is Verdict.MALFORMED
+        assert checker.check(Pair(id, place)).verdict is IdVerdict.MALFORMED
