@@ -20,7 +20,7 @@ _BRACKET_BEFORE = re.compile(
 _BETWEEN = re.compile(r"[\s,;/|&*_`]{0,9}(?:and|or)?[\s,;/|&*_`]{0,9}")  # ids with the same name
 _BANG = re.compile(r"[\s`*]{0,9}!")
 _NAME_IN_BRACKETS = re.compile(r"[\s*_`]{0,9}\(([^()]{2,200})\)")
-_MAX_CHARS_BEFORE = 300  # characters before an id that may contain its name
+_MAX_LOOK_BACK = 300  # characters before an id that may contain its name
 # Words of sentences: a line with one of these is more than a name and an id.
 _PROSE = re.compile(
     r"\b(?:is|are|was|were|as|see|use[ds]?|has|have|had|the|this|that|which|under|by|from|code[sd]?)\b",
@@ -58,7 +58,7 @@ def _readings_at(line: str, left: int, start: int, end: int, right: int) -> tupl
         return _reading(line, line.rfind("[", left, start) + 1, start - 2, Anchor.WHOLE)
     opened = _BRACKET_BEFORE.search(line, max(left, start - 40), start)
     stop = opened.start() if opened else start
-    first = max(left, start - _MAX_CHARS_BEFORE)
+    first = max(left, start - _MAX_LOOK_BACK)
     for clause in _CLAUSE_START.finditer(line, first, stop):
         first = clause.end() if line[clause.end() : stop].strip(_AROUND_NAMES) else first
     bullet = _LIST_MARK.match(line, first, stop)
