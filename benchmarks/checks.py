@@ -21,7 +21,7 @@ import typer
 
 from benchmarks.record import Row, SeedOption, question
 from spacy_bioel.curation.check import Checker
-from spacy_bioel.curation.pairs import IdVerdict, Pair, Reading
+from spacy_bioel.curation.pairs import IdVerdict, Name, Pair
 from spacy_bioel.io.open import Place
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.loading import load_model
@@ -54,7 +54,9 @@ def checks(
         for kind in KINDS:
             pairs = make.pairs(kind, n)
             names += [name for name, _, _ in pairs]
-            checked = [Pair(id, Place(""), readings=(Reading(name),)) for name, id, _ in pairs]
+            checked = [
+                Pair(id, Place(""), names=(Name(name),), has_name=True) for name, id, _ in pairs
+            ]
             start = process_time()
             findings = list(map(checker.check, checked))
             seconds = process_time() - start

@@ -6,6 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,17 +21,12 @@ if TYPE_CHECKING:
     from spacy_bioel.curation.pairs import CheckedId
 
 _MAX_IN_TABLE = 500
-_SUFFIXES = (".jsonl", ".csv", ".tsv", ".html")
 
 
 def check_ids_command(
     files: Annotated[
         list[Path],
-        Argument(
-            metavar="FILES",
-            help="Text, Markdown, CSV, TSV, XLSX, JSON, JSON lines, YAML or OBO; folders; - for "
-            "stdin.",
-        ),
+        Argument(metavar="FILES", help="Files and folders; - for stdin."),
     ],
     kb: Annotated[
         list[str] | None,
@@ -40,18 +36,17 @@ def check_ids_command(
         ),
     ] = None,
     output: Annotated[
-        list[Path] | None,
+        Path | None,
         Option(
             "--output",
             "-o",
             metavar="OUT",
-            help="File for the findings: .jsonl, .csv, .tsv or .html. Repeatable. Default: a table "
-            "on stdout.",
+            help="File for the findings: .jsonl, .csv, .tsv or .html. Default: a table on stdout.",
         ),
     ] = None,
     all: Annotated[bool, Option("--all", help="Also list pairs that are right.")] = False,
     columns: Annotated[
-        str, Option(help="Columns of tables, by name or number: id=HPO,name=CheckedId.")
+        str, Option(help="Columns of tables, by name or number: id=HPO,name=Finding.")
     ] = "",
     prefix: console.Prefix = "",
     format: Annotated[str, Option(help="text, table, json, yaml or obo; default: by suffix.")] = "",
@@ -59,8 +54,8 @@ def check_ids_command(
         Path | None,
         Option(
             metavar="FILE.jsonl",
-            help="Findings of an earlier run, written by -o. They are accepted: only others are "
-            "listed and counted as wrong.",
+            help="Findings of an earlier run, written by -o, which are accepted: they are neither "
+            "listed nor counted as wrong.",
         ),
     ] = None,
     fix: Annotated[
@@ -78,7 +73,7 @@ def check_ids_command(
 ) -> None:
     """Check that ids in files exist, and mean what the names next to them say.
 
-    The verdicts are:
+    The files are text, Markdown, CSV, TSV, XLSX, JSON, JSON lines, YAML and OBO. The verdicts are:
 
     * agrees, synonym: the name is the preferred name of the concept with the id, or another name.
     * close: it differs from a name in a typing error, the order of words, or a plural.
@@ -93,85 +88,85 @@ def check_ids_command(
 
     Example: `bioel check answer.md --kb kb/hp --kb kb/mondo`
     """
+    from spacy_bioel.curation import report, sources
     from spacy_bioel.curation.check import Checker
-    from spacy_bioel.curation.report import (
-        FINDING_COLUMNS,
-        corrected_lines,
-        edits_of,
-        finding_cells,
-        read_baseline,
-        write_findings,
-    )
-    from spacy_bioel.curation.sources import files_in, read_pairs
+    from spacy_bioel.curation.ids import split_id
     from spacy_bioel.curation.tables import TableOptions
 
-    outputs = output or []
-    for path in outputs:
-        if path.suffix not in _SUFFIXES:
-            raise BioelError(Errors.B606.format(path=path))
-    console.check_distinct([*files, baseline], [*outputs, fix])
-    sources = list(files_in(files))
+    if output and output.suffix not in (".jsonl", ".csv", ".tsv", ".html"):
+        raise BioelError(Errors.B606.format(path=output))
+    console.check_distinct([*files, baseline], [output, fix])
+    paths = list(sources.files_in(files))
     if fix is not None:
-        _check_fixable(sources, fix)
-    accepted = read_baseline(baseline) if baseline else frozenset()
+        _check_fixable(paths, fix)
+    accepted = frozenset(report.read_baseline(baseline) if baseline else ())
     options = TableOptions(parse_columns(columns), prefix)
     checker = Checker(kb or ["starter"])
     counts: Counter[str] = Counter()
     unchecked: Counter[str] = Counter()
-    kept: list[CheckedId] = []
-    edits = []
-    n_failed = n_left = 0
-    for source in sources:
-        lines = _stdin_lines() if str(source) == "-" else None
-        try:
-            for pair in read_pairs(
-                source, checker.ids, format=format, options=options, lines=lines
-            ):
-                finding = checker.check(pair)
-                key = finding.id, finding.name, finding.verdict.value
-                finding = replace(finding, is_accepted=key in accepted)
-                counts[finding.verdict.value] += 1
-                unchecked[checker.unchecked_prefix(finding)] += 1
-                if all or finding.is_wrong or finding.verdict.value == "close":
-                    kept.append(finding)
-                made = list(edits_of(finding, labels=labels)) if fix else []
-                edits += [(edit, pair.style) for edit in made]
-                n_left += finding.is_wrong and not (made and finding.is_certain)
-        except BioelError as error:
-            if len(sources) == 1:
-                raise
-            console.show_error(str(error))
-            n_failed += 1
-    for path in outputs:
-        with console.writing(path) as file:
-            write_findings(file, path.suffix, kept)
-    if not outputs and kept:
-        console.show_table(FINDING_COLUMNS, map(finding_cells, kept[:_MAX_IN_TABLE]))
-        if len(kept) > _MAX_IN_TABLE:
-            console.show_note(f"and {len(kept) - _MAX_IN_TABLE:,} more: -o OUT.csv lists all.")
+    corrections: list[report.Correction] = []
+
+    def findings() -> Iterator[CheckedId]:
+        """Yield the findings to list, and count all."""
+        for path in paths:
+            lines = _stdin_lines() if str(path) == "-" else None
+            try:
+                for pair in sources.read_pairs(
+                    path, checker.ids, format=format, options=options, lines=lines
+                ):
+                    finding = checker.check(pair)
+                    if accepted and report.baseline_key(report.finding_record(finding)) in accepted:
+                        finding = replace(finding, is_accepted=True)
+                    counts[finding.verdict.value] += 1
+                    if finding.verdict.value == "not checked":
+                        unchecked[(split_id(finding.id) or ("",))[0]] += 1
+                    made = list(report.corrections_of(finding, labels=labels)) if fix else []
+                    corrections.extend(made)
+                    counts[_LEFT] += finding.is_wrong and not (made and finding.is_certain)
+                    if all or finding.is_wrong or finding.verdict.value == "close":
+                        yield finding
+            except BioelError as error:
+                if len(paths) == 1:
+                    raise
+                console.show_error(str(error))
+                counts[_FAILED] += 1
+
+    if output:
+        with console.writing(output) as file:
+            report.write_findings(file, output.suffix, findings())
+    else:
+        found = findings()
+        if rows := [report.finding_cells(finding) for finding in islice(found, _MAX_IN_TABLE)]:
+            console.show_table(report.FINDING_COLUMNS, rows)
+        if n_more := sum(1 for _ in found):
+            console.show_note(f"and {n_more:,} more: -o OUT.csv lists all.")
+    n_left, n_failed = counts.pop(_LEFT, 0), counts.pop(_FAILED, 0)
     if fix is not None and not n_failed:
+        style = sources.style_of_file(paths[0], format)
         with console.writing(fix) as file:
-            console.show_line(f"--- {sources[0]}\n+++ {fix}")
-            for number, old, new in corrected_lines(sources[0], edits):
+            console.show_line(f"--- {paths[0]}\n+++ {fix}")
+            for number, old, new in report.corrected_lines(paths[0], corrections, style):
                 file.write(new)
                 if old != new:
-                    lines_of_diff = f"@@ -{number} +{number} @@", f"-{old}", f"+{new}"
-                    console.show_line("\n".join(line.rstrip("\r\n") for line in lines_of_diff))
-    for prefix_of_ids, n in unchecked.items():
-        if prefix_of_ids:
-            console.show_note(Warnings.W400.format(n=n, prefix=prefix_of_ids))
+                    diff = f"@@ -{number} +{number} @@", f"-{old}", f"+{new}"
+                    console.show_line("\n".join(line.rstrip("\r\n") for line in diff))
+    for name, n in unchecked.items():
+        console.show_note(Warnings.W400.format(n=n, prefix=name))
     shown = ", ".join(f"{n:,} {verdict}" for verdict, n in counts.items())
     console.show_note(f"{console.count_of(counts.total(), 'id')}: {shown or 'none found'}.")
     if n_failed or n_left:
         raise Exit(2 if n_failed else 1)
 
 
-def _check_fixable(sources: list[Path], out: Path) -> None:
-    problem = ""
-    if len(sources) != 1:
-        problem = f"there are {len(sources)} files"
-    elif str(sources[0]) == "-" or sources[0].suffix in (*WORKBOOKS, ".gz", ".zst", ".zip"):
-        problem = f"{sources[0]} cannot be rewritten"
+_LEFT, _FAILED = "left", "failed"
+
+
+def _check_fixable(paths: list[Path], out: Path) -> None:
+    problem = f"there are {len(paths)} files" if len(paths) != 1 else ""
+    if not problem and (
+        str(paths[0]) == "-" or paths[0].suffix in (*WORKBOOKS, ".gz", ".zst", ".zip")
+    ):
+        problem = f"{paths[0]} cannot be rewritten"
     if problem:
         raise BioelError(Errors.B604.format(out=out, problem=problem))
 

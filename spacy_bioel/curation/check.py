@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from spacy_bioel.curation.ids import id_pattern, prefix_key, split_id
-from spacy_bioel.curation.pairs import Anchor, CheckedId, IdVerdict, Meaning, Pair, Reading
+from spacy_bioel.curation.pairs import CheckedId, IdVerdict, Meaning, Pair
 from spacy_bioel.curation.tables import text_pairs
 from spacy_bioel.errors import LOGGER, Warnings
 from spacy_bioel.io.open import Place
@@ -31,7 +32,6 @@ from spacy_bioel.text.normalize import (
     stem_of,
 )
 
-_MAX_WORDS_OF_NAME = 12  # words before or after an id that are looked up as a name
 _MAX_SEARCHED = 200  # characters; no concept has a longer name that a search would find
 _N_PROPOSALS = 3
 _MIN_LETTERS = 5  # in a word that may have a typing error; shorter words are other words
@@ -40,8 +40,7 @@ _N_SAMPLED = 5000  # ids that show the forms of a vocabulary's ids
 _MIN_LENGTHS = 3  # numbers of this many lengths are counted, not padded
 _MIN_SHARE = 0.1  # of a knowledge base, for its ids with a prefix to be complete
 _N_SIMILAR = 16  # names that are read to find out whether a word is one of theirs
-_NOT_SPACES = re.compile(r"\S+")
-_NOWHERE = Place("")
+_Kbs = Sequence[KnowledgeBase]
 _Own = list[tuple[KnowledgeBase, int]]
 
 
@@ -50,7 +49,6 @@ class IdVocabulary:
     """The ids of a knowledge base that have the same prefix.
 
     prefix (str): With its separator, such as "HP:"; "" for UMLS.
-    share (float): Share of the ids of the knowledge base.
     """
 
     kb: KnowledgeBase
@@ -65,7 +63,7 @@ class IdVocabulary:
 
     def is_malformed(self, local: str) -> bool:
         """Return whether no id of the vocabulary looks like an id."""
-        forms = self._forms.get(_letters_of(local))
+        forms = self._forms.get(re.sub(r"\d+", "0", local))
         return forms is None or (len(forms) < _MIN_LENGTHS and len(local) not in forms)
 
     @cached_property
@@ -76,28 +74,26 @@ class IdVocabulary:
         forms: dict[str, set[int]] = defaultdict(set)
         for id in self.kb.ids_of(rows):
             local = id[len(self.prefix) :]
-            forms[_letters_of(local)].add(len(local))
+            forms[re.sub(r"\d+", "0", local)].add(len(local))
         return forms
-
-
-def _letters_of(local: str) -> str:
-    return re.sub(r"\d+", "0", local)
 
 
 def vocabularies_of(kb: KnowledgeBase) -> Iterator[IdVocabulary]:
     """Yield the vocabularies in a knowledge base, whose ids are sorted."""
     start = 0
     while start < len(kb):
-        id = kb.ids[start]
-        prefix = (
-            "".join(id.partition(":" if ":" in id else "_")[:2]) if re.search("[:_]", id) else ""
-        )
-        low, end = start, len(kb)
-        while low < end:
-            middle = (low + end) // 2
-            same = kb.ids[middle].startswith(prefix) if prefix else ":" not in kb.ids[middle]
-            low, end = (middle + 1, end) if same else (low, middle)
-        yield IdVocabulary(kb, prefix, start, end)
+        prefix, separator, local = kb.ids[start].partition(":")
+        if not separator:
+            prefix, separator, local = prefix.partition("_")
+        if local:
+            prefix += separator
+            end = bisect_left(kb.ids, prefix[:-1] + chr(ord(separator) + 1), start)
+            yield IdVocabulary(kb, prefix, start, end)
+        else:  # such as "C0000001", before "C:"
+            letters = re.match("[A-Za-z]*", prefix)[0]  # type: ignore[index]
+            end = bisect_left(kb.ids, letters + ":", start + 1)
+            if letters == "C":
+                yield IdVocabulary(kb, "", start, end)
         start = end
 
 
@@ -113,8 +109,7 @@ def check(
         id) and `proposals` (concepts that the name may mean).
     RAISES BioelError: The same errors as `kb.bundled.open_setting`.
     """
-    kbs = [kb] if isinstance(kb, KnowledgeBase | str | Path) else kb
-    return Checker(kbs).check_text(text)
+    return Checker([kb] if isinstance(kb, KnowledgeBase | str | Path) else kb).check_text(text)
 
 
 class Checker:
@@ -130,106 +125,83 @@ class Checker:
         opened = chain.from_iterable(map(_opened_kbs, kbs))
         self.kbs = tuple(part for kb in opened for part in parts_of(kb))
         self._vocabularies: dict[str, list[IdVocabulary]] = defaultdict(list)
-        for vocabulary in (v for kb in self.kbs for v in vocabularies_of(kb)):
-            same = self._vocabularies[prefix_key(vocabulary.prefix.rstrip(":_") or "UMLS")]
-            if any(v.is_complete for v in same) and vocabulary.is_complete:
+        for vocabulary in chain.from_iterable(map(vocabularies_of, self.kbs)):
+            prefix = vocabulary.prefix.rstrip(":_")
+            same = self._vocabularies[prefix_key(prefix or "UMLS")]
+            if vocabulary.is_complete and any(v.is_complete for v in same):
                 about = {"first": same[0].kb.where, "second": vocabulary.kb.where}
-                LOGGER.warning(Warnings.W401.format(prefix=vocabulary.prefix.rstrip(":_"), **about))
+                LOGGER.warning(Warnings.W401.format(prefix=prefix, **about))
             same.append(vocabulary)
-        for same in self._vocabularies.values():  # imports of another vocabulary come last
-            same.sort(key=lambda v: not v.is_complete)
-        prefixes = (v.prefix.rstrip(":_") for same in self._vocabularies.values() for v in same)
-        self.ids = id_pattern(prefixes)
+            same.sort(key=lambda v: not v.is_complete)  # imports of another vocabulary come last
+        known = chain.from_iterable(self._vocabularies.values())
+        self.ids = id_pattern(frozenset(v.prefix.rstrip(":_") for v in known))
         self._judge = lru_cache(maxsize=1 << 16)(self._judged)
 
     def check(self, pair: Pair) -> CheckedId:
         """Return the finding on a pair."""
-        words = tuple(replace(reading, at=-1, line=0) for reading in pair.readings)
-        return replace(self._judge(pair.id, words), pair=pair)
-
-    def unchecked_prefix(self, finding: CheckedId) -> str:
-        """Return the prefix of an id that was not checked; "" for other findings."""
-        parts = split_id(finding.id) if finding.verdict is IdVerdict.NOT_CHECKED else None
-        return parts[0] if parts else ""
+        return replace(
+            self._judge(pair.id, tuple(name.text for name in pair.names), pair.has_name), pair=pair
+        )
 
     def check_text(self, text: str) -> list[CheckedId]:
         """Check the ids in a text, such as an answer of a language model."""
-        lines = enumerate(text.split("\n"), start=1)
-        return list(
-            map(self.check, text_pairs(((Place("", n), line) for n, line in lines), self.ids))
-        )
+        lines = ((Place("", n), line) for n, line in enumerate(text.split("\n"), start=1))
+        return list(map(self.check, text_pairs(lines, self.ids)))
 
-    def _judged(self, raw: str, readings: tuple[Reading, ...]) -> CheckedId:
+    def _judged(self, raw: str, candidates: Sequence[str], has_name: bool) -> CheckedId:
         prefix, local = split_id(raw) or ("", "")
         vocabularies = self._vocabularies.get(prefix_key(prefix), [])
         id, own = self._find(vocabularies, local)
-        if prefix and not vocabularies:
-            id, own = raw, self._find_xref(prefix, local)
+        if prefix and not vocabularies:  # perhaps a cross-reference
+            id, own = raw, self._xrefs.get((prefix_key(prefix), local), [])
         kbs = list(dict.fromkeys(kb for kb, _ in own)) or [v.kb for v in vocabularies]
+        finding = partial(CheckedId, Pair(raw, Place("")), id=id)
+        first = candidates[0] if has_name else ""
         if prefix and not kbs:
-            return CheckedId(Pair(raw, _NOWHERE), IdVerdict.NOT_CHECKED, raw, _firm_name(readings))
+            return finding(IdVerdict.NOT_CHECKED, name=first)
         names = _OwnNames(own)
-        name, likeness = self._choose_name(readings, names, kbs or list(self.kbs))
-        finding = partial(CheckedId, Pair(raw, _NOWHERE), id=id, name=name)
+        name, likeness = self._choose_name(candidates, has_name, names, kbs or self.kbs)
+        finding = partial(finding, name=name)
         if not own:
-            verdict, proposals = self._judge_missing(vocabularies, id, local)
+            verdict, proposals = _judge_missing(vocabularies, id, local)
             if not proposals and verdict is not IdVerdict.NOT_CHECKED:
                 proposals = _meanings_of(name, kbs or self.kbs)
             return finding(verdict, proposals=proposals)
         kb, row = own[0]
         found = Meaning(kb.ids[row], kb.preferred_name(row), round(likeness, 4))
         proposals = () if likeness or not name else _meanings_of(name, kbs)
+        is_certain = False
         if vocabularies and found.id != id:
-            fits = likeness > 0 or not name
-            return finding(IdVerdict.RETIRED, found=found, proposals=proposals, is_certain=fits)
-        if not name or normalize_name(name) in names.preferred:
+            verdict, is_certain = IdVerdict.RETIRED, likeness > 0 or not name
+        elif not name or normalize_name(name) in names.preferred:
             verdict = IdVerdict.AGREES
         elif likeness:
             verdict = IdVerdict.SYNONYM if normalize_name(name) in names.all else IdVerdict.CLOSE
         else:
             verdict = IdVerdict.OTHER
-        return finding(verdict, found=found, proposals=proposals)
+        return finding(verdict, found=found, proposals=proposals, is_certain=is_certain)
 
     def _find(self, vocabularies: Iterable[IdVocabulary], local: str) -> tuple[str, _Own]:
         """Return an id in the spelling of the knowledge base, and the concept; none if unknown."""
-        id = ""
-        for vocabulary in vocabularies:
-            for form in (local, local.upper()):
-                id = id or vocabulary.prefix + local
-                if (row := vocabulary.kb.find(vocabulary.prefix + form)) >= 0:
-                    return vocabulary.prefix + form, [(vocabulary.kb, row)]
-        return id or local, []
-
-    def _find_xref(self, prefix: str, local: str) -> _Own:
-        """Return the concepts with a cross-reference to an id of another vocabulary."""
-        return self._xrefs.get((prefix_key(prefix), local), [])
+        spelled = [v.prefix + local for v in vocabularies]
+        for vocabulary, id in zip(vocabularies, spelled, strict=True):
+            for form in (id, vocabulary.prefix + local.upper()):
+                if (row := vocabulary.kb.find(form)) >= 0:
+                    return form, [(vocabulary.kb, row)]
+        return next(iter(spelled), local), []
 
     @cached_property
     def _xrefs(self) -> dict[tuple[str, str], _Own]:
+        """Concepts by their cross-references to ids of other vocabularies."""
         xrefs: dict[tuple[str, str], _Own] = defaultdict(list)
         for kb in self.kbs:
             for row, values in enumerate(kb.xrefs_of_all(np.arange(len(kb)))):
-                for parts in filter(None, map(split_id, values)):
-                    xrefs[prefix_key(parts[0]), parts[1]].append((kb, row))
+                for prefix, local in filter(None, map(split_id, values)):
+                    xrefs[prefix_key(prefix), local].append((kb, row))
         return dict(xrefs)
 
-    def _judge_missing(
-        self, vocabularies: Sequence[IdVocabulary], id: str, local: str
-    ) -> tuple[IdVerdict, tuple[Meaning, ...]]:
-        """Judge an id that is not in the knowledge bases."""
-        for vocabulary in vocabularies:
-            others = vocabulary.kb.withdrawn.get(id)
-            if others is not None:
-                kb = vocabulary.kb
-                known = [(other, kb.find(other)) for other in others]
-                found = (Meaning(i, kb.preferred_name(row), 0.0) for i, row in known if row >= 0)
-                return IdVerdict.RETIRED, tuple(found)
-        if not vocabularies or all(v.is_malformed(local) for v in vocabularies):
-            return IdVerdict.MALFORMED, ()
-        return (IdVerdict.UNKNOWN if vocabularies[0].is_complete else IdVerdict.NOT_CHECKED), ()
-
     def _choose_name(
-        self, readings: Sequence[Reading], own: _OwnNames, kbs: Sequence[KnowledgeBase]
+        self, candidates: Sequence[str], has_name: bool, own: _OwnNames, kbs: _Kbs
     ) -> tuple[str, float]:
         """Choose the name among the words around an id.
 
@@ -238,43 +210,44 @@ class Checker:
         RETURNS (tuple): The name, "" if the id stands alone, and its likeness to a name of the
             concept with the id, 0 if it is another name.
         """
-        others = []
-        for reading in readings:
-            for name in _candidates(reading):
-                normalized = normalize_name(name).removeprefix("obsolete ")
-                if not normalized:
-                    continue
-                is_cut = reading.anchor is not Anchor.WHOLE and _is_open(normalized)
-                if likeness := 0.0 if is_cut else self._likeness(normalized, own, kbs):
-                    return name, likeness
-                is_long = reading.is_firm or len(normalized) >= _MIN_LETTERS
-                if is_long and any(kb.lookup_names([normalized])[0] >= 0 for kb in kbs):
-                    others.append(name)
-                    break
-        return next(iter(others), _firm_name(readings)), 0.0
+        others: list[str] = []
+        for name in candidates:
+            normalized = normalize_name(name).removeprefix("obsolete ")
+            if not normalized or any(name in longer for longer in others):
+                continue
+            is_cut = len(candidates) > 1 and _is_open(normalized)
+            if normalized in own.all and not is_cut:
+                return name, 1.0
+            if _is_name(normalized, kbs):
+                others += [name] * (has_name or len(normalized) >= _MIN_LETTERS)
+            elif likeness := 0.0 if is_cut else own.likeness(normalized, kbs):
+                return name, likeness
+        return next(iter(others), candidates[0] if has_name else ""), 0.0
 
-    def _likeness(self, name: str, own: _OwnNames, kbs: Sequence[KnowledgeBase]) -> float:
-        """Return the likeness of a normalised name to a name of a concept, 0 if it is another.
 
-        Names may differ in typing errors, in the order of words, and in endings such as plurals. A
-        name that another concept has is another name.
-        """
-        if name in own.all:
-            return 1.0
-        if any(kb.lookup_names([name])[0] >= 0 for kb in kbs):
-            return 0.0
-        likeness, errors = max((_compare(name, other) for other in own.all), default=(0.0, ()))
-        if errors and any((kb.lookup_names(respellings(name)) >= 0).any() for kb in kbs):
-            return 0.0
-        return 0.0 if any(_is_known_word(error, kb) for error in errors for kb in kbs) else likeness
+def _is_name(normalized: str, kbs: _Kbs) -> bool:
+    return any(kb.lookup_names([normalized])[0] >= 0 for kb in kbs)
+
+
+def _judge_missing(
+    vocabularies: Sequence[IdVocabulary], id: str, local: str
+) -> tuple[IdVerdict, tuple[Meaning, ...]]:
+    """Judge an id that is not in the knowledge bases, and return the concepts to consider."""
+    for vocabulary in vocabularies:
+        if (others := vocabulary.kb.withdrawn.get(id)) is not None:
+            kb = vocabulary.kb
+            known = [(other, kb.find(other)) for other in others]
+            found = (Meaning(i, kb.preferred_name(row), 0.0) for i, row in known if row >= 0)
+            return IdVerdict.RETIRED, tuple(found)
+    if not vocabularies or all(v.is_malformed(local) for v in vocabularies):
+        return IdVerdict.MALFORMED, ()
+    return (IdVerdict.UNKNOWN if vocabularies[0].is_complete else IdVerdict.NOT_CHECKED), ()
 
 
 def _opened_kbs(kb: KnowledgeBase | str | Path) -> list[KnowledgeBase]:
     if isinstance(kb, KnowledgeBase):
         return [kb]
-    places = [str(kb)]
-    if kb == "starter":
-        places = [str(about["name"]) for about in list_bundled()]
+    places = [str(about["name"]) for about in list_bundled()] if kb == "starter" else [str(kb)]
     return list(map(open_setting, places))
 
 
@@ -286,24 +259,16 @@ class _OwnNames:
         self.preferred = {first for first, *_ in names}
         self.all = dict.fromkeys(chain.from_iterable(names))
 
+    def likeness(self, name: str, kbs: _Kbs) -> float:
+        """Return the likeness of a normalised name that no concept has, 0 if it is another name.
 
-def _candidates(reading: Reading) -> Iterator[str]:
-    """Yield the strings that may be the name in a reading, the longest first."""
-    words = [match.span() for match in _NOT_SPACES.finditer(reading.words)]
-    if reading.anchor is Anchor.WHOLE:
-        yield reading.words
-    elif reading.anchor is Anchor.END:
-        for start, _ in words[-_MAX_WORDS_OF_NAME:]:
-            yield reading.words[start:].lstrip("*_`\"'([{")
-    else:
-        for _, end in reversed(words[:_MAX_WORDS_OF_NAME]):
-            yield reading.words[:end].rstrip(".,;:")
-
-
-def _firm_name(readings: Iterable[Reading]) -> str:
-    """Return the longest string that may be the name, where there must be one; else ""."""
-    firm = (reading for reading in readings if reading.is_firm)
-    return next(chain.from_iterable(map(_candidates, firm)), "")
+        Names may differ in typing errors, in the order of words, and in endings such as plurals. A
+        respelling that is the name of another concept, or a word of names, is not an error.
+        """
+        likeness, errors = max((_compare(name, other) for other in self.all), default=(0.0, ()))
+        if errors and any(_is_name(other, kbs) for other in respellings(name)):
+            return 0.0
+        return 0.0 if any(_is_known_word(error, kb) for error in errors for kb in kbs) else likeness
 
 
 def _is_open(name: str) -> bool:
@@ -358,7 +323,7 @@ def _is_known_word(word: str, kb: KnowledgeBase) -> bool:
     return any(word in name.split() for name in names)
 
 
-def _meanings_of(name: str, kbs: Iterable[KnowledgeBase]) -> tuple[Meaning, ...]:
+def _meanings_of(name: str, kbs: _Kbs) -> tuple[Meaning, ...]:
     """Return the concepts with a name, or else with similar names, best first."""
     name = name[:_MAX_SEARCHED]
     if not name:

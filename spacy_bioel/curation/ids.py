@@ -3,33 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from functools import lru_cache
 
 # Other spellings of prefixes, in lower case, with the first as the key.
-_SPELLINGS = """
-hp hpo
-mesh msh
-mondo
-doid do
-ncbigene entrez entrezgene geneid ncbi_gene
-ncbitaxon ncbitaxonomy taxid taxonomy
-omim mim
-orpha orphanet ordo
-snomed snomedct snomedct_us sct
-umls cui
-uberon
-rxnorm rxcui
-icd10cm icd10
-cvcl cellosaurus
-"""
-_KEY_OF = {
-    spelling: line.split()[0]
-    for line in _SPELLINGS.strip().splitlines()
-    for spelling in line.split()
-}
+_SPELLINGS = (
+    "hp hpo", "mesh msh", "mondo", "doid do", "ncbigene entrez entrezgene geneid ncbi_gene",
+    "ncbitaxon ncbitaxonomy taxid taxonomy", "omim mim", "orpha orphanet ordo",
+    "snomed snomedct snomedct_us sct", "umls cui", "uberon", "rxnorm rxcui", "icd10cm icd10",
+    "cvcl cellosaurus",
+)  # fmt: skip
+_KEY_OF = {spelling: line.split()[0] for line in _SPELLINGS for spelling in line.split()}
 # Prefixes with numbers that are not ids of concepts.
-_NOT_CONCEPTS = frozenset("pmid pmc pmcid doi isbn issn orcid http https tel nct".split())
+_NOT_CONCEPTS = "pmid|pmc|pmcid|doi|isbn|issn|orcid|http|https|tel|nct"
 _WITH_PREFIX = re.compile(
     r"(?:([A-Za-z][\w.-]{0,30}):|([A-Za-z][A-Za-z0-9.]{0,30})_)(.{1,60})", re.S
 )
@@ -50,40 +35,27 @@ def prefix_key(prefix: str) -> str:
 def split_id(raw: str) -> tuple[str, str] | None:
     """Split an id into its prefix and local part, as written; None if there is no prefix."""
     raw = raw.strip()
-    if match := _any_id().fullmatch(raw):
-        return id_parts(match)
+    if match := id_pattern(()).fullmatch(raw):
+        prefix = match["obo"] or match["registry"] or match["prefix"] or "MESH"
+        return prefix, match["local"] or match["digits"]
     if _CUI.fullmatch(raw):
         return "UMLS", raw
     match = _WITH_PREFIX.fullmatch(raw)
     return (match[1] or match[2], match[3]) if match else None
 
 
-@lru_cache(maxsize=1)
-def _any_id() -> re.Pattern[str]:
-    return id_pattern(())
-
-
-def id_parts(match: re.Match[str]) -> tuple[str, str]:
-    """Return the prefix and local part of a match of `id_pattern`."""
-    prefix = (
-        match["obo"] or match["registry"] or match["prefix"] or ("MESH" if match["mesh"] else "")
-    )
-    return prefix, match["local"] or match["digits"]
-
-
-def id_pattern(prefixes: Iterable[str]) -> re.Pattern[str]:
+@lru_cache(maxsize=8)
+def id_pattern(prefixes: frozenset[str] | tuple[()]) -> re.Pattern[str]:
     """Compile the pattern of ids in running text: CURIEs and addresses.
 
-    prefixes (Iterable[str]): Prefixes in the knowledge bases. Other prefixes than these and those
-        with several spellings must have capitals and at least four digits.
+    prefixes: Prefixes in the knowledge bases. Other prefixes than these and those with several
+        spellings must have capitals and at least four digits.
     """
-    known = {prefix for prefix in (*prefixes, *_KEY_OF) if prefix}
-    spelled = {form for p in known for form in (p, p.upper(), p.lower(), p.capitalize())}
-    listed = "|".join(map(re.escape, sorted(spelled, key=lambda p: (-len(p), p))))
-    others = "|".join(sorted(_NOT_CONCEPTS))
+    spelled = {form for p in (*prefixes, *_KEY_OF) for form in (p, p.upper(), p.lower(), p.title())}
+    listed = "|".join(map(re.escape, sorted(filter(None, spelled), key=lambda p: (-len(p), p))))
+    other = rf"(?!(?i:{_NOT_CONCEPTS})[:_])[A-Z][A-Za-z]{{1,14}}(?=[:_][A-Z]?\d{{4}})"
     return re.compile(
         rf"{_ADDRESS}(?P<local>{_LOCAL})"
-        rf"|(?<![\w:/.])(?:(?P<prefix>{listed}|(?!(?i:{others})[:_])[A-Z][A-Za-z]{{1,14}}(?=[:_][A-Z]?\d{{4}}))"
-        rf"[:_](?:(?P<digits>{_LOCAL}|[ ]\d{{5,12}}\b)))",
+        rf"|(?<![\w:/.])(?P<prefix>{listed}|{other})[:_](?P<digits>{_LOCAL}|[ ]\d{{5,12}}\b)",
         re.X,
     )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from itertools import islice
 
-from spacy_bioel.curation.pairs import Anchor, Pair, Reading
-from spacy_bioel.io.open import Place
+from spacy_bioel.curation.pairs import Cell, Name, Pair
 
-_AROUND_NAMES = " \t*_`\"'“”„,:=–—-"  # around names: white space, emphasis, quotes and separators
+_AROUND_NAMES = " \t*_`\"'“”„,:=–—-([{"  # white space, emphasis, quotes, separators and brackets
+_AFTER_NAMES = _AROUND_NAMES + ".;"
 _LIST_MARK = re.compile(r"\s{0,99}(?:[-*•>#+]{1,6}|\d{1,3}[.)])\s{1,9}")
 _CLAUSE_START = re.compile(r"[;|•\t\])}]|[.:!?]\s")
 _CLAUSE = re.compile(r"(?:\([^()]{0,200}\)|[^;|•\t\])}(.!?]|[.!?](?!\s|$))*")
@@ -21,6 +21,8 @@ _BETWEEN = re.compile(r"[\s,;/|&*_`]{0,9}(?:and|or)?[\s,;/|&*_`]{0,9}")  # ids w
 _BANG = re.compile(r"[\s`*]{0,9}!")
 _NAME_IN_BRACKETS = re.compile(r"[\s*_`]{0,9}\(([^()]{2,200})\)")
 _MAX_LOOK_BACK = 300  # characters before an id that may contain its name
+_MAX_WORDS = 12  # words before or after an id that may be its name
+_WORD = re.compile(r"\S+")
 # Words of sentences: a line with one of these is more than a name and an id.
 _PROSE = re.compile(
     r"\b(?:is|are|was|were|as|see|use[ds]?|has|have|had|the|this|that|which|under|by|from|code[sd]?)\b",
@@ -28,64 +30,78 @@ _PROSE = re.compile(
 )
 
 
-def line_pairs(line: str, place: Place, ids: re.Pattern[str]) -> Iterator[Pair]:
+def line_pairs(cell: Cell, ids: re.Pattern[str]) -> Iterator[Pair]:
     """Read the pairs in a line: "name (CURIE)", "CURIE ! name", "[name](address)" and others."""
+    line, place, at, where = cell
     matches = list(ids.finditer(line))
-    ends = [0, *(match.end() for match in matches)]
     starts = [*(match.start() for match in matches[1:]), len(line)]
-    shared: tuple[Reading, ...] = ()  # of the ids in one bracket
-    names_follow = False
-    for left, match, right in zip(ends, matches, starts, strict=False):
+    shared: Sequence[Name] = ()  # by the ids in one bracket
+    left, names_follow = 0, False
+    for match, right in zip(matches, starts, strict=False):
         between = line[left : match.start()]
         if left and between == "](":
+            left = match.end()
             continue  # the address of a link whose text is an id
+        names, has_name = shared, True
         if not (shared and between and _BETWEEN.fullmatch(between)):
-            readings = _readings_at(line, left, *match.span(), right)
-            is_firm_name = bool(readings) and readings[0].is_firm
-            shared = readings if is_firm_name and readings[0].anchor is Anchor.END else ()
+            names, has_name = _names_at(line, left, *match.span(), right)
+            is_before = bool(names) and names[0].at < match.start()
+            shared = names if has_name and is_before else ()
             if not left:
-                names_follow = bool(readings) and readings[0].anchor is Anchor.START
-            elif names_follow and not is_firm_name:
-                readings = tuple(r for r in readings if r.anchor is Anchor.START)
-        yield Pair(match[0], place, match.start(), shared or readings)
+                names_follow = bool(names) and not is_before
+            elif names_follow and not has_name:
+                names = [name for name in names if name.at > match.start()]
+        offset = at if at >= 0 else -1 - len(line)
+        found = (Name(text, place.line, max(n + offset, -1)) for text, _, n in names)
+        start = max(match.start() + offset, -1)
+        yield Pair(match[0], place, start, tuple(found), has_name and bool(names), where)
+        left = match.end()
 
 
-def _readings_at(line: str, left: int, start: int, end: int, right: int) -> tuple[Reading, ...]:
-    """Return the words before and after the id at start to end that may contain its name."""
+def _names_at(line: str, left: int, start: int, end: int, right: int) -> tuple[list[Name], bool]:
+    """Return the names that the id at start to end may have, and whether it must have one."""
     if match := _BANG.match(line, end, right):
-        return _reading(line, match.end(), right, Anchor.WHOLE)
+        return _names(line, match.end(), right), True
     if line.endswith("](", left, start):
-        return _reading(line, line.rfind("[", left, start) + 1, start - 2, Anchor.WHOLE)
+        return _names(line, line.rfind("[", left, start) + 1, start - 2), True
     opened = _BRACKET_BEFORE.search(line, max(left, start - 40), start)
     stop = opened.start() if opened else start
     first = max(left, start - _MAX_LOOK_BACK)
     for clause in _CLAUSE_START.finditer(line, first, stop):
         first = clause.end() if line[clause.end() : stop].strip(_AROUND_NAMES) else first
-    bullet = _LIST_MARK.match(line, first, stop)
-    before = _reading(line, bullet.end() if bullet else first, stop, Anchor.END)
+    if bullet := _LIST_MARK.match(line, first, stop):
+        first = bullet.end()
+    before = _names(line, first, stop, last=_MAX_WORDS)
     if opened and before:
-        return before
+        return before, True
     if brackets := _NAME_IN_BRACKETS.match(line, end, right):
-        after = _reading(line, *brackets.span(1), Anchor.WHOLE, is_firm=not before)
-        return after + tuple(replace(reading, is_firm=False) for reading in before)
+        return _names(line, *brackets.span(1)) + before, not before
     skipped = end + (opened is not None and line[end : end + 1] in (")", "]"))
     clause_end = _CLAUSE.match(line, skipped, right).end()  # type: ignore[union-attr]
-    after = _reading(line, skipped, clause_end, Anchor.START)
+    after = _names(line, skipped, clause_end, first=_MAX_WORDS)
     # Only in a line with nothing else must the words be a name.
     is_whole = bool(before) != bool(after) and not left
-    is_whole = is_whole and not line[clause_end if after else end :].strip(_AROUND_NAMES + ".)]}")
-    return tuple(
-        replace(reading, is_firm=is_whole and not _PROSE.search(reading.words))
-        for reading in before + after
-    )
+    is_whole = is_whole and not line[clause_end if after else end :].strip(_AFTER_NAMES + ")]}")
+    words = line[first:stop] if before else line[skipped:clause_end]
+    return before + after, is_whole and not _PROSE.search(words)
 
 
-def _reading(
-    line: str, start: int, end: int, anchor: Anchor, *, is_firm: bool = True
-) -> tuple[Reading, ...]:
-    """Return a reading of a part of a line without the marks around it; none without letters."""
-    words = line[start:end].rstrip(_AROUND_NAMES + "([")
-    start += len(words) - len(words.lstrip(_AROUND_NAMES))
-    words = words.lstrip(_AROUND_NAMES)
-    has_letter = any(map(str.isalpha, words))
-    return (Reading(words, start, anchor, is_firm),) if has_letter else ()
+def _names(line: str, start: int, end: int, *, first: int = 0, last: int = 0) -> list[Name]:
+    """Return the strings in a part of a line that may be a name, the longest first.
+
+    first (int): Number of words at the beginning; other words may follow the name.
+    last (int): Number of words at the end; other words may precede the name.
+    """
+    spans = [(start, end)]
+    if first:
+        words = islice(_WORD.finditer(line, start, end), first)
+        spans = [(start, match.end()) for match in words][::-1]
+    elif last:
+        spans = [(match.start(), end) for match in _WORD.finditer(line, start, end)][-last:]
+    names = {}
+    for low, high in spans:
+        text = line[low:high].rstrip(_AFTER_NAMES if first else _AROUND_NAMES)
+        low += len(text) - len(text := text.lstrip(_AROUND_NAMES))
+        if any(map(str.isalpha, text)):
+            names[text] = Name(text, at=low)
+    return list(names.values())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from spacy_bioel.io.open import Place
 
@@ -26,37 +27,32 @@ class IdVerdict(StrEnum):
         return self in (IdVerdict.OTHER, IdVerdict.RETIRED, IdVerdict.UNKNOWN, IdVerdict.MALFORMED)
 
 
-class Anchor(StrEnum):
-    """Where in a stretch of words the name is."""
+class Cell(NamedTuple):
+    """A string in a file: a line, a cell of a table, or a value in JSON, YAML or OBO.
 
-    WHOLE = "whole"
-    END = "end"
-    START = "start"
-
-
-class Style(StrEnum):
-    """How strings are written in a file."""
-
-    TEXT = "text"
-    CSV = "csv"
-    JSON = "json"
-    YAML = "yaml"
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """Words next to an id that are or contain its name.
-
-    at (int): Offset of the words in the record; -1 if they cannot be replaced.
-    line (int): Line of the record of the words, if it is not that of the pair; else 0.
-    is_firm (bool): Whether the words must contain a name. Otherwise, the id may stand alone.
+    at (int): Offset of the string in the record that begins at `place`; -1 if it cannot be
+        replaced.
+    name (str): Such as "B7", or "$.type.id"; "" for a line.
     """
 
-    words: str
-    at: int = -1
-    anchor: Anchor = Anchor.WHOLE
-    is_firm: bool = True
+    text: str
+    place: Place
+    at: int = 0
+    name: str = ""
+
+    def stripped(self, marks: str | None = None) -> Cell:
+        """Return the cell without white space, or the given characters, around its text."""
+        text = self.text.lstrip(marks)
+        at = self.at + len(self.text) - len(text) if self.at >= 0 else -1
+        return Cell(text.rstrip(marks), self.place, at, self.name)
+
+
+class Name(NamedTuple):
+    """A string that may be the name of a pair, with the line of its record and its offset there."""
+
+    text: str
     line: int = 0
+    at: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,17 +61,18 @@ class Pair:
 
     place (Place): File, and the line where the record begins.
     at (int): Offset of the id in the record; -1 if it cannot be replaced.
-    readings (tuple[Reading, ...]): Words that may contain the name, the likeliest first; empty for
-        an id without a name.
+    names (tuple[Name, ...]): Strings that may be the name, the likeliest first; empty for an id
+        without a name.
+    has_name (bool): Whether one of them must be the name. Otherwise, the id may stand alone.
     cell (str): Cell of a table, such as "B7", or path in JSON or YAML, such as "$.type.id".
     """
 
     id: str
     place: Place
     at: int = -1
-    readings: tuple[Reading, ...] = ()
+    names: tuple[Name, ...] = ()
+    has_name: bool = False
     cell: str = ""
-    style: Style = Style.TEXT
 
     @property
     def where(self) -> str:
@@ -84,8 +81,15 @@ class Pair:
         return f"{self.place}{column}{f', {self.cell}' if self.cell else ''}"
 
 
-@dataclass(frozen=True, slots=True)
-class Meaning:
+def cell_pair(cell: Cell, name: Cell | None) -> Pair:
+    """Return the pair of an id and the name in another cell, if that has letters."""
+    names: tuple[Name, ...] = ()
+    if name and any(map(str.isalpha, name.text)):
+        names = (Name(name.text, name.place.line, name.at),)
+    return Pair(cell.text, cell.place, cell.at, names, bool(names), cell.name)
+
+
+class Meaning(NamedTuple):
     """A concept that an id or a name refers to.
 
     score (float): Similarity of its best name to the name in the pair, up to 1.
@@ -122,15 +126,6 @@ class CheckedId:
     def is_wrong(self) -> bool:
         """Whether a person or `--fix` has to do something."""
         return self.verdict.is_wrong and not self.is_accepted
-
-    def name_place(self) -> tuple[int, int]:
-        """Return the line and offset of the name; -1 if it cannot be replaced."""
-        for reading in self.pair.readings:
-            if self.name and self.name in reading.words and reading.at >= 0:
-                is_last = reading.anchor is Anchor.END
-                offset = len(reading.words) - len(self.name) if is_last else 0
-                return reading.line or self.pair.place.line, reading.at + offset
-        return self.pair.place.line, -1
 
     @property
     def score(self) -> float | None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
 from spacy_bioel.curation.ids import prefix_key, split_id
-from spacy_bioel.curation.pairs import CheckedId, IdVerdict, Meaning, Style
+from spacy_bioel.curation.pairs import CheckedId, IdVerdict, Meaning
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.export.html import PAGES
 from spacy_bioel.io.jsonl import parse_json
@@ -37,7 +37,7 @@ def finding_record(finding: CheckedId) -> dict[str, Any]:
         "verdict": finding.verdict.value,
         "score": finding.score,
         "found": found and {"id": found.id, "name": found.name},
-        "proposals": [{"id": p.id, "name": p.name, "score": p.score} for p in finding.proposals],
+        "proposals": [meaning._asdict() for meaning in finding.proposals],
         "certain": finding.is_certain,
     }
 
@@ -55,38 +55,35 @@ def finding_cells(finding: CheckedId) -> tuple[str, ...]:
 
 
 def write_findings(file: TextIO, suffix: str, findings: Iterable[CheckedId]) -> None:
-    """Write findings to a file. RAISES BioelError: [B606] unknown suffix."""
+    """Write findings as .jsonl, .csv, .tsv or .html."""
     if suffix == ".jsonl":
-        for finding in findings:
-            file.write(json.dumps(finding_record(finding), ensure_ascii=False) + "\n")
-    elif suffix in (".csv", ".tsv"):
+        records = map(finding_record, findings)
+        file.writelines(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+    elif suffix == ".html":
+        about = {"columns": FINDING_COLUMNS, "findings": findings, "cells_of": finding_cells}
+        file.writelines(PAGES.get_template("check.html").generate(about))
+    else:
         writer = csv.writer(file, delimiter="\t" if suffix == ".tsv" else ",")
         writer.writerow(FINDING_COLUMNS)
         writer.writerows(map(escape_formula, finding_cells(finding)) for finding in findings)
-    elif suffix == ".html":
-        page = PAGES.get_template("check.html")
-        file.write(page.render(columns=FINDING_COLUMNS, findings=findings, cells_of=finding_cells))
-    else:
-        raise BioelError(Errors.B606.format(path=suffix))
 
 
-Accepted = frozenset[tuple[str, str, str]]
+def baseline_key(record: dict[str, Any]) -> tuple[str, ...]:
+    """Return what identifies a finding in a baseline."""
+    return tuple(str(record[key]) for key in ("id", "name", "verdict"))
 
 
-def read_baseline(path: Path) -> Accepted:
-    """Return ids, names and verdicts that were accepted. RAISES BioelError: [B605] not findings."""
-    accepted = []
+def read_baseline(path: Path) -> Iterator[tuple[str, ...]]:
+    """Yield the keys of accepted findings. RAISES BioelError: [B605] if it is no baseline."""
     for place, line in numbered_lines(path):
         try:
-            record = parse_json(line)
-            accepted.append((record["id"], record["name"], record["verdict"]))
+            yield baseline_key(parse_json(line))
         except (ValueError, KeyError, TypeError):
             raise BioelError(Errors.B605.format(path=path, line=place.line)) from None
-    return frozenset(accepted)
 
 
-class Edit(NamedTuple):
-    """A replacement in a record, which begins at a line."""
+class Correction(NamedTuple):
+    """A replacement in the record that begins at a line."""
 
     line: int
     at: int
@@ -94,18 +91,19 @@ class Edit(NamedTuple):
     new: str
 
 
-def edits_of(finding: CheckedId, *, labels: bool) -> Iterator[Edit]:
+def corrections_of(finding: CheckedId, *, labels: bool) -> Iterator[Correction]:
     """Yield the changes that are certain: of an id that was replaced and, with `labels`, its name.
 
     labels (bool): Replace synonyms by preferred names.
     """
     pair, found = finding.pair, finding.found
     if found and finding.is_certain and pair.at >= 0 and (new := _respelled(pair.id, found)):
-        yield Edit(pair.place.line, pair.at, pair.id, new)
-    line, at = finding.name_place()
+        yield Correction(pair.place.line, pair.at, pair.id, new)
     is_synonym = finding.verdict is IdVerdict.SYNONYM or (finding.is_certain and finding.score == 1)
-    if found and labels and is_synonym and at >= 0 and not re.search(r"[|\n]", found.name):
-        yield Edit(line, at, finding.name, found.name)
+    if found and labels and is_synonym and not re.search(r"[|\n]", found.name):
+        name = next(name for name in pair.names if name.text == finding.name)
+        if name.at >= 0:
+            yield Correction(name.line, name.at, name.text, found.name)
 
 
 def _respelled(raw: str, found: Meaning) -> str:
@@ -116,41 +114,43 @@ def _respelled(raw: str, found: Meaning) -> str:
     return "" if "/" in raw else found.id
 
 
-def _escaped(edit: Edit, line: str, style: Style) -> str:
-    """Return the new string as it has to be written in place of the old one."""
-    before, new = line[: edit.at].rstrip(" ")[-1:], edit.new
+def _escaped(new: str, style: str, before: str, old: str) -> str:
+    """Return a string as it has to be written in a file of this style, after a character."""
     in_json = json.dumps(new, ensure_ascii=False)
-    if style is Style.JSON or (style is Style.YAML and before == '"'):
-        return in_json[1:-1]
-    if style is Style.YAML:
-        if before == "'":
+    match style, before:
+        case ("json", _) | ("yaml", '"'):
+            return in_json[1:-1]
+        case "yaml", "'":
             return new.replace("'", "''")
-        return new if _PLAIN_YAML.fullmatch(new) or ":" in edit.old else in_json
-    if style is Style.CSV and before == '"':
-        return new.replace('"', '""')
-    if style is Style.CSV and _NEEDS_QUOTES.search(new):
-        return '"{}"'.format(new.replace('"', '""'))
+        case "yaml", _:
+            return new if _PLAIN_YAML.fullmatch(new) or ":" in old else in_json
+        case "csv", _ if before == '"' or _NEEDS_QUOTES.search(new):
+            doubled = new.replace('"', '""')
+            return doubled if before == '"' else f'"{doubled}"'
     return new
 
 
 def corrected_lines(
-    path: Path, edits: Iterable[tuple[Edit, Style]]
+    path: Path, corrections: Iterable[Correction], style: str
 ) -> Iterator[tuple[int, str, str]]:
-    """Yield each line of a file with its number, as it is and as corrected."""
-    at_line: dict[int, dict[Edit, Style]] = defaultdict(dict)
-    for edit, style in edits:
-        at_line[edit.line][edit] = style
-    left: dict[Edit, Style] = {}
+    """Yield each line of a file with its number, as it is and as corrected.
+
+    style (str): "json", "yaml" or "csv", whose special characters are escaped, or another.
+    """
+    at_line: dict[int, set[Correction]] = defaultdict(set)
+    for correction in corrections:
+        at_line[correction.line].add(correction)
+    left: set[Correction] = set()
     with path.open("rb") as file:
         if file.read(len(BOM_UTF8)) == BOM_UTF8:
             yield 0, "\ufeff", "\ufeff"
     for place, line in numbered_lines(path, ends=True):
-        here, left = left | at_line.pop(place.line, {}), {}
-        new = line
-        for edit, style in sorted(here.items(), key=lambda item: -item[0].at):
-            if edit.at >= len(line):  # in a row of a table with several lines
-                left[edit._replace(at=edit.at - len(line))] = style
-            elif line.startswith(edit.old, edit.at):
-                end = edit.at + len(edit.old)
-                new = new[: edit.at] + _escaped(edit, line, style) + new[end:]
+        here, left, new = left | at_line.pop(place.line, set()), set(), line
+        for correction in sorted(here, reverse=True):
+            at, end = correction.at, correction.at + len(correction.old)
+            if at >= len(line):  # in a row of a table with several lines
+                left.add(correction._replace(line=place.line, at=at - len(line)))
+            elif line.startswith(correction.old, at):
+                before = line[:at].rstrip(" ")[-1:]
+                new = new[:at] + _escaped(correction.new, style, before, correction.old) + new[end:]
         yield place.line, line, new

@@ -1,123 +1,152 @@
-"""Read pairs of a name and an id from objects in JSON, JSON lines and YAML, at any depth."""
+"""Read pairs of a name and an id from objects in JSON, JSON lines and YAML, at any depth.
+
+Both formats are read as a stream of events: brackets, and cells with keys and values.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from importlib import import_module
+from types import SimpleNamespace
 from typing import Any
 
-from spacy_bioel.curation.pairs import Pair, Reading, Style
-from spacy_bioel.curation.tables import Cell, name_columns, row_pairs
+from spacy_bioel.curation.pairs import Cell, Name, Pair
+from spacy_bioel.curation.tables import Lines, name_columns, row_pairs
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.io.open import Place, StrPath
+from spacy_bioel.io.open import Place
 
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:,]|[^\s{}\[\]:,"]+')
-_SCALAR = re.compile(r"true|false|null|NaN|-?Infinity|-?\d[\d.eE+-]*")
-_MAX_YAML = 1 << 24  # characters; nodes take hundreds of times as much memory
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.?)*(?P<end>"?)|[{}\[\]:,]|[^\s{}\[\]:,"]+', re.S)
+_SCALAR = re.compile(r"true|false|null|~|[.]?nan|[+-]?[.]?inf(?:inity)?|[+-]?\d[\d.e_+-]*", re.I)
+_MAX_STRING = 1 << 24  # characters of a string that is read in pieces
 _MAX_LEVELS = 100
 
 
-def json_pairs(lines: Iterable[tuple[Place, str]], ids: re.Pattern[str]) -> Iterator[Pair]:
-    """Stream pairs from JSON or JSON lines, whatever its size.
+def _error(place: Place, found: object) -> BioelError:
+    return BioelError(Errors.B601.format(where=place, found=f"{found!s:.80}"))
 
-    RAISES BioelError: [B601] if it is not JSON.
-    """
-    # For each open object or list: its bracket, its path, its cells, and the key or the index.
-    stack: list[tuple[str, str, list[Cell], list[str | int]]] = []
-    place, token = Place(""), ""
+
+def json_events(lines: Lines) -> Iterator[Cell]:
+    """Yield the events in JSON or JSON lines, whose lines may come in pieces."""
+    place, rest = Place(""), ""
     for place, line in lines:
-        for match in _TOKEN.finditer(line):
-            token = match[0]
-            bracket, path, cells, keys = stack[-1] if stack else ("", "$", [], [0])
-            if token in "{[":
-                if len(stack) >= _MAX_LEVELS:
-                    raise BioelError(Errors.B601.format(where=place, found=f"{_MAX_LEVELS} levels"))
-                stack.append((token, _below(bracket, path, keys), [], [0] if token == "[" else []))
-            elif token in "}]":
-                if bracket + token not in ("{}", "[]"):
-                    raise BioelError(Errors.B601.format(where=place, found=repr(token)))
-                stack.pop()
-                yield from _pairs_of(cells, ids, Style.JSON)
-            elif token == "," and stack:
-                keys[:] = [int(keys[0]) + 1] if bracket == "[" else []
+        text, shift, rest = rest + line, len(rest), ""
+        for match in _TOKEN.finditer(text):
+            token, at = match[0], match.start() - shift
+            if token in "{}[]":
+                yield Cell("", place, at, token)
+            elif token in ":,":
+                continue
+            elif match.end() == len(text) and not match["end"] and text[-1] != "\n":
+                rest = token  # which the next piece may continue
             elif token[0] == '"':
                 try:
-                    text = json.loads(token)
+                    string = json.loads(token)
                 except ValueError as error:
-                    raise BioelError(Errors.B601.format(where=place, found=error)) from None
-                if bracket == "{" and not keys:
-                    keys.append(text)
-                elif stack:
-                    is_plain = token[1:-1] == text
-                    at = match.start() + 1 if is_plain else -1
-                    cell = Cell(text, place, at, _below(bracket, path, keys))
-                    if bracket == "{":
-                        cells.append(cell)
-                    else:
-                        yield from row_pairs([cell], {}, ids, Style.JSON)
-            elif token not in ",:" and not _SCALAR.fullmatch(token):
-                raise BioelError(Errors.B601.format(where=place, found=f"{token!r:.80}"))
-    if stack:
-        raise BioelError(Errors.B601.format(where=place, found="the end of the file"))
+                    raise _error(place, error) from None
+                yield Cell(string, place, at + 1 if at >= 0 and token[1:-1] == string else -1)
+            elif _SCALAR.fullmatch(token):
+                yield Cell("", place)
+            else:
+                raise _error(place, repr(token))
+        if len(rest) > _MAX_STRING:
+            raise _error(place, f"a string of more than {_MAX_STRING:,} characters")
+    if rest and not _SCALAR.fullmatch(rest):
+        raise _error(place, "the end of the file in a string")
 
 
-def _below(bracket: str, path: str, keys: list[str | int]) -> str:
-    key = keys[-1] if keys else ""
-    return path if not bracket else f"{path}[{key}]" if bracket == "[" else f"{path}.{key}"
+def yaml_events(lines: Lines) -> Iterator[Cell]:
+    """Yield the events in YAML. Aliases are not followed, except of strings."""
+    yaml, where = import_module("srsly.ruamel_yaml"), Place("")
+    strings: dict[str, Cell] = {}  # by anchor
 
+    def read(_: int) -> str:
+        nonlocal where
+        where, line = next(iterator, (where, ""))
+        return line
 
-def _pairs_of(cells: list[Cell], ids: re.Pattern[str], style: Style) -> Iterator[Pair]:
-    """Read pairs from the strings in an object."""
-    keys = tuple(cell.name.rpartition(".")[2] for cell in cells)
-    for pair in row_pairs(cells, name_columns(keys), ids, style):
-        *_, value, key = ["", *pair.cell.split(".")]
-        if key == "meaning" and not pair.readings:  # in LinkML, of a permissible value
-            pair = replace(pair, readings=(Reading(value, is_firm=False),))
-        yield pair
-
-
-def yaml_pairs(path: StrPath, text: str, ids: re.Pattern[str]) -> Iterator[Pair]:
-    """Read pairs from YAML. Nodes with several aliases are read once.
-
-    RAISES BioelError: [B602] if it is not YAML, or has more than 16 million characters.
-    """
-    yaml, nodes = map(import_module, ("srsly.ruamel_yaml", "srsly.ruamel_yaml.nodes"))
-    if len(text) > _MAX_YAML:
-        raise BioelError(Errors.B602.format(where=path, found=f"{len(text):,} characters"))
+    iterator = iter(lines)
     try:
-        roots = [root for root in yaml.compose_all(text, Loader=yaml.SafeLoader) if root]
+        for event in yaml.parse(SimpleNamespace(read=read), Loader=yaml.SafeLoader):
+            kind, mark = type(event).__name__, event.start_mark
+            place = Place(where.path, mark.line + 1)
+            if kind == "AliasEvent":
+                yield strings.get(event.anchor, Cell("", place))
+            elif kind == "ScalarEvent":
+                cell = _yaml_cell(event, place)
+                if event.anchor:
+                    strings[event.anchor] = cell
+                yield cell
+            elif bracket := _BRACKETS.get(kind):
+                yield Cell("", place, name=bracket)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
-        place = Place(path, mark.line + 1 if mark else 0)
-        found = getattr(error, "problem", None) or "too many levels"
-        raise BioelError(Errors.B602.format(where=place, found=found)) from None
-    lines = text.split("\n")
-    seen: set[int] = set()
-    waiting = [("$", root) for root in reversed(roots)]
-    while waiting:
-        where, node = waiting.pop()
-        if id(node) in seen or isinstance(node, nodes.ScalarNode):
+        place = Place(where.path, mark.line + 1) if mark else where
+        raise _error(place, getattr(error, "problem", None) or error) from None
+
+
+_BRACKETS = {
+    **{"MappingStartEvent": "{", "MappingEndEvent": "}"},
+    **{"SequenceStartEvent": "[", "SequenceEndEvent": "]"},
+}
+
+
+def _yaml_cell(event: Any, place: Place) -> Cell:
+    text, start, quotes = event.value, event.start_mark, event.style in ("'", '"')
+    if not event.style and _SCALAR.fullmatch(text):
+        text = ""
+    is_plain = event.end_mark.index - start.index == len(event.value) + 2 * quotes
+    is_plain &= event.style not in ("|", ">")
+    return Cell(text, place, start.column + quotes if is_plain else -1)
+
+
+@dataclass(slots=True)
+class _Level:
+    """An open object or list, with its last key or index, and the strings in an object."""
+
+    bracket: str
+    path: str
+    key: str | None = None
+    index: int = 0
+    keys: list[str] = field(default_factory=list)
+    cells: list[Cell] = field(default_factory=list)
+
+
+def tree_pairs(events: Iterable[Cell], ids: re.Pattern[str]) -> Iterator[Pair]:
+    """Stream the pairs in objects and lists. RAISES BioelError: [B601] for what is not a tree."""
+    levels, place = [_Level("", "$")], Place("")
+    for event in events:
+        level, place = levels[-1], event.place
+        if event.name and event.name in "}]":
+            if level.bracket + event.name not in ("{}", "[]"):
+                raise _error(place, repr(event.name))
+            yield from _object_pairs(levels.pop(), ids)
             continue
-        seen.add(id(node))
-        is_object = isinstance(node, nodes.MappingNode)
-        if is_object:
-            children = [(f"{where}.{key.value}", value) for key, value in node.value]
+        if level.bracket == "{" and level.key is None and not event.name:
+            level.key = event.text
+            continue
+        path = level.path
+        if level.bracket:
+            path += f".{level.key}" if level.bracket == "{" else f"[{level.index}]"
+        if event.name:
+            if len(levels) > _MAX_LEVELS:
+                raise _error(place, f"more than {_MAX_LEVELS} levels")
+            levels.append(_Level(event.name, path))
+        elif level.bracket == "{":
+            level.keys.append(str(level.key))
+            level.cells.append(event._replace(name=path).stripped())
         else:
-            children = [(f"{where}[{i}]", value) for i, value in enumerate(node.value)]
-        scalars = [(name, child) for name, child in children if isinstance(child, nodes.ScalarNode)]
-        cells = [_scalar_cell(path, lines, name, child) for name, child in scalars]
-        if is_object:
-            yield from _pairs_of(cells, ids, Style.YAML)
-        else:
-            for cell in cells:
-                yield from row_pairs([cell], {}, ids, Style.YAML)
-        waiting += reversed(children)
+            yield from row_pairs([event._replace(name=path).stripped()], {}, ids)
+        level.key, level.index = None, level.index + 1
+    if len(levels) > 1:
+        raise _error(place, "the end of the file")
 
 
-def _scalar_cell(path: StrPath, lines: list[str], name: str, node: Any) -> Cell:
-    row, at = node.start_mark.line, node.start_mark.column + (node.style in ("'", '"'))
-    is_plain = node.style not in ("|", ">") and lines[row].startswith(node.value, at)
-    return Cell(node.value, Place(path, row + 1), at if is_plain else -1, name)
+def _object_pairs(level: _Level, ids: re.Pattern[str]) -> Iterator[Pair]:
+    value = level.path.rpartition(".")[2]
+    for pair in row_pairs(level.cells, name_columns(tuple(level.keys)), ids):
+        if pair.cell.endswith(".meaning") and not pair.names:  # in LinkML, of a permissible value
+            pair = replace(pair, names=(Name(value),))
+        yield pair

@@ -11,7 +11,7 @@ import re
 import warnings
 from codecs import BOM_UTF8
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from xml.etree.ElementTree import Element
 
 from spacy_bioel.errors import LOGGER, BioelError, Errors, Warnings
@@ -70,7 +70,7 @@ def read_obo(path: StrPath, *, prefix: str = "") -> Iterator[Concept]:
     """
     namespace = ""
     malformed: _Lines = []
-    for kind, lines in _stanzas(path):
+    for kind, lines in obo_stanzas(path):
         with skip_if_bad(lines[0][0]):
             if kind == "Term":
                 fields = _parse_fields(lines, malformed)
@@ -101,11 +101,17 @@ def read_obo_header(path: StrPath) -> tuple[str, str]:
     return release, licence
 
 
-def _stanzas(path: StrPath) -> Iterator[tuple[str, _Lines]]:
-    """Yield the kind and lines of each stanza, with its [KIND] line; the header's kind is ""."""
+def obo_stanzas(
+    path: StrPath, read: Iterable[tuple[Place, str]] | None = None
+) -> Iterator[tuple[str, _Lines]]:
+    """Yield the kind and lines of each stanza, with its [KIND] line; the header's kind is "".
+
+    read (Iterable | None): Lines of the file, if they were read.
+    """
     kind, lines = "", [(Place(path, 1), "")]
     continued = False
-    for where, line in numbered_lines(path):
+    for where, line in read or numbered_lines(path):
+        line = line.rstrip("\r\n")
         if continued:
             lines[-1] = (lines[-1][0], f"{lines[-1][1]}\n{line}")
         elif match := _STANZA.fullmatch(line):
@@ -224,8 +230,10 @@ def read_owl(path: StrPath, *, prefix: str = "") -> Iterator[Concept]:
 
 
 # Optional fields of a cellxgene term, with their types; all may be null.
-_CELLXGENE_FIELDS = {"synonyms": list, "ancestors": dict, "description": str, "replaced_by": str}
-_CELLXGENE_FIELDS["consider"] = list
+_CELLXGENE_FIELDS = {
+    **{"synonyms": list, "ancestors": dict, "description": str, "replaced_by": str},
+    "consider": list,
+}
 
 
 def read_cellxgene_json(path: StrPath, *, prefix: str = "") -> Iterator[Concept]:

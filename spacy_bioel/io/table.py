@@ -52,6 +52,7 @@ _CTD_LAYOUTS: tuple[dict[str, Column], ...] = (
     _CTD_CHEMICALS,
 )  # fmt: skip
 _SEPARATOR_OF_SUFFIX = {".tsv": "\t", ".tab": "\t", ".rrf": "|"}
+UNQUOTED = "\t|"  # separators of tables in which quotes belong to the names
 _BAR = "|"  # separates the values in a cell
 _MAX_CELL_LENGTH = 1 << 27  # characters; csv's default limit is too low for documents
 _N_TO_DETECT = 1000  # rows whose synonyms decide how synonyms are separated
@@ -62,7 +63,15 @@ def is_text_table(path: StrPath) -> bool:
 
 
 def read_rows(path: StrPath, *, separator: str, quoted: bool) -> _TableRows:
-    """Stream the rows of a table with the places where they begin, skipping blank lines.
+    """Stream the rows of a table. For errors, see `split_rows`."""
+    lines = numbered_lines(path, ends=True)
+    yield from ((where, row) for where, row, _ in split_rows(lines, separator, quoted=quoted))
+
+
+def split_rows(
+    lines: Iterable[tuple[Place, str]], separator: str, *, quoted: bool
+) -> Iterator[tuple[Place, list[str], str]]:
+    """Stream rows with the places where they begin, and their lines; blank lines are skipped.
 
     quoted (bool): Whether double quotes protect separators and line ends, as in CSV. In other
         tables quotes belong to the names, and an unpaired quote must not swallow the next rows.
@@ -70,20 +79,22 @@ def read_rows(path: StrPath, *, separator: str, quoted: bool) -> _TableRows:
         lone carriage return or a cell that is too long.
     """
     if not quoted:
-        lines = numbered_lines(path)
-        yield from ((place, line.split(separator)) for place, line in lines if line.strip())
+        for place, line in lines:
+            if line.strip():
+                line = line.rstrip("\r\n")
+                yield place, line.split(separator), line
         return
     csv.field_size_limit(_MAX_CELL_LENGTH)
-    places: list[Place] = []  # of the lines of a row
+    read: list[tuple[Place, str]] = []  # the lines of a row
 
     def csv_lines() -> Iterator[str]:
-        for place, line in numbered_lines(path, ends=True):
-            places.append(place)
+        for place, line in lines:
+            read.append((place, line))
             yield line
 
     reader = csv.reader(csv_lines(), delimiter=separator, strict=True)
     while True:
-        places.clear()
+        read.clear()
         row, error = None, ""
         try:
             row = next(reader, None)
@@ -91,8 +102,8 @@ def read_rows(path: StrPath, *, separator: str, quoted: bool) -> _TableRows:
             error = str(wrong).partition(" - ")[0]
         if row is None and not error:
             return
-        where, end = places[0], places[-1].line
-        if end - where.line >= len(places):
+        where, end = read[0][0], read[-1][0].line
+        if end - where.line >= len(read):
             error = "one of its lines is not UTF-8"  # and was skipped
         if error:
             coded = Errors.B479 if error.startswith(("new-line", "field")) else Errors.B126
@@ -102,7 +113,7 @@ def read_rows(path: StrPath, *, separator: str, quoted: bool) -> _TableRows:
             with skip_if_bad(where):
                 raise problem
         elif row:
-            yield where, row
+            yield where, row, "".join(line for _, line in read)
 
 
 def _open_rows(path: StrPath, *, quoted: bool | None = None) -> _TableRows:
@@ -110,7 +121,7 @@ def _open_rows(path: StrPath, *, quoted: bool | None = None) -> _TableRows:
     if table_suffix(path) in WORKBOOKS:
         return read_workbook(path)
     separator = separator_of(path)
-    return read_rows(path, separator=separator, quoted=quoted or separator not in "\t|")
+    return read_rows(path, separator=separator, quoted=quoted or separator not in UNQUOTED)
 
 
 def _check_row(where: Place, row: list[str], width: int, used: Iterable[int]) -> None:

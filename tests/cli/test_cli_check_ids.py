@@ -91,7 +91,8 @@ def test_json_lines(check, tmp_path):
 
 def test_csv_and_html(check, tmp_path):
     path = written(tmp_path / "a.jsonl", '{"id": "HP:0001250", "label": "=1+<b>Ataxia"}\n')
-    assert check(path, "-o", tmp_path / "o.csv", "-o", tmp_path / "o.html")[0] == 1
+    for name in ("o.csv", "o.html"):
+        assert check(path, "-o", tmp_path / name)[0] == 1
     header, row = csv.reader((tmp_path / "o.csv").open(newline=""))
     assert row[0] == "'=1+<b>Ataxia" and header[1] == "id"
     page = (tmp_path / "o.html").read_text("utf8")

@@ -3,17 +3,13 @@
 import pytest
 
 from spacy_bioel.curation.ids import id_pattern
-from spacy_bioel.curation.tables import (
-    TableOptions,
-    delimited_rows,
-    table_pairs,
-    text_pairs,
-    workbook_rows,
-)
+from spacy_bioel.curation.sources import read_pairs
+from spacy_bioel.curation.tables import TableOptions, table_pairs, text_pairs
 from spacy_bioel.errors import BioelError
 from spacy_bioel.io.open import Place
+from spacy_bioel.io.table import UNQUOTED, split_rows
 
-IDS = id_pattern(["HP", "X"])
+IDS = id_pattern(frozenset({"HP", "X"}))
 
 
 def lines_of(text: str):
@@ -21,9 +17,9 @@ def lines_of(text: str):
 
 
 def pairs_of(text: str, separator: str = ",", **options):
-    rows = delimited_rows(lines_of(text), separator)
+    rows = split_rows(lines_of(text), separator, quoted=separator not in UNQUOTED)
     pairs = table_pairs("a", rows, IDS, TableOptions(**options))
-    return [(" / ".join(r.words for r in pair.readings), pair.id) for pair in pairs]
+    return [(" / ".join(name.text for name in pair.names), pair.id) for pair in pairs]
 
 
 @pytest.mark.parametrize(
@@ -81,9 +77,9 @@ def test_tabs_need_no_quotes():
 
 def test_places_lead_to_the_id_and_the_name():
     text = 'id,name\n"HP:0001250", Seizure\n'
-    [pair] = table_pairs("a", delimited_rows(lines_of(text), ","), IDS, TableOptions())
+    [pair] = table_pairs("a", split_rows(lines_of(text), ",", quoted=True), IDS, TableOptions())
     line = text.splitlines()[1]
-    assert line[pair.at :].startswith("HP:0001250") and line[pair.readings[0].at :] == "Seizure"
+    assert line[pair.at :].startswith("HP:0001250") and line[pair.names[0].at :] == "Seizure"
     assert (pair.cell, pair.place.line) == ("A2", 2)
 
 
@@ -104,10 +100,10 @@ def test_places_lead_to_the_id_and_the_name():
 )
 def test_pipe_tables(text, expected):
     pairs = list(text_pairs(lines_of(text), IDS))
-    assert [(pair.readings[0].words, pair.id) for pair in pairs] == expected
+    assert [(pair.names[0].text, pair.id) for pair in pairs] == expected
     for pair, line in zip(pairs, [text.splitlines()[-1]], strict=True):
         assert line[pair.at :].startswith(pair.id)
-        assert line[pair.readings[0].at :].startswith(pair.readings[0].words)
+        assert line[pair.names[0].at :].startswith(pair.names[0].text)
 
 
 def test_an_open_quote_is_an_error():
@@ -131,7 +127,7 @@ def test_workbooks(tmp_path):
     for row in (["id", "name"], ["HP:0001250", "Seizure"], ["HP:0001251", True]):
         book.active.append(row)
     book.save(tmp_path / "a.xlsx")
-    pairs = list(table_pairs("a", workbook_rows(tmp_path / "a.xlsx"), IDS, TableOptions()))
+    pairs = list(read_pairs(tmp_path / "a.xlsx", IDS))
     assert [(pair.cell, pair.at, pair.id) for pair in pairs] == [
         ("A2", -1, "HP:0001250"),
         ("A3", -1, "HP:0001251"),
