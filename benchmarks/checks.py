@@ -21,8 +21,7 @@ import typer
 
 from benchmarks.record import Row, SeedOption, question
 from spacy_bioel.curation.check import Checker
-from spacy_bioel.curation.pairs import IdVerdict, Name, Pair
-from spacy_bioel.io.open import Place
+from spacy_bioel.curation.pairs import Cell, IdVerdict, Pair
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.loading import load_model
 from spacy_bioel.text.normalize import normalize_name
@@ -54,9 +53,7 @@ def checks(
         for kind in KINDS:
             pairs = make.pairs(kind, n)
             names += [name for name, _, _ in pairs]
-            checked = [
-                Pair(id, Place(""), names=(Name(name),), has_name=True) for name, id, _ in pairs
-            ]
+            checked = [Pair(Cell(id), (Cell(name),), True) for name, id, _ in pairs]
             start = process_time()
             findings = list(map(checker.check, checked))
             seconds = process_time() - start

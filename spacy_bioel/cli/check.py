@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -115,8 +114,9 @@ def check_ids_command(
                     path, checker.ids, format=format, options=options, lines=lines
                 ):
                     finding = checker.check(pair)
-                    if accepted and report.baseline_key(report.finding_record(finding)) in accepted:
-                        finding = replace(finding, is_accepted=True)
+                    if (finding.id, finding.name, finding.verdict.value) in accepted:
+                        counts["accepted"] += 1
+                        continue
                     counts[finding.verdict.value] += 1
                     if finding.verdict.value == "not checked":
                         unchecked[(split_id(finding.id) or ("",))[0]] += 1
@@ -142,7 +142,7 @@ def check_ids_command(
             console.show_note(f"and {n_more:,} more: -o OUT.csv lists all.")
     n_left, n_failed = counts.pop(_LEFT, 0), counts.pop(_FAILED, 0)
     if fix is not None and not n_failed:
-        style = sources.style_of_file(paths[0], format)
+        style = sources.format_of_file(paths[0], format)
         with console.writing(fix) as file:
             console.show_line(f"--- {paths[0]}\n+++ {fix}")
             for number, old, new in report.corrected_lines(paths[0], corrections, style):

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from spacy_bioel.curation.ids import id_pattern, prefix_key, split_id
-from spacy_bioel.curation.pairs import CheckedId, IdVerdict, Meaning, Pair
+from spacy_bioel.curation.pairs import Cell, CheckedId, IdVerdict, Meaning, Pair
 from spacy_bioel.curation.tables import text_pairs
 from spacy_bioel.errors import LOGGER, Warnings
 from spacy_bioel.io.open import Place
@@ -28,7 +28,6 @@ from spacy_bioel.text.normalize import (
     normalize_name,
     normalize_names,
     respellings,
-    singular_of,
     stem_of,
 )
 
@@ -37,9 +36,9 @@ _N_PROPOSALS = 3
 _MIN_LETTERS = 5  # in a word that may have a typing error; shorter words are other words
 _MAX_ERRORS = 2  # words of a name with a typing error
 _N_SAMPLED = 5000  # ids that show the forms of a vocabulary's ids
-_MIN_LENGTHS = 3  # numbers of this many lengths are counted, not padded
 _MIN_SHARE = 0.1  # of a knowledge base, for its ids with a prefix to be complete
 _N_SIMILAR = 16  # names that are read to find out whether a word is one of theirs
+_PREFIX = re.compile("[^:]*:|[^:_]*_|[A-Za-z]*")
 _Kbs = Sequence[KnowledgeBase]
 _Own = list[tuple[KnowledgeBase, int]]
 
@@ -61,39 +60,30 @@ class IdVocabulary:
         """Whether an id that is missing does not exist; else the other ids are imports."""
         return self.end - self.start >= _MIN_SHARE * len(self.kb)
 
-    def is_malformed(self, local: str) -> bool:
-        """Return whether no id of the vocabulary looks like an id."""
-        forms = self._forms.get(re.sub(r"\d+", "0", local))
-        return forms is None or (len(forms) < _MIN_LENGTHS and len(local) not in forms)
-
     @cached_property
-    def _forms(self) -> dict[str, set[int]]:
-        """The lengths of ids, by their letters."""
+    def forms(self) -> frozenset[str]:
+        """Forms of the ids, such as "HP:0000000"."""
         n = min(self.end - self.start, _N_SAMPLED)
         rows = np.linspace(self.start, self.end - 1, n).astype(np.int64)
-        forms: dict[str, set[int]] = defaultdict(set)
-        for id in self.kb.ids_of(rows):
-            local = id[len(self.prefix) :]
-            forms[re.sub(r"\d+", "0", local)].add(len(local))
-        return forms
+        return frozenset(map(_form_of, self.kb.ids_of(rows)))
+
+
+def _form_of(id: str) -> str:
+    return re.sub(r"\d", "0", id)
 
 
 def vocabularies_of(kb: KnowledgeBase) -> Iterator[IdVocabulary]:
     """Yield the vocabularies in a knowledge base, whose ids are sorted."""
     start = 0
     while start < len(kb):
-        prefix, separator, local = kb.ids[start].partition(":")
-        if not separator:
-            prefix, separator, local = prefix.partition("_")
-        if local:
-            prefix += separator
-            end = bisect_left(kb.ids, prefix[:-1] + chr(ord(separator) + 1), start)
-            yield IdVocabulary(kb, prefix, start, end)
-        else:  # such as "C0000001", before "C:"
-            letters = re.match("[A-Za-z]*", prefix)[0]  # type: ignore[index]
-            end = bisect_left(kb.ids, letters + ":", start + 1)
-            if letters == "C":
-                yield IdVocabulary(kb, "", start, end)
+        # An id without a prefix is one of UMLS ("C0000001"), before all that begin with "C:".
+        prefix = _PREFIX.match(kb.ids[start])[0]  # type: ignore[index]
+        after = (
+            prefix[:-1] + chr(ord(prefix[-1]) + 1) if prefix[-1:] in (":", "_") else prefix + ":"
+        )
+        end = max(bisect_left(kb.ids, after, start), start + 1)
+        if after != prefix + ":" or prefix == "C":
+            yield IdVocabulary(kb, "" if prefix == "C" else prefix, start, end)
         start = end
 
 
@@ -139,9 +129,8 @@ class Checker:
 
     def check(self, pair: Pair) -> CheckedId:
         """Return the finding on a pair."""
-        return replace(
-            self._judge(pair.id, tuple(name.text for name in pair.names), pair.has_name), pair=pair
-        )
+        names = tuple(name.text for name in pair.names)
+        return replace(self._judge(pair.id.text, names, pair.has_name), pair=pair)
 
     def check_text(self, text: str) -> list[CheckedId]:
         """Check the ids in a text, such as an answer of a language model."""
@@ -151,44 +140,34 @@ class Checker:
     def _judged(self, raw: str, candidates: Sequence[str], has_name: bool) -> CheckedId:
         prefix, local = split_id(raw) or ("", "")
         vocabularies = self._vocabularies.get(prefix_key(prefix), [])
-        id, own = self._find(vocabularies, local)
+        id, own = _find(vocabularies, local)
         if prefix and not vocabularies:  # perhaps a cross-reference
             id, own = raw, self._xrefs.get((prefix_key(prefix), local), [])
-        kbs = list(dict.fromkeys(kb for kb, _ in own)) or [v.kb for v in vocabularies]
-        finding = partial(CheckedId, Pair(raw, Place("")), id=id)
-        first = candidates[0] if has_name else ""
+        kbs: _Kbs = list(dict.fromkeys(kb for kb, _ in own)) or [v.kb for v in vocabularies]
+        finding = partial(CheckedId, Pair(Cell(raw)), id=id)
         if prefix and not kbs:
-            return finding(IdVerdict.NOT_CHECKED, name=first)
+            return finding(IdVerdict.NOT_CHECKED, name=candidates[0] if has_name else "")
+        kbs = kbs or self.kbs
         names = _OwnNames(own)
-        name, likeness = self._choose_name(candidates, has_name, names, kbs or self.kbs)
+        name, likeness = _choose_name(candidates, has_name, names, kbs)
         finding = partial(finding, name=name)
         if not own:
-            verdict, proposals = _judge_missing(vocabularies, id, local)
-            if not proposals and verdict is not IdVerdict.NOT_CHECKED:
-                proposals = _meanings_of(name, kbs or self.kbs)
-            return finding(verdict, proposals=proposals)
+            verdict, proposals = _judge_missing(vocabularies, id)
+            is_sure = proposals or verdict is IdVerdict.NOT_CHECKED
+            return finding(verdict, proposals=proposals if is_sure else _meanings_of(name, kbs))
         kb, row = own[0]
         found = Meaning(kb.ids[row], kb.preferred_name(row), round(likeness, 4))
-        proposals = () if likeness or not name else _meanings_of(name, kbs)
-        is_certain = False
+        is_certain = bool(vocabularies) and found.id != id and (likeness > 0 or not name)
         if vocabularies and found.id != id:
-            verdict, is_certain = IdVerdict.RETIRED, likeness > 0 or not name
+            verdict = IdVerdict.RETIRED
         elif not name or normalize_name(name) in names.preferred:
             verdict = IdVerdict.AGREES
         elif likeness:
             verdict = IdVerdict.SYNONYM if normalize_name(name) in names.all else IdVerdict.CLOSE
         else:
             verdict = IdVerdict.OTHER
+        proposals = () if likeness or not name else _meanings_of(name, kbs)
         return finding(verdict, found=found, proposals=proposals, is_certain=is_certain)
-
-    def _find(self, vocabularies: Iterable[IdVocabulary], local: str) -> tuple[str, _Own]:
-        """Return an id in the spelling of the knowledge base, and the concept; none if unknown."""
-        spelled = [v.prefix + local for v in vocabularies]
-        for vocabulary, id in zip(vocabularies, spelled, strict=True):
-            for form in (id, vocabulary.prefix + local.upper()):
-                if (row := vocabulary.kb.find(form)) >= 0:
-                    return form, [(vocabulary.kb, row)]
-        return next(iter(spelled), local), []
 
     @cached_property
     def _xrefs(self) -> dict[tuple[str, str], _Own]:
@@ -200,29 +179,40 @@ class Checker:
                     xrefs[prefix_key(prefix), local].append((kb, row))
         return dict(xrefs)
 
-    def _choose_name(
-        self, candidates: Sequence[str], has_name: bool, own: _OwnNames, kbs: _Kbs
-    ) -> tuple[str, float]:
-        """Choose the name among the words around an id.
 
-        The longest name counts, whether of the concept with the id or of another.
+def _find(vocabularies: Sequence[IdVocabulary], local: str) -> tuple[str, _Own]:
+    """Return an id in the spelling of the knowledge base, and the concept; none if unknown."""
+    spelled = [v.prefix + local for v in vocabularies]
+    for vocabulary, id in zip(vocabularies, spelled, strict=True):
+        for form in (id, vocabulary.prefix + local.upper()):
+            if (row := vocabulary.kb.find(form)) >= 0:
+                return form, [(vocabulary.kb, row)]
+    return next(iter(spelled), local), []
 
-        RETURNS (tuple): The name, "" if the id stands alone, and its likeness to a name of the
-            concept with the id, 0 if it is another name.
-        """
-        others: list[str] = []
-        for name in candidates:
-            normalized = normalize_name(name).removeprefix("obsolete ")
-            if not normalized or any(name in longer for longer in others):
-                continue
-            is_cut = len(candidates) > 1 and _is_open(normalized)
-            if normalized in own.all and not is_cut:
-                return name, 1.0
-            if _is_name(normalized, kbs):
-                others += [name] * (has_name or len(normalized) >= _MIN_LETTERS)
-            elif likeness := 0.0 if is_cut else own.likeness(normalized, kbs):
-                return name, likeness
-        return next(iter(others), candidates[0] if has_name else ""), 0.0
+
+def _choose_name(
+    candidates: Sequence[str], has_name: bool, own: _OwnNames, kbs: _Kbs
+) -> tuple[str, float]:
+    """Choose the name among the words around an id.
+
+    The longest name counts, whether of the concept with the id or of another.
+
+    RETURNS (tuple): The name, "" if the id stands alone, and its likeness to a name of the
+        concept with the id, 0 if it is another name.
+    """
+    others: list[str] = []
+    for name in candidates:
+        normalized = normalize_name(name).removeprefix("obsolete ")
+        if not normalized or any(name in longer for longer in others):
+            continue
+        is_cut = len(candidates) > 1 and _is_open(normalized)
+        if normalized in own.all and not is_cut:
+            return name, 1.0
+        if _is_name(normalized, kbs):
+            others += [name] * (has_name or len(normalized) >= _MIN_LETTERS)
+        elif likeness := 0.0 if is_cut else own.likeness(normalized, kbs):
+            return name, likeness
+    return next(iter(others), candidates[0] if has_name else ""), 0.0
 
 
 def _is_name(normalized: str, kbs: _Kbs) -> bool:
@@ -230,16 +220,15 @@ def _is_name(normalized: str, kbs: _Kbs) -> bool:
 
 
 def _judge_missing(
-    vocabularies: Sequence[IdVocabulary], id: str, local: str
+    vocabularies: Sequence[IdVocabulary], id: str
 ) -> tuple[IdVerdict, tuple[Meaning, ...]]:
     """Judge an id that is not in the knowledge bases, and return the concepts to consider."""
-    for vocabulary in vocabularies:
-        if (others := vocabulary.kb.withdrawn.get(id)) is not None:
-            kb = vocabulary.kb
+    for kb in (vocabulary.kb for vocabulary in vocabularies):
+        if (others := kb.withdrawn.get(id)) is not None:
             known = [(other, kb.find(other)) for other in others]
             found = (Meaning(i, kb.preferred_name(row), 0.0) for i, row in known if row >= 0)
             return IdVerdict.RETIRED, tuple(found)
-    if not vocabularies or all(v.is_malformed(local) for v in vocabularies):
+    if not any(_form_of(id) in vocabulary.forms for vocabulary in vocabularies):
         return IdVerdict.MALFORMED, ()
     return (IdVerdict.UNKNOWN if vocabularies[0].is_complete else IdVerdict.NOT_CHECKED), ()
 
@@ -281,46 +270,35 @@ def _compare(name: str, other: str) -> tuple[float, tuple[str, ...]]:
     """Compare two normalised names.
 
     RETURNS (tuple): Their likeness, 0 if they differ in more than typing errors, order and endings
-        of words; and the words of `name` with typing errors.
+        of words; and the stems of words of `name` with typing errors.
     """
-    words, others = (
-        [word for word in string.split() if word not in LINKING_WORDS] for string in (name, other)
+    if name.replace(" ", "") == other.replace(" ", ""):  # a space too many or too few
+        return SequenceMatcher(None, name, other, autojunk=False).ratio(), ()
+    stems, others = (
+        sorted(stem_of(word) for word in string.split() if word not in LINKING_WORDS)
+        for string in (name, other)
     )
-    extra, missing = _without(words, others), _without(others, words)
-    if len(extra) != len(missing):  # perhaps a space too many or too few
-        if "".join(extra) != "".join(missing):
-            return 0.0, ()
-        extra = missing = []
-    pairs = list(zip(extra, missing, strict=True))
-    if len(pairs) > _MAX_ERRORS or not all(_is_misspelt(a, b) for a, b in pairs):
+    extra = list((Counter(stems) - Counter(others)).elements())
+    missing = list((Counter(others) - Counter(stems)).elements())
+    if len(extra) != len(missing) or len(extra) > _MAX_ERRORS:
         return 0.0, ()
-    strings = " ".join(sorted(words)), " ".join(sorted(others))
+    if not all(map(_is_misspelt, extra, missing)):
+        return 0.0, ()
+    strings = " ".join(sorted(name.split())), " ".join(sorted(other.split()))
     return SequenceMatcher(None, *strings, autojunk=False).ratio(), tuple(extra)
 
 
-def _without(words: Sequence[str], others: Sequence[str]) -> list[str]:
-    """Return the words whose stems are not among the stems of others."""
-    left, kept = Counter(map(stem_of, others)), []
-    for word in words:
-        left[stem := stem_of(word)] -= 1
-        kept += [word] * (left[stem] < 0)
-    return kept
-
-
-def _is_misspelt(word: str, other: str) -> bool:
-    if len(word) + len(other) < 2 * _MIN_LETTERS - 1 or not (word + other).isalpha():
-        return False
-    return is_one_error_apart(word, other) or is_one_error_apart(
-        singular_of(word), singular_of(other)
-    )
+def _is_misspelt(stem: str, other: str) -> bool:
+    is_long = min(len(stem), len(other)) >= _MIN_LETTERS - 1
+    return is_long and (stem + other).isalpha() and is_one_error_apart(stem, other)
 
 
 @lru_cache(maxsize=1 << 14)
-def _is_known_word(word: str, kb: KnowledgeBase) -> bool:
+def _is_known_word(stem: str, kb: KnowledgeBase) -> bool:
     """Return whether names of a knowledge base contain a word, so that it is not misspelt."""
-    [rows], _ = kb.ngrams.search([word], _N_SIMILAR)
+    [rows], _ = kb.ngrams.search([stem], _N_SIMILAR)
     names = normalize_names(kb.names.take(rows[rows >= 0]))
-    return any(word in name.split() for name in names)
+    return any(stem in map(stem_of, name.split()) for name in names)
 
 
 def _meanings_of(name: str, kbs: _Kbs) -> tuple[Meaning, ...]:

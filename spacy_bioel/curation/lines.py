@@ -6,10 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from spacy_bioel.curation.pairs import Cell, Name, Pair
+from spacy_bioel.curation.pairs import Cell, Pair
 
 _AROUND_NAMES = " \t*_`\"'“”„,:=–—-([{"  # white space, emphasis, quotes, separators and brackets
-_AFTER_NAMES = _AROUND_NAMES + ".;"
 _LIST_MARK = re.compile(r"\s{0,99}(?:[-*•>#+]{1,6}|\d{1,3}[.)])\s{1,9}")
 _CLAUSE_START = re.compile(r"[;|•\t\])}]|[.:!?]\s")
 _CLAUSE = re.compile(r"(?:\([^()]{0,200}\)|[^;|•\t\])}(.!?]|[.!?](?!\s|$))*")
@@ -32,33 +31,32 @@ _PROSE = re.compile(
 
 def line_pairs(cell: Cell, ids: re.Pattern[str]) -> Iterator[Pair]:
     """Read the pairs in a line: "name (CURIE)", "CURIE ! name", "[name](address)" and others."""
-    line, place, at, where = cell
-    matches = list(ids.finditer(line))
+    line, matches = cell.text, list(ids.finditer(cell.text))
     starts = [*(match.start() for match in matches[1:]), len(line)]
-    shared: Sequence[Name] = ()  # by the ids in one bracket
+    shared: Sequence[Cell] = ()  # by the ids in one bracket
     left, names_follow = 0, False
     for match, right in zip(matches, starts, strict=False):
-        between = line[left : match.start()]
-        if left and between == "](":
-            left = match.end()
+        between, start, last = line[left : match.start()], match.start(), left
+        left = match.end()
+        if last and between == "](":
             continue  # the address of a link whose text is an id
         names, has_name = shared, True
         if not (shared and between and _BETWEEN.fullmatch(between)):
-            names, has_name = _names_at(line, left, *match.span(), right)
-            is_before = bool(names) and names[0].at < match.start()
+            names, has_name = _names_at(line, last, start, left, right)
+            is_before = bool(names) and names[0].at < start
             shared = names if has_name and is_before else ()
-            if not left:
+            if not last:
                 names_follow = bool(names) and not is_before
             elif names_follow and not has_name:
-                names = [name for name in names if name.at > match.start()]
-        offset = at if at >= 0 else -1 - len(line)
-        found = (Name(text, place.line, max(n + offset, -1)) for text, _, n in names)
-        start = max(match.start() + offset, -1)
-        yield Pair(match[0], place, start, tuple(found), has_name and bool(names), where)
-        left = match.end()
+                names = [name for name in names if name.at > start]
+        yield Pair(
+            cell.part(match[0], start),
+            tuple(cell.part(name.text, name.at) for name in names),
+            has_name and bool(names),
+        )
 
 
-def _names_at(line: str, left: int, start: int, end: int, right: int) -> tuple[list[Name], bool]:
+def _names_at(line: str, left: int, start: int, end: int, right: int) -> tuple[list[Cell], bool]:
     """Return the names that the id at start to end may have, and whether it must have one."""
     if match := _BANG.match(line, end, right):
         return _names(line, match.end(), right), True
@@ -80,17 +78,16 @@ def _names_at(line: str, left: int, start: int, end: int, right: int) -> tuple[l
     clause_end = _CLAUSE.match(line, skipped, right).end()  # type: ignore[union-attr]
     after = _names(line, skipped, clause_end, first=_MAX_WORDS)
     # Only in a line with nothing else must the words be a name.
-    is_whole = bool(before) != bool(after) and not left
-    is_whole = is_whole and not line[clause_end if after else end :].strip(_AFTER_NAMES + ")]}")
+    rest = line[clause_end if after else end :].strip(_AROUND_NAMES + ".)]}")
+    is_whole = bool(before) != bool(after) and not left and not rest
     words = line[first:stop] if before else line[skipped:clause_end]
     return before + after, is_whole and not _PROSE.search(words)
 
 
-def _names(line: str, start: int, end: int, *, first: int = 0, last: int = 0) -> list[Name]:
+def _names(line: str, start: int, end: int, *, first: int = 0, last: int = 0) -> list[Cell]:
     """Return the strings in a part of a line that may be a name, the longest first.
 
-    first (int): Number of words at the beginning; other words may follow the name.
-    last (int): Number of words at the end; other words may precede the name.
+    first, last (int): If other words may follow or precede the name, its number of words, at most.
     """
     spans = [(start, end)]
     if first:
@@ -98,10 +95,6 @@ def _names(line: str, start: int, end: int, *, first: int = 0, last: int = 0) ->
         spans = [(start, match.end()) for match in words][::-1]
     elif last:
         spans = [(match.start(), end) for match in _WORD.finditer(line, start, end)][-last:]
-    names = {}
-    for low, high in spans:
-        text = line[low:high].rstrip(_AFTER_NAMES if first else _AROUND_NAMES)
-        low += len(text) - len(text := text.lstrip(_AROUND_NAMES))
-        if any(map(str.isalpha, text)):
-            names[text] = Name(text, at=low)
-    return list(names.values())
+    after = _AROUND_NAMES + ".;" * bool(first)
+    cells = (Cell(line[a:b].rstrip(after), at=a).stripped(_AROUND_NAMES) for a, b in spans)
+    return [cell for cell in dict.fromkeys(cells) if any(map(str.isalpha, cell.text))]

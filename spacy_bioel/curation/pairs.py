@@ -21,72 +21,52 @@ class IdVerdict(StrEnum):
     MALFORMED = "malformed"
     NOT_CHECKED = "not checked"
 
-    @property
-    def is_wrong(self) -> bool:
-        """Whether an id with this verdict should not be used."""
-        return self in (IdVerdict.OTHER, IdVerdict.RETIRED, IdVerdict.UNKNOWN, IdVerdict.MALFORMED)
+
+WRONG = (IdVerdict.OTHER, IdVerdict.RETIRED, IdVerdict.UNKNOWN, IdVerdict.MALFORMED)
 
 
 class Cell(NamedTuple):
-    """A string in a file: a line, a cell of a table, or a value in JSON, YAML or OBO.
+    """A string in a file: a line, a cell of a table, a value in a tree, or a part of these.
 
-    at (int): Offset of the string in the record that begins at `place`; -1 if it cannot be
-        replaced.
+    at (int): Offset in the record that begins at `place`; -1 if the string cannot be replaced.
     name (str): Such as "B7", or "$.type.id"; "" for a line.
     """
 
     text: str
-    place: Place
+    place: Place = Place("")
     at: int = 0
     name: str = ""
+
+    def __str__(self) -> str:
+        column = f", column {self.at + 1}" if self.at >= 0 and not self.name else ""
+        return f"{self.place}{column}{f', {self.name}' if self.name else ''}"
+
+    def part(self, text: str, start: int) -> Cell:
+        """Return a part of the cell."""
+        return self._replace(text=text, at=self.at + start if self.at >= 0 else -1)
 
     def stripped(self, marks: str | None = None) -> Cell:
         """Return the cell without white space, or the given characters, around its text."""
         text = self.text.lstrip(marks)
-        at = self.at + len(self.text) - len(text) if self.at >= 0 else -1
-        return Cell(text.rstrip(marks), self.place, at, self.name)
+        return self.part(text.rstrip(marks), len(self.text) - len(text))
 
 
-class Name(NamedTuple):
-    """A string that may be the name of a pair, with the line of its record and its offset there."""
-
-    text: str
-    line: int = 0
-    at: int = -1
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
+class Pair(NamedTuple):
     """An id and its name, as written.
 
-    place (Place): File, and the line where the record begins.
-    at (int): Offset of the id in the record; -1 if it cannot be replaced.
-    names (tuple[Name, ...]): Strings that may be the name, the likeliest first; empty for an id
+    names (tuple[Cell, ...]): Strings that may be the name, the likeliest first; empty for an id
         without a name.
     has_name (bool): Whether one of them must be the name. Otherwise, the id may stand alone.
-    cell (str): Cell of a table, such as "B7", or path in JSON or YAML, such as "$.type.id".
     """
 
-    id: str
-    place: Place
-    at: int = -1
-    names: tuple[Name, ...] = ()
+    id: Cell
+    names: tuple[Cell, ...] = ()
     has_name: bool = False
-    cell: str = ""
-
-    @property
-    def where(self) -> str:
-        """The place, as in a message."""
-        column = f", column {self.at + 1}" if self.at >= 0 and not self.cell else ""
-        return f"{self.place}{column}{f', {self.cell}' if self.cell else ''}"
 
 
-def cell_pair(cell: Cell, name: Cell | None) -> Pair:
+def named_pair(id: Cell, name: Cell | None) -> Pair:
     """Return the pair of an id and the name in another cell, if that has letters."""
-    names: tuple[Name, ...] = ()
-    if name and any(map(str.isalpha, name.text)):
-        names = (Name(name.text, name.place.line, name.at),)
-    return Pair(cell.text, cell.place, cell.at, names, bool(names), cell.name)
+    return Pair(id, (name,), True) if name and any(map(str.isalpha, name.text)) else Pair(id)
 
 
 class Meaning(NamedTuple):
@@ -110,7 +90,6 @@ class CheckedId:
     proposals (tuple[Meaning, ...]): Concepts that the name may refer to, best first; for an id that
         was retired without a replacement, the concepts to consider.
     is_certain (bool): Whether the id can be replaced by that of `found` without asking a person.
-    is_accepted (bool): Whether the pair has the same verdict in the baseline.
     """
 
     pair: Pair
@@ -120,14 +99,13 @@ class CheckedId:
     found: Meaning | None = None
     proposals: tuple[Meaning, ...] = ()
     is_certain: bool = False
-    is_accepted: bool = False
 
     @property
     def is_wrong(self) -> bool:
-        """Whether a person or `--fix` has to do something."""
-        return self.verdict.is_wrong and not self.is_accepted
+        """Whether an id with this verdict should not be used."""
+        return self.verdict in WRONG
 
     @property
-    def score(self) -> float | None:
-        """Similarity of the name to the closest name of the concept; None without a name."""
-        return self.found.score if self.found and self.name else None
+    def line(self) -> int:
+        """The line of the id, or where its record begins."""
+        return self.pair.id.place.line

@@ -8,6 +8,7 @@ import re
 from codecs import BOM_UTF8
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
@@ -26,16 +27,16 @@ _NEEDS_QUOTES = re.compile(r'[",;\n]')
 
 def finding_record(finding: CheckedId) -> dict[str, Any]:
     """Return a finding as JSON values."""
-    pair, found = finding.pair, finding.found
+    cell, found = finding.pair.id, finding.found
     return {
-        "file": str(pair.place.path),
-        "line": pair.place.line,
-        "column": pair.at + 1 if pair.at >= 0 else None,
-        "cell": pair.cell or None,
+        "file": str(cell.place.path),
+        "line": finding.line,
+        "column": cell.at + 1 if cell.at >= 0 else None,
+        "cell": cell.name or None,
         "name": finding.name,
         "id": finding.id,
         "verdict": finding.verdict.value,
-        "score": finding.score,
+        "score": found.score if found and finding.name else None,
         "found": found and {"id": found.id, "name": found.name},
         "proposals": [meaning._asdict() for meaning in finding.proposals],
         "certain": finding.is_certain,
@@ -51,7 +52,7 @@ def finding_cells(finding: CheckedId) -> tuple[str, ...]:
     if finding.verdict is IdVerdict.RETIRED:
         concept = f"replaced by {concept}" if found else "no replacement: ask a person"
     proposals = "\n".join(f"{p.id} {p.name} {p.score:.2f}" for p in finding.proposals)
-    return finding.name, finding.id, verdict, concept, proposals, finding.pair.where
+    return finding.name, finding.id, verdict, concept, proposals, str(finding.pair.id)
 
 
 def write_findings(file: TextIO, suffix: str, findings: Iterable[CheckedId]) -> None:
@@ -68,16 +69,12 @@ def write_findings(file: TextIO, suffix: str, findings: Iterable[CheckedId]) -> 
         writer.writerows(map(escape_formula, finding_cells(finding)) for finding in findings)
 
 
-def baseline_key(record: dict[str, Any]) -> tuple[str, ...]:
-    """Return what identifies a finding in a baseline."""
-    return tuple(str(record[key]) for key in ("id", "name", "verdict"))
-
-
-def read_baseline(path: Path) -> Iterator[tuple[str, ...]]:
-    """Yield the keys of accepted findings. RAISES BioelError: [B605] if it is no baseline."""
+def read_baseline(path: Path) -> Iterator[tuple[str, str, str]]:
+    """Yield ids, names and verdicts that are accepted. RAISES BioelError: [B605] not findings."""
     for place, line in numbered_lines(path):
         try:
-            yield baseline_key(parse_json(line))
+            record = parse_json(line)
+            yield record["id"], record["name"], record["verdict"]
         except (ValueError, KeyError, TypeError):
             raise BioelError(Errors.B605.format(path=path, line=place.line)) from None
 
@@ -96,14 +93,19 @@ def corrections_of(finding: CheckedId, *, labels: bool) -> Iterator[Correction]:
 
     labels (bool): Replace synonyms by preferred names.
     """
-    pair, found = finding.pair, finding.found
-    if found and finding.is_certain and pair.at >= 0 and (new := _respelled(pair.id, found)):
-        yield Correction(pair.place.line, pair.at, pair.id, new)
-    is_synonym = finding.verdict is IdVerdict.SYNONYM or (finding.is_certain and finding.score == 1)
+    found, is_certain = finding.found, finding.is_certain
+    changes = []
+    if found and is_certain:
+        changes.append((finding.pair.id, _respelled(finding.pair.id.text, found)))
+    is_synonym = found and (
+        finding.verdict is IdVerdict.SYNONYM or (is_certain and found.score == 1)
+    )
     if found and labels and is_synonym and not re.search(r"[|\n]", found.name):
-        name = next(name for name in pair.names if name.text == finding.name)
-        if name.at >= 0:
-            yield Correction(name.line, name.at, name.text, found.name)
+        names = (name for name in finding.pair.names if name.text == finding.name)
+        changes += [(name, found.name) for name in islice(names, 1)]
+    for old, new in changes:
+        if old.at >= 0 and new:
+            yield Correction(old.place.line, old.at, old.text, new)
 
 
 def _respelled(raw: str, found: Meaning) -> str:
@@ -124,7 +126,7 @@ def _escaped(new: str, style: str, before: str, old: str) -> str:
             return new.replace("'", "''")
         case "yaml", _:
             return new if _PLAIN_YAML.fullmatch(new) or ":" in old else in_json
-        case "csv", _ if before == '"' or _NEEDS_QUOTES.search(new):
+        case "table", _ if before == '"' or _NEEDS_QUOTES.search(new):
             doubled = new.replace('"', '""')
             return doubled if before == '"' else f'"{doubled}"'
     return new
@@ -135,7 +137,7 @@ def corrected_lines(
 ) -> Iterator[tuple[int, str, str]]:
     """Yield each line of a file with its number, as it is and as corrected.
 
-    style (str): "json", "yaml" or "csv", whose special characters are escaped, or another.
+    style (str): Format of the file: in "json", "yaml" and "table", special characters are escaped.
     """
     at_line: dict[int, set[Correction]] = defaultdict(set)
     for correction in corrections:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 from spacy_bioel.curation.ids import split_id
 from spacy_bioel.curation.lines import line_pairs
-from spacy_bioel.curation.pairs import Cell, Pair, cell_pair
+from spacy_bioel.curation.pairs import Cell, Pair, named_pair
 from spacy_bioel.curation.tables import Lines, TableOptions, table_pairs, text_pairs
 from spacy_bioel.curation.trees import json_events, tree_pairs, yaml_events
 from spacy_bioel.errors import BioelError, Errors
@@ -44,18 +43,17 @@ def files_in(paths: Iterable[Path]) -> Iterator[Path]:
 
 
 def format_of_file(path: Path, format: str = "") -> str:
-    """Return the format of a file. RAISES BioelError: [B603] for an unknown format."""
-    format = format or _FORMAT_OF_SUFFIX.get(table_suffix(path), "text")
+    """Return the format of a file; for tables, also "tsv", whose quotes belong to the names.
+
+    RAISES BioelError: [B603] for an unknown format.
+    """
+    suffix = table_suffix(path)
+    format = format or _FORMAT_OF_SUFFIX.get(suffix, "text")
     if format not in _FORMATS:
         raise BioelError(Errors.B603.format(found=format, known=", ".join(_FORMATS)))
+    if format == "table" and str(path) != "-" and suffix not in WORKBOOKS:
+        return "tsv" if separator_of(path) in UNQUOTED else format
     return format
-
-
-def style_of_file(path: Path, format: str = "") -> str:
-    """Return how strings are escaped in a file: as in "csv", or in its format."""
-    format = format_of_file(path, format)
-    is_csv = format == "table" and separator_of(path) not in UNQUOTED
-    return "csv" if is_csv else format
 
 
 def read_pairs(
@@ -74,17 +72,19 @@ def read_pairs(
         the readers.
     """
     format = format_of_file(path, format)
-    if format == "table" and table_suffix(path) in WORKBOOKS:
+    if table_suffix(path) in WORKBOOKS and format == "table":
         rows = ((place, row, "") for place, row in read_workbook(path))
         return table_pairs(path, rows, ids, options)
-    if format in ("table", "obo"):
-        lines = _text_lines(lines or numbered_lines(path, ends=True))
-        if format == "obo":
-            return _obo_pairs(path, lines, ids)
+    is_whole = format in ("table", "tsv", "obo")
+    lines = lines or (numbered_lines(path, ends=True) if is_whole else _pieces(path))
+    lines = _text_lines(lines)
+    if format == "obo":
+        return _obo_pairs(path, lines, ids)
+    if is_whole:
         separator = "," if str(path) == "-" else separator_of(path)
-        quoted = separator not in UNQUOTED
-        return table_pairs(path, split_rows(lines, separator, quoted=quoted), ids, options)
-    lines = _text_lines(lines or _pieces(path))
+        return table_pairs(
+            path, split_rows(lines, separator, quoted=format == "table"), ids, options
+        )
     if format == "text":
         return text_pairs(lines, ids)
     return tree_pairs((json_events if format == "json" else yaml_events)(lines), ids)
@@ -115,16 +115,15 @@ def _text_lines(lines: Lines) -> Lines:
 def _obo_pairs(path: Path, lines: Lines, ids: re.Pattern[str]) -> Iterator[Pair]:
     """Read the terms in an OBO file, and the ids of other terms, which a comment may name."""
     for kind, stanza in obo_stanzas(path, lines):
-        values: list[tuple[str, Cell]] = []
-        for place, line in stanza:
-            tag, _, value = line.partition(":")
-            values.append((tag, Cell(value, place, len(tag) + 1).stripped()))
-        first = dict(reversed(values))
-        is_obsolete = "is_obsolete" in first and first["is_obsolete"].text.startswith("true")
-        if kind == "Term" and not is_obsolete and "id" in first and split_id(first["id"].text):
-            yield cell_pair(first["id"], first.get("name"))
-        for tag, cell in values:
-            if tag in _OBO_TAGS:
-                for pair in line_pairs(cell, ids):
-                    is_named = re.match(r"\s*!", cell.text.partition(pair.id)[2])
-                    yield pair if is_named else replace(pair, names=(), has_name=False)
+        fields = [(line.partition(":"), place) for place, line in stanza]
+        cells = [(f[0], Cell(f[2], place, len(f[0]) + 1).stripped()) for f, place in fields]
+        first = dict(reversed(cells))
+        is_current = kind == "Term" and not first.get("is_obsolete", Cell("")).text.startswith(
+            "true"
+        )
+        if is_current and "id" in first and split_id(first["id"].text):
+            yield named_pair(first["id"], first.get("name"))
+        for tag, cell in cells:
+            for pair in line_pairs(cell, ids) if tag in _OBO_TAGS else ():
+                comment = re.match(r"\s*!", cell.text.partition(pair.id.text)[2])
+                yield pair if comment else Pair(pair.id)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from spacy_bioel.curation.ids import split_id
 from spacy_bioel.curation.lines import line_pairs
-from spacy_bioel.curation.pairs import Cell, Pair, cell_pair
+from spacy_bioel.curation.pairs import Cell, Pair, named_pair
 from spacy_bioel.io.open import ChangedCell, Place, StrPath, curie
 from spacy_bioel.io.table import Column, column_indices, header_of
 from spacy_bioel.text.normalize import unescape_formula
@@ -23,7 +23,7 @@ _ID_HEADER = re.compile(
     r"(?i)(.{0,80}?)[\s_.-]{0,3}(?:ids?|curies?|codes?|identifiers?|accessions?|meaning)"
 )
 _NAME_HEADER = re.compile(r"(?i)(.{0,80}?)[\s_.-]{0,3}(?:labels?|names?|terms?|titles?)")
-_SEVERAL = re.compile(r"\s*[|;,]\s*")
+_VALUE = re.compile(r"[^|;,\s](?:[^|;,]*[^|;,\s])?")
 _TABLE_RULE = re.compile(r"\|?(?:\s{0,9}:?-{1,200}:?\s{0,9}\|)+(?:\s{0,9}:?-{1,200}:?\s{0,9})?")
 _MARKUP = " *_`"
 _MAX_CELLS = 20  # between an id and its name
@@ -74,26 +74,35 @@ def row_pairs(
     is_table (bool): Whether a name may be in any column.
     prefix (str): Prefix for ids without one.
     """
-    has_column = False
+    is_nearest = is_table  # for ids in other columns
     for i in sorted(range(len(cells)), key=lambda i: i not in columns):
-        cell, text = cells[i], cells[i].text
-        if not text or isinstance(text, ChangedCell):
-            continue
-        parts = _SEVERAL.split(text)
+        cell, column = cells[i], columns.get(i, -1)
+        parts = [] if isinstance(cell.text, ChangedCell) else _split(cell)
         if i in columns and prefix:
-            parts = [curie(part, prefix) for part in parts]
-        if all(map(ids.fullmatch, parts)) or (i in columns and _has_prefix(text, ids)):
-            has_column |= i in columns
-            name = cells[columns[i]] if -1 < columns.get(i, -1) < len(cells) else None
-            if is_table and (columns[i] == _NEAREST if i in columns else not has_column):
+            parts = [_with_prefix(part, prefix) for part in parts]
+        are_ids = bool(parts) and all(ids.fullmatch(part.text) for part in parts)
+        if are_ids or (i in columns and _has_prefix(cell.text, ids)):
+            is_nearest &= i not in columns
+            name = cells[column] if -1 < column < len(cells) else None
+            if is_nearest or (is_table and column == _NEAREST):
                 name = _nearest_name(cells, i, ids)
-            names = _SEVERAL.split(name.text) if name and len(parts) > 1 else []
-            for n, part in enumerate(parts):
-                at = cell.at + text.find(part) if cell.at >= 0 and part in text else -1
-                own = cell._replace(text=names[n], at=-1) if len(names) == len(parts) else None
-                yield cell_pair(cell._replace(text=part, at=at), own if parts[1:] else name)
-        elif ids.search(text):
+            names = _split(name) if name and parts[1:] else [name]
+            shared = len(names) != len(parts)
+            yield from (
+                named_pair(parts[n], None if shared else names[n]) for n in range(len(parts))
+            )
+        elif parts and ids.search(cell.text):
             yield from line_pairs(cell, ids)
+
+
+def _split(cell: Cell) -> list[Cell]:
+    """Split a cell with several values."""
+    return [cell.part(match[0], match.start()) for match in _VALUE.finditer(cell.text)]
+
+
+def _with_prefix(cell: Cell, prefix: str) -> Cell:
+    id = curie(cell.text, prefix)
+    return cell if id == cell.text else cell._replace(text=id, at=-1)
 
 
 def _has_prefix(text: str, ids: re.Pattern[str]) -> bool:
@@ -160,14 +169,12 @@ def _cells(place: Place, row: list[str], record: str, marks: str | None = None) 
     """Return the cells of a row without `marks` around them, with their offsets in the record."""
     cells, at = [], 0
     for i, text in enumerate(row):
-        start, length = (at if record else -1), len(text)
-        if length < len(record) and record.startswith(
-            '"' + (escaped := text.replace('"', '""')) + '"', at
-        ):
-            start, length = at + 1, len(escaped) + 2
-        changed = text if isinstance(text, ChangedCell) else unescape_formula(text)
-        cells.append(Cell(changed, place, start, f"{_letters(i)}{place.line}").stripped(marks))
-        at += length + 1
+        quoted = '"{}"'.format(text.replace('"', '""'))
+        is_quoted = record.startswith(quoted, at)
+        start = at + is_quoted if record else -1
+        text = text if isinstance(text, ChangedCell) else unescape_formula(text)
+        cells.append(Cell(text, place, start, f"{_letters(i)}{place.line}").stripped(marks))
+        at += 1 + len(quoted if is_quoted else row[i])
     return cells
 
 

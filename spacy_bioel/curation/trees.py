@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
-from spacy_bioel.curation.pairs import Cell, Name, Pair
+from spacy_bioel.curation.pairs import Cell, Pair
 from spacy_bioel.curation.tables import Lines, name_columns, row_pairs
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.io.open import Place
@@ -104,49 +104,46 @@ def _yaml_cell(event: Any, place: Place) -> Cell:
 
 @dataclass(slots=True)
 class _Level:
-    """An open object or list, with its last key or index, and the strings in an object."""
+    """An open object or list, with its last key or index, and the strings in an object by key."""
 
     bracket: str
     path: str
     key: str | None = None
     index: int = 0
-    keys: list[str] = field(default_factory=list)
-    cells: list[Cell] = field(default_factory=list)
+    cells: list[tuple[str, Cell]] = field(default_factory=list)
+
+    def next_path(self) -> str:
+        """Return the path of the next value."""
+        below = {"{": f".{self.key}", "[": f"[{self.index}]"}.get(self.bracket, "")
+        self.key, self.index = None, self.index + 1
+        return self.path + below
 
 
 def tree_pairs(events: Iterable[Cell], ids: re.Pattern[str]) -> Iterator[Pair]:
     """Stream the pairs in objects and lists. RAISES BioelError: [B601] for what is not a tree."""
-    levels, place = [_Level("", "$")], Place("")
+    levels, event = [_Level("", "$")], Cell("")
     for event in events:
-        level, place = levels[-1], event.place
+        level = levels[-1]
         if event.name and event.name in "}]":
             if level.bracket + event.name not in ("{}", "[]"):
-                raise _error(place, repr(event.name))
+                raise _error(event.place, repr(event.name))
             yield from _object_pairs(levels.pop(), ids)
-            continue
-        if level.bracket == "{" and level.key is None and not event.name:
+        elif level.bracket == "{" and level.key is None and not event.name:
             level.key = event.text
-            continue
-        path = level.path
-        if level.bracket:
-            path += f".{level.key}" if level.bracket == "{" else f"[{level.index}]"
-        if event.name:
+        elif event.name:
             if len(levels) > _MAX_LEVELS:
-                raise _error(place, f"more than {_MAX_LEVELS} levels")
-            levels.append(_Level(event.name, path))
+                raise _error(event.place, f"more than {_MAX_LEVELS} levels")
+            levels.append(_Level(event.name, level.next_path()))
         elif level.bracket == "{":
-            level.keys.append(str(level.key))
-            level.cells.append(event._replace(name=path).stripped())
+            level.cells.append((str(level.key), event._replace(name=level.next_path()).stripped()))
         else:
-            yield from row_pairs([event._replace(name=path).stripped()], {}, ids)
-        level.key, level.index = None, level.index + 1
+            yield from row_pairs([event._replace(name=level.next_path()).stripped()], {}, ids)
     if len(levels) > 1:
-        raise _error(place, "the end of the file")
+        raise _error(event.place, "the end of the file")
 
 
 def _object_pairs(level: _Level, ids: re.Pattern[str]) -> Iterator[Pair]:
-    value = level.path.rpartition(".")[2]
-    for pair in row_pairs(level.cells, name_columns(tuple(level.keys)), ids):
-        if pair.cell.endswith(".meaning") and not pair.names:  # in LinkML, of a permissible value
-            pair = replace(pair, names=(Name(value),))
-        yield pair
+    keys, value = tuple(key for key, _ in level.cells), level.path.rpartition(".")[2]
+    for pair in row_pairs([cell for _, cell in level.cells], name_columns(keys), ids):
+        is_value = pair.id.name.endswith(".meaning") and not pair.names  # permissible, in LinkML
+        yield Pair(pair.id, (Cell(value, at=-1),)) if is_value else pair

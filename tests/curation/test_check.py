@@ -4,9 +4,8 @@ import pytest
 
 import spacy_bioel
 from spacy_bioel.curation.check import Checker
-from spacy_bioel.curation.pairs import IdVerdict, Pair
+from spacy_bioel.curation.pairs import Cell, IdVerdict, Pair
 from spacy_bioel.io.ontology import read_obo
-from spacy_bioel.io.open import Place
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.edit import add_concepts, compact_kb
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
@@ -177,7 +176,7 @@ def test_each_id_in_a_line_has_its_own_name(checker):
     assert [f.verdict.value for f in findings] == ["agrees", "other concept", "agrees"]
     findings = checker.check_text("HP:0001250 Seizure HP:0001251 Ataxia\nHP:0001251 Seizure")
     assert [f.verdict.value for f in findings] == ["agrees", "agrees", "other concept"]
-    assert findings[-1].pair.place.line == 2
+    assert findings[-1].line == 2
 
 
 OBO = """\
@@ -257,6 +256,5 @@ def test_long_names_and_odd_ids(checker):
     [finding] = checker.check_text(f"{'x' * 10_000} (HP:0001250)")
     assert finding.verdict is IdVerdict.OTHER
     assert [f.verdict for f in checker.check_text("— (HP:0001250)")] == [IdVerdict.AGREES]
-    place = Place("a", 1)
     for id in ("HP:000 1250", "no id", "", "HP:", "x" * 10_000):
-        assert checker.check(Pair(id, place)).verdict is IdVerdict.MALFORMED
+        assert checker.check(Pair(Cell(id))).verdict is IdVerdict.MALFORMED

@@ -21,13 +21,16 @@ def pairs_in(tmp_path: Path, name: str, text: str | bytes, **options):
 
 def assert_in_place(pair, text: str):
     lines = text.splitlines()
-    assert lines[pair.place.line - 1][pair.at :].startswith(pair.id)
+    assert lines[pair.id.place.line - 1][pair.id.at :].startswith(pair.id.text)
     for name in pair.names:
-        assert lines[name.line - 1][name.at :].startswith(name.text)
+        assert lines[name.place.line - 1][name.at :].startswith(name.text)
 
 
 def shown(pairs):
-    return [("/".join(name.text for name in pair.names[:1]), pair.id, pair.cell) for pair in pairs]
+    return [
+        ("/".join(name.text for name in pair.names[:1]), pair.id.text, pair.id.name)
+        for pair in pairs
+    ]
 
 
 PHENOPACKET = {
@@ -61,7 +64,7 @@ def test_json_lines(tmp_path):
     text = '{"id": "X:1", "name": "Gout"}\n\n{"id": "X:2", "label": "Gu\\u00efllain", "n": 1e5}\n'
     pairs = pairs_in(tmp_path, "a.jsonl", text)
     assert shown(pairs) == [("Gout", "X:1", "$.id"), ("Guïllain", "X:2", "$.id")]
-    assert [pair.place.line for pair in pairs] == [1, 3]
+    assert [pair.id.place.line for pair in pairs] == [1, 3]
     assert pairs[1].names[0].at == -1  # escaped: cannot be replaced
 
 
@@ -176,7 +179,7 @@ def test_long_lines_are_read_in_pieces(tmp_path, monkeypatch, name, piece):
     whole = pairs_in(tmp_path, name, text)
     monkeypatch.setattr("spacy_bioel.curation.sources._PIECE", piece)
     pieces = pairs_in(tmp_path, name, text)
-    assert [pair.id for pair in pieces] == [pair.id for pair in whole]
+    assert [pair.id.text for pair in pieces] == [pair.id.text for pair in whole]
     if name != "a.txt":
         assert shown(pieces) == shown(whole)
 

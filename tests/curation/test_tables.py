@@ -19,7 +19,7 @@ def lines_of(text: str):
 def pairs_of(text: str, separator: str = ",", **options):
     rows = split_rows(lines_of(text), separator, quoted=separator not in UNQUOTED)
     pairs = table_pairs("a", rows, IDS, TableOptions(**options))
-    return [(" / ".join(name.text for name in pair.names), pair.id) for pair in pairs]
+    return [(" / ".join(name.text for name in pair.names), pair.id.text) for pair in pairs]
 
 
 @pytest.mark.parametrize(
@@ -79,8 +79,8 @@ def test_places_lead_to_the_id_and_the_name():
     text = 'id,name\n"HP:0001250", Seizure\n'
     [pair] = table_pairs("a", split_rows(lines_of(text), ",", quoted=True), IDS, TableOptions())
     line = text.splitlines()[1]
-    assert line[pair.at :].startswith("HP:0001250") and line[pair.names[0].at :] == "Seizure"
-    assert (pair.cell, pair.place.line) == ("A2", 2)
+    assert line[pair.id.at :].startswith("HP:0001250") and line[pair.names[0].at :] == "Seizure"
+    assert (pair.id.name, pair.id.place.line) == ("A2", 2)
 
 
 @pytest.mark.parametrize(
@@ -100,9 +100,9 @@ def test_places_lead_to_the_id_and_the_name():
 )
 def test_pipe_tables(text, expected):
     pairs = list(text_pairs(lines_of(text), IDS))
-    assert [(pair.names[0].text, pair.id) for pair in pairs] == expected
+    assert [(pair.names[0].text, pair.id.text) for pair in pairs] == expected
     for pair, line in zip(pairs, [text.splitlines()[-1]], strict=True):
-        assert line[pair.at :].startswith(pair.id)
+        assert line[pair.id.at :].startswith(pair.id.text)
         assert line[pair.names[0].at :].startswith(pair.names[0].text)
 
 
@@ -128,7 +128,7 @@ def test_workbooks(tmp_path):
         book.active.append(row)
     book.save(tmp_path / "a.xlsx")
     pairs = list(read_pairs(tmp_path / "a.xlsx", IDS))
-    assert [(pair.cell, pair.at, pair.id) for pair in pairs] == [
+    assert [(pair.id.name, pair.id.at, pair.id.text) for pair in pairs] == [
         ("A2", -1, "HP:0001250"),
         ("A3", -1, "HP:0001251"),
     ]
