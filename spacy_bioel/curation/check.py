@@ -28,6 +28,7 @@ from spacy_bioel.text.normalize import (
     normalize_name,
     normalize_names,
     respellings,
+    singular_of,
     stem_of,
 )
 
@@ -270,35 +271,43 @@ def _compare(name: str, other: str) -> tuple[float, tuple[str, ...]]:
     """Compare two normalised names.
 
     RETURNS (tuple): Their likeness, 0 if they differ in more than typing errors, order and endings
-        of words; and the stems of words of `name` with typing errors.
+        of words; and the words of `name` with typing errors.
     """
-    if name.replace(" ", "") == other.replace(" ", ""):  # a space too many or too few
-        return SequenceMatcher(None, name, other, autojunk=False).ratio(), ()
-    stems, others = (
-        sorted(stem_of(word) for word in string.split() if word not in LINKING_WORDS)
-        for string in (name, other)
+    words, others = (
+        [word for word in string.split() if word not in LINKING_WORDS] for string in (name, other)
     )
-    extra = list((Counter(stems) - Counter(others)).elements())
-    missing = list((Counter(others) - Counter(stems)).elements())
-    if len(extra) != len(missing) or len(extra) > _MAX_ERRORS:
-        return 0.0, ()
-    if not all(map(_is_misspelt, extra, missing)):
-        return 0.0, ()
-    strings = " ".join(sorted(name.split())), " ".join(sorted(other.split()))
-    return SequenceMatcher(None, *strings, autojunk=False).ratio(), tuple(extra)
+    extra, missing = _without(words, others), _without(others, words)
+    if "".join(extra) == "".join(missing):  # perhaps a space too many or too few
+        extra = missing = []
+    is_close = len(extra) == len(missing) <= _MAX_ERRORS and all(map(_is_misspelt, extra, missing))
+    strings = " ".join(sorted(words)), " ".join(sorted(others))
+    matcher = SequenceMatcher(None, *strings, autojunk=False)
+    return (matcher.ratio(), tuple(extra)) if is_close else (0.0, ())
 
 
-def _is_misspelt(stem: str, other: str) -> bool:
-    is_long = min(len(stem), len(other)) >= _MIN_LETTERS - 1
-    return is_long and (stem + other).isalpha() and is_one_error_apart(stem, other)
+def _without(words: Iterable[str], others: Iterable[str]) -> list[str]:
+    """Return the words whose stems are not among the stems of others."""
+    left, kept = Counter(map(stem_of, others)), []
+    for word in words:
+        left[stem := stem_of(word)] -= 1
+        kept += [word] * (left[stem] < 0)
+    return kept
+
+
+def _is_misspelt(word: str, other: str) -> bool:
+    if len(word) + len(other) < 2 * _MIN_LETTERS - 1 or not (word + other).isalpha():
+        return False
+    return is_one_error_apart(word, other) or is_one_error_apart(
+        singular_of(word), singular_of(other)
+    )
 
 
 @lru_cache(maxsize=1 << 14)
-def _is_known_word(stem: str, kb: KnowledgeBase) -> bool:
+def _is_known_word(word: str, kb: KnowledgeBase) -> bool:
     """Return whether names of a knowledge base contain a word, so that it is not misspelt."""
-    [rows], _ = kb.ngrams.search([stem], _N_SIMILAR)
+    [rows], _ = kb.ngrams.search([word], _N_SIMILAR)
     names = normalize_names(kb.names.take(rows[rows >= 0]))
-    return any(stem in map(stem_of, name.split()) for name in names)
+    return any(word in name.split() for name in names)
 
 
 def _meanings_of(name: str, kbs: _Kbs) -> tuple[Meaning, ...]:
