@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
@@ -14,7 +13,7 @@ from typer import Argument, Exit, Option
 from spacy_bioel.cli import console
 from spacy_bioel.cli.kb_build import parse_columns
 from spacy_bioel.errors import BioelError, Errors, Warnings
-from spacy_bioel.io.open import WORKBOOKS, Place
+from spacy_bioel.io.open import WORKBOOKS
 
 if TYPE_CHECKING:
     from spacy_bioel.curation.pairs import CheckedId
@@ -48,7 +47,6 @@ def check_ids_command(
         str, Option(help="Columns of tables, by name or number: id=HPO,name=Finding.")
     ] = "",
     prefix: console.Prefix = "",
-    format: Annotated[str, Option(help="text, table, json, yaml or obo; default: by suffix.")] = "",
     baseline: Annotated[
         Path | None,
         Option(
@@ -90,7 +88,6 @@ def check_ids_command(
     from spacy_bioel.curation import report, sources
     from spacy_bioel.curation.check import Checker
     from spacy_bioel.curation.ids import split_id
-    from spacy_bioel.curation.tables import TableOptions
 
     if output and output.suffix not in (".jsonl", ".csv", ".tsv", ".html"):
         raise BioelError(Errors.B606.format(path=output))
@@ -99,7 +96,7 @@ def check_ids_command(
     if fix is not None:
         _check_fixable(paths, fix)
     accepted = frozenset(report.read_baseline(baseline) if baseline else ())
-    options = TableOptions(parse_columns(columns), prefix)
+    at_columns = parse_columns(columns)
     checker = Checker(kb or ["starter"])
     counts: Counter[str] = Counter()
     unchecked: Counter[str] = Counter()
@@ -108,12 +105,9 @@ def check_ids_command(
     def findings() -> Iterator[CheckedId]:
         """Yield the findings to list, and count all."""
         for path in paths:
-            lines = _stdin_lines() if str(path) == "-" else None
             try:
-                for pair in sources.read_pairs(
-                    path, checker.ids, format=format, options=options, lines=lines
-                ):
-                    finding = checker.check(pair)
+                pairs = sources.read_pairs(path, checker.ids, columns=at_columns, prefix=prefix)
+                for finding in map(checker.check, pairs):
                     if (finding.id, finding.name, finding.verdict.value) in accepted:
                         counts["accepted"] += 1
                         continue
@@ -142,7 +136,7 @@ def check_ids_command(
             console.show_note(f"and {n_more:,} more: -o OUT.csv lists all.")
     n_left, n_failed = counts.pop(_LEFT, 0), counts.pop(_FAILED, 0)
     if fix is not None and not n_failed:
-        style = sources.format_of_file(paths[0], format)
+        style = sources.format_of_file(paths[0])
         with console.writing(fix) as file:
             console.show_line(f"--- {paths[0]}\n+++ {fix}")
             for number, old, new in report.corrected_lines(paths[0], corrections, style):
@@ -169,8 +163,3 @@ def _check_fixable(paths: list[Path], out: Path) -> None:
         problem = f"{paths[0]} cannot be rewritten"
     if problem:
         raise BioelError(Errors.B604.format(out=out, problem=problem))
-
-
-def _stdin_lines() -> Iterator[tuple[Place, str]]:
-    for number, line in enumerate(sys.stdin.buffer, start=1):
-        yield Place("stdin", number), line.decode("utf8", "replace")

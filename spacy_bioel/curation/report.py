@@ -126,7 +126,7 @@ def _escaped(new: str, style: str, before: str, old: str) -> str:
             return new.replace("'", "''")
         case "yaml", _:
             return new if _PLAIN_YAML.fullmatch(new) or ":" in old else in_json
-        case "table", _ if before == '"' or _NEEDS_QUOTES.search(new):
+        case "csv", _ if before == '"' or _NEEDS_QUOTES.search(new):
             doubled = new.replace('"', '""')
             return doubled if before == '"' else f'"{doubled}"'
     return new
@@ -137,7 +137,7 @@ def corrected_lines(
 ) -> Iterator[tuple[int, str, str]]:
     """Yield each line of a file with its number, as it is and as corrected.
 
-    style (str): Format of the file: in "json", "yaml" and "table", special characters are escaped.
+    style (str): Format of the file: in "json", "yaml" and "csv", special characters are escaped.
     """
     at_line: dict[int, set[Correction]] = defaultdict(set)
     for correction in corrections:

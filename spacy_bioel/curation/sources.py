@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import nullcontext
+from io import TextIOWrapper
 from pathlib import Path
+from types import MappingProxyType
 
 from spacy_bioel.curation.ids import split_id
 from spacy_bioel.curation.lines import line_pairs
 from spacy_bioel.curation.pairs import Cell, Pair, named_pair
-from spacy_bioel.curation.tables import Lines, TableOptions, table_pairs, text_pairs
+from spacy_bioel.curation.tables import Lines, table_pairs, text_pairs
 from spacy_bioel.curation.trees import json_events, tree_pairs, yaml_events
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.io.ontology import obo_stanzas
-from spacy_bioel.io.open import WORKBOOKS, Place, numbered_lines, open_text, read_workbook
-from spacy_bioel.io.table import UNQUOTED, separator_of, split_rows, table_suffix
+from spacy_bioel.io.open import WORKBOOKS, Place, open_text, read_workbook
+from spacy_bioel.io.table import UNQUOTED, Column, separator_of, split_rows, table_suffix
 
 _FORMAT_OF_SUFFIX = {
-    **dict.fromkeys((".csv", ".tsv", ".tab", *WORKBOOKS), "table"),
+    **dict.fromkeys(WORKBOOKS, "workbook"),
+    **dict.fromkeys((".csv", ".tsv", ".tab"), "csv"),
     **dict.fromkeys((".json", ".jsonl", ".ndjson"), "json"),
     **dict.fromkeys((".yaml", ".yml"), "yaml"),
     ".obo": "obo",
 }
-_DEFAULTS = TableOptions()
-_FORMATS = ("text", *dict.fromkeys(_FORMAT_OF_SUFFIX.values()))
 # Lines of OBO with the ids of other terms. Alternate ids are retired by definition.
 _OBO_TAGS = frozenset(
     "is_a relationship intersection_of union_of disjoint_from equivalent_to xref".split()
@@ -42,74 +45,62 @@ def files_in(paths: Iterable[Path]) -> Iterator[Path]:
             yield path
 
 
-def format_of_file(path: Path, format: str = "") -> str:
-    """Return the format of a file; for tables, also "tsv", whose quotes belong to the names.
+def format_of_file(path: Path) -> str:
+    """Return the format of a file: "text", "workbook", "csv", "tsv", "json", "yaml" or "obo".
 
-    RAISES BioelError: [B603] for an unknown format.
+    In "tsv", quotes belong to the names.
     """
-    suffix = table_suffix(path)
-    format = format or _FORMAT_OF_SUFFIX.get(suffix, "text")
-    if format not in _FORMATS:
-        raise BioelError(Errors.B603.format(found=format, known=", ".join(_FORMATS)))
-    if format == "table" and str(path) != "-" and suffix not in WORKBOOKS:
-        return "tsv" if separator_of(path) in UNQUOTED else format
-    return format
+    format = _FORMAT_OF_SUFFIX.get(table_suffix(path), "text")
+    return "tsv" if format == "csv" and separator_of(path) in UNQUOTED else format
 
 
 def read_pairs(
     path: Path,
     ids: re.Pattern[str],
     *,
-    format: str = "",
-    options: TableOptions = _DEFAULTS,
-    lines: Lines | None = None,
+    columns: Mapping[str, Column] = MappingProxyType({}),
+    prefix: str = "",
 ) -> Iterator[Pair]:
-    """Stream the pairs in a file.
+    """Stream the pairs in a file; "-" is stdin, read as text.
 
-    format (str): One of "text", "table", "json", "yaml" and "obo"; "": by suffix.
-    lines (Lines | None): Contents of the file, if they are not read from `path`.
-    RAISES BioelError: [B600] if the file is not text, [B603] for an unknown format; the errors of
-        the readers.
+    columns, prefix: See `table_pairs`.
+    RAISES BioelError: [B600] if the file is not text; the errors of the readers.
     """
-    format = format_of_file(path, format)
-    if table_suffix(path) in WORKBOOKS and format == "table":
-        rows = ((place, row, "") for place, row in read_workbook(path))
-        return table_pairs(path, rows, ids, options)
-    is_whole = format in ("table", "tsv", "obo")
-    lines = lines or (numbered_lines(path, ends=True) if is_whole else _pieces(path))
-    lines = _text_lines(lines)
-    if format == "obo":
-        return _obo_pairs(path, lines, ids)
-    if is_whole:
-        separator = "," if str(path) == "-" else separator_of(path)
-        return table_pairs(
-            path, split_rows(lines, separator, quoted=format == "table"), ids, options
-        )
-    if format == "text":
-        return text_pairs(lines, ids)
-    return tree_pairs((json_events if format == "json" else yaml_events)(lines), ids)
+    match format_of_file(path):
+        case "workbook":
+            rows = ((place, row, "") for place, row in read_workbook(path))
+            return table_pairs(path, rows, ids, columns, prefix)
+        case "csv" | "tsv" as format:
+            records = split_rows(_lines(path), separator_of(path), quoted=format == "csv")
+            return table_pairs(path, records, ids, columns, prefix)
+        case "obo":
+            return _obo_pairs(path, _lines(path), ids)
+        case "json":
+            return tree_pairs(json_events(_lines(path, _PIECE)), ids)
+        case "yaml":
+            return tree_pairs(yaml_events(_lines(path, _PIECE)), ids)
+    return text_pairs(_lines(path, _PIECE), ids)
 
 
-def _pieces(path: Path) -> Iterator[tuple[Place, str]]:
-    """Stream lines; long ones in pieces that end after a space, so that memory stays small."""
-    with open_text(path) as file:
-        number, rest = 1, ""
-        while line := file.readline(_PIECE):
-            line, rest = rest + line, ""
-            if len(line) >= _PIECE and " " in line and not line.endswith("\n"):
-                line, space, rest = line.rpartition(" ")
-                line += space
-            yield Place(path, number), line
-            number += line.endswith("\n")
-        if rest:
-            yield Place(path, number), rest
+def _lines(path: Path, most: int = -1) -> Iterator[tuple[Place, str]]:
+    """Stream lines, with their ends.
 
-
-def _text_lines(lines: Lines) -> Lines:
-    for place, line in lines:
-        if "\0" in line:
-            raise BioelError(Errors.B600.format(where=place))
-        yield place, line
+    most (int): Longer lines are read in pieces of about this size, which end after a space.
+    """
+    is_stdin = str(path) == "-"
+    if is_stdin and isinstance(sys.stdin, TextIOWrapper):
+        sys.stdin.reconfigure(encoding="utf8", errors="replace", newline="\n")
+    with nullcontext(sys.stdin) if is_stdin else open_text(path) as file:
+        place, rest = Place("stdin" if is_stdin else path, 1), ""
+        while (line := file.readline(most)) or rest:
+            piece, rest = rest + line, ""
+            if len(line) == most and " " in piece and line[-1] != "\n":
+                piece, space, rest = piece.rpartition(" ")
+                piece += space
+            if "\0" in piece:
+                raise BioelError(Errors.B600.format(where=place))
+            yield place, piece
+            place = place._replace(line=place.line + piece.endswith("\n"))
 
 
 def _obo_pairs(path: Path, lines: Lines, ids: re.Pattern[str]) -> Iterator[Pair]:

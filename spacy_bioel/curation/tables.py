@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple
 
 from spacy_bioel.curation.ids import split_id
 from spacy_bioel.curation.lines import line_pairs
@@ -28,17 +27,6 @@ _TABLE_RULE = re.compile(r"\|?(?:\s{0,9}:?-{1,200}:?\s{0,9}\|)+(?:\s{0,9}:?-{1,2
 _MARKUP = " *_`"
 _MAX_CELLS = 20  # between an id and its name
 _NEAREST = -2  # the closest cell with words has the name
-
-
-class TableOptions(NamedTuple):
-    """How to read tables.
-
-    columns (Mapping): Columns of "id" and "name"; empty: by header.
-    prefix (str): Prefix for ids without one.
-    """
-
-    columns: Mapping[str, Column] = {}
-    prefix: str = ""
 
 
 @lru_cache(maxsize=1 << 10)
@@ -141,11 +129,14 @@ def table_pairs(
     path: StrPath,
     rows: Iterable[tuple[Place, list[str], str]],
     ids: re.Pattern[str],
-    options: TableOptions,
+    chosen: Mapping[str, Column],
+    prefix: str = "",
 ) -> Iterator[Pair]:
-    """Read pairs from the rows of a table, by its header or by `options.columns`.
+    """Read pairs from the rows of a table.
 
     rows (Iterable): From `io.table.split_rows`; without the record if it cannot be changed.
+    chosen (Mapping): Columns of "id" and "name"; empty: by header.
+    prefix (str): Prefix for ids without one.
     RAISES BioelError: [B128] if a column is missing, [B262] if there is no column of a number.
     """
     columns: dict[int, int] | None = None
@@ -155,14 +146,13 @@ def table_pairs(
                 continue
             header = header_of(row)
             columns = name_columns(tuple(header))
-            if options.columns:
-                indices = column_indices(path, options.columns, header)
+            if chosen:
+                indices = column_indices(path, chosen, header)
                 columns = {indices["id"][0]: indices.get("name", [-1])[0]}
-            has_names = any(isinstance(column, str) for column in options.columns.values())
-            if has_names or not (options.columns or any(map(ids.search, header))):
+            has_names = any(isinstance(column, str) for column in chosen.values())
+            if has_names or not (chosen or any(map(ids.search, header))):
                 continue
-        cells = _cells(place, row, record)
-        yield from row_pairs(cells, columns, ids, is_table=True, prefix=options.prefix)
+        yield from row_pairs(_cells(place, row, record), columns, ids, is_table=True, prefix=prefix)
 
 
 def _cells(place: Place, row: list[str], record: str, marks: str | None = None) -> list[Cell]:

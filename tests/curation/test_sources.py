@@ -208,14 +208,6 @@ def test_yaml_strings_by_alias(tmp_path):
     ]
 
 
-def test_formats(tmp_path):
-    assert shown(pairs_in(tmp_path, "a.txt", "id,name\nX:1,Gout\n", format="table")) == [
-        ("Gout", "X:1", "A2")
-    ]
-    with pytest.raises(BioelError, match="B603"):
-        pairs_in(tmp_path, "a.txt", "x", format="xml")
-
-
 def test_long_names_and_spaces(tmp_path):
     pairs = pairs_in(tmp_path, "a.csv", f"id,name\nX:1,{'gout ' * 2000}\n")
     assert len(pairs[0].names[0].text) == 9999

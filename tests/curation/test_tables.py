@@ -4,7 +4,7 @@ import pytest
 
 from spacy_bioel.curation.ids import id_pattern
 from spacy_bioel.curation.sources import read_pairs
-from spacy_bioel.curation.tables import TableOptions, table_pairs, text_pairs
+from spacy_bioel.curation.tables import table_pairs, text_pairs
 from spacy_bioel.errors import BioelError
 from spacy_bioel.io.open import Place
 from spacy_bioel.io.table import UNQUOTED, split_rows
@@ -18,7 +18,7 @@ def lines_of(text: str):
 
 def pairs_of(text: str, separator: str = ",", **options):
     rows = split_rows(lines_of(text), separator, quoted=separator not in UNQUOTED)
-    pairs = table_pairs("a", rows, IDS, TableOptions(**options))
+    pairs = table_pairs("a", rows, IDS, options.get("columns", {}), options.get("prefix", ""))
     return [(" / ".join(name.text for name in pair.names), pair.id.text) for pair in pairs]
 
 
@@ -77,7 +77,7 @@ def test_tabs_need_no_quotes():
 
 def test_places_lead_to_the_id_and_the_name():
     text = 'id,name\n"HP:0001250", Seizure\n'
-    [pair] = table_pairs("a", split_rows(lines_of(text), ",", quoted=True), IDS, TableOptions())
+    [pair] = table_pairs("a", split_rows(lines_of(text), ",", quoted=True), IDS, {})
     line = text.splitlines()[1]
     assert line[pair.id.at :].startswith("HP:0001250") and line[pair.names[0].at :] == "Seizure"
     assert (pair.id.name, pair.id.place.line) == ("A2", 2)
