@@ -316,9 +316,8 @@ class Errors(metaclass=_Coded):
     B599 = "{kb} has no ids for a Phenopacket, expected HPO, MONDO, OMIM, Orphanet or DOID (HP:0001250); its first is {id!r}. Use another knowledge base, build it again with --prefix HP if its ids lack their prefix, or write a table."
     B600 = "{where}: this file is not text (it contains a null byte). Expected text, Markdown, CSV, TSV, XLSX, JSON, YAML or OBO in UTF-8: leave the file out, or convert it."
     B601 = "{where}: found {found}, expected JSON, JSON lines or YAML of at most 100 levels. Correct the file, or rename it to .txt to read it as text."
-    B604 = "--fix cannot write {out}: {problem}. Expected one file of text, Markdown, CSV, TSV, JSON, YAML or OBO as input, not compressed; check other files one by one, or correct workbooks by hand."
+    B604 = "--fix cannot correct {found} in {out}. Expected one file of text, Markdown, CSV, TSV, JSON, YAML or OBO, not compressed: correct other files one by one, and workbooks by hand."
     B605 = "{path}, line {line}: this is not a baseline. Expected JSON lines with an id, a name and a verdict, as written by `bioel check FILES -o {path}`: write the baseline again."
-    B606 = "{path}: cannot tell the format from the suffix. Expected .jsonl, .csv, .tsv or .html, or - for a table on stdout: rename the output."
 
 
 class Warnings(metaclass=_Coded):

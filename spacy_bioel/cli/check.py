@@ -16,9 +16,10 @@ from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.io.open import WORKBOOKS
 
 if TYPE_CHECKING:
-    from spacy_bioel.curation.pairs import CheckedId
+    from spacy_bioel.curation.pairs import Cell, CheckedId
 
 _MAX_IN_TABLE = 500
+_SUFFIXES = (".jsonl", ".csv", ".tsv", ".html")
 
 
 def check_ids_command(
@@ -39,7 +40,7 @@ def check_ids_command(
             "--output",
             "-o",
             metavar="OUT",
-            help="File for the findings: .jsonl, .csv, .tsv or .html. Default: a table on stdout.",
+            help="File of the findings: .jsonl, .csv, .tsv or .html. Default: a table.",
         ),
     ] = None,
     all: Annotated[bool, Option("--all", help="Also list pairs that are right.")] = False,
@@ -51,8 +52,7 @@ def check_ids_command(
         Path | None,
         Option(
             metavar="FILE.jsonl",
-            help="Findings of an earlier run, written by -o, which are accepted: they are neither "
-            "listed nor counted as wrong.",
+            help="Findings of an earlier run, written by -o, which are not listed again.",
         ),
     ] = None,
     fix: Annotated[
@@ -88,9 +88,9 @@ def check_ids_command(
     from spacy_bioel.curation import report, sources
     from spacy_bioel.curation.check import Checker
     from spacy_bioel.curation.ids import split_id
+    from spacy_bioel.export.formats import suffix_of
 
-    if output and output.suffix not in (".jsonl", ".csv", ".tsv", ".html"):
-        raise BioelError(Errors.B606.format(path=output))
+    suffix = suffix_of(str(output or ""), _SUFFIXES)
     console.check_distinct([*files, baseline], [output, fix])
     paths = list(sources.files_in(files))
     if fix is not None:
@@ -100,10 +100,12 @@ def check_ids_command(
     checker = Checker(kb or ["starter"])
     counts: Counter[str] = Counter()
     unchecked: Counter[str] = Counter()
-    corrections: list[report.Correction] = []
+    corrections: list[tuple[Cell, str]] = []
+    n_left = n_failed = 0
 
     def findings() -> Iterator[CheckedId]:
         """Yield the findings to list, and count all."""
+        nonlocal n_left, n_failed
         for path in paths:
             try:
                 pairs = sources.read_pairs(path, checker.ids, columns=at_columns, prefix=prefix)
@@ -116,25 +118,24 @@ def check_ids_command(
                         unchecked[(split_id(finding.id) or ("",))[0]] += 1
                     made = list(report.corrections_of(finding, labels=labels)) if fix else []
                     corrections.extend(made)
-                    counts[_LEFT] += finding.is_wrong and not (made and finding.is_certain)
+                    n_left += finding.is_wrong and not (made and finding.is_certain)
                     if all or finding.is_wrong or finding.verdict.value == "close":
                         yield finding
             except BioelError as error:
                 if len(paths) == 1:
                     raise
                 console.show_error(str(error))
-                counts[_FAILED] += 1
+                n_failed += 1
 
     if output:
         with console.writing(output) as file:
-            report.write_findings(file, output.suffix, findings())
+            report.write_findings(file, suffix, findings())
     else:
         found = findings()
         if rows := [report.finding_cells(finding) for finding in islice(found, _MAX_IN_TABLE)]:
             console.show_table(report.FINDING_COLUMNS, rows)
         if n_more := sum(1 for _ in found):
             console.show_note(f"and {n_more:,} more: -o OUT.csv lists all.")
-    n_left, n_failed = counts.pop(_LEFT, 0), counts.pop(_FAILED, 0)
     if fix is not None and not n_failed:
         style = sources.format_of_file(paths[0])
         with console.writing(fix) as file:
@@ -152,14 +153,8 @@ def check_ids_command(
         raise Exit(2 if n_failed else 1)
 
 
-_LEFT, _FAILED = "left", "failed"
-
-
 def _check_fixable(paths: list[Path], out: Path) -> None:
-    problem = f"there are {len(paths)} files" if len(paths) != 1 else ""
-    if not problem and (
-        str(paths[0]) == "-" or paths[0].suffix in (*WORKBOOKS, ".gz", ".zst", ".zip")
-    ):
-        problem = f"{paths[0]} cannot be rewritten"
-    if problem:
-        raise BioelError(Errors.B604.format(out=out, problem=problem))
+    suffixes = {"" if path == Path("-") else path.suffix or "." for path in paths}
+    if len(paths) != 1 or suffixes & {"", ".gz", ".zst", ".zip", *WORKBOOKS}:
+        found = ", ".join(map(str, paths[:3]))
+        raise BioelError(Errors.B604.format(out=out, found=found))

@@ -113,8 +113,7 @@ class Checker:
     """
 
     def __init__(self, kbs: Iterable[KnowledgeBase | str | Path]) -> None:
-        opened = chain.from_iterable(map(_opened_kbs, kbs))
-        self.kbs = tuple(part for kb in opened for part in parts_of(kb))
+        self.kbs = tuple(part for kb in kbs for opened in _open(kb) for part in parts_of(opened))
         self._vocabularies: dict[str, list[IdVocabulary]] = defaultdict(list)
         for vocabulary in chain.from_iterable(map(vocabularies_of, self.kbs)):
             prefix = vocabulary.prefix.rstrip(":_")
@@ -234,11 +233,10 @@ def _judge_missing(
     return (IdVerdict.UNKNOWN if vocabularies[0].is_complete else IdVerdict.NOT_CHECKED), ()
 
 
-def _opened_kbs(kb: KnowledgeBase | str | Path) -> list[KnowledgeBase]:
-    if isinstance(kb, KnowledgeBase):
-        return [kb]
-    places = [str(about["name"]) for about in list_bundled()] if kb == "starter" else [str(kb)]
-    return list(map(open_setting, places))
+def _open(kb: KnowledgeBase | str | Path) -> list[KnowledgeBase]:
+    if kb == "starter":
+        return [open_setting(str(about["name"])) for about in list_bundled()]
+    return [kb if isinstance(kb, KnowledgeBase) else open_setting(str(kb))]
 
 
 class _OwnNames:

@@ -10,10 +10,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import Any, TextIO
 
 from spacy_bioel.curation.ids import prefix_key, split_id
-from spacy_bioel.curation.pairs import CheckedId, IdVerdict, Meaning
+from spacy_bioel.curation.pairs import Cell, CheckedId, IdVerdict, Meaning
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.export.html import PAGES
 from spacy_bioel.io.jsonl import parse_json
@@ -52,12 +52,12 @@ def finding_cells(finding: CheckedId) -> tuple[str, ...]:
     if finding.verdict is IdVerdict.RETIRED:
         concept = f"replaced by {concept}" if found else "no replacement: ask a person"
     proposals = "\n".join(f"{p.id} {p.name} {p.score:.2f}" for p in finding.proposals)
-    return finding.name, finding.id, verdict, concept, proposals, str(finding.pair.id)
+    return f"{finding.name:.200}", finding.id, verdict, concept, proposals, str(finding.pair.id)
 
 
 def write_findings(file: TextIO, suffix: str, findings: Iterable[CheckedId]) -> None:
     """Write findings as .jsonl, .csv, .tsv or .html."""
-    if suffix == ".jsonl":
+    if suffix in ("", ".jsonl"):
         records = map(finding_record, findings)
         file.writelines(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
     elif suffix == ".html":
@@ -79,33 +79,20 @@ def read_baseline(path: Path) -> Iterator[tuple[str, str, str]]:
             raise BioelError(Errors.B605.format(path=path, line=place.line)) from None
 
 
-class Correction(NamedTuple):
-    """A replacement in the record that begins at a line."""
-
-    line: int
-    at: int
-    old: str
-    new: str
-
-
-def corrections_of(finding: CheckedId, *, labels: bool) -> Iterator[Correction]:
+def corrections_of(finding: CheckedId, *, labels: bool) -> Iterator[tuple[Cell, str]]:
     """Yield the changes that are certain: of an id that was replaced and, with `labels`, its name.
 
     labels (bool): Replace synonyms by preferred names.
     """
-    found, is_certain = finding.found, finding.is_certain
-    changes = []
-    if found and is_certain:
-        changes.append((finding.pair.id, _respelled(finding.pair.id.text, found)))
-    is_synonym = found and (
-        finding.verdict is IdVerdict.SYNONYM or (is_certain and found.score == 1)
-    )
-    if found and labels and is_synonym and not re.search(r"[|\n]", found.name):
-        names = (name for name in finding.pair.names if name.text == finding.name)
-        changes += [(name, found.name) for name in islice(names, 1)]
-    for old, new in changes:
-        if old.at >= 0 and new:
-            yield Correction(old.place.line, old.at, old.text, new)
+    id, found, is_certain = finding.pair.id, finding.found, finding.is_certain
+    if found is None:
+        return
+    if is_certain and id.at >= 0 and (new := _respelled(id.text, found)):
+        yield id, new
+    is_synonym = finding.verdict is IdVerdict.SYNONYM or (is_certain and found.score == 1)
+    if labels and is_synonym and not re.search(r"[|\n]", found.name):
+        names = (name for name in finding.pair.names if name.text == finding.name and name.at >= 0)
+        yield from ((name, found.name) for name in islice(names, 1))
 
 
 def _respelled(raw: str, found: Meaning) -> str:
@@ -133,26 +120,24 @@ def _escaped(new: str, style: str, before: str, old: str) -> str:
 
 
 def corrected_lines(
-    path: Path, corrections: Iterable[Correction], style: str
+    path: Path, corrections: Iterable[tuple[Cell, str]], style: str
 ) -> Iterator[tuple[int, str, str]]:
     """Yield each line of a file with its number, as it is and as corrected.
 
     style (str): Format of the file: in "json", "yaml" and "csv", special characters are escaped.
     """
-    at_line: dict[int, set[Correction]] = defaultdict(set)
-    for correction in corrections:
-        at_line[correction.line].add(correction)
-    left: set[Correction] = set()
+    at_line: dict[int, set[tuple[int, str, str]]] = defaultdict(set)
+    for cell, changed in corrections:
+        at_line[cell.place.line].add((cell.at, cell.text, changed))
     with path.open("rb") as file:
         if file.read(len(BOM_UTF8)) == BOM_UTF8:
             yield 0, "\ufeff", "\ufeff"
     for place, line in numbered_lines(path, ends=True):
-        here, left, new = left | at_line.pop(place.line, set()), set(), line
-        for correction in sorted(here, reverse=True):
-            at, end = correction.at, correction.at + len(correction.old)
+        new = line
+        for at, old, changed in sorted(at_line.pop(place.line, ()), reverse=True):
             if at >= len(line):  # in a row of a table with several lines
-                left.add(correction._replace(line=place.line, at=at - len(line)))
-            elif line.startswith(correction.old, at):
+                at_line[place.line + 1].add((at - len(line), old, changed))
+            elif line.startswith(old, at):
                 before = line[:at].rstrip(" ")[-1:]
-                new = new[:at] + _escaped(correction.new, style, before, correction.old) + new[end:]
+                new = new[:at] + _escaped(changed, style, before, old) + new[at + len(old) :]
         yield place.line, line, new

@@ -189,28 +189,23 @@ class LinkAnswer(BaseModel):
 class CheckRequest(_Strict):
     """A text with ids of concepts."""
 
-    text: str = Field(
-        description="Text or Markdown with names and ids",
-        examples=["Marinesco-Sjogren syndrome (MONDO:0008541)"],
-    )
+    text: str = Field(examples=["Marinesco-Sjogren syndrome (MONDO:0008541)"])
 
 
 class MeaningOut(BaseModel):
-    """A concept that an id or a name refers to."""
+    """A concept that an id or a name refers to, with its preferred name and its similarity."""
 
     id: str
-    name: str = Field(description="The preferred name")
-    score: float | None = Field(
-        default=None, description="Similarity of one of its names to the name in the text, up to 1"
-    )
+    name: str
+    score: float | None = None
 
 
 class CheckedIdOut(BaseModel):
     """An id in the text, and whether it means what the name next to it says."""
 
     line: int
-    column: int = Field(description="Of the first character of the id, from 1")
-    id: str = Field(description="In the spelling of the knowledge base")
+    column: int
+    id: str
     name: str = Field(description="Empty if the id stands alone")
     verdict: IdVerdict
     score: float | None = Field(description="Similarity of the name to a name of the concept")

@@ -137,18 +137,14 @@ def make_agent_tools(service: Service) -> MCPServer[Any]:
     async def check_ids(
         text: Annotated[
             str,
-            Field(
-                description="Text or Markdown with names and ids, such as 'Seizure (HP:0001250)', "
-                f"up to {_MAX_CHARACTERS} characters"
-            ),
+            Field(description="Text or Markdown with names and ids: 'Seizure (HP:0001250)'"),
         ],
     ) -> Values:
         """Check that the ids in a text exist, and mean what the names next to them say.
 
-        Use it before you show ids to a person. Returns the findings that are not right: name, id,
-        verdict (other concept, retired, unknown id, malformed, not checked), found (the concept
-        with the id, or its replacement) and proposals (concepts that the name may mean, best
-        first). `checked` counts all ids.
+        Use it before you show ids to a person. Returns the findings that are not right, with
+        `found` (the concept with the id, or its replacement) and `proposals` (concepts that the
+        name may mean, best first). `checked` counts all ids.
         """
         await service.ready()
         findings = await asyncio.to_thread(service.check, text)

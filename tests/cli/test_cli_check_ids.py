@@ -219,4 +219,4 @@ def test_files_that_cannot_be_corrected(check, tmp_path):
     for sources in ([path, path], ["-"], [tmp_path / "a.xlsx"]):
         assert "B604" in check(*sources, "--fix", tmp_path / "out")[2]
     assert "B493" in check(path, "--fix", path)[2]
-    assert "B606" in check(path, "-o", tmp_path / "a.pdf")[2]
+    assert "B198" in check(path, "-o", tmp_path / "a.pdf")[2]
