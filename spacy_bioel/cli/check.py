@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Exit, Option
 
@@ -19,7 +19,15 @@ if TYPE_CHECKING:
     from spacy_bioel.curation.pairs import Cell, CheckedId
 
 _MAX_IN_TABLE = 500
-_SUFFIXES = (".jsonl", ".csv", ".tsv", ".html")
+ReportOut = Annotated[
+    Path | None,
+    Option(
+        "--output",
+        "-o",
+        metavar="OUT",
+        help="File of the report: .jsonl, .csv, .tsv or .html. Default: a table.",
+    ),
+]
 
 
 def check_ids_command(
@@ -34,15 +42,7 @@ def check_ids_command(
             "ones. Repeatable; each checks the ids with its prefixes. Default: starter."
         ),
     ] = None,
-    output: Annotated[
-        Path | None,
-        Option(
-            "--output",
-            "-o",
-            metavar="OUT",
-            help="File of the findings: .jsonl, .csv, .tsv or .html. Default: a table.",
-        ),
-    ] = None,
+    output: ReportOut = None,
     all: Annotated[bool, Option("--all", help="Also list pairs that are right.")] = False,
     columns: Annotated[
         str, Option(help="Columns of tables, by name or number: id=HPO,name=Finding.")
@@ -88,9 +88,7 @@ def check_ids_command(
     from spacy_bioel.curation import report, sources
     from spacy_bioel.curation.check import Checker
     from spacy_bioel.curation.ids import split_id
-    from spacy_bioel.export.formats import suffix_of
 
-    suffix = suffix_of(str(output or ""), _SUFFIXES)
     console.check_distinct([*files, baseline], [output, fix])
     paths = list(sources.files_in(files))
     if fix is not None:
@@ -127,15 +125,8 @@ def check_ids_command(
                 console.show_error(str(error))
                 n_failed += 1
 
-    if output:
-        with console.writing(output) as file:
-            report.write_findings(file, suffix, findings())
-    else:
-        found = findings()
-        if rows := [report.finding_cells(finding) for finding in islice(found, _MAX_IN_TABLE)]:
-            console.show_table(report.FINDING_COLUMNS, rows)
-        if n_more := sum(1 for _ in found):
-            console.show_note(f"and {n_more:,} more: -o OUT.csv lists all.")
+    rows = ((report.finding_record(found), report.finding_cells(found)) for found in findings())
+    write_report(output, "Checked ids", report.FINDING_COLUMNS, rows)
     if fix is not None and not n_failed:
         style = sources.format_of_file(paths[0])
         with console.writing(fix) as file:
@@ -151,6 +142,26 @@ def check_ids_command(
     console.show_note(f"{console.count_of(counts.total(), 'id')}: {shown or 'none found'}.")
     if n_failed or n_left:
         raise Exit(2 if n_failed else 1)
+
+
+def write_report(
+    out: Path | None,
+    title: str,
+    columns: Sequence[str],
+    rows: Iterator[tuple[dict[str, Any], Sequence[str]]],
+) -> None:
+    """Write rows, as JSON values and as cells, to a file; by default, show the first as a table."""
+    from spacy_bioel.curation.report import write_table
+    from spacy_bioel.export.formats import suffix_of
+
+    if out:
+        suffix = suffix_of(str(out), (".jsonl", ".csv", ".tsv", ".html"))
+        with console.writing(out) as file:
+            write_table(file, suffix, title, columns, rows)
+    elif shown := [cells for _, cells in islice(rows, _MAX_IN_TABLE)]:
+        console.show_table(columns, shown)
+        if n_more := sum(1 for _ in rows):
+            console.show_note(f"and {n_more:,} more: -o OUT.csv lists all.")
 
 
 def _check_fixable(paths: list[Path], out: Path) -> None:

@@ -7,7 +7,7 @@ import json
 import re
 from codecs import BOM_UTF8
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
@@ -55,18 +55,26 @@ def finding_cells(finding: CheckedId) -> tuple[str, ...]:
     return f"{finding.name:.200}", finding.id, verdict, concept, proposals, str(finding.pair.id)
 
 
-def write_findings(file: TextIO, suffix: str, findings: Iterable[CheckedId]) -> None:
-    """Write findings as .jsonl, .csv, .tsv or .html."""
+def write_table(
+    file: TextIO,
+    suffix: str,
+    title: str,
+    columns: Sequence[str],
+    rows: Iterable[tuple[dict[str, Any], Sequence[str]]],
+) -> None:
+    """Write a table as JSON lines, CSV, TSV or HTML.
+
+    rows (Iterable): Each as JSON values and as cells, whose lines may begin with ids.
+    """
     if suffix in ("", ".jsonl"):
-        records = map(finding_record, findings)
-        file.writelines(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+        file.writelines(json.dumps(record, ensure_ascii=False) + "\n" for record, _ in rows)
     elif suffix == ".html":
-        about = {"columns": FINDING_COLUMNS, "findings": findings, "cells_of": finding_cells}
-        file.writelines(PAGES.get_template("check.html").generate(about))
+        about = {"title": title, "columns": columns, "rows": (cells for _, cells in rows)}
+        file.writelines(PAGES.get_template("table.html").generate(about))
     else:
         writer = csv.writer(file, delimiter="\t" if suffix == ".tsv" else ",")
-        writer.writerow(FINDING_COLUMNS)
-        writer.writerows(map(escape_formula, finding_cells(finding)) for finding in findings)
+        writer.writerow(columns)
+        writer.writerows(map(escape_formula, cells) for _, cells in rows)
 
 
 def read_baseline(path: Path) -> Iterator[tuple[str, str, str]]:
