@@ -71,18 +71,18 @@ def read_pairs(
             rows = ((place, row, "") for place, row in read_workbook(path))
             return table_pairs(path, rows, ids, columns, prefix)
         case "csv" | "tsv" as format:
-            records = split_rows(_lines(path), separator_of(path), quoted=format == "csv")
+            records = split_rows(file_lines(path), separator_of(path), quoted=format == "csv")
             return table_pairs(path, records, ids, columns, prefix)
         case "obo":
-            return _obo_pairs(path, _lines(path), ids)
+            return _obo_pairs(path, file_lines(path), ids)
         case "json":
-            return tree_pairs(json_events(_lines(path, _PIECE)), ids)
+            return tree_pairs(json_events(file_lines(path, _PIECE)), ids)
         case "yaml":
-            return tree_pairs(yaml_events(_lines(path, _PIECE)), ids)
-    return text_pairs(_lines(path, _PIECE), ids)
+            return tree_pairs(yaml_events(file_lines(path, _PIECE)), ids)
+    return text_pairs(file_lines(path, _PIECE), ids)
 
 
-def _lines(path: Path, most: int = -1) -> Iterator[tuple[Place, str]]:
+def file_lines(path: Path, most: int = -1) -> Iterator[tuple[Place, str]]:
     """Stream lines, with their ends.
 
     most (int): Longer lines are read in pieces of about this size, which end after a space.
