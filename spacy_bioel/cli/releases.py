@@ -9,6 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import numpy as np
 from typer import Argument, Option
 
 from spacy_bioel.cli import console
@@ -49,15 +50,15 @@ def diff_command(
     moves = chain.from_iterable(moves for _, moves in chain.from_iterable(lines))
     used = {id for move in moves for id in (move.id, *move.to)}
     counts: Counter[str] = Counter()
+    rows_of_names = after.preferred_rows(np.arange(len(after)))
+    names = dict(zip(after.ids, after.names.take(rows_of_names), strict=True))
 
     def rows() -> Iterator[tuple[dict[str, object], tuple[str, ...]]]:
         for change in compare_releases(before, after):
             if annotations is None or change.id in used:
                 counts[change.kind] += 1
-                named = ((id, after.find(id)) for id in change.to)
-                to = [f"{id} {after.preferred_name(row)}" for id, row in named if row >= 0]
-                cells = "\n".join(to or [change.new_name])
-                yield change._asdict(), (change.kind, change.id, change.name, cells)
+                now = "\n".join(f"{id} {names.get(id, '')}" for id in change.to) or change.new_name
+                yield change._asdict(), (change.kind, change.id, change.name, now)
 
     write_report(output, "Changes", ("change", "id", "name", "now"), rows())
     shown = ", ".join(f"{n:,} {kind}" for kind, n in counts.items())

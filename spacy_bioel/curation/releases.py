@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-
 from spacy_bioel.curation.sources import file_lines, format_of_file
 from spacy_bioel.io.open import Place, curie
+from spacy_bioel.kb.build import Draft
+from spacy_bioel.kb.edit import drafts_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.normalize import normalize_name, normalize_names
 
@@ -52,52 +52,48 @@ def compare_releases(old: KnowledgeBase, new: KnowledgeBase) -> Iterator[Change]
 
     A concept was split if it was retired, and its names are now those of several concepts.
     """
-    old_ids, new_ids = list(old.ids), list(new.ids)
-    rows = new.find_all(old_ids).tolist()
-    current = {id: new_ids[row] if row >= 0 else "" for id, row in zip(old_ids, rows, strict=True)}
-    before, after = _ids_of_names(old, old_ids), _ids_of_names(new, new_ids)
-    for row, id in enumerate(old_ids):
-        now, name = rows[row], old.preferred_name(row)
-        if now < 0:
-            names = normalize_names(old.names.take(old.names_of(row)))
-            owners = {other for name in names for other in after.get(name, ())}
+    before, after = drafts_of(old).current, drafts_of(new)
+    old_owners, owners = _owners_of_names(before), _owners_of_names(after.current)
+    current = {id: id if id in after.current else after.retired.get(id, "") for id in before}
+    own_names: dict[str, list[str]] = defaultdict(list)
+    for name, ids in old_owners.items():
+        for id in ids:
+            own_names[id].append(name)
+    for id, draft in before.items():
+        name, now = draft.names[0], after.current.get(current[id])
+        if now is None:
             status, to = what_became(id, new)
             kind = "gone" if status == "gone" else "consider"
-            if len(owners) > 1:
-                kind, to = "split", tuple(sorted(owners))
+            heirs = {heir for name in own_names[id] for heir in owners.get(name, ())}
+            if len(heirs) > 1:
+                kind, to = "split", tuple(sorted(heirs))
             yield Change(kind, id, name, to)
-            continue
-        new_name = new.preferred_name(now)
-        if new_ids[now] != id:
-            kind = "merged" if new_ids[now] in current else "replaced"
-            yield Change(kind, id, name, (new_ids[now],), new_name)
-            continue
-        if normalize_name(name) != normalize_name(new_name):
-            yield Change("renamed", id, name, (), new_name)
-        parents = {current[parent] or parent for parent in old.ids_of(old.parents_of(row))}
-        new_parents = new.ids_of(new.parents_of(now))
-        if parents != set(new_parents):
-            yield Change("parents changed", id, name, tuple(new_parents))
-    for row, id in enumerate(new_ids):
-        if id not in current:
-            yield Change("added", id, new.preferred_name(row))
-    for name, ids in before.items():
-        owners = after.get(name, [])
-        kept = {current[id] or id for id in ids}
-        if owners and not kept.intersection(owners):
-            yield Change("name moved", ids[0], name, tuple(owners))
-        elif len(ids) == 1 and len(owners) > 1:
-            yield Change("name ambiguous", ids[0], name, tuple(owners))
+        elif current[id] != id:
+            kind = "merged" if current[id] in before else "replaced"
+            yield Change(kind, id, name, (current[id],), now.names[0])
+        else:
+            if normalize_name(name) != normalize_name(now.names[0]):
+                yield Change("renamed", id, name, (), now.names[0])
+            if {current.get(parent) or parent for parent in draft.parents} != set(now.parents):
+                yield Change("parents changed", id, name, now.parents)
+    for id, draft in after.current.items():
+        if id not in before:
+            yield Change("added", id, draft.names[0])
+    for name, ids in old_owners.items():
+        found = tuple(owners.get(name, ()))
+        if found and not {current[id] or id for id in ids}.intersection(found):
+            yield Change("name moved", ids[0], name, found)
+        elif len(ids) == 1 and len(found) > 1:
+            yield Change("name ambiguous", ids[0], name, found)
 
 
-def _ids_of_names(kb: KnowledgeBase, ids: Sequence[str]) -> dict[str, list[str]]:
+def _owners_of_names(drafts: Mapping[str, Draft]) -> dict[str, list[str]]:
     """Return the ids of the concepts with each normalised name."""
-    names = normalize_names(list(kb.names))
-    starts, concepts, _ = kb.concepts_of_names(np.arange(len(names)))
-    rows: dict[str, dict[int, None]] = defaultdict(dict)
-    for name, start, end in zip(names, starts.tolist(), starts[1:].tolist(), strict=False):
-        rows[name].update(dict.fromkeys(concepts[start:end].tolist()))
-    return {name: [ids[row] for row in sorted(found)] for name, found in rows.items() if name}
+    owners: dict[str, dict[str, None]] = defaultdict(dict)
+    named = [(name, id) for id, draft in drafts.items() for name in draft.names]
+    for name, (_, id) in zip(normalize_names([name for name, _ in named]), named, strict=True):
+        owners[name][id] = None
+    return {name: list(ids) for name, ids in owners.items() if name}
 
 
 def what_became(id: str, new: KnowledgeBase) -> tuple[str, tuple[str, ...]]:
