@@ -21,7 +21,7 @@ _BANG = re.compile(r"[\s`*]{0,9}!")
 _NAME_IN_BRACKETS = re.compile(r"[\s*_`]{0,9}\(([^()]{2,200})\)")
 _MAX_LOOK_BACK = 300  # characters before an id that may contain its name
 _MAX_WORDS = 12  # words before or after an id that may be its name
-_WORD = re.compile(r"\S+")
+_NOT_SPACES = re.compile(r"\S+")
 # Words of sentences: a line with one of these is more than a name and an id.
 _PROSE = re.compile(
     r"\b(?:is|are|was|were|as|see|use[ds]?|has|have|had|the|this|that|which|under|by|from|code[sd]?)\b",
@@ -91,10 +91,10 @@ def _names(line: str, start: int, end: int, *, first: int = 0, last: int = 0) ->
     """
     spans = [(start, end)]
     if first:
-        words = islice(_WORD.finditer(line, start, end), first)
+        words = islice(_NOT_SPACES.finditer(line, start, end), first)
         spans = [(start, match.end()) for match in words][::-1]
     elif last:
-        spans = [(match.start(), end) for match in _WORD.finditer(line, start, end)][-last:]
+        spans = [(match.start(), end) for match in _NOT_SPACES.finditer(line, start, end)][-last:]
     after = _AROUND_NAMES + ".;" * bool(first)
     cells = (Cell(line[a:b].rstrip(after), at=a).stripped(_AROUND_NAMES) for a, b in spans)
     return [cell for cell in dict.fromkeys(cells) if any(map(str.isalpha, cell.text))]

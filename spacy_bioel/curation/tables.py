@@ -22,7 +22,7 @@ _ID_HEADER = re.compile(
     r"(?i)(.{0,80}?)[\s_.-]{0,3}(?:ids?|curies?|codes?|identifiers?|accessions?|meaning)"
 )
 _NAME_HEADER = re.compile(r"(?i)(.{0,80}?)[\s_.-]{0,3}(?:labels?|names?|terms?|titles?)")
-_VALUE = re.compile(r"[^|;,\s](?:[^|;,]*[^|;,\s])?")
+_LISTED = re.compile(r"[^|;,\s](?:[^|;,]*[^|;,\s])?")
 _TABLE_RULE = re.compile(r"\|?(?:\s{0,9}:?-{1,200}:?\s{0,9}\|)+(?:\s{0,9}:?-{1,200}:?\s{0,9})?")
 _MARKUP = " *_`"
 _MAX_CELLS = 20  # between an id and its name
@@ -65,7 +65,7 @@ def row_pairs(
     is_nearest = is_table  # for ids in other columns
     for i in sorted(range(len(cells)), key=lambda i: i not in columns):
         cell, column = cells[i], columns.get(i, -1)
-        parts = [] if isinstance(cell.text, ChangedCell) else _split(cell)
+        parts = _split(cell)
         if i in columns and prefix:
             parts = [_with_prefix(part, prefix) for part in parts]
         are_ids = bool(parts) and all(ids.fullmatch(part.text) for part in parts)
@@ -85,7 +85,7 @@ def row_pairs(
 
 def _split(cell: Cell) -> list[Cell]:
     """Split a cell with several values."""
-    return [cell.part(match[0], match.start()) for match in _VALUE.finditer(cell.text)]
+    return [cell.part(match[0], match.start()) for match in _LISTED.finditer(cell.text)]
 
 
 def _with_prefix(cell: Cell, prefix: str) -> Cell:
@@ -162,7 +162,7 @@ def _cells(place: Place, row: list[str], record: str, marks: str | None = None) 
         quoted = '"{}"'.format(text.replace('"', '""'))
         is_quoted = record.startswith(quoted, at)
         start = at + is_quoted if record else -1
-        text = text if isinstance(text, ChangedCell) else unescape_formula(text)
+        text = "" if isinstance(text, ChangedCell) else unescape_formula(text)
         cells.append(Cell(text, place, start, f"{_letters(i)}{place.line}").stripped(marks))
         at += 1 + len(quoted if is_quoted else row[i])
     return cells

@@ -24,7 +24,7 @@ _MAX_STRING = 1 << 24  # characters of a string that is read in pieces
 _MAX_LEVELS = 100
 
 
-def _error(place: Place, found: object) -> BioelError:
+def _tree_error(place: Place, found: object) -> BioelError:
     return BioelError(Errors.B601.format(where=place, found=f"{found!s:.80}"))
 
 
@@ -45,16 +45,16 @@ def json_events(lines: Lines) -> Iterator[Cell]:
                 try:
                     string = json.loads(token)
                 except ValueError as error:
-                    raise _error(place, error) from None
+                    raise _tree_error(place, error) from None
                 yield Cell(string, place, at + 1 if at >= 0 and token[1:-1] == string else -1)
             elif _SCALAR.fullmatch(token):
                 yield Cell("", place)
             else:
-                raise _error(place, repr(token))
+                raise _tree_error(place, repr(token))
         if len(rest) > _MAX_STRING:
-            raise _error(place, f"a string of more than {_MAX_STRING:,} characters")
+            raise _tree_error(place, f"a string of more than {_MAX_STRING:,} characters")
     if rest and not _SCALAR.fullmatch(rest):
-        raise _error(place, "the end of the file in a string")
+        raise _tree_error(place, "the end of the file in a string")
 
 
 def yaml_events(lines: Lines) -> Iterator[Cell]:
@@ -84,7 +84,7 @@ def yaml_events(lines: Lines) -> Iterator[Cell]:
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
         place = Place(where.path, mark.line + 1) if mark else where
-        raise _error(place, getattr(error, "problem", None) or error) from None
+        raise _tree_error(place, getattr(error, "problem", None) or error) from None
 
 
 _BRACKETS = {
@@ -126,20 +126,20 @@ def tree_pairs(events: Iterable[Cell], ids: re.Pattern[str]) -> Iterator[Pair]:
         level = levels[-1]
         if event.name and event.name in "}]":
             if level.bracket + event.name not in ("{}", "[]"):
-                raise _error(event.place, repr(event.name))
+                raise _tree_error(event.place, repr(event.name))
             yield from _object_pairs(levels.pop(), ids)
         elif level.bracket == "{" and level.key is None and not event.name:
             level.key = event.text
         elif event.name:
             if len(levels) > _MAX_LEVELS:
-                raise _error(event.place, f"more than {_MAX_LEVELS} levels")
+                raise _tree_error(event.place, f"more than {_MAX_LEVELS} levels")
             levels.append(_Level(event.name, level.next_path()))
         elif level.bracket == "{":
             level.cells.append((str(level.key), event._replace(name=level.next_path()).stripped()))
         else:
             yield from row_pairs([event._replace(name=level.next_path()).stripped()], {}, ids)
     if len(levels) > 1:
-        raise _error(event.place, "the end of the file")
+        raise _tree_error(event.place, "the end of the file")
 
 
 def _object_pairs(level: _Level, ids: re.Pattern[str]) -> Iterator[Pair]:

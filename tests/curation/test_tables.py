@@ -124,10 +124,11 @@ def test_many_columns():
 def test_workbooks(tmp_path):
     openpyxl = pytest.importorskip("openpyxl")
     book = openpyxl.Workbook()
-    for row in (["id", "name"], ["HP:0001250", "Seizure"], ["HP:0001251", True]):
+    for row in (["id", "name"], ["HP:0001250", "Seizure"], ["HP:0001251", "=1+1"]):
         book.active.append(row)
     book.save(tmp_path / "a.xlsx")
     pairs = list(read_pairs(tmp_path / "a.xlsx", IDS))
+    assert pairs[0].has_name and not pairs[1].names
     assert [(pair.id.name, pair.id.at, pair.id.text) for pair in pairs] == [
         ("A2", -1, "HP:0001250"),
         ("A3", -1, "HP:0001251"),
