@@ -31,7 +31,7 @@ _FORMAT_OF_SUFFIX = {
 _OBO_TAGS = frozenset(
     "is_a relationship intersection_of union_of disjoint_from equivalent_to xref".split()
 )
-_PIECE = 1 << 20  # characters of a line that are read at a time
+_PIECE_LENGTH = 1 << 20  # characters of a line that are read at a time
 
 
 def files_in(paths: Iterable[Path]) -> Iterator[Path]:
@@ -76,10 +76,10 @@ def read_pairs(
         case "obo":
             return _obo_pairs(path, file_lines(path), ids)
         case "json":
-            return tree_pairs(json_events(file_lines(path, _PIECE)), ids)
+            return tree_pairs(json_events(file_lines(path, _PIECE_LENGTH)), ids)
         case "yaml":
-            return tree_pairs(yaml_events(file_lines(path, _PIECE)), ids)
-    return text_pairs(file_lines(path, _PIECE), ids)
+            return tree_pairs(yaml_events(file_lines(path, _PIECE_LENGTH)), ids)
+    return text_pairs(file_lines(path, _PIECE_LENGTH), ids)
 
 
 def file_lines(path: Path, most: int = -1) -> Iterator[tuple[Place, str]]:

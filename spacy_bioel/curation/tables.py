@@ -24,7 +24,7 @@ _ID_HEADER = re.compile(
 _NAME_HEADER = re.compile(r"(?i)(.{0,80}?)[\s_.-]{0,3}(?:labels?|names?|terms?|titles?)")
 _LISTED = re.compile(r"[^|;,\s](?:[^|;,]*[^|;,\s])?")
 _TABLE_RULE = re.compile(r"\|?(?:\s{0,9}:?-{1,200}:?\s{0,9}\|)+(?:\s{0,9}:?-{1,200}:?\s{0,9})?")
-_MARKUP = " *_`"
+_EMPHASIS = " *_`"
 _MAX_CELLS = 20  # between an id and its name
 _NEAREST = -2  # the closest cell with words has the name
 
@@ -118,7 +118,7 @@ def text_pairs(lines: Lines, ids: re.Pattern[str]) -> Iterator[Pair]:
             header = before = ()
             yield from line_pairs(Cell(line, place), ids)
             continue
-        cells = _cells(place, line.split("|"), line, marks=_MARKUP)
+        cells = _cells(place, line.split("|"), line, marks=_EMPHASIS)
         if _TABLE_RULE.fullmatch(line.strip()):
             header = before
         before = tuple(cell.text for cell in cells)

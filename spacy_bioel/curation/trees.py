@@ -79,7 +79,7 @@ def yaml_events(lines: Lines) -> Iterator[Cell]:
                 if event.anchor:
                     strings[event.anchor] = cell
                 yield cell
-            elif bracket := _BRACKETS.get(kind):
+            elif bracket := _BRACKET_OF_EVENT.get(kind):
                 yield Cell("", place, name=bracket)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
@@ -87,7 +87,7 @@ def yaml_events(lines: Lines) -> Iterator[Cell]:
         raise _tree_error(place, getattr(error, "problem", None) or error) from None
 
 
-_BRACKETS = {
+_BRACKET_OF_EVENT = {
     **{"MappingStartEvent": "{", "MappingEndEvent": "}"},
     **{"SequenceStartEvent": "[", "SequenceEndEvent": "]"},
 }

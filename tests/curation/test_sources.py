@@ -177,7 +177,7 @@ def test_long_lines_are_read_in_pieces(tmp_path, monkeypatch, name, piece):
     if name == "a.txt":
         text = "Gout (X:1), mumps (X:2) and X:123456 and a last word, " + text
     whole = pairs_in(tmp_path, name, text)
-    monkeypatch.setattr("spacy_bioel.curation.sources._PIECE", piece)
+    monkeypatch.setattr("spacy_bioel.curation.sources._PIECE_LENGTH", piece)
     pieces = pairs_in(tmp_path, name, text)
     assert [pair.id.text for pair in pieces] == [pair.id.text for pair in whole]
     if name != "a.txt":
@@ -185,7 +185,7 @@ def test_long_lines_are_read_in_pieces(tmp_path, monkeypatch, name, piece):
 
 
 def test_a_long_string_in_pieces(tmp_path, monkeypatch):
-    monkeypatch.setattr("spacy_bioel.curation.sources._PIECE", 100)
+    monkeypatch.setattr("spacy_bioel.curation.sources._PIECE_LENGTH", 100)
     monkeypatch.setattr("spacy_bioel.curation.trees._MAX_STRING", 1000)
     with pytest.raises(BioelError, match="B601"):
         pairs_in(tmp_path, "a.json", '"' + "x" * 2000 + '"')
