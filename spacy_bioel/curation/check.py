@@ -6,11 +6,12 @@ import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import SequenceMatcher
 from functools import cached_property, lru_cache, partial
 from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -44,29 +45,18 @@ _Kbs = Sequence[KnowledgeBase]
 _Own = list[tuple[KnowledgeBase, int]]
 
 
-@dataclass(frozen=True)
-class IdVocabulary:
+class IdVocabulary(NamedTuple):
     """The ids of a knowledge base that have the same prefix.
 
     prefix (str): With its separator, such as "HP:"; "" for UMLS.
+    is_complete (bool): Whether an id that is missing does not exist; else the ids are imports.
+    forms (frozenset[str]): Forms of the ids, such as "HP:0000000".
     """
 
     kb: KnowledgeBase
     prefix: str
-    start: int
-    end: int
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether an id that is missing does not exist; else the other ids are imports."""
-        return self.end - self.start >= _MIN_SHARE * len(self.kb)
-
-    @cached_property
-    def forms(self) -> frozenset[str]:
-        """Forms of the ids, such as "HP:0000000"."""
-        n = min(self.end - self.start, _N_SAMPLED)
-        rows = np.linspace(self.start, self.end - 1, n).astype(np.int64)
-        return frozenset(map(_form_of, self.kb.ids_of(rows)))
+    is_complete: bool
+    forms: frozenset[str]
 
 
 def _form_of(id: str) -> str:
@@ -79,12 +69,14 @@ def vocabularies_of(kb: KnowledgeBase) -> Iterator[IdVocabulary]:
     while start < len(kb):
         # An id without a prefix is one of UMLS ("C0000001"), before all that begin with "C:".
         prefix = _PREFIX.match(kb.ids[start])[0]  # type: ignore[index]
-        after = (
-            prefix[:-1] + chr(ord(prefix[-1]) + 1) if prefix[-1:] in (":", "_") else prefix + ":"
-        )
+        is_prefix = prefix.endswith((":", "_"))
+        after = prefix[:-1] + chr(ord(prefix[-1]) + 1) if is_prefix else prefix + ":"
         end = max(bisect_left(kb.ids, after, start), start + 1)
-        if after != prefix + ":" or prefix == "C":
-            yield IdVocabulary(kb, "" if prefix == "C" else prefix, start, end)
+        if is_prefix or prefix == "C":
+            rows = np.linspace(start, end - 1, min(end - start, _N_SAMPLED)).astype(np.int64)
+            is_complete = end - start >= _MIN_SHARE * len(kb)
+            forms = frozenset(map(_form_of, kb.ids_of(rows)))
+            yield IdVocabulary(kb, prefix if is_prefix else "", is_complete, forms)
         start = end
 
 
@@ -205,7 +197,8 @@ def _choose_name(
         normalized = normalize_name(name).removeprefix("obsolete ")
         if not normalized or any(name in longer for longer in others):
             continue
-        is_cut = len(candidates) > 1 and _is_open(normalized)
+        ends = normalized.partition(" ")[0], normalized.rpartition(" ")[2]
+        is_cut = len(candidates) > 1 and not LINKING_WORDS.isdisjoint(ends)  # of the sentence
         if normalized in own.all and not is_cut:
             return name, 1.0
         if _is_name(normalized, kbs):
@@ -257,12 +250,6 @@ class _OwnNames:
         if errors and any(_is_name(other, kbs) for other in respellings(name)):
             return 0.0
         return 0.0 if any(_is_known_word(error, kb) for error in errors for kb in kbs) else likeness
-
-
-def _is_open(name: str) -> bool:
-    """Return whether a name begins or ends with a linking word, which belongs to the sentence."""
-    words = name.split()
-    return words[0] in LINKING_WORDS or words[-1] in LINKING_WORDS
 
 
 def _compare(name: str, other: str) -> tuple[float, tuple[str, ...]]:

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from importlib import import_module
 from types import SimpleNamespace
-from typing import Any
 
 from spacy_bioel.curation.pairs import Cell, Pair
 from spacy_bioel.curation.tables import Lines, name_columns, row_pairs
@@ -70,17 +69,19 @@ def yaml_events(lines: Lines) -> Iterator[Cell]:
     iterator = iter(lines)
     try:
         for event in yaml.parse(SimpleNamespace(read=read), Loader=yaml.SafeLoader):
-            kind, mark = type(event).__name__, event.start_mark
-            place = Place(where.path, mark.line + 1)
+            kind, start, end = type(event).__name__, event.start_mark, event.end_mark
+            cell = Cell("", Place(where.path, start.line + 1), -1, _BRACKET_OF_EVENT.get(kind, ""))
             if kind == "AliasEvent":
-                yield strings.get(event.anchor, Cell("", place))
-            elif kind == "ScalarEvent":
-                cell = _yaml_cell(event, place)
+                cell = strings.get(event.anchor, cell)
+            elif kind == "ScalarEvent" and (event.style or not _SCALAR.fullmatch(event.value)):
+                quotes = event.style in ("'", '"')
+                is_plain = end.index - start.index == len(event.value) + 2 * quotes
+                is_plain &= event.style not in ("|", ">")
+                cell = cell._replace(text=event.value, at=start.column + quotes if is_plain else -1)
                 if event.anchor:
                     strings[event.anchor] = cell
+            if cell.name or kind in ("AliasEvent", "ScalarEvent"):
                 yield cell
-            elif bracket := _BRACKET_OF_EVENT.get(kind):
-                yield Cell("", place, name=bracket)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
         place = Place(where.path, mark.line + 1) if mark else where
@@ -91,15 +92,6 @@ _BRACKET_OF_EVENT = {
     **{"MappingStartEvent": "{", "MappingEndEvent": "}"},
     **{"SequenceStartEvent": "[", "SequenceEndEvent": "]"},
 }
-
-
-def _yaml_cell(event: Any, place: Place) -> Cell:
-    text, start, quotes = event.value, event.start_mark, event.style in ("'", '"')
-    if not event.style and _SCALAR.fullmatch(text):
-        text = ""
-    is_plain = event.end_mark.index - start.index == len(event.value) + 2 * quotes
-    is_plain &= event.style not in ("|", ">")
-    return Cell(text, place, start.column + quotes if is_plain else -1)
 
 
 @dataclass(slots=True)

@@ -62,12 +62,6 @@ def is_text_table(path: StrPath) -> bool:
     return table_suffix(path) in (".csv", ".tsv", ".tab", *WORKBOOKS)
 
 
-def read_rows(path: StrPath, *, separator: str, quoted: bool) -> _TableRows:
-    """Stream the rows of a table. For errors, see `split_rows`."""
-    lines = numbered_lines(path, ends=True)
-    yield from ((where, row) for where, row, _ in split_rows(lines, separator, quoted=quoted))
-
-
 def split_rows(
     lines: Iterable[tuple[Place, str]], separator: str, *, quoted: bool
 ) -> Iterator[tuple[Place, list[str], str]]:
@@ -120,8 +114,9 @@ def _open_rows(path: StrPath, *, quoted: bool | None = None) -> _TableRows:
     """Stream the rows of a table or workbook; by default, tabs and bars exclude quoting."""
     if table_suffix(path) in WORKBOOKS:
         return read_workbook(path)
-    separator = separator_of(path)
-    return read_rows(path, separator=separator, quoted=quoted or separator not in UNQUOTED)
+    separator, lines = separator_of(path), numbered_lines(path, ends=True)
+    rows = split_rows(lines, separator, quoted=quoted or separator not in UNQUOTED)
+    return ((where, row) for where, row, _ in rows)
 
 
 def _check_row(where: Place, row: list[str], width: int, used: Iterable[int]) -> None:
