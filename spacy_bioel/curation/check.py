@@ -22,7 +22,7 @@ from spacy_bioel.errors import LOGGER, Warnings
 from spacy_bioel.io.open import Place
 from spacy_bioel.kb.bundled import list_bundled, open_setting
 from spacy_bioel.kb.joined import parts_of
-from spacy_bioel.kb.knowledge_base import KnowledgeBase, search_names
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.spelling import is_one_error_apart
 from spacy_bioel.text.normalize import (
     LINKING_WORDS,
@@ -35,6 +35,7 @@ from spacy_bioel.text.normalize import (
 
 _MAX_SEARCHED = 200  # characters; no concept has a longer name that a search would find
 _N_PROPOSALS = 3
+_N_SEARCHED = 6  # names that are similar to a name
 _MIN_LETTERS = 5  # in a word that may have a typing error; shorter words are other words
 _MAX_ERRORS = 2  # words of a name with a typing error
 _N_SAMPLED = 5000  # ids that show the forms of a vocabulary's ids
@@ -297,16 +298,18 @@ def _is_known_word(word: str, kb: KnowledgeBase) -> bool:
 
 def _meanings_of(name: str, kbs: _Kbs) -> tuple[Meaning, ...]:
     """Return the concepts with a name, or else with similar names, best first."""
-    name = name[:_MAX_SEARCHED]
-    if not name:
+    query = normalize_name(name[:_MAX_SEARCHED])
+    if not query:
         return ()
-    meanings = []
-    for kb in kbs:
-        _, concepts, is_preferred = kb.concepts_of_names(kb.lookup_names([normalize_name(name)]))
-        for row in concepts[np.argsort(~is_preferred, kind="stable")].tolist():
-            meanings.append(Meaning(kb.ids[row], kb.preferred_name(row)))
-    if not meanings:
-        hits = chain.from_iterable(search_names(kb, name, _N_PROPOSALS) for kb in kbs)
-        best = sorted(hits, key=lambda hit: -hit.score)
-        meanings = [Meaning(hit.concept.id, hit.concept.names[0], hit.score) for hit in best]
-    return tuple(meanings[:_N_PROPOSALS])
+    named = [(kb, kb.lookup_names([query]), np.ones(1)) for kb in kbs]
+    if all(rows[0] < 0 for _, rows, _ in named):
+        found = [(kb, kb.ngrams.search([query], _N_SEARCHED)) for kb in kbs]
+        named = [(kb, rows, scores) for kb, ([rows], [scores]) in found]
+    meanings: dict[str, Meaning] = {}
+    for kb, rows, scores in named:
+        starts, concepts, is_preferred = kb.concepts_of_names(rows[rows >= 0])
+        scores = np.repeat(scores[rows >= 0], np.diff(starts))
+        for i in np.lexsort((~is_preferred, -scores)).tolist():
+            id, preferred = kb.ids[int(concepts[i])], kb.preferred_name(int(concepts[i]))
+            meanings.setdefault(id, Meaning(id, preferred, round(float(scores[i]), 4)))
+    return tuple(sorted(meanings.values(), key=lambda meaning: -meaning.score)[:_N_PROPOSALS])
