@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from spacy_bioel.io.open import Place
+from spacy_bioel.io.open import ChangedCell, Place
 
 
 class IdVerdict(StrEnum):
@@ -66,7 +66,8 @@ class Pair(NamedTuple):
 
 def named_pair(id: Cell, name: Cell | None) -> Pair:
     """Return the pair of an id and the name in another cell, if that has letters."""
-    return Pair(id, (name,), True) if name and any(map(str.isalpha, name.text)) else Pair(id)
+    is_name = name and not isinstance(name.text, ChangedCell) and any(map(str.isalpha, name.text))
+    return Pair(id, (name,), True) if name and is_name else Pair(id)
 
 
 class Meaning(NamedTuple):

@@ -109,10 +109,8 @@ def _obo_pairs(path: Path, lines: Lines, ids: re.Pattern[str]) -> Iterator[Pair]
         fields = [(line.partition(":"), place) for place, line in stanza]
         cells = [(f[0], Cell(f[2], place, len(f[0]) + 1).stripped()) for f, place in fields]
         first = dict(reversed(cells))
-        is_current = kind == "Term" and not first.get("is_obsolete", Cell("")).text.startswith(
-            "true"
-        )
-        if is_current and "id" in first and split_id(first["id"].text):
+        is_obsolete = first.get("is_obsolete", Cell("")).text.startswith("true")
+        if kind == "Term" and not is_obsolete and split_id(first.get("id", Cell("")).text):
             yield named_pair(first["id"], first.get("name"))
         for tag, cell in cells:
             for pair in line_pairs(cell, ids) if tag in _OBO_TAGS else ():

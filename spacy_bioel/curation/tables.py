@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import repeat
 
 from spacy_bioel.curation.ids import split_id
 from spacy_bioel.curation.lines import line_pairs
@@ -65,6 +66,9 @@ def row_pairs(
     is_nearest = is_table  # for ids in other columns
     for i in sorted(range(len(cells)), key=lambda i: i not in columns):
         cell, column = cells[i], columns.get(i, -1)
+        if isinstance(cell.text, ChangedCell):  # no id of a vocabulary looks like its message
+            yield from [Pair(cell)] * (i in columns)
+            continue
         parts = _split(cell)
         if i in columns and prefix:
             parts = [_with_prefix(part, prefix) for part in parts]
@@ -74,11 +78,8 @@ def row_pairs(
             name = cells[column] if -1 < column < len(cells) else None
             if is_nearest or (is_table and column == _NEAREST):
                 name = _nearest_name(cells, i, ids)
-            names = _split(name) if name and parts[1:] else [name]
-            shared = len(names) != len(parts)
-            yield from (
-                named_pair(parts[n], None if shared else names[n]) for n in range(len(parts))
-            )
+            names: Sequence[Cell | None] = _split(name) if name and parts[1:] else [name]
+            yield from map(named_pair, parts, names if len(names) == len(parts) else repeat(None))
         elif parts and ids.search(cell.text):
             yield from line_pairs(cell, ids)
 
@@ -162,8 +163,10 @@ def _cells(place: Place, row: list[str], record: str, marks: str | None = None) 
         quoted = '"{}"'.format(text.replace('"', '""'))
         is_quoted = record.startswith(quoted, at)
         start = at + is_quoted if record else -1
-        text = "" if isinstance(text, ChangedCell) else unescape_formula(text)
-        cells.append(Cell(text, place, start, f"{_letters(i)}{place.line}").stripped(marks))
+        cell = Cell(text, place, start, f"{_letters(i)}{place.line}")
+        if not isinstance(text, ChangedCell):
+            cell = cell._replace(text=unescape_formula(text)).stripped(marks)
+        cells.append(cell)
         at += 1 + len(quoted if is_quoted else row[i])
     return cells
 

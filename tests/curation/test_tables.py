@@ -124,11 +124,18 @@ def test_many_columns():
 def test_workbooks(tmp_path):
     openpyxl = pytest.importorskip("openpyxl")
     book = openpyxl.Workbook()
-    for row in (["id", "name"], ["HP:0001250", "Seizure"], ["HP:0001251", "=1+1"]):
+    for row in (
+        ["id", "name"],
+        ["HP:0001250", "Seizure"],
+        ["HP:0001251", "=1+1"],
+        ["=2+2", "Gout"],
+    ):
         book.active.append(row)
     book.save(tmp_path / "a.xlsx")
     pairs = list(read_pairs(tmp_path / "a.xlsx", IDS))
     assert pairs[0].has_name and not pairs[1].names
+    # An id that Excel may have changed is not passed over in silence.
+    assert pairs.pop().id.text == "'=2+2' is a formula"
     assert [(pair.id.name, pair.id.at, pair.id.text) for pair in pairs] == [
         ("A2", -1, "HP:0001250"),
         ("A3", -1, "HP:0001251"),
