@@ -260,7 +260,9 @@ def migrate_command(
             for path in files_in([links]):
                 to = target / path.relative_to(links) if links.is_dir() else target
                 with console.writing(to) as file:
-                    is_empty = not path.stat().st_size  # such as a text of BRAT without mentions
+                    is_empty = (
+                        path.exists() and not path.stat().st_size
+                    )  # such as a text of BRAT without mentions
                     lines = migrated_lines(path, before, after, prefix=prefix)
                     for line, found in () if is_empty else lines:
                         file.write(line)
