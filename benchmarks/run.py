@@ -29,6 +29,7 @@ MODULES = {
     "multitask": ["multitask", "variants"],
     "no_labels": ["no_labels"],
     "probing": ["probing"],
+    "checks": ["checks"],
     "contextual_speed": ["contextual_speed"],
     "rivals": ["documents", "dictionary", "scispacy"],
     "scale": ["spark", "pubmed", "knowledge_base"],

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
     from spacy.language import Language
 
+    from spacy_bioel.curation.check import check as check
     from spacy_bioel.export.html import displacy_data as displacy_data
     from spacy_bioel.export.html import links_frame as links_frame
     from spacy_bioel.export.html import render as render
@@ -59,6 +60,7 @@ def load(
 
 # Functions imported on first access, so that importing the package stays fast.
 _LAZY_MODULES = {
+    "check": "curation.check",
     "explain": "report",
     "links_frame": "export.html",
     "render": "export.html",

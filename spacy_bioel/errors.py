@@ -314,6 +314,10 @@ class Errors(metaclass=_Coded):
     B597 = "{path} holds one patient, but the notes are of several: {found}. Write a folder with a file for each: -o NAME.phenopackets or NAME.families"
     B598 = "The date of {where} is {found:.40}, expected one date such as 2024-03-31, or none. Correct it."
     B599 = "{kb} has no ids for a Phenopacket, expected HPO, MONDO, OMIM, Orphanet or DOID (HP:0001250); its first is {id!r}. Use another knowledge base, build it again with --prefix HP if its ids lack their prefix, or write a table."
+    B600 = "{where}: this file is not text (it contains a null byte). Expected text, Markdown, CSV, TSV, XLSX, JSON, YAML or OBO in UTF-8: leave the file out, or convert it."
+    B601 = "{where}: found {found}, expected JSON, JSON lines or YAML of at most 100 levels. Correct the file, or rename it to .txt to read it as text."
+    B604 = "--fix cannot correct {found} in {out}. Expected one file of text, Markdown, CSV, TSV, JSON, YAML or OBO, not compressed: correct other files one by one, and workbooks by hand."
+    B605 = "{path}, line {line}: this is not a baseline. Expected JSON lines with an id, a name and a verdict, as written by `bioel check FILES -o {path}`: write the baseline again."
 
 
 class Warnings(metaclass=_Coded):
@@ -364,6 +368,8 @@ class Warnings(metaclass=_Coded):
     W382 = "The pipeline finds labels that no gold mention has ({labels}; gold: {known}), and these mentions count as errors. If documents are not annotated with these labels, add annotates = [LABEL, ...] to the reader; to train a pipeline without them, use the config fine_tune.cfg, or its section [initialize.before_init]."
     W390 = "{source}: sentences seem to continue on the next line, but each line was read as a document of its own. To read the whole file as one note, add --format whole."
     W396 = "{path}: findings that this format cannot contain: {n:,} ({why}). A table contains all: -o NAME.csv"
+    W400 = "{n:,} ids with the prefix {prefix} are not checked, because no knowledge base has them all. To check them, add one: --kb FOLDER, or build it: bioel kb build FOLDER SOURCE"
+    W401 = "{first} and {second} both have ids with the prefix {prefix}. An id is looked up in the first of them that knows it; if one is an older release, leave it out."
     W455 = "Using only the knowledge base, without training, is better here: {protocol} {metric} {alone:.1f}, the pipeline {value:.1f}. Annotate more documents, or use the knowledge base as the pipeline."
     W477 = "{path}: unreadable cross-references and definitions are left out: {n:,}, the first in line {line}: {row!r}. Ids and names are complete."
     W478 = "{path}: synonyms were split at {used!r}; rows with a semicolon there: {semicolons:,}, with a bar: {bars:,}. If this is wrong, build again with --synonym-separator TEXT."

@@ -47,6 +47,8 @@ class Concept:
     definition (str): Free text, may be empty.
     replaced_by (str): The current id if this id is retired or an alternative id; else empty.
     xrefs (tuple[str, ...]): Cross-references to other vocabularies, as written in the source.
+    consider (tuple[str, ...] | None): For an id that was retired without a replacement, the ids
+        that a person may choose from; else None.
     """
 
     id: str
@@ -56,6 +58,7 @@ class Concept:
     definition: str = ""
     replaced_by: str = ""
     xrefs: tuple[str, ...] = ()
+    consider: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,12 +43,23 @@ ROOMS: dict[str, list[str]] = {
     "corpus": [*FILES_AND_TEXT, "settings", "doc", "io"],
     "evaluation": [*LINKING, "loading"],
     "export": [*LINKING, "loading", "evaluation"],
+    "curation": [*FILES_AND_TEXT, "io", "kb", "export"],
     # "__init__" is the package itself, for its version.
-    "cli": ["__init__", *LINKING, "loading", "report", "corpus", "io", "evaluation", "export"],
+    "cli": [
+        "__init__",
+        *LINKING,
+        "loading",
+        "report",
+        "corpus",
+        "io",
+        "evaluation",
+        "export",
+        "curation",
+    ],
     # Sealed: nothing outside imports them.
     "contextual": LINKING,
-    "service": ["__init__", *LINKING, "loading", "export", "cli"],
-    "__init__": ["errors", "loading", "report", "export"],
+    "service": ["__init__", *LINKING, "loading", "export", "curation", "cli"],
+    "__init__": ["errors", "loading", "report", "export", "curation"],
     "__main__": ["cli"],
 }
 SEALED = {"contextual", "service"}
@@ -99,6 +110,7 @@ PACKAGES: dict[str, list[str]] = {
     "service/app.py": ["fastapi", "pydantic", "prometheus_client"],
     "service/run.py": ["uvicorn"],
     "service/mcp.py": ["mcp", "pydantic"],
+    "curation": ["numpy"],
     "cli": ["numpy", "spacy", "typer", "rich"],
     "cli/partial.py": ["pydantic"],
     "__init__": ["spacy"],

@@ -73,6 +73,8 @@ TEXTS = {
     "broken.jsonl": '{"id": "X:1", "names": ["Fever"]}\n{"id": "X:2", "names": ["Cough"]\n',
     "number.jsonl": '{"id": 1, "names": ["Fever"]}\n',
     "no_text.jsonl": '{"id": "1", "body": "Fever"}\n',
+    "binary.dat": "\0\1\n",
+    "broken.yaml": "a: [\n",
     "broken.obo": "format-version: 1.2\n\n[Term]\nid: X:1\nname: fever\nsynonym: pyrexia\n",
     "cut.xml": "<?xml version='1.0'?>\n<DescriptorRecordSet>\n<DescriptorRecord>",
     "circle.tsv": "X:5\tX:6\nX:6\tX:5\n",

@@ -18,7 +18,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from spacy_bioel import __version__
-from spacy_bioel.cli import card, console, corpora, documents, evaluate, kb_build, kb_show
+from spacy_bioel.cli import card, console, corpora, curation, documents, evaluate, kb_build, kb_show
 from spacy_bioel.errors import BioelError, Errors, crash_report
 
 # Errors for wrong paths and missing permissions (for a full disk, see `console.NO_ROOM`).
@@ -58,6 +58,8 @@ app.command("convert")(corpora.convert)
 app.command("link")(documents.link_command)
 app.command("patient")(documents.patient_command)
 app.command("explain")(documents.explain_command)
+app.command("check")(curation.check_ids_command)
+app.command("migrate")(curation.migrate_command)
 app.command("suggest")(documents.suggest_command)
 app.command("tune")(evaluate.tune_command)
 app.command("evaluate", help=evaluate.EVALUATE_HELP)(evaluate.evaluate_command)
@@ -68,6 +70,7 @@ for registered in entry_points(group="spacy_bioel_commands"):
         app.command()(command)
 kb_app.command("build")(kb_build.build)
 kb_app.command("list")(kb_show.list_kbs)
+kb_app.command("diff")(curation.diff_command)
 for kb_command in (
     *(kb_show.info, kb_show.search, kb_show.show, kb_build.encode, kb_build.copy),
     *(kb_build.add, kb_build.edit, kb_build.retire, kb_build.compact),

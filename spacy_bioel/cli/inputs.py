@@ -197,7 +197,7 @@ def stream_documents(
     RAISES BioelError: [B101] if there is no such file, [B134] for an unknown format, [B142] for
         empty input, [B444] for a table without a "text" column, [B481] for a folder without texts,
         [B516] if `skip_bad` is set and the input is no table; the same errors as `read_parquet` and
-        `io.table.read_rows`. The call itself raises them, before the first document
+        `io.table.split_rows`. The call itself raises them, before the first document
         is requested.
     """
     _check_format(format)

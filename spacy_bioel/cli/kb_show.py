@@ -38,6 +38,7 @@ MEANINGS_OF_COUNTS = {
     "retired": "retired ids that resolve to a concept",
     "retired_current": "retired ids left out: still current",
     "retired_missing": "retired ids left out: the replacement is not in the knowledge base",
+    "withdrawn": "retired ids without a replacement, for a person to decide",
     "redirected": "records with a retired id, merged into its replacement",
     "fingerprint": "fingerprint of the contents",
     "concepts_added": "concepts added",
@@ -103,7 +104,7 @@ def describe_kb(base: KnowledgeBase) -> dict[str, Any]:
 
     RAISES BioelError: The same errors as `kb.vector_files.describe_vectors`.
     """
-    about = {key: value for key, value in base.meta.items() if key != "columns"}
+    about = {key: value for key, value in base.meta.items() if key not in ("columns", "withdrawn")}
     n_per_type = np.bincount(base.type_ids, minlength=len(base.type_names)).tolist()
     per_type = dict(zip(base.type_names, n_per_type, strict=True))
     about["types"] = dict(sorted(per_type.items(), key=lambda item: (-item[1], item[0])))

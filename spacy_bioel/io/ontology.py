@@ -11,7 +11,7 @@ import re
 import warnings
 from codecs import BOM_UTF8
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from xml.etree.ElementTree import Element
 
 from spacy_bioel.errors import LOGGER, BioelError, Errors, Warnings
@@ -45,7 +45,7 @@ _ESCAPED_SPACES = {"n": "\n", "t": "\t", "W": " ", "\n": ""}
 _SYNONYM_SCOPES = ("EXACT", "NARROW", "BROAD", "RELATED")
 # For each tag, a pattern for its value, and a description of the value for error messages.
 _VALUE_PATTERNS = {
-    **dict.fromkeys(("id", "is_a", "alt_id", "replaced_by"), (_OBO_ID, "an id")),
+    **dict.fromkeys(("id", "is_a", "alt_id", "replaced_by", "consider"), (_OBO_ID, "an id")),
     **dict.fromkeys(("name", "namespace", "default-namespace"), (_OBO_TEXT, "words")),
     "is_obsolete": (re.compile(r"(true|false)\b.*"), "true or false"),
     "synonym": (_QUOTED, "words in double quotes"),
@@ -61,15 +61,16 @@ _Fields = Mapping[str, Sequence[str]]
 def read_obo(path: StrPath, *, prefix: str = "") -> Iterator[Concept]:
     """Stream the terms in an .obo file.
 
-    Imports are not followed. Obsolete terms are kept only if they have a replacement. Alternate ids
-    become retired concepts without names. Malformed cross-references and definitions are skipped
-    with a warning [W477]. Fields without a counterpart in `Concept` are ignored.
+    Imports are not followed. Obsolete terms become retired concepts, with or without a replacement,
+    and alternate ids become retired concepts without names. Malformed cross-references and
+    definitions are skipped with a warning [W477]. Fields without a counterpart in `Concept` are
+    ignored.
 
     YIELDS (Concept): Names are the label, then the exact, narrow, broad and related synonyms.
     """
     namespace = ""
     malformed: _Lines = []
-    for kind, lines in _stanzas(path):
+    for kind, lines in obo_stanzas(path):
         with skip_if_bad(lines[0][0]):
             if kind == "Term":
                 fields = _parse_fields(lines, malformed)
@@ -100,11 +101,17 @@ def read_obo_header(path: StrPath) -> tuple[str, str]:
     return release, licence
 
 
-def _stanzas(path: StrPath) -> Iterator[tuple[str, _Lines]]:
-    """Yield the kind and lines of each stanza, with its [KIND] line; the header's kind is ""."""
+def obo_stanzas(
+    path: StrPath, read: Iterable[tuple[Place, str]] | None = None
+) -> Iterator[tuple[str, _Lines]]:
+    """Yield the kind and lines of each stanza, with its [KIND] line; the header's kind is "".
+
+    read (Iterable | None): Lines of the file, if they were read.
+    """
     kind, lines = "", [(Place(path, 1), "")]
     continued = False
-    for where, line in numbered_lines(path):
+    for where, line in read or numbered_lines(path):
+        line = line.rstrip("\r\n")
         if continued:
             lines[-1] = (lines[-1][0], f"{lines[-1][1]}\n{line}")
         elif match := _STANZA.fullmatch(line):
@@ -165,6 +172,8 @@ def _term_concepts(fields: _Fields, namespace: str, prefix: str) -> Iterator[Con
     if "true" in fields.get("is_obsolete", ()):
         if replacements := ids("replaced_by"):
             yield Concept(term_id, names, replaced_by=replacements[0])
+        else:
+            yield Concept(term_id, names, consider=tuple(ids("consider")))
     elif any(fields.get("name", ())):
         yield Concept(
             term_id,
@@ -210,6 +219,7 @@ def read_owl(path: StrPath, *, prefix: str = "") -> Iterator[Concept]:
             "is_obsolete": ["true"] if term.obsolete else [],
             # Ids, not terms, since the replacement may be in another ontology.
             "replaced_by": list(term.replaced_by.ids),
+            "consider": list(term.consider.ids),
             "is_a": [parent.id for parent in term.superclasses(distance=1, with_self=False)],
             "namespace": [term.namespace] if term.namespace else [],
             "def": [str(term.definition or "")],
@@ -220,14 +230,18 @@ def read_owl(path: StrPath, *, prefix: str = "") -> Iterator[Concept]:
 
 
 # Optional fields of a cellxgene term, with their types; all may be null.
-_CELLXGENE_FIELDS = {"synonyms": list, "ancestors": dict, "description": str, "replaced_by": str}
+_CELLXGENE_FIELDS = {
+    **{"synonyms": list, "ancestors": dict, "description": str, "replaced_by": str},
+    "consider": list,
+}
 
 
 def read_cellxgene_json(path: StrPath, *, prefix: str = "") -> Iterator[Concept]:
     """Yield the terms in a cellxgene-ontology-guide file: {id: {label, ...}}.
 
-    Deprecated terms are kept only if they have a replacement. Parents are the ancestors at
-    distance 1. Terms are streamed, because NCBITaxon has a million, each with all its ancestors.
+    Deprecated terms become retired concepts, with or without a replacement. Parents are the
+    ancestors at distance 1. Terms are streamed, because NCBITaxon has a million, each with all its
+    ancestors.
     """
     for term_id, term in iter_json_object(path, problem=Errors.B120):
         with skip_if_bad(Place(path)):
@@ -235,6 +249,8 @@ def read_cellxgene_json(path: StrPath, *, prefix: str = "") -> Iterator[Concept]
                 raise BioelError(Errors.B120.format(path=path, found=f"{term_id!r} {problem}"))
             replacement = curie(term.get("replaced_by") or "", prefix)
             if term.get("deprecated") and not replacement:
+                others = tuple(curie(id, prefix) for id in term.get("consider") or ())
+                yield Concept(curie(term_id, prefix), (term["label"],), consider=others)
                 continue
             ancestors = term.get("ancestors") or {}
             yield Concept(

@@ -52,17 +52,20 @@ _CTD_LAYOUTS: tuple[dict[str, Column], ...] = (
     _CTD_CHEMICALS,
 )  # fmt: skip
 _SEPARATOR_OF_SUFFIX = {".tsv": "\t", ".tab": "\t", ".rrf": "|"}
+UNQUOTED = "\t|"  # separators of tables in which quotes belong to the names
 _BAR = "|"  # separates the values in a cell
 _MAX_CELL_LENGTH = 1 << 27  # characters; csv's default limit is too low for documents
 _N_TO_DETECT = 1000  # rows whose synonyms decide how synonyms are separated
 
 
 def is_text_table(path: StrPath) -> bool:
-    return _suffix_of(path) in (".csv", ".tsv", ".tab", *WORKBOOKS)
+    return table_suffix(path) in (".csv", ".tsv", ".tab", *WORKBOOKS)
 
 
-def read_rows(path: StrPath, *, separator: str, quoted: bool) -> _TableRows:
-    """Stream the rows of a table with the places where they begin, skipping blank lines.
+def split_rows(
+    lines: Iterable[tuple[Place, str]], separator: str, *, quoted: bool
+) -> Iterator[tuple[Place, list[str], str]]:
+    """Stream rows with the places where they begin, and their lines; blank lines are skipped.
 
     quoted (bool): Whether double quotes protect separators and line ends, as in CSV. In other
         tables quotes belong to the names, and an unpaired quote must not swallow the next rows.
@@ -70,20 +73,22 @@ def read_rows(path: StrPath, *, separator: str, quoted: bool) -> _TableRows:
         lone carriage return or a cell that is too long.
     """
     if not quoted:
-        lines = numbered_lines(path)
-        yield from ((place, line.split(separator)) for place, line in lines if line.strip())
+        for place, line in lines:
+            if line.strip():
+                line = line.rstrip("\r\n")
+                yield place, line.split(separator), line
         return
     csv.field_size_limit(_MAX_CELL_LENGTH)
-    places: list[Place] = []  # of the lines of a row
+    read: list[tuple[Place, str]] = []  # the lines of a row
 
     def csv_lines() -> Iterator[str]:
-        for place, line in numbered_lines(path, ends=True):
-            places.append(place)
+        for place, line in lines:
+            read.append((place, line))
             yield line
 
     reader = csv.reader(csv_lines(), delimiter=separator, strict=True)
     while True:
-        places.clear()
+        read.clear()
         row, error = None, ""
         try:
             row = next(reader, None)
@@ -91,8 +96,8 @@ def read_rows(path: StrPath, *, separator: str, quoted: bool) -> _TableRows:
             error = str(wrong).partition(" - ")[0]
         if row is None and not error:
             return
-        where, end = places[0], places[-1].line
-        if end - where.line >= len(places):
+        where, end = read[0][0], read[-1][0].line
+        if end - where.line >= len(read):
             error = "one of its lines is not UTF-8"  # and was skipped
         if error:
             coded = Errors.B479 if error.startswith(("new-line", "field")) else Errors.B126
@@ -102,15 +107,16 @@ def read_rows(path: StrPath, *, separator: str, quoted: bool) -> _TableRows:
             with skip_if_bad(where):
                 raise problem
         elif row:
-            yield where, row
+            yield where, row, "".join(line for _, line in read)
 
 
 def _open_rows(path: StrPath, *, quoted: bool | None = None) -> _TableRows:
     """Stream the rows of a table or workbook; by default, tabs and bars exclude quoting."""
-    if _suffix_of(path) in WORKBOOKS:
+    if table_suffix(path) in WORKBOOKS:
         return read_workbook(path)
-    separator = _separator_of(path)
-    return read_rows(path, separator=separator, quoted=quoted or separator not in "\t|")
+    separator, lines = separator_of(path), numbered_lines(path, ends=True)
+    rows = split_rows(lines, separator, quoted=quoted or separator not in UNQUOTED)
+    return ((where, row) for where, row, _ in rows)
 
 
 def _check_row(where: Place, row: list[str], width: int, used: Iterable[int]) -> None:
@@ -131,12 +137,12 @@ def read_text_table(path: StrPath, patient: str = "", date: str = "") -> Iterato
         same errors as `read_table`.
     """
     rows = _open_rows(path, quoted=True)
-    header = _header_of(next((row for _, row in rows), []))
+    header = header_of(next((row for _, row in rows), []))
     columns: dict[str, Column] = {name: name for name in ("text", "id") if name in header}
     if "text" not in columns:
         raise BioelError(Errors.B444.format(path=path, columns=header))
     more = {key: name for key, name in (("patient", patient), ("date", date)) if name}
-    indices = {key: i for key, (i,) in _column_indices(path, columns | more, header).items()}
+    indices = {key: i for key, (i,) in column_indices(path, columns | more, header).items()}
     used = [i for key, i in indices.items() if key != "date"]  # a date may be one in Excel too
     ids: set[int] = set()  # hashes, as there may be millions
     for number, (where, row) in enumerate(rows, start=1):
@@ -190,7 +196,7 @@ def read_table(
         if not first:
             return
         header = first[0][1]
-    indices = _column_indices(path, columns, header)
+    indices = column_indices(path, columns, header)
     used = list(chain.from_iterable(indices.values()))
     at, separator = indices.get("synonyms", []), synonym_separator or _BAR
     some = [row[i] for _, row in first for i in at if i < len(row) and row[i]]
@@ -236,14 +242,15 @@ def read_header_table(
     yield from read_table(path, columns=columns, prefix=prefix, synonym_separator=synonym_separator)
 
 
-def _suffix_of(path: StrPath) -> str:
+def table_suffix(path: StrPath) -> str:
+    """Return the suffix of a file in lower case, without that of a compressed file."""
     suffixes = [suffix.lower() for suffix in Path(path).suffixes]
     return next((suffix for suffix in reversed(suffixes) if suffix not in (".gz", ".zst")), "")
 
 
-def _separator_of(path: StrPath) -> str:
+def separator_of(path: StrPath) -> str:
     """Choose the cell separator by extension or first row; prefer tabs, as names contain commas."""
-    suffix = _suffix_of(path)
+    suffix = table_suffix(path)
     if suffix in _SEPARATOR_OF_SUFFIX:
         return _SEPARATOR_OF_SUFFIX[suffix]
     lines = (line for _, line in numbered_lines(path) if not line.startswith("#"))
@@ -262,7 +269,7 @@ def _column_names(columns: Mapping[str, Column]) -> set[str]:
     return {part for part in parts if isinstance(part, str)}
 
 
-def _header_of(row: list[str]) -> list[str]:
+def header_of(row: list[str]) -> list[str]:
     """Return the names of columns; spreadsheets add empty cells at the end of all rows."""
     names = [cell.strip().lstrip("# " if i == 0 else "") for i, cell in enumerate(row)]
     while names and not names[-1]:
@@ -275,7 +282,7 @@ def _read_header(path: StrPath, rows: _TableRows, columns: Mapping[str, Column])
     wanted = _column_names(columns)
     best: list[str] = []
     for _, row in rows:
-        header = _header_of(row)
+        header = header_of(row)
         if len(wanted & set(header)) > len(wanted & set(best)):
             best = header
         if wanted <= set(best):
@@ -285,7 +292,7 @@ def _read_header(path: StrPath, rows: _TableRows, columns: Mapping[str, Column])
     raise BioelError(Errors.B128.format(path=path, missing=sorted(wanted), header=best))
 
 
-def _column_indices(
+def column_indices(
     path: StrPath, columns: Mapping[str, Column], header: list[str]
 ) -> dict[str, list[int]]:
     missing = sorted(_column_names(columns) - set(header))

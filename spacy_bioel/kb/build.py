@@ -60,6 +60,7 @@ class BuildReport:
     retired: int = 0  # retired ids whose replacement is in the knowledge base
     retired_current: int = 0  # retired ids that are also current ids, and stay current
     retired_missing: int = 0  # retired ids whose replacement is not in the knowledge base
+    withdrawn: int = 0  # retired ids without a replacement
     redirected: int = 0  # records with retired ids, added to the replacement concepts
     fingerprint: str = ""
 
@@ -101,6 +102,9 @@ class Drafts:
     current: dict[str, Draft] = field(default_factory=dict)  # concepts by id
     retired: dict[str, str] = field(default_factory=dict)  # replacement of each retired id
     sources: list[str] = field(default_factory=list)  # of the build, then of later additions
+    # Ids that were retired without a replacement, and the ids to consider instead. They are stored
+    # in meta.json: only people read them, so they do not change the fingerprint.
+    withdrawn: dict[str, list[str]] = field(default_factory=dict)
 
     def source_index(self, source: str) -> int:
         """Return the index of a source, which is added if it is new."""
@@ -137,6 +141,9 @@ def merge_records(
         if record.replaced_by:
             drafts.retired.setdefault(record.id, record.replaced_by)
             continue
+        if record.consider is not None:
+            drafts.withdrawn.setdefault(record.id, list(record.consider))
+            continue
         id = base_retired.get(record.id, record.id)
         report.redirected += id != record.id
         report.merged_records += id in drafts.current
@@ -158,7 +165,9 @@ def merge_records(
         report.dropped_by_branch -= len(kept)
     if not kept:
         raise nothing_left(report, types=types, drafts=drafts.current)
-    return Drafts(kept, drafts.retired, drafts.sources)
+    known = drafts.current.keys() | drafts.retired.keys()
+    withdrawn = {id: others for id, others in drafts.withdrawn.items() if id not in known}
+    return Drafts(kept, drafts.retired, drafts.sources, withdrawn)
 
 
 def nothing_left(
@@ -330,8 +339,9 @@ def write_columns(
     write_strings(folder, "retired", retired)
     _write_keys(folder, "retired", word_keys(retired))
     _write_array(folder, "retired_targets", [rows.ids[drafts.retired[id]] for id in retired])
+    report.withdrawn = len(drafts.withdrawn)
     counts = {name: count for name, count in asdict(report).items() if name != "fingerprint"}
-    meta = meta_of(folder, counts=counts, **about)
+    meta = meta_of(folder, counts=counts, withdrawn=drafts.withdrawn, **about)
     report.fingerprint = meta["fingerprint"]
     return meta
 

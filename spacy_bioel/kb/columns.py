@@ -355,11 +355,11 @@ COLUMN_FILES = tuple(f"{name}.txt" for name in STRING_COLUMNS) + tuple(
 KB_FILES = (META_FILE, *COLUMN_FILES)
 
 
-def meta_of(folder: Path, *, counts: Mapping[str, int], **about: str) -> dict[str, Any]:
+def meta_of(folder: Path, *, counts: Mapping[str, int], **about: object) -> dict[str, Any]:
     """Describe the finished columns in a folder, for meta.json.
 
     counts (Mapping[str, int]): Counts from the build report.
-    about (str): source, release and licence.
+    about: source, release and licence, and the withdrawn ids.
     """
     columns = {
         name: {"bytes": int(raw.size), "checksum": checksum(raw)}

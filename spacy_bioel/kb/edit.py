@@ -194,7 +194,7 @@ def compact_kb(path: str | Path, *, forget_retired: bool = False) -> Compaction:
         outdated = [vectors for vectors in stored if vectors.name not in current.values()]
         if forget_retired:
             drafts = drafts_of(kb)
-            drafts.retired = {}
+            drafts.retired, drafts.withdrawn = {}, {}
             edit = _replace_columns(transaction, kb, drafts, BuildReport())
         transaction.remove_vectors(vectors.name for vectors in outdated)
     return Compaction(len(outdated), sum(vectors.n_bytes for vectors in outdated), edit)
@@ -240,7 +240,8 @@ def drafts_of(kb: KnowledgeBase) -> Drafts:
     )
     current = dict(zip(ids, drafts, strict=True))
     targets = (ids[row] for row in kb.retired_targets.tolist())
-    return Drafts(current, dict(zip(kb.retired, targets, strict=True)), list(kb.sources))
+    retired = dict(zip(kb.retired, targets, strict=True))
+    return Drafts(current, retired, list(kb.sources), dict(kb.withdrawn))
 
 
 def _replace_columns(

@@ -549,6 +549,11 @@ class KnowledgeBase:
             return rows, np.where(retired >= 0, self.retired_targets[retired], -1)
         return rows, retired
 
+    @property
+    def withdrawn(self) -> Mapping[str, list[str]]:
+        """Ids that were retired without a replacement, and the ids to consider instead."""
+        return self.meta.get("withdrawn") or {}
+
     def definition(self, concept: int) -> str:
         """Return the definition of a concept, "" if it has none."""
         return self.definitions[concept]

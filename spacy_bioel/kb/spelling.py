@@ -344,7 +344,7 @@ class Misspellings:
             start = np.searchsorted(self._hashes, hash(key))
             end = np.searchsorted(self._hashes, hash(key), side="right")
             for number in self._numbers[start:end].tolist():
-                if _is_one_error_apart(word, self._words[number]):
+                if is_one_error_apart(word, self._words[number]):
                     yield self._words[number]
 
 
@@ -353,8 +353,9 @@ def _deletions(word: str) -> Iterator[str]:
     return (word[:i] + word[i + 1 :] for i in range(1, len(word)))
 
 
-def _is_one_error_apart(word: str, other: str) -> bool:
-    if word[0] != other[0] or abs(len(word) - len(other)) > 1 or word == other:
+def is_one_error_apart(word: str, other: str) -> bool:
+    """Return whether strings differ by an added, missing or wrong letter, or two swapped ones."""
+    if abs(len(word) - len(other)) > 1 or word == other:
         return False
     n_equal = 0
     while n_equal < min(len(word), len(other)) and word[n_equal] == other[n_equal]:

@@ -25,6 +25,7 @@ from pydantic import (
 )
 
 from spacy_bioel import __version__
+from spacy_bioel.curation.pairs import IdVerdict
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.service import Limits
 from spacy_bioel.service.middleware import (
@@ -185,6 +186,40 @@ class LinkAnswer(BaseModel):
     documents: list[DocumentOut]
 
 
+class CheckRequest(_Strict):
+    """A text with ids of concepts."""
+
+    text: str = Field(examples=["Marinesco-Sjogren syndrome (MONDO:0008541)"])
+
+
+class MeaningOut(BaseModel):
+    """A concept that an id or a name refers to, with its preferred name and its similarity."""
+
+    id: str
+    name: str
+    score: float | None = None
+
+
+class CheckedIdOut(BaseModel):
+    """An id in the text, and whether it means what the name next to it says."""
+
+    line: int
+    column: int
+    id: str
+    name: str = Field(description="Empty if the id stands alone")
+    verdict: IdVerdict
+    score: float | None = Field(description="Similarity of the name to a name of the concept")
+    found: MeaningOut | None = Field(description="The concept with this id, or its replacement")
+    proposals: list[MeaningOut] = Field(description="Concepts that the name may mean, best first")
+    certain: bool = Field(description="Whether the id can be replaced by that of `found`")
+
+
+class CheckAnswer(BaseModel):
+    """The ids of a text, in the order of the text."""
+
+    findings: list[CheckedIdOut]
+
+
 class ConceptOut(BaseModel):
     """A concept of the knowledge base."""
 
@@ -290,6 +325,16 @@ def _add_api(app: FastAPI, service: Service, limits: Limits) -> None:
         # The workers have made the JSON: here, it would delay answers to others.
         content = b'{"documents":[%s]}' % b",".join(answer.row for answer in answers)
         return Response(content, media_type="application/json")
+
+    @app.post(
+        "/check",
+        response_model=CheckAnswer,
+        responses=problems(400, 408, 413, 415, 422, 429, 503),
+        dependencies=[Depends(_require_json)],
+    )
+    def check(request: CheckRequest) -> Values:
+        """Check that the ids in a text exist, and mean what the names next to them say."""
+        return {"findings": service.check(request.text)}
 
     @app.get("/concepts/{id:path}", response_model=ConceptOut, responses=problems(404, 422, 503))
     def concept(id: str) -> Values:

@@ -1,4 +1,4 @@
-"""Tools for agents over MCP: link a text, look up a concept, search for concepts.
+"""Tools for agents over MCP: link a text, look up and search for concepts, check ids.
 
 Answers are short, because an agent reads each answer in full.
 """
@@ -31,7 +31,7 @@ _INSTRUCTIONS = """\
 Find the diseases, chemicals, genes, organisms and other biomedical entities that a text mentions, \
 and the ids of their concepts in ontologies (MeSH, NCBI Gene, ..., as loaded). Take ids from these \
 tools only. Use link_text for running text, search_concepts for a single term, and get_concept to \
-check what an id means."""
+find out what an id means. Check your answer with check_ids."""
 
 
 def run_agent_tools(model: str, preset: str | None = None) -> None:
@@ -132,6 +132,26 @@ def make_agent_tools(service: Service) -> MCPServer[Any]:
         await service.ready()
         concepts = await asyncio.to_thread(service.search, words, limit)
         return {"concepts": [_short_concept(concept) for concept in concepts]}
+
+    @tool
+    async def check_ids(
+        text: Annotated[
+            str,
+            Field(description="Text or Markdown with names and ids: 'Seizure (HP:0001250)'"),
+        ],
+    ) -> Values:
+        """Check that the ids in a text exist, and mean what the names next to them say.
+
+        Use it before you show ids to a person. Returns the findings that are not right, with
+        `found` (the concept with the id, or its replacement) and `proposals` (concepts that the
+        name may mean, best first). `checked` counts all ids.
+        """
+        await service.ready()
+        findings = await asyncio.to_thread(service.check, text)
+        keys = ("line", "name", "id", "verdict", "found", "proposals")
+        right = ("agrees", "synonym", "close")
+        shown = [{key: f[key] for key in keys} for f in findings if f["verdict"] not in right]
+        return {"findings": shown[:_MAX_LINKS], "checked": len(findings)}
 
     return server
 

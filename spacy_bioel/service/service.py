@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from threading import Condition, Event, Lock, Thread
 from typing import Any
 
@@ -16,6 +16,8 @@ import spacy
 from spacy.language import Language
 
 from spacy_bioel import __version__
+from spacy_bioel.curation.check import Checker
+from spacy_bioel.curation.report import finding_record
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.bundled import KbSetting, open_kbs, open_setting
 from spacy_bioel.kb.joined import parts_of
@@ -386,6 +388,15 @@ class Service:
             for hit in search_names(self.kb, words, k)
         ]
 
+    def check(self, text: str) -> list[Values]:
+        """Check the ids in a text against the names next to them.
+
+        RAISES BioelError: [B386] if the text is too long, [B387] while loading.
+        """
+        if len(text) > self.max_characters:
+            raise BioelError(Errors.B386.format(found=len(text), most=self.max_characters))
+        return [finding_record(found) for found in _checker_of(self.kb).check_text(text)]
+
     @property
     def kb(self) -> KnowledgeBase:
         """The current knowledge base. RAISES BioelError: [B387] while loading."""
@@ -433,3 +444,8 @@ class Service:
         answer = job.failed_answer(message)
         self.observe([answer])
         return answer
+
+
+@lru_cache(maxsize=1)
+def _checker_of(kb: KnowledgeBase) -> Checker:
+    return Checker([kb])

@@ -60,6 +60,7 @@ CONCEPTS = [
     Concept("X:10", (), replaced_by="X:2"),
     Concept("X:20", (), replaced_by="X:2"),
     Concept("X:3", ("obsolete pallor",), replaced_by="X:2"),
+    Concept("X:4", ("obsolete and gone",), consider=()),
 ]
 
 _OBO = "http://purl.obolibrary.org/obo"
@@ -296,6 +297,7 @@ def test_cellxgene(write):
         Concept("CL:0", ("cell",)),
         Concept("CL:2", ("neuron", "nerve cell"), parents=("CL:1",), definition="A nerve cell."),
         Concept("CL:3", ("obsolete neuron",), replaced_by="CL:2"),
+        Concept("CL:4", ("obsolete cell",), consider=()),
     ]
 
 

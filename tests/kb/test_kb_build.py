@@ -159,7 +159,7 @@ def test_meta_has_source_release_and_licence(folder):
         "merged_records": 0, "merged_names": 1, "empty_names": 0, "dropped_by_type": 0,
         "dropped_by_branch": 0, "dropped_nameless": 0, "inherited_types": 0,
         "unknown_parents": 1, "retired": 1,
-        "retired_current": 0, "retired_missing": 0, "redirected": 0,
+        "retired_current": 0, "retired_missing": 0, "withdrawn": 0, "redirected": 0,
     }  # fmt: skip
 
 

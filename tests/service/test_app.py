@@ -65,6 +65,16 @@ def test_candidates_and_their_xrefs_are_optional(client):
         assert (found and [candidate["xrefs"] for candidate in found]) == expected
 
 
+def test_check(client):
+    text = "Narcan (X:1).\nClonidine (X:1)"
+    first, second = client.post("/check", json={"text": text}).json()["findings"]
+    assert (first["verdict"], first["line"], first["column"]) == ("synonym", 1, 9)
+    assert (second["verdict"], second["found"]["name"]) == ("other concept", "Naloxone")
+    assert second["proposals"] == [{"id": "X:2", "name": "Clonidine", "score": 1.0}]
+    assert client.post("/check", json={"text": "x" * 51}).json()["code"] == "B386"
+    assert client.post("/check", json={"texts": []}).status_code == 422
+
+
 def test_a_text_that_fails_leaves_the_others_alone(client):
     body = json.dumps({"texts": ["a\ud800b", "Narcan", {"text": "x" * 51, "id": "\ud800"}]})
     response = client.post("/link", content=body, headers=JSON)

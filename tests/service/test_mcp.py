@@ -45,7 +45,8 @@ def test_tools_have_descriptions(server):
             return (await client.list_tools()).tools
 
     tools = asyncio.run(run())
-    assert [tool.name for tool in tools] == ["link_text", "get_concept", "search_concepts"]
+    names = ["link_text", "get_concept", "search_concepts", "check_ids"]
+    assert [tool.name for tool in tools] == names
     for tool in tools:
         assert tool.annotations.read_only_hint and len(tool.description) > 100
         assert all(schema["description"] for schema in tool.input_schema["properties"].values())
@@ -88,9 +89,22 @@ def test_search_concepts(server):
     assert concept == {"id": "X:2", "name": "Clonidine", "matched": "Clonidine", "types": ["Drug"]}
 
 
+def test_check_ids(server):
+    text = "Narcan (X:1), clonidine (X:1), X:9 and MONDO:0008541"
+    _, found = call(server, "check_ids", text=text)
+    assert found["checked"] == 4
+    assert [(f["name"], f["id"], f["verdict"]) for f in found["findings"]] == [
+        ("clonidine", "X:1", "other concept"),
+        ("", "X:9", "unknown id"),
+        ("", "MONDO:0008541", "not checked"),
+    ]
+    assert found["findings"][0]["proposals"][0]["id"] == "X:2"
+
+
 @pytest.mark.parametrize(
     ("tool", "arguments", "message"),
     [
+        ("check_ids", {"text": "x" * 101}, "[B386] The text has 101 characters"),
         ("link_text", {"text": "x" * 101}, "[B386] The text has 101 characters"),
         ("get_concept", {"id": "X:9"}, "[B337] There is no concept 'X:9'"),
         ("search_concepts", {"words": "a", "limit": 26}, "less than or equal to 25"),

@@ -24,6 +24,8 @@ LONGEST = 20  # characters of a text
 ROUTES = {
     ("/link", GenerationMode.POSITIVE): {200},
     ("/link", GenerationMode.NEGATIVE): {400, 422},
+    ("/check", GenerationMode.POSITIVE): {200},
+    ("/check", GenerationMode.NEGATIVE): {400, 422},
     ("/concepts/{id}", GenerationMode.POSITIVE): {404},
     ("/search", GenerationMode.POSITIVE): {200},
     ("/search", GenerationMode.NEGATIVE): {200, 422},  # a second `k` is not an error

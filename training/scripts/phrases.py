@@ -18,7 +18,7 @@ from spacy_bioel.io.open import (
     skip_if_bad,
     unique_names,
 )
-from spacy_bioel.io.table import read_rows
+from spacy_bioel.io.table import split_rows
 from spacy_bioel.types import AnnotatedText, Concept, Mention
 
 BAD_PHRASE = (
@@ -49,8 +49,8 @@ def read_phrase_table(path: StrPath, *, prefix: str = "") -> Iterator[AnnotatedT
         id_at, phrase_at = header.index(_COMETA_IDS), header.index(_COMETA_PHRASE)
     n_columns = max(id_at, phrase_at) + 1
     # AskAPatient has unpaired quotes; tables with a header are written by pandas, which quotes.
-    rows = read_rows(path, separator=separator, quoted=has_header)
-    for where, row in islice(rows, int(has_header), None):
+    rows = split_rows(numbered_lines(path, ends=True), separator, quoted=has_header)
+    for where, row, _ in islice(rows, int(has_header), None):
         phrase = row[phrase_at].strip() if len(row) >= n_columns else ""
         if not phrase:
             found = "\t".join(row)[:80]

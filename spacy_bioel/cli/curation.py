@@ -1,0 +1,283 @@
+"""The commands `bioel check`, `bioel kb diff` and `bioel migrate`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from itertools import chain, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+from typer import Argument, Exit, Option
+
+from spacy_bioel.cli import console
+from spacy_bioel.cli.kb_build import parse_columns
+from spacy_bioel.cli.kb_show import open_kb_argument
+from spacy_bioel.errors import BioelError, Errors, Warnings
+from spacy_bioel.io.open import WORKBOOKS
+
+if TYPE_CHECKING:
+    from spacy_bioel.curation.pairs import Cell, CheckedId
+    from spacy_bioel.curation.releases import MovedId
+
+_MAX_IN_TABLE = 500
+ReportOut = Annotated[
+    Path | None,
+    Option(
+        "--output",
+        "-o",
+        metavar="OUT",
+        help="File of the report: .jsonl, .csv, .tsv or .html. Default: a table.",
+    ),
+]
+
+
+def check_ids_command(
+    files: Annotated[
+        list[Path],
+        Argument(metavar="FILES", help="Files and folders; - for stdin."),
+    ],
+    kb: Annotated[
+        list[str] | None,
+        Option(
+            help="Knowledge base: a folder, or a name from `bioel kb list`; starter: all bundled "
+            "ones. Repeatable; each checks the ids with its prefixes. Default: starter."
+        ),
+    ] = None,
+    output: ReportOut = None,
+    all: Annotated[bool, Option("--all", help="Also list pairs that are right.")] = False,
+    columns: Annotated[
+        str, Option(help="Columns of tables, by name or number: id=HPO,name=Finding.")
+    ] = "",
+    prefix: console.Prefix = "",
+    baseline: Annotated[
+        Path | None,
+        Option(
+            metavar="FILE.jsonl",
+            help="Findings of an earlier run, written by -o, which are not listed again.",
+        ),
+    ] = None,
+    fix: Annotated[
+        Path | None,
+        Option(
+            metavar="OUT",
+            help="Write a copy of the file in which retired ids are replaced, and show the changes "
+            "as a diff. An id without a clear replacement, or whose name does not fit it, stays.",
+            callback=console.refuse_folder,
+        ),
+    ] = None,
+    labels: Annotated[
+        bool, Option("--labels", help="With --fix, also replace synonyms by preferred names.")
+    ] = False,
+) -> None:
+    """Check that ids in files exist, and mean what the names next to them say.
+
+    The files are text, Markdown, CSV, TSV, XLSX, JSON, JSON lines, YAML and OBO. The verdicts are:
+
+    * agrees, synonym: the name is the preferred name of the concept with the id, or another name.
+    * close: it differs from a name in a typing error, the order of words, or a plural.
+    * other concept: it does not. The proposals are concepts that the name may mean.
+    * retired: the id was replaced by another. Without a replacement, a person has to decide.
+    * unknown id, malformed: the id does not exist, or does not have the form of its vocabulary.
+    * not checked: no knowledge base has the ids with this prefix.
+
+    Ids without a name are only checked for existence. The exit status is 0 if nothing is wrong, 1
+    if an id is retired, unknown, malformed or that of another concept, and 2 if a file cannot be
+    read.
+
+    Example: `bioel check answer.md --kb kb/hp --kb kb/mondo`
+    """
+    from spacy_bioel.curation import report, sources
+    from spacy_bioel.curation.check import Checker
+    from spacy_bioel.curation.ids import split_id
+
+    console.check_distinct([*files, baseline], [output, fix])
+    paths = list(sources.files_in(files))
+    if fix is not None:
+        _check_fixable(paths, fix)
+    accepted = frozenset(report.read_baseline(baseline) if baseline else ())
+    at_columns = parse_columns(columns)
+    checker = Checker(kb or ["starter"])
+    counts: Counter[str] = Counter()
+    unchecked: Counter[str] = Counter()
+    corrections: list[tuple[Cell, str]] = []
+    n_left = n_failed = 0
+
+    def findings() -> Iterator[CheckedId]:
+        """Yield the findings to list, and count all."""
+        nonlocal n_left, n_failed
+        for path in paths:
+            try:
+                pairs = sources.read_pairs(path, checker.ids, columns=at_columns, prefix=prefix)
+                for finding in map(checker.check, pairs):
+                    if (finding.id, finding.name, finding.verdict.value) in accepted:
+                        counts["accepted"] += 1
+                        continue
+                    counts[finding.verdict.value] += 1
+                    if finding.verdict.value == "not checked":
+                        unchecked[(split_id(finding.id) or ("",))[0]] += 1
+                    made = list(report.corrections_of(finding, labels=labels)) if fix else []
+                    corrections.extend(made)
+                    n_left += finding.is_wrong and not (made and finding.is_certain)
+                    if all or finding.is_wrong or finding.verdict.value == "close":
+                        yield finding
+            except BioelError as error:
+                if len(paths) == 1:
+                    raise
+                console.show_error(str(error))
+                n_failed += 1
+
+    rows = ((report.finding_record(found), report.finding_cells(found)) for found in findings())
+    write_report(output, "Checked ids", report.FINDING_COLUMNS, rows)
+    if fix is not None and not n_failed:
+        style = sources.format_of_file(paths[0])
+        with console.writing(fix) as file:
+            console.show_line(f"--- {paths[0]}\n+++ {fix}")
+            for number, old, new in report.corrected_lines(paths[0], corrections, style):
+                file.write(new)
+                if old != new:
+                    diff = f"@@ -{number} +{number} @@", f"-{old}", f"+{new}"
+                    console.show_line("\n".join(line.rstrip("\r\n") for line in diff))
+    for name, n in unchecked.items():
+        console.show_note(Warnings.W400.format(n=n, prefix=name))
+    shown = ", ".join(f"{n:,} {verdict}" for verdict, n in counts.items())
+    console.show_note(f"{console.count_of(counts.total(), 'id')}: {shown or 'none found'}.")
+    if n_failed or n_left:
+        raise Exit(2 if n_failed else 1)
+
+
+def write_report(
+    out: Path | None,
+    title: str,
+    columns: Sequence[str],
+    rows: Iterator[tuple[dict[str, Any], Sequence[str]]],
+) -> None:
+    """Write rows, as JSON values and as cells, to a file; by default, show the first as a table."""
+    from spacy_bioel.curation.report import write_table
+    from spacy_bioel.export.formats import suffix_of
+
+    if out:
+        suffix = suffix_of(str(out), (".jsonl", ".csv", ".tsv", ".html"))
+        with console.writing(out) as file:
+            write_table(file, suffix, title, columns, rows)
+    elif shown := [cells for _, cells in islice(rows, _MAX_IN_TABLE)]:
+        console.show_table(columns, shown)
+        if n_more := sum(1 for _ in rows):
+            console.show_note(f"and {n_more:,} more: -o OUT.csv lists all.")
+
+
+def _check_fixable(paths: list[Path], out: Path) -> None:
+    suffixes = {"" if path == Path("-") else path.suffix or "." for path in paths}
+    if len(paths) != 1 or suffixes & {"", ".gz", ".zst", ".zip", *WORKBOOKS}:
+        found = ", ".join(map(str, paths[:3]))
+        raise BioelError(Errors.B604.format(out=out, found=found))
+
+
+OldKb = Annotated[str, Argument(metavar="OLD", help="Knowledge base of the old release.")]
+NewKb = Annotated[str, Argument(metavar="NEW", help="Knowledge base of the new release.")]
+
+
+def diff_command(
+    old: OldKb,
+    new: NewKb,
+    output: ReportOut = None,
+    annotations: Annotated[
+        list[Path] | None,
+        Option(metavar="FILE", help="List only ids in these files or folders, as for `migrate`."),
+    ] = None,
+    prefix: console.Prefix = "",
+) -> None:
+    """Compare two releases of a knowledge base.
+
+    The changes are: added; replaced, by a new id; merged, into a concept that existed; split, if
+    the names are now those of several concepts; consider, if a person has to choose; gone; renamed;
+    parents changed; name moved, to another concept; name ambiguous, since it has a second concept.
+
+    Example: `bioel kb diff kb/hp-2024 kb/hp-2026 -o changes.html`
+    """
+    from spacy_bioel.curation.releases import compare_releases, migrated_lines
+    from spacy_bioel.curation.sources import files_in
+
+    console.check_distinct([*(annotations or ())], [output])
+    before, after = open_kb_argument(old), open_kb_argument(new)
+    lines = (migrated_lines(p, before, before, prefix=prefix) for p in files_in(annotations or ()))
+    moves = chain.from_iterable(moves for _, moves in chain.from_iterable(lines))
+    used = {id for move in moves for id in (move.id, *move.to)}
+    counts: Counter[str] = Counter()
+    rows_of_names = after.preferred_rows(np.arange(len(after)))
+    names = dict(zip(after.ids, after.names.take(rows_of_names), strict=True))
+
+    def rows() -> Iterator[tuple[dict[str, object], tuple[str, ...]]]:
+        for change in compare_releases(before, after):
+            if annotations is None or change.id in used:
+                counts[change.kind] += 1
+                now = "\n".join(f"{id} {names.get(id, '')}" for id in change.to) or change.new_name
+                yield change._asdict(), (change.kind, change.id, change.name, now)
+
+    write_report(output, "Changes", ("change", "id", "name", "now"), rows())
+    shown = ", ".join(f"{n:,} {kind}" for kind, n in counts.items())
+    console.show_note(f"{console.count_of(counts.total(), 'change')}: {shown or 'none'}.")
+
+
+def migrate_command(
+    links: Annotated[
+        Path, Argument(metavar="LINKS", help="JSON lines, CSV, PubTator, BioC, BRAT.")
+    ],
+    old: OldKb,
+    new: NewKb,
+    out: Annotated[Path, Option("--out", "-o", metavar="OUT", help="The migrated copy.")],
+    rest: Annotated[
+        Path | None,
+        Option(
+            metavar="FILE",
+            help="File of the ids that need a person: .jsonl, .csv, .tsv or .html. Default: a "
+            "table.",
+        ),
+    ] = None,
+    all: Annotated[bool, Option("--all", help="Also list the ids that moved.")] = False,
+    prefix: console.Prefix = "",
+) -> None:
+    """Replace the ids of annotations that have a replacement in a new release.
+
+    LINKS is a file or a folder, such as the output of `bioel link`. Only the ids of links change,
+    never a text. An id without a replacement, or with several to consider, stays as it is, and is
+    listed.
+
+    Example: `bioel migrate links.jsonl kb/hp-2024 kb/hp-2026 -o links-2026.jsonl`
+    """
+    from spacy_bioel.curation.releases import migrated_lines
+    from spacy_bioel.curation.sources import files_in
+    from spacy_bioel.export.formats import new_folder
+
+    console.check_distinct([links], [out, rest])
+    before, after = open_kb_argument(old), open_kb_argument(new)
+    counts: Counter[str] = Counter()
+
+    def moves() -> Iterator[MovedId]:
+        with new_folder(out) if links.is_dir() else nullcontext(out) as target:
+            for path in files_in([links]):
+                to = target / path.relative_to(links) if links.is_dir() else target
+                with console.writing(to) as file:
+                    is_empty = (
+                        path.exists() and not path.stat().st_size
+                    )  # such as a text of BRAT without mentions
+                    lines = migrated_lines(path, before, after, prefix=prefix)
+                    for line, found in () if is_empty else lines:
+                        file.write(line)
+                        counts.update(move.status for move in found)
+                        yield from found
+
+    hidden = ("unchanged",) if all else ("unchanged", "moved")
+    rows = (
+        (
+            move._asdict() | {"place": str(move.place)},
+            (move.status, move.id, move.name, "\n".join(move.to), str(move.place)),
+        )
+        for move in moves()
+        if move.status not in hidden
+    )
+    write_report(rest, "Migrated ids", ("status", "id", "name", "now", "place"), rows)
+    shown = ", ".join(f"{n:,} {status}" for status, n in counts.items())
+    console.show_note(f"{console.count_of(counts.total(), 'id')}: {shown or 'none found'}.")

@@ -1,0 +1,1 @@
+"""Check the ids in files against knowledge bases."""

@@ -1,0 +1,61 @@
+"""Recognise ids in texts and tables: CURIEs, their spellings, and addresses of concepts."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+# Other spellings of prefixes, in lower case, with the first as the key.
+_SPELLINGS = (
+    "hp hpo", "mesh msh", "mondo", "doid do", "ncbigene entrez entrezgene geneid ncbi_gene",
+    "ncbitaxon ncbitaxonomy taxid taxonomy", "omim mim", "orpha orphanet ordo",
+    "snomed snomedct snomedct_us sct", "umls cui", "uberon", "rxnorm rxcui", "icd10cm icd10",
+    "cvcl cellosaurus",
+)  # fmt: skip
+_KEY_OF = {spelling: line.split()[0] for line in _SPELLINGS for spelling in line.split()}
+# Prefixes with numbers that are not ids of concepts.
+_NOT_CONCEPTS = "pmid|pmc|pmcid|doi|isbn|issn|orcid|http|https|tel|nct"
+_WITH_PREFIX = re.compile(
+    r"(?:([A-Za-z][\w.-]{0,30}):|([A-Za-z][A-Za-z0-9.]{0,30})_)(.{1,60})", re.S
+)
+_CUI = re.compile(r"C\d{7}")
+_LOCAL = r"(?:[A-Za-z]{1,10}_)?[A-Za-z]{0,5}\d\w{0,20}(?:[.-]\d\w{0,9})?"
+_ADDRESS = r"""https?://(?:
+    [\w./]{0,40}/obo/(?P<obo>[A-Za-z]{1,20})_
+  | (?:www\.)?identifiers\.org/(?P<registry>[\w.]{1,20})[:/](?:(?i:(?P=registry)):)?
+  | (?P<mesh>meshb(?:-prev)?\.nlm\.nih\.gov/record/ui\?ui=|id\.nlm\.nih\.gov/mesh/(?:\d{4}/)?)
+)"""
+
+
+def prefix_key(prefix: str) -> str:
+    """Return what all spellings of a prefix have in common."""
+    return _KEY_OF.get(prefix.lower(), prefix.lower())
+
+
+def split_id(raw: str) -> tuple[str, str] | None:
+    """Split an id into its prefix and local part, as written; None if there is no prefix."""
+    raw = raw.strip()
+    if match := id_pattern(()).fullmatch(raw):
+        prefix = match["obo"] or match["registry"] or match["prefix"] or "MESH"
+        return prefix, match["local"] or match["digits"]
+    if _CUI.fullmatch(raw):
+        return "UMLS", raw
+    match = _WITH_PREFIX.fullmatch(raw)
+    return (match[1] or match[2], match[3]) if match else None
+
+
+@lru_cache(maxsize=8)
+def id_pattern(prefixes: frozenset[str] | tuple[()]) -> re.Pattern[str]:
+    """Compile the pattern of ids in running text: CURIEs and addresses.
+
+    prefixes: Prefixes in the knowledge bases. Other prefixes than these and those with several
+        spellings must have capitals and at least four digits.
+    """
+    spelled = {form for p in (*prefixes, *_KEY_OF) for form in (p, p.upper(), p.lower(), p.title())}
+    listed = "|".join(map(re.escape, sorted(filter(None, spelled), key=lambda p: (-len(p), p))))
+    other = rf"(?!(?i:{_NOT_CONCEPTS})[:_])[A-Z][A-Za-z]{{1,14}}(?=[:_][A-Z]?\d{{4}})"
+    return re.compile(
+        rf"{_ADDRESS}(?P<local>{_LOCAL})"
+        rf"|(?<![\w:/.])(?P<prefix>{listed}|{other})[:_](?P<digits>{_LOCAL}|[ ]\d{{5,12}}\b)",
+        re.X,
+    )

@@ -1,0 +1,112 @@
+"""Records of a check: pairs of a name and an id, as read from a file, and the verdict on each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from spacy_bioel.io.open import ChangedCell, Place
+
+
+class IdVerdict(StrEnum):
+    """What a check found about a pair."""
+
+    AGREES = "agrees"
+    SYNONYM = "synonym"
+    CLOSE = "close"
+    OTHER = "other concept"
+    RETIRED = "retired"
+    UNKNOWN = "unknown id"
+    MALFORMED = "malformed"
+    NOT_CHECKED = "not checked"
+
+
+WRONG = (IdVerdict.OTHER, IdVerdict.RETIRED, IdVerdict.UNKNOWN, IdVerdict.MALFORMED)
+
+
+class Cell(NamedTuple):
+    """A string in a file: a line, a cell of a table, a value in a tree, or a part of these.
+
+    at (int): Offset in the record that begins at `place`; -1 if the string cannot be replaced.
+    name (str): Such as "B7", or "$.type.id"; "" for a line.
+    """
+
+    text: str
+    place: Place = Place("")
+    at: int = 0
+    name: str = ""
+
+    def __str__(self) -> str:
+        column = f", column {self.at + 1}" if self.at >= 0 and not self.name else ""
+        return f"{self.place}{column}{f', {self.name}' if self.name else ''}"
+
+    def part(self, text: str, start: int) -> Cell:
+        """Return a part of the cell."""
+        return self._replace(text=text, at=self.at + start if self.at >= 0 else -1)
+
+    def stripped(self, marks: str | None = None) -> Cell:
+        """Return the cell without white space, or the given characters, around its text."""
+        text = self.text.lstrip(marks)
+        return self.part(text.rstrip(marks), len(self.text) - len(text))
+
+
+class Pair(NamedTuple):
+    """An id and its name, as written.
+
+    names (tuple[Cell, ...]): Strings that may be the name, the likeliest first; empty for an id
+        without a name.
+    has_name (bool): Whether one of them must be the name. Otherwise, the id may stand alone.
+    """
+
+    id: Cell
+    names: tuple[Cell, ...] = ()
+    has_name: bool = False
+
+
+def named_pair(id: Cell, name: Cell | None) -> Pair:
+    """Return the pair of an id and the name in another cell, if that has letters."""
+    is_name = name and not isinstance(name.text, ChangedCell) and any(map(str.isalpha, name.text))
+    return Pair(id, (name,), True) if name and is_name else Pair(id)
+
+
+class Meaning(NamedTuple):
+    """A concept that an id or a name refers to.
+
+    score (float): Similarity of its best name to the name in the pair, up to 1.
+    """
+
+    id: str
+    name: str
+    score: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedId:
+    """A pair with its verdict.
+
+    id (str): The id in the spelling of the knowledge base.
+    name (str): The name; "" if the id stands alone.
+    found (Meaning | None): The concept with this id, or the concept that replaced it.
+    proposals (tuple[Meaning, ...]): Concepts that the name may refer to, best first; for an id that
+        was retired without a replacement, the concepts to consider.
+    is_certain (bool): Whether the id can be replaced by that of `found` without asking a person.
+    """
+
+    pair: Pair
+    verdict: IdVerdict
+    id: str
+    name: str = ""
+    found: Meaning | None = None
+    proposals: tuple[Meaning, ...] = ()
+    is_certain: bool = False
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether an id with this verdict should not be used."""
+        return self.verdict in WRONG
+
+    @property
+    def line(self) -> int:
+        """The line of the id, or where its record begins."""
+        return self.pair.id.place.line

@@ -1,0 +1,148 @@
+"""Compare two releases of a knowledge base, and move annotations from one to the other."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from spacy_bioel.curation.sources import file_lines, format_of_file
+from spacy_bioel.io.open import Place, curie
+from spacy_bioel.kb.build import Draft
+from spacy_bioel.kb.edit import drafts_of
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.text.normalize import normalize_name, normalize_names
+
+# Where each format has the ids of links: a string in JSON, a cell, and for the other formats a row
+# of PubTator, a reference of BRAT or an infon of BioC.
+_ID_FIELDS = {
+    "json": re.compile(r'(?<!"text":)(?<!"text": )"([^"\\\s]+)"'),
+    "csv": re.compile(r'(?:^|(?<=[,;"]))([^,;"\r\n]+)(?=[,;"\r\n]|$)'),
+    "tsv": re.compile(r"(?:^|(?<=\t))([^\t\r\n]+)"),
+    "text": re.compile(
+        r"^[^\t|]+\t\d+\t\d+\t[^\t]*\t[^\t]*\t(\S+)|^[^\t|]+\t[A-Za-z_]+\t(\S+)\t(\S+)\s*$"
+        r"|^N\d+\tReference \S+ (\S+)|<infon[^>]*>([^<]+)</infon>"
+    ),
+}
+_ID = re.compile(r"[^|;,+\s]+")
+
+
+class Change(NamedTuple):
+    """A difference between two releases.
+
+    kind (str): "added", "replaced", "merged", "split", "consider", "gone", "renamed", "parents
+        changed", "name moved" or "name ambiguous".
+    name (str): The name that changed, else the preferred name.
+    to (tuple[str, ...]): Ids in the new release: replacements, concepts to consider, parents, or
+        those with the name.
+    """
+
+    kind: str
+    id: str
+    name: str
+    to: tuple[str, ...] = ()
+    new_name: str = ""
+
+
+def compare_releases(old: KnowledgeBase, new: KnowledgeBase) -> Iterator[Change]:
+    """Yield the changes from one release to the next, by id, then by name.
+
+    A concept was split if it was retired, and its names are now those of several concepts.
+    """
+    before, after = drafts_of(old).current, drafts_of(new)
+    old_owners, owners = _owners_of_names(before), _owners_of_names(after.current)
+    current = {id: id if id in after.current else after.retired.get(id, "") for id in before}
+    own_names: dict[str, list[str]] = defaultdict(list)
+    for name, ids in old_owners.items():
+        for id in ids:
+            own_names[id].append(name)
+    for id, draft in before.items():
+        name, now = draft.names[0], after.current.get(current[id])
+        if now is None:
+            status, to = what_became(id, new)
+            kind = "gone" if status == "gone" else "consider"
+            heirs = {heir for name in own_names[id] for heir in owners.get(name, ())}
+            if len(heirs) > 1:
+                kind, to = "split", tuple(sorted(heirs))
+            yield Change(kind, id, name, to)
+        elif current[id] != id:
+            kind = "merged" if current[id] in before else "replaced"
+            yield Change(kind, id, name, (current[id],), now.names[0])
+        else:
+            if normalize_name(name) != normalize_name(now.names[0]):
+                yield Change("renamed", id, name, (), now.names[0])
+            if {current.get(parent) or parent for parent in draft.parents} != set(now.parents):
+                yield Change("parents changed", id, name, now.parents)
+    for id, draft in after.current.items():
+        if id not in before:
+            yield Change("added", id, draft.names[0])
+    for name, ids in old_owners.items():
+        found = tuple(owners.get(name, ()))
+        if found and not {current[id] or id for id in ids}.intersection(found):
+            yield Change("name moved", ids[0], name, found)
+        elif len(ids) == 1 and len(found) > 1:
+            yield Change("name ambiguous", ids[0], name, found)
+
+
+def _owners_of_names(drafts: Mapping[str, Draft]) -> dict[str, list[str]]:
+    """Return the ids of the concepts with each normalised name."""
+    owners: dict[str, dict[str, None]] = defaultdict(dict)
+    named = [(name, id) for id, draft in drafts.items() for name in draft.names]
+    for name, (_, id) in zip(normalize_names([name for name, _ in named]), named, strict=True):
+        owners[name][id] = None
+    return {name: list(ids) for name, ids in owners.items() if name}
+
+
+def what_became(id: str, new: KnowledgeBase) -> tuple[str, tuple[str, ...]]:
+    """Return what became of an id in a release, and the ids for it."""
+    if (row := new.find(id)) >= 0:
+        return ("unchanged" if new.ids[row] == id else "moved"), (new.ids[row],)
+    others = tuple(other for other in new.withdrawn.get(id, ()) if other in new)
+    return ("needs a person" if others else "gone"), others
+
+
+class MovedId(NamedTuple):
+    """An id of an annotation, in the old release and in the new one.
+
+    status (str): "unchanged", "moved", "needs a person" or "gone".
+    name (str): Preferred name in the old release.
+    """
+
+    status: str
+    id: str
+    name: str
+    to: tuple[str, ...]
+    place: Place
+
+
+def migrated_lines(
+    path: Path, old: KnowledgeBase, new: KnowledgeBase, *, prefix: str = ""
+) -> Iterator[tuple[str, list[MovedId]]]:
+    """Yield each line of annotations, with the ids in it; those that moved are replaced.
+
+    Ids that need a person, or are gone, stay as they are; so does everything else.
+    """
+    fields = _ID_FIELDS.get(format_of_file(path), _ID_FIELDS["text"])
+    moves: list[MovedId] = []
+
+    def change(place: Place, match: re.Match[str]) -> str:
+        id = curie(match[0], prefix)
+        if (row := old.find(id)) < 0:
+            return match[0]
+        status, to = what_became(id, new)
+        if status == "gone" and (known := what_became(old.ids[row], new))[1]:
+            status, to = ("moved" if known[0] == "unchanged" else known[0]), known[1]
+        moves.append(MovedId(status, id, old.preferred_name(row), to, place))
+        return to[0].removeprefix(id.removesuffix(match[0])) if status == "moved" else match[0]
+
+    for place, line in file_lines(path):
+        pieces, done = [], 0
+        for start, end in (span for match in fields.finditer(line) for span in match.regs[1:]):
+            if start >= 0 and " " not in line[start:end].strip():
+                pieces += [line[done:start], _ID.sub(partial(change, place), line[start:end])]
+                done = end
+        yield "".join([*pieces, line[done:]]), moves[:]
+        moves.clear()

@@ -1,0 +1,177 @@
+"""Read pairs of a name and an id from the rows of tables: CSV, TSV, Excel and Markdown.
+
+An object in JSON or YAML is read as a row, too, whose header is its keys.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import repeat
+
+from spacy_bioel.curation.ids import split_id
+from spacy_bioel.curation.lines import line_pairs
+from spacy_bioel.curation.pairs import Cell, Pair, named_pair
+from spacy_bioel.io.open import ChangedCell, Place, StrPath, curie
+from spacy_bioel.io.table import Column, column_indices, header_of
+from spacy_bioel.text.normalize import unescape_formula
+
+Lines = Iterable[tuple[Place, str]]
+
+_ID_HEADER = re.compile(
+    r"(?i)(.{0,80}?)[\s_.-]{0,3}(?:ids?|curies?|codes?|identifiers?|accessions?|meaning)"
+)
+_NAME_HEADER = re.compile(r"(?i)(.{0,80}?)[\s_.-]{0,3}(?:labels?|names?|terms?|titles?)")
+_LISTED = re.compile(r"[^|;,\s](?:[^|;,]*[^|;,\s])?")
+_TABLE_RULE = re.compile(r"\|?(?:\s{0,9}:?-{1,200}:?\s{0,9}\|)+(?:\s{0,9}:?-{1,200}:?\s{0,9})?")
+_EMPHASIS = " *_`"
+_MAX_CELLS = 20  # between an id and its name
+_NEAREST = -2  # the closest cell with words has the name
+
+
+@lru_cache(maxsize=1 << 10)
+def name_columns(header: tuple[str, ...]) -> dict[int, int]:
+    """Map each column of ids to that of their names: "disease_id" to "disease_name".
+
+    If there is none, the value is -1, or `_NEAREST` if this is the only column of ids.
+    """
+    names: dict[str, int] = {}
+    stems: dict[int, str] = {}
+    for i, title in enumerate(header):
+        if match := _NAME_HEADER.fullmatch(title):
+            names.setdefault(match[1].lower(), i)
+        elif match := _ID_HEADER.fullmatch(title):
+            stems[i] = match[1].lower()
+    only = -1
+    if len(stems) == 1 and len(names) < 2:
+        only = next(iter(names.values()), _NEAREST)
+    return {i: names.get(stem, only) for i, stem in stems.items()}
+
+
+def row_pairs(
+    cells: Sequence[Cell],
+    columns: Mapping[int, int],
+    ids: re.Pattern[str],
+    *,
+    is_table: bool = False,
+    prefix: str = "",
+) -> Iterator[Pair]:
+    """Read the pairs in a row.
+
+    columns (Mapping[int, int]): Column of the names of each column of ids (see `name_columns`).
+    is_table (bool): Whether a name may be in any column.
+    prefix (str): Prefix for ids without one.
+    """
+    is_nearest = is_table  # for ids in other columns
+    for i in sorted(range(len(cells)), key=lambda i: i not in columns):
+        cell, column = cells[i], columns.get(i, -1)
+        if isinstance(cell.text, ChangedCell):  # no id of a vocabulary looks like its message
+            yield from [Pair(cell)] * (i in columns)
+            continue
+        parts = _split(cell)
+        if i in columns and prefix:
+            parts = [_with_prefix(part, prefix) for part in parts]
+        are_ids = bool(parts) and all(ids.fullmatch(part.text) for part in parts)
+        if are_ids or (i in columns and _has_prefix(cell.text, ids)):
+            is_nearest &= i not in columns
+            name = cells[column] if -1 < column < len(cells) else None
+            if is_nearest or (is_table and column == _NEAREST):
+                name = _nearest_name(cells, i, ids)
+            names: Sequence[Cell | None] = _split(name) if name and parts[1:] else [name]
+            yield from map(named_pair, parts, names if len(names) == len(parts) else repeat(None))
+        elif parts and ids.search(cell.text):
+            yield from line_pairs(cell, ids)
+
+
+def _split(cell: Cell) -> list[Cell]:
+    """Split a cell with several values."""
+    return [cell.part(match[0], match.start()) for match in _LISTED.finditer(cell.text)]
+
+
+def _with_prefix(cell: Cell, prefix: str) -> Cell:
+    id = curie(cell.text, prefix)
+    return cell if id == cell.text else cell._replace(text=id, at=-1)
+
+
+def _has_prefix(text: str, ids: re.Pattern[str]) -> bool:
+    """Return whether a string has the prefix of an id, but perhaps not its form."""
+    parts = split_id(text)
+    return parts is not None and ids.fullmatch(f"{parts[0]}:00000") is not None
+
+
+def _nearest_name(cells: Sequence[Cell], column: int, ids: re.Pattern[str]) -> Cell | None:
+    """Return the closest cell with letters before an id, or else after it."""
+    before = cells[max(column - _MAX_CELLS, 0) : column]
+    for cell in (*reversed(before), *cells[column + 1 : column + _MAX_CELLS]):
+        if any(map(str.isalpha, cell.text)) and not ids.search(cell.text):
+            return cell
+    return None
+
+
+def text_pairs(lines: Lines, ids: re.Pattern[str]) -> Iterator[Pair]:
+    """Read pairs from running text and Markdown, whose tables are read by row."""
+    header: tuple[str, ...] = ()
+    before: tuple[str, ...] = ()  # cells of the line before
+    for place, line in lines:
+        line = line.rstrip("\r\n")
+        if "|" not in line:
+            header = before = ()
+            yield from line_pairs(Cell(line, place), ids)
+            continue
+        cells = _cells(place, line.split("|"), line, marks=_EMPHASIS)
+        if _TABLE_RULE.fullmatch(line.strip()):
+            header = before
+        before = tuple(cell.text for cell in cells)
+        yield from row_pairs(cells, name_columns(header), ids, is_table=True)
+
+
+def table_pairs(
+    path: StrPath,
+    rows: Iterable[tuple[Place, list[str], str]],
+    ids: re.Pattern[str],
+    chosen: Mapping[str, Column],
+    prefix: str = "",
+) -> Iterator[Pair]:
+    """Read pairs from the rows of a table.
+
+    rows (Iterable): From `io.table.split_rows`; without the record if it cannot be changed.
+    chosen (Mapping): Columns of "id" and "name"; empty: by header.
+    prefix (str): Prefix for ids without one.
+    RAISES BioelError: [B128] if a column is missing, [B262] if there is no column of a number.
+    """
+    columns: dict[int, int] | None = None
+    for place, row, record in rows:
+        if columns is None:
+            if len(row) == 1 and row[0].startswith("#"):
+                continue
+            header = header_of(row)
+            columns = name_columns(tuple(header))
+            if chosen:
+                indices = column_indices(path, chosen, header)
+                columns = {indices["id"][0]: indices.get("name", [-1])[0]}
+            has_names = any(isinstance(column, str) for column in chosen.values())
+            if has_names or not (chosen or any(map(ids.search, header))):
+                continue
+        yield from row_pairs(_cells(place, row, record), columns, ids, is_table=True, prefix=prefix)
+
+
+def _cells(place: Place, row: list[str], record: str, marks: str | None = None) -> list[Cell]:
+    """Return the cells of a row without `marks` around them, with their offsets in the record."""
+    cells, at = [], 0
+    for i, text in enumerate(row):
+        quoted = '"{}"'.format(text.replace('"', '""'))
+        is_quoted = record.startswith(quoted, at)
+        start = at + is_quoted if record else -1
+        cell = Cell(text, place, start, f"{_letters(i)}{place.line}")
+        if not isinstance(text, ChangedCell):
+            cell = cell._replace(text=unescape_formula(text)).stripped(marks)
+        cells.append(cell)
+        at += 1 + len(quoted if is_quoted else row[i])
+    return cells
+
+
+def _letters(column: int) -> str:
+    """Return the letters of a column in a spreadsheet, counted from 0: A, B, ..., Z, AA."""
+    before, last = divmod(column, 26)
+    return (_letters(before - 1) if before else "") + chr(ord("A") + last)

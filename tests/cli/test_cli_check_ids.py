@@ -1,0 +1,222 @@
+"""`bioel check` finds ids that mean something else, and corrects what is certain."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from spacy_bioel.cli import main
+from spacy_bioel.kb.build import build_kb
+from spacy_bioel.types import Concept
+
+CONCEPTS = [
+    Concept("HP:0001250", ("Seizure", "Epileptic fit")),
+    Concept("HP:0001251", ("Ataxia",)),
+    Concept("HP:0001252", ('Hypotonia, "floppy"', "Low tone")),
+    Concept("HP:0009999", (), replaced_by="HP:0001250"),
+]
+
+
+@pytest.fixture(scope="module")
+def kb(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("kb") / "hp"
+    build_kb(CONCEPTS, folder)
+    return folder
+
+
+@pytest.fixture()
+def check(kb, capsys):
+    """Run `bioel check` and return its exit status, stdout and stderr."""
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as exit:
+            main(["check", "--kb", str(kb), *map(str, arguments)])
+        return int(exit.value.code or 0), *capsys.readouterr()
+
+    return run
+
+
+def written(path: Path, text: str) -> Path:
+    path.write_bytes(text.encode("utf8"))
+    return path
+
+
+def test_nothing_is_wrong(check, tmp_path):
+    path = written(tmp_path / "a.md", "Seizure (HP:0001250), epileptic fit (HP:0001250)\n")
+    assert check(path) == (0, "", "2 ids: 1 agrees, 1 synonym.\n")
+
+
+def test_wrong_ids_are_listed_with_their_place(check, tmp_path):
+    path = written(tmp_path / "a.md", "Seizure (HP:0001250)\n- Ataxia (HP:0001250)\n")
+    status, table, notes = check(path)
+    assert status == 1
+    assert "Ataxia" in table and "HP:0001251 Ataxia 1.00" in table and "line 2, column 11" in table
+    assert notes == "2 ids: 1 agrees, 1 other concept.\n"
+
+
+def test_each_unknown_prefix_is_reported_once(check, tmp_path):
+    path = written(
+        tmp_path / "a.txt", "GO:0005515\nGO:0005516\nMONDO:0008541\nSeizure HP:0001250\n"
+    )
+    status, table, notes = check(path)
+    assert (status, table) == (0, "")
+    assert notes.count("[W400]") == 2 and "2 ids with the prefix GO" in notes
+
+
+def test_json_lines(check, tmp_path):
+    path = written(tmp_path / "a.csv", "id,name\nHP:0001250,Ataxia\nHP:0009999,Fit\n")
+    out = tmp_path / "out.jsonl"
+    assert check(path, "-o", out)[0] == 1
+    first, second = map(json.loads, out.read_text("utf8").splitlines())
+    assert first == {
+        "file": str(path),
+        "line": 2,
+        "column": 1,
+        "cell": "A2",
+        "name": "Ataxia",
+        "id": "HP:0001250",
+        "verdict": "other concept",
+        "score": 0.0,
+        "found": {"id": "HP:0001250", "name": "Seizure"},
+        "proposals": [{"id": "HP:0001251", "name": "Ataxia", "score": 1.0}],
+        "certain": False,
+    }
+    assert (second["verdict"], second["found"]["id"], second["certain"]) == (
+        "retired",
+        "HP:0001250",
+        False,
+    )
+
+
+def test_csv_and_html(check, tmp_path):
+    path = written(tmp_path / "a.jsonl", '{"id": "HP:0001250", "label": "=1+<b>Ataxia"}\n')
+    for name in ("o.csv", "o.html"):
+        assert check(path, "-o", tmp_path / name)[0] == 1
+    header, row = csv.reader((tmp_path / "o.csv").open(newline=""))
+    assert row[0] == "'=1+<b>Ataxia" and header[1] == "id"
+    page = (tmp_path / "o.html").read_text("utf8")
+    assert "&lt;b&gt;Ataxia" in page and "http://purl.obolibrary.org/obo/HP_0001251" in page
+
+
+def test_all_pairs(check, tmp_path):
+    path = written(tmp_path / "a.md", "Seizure (HP:0001250)\n")
+    assert "agrees" in check(path, "--all")[1]
+
+
+def test_folders_and_stdin(check, tmp_path, monkeypatch):
+    written(tmp_path / "a.md", "Ataxia (HP:0001250)\n")
+    written(tmp_path / "b.yaml", "id: HP:0001250\nlabel: Ataxia\n")
+    assert check(tmp_path)[2] == "2 ids: 2 other concept.\n"
+    with (tmp_path / "a.md").open() as file:
+        monkeypatch.setattr("sys.stdin", file)
+        status, table, _ = check("-")
+    assert status == 1 and "stdin, line 1" in table
+
+
+def test_a_file_that_cannot_be_read_does_not_hide_the_others(check, tmp_path):
+    bad = written(tmp_path / "a.json", '{"id": ')
+    good = written(tmp_path / "b.md", "Ataxia (HP:0001250)\n")
+    status, table, notes = check(bad, good)
+    assert status == 2 and "B601" in notes and "Ataxia" in table
+
+
+def test_a_baseline_accepts_what_was_wrong_before(check, tmp_path):
+    path = written(tmp_path / "a.md", "Ataxia (HP:0001250)\n")
+    base = tmp_path / "base.jsonl"
+    assert check(path, "-o", base)[0] == 1
+    assert check(path, "--baseline", base)[:2] == (0, "")
+    written(path, "\n\nAtaxia (HP:0001250)\nSeizure (HP:0001251)\n")
+    status, table, _ = check(path, "--baseline", base)
+    assert status == 1 and table.count("other concept") == 1
+    written(base, "no findings\n")
+    assert check(path, "--baseline", base)[0] == 2
+
+
+FIXES = {
+    "a.md": (
+        "\ufeffFit (HP:0009999)\r\nAtaxia (HP:0009999) HP:0009999\r\n",
+        "\ufeffFit (HP:0009999)\r\nAtaxia (HP:0009999) HP:0001250\r\n",
+    ),
+    "b.md": (
+        "- [Seizure](http://purl.obolibrary.org/obo/HP_0009999), hpo:0009999",
+        "- [Seizure](http://purl.obolibrary.org/obo/HP_0001250), hpo:0001250",
+    ),
+    "c.csv": (
+        'id,name\n"HP:0009999","Seiz\nure"\nHP:0009999,"Epileptic fit"\nHP:0009999,x\n',
+        'id,name\n"HP:0001250","Seiz\nure"\nHP:0001250,"Epileptic fit"\nHP:0009999,x\n',
+    ),
+    "d.json": (
+        '{"a": [{"id":  "HP:0009999",\n "label": "Seizure"}], "b": "HP:0009999"}',
+        '{"a": [{"id":  "HP:0001250",\n "label": "Seizure"}], "b": "HP:0001250"}',
+    ),
+    "e.yaml": (
+        "# kept\n- {id: HP:0009999, label: 'Seizure'}\n- 'HP:0009999'\n",
+        "# kept\n- {id: HP:0001250, label: 'Seizure'}\n- 'HP:0001250'\n",
+    ),
+    "f.obo": (
+        "[Term]\nid: HP:0001251\nname: Ataxia\nis_a: HP:0009999 ! Seizure\nalt_id: HP:0009999\n",
+        "[Term]\nid: HP:0001251\nname: Ataxia\nis_a: HP:0001250 ! Seizure\nalt_id: HP:0009999\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FIXES)
+def test_only_what_is_certain_is_corrected(check, tmp_path, name):
+    before, after = FIXES[name]
+    path, out = written(tmp_path / name, before), tmp_path / f"out-{name}"
+    _, diff, _ = check(path, "--fix", out)
+    assert out.read_bytes().decode("utf8") == after
+    assert path.read_bytes().decode("utf8") == before
+    assert "@@ -" in diff and "\n+" in diff
+
+
+LABELS = {
+    "a.md": ("epileptic fit (HP:0001250)", "Seizure (HP:0001250)"),
+    "b.csv": ("id,name\nHP:0001252,Low tone\n", 'id,name\nHP:0001252,"Hypotonia, ""floppy"""\n'),
+    "c.csv": ('id,name\nHP:0001252,"Low tone"\n', 'id,name\nHP:0001252,"Hypotonia, ""floppy"""\n'),
+    "d.tsv": ("id\tname\nHP:0001252\tLow tone\n", 'id\tname\nHP:0001252\tHypotonia, "floppy"\n'),
+    "e.json": (
+        '{"id":"HP:0001252","name":"Low tone"}',
+        '{"id":"HP:0001252","name":"Hypotonia, \\"floppy\\""}',
+    ),
+    "f.yaml": (
+        "id: HP:0001252\nname: Low tone\n",
+        'id: HP:0001252\nname: "Hypotonia, \\"floppy\\""\n',
+    ),
+    "g.yaml": (
+        "id: HP:0001250\nname: 'epileptic fit' # a\n",
+        "id: HP:0001250\nname: 'Seizure' # a\n",
+    ),
+    "h.obo": (
+        "[Term]\nid: HP:0001250\nname: Epileptic fit\n",
+        "[Term]\nid: HP:0001250\nname: Seizure\n",
+    ),
+    "i.md": ("epileptic fit (HP:0009999)", "Seizure (HP:0001250)"),
+    "j.md": ("Epileptic fits (HP:0001250)", "Epileptic fits (HP:0001250)"),
+}
+
+
+@pytest.mark.parametrize("name", LABELS)
+def test_labels_are_replaced_in_the_style_of_the_file(check, tmp_path, name):
+    before, after = LABELS[name]
+    path, out = written(tmp_path / name, before), tmp_path / f"out-{name}"
+    check(path, "--fix", out, "--labels")
+    assert out.read_bytes().decode("utf8") == after
+
+
+def test_the_exit_status_counts_what_is_left(check, tmp_path):
+    path = written(tmp_path / "a.md", "HP:0009999")
+    assert check(path)[0] == 1
+    assert check(path, "--fix", tmp_path / "b.md")[0] == 0
+    written(path, "HP:0009999 HP:7654321")
+    assert check(path, "--fix", tmp_path / "b.md")[0] == 1
+
+
+def test_files_that_cannot_be_corrected(check, tmp_path):
+    pytest.importorskip("openpyxl")
+    path = written(tmp_path / "a.md", "HP:0009999")
+    for sources in ([path, path], ["-"], [tmp_path / "a.xlsx"]):
+        assert "B604" in check(*sources, "--fix", tmp_path / "out")[2]
+    assert "B493" in check(path, "--fix", path)[2]
+    assert "B198" in check(path, "-o", tmp_path / "a.pdf")[2]

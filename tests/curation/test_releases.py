@@ -1,0 +1,140 @@
+"""Two releases of a knowledge base are compared, and annotations are moved to the new one."""
+
+import pytest
+
+from spacy_bioel.curation.releases import compare_releases, migrated_lines
+from spacy_bioel.io.open import Place
+from spacy_bioel.kb.build import build_kb
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.types import Concept
+
+OLD = [
+    Concept("X:01", ("fever", "pyrexia")),
+    Concept("X:02", ("high fever",), parents=("X:01",)),
+    Concept("X:03", ("cold",)),
+    Concept("X:04", ("common cold",), parents=("X:01",)),
+    Concept("X:05", ("diabetes", "type 1 diabetes", "type 2 diabetes")),
+    Concept("X:06", ("dropsy",)),
+    Concept("X:07", ("ague",)),
+    Concept("X:08", ("gout", "podagra")),
+    Concept("X:09", ("mumps", "parotitis")),
+    Concept("X:10", ("ms",)),
+    Concept("X:0A", (), replaced_by="X:01"),
+]
+NEW = [
+    Concept("X:01", ("Fever", "pyrexia", "high fever")),
+    Concept("X:02", (), replaced_by="X:01"),
+    Concept("X:03", ("Cold",)),
+    Concept("X:04", ("acute coryza", "common cold"), parents=("X:03",)),
+    Concept("X:05", (), consider=("X:20", "X:21")),
+    Concept("X:06", (), consider=("X:01",)),
+    Concept("X:08", ("gout",)),
+    Concept("X:09", ("mumps",)),
+    Concept("X:10", ("multiple sclerosis", "ms")),
+    Concept("X:20", ("type 1 diabetes",)),
+    Concept("X:21", ("type 2 diabetes",)),
+    Concept("X:22", ("podagra",)),
+    Concept("X:23", ("parotid inflammation", "parotitis")),
+    Concept("X:24", ("mitral stenosis", "ms")),
+    Concept("X:25", ("malaria",)),
+    Concept("X:0B", (), replaced_by="X:25"),
+]
+
+
+@pytest.fixture(scope="module")
+def kbs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("releases")
+    for name, concepts in (("old", OLD), ("new", NEW)):
+        build_kb(concepts, folder / name)
+    return [KnowledgeBase.open(folder / name) for name in ("old", "new")]
+
+
+@pytest.fixture(scope="module")
+def changes(kbs):
+    return {(change.kind, change.id, change.to) for change in compare_releases(*kbs)}
+
+
+@pytest.mark.parametrize(
+    "kind, id, to",
+    [
+        ("added", "X:25", ()),
+        ("merged", "X:02", ("X:01",)),
+        ("split", "X:05", ("X:20", "X:21")),
+        ("consider", "X:06", ("X:01",)),
+        ("gone", "X:07", ()),
+        ("renamed", "X:04", ()),
+        ("renamed", "X:10", ()),
+        ("parents changed", "X:04", ("X:03",)),
+        ("name moved", "X:08", ("X:22",)),
+        ("name moved", "X:09", ("X:23",)),
+        ("name ambiguous", "X:10", ("X:10", "X:24")),
+    ],
+)
+def test_changes(changes, kind, id, to):
+    assert (kind, id, to) in changes
+
+
+def test_only_what_changed_is_listed(changes, kbs):
+    assert not {change for change in changes if change[1] in ("X:01", "X:03")}
+    assert not list(compare_releases(kbs[0], kbs[0]))
+    assert ("replaced", "X:25", ("X:01",)) not in changes
+
+
+def test_an_id_with_a_new_number(tmp_path, kbs):
+    build_kb([Concept("X:30", ("ague",)), Concept("X:07", (), replaced_by="X:30")], tmp_path)
+    found = list(compare_releases(kbs[0], KnowledgeBase.open(tmp_path)))
+    assert [(c.kind, c.to) for c in found if c.id == "X:07"] == [("replaced", ("X:30",))]
+
+
+LINKED = {
+    "a.jsonl": (
+        '{"id": "1", "text": "X:02", "links": [{"text":"X:02", "ids": ["X:02"], "score": 1}]}\n',
+        '{"id": "1", "text": "X:02", "links": [{"text":"X:02", "ids": ["X:01"], "score": 1}]}\n',
+    ),
+    "a.csv": (
+        'doc,text,id\n1,"high, fever",X:02|X:03\n',
+        'doc,text,id\n1,"high, fever",X:01|X:03\n',
+    ),
+    "a.tsv": ("1\thigh fever X:02\tX:0A\n", "1\thigh fever X:02\tX:01\n"),
+    "a.pubtator": (
+        "1|t|High fever X:02\r\n1|a|\r\n1\t0\t4\tHigh\tDisease\tX:02\r\n1\tCID\tX:02\tX:03\r\n",
+        "1|t|High fever X:02\r\n1|a|\r\n1\t0\t4\tHigh\tDisease\tX:01\r\n1\tCID\tX:01\tX:03\r\n",
+    ),
+    "a.xml": (
+        '<infon key="identifier">X:02</infon><text>X:02</text>\n',
+        '<infon key="identifier">X:01</infon><text>X:02</text>\n',
+    ),
+    "a.ann": (
+        "T1\tDisease 0 4\tX:02\nN1\tReference T1 X:02\tX:02\n",
+        "T1\tDisease 0 4\tX:02\nN1\tReference T1 X:01\tX:02\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LINKED)
+def test_only_the_ids_of_links_are_changed(kbs, tmp_path, name):
+    before, after = LINKED[name]
+    (tmp_path / name).write_bytes(before.encode())
+    assert "".join(line for line, _ in migrated_lines(tmp_path / name, *kbs)) == after
+
+
+def test_what_becomes_of_each_id(kbs, tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("id\nX:01\nX:02\nX:05\nX:06\nX:07\nX:99\nword\n")
+    moves = [move for _, moves in migrated_lines(path, *kbs) for move in moves]
+    assert [(move.status, move.id, move.to) for move in moves] == [
+        ("unchanged", "X:01", ("X:01",)),
+        ("moved", "X:02", ("X:01",)),
+        ("needs a person", "X:05", ("X:20", "X:21")),
+        ("needs a person", "X:06", ("X:01",)),
+        ("gone", "X:07", ()),
+    ]
+    assert moves[1].place == Place(path, 3) and moves[1].name == "high fever"
+
+
+def test_bare_ids_with_a_prefix(kbs, tmp_path):
+    path = tmp_path / "a.pubtator"
+    path.write_text("1|t|a\n1|a|b\n1\t0\t1\ta\tDisease\t02|07\n")
+    lines = list(migrated_lines(path, *kbs, prefix="X"))
+    assert lines[-1][0] == "1\t0\t1\ta\tDisease\t01|07\n"
+    assert [move.status for move in lines[-1][1]] == ["moved", "gone"]
