@@ -27,6 +27,7 @@ MODULES = {
     "libraries": ["libraries"],
     "linking": ["linking", "phrases"],
     "multitask": ["multitask", "variants"],
+    "names": ["names"],
     "no_labels": ["no_labels"],
     "probing": ["probing"],
     "checks": ["checks"],

@@ -25,7 +25,7 @@ from typing import Annotated, NamedTuple
 import typer
 
 from benchmarks.record import NoteOption, Row, figures, question
-from benchmarks.starter import _script
+from benchmarks.starter import script
 from benchmarks.texts import KEY
 from spacy_bioel.entities.variant_grammar import read_variant
 from spacy_bioel.entities.variants import VariantGenes, rs_numbers
@@ -140,7 +140,7 @@ def peers(
     ] = None,
     note: NoteOption = "",
 ) -> Iterator[Row]:
-    beginning = _script("mixtures").beginning
+    beginning = script("mixtures").beginning
     gold = [
         AnnotatedText(d.id, d.text, _genes(d.annotations), (GENE,))
         for d in documents(folder / "tmvar3_goldstandard.txt.gz")
