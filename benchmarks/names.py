@@ -128,10 +128,10 @@ def _symbols(path: Path | None) -> Iterator[Text]:
         name, wanted = line.split("\t")
         ids = []
         for symbol in wanted.split("|"):
-            _, concepts, _ = kb.concepts_of_names(kb.lookup_names([normalize_name(symbol)]))
-            for row in concepts.tolist():
-                is_symbol = kb.names.take(kb.names_of(row))[0] == symbol
-                ids += [str(kb.ids_of([row])[0])] * (is_symbol and HUMAN in kb.types_of(row))
+            row_of_name = kb.lookup_names([normalize_name(symbol)])
+            _, concepts, is_symbol = kb.concepts_of_names(row_of_name)
+            rows = concepts[is_symbol].tolist()
+            ids += [kb.ids_of([row])[0] for row in rows if HUMAN in kb.types_of(row)]
         for sentence in SYMBOL_SENTENCES:
             mention = _mention(sentence, name, GENE, ids)
             yield "short names", {"text": sentence.format(name, name), "mentions": [mention]}

@@ -1,31 +1,24 @@
-"""Rules for genes: drop everyday words, assign the species, and resolve homonyms.
-
-Homonyms within one organism are resolved by the other names that the document uses. "Sag" is the
-symbol of one mouse gene and a synonym of another; "Sag/Rbx2 E3 ligase" means the second gene, which
-is also called Rbx2. Curators decide in this way, and so does GNAT (Hakenberg et al. 2008,
-https://doi.org/10.1093/bioinformatics/btn299). Names of homologs with the same symbol count too.
-"""
+"""Rules for genes: drop everyday words, assign the species, and resolve homonyms."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from functools import cache, cached_property, lru_cache
+from dataclasses import replace
+from functools import cache, cached_property, lru_cache, partial
 from itertools import chain
-from math import exp, log1p
 
 from spacy.tokens import Doc, Span
 
 from spacy_bioel.dictionary.unambiguous import (
     annotation_counts,
     common_words,
-    everyday_words,
     why_not_name,
 )
 from spacy_bioel.doc import long_forms, text_of, texts_of
 from spacy_bioel.entities import Candidates, EntityRules, LinkerKnowledge, Mentions, Query, Rank
+from spacy_bioel.entities.homonyms import HomonymResolver, WordsOfDocument
 from spacy_bioel.entities.species import (
     HUMAN,
     ORGANISM_PREFIX,
@@ -36,6 +29,7 @@ from spacy_bioel.entities.species import (
     organism_words,
     score_species,
 )
+from spacy_bioel.entities.usual_names import usual_queries, with_usual_names
 from spacy_bioel.explanation import Trace
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.normalize import normalize_name, normalize_names
@@ -51,6 +45,8 @@ _GENETICS_WORDS = re.compile(
 # not "met".
 _MIN_ANNOTATION_RATE = 0.9
 _EVERYDAY_WORD = "an everyday word, in a text that does not mention genes"
+_USUAL_NAME = "by the table of short names and their usual meanings"
+_MIN_PROBABILITY = 0.01  # of an organism, so that its genes are compared
 
 
 class Genes(EntityRules):
@@ -59,7 +55,12 @@ class Genes(EntityRules):
     Everyday words that are gene names are dropped in texts that do not mention genes. The document
     decides between organisms whose genes share a name (see `entities.species`), and between genes
     of one organism that share a name (see `HomonymResolver`).
+
+    usual_names (bool): Give short names the meanings in `entities.usual_names`.
     """
+
+    def __init__(self, *, usual_names: bool = True) -> None:
+        self.usual_names = usual_names
 
     def find(
         self,
@@ -70,9 +71,13 @@ class Genes(EntityRules):
         if self.knowledge is None or GENE not in self.knowledge.vocabularies:
             return list(spans)
         kept = [self._drop_everyday_words(*pair) for pair in zip(docs, spans, strict=True)]
-        for trace, before, after in zip(traces or (), spans, kept, strict=False):
-            trace.changed(before, after, _EVERYDAY_WORD)
-        return kept
+        found = kept
+        if self.usual_names and HUMAN in self.knowledge.vocabularies[GENE].kb.type_names:
+            found = [with_usual_names(*pair) for pair in zip(docs, kept, strict=True)]
+        for trace, *steps in zip(traces or (), spans, kept, found, strict=False):
+            trace.changed(steps[0], steps[1], _EVERYDAY_WORD)
+            trace.changed(steps[1], steps[2], _USUAL_NAME)
+        return found
 
     def _drop_everyday_words(self, doc: Doc, spans: list[ScoredSpan]) -> list[ScoredSpan]:
         """Drop all genes if they are everyday words and the text does not mention genetics."""
@@ -100,7 +105,11 @@ class Genes(EntityRules):
         return bool(why_not_name(text, kb.name(row), in_capitals=False, preferred=False))
 
     def queries(self, mentions: Mentions) -> Sequence[Query]:
-        return queries_of_genes(mentions, self.knowledge) if self.knowledge else mentions.queries
+        if self.knowledge is None:
+            return mentions.queries
+        if self.usual_names:
+            mentions = replace(mentions, queries=usual_queries(mentions, self.knowledge))
+        return queries_of_genes(mentions, self.knowledge)
 
     def wants_all(self, kb: KnowledgeBase) -> bool:
         return has_organisms(kb)
@@ -116,10 +125,11 @@ class Genes(EntityRules):
             species_candidates, span = genes_of[index], mentions.spans[index]
             scored = []
             for organism, probability in organisms:
-                genes = species_candidates.genes.get(organism, ())
-                if len(genes) > 1:
+                genes: Sequence[Candidate] = species_candidates.genes.get(organism, ())
+                if genes and probability > _MIN_PROBABILITY:
                     resolver = self._resolver_of(self.knowledge.kb_of(span.label_))
-                    genes = resolver.resolve(genes, span.text, words(mentions.owners[index]))
+                    document = partial(words, mentions.owners[index])
+                    genes = resolver.resolve(genes, span.text, organism == HUMAN, document)
                 scored += [replace(c, score=round(c.score * probability, 4)) for c in genes]
             rescored[index] = [*scored, *species_candidates.others]
         results = list(candidates.of_mentions)
@@ -180,9 +190,9 @@ class Genes(EntityRules):
         return f"{sentence}this {type_name} belongs to {'another' if others else 'this'} organism."
 
 
-def create_genes_v1() -> Genes:
-    """Registered as `spacy-bioel.Genes.v1`."""
-    return Genes()
+def create_genes_v1(*, usual_names: bool = True) -> Genes:
+    """Registered as `spacy-bioel.Genes.v1`; takes the same arguments as `Genes`."""
+    return Genes(usual_names=usual_names)
 
 
 def _organisms_in(links: Sequence[tuple[Span, Link]], text: str) -> dict[str, list[str]]:
@@ -392,102 +402,3 @@ def _organisms_of(kb: KnowledgeBase, candidates: Iterable[Sequence[Candidate]]) 
 def organism_among(types: Iterable[str]) -> str:
     """Return the organism among a concept's types, or ""."""
     return next((t for t in types if t.startswith(ORGANISM)), "")
-
-
-# Contributions to a homonym's log-odds, chosen on training documents from BioRED, NLM-Gene and
-# GNormPlus: the document contains another one-word name of the gene; it contains the words of a
-# longer name (in proportion, if only some); the mention is a name of a homolog.
-_OTHER_NAME_WEIGHT, _LONG_NAME_WEIGHT, _HOMOLOG_NAME_WEIGHT = 2.5, 2.0, 1.5
-_MIN_OTHER_NAME_LENGTH = 3
-_ALPHANUMERIC = re.compile(r"[a-z0-9]+")
-_PIECE = re.compile(r"[^\s/()\[\],;]+")
-_NON_ALPHANUMERIC = re.compile(r"[\W_]")  # "IL-2" is "IL2"
-_FUNCTION_WORDS = frozenset({"of", "and", "the", "in"})
-
-
-@dataclass(frozen=True)
-class _GeneNames:
-    """The names of a gene and its homologs.
-
-    short (frozenset): One-word names.
-    long (tuple): The words of each longer name, with their weights.
-    homolog_names (frozenset): The homologs' names only.
-    """
-
-    short: frozenset[str]
-    long: tuple[dict[str, float], ...]
-    homolog_names: frozenset[str]
-
-
-class WordsOfDocument:
-    """The words in a document, and the substrings that may be short names."""
-
-    def __init__(self, text: str) -> None:
-        self.words = set(_alphanumeric_words(text))
-        self.short = {_compact(piece): piece for piece in [*text.split(), *_PIECE.findall(text)]}
-
-
-class HomonymResolver:
-    """Decides between genes of one organism that share a name. Threads can share a resolver."""
-
-    def __init__(self, kb: KnowledgeBase) -> None:
-        self.kb = kb
-        self._names_of = lru_cache(maxsize=1 << 14)(self._read_names)
-
-    def resolve(
-        self, candidates: Sequence[Candidate], mention: str, document: WordsOfDocument
-    ) -> list[Candidate]:
-        """Rescore candidates from one organism; the sum of their scores stays the same."""
-        odds = [c.score * exp(self._log_odds(c.id, mention, document)) for c in candidates]
-        factor = sum(c.score for c in candidates) / (sum(odds) or 1.0)
-        return [replace(c, score=factor * o) for c, o in zip(candidates, odds, strict=True)]
-
-    def other_name(self, id: str, mention: str, document: WordsOfDocument) -> str:
-        """Return another one-word name that the document uses for a gene, or ""."""
-        others = (self._names_of(id).short - {_compact(mention)}) & document.short.keys()
-        return document.short[min(others)] if others else ""
-
-    def _log_odds(self, id: str, mention: str, document: WordsOfDocument) -> float:
-        names, coverage, words = self._names_of(id), 0.0, document.words
-        name, own_words = _compact(mention), set(_alphanumeric_words(mention))
-        for weights in names.long:
-            covered = sum(weights[w] for w in weights if w in words and w not in own_words)
-            coverage = max(coverage, covered / sum(weights.values()))
-        has_other_name = bool((names.short - {name}) & document.short.keys())
-        return (
-            _OTHER_NAME_WEIGHT * has_other_name
-            + _LONG_NAME_WEIGHT * coverage
-            + _HOMOLOG_NAME_WEIGHT * (name in names.homolog_names)
-        )
-
-    def _read_names(self, id: str) -> _GeneNames:
-        kb, row = self.kb, self.kb.find(id)
-        gene_names = kb.names.take(kb.names_of(row))
-        symbol_rows = kb.lookup_names([normalize_name(gene_names[0])])
-        _, concepts, is_preferred = kb.concepts_of_names(symbol_rows)
-        homolog_rows = concepts[is_preferred & (concepts != row)].tolist()
-        homolog_names = [
-            name for homolog in homolog_rows for name in kb.names.take(kb.names_of(homolog))
-        ]
-        names = dict.fromkeys([*gene_names, *homolog_names])
-        short = {_compact(name) for name in names if " " not in name} - everyday_words()
-        return _GeneNames(
-            frozenset(s for s in short if len(s) >= _MIN_OTHER_NAME_LENGTH and not s.isdigit()),
-            tuple(filter(None, (_word_weights(name) for name in names if " " in name))),
-            frozenset(map(_compact, homolog_names)),
-        )
-
-
-def _word_weights(name: str) -> dict[str, float]:
-    """Return the words of a name with their weights; rare words have higher weights."""
-    common = common_words()
-    words = (word for word in _alphanumeric_words(name) if word not in _FUNCTION_WORDS)
-    return {word: log1p(1e6 / (1 + common.get(word, 0.0))) for word in words}
-
-
-def _alphanumeric_words(text: str) -> list[str]:
-    return _ALPHANUMERIC.findall(text.lower())
-
-
-def _compact(name: str) -> str:
-    return _NON_ALPHANUMERIC.sub("", name).lower()

@@ -5,17 +5,21 @@ genes: transcribed genes of NCBI Gene: all human ones; those of mouse, zebrafish
     from HomoloGene.
 species: taxa of NCBI Taxonomy with a common name, a reference genome or a Wikipedia article, with
     more names of the best known ones from training/assets/organisms.tsv.
+publications: number of publications of human genes, by symbol.
 cells: names of cell lines in training documents and in EFO, with Cellosaurus ids.
 """
 
 from __future__ import annotations
 
+import gzip
+import json
 import re
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from math import log
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,7 +33,7 @@ from specs import load_spec
 
 from spacy_bioel.cli.console import show_note
 from spacy_bioel.files import replacing_file
-from spacy_bioel.io.open import skipping_bad
+from spacy_bioel.io.open import open_text, skipping_bad
 from spacy_bioel.io.pubtator import read_pubtator
 from spacy_bioel.io.table import read_gene_info
 from spacy_bioel.text.normalize import normalize_name
@@ -64,6 +68,7 @@ _TAXON_DATA = ("common_name", "en_wiki_title", "taxid2refseq", "taxid2refrep")
 _TRAINING_FIFTHS = (1, 2, 3, 4)
 DataOption = Annotated[str, typer.Option(help="Folder with the files, see project.yml.")]
 
+_MIN_PUBLICATIONS = 20
 _MIN_LENGTH = 4  # characters of a name that training documents lack
 _HYPHEN = re.compile(r"^([A-Za-z]{2,})(-?)(\d+)$")
 app = typer.Typer(add_completion=False, help=__doc__)
@@ -121,6 +126,22 @@ def _without_human_names(
     # One-word names are kept even if the human gene has them: they are ambiguous anyway.
     names = [n for n in names if " " not in n or normalize_name(n) not in shared]
     return replace(gene, names=(symbol, *names[:n_names]))
+
+
+@app.command()
+def publications(data: DataOption = "") -> None:
+    """Write gene_publications.json.gz: for human genes with 20 publications or more."""
+    ((_, path),) = _finder(data).choose([[{"file": "publications_human.tsv*"}]])
+    with open_text(path) as file:
+        rows = [line.rstrip("\n").split("\t") for line in file][1:]
+    counts = {
+        re.sub(r"[\W_]", "", symbol).lower(): round(log(int(n)), 1)
+        for _, symbol, n in reversed(rows)  # the most publications come first
+        if int(n) >= _MIN_PUBLICATIONS
+    }
+    with replacing_file(ASSETS / "gene_publications.json.gz") as path:
+        packed = json.dumps(counts, separators=(",", ":")).encode()
+        path.write_bytes(gzip.compress(packed, mtime=0))
 
 
 @app.command()

@@ -1,0 +1,121 @@
+"""The usual meanings of short names of genes: "LH" is LHB, though LH is a name of PLOD1 as well.
+
+assets/usual_names.tsv lists such names, with the symbols of the human genes that they mean in most
+texts. The symbols are looked up instead of the name, in the organism of the document, unless the
+document defines the name. A name of a family means the members that the table lists ("ferritin":
+FTH1 and FTL), or the one that curators choose ("ERK": MAPK1). Some names ("ER", "oxytocin") mean
+genes only next to words for genes.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+from spacy.tokens import Doc
+
+from spacy_bioel.doc import SpansByToken, long_forms, text_of
+from spacy_bioel.entities import LinkerKnowledge, Mentions, Query
+from spacy_bioel.entities.species import HUMAN
+from spacy_bioel.kb.bundled import ASSETS_FOLDER
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.text.normalize import normalize_name, normalize_names
+from spacy_bioel.types import GENE, ScoredSpan
+
+_WORD = re.compile(r"(?<![\w-])[^\W\d_][\w/-]*+")
+_BEFORE_GENE = re.compile(
+    r"\b(?:(?:over|co-?)?express(?:ion|es|ed|ing)(?: levels?)?|knock(?:down|out|ing down)|silencing"
+    r"|deletion|ablation|loss|depletion|transcription|phosphorylation|(?:m?RNA|protein) levels?"
+    r"|mutations?|promoter|genes?|proteins?|transfect\w{1,5}|si-?RNA|antibod(?:y|ies))"
+    r"(?: (?:of|for|in|to|against|with|encoding))?(?: the)?(?: human| mouse| rat)?[ (]$",
+    re.IGNORECASE,
+)
+_AFTER_GENE = re.compile(
+    r"[ -](?:(?:over)?express(?:ion|ing|ed)|genes?|proteins?|m?RNA|knock(?:down|out)|siRNA|promoter"
+    r"|mutations?|mutants?|null|deficien(?:t|cy)|transcripts?|phosphorylation|positive|negative"
+    r"|polymorphisms?|transfected)\b"
+    r"|[+⁺−](?!\d)|/(?:ER|PR|PgR|HER2)\b|-/-",
+    re.IGNORECASE,
+)
+_MAX_BEFORE = 60  # characters before a name to search for words for genes
+
+
+class UsualName(NamedTuple):
+    """The normalised symbols that a name means, and whether it needs words for genes beside it."""
+
+    symbols: tuple[str, ...]
+    needs_context: bool
+
+
+@cache
+def usual_names() -> dict[str, UsualName]:
+    """Read assets/usual_names.tsv."""
+    lines = (ASSETS_FOLDER / "usual_names.tsv").read_text("utf8").splitlines()
+    rows = ([*line.split("\t"), ""] for line in lines if not line.startswith("#"))
+    return {
+        name: UsualName(tuple(map(normalize_name, symbols.split("|"))), context == "context")
+        for name, symbols, context, *_ in rows
+    }
+
+
+def usual_name(text: str) -> UsualName | None:
+    """Return the usual meaning of a name; a word may begin with a capital letter."""
+    name = text[:1].lower() + text[1:]
+    return usual_names().get(text) or (usual_names().get(name) if name.islower() else None)
+
+
+def usual_queries(mentions: Mentions, knowledge: LinkerKnowledge) -> list[Query]:
+    """Return the queries with the symbols instead of names that the documents do not define."""
+    queries = list(mentions.queries)
+    for i, (span, query) in enumerate(zip(mentions.spans, queries, strict=True)):
+        usual = usual_name(span.text) if span.label_ == GENE else None
+        if usual and query.whole == normalize_name(span.text):
+            symbols = usual.symbols
+            if _means_others(knowledge.kb_of(GENE), query.whole, symbols):
+                readings = (symbols,) if len(symbols) > 1 else ()
+                queries[i] = replace(query, whole=symbols[0], readings=readings)
+    return queries
+
+
+def _means_others(kb: KnowledgeBase, name: str, symbols: tuple[str, ...]) -> bool:
+    """Whether a knowledge base has these human genes, but not, or not only, by this name.
+
+    Names that the user added keep their meaning.
+    """
+    if HUMAN not in kb.type_names or (kb.lookup_names(symbols) < 0).any():
+        return False
+    rows = kb.lookup_names([name])
+    _, concepts, _ = kb.concepts_of_names(rows)
+    is_human = [HUMAN in kb.types_of(row) for row in concepts.tolist()]
+    human = concepts[np.array(is_human, dtype=bool)]
+    found = normalize_names(kb.names.take(kb.preferred_rows(human)))
+    return tuple(found) != symbols and not (rows[0] >= 0 and kb.is_added[rows[0]])
+
+
+def with_usual_names(doc: Doc, spans: list[ScoredSpan]) -> list[ScoredSpan]:
+    """Add missed names, and correct names of chemicals that are genes here."""
+    text, added = text_of(doc), dict[tuple[int, int], ScoredSpan]()
+    by_token = SpansByToken(spans)
+    for match in _WORD.finditer(text):
+        name = match.group()
+        while usual_name(name) is None and "-" in name:
+            name = name.rpartition("-")[0]
+        usual, start, end = usual_name(name), match.start(), match.start() + len(name)
+        if usual is None or (span := doc.char_span(start, end)) is None:
+            continue
+        near = by_token.overlapping(span.start, span.end)
+        is_same = all(s[:2] == (span.start, span.end) and s[3] < 1 for s in near)
+        is_other = name in long_forms(doc) or text.startswith((" receptor", "-receptor"), end)
+        if any(s[2] == GENE for s in near) or not is_same or is_other:
+            continue
+        if usual.needs_context or near:
+            before = text[max(0, start - _MAX_BEFORE) : start]
+            if not (_BEFORE_GENE.search(before) or _AFTER_GENE.match(text, end)):
+                continue
+        added[span.start, span.end] = (span.start, span.end, GENE, 0.9)
+    if not added:
+        return spans
+    return sorted([*(s for s in spans if s[:2] not in added), *added.values()])
