@@ -90,13 +90,15 @@ def begins_sentence(tokens: Sequence[str]) -> list[bool]:
 _BRACKETED = re.compile(r"[(\[]([^()\[\]]{2,120})[)\]]")
 _NON_SPACE = re.compile(r"\S+")
 _WORD_OR_PART = re.compile(r"\w+")  # a word, or part of a hyphenated word
-_WORD_START = re.compile(r"(?<!\w)\S")
+# The start of a word, but not of "SMA" in "alpha-SMA".
+_WORD_START = re.compile(r"(?<!\w)(?<!alpha-)(?<!beta-)(?<!gamma-)(?<![αβγδκ]-)\S")
 _IN_WORD = re.compile(r"\w")
+_NUMBER_NEXT = re.compile(r"[ -]?\d")
 # "(Lee, 2004)" and "(Spenner et al., 1995)" are not definitions.
 _CITATION = re.compile(r"\bet al\b|\b(?:19|20)\d\d[a-z]?\s*$")
 # Requires three characters before the full stop, so that "E. coli" and "St. John" do not match.
 _SENTENCE_END = re.compile(r"(?<=[\w)\]]{3})\s?[.!?]\s+(?=[^\w\s]*[A-Z0-9])")
-_LONG_FORM_BORDERS = (_SENTENCE_END, BLANK_LINE)
+_LONG_FORM_BORDERS = (_SENTENCE_END, BLANK_LINE, re.compile(r";\s"))
 _LATIN = str.maketrans("αβγδεκλμ", "abgdeklm")  # "TNF-α" matches "tumor necrosis factor alpha"
 _MAX_SHORT_CHARS = 10
 _MAX_LONG_CHARS = 250
@@ -127,6 +129,8 @@ def expand_abbreviations(mention: str, long_forms: Mapping[str, str]) -> str:
     """Replace the known short forms in a mention, such as "AKI patients", with their long forms."""
     if (long := _long_form_of(mention, long_forms)) is not None:
         return long
+    if mention.isupper() and mention + "s" in long_forms:
+        return long_forms[mention + "s"]
     # Drop a bracketed short form: "adenomatous polyposis coli (APC) tumours".
     mention = _BRACKETED.sub(lambda m: "" if m[1] in long_forms else m[0], mention)
     return " ".join([_long_form_of(word, long_forms) or word for word in mention.split()])
@@ -138,21 +142,27 @@ def _long_form_of(word: str, long_forms: Mapping[str, str]) -> str | None:
 
 
 def find_forms(text: str, short_forms: Collection[str]) -> dict[str, list[tuple[int, int]]]:
-    """Find short forms that are whole words, or their plurals, in one pass over the text.
+    """Find short forms that are whole words, or their plurals or singulars ("GIST" for "GISTs"), in
+    one pass over the text.
 
     RETURNS (dict[str, list[tuple[int, int]]]): Character offsets of each short form, from left to
         right, without overlaps; in the order of `short_forms`.
     """
     places: dict[str, list[tuple[int, int]]] = {short: [] for short in short_forms}
-    lengths = sorted({len(short) for short in short_forms if short})
+    form_of = {short[:-1]: short for short in places if short[-1:] == "s" and short[:-1].isupper()}
+    form_of |= {short: short for short in places}
+    lengths = sorted({len(form) for form in form_of if form})
     for match in _WORD_START.finditer(text) if lengths else ():
         start = match.start()
         for length in lengths:
             end = start + length
-            places_of_form = places.get(text[start:end])
-            if places_of_form is None or end > len(text):
+            form = form_of.get(text[start:end])
+            if form is None or end > len(text):
                 continue
-            if text.startswith("s", end) and text[start:end] + "s" not in places:
+            if form != text[start:end] and _NUMBER_NEXT.match(text, end):
+                continue  # "SCA 3" is not one of "ataxias (SCAs)"
+            places_of_form = places[form]
+            if text.startswith("s", end) and text[start:end] + "s" not in form_of:
                 end += 1
             overlaps = bool(places_of_form) and places_of_form[-1][1] > start
             if not overlaps and not _IN_WORD.match(text, end):
@@ -164,15 +174,17 @@ def _definitions(text: str, match: re.Match[str]) -> Iterator[tuple[str, str]]:
     """Yield the definitions that a bracket may contain, "long (short)" before "short (long)"."""
     if _CITATION.search(match[1]):
         return
-    inner = re.split(r"[,;]|\bor\b", match[1], maxsplit=1)[0].strip()
+    inner, *rest = map(str.strip, re.split(r"[,;]|\bor\b", match[1], maxsplit=1))
     before = text[max(0, match.start() - _MAX_LONG_CHARS) : match.start()]
     ends = [end.end() for border in _LONG_FORM_BORDERS for end in border.finditer(before)]
     # Drop opening brackets, as in "dopamine ([DA]1)".
     before = before[max(ends, default=0) :].rstrip(" \n\t([")
     words = list(_NON_SPACE.finditer(before))
+    if rest and is_short_form(inner) and _long_form_start(inner, rest[0]) == 0:
+        yield inner, rest[0]  # "(MPA, mycophenolic acid)"
     if not inner or not words:
         return
-    if _is_short_form(inner):
+    if is_short_form(inner):
         # Maximum number of words in the long form (Schwartz and Hearst, section 3).
         n_words = min(len(inner) + 5, len(inner) * 2)
         window = before[words[-n_words:][0].start() :]
@@ -182,11 +194,12 @@ def _definitions(text: str, match: re.Match[str]) -> Iterator[tuple[str, str]]:
         if start is not None:
             yield inner, window[start:]
     short = words[-1].group()
-    if _is_short_form(short) and " " in inner and _long_form_start(short, inner) == 0:
+    if is_short_form(short) and " " in inner and _long_form_start(short, inner) == 0:
         yield short, inner
 
 
-def _is_short_form(word: str) -> bool:
+def is_short_form(word: str) -> bool:
+    """Whether a string may be a short form, according to Schwartz and Hearst."""
     return (
         2 <= len(word) <= _MAX_SHORT_CHARS
         and len(word.split()) <= 2
