@@ -285,6 +285,13 @@ class TrainingSettings(Settings):
     seed: Natural = Field(default=0, description="Random seed of the sampling.")
 
 
+# Labels of pipelines such as en_core_web_sm, which no concept has.
+GENERAL_LABELS = frozenset(
+    "PERSON PER NORP FAC ORG GPE LOC EVENT WORK_OF_ART LAW LANGUAGE DATE TIME PERCENT MONEY"
+    " QUANTITY ORDINAL CARDINAL".split()
+)
+
+
 class LinkerSettings(Settings):
     pipe = LINKER
 
@@ -312,8 +319,9 @@ class LinkerSettings(Settings):
     label_types: dict[str, Annotated[tuple[str, ...], _as_tuple]] = Field(
         default={},
         description='Semantic types that mentions with a label can link to: `{"Disease": ["C", '
-        '"F03"]}`. Labels that are not listed can link to any type; `{"ORG": []}` excludes a '
-        "label.",
+        '"F03"]}`. `{"Disease": []}` excludes a label. Labels that are not listed can link to any '
+        "type, except labels of a general NER (ORG, PERSON, GPE, LOC, DATE, ...), which link to "
+        "nothing unless the `kb` setting lists them.",
         examples=[{"Disease": ["C", "F03"]}],
     )
     nil_threshold: Share = Field(

@@ -19,6 +19,7 @@ from spacy.tokens import Doc
 
 from spacy_bioel.doc import SpansByToken, long_forms, text_of
 from spacy_bioel.entities import LinkerKnowledge, Mentions, Query
+from spacy_bioel.entities.codes import is_code
 from spacy_bioel.entities.species import HUMAN
 from spacy_bioel.kb.bundled import ASSETS_FOLDER
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
@@ -40,11 +41,13 @@ _AFTER_GENE = re.compile(
     r"|[+⁺−](?!\d)|/(?:ER|PR|PgR|HER2)\b|-/-",
     re.IGNORECASE,
 )
+_NEVER_LABELS = (GENE, "Disease")
 _MAX_BEFORE = 60  # characters before a name to search for words for genes
 
 
 class UsualName(NamedTuple):
-    """The normalised symbols that a name means, and whether it needs words for genes beside it."""
+    """The normalised symbols that a name means, none if it is neither a gene nor a disease, and
+    whether it needs words for genes beside it."""
 
     symbols: tuple[str, ...]
     needs_context: bool
@@ -56,7 +59,7 @@ def usual_names() -> dict[str, UsualName]:
     lines = (ASSETS_FOLDER / "usual_names.tsv").read_text("utf8").splitlines()
     rows = ([*line.split("\t"), ""] for line in lines if not line.startswith("#"))
     return {
-        name: UsualName(tuple(map(normalize_name, symbols.split("|"))), context == "context")
+        name: UsualName(tuple(map(normalize_name, filter(None, symbols.split("|")))), context != "")
         for name, symbols, context, *_ in rows
     }
 
@@ -72,7 +75,7 @@ def usual_queries(mentions: Mentions, knowledge: LinkerKnowledge) -> list[Query]
     queries = list(mentions.queries)
     for i, (span, query) in enumerate(zip(mentions.spans, queries, strict=True)):
         usual = usual_name(span.text) if span.label_ == GENE else None
-        if usual and query.whole == normalize_name(span.text):
+        if usual and usual.symbols and query.whole == normalize_name(span.text):
             symbols = usual.symbols
             if _means_others(knowledge.kb_of(GENE), query.whole, symbols):
                 readings = (symbols,) if len(symbols) > 1 else ()
@@ -98,6 +101,7 @@ def _means_others(kb: KnowledgeBase, name: str, symbols: tuple[str, ...]) -> boo
 def with_usual_names(doc: Doc, spans: list[ScoredSpan]) -> list[ScoredSpan]:
     """Add missed names, and correct names of chemicals that are genes here."""
     text, added = text_of(doc), dict[tuple[int, int], ScoredSpan]()
+    dropped = set[ScoredSpan]()
     by_token = SpansByToken(spans)
     for match in _WORD.finditer(text):
         name = match.group()
@@ -105,6 +109,11 @@ def with_usual_names(doc: Doc, spans: list[ScoredSpan]) -> list[ScoredSpan]:
             name = name.rpartition("-")[0]
         usual, start, end = usual_name(name), match.start(), match.start() + len(name)
         if usual is None or (span := doc.char_span(start, end)) is None:
+            continue
+        if not usual.symbols:  # "PBS"
+            if name not in long_forms(doc):
+                near = by_token.overlapping(span.start, span.end)
+                dropped.update(s for s in near if s[2] in _NEVER_LABELS and s[3] < 1)
             continue
         near = by_token.overlapping(span.start, span.end)
         is_same = all(s[:2] == (span.start, span.end) and s[3] < 1 for s in near)
@@ -116,6 +125,11 @@ def with_usual_names(doc: Doc, spans: list[ScoredSpan]) -> list[ScoredSpan]:
             if not (_BEFORE_GENE.search(before) or _AFTER_GENE.match(text, end)):
                 continue
         added[span.start, span.end] = (span.start, span.end, GENE, 0.9)
-    if not added:
+    for scored in spans:
+        if scored[2] == GENE and scored[3] < 1:
+            mention = doc[scored[0] : scored[1]]
+            dropped.update([scored] * is_code(text, mention.start_char, mention.end_char))
+    if not (added or dropped):
         return spans
-    return sorted([*(s for s in spans if s[:2] not in added), *added.values()])
+    kept = (s for s in spans if s[:2] not in added and s not in dropped)
+    return sorted([*kept, *added.values()])

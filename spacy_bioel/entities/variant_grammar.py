@@ -30,6 +30,7 @@ _NUMERALS_IN_WORDS = "one two three four five six seven eight nine ten eleven tw
 _NUMERAL = "|".join(_NUMERALS_IN_WORDS)
 _OFFSET = r"(?:\s?[-+]\s?\d{1,2}(?!\d)|[-+]\s?\d+)?"
 _SITE = r"(?:amino[ -]acids?|nucleotides?|nts?|codons?|CD|residues?|positions?|bases?)"
+_CHROMOSOME = r"\b[Cc]hr(?:\d\d?|[XYM]):\s?(?:[gm]\.)?"
 # Lower-case words that may be part of a variant; any sequence of other words is one token.
 _VARIANT_WORD = (
     rf"(?:{_RESIDUE_NAMES}|{_NUMERAL}|del|ins|dup|repeat|indel|frame|fs|rather|allele|exon|intron"
@@ -46,7 +47,8 @@ _TOKEN_KINDS = (
      rf"\s?(?!{_VARIANT_WORDS})[a-z]{{2,}}\b"
      rf"(?:[,;]?\s(?!{_VARIANT_WORDS})(?:[a-z]{{2,}}|a)\b)*+"),
     ("gap", " ", r"[ ](?=[ABD-Z0-9(])"),
-    ("level", "v", r"(?<![A-Za-z])[cgmnrp]\."),
+    ("level", "v",
+     rf"(?<![A-Za-z])[cgmnrp]\.|{_CHROMOSOME}(?=\d)"),
     ("site", "p",  # "at codon " in "at codon 12"
      rf"\s?(?:\b(?:at|of|in|between)\s)?(?:the\s)?\b{_SITE}(?:\s{_SITE})?[\s:]?(?:\(CD\)\s?)?"
      r"(?=\(?[-+*]?\d)|\sat\s(?:the\s)?(?=-\d\d|\d{3})"),
@@ -113,6 +115,7 @@ VARIANT_FORMS = tuple(
     for row in (
         ("dbSNP number", "z", "rs6025", ""),
         ("bases", rf"v ?{_NUM} ?\(?{_SOME}[t/]{_SOME}\)?", "c.1799T>A", "c.1799T>A"),
+        ("coordinates", rf"v{_NUM}k", "chr13:32340301del", "g.32340301del"),
         ("deletion, insertion, duplication with level",
          rf"v ?{_NUM} ?(?:[kKb] ?\.?{_SOME}?){{1,2}}(?:\({_BASES}\))?(?:\({_NUM}\))?",
          "c.35delG", "c.35del"),
@@ -192,6 +195,8 @@ _INTRONS = ["", "I", "II", "III", "IV", "V"]
 REWRITES = tuple(
     Rewrite(re.compile(pattern, flags), replacement, before, after)
     for pattern, flags, replacement, before, after in (
+        (_CHROMOSOME, 0, lambda match: "m." if "M" in match[0] else "g.",
+         "chr7:140453136A>T", "g.140453136A>T"),
         (r"&gt;|\s?(?:(?<!-)-++>|→|–>)\s?", 0, ">", "C --> T", "C>T"),
         (r"[‐‑–−]", 0, "-", "−308", "-308"),
         (r"\b(?:a|single)[ -](?=base|nucleotide)", 0, "1 ", "a base", "1 base"),

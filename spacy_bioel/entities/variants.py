@@ -15,6 +15,7 @@ from spacy.tokens import Doc
 
 from spacy_bioel.doc import SpansByToken, text_of
 from spacy_bioel.entities import Candidates, EntityRules, Mentions
+from spacy_bioel.entities.codes import is_code
 from spacy_bioel.entities.species import is_named
 from spacy_bioel.entities.variant_grammar import RS_NUMBER, find_variants, read_variant
 from spacy_bioel.explanation import Trace
@@ -132,6 +133,9 @@ class Variants(EntityRules):
         return [_EXPLANATIONS.get(best.evidence, "") if best else "" for best in linked]
 
 
+_MAX_CODE_LENGTH = 8  # "A20140G"
+
+
 def create_variants_v1() -> Variants:
     """Registered as `spacy-bioel.Variants.v1`."""
     return Variants()
@@ -156,7 +160,9 @@ def _is_plausible(doc: Doc, span: ScoredSpan) -> bool:
     mention = doc[start:end]
     if label != VARIANT or probability == 1 or RS_NUMBER.fullmatch(mention.text):
         return True
-    return read_variant(text_of(doc), mention.start_char, mention.end_char) is not None
+    text, place = text_of(doc), (mention.start_char, mention.end_char)
+    is_short = len(mention.text) <= _MAX_CODE_LENGTH and mention.text.isalnum()
+    return read_variant(text, *place) is not None and not (is_short and is_code(text, *place))
 
 
 def rs_numbers(text: str, places: Sequence[tuple[int, int]]) -> list[str]:

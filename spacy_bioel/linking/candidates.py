@@ -41,7 +41,7 @@ from spacy_bioel.linking.searches import (
 )
 from spacy_bioel.linking.starter import is_dense, string_vectors
 from spacy_bioel.models.fusion import Fusion, rank
-from spacy_bioel.settings import LinkerSettings
+from spacy_bioel.settings import GENERAL_LABELS, LinkerSettings
 from spacy_bioel.types import BoolArray, Candidate, IntArray
 
 if TYPE_CHECKING:
@@ -244,7 +244,8 @@ class CandidateGenerator:
         """Return the semantic types that mentions with a label can link to; None for all."""
         if self._only_labels and label and label not in self._only_labels:
             return ()
-        return self._types.get(label)
+        is_general = label in GENERAL_LABELS and label not in {*self._part_of, *self._only_labels}
+        return self._types.get(label, () if is_general else None)
 
     def _mask(self, label: str) -> BoolArray | None:
         """Return a mask of the concepts that a label allows. Shape (n_concepts,); None: all."""

@@ -16,6 +16,7 @@ from spacy_bioel.kb.bundled import starter_kb
 from spacy_bioel.kb.edit import NameEdit, edit_names
 from spacy_bioel.types import Concept
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*W323")
 HUMAN, MOUSE = "NCBITaxon:9606", "NCBITaxon:10090"
 
 
@@ -147,3 +148,21 @@ def test_the_symbols_are_human_genes():
             _, concepts, is_preferred = kb.concepts_of_names(kb.lookup_names([symbol]))
             human = [r for r in concepts[is_preferred].tolist() if HUMAN in kb.types_of(r)]
             assert len(human) == 1, (name, symbol)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("Cells were washed in PBS and counted.", "PBS"),
+        ("The RAF9 gene (catalogue number RAF9) was cloned.", "none"),
+        ("We bought antibodies (cat. no. QX1234) from a company.", "QX1234"),
+        ("This was registered as NCT01234567 in 2012.", "NCT01234567"),
+    ],
+)
+def test_names_that_are_not_genes(nlp, text, name):
+    assert name not in links(nlp, text, **{name: "Gene"})
+
+
+def test_a_defined_name_may_be_a_gene(nlp):
+    text = "PLOD1-binding subunit (PBS) was cloned; PBS is a protein."
+    assert "PBS" in links(nlp, text, PBS="Gene")

@@ -5,14 +5,16 @@ from threading import Barrier
 
 import numpy as np
 import pytest
+from spacy.tokens import Span
 from spacy.training import Example
 from tiny import blank, linking_nlp
 
 from spacy_bioel.doc import add_gold
+from spacy_bioel.kb.build import build_kb
 from spacy_bioel.linking import candidates
 from spacy_bioel.linking.candidates import CandidateGenerator
 from spacy_bioel.linking.pipe import Linker
-from spacy_bioel.types import AnnotatedText, Mention
+from spacy_bioel.types import AnnotatedText, Concept, Mention
 
 COLD, ATTACK, NOTHING = ("cold", ""), ("heart attack", ""), ("", "")
 
@@ -149,3 +151,18 @@ def test_another_alias_table_keeps_the_vectors_of_names(linker):
     assert linker.generator.names is names
     found = {c.id: c.evidence for c in linker.generator.rank([("chills", "")])["chills", ""]}
     assert "alias_table" in found["MESH:D003139"]
+
+
+@pytest.mark.parametrize(
+    ("label", "linked"), [("ORG", False), ("PERSON", False), ("DATE", False), ("Disease", True)]
+)
+def test_labels_of_a_general_ner_link_to_nothing(tmp_path, label, linked):
+    build_kb([Concept("X:1", ("March",)), Concept("X:2", ("Boston",))], tmp_path / "kb")
+    kb = str(tmp_path / "kb")
+    for setting, expected in ((kb, linked), ({label: kb}, True)):
+        nlp = blank()
+        nlp.add_pipe("bioel_linker", config={"kb": setting, "evidence": {"dense": False}})
+        doc = nlp.make_doc("Boston in March")
+        doc.spans["bioel"] = [Span(doc, 0, 1, label=label)]
+        doc = nlp.get_pipe("bioel_linker")(doc)  # type: ignore[operator]
+        assert (doc.spans["bioel"][0].kb_id_ == "X:2") == expected
