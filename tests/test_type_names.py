@@ -105,10 +105,17 @@ def test_cell_lines_of_training_documents(tmp_path, monkeypatch):
     (tmp_path / "bioid_figures.PubTator.txt.gz").write_bytes(gzip.compress(LEGENDS.encode()))
     of_efo = {"name": "K562 cell", "synonyms": ["K-562"], "xrefs": [{"id": "CVCL_0004"}]}
     (tmp_path / "efo.json").write_text(json.dumps([of_efo]))
+    lines = "id\tname\tsynonyms", "CVCL_0465\tNIH:OVCAR-3\tOVCAR3", "CVCL_1511\tNCI-H1975\tHT"
+    (tmp_path / "depmap.tsv").write_text("\n".join(lines))
+    (tmp_path / "cells.tsv").write_text("CVCL_0059\tVero|VeroR\n")
+    monkeypatch.setattr(type_names, "_CELL_NAMES", tmp_path / "cells.tsv")
     monkeypatch.setattr(type_names, "_TRAINING_FIFTHS", range(5))
     type_names.cells(data=str(tmp_path))
     # Words such as "cells" are not names, and a name with two ids is ambiguous.
     assert written("cells") == [
         {"id": "CVCL_0004", "names": ["K562", "K-562"], "types": ["CellLine"]},
         {"id": "CVCL_0030", "names": ["HeLa"], "types": ["CellLine"]},
+        {"id": "CVCL_0059", "names": ["Vero", "VeroR"], "types": ["CellLine"]},
+        {"id": "CVCL_0465", "names": ["OVCAR-3", "OVCAR3"], "types": ["CellLine"]},
+        {"id": "CVCL_1511", "names": ["NCI-H1975", "H1975", "NCIH1975"], "types": ["CellLine"]},
     ]

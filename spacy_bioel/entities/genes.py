@@ -18,6 +18,7 @@ from spacy_bioel.dictionary.unambiguous import (
 )
 from spacy_bioel.doc import long_forms, text_of, texts_of
 from spacy_bioel.entities import Candidates, EntityRules, LinkerKnowledge, Mentions, Query, Rank
+from spacy_bioel.entities.cells import with_cell_lines
 from spacy_bioel.entities.homonyms import HomonymResolver, WordsOfDocument
 from spacy_bioel.entities.species import (
     HUMAN,
@@ -33,7 +34,7 @@ from spacy_bioel.entities.usual_names import usual_queries, with_usual_names
 from spacy_bioel.explanation import Trace
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.normalize import normalize_name, normalize_names
-from spacy_bioel.types import GENE, ORGANISM, Candidate, Link, ScoredSpan, best_first
+from spacy_bioel.types import CELL_LINE, GENE, ORGANISM, Candidate, Link, ScoredSpan, best_first
 
 # A text without any of these words is assumed not to mention genes: "The cat had the flu."
 _GENETICS_WORDS = re.compile(
@@ -45,7 +46,7 @@ _GENETICS_WORDS = re.compile(
 # not "met".
 _MIN_ANNOTATION_RATE = 0.9
 _EVERYDAY_WORD = "an everyday word, in a text that does not mention genes"
-_USUAL_NAME = "by the table of short names and their usual meanings"
+_USUAL_NAME = "by the table of short names, or before cells"
 _MIN_PROBABILITY = 0.01  # of an organism, so that its genes are compared
 
 
@@ -74,6 +75,9 @@ class Genes(EntityRules):
         found = kept
         if self.usual_names and HUMAN in self.knowledge.vocabularies[GENE].kb.type_names:
             found = [with_usual_names(*pair) for pair in zip(docs, kept, strict=True)]
+        if CELL_LINE in self.knowledge.vocabularies:
+            cells = self.knowledge.vocabularies[CELL_LINE].kb
+            found = [list(with_cell_lines(d, s, cells)) for d, s in zip(docs, found, strict=True)]
         for trace, *steps in zip(traces or (), spans, kept, found, strict=False):
             trace.changed(steps[0], steps[1], _EVERYDAY_WORD)
             trace.changed(steps[1], steps[2], _USUAL_NAME)

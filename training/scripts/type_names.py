@@ -6,7 +6,8 @@ genes: transcribed genes of NCBI Gene: all human ones; those of mouse, zebrafish
 species: taxa of NCBI Taxonomy with a common name, a reference genome or a Wikipedia article, with
     more names of the best known ones from training/assets/organisms.tsv.
 publications: number of publications of human genes, by symbol.
-cells: names of cell lines in training documents and in EFO, with Cellosaurus ids.
+cells: names of cell lines in training documents, EFO, DepMap and training/assets/cells.tsv, with
+    Cellosaurus ids.
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ _SPECIES_RANK, _STRAIN_RANKS = 23, {12, 26}  # strain and isolate
 _INVERTEBRATES = 1  # a division of GenBank
 _TYPES_BY_DIVISION = {0: (PROKARYOTE,), 3: (VIRUS,), 9: (VIRUS,)}
 _ORGANISM_NAMES = Path(__file__).parents[1] / "assets" / "organisms.tsv"
+_CELL_NAMES = Path(__file__).parents[1] / "assets" / "cells.tsv"
 _TAXON_DATA = ("common_name", "en_wiki_title", "taxid2refseq", "taxid2refrep")
 _TRAINING_FIFTHS = (1, 2, 3, 4)
 DataOption = Annotated[str, typer.Option(help="Folder with the files, see project.yml.")]
@@ -260,19 +262,43 @@ def cells(data: DataOption = "") -> None:
             if mention.label == "CellLine" and len(mention.ids) == 1 and _is_name(name):
                 counts[mention.ids[0]][name] += 1
     names = {id: [name for name, _ in counts[id].most_common()] for id in counts}
-    for id, efo_names in _cells_of_efo(data):
+    for id, more in (*_cells_of_texts(), *_cells_of_efo(data), *_cells_of_depmap(data)):
         known = set(map(normalize_name, names.setdefault(id, [])))
-        names[id] += [name for name in efo_names if normalize_name(name) not in known]
-    kept = (Concept(id, _with_spellings(names[id]), ("CellLine",)) for id in sorted(names))
-    about = {"source": "cell lines of BioID's training documents and of EFO, ids of Cellosaurus"}
-    licence = "ids: CC BY 4.0, SIB; EFO: Apache 2.0"
-    _write("cells", kept, licence=licence, release="BioCreative VI", **about)
+        names[id] += [name for name in more if normalize_name(name) not in known]
+    taken = Counter(normalize_name(name) for of_id in names.values() for name in set(of_id))
+    for id, of_id in names.items():  # a spelling is not the name of another cell line
+        spelled = _with_spellings(of_id)
+        names[id] = [n for n in spelled if n in of_id or not taken[normalize_name(n)]]
+    kept = (Concept(id, tuple(names[id]), ("CellLine",)) for id in sorted(names) if names[id])
+    source = "cell lines of BioID's training documents, EFO and DepMap, ids of Cellosaurus"
+    licence = "ids: CC BY 4.0, SIB; DepMap: CC BY 4.0; EFO: Apache 2.0"
+    _write("cells", kept, source=source, licence=licence, release="DepMap 25Q3")
+
+
+def _cells_of_texts() -> Iterator[tuple[str, list[str]]]:
+    """Read names of cell lines in texts from cells.tsv, which are mostly not human."""
+    for line in _CELL_NAMES.read_text("utf8").splitlines():
+        id, names = line.split("\t")
+        yield id, names.split("|")
+
+
+def _cells_of_depmap(data: str) -> Iterator[tuple[str, list[str]]]:
+    """Read names of the cell lines of DepMap, without a prefix ("NCI-", "NIH:")."""
+    ((_, path),) = _finder(data).choose([[{"file": "depmap.tsv"}]])
+    for line in path.read_text("utf8").splitlines()[1:]:
+        id, name, synonyms = line.split("\t")
+        names = [name.removeprefix("NIH:"), *filter(None, synonyms.split("|"))]
+        short = [n.removeprefix("NCI-").removeprefix("NCI") for n in names if n[:4] != "NIH:"]
+        kept = dict.fromkeys([*names, *(n for n in short if re.match(r"[HN]\d{2,}", n))])
+        yield id, [n for n in kept if _is_name(n) and len(n) > 2 and not n.isdigit()]
 
 
 def _with_spellings(names: list[str]) -> tuple[str, ...]:
-    """Add "HL-60" to "HL60", and vice versa: texts use both."""
+    """Add "HL-60" to "HL60", and vice versa, and "SKMEL28" to "SK-MEL-28": texts use all."""
     spellings: dict[str, str] = {}
-    for name in [*names, *(_HYPHEN.sub(_other_hyphen, name) for name in names)]:
+    joined = [name.replace("-", "") for name in names if re.fullmatch(r"[\w-]+", name)]
+    kept = [name for name in joined if len(name) >= _MIN_LENGTH and not name.isalpha()]
+    for name in [*names, *(_HYPHEN.sub(_other_hyphen, name) for name in names), *kept]:
         spellings.setdefault(normalize_name(name), name)
     return tuple(spellings.values())
 
