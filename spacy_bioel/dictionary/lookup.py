@@ -33,6 +33,7 @@ from spacy_bioel.dictionary.unambiguous import (
     is_in_capitals,
     why_not_name,
 )
+from spacy_bioel.dictionary.written_forms import WrittenForms, has_mostly_codes, is_common_word
 from spacy_bioel.doc import long_forms, text_of
 from spacy_bioel.explanation import Considered, Trace
 from spacy_bioel.kb.bundled import ASSETS_FOLDER
@@ -130,6 +131,8 @@ class DictionaryLookup:
         self._match_string = lru_cache(maxsize=1 << 16)(match_string)
         self._too_general = _concepts_above_most(kb)
         self._ignore_capitals = _are_words_in_capitals(kb)
+        self._has_codes = has_mostly_codes(kb)
+        self._written_forms = WrittenForms(kb)
         known_words = (*self.bags_of_words.words, *nouns, *AMOUNT_WORDS)
         self._stems = {stem_of(word) for word in known_words}
 
@@ -174,7 +177,7 @@ class DictionaryLookup:
         self, docs: Sequence[Doc], options: DictionarySettings, forms_of: FormsOf
     ) -> tuple[WordTable, SpanMatches]:
         """Read and correct the words in documents, and look up all spans that may be names."""
-        words = read_words(docs, stem_key, lambda doc: self._broken_words(doc) | forms_of(doc))
+        words = read_words(docs, stem_key, partial(self._forms_of, forms_of=forms_of))
         if options.typos:
             words.corrected = tuple(map(self._corrected, words.forms))
             for form, corrected in enumerate(words.corrected):
@@ -183,6 +186,10 @@ class DictionaryLookup:
         is_known = [w in LINKING_WORDS or stem_of(w) in self._stems for w in words.corrected]
         known = np.array(is_known, dtype=bool)
         return words, find_span_matches(words, self.bags_of_words, known, inexact=options.variants)
+
+    def _forms_of(self, doc: Doc, *, forms_of: FormsOf) -> dict[str, str]:
+        text = text_of(doc)
+        return self._broken_words(doc) | self._written_forms.find(text) | forms_of(doc)
 
     def _broken_words(self, doc: Doc) -> dict[str, str]:
         """Return the words of names that a hyphen breaks at the end of a line."""
@@ -271,6 +278,8 @@ class DictionaryLookup:
                 reasons[i] = ""  # names added by users are always found
             elif is_general:
                 reasons[i] = "too general: most concepts are below it"
+            elif self._has_codes and is_common_word(texts[doc_index], start, end, name):
+                reasons[i] = "a common word, without its case or a word such as kit beside it"
             else:
                 if self._ignore_capitals and (text != name or in_capitals[doc_index]):
                     name = name.lower()

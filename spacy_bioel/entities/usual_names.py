@@ -41,6 +41,7 @@ _AFTER_GENE = re.compile(
     r"|[+⁺−](?!\d)|/(?:ER|PR|PgR|HER2)\b|-/-",
     re.IGNORECASE,
 )
+_LONG_NUMBER = re.compile(r"\d{4}")
 _NEVER_LABELS = (GENE, "Disease")
 _MAX_BEFORE = 60  # characters before a name to search for words for genes
 
@@ -128,7 +129,9 @@ def with_usual_names(doc: Doc, spans: list[ScoredSpan]) -> list[ScoredSpan]:
     for scored in spans:
         if scored[2] == GENE and scored[3] < 1:
             mention = doc[scored[0] : scored[1]]
-            dropped.update([scored] * is_code(text, mention.start_char, mention.end_char))
+            has_number = _LONG_NUMBER.search(mention.text) is not None
+            if has_number and is_code(text, mention.start_char, mention.end_char):
+                dropped.add(scored)
     if not (added or dropped):
         return spans
     kept = (s for s in spans if s[:2] not in added and s not in dropped)

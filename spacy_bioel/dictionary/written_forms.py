@@ -1,0 +1,118 @@
+"""Written forms of codes, such as products and antibodies: "IL6", "IL 6" and "IL-6" are the same.
+
+Codes have a digit, a Greek letter or only capitals with a separator. Their forms differ in hyphens
+and spaces, in case, in Greek letters, and in "α" for "anti-".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from spacy_bioel.dictionary.unambiguous import common_words
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.text.normalize import normalize_name
+
+_GREEK = {
+    "α": "alpha", "β": "beta", "γ": "gamma", "δ": "delta", "ε": "epsilon", "κ": "kappa",
+    "λ": "lambda", "ζ": "zeta",
+}  # fmt: skip
+_GREEK_WORD = re.compile(rf"(?<![a-z])(?:{'|'.join(_GREEK.values())})(?![a-z])|[{''.join(_GREEK)}]")
+_CODE = re.compile(r"(?=.*[A-Zα-κ\d])[^\W\d_]\w*(?:[-/. ]?\w+){0,4}")
+_PIECE = re.compile(r"\d+|[^\W\d_]+")
+_NON_ALPHANUMERIC = re.compile(r"[\W_]+")
+# "PD 1 day" and "BG 300 mg" are quantities.
+_UNIT = re.compile(
+    r"\s?(?:[mµμnk]?[gMLl]|mmol|%|°|h|hr|min|s|days?|hours?|weeks?|months?|years?)\b"
+)
+_MAX_CODE_LENGTH, _MAX_PIECES = 16, 7
+_MAX_NAMES = 100_000  # larger vocabularies have many codes that others use for something else
+_SAMPLE_SIZE = 1000
+
+
+def _compact(text: str) -> str:
+    """Return the letters and digits of a string in lower case, with Greek letters as words."""
+    spelled = "".join(_GREEK.get(char, char) for char in text.lower())
+    return _NON_ALPHANUMERIC.sub("", spelled)
+
+
+def is_code_name(name: str) -> bool:
+    """Whether a name is a code, rather than words."""
+    if len(name) > _MAX_CODE_LENGTH or not _CODE.fullmatch(name) or len(name) < 2:
+        return False
+    has_sign = bool(_GREEK_WORD.search(name.lower())) or any(map(str.isdigit, name))
+    return has_sign or (name.isupper() and not name.isalpha()) or name[:5].lower() == "anti-"
+
+
+def has_mostly_codes(kb: KnowledgeBase) -> bool:
+    """Whether most names are codes, so that names that are words need their case."""
+    names = kb.names.take(np.arange(0, kb.n_names, max(1, kb.n_names // _SAMPLE_SIZE)))
+    return 2 * sum(map(is_code_name, names)) > len(names)
+
+
+# Words after a name of a product that is a common word: "the Rapid assay".
+_PRODUCT_WORD = re.compile(
+    r"[ -](?:assays?|kits?|buffers?|reagents?|antibod(?:y|ies)|systems?|medi(?:um|a)|cells?|lines?"
+    r"|clones?|softwares?|readers?|beads?|gels?|probes?|tests?|devices?|Laborator(?:y|ies))\b"
+)
+_SENTENCE_START = re.compile(r"(?:^|[.!?:]\s|\n)\W*$")
+
+
+def is_common_word(text: str, start: int, end: int, name: str) -> bool:
+    """Whether a string is a common word, rather than the product called by it."""
+    word = text[start:end]
+    if not (name.isalpha() and name.istitle()) or name.lower() not in common_words():
+        return False
+    if _PRODUCT_WORD.match(text, end) and not word.islower():
+        return False
+    return word != name or bool(_SENTENCE_START.search(text[max(0, start - 5) : start]))
+
+
+class WrittenForms:
+    """Finds other written forms of the codes in a knowledge base."""
+
+    def __init__(self, kb: KnowledgeBase) -> None:
+        names = kb.names.take(np.arange(kb.n_names)) if kb.n_names <= _MAX_NAMES else []
+        self._name_of: dict[str, str] = {}
+        ambiguous = set()
+        for name in filter(is_code_name, names):
+            if self._name_of.setdefault(_compact(name), name) != name:
+                ambiguous.add(_compact(name))
+        for key in ambiguous:
+            del self._name_of[key]
+        self._known = set(map(normalize_name, self._name_of.values()))
+
+    def find(self, text: str) -> dict[str, str]:
+        """Return the name of each other written form in a text."""
+        forms: dict[str, str] = {}
+        pieces = list(_PIECE.finditer(text)) if self._name_of else []
+        for first, piece in enumerate(pieces):
+            if piece.start() and (text[piece.start() - 1].isalnum() or piece[0].isdigit()):
+                continue
+            for end in self._ends(text, pieces[first : first + _MAX_PIECES]):
+                written = text[piece.start() : end]
+                name = self._name(written)
+                if name and normalize_name(written) not in self._known:
+                    forms.setdefault(written, name)
+        return forms
+
+    def _ends(self, text: str, pieces: list[re.Match[str]]) -> Iterator[int]:
+        """Yield where a code that begins with the first piece may end."""
+        last = pieces[0].start()
+        for i, piece in enumerate(pieces):
+            gap = text[last : piece.start()]
+            if i and (len(gap) > 1 or (gap and gap not in "-/. ")):
+                return
+            last = piece.end()
+            if not text[last : last + 1].isalnum() and not (gap == " " and _UNIT.match(text, last)):
+                yield last
+
+    def _name(self, written: str) -> str:
+        """Return the name with this written form, or ""; "was 17" is not WAS-17."""
+        keys = [_compact(written)]
+        if written[0] == "α":
+            keys.append(_compact("anti" + written[1:]))
+        name = next((self._name_of[key] for key in keys if key in self._name_of), "")
+        return "" if written.islower() and not name.islower() else name
