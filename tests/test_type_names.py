@@ -54,8 +54,13 @@ def test_genes_that_are_transcribed(tmp_path):
     pandas.DataFrame(rows, columns=["tax_id", "gene_id", "gene_symbol"]).to_pickle(table)
     (tmp_path / "Homo_sapiens.gene_info").write_text(GENES)
     (tmp_path / "Mus_musculus.gene_info").write_text(OF_MICE)
-    for name in ("Danio_rerio", "Drosophila_melanogaster"):
+    for name in ("Danio_rerio", "Drosophila_melanogaster", "Saccharomyces_cerevisiae"):
         (tmp_path / f"{name}.gene_info").write_text(GENES.partition("\n")[0] + "\n")
+    of_rats = "#\n10116\t23\tAbc2\tXyz2|long name|LOC5\tdescription\t5\n10116\t24\tLOC24\t-\t-\t6\n"
+    (tmp_path / "Rattus_norvegicus.tsv").write_text(of_rats)
+    homologs = "#\n6239\t51\tabc-1\n284812\t52\tabc1\n9913\t53\tABC1\n"
+    (tmp_path / "homologs.tsv").write_text(homologs)
+    (tmp_path / "flybase_synonyms.tsv").write_text("#\nblack\tflybase:FBgn1\tb\tlabel\n")
     type_names.genes("2026-11", tmp_path, data=str(tmp_path))
     assert written("genes") == [
         {
@@ -69,7 +74,11 @@ def test_genes_that_are_transcribed(tmp_path):
             "names": ["Abc1", "AB", "mAb", "mouse alpha"],
             "types": ["Gene", "protein-coding", "NCBITaxon:10090"],
         },
-        # Of the organisms that gene_info is not read of, those with a name.
+        # Rat genes with a symbol, and their one-word synonyms; worm and fission yeast.
+        {"id": "NCBIGene:23", "names": ["Abc2", "Xyz2"], "types": ["Gene", "NCBITaxon:10116"]},
+        {"id": "NCBIGene:51", "names": ["abc-1"], "types": ["Gene", "NCBITaxon:6239"]},
+        {"id": "NCBIGene:52", "names": ["abc1"], "types": ["Gene", "NCBITaxon:4896"]},
+        # Of the other organisms, those of HomoloGene with a name.
         {
             "id": "NCBIGene:21",
             "names": ["Abc1"],
@@ -83,7 +92,8 @@ def test_genes_that_are_transcribed(tmp_path):
     ]
     about = json.loads(Path("spacy_bioel/assets/genes.json").read_text())
     assert (about["source"], about["release"]) == (
-        "NCBI Gene: human, mouse, zebrafish, fly; HomoloGene 68: rat, worm, yeasts",
+        "NCBI Gene: human, mouse, zebrafish, fly, yeast; RGD: rat; FlyBase; HCOP and HomoloGene 68:"
+        " worm, fission yeast",
         "2026-11",
     )
 
@@ -119,3 +129,15 @@ def test_cell_lines_of_training_documents(tmp_path, monkeypatch):
         {"id": "CVCL_0465", "names": ["OVCAR-3", "OVCAR3"], "types": ["CellLine"]},
         {"id": "CVCL_1511", "names": ["NCI-H1975", "H1975", "NCIH1975"], "types": ["CellLine"]},
     ]
+
+
+def test_names_of_fly_genes(tmp_path):
+    lines = ["#", "black\tflybase:FBgn1\tb\tlabel", "CG12\tflybase:FBgn1\tb\tsynonym"]
+    (tmp_path / "flybase_synonyms.tsv").write_text("\n".join(lines) + "\n")
+    genes = [
+        Concept("NCBIGene:1", ("b", "bl"), ("Gene", "NCBITaxon:7227"), xrefs=("FLYBASE:FBgn1",)),
+        Concept("NCBIGene:2", ("ABC1",), ("Gene", "NCBITaxon:559292")),
+    ]
+    fly, yeast = type_names._with_flybase_names(genes, str(tmp_path))
+    assert fly.names == ("b", "bl", "black")
+    assert yeast.types == ("Gene", "NCBITaxon:4932")

@@ -25,7 +25,7 @@ _PIECE = re.compile(r"\d+|[^\W\d_]+")
 _NON_ALPHANUMERIC = re.compile(r"[\W_]+")
 # "PD 1 day" and "BG 300 mg" are quantities.
 _UNIT = re.compile(
-    r"\s?(?:[mµμnk]?[gMLl]|mmol|%|°|h|hr|min|s|days?|hours?|weeks?|months?|years?)\b"
+    r"\s?(?:[%°]|(?:[mµμnk]?[gMLl]|mmol|h|hr|min|s|days?|hours?|weeks?|months?|years?)\b)"
 )
 _MAX_CODE_LENGTH, _MAX_PIECES = 16, 7
 _MAX_NAMES = 100_000  # larger vocabularies have many codes that others use for something else

