@@ -58,8 +58,8 @@ def test_genes_that_are_transcribed(tmp_path):
         (tmp_path / f"{name}.gene_info").write_text(GENES.partition("\n")[0] + "\n")
     of_rats = "#\n10116\t23\tAbc2\tXyz2|long name|LOC5\tdescription\t5\n10116\t24\tLOC24\t-\t-\t6\n"
     (tmp_path / "Rattus_norvegicus.tsv").write_text(of_rats)
-    homologs = "#\n6239\t51\tabc-1\n284812\t52\tabc1\n9913\t53\tABC1\n"
-    (tmp_path / "homologs.tsv").write_text(homologs)
+    of_others = "#\n6239\t51\tabc-1\n284812\t52\tabc1\n9913\t53\tABC1\n"
+    (tmp_path / "homologs.tsv").write_text(of_others)
     (tmp_path / "flybase_synonyms.tsv").write_text("#\nblack\tflybase:FBgn1\tb\tlabel\n")
     type_names.genes("2026-11", tmp_path, data=str(tmp_path))
     assert written("genes") == [

@@ -57,7 +57,7 @@ def with_organism_genes(
         if len(word) >= _MIN_LENGTH and word.lower() not in STOP_WORDS and word not in defined:
             names.append((word, *match.span()))
     known = _genes_of(kb, {word for word, *_ in names}, about)
-    rare, common = [], []
+    rare, common = list[tuple[int, int]](), list[tuple[int, int]]()
     for word, start, end in names:
         if word in known:
             is_common = common_words().get(word.lower(), 0.0) > _MAX_FREQUENCY

