@@ -108,7 +108,7 @@ def genes(
             kept.append(gene)
     source = "NCBI Gene: human, mouse, zebrafish, fly, yeast; RGD: rat; FlyBase; HCOP and"
     source += " HomoloGene 68: worm, fission yeast"
-    licence = f"{_NLM}; RGD and FlyBase: CC BY 4.0; HCOP: free to use"
+    licence = f"{_NLM}; RGD and FlyBase: CC BY 4.0; HCOP of babelgene: MIT"
     _write("genes", kept, source=source, licence=licence, release=release)
 
 
