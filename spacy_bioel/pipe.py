@@ -10,6 +10,7 @@ checks all digests. After editing a file by hand, remove the manifest to turn th
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 import warnings
@@ -295,12 +296,14 @@ class StoredPipe(TrainablePipe, Generic[S]):
     @contextmanager
     def _loading(self, path: object) -> Iterator[None]:
         """Restore the pipe if the block fails. RAISES BioelError: [B058] for errors without one."""
-        attributes, cfg = dict(self.__dict__), dict(self.cfg)
+        attributes, cfg, collects = dict(self.__dict__), dict(self.cfg), gc.isenabled()
         try:
             self.check_settings()
             with unchanged_on_error(self.model):
                 yield
         except BaseException as error:
+            if collects:  # srsly leaves garbage collection disabled after an error
+                gc.enable()
             self.__dict__.clear()
             self.__dict__.update(attributes)
             self.cfg.clear()

@@ -78,11 +78,11 @@ def written_expressions(source: str, file: str) -> list[tuple[str, int, str, boo
     return found
 
 
-# Tried once too: these are used with `match` and `fullmatch`, from dicts, for names of files, or
-# for measurements (`_measurement_pattern`), at the words that their names begin with.
+# Tried once too: these are used with `match` and `fullmatch`, from dicts, in other files, for names
+# of files, or for measurements (`_measurement_pattern`), at the words that their names begin with.
 ALSO_TRIED_ONCE = (
     r"[\w-]+\.[0-9a-f]{16}", r"[^\S\n]+(?:(?:is|are", r"\s*(?:(?:is|was)\s)?(?:non",
-    r"\.journal", r"\.meta", r"(?s:strings\-", r"(?:(?i:",
+    r"[^\S\n]*(?:[.,;", r"\.journal", r"\.meta", r"(?s:strings\-", r"(?:(?i:",
 )  # fmt: skip
 
 

@@ -79,6 +79,7 @@ def test_the_numbers_are_restored_after_an_error():
 
 
 def test_garbage_collection_is_enabled_again():
+    gc.enable()  # an error of srsly in an earlier test may have left it disabled
     with pytest.raises(ValueError, match="full"), without_collection():
         assert not gc.isenabled()
         with without_collection():

@@ -24,7 +24,7 @@ _ID_FIELDS = {
     "tsv": re.compile(r"(?:^|(?<=\t))([^\t\r\n]+)"),
     "text": re.compile(
         r"^[^\t|]+\t\d+\t\d+\t[^\t]*\t[^\t]*\t(\S+)|^[^\t|]+\t[A-Za-z_]+\t(\S+)\t(\S+)\s*$"
-        r"|^N\d+\tReference \S+ (\S+)|<infon[^>]*>([^<]+)</infon>"
+        r"|^N\d+\tReference \S+ (\S+)|<infon[^<>]*+>([^<]++)</infon>"
     ),
 }
 _ID = re.compile(r"[^|;,+\s]+")

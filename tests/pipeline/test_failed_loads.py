@@ -1,5 +1,6 @@
 """Saved pipes can be loaded, others are not saved, and failed loads change nothing."""
 
+import gc
 import pickle
 import shutil
 from collections.abc import Callable
@@ -233,3 +234,10 @@ def test_after_initialising_twice(architecture, kb_folder, checkpoint, texts, tm
     retrain(loaded, few, updates=updates).to_disk(tmp_path / "thrice")
     # The loaded weights replace those of other documents.
     assert answers(nlp.from_disk(tmp_path / "thrice"), texts) == answers(loaded, texts)
+
+
+def test_garbage_collection_goes_on_after_a_failed_load(kb_folder):
+    pipe: Any = linking_nlp(kb_folder).get_pipe("bioel_linker")
+    with pytest.raises(BioelError, match="B058"):
+        pipe.from_bytes(b"\x93\x01")
+    assert gc.isenabled()

@@ -35,9 +35,9 @@ _MARKUP = re.compile(r"#{1,6}[ \t]+(?=\S)|(?:\*\*|__|[*_])(?=[^*_\n]{1,60}[*_]{1
 _BOX = re.compile(r"[\[(☐☑☒□■](?:(?<=\[)[ \txX✓✔]?\]|(?<=\()[ xX✓✔•]\)|(?<=[☐☑☒□■]))")
 # A sentence that begins in lower case or without a space: "No fever. pt has ataxia.Since May."
 _TERSE_END = re.compile(
-    r"(?<=[a-z]{4})(?<!\bresp)(?<!\btemp)(?<!\bincl)(?<!\bhosp)(?<!\bcont)(?<!\bfreq)(?<!\bprev)"
-    r"(?<!\bprob)(?<!\bdiag)(?<!\babdo)(?<!\bdept)(?<!\bassoc)(?<!\bapprox)(?<!\boccas)"
-    r"\.(?:[ \t]+(?=[a-z])|(?=[A-Z][a-z]{2}))"
+    r"\.(?<=[a-z]{4}\.)(?<!\bresp\.)(?<!\btemp\.)(?<!\bincl\.)(?<!\bhosp\.)(?<!\bcont\.)"
+    r"(?<!\bfreq\.)(?<!\bprev\.)(?<!\bprob\.)(?<!\bdiag\.)(?<!\babdo\.)(?<!\bdept\.)"
+    r"(?<!\bassoc\.)(?<!\bapprox\.)(?<!\boccas\.)(?:[ \t]+(?=[a-z])|(?=[A-Z][a-z]{2}))"
 )
 _DASHED_KEY = re.compile(r"[A-Z][A-Za-z/&' ]{1,30}[ \t][-–—]{1,2}[ \t]")
 _LATER_ITEM = re.compile(r"[ ](?<![ ]{2})[ ]++(?=\d{1,2}[.)][ ])")  # "1) gout  2) asthma"

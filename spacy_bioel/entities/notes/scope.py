@@ -43,8 +43,9 @@ _ATTRIBUTE = re.compile(
 _SINGULAR, _PLURAL = ("has ", "is ", "was "), ("are ", "have ", "were ")
 _LAST_ITEM = re.compile(r"(?:\b(?:and|or|nor)\b|&)[^,]*\Z")
 _AFFIRMED_ITEM = re.compile(
-    r",\s*(?:(?:mild|moderate|severe|marked|profound|slight|gross|obvious|brisk)(?:ly)?\s"
-    r"|(?:(?!(?:and|for|in|last|no|or|over|past|since|x)\b)[\w-]+\s+){1,4}?(?:\+|(?:\d+[\d./]*)"
+    r",\s*+(?:(?:mild|moderate|severe|marked|profound|slight|gross|obvious|brisk)(?:ly)?\s"
+    r"|(?:(?!(?:and|for|in|last|no|or|over|past|since|x)\b)[\w-]++\s++){1,4}?"
+    r"(?:\+|(?:\d++(?:[./]\d++)*+)"
     r"(?=\s*(?:cm|mm|kg|%|bpm|mmHg|times|[.,;]|\Z))|(?:present|noted|twice)\b"
     r"|(?:is|was|are|were)\s(?!absent|neg|not|nil)|(?:could not|can ?not)\sbe\b)|[\w ]{2,25}:\s)",
     re.I,
