@@ -68,6 +68,7 @@ _LINKER_RULES = {
         **{"shorthand": True, "clinical": False, "measurements": False},
     },
     **_MENTION_RULES,
+    "chemicals": {"@misc": "spacy-bioel.Chemicals.v1"},
 }
 _CONTEXT_EXTENSIONS = (*CONTEXT_VALUES, "context_cues")
 

@@ -26,6 +26,7 @@ DOC_ENTS = "doc.ents"  # instead of the key of a span group: the entities of a D
 ANNOTATES = "annotates"
 # Labels with their own entity rules.
 CELL_LINE = "CellLine"
+CHEMICAL = "Chemical"
 GENE = "Gene"
 VARIANT = "Variant"
 # Prefix of organism ids. A type with this prefix is the species of a gene.

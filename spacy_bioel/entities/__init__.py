@@ -117,19 +117,13 @@ class Mentions:
         settings: LinkerSettings,
         *,
         states: dict[str, Any] | None = None,
-        more_forms: Sequence[Mapping[str, str]] = (),
     ) -> Mentions:
-        """Collect the mentions in each document, with their texts as queries.
-
-        more_forms (Sequence[Mapping[str, str]]): More long forms of each document.
-        """
+        """Collect the mentions in each document, with their texts as queries."""
         all_spans: list[Span] = []
         owners: list[int] = []
         texts: list[str] = []
         for doc_index, doc_spans in enumerate(spans):
             definitions = long_forms(docs[doc_index]) if settings.abbreviations else {}
-            if settings.abbreviations and more_forms:
-                definitions = {**definitions, **more_forms[doc_index]}
             for span in doc_spans:
                 text = span.text
                 texts.append(expand_abbreviations(text, definitions) if definitions else text)

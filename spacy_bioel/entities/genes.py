@@ -31,7 +31,7 @@ from spacy_bioel.entities.species import (
     organism_words,
     score_species,
 )
-from spacy_bioel.entities.usual_names import usual_queries, with_usual_names
+from spacy_bioel.entities.usual_names import usual_queries, with_proteins, with_usual_names
 from spacy_bioel.explanation import Trace
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.normalize import normalize_name, normalize_names
@@ -77,8 +77,9 @@ class Genes(EntityRules):
         found = kept
         if self.usual_names and HUMAN in self.knowledge.vocabularies[GENE].kb.type_names:
             found = [with_usual_names(*pair) for pair in zip(docs, kept, strict=True)]
+        kb = self.knowledge.vocabularies[GENE].kb
+        found = [with_proteins(d, s, kb) for d, s in zip(docs, found, strict=True)]
         if self.other_organisms:
-            kb = self.knowledge.vocabularies[GENE].kb
             found = [list(with_organism_genes(d, s, kb)) for d, s in zip(docs, found, strict=True)]
         if CELL_LINE in self.knowledge.vocabularies:
             cells = self.knowledge.vocabularies[CELL_LINE].kb

@@ -15,7 +15,8 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-from spacy.tokens import Doc
+from spacy.tokens import Doc, Span
+from spacy.util import filter_spans
 
 from spacy_bioel.doc import SpansByToken, long_forms, text_of
 from spacy_bioel.entities import LinkerKnowledge, Mentions, Query
@@ -24,7 +25,7 @@ from spacy_bioel.entities.species import HUMAN
 from spacy_bioel.kb.bundled import ASSETS_FOLDER
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.normalize import normalize_name, normalize_names
-from spacy_bioel.types import GENE, ScoredSpan
+from spacy_bioel.types import CHEMICAL, GENE, ScoredSpan
 
 _WORD = re.compile(r"(?<![\w-])[^\W\d_][\w/-]*+")
 _BEFORE_GENE = re.compile(
@@ -41,8 +42,14 @@ _AFTER_GENE = re.compile(
     r"|[+⁺−](?!\d)|/(?:ER|PR|PgR|HER2)\b|-/-",
     re.IGNORECASE,
 )
+_PROTEIN = re.compile(
+    r"(?P<word>(?P<singular>(?:[ -][a-z]+){0,2}[ -](?:(?:co-?)?transporter|symporter|antiporter"
+    r"|exchanger|channel|receptor|carrier|pump|[a-z]{3,}ase))s?)"
+    r"(?: [A-Z]?\d{1,2}[A-Z]?| [IVX]{1,3}| (?:alpha|beta|gamma))?(?![\w-])"
+)
 _LONG_NUMBER = re.compile(r"\d{4}")
 _NEVER_LABELS = (GENE, "Disease")
+_PROBABILITY = 0.9  # of mentions that are found here
 _MAX_BEFORE = 60  # characters before a name to search for words for genes
 
 
@@ -105,6 +112,31 @@ def is_beside_gene_words(text: str, start: int, end: int) -> bool:
     return bool(_BEFORE_GENE.search(before) or _AFTER_GENE.match(text, end))
 
 
+def with_proteins(doc: Doc, spans: list[ScoredSpan], kb: KnowledgeBase) -> list[ScoredSpan]:
+    """Make chemicals part of the proteins called by them: "sodium iodide symporter".
+
+    kb (KnowledgeBase): The knowledge base of genes.
+    """
+    text, by_name = text_of(doc), dict[Span, str]()
+    for start, end, label, probability in spans:
+        after = _PROTEIN.match(text, doc[end - 1].idx + len(doc[end - 1]))
+        if label != CHEMICAL or probability == 1 or not after:
+            continue
+        for first in (start, max(0, start - 1)):
+            for last, name_end in (after.end(),) * 2, (after.end("word"), after.end("singular")):
+                if (span := doc.char_span(doc[first].idx, last)) is not None:
+                    by_name[span] = text[span.start_char : name_end]
+    if not by_name:
+        return spans
+    rows = kb.lookup_names(normalize_names(list(by_name.values())))
+    by_token = SpansByToken(spans)
+    for span in filter_spans(s for s, row in zip(by_name, rows, strict=True) if row >= 0):
+        near = by_token.overlapping(span.start, span.end)
+        if all(span.start <= s[0] and s[1] <= span.end and s[3] < 1 for s in near):
+            by_token.replace(near, (span.start, span.end, GENE, _PROBABILITY))
+    return sorted(by_token)
+
+
 def with_usual_names(doc: Doc, spans: list[ScoredSpan]) -> list[ScoredSpan]:
     """Add missed names, and correct names of chemicals that are genes here."""
     text, added = text_of(doc), dict[tuple[int, int], ScoredSpan]()
@@ -130,7 +162,7 @@ def with_usual_names(doc: Doc, spans: list[ScoredSpan]) -> list[ScoredSpan]:
         if usual.needs_context or near:
             if not is_beside_gene_words(text, start, end):
                 continue
-        added[span.start, span.end] = (span.start, span.end, GENE, 0.9)
+        added[span.start, span.end] = (span.start, span.end, GENE, _PROBABILITY)
     for scored in spans:
         if scored[2] == GENE and scored[3] < 1:
             mention = doc[scored[0] : scored[1]]

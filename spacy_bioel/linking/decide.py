@@ -20,7 +20,6 @@ from spacy_bioel.entities.rule_set import RuleSet
 from spacy_bioel.explanation import Trace
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.candidates import CandidateGenerator
-from spacy_bioel.linking.definitions import with_definitions
 from spacy_bioel.models.fusion import have_likelier_equivalents
 from spacy_bioel.settings import BY_DICTIONARY, SPANS_AND_DICTIONARY
 from spacy_bioel.text.normalize import normalize_names
@@ -35,7 +34,6 @@ from spacy_bioel.types import (
     ties_of,
 )
 
-_BY_DEFINITION = "by a short form that the document defines"
 Ranked = Mapping[LabelledString, tuple[Candidate, ...]]
 
 
@@ -48,10 +46,9 @@ def find_mentions(
         return _find_names(docs, generator, traces)
     key = settings.spans_key
     spans = [mention_spans(doc, settings.mentions, spans_key=key) for doc in docs]
-    defined: list[dict[str, str]] = []
     if settings.mentions == SPANS_AND_DICTIONARY:
-        spans, defined = _with_names(docs, spans, generator, traces)
-    return generator.rules.ask(Mentions.of(docs, spans, settings, more_forms=defined))
+        spans = _with_names(docs, spans, generator, traces)
+    return generator.rules.ask(Mentions.of(docs, spans, settings))
 
 
 def _with_names(
@@ -59,12 +56,10 @@ def _with_names(
     spans: Sequence[Sequence[Span]],
     generator: CandidateGenerator,
     traces: Sequence[Trace] | None,
-) -> tuple[list[list[Span]], list[dict[str, str]]]:
-    """Add unambiguous knowledge base names, spans found by entity rules, and their short forms.
+) -> list[list[Span]]:
+    """Add unambiguous knowledge base names and spans found by entity rules to the mentions.
 
     Rules that the detector has already run are run again only if names were added.
-
-    RETURNS (tuple): The mentions, and long forms that only `definitions_of_names` finds.
     """
     key = generator.state.settings.spans_key
     groups = [doc.spans[key].attrs if key in doc.spans else {} for doc in docs]
@@ -84,17 +79,10 @@ def _with_names(
     rules = generator.rules.for_labels(generator.labels)
     result = [list(doc_spans) for doc_spans in spans]
     after = rules.find(docs, with_names, traces, already_run=already_run)
-    defined: list[dict[str, str]] = [{} for _ in docs]
     for number, doc in enumerate(docs):
-        if generator.state.settings.abbreviations:
-            found, defined[number] = with_definitions(doc, after[number], generator.kb)
-            if found != after[number]:
-                if traces:
-                    traces[number].changed(after[number], found, _BY_DEFINITION)
-                after[number] = found
         if after[number] is not before[number]:
             result[number] = [Span(doc, *scored[:3]) for scored in after[number]]
-    return result, defined
+    return result
 
 
 def _find_names(

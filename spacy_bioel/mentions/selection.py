@@ -18,7 +18,7 @@ from spacy_bioel.entities.rule_set import RuleSet
 from spacy_bioel.explanation import Trace
 from spacy_bioel.text.normalize import BLANK_LINE, has_whole_brackets, normalize_names, on_one_line
 from spacy_bioel.text.sentences import find_forms
-from spacy_bioel.types import GENE, ScoredSpan
+from spacy_bioel.types import ScoredSpan
 
 # Words for people that BioRED annotates as organisms; used for the `label_people` setting.
 PEOPLE = ("patient", "patients", "man", "men", "woman", "women")
@@ -263,19 +263,14 @@ def _words_pattern(words: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile(rf"(?<!\w)(?:{alternatives})(?!\w)", re.IGNORECASE)
 
 
-def add_defined_forms(
-    doc: Doc, spans: Sequence[ScoredSpan], more_forms: Mapping[str, str] | None = None
-) -> list[ScoredSpan]:
+def add_defined_forms(doc: Doc, spans: Sequence[ScoredSpan]) -> list[ScoredSpan]:
     """Add every occurrence of a short form that the document defines for a mention, such as "AKI"
     in "acute kidney injury (AKI)", with the mention's label and probability.
-
-    more_forms (Mapping): More long forms of short forms. If they are given, only they replace
-        mentions.
 
     Mentions with the same tokens are replaced. An occurrence that overlaps any other mention is not
     added.
     """
-    forms = long_forms(doc) | dict(more_forms or {})
+    forms = long_forms(doc)
     if not (forms and spans):
         return list(spans)
     texts = map(on_one_line, texts_of(doc, spans))
@@ -289,11 +284,7 @@ def add_defined_forms(
         for char_span in char_spans:
             if (span := doc.char_span(*char_span)) is None:
                 continue
-            if defined[short][0] == GENE and span.text + "s" == short:
-                continue  # "MAPKs" are a family, which annotators leave out
             near = selected.overlapping(span.start, span.end)
-            if near and more_forms is not None and short not in more_forms:
-                continue
             if all(s[:2] == (span.start, span.end) for s in near):
                 selected.replace(near, (span.start, span.end, *defined[short]))
     return sorted(selected, key=lambda s: s[:3])

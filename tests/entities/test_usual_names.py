@@ -38,6 +38,11 @@ GENES = [
     gene(11, "EGFR", "XQ1", "epidermal growth factor receptor"),  # well known
     gene(12, "QQQ7", "XZ2", "quite rare kinase"),  # unknown
     gene(16, "Raf1", organism=MOUSE),
+    gene(17, "SLC5A5", "sodium iodide symporter"),
+    gene(18, "SLC6A3", "dopamine transporter"),
+    gene(19, "SLC2A1", "glucose transporter 1"),
+    gene(20, "CASR", "calcium-sensing receptor"),
+    gene(21, "XDH", "xanthine oxidase"),
 ]
 OTHERS = [
     Concept(HUMAN, ("human", "patients"), types=("Species",)),
@@ -112,6 +117,25 @@ def test_missed_names_are_found_next_to_words_for_genes(nlp, text, expected):
 def test_names_of_chemicals_are_genes_next_to_words_for_genes(nlp):
     assert links(nlp, "Expression of oxytocin fell.", oxytocin="Chemical") == {"oxytocin": ("10",)}
     assert links(nlp, "A dose of oxytocin was given.", oxytocin="Chemical") == {}
+
+
+@pytest.mark.parametrize(
+    ("chemical", "text", "expected"),
+    [
+        ("iodide", "Loss of the sodium iodide symporter is rare.", {"sodium iodide symporter": "17"}),
+        ("dopamine", "The dopamine transporter was lost.", {"dopamine transporter": "18"}),
+        ("dopamine", "Dopamine transporters and dopamine transporters.", {"dopamine transporters": "18"}),
+        ("glucose", "The glucose transporter 1 protein.", {"glucose transporter 1": "19"}),
+        ("glucose", "The glucose transporter 9 protein.", {}),
+        ("calcium", "We saw calcium-sensing receptor loss.", {"calcium-sensing receptor": "20"}),
+        ("xanthine", "A xanthine oxidase inhibitor.", {"xanthine oxidase": "21"}),
+        ("dopamine", "The dopamine transport was lost.", {}),
+        ("dopamine", "Dopamine, transporter and pump.", {}),
+    ],
+)
+def test_proteins_that_are_called_by_a_chemical(nlp, chemical, text, expected):
+    found = {name: ids for name, ids in links(nlp, text, **{chemical: "Chemical"}).items()}
+    assert found == {name: (id,) for name, id in expected.items()}
 
 
 def test_a_little_known_gene_needs_another_name_in_the_document(nlp):

@@ -1,0 +1,96 @@
+"""Rules for chemicals: short forms that a document defines in brackets, "mesalamine (5-ASA)".
+
+Their letters need not occur in the name, unlike those of the abbreviations in `text.sentences`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from spacy.tokens import Doc
+
+from spacy_bioel.doc import SpansByToken, long_forms, text_of
+from spacy_bioel.entities import EntityRules, Mentions, Query
+from spacy_bioel.explanation import Trace
+from spacy_bioel.text.normalize import normalize_name
+from spacy_bioel.text.sentences import find_forms, is_short_form
+from spacy_bioel.types import CHEMICAL, ScoredSpan
+
+_IN_BRACKETS = re.compile(r"\s?[(\[]([^\s()\[\],;]{2,10})[)\],;]")
+# Measures, routes, doses and places: "cisplatin (IC50)", "aspirin (PO)".
+_OTHER = re.compile(
+    r"(?:IC|EC|LD|ED|GI|CC|LC|TD)-?\d+|AUC|C?max|[IVXS]+|\d.*(?:[mµμn]?[gMLl]|%)|[CR]?[IR]|OR|HR"
+    r"|SD|SEM?|USA?|UK|EU|PO|IP|IM|SC|ICV|IT|IN|BID|TID|QD|HPLC|MS|NMR|UV|FDA|CAS|NCT\d+|[A-Z]\d?"
+)
+
+
+class Chemicals(EntityRules):
+    """Find the short forms that a document defines after names of chemicals and uses again.
+
+    A short form that is a name of other concepts keeps that meaning.
+    """
+
+    labels = (CHEMICAL,)
+
+    def find(
+        self,
+        docs: Sequence[Doc],
+        spans: Sequence[list[ScoredSpan]],
+        traces: Sequence[Trace] | None,
+    ) -> list[list[ScoredSpan]]:
+        return [self._with_short_forms(*pair) for pair in zip(docs, spans, strict=True)]
+
+    def _with_short_forms(self, doc: Doc, spans: list[ScoredSpan]) -> list[ScoredSpan]:
+        chemicals = {s[:2]: s for s in spans if s[2] == CHEMICAL}
+        defined = self._definitions(doc, chemicals)
+        if not defined:
+            return spans
+        selected = SpansByToken(spans)
+        for short, places in find_forms(text_of(doc), defined).items():
+            _, _, label, probability = chemicals[defined[short]]
+            for span in filter(None, (doc.char_span(*place) for place in places)):
+                near = selected.overlapping(span.start, span.end)
+                if all(s[:2] == (span.start, span.end) for s in near):
+                    selected.replace(near, (span.start, span.end, label, probability))
+        return sorted(selected, key=lambda s: s[:3])
+
+    def _definitions(
+        self, doc: Doc, chemicals: Iterable[tuple[int, int]]
+    ) -> dict[str, tuple[int, int]]:
+        """Return the tokens of the chemical that each short form is defined for."""
+        defined: dict[str, tuple[int, int]] = {}
+        text, known = text_of(doc), long_forms(doc)
+        for start, end in chemicals:
+            match = _IN_BRACKETS.match(text, doc[end - 1].idx + len(doc[end - 1]))
+            short = match[1] if match else ""
+            if not is_short_form(short) or short in known or _OTHER.fullmatch(short):
+                continue
+            own, meant = self._concepts(short), self._concepts(doc[start:end].text)
+            if meant and own <= meant and len(find_forms(text, [short])[short]) > 1:
+                defined.setdefault(short, (start, end))
+        return defined
+
+    def _concepts(self, name: str) -> set[int]:
+        assert self.knowledge is not None
+        kb = self.knowledge.kb_of(CHEMICAL)
+        return set(kb.concepts_of_names(kb.lookup_names([normalize_name(name)]))[1].tolist())
+
+    def queries(self, mentions: Mentions) -> list[Query]:
+        """Look up the chemical instead of its short form."""
+        queries = list(mentions.queries)
+        chemicals = defaultdict[int, dict[tuple[int, int], None]](dict)
+        for span, owner in zip(mentions.spans, mentions.owners, strict=True):
+            if span.label_ == CHEMICAL:
+                chemicals[owner][span.start, span.end] = None
+        defined = {i: self._definitions(mentions.docs[i], chemicals[i]) for i in chemicals}
+        for i, (span, owner) in enumerate(zip(mentions.spans, mentions.owners, strict=True)):
+            if span.label_ == CHEMICAL and (place := defined[owner].get(span.text)):
+                queries[i] = Query.of(mentions.docs[owner][slice(*place)].text)
+        return queries
+
+
+def create_chemicals_v1() -> Chemicals:
+    """Registered as `spacy-bioel.Chemicals.v1`."""
+    return Chemicals()
