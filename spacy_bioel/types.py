@@ -28,6 +28,7 @@ ANNOTATES = "annotates"
 CELL_LINE = "CellLine"
 CHEMICAL = "Chemical"
 GENE = "Gene"
+SPECIES = "Species"
 VARIANT = "Variant"
 # Prefix of organism ids. A type with this prefix is the species of a gene.
 ORGANISM = "NCBITaxon:"

@@ -22,7 +22,7 @@ _IN_BRACKETS = re.compile(r"\s?[(\[]([^\s()\[\],;]{2,10})[)\],;]")
 # Measures, routes, doses and places: "cisplatin (IC50)", "aspirin (PO)".
 _OTHER = re.compile(
     r"(?:IC|EC|LD|ED|GI|CC|LC|TD)-?\d+|AUC|C?max|[IVXS]+|\d.*(?:[mµμn]?[gMLl]|%)|[CR]?[IR]|OR|HR"
-    r"|SD|SEM?|USA?|UK|EU|PO|IP|IM|SC|ICV|IT|IN|BID|TID|QD|HPLC|MS|NMR|UV|FDA|CAS|NCT\d+|[A-Z]\d?"
+    r"|SD|SEM?|USA?|UK|EU|PO|IP|IM|SC|ICV|IT|IN|BID|TID|QD|HPLC|MS|NMR|UV|FDA|CAS|NCT\d+|[A-Z]\d?|.*/.*"
 )
 
 
@@ -74,7 +74,7 @@ class Chemicals(EntityRules):
 
     def _concepts(self, name: str) -> set[int]:
         assert self.knowledge is not None
-        kb = self.knowledge.kb_of(CHEMICAL)
+        kb = self.knowledge.kb
         return set(kb.concepts_of_names(kb.lookup_names([normalize_name(name)]))[1].tolist())
 
     def queries(self, mentions: Mentions) -> list[Query]:

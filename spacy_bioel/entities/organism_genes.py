@@ -7,9 +7,11 @@ Elsewhere, these names are words. In a document about flies, a name that is a co
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 
+import numpy as np
 from spacy.lang.en.stop_words import STOP_WORDS
 from spacy.tokens import Doc
 
@@ -18,7 +20,7 @@ from spacy_bioel.doc import SpansByToken, long_forms, text_of
 from spacy_bioel.entities.usual_names import is_beside_gene_words
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.normalize import normalize_names
-from spacy_bioel.types import GENE, ORGANISM, ScoredSpan
+from spacy_bioel.types import GENE, ORGANISM, SPECIES, ScoredSpan
 
 _ABOUT = {
     "7227": r"Drosophila|[Ff]ruit ?fl(?:y|ies)|D[.] melanogaster|[Ff]lies|(?:[Tt]he|adult) fly",
@@ -27,9 +29,11 @@ _ABOUT = {
     "4896": r"S[.] ?pombe|Schizosaccharomyces|fission yeast",
 }
 _ORGANISM = re.compile(rf"\b(?:{'|'.join(f'({words})' for words in _ABOUT.values())})\b")
-_NAME = re.compile(r"(?<![\w-])[^\W\d_]\w*(?:-\w+)*(?![\w-])")
+_NAME = re.compile(r"(?<![\w-])[^\W\d_µμ]\w*(?:-\w+)*(?![\w-])")
 _ALLELE = re.compile(r"[Δ∆]$|(?<=^[a-z]{3}\d)-\d{1,3}$|(?<=^[a-z]{3}\d\d)-\d{1,3}$")
 _LONGER_NAME = re.compile(r" (?:of\b|in\b|[A-Z])")  # "Son of sevenless"
+# Of the mentions of organisms, to be one that the document is about.
+_MIN_SHARE = 0.5
 _MIN_LENGTH, _MAX_FREQUENCY = 3, 1.0  # characters; per million words
 _LIST = r"(?:,|,? and|,? or|/) ?"
 _BEFORE_GENE_IN_LIST, _AFTER_GENE_IN_LIST = re.compile(_LIST), re.compile(rf"{_LIST}$")
@@ -47,7 +51,9 @@ def with_organism_genes(
     """Add missed names of genes of the flies, worms and yeasts that a document is about."""
     text = text_of(doc)
     ids = _organism_ids()
-    about = {ids[(match.lastindex or 1) - 1] for match in _ORGANISM.finditer(text)}
+    counts = Counter(ids[(match.lastindex or 1) - 1] for match in _ORGANISM.finditer(text))
+    n_organisms = sum(span[2] == SPECIES for span in spans)
+    about = {id for id, n in counts.items() if n >= _MIN_SHARE * n_organisms}
     if not about & set(kb.type_names):
         return spans
     by_token, names = SpansByToken(spans), list[tuple[str, int, int]]()
@@ -79,13 +85,16 @@ def _genes_of(kb: KnowledgeBase, words: set[str], organisms: set[str]) -> set[st
     """Return the words that are names of genes of these organisms."""
     different = sorted(words)
     rows = kb.lookup_names(normalize_names(different))
+    names = kb.names.take(np.maximum(rows, 0))
     indptr, concepts, _ = kb.concepts_of_names(rows)
     types = kb.types_of_all(concepts)
     borders = indptr.tolist()
     return {
         word
         for i, word in enumerate(different)
-        if rows[i] >= 0 and any(organisms & {*t} for t in types[borders[i] : borders[i + 1]])
+        if rows[i] >= 0
+        and (word == names[i] or not (word.isalpha() and word.isupper()))
+        and any(organisms & {*t} for t in types[borders[i] : borders[i + 1]])
     }
 
 

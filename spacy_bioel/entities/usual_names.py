@@ -124,7 +124,8 @@ def with_proteins(doc: Doc, spans: list[ScoredSpan], kb: KnowledgeBase) -> list[
             continue
         for first in (start, max(0, start - 1)):
             for last, name_end in (after.end(),) * 2, (after.end("word"), after.end("singular")):
-                if (span := doc.char_span(doc[first].idx, last)) is not None:
+                span = doc.char_span(doc[first].idx, last)
+                if span is not None and doc[first].text[0].isalnum():
                     by_name[span] = text[span.start_char : name_end]
     if not by_name:
         return spans

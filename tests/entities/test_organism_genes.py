@@ -59,5 +59,26 @@ def test_genes(kb: KnowledgeBase, text: str, expected: list[str]) -> None:
     assert found(kb, text) == expected
 
 
+def test_a_document_is_about_the_organisms_that_it_names_often(kb: KnowledgeBase) -> None:
+    text = "Mice , mice , mice , mice and mice lack spalt , as do flies ."
+    mice = [(i, i + 1, "Species", 0.9) for i, word in enumerate(text.split()) if "ice" in word]
+    assert "spalt" in found(kb, text, *mice[:1])
+    assert "spalt" not in found(kb, text, *mice)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("In Drosophila the SPALT method is used .", []),  # an acronym
+        ("In Drosophila the protein Spalt is lost .", ["Spalt"]),
+        ("In worms UNC-119 is lost .", ["UNC-119"]),  # a protein
+        ("In yeast Ypt1 and ypt1 are lost .", ["Ypt1", "ypt1"]),
+        ("In Drosophila fragments of 3 μb were seen .", []),
+    ],
+)
+def test_names_of_letters_match_by_case(kb: KnowledgeBase, text: str, expected: list[str]) -> None:
+    assert found(kb, text) == expected
+
+
 def test_other_mentions_stay(kb: KnowledgeBase) -> None:
     assert found(kb, "Flies without spalt die .", (2, 4, "Disease", 0.5)) == ["spalt die"]
