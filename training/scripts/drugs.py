@@ -88,7 +88,7 @@ def read_substances(path: Path) -> list[Substance]:
 def drug_names(
     substances: Iterable[Substance], kbs: Iterable[KnowledgeBase], english: Mapping[str, float]
 ) -> dict[str, list[str]]:
-    """Return new names by drug id: brands, codes, and the base of drugs that are known by a salt only.
+    """Return new names by drug id: brands, codes, and the base of drugs known by a salt only.
 
     kbs (Iterable[KnowledgeBase]): The first one that has a substance decides.
     english (Mapping[str, float]): Occurrences of words in a million words of everyday English.
