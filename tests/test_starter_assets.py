@@ -86,6 +86,19 @@ def test_short_forms_of_chemicals(monkeypatch, tmp_path):
     }
 
 
+def test_brands_and_codes_of_substances(tmp_path):
+    rows = [("Name", "TYPE", "UNII", "Display Name")]
+    names = (
+        "XYZOL|bn,XYZOL IV|bn,MY XYZOL|bn,AB-1234|cd,AB1234|cd,BAY 43-9006|cd,NSC-987|cd"
+    )
+    rows += [(*name.split("|"), "1", "XYZOLUM") for name in names.split(",")]
+    path = tmp_path / "UNII_Names.txt"
+    path.write_text("".join("\t".join(row) + "\n" for row in rows))
+    (substance,) = drugs.read_substances(path)
+    assert set(substance.brands) == {"Xyzol"}
+    assert set(substance.codes) == {"AB1234", "AB-1234", "BAY43-9006", "BAY-43-9006"}
+
+
 def test_the_alias_table_does_not_overrule_names(project):
     concepts = [
         Concept("MESH:D1", ("Statins",), types=("D",)),

@@ -122,9 +122,17 @@ def test_names_of_chemicals_are_genes_next_to_words_for_genes(nlp):
 @pytest.mark.parametrize(
     ("chemical", "text", "expected"),
     [
-        ("iodide", "Loss of the sodium iodide symporter is rare.", {"sodium iodide symporter": "17"}),
+        (
+            "iodide",
+            "Loss of the sodium iodide symporter is rare.",
+            {"sodium iodide symporter": "17"},
+        ),
         ("dopamine", "The dopamine transporter was lost.", {"dopamine transporter": "18"}),
-        ("dopamine", "Dopamine transporters and dopamine transporters.", {"dopamine transporters": "18"}),
+        (
+            "dopamine",
+            "Dopamine transporters and dopamine transporters.",
+            {"dopamine transporters": "18"},
+        ),
         ("glucose", "The glucose transporter 1 protein.", {"glucose transporter 1": "19"}),
         ("glucose", "The glucose transporter 9 protein.", {}),
         ("calcium", "We saw calcium-sensing receptor loss.", {"calcium-sensing receptor": "20"}),

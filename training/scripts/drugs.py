@@ -20,7 +20,10 @@ from spacy_bioel.text.normalize import normalize_name
 # Authority in brackets after the name of a substance.
 _AUTHORITY = re.compile(r" \[([^\]]*)\]$")
 _DRUG_AUTHORITIES = {"INN", "USAN"}
-_BRAND = re.compile(r"[A-Z][A-Z-]{3,}")
+_BRAND = re.compile(r"([A-Z][A-Z-]{3,})(?: (?:IV|XR|ER|SR|XL|CONTROL))?")
+# Codes of drugs in development, but not numbers of collections: "AZD9291", "BAY 43-9006".
+_CODE = re.compile(r"(?!NSC|CAS|FEMA|INS|FD|CI)([A-Z]{1,5})[ -]?(\d{2,}(?:-\d{2,})?[A-Z]?)")
+_MIN_CODE_LENGTH = 5
 # Brands are dropped if everyday English has them this often in a million words, unless as brands.
 _EVERYDAY_FREQUENCY = 0.2
 _WELL_KNOWN_BRANDS = set(
@@ -55,10 +58,14 @@ class Substance:
     names: list[str] = field(default_factory=list)
     is_drug: bool = False
     brands: list[str] = field(default_factory=list)
+    codes: list[str] = field(default_factory=list)
 
 
 def read_substances(path: Path) -> list[Substance]:
-    """Read the table UNII_Names of the FDA, without codes and systematic names."""
+    """Read the table UNII_Names of the FDA, without systematic names.
+
+    Codes come in both spellings, "AZD9291" and "AZD-9291".
+    """
     substances: dict[str, Substance] = defaultdict(Substance)
     with path.open(encoding="utf8", newline="") as file:
         for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE):
@@ -70,15 +77,18 @@ def read_substances(path: Path) -> list[Substance]:
             substance.is_drug |= is_brand or is_drug_name
             if row["TYPE"] in ("cn", "of"):
                 substance.names.append(normalize_name(_AUTHORITY.sub("", row["Name"])))
-            elif is_brand and _BRAND.fullmatch(row["Name"]):
-                substance.brands.append(row["Name"].capitalize())
+            elif is_brand and (brand := _BRAND.fullmatch(row["Name"])):
+                substance.brands.append(brand[1].capitalize())
+            elif row["TYPE"] == "cd" and (code := _CODE.fullmatch(row["Name"])):
+                if len(code[1] + code[2]) >= _MIN_CODE_LENGTH:
+                    substance.codes += [code[1] + code[2], f"{code[1]}-{code[2]}"]
     return list(substances.values())
 
 
 def drug_names(
     substances: Iterable[Substance], kbs: Iterable[KnowledgeBase], english: Mapping[str, float]
 ) -> dict[str, list[str]]:
-    """Return new names by drug id: brands, and the base of drugs that are known by a salt only.
+    """Return new names by drug id: brands, codes, and the base of drugs known by a salt only.
 
     kbs (Iterable[KnowledgeBase]): The first one that has a substance decides.
     english (Mapping[str, float]): Occurrences of words in a million words of everyday English.
@@ -99,6 +109,7 @@ def drug_names(
             if len(ids) == 1:
                 names = new_names.setdefault(min(ids), [])
                 names += [brand for brand in drug.brands if brand.lower() not in everyday]
+                names += dict.fromkeys(drug.codes)
                 if not named:
                     names.append(drug.names[0])
                 break
