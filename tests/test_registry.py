@@ -30,6 +30,7 @@ NAMES = {
     "spacy_readers": ["spacy-bioel.Corpus.v1", "spacy-bioel.Mix.v1"],
     "spacy_misc": [
         "spacy-bioel.Genes.v1",
+        "spacy-bioel.Chemicals.v1",
         "spacy-bioel.Variants.v1",
         "spacy-bioel.Composites.v1",
         "spacy-bioel.Notes.v1",

@@ -88,9 +88,7 @@ def test_short_forms_of_chemicals(monkeypatch, tmp_path):
 
 def test_brands_and_codes_of_substances(tmp_path):
     rows = [("Name", "TYPE", "UNII", "Display Name")]
-    names = (
-        "XYZOL|bn,XYZOL IV|bn,MY XYZOL|bn,AB-1234|cd,AB1234|cd,BAY 43-9006|cd,NSC-987|cd"
-    )
+    names = "XYZOL|bn,XYZOL IV|bn,MY XYZOL|bn,AB-1234|cd,AB1234|cd,BAY 43-9006|cd,NSC-987|cd"
     rows += [(*name.split("|"), "1", "XYZOLUM") for name in names.split(",")]
     path = tmp_path / "UNII_Names.txt"
     path.write_text("".join("\t".join(row) + "\n" for row in rows))

@@ -127,7 +127,8 @@ def test_rules_run_if_a_label_is_theirs_and_can_be_switched_off(kb):
     assert ("zumab", "") not in [x[:2] for x in labelled(made(kb, label="Other"), "A zumab")]
     assert labelled(made(kb, settings={}), "A zumab") == []
     off = linking_nlp(kb, mentions="dictionary", entities={"notes": None, "genes": None})
-    assert set(off.get_pipe("bioel_linker").entities.rules) == {"variants", "composites"}
+    rules = set(off.get_pipe("bioel_linker").entities.rules)
+    assert rules == {"variants", "composites", "chemicals"}
     assert off.config["components"]["bioel_linker"]["entities"]["genes"] is None
 
 
