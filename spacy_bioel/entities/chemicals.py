@@ -18,7 +18,7 @@ from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.text.sentences import find_forms, is_short_form
 from spacy_bioel.types import CHEMICAL, ScoredSpan
 
-_IN_BRACKETS = re.compile(r"\s?[(\[]([^\s()\[\],;]{2,10})[)\],;]")
+_IN_BRACKETS = re.compile(r"(?<=\w)\s?[(\[]([^\s()\[\],;]{2,10})[)\],;]")
 # Measures, routes, doses and places: "cisplatin (IC50)", "aspirin (PO)".
 _OTHER = re.compile(
     r"(?:IC|EC|LD|ED|GI|CC|LC|TD)-?\d+|AUC|C?max|[IVXS]+|\d.*(?:[mµμn]?[gMLl]|%)|[CR]?[IR]|OR|HR"
@@ -52,7 +52,9 @@ class Chemicals(EntityRules):
             _, _, label, probability = chemicals[defined[short]]
             for span in filter(None, (doc.char_span(*place) for place in places)):
                 near = selected.overlapping(span.start, span.end)
-                if all(s[:2] == (span.start, span.end) for s in near):
+                others = {s[2] for s in near} - {CHEMICAL}
+                is_other = any(self._concepts(short, other) for other in others)
+                if not is_other and all(s[:2] == (span.start, span.end) for s in near):
                     selected.replace(near, (span.start, span.end, label, probability))
         return sorted(selected, key=lambda s: s[:3])
 
@@ -60,21 +62,24 @@ class Chemicals(EntityRules):
         self, doc: Doc, chemicals: Iterable[tuple[int, int]]
     ) -> dict[str, tuple[int, int]]:
         """Return the tokens of the chemical that each short form is defined for."""
-        defined: dict[str, tuple[int, int]] = {}
         text, known = text_of(doc), long_forms(doc)
-        for start, end in chemicals:
-            match = _IN_BRACKETS.match(text, doc[end - 1].idx + len(doc[end - 1]))
-            short = match[1] if match else ""
-            if not is_short_form(short) or short in known or _OTHER.fullmatch(short):
-                continue
-            own, meant = self._concepts(short), self._concepts(doc[start:end].text)
-            if meant and own <= meant and len(find_forms(text, [short])[short]) > 1:
-                defined.setdefault(short, (start, end))
+        shorts = {
+            match.start(): match[1]
+            for match in _IN_BRACKETS.finditer(text)
+            if is_short_form(match[1]) and match[1] not in known and not _OTHER.fullmatch(match[1])
+        }
+        defined: dict[str, tuple[int, int]] = {}
+        for start, end in chemicals if shorts else ():
+            short = shorts.get(doc[end - 1].idx + len(doc[end - 1]), "")
+            if short and len(find_forms(text, [short])[short]) > 1:
+                own, meant = self._concepts(short), self._concepts(doc[start:end].text)
+                if meant and own <= meant:
+                    defined.setdefault(short, (start, end))
         return defined
 
-    def _concepts(self, name: str) -> set[int]:
+    def _concepts(self, name: str, label: str = CHEMICAL) -> set[int]:
         assert self.knowledge is not None
-        kb = self.knowledge.kb
+        kb = self.knowledge.kb_of(label)
         return set(kb.concepts_of_names(kb.lookup_names([normalize_name(name)]))[1].tolist())
 
     def queries(self, mentions: Mentions) -> list[Query]:

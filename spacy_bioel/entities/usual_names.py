@@ -63,26 +63,23 @@ class UsualName(NamedTuple):
 
 @cache
 def usual_names() -> dict[str, UsualName]:
-    """Read assets/usual_names.tsv."""
-    lines = (ASSETS_FOLDER / "usual_names.tsv").read_text("utf8").splitlines()
-    rows = ([*line.split("\t"), ""] for line in lines if not line.startswith("#"))
-    return {
-        name: UsualName(tuple(map(normalize_name, filter(None, symbols.split("|")))), context != "")
-        for name, symbols, context, *_ in rows
-    }
-
-
-def usual_name(text: str) -> UsualName | None:
-    """Return the usual meaning of a name; a word may begin with a capital letter."""
-    name = text[:1].lower() + text[1:]
-    return usual_names().get(text) or (usual_names().get(name) if name.islower() else None)
+    """Read assets/usual_names.tsv; words may also begin with a capital letter."""
+    names = {}
+    for line in (ASSETS_FOLDER / "usual_names.tsv").read_text("utf8").splitlines():
+        if not line.startswith("#"):
+            name, symbols, context, *_ = [*line.split("\t"), ""]
+            meant = tuple(map(normalize_name, filter(None, symbols.split("|"))))
+            names[name] = UsualName(meant, context != "")
+            if name.islower():
+                names[name.capitalize()] = names[name]
+    return names
 
 
 def usual_queries(mentions: Mentions, knowledge: LinkerKnowledge) -> list[Query]:
     """Return the queries with the symbols instead of names that the documents do not define."""
     queries = list(mentions.queries)
     for i, (span, query) in enumerate(zip(mentions.spans, queries, strict=True)):
-        usual = usual_name(span.text) if span.label_ == GENE else None
+        usual = usual_names().get(span.text) if span.label_ == GENE else None
         if usual and usual.symbols and query.whole == normalize_name(span.text):
             symbols = usual.symbols
             if _means_others(knowledge.kb_of(GENE), query.whole, symbols):
@@ -140,14 +137,14 @@ def with_proteins(doc: Doc, spans: list[ScoredSpan], kb: KnowledgeBase) -> list[
 
 def with_usual_names(doc: Doc, spans: list[ScoredSpan]) -> list[ScoredSpan]:
     """Add missed names, and correct names of chemicals that are genes here."""
-    text, added = text_of(doc), dict[tuple[int, int], ScoredSpan]()
+    text, names, added = text_of(doc), usual_names(), dict[tuple[int, int], ScoredSpan]()
     dropped = set[ScoredSpan]()
     by_token = SpansByToken(spans)
     for match in _WORD.finditer(text):
         name = match.group()
-        while usual_name(name) is None and "-" in name:
+        while name not in names and "-" in name:
             name = name.rpartition("-")[0]
-        usual, start, end = usual_name(name), match.start(), match.start() + len(name)
+        usual, start, end = names.get(name), match.start(), match.start() + len(name)
         if usual is None or (span := doc.char_span(start, end)) is None:
             continue
         if not usual.symbols:  # "PBS"
