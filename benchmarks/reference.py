@@ -137,7 +137,7 @@ PARTS = {
         "entities.variants": "Rules that add the HGVS form, gene and dbSNP number of sequence "
         "variants. The rules also find variants if the linker itself looks for names.",
         "entities.chemicals": "Rules that find short forms defined in brackets after names of "
-        "chemicals, whose letters the names lack (\"mesalamine (5-ASA)\").",
+        'chemicals, whose letters the names lack ("mesalamine (5-ASA)").',
         "entities.composites": "Rules that link each part of a mention of several concepts "
         '("nausea and vomiting").',
         "scorer": "Function that computes the scores of this pipe for `spacy evaluate` and during "

@@ -52,9 +52,10 @@ class Chemicals(EntityRules):
             _, _, label, probability = chemicals[defined[short]]
             for span in filter(None, (doc.char_span(*place) for place in places)):
                 near = selected.overlapping(span.start, span.end)
-                others = {s[2] for s in near} - {CHEMICAL}
-                is_other = any(self._concepts(short, other) for other in others)
-                if not is_other and all(s[:2] == (span.start, span.end) for s in near):
+                if all(
+                    s[:2] == (span.start, span.end) and not self._is_known(short, s[2])
+                    for s in near
+                ):
                     selected.replace(near, (span.start, span.end, label, probability))
         return sorted(selected, key=lambda s: s[:3])
 
@@ -77,9 +78,16 @@ class Chemicals(EntityRules):
                     defined.setdefault(short, (start, end))
         return defined
 
-    def _concepts(self, name: str, label: str = CHEMICAL) -> set[int]:
+    def _is_known(self, short: str, label: str) -> bool:
+        """Whether a short form is a name in a knowledge base other than that of chemicals."""
         assert self.knowledge is not None
         kb = self.knowledge.kb_of(label)
+        is_other = kb is not self.knowledge.kb_of(CHEMICAL)
+        return is_other and kb.lookup_names([normalize_name(short)])[0] >= 0
+
+    def _concepts(self, name: str) -> set[int]:
+        assert self.knowledge is not None
+        kb = self.knowledge.kb_of(CHEMICAL)
         return set(kb.concepts_of_names(kb.lookup_names([normalize_name(name)]))[1].tolist())
 
     def queries(self, mentions: Mentions) -> list[Query]:

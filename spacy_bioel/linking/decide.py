@@ -20,6 +20,7 @@ from spacy_bioel.entities.rule_set import RuleSet
 from spacy_bioel.explanation import Trace
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.candidates import CandidateGenerator
+from spacy_bioel.mentions.selection import add_defined_forms
 from spacy_bioel.models.fusion import have_likelier_equivalents
 from spacy_bioel.settings import BY_DICTIONARY, SPANS_AND_DICTIONARY
 from spacy_bioel.text.normalize import normalize_names
@@ -34,6 +35,7 @@ from spacy_bioel.types import (
     ties_of,
 )
 
+_BY_DEFINITION = "by a short form that the document defines"
 Ranked = Mapping[LabelledString, tuple[Candidate, ...]]
 
 
@@ -75,6 +77,11 @@ def _with_names(
     already_run = []
     for number, attrs in enumerate(groups):
         is_unchanged = with_names[number] is before[number]
+        if not is_unchanged and generator.state.settings.abbreviations:
+            found = add_defined_forms(docs[number], with_names[number])
+            if traces:
+                traces[number].changed(with_names[number], found, _BY_DEFINITION)
+            with_names[number] = found
         already_run.append(frozenset(attrs.get("rules", ()) if is_unchanged else ()))
     rules = generator.rules.for_labels(generator.labels)
     result = [list(doc_spans) for doc_spans in spans]
