@@ -101,12 +101,13 @@ def _genes_of(kb: KnowledgeBase, words: set[str], organisms: set[str]) -> set[st
 def _is_gene(text: str, start: int, end: int, starts: set[int], ends: set[int]) -> bool:
     """Whether a common word has a capital within a sentence, or words for genes beside it, or a
     gene in the same list."""
-    is_capitalised = text[start].isupper() and text[start - 2 : start].rstrip()[-1:].isalpha()
+    before = text[max(0, start - 2) : start].rstrip()[-1:]
+    is_capitalised = text[start].isupper() and (before.isalpha() or before in {",", ";"})
     is_capitalised = is_capitalised and not _LONGER_NAME.match(text, end)
     if is_capitalised or is_beside_gene_words(text, start, end):
         return True
     after = _BEFORE_GENE_IN_LIST.match(text, end)
     if after and after.end() in starts:
         return True
-    before = _AFTER_GENE_IN_LIST.search(text[max(0, start - 6) : start])
-    return before is not None and start - len(before[0]) in ends
+    gap = _AFTER_GENE_IN_LIST.search(text[max(0, start - 6) : start])
+    return gap is not None and start - len(gap[0]) in ends

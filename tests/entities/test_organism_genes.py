@@ -53,6 +53,7 @@ def found(kb: KnowledgeBase, text: str, *spans: ScoredSpan) -> list[str]:
         ("In Drosophila spalt and black are lost .", ["spalt", "black"]),
         ("In Drosophila we saw Delta at borders .", ["Delta"]),
         ("Drosophila grew . Black eyes were seen .", []),
+        ("In the disc of Drosophila , Delta is at borders .", ["Delta"]),
     ],
 )
 def test_genes(kb: KnowledgeBase, text: str, expected: list[str]) -> None:

@@ -108,6 +108,11 @@ def test_a_defined_name_has_its_own_meaning(nlp):
         ("mRNA levels of oxytocin fell.", {"oxytocin": ("10",)}),
         ("Labour was induced with oxytocin.", {}),
         ("LH receptor expression fell.", {}),
+        ("Basal LH was low.", {"LH": ("2", "3")}),
+        ("Plasma LH levels fell.", {"LH": ("2", "3")}),
+        ("The LH surge came late.", {"LH": ("2", "3")}),
+        ("He moved from LH to the north.", {}),
+        ("Plasma oxytocin levels fell.", {}),  # a word: a chemical, too
     ],
 )
 def test_missed_names_are_found_next_to_words_for_genes(nlp, text, expected):
