@@ -211,12 +211,14 @@ class EntityRules:
         extension, `span._.NAME`, a column in CSV files, and a key in JSON.
     completes_dictionary (bool): `find` also runs on the names found by the dictionary, in pipelines
         without a detector.
+    outside_ids (bool): Candidates may have ids that the knowledge base lacks, with any score.
     knowledge (LinkerKnowledge | None): The linker's knowledge bases; None in `bioel_mentions`.
     """
 
     labels: tuple[str, ...] = ()
     fact_names: tuple[str, ...] = ()
     completes_dictionary: bool = False
+    outside_ids: bool = False
     knowledge: LinkerKnowledge | None = None
     config_name: str = ""  # set by `RuleSet`, for error messages
 

@@ -19,6 +19,12 @@ from spacy_bioel.dictionary.unambiguous import (
 from spacy_bioel.doc import long_forms, text_of, texts_of
 from spacy_bioel.entities import Candidates, EntityRules, LinkerKnowledge, Mentions, Query, Rank
 from spacy_bioel.entities.cells import with_cell_lines
+from spacy_bioel.entities.homologs import (
+    HOMOLOG_ORGANISMS,
+    add_homologs,
+    homolog_organisms,
+    homologs_beside,
+)
 from spacy_bioel.entities.homonyms import HomonymResolver, WordsOfDocument
 from spacy_bioel.entities.organism_genes import with_organism_genes
 from spacy_bioel.entities.species import (
@@ -59,8 +65,11 @@ class Genes(EntityRules):
     of one organism that share a name (see `HomonymResolver`).
 
     usual_names (bool): Give short names the meanings in `entities.usual_names`.
-    other_organisms (bool): Find names that are genes only in texts about flies, worms or yeasts.
+    other_organisms (bool): Find names that are genes only in texts about flies, worms or yeasts,
+        and link genes of the organisms in `entities.homologs`.
     """
+
+    outside_ids = True
 
     def __init__(self, *, usual_names: bool = True, other_organisms: bool = True) -> None:
         self.usual_names, self.other_organisms = usual_names, other_organisms
@@ -129,6 +138,8 @@ class Genes(EntityRules):
         assert self.knowledge is not None
         rescored: dict[int, list[Candidate]] = {}
         genes_of = genes_by_organism(mentions, candidates, self.knowledge)
+        if self.other_organisms and (named := homolog_organisms(mentions, candidates)):
+            genes_of = _with_homologs(mentions, candidates, genes_of, named, self.knowledge)
         table = organism_table(mentions, candidates, genes_of, self.knowledge.kb)
         words = cache(lambda owner: WordsOfDocument(text_of(mentions.docs[owner])))
         for index, organisms in score_species(table):
@@ -136,7 +147,8 @@ class Genes(EntityRules):
             scored = []
             for organism, probability in organisms:
                 genes: Sequence[Candidate] = species_candidates.genes.get(organism, ())
-                if genes and probability > _MIN_PROBABILITY:
+                is_known = organism not in HOMOLOG_ORGANISMS  # to the knowledge base
+                if genes and is_known and probability > _MIN_PROBABILITY:
                     resolver = self._resolver_of(self.knowledge.kb_of(span.label_))
                     document = partial(words, mentions.owners[index])
                     genes = resolver.resolve(genes, span.text, organism == HUMAN, document)
@@ -296,6 +308,29 @@ def genes_by_organism(
     genes_of: dict[int, SpeciesCandidates] = {}
     for kb, indices in _genes_by_kb(mentions, knowledge).items():
         genes_of |= _species_candidates_in(kb, mentions, candidates, indices)
+    return dict(sorted(genes_of.items()))
+
+
+def _with_homologs(
+    mentions: Mentions,
+    candidates: Candidates,
+    genes_of: dict[int, SpeciesCandidates],
+    organisms: dict[int, set[str]],
+    knowledge: LinkerKnowledge,
+) -> dict[int, SpeciesCandidates]:
+    """Add genes of organisms that only `entities.homologs` has, for mentions in these documents."""
+    genes_of = dict(genes_of)
+    for kb, indices in _genes_by_kb(mentions, knowledge).items():
+        tables = {owner: homologs_beside(kb, named) for owner, named in organisms.items()}
+        indices = [i for i in indices if tables.get(mentions.owners[i])]
+        for index, spellings in _mention_spellings(mentions, indices).items():
+            others = list(candidates.of_mentions[index])
+            found = genes_of.get(index) or SpeciesCandidates(always=[HUMAN], others=others)
+            symbols = _symbols_of(kb, (found.genes[o][0].id for o in sorted(found.named)))
+            table = tables[mentions.owners[index]]
+            found = add_homologs(found, table, spellings, [*symbols.values()], kb)
+            if found.genes:
+                genes_of[index] = found
     return dict(sorted(genes_of.items()))
 
 

@@ -1,7 +1,9 @@
-"""Genes of flies, worms and yeasts in documents about them: "wingless", "daf-16", "cdc25".
+"""Genes of flies, worms, yeasts, frogs and thale cress in documents about them: "wingless",
+"daf-16", "cdc25".
 
 Elsewhere, these names are words. In a document about flies, a name that is a common word ("white",
-"cut") also needs words for genes, or another gene, beside it.
+"cut") also needs words for genes, or another gene, beside it. Symbols that `entities.homologs` has
+need words for genes if they are letters only.
 """
 
 from __future__ import annotations
@@ -17,9 +19,10 @@ from spacy.tokens import Doc
 
 from spacy_bioel.dictionary.unambiguous import common_words
 from spacy_bioel.doc import SpansByToken, long_forms, text_of
+from spacy_bioel.entities.homologs import homologs_beside
 from spacy_bioel.entities.usual_names import is_beside_gene_words
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.text.normalize import normalize_names
+from spacy_bioel.text.normalize import normalize_name, normalize_names
 from spacy_bioel.types import GENE, ORGANISM, SPECIES, ScoredSpan
 
 _ABOUT = {
@@ -27,6 +30,8 @@ _ABOUT = {
     "6239": r"C[.] ?elegans|Caenorhabditis|nematodes?|worms?",
     "4932": r"S[.] ?cerevisiae|Saccharomyces|(?<!fission )yeasts?(?! two| 2| extract)",
     "4896": r"S[.] ?pombe|Schizosaccharomyces|fission yeast",
+    "8364": r"X(?:enopus|[.]) tropicalis",
+    "3702": r"Arabidopsis|A[.] ?thaliana|thale cress",
 }
 _ORGANISM = re.compile(rf"\b(?:{'|'.join(f'({words})' for words in _ABOUT.values())})\b")
 _NAME = re.compile(r"(?<![\w-])[^\W\d_µμ]\w*(?:-\w+)*(?![\w-])")
@@ -48,13 +53,14 @@ def _organism_ids() -> list[str]:
 def with_organism_genes(
     doc: Doc, spans: Sequence[ScoredSpan], kb: KnowledgeBase
 ) -> Sequence[ScoredSpan]:
-    """Add missed names of genes of the flies, worms and yeasts that a document is about."""
+    """Add missed names of genes of the organisms above that a document is about."""
     text = text_of(doc)
     ids = _organism_ids()
     counts = Counter(ids[(match.lastindex or 1) - 1] for match in _ORGANISM.finditer(text))
     n_organisms = sum(span[2] == SPECIES for span in spans)
     about = {id for id, n in counts.items() if n >= _MIN_SHARE * n_organisms}
-    if not about & set(kb.type_names):
+    tables = homologs_beside(kb, about).values()
+    if not (tables or about & set(kb.type_names)):
         return spans
     by_token, names = SpansByToken(spans), list[tuple[str, int, int]]()
     defined = long_forms(doc)
@@ -63,11 +69,14 @@ def with_organism_genes(
         if len(word) >= _MIN_LENGTH and word.lower() not in STOP_WORDS and word not in defined:
             names.append((word, *match.span()))
     known = _genes_of(kb, {word for word, *_ in names}, about)
+    symbols = {word for word, *_ in names if any(normalize_name(word) in ids for ids in tables)}
     rare, common = list[tuple[int, int]](), list[tuple[int, int]]()
     for word, start, end in names:
         if word in known:
             is_common = common_words().get(word.lower(), 0.0) > _MAX_FREQUENCY
             (common if is_common and word.isalpha() else rare).append((start, end))
+        elif word in symbols and (not word.isalpha() or is_beside_gene_words(text, start, end)):
+            rare.append((start, end))
     for places in (rare, common):
         genes = {doc[s[0]].idx for s in by_token if s[2] == GENE}
         ends = {doc[s[1] - 1].idx + len(doc[s[1] - 1]) for s in by_token if s[2] == GENE}

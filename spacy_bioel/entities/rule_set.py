@@ -264,7 +264,7 @@ def _check_added(
             new_ids = {c.id for c in new if c.score < 1}.difference(c.id for c in old)
             added.setdefault(label, set()).update(new_ids)
     for label, added_ids in added.items():
-        if not added_ids or rules.knowledge is None:
+        if not added_ids or rules.outside_ids or rules.knowledge is None:
             continue
         ids = sorted(added_ids)
         rows = rules.knowledge.kb_of(label).find_all(ids)

@@ -61,7 +61,8 @@ def nlp() -> Language:
 
 
 def ids_of(nlp: Language, text: str, name: str) -> tuple[str, ...]:
-    spans = [s for s in nlp(text).spans["bioel"] if s.label_ == "Gene" and s.text == name]
+    doc = nlp(text)
+    spans = [s for s in doc.spans["bioel"] if s.label_ == "Gene" and s.text == name]
     return tuple(id.removeprefix("NCBIGene:") for span in spans for id in span._.cuis)
 
 

@@ -16,11 +16,16 @@ def write_names(stem: Path, concepts: Iterable[Concept], about: Mapping[str, str
     """Write `stem`.jsonl.xz and `stem`.json. RETURNS (int): The number of concepts."""
     lines = [json.dumps(record_of(concept), ensure_ascii=False) + "\n" for concept in concepts]
     with replacing_file(stem.with_suffix(".jsonl.xz")) as path:
-        path.write_bytes(lzma.compress("".join(lines).encode("utf8")))
+        path.write_bytes(packed("".join(lines)))
     stem.with_suffix(".jsonl.gz").unlink(missing_ok=True)  # the format of earlier versions
     with replacing_file(stem.with_suffix(".json")) as path:
         path.write_text(json.dumps(about, indent=1) + "\n", encoding="utf8")
     return len(lines)
+
+
+def packed(text: str) -> bytes:
+    """Return the xz-packed text, the same bytes each time."""
+    return lzma.compress(text.encode("utf8"), preset=9 | lzma.PRESET_EXTREME)
 
 
 def record_of(concept: Concept) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from typing import Annotated, Any
 import srsly
 import typer
 import zstandard
-from concepts import record_of, write_names
+from concepts import packed, record_of, write_names
 from corpus_files import DOWNLOADS, Finder
 from documents import selected
 from specs import load_spec
@@ -52,6 +52,8 @@ _OTHER_ORGANISMS = {
 # Taxa whose symbols are taken from HomoloGene, and from the homologs of HCOP.
 _HOMOLOGENE_TAXA = {4896, 4932, 6239, 10116}
 _HOMOLOG_TAXA = {"284812": "4896", "4896": "4896", "6239": "6239"}  # fission yeast has two ids
+_SYMBOL_TAXA = ("9913", "9823", "9031", "9615", "8364", "3702")  # of homologs.tsv.xz
+_LOCUS = re.compile(r"LOC\d+|AT[1-5CM]G\d+|ENS\w+|XB\d+", re.IGNORECASE)
 _MAX_RAT_NAMES = 4
 # Identifier that a genome project gave to a clone, a transcript or an unstudied gene.
 _IDENTIFIER = re.compile(
@@ -185,6 +187,28 @@ def _without_human_names(
     # One-word names are kept even if the human gene has them: they are ambiguous anyway.
     names = [n for n in names if " " not in n or normalize_name(n) not in shared]
     return replace(gene, names=(symbol, *names[:n_names]))
+
+
+@app.command()
+def homologs(data: DataOption = "") -> None:
+    """Write homologs.tsv.xz: numbers of genes by normalised symbol and organism."""
+    ids_of: dict[tuple[str, str], list[str]] = defaultdict(list)
+    rows = [row for row in _rows("homologs.tsv", data) if row[0] in _SYMBOL_TAXA]
+    named = [(taxon, id, symbols.split("|")) for taxon, id, symbols in rows]
+    for part in (slice(1), slice(1, None)):  # symbols before synonyms
+        for taxon, id, symbols in sorted(named, key=lambda row: int(row[1])):
+            for symbol in symbols[part]:
+                name = normalize_name(symbol)
+                if len(name) > 1 and not name.isdigit() and not _LOCUS.fullmatch(symbol):
+                    ids_of[name, taxon].append(id)
+    # The oldest of several genes. In thale cress, genes that share a symbol differ.
+    chosen = {key: ids[0] for key, ids in ids_of.items() if key[1] != "3702" or len({*ids}) == 1}
+    lines = ["\t".join(["symbol", *_SYMBOL_TAXA])]
+    for name in sorted({name for name, _ in chosen}):
+        lines.append("\t".join([name, *(chosen.get((name, taxon), "") for taxon in _SYMBOL_TAXA)]))
+    with replacing_file(ASSETS / "homologs.tsv.xz") as path:
+        path.write_bytes(packed("\n".join(lines)))
+    show_note(f"homologs: {len(chosen):,} genes")
 
 
 @app.command()
