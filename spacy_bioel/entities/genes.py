@@ -19,12 +19,7 @@ from spacy_bioel.dictionary.unambiguous import (
 from spacy_bioel.doc import long_forms, text_of, texts_of
 from spacy_bioel.entities import Candidates, EntityRules, LinkerKnowledge, Mentions, Query, Rank
 from spacy_bioel.entities.cells import with_cell_lines
-from spacy_bioel.entities.homologs import (
-    HOMOLOG_ORGANISMS,
-    add_homologs,
-    homolog_organisms,
-    homologs_beside,
-)
+from spacy_bioel.entities.homologs import homolog_organisms, homologs_of, with_homologs
 from spacy_bioel.entities.homonyms import HomonymResolver, WordsOfDocument
 from spacy_bioel.entities.organism_genes import with_organism_genes
 from spacy_bioel.entities.species import (
@@ -139,7 +134,8 @@ class Genes(EntityRules):
         rescored: dict[int, list[Candidate]] = {}
         genes_of = genes_by_organism(mentions, candidates, self.knowledge)
         if self.other_organisms and (named := homolog_organisms(mentions, candidates)):
-            genes_of = _with_homologs(mentions, candidates, genes_of, named, self.knowledge)
+            genes_of |= _homologs_in(mentions, candidates, genes_of, named, self.knowledge)
+            genes_of = dict(sorted(genes_of.items()))
         table = organism_table(mentions, candidates, genes_of, self.knowledge.kb)
         words = cache(lambda owner: WordsOfDocument(text_of(mentions.docs[owner])))
         for index, organisms in score_species(table):
@@ -147,9 +143,9 @@ class Genes(EntityRules):
             scored = []
             for organism, probability in organisms:
                 genes: Sequence[Candidate] = species_candidates.genes.get(organism, ())
-                is_known = organism not in HOMOLOG_ORGANISMS  # to the knowledge base
-                if genes and is_known and probability > _MIN_PROBABILITY:
-                    resolver = self._resolver_of(self.knowledge.kb_of(span.label_))
+                kb = self.knowledge.kb_of(span.label_)
+                if genes and probability > _MIN_PROBABILITY and kb.find(genes[0].id) >= 0:
+                    resolver = self._resolver_of(kb)
                     document = partial(words, mentions.owners[index])
                     genes = resolver.resolve(genes, span.text, organism == HUMAN, document)
                 scored += [replace(c, score=round(c.score * probability, 4)) for c in genes]
@@ -311,27 +307,23 @@ def genes_by_organism(
     return dict(sorted(genes_of.items()))
 
 
-def _with_homologs(
+def _homologs_in(
     mentions: Mentions,
     candidates: Candidates,
     genes_of: dict[int, SpeciesCandidates],
     organisms: dict[int, set[str]],
     knowledge: LinkerKnowledge,
 ) -> dict[int, SpeciesCandidates]:
-    """Add genes of organisms that only `entities.homologs` has, for mentions in these documents."""
-    genes_of = dict(genes_of)
+    """Return the candidates with homologs for the mentions in documents with these organisms."""
+    result = {}
     for kb, indices in _genes_by_kb(mentions, knowledge).items():
-        tables = {owner: homologs_beside(kb, named) for owner, named in organisms.items()}
-        indices = [i for i in indices if tables.get(mentions.owners[i])]
-        for index, spellings in _mention_spellings(mentions, indices).items():
+        in_documents = [i for i in indices if mentions.owners[i] in organisms]
+        for index, spellings in _mention_spellings(mentions, in_documents).items():
             others = list(candidates.of_mentions[index])
             found = genes_of.get(index) or SpeciesCandidates(always=[HUMAN], others=others)
-            symbols = _symbols_of(kb, (found.genes[o][0].id for o in sorted(found.named)))
-            table = tables[mentions.owners[index]]
-            found = add_homologs(found, table, spellings, [*symbols.values()], kb)
-            if found.genes:
-                genes_of[index] = found
-    return dict(sorted(genes_of.items()))
+            tables = homologs_of(kb, organisms[mentions.owners[index]])
+            result[index] = with_homologs(found, tables, spellings, kb)
+    return {index: found for index, found in result.items() if found.genes}
 
 
 def _genes_by_kb(mentions: Mentions, knowledge: LinkerKnowledge) -> dict[KnowledgeBase, list[int]]:

@@ -1,27 +1,33 @@
 """Genes of cattle, pigs, chickens, dogs, frogs and thale cress, in documents that name them only.
 
-The knowledge base lacks these genes: assets/homologs.tsv.xz, which is read when a document names
-one of the organisms, has the numbers in NCBI Gene by symbol and organism.
+They are not in the bundled genes, but in assets/homologs.tsv.xz: numbers in NCBI Gene by symbol and
+organism. This table is read when a document names one of the organisms.
 """
 
 from __future__ import annotations
 
 import lzma
-from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from copy import deepcopy
 from functools import cache
-from math import fsum
 
 from spacy_bioel.doc import text_of
 from spacy_bioel.entities import Candidates, Mentions
 from spacy_bioel.entities.species import SpeciesCandidates, is_experimental_system, organism_words
 from spacy_bioel.kb.bundled import ASSETS_FOLDER, bundled_name
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.text.normalize import normalize_names
 from spacy_bioel.types import ORGANISM, Candidate
 
-HOMOLOG_ORGANISMS = frozenset(f"{ORGANISM}{id}" for id in (9913, 9823, 9031, 9615, 8364, 3702))
+_ORGANISMS = frozenset(f"{ORGANISM}{id}" for id in (9913, 9823, 9031, 9615, 8364, 3702))
 _SCORE = 0.9  # of a symbol that no other organism has
+
+
+def homologs_of(kb: KnowledgeBase, organisms: Collection[str]) -> dict[str, dict[str, str]]:
+    """Return the gene ids by organism and normalised symbol; none if `kb` is not bundled."""
+    known = _ORGANISMS.intersection(organisms)
+    is_bundled = bool(known) and bundled_name(kb) == "genes"
+    return {organism: _homologs()[organism] for organism in sorted(known) if is_bundled}
 
 
 @cache
@@ -34,49 +40,30 @@ def _homologs() -> dict[str, dict[str, str]]:
     }
 
 
-def homologs_beside(kb: KnowledgeBase, organisms: Collection[str]) -> dict[str, dict[str, str]]:
-    """Return the gene ids by organism and normalised symbol, which add to the bundled genes only.
-
-    organisms (Collection[str]): The organisms that a document names.
-    """
-    organisms = HOMOLOG_ORGANISMS.intersection(organisms)
-    if not organisms or bundled_name(kb) != "genes":
-        return {}
-    return {organism: _homologs()[organism] for organism in sorted(organisms)}
-
-
 def homolog_organisms(mentions: Mentions, candidates: Candidates) -> dict[int, set[str]]:
-    """Return the organisms with homologs that documents name, by document."""
-    named = defaultdict[int, set[str]](set)
+    """Return the organisms of the table that documents name, by document."""
+    named = {i: {id for *_, id in organism_words(text_of(d))} for i, d in enumerate(mentions.docs)}
     for i, span in enumerate(mentions.spans[: mentions.n_wholes]):
-        for best in candidates.of_mentions[i][:1]:
-            if best.id in HOMOLOG_ORGANISMS and not is_experimental_system(span):
-                named[mentions.owners[i]].add(best.id)
-    for owner, doc in enumerate(mentions.docs):
-        if words := HOMOLOG_ORGANISMS & {id for *_, id in organism_words(text_of(doc))}:
-            named[owner] |= words
-    return named
+        ids = {best.id for best in candidates.of_mentions[i][:1]} & _ORGANISMS
+        if ids and not is_experimental_system(span):
+            named[mentions.owners[i]] |= ids
+    return {owner: ids & _ORGANISMS for owner, ids in named.items() if ids & _ORGANISMS}
 
 
-def add_homologs(
+def with_homologs(
     found: SpeciesCandidates,
     tables: Mapping[str, Mapping[str, str]],
     spellings: Sequence[str],
-    symbols: Sequence[str],
     kb: KnowledgeBase,
 ) -> SpeciesCandidates:
-    """Return a mention's candidates with the genes of tables from `homologs_beside`.
-
-    spellings, symbols (Sequence[str]): The mention's normalised spellings, and the symbols of the
-        genes of other organisms with these names.
-    """
-    result = replace(found, genes=found.genes.copy(), by_symbol=found.by_symbol.copy())
-    result.named = found.named.copy()
-    first = found.genes[min(found.named)] if found.named else ()
-    score = fsum(c.score for c in first) or _SCORE
+    """Add genes from `homologs_of` by a mention's spellings, and by the symbols of known genes."""
+    genes = [found.genes[organism][0] for organism in sorted(found.named)]
+    symbols = kb.names.take(kb.preferred_rows(kb.find_all([gene.id for gene in genes])))
+    result = deepcopy(found)  # mentions share candidates
     for organism, ids in tables.items():
-        for names in (spellings, symbols):
-            for name in [name for name in names if name in ids][:1]:
+        for i, name in enumerate([*spellings, *normalize_names(symbols)]):
+            if name in ids:
+                score = genes[0].score if genes else _SCORE
                 gene = Candidate(ids[name], score, name, "exact", kb.fingerprint)
-                result.add([gene], {gene.id: organism}, by_symbol=names is symbols)
+                result.add([gene], {gene.id: organism}, by_symbol=i >= len(spellings))
     return result

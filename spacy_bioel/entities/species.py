@@ -14,7 +14,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from itertools import groupby
 from math import fsum, log1p
 
@@ -196,11 +196,12 @@ def _organism_pattern() -> tuple[re.Pattern[str], list[str]]:
     return re.compile(rf"(?<![\w-])(?:{groups})(?!\w)", re.IGNORECASE), list(words_of)
 
 
-def organism_words(text: str) -> Iterator[NamedPlace]:
-    """Yield words that imply an organism ("patients", "C2C12"), found without a detector."""
+@lru_cache(maxsize=256)
+def organism_words(text: str) -> list[NamedPlace]:
+    """Return words that imply an organism ("patients", "C2C12"), found without a detector."""
     pattern, organisms = _organism_pattern()
-    for match in pattern.finditer(text):
-        yield (*match.span(), organisms[(match.lastindex or 1) - 1])
+    matches = pattern.finditer(text)
+    return [(*match.span(), organisms[(match.lastindex or 1) - 1]) for match in matches]
 
 
 # Features of a (mention, organism) pair, in the order of the weights (see `_species_features`).
@@ -403,7 +404,7 @@ def _named_places(
         if best is not None and best.score >= candidates.nil_threshold and owner in places:
             if best.id.startswith(ORGANISM) and not is_experimental_system(span):
                 places[owner].append((span.start_char, span.end_char, best.id))
-        n_cell_lines[owner] += span.label_ == CELL_LINE and not any(organism_words(span.text))
+        n_cell_lines[owner] += span.label_ == CELL_LINE and not organism_words(span.text)
     return places, n_cell_lines
 
 
