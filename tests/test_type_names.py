@@ -26,6 +26,7 @@ OF_MICE = (
     "10090\t12\tGm1234\t-\t-\tpredicted gene 1234\tprotein-coding\t-\t-\n"
     "10090\t13\t1700001A01Rik\t-\t-\tRIKEN cDNA\tprotein-coding\t-\t-\n"
 )
+CELLS = type_names._CELL_NAMES
 LEGENDS = """\
 1|t|HeLa cells and HELA and fibroblasts and HEK293.
 1|a|None.
@@ -56,11 +57,12 @@ def test_genes_that_are_transcribed(tmp_path):
     (tmp_path / "Mus_musculus.gene_info").write_text(OF_MICE)
     for name in ("Danio_rerio", "Drosophila_melanogaster", "Saccharomyces_cerevisiae"):
         (tmp_path / f"{name}.gene_info").write_text(GENES.partition("\n")[0] + "\n")
-    of_rats = "#\n10116\t23\tAbc2\tXyz2|long name|LOC5\tdescription\t5\n10116\t24\tLOC24\t-\t-\t6\n"
-    (tmp_path / "Rattus_norvegicus.tsv").write_text(of_rats)
-    of_others = "#\n6239\t51\tabc-1\n284812\t52\tabc1\n9913\t53\tABC1\n"
-    (tmp_path / "homologs.tsv").write_text(of_others)
-    (tmp_path / "flybase_synonyms.tsv").write_text("#\nblack\tflybase:FBgn1\tb\tlabel\n")
+    of_rats = "#tax_id\tGeneID\tSymbol\tSynonyms\n10116\t23\tAbc2\tXyz2|long name|LOC5\n"
+    (tmp_path / "Rattus_norvegicus.tsv").write_text(of_rats + "10116\t24\tLOC24\t-\n")
+    of_others = "6239\t51\tabc-1\n284812\t52\tabc1\n9913\t53\tABC1\n"
+    (tmp_path / "homologs.tsv").write_text(f"#tax_id\tGeneID\tSymbols\n{of_others}")
+    of_flies = "text\tcurie\tname\tpredicate\nblack\tflybase:FBgn1\tb\tlabel\n"
+    (tmp_path / "flybase_synonyms.tsv").write_text(of_flies)
     type_names.genes("2026-11", tmp_path, data=str(tmp_path))
     assert written("genes") == [
         {
@@ -117,7 +119,7 @@ def test_cell_lines_of_training_documents(tmp_path, monkeypatch):
     (tmp_path / "efo.json").write_text(json.dumps([of_efo]))
     lines = "id\tname\tsynonyms", "CVCL_0465\tNIH:OVCAR-3\tOVCAR3", "CVCL_1511\tNCI-H1975\tHT"
     (tmp_path / "depmap.tsv").write_text("\n".join(lines))
-    (tmp_path / "cells.tsv").write_text("CVCL_0059\tVero|VeroR\n")
+    (tmp_path / "cells.tsv").write_text("CVCL_0059\tVero|VeroR\tCellosaurus\n")
     monkeypatch.setattr(type_names, "_CELL_NAMES", tmp_path / "cells.tsv")
     monkeypatch.setattr(type_names, "_TRAINING_FIFTHS", range(5))
     type_names.cells(data=str(tmp_path))
@@ -131,9 +133,23 @@ def test_cell_lines_of_training_documents(tmp_path, monkeypatch):
     ]
 
 
-def test_names_of_fly_genes(tmp_path):
-    lines = ["#", "black\tflybase:FBgn1\tb\tlabel", "CG12\tflybase:FBgn1\tb\tsynonym"]
-    (tmp_path / "flybase_synonyms.tsv").write_text("\n".join(lines) + "\n")
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        (
+            "flybase_synonyms.tsv",
+            "text\tcurie\tname\nblack\tflybase:FBgn1\tb\nCG12\tflybase:FBgn1\tb\n",
+        ),
+        (
+            "fb_synonym_fb_2026_01.tsv",  # as FlyBase publishes it
+            "## FlyBase synonym table\n##primary_FBid\torganism_abbreviation\tcurrent_symbol\t"
+            "current_fullname\tfullname_synonym(s)\tsymbol_synonym(s)\n"
+            "FBgn1\tDmel\tb\tblack\tsaid-1\tCG12|bl\n",
+        ),
+    ],
+)
+def test_names_of_fly_genes(tmp_path, name, content):
+    (tmp_path / name).write_text(content)
     genes = [
         Concept("NCBIGene:1", ("b", "bl"), ("Gene", "NCBITaxon:7227"), xrefs=("FLYBASE:FBgn1",)),
         Concept("NCBIGene:2", ("ABC1",), ("Gene", "NCBITaxon:559292")),
@@ -141,3 +157,78 @@ def test_names_of_fly_genes(tmp_path):
     fly, yeast = type_names._with_flybase_names(genes, str(tmp_path))
     assert fly.names == ("b", "bl", "black")
     assert yeast.types == ("Gene", "NCBITaxon:4932")
+
+
+OF_RATS = "#COLUMN INFORMATION:\n#1\tGENE_RGD_ID\nGENE_RGD_ID\tSYMBOL\tNCBI_GENE_ID\tOLD_SYMBOL\n"
+OF_HCOP = "ortholog_species\thuman_symbol\tortholog_species_entrez_gene\tortholog_species_symbol\n"
+
+
+def test_tables_as_their_sources_publish_them(tmp_path):
+    rats = f"{OF_RATS}5\tAbc2\t23;25\tXyz2;LOC5\n6\tAbc3\t\tX\n"
+    (tmp_path / "GENES_RAT.txt").write_text(rats)
+    of_hcop = "6239\tABC1\t51\tabc-1\n6239\tABC2\t-\tabc-2\n9913\tABC1\t53\tABC1\n"
+    (tmp_path / "human_all_hcop_sixteen_column.txt").write_text(OF_HCOP + of_hcop)
+    lines = (
+        'ModelID,CellLineName,StrippedCellLineName,Note,RRID\nA,"OVCAR-3",OVCAR3,"a, b",CVCL_0465'
+    )
+    (tmp_path / "Model.csv").write_text(f"{lines}\nB,XY-1,XY1,,\n")
+    data = str(tmp_path)
+    rat = Concept("NCBIGene:23", ("Abc2", "Xyz2"), ("Gene", "NCBITaxon:10116"))
+    assert list(type_names._rat_genes(data)) == [rat]
+    worm = Concept("NCBIGene:51", ("abc-1",), ("Gene", "NCBITaxon:6239"))
+    assert list(type_names._genes_of_hcop(data)) == [worm]
+    assert list(type_names._cells_of_depmap(data)) == [("CVCL_0465", ["OVCAR-3", "OVCAR3"])]
+
+
+def test_symbols_of_homologs(tmp_path, monkeypatch):
+    rows = [
+        ("9913", "12", "LYZ1|LYS"),
+        ("9913", "11", "LYZ1"),  # the oldest gene has the symbol
+        ("9823", "13", "LYS"),
+        ("9823", "14", "LOC14"),
+        ("6239", "15", "lys-1"),
+    ]
+    lines = ["#tax_id\tGeneID\tSymbols", *map("\t".join, rows)]
+    (tmp_path / "homologs.tsv").write_text("\n".join(lines))
+    # HCOP lacks thale cress, where several genes share a symbol.
+    of_homologene = [("3702", "21", "PAP1"), ("3702", "22", "PAP1"), ("3702", "23", "FLC")]
+    monkeypatch.setattr(type_names, "_homologene", lambda _: of_homologene)
+    asset = Path("spacy_bioel/assets/homolog_symbols.tsv.xz")
+    written_bytes = set()
+    for _ in range(2):
+        type_names.homologs(tmp_path, data=str(tmp_path))
+        written_bytes.add(asset.read_bytes())
+    table = [line.split("\t") for line in lzma.decompress(asset.read_bytes()).decode().split("\n")]
+    assert len(written_bytes) == 1
+    assert table == [
+        ["symbol", "9913", "9823", "9031", "9615", "8364", "3702"],
+        ["flc", "", "", "", "", "", "23"],
+        ["lys", "12", "13", "", "", "", ""],
+        ["lyz1", "11", "", "", "", "", ""],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("publications_human.tsv", "#GeneID\tSymbol\tpublications\n1\tABC1\t20\n2\tABC1P\t19\n"),
+        (
+            "gene2pubmed",  # with mouse genes, and a line for each article
+            "#tax_id\tGeneID\tPubMed_ID\n10090\t11\t7\n9606\t2\t8\n"
+            + "".join(f"9606\t1\t{n}\n" for n in range(20)),
+        ),
+    ],
+)
+def test_publications(tmp_path, name, content):
+    (tmp_path / name).write_text(content)
+    (tmp_path / "Homo_sapiens.gene_info").write_text(GENES)
+    type_names.publications(data=str(tmp_path))
+    packed = Path("spacy_bioel/assets/gene_publications.json.gz").read_bytes()
+    assert json.loads(gzip.decompress(packed)) == {"abc1": 3.0}
+
+
+def test_ids_of_cell_lines_have_a_source():
+    rows = [line.split("\t") for line in CELLS.read_text("utf8").splitlines()]
+    sources = {source for *_, of_line in rows for source in of_line.split("|")}
+    assert sources == {"Cellosaurus 55", "BioID", "BioRED", "EFO", "DepMap"}
+    assert len({id for id, *_ in rows}) == len(rows)

