@@ -1,7 +1,7 @@
 """Genes of cattle, pigs, chickens, dogs, frogs and thale cress, in documents that name them only.
 
-They are not in the bundled genes, but in assets/homolog_symbols.tsv.xz: numbers in NCBI Gene by symbol and
-organism. This table is read when a document names one of the organisms.
+They are not in the bundled genes, but in assets/homolog_symbols.tsv.xz: numbers in NCBI Gene by
+symbol and organism. This table is read when a document names one of the organisms.
 """
 
 from __future__ import annotations
