@@ -19,7 +19,12 @@ from spacy_bioel.dictionary.unambiguous import (
 from spacy_bioel.doc import long_forms, text_of, texts_of
 from spacy_bioel.entities import Candidates, EntityRules, LinkerKnowledge, Mentions, Query, Rank
 from spacy_bioel.entities.cells import with_cell_lines
-from spacy_bioel.entities.homologs import homolog_organisms, homologs_of, with_homologs
+from spacy_bioel.entities.homologs import (
+    homolog_organisms,
+    homologs_of,
+    organism_of_homolog,
+    with_homologs,
+)
 from spacy_bioel.entities.homonyms import HomonymResolver, WordsOfDocument
 from spacy_bioel.entities.organism_genes import with_organism_genes
 from spacy_bioel.entities.species import (
@@ -182,7 +187,10 @@ class Genes(EntityRules):
         self, link: Link, organisms: dict[str, list[str]], kb: KnowledgeBase
     ) -> str:
         """Explain how a document's words for each organism affected a link's best candidate."""
-        organism = _organism_of(kb, link.candidates[0].id) if link.candidates else ""
+        id = link.candidates[0].id if link.candidates else ""
+        organism = _organism_of(kb, id)
+        if id.startswith("NCBIGene:") and kb.find(id) < 0:
+            organism = organism_of_homolog(id)
         if not organism or self.knowledge is None:
             return ""
         if not organisms:

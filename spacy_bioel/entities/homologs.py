@@ -40,6 +40,11 @@ def _homologs() -> dict[str, dict[str, str]]:
     }
 
 
+def organism_of_homolog(id: str) -> str:
+    """Return the organism of a gene in the table, or ""."""
+    return next((organism for organism, ids in _homologs().items() if id in ids.values()), "")
+
+
 def homolog_organisms(mentions: Mentions, candidates: Candidates) -> dict[int, set[str]]:
     """Return the organisms of the table that documents name, by document."""
     named = {i: {id for *_, id in organism_words(text_of(d))} for i, d in enumerate(mentions.docs)}
@@ -63,7 +68,7 @@ def with_homologs(
     for organism, ids in tables.items():
         for i, name in enumerate([*spellings, *normalize_names(symbols)]):
             if name in ids:
-                score = genes[0].score if genes else _SCORE
-                gene = Candidate(ids[name], score, name, "exact", kb.fingerprint)
+                score, text = (genes[0].score, genes[0].name) if genes else (_SCORE, name)
+                gene = Candidate(ids[name], score, text, "exact", kb.fingerprint)
                 result.add([gene], {gene.id: organism}, by_symbol=i >= len(spellings))
     return result

@@ -4,6 +4,11 @@ import pytest
 from spacy.language import Language
 
 import spacy_bioel
+from spacy_bioel.entities.homologs import homologs_of
+from spacy_bioel.kb.build import build_kb
+from spacy_bioel.kb.bundled import starter_kb
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.types import Concept
 
 GENES = [
     # Cattle
@@ -74,3 +79,27 @@ def test_organism_in_the_document(nlp, text, name, id):
 @pytest.mark.parametrize(("text", "name", "ids"), OTHER_TEXTS)
 def test_no_such_organism(nlp, text, name, ids):
     assert ids_of(nlp, text, name) == ids
+
+
+def test_explanation(nlp):
+    explained = str(spacy_bioel.explain(nlp, "Expression of LALBA in dairy cows was measured."))
+    assert 'The document names cows; this gene belongs to "cows".' in explained
+
+
+def test_switched_off():
+    config = {"components.bioel_linker.entities.genes.other_organisms": False}
+    nlp = spacy_bioel.load(config=config)
+    assert ids_of(nlp, "LALBA was expressed in the mammary gland of cattle.", "LALBA") == ()
+
+
+def test_only_with_the_bundled_genes(tmp_path):
+    concepts = [
+        Concept("NCBIGene:3906", ("LALBA",), types=("Gene", "NCBITaxon:9606")),
+        Concept("NCBITaxon:9913", ("cattle",), types=("Species",)),
+    ]
+    build_kb(concepts, tmp_path / "kb")
+    kb = KnowledgeBase.open(tmp_path / "kb")
+    assert homologs_of(kb, {"NCBITaxon:9913"}) == {}
+    assert homologs_of(starter_kb("starter:genes"), {"NCBITaxon:10090"}) == {}
+    tables = homologs_of(starter_kb("starter:genes"), {"NCBITaxon:9913", "NCBITaxon:10090"})
+    assert tables["NCBITaxon:9913"]["lalba"] == "NCBIGene:281894"
