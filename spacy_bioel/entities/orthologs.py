@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import lzma
 from collections.abc import Collection, Mapping, Sequence
-from copy import deepcopy
+from dataclasses import replace
 from functools import cache
 
 from spacy_bioel.doc import text_of
@@ -64,9 +64,11 @@ def with_orthologs(
     """Add genes from `orthologs_of` by a mention's spellings, and by the symbols of known genes."""
     genes = [found.genes[organism][0] for organism in sorted(found.named)]
     symbols = kb.names.take(kb.preferred_rows(kb.find_all([gene.id for gene in genes])))
-    result = deepcopy(found)  # mentions share candidates
+    names = [*spellings, *normalize_names(symbols)]
+    groups = found.genes.copy(), found.named.copy(), found.by_symbol.copy()  # others share them
+    result = replace(found, genes=groups[0], named=groups[1], by_symbol=groups[2])
     for organism, ids in tables.items():
-        for i, name in enumerate([*spellings, *normalize_names(symbols)]):
+        for i, name in enumerate(names):
             if name in ids:
                 score, text = (genes[0].score, genes[0].name) if genes else (_SCORE, name)
                 gene = Candidate(ids[name], score, text, "exact", kb.fingerprint)
