@@ -134,15 +134,13 @@ def _read_concepts(name: str, folder: Path) -> Iterator[Concept]:
     """Stream the concepts of a bundled knowledge base that is about to be built, and say so."""
     LOGGER.warning(Warnings.W351.format(kb=STARTER_PREFIX + name, folder=folder))
     path = _CONCEPT_FILES[name]
-    open_text = lzma.open if path.suffix == ".xz" else gzip.open
-    with open_text(path, "rt", encoding="utf8") as lines:
-        total = sum(1 for _ in lines)
-        lines.seek(0)
-        # The bar is shown only on a terminal.
-        for line in tqdm(lines, f"Building {name}", total, leave=False, disable=None):
-            record = srsly.json_loads(line)
-            names, types = (tuple(record.get(key, ())) for key in ("names", "types"))
-            yield Concept(record["id"], names, types, replaced_by=record.get("replaced_by", ""))
+    unpack = lzma.decompress if path.suffix == ".xz" else gzip.decompress
+    lines = unpack(path.read_bytes()).splitlines()
+    # The bar is shown only on a terminal.
+    for line in tqdm(lines, f"Building {name}", leave=False, disable=None):
+        record = srsly.json_loads(line)
+        names, types = (tuple(record.get(key, ())) for key in ("names", "types"))
+        yield Concept(record["id"], names, types, replaced_by=record.get("replaced_by", ""))
 
 
 KbSetting = str | list[str] | dict[str, str]
