@@ -48,10 +48,10 @@ def organism_of_ortholog(id: str) -> str:
 def ortholog_organisms(mentions: Mentions, candidates: Candidates) -> dict[int, set[str]]:
     """Return the organisms of the table that documents name, by document."""
     named = {i: {id for *_, id in organism_words(text_of(d))} for i, d in enumerate(mentions.docs)}
-    for i, span in enumerate(mentions.spans[: mentions.n_wholes]):
-        ids = {best.id for best in candidates.of_mentions[i][:1]} & _ORGANISMS
-        if ids and not is_experimental_system(span):
-            named[mentions.owners[i]] |= ids
+    for i, ranked in enumerate(candidates.of_mentions[: mentions.n_wholes]):
+        is_named = ranked and ranked[0].id in _ORGANISMS
+        if is_named and not is_experimental_system(mentions.spans[i]):
+            named[mentions.owners[i]].add(ranked[0].id)
     return {owner: ids & _ORGANISMS for owner, ids in named.items() if ids & _ORGANISMS}
 
 
