@@ -318,6 +318,7 @@ class Errors(metaclass=_Coded):
     B601 = "{where}: found {found}, expected JSON, JSON lines or YAML of at most 100 levels. Correct the file, or rename it to .txt to read it as text."
     B604 = "--fix cannot correct {found} in {out}. Expected one file of text, Markdown, CSV, TSV, JSON, YAML or OBO, not compressed: correct other files one by one, and workbooks by hand."
     B605 = "{path}, line {line}: this is not a baseline. Expected JSON lines with an id, a name and a verdict, as written by `bioel check FILES -o {path}`: write the baseline again."
+    B630 = "--xrefs: the knowledge base ({kb}) has no cross-references. Leave the option out, or build the knowledge base from a source with cross-references (`bioel kb build`)."
 
 
 class Warnings(metaclass=_Coded):

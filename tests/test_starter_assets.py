@@ -1,5 +1,6 @@
 """Names that training/scripts/starter.py adds, and the files of spacy_bioel/assets."""
 
+import gzip
 import json
 import lzma
 import shutil
@@ -18,6 +19,7 @@ from spacy_bioel.corpus import docs_to_bin
 from spacy_bioel.factories import LINKER_MODEL
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.bundled import ASSETS_FOLDER
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.vectors import ExactIndex, quantize
 from spacy_bioel.linking.starter import read_starter_encoder, starter_alias_table
 from spacy_bioel.mentions.pipe import MentionDetector
@@ -76,6 +78,131 @@ def test_names_of_diseases_elsewhere():
     ]
 
 
+SSSOM = """\
+# curie_map:
+subject_id\tsubject_label\tpredicate_id\tobject_id
+MONDO:1\talkaptonuria\tskos:exactMatch\tmesh:D1
+MONDO:1\talkaptonuria\tskos:exactMatch\tOMIM:203500
+MONDO:2\tC7 deficiency\tskos:exactMatch\tmesh:C9
+MONDO:2\tC7 deficiency\tskos:broadMatch\tOMIM:1
+MONDO:3\tCole-Carpenter syndrome\tskos:exactMatch\tOMIM:112240
+MONDO:3\tCole-Carpenter syndrome\tskos:exactMatch\tORPHANET:2050
+MONDO:3\tCole-Carpenter syndrome\tskos:exactMatch\tMEDGEN:5
+"""
+MAPPINGS = {
+    "MONDO:1": ["MESH:D1", "OMIM:203500"],
+    "MONDO:2": ["MESH:C2"],
+    "MONDO:3": ["OMIM:112240", "ORPHANET:2050"],
+}
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_mappings_of_mondo(tmp_path, packed):
+    path = tmp_path / ("mondo.sssom.tsv" + ".gz" * packed)
+    path.write_bytes(gzip.compress(SSSOM.encode()) if packed else SSSOM.encode())
+    assert starter.read_mappings([path], {"MESH:C9": "MESH:C2"}) == MAPPINGS
+
+
+def test_records_of_diseases_that_are_also_mapped_to_a_protein(tmp_path):
+    descriptors = [
+        Concept("MESH:D10", ("Deficiency Diseases",), types=("C18", "C")),
+        Concept("MESH:D11", ("Complement C7",), types=("D12", "D")),
+    ]
+    build_kb(descriptors, tmp_path / "kb")
+    both = ("MESH:D10", "MESH:D11")
+    records = [
+        Concept("MESH:C2", ("C7 deficiency", "Known"), parents=both),
+        Concept("MESH:C3", ("C8 protein",), parents=both),
+        Concept("MESH:C4", ("C9 deficiency",), parents=both[:1]),
+        Concept("MESH:C5", ("C6 protein",), parents=both[1:]),
+    ]
+    kb = KnowledgeBase.open(tmp_path / "kb")
+    assert list(starter.rare_diseases(records, kb, {"known"}, MAPPINGS)) == [
+        Concept("MESH:C2", ("C7 deficiency",), ("C",)),
+        Concept("MESH:C4", ("C9 deficiency",), ("C",)),
+    ]
+
+
+def test_cross_references_of_diseases():
+    concepts = [
+        Concept("MESH:D1", ("Alkaptonuria",), types=("C",)),
+        Concept("MESH:C2", ("C7 deficiency",), types=("D",)),
+        Concept("MESH:D4", ("Gout",), types=("C",)),
+    ]
+    # Two concepts of MONDO that are the same disease of MeSH: neither is.
+    mappings = MAPPINGS | dict.fromkeys(("MONDO:4", "MONDO:5"), ["MESH:D4"])
+    found = [concept.xrefs for concept in starter.with_xrefs(concepts, mappings)]
+    assert found == [("OMIM:203500", "MONDO:1"), (), ()]
+
+
+def test_diseases_that_mesh_lacks():
+    mesh = [Concept("MESH:D1", ("Alkaptonuria", "White dot syndrome"), types=("C",))]
+    mondo = [
+        Concept("MONDO:1", ("black bone disease",)),  # MeSH has it
+        Concept(
+            "MONDO:3",
+            (
+                "Cole-Carpenter syndrome",
+                "COLCARP syndrome (disease)",  # texts do not use it
+                "CCS SYNDROME",  # an acronym
+                "cocasyn",  # a short word
+                "alkaptonuria",  # another disease
+                "shared name",
+                "craniosynostosis",
+            ),
+        ),
+        Concept("MONDO:4", ("a shared name", "shared name")),
+        Concept("MONDO:5", ("white dot syndrome", "white dots of the eye")),  # known by its name
+        Concept("MONDO:6", ("double disease",)),  # two diseases of OMIM
+        Concept("MONDO:7", ("disease without mappings",)),
+        Concept("MONDO:8", ()),
+    ]
+    mappings = MAPPINGS | {"MONDO:5": ["OMIM:5"], "MONDO:6": ["OMIM:6", "OMIM:7"]}
+    mappings |= {"MONDO:8": ["OMIM:8"]}
+    assert list(starter.diseases_elsewhere(mondo, mesh, mappings)) == [
+        Concept(
+            "OMIM:112240",
+            ("Cole-Carpenter syndrome", "craniosynostosis"),
+            ("C",),
+            xrefs=("ORPHANET:2050", "MONDO:3"),
+        )
+    ]
+    entries = starter.entries_of(mondo[:1] + mondo[-1:], mappings)
+    (found,) = starter.with_names_elsewhere(mesh, [entries], {})
+    assert found.names == ("Alkaptonuria", "White dot syndrome", "black bone disease")
+
+
+NO_NAMES = {  # names that bare ids of another vocabulary once gave to these concepts
+    "MESH:D000038": "endometrioid stromal sarcoma of the cervix",
+    "MESH:D002644": "Cole-Carpenter syndrome 1",
+    "MESH:D004681": "gummatous frambeside",
+    "MESH:D007037": "liver localised fibrous tumour",
+    "MESH:D011778": "acute granulocytic leukaemia without maturation",
+    "MESH:D017588": "complement component 2 deficiency",
+}
+
+
+def test_diseases_of_the_bundled_names():
+    with lzma.open(ASSETS_FOLDER / "mesh.jsonl.xz", "rt", encoding="utf8") as file:
+        rows = {row["id"]: row for row in map(json.loads, file)}
+    for id, name in NO_NAMES.items():
+        assert name not in rows[id]["names"], id
+    for mesh, other in {
+        "MESH:C566443": "OMIM:610102",
+        "MESH:D020371": "OMIM:312080",
+        "MESH:D000474": "OMIM:203500",
+    }.items():
+        assert other in rows[mesh]["xrefs"]
+    assert "Cole-Carpenter syndrome 1" in rows["OMIM:112240"]["names"]
+    assert "MONDO:0007204" in rows["OMIM:112240"]["xrefs"]
+    for id, row in rows.items():
+        assert not row.get("xrefs") or "names" in row, id
+        assert not any(xref.startswith("MESH:") for xref in row.get("xrefs", ())), id
+    omim = [row for id, row in rows.items() if id.startswith("OMIM:")]
+    assert len(omim) > 4000
+    assert not [name for row in omim for name in row["names"] if name.isupper()]
+
+
 def test_short_forms_of_chemicals(monkeypatch, tmp_path):
     monkeypatch.setattr(drugs, "CHEMICALS", tmp_path / "chemicals.tsv")
     drugs.CHEMICALS.write_text("Calcium Chloride\tCaCl2\nGlutathione\tGSH|G-SH\nthiocyanate\t\n")
@@ -101,19 +228,24 @@ def test_the_alias_table_does_not_overrule_names(project):
     concepts = [
         Concept("MESH:D1", ("Statins",), types=("D",)),
         Concept("MESH:D2", ("Simvastatin",), types=("D",)),
+        Concept("MESH:C3", ("Alkaptonuria",), types=("C",), xrefs=("OMIM:203500",)),
     ]
     build_kb(concepts, project / "kb" / "starter" / "descriptors")
-    doc = spacy.blank("en")("statins statins zocor gone")
+    doc = spacy.blank("en")("statins statins zocor gone AKU")
     doc.spans["bioel_gold"] = [
         spacy.tokens.Span(doc, i, i + 1, "D", kb_id=kb_id)
-        for i, kb_id in enumerate(("MESH:D1", "MESH:D2", "MESH:D2", "MESH:D9"))
+        for i, kb_id in enumerate(("MESH:D1", "MESH:D2", "MESH:D2", "MESH:D9", "OMIM:203500"))
     ]
     (project / "corpus" / "mine").mkdir(parents=True)
     docs_to_bin([doc]).to_disk(project / "corpus" / "mine" / "train.spacy")
     (project / "spacy_bioel" / "assets").mkdir(parents=True)
     starter.alias_table(["mine"])
     written = srsly.read_json(project / "spacy_bioel" / "assets" / "alias_table.json")
-    assert written == {"statins": {"MESH:D1": 1}, "zocor": {"MESH:D2": 1}}
+    assert written == {
+        "aku": {"MESH:C3": 1},  # by its cross-reference
+        "statins": {"MESH:D1": 1},
+        "zocor": {"MESH:D2": 1},
+    }
 
 
 def test_a_label_that_only_helped_is_dropped_and_weights_are_mixed(project, monkeypatch):

@@ -114,6 +114,14 @@ def evaluate_command(
         bool,
         Option("--names-alone", help="Also show scores with the knowledge base only (baseline)."),
     ] = False,
+    xrefs: Annotated[
+        bool,
+        Option(
+            "--xrefs",
+            help="Accept a concept for a gold id that is not in the knowledge base but is a "
+            "cross-reference of this concept, and of no other.",
+        ),
+    ] = False,
     json_file: console.Json = None,
     errors: Annotated[
         Path | None,
@@ -138,7 +146,9 @@ def evaluate_command(
 
     console.check_distinct([gold, code], [json_file, errors, html])
     protocols = dict(get_protocol(name) for name in protocol or _DEFAULT_PROTOCOLS)
-    nlp, texts = inputs.load_with_mapped_gold(model, gold, options, kb=kb, preset=preset)
+    nlp, texts = inputs.load_with_mapped_gold(
+        model, gold, options, kb=kb, preset=preset, xrefs=xrefs
+    )
     linker, by_names = inputs.find_linker(nlp), inputs.finds_names(nlp)
     if by_names and not protocol:
         protocols = dict(map(get_protocol, _UNLABELLED_PROTOCOLS))
@@ -158,6 +168,7 @@ def evaluate_command(
         "kb_fingerprint": linker.kb.fingerprint if linker is not None else "",
         "gold": str(gold),
         "seed": seed,
+        "xrefs": xrefs,
         "command": shlex.join(["bioel", *sys.argv[1:]]),
     }
     if console.write_json(json_file, [_json_row(row, baseline) | about for row in scores]):

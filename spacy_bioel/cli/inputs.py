@@ -33,7 +33,7 @@ from spacy_bioel.cli.console import (
 )
 from spacy_bioel.corpus import declare_labels, doc_to_text, read_docs, read_texts
 from spacy_bioel.errors import BioelError, Errors, Warnings, shortened
-from spacy_bioel.evaluation.run import check_gold
+from spacy_bioel.evaluation.run import check_gold, with_ids_by_xrefs
 from spacy_bioel.export.formats import (
     WITH_CONTEXT,
     WITH_FAILURES,
@@ -74,13 +74,20 @@ def finds_names(nlp: Language) -> bool:
 
 
 def load_with_mapped_gold(
-    model: str, gold: Path, options: GoldOptions, *, kb: Path | None, preset: str | None = None
+    model: str,
+    gold: Path,
+    options: GoldOptions,
+    *,
+    kb: Path | None,
+    preset: str | None = None,
+    xrefs: bool = False,
 ) -> tuple[Language, list[AnnotatedText]]:
     """Load a pipeline, and gold documents mapped to its labels and ids.
 
     kb (Path | None): Replaces the pipeline's knowledge base.
+    xrefs (bool): Whether cross-references of concepts are gold ids of these concepts.
     RAISES BioelError: [B369] if the detector lacks a label; the same errors as
-        `stream_mapped_gold` and `check_gold`.
+        `stream_mapped_gold`, `with_ids_by_xrefs` and `check_gold`.
     """
     # Documents are read first, so that errors in them are reported without delay.
     texts = list(stream_mapped_gold(gold, options))
@@ -92,6 +99,8 @@ def load_with_mapped_gold(
                 raise BioelError(Errors.B369.format(gold=old, label=new, known=known))
     if kb is not None:
         require_linker(nlp, model).set_kb(kb)
+    if xrefs:
+        texts = with_ids_by_xrefs(texts, require_linker(nlp, model).kb)
     check_gold(texts, find_linker(nlp), gold)
     return nlp, texts
 

@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.util import minibatch
@@ -17,10 +19,12 @@ from spacy_bioel.doc import get_links, with_gold_mentions
 from spacy_bioel.errors import LOGGER, BioelError, Errors, Warnings
 from spacy_bioel.evaluation import protocols
 from spacy_bioel.evaluation.evaluate import Figure, GoldLookup, evaluate_links
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.pipe import Linker
 from spacy_bioel.linking.validation import check_gold_ids
 from spacy_bioel.loading import dictionary_pipeline, find_linker, spans_key
 from spacy_bioel.mentions.pipe import MentionDetector
+from spacy_bioel.models.fusion import standard_id
 from spacy_bioel.pipe import listens, with_token_vectors
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import AnnotatedText, Link
@@ -36,6 +40,44 @@ Track = Callable[..., Iterable[Any]]
 
 def untracked(items: Iterable[Any], description: str, total: int = 0) -> Iterable[Any]:
     return items
+
+
+def ids_by_xrefs(kb: KnowledgeBase) -> Callable[[str], str]:
+    """Return a function that returns the concept with which a cross-reference states an id to be
+    the same.
+
+    This is the only concept with this cross-reference. Ids that the knowledge base has are only
+    replaced by current ones, and other ids remain as they are.
+    """
+    concept_of: dict[str, str] = {}
+    for id_, xrefs in zip(kb.ids, kb.xrefs_of_all(np.arange(len(kb))), strict=True):
+        for xref in set(map(standard_id, xrefs)):
+            concept_of[xref] = "" if xref in concept_of else id_
+
+    def concept(id_: str) -> str:
+        current = kb.canonical(id_)
+        return current if kb.find(current) >= 0 else concept_of.get(standard_id(id_)) or current
+
+    return concept
+
+
+def with_ids_by_xrefs(texts: Texts, kb: KnowledgeBase) -> list[AnnotatedText]:
+    """Replace gold ids by concepts of a knowledge base (see `ids_by_xrefs`).
+
+    RAISES BioelError: [B630] if the knowledge base has no cross-references.
+    """
+    if not any(kb.xrefs_of_all(np.arange(len(kb)))):
+        raise BioelError(Errors.B630.format(kb=kb.where))
+    concept = cache(ids_by_xrefs(kb))
+    return [
+        replace(
+            text,
+            mentions=tuple(
+                replace(m, ids=tuple(dict.fromkeys(map(concept, m.ids)))) for m in text.mentions
+            ),
+        )
+        for text in texts
+    ]
 
 
 def check_gold(texts: Texts, linker: Linker | None, path: Path) -> None:

@@ -171,7 +171,7 @@ def have_likelier_equivalents(
     columns = zip(different.tolist(), kb.ids_of(different), kb.xrefs_of_all(different), strict=True)
     identities: dict[int, _Identity] = {}
     for concept, id, xrefs in columns:
-        identities[concept] = _standard_id(id), set(map(_standard_id, xrefs))
+        identities[concept] = standard_id(id), set(map(standard_id, xrefs))
     likelier: list[_Identity] = []
     group = -1
     for row in order.tolist():
@@ -192,7 +192,8 @@ def _are_equivalent(identity: _Identity, other: _Identity) -> bool:
     return is_other_vocabulary and not xrefs.isdisjoint(other_xrefs)
 
 
-def _standard_id(id: str) -> str:
+def standard_id(id: str) -> str:
+    """Return what the spellings of an id have in common, whatever its prefix and case."""
     prefix, separator, local = id.partition(":")
     if not separator:
         return id.upper()

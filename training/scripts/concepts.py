@@ -12,9 +12,18 @@ from spacy_bioel.files import replacing_file
 from spacy_bioel.types import Concept
 
 
-def write_names(stem: Path, concepts: Iterable[Concept], about: Mapping[str, str]) -> int:
-    """Write `stem`.jsonl.xz and `stem`.json. RETURNS (int): The number of concepts."""
-    lines = [json.dumps(record_of(concept), ensure_ascii=False) + "\n" for concept in concepts]
+def write_names(
+    stem: Path, concepts: Iterable[Concept], about: Mapping[str, str], *, xrefs: bool = False
+) -> int:
+    """Write `stem`.jsonl.xz and `stem`.json. RETURNS (int): The number of concepts.
+
+    xrefs (bool): Also write cross-references.
+    """
+    records = (
+        record_of(concept) | ({"xrefs": concept.xrefs} if xrefs and concept.xrefs else {})
+        for concept in concepts
+    )
+    lines = [json.dumps(record, ensure_ascii=False) + "\n" for record in records]
     with replacing_file(stem.with_suffix(".jsonl.xz")) as path:
         path.write_bytes(packed("".join(lines)))
     stem.with_suffix(".jsonl.gz").unlink(missing_ok=True)  # the format of earlier versions

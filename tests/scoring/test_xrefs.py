@@ -1,0 +1,125 @@
+"""Ids that the knowledge base lacks are compared by its cross-references, if this is asked for."""
+
+import json
+
+import pytest
+
+from spacy_bioel.evaluation.evaluate import evaluate_links
+from spacy_bioel.evaluation.run import ids_by_xrefs, with_ids_by_xrefs
+from spacy_bioel.kb.build import build_kb
+from spacy_bioel.kb.joined import JoinedKnowledgeBase
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.types import AnnotatedText, Concept, Link, Mention
+
+CONCEPTS = [
+    Concept("MESH:C1", ("C7 deficiency",), xrefs=("OMIM:610102", "UMLS:C0001", "SNOMEDCT_US:7")),
+    Concept("MESH:C2", ("alkaptonuria",), xrefs=("OMIM:203500", "DOID:9270")),
+    Concept("MESH:C3", ("ochronosis",), xrefs=("DOID:9270", "MESH:C1")),
+    Concept("MESH:C9", (), replaced_by="MESH:C1"),
+]
+
+
+@pytest.fixture
+def kb(tmp_path) -> KnowledgeBase:
+    build_kb(CONCEPTS, tmp_path / "kb")
+    return KnowledgeBase.open(tmp_path / "kb")
+
+
+@pytest.mark.parametrize(
+    ("id", "expected"),
+    [
+        ("OMIM:610102", "MESH:C1"),
+        ("OMIM:203500", "MESH:C2"),
+        ("omim:203500", "MESH:C2"),  # prefixes in any spelling
+        ("C0001", "MESH:C1"),
+        ("UMLS_CUI:C0001", "MESH:C1"),
+        ("SCTID:7", "MESH:C1"),
+        ("DOID:9270", "DOID:9270"),  # of two concepts: it is neither
+        ("MESH:C1", "MESH:C1"),  # the knowledge base has it, whatever C3 refers to
+        ("MESH:C9", "MESH:C1"),  # retired
+        ("OMIM:1", "OMIM:1"),
+        ("7", "7"),
+    ],
+)
+def test_ids_by_cross_references(kb, id, expected):
+    assert ids_by_xrefs(kb)(id) == expected
+
+
+def test_cross_references_of_joined_knowledge_bases(kb, tmp_path):
+    more = [Concept("X:1", ("gout",), xrefs=("OMIM:138900",)), Concept("X:2", ("tic",), xrefs=())]
+    build_kb([*more, Concept("X:3", ("C7D",), xrefs=("OMIM:610102",))], tmp_path / "more")
+    joined = JoinedKnowledgeBase([kb, KnowledgeBase.open(tmp_path / "more")])
+    same = ids_by_xrefs(joined)
+    assert (same("OMIM:138900"), same("OMIM:203500")) == ("X:1", "MESH:C2")
+    assert same("OMIM:610102") == "OMIM:610102"  # C1 and X:3
+
+
+def test_only_ids_that_are_stated_to_be_equal_become_right(kb):
+    spans = [(0, 2), (3, 5), (6, 8), (9, 11)]
+    golds = ("OMIM:610102",), ("OMIM:203500", "OMIM:610102"), ("DOID:9270",), ("OMIM:5",)
+    predicted = ("MESH:C1",), ("MESH:C1", "MESH:C2"), ("MESH:C2",), ("MESH:C2",)
+    mentions = [Mention(*span, "Disease", ids) for span, ids in zip(spans, golds, strict=True)]
+    text = AnnotatedText("1", "aa bb cc dd", mentions=tuple(mentions))
+    links = [Link(*span, "Disease", ids) for span, ids in zip(spans, predicted, strict=True)]
+
+    def f1(*texts: AnnotatedText) -> float:
+        figures = evaluate_links(texts, [links], protocols=["end_to_end"], n_resamples=1)
+        return next(one.value for one in figures if one.metric == "f1" and not one.label)
+
+    assert f1(text) == 0
+    mapped = with_ids_by_xrefs([text], kb)
+    assert [m.ids for m in mapped[0].mentions] == [
+        ("MESH:C1",),
+        ("MESH:C2", "MESH:C1"),
+        ("DOID:9270",),
+        ("OMIM:5",),
+    ]
+    assert f1(*mapped) == 50
+    assert text.mentions[0].ids == ("OMIM:610102",)  # the corpus is left as it is
+
+
+def test_evaluate_by_cross_references(bioel, tmp_path):
+    build_kb(CONCEPTS, tmp_path / "kb")
+    gold = tmp_path / "gold.jsonl"
+    texts = {"C7 deficiency is rare.": "OMIM:610102", "C7 deficiency is bad.": "DOID:9270"}
+    rows = [
+        {"id": text, "text": text, "mentions": [{"start": 0, "end": 13, "label": "D", "ids": [id]}]}
+        for text, id in texts.items()
+    ]
+    gold.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    argv = ("evaluate", tmp_path / "kb", gold, "--protocol", "end_to_end")
+
+    def recall(*options: str) -> tuple[float, bool]:
+        found = bioel(*argv, *options, "--json", "-").json
+        (row,) = [r for r in found if r["metric"] == "recall" and not r["label"]]
+        return row["value"], row["xrefs"]
+
+    # Without the option, the knowledge base has none of the ids.
+    assert "[B077]" in bioel(*argv, status=2).err
+    assert recall("--xrefs") == (50.0, True)
+    done = bioel(*argv, "--xrefs", "--errors", tmp_path / "errors.tsv")
+    assert "xrefs: True" in done.err + done.out
+    errors = (tmp_path / "errors.tsv").read_text().splitlines()
+    assert len(errors) == 2 and "DOID:9270" in errors[1]
+
+
+def test_gold_ids_of_the_knowledge_base_are_scored_alike(bioel, tmp_path):
+    build_kb(CONCEPTS, tmp_path / "kb")
+    mention = {"start": 0, "end": 13, "label": "D", "ids": ["MESH:C1"]}
+    row = {"id": "1", "text": "C7 deficiency is rare.", "mentions": [mention]}
+    (tmp_path / "gold.jsonl").write_text(json.dumps(row) + "\n")
+    argv = ("evaluate", tmp_path / "kb", tmp_path / "gold.jsonl", "--json", "-")
+    scores = [
+        [(r["protocol"], r["metric"], r["value"]) for r in bioel(*argv, *options).json]
+        for options in ((), ("--xrefs",))
+    ]
+    assert scores[0] == scores[1]
+
+
+def test_a_knowledge_base_without_cross_references(bioel, tmp_path):
+    build_kb([Concept("X:1", ("fever",))], tmp_path / "kb")
+    mention = {"start": 0, "end": 5, "label": "D", "ids": ["X:1"]}
+    row = {"id": "1", "text": "Fever.", "mentions": [mention]}
+    (tmp_path / "gold.jsonl").write_text(json.dumps(row) + "\n")
+    done = bioel("evaluate", tmp_path / "kb", tmp_path / "gold.jsonl", "--xrefs", status=2)
+    assert "[B630]" in done.err
