@@ -133,7 +133,12 @@ def small_starter(tmp_path, monkeypatch) -> Path:
     from spacy_bioel.kb import bundled
 
     rows = [
-        {"id": "MESH:D009203", "names": ["Myocardial Infarction", "Heart Attack"], "types": ["C"]},
+        {
+            "id": "MESH:D009203",
+            "names": ["Myocardial Infarction", "Heart Attack"],
+            "types": ["C"],
+            "xrefs": ["DOID:5844", "SCTID:22298006"],
+        },
         {"id": "MESH:D001241", "names": ["Aspirin", "Acetylsalicylic Acid"], "types": ["D"]},
     ]
     srsly.write_gzip_jsonl(tmp_path / "concepts.jsonl.gz", rows)

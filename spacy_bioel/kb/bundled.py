@@ -139,8 +139,8 @@ def _read_concepts(name: str, folder: Path) -> Iterator[Concept]:
     # The bar is shown only on a terminal.
     for line in tqdm(lines, f"Building {name}", leave=False, disable=None):
         record = srsly.json_loads(line)
-        names, types = (tuple(record.get(key, ())) for key in ("names", "types"))
-        yield Concept(record["id"], names, types, replaced_by=record.get("replaced_by", ""))
+        record |= {key: tuple(record.get(key, ())) for key in ("names", "types", "xrefs")}
+        yield Concept(**record)
 
 
 KbSetting = str | list[str] | dict[str, str]

@@ -74,6 +74,7 @@ def test_built_once(small_starter, monkeypatch):
         kb.path is not None and kb.path.parent == small_starter and kb.path.name.startswith("mesh-")
     )
     assert (len(kb), kb.n_names, kb.type_names) == (2, 4, ("C", "D"))
+    assert kb.xrefs(kb.find("MESH:D009203")) == ("DOID:5844", "SCTID:22298006")
     monkeypatch.setattr(bundled, "merge_records", None)
     assert bundled.starter_kb().fingerprint == kb.fingerprint
     with monkeypatch.context() as later:
