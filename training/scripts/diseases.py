@@ -166,7 +166,7 @@ def diseases_elsewhere(
     Their first name must be new too: otherwise MeSH has the disease, or one that includes it.
     """
     known = {normalize_name(name) for concept in concepts for name in concept.names}
-    strings_of = {one.id: dict(zip(map(normalize_name, one.names), one.names)) for one in mondo}
+    strings_of = {one.id: {normalize_name(name): name for name in one.names} for one in mondo}
     n_concepts = Counter(chain.from_iterable(strings_of.values()))
     for concept in mondo:
         ids, strings = mappings.get(concept.id, ()), strings_of[concept.id]
