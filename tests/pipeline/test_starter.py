@@ -34,7 +34,7 @@ def test_a_linker_with_no_settings_at_all():
     assert linker.kb.path.parent == bundled.cache_folder()
     assert linker.kb.meta["source"] == (
         "MeSH diseases, chemicals and supplementary records of diseases and chemicals; "
-        "brands: UNII, FDA; more names of diseases: DOID, MONDO, HPO"
+        "brands: UNII, FDA; more names of diseases: DOID, MONDO, HPO; rare diseases: OMIM, by MONDO"
     )
     assert 1_000 < len(linker.kb) < linker.kb.n_names
 

@@ -161,7 +161,7 @@ def with_xrefs(concepts: Iterable[Concept], mappings: Mappings) -> Iterator[Conc
 def diseases_elsewhere(
     mondo: Sequence[Concept], concepts: Iterable[Concept], mappings: Mappings
 ) -> Iterator[Concept]:
-    """Yield the diseases of OMIM that MeSH lacks, with names that mean nothing else.
+    """Yield the diseases of OMIM that MeSH lacks, with unambiguous names.
 
     Their first name must be new too: otherwise MeSH has the disease, or one that includes it.
     """
