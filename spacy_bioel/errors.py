@@ -118,7 +118,7 @@ class Errors(metaclass=_Coded):
     B120 = "{path}: expected a JSON object of terms (id -> label, synonyms, ancestors), found {found}. Check the format."
     B121 = "{path} is not MeSH XML: expected a DescriptorRecordSet or a SupplementalRecordSet. Use descYYYY.xml or suppYYYY.xml."
     B122 = "{path}: a record lacks {kind}UI or {kind}Name (id {ui!r}, name {name!r}). Download the file again."
-    B123 = "{folder} has no {name}.RRF (or {name}.RRF.gz or {name}.RRF.zst), expected the META folder of a UMLS release. Check the path."
+    B123 = "{folder} has no {name} (or {name}.gz or {name}.zst), expected {of}. Check the path."
     B124 = "{where}: {cui} comes after {previous}, expected rows sorted by CUI. Sort the file, for example: LC_ALL=C sort FILE > OUT"
     B125 = "{where}: found {n} column(s), expected {expected}, separated by '|'. The file may be truncated: copy it again."
     B126 = '{where}: broken quoting in a row that ends in line {end} ({error}). In a cell that begins with a double quote, double all other quotes ("So-called ""fit"""), and close the first. To leave out such rows: --skip-bad REPORT.tsv'
@@ -130,7 +130,7 @@ class Errors(metaclass=_Coded):
     B132 = "{where}: {problem}. Correct the record."
     B133 = "The format of {path} is not recognised; the file begins with {head!r}. Specify the format with --format: {known}."
     B134 = "Unknown format '{format}'. Choose from: {known}."
-    B135 = "{path}: columns or a synonym separator are specified for the format '{format}', but only tables have them. Leave out one of the two."
+    B135 = "{path}: {options} cannot be used with the format '{format}': columns and a synonym separator are for tables, vocabularies for OMOP. Leave out one of the two."
     B140 = "{where}: the concept id column is empty ({row!r}). Write the id, or -1 for a mention without an id. If the file is truncated there, copy it again."
     B141 = "{path}: expected a header with the column 'id', found {header!s:.80}. Describe the columns, by number or header: --columns id=1,name=2."
     B142 = "{source} has no text, expected one document per line, or in a table, rows below the header. Check the path or the pipe."
@@ -318,6 +318,8 @@ class Errors(metaclass=_Coded):
     B601 = "{where}: found {found}, expected JSON, JSON lines or YAML of at most 100 levels. Correct the file, or rename it to .txt to read it as text."
     B604 = "--fix cannot correct {found} in {out}. Expected one file of text, Markdown, CSV, TSV, JSON, YAML or OBO, not compressed: correct other files one by one, and workbooks by hand."
     B605 = "{path}, line {line}: this is not a baseline. Expected JSON lines with an id, a name and a verdict, as written by `bioel check FILES -o {path}`: write the baseline again."
+
+    B606 = "{path} has no vocabulary {unknown}; it has {known}. Correct --vocabulary, or download the vocabulary from Athena."
 
 
 class Warnings(metaclass=_Coded):

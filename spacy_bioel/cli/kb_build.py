@@ -48,7 +48,7 @@ Sources = Annotated[
     list[Path],
     Argument(
         metavar="SOURCE",
-        help="OBO, OWL, MeSH XML, a UMLS folder, CTD, JSONL, CSV, TSV or XLSX.",
+        help="OBO, OWL, MeSH XML, a UMLS or OMOP folder, CTD, JSONL, CSV, TSV or XLSX.",
     ),
 ]
 
@@ -72,6 +72,10 @@ class SourceOptions:
         Option(
             metavar="TEXT", help="What separates synonyms in a cell; default: | or ;, detected."
         ),
+    ] = ""
+    vocabulary: Annotated[
+        str,
+        Option(metavar="NAME,...", help="Vocabularies of OMOP to read, such as SNOMED,RxNorm."),
     ] = ""
     types: Annotated[
         str | None,
@@ -204,6 +208,7 @@ def open_sources(
     defaults = {"source": [path.name for path in paths]}
     defaults |= {key: [h[i] for h in headers] for i, key in enumerate(("release", "licence"))}
     reading: Any = {"columns": columns, "synonym_separator": options.synonym_separator}
+    reading["vocabularies"] = split_list(options.vocabulary)
     concepts = chain.from_iterable(
         _with_good_ids(path, read_ontology(path, format=name, prefix=options.prefix, **reading))
         for path, name in formats
