@@ -320,6 +320,7 @@ class Errors(metaclass=_Coded):
     B605 = "{path}, line {line}: this is not a baseline. Expected JSON lines with an id, a name and a verdict, as written by `bioel check FILES -o {path}`: write the baseline again."
 
     B606 = "{path} has no vocabulary {unknown}; it has {known}. Correct --vocabulary, or download the vocabulary from Athena."
+    B607 = "A document has the id {id!r:.40}, but note_id in NOTE_NLP is an integer. Name the documents by their note_id: in the column id of a table, or as 123.txt in a folder."
 
 
 class Warnings(metaclass=_Coded):

@@ -57,7 +57,8 @@ def link_command(
             "-o",
             metavar="OUT",
             help="Output file; its suffix selects the format: .jsonl, .json, .csv, .tsv, .parquet, "
-            ".pubtator, .bioc.xml, .bioc.json, .ann (BRAT: a folder) or .html. Repeatable. "
+            ".pubtator, .bioc.xml, .bioc.json, .ann (BRAT: a folder), .html or .note_nlp.csv "
+            "(OMOP). Repeatable. "
             "Default: JSON lines to stdout.",
         ),
     ] = None,
@@ -124,6 +125,8 @@ def link_command(
     * .pubtator: labels and ids, "-" for NIL.
     * .ann: BRAT, a folder with two files per document; ids are N lines, omitted for NIL.
     * .html: a page of texts and candidates.
+    * .note_nlp.csv: rows for the table NOTE_NLP of OMOP, with the context (see --context), and with
+      concept ids if the knowledge base was built from OMOP vocabularies.
 
     With --preset clinical, a text file or stdin is one note, and links have context.
 
@@ -139,6 +142,7 @@ def link_command(
     """
     from spacy_bioel.cli import inputs
     from spacy_bioel.cli.partial import check_run, counting, partial_links
+    from spacy_bioel.export.formats import NEEDS_CONTEXT
     from spacy_bioel.export.rows import check_linker, link_mentions, link_texts
     from spacy_bioel.loading import add_context, fact_names
 
@@ -149,6 +153,7 @@ def link_command(
     context |= affirmed or preset is not None
     writes_context = context and not affirmed
     outputs = inputs.outputs_of(output or ["-"], html, xrefs=xrefs, context=writes_context)
+    context |= not (is_given or NEEDS_CONTEXT.isdisjoint(outputs.values()))
     console.check_distinct([source, code], [*outputs, skip_bad])
     if is_given and context:
         raise BioelError(Errors.B491)
