@@ -1,21 +1,26 @@
-"""A folder as downloaded from Athena: tabs, no quoting, quotes in names, the columns in its order."""
+"""A folder as downloaded from Athena: tabs, no quoting, quotes in names."""
 
 from pathlib import Path
 
 CONCEPT = """\
-concept_id\tconcept_name\tdomain_id\tvocabulary_id\tconcept_class_id\tstandard_concept\tconcept_code\tvalid_start_date\tvalid_end_date\tinvalid_reason
+concept_id\tconcept_name\tdomain_id\tvocabulary_id\tconcept_class_id\tstandard_concept\t\
+concept_code\tvalid_start_date\tvalid_end_date\tinvalid_reason
 4329847\tMyocardial infarction\tCondition\tSNOMED\tDisorder\tS\t22298006\t20020131\t20991231\t
 312327\tAcute myocardial infarction\tCondition\tSNOMED\tDisorder\tS\t57054005\t20020131\t20991231\t
 4275423\t"Bird's beak" esophagus\tCondition\tSNOMED\tDisorder\tS\t235610009\t20020131\t20991231\t
 4100001\tHeart attack, unspecified\tCondition\tSNOMED\tDisorder\t\t194797004\t20020131\t20040731\tU
 4100002\tPossible infarct\tCondition\tSNOMED\tDisorder\t\t194798009\t20020131\t20040731\tD
-4100003\tRetired in favour of a drug\tCondition\tSNOMED\tDisorder\t\t194799001\t20020131\t20040731\tU
+4100003\tRetired in favour of a drug\tCondition\tSNOMED\tDisorder\t\t194799001\t20020131\t\
+20040731\tU
 4100004\tGone\tCondition\tSNOMED\tDisorder\t\t194800002\t20020131\t20040731\tD
-45571656\tMyocardial infarction, unspecified\tCondition\tICD10CM\t5-char billing code\t\tI21.9\t20171001\t20991231\t
-45533436\tST elevation "STEMI" with shock\tCondition\tICD10CM\t4-char billing code\t\tI21.3\t20071001\t20991231\t
+45571656\tMyocardial infarction, unspecified\tCondition\tICD10CM\t5-char billing code\t\tI21.9\t\
+20171001\t20991231\t
+45533436\tST elevation "STEMI" with shock\tCondition\tICD10CM\t4-char billing code\t\tI21.3\t\
+20071001\t20991231\t
 45500000\tNot mapped\tObservation\tICD10CM\t4-char billing code\t\tZ99.8\t20071001\t20991231\t
 1112807\taspirin\tDrug\tRxNorm\tIngredient\tS\t1191\t19700101\t20991231\t
-35605482\taspirin 81 MG [Médicament]\tDrug\tRxNorm Extension\tClinical Drug\tS\tOMOP1\t19700101\t20991231\t
+35605482\taspirin 81 MG [Médicament]\tDrug\tRxNorm Extension\tClinical Drug\tS\tOMOP1\t\
+19700101\t20991231\t
 21600001\tPLATELET INHIBITORS\tDrug\tATC\tATC 4th\tC\tB01AC\t19700101\t20991231\t
 """
 SYNONYM = """\

@@ -17,7 +17,7 @@ from typer import Argument, Option
 
 from spacy_bioel.cli import console
 from spacy_bioel.cli.kb_show import MEANINGS_OF_COUNTS, ann_text, open_kb_argument
-from spacy_bioel.errors import BioelError, Errors, Warnings
+from spacy_bioel.errors import BioelError, Errors, Warnings, shortened
 from spacy_bioel.io.formats import detect_ontology_format, read_ontology
 from spacy_bioel.io.ontology import read_obo_header
 from spacy_bioel.io.open import counting_kept, curie, skip_if_bad
@@ -305,7 +305,7 @@ def add(
         edited = add_concepts(kb, console.track(concepts, "Reading concepts"), **about)
     if left_out:
         why = ", ".join(f"{reason}: {n:,}" for reason, n in left_out.most_common())
-        shown = ", ".join(map(str, sssom or ()))
+        shown = shortened(", ".join(path.name for path in sssom or ()))
         console.show_note(Warnings.W413.format(path=shown, n=left_out.total(), why=why))
     show_edit_report(f"Added to {kb}", edited, kb=kb, json_file=json_file)
 

@@ -250,9 +250,7 @@ def _concept_rows(about: dict[str, Any]) -> dict[str, str]:
 
 def export_command(
     kb: console.Kb,
-    output: Annotated[
-        Path, Option("--output", "-o", metavar="OUT.sssom.tsv", help="Output file.")
-    ],
+    output: Annotated[Path, Option("--output", "-o", metavar="OUT.sssom.tsv", help="Output file.")],
 ) -> None:
     """Write the cross-references of all concepts as mappings in SSSOM.
 

@@ -22,7 +22,7 @@ from spacy_bioel.export.rows import LinkedText
 from spacy_bioel.io.open import Place, StrPath, curie, numbered_lines, skip_if_bad
 from spacy_bioel.io.table import check_row, column_indices, header_of, separator_of, split_rows
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.types import Concept, KbRelease, Link, Opened, opened, remember
+from spacy_bioel.types import Candidate, Concept, KbRelease, Link, Opened, opened, remember
 
 _EXACT = re.compile(r"skos:exactMatch|https?://www\.w3\.org/2004/02/skos/core#exactMatch")
 _ADDRESS = re.compile(r"""#\s*["']?([\w.-]+)["']?:\s*["']?(https?://[^\s"']+)""")
@@ -155,7 +155,8 @@ class LinksAs:
         return replace(document, links=tuple(map(self._with_other_ids, document.links)))
 
     def _with_other_ids(self, link: Link) -> Link:
-        ids, candidates = {}, {}
+        ids: dict[str, str] = {}
+        candidates: dict[str, Candidate] = {}
         for candidate in link.candidates:
             view = self._views.setdefault(candidate.kb, _OtherIds(opened(candidate.kb), self._key))
             id = view.id_of(candidate.id)

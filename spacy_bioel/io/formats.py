@@ -11,8 +11,8 @@ from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.io.bioc import read_bioc_json, read_bioc_xml
 from spacy_bioel.io.brat import is_brat, read_brat
 from spacy_bioel.io.jsonl import read_concepts_jsonl, read_texts_jsonl
-from spacy_bioel.io.ontology import read_cellxgene_json, read_mesh_xml, read_obo, read_owl
 from spacy_bioel.io.omop import read_athena
+from spacy_bioel.io.ontology import read_cellxgene_json, read_mesh_xml, read_obo, read_owl
 from spacy_bioel.io.open import WORKBOOKS, StrPath, open_text
 from spacy_bioel.io.pubtator import read_pubtator
 from spacy_bioel.io.table import (

@@ -59,13 +59,15 @@ def read_athena(
     related, starts = _relations(paths[1], np.frombuffer(ids, dtype=np.int64), kept)
     ids_kept = np.sort(np.frombuffer(ids, dtype=np.int64)[kept]).data
     synonyms: dict[int, list[str]] = defaultdict(list)
-    columns = ("concept_id", "concept_synonym_name", "language_concept_id")
+    columns = "concept_id", "concept_synonym_name", "language_concept_id"
     for id, name, language in _rows(paths[2], *columns):
         at = bisect_left(ids_kept, id) if language in _ENGLISH else len(ids_kept)
         if at < len(ids_kept) and ids_kept[at] == id:
             synonyms[id].append(name)
-    columns = ("concept_id", "concept_name", "domain_id", "standard_concept", "invalid_reason")
-    for row, (id, name, domain, standard, invalid) in enumerate(_rows(paths[0], *columns)):
+    cells = _rows(
+        paths[0], "concept_id", "concept_name", "domain_id", "standard_concept", "invalid_reason"
+    )
+    for row, (id, name, domain, standard, invalid) in enumerate(cells):
         if not is_kept[row]:
             continue
         others: list[list[int]] = [[] for _ in _RELATIONS]

@@ -111,7 +111,7 @@ def test_several_documents_nil_and_composites(kb):
 
 
 def test_lengths_of_the_columns(kb):
-    text = 'A b\tc\n' * 100 + 'MI' + ' d' * 200
+    text = "A b\tc\n" * 100 + "MI" + " d" * 200
     start = text.index("MI")
     long = Link(start, start + 300, "Condition")
     short = Link(start, start + 2, "Condition")
