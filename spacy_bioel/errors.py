@@ -321,7 +321,6 @@ class Errors(metaclass=_Coded):
 
     B606 = "{path} has no vocabulary {unknown}; it has {known}. Correct --vocabulary, or download the vocabulary from Athena."
     B607 = "A document has the id {id!r:.40}, but note_id in NOTE_NLP is an integer. Name the documents by their note_id: in the column id of a table, or as 123.txt in a folder."
-    B608 = "{path} has no exact mapping (skos:exactMatch) of a concept in {kb}: it maps, for example, {id}, and ids in the knowledge base are like {example}. Choose the knowledge base of its subjects or objects."
     B609 = "{kb} has no cross-reference to {name}; it has some to {known}. Correct --as, or add mappings: bioel kb add KB --sssom FILE"
     B638 = "There is nothing to add. Name a source, or mappings: --sssom FILE"
 
@@ -378,7 +377,7 @@ class Warnings(metaclass=_Coded):
     W401 = "{first} and {second} both have ids with the prefix {prefix}. An id is looked up in the first of them that knows it; if one is an older release, leave it out."
     W412 = "Ids that stay those of the knowledge base, because their concepts have no cross-reference to {name}: {n:,} ({first}). To add mappings: bioel kb add KB --sssom FILE"
     W413 = "{path}: mappings left out: {n:,} ({why}). Only exact mappings of concepts in the knowledge base are added."
-    W414 = "Cross-references left out, because they or the ids of their concepts do not have the form PREFIX:ID: {n:,}."
+    W414 = "Cross-references left out, because they or the ids of their concepts do not have the form PREFIX:ID: {n:,} ({first})."
     W455 = "Using only the knowledge base, without training, is better here: {protocol} {metric} {alone:.1f}, the pipeline {value:.1f}. Annotate more documents, or use the knowledge base as the pipeline."
     W477 = "{path}: unreadable cross-references and definitions are left out: {n:,}, the first in line {line}: {row!r}. Ids and names are complete."
     W478 = "{path}: synonyms were split at {used!r}; rows with a semicolon there: {semicolons:,}, with a bar: {bars:,}. If this is wrong, build again with --synonym-separator TEXT."

@@ -109,7 +109,6 @@ TEXTS = {
     "META/MRCONSO.RRF": "C0000001|ENG\n",
     "half/CONCEPT.csv": FILES["CONCEPT"],
     **{f"athena/{name}.csv": text for name, text in FILES.items()},
-    "omim.sssom.tsv": "subject_id\tpredicate_id\tobject_id\nHP:1\tskos:exactMatch\tOMIM:1\n",
 }
 
 

@@ -146,7 +146,6 @@ def link_command(
     from spacy_bioel.cli import inputs
     from spacy_bioel.cli.partial import check_run, counting, partial_links
     from spacy_bioel.curation.mappings import LinksAs
-    from spacy_bioel.export.formats import NEEDS_CONTEXT
     from spacy_bioel.export.rows import check_linker, link_mentions, link_texts
     from spacy_bioel.loading import add_context, fact_names
 
@@ -157,7 +156,7 @@ def link_command(
     context |= affirmed or preset is not None
     writes_context = context and not affirmed
     outputs = inputs.outputs_of(output or ["-"], html, xrefs=xrefs, context=writes_context)
-    context |= not (is_given or NEEDS_CONTEXT.isdisjoint(outputs.values()))
+    context |= not is_given and ".note_nlp.csv" in outputs.values()
     console.check_distinct([source, code], [*outputs, skip_bad])
     if is_given and context:
         raise BioelError(Errors.B491)

@@ -303,7 +303,7 @@ def add(
             concepts = chain(concepts, *(read_sssom(path, base, left_out) for path in sssom))
             about["source"] = ", ".join(filter(None, [about["source"], *(p.name for p in sssom)]))
         edited = add_concepts(kb, console.track(concepts, "Reading concepts"), **about)
-    if left_out:
+    if left_out.total():
         why = ", ".join(f"{reason}: {n:,}" for reason, n in left_out.most_common())
         shown = shortened(", ".join(path.name for path in sssom or ()))
         console.show_note(Warnings.W413.format(path=shown, n=left_out.total(), why=why))

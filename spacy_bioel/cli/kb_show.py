@@ -263,12 +263,12 @@ def export_command(
     from spacy_bioel.export.formats import suffix_of
 
     suffix_of(str(output), (".sssom.tsv",))
-    counts = Counter[str]()
+    left_out = Counter[str]()
     with console.writing(output) as file:
-        file.writelines(sssom_lines(open_kb_argument(kb), counts))
-    console.show_note(f"{console.count_of(counts['written'], 'mapping')} written.")
-    if counts["left out"]:
-        console.show_note(Warnings.W414.format(n=counts["left out"]))
+        file.writelines(sssom_lines(open_kb_argument(kb), left_out))
+    if left_out:
+        about = {"n": left_out.total(), "first": ", ".join(sorted(left_out)[:10])}
+        console.show_note(Warnings.W414.format(**about))
 
 
 def verify_command(

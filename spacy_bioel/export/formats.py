@@ -13,7 +13,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import import_module
+from importlib.metadata import version
 from itertools import chain, count
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -39,7 +41,7 @@ from spacy_bioel.export.html import (
     render_document,
     start_page,
 )
-from spacy_bioel.export.omop import NOTE_NLP, NoteNlpRows
+from spacy_bioel.export.omop import NOTE_NLP, note_nlp_rows
 from spacy_bioel.export.rows import Document, JsonRow, LinkedText, to_row
 from spacy_bioel.files import replacing_file, replacing_folder
 from spacy_bioel.text.normalize import escape_formula
@@ -291,8 +293,6 @@ SUFFIXES = (
 WITH_XREFS = frozenset({"", ".jsonl", ".ndjson", ".json"})
 # Formats that store the context of a mention, such as its negation.
 WITH_CONTEXT = WITH_XREFS | {".csv", ".tsv", ".html", ".note_nlp.csv"}
-# Formats whose columns need the context.
-NEEDS_CONTEXT = frozenset({".note_nlp.csv"})
 # Formats that store the errors of failed documents.
 WITH_FAILURES = WITH_XREFS | {".parquet"}
 
@@ -323,7 +323,7 @@ def format_of(
     def json_of(document: LinkedText) -> str:
         return json.dumps(to_row(document, xrefs=xrefs), ensure_ascii=False)
 
-    def rows_of(document: LinkedText) -> Iterator[list[Any]]:
+    def rows_of_links(document: LinkedText) -> Iterator[list[Any]]:
         rows = link_rows(document.id or "", document.text or "", document.links)
         return (row.cells(facts) for row in rows)
 
@@ -333,12 +333,12 @@ def format_of(
     match suffix:
         case ".json":
             return TextFormat(json_of, "[\n", between=",\n", end="\n]\n", has_failures=True)
-        case ".csv":
-            return _table_format(",", columns_of(facts), rows_of, raw=raw)
-        case ".tsv":
-            return _table_format("\t", columns_of(facts), rows_of, raw=raw)
+        case ".csv" | ".tsv":
+            delimiter = "," if suffix == ".csv" else "\t"
+            return _table_format(delimiter, columns_of(facts), rows_of_links, raw=raw)
         case ".note_nlp.csv":
-            return _table_format(",", NOTE_NLP, NoteNlpRows(), raw=raw)
+            rows_of = partial(note_nlp_rows, count(1), f"spacy-bioel {version('spacy-bioel')}")
+            return _table_format(",", NOTE_NLP, rows_of, raw=raw)
         case ".pubtator":
             return TextFormat(_to_pubtator)
         case ".bioc.xml":
