@@ -51,9 +51,9 @@ def read_sssom(path: StrPath, kb: KnowledgeBase, left_out: Counter[str]) -> Iter
                 addresses[match[1]] = match[2]
 
     def in_full(id: str) -> str:
-        """Return an id with the usual prefix, if the address of its own is well known."""
+        """Return an id with the usual prefix, if its own has the address of a vocabulary."""
         prefix, _, local = id.partition(":")
-        found = split_id(addresses.get(prefix, "") + local)
+        found = split_id(addresses[prefix] + local) if prefix in addresses else None
         return ":".join(found) if found and not _NOT_LOCAL.search(found[1]) else id
 
     rows = split_rows(table(), separator_of(path), quoted=True)
@@ -64,7 +64,7 @@ def read_sssom(path: StrPath, kb: KnowledgeBase, left_out: Counter[str]) -> Iter
         with skip_if_bad(where):
             check_row(where, row, len(header), ())
             *pair, predicate, negated = [*(row[i].strip() for i in at), ""][:4]
-            if predicate not in _EXACT or negated:
+            if predicate not in _EXACT or negated or "sssom:NoTermFound" in pair:
                 left_out["not skos:exactMatch"] += 1
                 continue
             pair = [in_full(id) for id in pair]

@@ -58,6 +58,7 @@ EXACT = [
     ("m:0009061", "skos:exactMatch", "DOID:1485", ("MONDO:0009061", "DOID:1485")),
     ("MONDO:0001", "skos:exactMatch", "DOID:1485", ("MONDO:0009061", "DOID:1485")),  # retired
     ("MONDO:0009061", "skos:exactMatch", "mim:219700", ("MONDO:0009061", "mim:219700")),
+    ("CVCL_0030", "skos:exactMatch", "X:X_1", ("CVCL_0030", "X:X_1")),
     ("UMLS:C0011849", "skos:exactMatch", "DOID:9351", ("C0011849", "DOID:9351")),
     ("MONDO:0009061", "http://www.w3.org/2004/02/skos/core#exactMatch", "DOID:1",
      ("MONDO:0009061", "DOID:1")),
@@ -78,12 +79,13 @@ def test_mappings_that_are_left_out(tmp_path, kb):
         "MONDO:0009061\tNot\tskos:exactMatch\tDOID:9\n"
         "MONDO:0009061\t\tskos:broadMatch\tDOID:8\n"
         "MONDO:0009061\t\tskos:closeMatch\tDOID:7\n"
+        "MONDO:0009061\t\tskos:exactMatch\tsssom:NoTermFound\n"
         "MONDO:404\t\tskos:exactMatch\tDOID:6\n"
         "MONDO:0005148\t\tskos:exactMatch\tmesh:D003924\n"  # known in another spelling
     )
     assert mapped(tmp_path / "x.tsv", kb, columns + rows) == (
         {"MONDO:0009061": ("DOID:1485",)},
-        {"not skos:exactMatch": 3, "of other concepts": 1},
+        {"not skos:exactMatch": 4, "of other concepts": 1},
     )
 
 
