@@ -267,8 +267,8 @@ def export_command(
     with console.writing(output) as file:
         file.writelines(sssom_lines(open_kb_argument(kb), left_out))
     if left_out:
-        about = {"n": left_out.total(), "first": ", ".join(sorted(left_out)[:10])}
-        console.show_note(Warnings.W414.format(**about))
+        first = ", ".join(sorted(left_out)[:10])
+        console.show_note(Warnings.W414.format(n=left_out.total(), first=first))
 
 
 def verify_command(

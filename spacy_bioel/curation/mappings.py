@@ -92,17 +92,19 @@ def sssom_lines(kb: KnowledgeBase, left_out: Counter[str]) -> list[str]:
             prefixes |= {subject[0], target[0]}
             cells = ":".join(subject), name, _XREF, ":".join(target), _JUSTIFICATION
             lines.append(table_line(cells, "\t"))
-    addresses = {prefix: address_of(f"{prefix}:0") for prefix in sorted(prefixes)}
-    metadata = ["# curie_map:"]
-    for prefix, url in (addresses | _PREFIXES).items():
-        ends_with_id = url.endswith("0") or prefix in _PREFIXES
-        url = url.removesuffix("0") if ends_with_id else f"https://bioregistry.io/{prefix}:"
-        metadata.append(f"#   {prefix}: {json.dumps(url)}")
+    addresses = dict(_PREFIXES)
+    for prefix in sorted(prefixes):
+        start, zero, end = address_of(f"{prefix}:0").rpartition("0")
+        addresses[prefix] = start if zero and not end else f"https://bioregistry.io/{prefix}:"
     licence = kb.releases[0].licence
     licence = licence if licence.startswith("http") else f"{_SSSOM}/license/unspecified"
-    metadata += [f"# license: {json.dumps(licence)}"]
-    metadata += [f"# mapping_set_id: {_SSSOM}/mappings/{kb.fingerprint}", ""]
-    return ["\n".join(metadata), *lines]
+    return [
+        "# curie_map:\n",
+        *(f"#   {prefix}: {json.dumps(url)}\n" for prefix, url in addresses.items()),
+        f"# license: {json.dumps(licence)}\n",
+        f"# mapping_set_id: {_SSSOM}/mappings/{kb.fingerprint}\n",
+        *lines,
+    ]
 
 
 def _prefix_of(id: str) -> str:
