@@ -70,7 +70,6 @@ PACKAGES: dict[str, list[str]] = {
     "io/bioc.py": ["bioc"],
     "io/ontology.py": ["pronto"],
     "io/open.py": ["openpyxl", "zstandard"],
-    "io/omop.py": ["numpy"],
     "parallel.py": ["torch", "threadpoolctl"],
     "types": ["numpy"],
     "kb": ["numpy"],
