@@ -118,7 +118,7 @@ class Errors(metaclass=_Coded):
     B120 = "{path}: expected a JSON object of terms (id -> label, synonyms, ancestors), found {found}. Check the format."
     B121 = "{path} is not MeSH XML: expected a DescriptorRecordSet or a SupplementalRecordSet. Use descYYYY.xml or suppYYYY.xml."
     B122 = "{path}: a record lacks {kind}UI or {kind}Name (id {ui!r}, name {name!r}). Download the file again."
-    B123 = "{folder} has no {name}.RRF (or {name}.RRF.gz or {name}.RRF.zst), expected the META folder of a UMLS release. Check the path."
+    B123 = "{folder} has no {name} (or {name}.gz or {name}.zst), expected {of}. Check the path."
     B124 = "{where}: {cui} comes after {previous}, expected rows sorted by CUI. Sort the file, for example: LC_ALL=C sort FILE > OUT"
     B125 = "{where}: found {n} column(s), expected {expected}, separated by '|'. The file may be truncated: copy it again."
     B126 = '{where}: broken quoting in a row that ends in line {end} ({error}). In a cell that begins with a double quote, double all other quotes ("So-called ""fit"""), and close the first. To leave out such rows: --skip-bad REPORT.tsv'
@@ -130,7 +130,7 @@ class Errors(metaclass=_Coded):
     B132 = "{where}: {problem}. Correct the record."
     B133 = "The format of {path} is not recognised; the file begins with {head!r}. Specify the format with --format: {known}."
     B134 = "Unknown format '{format}'. Choose from: {known}."
-    B135 = "{path}: columns or a synonym separator are specified for the format '{format}', but only tables have them. Leave out one of the two."
+    B135 = "{path}: {options} cannot be used with the format '{format}': columns and a synonym separator are for tables, vocabularies for OMOP. Leave out one of the two."
     B140 = "{where}: the concept id column is empty ({row!r}). Write the id, or -1 for a mention without an id. If the file is truncated there, copy it again."
     B141 = "{path}: expected a header with the column 'id', found {header!s:.80}. Describe the columns, by number or header: --columns id=1,name=2."
     B142 = "{source} has no text, expected one document per line, or in a table, rows below the header. Check the path or the pipe."
@@ -320,6 +320,11 @@ class Errors(metaclass=_Coded):
     B605 = "{path}, line {line}: this is not a baseline. Expected JSON lines with an id, a name and a verdict, as written by `bioel check FILES -o {path}`: write the baseline again."
     B630 = "--xrefs: the knowledge base ({kb}) has no cross-references. Leave the option out, or build the knowledge base from a source with cross-references (`bioel kb build`)."
 
+    B606 = "{path} has no vocabulary {unknown}; it has {known}. Correct --vocabulary, or download the vocabulary from Athena."
+    B607 = "A document has the id {id!r:.40}, but note_id in NOTE_NLP is an integer. Name the documents by their note_id: in the column id of a table, or as 123.txt in a folder."
+    B609 = "{kb} has no cross-reference to {name}; it has some to {known}. Correct --as, or add mappings: bioel kb add KB --sssom FILE"
+    B638 = "There is nothing to add. Name a source, or mappings: --sssom FILE"
+
 
 class Warnings(metaclass=_Coded):
     W060 = "{path}: {lost} of {n} mentions begin or end inside a token and are dropped: {first}. Use the tokenizer spacy-bioel.BioTokenizer.v1, or widen = true."
@@ -371,6 +376,9 @@ class Warnings(metaclass=_Coded):
     W396 = "{path}: findings that this format cannot contain: {n:,} ({why}). A table contains all: -o NAME.csv"
     W400 = "{n:,} ids with the prefix {prefix} are not checked, because no knowledge base has them all. To check them, add one: --kb FOLDER, or build it: bioel kb build FOLDER SOURCE"
     W401 = "{first} and {second} both have ids with the prefix {prefix}. An id is looked up in the first of them that knows it; if one is an older release, leave it out."
+    W412 = "Ids that stay those of the knowledge base, because their concepts have no cross-reference to {name}: {n:,} ({first}). To add mappings: bioel kb add KB --sssom FILE"
+    W413 = "{path}: mappings left out: {n:,} ({why}). Only exact mappings of concepts in the knowledge base are added."
+    W414 = "Cross-references left out, because they or the ids of their concepts do not have the form PREFIX:ID: {n:,} ({first})."
     W455 = "Using only the knowledge base, without training, is better here: {protocol} {metric} {alone:.1f}, the pipeline {value:.1f}. Annotate more documents, or use the knowledge base as the pipeline."
     W477 = "{path}: unreadable cross-references and definitions are left out: {n:,}, the first in line {line}: {row!r}. Ids and names are complete."
     W478 = "{path}: synonyms were split at {used!r}; rows with a semicolon there: {semicolons:,}, with a bar: {bars:,}. If this is wrong, build again with --synonym-separator TEXT."

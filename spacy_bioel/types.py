@@ -36,6 +36,9 @@ ORGANISM = "NCBITaxon:"
 MICROBES = frozenset((VIRUS := "Virus", PROKARYOTE := "Prokaryote"))
 # Prefix of variant ids, which come from the text instead of a knowledge base.
 DBSNP = "dbSNP:"
+# Prefix of concept ids in OMOP, and the type of OMOP's standard concepts.
+OMOP = "OMOP:"
+STANDARD = "Standard"
 
 
 @dataclass(frozen=True, slots=True)

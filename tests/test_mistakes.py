@@ -16,6 +16,7 @@ import pytest
 import spacy
 import srsly
 import typer
+from athena import FILES
 from kb_files import all_files
 from spacy.tokens import DocBin, Span
 from spacy.training import Example
@@ -98,7 +99,7 @@ TEXTS = {
     "visits.csv": "text,patient,sex,date\nFever,Ann,F,2024-03-05\nCough,Bob,,March 2024\n",
     "header.csv": "text,patient\n",
     "patients/Ann/1.txt": "Fever",
-    "others/Ann/1.txt": "Fever",
+    "others/Ann/note.txt": "Fever",
     "beside/Ann/1.txt": "Fever",
     "beside/stray.txt": "Fever",
     "unclear/note 03-04-2024.txt": "Fever",
@@ -106,6 +107,8 @@ TEXTS = {
     "full.phenopackets/x": "x",
     "a_folder/file": "x",
     "META/MRCONSO.RRF": "C0000001|ENG\n",
+    "half/CONCEPT.csv": FILES["CONCEPT"],
+    **{f"athena/{name}.csv": text for name, text in FILES.items()},
 }
 
 

@@ -52,10 +52,10 @@ def visible(text: str) -> str:
 
 
 class _Console(Console):
-    """Console that escapes control characters, including those in table cells."""
+    """Console that escapes control characters, and shows no emoji for words such as ":id:"."""
 
     def render_str(self, text: str, **options: Any) -> Text:  # type: ignore[override]
-        return super().render_str(visible(text), **options)
+        return super().render_str(visible(text), **options | {"emoji": False})
 
 
 def show_error(message: str) -> None:

@@ -57,7 +57,8 @@ def link_command(
             "-o",
             metavar="OUT",
             help="Output file; its suffix selects the format: .jsonl, .json, .csv, .tsv, .parquet, "
-            ".pubtator, .bioc.xml, .bioc.json, .ann (BRAT: a folder) or .html. Repeatable. "
+            ".pubtator, .bioc.xml, .bioc.json, .ann (BRAT: a folder), .html or .note_nlp.csv "
+            "(OMOP). Repeatable. "
             "Default: JSON lines to stdout.",
         ),
     ] = None,
@@ -73,6 +74,9 @@ def link_command(
     xrefs: Annotated[
         bool, Option("--xrefs", help="Also write the cross-references of candidates (JSON).")
     ] = False,
+    vocabulary: Annotated[
+        str, Option("--as", help="Write ids as the first cross-reference to this vocabulary.")
+    ] = "",
     context: Annotated[
         bool, Option("--context", help="Also mark each mention as negated, historical, ...")
     ] = False,
@@ -124,6 +128,8 @@ def link_command(
     * .pubtator: labels and ids, "-" for NIL.
     * .ann: BRAT, a folder with two files per document; ids are N lines, omitted for NIL.
     * .html: a page of texts and candidates.
+    * .note_nlp.csv: rows for the table NOTE_NLP of OMOP, with the context (see --context), and with
+      concept ids if the knowledge base was built from OMOP vocabularies.
 
     With --preset clinical, a text file or stdin is one note, and links have context.
 
@@ -139,6 +145,7 @@ def link_command(
     """
     from spacy_bioel.cli import inputs
     from spacy_bioel.cli.partial import check_run, counting, partial_links
+    from spacy_bioel.curation.mappings import LinksAs
     from spacy_bioel.export.rows import check_linker, link_mentions, link_texts
     from spacy_bioel.loading import add_context, fact_names
 
@@ -149,6 +156,7 @@ def link_command(
     context |= affirmed or preset is not None
     writes_context = context and not affirmed
     outputs = inputs.outputs_of(output or ["-"], html, xrefs=xrefs, context=writes_context)
+    context |= not is_given and ".note_nlp.csv" in outputs.values()
     console.check_distinct([source, code], [*outputs, skip_bad])
     if is_given and context:
         raise BioelError(Errors.B491)
@@ -165,6 +173,7 @@ def link_command(
             "--format": format is not None,
             "--kb": bool(kb),
             "--xrefs": xrefs,
+            "--as": bool(vocabulary),
             "--raw-csv": raw_csv,
             "--skip-bad": skip_bad is not None,
             "--context, --affirmed or --preset": context,
@@ -188,6 +197,7 @@ def link_command(
         if is_given:
             inputs.require_linker(nlp, model)
         check_linker(nlp)
+        links_as = LinksAs(vocabulary, inputs.require_linker(nlp, model).kb) if vocabulary else None
         if context:
             add_context(nlp)
         total = inputs.count_input(read, source, format)
@@ -201,10 +211,15 @@ def link_command(
         # `closing` ends the worker processes, even if a result cannot be written.
         with counting(kept) as totals, closing(results):
             linked = inputs.affirmed(results) if affirmed else results
+            linked = map(links_as, linked) if links_as else linked
             columns = {"facts": fact_names(nlp), "xrefs": xrefs, "raw": raw_csv}
             inputs.write_links(linked, outputs, totals, total=total, **columns)
         if is_given and not totals.mentions and not totals.failed:
             console.show_note(Warnings.W302.format(source=source))
+        if links_as and (kept_ids := links_as.kept):
+            first = ", ".join(id for id, _ in kept_ids.most_common(5))
+            about = {"n": kept_ids.total(), "name": vocabulary, "first": first}
+            console.show_note(Warnings.W412.format(**about))
     show_totals(totals)
 
 

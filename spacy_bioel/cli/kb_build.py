@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain
@@ -16,7 +17,7 @@ from typer import Argument, Option
 
 from spacy_bioel.cli import console
 from spacy_bioel.cli.kb_show import MEANINGS_OF_COUNTS, ann_text, open_kb_argument
-from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.errors import BioelError, Errors, Warnings, shortened
 from spacy_bioel.io.formats import detect_ontology_format, read_ontology
 from spacy_bioel.io.ontology import read_obo_header
 from spacy_bioel.io.open import counting_kept, curie, skip_if_bad
@@ -44,13 +45,7 @@ _EDIT_COUNTS = (
     "concepts", "names", "retired", "fingerprint",
 )  # fmt: skip
 
-Sources = Annotated[
-    list[Path],
-    Argument(
-        metavar="SOURCE",
-        help="OBO, OWL, MeSH XML, a UMLS folder, CTD, JSONL, CSV, TSV or XLSX.",
-    ),
-]
+_SOURCES = "OBO, OWL, MeSH XML, a UMLS or OMOP folder, CTD, JSONL, CSV, TSV or XLSX."
 
 
 @dataclass(frozen=True)
@@ -72,6 +67,10 @@ class SourceOptions:
         Option(
             metavar="TEXT", help="What separates synonyms in a cell; default: | or ;, detected."
         ),
+    ] = ""
+    vocabulary: Annotated[
+        str,
+        Option(metavar="NAME,...", help="Vocabularies of OMOP to read, such as SNOMED,RxNorm."),
     ] = ""
     types: Annotated[
         str | None,
@@ -95,7 +94,7 @@ class SourceOptions:
 @console.expand_options
 def build(
     out: Annotated[Path, Argument(help="Folder to create, or knowledge base to replace.")],
-    sources: Sources,
+    sources: Annotated[list[Path], Argument(metavar="SOURCE", help=_SOURCES)],
     options: SourceOptions,
     under: Annotated[
         list[str] | None,
@@ -204,6 +203,7 @@ def open_sources(
     defaults = {"source": [path.name for path in paths]}
     defaults |= {key: [h[i] for h in headers] for i, key in enumerate(("release", "licence"))}
     reading: Any = {"columns": columns, "synonym_separator": options.synonym_separator}
+    reading["vocabularies"] = split_list(options.vocabulary)
     concepts = chain.from_iterable(
         _with_good_ids(path, read_ontology(path, format=name, prefix=options.prefix, **reading))
         for path, name in formats
@@ -266,11 +266,18 @@ def copy(
 @console.expand_options
 def add(
     kb: console.KbFolder,
-    sources: Sources,
     options: SourceOptions,
+    sources: Annotated[list[Path] | None, Argument(metavar="SOURCE", help=_SOURCES)] = None,
+    sssom: Annotated[
+        list[Path] | None,
+        Option(
+            metavar="FILE.sssom.tsv",
+            help="Add exact mappings of concepts as cross-references; repeatable.",
+        ),
+    ] = None,
     json_file: console.Json = None,
 ) -> None:
-    """Add the concepts of one or several sources to a knowledge base.
+    """Add the concepts of one or several sources, or mappings, to a knowledge base.
 
     Existing entries are kept. An existing concept receives the names, types and parents that it
     lacks, and a definition if it has none; its preferred name is kept. A record with a retired id
@@ -281,12 +288,25 @@ def add(
     Vectors are kept: `bioel kb encode` encodes only the new names. The command waits for other
     commands that are changing the knowledge base.
 
-    Example: `bioel kb add my_kb local_terms.tsv`
+    Examples: `bioel kb add my_kb local_terms.tsv`, `bioel kb add my_kb --sssom omim.sssom.tsv`
     """
-    console.check_distinct(sources, [options.skip_bad, json_file])
-    with console.reporting_bad(options.skip_bad, sources=sources):
-        concepts, about = open_sources(sources, options)
+    from spacy_bioel.curation.mappings import read_sssom
+
+    paths, left_out = [*(sources or ()), *(sssom or ())], Counter[str]()
+    if not paths:
+        raise BioelError(Errors.B638)
+    console.check_distinct(paths, [options.skip_bad, json_file])
+    with console.reporting_bad(options.skip_bad, sources=paths):
+        concepts, about = open_sources(sources or (), options)
+        if sssom:
+            base = KnowledgeBase.open(kb)
+            concepts = chain(concepts, *(read_sssom(path, base, left_out) for path in sssom))
+            about["source"] = ", ".join(filter(None, [about["source"], *(p.name for p in sssom)]))
         edited = add_concepts(kb, console.track(concepts, "Reading concepts"), **about)
+    if left_out.total():
+        why = ", ".join(f"{reason}: {n:,}" for reason, n in left_out.most_common())
+        shown = shortened(", ".join(path.name for path in sssom or ()))
+        console.show_note(Warnings.W413.format(path=shown, n=left_out.total(), why=why))
     show_edit_report(f"Added to {kb}", edited, kb=kb, json_file=json_file)
 
 

@@ -6,6 +6,7 @@ contents of a knowledge base. `bioel verify` checks saved pipelines and knowledg
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -15,6 +16,7 @@ import numpy as np
 from typer import Argument, Exit, Option
 
 from spacy_bioel.cli import console
+from spacy_bioel.errors import Warnings
 from spacy_bioel.kb.knowledge_base import KnowledgeBase, corrected, search_names
 from spacy_bioel.kb.vector_files import describe_vectors
 
@@ -244,6 +246,29 @@ def _concept_rows(about: dict[str, Any]) -> dict[str, str]:
         "cross-references": ", ".join(about["xrefs"]),
         "retired ids": ", ".join(about["retired_ids"]),
     }
+
+
+def export_command(
+    kb: console.Kb,
+    output: Annotated[Path, Option("--output", "-o", metavar="OUT.sssom.tsv", help="Output file.")],
+) -> None:
+    """Write the cross-references of all concepts as mappings in SSSOM.
+
+    The predicate is oboInOwl:hasDbXref, because a knowledge base does not store whether a
+    cross-reference is exact.
+
+    Example: `bioel kb export my_kb -o my_kb.sssom.tsv`
+    """
+    from spacy_bioel.curation.mappings import sssom_lines
+    from spacy_bioel.export.formats import suffix_of
+
+    suffix_of(str(output), (".sssom.tsv",))
+    left_out = Counter[str]()
+    with console.writing(output) as file:
+        file.writelines(sssom_lines(open_kb_argument(kb), left_out))
+    if left_out:
+        first = ", ".join(sorted(left_out)[:10])
+        console.show_note(Warnings.W414.format(n=left_out.total(), first=first))
 
 
 def verify_command(

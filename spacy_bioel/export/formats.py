@@ -13,7 +13,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import import_module
+from importlib.metadata import version
 from itertools import chain, count
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -39,6 +41,7 @@ from spacy_bioel.export.html import (
     render_document,
     start_page,
 )
+from spacy_bioel.export.omop import NOTE_NLP, note_nlp_rows
 from spacy_bioel.export.rows import Document, JsonRow, LinkedText, to_row
 from spacy_bioel.files import replacing_file, replacing_folder
 from spacy_bioel.text.normalize import escape_formula
@@ -283,13 +286,13 @@ PathFormat = Callable[[Path], AbstractContextManager[Write]]
 
 SUFFIXES = (
     *(".jsonl", ".ndjson", ".json", ".parquet", ".csv", ".tsv", ".bioc.xml", ".bioc.json"),
-    *(".pubtator", ".ann", ".html"),
+    *(".pubtator", ".ann", ".html", ".note_nlp.csv"),
 )
 # Formats that store cross-references. An output without a suffix, such as "-" or a named pipe, is
 # JSON lines.
 WITH_XREFS = frozenset({"", ".jsonl", ".ndjson", ".json"})
 # Formats that store the context of a mention, such as its negation.
-WITH_CONTEXT = WITH_XREFS | {".csv", ".tsv", ".html"}
+WITH_CONTEXT = WITH_XREFS | {".csv", ".tsv", ".html", ".note_nlp.csv"}
 # Formats that store the errors of failed documents.
 WITH_FAILURES = WITH_XREFS | {".parquet"}
 
@@ -320,16 +323,22 @@ def format_of(
     def json_of(document: LinkedText) -> str:
         return json.dumps(to_row(document, xrefs=xrefs), ensure_ascii=False)
 
+    def rows_of_links(document: LinkedText) -> Iterator[list[Any]]:
+        rows = link_rows(document.id or "", document.text or "", document.links)
+        return (row.cells(facts) for row in rows)
+
     def html_of(document: LinkedText) -> str:
         return render_document(document.text or "", document.links, title=document.id or "") + "\n"
 
     match suffix:
         case ".json":
             return TextFormat(json_of, "[\n", between=",\n", end="\n]\n", has_failures=True)
-        case ".csv":
-            return _table_format(",", facts, raw=raw)
-        case ".tsv":
-            return _table_format("\t", facts, raw=raw)
+        case ".csv" | ".tsv":
+            delimiter = "," if suffix == ".csv" else "\t"
+            return _table_format(delimiter, columns_of(facts), rows_of_links, raw=raw)
+        case ".note_nlp.csv":
+            rows_of = partial(note_nlp_rows, count(1), f"spacy-bioel {version('spacy-bioel')}")
+            return _table_format(",", NOTE_NLP, rows_of, raw=raw)
         case ".pubtator":
             return TextFormat(_to_pubtator)
         case ".bioc.xml":
@@ -345,17 +354,22 @@ def format_of(
     return TextFormat(lambda document: json_of(document) + "\n", has_failures=True)
 
 
-def _table_format(delimiter: str, facts: Sequence[str], *, raw: bool) -> TextFormat:
-    """Return a format with the columns from `columns_of`; cells are quoted if necessary."""
+def _table_format(
+    delimiter: str,
+    columns: Sequence[str],
+    rows_of: Callable[[LinkedText], Iterable[Iterable[object]]],
+    *,
+    raw: bool,
+) -> TextFormat:
+    """Return a format with these columns; cells are quoted if necessary."""
 
     def cell(value: object) -> object:
         return escape_formula(value) if isinstance(value, str) and not raw else value
 
-    def rows_of(document: LinkedText) -> str:
-        rows = link_rows(document.id or "", document.text or "", document.links)
-        return "".join(table_line(map(cell, row.cells(facts)), delimiter) for row in rows)
+    def lines_of(document: LinkedText) -> str:
+        return "".join(table_line(map(cell, row), delimiter) for row in rows_of(document))
 
-    return TextFormat(rows_of, start=table_line(columns_of(facts), delimiter))
+    return TextFormat(lines_of, start=table_line(columns, delimiter))
 
 
 def table_line(cells: Iterable[object], delimiter: str) -> str:

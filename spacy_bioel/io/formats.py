@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.io.bioc import read_bioc_json, read_bioc_xml
 from spacy_bioel.io.brat import is_brat, read_brat
 from spacy_bioel.io.jsonl import read_concepts_jsonl, read_texts_jsonl
+from spacy_bioel.io.omop import read_athena
 from spacy_bioel.io.ontology import read_cellxgene_json, read_mesh_xml, read_obo, read_owl
 from spacy_bioel.io.open import WORKBOOKS, StrPath, open_text
 from spacy_bioel.io.pubtator import read_pubtator
@@ -53,7 +54,10 @@ ONTOLOGY_FORMATS: Formats[Concept] = {
     "ncbi-gene": (read_gene_info, r"#?tax_id\tGeneID\tSymbol\t"),
     "table": (read_header_table, r"(#[^\n]*\n)*[^\n]+[\t,;]"),
     "umls": (read_umls, r"(?!)"),  # a folder, recognised by its file names
+    "omop": (read_athena, r"(?!)"),  # the same
 }
+
+_OPTIONS = {"table": {"columns", "synonym_separator"}, "omop": {"vocabularies"}}
 
 
 def detect_corpus_format(path: StrPath) -> str:
@@ -65,12 +69,13 @@ def detect_corpus_format(path: StrPath) -> str:
 
 
 def detect_ontology_format(path: StrPath) -> str:
-    """Detect the format (a key of ONTOLOGY_FORMATS) of a file or UMLS folder.
+    """Detect the format (a key of ONTOLOGY_FORMATS) of a file, or of a UMLS or OMOP folder.
 
     RAISES BioelError: [B133] if it is not recognised; the same errors as `open_text`.
     """
-    if Path(path).is_dir() and any(Path(path).glob("MRCONSO.RRF*")):
-        return "umls"
+    for name, pattern in (("umls", "MRCONSO.RRF*"), ("omop", "CONCEPT.csv*")):
+        if any(Path(path).glob(pattern)):
+            return name
     if Path(path).suffix.lower() in WORKBOOKS:
         return "table"
     return _detect(path, ONTOLOGY_FORMATS)
@@ -97,6 +102,7 @@ def read_ontology(
     prefix: str = "",
     columns: Mapping[str, Column] | None = None,
     synonym_separator: str = "",
+    vocabularies: Collection[str] = (),
 ) -> Iterator[Concept]:
     """Stream the concepts in a source, in any of the ONTOLOGY_FORMATS.
 
@@ -105,18 +111,19 @@ def read_ontology(
     columns (Mapping[str, str | int | tuple[str, ...]] | None): Columns of a table (see
         `read_table`); None: not a table, or a table whose header contains the column keys.
     synonym_separator (str): What separates the synonyms in a cell of a table; "": detected.
+    vocabularies (Collection[str]): Vocabularies of OMOP to read; empty: all.
     RAISES BioelError: [B133] if the format is not recognised, [B134] if it is unknown, [B135] if
-        options of tables are passed for another format; the reader's errors.
+        options are passed for another format; the reader's errors.
     """
     name = format or ("table" if columns is not None else detect_ontology_format(path))
-    reader, options = _reader_of(ONTOLOGY_FORMATS, name), {"prefix": prefix} if prefix else {}
-    if synonym_separator or columns is not None:
-        if name != "table":
-            raise BioelError(Errors.B135.format(path=path, format=name))
-        options["synonym_separator"] = synonym_separator
-    if columns is not None:
-        return read_table(path, columns=columns, **options)
-    return reader(path, **options)
+    reader = _reader_of(ONTOLOGY_FORMATS, name)
+    options = {"synonym_separator": synonym_separator or None, "vocabularies": vocabularies or None}
+    options |= {"columns": columns}
+    given: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
+    if wrong := sorted(given.keys() - _OPTIONS.get(name, set())):
+        raise BioelError(Errors.B135.format(path=path, options=", ".join(wrong), format=name))
+    given |= {"prefix": prefix} if prefix else {}
+    return (reader if columns is None else read_table)(path, **given)
 
 
 def _detect(path: StrPath, formats: Formats[RecordT]) -> str:

@@ -329,6 +329,14 @@ def numbered_lines(path: StrPath, *, ends: bool = False) -> Iterator[tuple[Place
             yield place, line.removeprefix("\ufeff") if number == 1 else line
 
 
+def file_in(folder: StrPath, name: str, *, of: str) -> Path:
+    """Find a file that may be compressed. RAISES BioelError: [B123] if there is none."""
+    paths = [Path(folder, f"{name}{suffix}") for suffix in ("", ".gz", ".zst")]
+    if found := next(filter(Path.is_file, paths), None):
+        return found
+    raise BioelError(Errors.B123.format(folder=folder, name=name, of=of))
+
+
 def iter_xml(path: StrPath, tag: str) -> Iterator[Element]:
     """Stream the XML elements with a given tag, freeing each when the next is read.
 

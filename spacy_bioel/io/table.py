@@ -19,6 +19,7 @@ from spacy_bioel.io.open import (
     Place,
     StrPath,
     curie,
+    file_in,
     numbered_lines,
     parse_ids,
     read_workbook,
@@ -119,7 +120,7 @@ def _open_rows(path: StrPath, *, quoted: bool | None = None) -> _TableRows:
     return ((where, row) for where, row, _ in rows)
 
 
-def _check_row(where: Place, row: list[str], width: int, used: Iterable[int]) -> None:
+def check_row(where: Place, row: list[str], width: int, used: Iterable[int]) -> None:
     """Check that no cell is missing or left over [B510], or changed by Excel and used [B514]."""
     if len(row) < width or any(row[width:]):
         raise BioelError(Errors.B510.format(where=where, found=len(row), expected=width))
@@ -149,7 +150,7 @@ def read_text_table(path: StrPath, patient: str = "", date: str = "") -> Iterato
         if "id" in columns and not any(row):
             continue
         with skip_if_bad(where):
-            _check_row(where, row, len(header), used)
+            check_row(where, row, len(header), used)
             shown = {key: getattr(row[i], "shown", row[i]) for key, i in indices.items()}
             cells = {"id": str(number)} | {key: unescape_formula(x) for key, x in shown.items()}
             id = cells["id"]
@@ -208,7 +209,7 @@ def read_table(
     n_of = {";": 0, _BAR: 0}  # rows with it in their synonyms, those with both as a bar
     for where, row in chain(first, rows):
         with skip_if_bad(where):
-            _check_row(where, row, len(header), used)
+            check_row(where, row, len(header), used)
             cells = {key: [row[i].strip() for i in indices[key]] for key in indices}
             synonyms = "".join(cells.get("synonyms", ()))
             n_of[_BAR if _BAR in synonyms else ";"] += _BAR in synonyms or ";" in synonyms
@@ -397,12 +398,9 @@ def read_umls(folder: StrPath, *, prefix: str = "") -> Iterator[Concept]:
 def _rows_by_cui(folder: StrPath, name: str) -> Iterator[tuple[str, str, list[_RrfRow]]]:
     """Yield each CUI, `name` and the CUI's rows. RAISES BioelError: [B123] no such file, [B124] not
     sorted."""
-    paths = [Path(folder, f"{name}.RRF{suffix}") for suffix in ("", ".gz", ".zst")]
-    path = next(filter(Path.is_file, paths), None)
-    if path is None:
-        if name in _OPTIONAL:
-            return
-        raise BioelError(Errors.B123.format(folder=folder, name=name))
+    if name in _OPTIONAL and not any(Path(folder).glob(f"{name}.RRF*")):
+        return
+    path = file_in(folder, f"{name}.RRF", of="the META folder of a UMLS release")
     previous = ""
     for cui, group in groupby(_rrf_rows(path, _N_COLUMNS[name]), key=lambda placed: placed[1][0]):
         rows = list(group)

@@ -25,7 +25,7 @@ from spacy_bioel.types import Concept
 
 MB = 1_000_000
 HALF = "caf\udce9"  # what Python makes of an argument in Latin-1
-ESCAPES = "\x1b]0;owned\x07\x1b[2Jfever\x9b31m\u202e"
+ESCAPES = "\x1b]0;owned\x07\x1b[2Jfever\x9b31m\u202e:id:"
 
 
 def zipped(*contents: bytes) -> bytes:
@@ -144,7 +144,7 @@ def test_arguments_that_are_not_utf8(tmp_path, monkeypatch, capsys, arguments, c
 
 
 def test_control_characters_are_visible():
-    assert visible(ESCAPES) == r"\x1b]0;owned\x07\x1b[2Jfever\x9b31m\u202e"
+    assert visible(ESCAPES) == r"\x1b]0;owned\x07\x1b[2Jfever\x9b31m\u202e:id:"
     assert visible("naïve\tα\n\N{ZERO WIDTH JOINER}") == "naïve\tα\n\N{ZERO WIDTH JOINER}"
 
 
@@ -162,7 +162,7 @@ def test_names_do_not_steer_the_terminal(tmp_path, monkeypatch, capsys, argument
     with pytest.raises(SystemExit):
         main(["kb", *arguments])
     shown = "".join(capsys.readouterr())
-    assert "owned" in shown
+    assert "owned" in shown and ":id:" in shown
     assert [
         found for found in ("\x1b]", "\x1b[2J", "\x07", "\x9b", "\u202e") if found in shown
     ] == []

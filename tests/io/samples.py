@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import athena
 import spacy
 import zstandard
 from test_bioc import XML, collection
@@ -131,6 +132,7 @@ SAMPLES: dict[str, Sample] = {
     "mesh descriptors": Sample({"x.xml": DESCRIPTORS.encode()}, _ontology("mesh")),
     "mesh supplement": Sample({"x.xml": SUPPLEMENT.encode()}, _ontology("mesh")),
     "umls": Sample({f"{k}.RRF": v.encode() for k, v in _UMLS.items()}, _ontology("umls")),
+    "omop": Sample({f"{k}.csv": v.encode() for k, v in athena.FILES.items()}, _ontology("omop")),
     "ctd": Sample({"x.csv": CTD.encode()}, _ontology("ctd")),
     "genes": Sample({"x.gene_info": GENES.encode()}, _ontology("ncbi-gene")),
     "concepts": Sample({"x.jsonl": _CONCEPTS}, _ontology("jsonl")),

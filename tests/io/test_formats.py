@@ -66,7 +66,7 @@ def test_umls_folder(tmp_path):
 
 def test_every_format_is_covered_here():
     assert set(CORPORA) == set(CORPUS_FORMATS)
-    assert set(ONTOLOGIES) | {"umls"} == set(ONTOLOGY_FORMATS)
+    assert set(ONTOLOGIES) | {"umls", "omop"} == set(ONTOLOGY_FORMATS)
 
 
 def test_read_corpus(write):

@@ -1,0 +1,101 @@
+"""Reader for vocabularies of OMOP, as downloaded from Athena: https://athena.ohdsi.org"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.io.open import StrPath, curie, file_in, numbered_lines, skip_if_bad, unique_names
+from spacy_bioel.io.table import check_row, column_indices, header_of, split_rows
+from spacy_bioel.types import OMOP, STANDARD, Concept
+
+_FILES = ("CONCEPT", "CONCEPT_RELATIONSHIP", "CONCEPT_SYNONYM")
+_VOCABULARY, _CODE = "vocabulary_id", "concept_code"
+_IS_A, _MAPS_TO, _REPLACED_BY = "Is a", "Maps to", "Concept replaced by"
+_ENGLISH = frozenset(("4180186", "4093769", "0"))  # now, formerly, and no language
+_MAX_DIGITS = 18
+
+
+def read_athena(
+    folder: StrPath, *, prefix: str = "", vocabularies: Collection[str] = ()
+) -> Iterator[Concept]:
+    """Stream the concepts in a folder with CONCEPT, CONCEPT_SYNONYM and CONCEPT_RELATIONSHIP.
+
+    Cross-references are the id of OMOP, then the concepts that this one "Maps to". A concept with
+    an invalid_reason is retired: one of the concepts read replaces it, or else those that replace
+    it or that it maps to are to be considered. Only English synonyms are read.
+
+    prefix (str): Ignored, because ids have the prefix of their vocabulary.
+    vocabularies (Collection[str]): Vocabularies to read; empty: all.
+    RAISES BioelError: [B123] if a file is missing, [B128] a column, [B132] if an id is not a
+        number, [B510] if a row has another number of cells, [B606] for an unknown vocabulary.
+    """
+    concepts, relations, synonyms = (
+        file_in(folder, f"{name}.csv", of="an Athena download") for name in _FILES
+    )
+    known, curies, others = set(), dict[int, str](), dict[int, str]()
+    for id, vocabulary, code in _rows(concepts, "concept_id", _VOCABULARY, _CODE):
+        known.add(vocabulary)
+        if not vocabularies or vocabulary in vocabularies:
+            curies[id] = _to_curie(vocabulary, code)
+    if unknown := sorted(set(vocabularies) - known):
+        about = {"unknown": ", ".join(unknown), "known": ", ".join(sorted(known))}
+        raise BioelError(Errors.B606.format(path=concepts, **about))
+    related: dict[str, dict[int, tuple[int, ...]]] = {_IS_A: {}, _MAPS_TO: {}, _REPLACED_BY: {}}
+    columns = ["concept_id_1", "concept_id_2", "relationship_id", "invalid_reason"]
+    for id, other, relation, invalid in _rows(relations, *columns):
+        if relation in related and id in curies and id != other and not invalid:
+            related[relation][id] = (*related[relation].get(id, ()), other)
+            others[other] = curies.get(other, "")
+    for id, vocabulary, code in _rows(concepts, "concept_id", _VOCABULARY, _CODE):
+        if id in others:
+            others[id] = curies.get(id) or _to_curie(vocabulary, code)
+    names: dict[int, list[str]] = defaultdict(list)
+    columns = ["concept_id", "concept_synonym_name", "language_concept_id"]
+    for id, name, language in _rows(synonyms, *columns):
+        if language in _ENGLISH and id in curies:
+            names[id].append(name)
+    columns = ["concept_id", "concept_name", "domain_id", "standard_concept", "invalid_reason"]
+    for id, name, domain, standard, invalid in _rows(concepts, *columns):
+        if id not in curies:
+            continue
+        all_names = unique_names([name, *names.pop(id, ())])
+        above, maps_to, new = (
+            [other for other in found.pop(id, ()) if others[other]] for found in related.values()
+        )
+        if not invalid:
+            types = (domain, STANDARD) if standard == "S" else (domain,)
+            xrefs = [f"{OMOP}{id}", *(x for o in maps_to for x in (others[o], f"{OMOP}{o}"))]
+            parents = tuple(others[other] for other in above)
+            yield Concept(curies[id], all_names, types, parents, xrefs=tuple(xrefs))
+        elif len(new) == 1 and new[0] in curies:
+            yield Concept(curies[id], all_names, replaced_by=others[new[0]])
+        else:
+            consider = sorted({others[other] for other in new + maps_to})
+            yield Concept(curies[id], all_names, consider=tuple(consider))
+
+
+def _to_curie(vocabulary: str, code: str) -> str:
+    return re.sub(r"[\s|]", "_", curie(f"{vocabulary}:{code}"))
+
+
+def _rows(path: Path, *columns: str) -> Iterator[list[Any]]:
+    """Stream the cells of some columns; those of concept ids are numbers."""
+    rows = split_rows(numbered_lines(path, ends=True), "\t", quoted=False)
+    header = [name.lower() for name in header_of(next(rows, (None, [], ""))[1])]
+    at = [i for (i,) in column_indices(path, {c: c for c in columns}, header).values()]
+    numbers = [i for i, name in enumerate(columns) if name.startswith("concept_id")]
+    for where, row, _ in rows:
+        with skip_if_bad(where):
+            check_row(where, row, len(header), ())
+            cells: list[Any] = [row[i] for i in at]
+            for i in numbers:
+                if not cells[i].isdecimal() or len(cells[i]) > _MAX_DIGITS:
+                    problem = f"expected a number as {columns[i]}, found {cells[i]!r:.40}"
+                    raise BioelError(Errors.B132.format(where=where, problem=problem))
+                cells[i] = int(cells[i])
+            yield cells
