@@ -1,7 +1,8 @@
-"""The commands `bioel check`, `bioel kb diff` and `bioel migrate`."""
+"""The commands `bioel check`, `bioel kb diff`, `bioel migrate` and `bioel relink`."""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
@@ -281,3 +282,38 @@ def migrate_command(
     write_report(rest, "Migrated ids", ("status", "id", "name", "now", "place"), rows)
     shown = ", ".join(f"{n:,} {status}" for status, n in counts.items())
     console.show_note(f"{console.count_of(counts.total(), 'id')}: {shown or 'none found'}.")
+
+
+def relink_command(
+    links: Annotated[Path, Argument(metavar="LINKS", help="JSON lines of `bioel link OLD TEXTS`.")],
+    texts: Annotated[str, Argument(metavar="TEXTS", help="INPUT of `bioel link`.")],
+    old: OldKb,
+    new: NewKb,
+    out: Annotated[Path, Option("--out", "-o", metavar="OUT", help="JSON lines.")],
+    format: console.Format = None,
+) -> None:
+    """Update links to a new release by linking only the texts that it can change.
+
+    The result is that of `bioel link NEW TEXTS`. New texts are linked, too.
+
+    Example: `bioel relink links.jsonl notes.txt kb/hp-2024 kb/hp-2026 -o links-2026.jsonl`
+    """
+    from spacy_bioel.cli import inputs
+    from spacy_bioel.curation.relink import relinked
+    from spacy_bioel.export.formats import suffix_of
+    from spacy_bioel.io.jsonl import read_documents_jsonl
+
+    console.check_distinct([links, texts], [out])
+    suffix_of(str(out), (".jsonl", ".ndjson"))
+    documents = inputs.stream_documents(texts, format)
+    earlier = read_documents_jsonl(links, "links", "error")
+    pipelines = inputs.load_model(old), inputs.load_model(new)
+    counts: Counter[str] = Counter()
+    with console.writing(out) as file:
+        for row, is_new in relinked(earlier, documents, *pipelines, where=str(links)):
+            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+            counts.update(all=1, linked=is_new, failed=row["error"] is not None)
+    linked = f"{counts['linked']:,} of {console.count_of(counts['all'], 'document')}"
+    console.show_note(f"{linked} linked again, {counts['failed']:,} failed.")
+    if counts["failed"]:
+        raise Exit(1)
