@@ -166,9 +166,18 @@ def test_links_of_another_run_are_refused(old, tmp_path, capsys, changes, code):
     assert code in capsys.readouterr().err and not (tmp_path / "o.jsonl").exists()
 
 
-def test_texts_of_another_run_are_refused(old, tmp_path, capsys):
+def test_texts_that_changed_are_linked(old, tmp_path, capsys):
     texts, links = write_texts(tmp_path / "texts.jsonl", "Fever.", OTHER), tmp_path / "links.jsonl"
     run("link", old, texts, "-o", links)
     write_texts(texts, "A fever.", OTHER)
-    assert run("relink", links, texts, old, old, "-o", tmp_path / "o.jsonl") == 2
-    assert "B637" in capsys.readouterr().err
+    run("link", old, texts, "-o", tmp_path / "full.jsonl")
+    capsys.readouterr()
+    assert run("relink", links, texts, old, old, "-o", tmp_path / "o.jsonl") == 0
+    assert (tmp_path / "o.jsonl").read_text() == (tmp_path / "full.jsonl").read_text()
+    assert capsys.readouterr().err.startswith("1 of 2 documents")
+
+
+def test_a_pipeline_is_refused(old, tmp_path, capsys):
+    links = write_texts(tmp_path / "links.jsonl", "Fever.")
+    assert run("relink", links, links, old, "starter", "-o", tmp_path / "o.jsonl") == 2
+    assert "B636" in capsys.readouterr().err
