@@ -96,8 +96,10 @@ def check_ids_command(
 
     console.check_distinct([*files, baseline], [output, fix])
     paths = list(sources.files_in(files))
-    if fix is not None:
-        _check_fixable(paths, fix)
+    suffixes = {"" if path == Path("-") else path.suffix or "." for path in paths}
+    is_fixable = len(paths) == 1 and suffixes.isdisjoint({"", ".gz", ".zst", ".zip", *WORKBOOKS})
+    if fix is not None and not is_fixable:
+        raise BioelError(Errors.B604.format(out=fix, found=", ".join(map(str, paths[:3]))))
     accepted = frozenset(report.read_baseline(baseline) if baseline else ())
     at_columns = parse_columns(columns)
     checker = Checker(kb or ["starter"])
@@ -131,7 +133,7 @@ def check_ids_command(
                 n_failed += 1
 
     rows = ((report.finding_record(found), report.finding_cells(found)) for found in findings())
-    write_report(output, "Checked ids", report.FINDING_COLUMNS, rows)
+    _write_report(output, "Checked ids", report.FINDING_COLUMNS, rows)
     if fix is not None and not n_failed:
         style = sources.format_of_file(paths[0])
         with console.writing(fix) as file:
@@ -143,13 +145,17 @@ def check_ids_command(
                     console.show_line("\n".join(line.rstrip("\r\n") for line in diff))
     for name, n in unchecked.items():
         console.show_note(Warnings.W400.format(n=n, prefix=name))
-    shown = ", ".join(f"{n:,} {verdict}" for verdict, n in counts.items())
-    console.show_note(f"{console.count_of(counts.total(), 'id')}: {shown or 'none found'}.")
+    _show_counts(counts, "id")
     if n_failed or n_left:
         raise Exit(2 if n_failed else 1)
 
 
-def write_report(
+def _show_counts(counts: Counter[str], noun: str) -> None:
+    shown = ", ".join(f"{n:,} {kind}" for kind, n in counts.items())
+    console.show_note(f"{console.count_of(counts.total(), noun)}: {shown or 'none found'}.")
+
+
+def _write_report(
     out: Path | None,
     title: str,
     columns: Sequence[str],
@@ -167,13 +173,6 @@ def write_report(
         console.show_table(columns, shown)
         if n_more := sum(1 for _ in rows):
             console.show_note(f"and {n_more:,} more: -o OUT.csv lists all.")
-
-
-def _check_fixable(paths: list[Path], out: Path) -> None:
-    suffixes = {"" if path == Path("-") else path.suffix or "." for path in paths}
-    if len(paths) != 1 or suffixes & {"", ".gz", ".zst", ".zip", *WORKBOOKS}:
-        found = ", ".join(map(str, paths[:3]))
-        raise BioelError(Errors.B604.format(out=out, found=found))
 
 
 OldKb = Annotated[str, Argument(metavar="OLD", help="Knowledge base of the old release.")]
@@ -217,9 +216,8 @@ def diff_command(
                 now = "\n".join(f"{id} {names.get(id, '')}" for id in change.to) or change.new_name
                 yield change._asdict(), (change.kind, change.id, change.name, now)
 
-    write_report(output, "Changes", ("change", "id", "name", "now"), rows())
-    shown = ", ".join(f"{n:,} {kind}" for kind, n in counts.items())
-    console.show_note(f"{console.count_of(counts.total(), 'change')}: {shown or 'none'}.")
+    _write_report(output, "Changes", ("change", "id", "name", "now"), rows())
+    _show_counts(counts, "change")
 
 
 def migrate_command(
@@ -279,9 +277,8 @@ def migrate_command(
         for move in moves()
         if move.status not in hidden
     )
-    write_report(rest, "Migrated ids", ("status", "id", "name", "now", "place"), rows)
-    shown = ", ".join(f"{n:,} {status}" for status, n in counts.items())
-    console.show_note(f"{console.count_of(counts.total(), 'id')}: {shown or 'none found'}.")
+    _write_report(rest, "Migrated ids", ("status", "id", "name", "now", "place"), rows)
+    _show_counts(counts, "id")
 
 
 def relink_command(

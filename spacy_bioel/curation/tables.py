@@ -119,7 +119,7 @@ def text_pairs(lines: Lines, ids: re.Pattern[str]) -> Iterator[Pair]:
             header = before = ()
             yield from line_pairs(Cell(line, place), ids)
             continue
-        cells = _cells(place, line.split("|"), line, marks=_EMPHASIS)
+        cells = row_cells(place, line.split("|"), line, marks=_EMPHASIS)
         if _TABLE_RULE.fullmatch(line.strip()):
             header = before
         before = tuple(cell.text for cell in cells)
@@ -153,10 +153,12 @@ def table_pairs(
             has_names = any(isinstance(column, str) for column in chosen.values())
             if has_names or not (chosen or any(map(ids.search, header))):
                 continue
-        yield from row_pairs(_cells(place, row, record), columns, ids, is_table=True, prefix=prefix)
+        yield from row_pairs(
+            row_cells(place, row, record), columns, ids, is_table=True, prefix=prefix
+        )
 
 
-def _cells(place: Place, row: list[str], record: str, marks: str | None = None) -> list[Cell]:
+def row_cells(place: Place, row: list[str], record: str, marks: str | None = None) -> list[Cell]:
     """Return the cells of a row without `marks` around them, with their offsets in the record."""
     cells, at = [], 0
     for i, text in enumerate(row):
