@@ -32,7 +32,7 @@ def with_names(id: str, *names: str, **values: object) -> list[Concept]:
 CHANGES = {
     "a new synonym": (with_names("X:01", "fever", "pyrexia", "hot body"), "A hot body, not fever."),
     "a name that is gone": (with_names("X:01", "fever"), "Pyrexia is back."),
-    "a plural that is no name now": (with_names("X:12", "trabecula"), "Trabeculae."),
+    "a plural that was a name": (with_names("X:12", "trabecula"), "Trabeculae."),
     "a new preferred name": (with_names("X:08", "apoplexy", "stroke"), "Apoplexy."),
     "a new id": (
         [c for c in TERMS if c.id != "X:03"] + [Concept("X:33", ("osteoporosis",))],
