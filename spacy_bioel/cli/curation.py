@@ -75,18 +75,10 @@ def check_ids_command(
 ) -> None:
     """Check that ids in files exist, and mean what the names next to them say.
 
-    The files are text, Markdown, CSV, TSV, XLSX, JSON, JSON lines, YAML and OBO. The verdicts are:
-
-    * agrees, synonym: the name is the preferred name of the concept with the id, or another name.
-    * close: it differs from a name in a typing error, the order of words, or a plural.
-    * other concept: it does not. The proposals are concepts that the name may mean.
-    * retired: the id was replaced by another. Without a replacement, a person has to decide.
-    * unknown id, malformed: the id does not exist, or does not have the form of its vocabulary.
-    * not checked: no knowledge base has the ids with this prefix.
-
-    Ids without a name are only checked for existence. The exit status is 0 if nothing is wrong, 1
-    if an id is retired, unknown, malformed or that of another concept, and 2 if a file cannot be
-    read.
+    The files are text, Markdown, CSV, TSV, XLSX, JSON, JSON lines, YAML and OBO. The verdicts are
+    agrees, synonym, close (a typing error, another order of words, a plural), other concept (with
+    proposals), retired, unknown id, malformed, and not checked (no knowledge base has the prefix).
+    The exit status is 0 if nothing is wrong, 1 if something is, and 2 if a file cannot be read.
 
     Example: `bioel check answer.md --kb kb/hp --kb kb/mondo`
     """
@@ -251,31 +243,28 @@ def migrate_command(
     from spacy_bioel.export.formats import new_folder
 
     console.check_distinct([links], [out, rest])
-    before, after = open_kb_argument(old), open_kb_argument(new)
+    kbs = open_kb_argument(old), open_kb_argument(new)
     counts: Counter[str] = Counter()
 
     def moves() -> Iterator[MovedId]:
         with new_folder(out) if links.is_dir() else nullcontext(out) as target:
             for path in files_in([links]):
                 to = target / path.relative_to(links) if links.is_dir() else target
+                # BRAT has an empty file for a text without mentions.
+                is_empty = path.exists() and not path.stat().st_size
                 with console.writing(to) as file:
-                    is_empty = (
-                        path.exists() and not path.stat().st_size
-                    )  # such as a text of BRAT without mentions
-                    lines = migrated_lines(path, before, after, prefix=prefix)
-                    for line, found in () if is_empty else lines:
+                    for line, found in (
+                        () if is_empty else migrated_lines(path, *kbs, prefix=prefix)
+                    ):
                         file.write(line)
                         counts.update(move.status for move in found)
                         yield from found
 
     hidden = ("unchanged",) if all else ("unchanged", "moved")
+    listed = (move for move in moves() if move.status not in hidden)
     rows = (
-        (
-            move._asdict() | {"place": str(move.place)},
-            (move.status, move.id, move.name, "\n".join(move.to), str(move.place)),
-        )
-        for move in moves()
-        if move.status not in hidden
+        (m._asdict() | {"place": str(m.place)}, (*m[:3], "\n".join(m.to), str(m.place)))
+        for m in listed
     )
     _write_report(rest, "Migrated ids", ("status", "id", "name", "now", "place"), rows)
     _show_counts(counts, "id")

@@ -46,10 +46,10 @@ def finding_record(finding: CheckedId) -> dict[str, Any]:
 def finding_cells(finding: CheckedId) -> tuple[str, ...]:
     """Return a finding as the cells of a table, in the order of `FINDING_COLUMNS`."""
     found, verdict = finding.found, finding.verdict.value
+    concept = f"{found.id} {found.name}" if found else ""
     if finding.verdict is IdVerdict.CLOSE and found:
         verdict += f" {found.score:.2f}"
-    concept = f"{found.id} {found.name}" if found else ""
-    if finding.verdict is IdVerdict.RETIRED:
+    elif finding.verdict is IdVerdict.RETIRED:
         concept = f"replaced by {concept}" if found else "no replacement: ask a person"
     proposals = "\n".join(f"{p.id} {p.name} {p.score:.2f}" for p in finding.proposals)
     return f"{finding.name:.200}", finding.id, verdict, concept, proposals, str(finding.pair.id)
