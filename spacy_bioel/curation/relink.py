@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -53,10 +53,10 @@ def relinked(
     where (str): File of the earlier links, for error messages.
     RAISES BioelError: [B635] for links to unknown ids, [B636] if the dictionary did not make them.
     """
-    linkers = [find_linker(nlp) for nlp in (old, new)]
-    before, after = (linker.generator for linker in linkers if linker is not None)
-    if any(linker.cfg["mentions"] != BY_DICTIONARY for linker in linkers if linker is not None):
+    linkers = list(filter(None, map(find_linker, (old, new))))
+    if [linker.cfg["mentions"] for linker in linkers] != [BY_DICTIONARY] * 2:
         raise BioelError(Errors.B636.format(path=where, found="a pipeline"))
+    before, after = (linker.generator for linker in linkers)
     can_change, label_of = text_filter(before, after), {before.kb.title: after.kb.title}
     records, kept = iter(earlier), deque[JsonRow | None]()
 
@@ -83,14 +83,21 @@ def relinked(
     yield from ((row, False) for row in kept if row)
 
 
-def _check_links(links: _Links, kb: KnowledgeBase, where: str) -> None:
-    for link in links:
-        if others := {c["evidence"] for c in link["candidates"]} - {"exact"} | {"context"} & {
-            *link
-        }:
-            raise BioelError(Errors.B636.format(path=where, found=", ".join(others)))
-        if missing := [id for id in link["ids"] if id not in kb]:
-            raise BioelError(Errors.B635.format(path=where, id=missing[0], old=kb.where))
+def _check_links(links: Any, kb: KnowledgeBase, where: str) -> None:
+    """Check that links were made with a knowledge base alone, and are written as by default."""
+    others, ids = set[str](), list[str]()
+    try:
+        for link in links:
+            keys = link.keys() | {key for candidate in link["candidates"] for key in candidate}
+            others |= keys & {"context", "xrefs"}
+            others |= {candidate["evidence"] for candidate in link["candidates"]} - {"exact"}
+            ids += link["ids"]
+    except (KeyError, TypeError):
+        others = {"no links"}
+    if others:
+        raise BioelError(Errors.B636.format(path=where, found=", ".join(sorted(others))))
+    if missing := [id for id in ids if id not in kb]:
+        raise BioelError(Errors.B635.format(path=where, id=missing[0], old=kb.where))
 
 
 def text_filter(old: CandidateGenerator, new: CandidateGenerator) -> Callable[[str, _Links], bool]:
@@ -121,13 +128,13 @@ def text_filter(old: CandidateGenerator, new: CandidateGenerator) -> Callable[[s
         required[max(stems, key=len)].append(stems)
     are_other_capitals = old.dictionary.ignores_capitals != new.dictionary.ignores_capitals
 
-    @cache
+    @lru_cache(maxsize=1 << 17)
     def stems_of(word: str) -> set[str]:
         was, now = (side.dictionary.corrected_word(word) for side in sides)
         stem = stem_of(now)
         return {stem_of(word), stem, *substitutes.get(word_key(stem), ())} if was == now else {""}
 
-    @cache
+    @lru_cache(maxsize=1 << 17)
     def has_moved(id: str) -> bool:
         was, now = (_ancestors(side.kb, id) for side in sides)
         return was != now
@@ -166,10 +173,14 @@ def _described_names(side: CandidateGenerator) -> dict[str, object]:
     flags = is_preferred.tolist(), side.dictionary.too_general[concepts].tolist()
     owners = list(zip(kb.ids_of(concepts), *flags, kb.types_of_all(concepts), strict=True))
     xrefs = kb.xrefs_of_all(concepts)  # they show which concepts with the same name are the same
-    rows = zip(kb.names, kb.is_added.tolist(), pairwise(starts.tolist()), strict=True)
+    bags, names = side.dictionary.bags_of_words, [*kb.names, ""]
+    later = np.delete(np.arange(len(bags.rows)), bags.offsets[:-1])
+    preferred = np.full(len(names), -1)  # of the names with the same words
+    preferred[bags.rows[later]] = bags.rows[later - 1]
+    rows = zip(kb.is_added.tolist(), pairwise(starts.tolist()), preferred.tolist(), strict=False)
     return {
-        name: (added, owners[a:b], xrefs[a:b] if b - a > 1 else None)
-        for name, added, (a, b) in rows
+        names[i]: (added, owners[a:b], xrefs[a:b] if b - a > 1 else None, names[before])
+        for i, (added, (a, b), before) in enumerate(rows)
     }
 
 

@@ -65,6 +65,10 @@ CHANGES = {
     "a word broken by a line": (with_names("X:11", "encephalopathy"), "Encephalo-\npathy."),
     "an amount": (with_names("X:11", "Increased circulating sodium level"), "High serum sodium."),
     "an acronym": (with_names("X:11", "attention deficit", "ADHD"), "ADHD, adhd."),
+    "an order of synonyms": (
+        [*TERMS[:-1], Concept("X:11", ("a b", "bowing of ulna", "bowed ulna"))],
+        "Bow ulna, trabeculae.",
+    ),
     "a second meaning": ([*TERMS, Concept("X:11", ("fever",))], "A fever."),
     "a tie that parents break": (
         with_names("X:09", "heat stroke", "apoplexy", parents=("X:07",)),
@@ -156,6 +160,8 @@ def changed_links(path: Path, **changes: object) -> None:
             "B636",
         ),
         ({"context": {"negated": True}}, "B636"),
+        ({"candidates": [{"id": "X:01", "evidence": "exact", "xrefs": []}]}, "B636"),
+        ({"candidates": None}, "B636"),
     ],
 )
 def test_links_of_another_run_are_refused(old, tmp_path, capsys, changes, code):
