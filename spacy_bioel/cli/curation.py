@@ -10,7 +10,6 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 from typer import Argument, Exit, Option
 
 from spacy_bioel.cli import console
@@ -153,18 +152,30 @@ def _write_report(
     columns: Sequence[str],
     rows: Iterator[tuple[dict[str, Any], Sequence[str]]],
 ) -> None:
-    """Write rows, as JSON values and as cells, to a file; by default, show the first as a table."""
-    from spacy_bioel.curation.report import write_table
-    from spacy_bioel.export.formats import suffix_of
+    """Write rows, as JSON values and as cells, to a file; by default, show the first as a table.
 
-    if out:
-        suffix = suffix_of(str(out), (".jsonl", ".csv", ".tsv", ".html"))
-        with console.writing(out) as file:
-            write_table(file, suffix, title, columns, rows)
-    elif shown := [cells for _, cells in islice(rows, _MAX_IN_TABLE)]:
-        console.show_table(columns, shown)
-        if n_more := sum(1 for _ in rows):
-            console.show_note(f"and {n_more:,} more: -o OUT.csv lists all.")
+    The lines of a cell may begin with ids.
+    """
+    from spacy_bioel.export.formats import suffix_of, table_line
+    from spacy_bioel.export.html import PAGES
+    from spacy_bioel.text.normalize import escape_formula
+
+    if out is None:
+        if shown := [cells for _, cells in islice(rows, _MAX_IN_TABLE)]:
+            console.show_table(columns, shown)
+            if n_more := sum(1 for _ in rows):
+                console.show_note(f"and {n_more:,} more: -o OUT.csv lists all.")
+        return
+    suffix = suffix_of(str(out), (".jsonl", ".csv", ".tsv", ".html"))
+    with console.writing(out) as file:
+        if suffix == ".html":
+            about = {"title": title, "columns": columns, "rows": (cells for _, cells in rows)}
+            file.writelines(PAGES.get_template("table.html").generate(about))
+        elif suffix in (".csv", ".tsv"):
+            lines = chain([columns], (map(escape_formula, cells) for _, cells in rows))
+            file.writelines(table_line(cells, "\t" if suffix == ".tsv" else ",") for cells in lines)
+        else:
+            file.writelines(json.dumps(record, ensure_ascii=False) + "\n" for record, _ in rows)
 
 
 OldKb = Annotated[str, Argument(metavar="OLD", help="Knowledge base of the old release.")]
@@ -198,14 +209,15 @@ def diff_command(
     moves = chain.from_iterable(moves for _, moves in chain.from_iterable(lines))
     used = {id for move in moves for id in (move.id, *move.to)}
     counts: Counter[str] = Counter()
-    rows_of_names = after.preferred_rows(np.arange(len(after)))
-    names = dict(zip(after.ids, after.names.take(rows_of_names), strict=True))
+
+    def with_name(id: str) -> str:
+        return f"{id} {after.preferred_name(after.find(id)) if id in after else ''}"
 
     def rows() -> Iterator[tuple[dict[str, object], tuple[str, ...]]]:
         for change in compare_releases(before, after):
             if annotations is None or change.id in used:
                 counts[change.kind] += 1
-                now = "\n".join(f"{id} {names.get(id, '')}" for id in change.to) or change.new_name
+                now = "\n".join(map(with_name, change.to)) or change.new_name
                 yield change._asdict(), (change.kind, change.id, change.name, now)
 
     _write_report(output, "Changes", ("change", "id", "name", "now"), rows())

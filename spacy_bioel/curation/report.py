@@ -1,4 +1,4 @@
-"""Write findings as JSON lines, CSV and HTML; accept those of a baseline; correct a file."""
+"""Findings as JSON values and as cells; accept those of a baseline; correct a file."""
 
 from __future__ import annotations
 
@@ -6,19 +6,16 @@ import json
 import re
 from codecs import BOM_UTF8
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from spacy_bioel.curation.ids import prefix_key, split_id
 from spacy_bioel.curation.pairs import Cell, CheckedId, IdVerdict
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.export.formats import table_line
-from spacy_bioel.export.html import PAGES
 from spacy_bioel.io.jsonl import parse_json
 from spacy_bioel.io.open import numbered_lines
-from spacy_bioel.text.normalize import escape_formula
 
 FINDING_COLUMNS = ("name", "id", "verdict", "concept with the id", "proposals", "place")
 _NEEDS_QUOTES = re.compile(r'[",;\n]')
@@ -53,25 +50,6 @@ def finding_cells(finding: CheckedId) -> tuple[str, ...]:
         concept = f"replaced by {concept}" if found else "no replacement: ask a person"
     proposals = "\n".join(f"{p.id} {p.name} {p.score:.2f}" for p in finding.proposals)
     return f"{finding.name:.200}", finding.id, verdict, concept, proposals, str(finding.pair.id)
-
-
-def write_table(
-    file: TextIO,
-    suffix: str,
-    title: str,
-    columns: Sequence[str],
-    rows: Iterable[tuple[dict[str, Any], Sequence[str]]],
-) -> None:
-    """Write rows, each as JSON values and as cells whose lines may begin with ids."""
-    if suffix == ".html":
-        about = {"title": title, "columns": columns, "rows": (cells for _, cells in rows)}
-        file.writelines(PAGES.get_template("table.html").generate(about))
-    elif suffix in (".csv", ".tsv"):
-        delimiter = "\t" if suffix == ".tsv" else ","
-        file.write(table_line(columns, delimiter))
-        file.writelines(table_line(map(escape_formula, cells), delimiter) for _, cells in rows)
-    else:
-        file.writelines(json.dumps(record, ensure_ascii=False) + "\n" for record, _ in rows)
 
 
 def read_baseline(path: Path) -> Iterator[tuple[str, str, str]]:
