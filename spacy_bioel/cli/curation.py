@@ -17,6 +17,7 @@ from spacy_bioel.cli.kb_build import parse_columns
 from spacy_bioel.cli.kb_show import open_kb_argument
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.io.open import WORKBOOKS
+from spacy_bioel.text.normalize import escape_formula
 
 if TYPE_CHECKING:
     from spacy_bioel.curation.pairs import Cell, CheckedId
@@ -158,7 +159,6 @@ def _write_report(
     """
     from spacy_bioel.export.formats import suffix_of, table_line
     from spacy_bioel.export.html import PAGES
-    from spacy_bioel.text.normalize import escape_formula
 
     if out is None:
         if shown := [cells for _, cells in islice(rows, _MAX_IN_TABLE)]:

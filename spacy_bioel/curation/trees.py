@@ -21,7 +21,12 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.?)*(?P<end>"?)|[{}\[\]:,]|[^\s{}\[\]:,"]+', 
 _SCALAR = re.compile(r"true|false|null|~|[.]?nan|[+-]?[.]?inf(?:inity)?|[+-]?\d[\d.e_+-]*", re.I)
 _MAX_STRING = 1 << 24  # characters of a string that is read in pieces
 _MAX_LEVELS = 100
-_BRACKETS = {"MappingStart": "{", "MappingEnd": "}", "SequenceStart": "[", "SequenceEnd": "]"}
+_BRACKET_OF_EVENT = {
+    "MappingStart": "{",
+    "MappingEnd": "}",
+    "SequenceStart": "[",
+    "SequenceEnd": "]",
+}
 
 
 def _tree_error(place: Place, found: object) -> BioelError:
@@ -71,7 +76,7 @@ def yaml_events(lines: Lines) -> Iterator[Cell]:
     try:
         for event in yaml.parse(SimpleNamespace(read=read), Loader=yaml.SafeLoader):
             kind, start = type(event).__name__.removesuffix("Event"), event.start_mark
-            cell = Cell("", Place(where.path, start.line + 1), -1, _BRACKETS.get(kind, ""))
+            cell = Cell("", Place(where.path, start.line + 1), -1, _BRACKET_OF_EVENT.get(kind, ""))
             if kind == "Alias":
                 cell = strings.get(event.anchor, cell)
             elif kind == "Scalar" and (event.style or not _SCALAR.fullmatch(event.value)):
