@@ -96,8 +96,8 @@ def _check_links(links: Any, kb: KnowledgeBase, where: str) -> None:
         others = {"no links"}
     if others:
         raise BioelError(Errors.B636.format(path=where, found=", ".join(sorted(others))))
-    if missing := [id for id in ids if id not in kb]:
-        raise BioelError(Errors.B635.format(path=where, id=missing[0], old=kb.where))
+    for i in np.flatnonzero(kb.find_all(ids) < 0)[:1].tolist():
+        raise BioelError(Errors.B635.format(path=where, id=ids[i], old=kb.where))
 
 
 def text_filter(old: CandidateGenerator, new: CandidateGenerator) -> Callable[[str, _Links], bool]:
@@ -194,6 +194,7 @@ def _shares_of_substitutes(side: CandidateGenerator) -> dict[tuple[int, str], fl
     }
 
 
+@lru_cache(maxsize=1 << 17)
 def _stems_of_name(name: str) -> frozenset[str]:
     """Return the stems that a text with a name has to contain."""
     words = words_of(normalize_name(name))
