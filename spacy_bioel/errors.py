@@ -319,7 +319,8 @@ class Errors(metaclass=_Coded):
     B604 = "--fix cannot correct {found} in {out}. Expected one file of text, Markdown, CSV, TSV, JSON, YAML or OBO, not compressed: correct other files one by one, and workbooks by hand."
     B605 = "{path}, line {line}: this is not a baseline. Expected JSON lines with an id, a name and a verdict, as written by `bioel check FILES -o {path}`: write the baseline again."
     B630 = "--xrefs: the knowledge base ({kb}) has no cross-references. Leave the option out, or build the knowledge base from a source with cross-references (`bioel kb build`)."
-
+    B635 = "{path} has links to {id}, which {old} does not have. Expected links made by: bioel link {old} TEXTS"
+    B636 = "{path} cannot be updated (found: {found}). Expected two knowledge bases, and links that `bioel link KB TEXTS` made without --preset, --context and --xrefs. Link the texts again: bioel link NEW TEXTS"
     B606 = "{path} has no vocabulary {unknown}; it has {known}. Correct --vocabulary, or download the vocabulary from Athena."
     B607 = "A document has the id {id!r:.40}, but note_id in NOTE_NLP is an integer. Name the documents by their note_id: in the column id of a table, or as 123.txt in a folder."
     B609 = "{kb} has no cross-reference to {name}; it has some to {known}. Correct --as, or add mappings: bioel kb add KB --sssom FILE"

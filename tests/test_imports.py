@@ -43,7 +43,7 @@ ROOMS: dict[str, list[str]] = {
     "corpus": [*FILES_AND_TEXT, "settings", "doc", "io"],
     "evaluation": [*LINKING, "loading"],
     "export": [*LINKING, "loading", "evaluation"],
-    "curation": [*FILES_AND_TEXT, "io", "kb", "export"],
+    "curation": [*LINKING, "loading", "io", "export"],
     # "__init__" is the package itself, for its version.
     "cli": [
         "__init__",
@@ -110,7 +110,7 @@ PACKAGES: dict[str, list[str]] = {
     "service/app.py": ["fastapi", "pydantic", "prometheus_client"],
     "service/run.py": ["uvicorn"],
     "service/mcp.py": ["mcp", "pydantic"],
-    "curation": ["numpy"],
+    "curation": ["numpy", "spacy"],
     "cli": ["numpy", "spacy", "typer", "rich"],
     "cli/partial.py": ["pydantic"],
     "__init__": ["spacy"],

@@ -71,6 +71,10 @@ TEXTS = {
     "same_names/a.TXT": "Cough",
     "empty.tsv": "",
     "page.html": "<html><body>Not found</body></html>",
+    "other_ids.jsonl": '{"id": "1", "text": "Fever and cough.", "links": [{"ids": ["Y:1"], '
+    '"candidates": [{"id": "Y:1", "score": 1, "name": "fever", "evidence": "exact"}]}]}\n',
+    "by_pipeline.jsonl": '{"id": "1", "text": "Fever and cough.", "links": [{"ids": ["X:1"], '
+    '"candidates": [{"id": "X:1", "score": 1, "name": "fever", "evidence": "dense"}]}]}\n',
     "broken.jsonl": '{"id": "X:1", "names": ["Fever"]}\n{"id": "X:2", "names": ["Cough"]\n',
     "number.jsonl": '{"id": 1, "names": ["Fever"]}\n',
     "no_text.jsonl": '{"id": "1", "body": "Fever"}\n',

@@ -1,7 +1,8 @@
-"""The commands `bioel check`, `bioel kb diff` and `bioel migrate`."""
+"""The commands `bioel check`, `bioel kb diff`, `bioel migrate` and `bioel relink`."""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
@@ -9,7 +10,6 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 from typer import Argument, Exit, Option
 
 from spacy_bioel.cli import console
@@ -17,6 +17,7 @@ from spacy_bioel.cli.kb_build import parse_columns
 from spacy_bioel.cli.kb_show import open_kb_argument
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.io.open import WORKBOOKS
+from spacy_bioel.text.normalize import escape_formula
 
 if TYPE_CHECKING:
     from spacy_bioel.curation.pairs import Cell, CheckedId
@@ -74,18 +75,10 @@ def check_ids_command(
 ) -> None:
     """Check that ids in files exist, and mean what the names next to them say.
 
-    The files are text, Markdown, CSV, TSV, XLSX, JSON, JSON lines, YAML and OBO. The verdicts are:
-
-    * agrees, synonym: the name is the preferred name of the concept with the id, or another name.
-    * close: it differs from a name in a typing error, the order of words, or a plural.
-    * other concept: it does not. The proposals are concepts that the name may mean.
-    * retired: the id was replaced by another. Without a replacement, a person has to decide.
-    * unknown id, malformed: the id does not exist, or does not have the form of its vocabulary.
-    * not checked: no knowledge base has the ids with this prefix.
-
-    Ids without a name are only checked for existence. The exit status is 0 if nothing is wrong, 1
-    if an id is retired, unknown, malformed or that of another concept, and 2 if a file cannot be
-    read.
+    The files are text, Markdown, CSV, TSV, XLSX, JSON, JSON lines, YAML and OBO. The verdicts are
+    agrees, synonym, close (a typing error, another order of words, a plural), other concept (with
+    proposals), retired, unknown id, malformed, and not checked (no knowledge base has the prefix).
+    The exit status is 0 if nothing is wrong, 1 if something is, and 2 if a file cannot be read.
 
     Example: `bioel check answer.md --kb kb/hp --kb kb/mondo`
     """
@@ -95,8 +88,10 @@ def check_ids_command(
 
     console.check_distinct([*files, baseline], [output, fix])
     paths = list(sources.files_in(files))
-    if fix is not None:
-        _check_fixable(paths, fix)
+    suffixes = {"" if path == Path("-") else path.suffix or "." for path in paths}
+    is_fixable = len(paths) == 1 and suffixes.isdisjoint({"", ".gz", ".zst", ".zip", *WORKBOOKS})
+    if fix is not None and not is_fixable:
+        raise BioelError(Errors.B604.format(out=fix, found=", ".join(map(str, paths[:3]))))
     accepted = frozenset(report.read_baseline(baseline) if baseline else ())
     at_columns = parse_columns(columns)
     checker = Checker(kb or ["starter"])
@@ -130,7 +125,7 @@ def check_ids_command(
                 n_failed += 1
 
     rows = ((report.finding_record(found), report.finding_cells(found)) for found in findings())
-    write_report(output, "Checked ids", report.FINDING_COLUMNS, rows)
+    _write_report(output, "Checked ids", report.FINDING_COLUMNS, rows)
     if fix is not None and not n_failed:
         style = sources.format_of_file(paths[0])
         with console.writing(fix) as file:
@@ -142,37 +137,45 @@ def check_ids_command(
                     console.show_line("\n".join(line.rstrip("\r\n") for line in diff))
     for name, n in unchecked.items():
         console.show_note(Warnings.W400.format(n=n, prefix=name))
-    shown = ", ".join(f"{n:,} {verdict}" for verdict, n in counts.items())
-    console.show_note(f"{console.count_of(counts.total(), 'id')}: {shown or 'none found'}.")
+    _show_counts(counts, "id")
     if n_failed or n_left:
         raise Exit(2 if n_failed else 1)
 
 
-def write_report(
+def _show_counts(counts: Counter[str], noun: str) -> None:
+    shown = ", ".join(f"{n:,} {kind}" for kind, n in counts.items())
+    console.show_note(f"{console.count_of(counts.total(), noun)}: {shown or 'none found'}.")
+
+
+def _write_report(
     out: Path | None,
     title: str,
     columns: Sequence[str],
     rows: Iterator[tuple[dict[str, Any], Sequence[str]]],
 ) -> None:
-    """Write rows, as JSON values and as cells, to a file; by default, show the first as a table."""
-    from spacy_bioel.curation.report import write_table
-    from spacy_bioel.export.formats import suffix_of
+    """Write rows, as JSON values and as cells, to a file; by default, show the first as a table.
 
-    if out:
-        suffix = suffix_of(str(out), (".jsonl", ".csv", ".tsv", ".html"))
-        with console.writing(out) as file:
-            write_table(file, suffix, title, columns, rows)
-    elif shown := [cells for _, cells in islice(rows, _MAX_IN_TABLE)]:
-        console.show_table(columns, shown)
-        if n_more := sum(1 for _ in rows):
-            console.show_note(f"and {n_more:,} more: -o OUT.csv lists all.")
+    The lines of a cell may begin with ids.
+    """
+    from spacy_bioel.export.formats import suffix_of, table_line
+    from spacy_bioel.export.html import PAGES
 
-
-def _check_fixable(paths: list[Path], out: Path) -> None:
-    suffixes = {"" if path == Path("-") else path.suffix or "." for path in paths}
-    if len(paths) != 1 or suffixes & {"", ".gz", ".zst", ".zip", *WORKBOOKS}:
-        found = ", ".join(map(str, paths[:3]))
-        raise BioelError(Errors.B604.format(out=out, found=found))
+    if out is None:
+        if shown := [cells for _, cells in islice(rows, _MAX_IN_TABLE)]:
+            console.show_table(columns, shown)
+            if n_more := sum(1 for _ in rows):
+                console.show_note(f"and {n_more:,} more: -o OUT.csv lists all.")
+        return
+    suffix = suffix_of(str(out), (".jsonl", ".csv", ".tsv", ".html"))
+    with console.writing(out) as file:
+        if suffix == ".html":
+            about = {"title": title, "columns": columns, "rows": (cells for _, cells in rows)}
+            file.writelines(PAGES.get_template("table.html").generate(about))
+        elif suffix in (".csv", ".tsv"):
+            lines = chain([columns], (map(escape_formula, cells) for _, cells in rows))
+            file.writelines(table_line(cells, "\t" if suffix == ".tsv" else ",") for cells in lines)
+        else:
+            file.writelines(json.dumps(record, ensure_ascii=False) + "\n" for record, _ in rows)
 
 
 OldKb = Annotated[str, Argument(metavar="OLD", help="Knowledge base of the old release.")]
@@ -206,19 +209,19 @@ def diff_command(
     moves = chain.from_iterable(moves for _, moves in chain.from_iterable(lines))
     used = {id for move in moves for id in (move.id, *move.to)}
     counts: Counter[str] = Counter()
-    rows_of_names = after.preferred_rows(np.arange(len(after)))
-    names = dict(zip(after.ids, after.names.take(rows_of_names), strict=True))
+
+    def with_name(id: str) -> str:
+        return f"{id} {after.preferred_name(after.find(id)) if id in after else ''}"
 
     def rows() -> Iterator[tuple[dict[str, object], tuple[str, ...]]]:
         for change in compare_releases(before, after):
             if annotations is None or change.id in used:
                 counts[change.kind] += 1
-                now = "\n".join(f"{id} {names.get(id, '')}" for id in change.to) or change.new_name
+                now = "\n".join(map(with_name, change.to)) or change.new_name
                 yield change._asdict(), (change.kind, change.id, change.name, now)
 
-    write_report(output, "Changes", ("change", "id", "name", "now"), rows())
-    shown = ", ".join(f"{n:,} {kind}" for kind, n in counts.items())
-    console.show_note(f"{console.count_of(counts.total(), 'change')}: {shown or 'none'}.")
+    _write_report(output, "Changes", ("change", "id", "name", "now"), rows())
+    _show_counts(counts, "change")
 
 
 def migrate_command(
@@ -252,32 +255,63 @@ def migrate_command(
     from spacy_bioel.export.formats import new_folder
 
     console.check_distinct([links], [out, rest])
-    before, after = open_kb_argument(old), open_kb_argument(new)
+    kbs = open_kb_argument(old), open_kb_argument(new)
     counts: Counter[str] = Counter()
 
     def moves() -> Iterator[MovedId]:
         with new_folder(out) if links.is_dir() else nullcontext(out) as target:
             for path in files_in([links]):
                 to = target / path.relative_to(links) if links.is_dir() else target
+                # BRAT has an empty file for a text without mentions.
+                is_empty = path.exists() and not path.stat().st_size
                 with console.writing(to) as file:
-                    is_empty = (
-                        path.exists() and not path.stat().st_size
-                    )  # such as a text of BRAT without mentions
-                    lines = migrated_lines(path, before, after, prefix=prefix)
-                    for line, found in () if is_empty else lines:
+                    for line, found in (
+                        () if is_empty else migrated_lines(path, *kbs, prefix=prefix)
+                    ):
                         file.write(line)
                         counts.update(move.status for move in found)
                         yield from found
 
     hidden = ("unchanged",) if all else ("unchanged", "moved")
+    listed = (move for move in moves() if move.status not in hidden)
     rows = (
-        (
-            move._asdict() | {"place": str(move.place)},
-            (move.status, move.id, move.name, "\n".join(move.to), str(move.place)),
-        )
-        for move in moves()
-        if move.status not in hidden
+        (m._asdict() | {"place": str(m.place)}, (*m[:3], "\n".join(m.to), str(m.place)))
+        for m in listed
     )
-    write_report(rest, "Migrated ids", ("status", "id", "name", "now", "place"), rows)
-    shown = ", ".join(f"{n:,} {status}" for status, n in counts.items())
-    console.show_note(f"{console.count_of(counts.total(), 'id')}: {shown or 'none found'}.")
+    _write_report(rest, "Migrated ids", ("status", "id", "name", "now", "place"), rows)
+    _show_counts(counts, "id")
+
+
+def relink_command(
+    links: Annotated[Path, Argument(metavar="LINKS", help="JSON lines of `bioel link OLD TEXTS`.")],
+    texts: Annotated[str, Argument(metavar="TEXTS", help="INPUT of `bioel link`.")],
+    old: OldKb,
+    new: NewKb,
+    out: Annotated[Path, Option("--out", "-o", metavar="OUT", help="JSON lines.")],
+    format: console.Format = None,
+) -> None:
+    """Update links to a new release by linking only the texts that it can change.
+
+    The result is that of `bioel link NEW TEXTS`. New texts are linked, too.
+
+    Example: `bioel relink links.jsonl notes.txt kb/hp-2024 kb/hp-2026 -o links-2026.jsonl`
+    """
+    from spacy_bioel.cli import inputs
+    from spacy_bioel.curation.relink import relinked
+    from spacy_bioel.export.formats import suffix_of
+    from spacy_bioel.io.jsonl import read_documents_jsonl
+
+    console.check_distinct([links, texts], [out])
+    suffix_of(str(out), (".jsonl", ".ndjson"))
+    documents = inputs.stream_documents(texts, format)
+    earlier = read_documents_jsonl(links, "links", "error")
+    pipelines = inputs.load_model(old), inputs.load_model(new)
+    counts: Counter[str] = Counter()
+    with console.writing(out) as file:
+        for row, is_new in relinked(earlier, documents, *pipelines, where=str(links)):
+            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+            counts.update(all=1, linked=is_new, failed=row["error"] is not None)
+    linked = f"{counts['linked']:,} of {console.count_of(counts['all'], 'document')}"
+    console.show_note(f"{linked} linked again, {counts['failed']:,} failed.")
+    if counts["failed"]:
+        raise Exit(1)

@@ -1,1 +1,1 @@
-"""Check the ids in files against knowledge bases."""
+"""Check ids, compare releases of a knowledge base, and update annotations and links."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -42,29 +42,25 @@ _N_SAMPLED = 5000  # ids that show the forms of a vocabulary's ids
 _MIN_SHARE = 0.1  # of a knowledge base, for its ids with a prefix to be complete
 _N_SIMILAR = 16  # names that are read to find out whether a word is one of theirs
 _PREFIX = re.compile("[^:]*:|[^:_]*_|[A-Za-z]*")
+_KbSetting = KnowledgeBase | str | Path
 _Kbs = Sequence[KnowledgeBase]
 _Own = list[tuple[KnowledgeBase, int]]
 
 
-class IdVocabulary(NamedTuple):
-    """The ids of a knowledge base that have the same prefix.
-
-    prefix (str): With its separator, such as "HP:"; "" for UMLS.
-    is_complete (bool): Whether an id that is missing does not exist; else the ids are imports.
-    forms (frozenset[str]): Forms of the ids, such as "HP:0000000".
-    """
+class _Vocabulary(NamedTuple):
+    """The ids of a knowledge base that have the same prefix, such as "HP:"; "" for UMLS."""
 
     kb: KnowledgeBase
     prefix: str
-    is_complete: bool
-    forms: frozenset[str]
+    is_complete: bool  # else the ids are imports, and a missing id may exist
+    forms: frozenset[str]  # of ids, such as "HP:0000000"
 
 
 def _form_of(id: str) -> str:
     return re.sub(r"\d", "0", id)
 
 
-def vocabularies_of(kb: KnowledgeBase) -> Iterator[IdVocabulary]:
+def _vocabularies_of(kb: KnowledgeBase) -> Iterator[_Vocabulary]:
     """Yield the vocabularies in a knowledge base, whose ids are sorted."""
     start = 0
     while start < len(kb):
@@ -75,15 +71,13 @@ def vocabularies_of(kb: KnowledgeBase) -> Iterator[IdVocabulary]:
         end = max(bisect_left(kb.ids, after, start), start + 1)
         if is_prefix or prefix == "C":
             rows = np.linspace(start, end - 1, min(end - start, _N_SAMPLED)).astype(np.int64)
-            is_complete = end - start >= _MIN_SHARE * len(kb)
             forms = frozenset(map(_form_of, kb.ids_of(rows)))
-            yield IdVocabulary(kb, prefix if is_prefix else "", is_complete, forms)
+            is_complete = end - start >= _MIN_SHARE * len(kb)
+            yield _Vocabulary(kb, prefix if is_prefix else "", is_complete, forms)
         start = end
 
 
-def check(
-    text: str, kb: KnowledgeBase | str | Path | Sequence[KnowledgeBase | str | Path] = "starter"
-) -> list[CheckedId]:
+def check(text: str, kb: _KbSetting | Sequence[_KbSetting] = "starter") -> list[CheckedId]:
     """Check that the ids in a text exist, and mean what the names next to them say.
 
     text (str): Text or Markdown, such as an answer of a language model.
@@ -100,24 +94,26 @@ class Checker:
     """Checks pairs against knowledge bases, each of which knows the ids with its prefixes.
 
     kbs (Iterable): Open knowledge bases, folders, or names such as "starter:mesh". If several have
-        ids with the same prefix, the first that knows an id decides, and a warning is logged
-        [W401].
+        ids with the same prefix, the first that knows an id decides, with a warning [W401].
     RAISES BioelError: The same errors as `kb.bundled.open_setting`.
     """
 
-    def __init__(self, kbs: Iterable[KnowledgeBase | str | Path]) -> None:
-        self.kbs = tuple(part for kb in kbs for opened in _open(kb) for part in parts_of(opened))
-        self._vocabularies: dict[str, list[IdVocabulary]] = defaultdict(list)
-        for vocabulary in chain.from_iterable(map(vocabularies_of, self.kbs)):
-            prefix = vocabulary.prefix.rstrip(":_")
+    def __init__(self, kbs: Iterable[_KbSetting]) -> None:
+        bundled = [str(about["name"]) for about in list_bundled()]
+        listed = chain.from_iterable(bundled if kb == "starter" else [kb] for kb in kbs)
+        opened = (k if isinstance(k, KnowledgeBase) else open_setting(str(k)) for k in listed)
+        self.kbs = tuple(chain.from_iterable(map(parts_of, opened)))
+        self._vocabularies: dict[str, list[_Vocabulary]] = defaultdict(list)
+        prefixes = set()
+        for vocabulary in chain.from_iterable(map(_vocabularies_of, self.kbs)):
+            prefixes.add(prefix := vocabulary.prefix.rstrip(":_"))
             same = self._vocabularies[prefix_key(prefix or "UMLS")]
             if vocabulary.is_complete and any(v.is_complete for v in same):
                 about = {"first": same[0].kb.where, "second": vocabulary.kb.where}
                 LOGGER.warning(Warnings.W401.format(prefix=prefix, **about))
             same.append(vocabulary)
             same.sort(key=lambda v: not v.is_complete)  # imports of another vocabulary come last
-        known = chain.from_iterable(self._vocabularies.values())
-        self.ids = id_pattern(frozenset(v.prefix.rstrip(":_") for v in known))
+        self.ids = id_pattern(frozenset(prefixes))
         self._judge = lru_cache(maxsize=1 << 16)(self._judged)
 
     def check(self, pair: Pair) -> CheckedId:
@@ -133,34 +129,43 @@ class Checker:
     def _judged(self, raw: str, candidates: Sequence[str], has_name: bool) -> CheckedId:
         prefix, local = split_id(raw) or ("", "")
         vocabularies = self._vocabularies.get(prefix_key(prefix), [])
-        id, own = _find(vocabularies, local)
+        spelled = [(v.kb, v.prefix + form) for v in vocabularies for form in (local, local.upper())]
+        known = ((id, [(kb, row)]) for kb, id in spelled if (row := kb.find(id)) >= 0)
+        id, own = next(known, (spelled[0][1] if spelled else local, _Own()))
         if prefix and not vocabularies:  # perhaps a cross-reference
             id, own = raw, self._xrefs.get((prefix_key(prefix), local), [])
         kbs: _Kbs = list(dict.fromkeys(kb for kb, _ in own)) or [v.kb for v in vocabularies]
-        finding = partial(CheckedId, Pair(Cell(raw)), id=id)
+        pair = Pair(Cell(raw))  # `check` knows its place
         if prefix and not kbs:
-            return finding(IdVerdict.NOT_CHECKED, name=candidates[0] if has_name else "")
+            return CheckedId(pair, IdVerdict.NOT_CHECKED, id, candidates[0] if has_name else "")
         kbs = kbs or self.kbs
-        names = _OwnNames(own)
-        name, likeness = _choose_name(candidates, has_name, names, kbs)
-        finding = partial(finding, name=name)
-        if not own:
-            verdict, proposals = _judge_missing(vocabularies, id)
-            is_sure = proposals or verdict is IdVerdict.NOT_CHECKED
-            return finding(verdict, proposals=proposals if is_sure else _meanings_of(name, kbs))
-        kb, row = own[0]
-        found = Meaning(kb.ids[row], kb.preferred_name(row), round(likeness, 4))
-        is_certain = bool(vocabularies) and found.id != id and (likeness > 0 or not name)
-        if vocabularies and found.id != id:
-            verdict = IdVerdict.RETIRED
-        elif not name or normalize_name(name) in names.preferred:
-            verdict = IdVerdict.AGREES
-        elif likeness:
-            verdict = IdVerdict.SYNONYM if normalize_name(name) in names.all else IdVerdict.CLOSE
+        names = [normalize_names(kb.names.take(kb.names_of(row))) for kb, row in own]
+        own_names = dict.fromkeys(chain.from_iterable(names))
+        name, likeness = _choose_name(candidates, has_name, own_names, kbs)
+        verdict, found, proposals = IdVerdict.OTHER, None, tuple[Meaning, ...]()
+        if own:
+            kb, row = own[0]
+            found = Meaning(kb.ids[row], kb.preferred_name(row), round(likeness, 4))
+            normalized = normalize_name(name)
+            if vocabularies and found.id != id:
+                verdict = IdVerdict.RETIRED
+            elif not name or normalized in [first for first, *_ in names]:
+                verdict = IdVerdict.AGREES
+            elif likeness:
+                verdict = IdVerdict.SYNONYM if normalized in own_names else IdVerdict.CLOSE
+        elif others := [(v.kb, v.kb.withdrawn[id]) for v in vocabularies if id in v.kb.withdrawn]:
+            verdict, (kb, listed) = IdVerdict.RETIRED, others[0]
+            consider = [(other, kb.find(other)) for other in listed]
+            proposals = tuple(Meaning(i, kb.preferred_name(r), 0.0) for i, r in consider if r >= 0)
+        elif not any(_form_of(id) in vocabulary.forms for vocabulary in vocabularies):
+            verdict = IdVerdict.MALFORMED
         else:
-            verdict = IdVerdict.OTHER
-        proposals = () if likeness or not name else _meanings_of(name, kbs)
-        return finding(verdict, found=found, proposals=proposals, is_certain=is_certain)
+            is_complete = vocabularies[0].is_complete
+            verdict = IdVerdict.UNKNOWN if is_complete else IdVerdict.NOT_CHECKED
+        if name and not likeness and not proposals and verdict is not IdVerdict.NOT_CHECKED:
+            proposals = _meanings_of(name, kbs)
+        is_certain = bool(found and verdict is IdVerdict.RETIRED and (likeness or not name))
+        return CheckedId(pair, verdict, id, name, found, proposals, is_certain)
 
     @cached_property
     def _xrefs(self) -> dict[tuple[str, str], _Own]:
@@ -173,23 +178,12 @@ class Checker:
         return dict(xrefs)
 
 
-def _find(vocabularies: Sequence[IdVocabulary], local: str) -> tuple[str, _Own]:
-    """Return an id in the spelling of the knowledge base, and the concept; none if unknown."""
-    spelled = [v.prefix + local for v in vocabularies]
-    for vocabulary, id in zip(vocabularies, spelled, strict=True):
-        for form in (id, vocabulary.prefix + local.upper()):
-            if (row := vocabulary.kb.find(form)) >= 0:
-                return form, [(vocabulary.kb, row)]
-    return next(iter(spelled), local), []
-
-
 def _choose_name(
-    candidates: Sequence[str], has_name: bool, own: _OwnNames, kbs: _Kbs
+    candidates: Sequence[str], has_name: bool, own: Collection[str], kbs: _Kbs
 ) -> tuple[str, float]:
-    """Choose the name among the words around an id.
+    """Choose the name among the words around an id: the longest that is a name of any concept.
 
-    The longest name counts, whether of the concept with the id or of another.
-
+    own (Collection[str]): Normalised names of the concepts with the id.
     RETURNS (tuple): The name, "" if the id stands alone, and its likeness to a name of the
         concept with the id, 0 if it is another name.
     """
@@ -200,11 +194,11 @@ def _choose_name(
             continue
         ends = normalized.partition(" ")[0], normalized.rpartition(" ")[2]
         is_cut = len(candidates) > 1 and not LINKING_WORDS.isdisjoint(ends)  # of the sentence
-        if normalized in own.all and not is_cut:
+        if normalized in own and not is_cut:
             return name, 1.0
         if _is_name(normalized, kbs):
             others += [name] * (has_name or len(normalized) >= _MIN_LETTERS)
-        elif likeness := 0.0 if is_cut else own.likeness(normalized, kbs):
+        elif not is_cut and (likeness := _likeness(normalized, own, kbs)):
             return name, likeness
     return next(iter(others), candidates[0] if has_name else ""), 0.0
 
@@ -213,44 +207,16 @@ def _is_name(normalized: str, kbs: _Kbs) -> bool:
     return any(kb.lookup_names([normalized])[0] >= 0 for kb in kbs)
 
 
-def _judge_missing(
-    vocabularies: Sequence[IdVocabulary], id: str
-) -> tuple[IdVerdict, tuple[Meaning, ...]]:
-    """Judge an id that is not in the knowledge bases, and return the concepts to consider."""
-    for kb in (vocabulary.kb for vocabulary in vocabularies):
-        if (others := kb.withdrawn.get(id)) is not None:
-            known = [(other, kb.find(other)) for other in others]
-            found = (Meaning(i, kb.preferred_name(row), 0.0) for i, row in known if row >= 0)
-            return IdVerdict.RETIRED, tuple(found)
-    if not any(_form_of(id) in vocabulary.forms for vocabulary in vocabularies):
-        return IdVerdict.MALFORMED, ()
-    return (IdVerdict.UNKNOWN if vocabularies[0].is_complete else IdVerdict.NOT_CHECKED), ()
+def _likeness(name: str, own: Iterable[str], kbs: _Kbs) -> float:
+    """Return the likeness of a normalised name that no concept has, 0 if it is another name.
 
-
-def _open(kb: KnowledgeBase | str | Path) -> list[KnowledgeBase]:
-    if kb == "starter":
-        return [open_setting(str(about["name"])) for about in list_bundled()]
-    return [kb if isinstance(kb, KnowledgeBase) else open_setting(str(kb))]
-
-
-class _OwnNames:
-    """Normalised names of the concepts with an id."""
-
-    def __init__(self, own: _Own) -> None:
-        names = [normalize_names(kb.names.take(kb.names_of(row))) for kb, row in own]
-        self.preferred = {first for first, *_ in names}
-        self.all = dict.fromkeys(chain.from_iterable(names))
-
-    def likeness(self, name: str, kbs: _Kbs) -> float:
-        """Return the likeness of a normalised name that no concept has, 0 if it is another name.
-
-        Names may differ in typing errors, in the order of words, and in endings such as plurals. A
-        respelling that is the name of another concept, or a word of names, is not an error.
-        """
-        likeness, errors = max((_compare(name, other) for other in self.all), default=(0.0, ()))
-        if errors and any(_is_name(other, kbs) for other in respellings(name)):
-            return 0.0
-        return 0.0 if any(_is_known_word(error, kb) for error in errors for kb in kbs) else likeness
+    Names may differ in typing errors, in the order of words, and in endings such as plurals. A
+    respelling that is the name of another concept, or a word of names, is not an error.
+    """
+    likeness, errors = max((_compare(name, other) for other in own), default=(0.0, ()))
+    if errors and any(_is_name(other, kbs) for other in respellings(name)):
+        return 0.0
+    return 0.0 if any(_is_known_word(error, kb) for error in errors for kb in kbs) else likeness
 
 
 def _compare(name: str, other: str) -> tuple[float, tuple[str, ...]]:

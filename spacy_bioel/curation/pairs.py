@@ -22,7 +22,7 @@ class IdVerdict(StrEnum):
     NOT_CHECKED = "not checked"
 
 
-WRONG = (IdVerdict.OTHER, IdVerdict.RETIRED, IdVerdict.UNKNOWN, IdVerdict.MALFORMED)
+_WRONG = frozenset((IdVerdict.OTHER, IdVerdict.RETIRED, IdVerdict.UNKNOWN, IdVerdict.MALFORMED))
 
 
 class Cell(NamedTuple):
@@ -38,8 +38,8 @@ class Cell(NamedTuple):
     name: str = ""
 
     def __str__(self) -> str:
-        column = f", column {self.at + 1}" if self.at >= 0 and not self.name else ""
-        return f"{self.place}{column}{f', {self.name}' if self.name else ''}"
+        where = self.name or (f"column {self.at + 1}" if self.at >= 0 else "")
+        return f"{self.place}, {where}" if where else str(self.place)
 
     def part(self, text: str, start: int) -> Cell:
         """Return a part of the cell."""
@@ -54,8 +54,7 @@ class Cell(NamedTuple):
 class Pair(NamedTuple):
     """An id and its name, as written.
 
-    names (tuple[Cell, ...]): Strings that may be the name, the likeliest first; empty for an id
-        without a name.
+    names (tuple[Cell, ...]): Strings that may be the name, the likeliest first.
     has_name (bool): Whether one of them must be the name. Otherwise, the id may stand alone.
     """
 
@@ -71,10 +70,7 @@ def named_pair(id: Cell, name: Cell | None) -> Pair:
 
 
 class Meaning(NamedTuple):
-    """A concept that an id or a name refers to.
-
-    score (float): Similarity of its best name to the name in the pair, up to 1.
-    """
+    """A concept, and the similarity of its best name to the name in a pair, up to 1."""
 
     id: str
     name: str
@@ -104,7 +100,7 @@ class CheckedId:
     @property
     def is_wrong(self) -> bool:
         """Whether an id with this verdict should not be used."""
-        return self.verdict in WRONG
+        return self.verdict in _WRONG
 
     @property
     def line(self) -> int:

@@ -10,18 +10,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 from spacy_bioel.curation.sources import file_lines, format_of_file
+from spacy_bioel.curation.tables import name_columns, row_cells
 from spacy_bioel.io.open import Place, curie
+from spacy_bioel.io.table import header_of, separator_of, split_rows
 from spacy_bioel.kb.build import Draft
 from spacy_bioel.kb.edit import drafts_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.normalize import normalize_name, normalize_names
 
-# Where each format has the ids of links: a string in JSON, a cell, and for the other formats a row
-# of PubTator, a reference of BRAT or an infon of BioC.
+# Where each format has the ids of links: a string in JSON, and for the other formats a row of
+# PubTator, a reference of BRAT or an infon of BioC. Tables have columns of ids.
 _ID_FIELDS = {
     "json": re.compile(r'(?<!"text":)(?<!"text": )"([^"\\\s]+)"'),
-    "csv": re.compile(r'(?:^|(?<=[,;"]))([^,;"\r\n]+)(?=[,;"\r\n]|$)'),
-    "tsv": re.compile(r"(?:^|(?<=\t))([^\t\r\n]+)"),
     "text": re.compile(
         r"^[^\t|]+\t\d+\t\d+\t[^\t]*\t[^\t]*\t(\S+)|^[^\t|]+\t[A-Za-z_]+\t(\S+)\t(\S+)\s*$"
         r"|^N\d+\tReference \S+ (\S+)|<infon[^<>]*+>([^<]++)</infon>"
@@ -118,6 +118,34 @@ class MovedId(NamedTuple):
     place: Place
 
 
+def _id_fields(path: Path) -> Iterator[tuple[Place, str, list[tuple[int, int]]]]:
+    """Yield each line or row of a file, and the spans that may be ids of links."""
+    format = format_of_file(path)
+    if format not in ("csv", "tsv"):
+        fields = _ID_FIELDS.get(format, _ID_FIELDS["text"])
+        for place, line in file_lines(path):
+            yield place, line, [span for match in fields.finditer(line) for span in match.regs[1:]]
+        return
+    read: list[str] = []  # blank lines, too
+
+    def watched() -> Iterator[tuple[Place, str]]:
+        for place, line in file_lines(path):
+            read.append(line)
+            yield place, line
+
+    columns: dict[int, int] | None = None  # of ids; empty: any may have ids
+    for place, row, record in split_rows(watched(), separator_of(path), quoted=format == "csv"):
+        if columns is None and not row[0].startswith("#"):
+            columns = name_columns(tuple(header_of(row)))
+        text = "".join(read)
+        start = len(text) - (len(record) if format == "csv" else len(read[-1]))
+        read.clear()
+        cells = enumerate(row_cells(place, row, record))
+        cells_of_ids = [cell for i, cell in cells if not columns or i in columns]
+        yield place, text, [(start + c.at, start + c.at + len(c.text)) for c in cells_of_ids]
+    yield Place(path), "".join(read), []
+
+
 def migrated_lines(
     path: Path, old: KnowledgeBase, new: KnowledgeBase, *, prefix: str = ""
 ) -> Iterator[tuple[str, list[MovedId]]]:
@@ -125,7 +153,6 @@ def migrated_lines(
 
     Ids that need a person, or are gone, stay as they are; so does everything else.
     """
-    fields = _ID_FIELDS.get(format_of_file(path), _ID_FIELDS["text"])
     moves: list[MovedId] = []
 
     def change(place: Place, match: re.Match[str]) -> str:
@@ -138,9 +165,9 @@ def migrated_lines(
         moves.append(MovedId(status, id, old.preferred_name(row), to, place))
         return to[0].removeprefix(id.removesuffix(match[0])) if status == "moved" else match[0]
 
-    for place, line in file_lines(path):
+    for place, line, fields in _id_fields(path):
         pieces, done = [], 0
-        for start, end in (span for match in fields.finditer(line) for span in match.regs[1:]):
+        for start, end in fields:
             if start >= 0 and " " not in line[start:end].strip():
                 pieces += [line[done:start], _ID.sub(partial(change, place), line[start:end])]
                 done = end

@@ -1,28 +1,25 @@
-"""Write findings as JSON lines, CSV and HTML; accept those of a baseline; correct a file."""
+"""Findings as JSON values and as cells; accept those of a baseline; correct a file."""
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 from codecs import BOM_UTF8
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from spacy_bioel.curation.ids import prefix_key, split_id
-from spacy_bioel.curation.pairs import Cell, CheckedId, IdVerdict, Meaning
+from spacy_bioel.curation.pairs import Cell, CheckedId, IdVerdict
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.export.html import PAGES
 from spacy_bioel.io.jsonl import parse_json
 from spacy_bioel.io.open import numbered_lines
-from spacy_bioel.text.normalize import escape_formula
 
 FINDING_COLUMNS = ("name", "id", "verdict", "concept with the id", "proposals", "place")
-_PLAIN_YAML = re.compile(r"[A-Za-z][\w/+.() -]{0,200}(?<! )")
 _NEEDS_QUOTES = re.compile(r'[",;\n]')
+_PLAIN_YAML = re.compile(r"[A-Za-z][\w/+.() -]{0,200}(?<! )")
 
 
 def finding_record(finding: CheckedId) -> dict[str, Any]:
@@ -46,35 +43,13 @@ def finding_record(finding: CheckedId) -> dict[str, Any]:
 def finding_cells(finding: CheckedId) -> tuple[str, ...]:
     """Return a finding as the cells of a table, in the order of `FINDING_COLUMNS`."""
     found, verdict = finding.found, finding.verdict.value
+    concept = f"{found.id} {found.name}" if found else ""
     if finding.verdict is IdVerdict.CLOSE and found:
         verdict += f" {found.score:.2f}"
-    concept = f"{found.id} {found.name}" if found else ""
-    if finding.verdict is IdVerdict.RETIRED:
+    elif finding.verdict is IdVerdict.RETIRED:
         concept = f"replaced by {concept}" if found else "no replacement: ask a person"
     proposals = "\n".join(f"{p.id} {p.name} {p.score:.2f}" for p in finding.proposals)
     return f"{finding.name:.200}", finding.id, verdict, concept, proposals, str(finding.pair.id)
-
-
-def write_table(
-    file: TextIO,
-    suffix: str,
-    title: str,
-    columns: Sequence[str],
-    rows: Iterable[tuple[dict[str, Any], Sequence[str]]],
-) -> None:
-    """Write a table as JSON lines, CSV, TSV or HTML.
-
-    rows (Iterable): Each as JSON values and as cells, whose lines may begin with ids.
-    """
-    if suffix in ("", ".jsonl"):
-        file.writelines(json.dumps(record, ensure_ascii=False) + "\n" for record, _ in rows)
-    elif suffix == ".html":
-        about = {"title": title, "columns": columns, "rows": (cells for _, cells in rows)}
-        file.writelines(PAGES.get_template("table.html").generate(about))
-    else:
-        writer = csv.writer(file, delimiter="\t" if suffix == ".tsv" else ",")
-        writer.writerow(columns)
-        writer.writerows(map(escape_formula, cells) for _, cells in rows)
 
 
 def read_baseline(path: Path) -> Iterator[tuple[str, str, str]]:
@@ -88,52 +63,41 @@ def read_baseline(path: Path) -> Iterator[tuple[str, str, str]]:
 
 
 def corrections_of(finding: CheckedId, *, labels: bool) -> Iterator[tuple[Cell, str]]:
-    """Yield the changes that are certain: of an id that was replaced and, with `labels`, its name.
-
-    labels (bool): Replace synonyms by preferred names.
-    """
-    id, found, is_certain = finding.pair.id, finding.found, finding.is_certain
+    """Yield the changes that are certain: of a replaced id and, with `labels`, of its name."""
+    id, found = finding.pair.id, finding.found
     if found is None:
         return
-    if is_certain and id.at >= 0 and (new := _respelled(id.text, found)):
-        yield id, new
-    is_synonym = finding.verdict is IdVerdict.SYNONYM or (is_certain and found.score == 1)
+    if finding.is_certain and id.at >= 0:
+        old, new = split_id(id.text), split_id(found.id)
+        if old and new and prefix_key(old[0]) == prefix_key(new[0]):
+            yield id, id.text.removesuffix(old[1]) + new[1]
+        elif "/" not in id.text:  # not an address
+            yield id, found.id
+    is_synonym = finding.is_certain and found.score == 1 or finding.verdict is IdVerdict.SYNONYM
     if labels and is_synonym and not re.search(r"[|\n]", found.name):
         names = (name for name in finding.pair.names if name.text == finding.name and name.at >= 0)
         yield from ((name, found.name) for name in islice(names, 1))
 
 
-def _respelled(raw: str, found: Meaning) -> str:
-    """Return the id of a concept in the spelling of another id; "" if this is impossible."""
-    old, new = split_id(raw), split_id(found.id)
-    if old and new and prefix_key(old[0]) == prefix_key(new[0]):
-        return raw.removesuffix(old[1]) + new[1]
-    return "" if "/" in raw else found.id
-
-
 def _escaped(new: str, style: str, before: str, old: str) -> str:
     """Return a string as it has to be written in a file of this style, after a character."""
-    in_json = json.dumps(new, ensure_ascii=False)
+    doubled = new.replace(before, 2 * before) if before in ("'", '"') else new
     match style, before:
         case ("json", _) | ("yaml", '"'):
-            return in_json[1:-1]
-        case "yaml", "'":
-            return new.replace("'", "''")
-        case "yaml", _:
-            return new if _PLAIN_YAML.fullmatch(new) or ":" in old else in_json
-        case "csv", _ if before == '"' or _NEEDS_QUOTES.search(new):
-            doubled = new.replace('"', '""')
-            return doubled if before == '"' else f'"{doubled}"'
+            return json.dumps(new, ensure_ascii=False)[1:-1]
+        case ("yaml", "'") | ("csv", '"'):
+            return doubled
+        case "yaml", _ if not (_PLAIN_YAML.fullmatch(new) or ":" in old):
+            return json.dumps(new, ensure_ascii=False)
+        case "csv", _ if _NEEDS_QUOTES.search(new):
+            return '"{}"'.format(new.replace('"', '""'))
     return new
 
 
 def corrected_lines(
     path: Path, corrections: Iterable[tuple[Cell, str]], style: str
 ) -> Iterator[tuple[int, str, str]]:
-    """Yield each line of a file with its number, as it is and as corrected.
-
-    style (str): Format of the file: in "json", "yaml" and "csv", special characters are escaped.
-    """
+    """Yield each line of a file of this format: its number, as it is, and as corrected."""
     at_line: dict[int, set[tuple[int, str, str]]] = defaultdict(set)
     for cell, changed in corrections:
         at_line[cell.place.line].add((cell.at, cell.text, changed))

@@ -61,9 +61,8 @@ def read_pairs(
     columns: Mapping[str, Column] = MappingProxyType({}),
     prefix: str = "",
 ) -> Iterator[Pair]:
-    """Stream the pairs in a file; "-" is stdin, read as text.
+    """Stream the pairs in a file; "-" is stdin, read as text. columns, prefix: See `table_pairs`.
 
-    columns, prefix: See `table_pairs`.
     RAISES BioelError: [B600] if the file is not text; the errors of the readers.
     """
     match format_of_file(path):

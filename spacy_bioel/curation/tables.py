@@ -71,9 +71,11 @@ def row_pairs(
             continue
         parts = _split(cell)
         if i in columns and prefix:
-            parts = [_with_prefix(part, prefix) for part in parts]
-        are_ids = bool(parts) and all(ids.fullmatch(part.text) for part in parts)
-        if are_ids or (i in columns and _has_prefix(cell.text, ids)):
+            whole = [(part, curie(part.text, prefix)) for part in parts]
+            parts = [p if id == p.text else p._replace(text=id, at=-1) for p, id in whole]
+        # The id in a column of ids has a known prefix, but perhaps not the form of its vocabulary.
+        start = f"{(split_id(cell.text) or ('',))[0]}:00000" if i in columns else ""
+        if ids.fullmatch(start) or (parts and all(ids.fullmatch(part.text) for part in parts)):
             is_nearest &= i not in columns
             name = cells[column] if -1 < column < len(cells) else None
             if is_nearest or (is_table and column == _NEAREST):
@@ -89,17 +91,6 @@ def _split(cell: Cell) -> list[Cell]:
     return [cell.part(match[0], match.start()) for match in _LISTED.finditer(cell.text)]
 
 
-def _with_prefix(cell: Cell, prefix: str) -> Cell:
-    id = curie(cell.text, prefix)
-    return cell if id == cell.text else cell._replace(text=id, at=-1)
-
-
-def _has_prefix(text: str, ids: re.Pattern[str]) -> bool:
-    """Return whether a string has the prefix of an id, but perhaps not its form."""
-    parts = split_id(text)
-    return parts is not None and ids.fullmatch(f"{parts[0]}:00000") is not None
-
-
 def _nearest_name(cells: Sequence[Cell], column: int, ids: re.Pattern[str]) -> Cell | None:
     """Return the closest cell with letters before an id, or else after it."""
     before = cells[max(column - _MAX_CELLS, 0) : column]
@@ -111,15 +102,14 @@ def _nearest_name(cells: Sequence[Cell], column: int, ids: re.Pattern[str]) -> C
 
 def text_pairs(lines: Lines, ids: re.Pattern[str]) -> Iterator[Pair]:
     """Read pairs from running text and Markdown, whose tables are read by row."""
-    header: tuple[str, ...] = ()
-    before: tuple[str, ...] = ()  # cells of the line before
+    header = before = tuple[str, ...]()  # cells of the line before
     for place, line in lines:
         line = line.rstrip("\r\n")
         if "|" not in line:
             header = before = ()
             yield from line_pairs(Cell(line, place), ids)
             continue
-        cells = _cells(place, line.split("|"), line, marks=_EMPHASIS)
+        cells = row_cells(place, line.split("|"), line, marks=_EMPHASIS)
         if _TABLE_RULE.fullmatch(line.strip()):
             header = before
         before = tuple(cell.text for cell in cells)
@@ -133,11 +123,9 @@ def table_pairs(
     chosen: Mapping[str, Column],
     prefix: str = "",
 ) -> Iterator[Pair]:
-    """Read pairs from the rows of a table.
+    """Read pairs from the rows of a table, as from `io.table.split_rows`.
 
-    rows (Iterable): From `io.table.split_rows`; without the record if it cannot be changed.
     chosen (Mapping): Columns of "id" and "name"; empty: by header.
-    prefix (str): Prefix for ids without one.
     RAISES BioelError: [B128] if a column is missing, [B262] if there is no column of a number.
     """
     columns: dict[int, int] | None = None
@@ -153,10 +141,12 @@ def table_pairs(
             has_names = any(isinstance(column, str) for column in chosen.values())
             if has_names or not (chosen or any(map(ids.search, header))):
                 continue
-        yield from row_pairs(_cells(place, row, record), columns, ids, is_table=True, prefix=prefix)
+        yield from row_pairs(
+            row_cells(place, row, record), columns, ids, is_table=True, prefix=prefix
+        )
 
 
-def _cells(place: Place, row: list[str], record: str, marks: str | None = None) -> list[Cell]:
+def row_cells(place: Place, row: list[str], record: str, marks: str | None = None) -> list[Cell]:
     """Return the cells of a row without `marks` around them, with their offsets in the record."""
     cells, at = [], 0
     for i, text in enumerate(row):

@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from importlib import import_module
+from itertools import count
 from types import SimpleNamespace
 
 from spacy_bioel.curation.pairs import Cell, Pair
@@ -21,6 +21,12 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.?)*(?P<end>"?)|[{}\[\]:,]|[^\s{}\[\]:,"]+', 
 _SCALAR = re.compile(r"true|false|null|~|[.]?nan|[+-]?[.]?inf(?:inity)?|[+-]?\d[\d.e_+-]*", re.I)
 _MAX_STRING = 1 << 24  # characters of a string that is read in pieces
 _MAX_LEVELS = 100
+_BRACKET_OF_EVENT = {
+    "MappingStart": "{",
+    "MappingEnd": "}",
+    "SequenceStart": "[",
+    "SequenceEnd": "]",
+}
 
 
 def _tree_error(place: Place, found: object) -> BioelError:
@@ -69,18 +75,17 @@ def yaml_events(lines: Lines) -> Iterator[Cell]:
     iterator = iter(lines)
     try:
         for event in yaml.parse(SimpleNamespace(read=read), Loader=yaml.SafeLoader):
-            kind, start, end = type(event).__name__, event.start_mark, event.end_mark
+            kind, start = type(event).__name__.removesuffix("Event"), event.start_mark
             cell = Cell("", Place(where.path, start.line + 1), -1, _BRACKET_OF_EVENT.get(kind, ""))
-            if kind == "AliasEvent":
+            if kind == "Alias":
                 cell = strings.get(event.anchor, cell)
-            elif kind == "ScalarEvent" and (event.style or not _SCALAR.fullmatch(event.value)):
+            elif kind == "Scalar" and (event.style or not _SCALAR.fullmatch(event.value)):
                 quotes = event.style in ("'", '"')
-                is_plain = end.index - start.index == len(event.value) + 2 * quotes
-                is_plain &= event.style not in ("|", ">")
+                length = event.end_mark.index - start.index - 2 * quotes
+                is_plain = length == len(event.value) and event.style not in ("|", ">")
                 cell = cell._replace(text=event.value, at=start.column + quotes if is_plain else -1)
-                if event.anchor:
-                    strings[event.anchor] = cell
-            if cell.name or kind in ("AliasEvent", "ScalarEvent"):
+                strings[event.anchor] = cell
+            if cell.name or kind in ("Alias", "Scalar"):
                 yield cell
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
@@ -88,54 +93,39 @@ def yaml_events(lines: Lines) -> Iterator[Cell]:
         raise _tree_error(place, getattr(error, "problem", None) or error) from None
 
 
-_BRACKET_OF_EVENT = {
-    **{"MappingStartEvent": "{", "MappingEndEvent": "}"},
-    **{"SequenceStartEvent": "[", "SequenceEndEvent": "]"},
-}
-
-
-@dataclass(slots=True)
-class _Level:
-    """An open object or list, with its last key or index, and the strings in an object by key."""
-
-    bracket: str
-    path: str
-    key: str | None = None
-    index: int = 0
-    cells: list[tuple[str, Cell]] = field(default_factory=list)
-
-    def next_path(self) -> str:
-        """Return the path of the next value."""
-        below = {"{": f".{self.key}", "[": f"[{self.index}]"}.get(self.bracket, "")
-        self.key, self.index = None, self.index + 1
-        return self.path + below
-
-
 def tree_pairs(events: Iterable[Cell], ids: re.Pattern[str]) -> Iterator[Pair]:
     """Stream the pairs in objects and lists. RAISES BioelError: [B601] for what is not a tree."""
-    levels, event = [_Level("", "$")], Cell("")
-    for event in events:
-        level = levels[-1]
-        if event.name and event.name in "}]":
-            if level.bracket + event.name not in ("{}", "[]"):
-                raise _tree_error(event.place, repr(event.name))
-            yield from _object_pairs(levels.pop(), ids)
-        elif level.bracket == "{" and level.key is None and not event.name:
-            level.key = event.text
-        elif event.name:
-            if len(levels) > _MAX_LEVELS:
-                raise _tree_error(event.place, f"more than {_MAX_LEVELS} levels")
-            levels.append(_Level(event.name, level.next_path()))
-        elif level.bracket == "{":
-            level.cells.append((str(level.key), event._replace(name=level.next_path()).stripped()))
-        else:
-            yield from row_pairs([event._replace(name=level.next_path()).stripped()], {}, ids)
-    if len(levels) > 1:
-        raise _tree_error(event.place, "the end of the file")
+    stream = iter(events)
 
+    def value(event: Cell, path: str = "$", level: int = 0) -> Iterator[Pair]:
+        if event.name in ("}", "]"):
+            raise _tree_error(event.place, repr(event.name))
+        if event.name:
+            return inside(event, path, level + 1)
+        return row_pairs([event._replace(name=path).stripped()], {}, ids)
 
-def _object_pairs(level: _Level, ids: re.Pattern[str]) -> Iterator[Pair]:
-    keys, value = tuple(key for key, _ in level.cells), level.path.rpartition(".")[2]
-    for pair in row_pairs([cell for _, cell in level.cells], name_columns(keys), ids):
-        is_value = pair.id.name.endswith(".meaning") and not pair.names  # permissible, in LinkML
-        yield Pair(pair.id, (Cell(value, at=-1),)) if is_value else pair
+    def inside(opening: Cell, path: str, level: int) -> Iterator[Pair]:
+        if level > _MAX_LEVELS:
+            raise _tree_error(opening.place, f"more than {_MAX_LEVELS} levels")
+        is_object = opening.name == "{"
+        cells: list[tuple[str, Cell]] = []  # the strings in an object, by key
+        for index in count():
+            key = event = next(stream, None)
+            if is_object and key is not None and not key.name:
+                event = next(stream, None)
+            if key is None or event is None:
+                raise _tree_error(opening.place, "the end of the file")
+            if opening.name + event.name in ("{}", "[]"):
+                break
+            below = f"{path}.{key.text}" if is_object else f"{path}[{index}]"
+            if event.name or not is_object:
+                yield from value(event, below, level)
+            else:
+                cells.append((key.text, event._replace(name=below).stripped()))
+        columns = name_columns(tuple(key for key, _ in cells))
+        for pair in row_pairs([cell for _, cell in cells], columns, ids):
+            is_value = pair.id.name.endswith(".meaning") and not pair.names  # in LinkML
+            yield Pair(pair.id, (Cell(path.rpartition(".")[2], at=-1),)) if is_value else pair
+
+    for event in stream:
+        yield from value(event)

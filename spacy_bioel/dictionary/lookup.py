@@ -68,9 +68,9 @@ _MIN_BELOW_TOO_GENERAL = 100
 _MIN_ADJECTIVE_LENGTH = 6  # min. letters in an adjective whose stem differs from its noun's
 # Probability that a span means the name it matches, for each kind of difference between the two,
 # from EQUAL to FAMILY_ORDERED.
-_PROBABILITIES = np.array([0.95, 0.9, 0.85, 0.75, 0.6])
+PROBABILITIES = np.array([0.95, 0.9, 0.85, 0.75, 0.6])
 _DEFAULTS = DictionarySettings()
-_TYPO_FACTOR = 0.9  # applied to the probability once for each misspelled word
+TYPO_FACTOR = 0.9  # applied to the probability once for each misspelled word
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +129,10 @@ class DictionaryLookup:
         self._correct = lru_cache(maxsize=1 << 17)(correct)
         match_string = partial(_most_similar_name, kb, self.bags_of_words)
         self._match_string = lru_cache(maxsize=1 << 16)(match_string)
-        self._too_general = _concepts_above_most(kb)
-        self._ignore_capitals = _are_words_in_capitals(kb)
-        self._has_codes = has_mostly_codes(kb)
-        self._written_forms = WrittenForms(kb)
+        self.too_general = _concepts_above_most(kb)
+        self.ignores_capitals = _are_words_in_capitals(kb)
+        self.has_codes = has_mostly_codes(kb)
+        self.written_forms = WrittenForms(kb)
         known_words = (*self.bags_of_words.words, *nouns, *AMOUNT_WORDS)
         self._stems = {stem_of(word) for word in known_words}
 
@@ -179,7 +179,7 @@ class DictionaryLookup:
         """Read and correct the words in documents, and look up all spans that may be names."""
         words = read_words(docs, stem_key, partial(self._forms_of, forms_of=forms_of))
         if options.typos:
-            words.corrected = tuple(map(self._corrected, words.forms))
+            words.corrected = tuple(map(self.corrected_word, words.forms))
             for form, corrected in enumerate(words.corrected):
                 if corrected != words.forms[form]:
                     words.keys[(words.form == form) & ~words.is_short_form] = stem_key(corrected)
@@ -189,7 +189,7 @@ class DictionaryLookup:
 
     def _forms_of(self, doc: Doc, *, forms_of: FormsOf) -> dict[str, str]:
         text = text_of(doc)
-        return self._broken_words(doc) | self._written_forms.find(text) | forms_of(doc)
+        return self._broken_words(doc) | self.written_forms.find(text) | forms_of(doc)
 
     def _broken_words(self, doc: Doc) -> dict[str, str]:
         """Return the words of names that a hyphen breaks at the end of a line."""
@@ -197,7 +197,7 @@ class DictionaryLookup:
         broken = ((text[start:end], whole) for start, end, whole in broken_words(text))
         return {word: whole for word, whole in broken if stem_of(whole.lower()) in self._stems}
 
-    def _corrected(self, word: str) -> str:
+    def corrected_word(self, word: str) -> str:
         """Return the correct form of a misspelled word, and any other word unchanged."""
         corrected, stem = self._correct(word) or word, stem_of(word)
         # "Drowsy" is not a misspelling of "dropsy" if a name contains "drowsiness", but "dizzyness"
@@ -229,11 +229,11 @@ class DictionaryLookup:
         difference = np.where(is_adjective, SPELLED, difference)
         shares = self.bags_of_words.substitutes.share_of(matches.substitute)
         factor = np.sqrt(np.where(is_replaced & ~is_adjective, shares, 1.0))
-        probability = _PROBABILITIES[difference] * factor * _TYPO_FACTOR**n_typos
+        probability = PROBABILITIES[difference] * factor * TYPO_FACTOR**n_typos
         # Users may have added words that usually mean something else.
         is_equal = difference == EQUAL
         added = self.kb.is_added[rows] & is_equal & (single > 0)
-        probability[added] = np.maximum(probability[added], _PROBABILITIES[EQUAL])
+        probability[added] = np.maximum(probability[added], PROBABILITIES[EQUAL])
         reasons = self._reasons_against(words, matches, rows, single > 0)
         return MatchedNames(matches, rows, reasons, probability, is_equal)
 
@@ -265,7 +265,7 @@ class DictionaryLookup:
         n_of_short_forms = count_in(words.is_short_form, matches.start, matches.end)
         single = np.flatnonzero(is_single & (n_of_short_forms == 0))
         indptr, concepts, _ = self.kb.concepts_of_names(rows[single])
-        n_general = np.diff(offsets_of(self._too_general[concepts])[indptr]).tolist()
+        n_general = np.diff(offsets_of(self.too_general[concepts])[indptr]).tolist()
         starts, ends = words.char_spans(matches.start[single], matches.end[single])
         docs = words.doc[matches.start[single]]
         texts = {doc_index: text_of(words.docs[doc_index]) for doc_index in set(docs.tolist())}
@@ -278,10 +278,10 @@ class DictionaryLookup:
                 reasons[i] = ""  # names added by users are always found
             elif is_general:
                 reasons[i] = "too general: most concepts are below it"
-            elif self._has_codes and is_common_word(texts[doc_index], start, end, name):
+            elif self.has_codes and is_common_word(texts[doc_index], start, end, name):
                 reasons[i] = "a common word, without its case or a word such as kit beside it"
             else:
-                if self._ignore_capitals and (text != name or in_capitals[doc_index]):
+                if self.ignores_capitals and (text != name or in_capitals[doc_index]):
                     name = name.lower()
                 preferred = bool(is_preferred[i])
                 reasons[i] = why_not_name(text, name, in_capitals[doc_index], preferred=preferred)

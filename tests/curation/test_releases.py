@@ -95,6 +95,15 @@ LINKED = {
         'doc,text,id\n1,"high, fever",X:02|X:03\n',
         'doc,text,id\n1,"high, fever",X:01|X:03\n',
     ),
+    # A name that looks like an id is not an id.
+    "b.csv": (
+        'text,id,name\r\nX:02,"X:02","X:02, ""x"""\r\n\r\n"X:02\r\n",X:02,\r\n\r\n',
+        'text,id,name\r\nX:02,"X:01","X:02, ""x"""\r\n\r\n"X:02\r\n",X:01,\r\n\r\n',
+    ),
+    "b.tsv": (
+        "text\tids\tscore\n\n\tX:02;X:03\t1\nX:02\tX:02\t1\n\n",
+        "text\tids\tscore\n\n\tX:01;X:03\t1\nX:02\tX:01\t1\n\n",
+    ),
     "a.tsv": ("1\thigh fever X:02\tX:0A\n", "1\thigh fever X:02\tX:01\n"),
     "a.pubtator": (
         "1|t|High fever X:02\r\n1|a|\r\n1\t0\t4\tHigh\tDisease\tX:02\r\n1\tCID\tX:02\tX:03\r\n",
