@@ -42,6 +42,7 @@ CHANGES = {
         [c for c in TERMS if c.id != "X:03"] + [Concept("X:03", (), replaced_by="X:01")],
         "Osteoporosis (osteoporoses).",
     ),
+    "another spelling of a code": (with_names("X:11", "IL-6"), "IL6 rose, and IL 6."),
     "a plural": (with_names("X:11", "ulna fracture"), "Two ulna fractures."),
     "another word order": (with_names("X:11", "fracture of the ulna"), "An ulna fracture."),
     "words of a family": (
