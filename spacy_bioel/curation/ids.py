@@ -9,7 +9,7 @@ from functools import lru_cache
 _SPELLINGS = (
     "hp hpo", "mesh msh", "mondo", "doid do", "ncbigene entrez entrezgene geneid ncbi_gene",
     "ncbitaxon ncbitaxonomy taxid taxonomy", "omim mim", "orpha orphanet ordo",
-    "snomed snomedct snomedct_us sct", "umls cui", "uberon", "rxnorm rxcui", "icd10cm icd10",
+    "snomed snomedct snomedct_us sct sctid", "umls cui", "uberon", "rxnorm rxcui", "icd10cm icd10",
     "cvcl cellosaurus",
 )  # fmt: skip
 _KEY_OF = {spelling: line.split()[0] for line in _SPELLINGS for spelling in line.split()}

@@ -24,10 +24,16 @@ from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.types import Candidate, Concept, remember
 
 _EXACT = ("skos:exactMatch", "http://www.w3.org/2004/02/skos/core#exactMatch")
-_ADDRESS = re.compile(r"""#\s*["']?([\w.-]+)["']?:\s*["']?(https?://[^\s"']+)""")
+_CURIE_MAP_LINE = re.compile(r"""#\s*["']?([\w.-]+)["']?:\s*["']?(https?://[^\s"']+)""")
 _NOT_LOCAL = re.compile(r"\s|^//")  # white space, or the rest of an address
-_COLUMNS = ("subject_id", "subject_label", "predicate_id", "object_id", "mapping_justification")
-_XREF, _JUSTIFICATION = "oboInOwl:hasDbXref", "semapv:UnspecifiedMatching"
+_SSSOM_COLUMNS = (
+    "subject_id",
+    "subject_label",
+    "predicate_id",
+    "object_id",
+    "mapping_justification",
+)
+_HAS_DBXREF, _JUSTIFICATION = "oboInOwl:hasDbXref", "semapv:UnspecifiedMatching"
 _SSSOM = "https://w3id.org/sssom"
 _PREFIXES = {
     "oboInOwl": "http://www.geneontology.org/formats/oboInOwl#",
@@ -47,7 +53,7 @@ def read_sssom(path: StrPath, kb: KnowledgeBase, left_out: Counter[str]) -> Iter
         for where, line in numbered_lines(path, ends=True):
             if not line.startswith("#"):
                 yield where, line
-            elif match := _ADDRESS.match(line):
+            elif match := _CURIE_MAP_LINE.match(line):
                 addresses[match[1]] = match[2]
 
     def in_full(id: str) -> str:
@@ -81,7 +87,7 @@ def sssom_lines(kb: KnowledgeBase, left_out: Counter[str]) -> list[str]:
     left_out (Counter): Counts cross-references, by prefix, if they or the concept's id are not
         CURIEs.
     """
-    rows, lines, prefixes = np.arange(len(kb)), [table_line(_COLUMNS, "\t")], set[str]()
+    rows, lines, prefixes = np.arange(len(kb)), [table_line(_SSSOM_COLUMNS, "\t")], set[str]()
     names = kb.names.take(kb.preferred_rows(rows))
     for id, name, xrefs in zip(kb.ids, names, kb.xrefs_of_all(rows), strict=True):
         for xref in xrefs:
@@ -90,7 +96,7 @@ def sssom_lines(kb: KnowledgeBase, left_out: Counter[str]) -> list[str]:
                 left_out[_prefix_of(xref)] += 1
                 continue
             prefixes |= {subject[0], target[0]}
-            cells = ":".join(subject), name, _XREF, ":".join(target), _JUSTIFICATION
+            cells = ":".join(subject), name, _HAS_DBXREF, ":".join(target), _JUSTIFICATION
             lines.append(table_line(cells, "\t"))
     addresses = dict(_PREFIXES)
     for prefix in sorted(prefixes):

@@ -13,34 +13,32 @@ import numpy as np
 
 from spacy_bioel.dictionary.unambiguous import common_words
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.text.normalize import normalize_name
+from spacy_bioel.text.normalize import GREEK, normalize_name
 
-_GREEK = {
-    "α": "alpha", "β": "beta", "γ": "gamma", "δ": "delta", "ε": "epsilon", "κ": "kappa",
-    "λ": "lambda", "ζ": "zeta",
-}  # fmt: skip
-_GREEK_WORD = re.compile(rf"(?<![a-z])(?:{'|'.join(_GREEK.values())})(?![a-z])|[{''.join(_GREEK)}]")
-_CODE = re.compile(r"(?=.*[A-Zα-κ\d])[^\W\d_]\w*(?:[-/. ]?\w+){0,4}")
-_PIECE = re.compile(r"\d+|[^\W\d_]+")
-_NON_ALPHANUMERIC = re.compile(r"[\W_]+")
+_GREEK_WORD = re.compile(
+    r"(?<![a-z])(?:alpha|beta|gamma|delta|epsilon|zeta|kappa|lambda)(?![a-z])|[αβγδεζκλ]"
+)
+_CODE_NAME = re.compile(r"(?=.*[A-Zα-κ\d])[^\W\d_]\w*(?:[-/. ]?\w+){0,4}")
+_LETTERS_OR_DIGITS = re.compile(r"\d+|[^\W\d_]+")
+_SEPARATORS = re.compile(r"[\W_]+")
 # "PD 1 day" and "BG 300 mg" are quantities.
 _UNIT = re.compile(
     r"\s?(?:[%°]|(?:[mµμnk]?[gMLl]|mmol|h|hr|min|s|days?|hours?|weeks?|months?|years?)\b)"
 )
-_MAX_CODE_LENGTH, _MAX_PIECES = 16, 7
+_MAX_NAME_LENGTH, _MAX_PIECES = 16, 7
 _MAX_NAMES = 100_000  # larger vocabularies have many codes that others use for something else
-_SAMPLE_SIZE = 1000
+_N_SAMPLED_NAMES = 1000
 
 
-def _compact(text: str) -> str:
+def _letters_and_digits(text: str) -> str:
     """Return the letters and digits of a string in lower case, with Greek letters as words."""
-    spelled = "".join(_GREEK.get(char, char) for char in text.lower())
-    return _NON_ALPHANUMERIC.sub("", spelled)
+    spelled = "".join(GREEK.get(char, char) for char in text.lower())
+    return _SEPARATORS.sub("", spelled)
 
 
 def is_code_name(name: str) -> bool:
     """Whether a name is a code, rather than words."""
-    if len(name) > _MAX_CODE_LENGTH or not _CODE.fullmatch(name) or len(name) < 2:
+    if len(name) > _MAX_NAME_LENGTH or not _CODE_NAME.fullmatch(name) or len(name) < 2:
         return False
     has_sign = bool(_GREEK_WORD.search(name.lower())) or any(map(str.isdigit, name))
     return has_sign or (name.isupper() and not name.isalpha()) or name[:5].lower() == "anti-"
@@ -48,7 +46,7 @@ def is_code_name(name: str) -> bool:
 
 def has_mostly_codes(kb: KnowledgeBase) -> bool:
     """Whether most names are codes, so that names that are words need their case."""
-    names = kb.names.take(np.arange(0, kb.n_names, max(1, kb.n_names // _SAMPLE_SIZE)))
+    names = kb.names.take(np.arange(0, kb.n_names, max(1, kb.n_names // _N_SAMPLED_NAMES)))
     return 2 * sum(map(is_code_name, names)) > len(names)
 
 
@@ -78,8 +76,8 @@ class WrittenForms:
         self._name_of: dict[str, str] = {}
         ambiguous = set()
         for name in filter(is_code_name, names):
-            if self._name_of.setdefault(_compact(name), name) != name:
-                ambiguous.add(_compact(name))
+            if self._name_of.setdefault(_letters_and_digits(name), name) != name:
+                ambiguous.add(_letters_and_digits(name))
         for key in ambiguous:
             del self._name_of[key]
         self._known = set(map(normalize_name, self._name_of.values()))
@@ -87,7 +85,7 @@ class WrittenForms:
     def find(self, text: str) -> dict[str, str]:
         """Return the name of each other written form in a text."""
         forms: dict[str, str] = {}
-        pieces = list(_PIECE.finditer(text)) if self._name_of else []
+        pieces = list(_LETTERS_OR_DIGITS.finditer(text)) if self._name_of else []
         for first, piece in enumerate(pieces):
             if piece.start() and (text[piece.start() - 1].isalnum() or piece[0].isdigit()):
                 continue
@@ -111,8 +109,8 @@ class WrittenForms:
 
     def _name(self, written: str) -> str:
         """Return the name with this written form, or ""; "was 17" is not WAS-17."""
-        keys = [_compact(written)]
+        keys = [_letters_and_digits(written)]
         if written[0] == "α":
-            keys.append(_compact("anti" + written[1:]))
+            keys.append(_letters_and_digits("anti" + written[1:]))
         name = next((self._name_of[key] for key in keys if key in self._name_of), "")
         return "" if written.islower() and not name.islower() else name

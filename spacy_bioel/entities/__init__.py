@@ -34,6 +34,7 @@ from spacy_bioel.text.sentences import expand_abbreviations
 from spacy_bioel.types import Candidate, Link, ScoredSpan
 
 LabelledString = tuple[str, str]  # a normalised string and the label of its mention
+RULE_PROBABILITY = 0.9  # of mentions that rules find by their context
 Rank = Callable[[Sequence[LabelledString]], Mapping[LabelledString, tuple[Candidate, ...]]]
 
 

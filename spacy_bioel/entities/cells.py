@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from spacy.tokens import Doc
 
 from spacy_bioel.doc import SpansByToken, text_of
+from spacy_bioel.entities import RULE_PROBABILITY
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.normalize import normalize_names
 from spacy_bioel.types import CELL_LINE, GENE, ScoredSpan
 
-_PROBABILITY = 0.9  # of mentions that are found here
 _CELLS = re.compile(
     r"(?<![\w-])([A-Z][\w./-]{1,12})(?=(?:(?:, | and | or |, and |/)[A-Z0-9][\w./-]{1,12}){0,5}"
     r" (?:(?!(?:in|of|and|or|by|to|was)\b)[a-z]+ ){0,2}(?:cells?|cell[ -]lines?|xenografts?)\b)"
@@ -35,5 +35,5 @@ def with_cell_lines(
         near = by_token.overlapping(span.start, span.end)
         is_gene = all(s[2] == GENE and s[3] < 1 and s[:2] == (span.start, span.end) for s in near)
         if is_gene and (near or any(map(str.isdigit, span.text))):
-            by_token.replace(near, (span.start, span.end, CELL_LINE, _PROBABILITY))
+            by_token.replace(near, (span.start, span.end, CELL_LINE, RULE_PROBABILITY))
     return sorted(by_token)

@@ -18,9 +18,9 @@ from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.text.sentences import find_forms, is_short_form
 from spacy_bioel.types import CHEMICAL, ScoredSpan
 
-_IN_BRACKETS = re.compile(r"(?<=\w)\s?[(\[]([^\s()\[\],;]{2,10})[)\],;]")
+_BRACKETED_FORM = re.compile(r"(?<=\w)\s?[(\[]([^\s()\[\],;]{2,10})[)\],;]")
 # Measures, routes, doses and places: "cisplatin (IC50)", "aspirin (PO)".
-_OTHER = re.compile(
+_NOT_A_CHEMICAL = re.compile(
     r"(?:IC|EC|LD|ED|GI|CC|LC|TD)-?\d+|AUC|C?max|[IVXS]+|\d.*(?:[mµμn]?[gMLl]|%)|[CR]?[IR]|OR|HR"
     r"|SD|SEM?|USA?|UK|EU|PO|IP|IM|SC|ICV|IT|IN|BID|TID|QD|HPLC|MS|NMR|UV|FDA|CAS|NCT\d+|[A-Z]\d?|.*/.*"
 )
@@ -66,8 +66,10 @@ class Chemicals(EntityRules):
         text, known = text_of(doc), long_forms(doc)
         shorts = {
             match.start(): match[1]
-            for match in _IN_BRACKETS.finditer(text)
-            if is_short_form(match[1]) and match[1] not in known and not _OTHER.fullmatch(match[1])
+            for match in _BRACKETED_FORM.finditer(text)
+            if is_short_form(match[1])
+            and match[1] not in known
+            and not _NOT_A_CHEMICAL.fullmatch(match[1])
         }
         defined: dict[str, tuple[int, int]] = {}
         for start, end in chemicals if shorts else ():

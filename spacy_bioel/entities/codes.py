@@ -15,7 +15,7 @@ _CODE_BEFORE = re.compile(
     r"(?:[A-Z]\w{2,11},? (?:and|or|to) |[A-Z]\w{2,11}, )?$",
     re.IGNORECASE,
 )
-_MAX_BEFORE = 70
+_MAX_CODE_CONTEXT = 70
 _REGISTERED = re.compile(r"NCT\d{8}|ISRCTN\d+|[A-Z]\d\d[A-Z]{2}\d{6}|P\d\d[A-Z]{2}\d{5,6}")
 
 
@@ -24,5 +24,5 @@ def is_code(text: str, start: int, end: int) -> bool:
     mention = text[start:end]
     if not any(map(str.isdigit, mention)) or " " in mention:
         return False
-    before = text[max(0, start - _MAX_BEFORE) : start]
+    before = text[max(0, start - _MAX_CODE_CONTEXT) : start]
     return bool(_REGISTERED.fullmatch(mention) or _CODE_BEFORE.search(before))

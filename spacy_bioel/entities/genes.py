@@ -54,7 +54,7 @@ _GENETICS_WORDS = re.compile(
 _MIN_ANNOTATION_RATE = 0.9
 _EVERYDAY_WORD = "an everyday word, in a text that does not mention genes"
 _USUAL_NAME = "by the rules for names of genes and cell lines"
-_MIN_PROBABILITY = 0.01  # of an organism, so that its genes are compared
+_MIN_ORGANISM_PROBABILITY = 0.01  # of an organism, so that its genes are compared
 
 
 class Genes(EntityRules):
@@ -149,7 +149,7 @@ class Genes(EntityRules):
             for organism, probability in organisms:
                 genes: Sequence[Candidate] = species_candidates.genes.get(organism, ())
                 kb = self.knowledge.kb_of(span.label_)
-                if genes and probability > _MIN_PROBABILITY and kb.find(genes[0].id) >= 0:
+                if genes and probability > _MIN_ORGANISM_PROBABILITY and kb.find(genes[0].id) >= 0:
                     resolver = self._resolver_of(kb)
                     document = partial(words, mentions.owners[index])
                     genes = resolver.resolve(genes, span.text, organism == HUMAN, document)

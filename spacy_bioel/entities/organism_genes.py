@@ -19,6 +19,7 @@ from spacy.tokens import Doc
 
 from spacy_bioel.dictionary.unambiguous import common_words
 from spacy_bioel.doc import SpansByToken, long_forms, text_of
+from spacy_bioel.entities import RULE_PROBABILITY
 from spacy_bioel.entities.orthologs import orthologs_of
 from spacy_bioel.entities.usual_names import is_beside_gene_words
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
@@ -34,15 +35,14 @@ _ABOUT = {
     "3702": r"Arabidopsis|A[.] ?thaliana|thale cress",
 }
 _ORGANISM = re.compile(rf"\b(?:{'|'.join(f'({words})' for words in _ABOUT.values())})\b")
-_NAME = re.compile(r"(?<![\w-])[^\W\d_µμ]\w*(?:-\w+)*(?![\w-])")
+_GENE_NAME = re.compile(r"(?<![\w-])[^\W\d_µμ]\w*(?:-\w+)*(?![\w-])")
 _ALLELE = re.compile(r"[Δ∆]$|(?<=^[a-z]{3}\d)-\d{1,3}$|(?<=^[a-z]{3}\d\d)-\d{1,3}$")
 _LONGER_NAME = re.compile(r" (?:of\b|in\b|[A-Z])")  # "Son of sevenless"
 # Of the mentions of organisms, to be one that the document is about.
-_MIN_SHARE = 0.5
+_MIN_ORGANISM_SHARE = 0.5
 _MIN_LENGTH, _MAX_FREQUENCY = 3, 1.0  # characters; per million words
 _LIST = r"(?:,|,? and|,? or|/) ?"
 _BEFORE_GENE_IN_LIST, _AFTER_GENE_IN_LIST = re.compile(_LIST), re.compile(rf"{_LIST}$")
-_PROBABILITY = 0.9
 
 
 @cache
@@ -58,17 +58,17 @@ def with_organism_genes(
     ids = _organism_ids()
     counts = Counter(ids[(match.lastindex or 1) - 1] for match in _ORGANISM.finditer(text))
     n_organisms = sum(span[2] == SPECIES for span in spans)
-    about = {id for id, n in counts.items() if n >= _MIN_SHARE * n_organisms}
+    about = {id for id, n in counts.items() if n >= _MIN_ORGANISM_SHARE * n_organisms}
     tables = orthologs_of(kb, about).values()
     if not (tables or about & set(kb.type_names)):
         return spans
     by_token, names = SpansByToken(spans), list[tuple[str, int, int]]()
     defined = long_forms(doc)
-    for match in _NAME.finditer(text):
+    for match in _GENE_NAME.finditer(text):
         word = _ALLELE.sub("", match[0])
         if len(word) >= _MIN_LENGTH and word.lower() not in STOP_WORDS and word not in defined:
             names.append((word, *match.span()))
-    known = _genes_of(kb, {word for word, *_ in names}, about)
+    known = _known_genes(kb, {word for word, *_ in names}, about)
     symbols = {word for word, *_ in names if any(normalize_name(word) in ids for ids in tables)}
     rare, common = list[tuple[int, int]](), list[tuple[int, int]]()
     for word, start, end in names:
@@ -84,13 +84,13 @@ def with_organism_genes(
             if (span := doc.char_span(start, end)) is None:
                 continue
             near = by_token.overlapping(span.start, span.end)
-            if near or (places is common and not _is_gene(text, start, end, genes, ends)):
+            if near or (places is common and not _is_named_gene(text, start, end, genes, ends)):
                 continue
-            by_token.replace([], (span.start, span.end, GENE, _PROBABILITY))
+            by_token.replace([], (span.start, span.end, GENE, RULE_PROBABILITY))
     return sorted(by_token)
 
 
-def _genes_of(kb: KnowledgeBase, words: set[str], organisms: set[str]) -> set[str]:
+def _known_genes(kb: KnowledgeBase, words: set[str], organisms: set[str]) -> set[str]:
     """Return the words that are names of genes of these organisms."""
     different = sorted(words)
     rows = kb.lookup_names(normalize_names(different))
@@ -107,7 +107,7 @@ def _genes_of(kb: KnowledgeBase, words: set[str], organisms: set[str]) -> set[st
     }
 
 
-def _is_gene(text: str, start: int, end: int, starts: set[int], ends: set[int]) -> bool:
+def _is_named_gene(text: str, start: int, end: int, starts: set[int], ends: set[int]) -> bool:
     """Whether a common word has a capital within a sentence, or words for genes beside it, or a
     gene in the same list."""
     before = text[max(0, start - 2) : start].rstrip()[-1:]

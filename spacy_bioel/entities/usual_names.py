@@ -19,7 +19,7 @@ from spacy.tokens import Doc, Span
 from spacy.util import filter_spans
 
 from spacy_bioel.doc import SpansByToken, long_forms, text_of
-from spacy_bioel.entities import LinkerKnowledge, Mentions, Query
+from spacy_bioel.entities import RULE_PROBABILITY, LinkerKnowledge, Mentions, Query
 from spacy_bioel.entities.codes import is_code
 from spacy_bioel.entities.species import HUMAN
 from spacy_bioel.kb.bundled import ASSETS_FOLDER
@@ -27,15 +27,15 @@ from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.normalize import normalize_name, normalize_names
 from spacy_bioel.types import CHEMICAL, GENE, ScoredSpan
 
-_WORD = re.compile(r"(?<![\w-])[^\W\d_][\w/-]*+")
-_BEFORE_GENE = re.compile(
+_NAME_OR_WORD = re.compile(r"(?<![\w-])[^\W\d_][\w/-]*+")
+_WORDS_BEFORE_GENE = re.compile(
     r"\b(?:(?:over|co-?)?express(?:ion|es|ed|ing)(?: levels?)?|knock(?:down|out|ing down)|silencing"
     r"|deletion|ablation|loss|depletion|transcription|phosphorylation|(?:m?RNA|protein) levels?"
     r"|mutations?|promoter|genes?|proteins?|transfect\w{1,5}|si-?RNA|antibod(?:y|ies))"
     r"(?: (?:of|for|in|to|against|with|encoding))?(?: the)?(?: human| mouse| rat)?[ (]$",
     re.IGNORECASE,
 )
-_AFTER_GENE = re.compile(
+_WORDS_AFTER_GENE = re.compile(
     r"[ -](?:(?:over)?express(?:ion|ing|ed)|genes?|proteins?|m?RNA|knock(?:down|out)|siRNA|promoter"
     r"|mutations?|mutants?|null|deficien(?:t|cy)|transcripts?|phosphorylation|positive|negative"
     r"|polymorphisms?|transfected)\b"
@@ -53,8 +53,7 @@ _PROTEIN = re.compile(
 )
 _LONG_NUMBER = re.compile(r"\d{4}")
 _NEVER_LABELS = (GENE, "Disease")
-_PROBABILITY = 0.9  # of mentions that are found here
-_MAX_BEFORE = 60  # characters before a name to search for words for genes
+_N_CHARS_BEFORE = 60  # characters before a name to search for words for genes
 
 
 class UsualName(NamedTuple):
@@ -109,12 +108,12 @@ def _means_others(kb: KnowledgeBase, name: str, symbols: tuple[str, ...]) -> boo
 
 def is_beside_gene_words(text: str, start: int, end: int) -> bool:
     """Whether words such as "expression of" are before or after a string, text[start:end]."""
-    before = text[max(0, start - _MAX_BEFORE) : start]
+    before = text[max(0, start - _N_CHARS_BEFORE) : start]
     if text[start:end].isupper() and (  # "basal LH", but "oxytocin levels" are those of a chemical
         _BEFORE_HORMONE.search(before) or _AFTER_HORMONE.match(text, end)
     ):
         return True
-    return bool(_BEFORE_GENE.search(before) or _AFTER_GENE.match(text, end))
+    return bool(_WORDS_BEFORE_GENE.search(before) or _WORDS_AFTER_GENE.match(text, end))
 
 
 def with_proteins(doc: Doc, spans: list[ScoredSpan], kb: KnowledgeBase) -> list[ScoredSpan]:
@@ -139,7 +138,7 @@ def with_proteins(doc: Doc, spans: list[ScoredSpan], kb: KnowledgeBase) -> list[
     for span in filter_spans(s for s, row in zip(by_name, rows, strict=True) if row >= 0):
         near = by_token.overlapping(span.start, span.end)
         if all(span.start <= s[0] and s[1] <= span.end and s[3] < 1 for s in near):
-            by_token.replace(near, (span.start, span.end, GENE, _PROBABILITY))
+            by_token.replace(near, (span.start, span.end, GENE, RULE_PROBABILITY))
     return sorted(by_token)
 
 
@@ -148,7 +147,7 @@ def with_usual_names(doc: Doc, spans: list[ScoredSpan]) -> list[ScoredSpan]:
     text, names, added = text_of(doc), usual_names(), dict[tuple[int, int], ScoredSpan]()
     dropped = set[ScoredSpan]()
     by_token = SpansByToken(spans)
-    for match in _WORD.finditer(text):
+    for match in _NAME_OR_WORD.finditer(text):
         name = match.group()
         while name not in names and "-" in name:
             name = name.rpartition("-")[0]
@@ -168,7 +167,7 @@ def with_usual_names(doc: Doc, spans: list[ScoredSpan]) -> list[ScoredSpan]:
         if usual.needs_context or near:
             if not is_beside_gene_words(text, start, end):
                 continue
-        added[span.start, span.end] = (span.start, span.end, GENE, _PROBABILITY)
+        added[span.start, span.end] = (span.start, span.end, GENE, RULE_PROBABILITY)
     for scored in spans:
         if scored[2] == GENE and scored[3] < 1:
             mention = doc[scored[0] : scored[1]]

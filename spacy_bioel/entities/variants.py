@@ -133,7 +133,7 @@ class Variants(EntityRules):
         return [_EXPLANATIONS.get(best.evidence, "") if best else "" for best in linked]
 
 
-_MAX_CODE_LENGTH = 8  # "A20140G"
+_MAX_SHORT_CODE = 8  # "A20140G"
 
 
 def create_variants_v1() -> Variants:
@@ -161,7 +161,7 @@ def _is_plausible(doc: Doc, span: ScoredSpan) -> bool:
     if label != VARIANT or probability == 1 or RS_NUMBER.fullmatch(mention.text):
         return True
     text, place = text_of(doc), (mention.start_char, mention.end_char)
-    is_short = len(mention.text) <= _MAX_CODE_LENGTH and mention.text.isalnum()
+    is_short = len(mention.text) <= _MAX_SHORT_CODE and mention.text.isalnum()
     return read_variant(text, *place) is not None and not (is_short and is_code(text, *place))
 
 

@@ -13,11 +13,11 @@ from spacy_bioel.io.open import StrPath, curie, file_in, numbered_lines, skip_if
 from spacy_bioel.io.table import check_row, column_indices, header_of, split_rows
 from spacy_bioel.types import OMOP, STANDARD, Concept
 
-_FILES = ("CONCEPT", "CONCEPT_RELATIONSHIP", "CONCEPT_SYNONYM")
-_VOCABULARY, _CODE = "vocabulary_id", "concept_code"
+_ATHENA_FILES = ("CONCEPT", "CONCEPT_RELATIONSHIP", "CONCEPT_SYNONYM")
+_VOCABULARY, _CONCEPT_CODE = "vocabulary_id", "concept_code"
 _IS_A, _MAPS_TO, _REPLACED_BY = "Is a", "Maps to", "Concept replaced by"
 _ENGLISH = frozenset(("4180186", "4093769", "0"))  # now, formerly, and no language
-_MAX_DIGITS = 18
+_MAX_ID_DIGITS = 18
 
 
 def read_athena(
@@ -35,10 +35,10 @@ def read_athena(
         number, [B510] if a row has another number of cells, [B606] for an unknown vocabulary.
     """
     concepts, relations, synonyms = (
-        file_in(folder, f"{name}.csv", of="an Athena download") for name in _FILES
+        file_in(folder, f"{name}.csv", of="an Athena download") for name in _ATHENA_FILES
     )
     known, curies, others = set(), dict[int, str](), dict[int, str]()
-    for id, vocabulary, code in _rows(concepts, "concept_id", _VOCABULARY, _CODE):
+    for id, vocabulary, code in _rows(concepts, "concept_id", _VOCABULARY, _CONCEPT_CODE):
         known.add(vocabulary)
         if not vocabularies or vocabulary in vocabularies:
             curies[id] = _to_curie(vocabulary, code)
@@ -51,7 +51,7 @@ def read_athena(
         if relation in related and id in curies and id != other and not invalid:
             related[relation][id] = (*related[relation].get(id, ()), other)
             others[other] = curies.get(other, "")
-    for id, vocabulary, code in _rows(concepts, "concept_id", _VOCABULARY, _CODE):
+    for id, vocabulary, code in _rows(concepts, "concept_id", _VOCABULARY, _CONCEPT_CODE):
         if id in others:
             others[id] = curies.get(id) or _to_curie(vocabulary, code)
     names: dict[int, list[str]] = defaultdict(list)
@@ -94,7 +94,7 @@ def _rows(path: Path, *columns: str) -> Iterator[list[Any]]:
             check_row(where, row, len(header), ())
             cells: list[Any] = [row[i] for i in at]
             for i in numbers:
-                if not cells[i].isdecimal() or len(cells[i]) > _MAX_DIGITS:
+                if not cells[i].isdecimal() or len(cells[i]) > _MAX_ID_DIGITS:
                     problem = f"expected a number as {columns[i]}, found {cells[i]!r:.40}"
                     raise BioelError(Errors.B132.format(where=where, problem=problem))
                 cells[i] = int(cells[i])

@@ -19,13 +19,13 @@ NORMALIZER_VERSION = 1
 # A blank line ends a name; other white space between words counts as one space.
 _LINE_BREAK = r"(?:\r\n|\n|\r(?!\n))"
 BLANK_LINE = re.compile(rf"{_LINE_BREAK}[^\S\r\n]*{_LINE_BREAK}")
-_GREEK = {
+GREEK = {
     "α": "alpha", "β": "beta", "γ": "gamma", "δ": "delta", "ε": "epsilon", "ζ": "zeta",
     "η": "eta", "θ": "theta", "ι": "iota", "κ": "kappa", "λ": "lambda", "μ": "mu", "ν": "nu",
     "ξ": "xi", "ο": "omicron", "π": "pi", "ρ": "rho", "σ": "sigma", "ς": "sigma", "τ": "tau",
     "υ": "upsilon", "φ": "phi", "χ": "chi", "ψ": "psi", "ω": "omega",
 }  # fmt: skip
-_FOLD = str.maketrans(_GREEK | {"ß": "ss", "æ": "ae", "œ": "oe", "ø": "o", "ł": "l", "đ": "d"})
+_FOLD = str.maketrans(GREEK | {"ß": "ss", "æ": "ae", "œ": "oe", "ø": "o", "ł": "l", "đ": "d"})
 _SYMBOLS = re.compile(r"[^\w\s\u0300-\u036f]+")
 _WORD_SEPARATORS = re.compile(r"[\W_]+")
 _ASCII_SEPARATORS = re.compile(r"[^0-9a-z]+")
