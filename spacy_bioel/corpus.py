@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 from spacy.language import Language
@@ -87,12 +87,7 @@ def mix_corpora_v1(*corpora: Corpus) -> Corpus:
 
     corpora: Readers, such as `spacy-bioel.Corpus.v1`, each with the labels that it `annotates`.
     """
-
-    def read_examples(nlp: Language) -> Iterator[Example]:
-        for corpus in corpora:
-            yield from corpus(nlp)
-
-    return read_examples
+    return lambda nlp: chain.from_iterable(corpus(nlp) for corpus in corpora)
 
 
 def declare_labels(

@@ -15,14 +15,14 @@ compared with the vectors of names.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Unpack
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
 
-from spacy_bioel.models.networks import ReaderSettings, TokenReader, negative_log_likelihood
+from spacy_bioel.models.networks import TokenReader, negative_log_likelihood
 
 
 class MentionTower(nn.Module):
@@ -130,10 +130,10 @@ class Multitask(TokenReader):
         nil_weight: float,
         hard: int,
         dim: int,
-        **settings: Unpack[ReaderSettings],
+        width: int,
+        **settings: Any,
     ) -> None:
-        super().__init__(**settings)
-        width = settings["width"]
+        super().__init__(width=width, **settings)
         self.tasks = tasks
         self.per_token = per_token
         self.nil_weight = nil_weight

@@ -28,12 +28,11 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 from filelock import FileLock, Timeout
 
 from spacy_bioel.errors import LOGGER, BioelError, Errors, Warnings
-from spacy_bioel.files import replacing_file, sync
+from spacy_bioel.files import replacing_file, scratch_folder, sync
 from spacy_bioel.kb.columns import (
     COLUMN_FILES,
     KB_FILES,
@@ -304,7 +303,7 @@ class Transaction:
             meta.json; see `kb.columns.meta_of`.
         arguments: Further arguments of `write`.
         """
-        with self._fresh_folder() as fresh:
+        with scratch_folder(self.folder / "new") as fresh:
             meta = write(fresh, **arguments)
             name = generation = generation_name(str(meta["fingerprint"]))
             n = 0
@@ -324,7 +323,7 @@ class Transaction:
         kind, name (str): See `HOME_FILES`, `vectors_name` and `trie_name`.
         YIELDS (Path): Empty folder for the files.
         """
-        with self._fresh_folder() as fresh:
+        with scratch_folder(self.folder / "new") as fresh:
             yield fresh
             if not (self.folder / kind / name).exists():
                 self.put(fresh, kind, name)
@@ -359,15 +358,6 @@ class Transaction:
         # number at the end.
         old_tries = (name for name in homes_in(folder, "tries") if name[-12:] not in generation)
         _remove(folder / "tries" / name for name in old_tries)
-
-    @contextmanager
-    def _fresh_folder(self) -> Iterator[Path]:
-        fresh = self.folder / f".new.{uuid4().hex[:12]}"
-        fresh.mkdir()
-        try:
-            yield fresh
-        finally:
-            shutil.rmtree(fresh, ignore_errors=True)
 
 
 def _acquire(lock: FileLock, folder: Path, *, make: bool) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.kb.columns import RawFile, offsets_of
+from spacy_bioel.kb.columns import offsets_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase, Ragged, SortedKeys, StringColumn, word_keys
 from spacy_bioel.text.normalize import normalize_names
 from spacy_bioel.types import IntArray, KbRelease, remember
@@ -57,9 +57,6 @@ class JoinedStrings(StringColumn):
             if len(positions := np.flatnonzero(parts == number)):
                 yield number, positions, self._row[rows[positions]].astype(np.int64)
 
-    def raw(self) -> tuple[RawFile, NDArray[np.uint64]]:
-        return string_column(self).raw()
-
 
 def join_strings(
     columns: Sequence[StringColumn], by_key: Sequence[SortedKeys], *, normalize: Normalize
@@ -95,7 +92,7 @@ def join_strings(
     return strings, joined_rows, SortedKeys.from_keys(joined_keys)
 
 
-def string_column(strings: Sequence[str] | StringColumn) -> StringColumn:
+def string_column(strings: Sequence[str]) -> StringColumn:
     """Create a string column in memory."""
     lines = [f"{string}\n".encode() for string in strings]
     blob = np.frombuffer(b"".join(lines), dtype=np.uint8)

@@ -78,10 +78,6 @@ class StringColumn:
     def __len__(self) -> int:
         return len(self._offsets) - 1
 
-    def raw(self) -> tuple[RawFile, NDArray[np.uint64]]:
-        """Return all bytes and all offsets, after checking the offsets."""
-        return self._blob, self._origin.growing(self._offsets, least=1)
-
     def __getitem__(self, row: int) -> str:
         return self.take([row])[0]
 
@@ -232,9 +228,9 @@ class Ragged:
             raise IndexError(f"a row is negative, or not below {len(self)}")
         # The neighbouring offsets are compared too, which reveals nearly all damage.
         offsets = self._offsets.take(rows[:, None] + _AROUND_ROW, mode="clip")
-        offsets = self._offsets_origin.rows(offsets, below=len(self._values) + 1)
-        steps = np.diff(offsets)
-        if (steps < 0).any() or (steps[:, 1] < self._least).any():
+        steps, end = np.diff(offsets), len(self._values)
+        grow = (steps >= 0).all() and (steps[:, 1] >= self._least).all()
+        if not grow or offsets.min(initial=0) < 0 or offsets.max(initial=end) > end:
             expected = f"offsets that grow by {self._least} or more"
             raise self._offsets_origin.error(Errors.B211, expected, "other offsets")
         return offsets[:, 1:3]
@@ -532,22 +528,19 @@ class KnowledgeBase:
 
     def find_all(self, ids: Sequence[str]) -> IntArray:
         """Return the row of each id, or of the id that replaced it; -1 if unknown. Shape (n,)."""
-        rows, replacements = self._find_current(ids)
-        return np.where(replacements >= 0, replacements, rows)
+        keys = word_keys(ids)
+        rows = self._by_id.find(keys, ids, self.ids.take)
+        unknown = np.flatnonzero(rows < 0)
+        if len(unknown) and len(self.retired):
+            old_ids = [ids[i] for i in unknown.tolist()]
+            retired = self._by_retired.find(keys[unknown], old_ids, self.retired.take)
+            rows[unknown] = np.where(retired >= 0, self.retired_targets[retired], -1)
+        return rows
 
     def canonical(self, id: str) -> str:
         """Return the id that replaced a retired id, and any other id unchanged."""
-        replacement = int(self._find_current([id])[1][0])
-        return self.ids[replacement] if replacement >= 0 else id
-
-    def _find_current(self, ids: Sequence[str]) -> tuple[IntArray, IntArray]:
-        """Return the rows of current ids, and of retired ids' replacements; -1 for none."""
-        keys = word_keys(ids)
-        rows = self._by_id.find(keys, ids, self.ids.take)
-        retired = self._by_retired.find(keys, ids, self.retired.take)
-        if len(self.retired):
-            return rows, np.where(retired >= 0, self.retired_targets[retired], -1)
-        return rows, retired
+        row = self.find(id)
+        return self.ids[row] if row >= 0 else id
 
     @property
     def withdrawn(self) -> Mapping[str, list[str]]:

@@ -161,20 +161,6 @@ def _make_scorer(name: str, settings: dict[str, int | float]) -> nn.Module:
     return scorer
 
 
-def mention_loss(
-    model: MentionModel,
-    logits: FloatsXd,
-    gold: TokenSpans,
-    probabilities: FloatArray,
-    annotated: BoolArray,
-) -> tuple[float, FloatsXd]:
-    """Compute `DetectorKind.loss`, and its gradient on the logits' device."""
-    compute_loss = model.attrs["kind"].loss
-    loss, gradient = compute_loss(model.ops.to_numpy(logits), gold, probabilities, annotated)
-    on_device: Any = model.ops.asarray(gradient)
-    return loss, on_device
-
-
 def find_spans(
     model: MentionModel, batch: MentionBatch, *, min_probability: float
 ) -> tuple[TokenSpans, FloatArray]:

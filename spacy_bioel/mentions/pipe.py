@@ -32,7 +32,6 @@ from spacy_bioel.mentions.model import (
     TokenSpans,
     add_scorer,
     find_spans,
-    mention_loss,
     set_labels,
 )
 from spacy_bioel.mentions.selection import MIN_SCORED_PROBABILITY, select_mentions, word_lists
@@ -229,7 +228,9 @@ class MentionDetector(StoredPipe[MentionSettings]):
 
     def get_loss(self, examples: Iterable[Example], scores: Any) -> tuple[float, Any]:
         """Compute the loss and its gradient with respect to the logits `scores`."""
-        return mention_loss(self.model, scores, *self._targets(examples))
+        compute_loss, ops = self.model.attrs["kind"].loss, self.model.ops
+        loss, gradient = compute_loss(ops.to_numpy(scores), *self._targets(examples))
+        return loss, ops.asarray(gradient)
 
     def _targets(self, examples: Iterable[Example]) -> tuple[TokenSpans, FloatArray, BoolArray]:
         """Return the gold mentions, their probabilities, and the annotated labels of each token.

@@ -78,10 +78,6 @@ def _keep_probable(min_probability: float) -> Step:
     return lambda spans: [span for span in spans if span[3] >= min_probability]
 
 
-def _is_whole(text: str) -> bool:
-    return not _BRACKETS.search(text) or has_whole_brackets(text)
-
-
 def _keep_texts(doc: Doc, condition: Callable[[str], bool]) -> Step:
     """Keep the spans whose text meets a condition."""
 
@@ -96,17 +92,16 @@ def _steps_before_rules(doc: Doc, cfg: Mapping[str, Any]) -> list[tuple[str, Ste
     """Return the (reason, step) pairs that narrow all spans down to the probable spans."""
     threshold: float = cfg["threshold"]
     below, text = f"below the threshold of {threshold:g}", text_of(doc)
-    steps: list[tuple[str, Step]] = [
-        ("trimmed by markup or a denial", partial(trim_borders, doc)),
-    ]
+    steps: list[tuple[str, Step]] = [("trimmed by markup or a denial", partial(trim_borders, doc))]
     if BLANK_LINE.search(text):
         has_no_blank_line = _keep_texts(doc, lambda text: not BLANK_LINE.search(text))
         steps.append(("contains a blank line", has_no_blank_line))
     if is_in_capitals(text):
         is_content_word = _keep_texts(doc, lambda text: text.lower() not in STOP_WORDS)
         steps.append(("a function word, in a text in capitals", is_content_word))
+    if _BRACKETS.search(text):
+        steps.append(("contains half of a pair of brackets", _keep_texts(doc, has_whole_brackets)))
     steps += [
-        ("contains half of a pair of brackets", _keep_texts(doc, _is_whole)),
         (below, _keep_probable(min(threshold, MIN_SCORED_PROBABILITY))),
         ("", partial(smooth_over_document, doc, weight=cfg["document_smoothing"])),
         (below, _keep_probable(threshold)),
@@ -245,12 +240,7 @@ def apply_lists(
     kept = [span for span in spans if covered.isdisjoint(range(*span[:2]))]
     if exclude:
         excluded = {on_one_line(words.lower()) for words in exclude}
-        texts = texts_of(doc, kept)
-        kept = [
-            span
-            for span, text in zip(kept, texts, strict=True)
-            if on_one_line(text.lower()) not in excluded
-        ]
+        kept = _keep_texts(doc, lambda text: on_one_line(text.lower()) not in excluded)(kept)
     return sorted([*kept, *included], key=lambda span: span[:3]) if included else kept
 
 

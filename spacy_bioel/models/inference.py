@@ -28,7 +28,7 @@ Weights = Mapping[str, NDArray]
 Shapes = dict[str, tuple[int, ...]]
 
 # Number of start tokens scored together: few enough that sums stay in the processor's cache.
-_STARTS_PER_BLOCK = 512
+STARTS_PER_BLOCK = 512
 
 
 def linear(x: FloatArray, weight: FloatArray, bias: FloatArray | None = None) -> FloatArray:
@@ -115,8 +115,8 @@ def _hidden_logits(
     output, widths = weights["output.weight"], weights["width.weight"]
     n, max_width = len(starts), len(widths)
     logits = np.empty((n, max_width, len(output)), np.float32)
-    for low in range(0, n, _STARTS_PER_BLOCK):
-        high = min(low + _STARTS_PER_BLOCK, n)
+    for low in range(0, n, STARTS_PER_BLOCK):
+        high = min(low + STARTS_PER_BLOCK, n)
         inside = spans[(spans[:, 0] >= low) & (spans[:, 0] < high)]
         total = np.zeros_like(starts[low:high])
         hidden = np.empty_like(total)

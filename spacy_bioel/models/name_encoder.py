@@ -279,12 +279,9 @@ def read_encoder(model: NameEncoder, folder: Path) -> None:
         raise BioelError(Errors.B046.format(folder=folder, reason=error)) from error
     if found != (expected := encoder_settings(model)):
         raise BioelError(Errors.B047.format(folder=folder, found=found, expected=expected))
-    if missing := {_TOKENIZER_FILE, _WEIGHTS_FILE} - set(parts):
+    if missing := {_TOKENIZER_FILE, _WEIGHTS_FILE, model.attrs["kind"].file} - set(parts):
         raise BioelError(Errors.B046.format(folder=folder, reason=f"no {sorted(missing)}"))
-    try:
-        load_encoder(model, parts)
-    except KeyError as error:  # a file that only this architecture needs
-        raise BioelError(Errors.B046.format(folder=folder, reason=f"no {error}")) from error
+    load_encoder(model, parts)
 
 
 def drop_encoder(model: Model) -> None:

@@ -16,16 +16,13 @@ encoder losses are scalars, and 0 if there is nothing to learn.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypedDict, Unpack, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from spacy_bioel.models.inference import START_BIAS
-
-# Number of start tokens scored together: few enough that sums stay in the processor's cache.
-_SPAN_STARTS_PER_BLOCK = 512
+from spacy_bioel.models.inference import START_BIAS, STARTS_PER_BLOCK
 
 
 class FrozenEmbeddings(nn.Module):
@@ -169,15 +166,6 @@ class ResCNN(nn.Module):
         return summed / weights.new_zeros(len(lengths), 1).index_add(0, name, weights)
 
 
-class ReaderSettings(TypedDict):
-    """Arguments of `TokenReader`."""
-
-    width: int
-    max_width: int
-    n_features: int
-    dropout: float
-
-
 class TokenReader(nn.Module):
     """Base class of detector networks; it adds gazetteer matches to token vectors.
 
@@ -224,9 +212,9 @@ class TagScorer(TokenReader):
     n_labels (int): Number of labels; each has the tags B and I, which exclude all others.
     """
 
-    def __init__(self, *, n_labels: int, **settings: Unpack[ReaderSettings]) -> None:
-        super().__init__(**settings)
-        self.output = nn.Linear(settings["width"], 2 * n_labels + 1)
+    def __init__(self, *, n_labels: int, width: int, **settings: Any) -> None:
+        super().__init__(width=width, **settings)
+        self.output = nn.Linear(width, 2 * n_labels + 1)
 
     def forward(self, tokens: Tensor, lengths: Tensor, spans: Tensor, words: Tensor) -> Tensor:
         """Score all tags.
@@ -249,10 +237,9 @@ class SpanScorer(TokenReader):
         over the tokens q = i..j, plus a bias; gazetteer matches enter through the token vectors h.
     """
 
-    def __init__(self, *, n_labels: int, hidden: int, **settings: Unpack[ReaderSettings]) -> None:
-        super().__init__(**settings)
-        self.n_labels, self.hidden = n_labels, hidden
-        width, size = settings["width"], hidden or n_labels
+    def __init__(self, *, n_labels: int, width: int, hidden: int, **settings: Any) -> None:
+        super().__init__(width=width, **settings)
+        self.n_labels, self.hidden, size = n_labels, hidden, hidden or n_labels
         if hidden:
             self.span_features = nn.Embedding(self.n_features, hidden)
             nn.init.zeros_(self.span_features.weight)
@@ -300,8 +287,8 @@ class SpanScorer(TokenReader):
         starts, ends, content = F.linear(tokens, weight).chunk(3, dim=1)
         starts = (starts + self.start.bias)[: 1 - self.max_width or None]
         blocks = []
-        for low in range(0, len(starts), _SPAN_STARTS_PER_BLOCK):
-            block_starts = starts[low : low + _SPAN_STARTS_PER_BLOCK]
+        for low in range(0, len(starts), STARTS_PER_BLOCK):
+            block_starts = starts[low : low + STARTS_PER_BLOCK]
             n = len(block_starts)
             reached = slice(low, low + n + self.max_width - 1)
             block_ends, block_content = ends[reached], content[reached]

@@ -62,8 +62,6 @@ def test_a_name_of_both_is_one_name_with_all_its_concepts(joined):
     assert is_preferred.tolist() == [False, False]
     assert joined.lookup_names(["fever", "nothing"]).tolist() == [0, -1]
     assert joined.names.take(np.array([4, 0, 5])) == [joined.name(row) for row in (4, 0, 5)]
-    blob, offsets = joined.names.raw()
-    assert bytes(blob[: int(offsets[1])]) == b"Fever\n"
 
 
 def test_an_id_that_is_current_in_a_part_is_not_retired(joined):

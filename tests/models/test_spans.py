@@ -66,7 +66,7 @@ def brute_force(scorer: SpanScorer, tokens: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("block", [4096, 4, 1])
 def test_scores_equal_brute_force(block, monkeypatch):
-    monkeypatch.setattr(module, "_SPAN_STARTS_PER_BLOCK", block)
+    monkeypatch.setattr(module, "STARTS_PER_BLOCK", block)
     scorer = make("spans")
     with torch.no_grad():
         scores = scorer(TOKENS, LENGTHS, SPANS, WORDS)
