@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from spacy.language import Language
 
     from spacy_bioel.evaluation.evaluate import Figure
-    from spacy_bioel.evaluation.tune import TuningReport
     from spacy_bioel.types import AnnotatedText
 
 
@@ -290,7 +289,22 @@ def tune_command(
     with replacing_folder(out) as folder:
         nlp.to_disk(folder)
     if console.write_json(json_file, report.to_json()):
-        _show_tuned(report, out)
+        rows = [
+            (
+                step.what,
+                ", ".join(f"{name} {value}" for name, value in step.chosen.items()),
+                f"{step.protocol} {step.metric}",
+                f"{step.fitted:.2f}",
+                "–" if step.cross_fitted is None else f"{step.cross_fitted:.2f}",
+            )
+            for step in report.tuned
+        ]
+        console.show_table(("pipe", "chosen", "measured", "fitted", "cross-fitted"), rows)
+        for remark in report.remarks:
+            console.show_note(remark)
+        console.show_note(
+            f"{report.mentions:,} mentions in {report.documents:,} documents -> {out}"
+        )
 
 
 def check_out(out: Path, inputs: dict[str, Path | None]) -> None:
@@ -327,20 +341,3 @@ def require_extra(nlp: Language) -> None:
         # `spacy package` copies the requirements into the wheel.
         versions = get_minor_version_range(__version__)
         nlp.meta["requirements"] = [f"spacy-bioel[{extra}]{versions}"]
-
-
-def _show_tuned(report: TuningReport, out: Path) -> None:
-    rows = [
-        (
-            step.what,
-            ", ".join(f"{name} {value}" for name, value in step.chosen.items()),
-            f"{step.protocol} {step.metric}",
-            f"{step.fitted:.2f}",
-            "–" if step.cross_fitted is None else f"{step.cross_fitted:.2f}",
-        )
-        for step in report.tuned
-    ]
-    console.show_table(("pipe", "chosen", "measured", "fitted", "cross-fitted"), rows)
-    for remark in report.remarks:
-        console.show_note(remark)
-    console.show_note(f"{report.mentions:,} mentions in {report.documents:,} documents -> {out}")

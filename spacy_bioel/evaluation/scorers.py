@@ -14,7 +14,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import IO, Any
 
@@ -214,7 +214,8 @@ def _open_log(
         remaining = info["seconds"] * (max_steps - step) / step if step and max_steps else None
         cells = [_progress(step, max_steps), str(info["epoch"])]
         cells += [f"{info['losses'].get(name, 0.0):.2f}" for name in pipes]
-        cells += [_percent(info["other_scores"], name) for name in scores]
+        values = (info["other_scores"].get(name) for name in scores)
+        cells += [f"{x * 100:.2f}" if isinstance(x, int | float) else "-" for x in values]
         cells += [f"{info['score'] * 100:.2f}", _clock(info["seconds"]), _clock(remaining)]
         write(cells)
 
@@ -228,11 +229,6 @@ def _column_title(name: str) -> str:
 
 def _progress(step: int, max_steps: int) -> str:
     return f"{step}/{max_steps}" if max_steps else str(step)
-
-
-def _percent(scores: Mapping[str, Any], name: str) -> str:
-    value = scores.get(name)
-    return "-" if not isinstance(value, int | float) else f"{value * 100:.2f}"
 
 
 def _clock(seconds: float | None) -> str:
