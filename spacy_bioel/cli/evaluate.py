@@ -177,10 +177,9 @@ def evaluate_command(
         for key, value in about.items():
             console.show_note(f"{key}: {value}")
     for row in scores:
-        if row.metric == "f1" and not row.label:
-            alone = baseline.get((row.protocol, "f1"), 0)
-            if alone > row.value:
-                console.show_note(Warnings.W455.format(**asdict(row), alone=alone))
+        alone = baseline.get((row.protocol, row.metric), 0)
+        if row.metric == "f1" and not row.label and alone > row.value:
+            console.show_note(Warnings.W455.format(**asdict(row), alone=alone))
     if errors is not None or html is not None:
         n = error_files.report_errors(
             linker, texts, links, scores=scores, about=about, rows=errors, page=html,
@@ -191,7 +190,7 @@ def evaluate_command(
 
 
 def _json_row(row: Figure, baseline: Mapping[tuple[str, str], float]) -> dict[str, Any]:
-    cells = asdict(row) | {"rules": asdict(PROTOCOLS[row.protocol].rules)}
+    cells = asdict(row) | {"rules": PROTOCOLS[row.protocol].rules}
     if not row.label and (row.protocol, row.metric) in baseline:
         cells["names_alone"] = baseline[row.protocol, row.metric]
     return cells
