@@ -89,8 +89,8 @@ def evaluate_links(
     """
     chosen = [get_protocol(name) for name in protocols]
     golds, links = canonicalise(gold, predicted, canonical)
-    items = chain.from_iterable([*golds, *links]) if per_label else ()
-    labels = {item.label for item in items}
+    items = chain[Mention | Link](*golds, *links)
+    labels = {item.label for item in items} if per_label else set()
     figures: list[Figure] = []
     for name, protocol in chosen:
         metrics = {key: m for key, m in protocol.metrics.items() if m.rank <= max_candidates}

@@ -49,7 +49,6 @@ from spacy_bioel.types import Link, preferred_name
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyarrow.dataset import Dataset
 
 
 # Characters at which corpus readers split an id field.
@@ -428,7 +427,11 @@ def read_parquet(path: str | os.PathLike[str]) -> Iterator[Document]:
     except Exception as error:  # exceptions from pyarrow or the operating system
         raise BioelError(Errors.B195.format(path=path, error=error)) from error
     check_columns(source.schema.names, "text", "id")
-    return _stream_parquet(source)
+    return (
+        (text, None if id is None else str(id))
+        for batch in source.to_batches(columns=["text", "id"])
+        for text, id in zip(batch["text"].to_pylist(), batch["id"].to_pylist(), strict=True)
+    )
 
 
 def check_columns(columns: list[str], *expected: str) -> None:
@@ -460,12 +463,6 @@ def writing_parquet(path: Path) -> Iterator[Write]:
 
         yield write
         flush()
-
-
-def _stream_parquet(dataset: Dataset) -> Iterator[Document]:
-    for batch in dataset.to_batches(columns=["text", "id"]):
-        for text, id in zip(batch["text"].to_pylist(), batch["id"].to_pylist(), strict=True):
-            yield text, None if id is None else str(id)
 
 
 def _import_pyarrow(module: str) -> ModuleType:

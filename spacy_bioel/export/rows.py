@@ -86,10 +86,10 @@ def worker_processes(
             ours, theirs = multiprocessing.Pipe()
             args = (UserCode(), work, theirs, ours)
             # Daemon processes end with this process, even if the generator was never closed.
-            process = multiprocessing.Process(target=_run_worker, args=args, daemon=True)
-            process.start()
+            worker = multiprocessing.Process(target=_run_worker, args=args, daemon=True)
+            worker.start()
             theirs.close()
-            workers.append((process, ours))
+            workers.append((worker, ours))
             idle.put(workers[-1])
         yield parallel_map
     finally:
