@@ -4,20 +4,12 @@ The tables of docs/reference/protocols.md and the definitions in docs/guides/err
 spacy_bioel/evaluation/protocols.py.
 """
 
-from dataclasses import asdict, fields
 from pathlib import Path
 
 from benchmarks.readme import write_block
 from benchmarks.tables import table
 from spacy_bioel.cli.error_files import COLUMNS
-from spacy_bioel.evaluation.protocols import (
-    ALIASES,
-    KINDS,
-    MARKS,
-    PAIRING,
-    PROTOCOLS,
-    ProtocolRules,
-)
+from spacy_bioel.evaluation.protocols import ALIASES, KINDS, MARKS, PAIRING, PROTOCOLS
 
 _DOCS = Path(__file__).parents[1] / "docs"
 PAGE, ERRORS = _DOCS / "reference" / "protocols.md", _DOCS / "guides" / "errors.md"
@@ -42,13 +34,13 @@ def errors_page() -> str:
 
 def _tables(*, given_mentions: bool) -> str:
     """Return tables of the rules of protocols and of the meaning of their metrics."""
-    names = [field.name for field in fields(ProtocolRules)]
+    names = list(PROTOCOLS["end_to_end"].rules)
     lines, metrics = [], {}
     for name, protocol in PROTOCOLS.items():
         if bool(protocol.given_mentions) == given_mentions:
             also = [f"also `{alias}`" for alias, proper in ALIASES.items() if proper == name]
-            rules = asdict(protocol.rules)
-            lines.append([", ".join([f"`{name}`", *also]), *(rules[key] or "–" for key in names)])
+            rules = (rule or "–" for rule in protocol.rules.values())
+            lines.append([", ".join([f"`{name}`", *also]), *rules])
             metrics |= {f"`{key}`": metric.meaning for key, metric in protocol.metrics.items()}
     shown = [table(["protocol", *names], lines), table(["metric", ""], list(metrics.items()))]
     return "\n\n".join(shown)

@@ -97,7 +97,11 @@ def _adapt(
         raise BioelError(Errors.B573.format(name=name))
     train, dev = _read_corpora(nlp)
     key = detector.cfg["gold_key"]
-    known, own, in_dev = detector.labels, *(_labels_of(x, key) for x in (train, dev))
+    own, in_dev = (
+        sorted({span.label_ for x in part for span in x.reference.spans.get(key, ())})
+        for part in (train, dev)
+    )
+    known = detector.labels
     if not own:
         raise BioelError(Errors.B051.format(key=key))
     found = {} if listens(detector.model) else _count_found(detector, train[:_MAX_DOCUMENTS])
@@ -114,7 +118,9 @@ def _adapt(
     if keep:
         others = {label: label for label in known if label not in {*labels, *labels.values()}}
         if others and not any(annotated_labels(x.reference, key=key) for x in train):
-            _declare(nlp, sorted({*own, *in_dev}))
+            for reader in nlp.config["corpora"].values():
+                if isinstance(reader, dict) and reader.get("@readers") == _READER:
+                    reader["annotates"] = sorted({*own, *in_dev})
             if not listens(detector.model):
                 detector.taught = _predict(detector, train, {*others})
         labels |= others
@@ -124,10 +130,6 @@ def _adapt(
     if isinstance(linker, Linker):
         _adapt_linker(linker, labels, kb, {**label_types}, kept={*labels} - {*own})
         _add_mentions(linker, train, only_known=kb is not None)
-
-
-def _labels_of(examples: Sequence[Example], key: str) -> list[str]:
-    return sorted({s.label_ for x in examples for s in x.reference.spans.get(key, ())})
 
 
 def _read_corpora(nlp: Language) -> list[list[Example]]:
@@ -225,13 +227,6 @@ def _meaning(label: str) -> str:
     """Return a label without case, separators and plural, or the more usual name for it."""
     name = re.sub(r"[\W_]+", "", label).lower().removesuffix("s")
     return _MEANINGS.get(name, name)
-
-
-def _declare(nlp: Language, labels: list[str]) -> None:
-    """Let the readers of the config declare which labels the documents annotate."""
-    for reader in nlp.config["corpora"].values():
-        if isinstance(reader, dict) and reader.get("@readers") == _READER:
-            reader["annotates"] = labels
 
 
 def _adapt_linker(

@@ -161,7 +161,8 @@ def is_bundled(name: str) -> bool:
 
 def check_there(model: str) -> None:
     """Check, without loading it, that a model exists. RAISES BioelError: [B071] if not."""
-    if model != STARTER and not Path(model).exists() and not is_package(model):
+    is_bundled_model = model == STARTER or is_bundled(model)
+    if not (is_bundled_model or Path(model).exists() or is_package(model)):
         raise BioelError(Errors.B071.format(model=model, error="no such folder or package"))
 
 

@@ -78,12 +78,11 @@ class Facts:
 
     def of_others(self, row: Mapping[str, Any]) -> list[str]:
         """Return the scores of the other pipelines by the metric of a row; "": not measured."""
-        key = row["protocol"], row["metric"], ""
-        tables = [
-            {(one["protocol"], one["metric"], one["label"]): one["value"] for one in rows}
+        same = {"protocol": row["protocol"], "metric": row["metric"], "label": ""}.items()
+        return [
+            next((f"{one['value']:.1f}" for one in rows if same <= one.items()), "")
             for rows in self.others.values()
         ]
-        return [f"{table[key]:.1f}" if key in table else "" for table in tables]
 
     @property
     def labels(self) -> str:
@@ -215,15 +214,7 @@ def write_card(folder: Path, facts: Facts) -> None:
         NOT_STATED=NOT_STATED,
         PURPOSE=PURPOSE,
     )
-    meta = json.dumps(_meta(facts), indent=1, ensure_ascii=False) + "\n"
-    for file, text in (("README.md", readme), ("meta.json", meta)):
-        with replacing_text(folder / file, follow=False) as out:
-            out.write(text)
-
-
-def _meta(facts: Facts) -> dict[str, Any]:
-    """Return the contents of meta.json. Scores are fractions; spaCy shows them as percentages."""
-    return {
+    meta = {
         **facts.meta,
         "name": facts.name,
         "version": facts.version,
@@ -233,10 +224,14 @@ def _meta(facts: Facts) -> dict[str, Any]:
         "sources": [
             {"name": name or NOT_STATED, "license": licence} for name, licence in facts.sources
         ],
-        "performance": {
+        "performance": {  # fractions, which spaCy shows as percentages
             f"{row['protocol']}_{row['metric']}": round(row["value"] / 100, 4)
             for row in facts.shown
         },
         "notes": "Scores are from `bioel evaluate`, by protocol and metric. README.md has the "
         "intervals and all other facts.",
     }
+    content = json.dumps(meta, indent=1, ensure_ascii=False) + "\n"
+    for file, text in (("README.md", readme), ("meta.json", content)):
+        with replacing_text(folder / file, follow=False) as out:
+            out.write(text)

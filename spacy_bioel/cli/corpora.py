@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from spacy.language import Language
 
 
-_MAX_LOST_SHOWN = 5
-
-
 @console.expand_options
 def convert(
     corpus: Annotated[Path, Argument(help="PubTator, BioC, BRAT, JSON lines or .spacy.")],
@@ -118,7 +115,7 @@ def _write_docbin(
         packed.to_disk(path)
     counts = f"{total.widened:,} widened to tokens, {len(total.lost):,} lost"
     console.show_note(f"{console.count_of(total.n, 'mention')}: {counts}.")
-    for lost in total.lost[:_MAX_LOST_SHOWN]:
+    for lost in total.lost[:5]:
         console.show_note(f"  lost: {lost}")
     return {"widened": total.widened, "lost": total.lost}
 

@@ -10,7 +10,7 @@ import json
 import os
 import sys
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import asdict
 from enum import StrEnum
@@ -29,7 +29,6 @@ from spacy_bioel.kb.folder import has_columns
 if TYPE_CHECKING:
     from spacy_bioel.explanation import Explanation
     from spacy_bioel.export.rows import Document, Totals
-    from spacy_bioel.report import Report
 
 
 Engine = StrEnum("Engine", ["LOCAL", "SPARK"])
@@ -448,8 +447,29 @@ def explain_command(
         )
         with console.writing(html) as file:
             file.write(page)
-    if console.write_json(json_file, asdict(report)):
-        _show_report(report, pieces, spans, mentions)
+    if not console.write_json(json_file, asdict(report)):
+        return
+    parts = [
+        f"[{words} -> {' | '.join(mention.ids) or 'NIL'}]" if mention else words
+        for words, mention in pieces
+    ]
+    console.show_line("".join(parts))
+    console.show_line(f"Pipeline: {report.model}. {report.finds}")
+    for kb in report.kbs:
+        console.show_line(f"Knowledge base: {kb}")
+    if spans:
+        console.show_table(_SPAN_COLUMNS, spans, title="Spans")
+    for m, before, candidates, after in mentions:
+        title = " ".join(filter(None, (m.text, m.label)))
+        console.show_line(f"\n{title}: {' | '.join(m.ids) or 'NIL'}")
+        for line in before:
+            console.show_line(line)
+        if candidates:
+            console.show_table(_CANDIDATE_COLUMNS, candidates)
+        for line in after:
+            console.show_line(line)
+    if not (report.mentions or report.considered):
+        console.show_line("Nothing in the text was considered a mention.")
 
 
 def _lines_before(mention: Explanation) -> list[str]:
@@ -470,32 +490,3 @@ def _lines_after(mention: Explanation) -> list[str]:
         for concept in mention.excluded
     ]
     return [f"Similar names: {'; '.join(mention.near)}", *excluded] if mention.near else excluded
-
-
-def _show_report(
-    report: Report,
-    pieces: Sequence[tuple[str, Explanation | None]],
-    spans: Sequence[Sequence[str]],
-    mentions: Sequence[tuple[Explanation, list[str], list[tuple[str, ...]], list[str]]],
-) -> None:
-    parts = [
-        f"[{words} -> {' | '.join(mention.ids) or 'NIL'}]" if mention else words
-        for words, mention in pieces
-    ]
-    console.show_line("".join(parts))
-    console.show_line(f"Pipeline: {report.model}. {report.finds}")
-    for kb in report.kbs:
-        console.show_line(f"Knowledge base: {kb}")
-    if spans:
-        console.show_table(_SPAN_COLUMNS, spans, title="Spans")
-    for mention, before, candidates, after in mentions:
-        title = " ".join(filter(None, (mention.text, mention.label)))
-        console.show_line(f"\n{title}: {' | '.join(mention.ids) or 'NIL'}")
-        for line in before:
-            console.show_line(line)
-        if candidates:
-            console.show_table(_CANDIDATE_COLUMNS, candidates)
-        for line in after:
-            console.show_line(line)
-    if not (report.mentions or report.considered):
-        console.show_line("Nothing in the text was considered a mention.")

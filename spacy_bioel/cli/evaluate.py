@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from spacy.language import Language
 
     from spacy_bioel.evaluation.evaluate import Figure
-    from spacy_bioel.evaluation.tune import TuningReport
     from spacy_bioel.types import AnnotatedText
 
 
@@ -178,10 +177,9 @@ def evaluate_command(
         for key, value in about.items():
             console.show_note(f"{key}: {value}")
     for row in scores:
-        if row.metric == "f1" and not row.label:
-            alone = baseline.get((row.protocol, "f1"), 0)
-            if alone > row.value:
-                console.show_note(Warnings.W455.format(**asdict(row), alone=alone))
+        alone = baseline.get((row.protocol, row.metric), 0)
+        if row.metric == "f1" and not row.label and alone > row.value:
+            console.show_note(Warnings.W455.format(**asdict(row), alone=alone))
     if errors is not None or html is not None:
         n = error_files.report_errors(
             linker, texts, links, scores=scores, about=about, rows=errors, page=html,
@@ -192,7 +190,7 @@ def evaluate_command(
 
 
 def _json_row(row: Figure, baseline: Mapping[tuple[str, str], float]) -> dict[str, Any]:
-    cells = asdict(row) | {"rules": asdict(PROTOCOLS[row.protocol].rules)}
+    cells = asdict(row) | {"rules": PROTOCOLS[row.protocol].rules}
     if not row.label and (row.protocol, row.metric) in baseline:
         cells["names_alone"] = baseline[row.protocol, row.metric]
     return cells
@@ -290,7 +288,22 @@ def tune_command(
     with replacing_folder(out) as folder:
         nlp.to_disk(folder)
     if console.write_json(json_file, report.to_json()):
-        _show_tuned(report, out)
+        rows = [
+            (
+                step.what,
+                ", ".join(f"{name} {value}" for name, value in step.chosen.items()),
+                f"{step.protocol} {step.metric}",
+                f"{step.fitted:.2f}",
+                "–" if step.cross_fitted is None else f"{step.cross_fitted:.2f}",
+            )
+            for step in report.tuned
+        ]
+        console.show_table(("pipe", "chosen", "measured", "fitted", "cross-fitted"), rows)
+        for remark in report.remarks:
+            console.show_note(remark)
+        console.show_note(
+            f"{report.mentions:,} mentions in {report.documents:,} documents -> {out}"
+        )
 
 
 def check_out(out: Path, inputs: dict[str, Path | None]) -> None:
@@ -327,20 +340,3 @@ def require_extra(nlp: Language) -> None:
         # `spacy package` copies the requirements into the wheel.
         versions = get_minor_version_range(__version__)
         nlp.meta["requirements"] = [f"spacy-bioel[{extra}]{versions}"]
-
-
-def _show_tuned(report: TuningReport, out: Path) -> None:
-    rows = [
-        (
-            step.what,
-            ", ".join(f"{name} {value}" for name, value in step.chosen.items()),
-            f"{step.protocol} {step.metric}",
-            f"{step.fitted:.2f}",
-            "–" if step.cross_fitted is None else f"{step.cross_fitted:.2f}",
-        )
-        for step in report.tuned
-    ]
-    console.show_table(("pipe", "chosen", "measured", "fitted", "cross-fitted"), rows)
-    for remark in report.remarks:
-        console.show_note(remark)
-    console.show_note(f"{report.mentions:,} mentions in {report.documents:,} documents -> {out}")

@@ -168,7 +168,6 @@ def _map_labels_and_ids(
 
 STDIN = "-"
 _PLAIN, _WHOLE, _DOCBIN, _PARQUET = "text", "whole", "spacy", ".parquet"
-_TEXT_SUFFIXES = (".txt", ".txt.gz")
 _ENCODING = "utf-8-sig"
 _MAX_COUNTED = 200_000  # documents, which are read in some 20 seconds
 # Formats detected in .txt files besides plain text. Tables are excluded, because plain text may
@@ -366,7 +365,7 @@ def _read_folder(folder: Path) -> Iterator[Document]:
 
 
 def _is_text(path: Path) -> bool:
-    return path.name.lower().endswith(_TEXT_SUFFIXES)
+    return path.name.lower().endswith((".txt", ".txt.gz"))
 
 
 def _document_name(path: Path) -> str:

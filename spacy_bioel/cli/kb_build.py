@@ -182,7 +182,7 @@ def encode(
 
 def read_retired(path: Path, *, prefix: str) -> Iterator[Concept]:
     """Stream retired ids from a file whose lines contain an old id, a tab and a current id."""
-    yield from read_table(path, columns={"id": 1, "replaced_by": 2}, prefix=prefix)
+    return read_table(path, columns={"id": 1, "replaced_by": 2}, prefix=prefix)
 
 
 def open_sources(

@@ -20,9 +20,6 @@ from spacy_bioel.errors import Warnings
 from spacy_bioel.kb.knowledge_base import KnowledgeBase, corrected, search_names
 from spacy_bioel.kb.vector_files import describe_vectors
 
-# Max. types and children in a table; JSON contains all of them.
-_MAX_TYPES_IN_TABLE = 12
-_MAX_CHILDREN_IN_TABLE = 20
 MEANINGS_OF_COUNTS = {
     "records": "records read",
     "concepts": "concepts",
@@ -120,7 +117,7 @@ def _info_rows(about: dict[str, Any], *, kb: str) -> Iterator[tuple[str, str]]:
     for key, value in about.items():
         if key == "types":
             shown = [f"{name} {n:,}" for name, n in value.items()]
-            yield "types", ", ".join(_shorten_list(shown, _MAX_TYPES_IN_TABLE))
+            yield "types", ", ".join(_shorten_list(shown, 12))
         elif key == "counts":
             yield from (
                 (MEANINGS_OF_COUNTS.get(name, name), f"{n:,}") for name, n in value.items() if n
@@ -141,6 +138,7 @@ def _info_rows(about: dict[str, Any], *, kb: str) -> Iterator[tuple[str, str]]:
 
 
 def _shorten_list(items: list[str], n: int) -> list[str]:
+    """Keep the first items for a table; JSON has all of them."""
     n_more = len(items) - n
     return [*items[:n], f"and {n_more:,} more"] if n_more > 0 else items
 
@@ -242,7 +240,7 @@ def _concept_rows(about: dict[str, Any]) -> dict[str, str]:
         "definition": about["definition"],
         "types": ", ".join(about["types"]),
         "parents": "\n".join(parents),
-        "children": "\n".join(_shorten_list(children, _MAX_CHILDREN_IN_TABLE)),
+        "children": "\n".join(_shorten_list(children, 20)),
         "cross-references": ", ".join(about["xrefs"]),
         "retired ids": ", ".join(about["retired_ids"]),
     }

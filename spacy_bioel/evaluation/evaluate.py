@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,10 +89,8 @@ def evaluate_links(
     """
     chosen = [get_protocol(name) for name in protocols]
     golds, links = canonicalise(gold, predicted, canonical)
-    labels: set[str] = set()
-    if per_label:
-        labels |= {m.label for mentions in golds for m in mentions}
-        labels |= {x.label for doc_links in links for x in doc_links}
+    items = chain[Mention | Link](*golds, *links)
+    labels = {item.label for item in items} if per_label else set()
     figures: list[Figure] = []
     for name, protocol in chosen:
         metrics = {key: m for key, m in protocol.metrics.items() if m.rank <= max_candidates}
@@ -388,10 +387,11 @@ def find_errors(
             for original, current in zip(text.mentions, mentions, strict=True)
             if not set(original.ids) <= set(current.ids)
         }
-        errors = []
-        for mention, link in pairs:
-            if kind := kind_of(mention, link, labels=labels):
-                errors.append(LinkingError(text, mention, link, kind))
+        errors = [
+            LinkingError(text, mention, link, kind)
+            for mention, link in pairs
+            if (kind := kind_of(mention, link, labels=labels))
+        ]
         for error in sorted(errors, key=lambda e: (e.place.start, e.place.end, e.gold is None)):
             marks = _marks(error, knowledge, retired) if knowledge else ()
             yield replace(error, marks=tuple(marks))

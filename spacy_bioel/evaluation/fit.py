@@ -213,8 +213,7 @@ def gold_docs(nlp: Language, texts: Iterable[AnnotatedText]) -> list[Doc]:
 
 
 def _gold_spans(linker: Linker, doc: Doc) -> list[Span]:
-    key = linker.cfg["gold_key"]
-    return list(doc.spans[key]) if key in doc.spans else []
+    return list(doc.spans.get(linker.cfg["gold_key"], ()))
 
 
 def gather_development(linker: Linker, docs: Iterable[Doc]) -> Development:

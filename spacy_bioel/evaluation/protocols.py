@@ -351,9 +351,14 @@ _EXACTLY = "correct if the predicted ids are exactly its ids"
 _AT_LEAST_ONE = "correct if at least one id matches"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProtocolRules:
-    """A protocol's rules, phrased for users. The defaults describe `end_to_end`.
+@dataclass(frozen=True, kw_only=True)
+class Protocol:
+    """A named way to compare links with gold mentions. The defaults describe `end_to_end`.
+
+    count (Callable): Counts one document.
+    given_mentions (bool): Whether the linker is given the gold mentions, or sees only the text.
+
+    The other fields are the rules, phrased for users.
 
     offsets, label, ids (str): Required agreement of prediction and gold.
     counted (str): Unit of the counts.
@@ -363,6 +368,8 @@ class ProtocolRules:
     neleval (str): The equivalent measure in neleval; "": none.
     """
 
+    count: Callable[[Sequence[Mention], Sequence[Link]], Counts]
+    given_mentions: bool = False
     offsets: str = "equal"
     label: str = "ignored"
     ids: str = "equal sets"
@@ -372,97 +379,78 @@ class ProtocolRules:
     retired: str = "replaced by current ids on both sides"
     neleval: str = ""
 
-
-@dataclass(frozen=True, slots=True)
-class Protocol:
-    """A named way to compare links with gold mentions.
-
-    count (Callable): Counts one document.
-    given_mentions (bool): Whether the linker is given the gold mentions, or sees only the text.
-    """
-
-    rules: ProtocolRules
-    count: Callable[[Sequence[Mention], Sequence[Link]], Counts]
-    given_mentions: bool = False
-
     @property
     def metrics(self) -> dict[str, Metric]:
         return _ACCURACY if self.given_mentions else _F1
 
+    @property
+    def rules(self) -> dict[str, str]:
+        return {name: value for name, value in vars(self).items() if isinstance(value, str)}
 
-_mention_rules = partial(
-    ProtocolRules,
+
+_without_ids = partial(
+    Protocol,
     ids="ignored",
     nil="NIL counts like any other mention",
     composites="counted as one mention",
     retired="ids are not compared",
 )
-_given_rules = partial(
-    ProtocolRules,
+_on_gold_mentions = partial(
+    Protocol,
+    given_mentions=True,
     offsets="given",
     label="given",
     counted="every gold mention with an id",
     nil="NIL predictions are wrong; gold mentions without an id count only in nil_accuracy",
 )
 PROTOCOLS: dict[str, Protocol] = {
-    "mention": Protocol(
-        _mention_rules(
-            label="equal", counted="distinct labelled spans", neleval="strong_typed_mention_match"
-        ),
-        partial(count_sets, items_of=lambda x: [(x.start, x.end, x.label)], ids=False),
+    "mention": _without_ids(
+        count=partial(count_sets, items_of=lambda x: [(x.start, x.end, x.label)], ids=False),
+        label="equal",
+        counted="distinct labelled spans",
+        neleval="strong_typed_mention_match",
     ),
-    "mention_unlabelled": Protocol(
-        _mention_rules(counted="distinct spans", neleval="strong_mention_match"),
-        partial(count_sets, items_of=lambda x: [(x.start, x.end)], ids=False),
+    "mention_unlabelled": _without_ids(
+        count=partial(count_sets, items_of=lambda x: [(x.start, x.end)], ids=False),
+        counted="distinct spans",
+        neleval="strong_mention_match",
     ),
     "end_to_end": Protocol(
-        ProtocolRules(neleval="strong_link_match"), partial(count_sets, items_of=offsets_and_ids)
+        count=partial(count_sets, items_of=offsets_and_ids), neleval="strong_link_match"
     ),
     "end_to_end_any": Protocol(
-        ProtocolRules(ids="at least one id matches", composites=_AT_LEAST_ONE), count_any_id
+        count=count_any_id, ids="at least one id matches", composites=_AT_LEAST_ONE
     ),
     "end_to_end_with_nil": Protocol(
-        ProtocolRules(
-            nil="NIL is treated as an id: correct if both gold and prediction are NIL",
-            neleval="strong_all_match",
-        ),
-        partial(count_sets, items_of=lambda x: [(x.start, x.end, x.ids)]),
+        count=partial(count_sets, items_of=lambda x: [(x.start, x.end, x.ids)]),
+        nil="NIL is treated as an id: correct if both gold and prediction are NIL",
+        neleval="strong_all_match",
     ),
     "partial_binary": Protocol(
-        ProtocolRules(
-            offsets="overlap by at least one character; pairs are one-to-one, longest overlap first"
-        ),
-        count_partial_binary,
+        count=count_partial_binary,
+        offsets="overlap by at least one character; pairs are one-to-one, longest overlap first",
     ),
     "partial_fractional": Protocol(
-        ProtocolRules(
-            offsets="overlap; each mention scores the fraction of its characters that is covered",
-            counted="every mention, including duplicates",
-            neleval="overlap-maxmax::span+kbid",
-        ),
-        count_partial_fractional,
+        count=count_partial_fractional,
+        offsets="overlap; each mention scores the fraction of its characters that is covered",
+        counted="every mention, including duplicates",
+        neleval="overlap-maxmax::span+kbid",
     ),
     "document": Protocol(
-        ProtocolRules(
-            offsets="ignored",
-            ids="equal, each id compared separately",
-            counted="distinct ids of a document",
-            composites="each id counts separately",
-        ),
-        partial(count_sets, items_of=lambda x: x.ids),
+        count=partial(count_sets, items_of=lambda x: x.ids),
+        offsets="ignored",
+        ids="equal, each id compared separately",
+        counted="distinct ids of a document",
+        composites="each id counts separately",
     ),
-    "gold": Protocol(
-        _given_rules(composites=f"{_EXACTLY}; its rank is the rank of the last gold id"),
-        partial(count_given, all_ids=True),
-        given_mentions=True,
+    "gold": _on_gold_mentions(
+        count=partial(count_given, all_ids=True),
+        composites=f"{_EXACTLY}; its rank is the rank of the last gold id",
     ),
-    "gold_any": Protocol(
-        _given_rules(
-            ids="at least one id matches",
-            composites=f"{_AT_LEAST_ONE}; its rank is the rank of the first gold id",
-        ),
-        partial(count_given, all_ids=False),
-        given_mentions=True,
+    "gold_any": _on_gold_mentions(
+        count=partial(count_given, all_ids=False),
+        ids="at least one id matches",
+        composites=f"{_AT_LEAST_ONE}; its rank is the rank of the first gold id",
     ),
 }
 ALIASES = {"strict": "end_to_end", "partial": "partial_binary"}
@@ -479,8 +467,8 @@ def get_protocol(name: str) -> tuple[str, Protocol]:
 
 def protocol_summary(name: str) -> str:
     """Summarise a protocol in one line: what must agree, and how NIL and composites are treated."""
-    rules = PROTOCOLS[name].rules
+    one = PROTOCOLS[name]
     return (
-        f"offsets: {rules.offsets}; labels: {rules.label}; ids: {rules.ids}; {rules.nil}; "
-        f"composites: {rules.composites}"
+        f"offsets: {one.offsets}; labels: {one.label}; ids: {one.ids}; {one.nil}; "
+        f"composites: {one.composites}"
     )

@@ -14,7 +14,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import IO, Any
 
@@ -23,9 +23,10 @@ from spacy.scorer import PRFScore
 from spacy.tokens import Span
 from spacy.training import Example
 
+from spacy_bioel.doc import annotated_labels
 from spacy_bioel.errors import Warnings
 from spacy_bioel.evaluation.protocols import PROTOCOLS
-from spacy_bioel.types import ANNOTATES, Link, Mention
+from spacy_bioel.types import Link, Mention
 
 ScoreDict = dict[str, Any]
 Scorer = Callable[..., ScoreDict]
@@ -99,8 +100,7 @@ def _gold_and_links(
 
     for example in examples:
         gold_spans = example.reference.spans.get(gold_key, ())
-        # The labels that the document lists as annotated; if it lists none, all labels.
-        annotates = getattr(gold_spans, "attrs", {}).get(ANNOTATES)
+        annotates = annotated_labels(example.reference, key=gold_key)  # if none, all labels
         yield (
             [Mention(s.start_char, s.end_char, s.label_, ids_of(s)) for s in gold_spans],
             [
@@ -152,8 +152,7 @@ def _prf_scores(protocol: str, pairs: Sequence[GoldAndLinks], name: str, key: st
     scores: ScoreDict = {}
     for prefix in (name, key):
         scores |= {f"{prefix}_{letter}": value for letter, value in prf.items()}
-    labels = {mention.label for gold, _ in pairs for mention in gold}
-    labels |= {link.label for _, links in pairs for link in links}
+    labels = {item.label for pair in pairs for items in pair for item in items}
     scores[f"{key}_per_type"] = {
         label: _prf(_sum_counts(protocol, (_with_label(pair, label) for pair in pairs)))
         for label in sorted(labels)
@@ -214,7 +213,8 @@ def _open_log(
         remaining = info["seconds"] * (max_steps - step) / step if step and max_steps else None
         cells = [_progress(step, max_steps), str(info["epoch"])]
         cells += [f"{info['losses'].get(name, 0.0):.2f}" for name in pipes]
-        cells += [_percent(info["other_scores"], name) for name in scores]
+        values = (info["other_scores"].get(name) for name in scores)
+        cells += [f"{x * 100:.2f}" if isinstance(x, int | float) else "-" for x in values]
         cells += [f"{info['score'] * 100:.2f}", _clock(info["seconds"]), _clock(remaining)]
         write(cells)
 
@@ -228,11 +228,6 @@ def _column_title(name: str) -> str:
 
 def _progress(step: int, max_steps: int) -> str:
     return f"{step}/{max_steps}" if max_steps else str(step)
-
-
-def _percent(scores: Mapping[str, Any], name: str) -> str:
-    value = scores.get(name)
-    return "-" if not isinstance(value, int | float) else f"{value * 100:.2f}"
 
 
 def _clock(seconds: float | None) -> str:

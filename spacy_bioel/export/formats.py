@@ -49,7 +49,6 @@ from spacy_bioel.types import Link, preferred_name
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyarrow.dataset import Dataset
 
 
 # Characters at which corpus readers split an id field.
@@ -185,18 +184,13 @@ def _to_bioc(document: LinkedText, *, xml: bool) -> BioCDocument:
         text = text.replace("\r", " ")
     passage = BioCPassage.of_text(storable(text), 0)
     _check_ids(document.links, format="BioC")
-    for number, row in enumerate(link_rows(str(document.id), text, document.links), start=1):
+    rows = link_rows(str(document.id), text, document.links)
+    for number, (link, row) in enumerate(zip(document.links, rows, strict=True), start=1):
         annotation = BioCAnnotation()
-        annotation.id, annotation.text = str(number), storable(row.text)
-        annotation.add_location(BioCLocation(row.start, row.end - row.start))
-        infons = {
-            "type": row.label,
-            "identifier": row.id,
-            "name": row.preferred_name,
-            "score": row.score,
-            "evidence": row.evidence,
-            **row.facts,
-        }
+        annotation.id, annotation.text = str(number), storable(row["text"])
+        annotation.add_location(BioCLocation(link.start, link.end - link.start))
+        infons = {"type": link.label, "identifier": row["id"], "name": row["preferred_name"]}
+        infons |= {"score": row["score"], "evidence": row["evidence"], **link.facts}
         annotation.infons = {
             key: storable(str(value)) for key, value in infons.items() if value is not None
         }
@@ -323,9 +317,11 @@ def format_of(
     def json_of(document: LinkedText) -> str:
         return json.dumps(to_row(document, xrefs=xrefs), ensure_ascii=False)
 
+    columns = columns_of(facts)
+
     def rows_of_links(document: LinkedText) -> Iterator[list[Any]]:
-        rows = link_rows(document.id or "", document.text or "", document.links)
-        return (row.cells(facts) for row in rows)
+        for row in link_rows(document.id or "", document.text or "", document.links):
+            yield [row.get(name) for name in columns]
 
     def html_of(document: LinkedText) -> str:
         return render_document(document.text or "", document.links, title=document.id or "") + "\n"
@@ -335,7 +331,7 @@ def format_of(
             return TextFormat(json_of, "[\n", between=",\n", end="\n]\n", has_failures=True)
         case ".csv" | ".tsv":
             delimiter = "," if suffix == ".csv" else "\t"
-            return _table_format(delimiter, columns_of(facts), rows_of_links, raw=raw)
+            return _table_format(delimiter, columns, rows_of_links, raw=raw)
         case ".note_nlp.csv":
             rows_of = partial(note_nlp_rows, count(1), f"spacy-bioel {version('spacy-bioel')}")
             return _table_format(",", NOTE_NLP, rows_of, raw=raw)
@@ -431,7 +427,11 @@ def read_parquet(path: str | os.PathLike[str]) -> Iterator[Document]:
     except Exception as error:  # exceptions from pyarrow or the operating system
         raise BioelError(Errors.B195.format(path=path, error=error)) from error
     check_columns(source.schema.names, "text", "id")
-    return _stream_parquet(source)
+    return (
+        (text, None if id is None else str(id))
+        for batch in source.to_batches(columns=["text", "id"])
+        for text, id in zip(batch["text"].to_pylist(), batch["id"].to_pylist(), strict=True)
+    )
 
 
 def check_columns(columns: list[str], *expected: str) -> None:
@@ -463,12 +463,6 @@ def writing_parquet(path: Path) -> Iterator[Write]:
 
         yield write
         flush()
-
-
-def _stream_parquet(dataset: Dataset) -> Iterator[Document]:
-    for batch in dataset.to_batches(columns=["text", "id"]):
-        for text, id in zip(batch["text"].to_pylist(), batch["id"].to_pylist(), strict=True):
-            yield text, None if id is None else str(id)
 
 
 def _import_pyarrow(module: str) -> ModuleType:

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape as escape_html
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -163,75 +162,44 @@ def _split_at_mentions(
 FACTS = ("hgvs", "component", "gene")
 
 
-@dataclass(frozen=True, slots=True)
-class LinkRow:
-    """A table row for a link; the parts of a composite are joined by "|".
+def columns_of(facts: Iterable[str]) -> list[str]:
+    """Return the column names for a table of links.
+
+    facts (Iterable[str]): Names of the facts that have a column.
+    """
+    place = ("document", "start", "end", "text", "label")
+    concept = ("id", "preferred_name", "name", "score", "evidence")
+    return [*place, *concept, *facts, "context", "assertion", "relative"]
+
+
+def link_rows(document: str | int, text: str, links: Sequence[Link]) -> Iterator[dict[str, Any]]:
+    """Yield a row for each link: values by the names of `columns_of`, including all of its facts.
+
+    The parts of a composite are joined by "|", and its score is the lowest of their scores. What is
+    unknown is None: the concept of NIL, the preferred name if the knowledge base is not open, and
+    the context if no cue was found, or if `bioel_context` did not run.
 
     document (str | int): Id of the document, or its number.
-    start, end (int): Offsets in characters.
-    text, label (str): String and label of the mention.
-    id, preferred_name (str | None): The concept and its preferred name; None for NIL. The name is
-        also None if the knowledge base is not open.
-    name, score, evidence: Fields of the linked `Candidate`; None for NIL. The score of a composite
-        is the lowest score of its parts.
-    facts (Mapping): Facts from rules, such as "hgvs" for a variant (see `entities`).
-    context (str | None): Context from `bioel_context`, such as "negated"; None: no cue was found,
-        or this pipe did not run.
-    assertion, relative (str | None): See `span._.assertion`; None if `bioel_context` did not run.
     """
-
-    document: str | int
-    start: int
-    end: int
-    text: str
-    label: str
-    id: str | None
-    preferred_name: str | None
-    name: str | None
-    score: float | None
-    evidence: str | None
-    facts: Mapping[str, Any]
-    context: str | None
-    assertion: str | None
-    relative: str | None
-
-    def cells(self, facts: Sequence[str]) -> list[Any]:
-        """Return the cells of the row in the order of `columns_of`."""
-        cells = [getattr(self, name) for name in _LINK_COLUMNS]
-        after = (getattr(self, name) for name in _CONTEXT_COLUMNS)
-        return [*cells, *(self.facts.get(name) for name in facts), *after]
-
-
-_CONTEXT_COLUMNS = ("context", "assertion", "relative")
-_LINK_COLUMNS = tuple(f.name for f in fields(LinkRow) if f.name not in ("facts", *_CONTEXT_COLUMNS))
-
-
-def columns_of(facts: Sequence[str]) -> list[str]:
-    """Return the column names for a table of links."""
-    return [*_LINK_COLUMNS, *facts, *_CONTEXT_COLUMNS]
-
-
-def link_rows(document: str | int, text: str, links: Sequence[Link]) -> Iterator[LinkRow]:
-    """Yield a row for each link."""
     for link in links:
         linked = linked_candidates(link)
         cues = {says for *_, says in link.context.cues} if link.context else set()
-        yield LinkRow(
-            document=document,
-            start=link.start,
-            end=link.end,
-            text=text[link.start : link.end],
-            label=link.label,
-            id="|".join(link.ids) or None,
-            preferred_name=_join_nonempty([preferred_name(c.kb, c.id) for c in linked]),
-            name=_join_nonempty([c.name for c in linked]),
-            score=min((c.score for c in linked), default=None),
-            evidence=_join_nonempty([c.evidence for c in linked]),
-            facts=link.facts,
-            context=_join_nonempty(sorted(cues)),
-            assertion=link.context.assertion if link.context else None,
-            relative=(link.context.relative or None) if link.context else None,
-        )
+        yield {
+            "document": document,
+            "start": link.start,
+            "end": link.end,
+            "text": text[link.start : link.end],
+            "label": link.label,
+            "id": "|".join(link.ids) or None,
+            "preferred_name": _join_nonempty([preferred_name(c.kb, c.id) for c in linked]),
+            "name": _join_nonempty([c.name for c in linked]),
+            "score": min((c.score for c in linked), default=None),
+            "evidence": _join_nonempty([c.evidence for c in linked]),
+            **link.facts,
+            "context": _join_nonempty(sorted(cues)),
+            "assertion": link.context.assertion if link.context else None,
+            "relative": (link.context.relative or None) if link.context else None,
+        }
 
 
 def linked_candidates(link: Link) -> list[Candidate]:
@@ -274,10 +242,12 @@ def links_frame(docs: Docs, *, spans_key: str = SPANS_KEY) -> DataFrame:
         for doc, id in _with_ids(docs)
         for row in link_rows(id, doc.text, get_links(doc, spans_key))
     ]
-    facts = list(dict.fromkeys([*FACTS, *(name for row in rows for name in row.facts)]))
+    fields = columns_of(())
+    others = [name for row in rows for name in row if name not in fields]
+    columns = columns_of(dict.fromkeys([*FACTS, *others]))
     types = {"start": "int64", "end": "int64", "score": "float64"}
-    cells = [row.cells(facts) for row in rows]
-    return pd.DataFrame(cells, columns=columns_of(facts), dtype=object).astype(types)
+    cells = [[row.get(name) for name in columns] for row in rows]
+    return pd.DataFrame(cells, columns=columns, dtype=object).astype(types)
 
 
 def render(

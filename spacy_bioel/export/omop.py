@@ -37,7 +37,7 @@ def note_nlp_rows(numbers: Iterator[int], system: str, document: LinkedText) -> 
         pairs = []
         for candidate in linked_candidates(link):
             own, *others = [x[len(OMOP) :] for x in candidate.xrefs if x.startswith(OMOP)] or ["0"]
-            is_standard = STANDARD in candidate.concept.types
+            is_standard = own != "0" and STANDARD in candidate.concept.types
             pairs += [(new, own) for new in ([own] if is_standard else others or ["0"])]
         said = _cells_of_context(link.context) if link.context else ("", "", "")
         for pair in pairs or [("0", "0")]:

@@ -83,7 +83,13 @@ def worker_processes(
         # Workers are started one by one, before the threads: a forked worker must not inherit the
         # far end of an earlier connection, which would then stay open if the earlier worker died.
         for _ in range(n_process):
-            workers.append(_start_worker(work))
+            ours, theirs = multiprocessing.Pipe()
+            args = (UserCode(), work, theirs, ours)
+            # Daemon processes end with this process, even if the generator was never closed.
+            worker = multiprocessing.Process(target=_run_worker, args=args, daemon=True)
+            worker.start()
+            theirs.close()
+            workers.append((worker, ours))
             idle.put(workers[-1])
         yield parallel_map
     finally:
@@ -93,16 +99,6 @@ def worker_processes(
         for process, connection in workers:
             process.join()
             connection.close()
-
-
-def _start_worker(work: Callable[[_Item], Result]) -> Worker:
-    ours, theirs = multiprocessing.Pipe()
-    # Daemon processes end with this process, even if the generator was never closed.
-    args = (UserCode(), work, theirs, ours)
-    process = multiprocessing.Process(target=_run_worker, args=args, daemon=True)
-    process.start()
-    theirs.close()
-    return process, ours
 
 
 def describe_exit(process: BaseProcess) -> str:
@@ -267,36 +263,30 @@ def _map_batches(
 def _link_batch(
     nlp: Language, prepare: Prepare, link_all: LinkAll, items: list[Item]
 ) -> list[LinkedText]:
+    """Link a batch, then retry the documents that are missing from the results, one by one."""
+    linked: dict[int, LinkedText] = {}
+    ready = {}
     # Memory zones cannot be nested, so a zone that the caller has opened is used.
     is_open: bool = nlp.vocab.in_memory_zone  # type: ignore[attr-defined]
     zone: AbstractContextManager = nullcontext() if is_open else nlp.memory_zone()
     with zone:
-        return _link_in_zone(nlp, prepare, link_all, items)
-
-
-def _link_in_zone(
-    nlp: Language, prepare: Prepare, link_all: LinkAll, items: list[Item]
-) -> list[LinkedText]:
-    """Link a batch, then retry the documents that are missing from the results, one by one."""
-    linked: dict[int, LinkedText] = {}
-    ready = {}
-    for n, item in enumerate(items):
-        try:
-            ready[n] = prepare(nlp, item)
-        except Exception as error:  # an error in one text must not stop the batch
-            linked[n] = _failed_text(item, error)
-    # Errors in a batch are reported below, when its documents are linked one by one.
-    with suppress(Exception), _error_handler(nlp, ignore_error):
-        for n, links in link_all(nlp, ready):
-            linked[n] = _linked_text(items[n], links)
-    for n in [n for n in ready if n not in linked]:
-        try:
-            with _error_handler(nlp, raise_error):
-                ((_, links),) = link_all(nlp, {n: prepare(nlp, items[n])})
-            linked[n] = _linked_text(items[n], links)
-        except Exception as error:  # pipes may raise any exception
-            linked[n] = _failed_text(items[n], error)
-    return [linked[n] for n in range(len(items))]
+        for n, item in enumerate(items):
+            try:
+                ready[n] = prepare(nlp, item)
+            except Exception as error:  # an error in one text must not stop the batch
+                linked[n] = _failed_text(item, error)
+        # Errors in a batch are reported below, when its documents are linked one by one.
+        with suppress(Exception), _error_handler(nlp, ignore_error):
+            for n, links in link_all(nlp, ready):
+                linked[n] = _linked_text(items[n], links)
+        for n in [n for n in ready if n not in linked]:
+            try:
+                with _error_handler(nlp, raise_error):
+                    ((_, links),) = link_all(nlp, {n: prepare(nlp, items[n])})
+                linked[n] = _linked_text(items[n], links)
+            except Exception as error:  # pipes may raise any exception
+                linked[n] = _failed_text(items[n], error)
+        return [linked[n] for n in range(len(items))]
 
 
 def _make_doc(nlp: Language, document: Document) -> Doc:

@@ -77,8 +77,10 @@ def link_file(
         the job fails, [B196] if a format is not supported, [B197] if the target exists; the same
         errors as `link`.
     """
-    _check_suffix("input", source)
-    _check_suffix("output", target)
+    for role, path in (("input", source), ("output", target)):
+        if not path.endswith((_PARQUET, _JSONL)):
+            found, expected = f"the {role} {path}", f"a name that ends in {_PARQUET} or {_JSONL}"
+            raise BioelError(Errors.B196.format(found=found, expected=expected))
     spark = _start_session()
     try:
         with _new_folder(spark, target) as temporary:
@@ -191,12 +193,6 @@ def _require_packages() -> None:
         import pandas  # noqa: F401
         import pyarrow  # noqa: F401
         import pyspark  # noqa: F401
-
-
-def _check_suffix(role: str, path: str) -> None:
-    if not path.endswith((_PARQUET, _JSONL)):
-        found, expected = f"the {role} {path}", f"a name that ends in {_PARQUET} or {_JSONL}"
-        raise BioelError(Errors.B196.format(found=found, expected=expected))
 
 
 def _reason(error: Exception) -> str:

@@ -302,12 +302,10 @@ def create_app(service: Service, limits: Limits, *, hosts: Collection[str] = ())
 
 
 def _add_api(app: FastAPI, service: Service, limits: Limits) -> None:
-    @app.post(
-        "/link",
-        response_model=LinkAnswer,
-        responses=problems(400, 408, 413, 415, 422, 429, 503),
-        dependencies=[Depends(_require_json)],
-    )
+    posted: Any = {"responses": problems(400, 408, 413, 415, 422, 429, 503)}
+    posted["dependencies"] = [Depends(_require_json)]
+
+    @app.post("/link", response_model=LinkAnswer, **posted)
     async def link(request: LinkRequest) -> Response:
         """Find and link the mentions in texts."""
         if len(request.texts) > limits.texts:
@@ -326,12 +324,7 @@ def _add_api(app: FastAPI, service: Service, limits: Limits) -> None:
         content = b'{"documents":[%s]}' % b",".join(answer.row for answer in answers)
         return Response(content, media_type="application/json")
 
-    @app.post(
-        "/check",
-        response_model=CheckAnswer,
-        responses=problems(400, 408, 413, 415, 422, 429, 503),
-        dependencies=[Depends(_require_json)],
-    )
+    @app.post("/check", response_model=CheckAnswer, **posted)
     def check(request: CheckRequest) -> Values:
         """Check that the ids in a text exist, and mean what the names next to them say."""
         return {"findings": service.check(request.text)}

@@ -158,10 +158,9 @@ def make_agent_tools(service: Service) -> MCPServer[Any]:
 
 def _short_link(link: Values) -> Values:
     values = {key: link[key] for key in ("start", "end", "text", "label", "ids")}
-    for candidate in link["candidates"]:
-        if candidate["id"] in link["ids"]:
-            values |= {"name": candidate["name"], "score": candidate["score"]}
-            break
+    linked = (candidate for candidate in link["candidates"] if candidate["id"] in link["ids"])
+    if first := next(linked, None):
+        values |= {"name": first["name"], "score": first["score"]}
     return values
 
 

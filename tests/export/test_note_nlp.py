@@ -30,6 +30,7 @@ CODES = {
     "ICD10CM:Z99.8": [("0", "45500000")],  # not mapped
     "ATC:B01AC": [("0", "21600001")],  # a class
     "X:1": [("0", "0")],  # not of OMOP
+    "dbSNP:rs1": [("0", "0")],  # from the text, and in no knowledge base
 }
 
 

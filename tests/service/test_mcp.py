@@ -13,6 +13,7 @@ from spacy.language import Language
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build import build_kb
+from spacy_bioel.loading import check_there
 from spacy_bioel.service.mcp import make_agent_tools
 from spacy_bioel.service.service import Service
 from spacy_bioel.types import Concept
@@ -128,6 +129,13 @@ def test_each_call_tells_why_there_is_no_pipeline():
     server = make_agent_tools(service)
     for tool, arguments in (("link_text", {"text": "a"}), ("get_concept", {"id": "a"})):
         assert call(server, tool, **arguments)[1].endswith("[B071] no such pipeline")
+
+
+def test_models_that_are_not_there_are_refused_at_once():
+    for model in ("starter", "starter:mesh", str(Path(__file__).parent)):
+        check_there(model)
+    with pytest.raises(BioelError, match=r"\[B071\] The pipeline 'mesh' cannot be loaded"):
+        check_there("mesh")
 
 
 @pytest.mark.slow
