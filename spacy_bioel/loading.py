@@ -31,7 +31,15 @@ from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.evidence import AliasTable
 from spacy_bioel.linking.starter import read_starter_encoder
 from spacy_bioel.pipe import CFG, MANIFEST, SavedFiles
-from spacy_bioel.settings import CONTEXT, DETECTOR, LINKER, SPANS_KEY, check_utf8, suggest
+from spacy_bioel.settings import (
+    BY_DICTIONARY,
+    CONTEXT,
+    DETECTOR,
+    LINKER,
+    SPANS_KEY,
+    check_utf8,
+    suggest,
+)
 
 if TYPE_CHECKING:
     from spacy_bioel.linking.pipe import Linker
@@ -177,6 +185,19 @@ def dictionary_pipeline(kb: str | list[str]) -> Language:
 def find_linker(nlp: Language) -> Linker | None:
     """Return a pipeline's first linker, under any name, or None."""
     return next(_pipes_made_by(LINKER, nlp), None)
+
+
+def require_linker(nlp: Language, model: str) -> Linker:
+    """Find a pipeline's linker. RAISES BioelError: [B072] if there is none."""
+    linker = find_linker(nlp)
+    if linker is None:
+        raise BioelError(Errors.B072.format(model=model, pipes=", ".join(nlp.pipe_names) or "none"))
+    return linker
+
+
+def finds_names(nlp: Language) -> bool:
+    """Return whether mentions are found as knowledge base names, and so lack the gold labels."""
+    return (linker := find_linker(nlp)) is not None and linker.cfg["mentions"] == BY_DICTIONARY
 
 
 def add_context(nlp: Language) -> None:

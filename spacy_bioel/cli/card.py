@@ -138,7 +138,7 @@ def card(
 
     Example: `bioel card tuned scores.json --name notes --corpus "My notes" --licence "CC BY 4.0"`
     """
-    from spacy_bioel.cli import inputs
+    from spacy_bioel import loading
     from spacy_bioel.evaluation.scorers import STEPS
 
     if name and not name.isidentifier():
@@ -153,11 +153,11 @@ def card(
     if fingerprint != scored:
         warning = Warnings.W311.format(path=scores, found=scored or "none", expected=fingerprint)
         console.show_note(warning)
-    nlp = inputs.load_model(str(model))
+    nlp = loading.load_model(str(model))
     meta = json.loads((model / "meta.json").read_text(encoding="utf8"))
-    if inputs.finds_names(nlp):  # mentions that are KB names lack gold labels
+    if loading.finds_names(nlp):  # mentions that are KB names lack gold labels
         rows = [row for row in rows if row["protocol"] != "mention"]
-    linker, made = inputs.find_linker(nlp), []
+    linker, made = loading.find_linker(nlp), []
     if STEPS in meta:
         seed = nlp.config["training"]["seed"]
         made.append(f"Training: {console.count_of(meta[STEPS], 'update')}, seed {seed}.")

@@ -142,13 +142,14 @@ def evaluate_command(
     """Evaluate a pipeline; `EVALUATE_HELP` is the command's help."""
     from spacy_bioel.cli import error_files, inputs
     from spacy_bioel.evaluation import run as measuring
+    from spacy_bioel.loading import finds_names
 
     console.check_distinct([gold, code], [json_file, errors, html])
     protocols = dict(get_protocol(name) for name in protocol or _DEFAULT_PROTOCOLS)
     nlp, texts = inputs.load_with_mapped_gold(
         model, gold, options, kb=kb, preset=preset, xrefs=xrefs
     )
-    linker, by_names = inputs.find_linker(nlp), inputs.finds_names(nlp)
+    linker, by_names = inputs.find_linker(nlp), finds_names(nlp)
     if by_names and not protocol:
         protocols = dict(map(get_protocol, _UNLABELLED_PROTOCOLS))
     if names_alone or any(rules.given_mentions for rules in protocols.values()):

@@ -54,23 +54,8 @@ from spacy_bioel.io.jsonl import read_documents_jsonl
 from spacy_bioel.io.open import counting_kept, curie, open_binary
 from spacy_bioel.io.pubtator import read_pubtator
 from spacy_bioel.io.table import is_text_table, read_text_table
-from spacy_bioel.linking.pipe import Linker
-from spacy_bioel.loading import find_detector, find_linker, load_model
-from spacy_bioel.settings import BY_DICTIONARY
+from spacy_bioel.loading import find_detector, find_linker, load_model, require_linker
 from spacy_bioel.types import AnnotatedText
-
-
-def require_linker(nlp: Language, model: str) -> Linker:
-    """Find a pipeline's linker. RAISES BioelError: [B072] if there is none."""
-    linker = find_linker(nlp)
-    if linker is None:
-        raise BioelError(Errors.B072.format(model=model, pipes=", ".join(nlp.pipe_names) or "none"))
-    return linker
-
-
-def finds_names(nlp: Language) -> bool:
-    """Return whether mentions are found as knowledge base names, and so lack the gold labels."""
-    return (linker := find_linker(nlp)) is not None and linker.cfg["mentions"] == BY_DICTIONARY
 
 
 def load_with_mapped_gold(
