@@ -18,13 +18,12 @@ from spacy_bioel.dictionary.unambiguous import (
 )
 from spacy_bioel.doc import long_forms, text_of, texts_of
 from spacy_bioel.entities import Candidates, EntityRules, LinkerKnowledge, Mentions, Query, Rank
-from spacy_bioel.entities.cells import with_cell_lines
 from spacy_bioel.entities.homonyms import HomonymResolver, WordsOfDocument
-from spacy_bioel.entities.organism_genes import with_organism_genes
-from spacy_bioel.entities.orthologs import (
+from spacy_bioel.entities.organism_genes import (
     organism_of_ortholog,
     ortholog_organisms,
     orthologs_of,
+    with_organism_genes,
     with_orthologs,
 )
 from spacy_bioel.entities.species import (
@@ -37,7 +36,12 @@ from spacy_bioel.entities.species import (
     organism_words,
     score_species,
 )
-from spacy_bioel.entities.usual_names import usual_queries, with_proteins, with_usual_names
+from spacy_bioel.entities.usual_names import (
+    usual_queries,
+    with_cell_lines,
+    with_proteins,
+    with_usual_names,
+)
 from spacy_bioel.explanation import Trace
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.normalize import normalize_name, normalize_names
@@ -66,7 +70,7 @@ class Genes(EntityRules):
 
     usual_names (bool): Give short names the meanings in `entities.usual_names`.
     other_organisms (bool): Find names that are genes only in texts about flies, worms or yeasts,
-        and link genes of the organisms in `entities.orthologs`.
+        and link genes of the organisms in `entities.organism_genes`.
     """
 
     outside_ids = True

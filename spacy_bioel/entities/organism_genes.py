@@ -1,16 +1,21 @@
-"""Genes of flies, worms, yeasts, frogs and thale cress in documents about them: "wingless",
-"daf-16", "cdc25".
+"""Genes of organisms whose genes are names only in documents that name them.
 
-Elsewhere, these names are words. In a document about flies, a name that is a common word ("white",
-"cut") also needs words for genes, or another gene, beside it. Symbols that `entities.orthologs` has
-need words for genes if they are letters only.
+Genes of flies, worms, yeasts, frogs and thale cress have names that are words elsewhere:
+"wingless", "daf-16", "cdc25". In a document about flies, a name that is a common word ("white",
+"cut") also needs words for genes, or another gene, beside it.
+
+Orthologs in cattle, pigs, chickens, dogs, frogs and thale cress are not in the bundled genes, but
+in assets/ortholog_symbols.tsv.xz: numbers in NCBI Gene by symbol and organism. This table is read
+when a document names one of the organisms. Symbols that are letters only need words for genes.
 """
 
 from __future__ import annotations
 
+import lzma
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -19,12 +24,13 @@ from spacy.tokens import Doc
 
 from spacy_bioel.dictionary.unambiguous import common_words
 from spacy_bioel.doc import SpansByToken, long_forms, text_of
-from spacy_bioel.entities import RULE_PROBABILITY
-from spacy_bioel.entities.orthologs import orthologs_of
+from spacy_bioel.entities import RULE_PROBABILITY, Candidates, Mentions
+from spacy_bioel.entities.species import SpeciesCandidates, is_experimental_system, organism_words
 from spacy_bioel.entities.usual_names import is_beside_gene_words
+from spacy_bioel.kb.bundled import ASSETS_FOLDER, bundled_name
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.normalize import normalize_name, normalize_names
-from spacy_bioel.types import GENE, ORGANISM, SPECIES, ScoredSpan
+from spacy_bioel.types import GENE, ORGANISM, SPECIES, Candidate, ScoredSpan
 
 _ABOUT = {
     "7227": r"Drosophila|[Ff]ruit ?fl(?:y|ies)|D[.] melanogaster|[Ff]lies|(?:[Tt]he|adult) fly",
@@ -35,6 +41,7 @@ _ABOUT = {
     "3702": r"Arabidopsis|A[.] ?thaliana|thale cress",
 }
 _ORGANISM = re.compile(rf"\b(?:{'|'.join(f'({words})' for words in _ABOUT.values())})\b")
+_ABOUT_IDS = [f"{ORGANISM}{id}" for id in _ABOUT]
 _GENE_NAME = re.compile(r"(?<![\w-])[^\W\d_µμ]\w*(?:-\w+)*(?![\w-])")
 _ALLELE = re.compile(r"[Δ∆]$|(?<=^[a-z]{3}\d)-\d{1,3}$|(?<=^[a-z]{3}\d\d)-\d{1,3}$")
 _LONGER_NAME = re.compile(r" (?:of\b|in\b|[A-Z])")  # "Son of sevenless"
@@ -45,18 +52,12 @@ _LIST = r"(?:,|,? and|,? or|/) ?"
 _BEFORE_GENE_IN_LIST, _AFTER_GENE_IN_LIST = re.compile(_LIST), re.compile(rf"{_LIST}$")
 
 
-@cache
-def _organism_ids() -> list[str]:
-    return [f"{ORGANISM}{id}" for id in _ABOUT]
-
-
 def with_organism_genes(
     doc: Doc, spans: Sequence[ScoredSpan], kb: KnowledgeBase
 ) -> Sequence[ScoredSpan]:
     """Add missed names of genes of the organisms above that a document is about."""
     text = text_of(doc)
-    ids = _organism_ids()
-    counts = Counter(ids[(match.lastindex or 1) - 1] for match in _ORGANISM.finditer(text))
+    counts = Counter(_ABOUT_IDS[(match.lastindex or 1) - 1] for match in _ORGANISM.finditer(text))
     n_organisms = sum(span[2] == SPECIES for span in spans)
     about = {id for id, n in counts.items() if n >= _MIN_ORGANISM_SHARE * n_organisms}
     tables = orthologs_of(kb, about).values()
@@ -120,3 +121,60 @@ def _is_named_gene(text: str, start: int, end: int, starts: set[int], ends: set[
         return True
     gap = _AFTER_GENE_IN_LIST.search(text[max(0, start - 6) : start])
     return gap is not None and start - len(gap[0]) in ends
+
+
+_ORGANISMS = frozenset(f"{ORGANISM}{id}" for id in (9913, 9823, 9031, 9615, 8364, 3702))
+_SCORE = 0.9  # of a symbol that no other organism has
+
+
+def orthologs_of(kb: KnowledgeBase, organisms: Collection[str]) -> dict[str, dict[str, str]]:
+    """Return the gene ids by organism and normalised symbol; none if `kb` is not bundled."""
+    known = _ORGANISMS.intersection(organisms)
+    is_bundled = bool(known) and bundled_name(kb) == "genes"
+    return {organism: _orthologs()[organism] for organism in sorted(known) if is_bundled}
+
+
+@cache
+def _orthologs() -> dict[str, dict[str, str]]:
+    text = lzma.decompress((ASSETS_FOLDER / "ortholog_symbols.tsv.xz").read_bytes()).decode()
+    (_, *taxa), *rows = (line.split("\t") for line in text.splitlines())
+    return {
+        f"{ORGANISM}{taxon}": {row[0]: f"NCBIGene:{row[i]}" for row in rows if row[i]}
+        for i, taxon in enumerate(taxa, start=1)
+    }
+
+
+def organism_of_ortholog(id: str) -> str:
+    """Return the organism of a gene in the table, or ""."""
+    return next((organism for organism, ids in _orthologs().items() if id in ids.values()), "")
+
+
+def ortholog_organisms(mentions: Mentions, candidates: Candidates) -> dict[int, set[str]]:
+    """Return the organisms of the table that documents name, by document."""
+    named = {i: {id for *_, id in organism_words(text_of(d))} for i, d in enumerate(mentions.docs)}
+    for i, ranked in enumerate(candidates.of_mentions[: mentions.n_wholes]):
+        is_named = ranked and ranked[0].id in _ORGANISMS
+        if is_named and not is_experimental_system(mentions.spans[i]):
+            named[mentions.owners[i]].add(ranked[0].id)
+    return {owner: ids & _ORGANISMS for owner, ids in named.items() if ids & _ORGANISMS}
+
+
+def with_orthologs(
+    found: SpeciesCandidates,
+    tables: Mapping[str, Mapping[str, str]],
+    spellings: Sequence[str],
+    kb: KnowledgeBase,
+) -> SpeciesCandidates:
+    """Add genes from `orthologs_of` by a mention's spellings, and by the symbols of known genes."""
+    genes = [found.genes[organism][0] for organism in sorted(found.named)]
+    symbols = kb.names.take(kb.preferred_rows(kb.find_all([gene.id for gene in genes])))
+    names = [*spellings, *normalize_names(symbols)]
+    groups = found.genes.copy(), found.named.copy(), found.by_symbol.copy()  # others share them
+    result = replace(found, genes=groups[0], named=groups[1], by_symbol=groups[2])
+    for organism, ids in tables.items():
+        for i, name in enumerate(names):
+            if name in ids:
+                score, text = (genes[0].score, genes[0].name) if genes else (_SCORE, name)
+                gene = Candidate(ids[name], score, text, "exact", kb.fingerprint)
+                result.add([gene], {gene.id: organism}, by_symbol=i >= len(spellings))
+    return result

@@ -4,7 +4,7 @@ import pytest
 from spacy.tokens import Doc
 from spacy.vocab import Vocab
 
-from spacy_bioel.entities.cells import with_cell_lines
+from spacy_bioel.entities.usual_names import with_cell_lines
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.types import Concept, ScoredSpan

@@ -4,7 +4,7 @@ import pytest
 from spacy.language import Language
 
 import spacy_bioel
-from spacy_bioel.entities.orthologs import orthologs_of
+from spacy_bioel.entities.organism_genes import orthologs_of
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.bundled import starter_kb
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
