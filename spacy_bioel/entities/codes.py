@@ -15,13 +15,17 @@ _CODE_BEFORE = re.compile(
     r"(?:[A-Z]\w{2,11},? (?:and|or|to) |[A-Z]\w{2,11}, )?$",
     re.IGNORECASE,
 )
+_AFTER_CAT = re.compile(r"\s?(?:\.\s?)?(?:nos?\b|numbers?\b|#)", re.IGNORECASE)
 _MAX_CODE_CONTEXT = 70
 _REGISTERED = re.compile(r"NCT\d{8}|ISRCTN\d+|[A-Z]\d\d[A-Z]{2}\d{6}|P\d\d[A-Z]{2}\d{5,6}")
 
 
 def is_code(text: str, start: int, end: int) -> bool:
-    """Whether a string with digits, text[start:end], is a code according to the words before it."""
+    """Whether a string with digits, text[start:end], is a code according to the words before it, or
+    the string is "cat" before a catalogue number."""
     mention = text[start:end]
+    if mention.lower() == "cat":
+        return _AFTER_CAT.match(text, end) is not None
     if not any(map(str.isdigit, mention)) or " " in mention:
         return False
     before = text[max(0, start - _MAX_CODE_CONTEXT) : start]

@@ -53,7 +53,7 @@ _PROTEIN = re.compile(
     r"|exchanger|channel|receptor|carrier|pump|[a-z]{3,}ase))s?)"
     r"(?: [A-Z]?\d{1,2}[A-Z]?| [IVX]{1,3}| (?:alpha|beta|gamma))?(?![\w-])"
 )
-_LONG_NUMBER = re.compile(r"\d{4}")
+_NUMBER_OR_CAT = re.compile(r"\d{4}|^[Cc]at$|^CAT$")
 _NEVER_LABELS = (GENE, "Disease")
 _N_CHARS_BEFORE = 60  # characters before a name to search for words for genes
 
@@ -173,8 +173,8 @@ def with_usual_names(doc: Doc, spans: list[ScoredSpan]) -> list[ScoredSpan]:
     for scored in spans:
         if scored[2] == GENE and scored[3] < 1:
             mention = doc[scored[0] : scored[1]]
-            has_number = _LONG_NUMBER.search(mention.text) is not None
-            if has_number and is_code(text, mention.start_char, mention.end_char):
+            may_be_code = _NUMBER_OR_CAT.search(mention.text) is not None
+            if may_be_code and is_code(text, mention.start_char, mention.end_char):
                 dropped.add(scored)
     if not (added or dropped):
         return spans

@@ -30,7 +30,7 @@ _NUMERALS_IN_WORDS = "one two three four five six seven eight nine ten eleven tw
 _NUMERAL = "|".join(_NUMERALS_IN_WORDS)
 _OFFSET = r"(?:\s?[-+]\s?\d{1,2}(?!\d)|[-+]\s?\d+)?"
 _SITE = r"(?:amino[ -]acids?|nucleotides?|nts?|codons?|CD|residues?|positions?|bases?)"
-_CHROMOSOME = r"\b[Cc]hr(?:\d\d?|[XYM]):\s?(?:[gm]\.)?"
+_CHROMOSOME = r"\b(?:[Cc]hr(?:\d\d?|[XYM]):\s?(?:[gm]\.)?|(?<![\w.:-])(?:\d\d?|[XY]):(?=\d{6}))"
 # Lower-case words that may be part of a variant; any sequence of other words is one token.
 _VARIANT_WORD = (
     rf"(?:{_RESIDUE_NAMES}|{_NUMERAL}|del|ins|dup|repeat|indel|frame|fs|rather|allele|exon|intron"
@@ -196,7 +196,7 @@ REWRITES = tuple(
     Rewrite(re.compile(pattern, flags), replacement, before, after)
     for pattern, flags, replacement, before, after in (
         (_CHROMOSOME, 0, lambda match: "m." if "M" in match[0] else "g.",
-         "chr7:140453136A>T", "g.140453136A>T"),
+         "7:140453136A>T", "g.140453136A>T"),
         (r"&gt;|\s?(?:(?<!-)-++>|→|–>)\s?", 0, ">", "C --> T", "C>T"),
         (r"[‐‑–−]", 0, "-", "−308", "-308"),
         (r"\b(?:a|single)[ -](?=base|nucleotide)", 0, "1 ", "a base", "1 base"),

@@ -53,6 +53,9 @@ def found(kb: KnowledgeBase, text: str, *spans: ScoredSpan) -> list[str]:
         ("In Drosophila spalt and black are lost .", ["spalt", "black"]),
         ("In Drosophila we saw Delta at borders .", ["Delta"]),
         ("Drosophila grew . Black eyes were seen .", []),
+        ("Black regulates growth in Drosophila .", ["Black"]),
+        ("Delta is required in Drosophila .", ["Delta"]),
+        ("Black is a colour of Drosophila .", []),
         ("In the disc of Drosophila , Delta is at borders .", ["Delta"]),
     ],
 )

@@ -194,6 +194,8 @@ def test_the_symbols_are_human_genes():
         ("The RAF9 gene (catalogue number RAF9) was cloned.", "none"),
         ("We bought antibodies (cat. no. QX1234) from a company.", "QX1234"),
         ("This was registered as NCT01234567 in 2012.", "NCT01234567"),
+        ("The kit (Cat. No. R1234C) was used.", "Cat"),
+        ("It came from a company (cat # S600K).", "cat"),
     ],
 )
 def test_names_that_are_not_genes(nlp, text, name):
