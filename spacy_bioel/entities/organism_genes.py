@@ -45,7 +45,7 @@ _ABOUT_IDS = [f"{ORGANISM}{id}" for id in _ABOUT]
 _GENE_NAME = re.compile(r"(?<![\w-])[^\W\d_µμ]\w*(?:-\w+)*(?![\w-])")
 _ALLELE = re.compile(r"[Δ∆]$|(?<=^[a-z]{3}\d)-\d{1,3}$|(?<=^[a-z]{3}\d\d)-\d{1,3}$")
 _VERB = re.compile(  # after a gene that begins a sentence
-    r" (?:(?:controls|regulates|activates|represses|encodes|promotes|inhibits|signals|signall?ing)\b"
+    r" (?:(?:controls|regulates|activates|represses|encodes|promotes|inhibits|signals)\b"
     r"|is (?:required|needed|expressed|activated)\b)"
 )
 _LONGER_NAME = re.compile(r" (?:of\b|in\b|[A-Z])")  # "Son of sevenless"
