@@ -280,6 +280,8 @@ def migrate_command(
     )
     _write_report(rest, "Migrated ids", ("status", "id", "name", "now", "place"), rows)
     _show_counts(counts, "id")
+    if not counts:
+        console.show_note(Warnings.W410.format(links=links, old=kbs[0].where))
 
 
 def relink_command(

@@ -20,7 +20,7 @@ from spacy_bioel.curation.pairs import Cell, CheckedId, IdVerdict, Meaning, Pair
 from spacy_bioel.curation.tables import text_pairs
 from spacy_bioel.errors import LOGGER, Warnings
 from spacy_bioel.io.open import Place
-from spacy_bioel.kb.bundled import list_bundled, open_setting
+from spacy_bioel.kb.bundled import bundled_name, list_bundled, open_setting
 from spacy_bioel.kb.joined import parts_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.spelling import is_one_error_apart
@@ -52,7 +52,7 @@ class _Vocabulary(NamedTuple):
 
     kb: KnowledgeBase
     prefix: str
-    is_complete: bool  # else the ids are imports, and a missing id may exist
+    is_complete: bool  # else the ids are imports or bundled, and a missing id may exist
     forms: frozenset[str]  # of ids, such as "HP:0000000"
 
 
@@ -72,7 +72,7 @@ def _vocabularies_of(kb: KnowledgeBase) -> Iterator[_Vocabulary]:
         if is_prefix or prefix == "C":
             rows = np.linspace(start, end - 1, min(end - start, _N_SAMPLED)).astype(np.int64)
             forms = frozenset(map(_form_of, kb.ids_of(rows)))
-            is_complete = end - start >= _MIN_SHARE * len(kb)
+            is_complete = end - start >= _MIN_SHARE * len(kb) and not bundled_name(kb)
             yield _Vocabulary(kb, prefix if is_prefix else "", is_complete, forms)
         start = end
 
@@ -132,8 +132,11 @@ class Checker:
         spelled = [(v.kb, v.prefix + form) for v in vocabularies for form in (local, local.upper())]
         known = ((id, [(kb, row)]) for kb, id in spelled if (row := kb.find(id)) >= 0)
         id, own = next(known, (spelled[0][1] if spelled else local, _Own()))
-        if prefix and not vocabularies:  # perhaps a cross-reference
-            id, own = raw, self._xrefs.get((prefix_key(prefix), local), [])
+        is_xref = bool(prefix) and not own and not any(v.is_complete for v in vocabularies)
+        if is_xref and (others_of := self._xrefs.get((prefix_key(prefix), local), [])):
+            id, own = raw, others_of
+        elif not vocabularies:
+            id = raw
         kbs: _Kbs = list(dict.fromkeys(kb for kb, _ in own)) or [v.kb for v in vocabularies]
         pair = Pair(Cell(raw))  # `check` knows its place
         if prefix and not kbs:
@@ -147,7 +150,7 @@ class Checker:
             kb, row = own[0]
             found = Meaning(kb.ids[row], kb.preferred_name(row), round(likeness, 4))
             normalized = normalize_name(name)
-            if vocabularies and found.id != id:
+            if not is_xref and found.id != id:
                 verdict = IdVerdict.RETIRED
             elif not name or normalized in [first for first, *_ in names]:
                 verdict = IdVerdict.AGREES
@@ -160,8 +163,11 @@ class Checker:
         elif not any(_form_of(id) in vocabulary.forms for vocabulary in vocabularies):
             verdict = IdVerdict.MALFORMED
         else:
-            is_complete = vocabularies[0].is_complete
-            verdict = IdVerdict.UNKNOWN if is_complete else IdVerdict.NOT_CHECKED
+            first = vocabularies[0]
+            is_unknown = first.is_complete or bool(
+                bundled_name(first.kb) and _has_one_meaning(name, first.kb)
+            )
+            verdict = IdVerdict.UNKNOWN if is_unknown else IdVerdict.NOT_CHECKED
         if name and not likeness and not proposals and verdict is not IdVerdict.NOT_CHECKED:
             proposals = _meanings_of(name, kbs)
         is_certain = bool(found and verdict is IdVerdict.RETIRED and (likeness or not name))
@@ -201,6 +207,10 @@ def _choose_name(
         elif not is_cut and (likeness := _likeness(normalized, own, kbs)):
             return name, likeness
     return next(iter(others), candidates[0] if has_name else ""), 0.0
+
+
+def _has_one_meaning(name: str, kb: KnowledgeBase) -> bool:
+    return len(kb.concepts_of_names(kb.lookup_names([normalize_name(name)]))[1]) == 1
 
 
 def _is_name(normalized: str, kbs: _Kbs) -> bool:

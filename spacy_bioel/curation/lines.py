@@ -10,7 +10,10 @@ from spacy_bioel.curation.pairs import Cell, Pair
 
 _AROUND_NAMES = " \t*_`\"'“”„,:=–—-([{"  # white space, emphasis, quotes, separators and brackets
 _LIST_MARK = re.compile(r"\s{0,99}(?:[-*•>#+]{1,6}|\d{1,3}[.)])\s{1,9}")
-_CLAUSE_START = re.compile(r"[;|•\t\])}]|[.:!?]\s")
+# The full stops in "E. coli", "St. Louis" and "subsp. enterica" end no clause.
+_CLAUSE_START = re.compile(
+    r"[;|•\t\])}]|(?:[:!?]|(?<!\b[A-Z])(?<!\bSt)(?<!\bsp)(?<!\bspp)(?<!\bvar)(?<!\bsubsp)\.)\s"
+)
 _CLAUSE = re.compile(r"(?:\([^()]{0,200}\)|[^;|•\t\])}(.!?]|[.!?](?!\s|$))*")
 # An opening bracket before an id, perhaps with words such as "HPO id:".
 _BRACKET_BEFORE = re.compile(

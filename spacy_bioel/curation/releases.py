@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,7 +34,7 @@ class Change(NamedTuple):
     """A difference between two releases.
 
     kind (str): "added", "replaced", "merged", "split", "consider", "gone", "renamed", "parents
-        changed", "name moved" or "name ambiguous".
+        changed", "name added", "name gone", "name moved" or "name ambiguous".
     name (str): The name that changed, else the preferred name.
     to (tuple[str, ...]): Ids in the new release: replacements, concepts to consider, parents, or
         those with the name.
@@ -85,6 +85,14 @@ def compare_releases(old: KnowledgeBase, new: KnowledgeBase) -> Iterator[Change]
             yield Change("name moved", ids[0], name, found)
         elif len(ids) == 1 and len(found) > 1:
             yield Change("name ambiguous", ids[0], name, found)
+        elif not found:
+            for id in ids:
+                if current[id] == id and normalize_name(before[id].names[0]) != name:
+                    yield Change("name gone", id, name)
+    for name in sorted(owners.keys() - old_owners.keys()):
+        for id in owners[name]:
+            if id in before and normalize_name(after.current[id].names[0]) != name:
+                yield Change("name added", id, name)
 
 
 def _owners_of_names(drafts: Mapping[str, Draft]) -> dict[str, list[str]]:
@@ -107,7 +115,8 @@ def what_became(id: str, new: KnowledgeBase) -> tuple[str, tuple[str, ...]]:
 class MovedId(NamedTuple):
     """An id of an annotation, in the old release and in the new one.
 
-    status (str): "unchanged", "moved", "needs a person" or "gone".
+    status (str): "unchanged", "moved", "needs a person", "gone", or "in neither release" for
+        unknown ids with a prefix of the old release.
     name (str): Preferred name in the old release.
     """
 
@@ -116,6 +125,11 @@ class MovedId(NamedTuple):
     name: str
     to: tuple[str, ...]
     place: Place
+
+
+@lru_cache(maxsize=4)
+def _prefixes_in(kb: KnowledgeBase) -> set[str]:
+    return {id.partition(":")[0] for id in kb.ids if ":" in id}
 
 
 def _id_fields(path: Path) -> Iterator[tuple[Place, str, list[tuple[int, int]]]]:
@@ -158,6 +172,8 @@ def migrated_lines(
     def change(place: Place, match: re.Match[str]) -> str:
         id = curie(match[0], prefix)
         if (row := old.find(id)) < 0:
+            if id.partition(":")[0] in _prefixes_in(old) and new.find(id) < 0:
+                moves.append(MovedId("in neither release", id, "", (), place))
             return match[0]
         status, to = what_became(id, new)
         if status == "gone" and (known := what_became(old.ids[row], new))[1]:

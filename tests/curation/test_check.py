@@ -258,3 +258,23 @@ def test_long_names_and_odd_ids(checker):
     assert [f.verdict for f in checker.check_text("— (HP:0001250)")] == [IdVerdict.AGREES]
     for id in ("HP:000 1250", "no id", "", "HP:", "x" * 10_000):
         assert checker.check(Pair(Cell(id))).verdict is IdVerdict.MALFORMED
+
+
+@pytest.mark.parametrize(
+    "text, verdict",
+    [
+        ("Humans (MESH:D006801)", "not checked"),  # the bundled names are a part of MeSH
+        ("DGAT1 (NCBIGene:282609)", "not checked"),
+        ("Asthma (MESH:D061249)", "unknown id"),  # it has another id in this part
+        ("Marfan syndrome (OMIM:154700)", "agrees"),  # a cross-reference
+        ("Asthma (OMIM:154700)", "other concept"),
+        ("Asthma (MESH:D001249)", "agrees"),
+        ("asthma (MESH:D003920)", "other concept"),
+        ("E. coli (NCBITaxon:562)", "synonym"),
+        ("It grew. Asthma (MESH:D001249)", "agrees"),
+        ("St. Louis encephalitis (MESH:D004674)", "synonym"),
+    ],
+)
+def test_bundled_vocabularies_are_not_whole(text, verdict):
+    [finding] = spacy_bioel.check(text)
+    assert finding.verdict == verdict, finding

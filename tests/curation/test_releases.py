@@ -86,6 +86,14 @@ def test_an_id_with_a_new_number(tmp_path, kbs):
     assert [(c.kind, c.to) for c in found if c.id == "X:07"] == [("replaced", ("X:30",))]
 
 
+def test_names_that_come_and_go(tmp_path):
+    build_kb([Concept("X:1", ("fever", "hot body")), Concept("X:2", ("gout",))], tmp_path / "old")
+    build_kb([Concept("X:1", ("fever", "pyrexia")), Concept("X:2", ("gout",))], tmp_path / "new")
+    kbs = [KnowledgeBase.open(tmp_path / name) for name in ("old", "new")]
+    found = [(change.kind, change.id, change.name) for change in compare_releases(*kbs)]
+    assert found == [("name gone", "X:1", "hot body"), ("name added", "X:1", "pyrexia")]
+
+
 LINKED = {
     "a.jsonl": (
         '{"id": "1", "text": "X:02", "links": [{"text":"X:02", "ids": ["X:02"], "score": 1}]}\n',
@@ -137,6 +145,7 @@ def test_what_becomes_of_each_id(kbs, tmp_path):
         ("needs a person", "X:05", ("X:20", "X:21")),
         ("needs a person", "X:06", ("X:01",)),
         ("gone", "X:07", ()),
+        ("in neither release", "X:99", ()),
     ]
     assert moves[1].place == Place(path, 3) and moves[1].name == "high fever"
 
