@@ -87,6 +87,8 @@ def yaml_events(lines: Lines) -> Iterator[Cell]:
                 strings[event.anchor] = cell
             if cell.name or kind in ("Alias", "Scalar"):
                 yield cell
+    except BioelError:
+        raise
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
         place = Place(where.path, mark.line + 1) if mark else where
