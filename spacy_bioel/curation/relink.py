@@ -145,12 +145,12 @@ def text_filter(old: CandidateGenerator, new: CandidateGenerator) -> Callable[[s
     def can_change(text: str, links: _Links) -> bool:
         doc = Doc(Vocab(), [text], [False])  # only its text matters
         forms, others = (
-            [side.dictionary.written_forms.find(text)]
-            + [rule.short_forms(doc) for _, rule in side.rules.overriding("short_forms")]
+            side.dictionary.written_forms.find(text)
+            | side.rules.forms_of(doc, settings=side.state.settings)
             for side in sides
         )
         words = [whole for *_, whole in broken_words(text)]
-        words += [long for of_rule in forms for long in of_rule.values()]
+        words += forms.values()
         words = words_of(normalize_name(" ".join([text, *words])))
         stems = set[str]().union(*map(stems_of, set(words)))
         named = [(link, c) for link in links for c in link["candidates"]]

@@ -61,7 +61,7 @@ def test_each_unknown_prefix_is_reported_once(check, tmp_path):
     )
     status, table, notes = check(path)
     assert (status, table) == (0, "")
-    assert notes.count("[W400]") == 2 and "2 ids with the prefix GO" in notes
+    assert notes.count("[W400]") == 2 and "ids with the prefix GO: 2" in notes
 
 
 def test_json_lines(check, tmp_path):
