@@ -155,8 +155,11 @@ class Genes(EntityRules):
                 kb = self.knowledge.kb_of(span.label_)
                 if genes and probability > _MIN_ORGANISM_PROBABILITY and kb.find(genes[0].id) >= 0:
                     resolver = self._resolver_of(kb)
-                    document = partial(words, mentions.owners[index])
-                    genes = resolver.resolve(genes, span.text, organism == HUMAN, document)
+                    document = partial(words, owner := mentions.owners[index])
+                    forms = long_forms(mentions.docs[owner])
+                    long_form = forms.get(span.text, span.text * (span.text in forms.values()))
+                    is_human = organism == HUMAN
+                    genes = resolver.resolve(genes, span.text, is_human, document, long_form)
                 scored += [replace(c, score=round(c.score * probability, 4)) for c in genes]
             rescored[index] = [*scored, *species_candidates.others]
         results = list(candidates.of_mentions)

@@ -80,25 +80,35 @@ class HomonymResolver:
         mention: str,
         is_human: bool,
         document: Callable[[], WordsOfDocument],
+        long_form: str = "",
     ) -> Sequence[Candidate]:
         """Rescore candidates from one organism.
 
         The sum of their scores stays the same, unless a short name means a little-known gene of
-        which the document has no other name.
+        which the document has no other name, or the document defines it as something else.
+
+        long_form (str): What the document defines the mention as, if it does.
         """
         if len(candidates) > 1:
             odds = [c.score * exp(self._log_odds(c.id, mention, document())) for c in candidates]
             factor = sum(c.score for c in candidates) / (sum(odds) or 1.0)
             pairs = zip(candidates, odds, strict=True)
             candidates = [replace(c, score=factor * o) for c, o in pairs]
-        if len(name := _compact(mention)) > _MAX_DOUBTFUL_LENGTH:
+        if len(name := _compact(mention)) > _MAX_DOUBTFUL_LENGTH and mention != long_form:
             return candidates
+        words = set(_alphanumeric_words(long_form)) - _FUNCTION_WORDS
         return [
             replace(c, score=c.score * _DOUBTFUL_SHARE)
-            if self._is_doubtful(c.id, name, is_human, document)
+            if (words and self._is_another(c.id, words))
+            or self._is_doubtful(c.id, name, is_human, document)
             else c
             for c in candidates
         ]
+
+    def _is_another(self, id: str, words: set[str]) -> bool:
+        """Whether the words of a long form are not in the names of a gene."""
+        gene = self._names_of(id)
+        return words.isdisjoint(gene.short.union(*gene.long))
 
     def _is_doubtful(
         self, id: str, name: str, is_human: bool, document: Callable[[], WordsOfDocument]

@@ -159,6 +159,12 @@ def test_a_little_known_gene_needs_another_name_in_the_document(nlp):
     assert links(nlp, "QQQ7 was measured.", QQQ7="Gene")["QQQ7"] == ("12",)
 
 
+def test_a_short_form_of_something_else_is_not_the_gene(nlp):
+    assert links(nlp, "Xeno quality 1 (XQ1) rose, and XQ1 fell.", XQ1="Gene")["XQ1"] == ()
+    text = "The xeno quality 1 receptor (XQ1R) rose, and XQ1 fell."
+    assert links(nlp, text, XQ1="Gene")["XQ1"] == ("11",)
+
+
 def test_the_table_can_be_switched_off(nlp):
     linker = nlp.get_pipe("bioel_linker")
     before = linker.entities
