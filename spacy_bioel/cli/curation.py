@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
+from functools import cache
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -153,9 +154,9 @@ def _write_report(
     columns: Sequence[str],
     rows: Iterator[tuple[dict[str, Any], Sequence[str]]],
 ) -> None:
-    """Write rows, as JSON values and as cells, to a file; by default, show the first as a table.
+    """Write a report to a file, or show its first rows as a table.
 
-    The lines of a cell may begin with ids.
+    rows (Iterator): Pairs of a JSON value and table cells. Lines of cells may begin with ids.
     """
     from spacy_bioel.export.formats import suffix_of, table_line
     from spacy_bioel.export.html import PAGES
@@ -210,6 +211,7 @@ def diff_command(
     used = {id for move in moves for id in (move.id, *move.to)}
     counts: Counter[str] = Counter()
 
+    @cache
     def with_name(id: str) -> str:
         return f"{id} {after.preferred_name(after.find(id)) if id in after else ''}"
 
@@ -280,7 +282,7 @@ def migrate_command(
     )
     _write_report(rest, "Migrated ids", ("status", "id", "name", "now", "place"), rows)
     _show_counts(counts, "id")
-    if not counts:
+    if not counts.keys() - {"in neither release"}:
         console.show_note(Warnings.W410.format(links=links, old=kbs[0].where))
 
 

@@ -21,7 +21,7 @@ from spacy_bioel.text.normalize import normalize_name, normalize_names
 # Where each format has the ids of links: a string in JSON, and for the other formats a row of
 # PubTator, a reference of BRAT or an infon of BioC. Tables have columns of ids.
 _ID_FIELDS = {
-    "json": re.compile(r'(?<!"text":)(?<!"text": )"([^"\\\s]+)"'),
+    "json": re.compile(r'"text"\s*+:\s*+"(?:[^"\\]|\\.)*+"|"([^"\\\s]++)"|"(?:[^"\\]|\\.)*+"'),
     "text": re.compile(
         r"^[^\t|]+\t\d+\t\d+\t[^\t]*\t[^\t]*\t(\S+)|^[^\t|]+\t[A-Za-z_]+\t(\S+)\t(\S+)\s*$"
         r"|^N\d+\tReference \S+ (\S+)|<infon[^<>]*+>([^<]++)</infon>"

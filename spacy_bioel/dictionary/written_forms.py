@@ -97,7 +97,7 @@ class WrittenForms:
         return forms
 
     def _ends(self, text: str, pieces: list[re.Match[str]]) -> Iterator[int]:
-        """Yield where a code that begins with the first piece may end."""
+        """Yield the possible ends of a code that begins with the first piece."""
         last = pieces[0].start()
         for i, piece in enumerate(pieces):
             gap = text[last : piece.start()]
@@ -108,7 +108,7 @@ class WrittenForms:
                 yield last
 
     def _name(self, written: str) -> str:
-        """Return the name with this written form, or ""; "was 17" is not WAS-17."""
+        """Return the name that is written in this form, or "": "was 17" does not mean WAS-17."""
         keys = [_letters_and_digits(written)]
         if written[0] == "α":
             keys.append(_letters_and_digits("anti" + written[1:]))

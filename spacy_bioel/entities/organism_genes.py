@@ -44,7 +44,7 @@ _ORGANISM = re.compile(rf"\b(?:{'|'.join(f'({words})' for words in _ABOUT.values
 _ABOUT_IDS = [f"{ORGANISM}{id}" for id in _ABOUT]
 _GENE_NAME = re.compile(r"(?<![\w-])[^\W\d_µμ]\w*(?:-\w+)*(?![\w-])")
 _ALLELE = re.compile(r"[Δ∆]$|(?<=^[a-z]{3}\d)-\d{1,3}$|(?<=^[a-z]{3}\d\d)-\d{1,3}$")
-_VERB = re.compile(  # after a gene that begins a sentence
+_VERB_OF_GENE = re.compile(  # after a gene that begins a sentence
     r" (?:(?:controls|regulates|activates|represses|encodes|promotes|inhibits|signals)\b"
     r"|is (?:required|needed|expressed|activated)\b)"
 )
@@ -117,7 +117,7 @@ def _is_named_gene(text: str, start: int, end: int, starts: set[int], ends: set[
     gene in the same list."""
     before = text[max(0, start - 2) : start].rstrip()[-1:]
     is_capitalised = text[start].isupper() and (
-        before.isalpha() or before in {",", ";"} or _VERB.match(text, end) is not None
+        before.isalpha() or before in {",", ";"} or _VERB_OF_GENE.match(text, end) is not None
     )
     is_capitalised = is_capitalised and not _LONGER_NAME.match(text, end)
     if is_capitalised or is_beside_gene_words(text, start, end):

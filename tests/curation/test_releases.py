@@ -99,6 +99,10 @@ LINKED = {
         '{"id": "1", "text": "X:02", "links": [{"text":"X:02", "ids": ["X:02"], "score": 1}]}\n',
         '{"id": "1", "text": "X:02", "links": [{"text":"X:02", "ids": ["X:01"], "score": 1}]}\n',
     ),
+    "b.jsonl": (  # without spaces, and with quotes in texts
+        '{"id":"1","text":"a \\"X:02\\" b","links":[{"text":"b c","ids":["X:02"],"score":1}]}\n',
+        '{"id":"1","text":"a \\"X:02\\" b","links":[{"text":"b c","ids":["X:01"],"score":1}]}\n',
+    ),
     "a.csv": (
         'doc,text,id\n1,"high, fever",X:02|X:03\n',
         'doc,text,id\n1,"high, fever",X:01|X:03\n',
