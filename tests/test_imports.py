@@ -101,7 +101,8 @@ PACKAGES: dict[str, list[str]] = {
     "export": ["spacy"],
     "export/spark.py": ["pyspark", "pyarrow", "pandas"],
     "export/formats.py": ["bioc", "pyarrow"],
-    "export/html.py": ["pandas", "IPython", "jinja2", "markupsafe"],
+    "export/html.py": ["pandas", "IPython"],
+    "export/pages.py": ["jinja2", "markupsafe"],
     "service/service.py": ["spacy"],
     "service/worker.py": ["spacy"],
     # Of the extra only to say that it is missing, before the service listens.

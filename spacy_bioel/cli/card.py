@@ -202,7 +202,7 @@ def size_of(path: Path) -> tuple[int, int]:
 
 def write_card(folder: Path, facts: Facts) -> None:
     """Write README.md and meta.json into a pipeline folder."""
-    from spacy_bioel.export.html import PAGES
+    from spacy_bioel.export.pages import PAGES
 
     readme = PAGES.get_template("card.md").render(
         facts=facts,

@@ -159,7 +159,7 @@ def _write_report(
     rows (Iterator): Pairs of a JSON value and table cells. Lines of cells may begin with ids.
     """
     from spacy_bioel.export.formats import suffix_of, table_line
-    from spacy_bioel.export.html import PAGES
+    from spacy_bioel.export.pages import PAGES
 
     if out is None:
         if shown := [cells for _, cells in islice(rows, _MAX_IN_TABLE)]:

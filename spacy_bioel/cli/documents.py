@@ -435,7 +435,7 @@ def explain_command(
         for m in report.mentions
     ]
     if html is not None:
-        from spacy_bioel.export.html import PAGES
+        from spacy_bioel.export.pages import PAGES
 
         page = PAGES.get_template("explain.html").render(
             report=report,

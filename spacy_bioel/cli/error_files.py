@@ -26,7 +26,7 @@ from spacy_bioel.evaluation.evaluate import (
 from spacy_bioel.evaluation.protocols import KINDS, MARKS, PAIRING
 from spacy_bioel.evaluation.run import Predicted, knowledge_of
 from spacy_bioel.export.formats import table_line
-from spacy_bioel.export.html import PAGES
+from spacy_bioel.export.pages import PAGES
 from spacy_bioel.linking.pipe import Linker
 from spacy_bioel.text.normalize import escape_formula
 from spacy_bioel.types import AnnotatedText, Link, Mention

@@ -16,7 +16,7 @@ import numpy as np
 from spacy_bioel.curation.ids import prefix_key, split_id
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.export.formats import table_line
-from spacy_bioel.export.html import address_of
+from spacy_bioel.export.pages import address_of
 from spacy_bioel.export.rows import LinkedText
 from spacy_bioel.io.open import Place, StrPath, curie, numbered_lines, skip_if_bad
 from spacy_bioel.io.table import check_row, column_indices, header_of, separator_of, split_rows

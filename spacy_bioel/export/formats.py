@@ -38,7 +38,7 @@ from spacy_bioel.export.html import (
     columns_of,
     link_rows,
     linked_candidates,
-    render_document,
+    page_part,
     start_page,
 )
 from spacy_bioel.export.omop import NOTE_NLP, note_nlp_rows
@@ -323,9 +323,6 @@ def format_of(
         for row in link_rows(document.id or "", document.text or "", document.links):
             yield [row.get(name) for name in columns]
 
-    def html_of(document: LinkedText) -> str:
-        return render_document(document.text or "", document.links, title=document.id or "") + "\n"
-
     match suffix:
         case ".json":
             return TextFormat(json_of, "[\n", between=",\n", end="\n]\n", has_failures=True)
@@ -344,7 +341,7 @@ def format_of(
         case ".ann":
             return writing_brat
         case ".html":
-            return TextFormat(html_of, start=start_page(), end=END_OF_PAGE)
+            return TextFormat(page_part, start=start_page(), end=END_OF_PAGE)
         case ".parquet":
             return writing_parquet
     return TextFormat(lambda document: json_of(document) + "\n", has_failures=True)

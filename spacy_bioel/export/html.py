@@ -1,126 +1,81 @@
-"""HTML pages and tables for linked texts, also for notebooks and data frames.
+"""HTML and tables for linked texts, also for notebooks and data frames.
 
-A page is self-contained: it shows the mentions in their text, with a table of candidates below. The
-templates in `templates/` escape all values from documents and knowledge bases. (displaCy escapes
-texts, but neither labels nor ids.) Ids are links to their concept pages (see `address_of`). The
-colours follow the reader's preference for dark or light mode.
+A page holds its documents as JSON, and scripts draw them page by page, so that browsers open pages
+of any size. In notebooks, which may forbid scripts, a document is static HTML.
 """
 
 from __future__ import annotations
 
-import re
-from collections import Counter
+import json
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict
 from html import escape as escape_html
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
-from jinja2 import Environment, PackageLoader, select_autoescape
-from markupsafe import Markup, escape
 from spacy.tokens import Doc, Span
 from spacy.util import filter_spans, is_in_jupyter
 
 from spacy_bioel.doc import get_links, split_kb_id
-from spacy_bioel.errors import needing
-from spacy_bioel.explanation import describe_context, reason_of
+from spacy_bioel.errors import BioelError, needing
+from spacy_bioel.explanation import reason_of
+from spacy_bioel.export.pages import PAGES, address_of
+from spacy_bioel.export.rows import LinkedText, to_row
 from spacy_bioel.settings import SPANS_KEY
-from spacy_bioel.types import Candidate, Link, preferred_name, releases_of
+from spacy_bioel.types import Candidate, Link, opened, preferred_name, releases_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 
-# Addresses of the vocabularies' concept pages, by lower-case prefix.
-_CONCEPT_PAGES = {
-    "atc": "https://atcddd.fhi.no/atc_ddd_index/?code={}",
-    "chembl": "https://www.ebi.ac.uk/chembl/explore/compound/{}",
-    "cvcl": "https://www.cellosaurus.org/CVCL_{}",
-    "dbsnp": "https://www.ncbi.nlm.nih.gov/snp/{}",
-    "drugbank": "https://go.drugbank.com/drugs/{}",
-    "efo": "http://www.ebi.ac.uk/efo/EFO_{}",
-    "ensembl": "https://www.ensembl.org/id/{}",
-    "hgnc": "https://www.genenames.org/data/gene-symbol-report/#!/hgnc_id/HGNC:{}",
-    "loinc": "https://loinc.org/{}",
-    "mesh": "https://meshb.nlm.nih.gov/record/ui?ui={}",
-    "ncbigene": "https://www.ncbi.nlm.nih.gov/gene/{}",
-    "ncbitaxon": "https://www.ncbi.nlm.nih.gov/datasets/taxonomy/{}/",
-    "omim": "https://www.omim.org/entry/{}",
-    "orpha": "http://www.orpha.net/ORDO/Orphanet_{}",
-    "orphanet": "http://www.orpha.net/ORDO/Orphanet_{}",
-    "pubchem.compound": "https://pubchem.ncbi.nlm.nih.gov/compound/{}",
-    "rxnorm": "https://mor.nlm.nih.gov/RxNav/search?searchBy=RXCUI&searchTerm={}",
-    "snomedct": "https://browser.ihtsdotools.org/?perspective=full&conceptId1={}",
-    "snomedct_us": "https://browser.ihtsdotools.org/?perspective=full&conceptId1={}",
-    "umls": "https://uts.nlm.nih.gov/uts/umls/concept/{}",
-    "uniprot": "https://www.uniprot.org/uniprotkb/{}/entry",
-}
-_OBO_FOUNDRY = (
-    "BTO CHEBI CL CLO DOID ECO ECTO EMAPA ENVO FBbt FMA FOODON GO HP HsapDv IDO MA MAXO MI MOD "
-    "MONDO MP NBO NCIT OAE OBI OGG OGMS OMIT PATO PO PR PW SO SYMP TO TRANS UBERON UO VO WBbt "
-    "WBPhenotype XAO ZFA ZP"
-).split()
-_CONCEPT_PAGES |= {
-    name.lower(): f"http://purl.obolibrary.org/obo/{name}_{{}}" for name in _OBO_FOUNDRY
-}
-# Ids without a colon.
-_UNPREFIXED_ID = re.compile(r"(?P<umls>C\d{7,8})|CVCL_(?P<cvcl>\w{4})|(?P<dbsnp>rs\d+)")
-
-
-def address_of(id: str) -> str:
-    """Return the address of a concept's page in its vocabulary; "" if it is unknown.
-
-    id (str): For example "MESH:D003920", "HP:0001250", or "C0011849" for UMLS.
-    """
-    prefix, _, local = id.partition(":")
-    if match := _UNPREFIXED_ID.fullmatch(id):
-        prefix, local = match.lastgroup or "", match[match.lastindex or 0]
-    local = quote(local.strip(), safe="")
-    return _CONCEPT_PAGES.get(prefix.lower(), "").format(local) if local else ""
-
-
-def linked_id(id: str) -> Markup:
-    """Format an id as a link to its concept page, or as text if there is no page."""
-    address = address_of(id)
-    return Markup(f'<a href="{escape(address)}">{escape(id)}</a>') if address else escape(id)
-
-
-def _candidate_names(candidate: Candidate) -> str:
-    """Return the preferred name, followed by the matched name if it differs."""
-    preferred, name = preferred_name(candidate.kb, candidate.id), candidate.name
-    return name if preferred in ("", name) else f"{preferred} (matched: {name})"
-
-
-# Templates for all pages and the model card.
-PAGES = Environment(
-    loader=PackageLoader("spacy_bioel", "templates"),
-    autoescape=select_autoescape(),
-    trim_blocks=True,
-    lstrip_blocks=True,
-    keep_trailing_newline=True,
-)
-PAGES.globals |= {"describe": describe_context, "reason_of": reason_of}
-PAGES.filters["escaped"] = lambda text: text.replace("|", r"\|")  # for Markdown tables
-PAGES.filters["linked"] = linked_id
-PAGES.filters["with_names"] = _candidate_names
-_LINKED: Any = PAGES.get_template("linked.html").module
-# Each CSS rule sets its own colours, so that it also works inside other pages.
-STYLE = str(_LINKED.style())
-END_OF_PAGE = "</main>\n</body>\n</html>\n"
-
-
-def render_page(sections: Iterable[str], *, title: str = "Linked texts") -> str:
-    """Assemble a page from sections that `render_document` returned."""
-    return start_page(title) + "".join(f"{section}\n" for section in sections) + END_OF_PAGE
+# A part of a page: its styles apply only to elements with the class "bioel".
+_PART: Any = PAGES.get_template("document.html").module
+STYLE = str(_PART.style())
+_MAX_LISTED = 30  # names and cross-references of a concept on a page
 
 
 def start_page(title: str = "Linked texts") -> str:
-    """Return the start of a page that is written section by section and ends with `END_OF_PAGE`."""
-    return str(_LINKED.start(title))
+    """Return the start of a page that is written text by text and ends with `END_OF_PAGE`."""
+    return _split_page(title)[0]
+
+
+def _split_page(title: str) -> list[str]:
+    return PAGES.get_template("links.html").render(title=title).split("<!-- documents -->\n")
+
+
+END_OF_PAGE = _split_page("")[1]
+
+
+def page_part(linked: LinkedText) -> str:
+    """Return a text and its links for a page of linked texts, as JSON in an HTML element.
+
+    The preferred names and the entries of linked concepts are included if the knowledge base is
+    open.
+    """
+    row, concepts = to_row(linked), {}
+    for link, cells in zip(linked.links, row["links"], strict=True):
+        cells["why"] = reason_of(link)
+        for candidate, values in zip(link.candidates, cells["candidates"], strict=True):
+            if name := preferred_name(candidate.kb, candidate.id):
+                values["preferred"] = name
+        for candidate in linked_candidates(link):
+            with suppress(BioelError, KeyError):
+                concepts[candidate.id] = asdict(opened(candidate.kb)[candidate.id])
+    for concept in concepts.values():
+        concept["name"] = concept["names"][0]
+        for field in ("names", "xrefs"):
+            concept[field] = concept[field][:_MAX_LISTED]
+    kbs = {candidate.kb for link in linked.links for candidate in link.candidates}
+    releases = [release for kb in sorted(kbs) for release in releases_of(kb)]
+    about = {**row, "concepts": list(concepts.values()), "kbs": releases}
+    # No text can end the element, since "<" is escaped.
+    text = json.dumps(about, ensure_ascii=False).replace("<", "\\u003c")
+    return f'<script type="application/json" class="document">{text}</script>\n'
 
 
 def render_document(text: str, links: Sequence[Link], *, title: str = "") -> str:
-    """Render a document: its text with the mentions, and a table of candidates.
+    """Render a document without scripts: its text with the mentions, and a table of candidates.
 
     Preferred names are shown if the knowledge base is open.
 
@@ -130,32 +85,28 @@ def render_document(text: str, links: Sequence[Link], *, title: str = "") -> str
     """
     kbs = {candidate.kb for link in links for candidate in link.candidates}
     releases = [release for kb in sorted(kbs) for release in releases_of(kb)]
-    return str(_LINKED.document(text, links, _split_at_mentions(text, links), title, releases))
+    return str(_PART.document(text, links, _split_at_mentions(text, links), title, releases))
 
 
 def _split_at_mentions(
     text: str, links: Sequence[Link]
-) -> Iterator[tuple[str, bool, str, list[Link]]]:
+) -> Iterator[tuple[str, str | None, str, list[Link]]]:
     """Split a text at the boundaries of its mentions.
 
-    YIELDS (tuple): A piece, whether it is in a mention, the CSS class for its context ("negated",
-        "other" or ""), and the mentions that end with it.
+    YIELDS (tuple): A piece, the label of the innermost mention around it or None, the CSS class for
+        the context ("negated", "other" or ""), and the mentions that end with the piece.
     """
-    ending: dict[int, list[Link]] = {}
-    # Changes in the number of open mentions at each boundary, by CSS class.
-    changes: dict[int, Counter[str]] = {0: Counter(), len(text): Counter()}
-    for link in links:
-        css_class = ""
-        if link.context and not link.context.is_affirmed:
-            css_class = "negated" if link.context.negated else "other"
-        ending.setdefault(link.end, []).append(link)
-        changes.setdefault(link.start, Counter())[css_class] += 1
-        changes.setdefault(link.end, Counter())[css_class] -= 1
-    n_open: Counter[str] = Counter()
-    for start, end in pairwise(sorted(changes)):
-        n_open.update(changes[start])
-        css_class = next((name for name in ("negated", "other") if n_open[name]), "")
-        yield text[start:end], any(n_open.values()), css_class, ending.get(end, [])
+    waiting = sorted(links, key=lambda link: (link.start, -link.end), reverse=True)
+    inside: list[Link] = []
+    bounds = {0, len(text), *(link.start for link in links), *(link.end for link in links)}
+    for start, end in pairwise(sorted(bounds)):
+        inside = [link for link in inside if link.end > start]
+        while waiting and waiting[-1].start <= start:
+            inside.append(waiting.pop())
+        contexts = [c for link in inside if (c := link.context) and not c.is_affirmed]
+        css_class = "negated" if any(c.negated for c in contexts) else "other" if contexts else ""
+        label = inside[-1].label if inside else None
+        yield text[start:end], label, css_class, [link for link in inside if link.end == end]
 
 
 # Facts from the built-in rules; every table has columns for them.
@@ -271,12 +222,15 @@ def render(
     RETURNS (str | None): HTML; None if it was displayed.
     """
     several = not isinstance(docs, Doc)
-    sections = [
-        render_document(doc.text, get_links(doc, spans_key), title=str(id) if several else "")
+    linked = [
+        LinkedText(str(id) if several else "", doc.text, tuple(get_links(doc, spans_key)))
         for doc, id in _with_ids(docs)
     ]
-    part = f'{STYLE}<div class="bioel">{"".join(sections)}</div>'
-    html = render_page(sections, title=title) if page else part
+    if page:
+        html = f"{start_page(title)}{''.join(map(page_part, linked))}{END_OF_PAGE}"
+    else:
+        parts = (render_document(one.text or "", one.links, title=one.id or "") for one in linked)
+        html = f'{STYLE}<div class="bioel">{"".join(parts)}</div>'
     if jupyter or (jupyter is None and is_in_jupyter()):
         from IPython.display import HTML, display
 

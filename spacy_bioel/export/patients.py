@@ -20,7 +20,7 @@ from spacy_bioel.export.formats import (
     new_folder,
     table_line,
 )
-from spacy_bioel.export.html import address_of
+from spacy_bioel.export.pages import address_of
 from spacy_bioel.export.rows import JsonRow, LinkedText
 from spacy_bioel.kb.joined import parts_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase

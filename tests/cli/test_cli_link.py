@@ -328,7 +328,10 @@ def test_one_run_writes_several_formats(bioel, model, notes, tmp_path):
     line = (tmp_path / "a.csv").read_text().splitlines()[1]
     assert line.startswith("1,0,6,Narcan,D,MESH:D009270,Naloxone,Narcan,0.95")
     page = (tmp_path / "a.html").read_text()
-    assert "Naloxone (matched: Narcan)" in page and "Nothing here." in page
+    assert (
+        '"name": "Narcan", "evidence": "exact", "preferred": "Naloxone"' in page
+        and "Nothing here." in page
+    )
     assert (tmp_path / "b.html").read_text() == page
 
 

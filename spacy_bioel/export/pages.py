@@ -1,0 +1,129 @@
+"""Frame of all HTML pages: templates, colours, ticks of charts, and addresses of concept pages.
+
+Templates escape all values from documents and knowledge bases. (displaCy escapes texts, but neither
+labels nor ids.) A page makes no request to another host, and follows the reader's preference for
+dark or light mode.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from functools import reduce
+from typing import Any
+from urllib.parse import quote
+
+from jinja2 import Environment, PackageLoader, select_autoescape
+from markupsafe import Markup, escape
+
+from spacy_bioel.explanation import describe_context, reason_of
+from spacy_bioel.types import Candidate, preferred_name
+
+# Addresses of the vocabularies' concept pages, by lower-case prefix.
+_CONCEPT_PAGES = {
+    "atc": "https://atcddd.fhi.no/atc_ddd_index/?code={}",
+    "chembl": "https://www.ebi.ac.uk/chembl/explore/compound/{}",
+    "cvcl": "https://www.cellosaurus.org/CVCL_{}",
+    "dbsnp": "https://www.ncbi.nlm.nih.gov/snp/{}",
+    "drugbank": "https://go.drugbank.com/drugs/{}",
+    "efo": "http://www.ebi.ac.uk/efo/EFO_{}",
+    "ensembl": "https://www.ensembl.org/id/{}",
+    "hgnc": "https://www.genenames.org/data/gene-symbol-report/#!/hgnc_id/HGNC:{}",
+    "loinc": "https://loinc.org/{}",
+    "mesh": "https://meshb.nlm.nih.gov/record/ui?ui={}",
+    "ncbigene": "https://www.ncbi.nlm.nih.gov/gene/{}",
+    "ncbitaxon": "https://www.ncbi.nlm.nih.gov/datasets/taxonomy/{}/",
+    "omim": "https://www.omim.org/entry/{}",
+    "orpha": "http://www.orpha.net/ORDO/Orphanet_{}",
+    "orphanet": "http://www.orpha.net/ORDO/Orphanet_{}",
+    "pubchem.compound": "https://pubchem.ncbi.nlm.nih.gov/compound/{}",
+    "rxnorm": "https://mor.nlm.nih.gov/RxNav/search?searchBy=RXCUI&searchTerm={}",
+    "snomedct": "https://browser.ihtsdotools.org/?perspective=full&conceptId1={}",
+    "snomedct_us": "https://browser.ihtsdotools.org/?perspective=full&conceptId1={}",
+    "umls": "https://uts.nlm.nih.gov/uts/umls/concept/{}",
+    "uniprot": "https://www.uniprot.org/uniprotkb/{}/entry",
+}
+_OBO_FOUNDRY = (
+    "BTO CHEBI CL CLO DOID ECO ECTO EMAPA ENVO FBbt FMA FOODON GO HP HsapDv IDO MA MAXO MI MOD "
+    "MONDO MP NBO NCIT OAE OBI OGG OGMS OMIT PATO PO PR PW SO SYMP TO TRANS UBERON UO VO WBbt "
+    "WBPhenotype XAO ZFA ZP"
+).split()
+_CONCEPT_PAGES |= {
+    name.lower(): f"http://purl.obolibrary.org/obo/{name}_{{}}" for name in _OBO_FOUNDRY
+}
+# Ids without a colon.
+_UNPREFIXED_ID = re.compile(r"(?P<umls>C\d{7,8})|CVCL_(?P<cvcl>\w{4})|(?P<dbsnp>rs\d+)")
+
+
+def address_of(id: str) -> str:
+    """Return the address of a concept's page in its vocabulary; "" if it is unknown.
+
+    id (str): For example "MESH:D003920", "HP:0001250", or "C0011849" for UMLS.
+    """
+    prefix, _, local = id.partition(":")
+    if match := _UNPREFIXED_ID.fullmatch(id):
+        prefix, local = match.lastgroup or "", match[match.lastindex or 0]
+    local = quote(local.strip(), safe="")
+    return _CONCEPT_PAGES.get(prefix.lower(), "").format(local) if local else ""
+
+
+def linked_id(id: str) -> Markup:
+    """Format an id as a link to its concept page, or as text if there is no page."""
+    address = address_of(id)
+    return Markup(f'<a href="{escape(address)}">{escape(id)}</a>') if address else escape(id)
+
+
+def _candidate_names(candidate: Candidate) -> str:
+    """Return the preferred name, followed by the matched name if it differs."""
+    preferred, name = preferred_name(candidate.kb, candidate.id), candidate.name
+    return name if preferred in ("", name) else f"{preferred} (matched: {name})"
+
+
+# Hues of the labels in the starter; other labels get one of twelve hues and four edges.
+_HUES = {
+    "Disease": 0, "CellLine": 35, "Species": 130, "Chemical": 210, "Gene": 275, "Variant": 320,
+}  # fmt: skip
+_EDGES = ("solid", "double", "dotted", "dashed")
+
+
+def style_of(label: str) -> Markup:
+    """Return the CSS variables for the colour of a label, as `templates/mentions.js` does."""
+    number = reduce(lambda total, c: (total * 31 + ord(c)) % 1440, label, 7)
+    hue, edge = _HUES.get(label, number % 12 * 30), _EDGES[number // 12 % 4]
+    return Markup(f"--hue: {hue}; --edge-style: {'solid' if label in _HUES else edge}")
+
+
+def ticks_of(values: Iterable[float]) -> list[float]:
+    """Return round numbers at equal steps that enclose all values, for the axis of a chart."""
+    numbers = [value for value in values if math.isfinite(value)] or [0.0]
+    low, high = min(numbers), max(numbers)
+    if low == high:
+        high = low + (abs(low) or 1.0)
+    power = 10.0 ** math.floor(math.log10((high - low) / 4))
+    step = next(power * n for n in (1, 2, 5, 10) if power * n >= (high - low) / 5)
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return [round(n * step, 12) for n in range(first, last + 1)]
+
+
+# Templates for all pages and the model card.
+PAGES = Environment(
+    loader=PackageLoader("spacy_bioel", "templates"),
+    autoescape=select_autoescape(),
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+)
+PAGES.globals |= {
+    "describe": describe_context,
+    "reason_of": reason_of,
+    "ticks_of": ticks_of,
+    "hues": _HUES,
+    "addresses": _CONCEPT_PAGES,
+    "unprefixed": f"^(?:{_UNPREFIXED_ID.pattern})$".replace("(?P<", "(?<"),
+}
+PAGES.filters["escaped"] = lambda text: text.replace("|", r"\|")  # for Markdown tables
+PAGES.filters["max_of"] = lambda row: max(row[1:])
+PAGES.filters["linked"] = linked_id
+PAGES.filters["style_of"] = style_of
+PAGES.filters["with_names"] = _candidate_names
