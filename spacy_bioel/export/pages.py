@@ -11,7 +11,6 @@ import math
 import re
 from collections.abc import Iterable
 from functools import reduce
-from typing import Any
 from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, select_autoescape
