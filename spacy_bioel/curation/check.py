@@ -281,11 +281,11 @@ def _meanings_of(name: str, kbs: _Kbs) -> tuple[Meaning, ...]:
     if all(rows[0] < 0 for _, rows, _ in named):
         found = [(kb, kb.ngrams.search([query], _N_SEARCHED)) for kb in kbs]
         named = [(kb, rows, scores) for kb, ([rows], [scores]) in found]
-    meanings: dict[str, Meaning] = {}
+    best: dict[str, tuple[float, KnowledgeBase, int]] = {}
     for kb, rows, scores in named:
         starts, concepts, is_preferred = kb.concepts_of_names(rows[rows >= 0])
         scores = np.repeat(scores[rows >= 0], np.diff(starts))
         for i in np.lexsort((~is_preferred, -scores)).tolist():
-            id, preferred = kb.ids[int(concepts[i])], kb.preferred_name(int(concepts[i]))
-            meanings.setdefault(id, Meaning(id, preferred, round(float(scores[i]), 4)))
-    return tuple(sorted(meanings.values(), key=lambda meaning: -meaning.score)[:_N_PROPOSALS])
+            best.setdefault(kb.ids[row := int(concepts[i])], (round(float(scores[i]), 4), kb, row))
+    kept = sorted(best.items(), key=lambda item: -item[1][0])[:_N_PROPOSALS]
+    return tuple(Meaning(id, kb.preferred_name(row), score) for id, (score, kb, row) in kept)
