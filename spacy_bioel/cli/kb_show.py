@@ -17,6 +17,7 @@ from typer import Argument, Exit, Option
 
 from spacy_bioel.cli import console
 from spacy_bioel.errors import Warnings
+from spacy_bioel.files import suffix_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase, corrected, search_names
 from spacy_bioel.kb.vector_files import describe_vectors
 
@@ -258,7 +259,6 @@ def export_command(
     Example: `bioel kb export my_kb -o my_kb.sssom.tsv`
     """
     from spacy_bioel.curation.mappings import sssom_lines
-    from spacy_bioel.export.formats import suffix_of
 
     suffix_of(str(output), (".sssom.tsv",))
     left_out = Counter[str]()

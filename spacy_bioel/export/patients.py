@@ -18,13 +18,12 @@ from spacy_bioel.export.formats import (
     Write,
     file_name,
     new_folder,
-    table_line,
 )
 from spacy_bioel.export.html import address_of
 from spacy_bioel.export.rows import JsonRow, LinkedText
 from spacy_bioel.kb.joined import parts_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.text.normalize import escape_formula
+from spacy_bioel.text.normalize import escape_formula, table_line
 from spacy_bioel.types import Context, KbRelease
 
 _PACKET, _FAMILY = ".phenopacket.json", ".family.json"
