@@ -200,9 +200,6 @@ def link_command(
         links_as = LinksAs(vocabulary, inputs.require_linker(nlp, model).kb) if vocabulary else None
         if context:
             add_context(nlp)
-        linker = find_linker(nlp)
-        if ".note_nlp.csv" in outputs.values() and not (linker and has_omop_ids(linker.kb)):
-            console.show_note(Warnings.W415.format(kb=model))
         total = inputs.count_input(read, source, format)
         link: Any = link_mentions if is_given else link_texts
         link_all = partial(link, nlp, batch_size=batch_size, n_process=n_process)
@@ -223,6 +220,9 @@ def link_command(
             first = ", ".join(id for id, _ in kept_ids.most_common(5))
             about = {"n": kept_ids.total(), "name": vocabulary, "first": first}
             console.show_note(Warnings.W412.format(**about))
+        linker = find_linker(nlp)
+        if ".note_nlp.csv" in outputs.values() and not (linker and has_omop_ids(linker.kb)):
+            console.show_note(Warnings.W415.format(kb=model))
     show_totals(totals)
 
 
