@@ -27,13 +27,7 @@ from spacy_bioel.types import OMOP, Candidate, Concept, remember
 _EXACT = ("skos:exactMatch", "http://www.w3.org/2004/02/skos/core#exactMatch")
 _CURIE_MAP_LINE = re.compile(r"""#\s*["']?([\w.-]+)["']?:\s*["']?(https?://[^\s"']+)""")
 _NOT_LOCAL = re.compile(r"\s|^//")  # white space, or the rest of an address
-_SSSOM_COLUMNS = (
-    "subject_id",
-    "subject_label",
-    "predicate_id",
-    "object_id",
-    "mapping_justification",
-)
+_SSSOM_COLUMNS = "subject_id subject_label predicate_id object_id mapping_justification".split()
 _HAS_DBXREF, _JUSTIFICATION = "oboInOwl:hasDbXref", "semapv:UnspecifiedMatching"
 _SSSOM = "https://w3id.org/sssom"
 _PREFIXES = {

@@ -60,19 +60,15 @@ def compare_releases(old: KnowledgeBase, new: KnowledgeBase) -> Iterator[Change]
     before, after = drafts_of(old).current, drafts_of(new)
     old_owners, owners = _owners_of_names(before), _owners_of_names(after.current)
     current = {id: id if id in after.current else after.retired.get(id, "") for id in before}
-    own_names: dict[str, list[str]] = defaultdict(list)
-    for name, ids in old_owners.items():
-        for id in ids:
-            own_names[id].append(name)
     for id, draft in before.items():
         name, now = draft.names[0], after.current.get(current[id])
         if now is None:
-            status, to = what_became(id, new)
-            kind = "gone" if status == "gone" else "consider"
-            heirs = {heir for name in own_names[id] for heir in owners.get(name, ())}
+            to = what_became(id, new)[1]
+            heirs = {heir for name in normalize_names(draft.names) for heir in owners.get(name, ())}
             if len(heirs) > 1:
-                kind, to = "split", tuple(sorted(heirs))
-            yield Change(kind, id, name, to)
+                yield Change("split", id, name, tuple(sorted(heirs)))
+            else:
+                yield Change("consider" if to else "gone", id, name, to)
         elif current[id] != id:
             kind = "merged" if current[id] in before else "replaced"
             yield Change(kind, id, name, (current[id],), now.names[0])
@@ -160,11 +156,11 @@ def _id_fields(
             if chosen:
                 columns = column_indices(path, chosen, header)["id"]
         text = "".join(read)
-        start = len(text) - (len(record) if format == "csv" else len(read[-1]))
+        start = text.rindex(record)
         read.clear()
         cells = enumerate(row_cells(place, row, record))
-        cells_of_ids = [cell for i, cell in cells if not columns or i in columns]
-        yield place, text, [(start + c.at, start + c.at + len(c.text)) for c in cells_of_ids]
+        ats = [(start + c.at, len(c.text)) for i, c in cells if not columns or i in columns]
+        yield place, text, [(at, at + length) for at, length in ats]
     yield Place(path), "".join(read), []
 
 

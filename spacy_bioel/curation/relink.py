@@ -126,10 +126,7 @@ def text_filter(old: CandidateGenerator, new: CandidateGenerator) -> Callable[[s
     required: dict[str, list[frozenset[str]]] = defaultdict(list)
     for stems in filter(None, wanted):
         required[max(stems, key=len)].append(stems)
-    are_others = [
-        old.dictionary.ignores_capitals != new.dictionary.ignores_capitals,
-        old.dictionary.has_codes != new.dictionary.has_codes,
-    ]
+    flags = {(side.dictionary.ignores_capitals, side.dictionary.has_codes) for side in sides}
 
     @lru_cache(maxsize=1 << 17)
     def stems_of(word: str) -> set[str]:
@@ -139,8 +136,7 @@ def text_filter(old: CandidateGenerator, new: CandidateGenerator) -> Callable[[s
 
     @lru_cache(maxsize=1 << 17)
     def has_moved(id: str) -> bool:
-        was, now = (_ancestors(side.kb, id) for side in sides)
-        return was != now
+        return _ancestors(old.kb, id) != _ancestors(new.kb, id)
 
     def can_change(text: str, links: _Links) -> bool:
         doc = Doc(Vocab(), [text], [False])  # only its text matters
@@ -156,7 +152,7 @@ def text_filter(old: CandidateGenerator, new: CandidateGenerator) -> Callable[[s
         named = [(link, c) for link in links for c in link["candidates"]]
         has_tie = any(len(link["candidates"]) > 1 for link in links)  # which ancestors may break
         return (
-            any(are_others)
+            len(flags) > 1
             or forms != others
             or "" in stems  # a word is corrected in another way
             or any(needed <= stems for stem in stems & required.keys() for needed in required[stem])
