@@ -171,7 +171,7 @@ def _write_report(
         if shown := [cells for _, cells in islice(rows, _MAX_IN_TABLE)]:
             console.show_table(columns, shown)
             if n_more := sum(1 for _ in rows):
-                console.show_note(f"and {n_more:,} more: -o OUT.csv lists all.")
+                console.show_note(f"and {n_more:,} more, listed only in a file.")
         return
     suffixes = [suffix_of(str(out), _SUFFIXES) for out in outs]
     for out, suffix, copy in zip(outs, suffixes, tee(rows, len(outs)), strict=True):
@@ -252,15 +252,15 @@ def migrate_command(
             "table.",
         ),
     ] = None,
-    all: Annotated[bool, Option("--all", help="Also list the ids that moved.")] = False,
+    all: Annotated[bool, Option("--all", help="Also list ids that moved, or OLD lacks.")] = False,
     columns: Columns = "",
     prefix: console.Prefix = "",
 ) -> None:
     """Replace the ids of annotations that have a replacement in a new release.
 
     LINKS is a file or a folder, such as the output of `bioel link`. Only the ids of links change,
-    never a text. An id without a replacement, with several to consider, or that OLD does not have,
-    stays as it is, and is listed.
+    never a text. An id without a replacement, or with several to consider, stays as it is, and is
+    listed. So does an id that OLD does not have, which is only counted if its prefix is another.
 
     Example: `bioel migrate links.jsonl kb/hp-2024 kb/hp-2026 -o links-2026.jsonl`
     """
@@ -273,6 +273,7 @@ def migrate_command(
     options: Any = {"columns": _id_columns(columns), "prefix": prefix}
     counts: Counter[str] = Counter()
     others: dict[str, None] = {}  # ids that OLD does not have
+    unknown, hidden = ("in neither release", "not in OLD"), ("unchanged", "moved", "not in OLD")
 
     def rows() -> Iterator[tuple[dict[str, object], tuple[str, ...]]]:
         with new_folder(out) if links.is_dir() else nullcontext(out) as target:
@@ -285,8 +286,8 @@ def migrate_command(
                         for move in moves:
                             status, id, name, to, place = move
                             counts[status] += 1
-                            others.update({id: None} if status == "not in OLD" else {})
-                            if status != "unchanged" and (all or status != "moved"):
+                            others.update({id: None} if status in unknown else {})
+                            if all and status != "unchanged" or status not in hidden:
                                 cells = status, id, name, "\n".join(to), str(place)
                                 yield move._asdict() | {"place": str(place)}, cells
 
@@ -295,7 +296,7 @@ def migrate_command(
     _show_counts(counts, "id")
     if others or not counts:
         about = {"links": links, "old": kbs[0].where, "first": ", ".join(islice(others, 3))}
-        n = counts["not in OLD"]
+        n = sum(counts[status] for status in unknown)
         console.show_note(Warnings.W410.format(n=n, known=counts.total() - n, **about))
 
 

@@ -115,7 +115,8 @@ def what_became(id: str, new: KnowledgeBase) -> tuple[str, tuple[str, ...]]:
 class MovedId(NamedTuple):
     """An id of an annotation, in the old release and in the new one.
 
-    status (str): "unchanged", "moved", "needs a person", "gone" or "not in OLD".
+    status (str): "unchanged", "moved", "needs a person", "gone", or for ids that the old release
+        does not have "in neither release", with one of its prefixes, or "not in OLD".
     name (str): Preferred name in the old release.
     """
 
@@ -184,10 +185,11 @@ def migrated_lines(
     def change(place: Place, match: re.Match[str]) -> str:
         id = curie(match[0], prefix)
         if (row := old.find(id)) < 0:
-            own, colon, _ = match[0].partition(":")
-            shown = match[0] if colon else id
-            if _LIKE_ID.fullmatch(shown) or (colon and own in _prefixes_in(old)):
-                moves.append(MovedId("not in OLD", shown, "", (id,) * (id in new), place))
+            is_own, has_prefix = id.partition(":")[0] in _prefixes_in(old), ":" in match[0]
+            shown = match[0] if has_prefix else id
+            if _LIKE_ID.fullmatch(shown) or (is_own and has_prefix):
+                status = "in neither release" if is_own and id not in new else "not in OLD"
+                moves.append(MovedId(status, shown, "", (id,) * (id in new), place))
             return match[0]
         status, to = what_became(id, new)
         if status == "gone" and (known := what_became(old.ids[row], new))[1]:

@@ -67,7 +67,7 @@ def test_a_migrated_file_and_the_rest(kbs, tmp_path, capsys):
 def test_ids_of_another_vocabulary(kbs, tmp_path, capsys):
     (tmp_path / "a.csv").write_text("text,id\nfever,X:1\na,UMLS:C1\nb,UMLS:C2\na,UMLS:C1\n")
     arguments = "migrate", tmp_path / "a.csv", *kbs, "-o", tmp_path / "b.csv"
-    assert run(*arguments, "--rest", tmp_path / "rest.csv") == 0
+    assert run(*arguments, "--rest", tmp_path / "rest.csv", "--all") == 0
     notes = capsys.readouterr().err
     assert notes.startswith("4 ids: 1 unchanged, 3 not in OLD.\n")
     assert "W410" in notes and ": 3 (UMLS:C1, UMLS:C2)." in " ".join(notes.split())
@@ -76,6 +76,17 @@ def test_ids_of_another_vocabulary(kbs, tmp_path, capsys):
     assert [row.split(",")[:2] for row in rest[1:]] == [
         ["not in OLD", id] for id in ("UMLS:C1", "UMLS:C2", "UMLS:C1")
     ]
+    assert run(*arguments) == 0
+    assert "UMLS" not in capsys.readouterr().out  # it would hide those that need a person
+
+
+def test_unknown_ids_with_the_prefix_of_the_old_release(kbs, tmp_path, capsys):
+    (tmp_path / "a.csv").write_text("id\nX:1\nX:99\nX:4\n")
+    assert run("migrate", tmp_path / "a.csv", *kbs, "-o", tmp_path / "b.csv") == 0
+    table, notes = capsys.readouterr()
+    assert "X:99" in table and "X:4" not in table
+    assert notes.startswith("3 ids: 1 unchanged, 1 in neither release, 1 not in OLD.\n")
+    assert ": 2 (X:99, X:4)." in " ".join(notes.split())
 
 
 def test_at_most_three_ids_are_named(kbs, tmp_path, capsys):

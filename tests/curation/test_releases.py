@@ -198,7 +198,7 @@ def test_what_becomes_of_each_id(kbs, tmp_path):
         ("needs a person", "X:05", ("X:20", "X:21")),
         ("needs a person", "X:06", ("X:01",)),
         ("gone", "X:07", ()),
-        ("not in OLD", "X:99", ()),
+        ("in neither release", "X:99", ()),
     ]
     assert moves[1].place == Place(path, 3) and moves[1].name == "high fever"
 
@@ -233,8 +233,21 @@ def test_ids_that_are_not_in_the_old_release_are_counted(kbs, tmp_path, name):
     assert found == [
         ("not in OLD", "UMLS:C1", ()),
         ("not in OLD", "C0011849", ()),
-        *([("not in OLD", "X:2:3", ())] if name == "a.csv" else []),  # with the prefix of OLD
+        *(
+            [("in neither release", "X:2:3", ())] if name == "a.csv" else []
+        ),  # with the prefix of OLD
         ("not in OLD", "X:25", ("X:25",)),  # new
+    ]
+
+
+def test_words_are_no_ids_with_a_prefix(kbs, tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"ids": ["02", "99"], "label": "X", "evidence": "exact", "hgvs": "p.V600E"}\n')
+    ((line, moves),) = migrated_lines(path, *kbs, prefix="X")
+    assert line == path.read_text().replace('"02"', '"01"')
+    assert [(move.status, move.id) for move in moves] == [
+        ("moved", "X:02"),
+        ("in neither release", "X:99"),
     ]
 
 
