@@ -136,7 +136,10 @@ def text_filter(old: CandidateGenerator, new: CandidateGenerator) -> Callable[[s
 
     @lru_cache(maxsize=1 << 17)
     def has_moved(id: str) -> bool:
-        return _ancestors(old.kb, id) != _ancestors(new.kb, id)
+        if (row := new.kb.find(id)) < 0:
+            return True
+        was, now = old.kb.lineage_of(old.kb.find(id)), new.kb.lineage_of(row)
+        return {*old.kb.ids_of(sorted(was))} != {*new.kb.ids_of(sorted(now))}
 
     def can_change(text: str, links: _Links) -> bool:
         doc = Doc(Vocab(), [text], [False])  # only its text matters
@@ -201,11 +204,3 @@ def _stems_of_name(name: str) -> frozenset[str]:
     if words and is_amount(words) and (substance := amount_of(words)[1]):
         return frozenset(substance)
     return frozenset(stem_of(w) for w in words if w not in LINKING_WORDS) or frozenset(words)
-
-
-def _ancestors(kb: KnowledgeBase, id: str) -> set[str]:
-    rows, new = set[int](), {kb.find(id)} - {-1}
-    while new := new - rows:
-        rows |= new
-        new = {parent for row in new for parent in kb.parents_of(row).tolist()}
-    return set(kb.ids_of(sorted(rows)))

@@ -95,12 +95,8 @@ class Patient:
 
 def _lineage(kb: KnowledgeBase, id: str) -> list[str]:
     """Return the sorted ids of a concept and its ancestors."""
-    found, new = {id}, [id]
-    while new:
-        if (row := kb.find(new.pop())) >= 0:
-            new += (parents := set(kb.ids_of(kb.parents_of(row))) - found)
-            found |= parents
-    return sorted(found)
+    row = kb.find(id)
+    return sorted({id, *(kb.ids_of(sorted(kb.lineage_of(row))) if row >= 0 else ())})
 
 
 def gather_patients(

@@ -564,6 +564,14 @@ class KnowledgeBase:
         """Return the rows of a concept's parents. Shape (n_parents,)."""
         return self._parents_of_concept[concept]
 
+    def lineage_of(self, concept: int) -> frozenset[int]:
+        """Return the rows of a concept and all its ancestors."""
+        rows, new = set[int](), {concept}
+        while new := new - rows:
+            rows |= new
+            new = {parent for row in new for parent in self.parents_of(row).tolist()}
+        return frozenset(rows)
+
     def children_of(self, concept: int) -> IntArray:
         """Return the rows of a concept's children. Shape (n_children,)."""
         positions = np.flatnonzero(self.parents == concept)
