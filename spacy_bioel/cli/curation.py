@@ -181,8 +181,7 @@ def _write_report(
 
                 about = {"title": title, "columns": columns, "rows": (cells for _, cells in copy)}
                 file.writelines(PAGES.get_template("table.html").generate(about))
-            elif suffix in (".csv", ".tsv"):
-                separator = "\t" if suffix == ".tsv" else ","
+            elif separator := {".csv": ",", ".tsv": "\t"}.get(suffix):
                 lines = chain([columns], (map(escape_formula, cells) for _, cells in copy))
                 file.writelines(table_line(cells, separator) for cells in lines)
             else:

@@ -116,16 +116,14 @@ def describe_kb(base: KnowledgeBase) -> dict[str, Any]:
 
 def _info_rows(about: dict[str, Any], *, kb: str) -> Iterator[tuple[str, str]]:
     for key, value in about.items():
-        if key == "types":
-            shown = [f"{name} {n:,}" for name, n in value.items()]
-            yield "types", ", ".join(_shorten_list(shown, 12))
+        if key in ("types", "names_of_sources"):
+            shown = [f"{name or 'unnamed'} {n:,}" for name, n in value.items()]
+            n = 12 if key == "types" else len(shown)
+            yield key.replace("_", " "), ", ".join(_shorten_list(shown, n))
         elif key == "counts":
             yield from (
                 (MEANINGS_OF_COUNTS.get(name, name), f"{n:,}") for name, n in value.items() if n
             )
-        elif key == "names_of_sources":
-            shown = [f"{name or 'unnamed'} {n:,}" for name, n in value.items()]
-            yield "names of sources", ", ".join(shown)
         elif key == "vectors":
             encode = f"run bioel kb encode {kb} MODEL"
             shown = [
