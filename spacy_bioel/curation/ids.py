@@ -13,6 +13,7 @@ _SPELLINGS = (
     "cvcl cellosaurus",
 )  # fmt: skip
 _KEY_OF = {spelling: line.split()[0] for line in _SPELLINGS for spelling in line.split()}
+_KNOWN = "|".join(sorted(_KEY_OF, key=len, reverse=True))
 # Prefixes with numbers that are not ids of concepts.
 _NOT_CONCEPTS = "pmid|pmc|pmcid|doi|isbn|issn|orcid|http|https|tel|nct"
 _WITH_PREFIX = re.compile(
@@ -25,6 +26,11 @@ _ADDRESS = r"""https?://(?:
   | (?:www\.)?identifiers\.org/(?P<registry>[\w.]{1,20})[:/](?:(?i:(?P=registry)):)?
   | (?P<mesh>meshb(?:-prev)?\.nlm\.nih\.gov/record/ui\?ui=|id\.nlm\.nih\.gov/mesh/(?:\d{4}/)?)
 )"""
+
+
+def is_known(prefix: str) -> bool:
+    """Return whether a prefix is in the table of prefixes with several spellings."""
+    return prefix.lower() in _KEY_OF
 
 
 def prefix_key(prefix: str) -> str:
@@ -49,13 +55,16 @@ def id_pattern(prefixes: frozenset[str] | tuple[()]) -> re.Pattern[str]:
     """Compile the pattern of ids in running text: CURIEs and addresses.
 
     prefixes: Prefixes in the knowledge bases. Other prefixes than these and those with several
-        spellings must have capitals and at least four digits.
+        spellings must have capitals and at least four digits. Only those with several spellings may
+        have a space in place of the colon, as in "HPO 0001250" and "MeSH ID: D000795".
     """
-    spelled = {form for p in (*prefixes, *_KEY_OF) for form in (p, p.upper(), p.lower(), p.title())}
+    spelled = {form for p in prefixes for form in (p, p.upper(), p.lower(), p.title())}
     listed = "|".join(map(re.escape, sorted(filter(None, spelled), key=lambda p: (-len(p), p))))
     other = rf"(?!(?i:{_NOT_CONCEPTS})[:_])[A-Z][A-Za-z]{{1,14}}(?=[:_][A-Z]?\d{{4}})"
     return re.compile(
         rf"{_ADDRESS}(?P<local>{_LOCAL})"
-        rf"|(?<![\w:/.])(?P<prefix>{listed}|{other})[:_](?P<digits>{_LOCAL}|[ ]\d{{5,12}}\b)",
+        rf"|(?<![\w:/.])(?P<prefix>(?P<known>(?i:{_KNOWN}))|{listed}|{other})"
+        rf"(?:[:_]|:[ ](?=[A-Z]?\d{{5}})|(?(known)(?:[ ](?i:id))?:?[ ]\#?(?=[A-Z]?\d{{5}})|(?!)))"
+        rf"(?P<digits>{_LOCAL})",
         re.X,
     )

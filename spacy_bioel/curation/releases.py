@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import NamedTuple
@@ -147,7 +147,7 @@ def _id_fields(path: Path) -> Iterator[tuple[Place, str, list[tuple[int, int]]]]
             read.append(line)
             yield place, line
 
-    columns: dict[int, int] | None = None  # of ids; empty: any may have ids
+    columns: Container[int] | None = None  # of ids; empty: any may have ids
     for place, row, record in split_rows(watched(), separator_of(path), quoted=format == "csv"):
         if columns is None and not row[0].startswith("#"):
             columns = name_columns(tuple(header_of(row)))

@@ -86,6 +86,14 @@ def only(checker: Checker, text: str):
         ("Seizure (HP:00012500)", "malformed", "Seizure"),
         ("Seizure (HP:D001250)", "malformed", "Seizure"),
         ("protein binding (GO:0005515)", "not checked", "protein binding"),
+        # A space in place of the colon, or after it.
+        ("seizure (HPO 0001250)", "agrees", "seizure"),
+        ("seizure [HP: 0001250]", "agrees", "seizure"),
+        ("seizure (HPO ID: 0001250)", "agrees", "seizure"),
+        ("seizure (HP 0001250)", "agrees", "seizure"),
+        ("HP 0001251 ! seizure", "other concept", "seizure"),
+        ("Marinesco-Sjogren syndrome (OMIM #248800)", "agrees", None),
+        ("Seizure (HPO 0001250000)", "malformed", "Seizure"),
     ],
 )
 def test_verdicts(checker, text, verdict, name):
@@ -128,6 +136,13 @@ def test_another_concept_is_proposed(checker, text, right):
     finding = only(checker, text)
     assert finding.verdict is IdVerdict.OTHER
     assert (finding.proposals[0].id, finding.proposals[0].score) == (right, 1.0)
+
+
+@pytest.mark.parametrize(
+    "text", ["in HP 2019", "MeSH 2026", "Mondo 12", "X 0001250", "OMIM, 248800", "HP 1.25", "hp"]
+)
+def test_numbers_that_are_no_ids(checker, text):
+    assert checker.check_text(text) == []
 
 
 def test_a_name_that_no_concept_has(checker):
@@ -270,6 +285,9 @@ def test_long_names_and_odd_ids(checker):
         ("Asthma (OMIM:154700)", "other concept"),
         ("Asthma (MESH:D001249)", "agrees"),
         ("asthma (MESH:D003920)", "other concept"),
+        ("asthma (MeSH: D001249)", "agrees"),
+        ("asthma [MeSH ID: D001249]", "agrees"),
+        ("asthma (MeSH D003920)", "other concept"),
         ("E. coli (NCBITaxon:562)", "synonym"),
         ("It grew. Asthma (MESH:D001249)", "agrees"),
         ("St. Louis encephalitis (MESH:D004674)", "synonym"),

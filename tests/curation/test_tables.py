@@ -53,6 +53,24 @@ def pairs_of(text: str, separator: str = ",", **options):
         ("id,note\n7,Seizure (HP:0001250)\n", [("Seizure", "HP:0001250")]),
         ("id,name\nHP:000 1250,Seizure\n", [("Seizure", "HP:000 1250")]),
         ("id,name\nP1,Seizure\nHP:0001250\n", [("", "HP:0001250")]),
+        # The header gives the prefix.
+        ("hpo_id,label\n0001250,Seizure\n", [("Seizure", "hpo:0001250")]),
+        ("HP ID,Finding\n0001250|0001251,x\n", [("", "hp:0001250"), ("", "hp:0001251")]),
+        ("hp_id,name\nHP 0001250,Seizure\n", [("Seizure", "HP 0001250")]),
+        ("Drug,MeSH ID\nHeparin,D006493\n", [("Heparin", "MESH:D006493")]),
+        (
+            "mesh_id,mesh_name,hpo_id,hpo_name\nD1234567,Gout,0001250,Seizure\n",
+            [("Gout", "MESH:D1234567"), ("Seizure", "hpo:0001250")],
+        ),
+        ("patient_id,hpo_id\n12,HP:0001250\n", [("", "HP:0001250")]),
+        ("hpo_id,name\nabsent,Seizure\n", []),
+        # An id that a person proposed is not that of the words next to it.
+        (
+            "text,verdict,right id\nGout (X:1),other concept,X:2\n",
+            [("", "X:2"), ("Gout", "X:1")],
+        ),
+        ("finding,parent_id\nSeizure,HP:0001250\n", [("", "HP:0001250")]),
+        ("name,correct id\nSeizure,HP:0001250\n", [("Seizure", "HP:0001250")]),
         ("# made by hand\nid,name\nHP:0001250,'=Seizure\n", [("=Seizure", "HP:0001250")]),
     ],
 )
@@ -69,6 +87,9 @@ def test_columns_and_prefix():
     ]
     assert pairs_of("id,name\n1,Gout\n", prefix="X") == [("Gout", "X:1")]
     assert pairs_of("id,name\n1,Gout\n") == []
+    two = "hpo_id,id\n0001250,1\n"
+    assert pairs_of(two, prefix="X") == [("", "hpo:0001250"), ("", "X:1")]
+    assert pairs_of(two, columns={"id": "hpo_id"}) == [("", "hpo:0001250")]
 
 
 def test_tabs_need_no_quotes():
