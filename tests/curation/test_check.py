@@ -94,6 +94,12 @@ def only(checker: Checker, text: str):
         ("HP 0001251 ! seizure", "other concept", "seizure"),
         ("Marinesco-Sjogren syndrome (OMIM #248800)", "agrees", None),
         ("Seizure (HPO 0001250000)", "malformed", "Seizure"),
+        # The last words of a name, unless they are nearer to another concept.
+        ("cord torsion (MONDO:0008541)", "close", "cord torsion"),
+        ("In cord torsion (MONDO:0008541)", "close", "cord torsion"),
+        ("spermatic cord (MONDO:0008541)", "other concept", "spermatic cord"),
+        ("skeletal maturation type 2 (HP:0005616)", "other concept", None),
+        ("syndrome (MONDO:0012997)", "other concept", None),
     ],
 )
 def test_verdicts(checker, text, verdict, name):
@@ -165,6 +171,36 @@ def test_an_id_of_another_vocabulary_is_found_by_its_cross_reference(checker):
     finding = only(checker, "SHORT syndrome (MIM:248800)")
     assert (finding.verdict, finding.found.id) == (IdVerdict.OTHER, "MONDO:0009567")
     assert only(checker, "SHORT syndrome (OMIM:269880)").verdict is IdVerdict.NOT_CHECKED
+
+
+def test_the_form_of_ids(tmp_path):
+    """Numbers have any length if one is short, else that of the vocabulary's other ids."""
+    for start, ids in (("P:", range(26)), ("Q:", range(10, 30)), ("R:", range(100_000, 100_009))):
+        folder = tmp_path / start[0]
+        build_kb([Concept(f"{start}{i}", (f"name {i}",)) for i in ids], folder)
+        checker = Checker([folder])
+        verdicts = [only(checker, start + end).verdict.value for end in ("900", "900000", "B12")]
+        kind = "malformed" if start == "R:" else "unknown id"
+        assert verdicts == [kind, "unknown id", "malformed"]
+        assert only(checker, f"{start}{ids[0]}").verdict is IdVerdict.AGREES
+        assert only(checker, f"{start}0012").verdict is IdVerdict.MALFORMED
+
+
+def test_a_cross_reference_in_a_knowledge_base_with_some_ids_of_that_vocabulary(tmp_path):
+    mixed = [Concept(f"X:{i}", (f"disease {i}",), xrefs=(f"OMIM:{300000 + i}",)) for i in range(5)]
+    mixed += [Concept("OMIM:600000", ("Gout",)), Concept("OMIM:600001", ("Mumps",))]
+    build_kb(mixed, tmp_path / "mixed")
+    checker = Checker([tmp_path / "mixed"])
+    assert only(checker, "Disease 3 (OMIM:300003)").verdict is IdVerdict.AGREES
+    finding = only(checker, "Gout (OMIM:300003)")
+    assert (finding.verdict, finding.found.id) == (IdVerdict.OTHER, "X:3")
+    assert only(checker, "Gout (OMIM:300009)").verdict is IdVerdict.UNKNOWN
+    # The whole vocabulary knows better than the cross-references of others.
+    whole = [Concept(f"OMIM:{i}", (f"entry {i}",)) for i in range(100_000, 100_009)]
+    build_kb(whole, tmp_path / "omim")
+    build_kb(mixed[:5], tmp_path / "x")
+    checker = Checker([tmp_path / "omim", tmp_path / "x"])
+    assert only(checker, "Disease 3 (OMIM:300003)").verdict is IdVerdict.UNKNOWN
 
 
 def test_imported_ids_do_not_make_a_vocabulary_complete(kbs):
@@ -289,6 +325,10 @@ def test_long_names_and_odd_ids(checker):
         ("asthma [MeSH ID: D001249]", "agrees"),
         ("asthma (MeSH D003920)", "other concept"),
         ("E. coli (NCBITaxon:562)", "synonym"),
+        ("mouse (NCBITaxon:10090)", "close"),  # "house mouse"
+        ("mouse (NCBITaxon:10088)", "other concept"),  # "mice"
+        ("mice (NCBITaxon:10088)", "synonym"),
+        ("mice (NCBITaxon:10090)", "other concept"),  # the exact name of another concept
         ("It grew. Asthma (MESH:D001249)", "agrees"),
         ("St. Louis encephalitis (MESH:D004674)", "synonym"),
     ],
