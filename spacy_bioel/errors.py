@@ -324,6 +324,7 @@ class Errors(metaclass=_Coded):
     B606 = "{path} has no vocabulary {unknown}; it has {known}. Correct --vocabulary, or download the vocabulary from Athena."
     B607 = "A document has the id {id!r:.40}, but note_id in NOTE_NLP is an integer. Name the documents by their note_id: in the column id of a table, or as 123.txt in a folder."
     B609 = "{kb} has no cross-reference to {name}; it has some to {known}. Correct --as, or add mappings: bioel kb add KB --sssom FILE"
+    B637 = "The id {id!r:.80} was retired in the knowledge base {kb} without a replacement. Ids to consider instead: {others}. Choose one of them, or search by name."
     B638 = "There is nothing to add. Name a source, or mappings: --sssom FILE"
 
 

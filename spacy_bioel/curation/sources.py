@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from io import TextIOWrapper
+from itertools import chain, groupby
 from pathlib import Path
 from types import MappingProxyType
 
@@ -67,8 +68,10 @@ def read_pairs(
     """
     match format_of_file(path):
         case "workbook":
-            rows = ((place, row, "") for place, row in read_workbook(path))
-            return table_pairs(path, rows, ids, columns, prefix)
+            rows = ((place, row, "") for place, row in read_workbook(path, is_only=False))
+            sheets = groupby(rows, key=lambda row: row[0].sheet)
+            tables = (table_pairs(path, sheet, ids, columns, prefix) for _, sheet in sheets)
+            return chain.from_iterable(tables)
         case "csv" | "tsv" as format:
             records = split_rows(file_lines(path), separator_of(path), quoted=format == "csv")
             return table_pairs(path, records, ids, columns, prefix)

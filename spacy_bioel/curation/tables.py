@@ -160,7 +160,8 @@ def row_cells(place: Place, row: list[str], record: str, marks: str | None = Non
         quoted = '"{}"'.format(text.replace('"', '""'))
         is_quoted = record.startswith(quoted, at)
         start = at + is_quoted if record else -1
-        cell = Cell(text, place, start, f"{_letters(i)}{place.line}")
+        sheet = f"{place.sheet}!" if place.sheet else ""
+        cell = Cell(text, place, start, f"{sheet}{_letters(i)}{place.line}")
         if not isinstance(text, ChangedCell):
             cell = cell._replace(text=unescape_formula(text)).stripped(marks)
         cells.append(cell)

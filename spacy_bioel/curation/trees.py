@@ -92,7 +92,8 @@ def yaml_events(lines: Lines) -> Iterator[Cell]:
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
         place = Place(where.path, mark.line + 1) if mark else where
-        raise _tree_error(place, getattr(error, "problem", None) or error) from None
+        first = str(error).partition("\n")[0]
+        raise _tree_error(place, getattr(error, "problem", None) or first) from None
 
 
 def tree_pairs(events: Iterable[Cell], ids: re.Pattern[str]) -> Iterator[Pair]:

@@ -94,6 +94,9 @@ def only(checker: Checker, text: str):
         ("HP 0001251 ! seizure", "other concept", "seizure"),
         ("Marinesco-Sjogren syndrome (OMIM #248800)", "agrees", None),
         ("Seizure (HPO 0001250000)", "malformed", "Seizure"),
+        # A full stop ends the name, except in a short form of a word.
+        ("HP:0001251 was mild. Seizure came later.", "agrees", ""),
+        ("Dr. No (HP:0001250)", "other concept", "Dr. No"),
         # The last words of a name, unless they are nearer to another concept.
         ("cord torsion (MONDO:0008541)", "close", "cord torsion"),
         ("In cord torsion (MONDO:0008541)", "close", "cord torsion"),
@@ -116,6 +119,7 @@ def test_verdicts(checker, text, verdict, name):
         ("- **Seizure**: `HP:0001250`", "Seizure"),
         ("1. HP:0001250 - Seizure", "Seizure"),
         ("HP:0001250 Seizure is common.", "Seizure"),
+        ("It ended. Epileptic fit (HP:0001250)", "Epileptic fit"),
         ("[Seizure](http://purl.obolibrary.org/obo/HP_0001250)", "Seizure"),
         ("Seizure ([HP:0001250](http://purl.obolibrary.org/obo/HP_0001250))", "Seizure"),
         ("https://identifiers.org/hp:0001250 (Seizure)", "Seizure"),
@@ -331,6 +335,9 @@ def test_long_names_and_odd_ids(checker):
         ("mice (NCBITaxon:10090)", "other concept"),  # the exact name of another concept
         ("It grew. Asthma (MESH:D001249)", "agrees"),
         ("St. Louis encephalitis (MESH:D004674)", "synonym"),
+        ("graft vs. host disease (MESH:D006086)", "agrees"),
+        ("MESH:D001249 - graft vs. host disease", "other concept"),
+        ("NCBITaxon:562 E. coli", "synonym"),
     ],
 )
 def test_bundled_vocabularies_are_not_whole(text, verdict):

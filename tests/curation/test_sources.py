@@ -101,6 +101,14 @@ def test_linkml(tmp_path):
     ]
 
 
+def test_a_control_character_in_yaml(tmp_path):
+    with pytest.raises(BioelError) as error:
+        pairs_in(tmp_path, "a.yaml", "a: b\nc: x\x01y\n")
+    assert "found unacceptable character #x0001: special characters are not allowed, expec" in str(
+        error.value
+    )
+
+
 def test_aliases_are_read_once(tmp_path):
     text = "a: &a {id: X:1, name: Gout}\n" + "".join(f"b{i}: [*a, *a]\n" for i in range(9))
     assert len(pairs_in(tmp_path, "a.yaml", text)) == 1

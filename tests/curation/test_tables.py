@@ -161,3 +161,25 @@ def test_workbooks(tmp_path):
         ("A2", -1, "HP:0001250"),
         ("A3", -1, "HP:0001251"),
     ]
+
+
+def test_all_sheets_of_a_workbook(tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    tables = {
+        "Notes": [["Made by hand"]],
+        "Findings": [["id", "name"], ["HP:0001250", "Seizure"]],
+        "Empty": [],
+        "Diseases": [["disease", "X id"], [], ["Gout", "X:1"]],
+    }
+    for title, rows in tables.items():
+        sheet = book.create_sheet(title)
+        for row in rows:
+            sheet.append(row)
+    book.save(tmp_path / "a.xlsx")
+    pairs = list(read_pairs(tmp_path / "a.xlsx", IDS))
+    assert [(pair.id.name, pair.id.text, pair.names[0].text) for pair in pairs] == [
+        ("Findings!A2", "HP:0001250", "Seizure"),
+        ("Diseases!B3", "X:1", "Gout"),
+    ]
+    assert str(pairs[1].id).endswith("a.xlsx, row 3, Diseases!B3")
