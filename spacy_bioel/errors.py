@@ -379,6 +379,7 @@ class Warnings(metaclass=_Coded):
     W400 = "Not checked, because no knowledge base has all ids with the prefix {prefix}: {n:,}. To check them, add one: --kb FOLDER, or build it: bioel kb build FOLDER SOURCE"
     W401 = "{first} and {second} both have ids with the prefix {prefix}. An id is looked up in the first of them that knows it; if one is an older release, leave it out."
     W410 = "{links} has no id that {old} has, so that nothing was changed. Check that OLD is the release with which it was annotated; ids without a prefix need --prefix, and a table needs a column such as id."
+    W411 = "Skipped in folders, because they are empty or not text: {n:,} ({first}). To read such a file, convert it to text, or name it to see the error."
     W412 = "Ids that stay those of the knowledge base, because their concepts have no cross-reference to {name}: {n:,} ({first}). To add mappings: bioel kb add KB --sssom FILE"
     W413 = "{path}: mappings left out: {n:,} ({why}). Only exact mappings of concepts in the knowledge base are added."
     W414 = "Cross-references left out, because they or the ids of their concepts do not have the form PREFIX:ID: {n:,} ({first})."

@@ -99,6 +99,7 @@ def check_ids_command(
     counts: Counter[str] = Counter()
     unchecked: Counter[str] = Counter()
     corrections: list[tuple[Cell, str]] = []
+    skipped: list[Path] = []
     n_left = n_failed = 0
 
     def findings() -> Iterator[CheckedId]:
@@ -120,6 +121,9 @@ def check_ids_command(
                     if all or finding.is_wrong or finding.verdict.value == "close":
                         yield finding
             except BioelError as error:
+                if path not in files and sources.is_no_text(error):
+                    skipped.append(path)
+                    continue
                 if len(paths) == 1:
                     raise
                 console.show_error(str(error))
@@ -138,6 +142,8 @@ def check_ids_command(
                     console.show_line("\n".join(line.rstrip("\r\n") for line in diff))
     for name, n in unchecked.items():
         console.show_note(Warnings.W400.format(n=n, prefix=name))
+    if skipped:
+        console.show_note(Warnings.W411.format(n=len(skipped), first=skipped[0]))
     _show_counts(counts, "id")
     if n_failed or n_left:
         raise Exit(2 if n_failed else 1)

@@ -383,9 +383,7 @@ class ChangedCell(str):
     shown = ""  # the text
 
 
-def read_workbook(
-    path: StrPath, *, is_only: bool = True
-) -> Iterator[tuple[Place, list[str]]]:
+def read_workbook(path: StrPath, *, is_only: bool = True) -> Iterator[tuple[Place, list[str]]]:
     """Stream the rows of the only sheet with contents, or of all sheets, as Excel shows them.
 
     RAISES BioelError: [B101] if the file does not exist, [B104] if it is not a workbook, [B192]
