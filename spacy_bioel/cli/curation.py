@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from spacy_bioel.curation.releases import MovedId
 
 _MAX_IN_TABLE = 500
+_NOT_TEXT = ("[B102]", "[B477]", "[B600]")  # an empty file, several files in one, or an image
 ReportOut = Annotated[
     Path | None,
     Option(
@@ -121,7 +122,7 @@ def check_ids_command(
                     if all or finding.is_wrong or finding.verdict.value == "close":
                         yield finding
             except BioelError as error:
-                if path not in files and sources.is_no_text(error):
+                if path not in files and str(error).startswith(_NOT_TEXT):
                     skipped.append(path)
                     continue
                 if len(paths) == 1:

@@ -37,7 +37,7 @@ _MAX_SEARCHED = 200  # characters; no concept has a longer name that a search wo
 _N_PROPOSALS = 3
 _N_SEARCHED = 6  # names that are similar to a name
 _MIN_LETTERS = 5  # in a word that may have a typing error; shorter words are other words
-_UNCERTAIN = 0.7  # likeness of a short form or an irregular plural, at most
+_LOW = 0.7  # likeness of a short form or an irregular plural, at most
 _MAX_ERRORS = 2  # words of a name with a typing error
 _N_SAMPLED = 5000  # ids that show the forms of a vocabulary's ids
 _MIN_SHARE = 0.1  # of a knowledge base, for its ids with a prefix to be complete
@@ -54,19 +54,11 @@ class _Vocabulary(NamedTuple):
     kb: KnowledgeBase
     prefix: str
     is_complete: bool  # else the ids are imports or bundled, and a missing id may exist
-    forms: frozenset[str]  # of ids, such as "HP:0000000"
+    forms: frozenset[str]  # of ids, such as "HP:0000000"; "P:#" for numbers of any length
 
 
 def _form_of(id: str) -> str:
-    return re.sub(r"\d", "0", id)
-
-
-def _has_form(id: str, forms: Collection[str]) -> bool:
-    """Return whether an id has one of the forms. With short numbers, as in "P:7", any length is."""
-    start = re.sub(r"(?<!\d)[1-9]\d*$", "", id)
-    return _form_of(id) in forms or (
-        start != id and any(_form_of(start) + "000"[n:] in forms for n in range(3))
-    )
+    return re.sub(r"\d", "0", re.sub(r"(?<!\d)(?:0|[1-9]\d{0,2})$", "#", id))
 
 
 def _vocabularies_of(kb: KnowledgeBase) -> Iterator[_Vocabulary]:
@@ -140,17 +132,15 @@ class Checker:
         vocabularies = self._vocabularies.get(prefix_key(prefix), [])
         spelled = [(v.kb, v.prefix + form) for v in vocabularies for form in (local, local.upper())]
         known = ((id, [(kb, row)]) for kb, id in spelled if (row := kb.find(id)) >= 0)
-        id, own = next(known, (spelled[0][1] if spelled else local, _Own()))
+        id, own = next(known, (spelled[0][1] if spelled else raw, _Own()))
         withdrawn = [(v.kb, v.kb.withdrawn[id]) for v in vocabularies if id in v.kb.withdrawn]
-        complete = [v.kb for v in vocabularies if v.is_complete]
-        is_xref = False
-        if prefix and not own and not withdrawn:
+        if is_xref := bool(prefix) and not own and not withdrawn:
             # The knowledge base of a whole vocabulary knows best which of its ids exist.
+            complete = [v.kb for v in vocabularies if v.is_complete]
             xrefs = self._xrefs.get((prefix_key(prefix), local), [])
             own = [(kb, row) for kb, row in xrefs if kb in complete or not complete]
-            is_xref = bool(own)
-        if is_xref or not vocabularies:
-            id = raw
+            id = raw if own else id
+        form = _form_of(id)
         kbs: _Kbs = list(dict.fromkeys(kb for kb, _ in own)) or [v.kb for v in vocabularies]
         pair = Pair(Cell(raw))  # `check` knows its place
         if prefix and not kbs:
@@ -174,7 +164,7 @@ class Checker:
             verdict, (kb, listed) = IdVerdict.RETIRED, withdrawn[0]
             consider = [(other, kb.find(other)) for other in listed]
             proposals = tuple(Meaning(i, kb.preferred_name(r), 0.0) for i, r in consider if r >= 0)
-        elif not any(_has_form(id, vocabulary.forms) for vocabulary in vocabularies):
+        elif all(v.forms.isdisjoint((form, form.rstrip("0") + "#")) for v in vocabularies):
             verdict = IdVerdict.MALFORMED
         else:
             first = vocabularies[0]
@@ -184,7 +174,7 @@ class Checker:
             verdict = IdVerdict.UNKNOWN if is_unknown else IdVerdict.NOT_CHECKED
         if name and not likeness and not proposals and verdict is not IdVerdict.NOT_CHECKED:
             proposals = _meanings_of(name, kbs)
-        is_certain = bool(found and verdict is IdVerdict.RETIRED and (likeness > _UNCERTAIN or not name))
+        is_certain = bool(found) and verdict is IdVerdict.RETIRED and (likeness > _LOW or not name)
         return CheckedId(pair, verdict, id, name, found, proposals, is_certain)
 
     @cached_property
@@ -236,8 +226,7 @@ def _likeness(name: str, own: Iterable[str], kbs: _Kbs) -> float:
 
     Names may differ in typing errors, in the order of words, and in endings such as plurals. A
     respelling that is the name of another concept, or a word of names, is not an error. "Mouse" may
-    be short for "house mouse", or "mice", but not if a name of another concept is more similar, or
-    may have this short form, too.
+    be short for "house mouse", or "mice", if this is clear.
     """
     likeness, errors = max((_compare(name, other) for other in own), default=(0.0, ()))
     if errors and any(_is_name(other, kbs) for other in respellings(name)):
@@ -245,12 +234,12 @@ def _likeness(name: str, own: Iterable[str], kbs: _Kbs) -> float:
     if any(_is_known_word(error, kb) for error in errors for kb in kbs):
         return 0.0
     end = f" {name}"
-    if 0 < likeness < _UNCERTAIN or (not likeness and any(other.endswith(end) for other in own)):
-        meanings = _meanings_of(name, kbs)
-        best, *others = [normalize_name(meaning.name) for meaning in meanings] or [""]
-        is_clear = best in own and not any(other.endswith(end) for other in others)
-        return min(meanings[0].score, _UNCERTAIN) if is_clear else 0.0
-    return likeness
+    if likeness >= _LOW or not (likeness or any(other.endswith(end) for other in own)):
+        return likeness
+    meanings = _meanings_of(name, kbs)
+    best, *others = [normalize_name(meaning.name) for meaning in meanings] or [""]
+    is_clear = best in own and not any(other.endswith(end) for other in others)
+    return min(meanings[0].score, _LOW) if is_clear else 0.0
 
 
 def _compare(name: str, other: str) -> tuple[float, tuple[str, ...]]:

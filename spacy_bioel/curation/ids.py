@@ -12,8 +12,8 @@ _SPELLINGS = (
     "snomed snomedct snomedct_us sct sctid", "umls cui", "uberon", "rxnorm rxcui", "icd10cm icd10",
     "cvcl cellosaurus",
 )  # fmt: skip
-_KEY_OF = {spelling: line.split()[0] for line in _SPELLINGS for spelling in line.split()}
-_KNOWN = "|".join(sorted(_KEY_OF, key=len, reverse=True))
+KEY_OF_PREFIX = {spelling: line.split()[0] for line in _SPELLINGS for spelling in line.split()}
+_KNOWN = "|".join(sorted(KEY_OF_PREFIX, key=len, reverse=True))
 # Prefixes with numbers that are not ids of concepts.
 _NOT_CONCEPTS = "pmid|pmc|pmcid|doi|isbn|issn|orcid|http|https|tel|nct"
 _WITH_PREFIX = re.compile(
@@ -28,14 +28,9 @@ _ADDRESS = r"""https?://(?:
 )"""
 
 
-def is_known(prefix: str) -> bool:
-    """Return whether a prefix is in the table of prefixes with several spellings."""
-    return prefix.lower() in _KEY_OF
-
-
 def prefix_key(prefix: str) -> str:
     """Return what all spellings of a prefix have in common."""
-    return _KEY_OF.get(prefix.lower(), prefix.lower())
+    return KEY_OF_PREFIX.get(prefix.lower(), prefix.lower())
 
 
 def split_id(raw: str) -> tuple[str, str] | None:
@@ -55,8 +50,8 @@ def id_pattern(prefixes: frozenset[str] | tuple[()]) -> re.Pattern[str]:
     """Compile the pattern of ids in running text: CURIEs and addresses.
 
     prefixes: Prefixes in the knowledge bases. Other prefixes than these and those with several
-        spellings must have capitals and at least four digits. Only those with several spellings may
-        have a space in place of the colon, as in "HPO 0001250" and "MeSH ID: D000795".
+        spellings must have capitals and at least four digits. Those with several spellings may have
+        a space in place of the colon, as in "HPO 0001250" and "MeSH ID: D000795".
     """
     spelled = {form for p in prefixes for form in (p, p.upper(), p.lower(), p.title())}
     listed = "|".join(map(re.escape, sorted(filter(None, spelled), key=lambda p: (-len(p), p))))

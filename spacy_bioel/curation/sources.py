@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from io import TextIOWrapper
@@ -33,7 +32,6 @@ _FORMAT_OF_SUFFIX = {
 _OBO_TAGS = frozenset(
     "is_a relationship intersection_of union_of disjoint_from equivalent_to xref".split()
 )
-_NOT_TEXT = ("[B102]", "[B477]", "[B600]")
 _PIECE_LENGTH = 1 << 20  # characters of a line that are read at a time
 
 
@@ -46,11 +44,6 @@ def files_in(paths: Iterable[Path]) -> Iterator[Path]:
             yield from (path / file for file in sorted(visible))
         else:
             yield path
-
-
-def is_no_text(error: BioelError) -> bool:
-    """Return whether a file was empty, an archive of several files, or binary, such as an image."""
-    return str(error).startswith(_NOT_TEXT)
 
 
 def format_of_file(path: Path) -> str:
@@ -102,7 +95,7 @@ def file_lines(path: Path, most: int = -1) -> Iterator[tuple[Place, str]]:
     with nullcontext(sys.stdin) if is_stdin else open_text(path) as file:
         place, rest = Place("stdin" if is_stdin else path, 1), ""
         head = b"" if is_stdin else file.buffer.peek()  # type: ignore[attr-defined]
-        if b"\0" in head and not head.startswith((BOM_UTF16_BE, BOM_UTF16_LE)):
+        if b"\0" in head and not head.startswith((b"\xff\xfe", b"\xfe\xff")):  # UTF-16
             raise BioelError(Errors.B600.format(where=place))
         while (line := file.readline(most)) or rest:
             piece, rest = rest + line, ""

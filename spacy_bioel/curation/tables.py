@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import repeat
 
-from spacy_bioel.curation.ids import is_known, split_id
+from spacy_bioel.curation.ids import KEY_OF_PREFIX, split_id
 from spacy_bioel.curation.lines import line_pairs
 from spacy_bioel.curation.pairs import Cell, Pair, named_pair
 from spacy_bioel.io.open import ChangedCell, Place, StrPath, curie
@@ -23,10 +23,8 @@ _ID_HEADER = re.compile(
     r"(?i)(.{0,80}?)[\s_.-]{0,3}(?:ids?|curies?|codes?|identifiers?|accessions?|meaning)"
 )
 _NAME_HEADER = re.compile(r"(?i)(.{0,80}?)[\s_.-]{0,3}(?:labels?|names?|terms?|titles?)")
-# Ids that a person proposed, or that of another concept: not those of the words next to them.
-_OTHER_ID = re.compile(
-    r"(?:right|correct|expected|proposed|suggested|new|replace\w*|alt\w*|parent)(?![a-z])"
-)
+# Of ids that are not those of the words next to them.
+_OTHER = re.compile(r"(?:right|correct|expected|proposed|new|replace\w*|parent)(?![a-z])")
 _LISTED = re.compile(r"[^|;,\s](?:[^|;,]*[^|;,\s])?")
 _TABLE_RULE = re.compile(r"\|?(?:\s{0,9}:?-{1,200}:?\s{0,9}\|)+(?:\s{0,9}:?-{1,200}:?\s{0,9})?")
 _EMPHASIS = " *_`"
@@ -46,15 +44,12 @@ def name_columns(header: tuple[str, ...]) -> dict[int, tuple[int, str]]:
         if match := _NAME_HEADER.fullmatch(title):
             names.setdefault(match[1].lower(), i)
         elif match := _ID_HEADER.fullmatch(title):
-            stems[i] = match[1].lower()
+            stems[i] = title.lower() if title.lower() in KEY_OF_PREFIX else match[1].lower()
     only = -1
     if len(stems) == 1 and len(names) < 2:
-        is_other = any(map(_OTHER_ID.match, stems.values()))
-        only = next(iter(names.values()), -1 if is_other else _NEAREST)
-    return {
-        i: (names.get(stem, only), next(filter(is_known, (stem, header[i])), ""))
-        for i, stem in stems.items()
-    }
+        no_name = -1 if any(map(_OTHER.match, stems.values())) else _NEAREST
+        only = next(iter(names.values()), no_name)
+    return {i: (names.get(s, only), s if s in KEY_OF_PREFIX else "") for i, s in stems.items()}
 
 
 def row_pairs(
@@ -143,9 +138,8 @@ def table_pairs(
             columns = name_columns(tuple(header))
             if chosen:
                 indices = column_indices(path, chosen, header)
-                of_ids = indices["id"][0]
-                _, known = columns.get(of_ids, (-1, ""))
-                columns = {of_ids: (indices.get("name", [-1])[0], prefix or known)}
+                i = indices["id"][0]
+                columns = {i: (indices.get("name", [-1])[0], columns.get(i, (-1, ""))[1])}
             columns = {i: (name, known or prefix) for i, (name, known) in columns.items()}
             has_names = any(isinstance(column, str) for column in chosen.values())
             if has_names or not (chosen or any(map(ids.search, header))):

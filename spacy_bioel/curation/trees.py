@@ -30,7 +30,7 @@ _BRACKET_OF_EVENT = {
 
 
 def _tree_error(place: Place, found: object) -> BioelError:
-    return BioelError(Errors.B601.format(where=place, found=f"{found!s:.80}"))
+    return BioelError(Errors.B601.format(where=place, found=str(found).partition("\n")[0][:80]))
 
 
 def json_events(lines: Lines) -> Iterator[Cell]:
@@ -92,8 +92,7 @@ def yaml_events(lines: Lines) -> Iterator[Cell]:
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
         place = Place(where.path, mark.line + 1) if mark else where
-        first = str(error).partition("\n")[0]
-        raise _tree_error(place, getattr(error, "problem", None) or first) from None
+        raise _tree_error(place, getattr(error, "problem", None) or error) from None
 
 
 def tree_pairs(events: Iterable[Cell], ids: re.Pattern[str]) -> Iterator[Pair]:

@@ -35,14 +35,11 @@ _Good = TypeVar("_Good")
 
 
 class Place(NamedTuple):
-    """File and line at which a record begins; the line is 0 for formats without lines.
-
-    sheet (str): Name of the sheet, if several sheets of a workbook are read.
-    """
+    """File and line at which a record begins; the line is 0 for formats without lines."""
 
     path: StrPath
     line: int = 0
-    sheet: str = ""
+    sheet: str = ""  # of a workbook, if several are read
 
     def __str__(self) -> str:
         unit = "row" if str(self.path).endswith(WORKBOOKS) else "line"
@@ -308,10 +305,9 @@ def _decode_line(place: Place, line: bytes) -> str:
         return line.decode("utf8")
     except UnicodeDecodeError as error:
         bad_byte = f"byte 0x{line[error.start]:02x} at column {error.start + 1}"
+        path, number, _ = place
         encoding = "utf-16" if line.startswith((BOM_UTF16_BE, BOM_UTF16_LE)) else "windows-1252"
-        message = Errors.B103.format(
-            path=place.path, line=place.line, found=bad_byte, likely=encoding
-        )
+        message = Errors.B103.format(path=path, line=number, found=bad_byte, likely=encoding)
         raise BioelError(message) from error
 
 

@@ -501,8 +501,7 @@ class KnowledgeBase:
             return self.concept(row)
         name = self.releases[0].source or self.title
         if (others := self.withdrawn.get(id)) is not None:
-            listed = ", ".join(others[:3]) or "none"
-            raise BioelError(Errors.B637.format(id=id, kb=name, others=listed))
+            raise BioelError(Errors.B637.format(id=id, kb=name, others=", ".join(others) or "none"))
         example = self.ids[0] if len(self) else "MESH:D003920"
         vocabulary, local_id = example.rpartition(":")[0], id.rpartition(":")[2]
         similar = {f"{vocabulary}:{local_id}", f"{vocabulary}:{local_id.upper()}", id.upper()}
